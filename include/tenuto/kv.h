@@ -1,0 +1,194 @@
+// The ordered key-value store: keys of 0..64 KiB, values up to the pool's size, any bytes, ordered
+// by bytes (memcmp, shorter first) or, in a u64 store, by number. Every acknowledged write
+// survives a crash (see Durability); every operation is atomic.
+//
+// Thread safety: one Store is used from any number of threads at once; Iterator, WriteBatch and
+// ReadGuard belong to one thread at a time. Nothing here throws; look at every Status.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tenuto/pool.h"
+#include "tenuto/status.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+inline constexpr std::size_t kKeyBytesMax = 64u << 10;
+
+enum class KeyKind : std::uint8_t {
+  bytes = 1,  // any bytes, 0..64 KiB
+  u64 = 2,    // 8-byte integers, ordered by number; pass them through u64_key()
+};
+
+// The byte form of an integer key: big-endian, so that byte order is number order.
+struct U64Key {
+  char bytes[8];
+  operator std::string_view() const { return {bytes, sizeof bytes}; }
+};
+constexpr U64Key u64_key(std::uint64_t n) {
+  U64Key k{};
+  for (int i = 0; i < 8; ++i) k.bytes[i] = static_cast<char>(n >> (56 - 8 * i));
+  return k;
+}
+
+// sync: the call returns when the write survives what the medium survives (a power cut on `line`).
+// buffered: it may return before; a crash loses at most a recent suffix, never a middle. On the
+// media `line` and `cache` both return after the fence and are the same.
+enum class Durability : std::uint8_t { sync, buffered };
+
+struct WriteOptions {
+  Durability durability = Durability::sync;
+};
+
+struct StoreOptions {
+  PoolOptions pool;                   // size, growth, medium, read_only ...
+  bool create_if_missing = true;
+  bool error_if_exists = false;       // Status::exists when the file is there
+  KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing one keeps its own
+  bool check_key_kind = false;        // invalid_argument when an existing store's kind differs
+};
+
+struct StoreStats {
+  std::uint64_t records = 0;
+  std::uint64_t record_bytes = 0;    // keys and values
+  std::uint64_t leaves = 0;
+  std::uint64_t inner_nodes = 0;     // DRAM
+  std::uint64_t height = 0;          // inner levels
+  std::uint64_t index_dram_bytes = 0;
+  double rebuild_ms = 0;             // of the last open
+  PoolStats pool;
+};
+
+// Puts and erases that become durable together or not at all. A later entry for the same key
+// overrides an earlier one. Copies what it is given.
+class WriteBatch {
+ public:
+  void put(std::string_view key, std::string_view value);
+  void erase(std::string_view key);
+  void clear();
+  bool empty() const { return ops_.empty(); }
+  std::size_t count() const { return ops_.size(); }
+
+ private:
+  friend class Store;
+  friend struct StoreImpl;
+  struct Op {
+    std::size_t key_at = 0, key_bytes = 0, value_at = 0, value_bytes = 0;
+    bool erase = false;
+  };
+  std::vector<Op> ops_;
+  std::string bytes_;
+};
+
+struct IteratorOptions {
+  std::string prefix;                // only keys that start with it
+  std::optional<std::string> lower;  // inclusive
+  std::optional<std::string> upper;  // exclusive
+};
+
+// A cursor over the keys in order. Each leaf is seen at one moment; writes that happen elsewhere
+// meanwhile may or may not be seen; no key is seen twice or skipped. key() and value() stay valid
+// until the iterator moves or dies. A positioned iterator holds back the reuse of replaced
+// records: do not keep one for long.
+class Iterator {
+ public:
+  Iterator(Iterator&&) noexcept;
+  Iterator& operator=(Iterator&&) noexcept;
+  ~Iterator();
+
+  void seek_first();
+  void seek_last();
+  void seek(std::string_view key);           // the first key >= key
+  void seek_for_prev(std::string_view key);  // the last key <= key
+  void next();                               // REQUIRES: valid()
+  void prev();                               // REQUIRES: valid()
+  bool valid() const;
+  std::string_view key() const;    // REQUIRES: valid()
+  std::string_view value() const;  // REQUIRES: valid()
+  Status status() const;           // ok, or corrupt when damage ended the walk
+
+ private:
+  friend class Store;
+  struct Impl;
+  explicit Iterator(std::unique_ptr<Impl>);
+  std::unique_ptr<Impl> impl_;
+};
+
+// A record seen in place, without a copy. Valid while the View lives; keep it short, for it holds
+// back the reuse of replaced records. Belongs to the thread that made it.
+class View {
+ public:
+  View() = default;
+  View(View&& o) noexcept;
+  View& operator=(View&& o) noexcept;
+  ~View();
+  std::string_view value() const { return value_; }
+
+ private:
+  friend class Store;
+  void* guard_ = nullptr;
+  std::string_view value_;
+};
+
+class Store {
+ public:
+  // Opens the store in the pool file `path`, creating pool and store as the options say.
+  // Statuses: exists, not_found, invalid_argument, busy, permission, full (file system), io,
+  // corrupt, not_a_pool, wrong_version; `report` tells more. Recovery runs here, in parallel.
+  static Result<Store> open(std::string_view path, const StoreOptions& options = {},
+                            Report* report = nullptr);
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+  ~Store();  // closes
+
+  // Waits for nobody: REQUIRES that no other thread is inside a call and no Iterator or View of it
+  // is alive. A clean close makes the next open fast. io when the last write-back failed.
+  Status close();
+
+  // ok | not_found | too_large (key) | corrupt | closed.
+  Status get(std::string_view key, std::string& value) const;
+  Result<std::string> get(std::string_view key) const;
+  Result<View> view(std::string_view key) const;
+  // Whether the key is there: ok | not_found | too_large | corrupt | closed.
+  Status contains(std::string_view key) const;
+
+  // Inserts or replaces. ok | full (nothing changed) | too_large | invalid_argument (a key of a
+  // u64 store that is not 8 bytes) | read_only | corrupt | closed.
+  // Durability: see WriteOptions. Two fences; an update flushes the record and one line.
+  Status put(std::string_view key, std::string_view value, WriteOptions = {});
+
+  // ok | not_found | as put. One fence, one line.
+  Status erase(std::string_view key, WriteOptions = {});
+
+  // Applies all of the batch or nothing. As put. Three fences, however many entries.
+  Status write(const WriteBatch& batch, WriteOptions = {});
+
+  // A cursor, not yet positioned.
+  Iterator iterator(IteratorOptions options = {}) const;
+
+  // Everything acknowledged before is durable when this returns.
+  Status sync();
+
+  // Walks the whole store: order, fingerprints, record checksums, heap agreement (every allocated
+  // block is reachable once, every reachable block allocated). Quiescent: REQUIRES no writer.
+  Status validate(Report* report = nullptr) const;
+
+  KeyKind key_kind() const;
+  StoreStats stats() const;
+  Pool& pool();
+  const Pool& pool() const;
+
+ private:
+  friend struct StoreImpl;
+  explicit Store(std::unique_ptr<struct StoreImpl>);
+  std::unique_ptr<struct StoreImpl> impl_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI

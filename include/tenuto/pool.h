@@ -1,0 +1,179 @@
+// A pool: one file that holds objects, their allocator and their logs. What is reachable from the
+// root survives any crash; what was allocated and not attached does not leak.
+//
+// Thread safety: all calls from any threads at once, but close. Several pools may be open at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tenuto/persist.h"
+#include "tenuto/ptr.h"
+#include "tenuto/status.h"
+#include "tenuto/tx.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+// What survives (src/pm/README.md): line: a power cut, on persistent memory mapped with MAP_SYNC.
+// cache: a crash of the process; a power cut only where CPU caches are persistent. model: as line,
+// and every flush is counted. automatic: line where the file system grants MAP_SYNC, else cache.
+enum class Medium : std::uint8_t { automatic, line, cache, model };
+
+constexpr const char* medium_name(Medium m) {
+  switch (m) {
+    case Medium::automatic: return "auto";
+    case Medium::line: return "line";
+    case Medium::cache: return "cache";
+    case Medium::model: return "model";
+  }
+  return "unknown";
+}
+
+struct PoolOptions {
+  std::uint64_t size = 64u << 20;         // bytes of a new pool; at least kPoolBytesMin
+  std::uint64_t size_max = 256ull << 30;  // it grows up to this; also the address space reserved
+  Medium medium = Medium::automatic;
+  bool read_only = false;  // needs a cleanly closed pool; writes return Status::read_only
+  // Optane's published delays are added to medium `model` (reflush, random and sequential write).
+  bool model_delays = false;
+  unsigned stripes = 6;  // bitmap lines that neighbouring blocks go to in turn, 1..32
+  unsigned recovery_threads = 0;  // 0: all cores
+  // Told about things a person should know (e.g. that a power cut may damage this pool).
+  std::function<void(std::string_view)> log;
+};
+
+inline constexpr std::uint64_t kPoolBytesMin = 8u << 20;
+
+struct PoolStats {
+  std::uint64_t file_bytes = 0;       // size of the file
+  std::uint64_t used_bytes = 0;       // frames taken
+  std::uint64_t allocated_bytes = 0;  // blocks and extents in use, with rounding
+  std::uint64_t slabs = 0;
+  std::uint64_t extents = 0;
+  std::uint64_t book_bytes = 0;  // bookkeeping log
+  std::uint64_t zones = 0;
+  std::uint64_t lanes = 0;           // log areas there are
+  std::uint64_t lines_flushed = 0;   // medium model only, this process
+  std::uint64_t fences = 0;          // "
+  std::uint64_t reflushes = 0;       // distance < 4
+  std::uint64_t writes_sequential = 0;  // 256-byte device writes
+  std::uint64_t writes_random = 0;
+};
+
+struct PoolInfo {
+  std::string path;
+  std::string layout;      // of the root object; empty when there is none
+  std::uint64_t pool_id = 0;
+  std::uint32_t version = 0;
+  Medium medium = Medium::cache;  // in use
+  bool power_cut_safe = false;    // what the medium promises
+  bool was_clean = true;          // the last close before this open
+  bool read_only = false;
+  bool has_store = false;
+  double recovery_ms = 0;         // of this open
+  std::uint64_t leaked_frames = 0;    // given back by recovery
+  std::uint64_t rolled_back = 0;      // transactions undone by recovery
+};
+
+struct PoolImpl;  // store/pool_impl.h
+
+// Memory taken from the pool that nobody can find yet: a crash frees it. Give it to publish() or
+// cancel(). `bytes` is what may be used.
+struct Reserved {
+  PoolOffset offset;
+  void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+class Pool {
+ public:
+  // A new pool. exists | invalid_argument | permission | full | io.
+  static Result<Pool> create(std::string_view path, const PoolOptions& options = {},
+                             Report* report = nullptr);
+  // not_found | busy | permission | not_a_pool | wrong_version | corrupt | io | read_only (unclean
+  // pool opened read-only). Recovers from whatever crash came before.
+  static Result<Pool> open(std::string_view path, const PoolOptions& options = {},
+                           Report* report = nullptr);
+  Pool(Pool&&) noexcept;
+  Pool& operator=(Pool&&) noexcept;
+  ~Pool();
+  Status close();
+
+  // Allocates at least `bytes` and durably attaches the block at `dest`, a null pointer word
+  // inside this pool, in one atomic step: after any crash dest is null and nothing is lost, or
+  // it points to the block. The block's contents are undefined.
+  // ok | full | too_large | invalid_argument (dest outside the pool or not null) | read_only.
+  // Durable on return. Two fences. The seal (09-protocols): until this thread's next fence or
+  // locked instruction (releasing a mutex is one) no other thread may touch dest or the block.
+  Status malloc_to(std::uint64_t bytes, PtrWord& dest);
+  template <class T>
+  Status malloc_to(Ptr<T>& dest, std::uint64_t bytes = sizeof(T)) {
+    return malloc_to(bytes, dest.word());
+  }
+
+  // Detaches and frees the block that dest points to, in one atomic step; dest becomes null.
+  // ok | invalid_argument (null, foreign, interior pointer or a double free: nothing is done) |
+  // read_only. One fence.
+  Status free_from(PtrWord& dest);
+  template <class T>
+  Status free_from(Ptr<T>& dest) {
+    return free_from(dest.word());
+  }
+
+  // Two-step allocation: reserve, fill, then publish (makes dest point to it) or cancel.
+  Result<Reserved> reserve(std::uint64_t bytes);
+  Status publish(const Reserved& block, PtrWord& dest);
+  void cancel(const Reserved& block);
+
+  // Bytes usable in the allocated block that starts at p; 0 when there is none.
+  std::uint64_t usable_size(const void* p) const;
+
+  // The root object: allocated zero-filled on first use under the name `layout` (at most 55
+  // bytes); later calls must use the same layout and size, else invalid_argument.
+  Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report = nullptr);
+  template <class T>
+  Result<T*> root(std::string_view layout, Report* report = nullptr) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    Result<void*> r = root(layout, sizeof(T), report);
+    if (!r) return r.error();
+    return static_cast<T*>(*r);
+  }
+
+  // Runs body(Transaction&) -> Status in a transaction: ok commits, anything else (or an
+  // exception passing through) rolls back and is handed on. Inside another transaction of this
+  // thread on this pool it joins that one. See tenuto/tx.h.
+  template <class Body>
+  Status run(Body&& body) {
+    Transaction tx(*this);
+    TENUTO_TRY(tx.status());
+    const Status s = body(tx);
+    if (s != Status::ok) {
+      tx.abort();
+      return s;
+    }
+    return tx.commit();
+  }
+
+  bool contains(const void* p) const;           // p lies in this pool's mapping
+  PoolOffset offset_of(const void* p) const;    // REQUIRES: contains(p)
+  void* at(PoolOffset offset) const;            // null for offset 0 or beyond the end
+
+  PoolInfo info() const;
+  PoolStats stats() const;
+  // Checks frames, slabs, extents, log and lanes against each other. Quiescent.
+  Status validate(Report* report = nullptr) const;
+
+ private:
+  friend class Store;
+  friend class Transaction;
+  friend struct StoreImpl;
+  explicit Pool(std::unique_ptr<PoolImpl>);
+  std::unique_ptr<PoolImpl> impl_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,72 @@
+// A persistent pointer of 8 bytes that stores the distance to its target, so that it can be
+// followed without knowing its pool, wherever the pool is mapped. It may only point into its own
+// pool. Copying one recomputes the distance; never memcpy it to another address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+// The word on media: 0 is null, otherwise distance * 2 + 1 (so that a pointer to itself is not
+// null, and zero-filled memory is).
+struct PtrWord {
+  std::uint64_t raw = 0;
+
+  static std::uint64_t encode(const void* at, const void* target) {
+    if (target == nullptr) return 0;
+    const auto d = reinterpret_cast<std::intptr_t>(target) - reinterpret_cast<std::intptr_t>(at);
+    return static_cast<std::uint64_t>(d) << 1 | 1;
+  }
+  // `at` is where the word stands; a copy of it elsewhere decodes to something else.
+  static void* decode(const void* at, std::uint64_t raw) {
+    if (raw == 0) return nullptr;
+    const auto d = static_cast<std::int64_t>(raw) >> 1;
+    return reinterpret_cast<void*>(reinterpret_cast<std::intptr_t>(at) + d);
+  }
+};
+
+template <class T>
+class Ptr {
+ public:
+  Ptr() = default;
+  Ptr(std::nullptr_t) {}
+  Ptr(T* target) { set(target); }
+  Ptr(const Ptr& o) { set(o.get()); }
+  Ptr& operator=(const Ptr& o) {
+    set(o.get());
+    return *this;
+  }
+  Ptr& operator=(T* target) {
+    set(target);
+    return *this;
+  }
+
+  T* get() const {
+    return static_cast<T*>(PtrWord::decode(&word_, __atomic_load_n(&word_.raw, __ATOMIC_ACQUIRE)));
+  }
+  T& operator*() const
+    requires(!__is_same(T, void))
+  {
+    return *get();
+  }
+  T* operator->() const { return get(); }
+  explicit operator bool() const { return __atomic_load_n(&word_.raw, __ATOMIC_RELAXED) != 0; }
+  bool operator==(const Ptr& o) const { return get() == o.get(); }
+
+  // The word itself, for malloc_to and free_from.
+  PtrWord& word() { return word_; }
+  const PtrWord& word() const { return word_; }
+
+ private:
+  void set(T* target) {
+    __atomic_store_n(&word_.raw, PtrWord::encode(&word_, target), __ATOMIC_RELEASE);
+  }
+  PtrWord word_;
+};
+
+static_assert(sizeof(Ptr<int>) == 8);
+
+}  // namespace tenuto::inline TENUTO_ABI

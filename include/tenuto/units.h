@@ -1,0 +1,56 @@
+// The units that places in a pool are counted in. Conversions have names.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+inline constexpr std::size_t kLineBytes = 64;     // unit of flushing
+inline constexpr std::size_t kFrameBytes = 4096;  // base frame, order 0
+inline constexpr std::size_t kHugeBytes = 2u << 20;
+
+// A byte's distance from the start of its pool. 0 is the superblock, hence never an object: it
+// serves as null. The same in every process that maps the pool.
+struct PoolOffset {
+  std::uint64_t value = 0;
+
+  constexpr explicit operator bool() const { return value != 0; }
+  constexpr auto operator<=>(const PoolOffset&) const = default;
+};
+
+constexpr PoolOffset operator+(PoolOffset o, std::uint64_t bytes) { return {o.value + bytes}; }
+
+// A 4-KiB frame, numbered from the start of the pool.
+struct FrameId {
+  std::uint64_t value = 0;
+
+  constexpr auto operator<=>(const FrameId&) const = default;
+};
+
+constexpr PoolOffset offset_of_frame(FrameId f) { return {f.value * kFrameBytes}; }
+constexpr FrameId frame_of_offset(PoolOffset o) { return {o.value / kFrameBytes}; }
+
+// A size class of the small-object heap.
+struct ClassId {
+  std::uint8_t value = 0;
+
+  constexpr auto operator<=>(const ClassId&) const = default;
+};
+
+// A persistent log area that one thread at a time holds.
+struct LaneId {
+  std::uint32_t value = 0;
+
+  constexpr auto operator<=>(const LaneId&) const = default;
+};
+
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+constexpr std::uint64_t round_down(std::uint64_t n, std::uint64_t unit) { return n / unit * unit; }
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,109 @@
+// What the head of a pool file looks like. Called by pool_file.cc, lane.cc and, for the slots it
+// keeps for them, the layers above. All integers little-endian.
+//
+//   0        superblock, copy 0 (one page)         \
+//   4 KiB    superblock, copy 1                     | head, kHeadBytes; its frames belong to zone 0
+//   8 KiB    head page: roots, zone count, heap slots, lane segment table
+//   12 KiB   zone table
+//   64 KiB   first lane segment (kLanesPerSegment lanes)
+//   kHeadBytes ...  zone 0's lower state, then frames
+//
+// Superblock copies are written alternately (sequence picks the slot); the valid copy with the
+// higher sequence is authoritative. They change only at create, open and close.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "tenuto/abi.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+// What may stand in a pool file.
+template <class T>
+concept OnMedia = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
+                  std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
+
+inline constexpr std::uint64_t kPoolMagic = 0x314f54554e4554;  // "TENUTO1" in the file
+inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kByteOrderMark = 0x01020304;
+
+enum class PoolState : std::uint32_t { clean = 1, running = 2 };
+
+struct Superblock {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t byte_order;
+  std::uint32_t line_bytes;
+  std::uint32_t state;     // PoolState
+  std::uint64_t sequence;  // copy sequence & 1 holds it
+  std::uint64_t pool_id;   // random, never 0
+  std::uint64_t created_unix_s;
+  std::uint32_t stripes;   // of new slabs
+  std::uint32_t variant;   // consistency variant of the heap; 1 = log
+  std::uint32_t reserved;
+  std::uint32_t crc;       // crc32c of all before
+};
+static_assert(OnMedia<Superblock>);
+static_assert(sizeof(Superblock) == 64 && offsetof(Superblock, crc) == 60);
+
+// [first byte, bytes) of one zone. Entries below HeadPage::zone_count are valid and contiguous.
+struct ZoneEntry {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+static_assert(OnMedia<ZoneEntry> && sizeof(ZoneEntry) == 16);
+
+inline constexpr std::size_t kRootSlots = 8;
+inline constexpr std::size_t kRootUser = 0;   // PtrWord of the user's root object
+inline constexpr std::size_t kRootStore = 1;  // PtrWord of the store's first leaf record
+inline constexpr std::size_t kLaneSegmentsMax = 64;
+inline constexpr std::size_t kLanesPerSegment = 64;
+inline constexpr std::size_t kLaneBytes = 8192;
+inline constexpr std::size_t kLaneSegmentBytes = kLanesPerSegment * kLaneBytes;  // 512 KiB
+
+struct HeadPage {
+  std::uint64_t roots[kRootSlots];
+  std::uint64_t zone_count;  // commits a zone entry
+  std::uint64_t zone_pad[7];
+  std::uint64_t heap[8];     // one line for the heap's own list heads (heap/format.h)
+  std::uint64_t store[8];    // one line for the store (store/format.h)
+  char layout[64];           // name and size of the root object, see store/root.cc
+  std::uint64_t lane_segments[kLaneSegmentsMax];  // offsets; 0 ends the table; [0] is in the head
+};
+static_assert(OnMedia<HeadPage> && sizeof(HeadPage) <= kFrameBytes);
+static_assert(offsetof(HeadPage, zone_count) % kLineBytes == 0);
+static_assert(offsetof(HeadPage, heap) % kLineBytes == 0);
+static_assert(offsetof(HeadPage, store) % kLineBytes == 0);
+static_assert(offsetof(HeadPage, layout) % kLineBytes == 0);
+static_assert(offsetof(HeadPage, lane_segments) % kLineBytes == 0);
+
+inline constexpr std::uint64_t kHeadPageOffset = 2 * kFrameBytes;
+inline constexpr std::uint64_t kZoneTableOffset = 3 * kFrameBytes;
+inline constexpr std::uint64_t kLanesOffset = 64u << 10;
+inline constexpr std::size_t kZonesMax = (kLanesOffset - kZoneTableOffset) / sizeof(ZoneEntry);
+inline constexpr std::uint64_t kHeadBytes = kLanesOffset + kLaneSegmentBytes;
+
+// A lane: the persistent log area of one thread. The heap's intents and the transaction log have
+// their lines in it; neither knows the other's.
+//   line 0        transaction header (tx/format.h)
+//   line 1        heap: retired sequence
+//   line 2..3     heap: malloc intents (two, used in turn)
+//   line 4..19    heap: free intents, a ring
+//   line 20..31   reserved
+//   line 32..79   undo area 0
+//   line 80..127  undo area 1
+inline constexpr std::size_t kLaneLines = kLaneBytes / kLineBytes;
+inline constexpr std::size_t kLaneTxLine = 0;
+inline constexpr std::size_t kLaneRetiredLine = 1;
+inline constexpr std::size_t kLaneMallocLine = 2;
+inline constexpr std::size_t kLaneMallocSlots = 2;
+inline constexpr std::size_t kLaneFreeLine = 4;
+inline constexpr std::size_t kLaneFreeSlots = 16;
+inline constexpr std::size_t kLaneUndoLine = 32;
+inline constexpr std::size_t kLaneUndoLines = 48;  // each of the two areas
+static_assert(kLaneUndoLine + 2 * kLaneUndoLines == kLaneLines);
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,117 @@
+// The heap: blocks below 16 KiB from slabs, extents up to 2 MiB from chunks, huge objects from
+// runs of huge frames, one interface for all. Called by tx/, store/ and the public Pool.
+//
+// A block has a kind. `logged` blocks are allocated and freed durably one by one (malloc_to,
+// free_from, transactions): their persistent bit, or their entry in the bookkeeping log, is
+// authoritative. `derived` blocks follow from a structure above (the store's leaves name all its
+// records): nothing is flushed for them; a clean close writes their bits out, after a crash the
+// owner names them again by mark(). See heap/README.md for the protocols.
+//
+// Thread safety: everything but open, recovery and close from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "frame/frames.h"
+#include "pm/lane.h"
+#include "pm/pool_file.h"
+#include "tenuto/pool.h"
+#include "tenuto/status.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+enum class Kind : std::uint8_t { logged = 0, derived = 1 };
+
+struct Block {
+  PoolOffset offset;
+  std::uint64_t bytes = 0;  // usable
+};
+
+struct HeapStats {
+  std::uint64_t allocated_bytes = 0;
+  std::uint64_t slabs = 0;
+  std::uint64_t extents = 0;
+  std::uint64_t book_bytes = 0;
+};
+
+class Heap {
+ public:
+  // The persistent state of an empty heap, on creation of a pool.
+  static Status format(pm::PoolFile& file, frame::Frames& frames);
+
+  // Attaches: reads the bookkeeping log, finds the slabs, builds their volatile twins. After a
+  // crash follow: replay_intents, the recovery of tx, mark() by the owners of derived blocks,
+  // finish_recovery. After a clean close only finish_recovery.
+  static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
+                                            pm::Lanes& lanes, bool clean, Report* report);
+  ~Heap();
+
+  // --- use -------------------------------------------------------------------------------------
+  // See Pool::malloc_to and free_from.
+  Status malloc_to(std::uint64_t bytes, PtrWord& dest);
+  Status free_from(PtrWord& dest);
+
+  // A block that only this process knows of; a crash frees it. 64-byte aligned when bytes is a
+  // multiple of 64, else 16-byte aligned. full | too_large. No flush, no fence, no lock when the
+  // thread's cache has one.
+  Result<Block> reserve(std::uint64_t bytes, Kind kind);
+  // Reserve's inverse, and the last step of every free: the block may be handed out again at
+  // once. REQUIRES: reserved by reserve(), or a derived block that nothing durable names any
+  // more, or a logged one after mark_free and a fence.
+  void release(PoolOffset block);
+  // Makes dest point to a reserved logged block: the second half of malloc_to.
+  Status publish(const Block& block, PtrWord& dest);
+
+  // --- for transactions ------------------------------------------------------------------------
+  // The allocated logged block that starts here; nothing else (interior, free, derived) is found.
+  Result<Block> find_allocated(PoolOffset block) const;
+  // Claims an allocated logged block for being freed: true once, until unclaim or release.
+  bool claim_free(PoolOffset block);
+  void unclaim_free(PoolOffset block);
+  // Sets / clears the block's persistent bit or appends to the bookkeeping log. Flushed, not
+  // fenced. mark_allocated: REQUIRES reserved. mark_free: REQUIRES claimed; the block stays out
+  // of use until release().
+  void mark_allocated(PoolOffset block);
+  void mark_free(PoolOffset block);
+
+  // 64-KiB frames for logs of the layers above, which must name them again by own_frames in every
+  // recovery (between open and finish_recovery). Contents undefined. Not fenced.
+  Result<PoolOffset> take_log_frame();
+  void put_log_frame(PoolOffset frame);
+  Status own_log_frame(PoolOffset frame, Report* report);
+
+  // --- recovery --------------------------------------------------------------------------------
+  // Finishes or undoes the mallocs and frees that were under way. Idempotent.
+  Status replay_intents(Report* report);
+  // Forces the persistent state of a logged block named by a log: allocated or free. Idempotent.
+  // corrupt when no block can start there.
+  Status recover_block(PoolOffset block, bool allocated, Report* report);
+  // The block (start offset) of kind derived is reachable. Thread-safe. corrupt when no derived
+  // block starts there, or it was marked before (reachable twice).
+  Status mark(PoolOffset block, Report* report);
+  // Frees what nothing owns, gives frames back, fills the free lists. *leaked_frames: frames.
+  Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
+
+  // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
+  // clean. Quiescent; nothing may be allocated afterwards.
+  Status close();
+
+  // --- introspection ---------------------------------------------------------------------------
+  std::uint64_t usable_size(PoolOffset block) const;  // 0: no allocated block starts there
+  // The derived or logged block that starts there, allocated or reserved; for validate().
+  Result<Block> find_taken(PoolOffset block, Kind kind) const;
+  // Calls f(offset, bytes) for every taken block of a kind (in use, or reserved), after emptying
+  // the caches. Quiescent.
+  void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f);
+  HeapStats stats() const;
+  Status validate(Report* report);
+
+ private:
+  Heap();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,74 @@
+// Lanes: persistent log areas, each held by one thread at a time. A thread gets one at its first
+// write to a pool, keeps it, and hands it on at its exit with everything the layers above keep by
+// lane (the heap its cached blocks and freed blocks in limbo, tx its transaction), so that a
+// thread's end needs no work and loses nothing.
+//
+// The segment table in the head page is authoritative for which lanes exist; a new segment is
+// zeroed and fenced before its table word publishes it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "pm/format.h"
+#include "pm/log.h"
+#include "pm/pool_file.h"
+#include "tenuto/status.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+struct Lane {
+  LaneId id;
+  LogLine* lines = nullptr;  // kLaneLines of them, persistent
+};
+
+class Lanes {
+ public:
+  // Takes 512 KiB of pool for another segment; full when there is none.
+  using TakeSegment = std::function<Result<PoolOffset>()>;
+
+  // Attaches to the lanes of the file; corrupt when the segment table points outside it.
+  static Result<std::unique_ptr<Lanes>> open(PoolFile& file, Report* report);
+  ~Lanes();
+
+  void set_take_segment(TakeSegment take) { take_segment_ = std::move(take); }
+
+  // The calling thread's lane. When all are held by living threads the table grows; when it can
+  // not (table or pool full), the call waits until a thread ends. Cost when held: one
+  // thread-local load and compare.
+  Lane& mine();
+
+  // All lanes that exist, for recovery and close. REQUIRES: quiescent.
+  const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
+  // Offsets of the segments outside the head, for the owners of frames.
+  std::vector<PoolOffset> extra_segments() const;
+  std::size_t count() const;
+
+  // Runs f on every lane that no thread holds at the moment, holding it meanwhile.
+  void for_each_idle(const std::function<void(Lane&)>& f);
+
+ private:
+  friend struct ThreadLanes;
+  explicit Lanes(PoolFile& file);
+  Lane* acquire();
+  void release(Lane* lane);
+  void attach(PoolOffset segment);
+  bool grow();
+
+  // Constant after open.
+  PoolFile& file_;
+  std::uint64_t instance_ = 0;  // never reused in this process
+  TakeSegment take_segment_;
+  // Guarded by mu_.
+  mutable std::mutex mu_;
+  std::condition_variable released_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Lane*> idle_;  // used as a stack
+  std::size_t segments_ = 0;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,53 @@
+// Log records of one line each: seven payload words and a seal. The seal is zeroed first and
+// stored last, and stores to one line become durable in order, so a sealed line is whole; the
+// checksum in the seal is not needed for that, it finds damage of the medium. Used by the heap's
+// intents and the transaction log.
+#pragma once
+
+#include <cstdint>
+
+#include "pm/crc32c.h"
+#include "pm/format.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+struct alignas(kLineBytes) LogLine {
+  std::uint64_t word[7];
+  std::uint64_t seal;  // sequence << 16 | checksum; 0: no record
+};
+static_assert(OnMedia<LogLine> && sizeof(LogLine) == kLineBytes);
+
+inline constexpr std::uint64_t kLogSequenceMax = (1ull << 48) - 1;
+
+inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequence) {
+  std::uint32_t crc = crc32c_u64(~0u, sequence);
+  for (const std::uint64_t w : word) crc = crc32c_u64(crc, w);
+  return sequence << 16 | ((crc ^ crc >> 16) & 0xffff);
+}
+
+// Writes and flushes one record; durable after the caller's fence. `sequence` is never 0.
+// Cost: one line.
+inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7], std::uint64_t sequence) {
+  store_ordered(line.seal, 0);
+  for (int i = 0; i < 7; ++i) store_ordered(line.word[i], word[i]);
+  store_ordered(line.seal, log_seal(word, sequence));
+  flush(line);
+}
+
+// Erases a record; durable after the caller's fence. Cost: one line.
+inline void clear_log_line(LogLine& line) {
+  store_ordered(line.seal, 0);
+  flush(line);
+}
+
+enum class LogLineState { empty, sealed, damaged };
+
+inline LogLineState log_line_state(const LogLine& line) {
+  if (line.seal == 0) return LogLineState::empty;
+  return log_seal(line.word, line.seal >> 16) == line.seal ? LogLineState::sealed
+                                                           : LogLineState::damaged;
+}
+inline std::uint64_t log_sequence(const LogLine& line) { return line.seal >> 16; }
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,25 @@
+// Planted bugs: `if (!TENUTO_PLANT("slot before record")) flush(record);` is the sound code in the
+// plain build, and loses a flush in the traced twin when a test, or the environment variable
+// TENUTO_PLANT, names that bug. A crash test that does not find its planted bugs proves nothing.
+//
+// Dropping a whole fence or one flush before it needs no code here: pm/explore.h does it by name.
+#pragma once
+
+#include "tenuto/abi.h"
+
+#ifdef TENUTO_TRACED
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+// Whether the bug called `name` is switched on now; counts the visit when it is.
+bool planted(const char* name);
+
+}  // namespace tenuto::inline TENUTO_ABI::pm
+
+#define TENUTO_PLANT(name) (::tenuto::pm::planted(name))
+
+#else
+
+#define TENUTO_PLANT(name) (false)
+
+#endif

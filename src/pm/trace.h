@@ -1,0 +1,27 @@
+// How the library tells the crash explorer what it does to a pool. pool_file.cc announces its
+// mappings here; the verbs of tenuto/persist.h report flushes and fences; the compiler reports
+// every store (trace_tsan.cc). In the plain build all of this is nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+#ifdef TENUTO_TRACED
+
+// The first `bytes` of the open file `fd` are mapped (shared) at `base`. Called after mapping and
+// before the first store; again with the same base and more bytes when the file has grown.
+void trace_map(void* base, std::uint64_t bytes, int fd);
+// Called before the mapping goes away.
+void trace_unmap(void* base);
+
+#else
+
+inline void trace_map(void* /*base*/, std::uint64_t /*bytes*/, int /*fd*/) {}
+inline void trace_unmap(void* /*base*/) {}
+
+#endif
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,12 +1,12 @@
 // What the head of a pool file looks like. Called by pool_file.cc, lane.cc and, for the slots it
 // keeps for them, the layers above. All integers little-endian.
 //
-//   0        superblock, copy 0 (one page)         \
-//   4 KiB    superblock, copy 1                     | head, kHeadBytes; its frames belong to zone 0
+//   0        superblock, copy 0 (one page)
+//   4 KiB    superblock, copy 1
 //   8 KiB    head page: roots, zone count, heap slots, lane segment table
 //   12 KiB   zone table
 //   64 KiB   first lane segment (kLanesPerSegment lanes)
-//   kHeadBytes ...  zone 0's lower state, then frames
+//   kHeadBytes ...  zone 0's lower state, then frames (the frames of the head belong to zone 0)
 //
 // Superblock copies are written alternately (sequence picks the slot); the valid copy with the
 // higher sequence is authoritative. They change only at create, open and close.

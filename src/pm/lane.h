@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -43,7 +44,7 @@ class Lanes {
   Lane& mine();
 
   // All lanes that exist, for recovery and close. REQUIRES: quiescent.
-  const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
+  const std::deque<std::unique_ptr<Lane>>& all() const { return lanes_; }
   // Offsets of the segments outside the head, for the owners of frames.
   std::vector<PoolOffset> extra_segments() const;
   std::size_t count() const;
@@ -66,9 +67,10 @@ class Lanes {
   // Guarded by mu_.
   mutable std::mutex mu_;
   std::condition_variable released_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::deque<std::unique_ptr<Lane>> lanes_;  // addresses stay while it grows
   std::vector<Lane*> idle_;  // used as a stack
   std::size_t segments_ = 0;
+  bool growing_ = false;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -27,17 +27,23 @@ using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes
 
 class PoolFile {
  public:
-  // Creates, preallocates and maps the file and writes zone 0's entry, zeroed lanes and head page.
-  // The superblock is written by seal_created(), so that a crash before leaves not_a_pool.
+  // Makes a nameless file, preallocates and maps it, and writes zone 0's entry (head page and
+  // lanes are zero). The caller formats its layers, sets the state, and gives the file its name by
+  // link_into_place: a crash before that leaves nothing behind.
   static Result<std::unique_ptr<PoolFile>> create(std::string_view path, const PoolOptions& options,
                                                   Report* report);
+  Status link_into_place(Report* report);
+
   // Locks, validates and maps. Does not change the file.
   static Result<std::unique_ptr<PoolFile>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
   ~PoolFile();  // unmaps and unlocks, whatever the state
+  PoolFile(const PoolFile&) = delete;
+  PoolFile& operator=(const PoolFile&) = delete;
 
   // Writes the next superblock with this state; fenced. The last step of create and of a clean
-  // close, and the first store of an open for writing. io when the write-back fails.
+  // close, and the first store of an open for writing. On an ordinary file system a clean state
+  // is written only after all else has reached the device. io when that fails.
   Status set_state(PoolState state);
 
   // Appends a zone of at least `bytes` (more if the growth policy says so): extends the file,
@@ -53,8 +59,8 @@ class PoolFile {
     return {static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_)};
   }
   bool contains(const void* p) const {
-    const auto d = static_cast<const std::byte*>(p) - base_;
-    return d >= 0 && static_cast<std::uint64_t>(d) < bytes();
+    const auto d = reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_);
+    return d < bytes();
   }
   // [o, o + n) lies behind the head and inside the file. For everything read from media.
   bool in_range(PoolOffset o, std::uint64_t n) const {
@@ -75,25 +81,34 @@ class PoolFile {
   // Damage was found or a write failed: from now on nothing is written. Sticky.
   void poison(Status why);
   Status poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
+  // ok, or why writes are refused: closed pools, read_only, or what poisoned it.
+  Status writable() const;
   Medium medium() const { return medium_; }
-  bool power_cut_safe() const { return medium_ == Medium::line; }
+  // Whether a power cut leaves what the fences promised.
+  bool power_cut_safe() const { return map_sync_ && medium_ != Medium::cache; }
   void log(std::string_view text) const;
   // "path, offset 4096 (what)": the `where` of reports.
   std::string where(PoolOffset o, std::string_view what) const;
 
  private:
   PoolFile() = default;
-  friend struct PoolFileMaker;
+  Status reserve_addresses(std::uint64_t size_max, Report* report);
+  Status map_file(std::uint64_t from, std::uint64_t to);
+  Status map_and_choose_medium(const PoolOptions& options, std::uint64_t bytes, Report* report);
+  Status read_superblock(std::uint64_t file_bytes, Report* report);
+  Status check_zones(std::uint64_t file_bytes, Report* report);
 
   // Constant after open.
   std::string path_;
   int fd_ = -1;
+  std::string unnamed_;  // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets
   std::uint64_t reserved_bytes_ = 0;
   std::byte* base_ = nullptr;  // 4-MiB aligned
   std::uint64_t bytes_max_ = 0;
   Medium medium_ = Medium::cache;
-  bool map_sync_ = false;
+  bool map_sync_ = false;   // the file system granted MAP_SYNC
+  bool in_memory_ = false;  // tmpfs: there is no device to write to
   bool was_clean_ = true;
   std::function<void(std::string_view)> log_;
   // Atomic.
@@ -102,6 +117,7 @@ class PoolFile {
   std::atomic<Status> poisoned_ = Status::ok;
   // Guarded by grow_mu_.
   std::mutex grow_mu_;
+  // Written by set_state only, which is not concurrent.
   Superblock super_{};
 };
 

@@ -1,0 +1,13 @@
+#include "pm/assert.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+void assert_failed(const char* what, const char* file, int line) {
+  std::fprintf(stderr, "tenuto: assertion failed: %s (%s:%d)\n", what, file, line);
+  std::abort();
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,189 @@
+#include "pm/lane.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+namespace {
+
+// The pools that are open, so that a thread's end finds out whether a pool it used still is.
+// Lock order: open_mu before Lanes::mu_.
+std::mutex open_mu;
+std::unordered_map<std::uint64_t, Lanes*>& open_lanes() {
+  static auto* map = new std::unordered_map<std::uint64_t, Lanes*>;  // outlives every thread
+  return *map;
+}
+std::uint64_t last_instance = 0;  // guarded by open_mu
+
+}  // namespace
+
+// The lanes a thread holds, one a pool, latest used first.
+struct ThreadLanes {
+  struct Held {
+    std::uint64_t instance;
+    Lane* lane;
+  };
+  std::vector<Held> held;
+
+  ThreadLanes() { held.reserve(4); }
+  ~ThreadLanes() {
+    const std::lock_guard lock(open_mu);
+    for (const Held& h : held) {
+      const auto it = open_lanes().find(h.instance);
+      if (it != open_lanes().end()) it->second->release(h.lane);
+    }
+  }
+
+  static Lane* find(std::vector<Held>& held, std::uint64_t instance) {
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (held[i].instance != instance) continue;
+      if (i != 0) std::swap(held[i], held[0]);
+      return held[0].lane;
+    }
+    return nullptr;
+  }
+  void add(std::uint64_t instance, Lane* lane) {
+    const std::lock_guard lock(open_mu);
+    std::erase_if(held, [](const Held& h) { return !open_lanes().contains(h.instance); });
+    held.push_back({instance, lane});
+  }
+};
+
+namespace {
+thread_local ThreadLanes thread_lanes;
+}  // namespace
+
+Lanes::Lanes(PoolFile& file) : file_(file) {
+  const std::lock_guard lock(open_mu);
+  instance_ = ++last_instance;
+  open_lanes().emplace(instance_, this);
+}
+
+Lanes::~Lanes() {
+  const std::lock_guard lock(open_mu);
+  open_lanes().erase(instance_);
+}
+
+Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
+  std::unique_ptr<Lanes> lanes(new Lanes(file));
+  const HeadPage& head = file.head();
+  for (std::size_t i = 0; i < kLaneSegmentsMax; ++i) {
+    const PoolOffset segment{head.lane_segments[i]};
+    if (!segment && i > 0) break;
+    const bool sound = i == 0 ? segment.value == kLanesOffset
+                              : file.in_range(segment, kLaneSegmentBytes) &&
+                                    segment.value % kLaneSegmentBytes == 0;
+    if (!sound) {
+      return fail(Status::corrupt, report, "a lane segment lies where none can be",
+                  file.where({kHeadPageOffset + offsetof(HeadPage, lane_segments) + i * 8},
+                             "lane segment table"),
+                  {}, std::to_string(segment.value));
+    }
+    lanes->attach(segment);
+  }
+  return lanes;
+}
+
+void Lanes::attach(PoolOffset segment) {
+  const std::lock_guard lock(mu_);
+  for (std::size_t i = 0; i < kLanesPerSegment; ++i) {
+    auto lane = std::make_unique<Lane>();
+    lane->id = {static_cast<std::uint32_t>(lanes_.size())};
+    lane->lines = file_.at<LogLine>(segment + i * kLaneBytes);
+    lanes_.push_back(std::move(lane));
+  }
+  // Low numbers on top of the stack.
+  for (std::size_t i = 0; i < kLanesPerSegment; ++i) {
+    idle_.push_back(lanes_[lanes_.size() - 1 - i].get());
+  }
+  segments_ += 1;
+}
+
+Lane& Lanes::mine() {
+  ThreadLanes& mine = thread_lanes;
+  if (Lane* lane = ThreadLanes::find(mine.held, instance_)) return *lane;
+  Lane* lane = acquire();
+  mine.add(instance_, lane);
+  return *lane;
+}
+
+Lane* Lanes::acquire() {
+  for (;;) {
+    {
+      const std::lock_guard lock(mu_);
+      if (!idle_.empty()) {
+        Lane* lane = idle_.back();
+        idle_.pop_back();
+        return lane;
+      }
+    }
+    if (grow()) continue;
+    std::unique_lock lock(mu_);
+    released_.wait(lock, [this] { return !idle_.empty(); });
+  }
+}
+
+// Whether there is a new segment (from us or from another thread meanwhile).
+bool Lanes::grow() {
+  {
+    const std::lock_guard lock(mu_);
+    if (!idle_.empty()) return true;
+    if (segments_ == kLaneSegmentsMax || growing_ || !take_segment_) return false;
+    growing_ = true;
+  }
+  const Result<PoolOffset> segment = take_segment_();
+  if (segment) {
+    zero_flush(file_.at<std::byte>(*segment), kLaneSegmentBytes);
+    fence("lane segment zeroed", "lane segment published");
+    publish(file_.head().lane_segments[segments_], segment->value);
+    fence("lane segment published", "its lanes are used");
+    attach(*segment);
+  }
+  {
+    const std::lock_guard lock(mu_);
+    growing_ = false;
+  }
+  released_.notify_all();
+  return segment.has_value();
+}
+
+void Lanes::release(Lane* lane) {
+  {
+    const std::lock_guard lock(mu_);
+    idle_.push_back(lane);
+  }
+  released_.notify_one();
+}
+
+std::vector<PoolOffset> Lanes::extra_segments() const {
+  std::vector<PoolOffset> all;
+  const HeadPage& head = file_.head();
+  for (std::size_t i = 1; i < kLaneSegmentsMax && head.lane_segments[i] != 0; ++i) {
+    all.push_back({head.lane_segments[i]});
+  }
+  return all;
+}
+
+std::size_t Lanes::count() const {
+  const std::lock_guard lock(mu_);
+  return lanes_.size();
+}
+
+void Lanes::for_each_idle(const std::function<void(Lane&)>& f) {
+  std::vector<Lane*> taken;
+  {
+    const std::lock_guard lock(mu_);
+    taken.swap(idle_);
+  }
+  for (Lane* lane : taken) f(*lane);
+  {
+    const std::lock_guard lock(mu_);
+    idle_.insert(idle_.end(), taken.begin(), taken.end());
+  }
+  released_.notify_all();
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

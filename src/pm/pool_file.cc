@@ -1,0 +1,171 @@
+// Mapping, state and growth of an open pool file; see pool_open.cc for how it is opened.
+//
+// Authoritative at each moment: of the two superblock copies the valid one with the higher
+// sequence (a torn write damages only the copy being written, which is the older one). A zone
+// belongs to the pool once zone_count covers its entry; the entry and the zone's own first state
+// are fenced before.
+#include "pm/pool_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "pm/assert.h"
+#include "pm/crc32c.h"
+#include "pm/media.h"
+#include "pm/os.h"
+#include "pm/trace.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+namespace {
+constexpr std::uint64_t kAlignBytes = 4u << 20;  // of the mapping, so that frames align in memory
+constexpr std::uint64_t kGrowBytesMin = 32u << 20;
+constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
+constexpr std::uint64_t kGrowFraction = 8;  // a pool grows by an eighth
+}  // namespace
+
+PoolFile::~PoolFile() {
+  if (base_ != nullptr) {
+    trace_unmap(base_);
+    unregister_region(base_);
+  }
+  if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
+  if (!unnamed_.empty()) ::unlink(unnamed_.c_str());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
+  bytes_max_ = round_up(size_max, kHugeBytes);
+  reserved_bytes_ = bytes_max_ + kAlignBytes;
+  void* p = ::mmap(nullptr, reserved_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+  if (p == MAP_FAILED) {
+    return fail_errno(errno,
+                      "cannot reserve " + std::to_string(reserved_bytes_) +
+                          " bytes of address space; lower size_max",
+                      path_, report);
+  }
+  reserved_ = static_cast<std::byte*>(p);
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  base_ = reserved_ + (round_up(at, kAlignBytes) - at);
+  return Status::ok;
+}
+
+Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
+  const int prot = read_only() ? PROT_READ : PROT_READ | PROT_WRITE;
+  const int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
+  void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));
+  if (p == MAP_FAILED) return status_of_errno(errno);
+  ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
+  bytes_.store(to, std::memory_order_release);
+  return Status::ok;
+}
+
+Status PoolFile::map_and_choose_medium(const PoolOptions& options, std::uint64_t bytes,
+                                       Report* report) {
+  in_memory_ = is_in_memory(fd_);
+  map_sync_ = true;
+  if (map_file(0, bytes) != Status::ok) {
+    map_sync_ = false;
+    if (const Status s = map_file(0, bytes); s != Status::ok) {
+      return fail(s, report, "cannot map the pool file", path_);
+    }
+  }
+  medium_ = options.medium;
+  if (medium_ == Medium::automatic) medium_ = map_sync_ ? Medium::line : Medium::cache;
+  if (!power_cut_safe()) {
+    log(in_memory_ ? "the pool is in memory: it survives a crash of the process, not a power cut"
+                   : "this file system grants no synchronous mapping: the pool survives a crash "
+                     "of the process, but a power cut while it is open may damage it");
+  }
+  register_region(base_, bytes_max_, medium_, options.model_delays);
+  trace_map(base_, bytes, fd_);
+  return Status::ok;
+}
+
+Status PoolFile::set_state(PoolState state) {
+  if (!in_memory_ && !map_sync_ && state == PoolState::clean) {
+    if (::fdatasync(fd_) != 0) {
+      poison(Status::io);
+      return Status::io;
+    }
+  }
+  super_.sequence += 1;
+  super_.state = static_cast<std::uint32_t>(state);
+  super_.crc = crc32c(&super_, offsetof(Superblock, crc));
+  auto& copy = *at<Superblock>({(super_.sequence & 1) * kFrameBytes});
+  copy_flush(&copy, &super_, sizeof super_);
+  fence("superblock copy", "pool state change");
+  if (!in_memory_ && !map_sync_) {
+    if (::msync(base_, kFrameBytes * 2, MS_SYNC) != 0) {
+      poison(Status::io);
+      return Status::io;
+    }
+  }
+  return Status::ok;
+}
+
+Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
+  TENUTO_TRY(writable());
+  const std::lock_guard lock(grow_mu_);
+  const std::size_t count = zone_count();
+  const std::uint64_t old_bytes = bytes();
+  if (count == kZonesMax) return Status::full;
+  const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
+  const std::uint64_t room = bytes_max_ - std::min(bytes_max_, old_bytes);
+  if (least > room) return Status::full;
+  std::uint64_t want = std::clamp(old_bytes / kGrowFraction, kGrowBytesMin, kGrowBytesMax);
+  want = std::min(std::max(round_up(want, kHugeBytes), least), room);
+  // When the file system cannot give what the policy wants, what is needed will do.
+  if (reserve_space(fd_, old_bytes, old_bytes + want, path_, nullptr) != Status::ok) {
+    if (want == least) return Status::full;
+    want = least;
+    TENUTO_TRY(reserve_space(fd_, old_bytes, old_bytes + want, path_, nullptr));
+  }
+  TENUTO_TRY(map_file(old_bytes, old_bytes + want));
+  trace_map(base_, old_bytes + want, fd_);
+
+  const ZoneEntry zone{old_bytes, want};
+  format(zone, 0);
+  auto& entry = at<ZoneEntry>({kZoneTableOffset})[count];
+  entry = zone;
+  flush(entry);
+  fence("zone and its entry", "zone count");
+  publish(head().zone_count, count + 1);
+  fence("zone count", "zone is used");
+  return zone;
+}
+
+std::size_t PoolFile::zone_count() const {
+  return __atomic_load_n(&head().zone_count, __ATOMIC_ACQUIRE);
+}
+
+void PoolFile::poison(Status why) {
+  Status none = Status::ok;
+  if (poisoned_.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
+    log(std::string("the pool turned read-only: ") + status_name(why));
+  }
+  read_only_.store(true, std::memory_order_relaxed);
+}
+
+Status PoolFile::writable() const {
+  if (!read_only()) return Status::ok;
+  const Status why = poisoned();
+  return why == Status::ok ? Status::read_only : why;
+}
+
+void PoolFile::log(std::string_view text) const {
+  if (log_) log_(path_ + ": " + std::string(text));
+}
+
+std::string PoolFile::where(PoolOffset o, std::string_view what) const {
+  return path_ + ", offset " + std::to_string(o.value) + " (" + std::string(what) + ")";
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

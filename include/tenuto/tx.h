@@ -24,6 +24,7 @@
 #include "tenuto/persist.h"
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
+#include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -39,7 +40,9 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
-  // ok, or why the transaction could not begin (read_only, closed), or aborted.
+  // ok, or why the transaction could not begin (read_only, corrupt, invalid_argument inside a
+  // callback), aborted once it was rolled back at any depth, closed after commit(). All other
+  // members return the same when it is not ok.
   Status status() const;
 
   // Saves the old bytes of [p, p + bytes), durably when this returns; store only afterwards.
@@ -66,37 +69,44 @@ class Transaction {
   // Constructs a T in a fresh block.
   template <class T, class... Args>
   Result<T*> make(Args&&... args) {
+    static_assert(alignof(T) <= 16 || (alignof(T) <= kLineBytes && sizeof(T) % kLineBytes == 0),
+                  "blocks are 16-byte aligned, 64-byte when their size is a multiple of 64");
     Result<void*> block = alloc(sizeof(T));
     if (!block) return block.error();
     return new (*block) T(std::forward<Args>(args)...);
   }
   // Frees the block that starts at p when the transaction commits. invalid_argument for anything
-  // that is not an allocated block's start, or is freed twice.
+  // that is not an allocated block's start, or is freed twice. full | aborted.
   Status free(const void* p);
+  // As free. No destructor runs: its stores would stand in a block that an abort brings back.
   template <class T>
   Status destroy(T* object) {
-    const Status s = free(object);
-    if (s == Status::ok && object != nullptr) object->~T();
-    return s;
+    static_assert(std::is_trivially_destructible_v<T>,
+                  "release what the object owns by adding and storing, then free it");
+    return free(object);
   }
 
-  // Holds the mutex until the outermost transaction ends.
-  void lock(std::mutex& m);
+  // Takes the mutex and holds it until the outermost transaction ends, also after an abort inside.
+  // Taking one that this transaction holds does nothing. Not taken unless ok: the failed begin's
+  // status otherwise.
+  Status lock(std::mutex& m);
 
-  // Called after the outermost transaction ended that way; must not start transactions.
-  void on_commit(std::function<void()> f);
-  void on_abort(std::function<void()> f);
+  // Called once the outermost transaction has ended that way, in the order given, before its locks
+  // are released. Must neither throw nor begin a transaction on this pool.
+  Status on_commit(std::function<void()> f);
+  Status on_abort(std::function<void()> f);
 
   // Commits (the outermost) or leaves (an inner one). aborted when an inner one was aborted.
-  // Durable on return.
+  // Durable on return. Two fences besides those of add and ready; none when nothing was added,
+  // allocated or freed.
   Status commit();
-  // Rolls everything back at once, whatever the depth; later calls return Status::aborted.
+  // Rolls everything back at once, whatever the depth; later calls return Status::aborted. Two
+  // fences when something was added, none otherwise.
   void abort();
 
  private:
-  tx::Txn* txn_ = nullptr;
-  Status begin_status_ = Status::ok;
-  bool ended_ = false;
+  tx::Txn* txn_ = nullptr;             // null when it did not begin, or has ended
+  Status begin_status_ = Status::ok;  // why txn_ is null
 };
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,113 @@
+#include "frame/bitfield.h"
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+namespace {
+
+constexpr std::uint64_t kAll = ~0ull;
+
+// How often the ring of words is searched. A single frame that was promised by the counter can
+// slip behind the search only while other threads change the same line.
+constexpr unsigned kSearchRounds = 4;
+
+std::optional<Bits> set_whole(Bits word) {
+  if (word.raw != 0) return std::nullopt;
+  return Bits{kAll};
+}
+
+std::optional<Bits> clear_whole(Bits word) {
+  if (word.raw != kAll) return std::nullopt;
+  return Bits{0};
+}
+
+std::optional<unsigned> take_in_word(Bits& word, unsigned order) {
+  unsigned at = 0;
+  const auto before = update(word, [&](Bits w) -> std::optional<Bits> {
+    const auto found = find_zeros(w.raw, order);
+    if (!found) return std::nullopt;
+    at = *found;
+    return Bits{w.raw | run_mask(at, order)};
+  });
+  if (!before) return std::nullopt;
+  return at;
+}
+
+bool take_words(Bits* words, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (load(words[i]).raw != 0) return false;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (update(words[i], set_whole)) continue;
+    // Exactly the words set above are ours to clear.
+    while (i-- > 0) store(words[i], Bits{0});
+    return false;
+  }
+  return true;
+}
+
+bool give_words(Bits* words, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (load(words[i]).raw != kAll) return false;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (update(words[i], clear_whole)) continue;
+    // All words start with the first, so a second put of the same frame fails there and changes
+    // nothing. Here a put of another order runs over a part of it: our own bug, caught if a third
+    // thread has already been given what was cleared.
+    while (i-- > 0) TENUTO_ASSERT(update(words[i], set_whole));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<unsigned> take_bits(Bitfield& field, unsigned start, unsigned order) {
+  if (order <= kOrderWord) {
+    const unsigned first = start / 64;
+    const unsigned rounds = order == 0 ? kSearchRounds : 1;
+    for (unsigned i = 0; i < rounds * Bitfield::kWords; ++i) {
+      const unsigned w = (first + i) % Bitfield::kWords;
+      if (const auto bit = take_in_word(field.words[w], order)) return w * 64 + *bit;
+    }
+    return std::nullopt;
+  }
+  const unsigned count = 1u << (order - kOrderWord);
+  for (unsigned w = 0; w < Bitfield::kWords; w += count) {
+    if (take_words(&field.words[w], count)) return w * 64;
+  }
+  return std::nullopt;
+}
+
+bool give_bits(Bitfield& field, unsigned at, unsigned order) {
+  if (order > kOrderWord) return give_words(&field.words[at / 64], 1u << (order - kOrderWord));
+  const std::uint64_t mask = run_mask(at % 64, order);
+  return update(field.words[at / 64],
+                [&](Bits w) -> std::optional<Bits> {
+                  if ((w.raw & mask) != mask) return std::nullopt;
+                  return Bits{w.raw & ~mask};
+                })
+      .has_value();
+}
+
+bool all_taken(const Bitfield& field, unsigned at, unsigned order) {
+  if (order <= kOrderWord) {
+    const std::uint64_t mask = run_mask(at % 64, order);
+    return (load(field.words[at / 64]).raw & mask) == mask;
+  }
+  const unsigned count = 1u << (order - kOrderWord);
+  for (unsigned i = 0; i < count; ++i) {
+    if (load(field.words[at / 64 + i]).raw != kAll) return false;
+  }
+  return true;
+}
+
+unsigned count_zeros(const Bitfield& field) {
+  unsigned ones = 0;
+  for (const Bits& w : field.words) ones += static_cast<unsigned>(std::popcount(load(w).raw));
+  return kHugeFrames - ones;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

@@ -1,0 +1,56 @@
+// The 512 base frames of one huge frame as bits, one cache line. Called by lower.cc, which holds
+// the counter of the huge frame's child: whoever lowered it by n has a claim on n zero bits.
+//
+// Orders 0..6 lie inside one 64-bit word and change with one CAS. Orders 7 and 8 take two or four
+// whole words one after the other and go back when one of them is not entirely free: until the
+// last word is set nobody owns anything, and a crash leaves bits that no owner names.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+
+#include "frame/format.h"
+#include "frame/word.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+inline constexpr unsigned kOrderWord = 6;  // the largest order inside one word
+
+// The first run of 2^order zero bits at a multiple of 2^order. Pure. REQUIRES: order <= kOrderWord.
+constexpr std::optional<unsigned> find_zeros(std::uint64_t word, unsigned order) {
+  // Bits at multiples of 2, 4 .. 64: where a run of that length may start.
+  constexpr std::uint64_t kStarts[] = {~0ull,
+                                       0x5555555555555555,
+                                       0x1111111111111111,
+                                       0x0101010101010101,
+                                       0x0001000100010001,
+                                       0x0000000100000001,
+                                       1};
+  std::uint64_t zeros = ~word;
+  for (unsigned o = 0; o < order; ++o) zeros &= (zeros >> (1u << o)) & kStarts[o + 1];
+  if (zeros == 0) return std::nullopt;
+  return static_cast<unsigned>(std::countr_zero(zeros));
+}
+
+// 2^order ones from bit `at`. Pure. REQUIRES: order <= kOrderWord and the run inside the word.
+constexpr std::uint64_t run_mask(unsigned at, unsigned order) {
+  const std::uint64_t ones = order == kOrderWord ? ~0ull : (1ull << (1u << order)) - 1;
+  return ones << at;
+}
+
+// Sets an aligned run of 2^order zero bits, searching the words in a ring from the one that holds
+// bit `start`; returns the run's first bit. Nothing when there is none (orders > 0: fragmented;
+// order 0: other threads were faster or have not finished yet). Not flushed.
+std::optional<unsigned> take_bits(Bitfield& field, unsigned start, unsigned order);
+
+// Clears the run at bit `at`; false and nothing changed when one of its bits is clear. Not flushed.
+bool give_bits(Bitfield& field, unsigned at, unsigned order);
+
+// Whether all bits of [at, at + 2^order) are set.
+bool all_taken(const Bitfield& field, unsigned at, unsigned order);
+
+// Free base frames.
+unsigned count_zeros(const Bitfield& field);
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

@@ -1,0 +1,226 @@
+#include "frame/frames.h"
+
+#include <bit>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "frame/lower.h"
+#include "frame/owned.h"
+#include "frame/upper.h"
+#include "pm/assert.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+struct Frames::State {
+  State(pm::PoolFile& pool_file, unsigned cores) : file(pool_file), upper(cores) {}
+
+  Status attach(std::size_t index, bool clean, Report* report);
+
+  pm::PoolFile& file;
+  Upper upper;
+  std::vector<OwnedFrames> owned;  // one a zone, while recovering
+  std::mutex grow_mu;              // zones are appended one at a time
+};
+
+namespace {
+
+std::uint64_t head_bytes_of(const pm::ZoneEntry& zone) {
+  return zone.offset == 0 ? pm::kHeadBytes : 0;
+}
+
+// The inner layers know offsets; the file's name is added here.
+Status name_file(Status s, const pm::PoolFile& file, Report* report) {
+  if (s != Status::ok && report != nullptr) report->where = file.path() + ", " + report->where;
+  return s;
+}
+
+}  // namespace
+
+// --- open and growth ---------------------------------------------------------------------------
+
+void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes) {
+  const auto geometry = ZoneGeometry::of(zone, head_bytes);
+  TENUTO_ASSERT(geometry);
+  const std::size_t index = zone.offset == 0 ? 0 : file.zone_count();
+  Lower::format(file.base(), *geometry, static_cast<std::uint32_t>(index));
+  fence("zone state", "zone in the table");
+}
+
+Status Frames::State::attach(std::size_t index, bool clean, Report* report) {
+  const pm::ZoneEntry entry = file.zone(index);
+  const auto bad = [&](const char* what) {
+    return fail(Status::corrupt, report, what,
+                "entry " + std::to_string(index) + " of the zone table",
+                "whole frames inside the file, behind the zone before",
+                std::to_string(entry.bytes) + " bytes at " + std::to_string(entry.offset));
+  };
+  std::uint64_t begin = 0;
+  if (index > 0) {
+    const pm::ZoneEntry& before = file.zone(index - 1);
+    begin = before.offset + before.bytes;
+  }
+  if (entry.offset != begin || entry.offset > file.bytes() ||
+      entry.bytes > file.bytes() - entry.offset) {
+    return bad("a zone does not lie where it should");
+  }
+  const auto geometry = ZoneGeometry::of(entry, head_bytes_of(entry));
+  if (!geometry) return bad("a zone has an impossible size");
+  auto zone = std::make_unique<Zone>(file.base(), *geometry, static_cast<std::uint32_t>(index));
+  TENUTO_TRY(zone->lower.check(zone->index(), clean, report));
+  if (!clean) zone->lower.recount();
+  return upper.add_zone(std::move(zone), clean);
+}
+
+Result<std::unique_ptr<Frames>> Frames::open(pm::PoolFile& file, bool clean, Report* report) {
+  if (!clean && file.read_only()) {
+    return fail(Status::read_only, report, "the pool needs recovery: open it for writing first",
+                file.path());
+  }
+  std::unique_ptr<Frames> frames(new Frames());
+  frames->state_ = std::make_unique<State>(file, std::thread::hardware_concurrency());
+  for (std::size_t i = 0; i < file.zone_count(); ++i) {
+    const Status s = frames->state_->attach(i, clean, report);
+    if (s != Status::ok) return name_file(s, file, report);
+  }
+  return frames;
+}
+
+Frames::Frames() = default;
+Frames::~Frames() = default;
+
+Status Frames::add_zone(const pm::ZoneEntry& zone) {
+  const std::lock_guard lock(state_->grow_mu);
+  Upper& upper = state_->upper;
+  while (upper.zone_count() < state_->file.zone_count()) {
+    TENUTO_TRY(state_->attach(upper.zone_count(), true, nullptr));
+  }
+  return upper.find({zone.offset / kFrameBytes + zone.bytes / kFrameBytes - 1}, 1) != nullptr
+             ? Status::ok
+             : Status::invalid_argument;
+}
+
+// --- use ---------------------------------------------------------------------------------------
+
+Result<FrameId> Frames::get(unsigned order, unsigned core) {
+  if (order > kOrderMax) return Status::invalid_argument;
+  if (state_->file.read_only()) return Status::read_only;
+  return state_->upper.get(order, core);
+}
+
+Status Frames::put(FrameId frame, unsigned order, unsigned core) {
+  if (order > kOrderMax) return Status::invalid_argument;
+  if (state_->file.read_only()) return Status::read_only;
+  return state_->upper.put(frame, order, core);
+}
+
+Result<FrameId> Frames::get_run(std::uint64_t count, unsigned /*core*/) {
+  if (count == 0) return Status::invalid_argument;
+  if (state_->file.read_only()) return Status::read_only;
+  if (count > kZoneFramesMax / kHugeFrames) return Status::full;
+  return state_->upper.get_run(static_cast<std::uint32_t>(count));
+}
+
+Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
+  if (count == 0) return Status::invalid_argument;
+  if (state_->file.read_only()) return Status::read_only;
+  if (count > kZoneFramesMax / kHugeFrames) return Status::corrupt;
+  return state_->upper.put_run(frame, static_cast<std::uint32_t>(count));
+}
+
+bool Frames::taken(FrameId frame, unsigned order) const {
+  const std::uint64_t frames = std::uint64_t{1} << order;
+  if (order > kOrderMax || frame.value % frames != 0) return false;
+  Zone* zone = state_->upper.find(frame, frames);
+  return zone != nullptr && zone->lower.taken(zone->relative(frame), order);
+}
+
+// --- recovery ----------------------------------------------------------------------------------
+
+void Frames::begin_recovery() {
+  state_->owned.clear();
+  for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
+    state_->owned.emplace_back(state_->upper.zone(z).geometry());
+  }
+}
+
+Status Frames::keep(FrameId first, std::uint64_t frames, Report* report) {
+  TENUTO_ASSERT(!state_->owned.empty());
+  const auto bad = [&](const char* what, const char* expected) {
+    return fail(Status::corrupt, report, what,
+                state_->file.where(offset_of_frame(first), "frames of an owner"), expected,
+                std::to_string(frames) + " frames from frame " + std::to_string(first.value));
+  };
+  const bool huge = frames >= kHugeFrames;
+  const bool shaped = huge ? frames % kHugeFrames == 0 && first.value % kHugeFrames == 0
+                           : std::has_single_bit(frames) && first.value % frames == 0;
+  Zone* zone = shaped ? state_->upper.find(first, frames) : nullptr;
+  if (zone == nullptr) return bad("an owner names frames that cannot exist", "an aligned frame");
+  const std::uint32_t at = zone->relative(first);
+  OwnedFrames& owned = state_->owned[zone->index()];
+  bool fresh = false;
+  if (huge) {
+    const auto count = static_cast<std::uint32_t>(frames / kHugeFrames);
+    if (!zone->lower.run_taken(at / kHugeFrames, count)) {
+      return bad("an owner names huge frames that are not taken", "taken as huge frames");
+    }
+    fresh = owned.name_run(at / kHugeFrames, count);
+  } else {
+    const auto order = static_cast<unsigned>(std::countr_zero(frames));
+    if (!zone->lower.taken(at, order)) {
+      return bad("an owner names frames that are not taken", "taken");
+    }
+    fresh = owned.name(at, order);
+  }
+  return fresh ? Status::ok : bad("frames have two owners", "one owner");
+}
+
+std::uint64_t Frames::end_recovery() {
+  std::uint64_t given_back = 0;
+  for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
+    Lower& lower = state_->upper.zone(z).lower;
+    given_back += state_->owned[z].apply(lower);
+    lower.flush_all();
+  }
+  fence("frames given back", "frames handed out again");
+  state_->owned.clear();
+  state_->upper.rebuild();
+  return given_back;
+}
+
+void Frames::close() {
+  for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
+    state_->upper.zone(z).lower.flush_all();
+  }
+  fence("frame counters", "clean close");
+}
+
+// --- introspection -----------------------------------------------------------------------------
+
+FrameStats Frames::stats() const {
+  FrameStats s;
+  s.zones = state_->upper.zone_count();
+  for (std::uint32_t z = 0; z < s.zones; ++z) {
+    const Zone& zone = state_->upper.zone(z);
+    s.frames += zone.geometry().frames;
+    for (std::uint32_t c = 0; c < zone.geometry().children; ++c) {
+      const unsigned free = zone.lower.child(c).free();
+      s.frames_free += free;
+      s.huge_free += free == kHugeFrames ? 1 : 0;
+    }
+  }
+  return s;
+}
+
+Status Frames::validate(Report* report) const {
+  const Upper& upper = state_->upper;
+  for (std::uint32_t z = 0; z < upper.zone_count(); ++z) {
+    const Status s = upper.zone(z).lower.check(z, true, report);
+    if (s != Status::ok) return name_file(s, state_->file, report);
+  }
+  return name_file(upper.validate(report), state_->file, report);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

@@ -1,0 +1,59 @@
+// When `full` may be answered. A free counter on its way between a tree and a core's slot is in
+// neither, so a search can miss frames that are free. Called by upper.cc and runs.cc.
+//
+// Whoever moves a counter says so before and after, on two shared words. A search that finds
+// nothing is repeated unless no other thread's move overlapped it. Moves are off the fast path:
+// one for each reservation made, refilled, released or stolen.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <thread>
+
+#include "tenuto/abi.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+class Moves {
+ public:
+  // A counter may be in transit while one of these lives.
+  class Transit {
+   public:
+    // `own` counts the moves that the caller's search makes itself.
+    Transit(Moves& moves, unsigned& own) : moves_(moves) {
+      ++own;
+      moves_.begun_.fetch_add(1, std::memory_order_acq_rel);
+    }
+    Transit(const Transit&) = delete;
+    Transit& operator=(const Transit&) = delete;
+    ~Transit() { moves_.ended_.fetch_add(1, std::memory_order_release); }
+
+   private:
+    Moves& moves_;
+  };
+
+  // Repeats attempt(own), which returns an optional, until it has a value, or nobody else moved a
+  // counter meanwhile, or kSearchesMax times.
+  template <class Attempt>
+  auto until_quiet(Attempt&& attempt) {
+    for (unsigned i = 1;; ++i) {
+      unsigned own = 0;
+      const std::uint64_t ended = ended_.load(std::memory_order_acquire);
+      auto found = attempt(own);
+      std::atomic_thread_fence(std::memory_order_acquire);  // meets the words that moves changed
+      const std::uint64_t others = begun_.load(std::memory_order_relaxed) - own - ended;
+      if (found || others == 0 || i == kSearchesMax) return found;
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  static constexpr unsigned kSearchesMax = 64;
+
+  alignas(kLineBytes) std::atomic<std::uint64_t> begun_ = 0;
+  std::atomic<std::uint64_t> ended_ = 0;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

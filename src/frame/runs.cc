@@ -1,0 +1,96 @@
+// Runs of huge frames, for objects above 2 MiB. A run may cross trees, reserved or not, so its
+// frames are first claimed from the counters, wherever these are, then taken child by child; on
+// any conflict exactly what was claimed and taken is undone, and the search goes on below.
+#include <algorithm>
+
+#include "frame/upper.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+namespace {
+
+// Calls f(tree, children) for each tree that the run touches, until f says false.
+template <class F>
+bool for_trees(std::uint32_t first, std::uint32_t count, F&& f) {
+  while (count > 0) {
+    const std::uint32_t here = std::min(count, kTreeChildren - first % kTreeChildren);
+    if (!f(first / kTreeChildren, here)) return false;
+    first += here;
+    count -= here;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Lowers the tree's counter, wherever it is, by `frames`; all or nothing.
+bool Upper::claim(TreeId id, unsigned frames) {
+  unsigned have = 0;
+  const auto from_tree = update(tree(id), [=](Tree t) { return t.take_up_to(frames); });
+  if (from_tree) have = std::min(from_tree->free(), frames);
+  for (Slot& slot : slots_) {
+    if (have == frames) return true;
+    const unsigned rest = frames - have;
+    const auto from_slot =
+        update(slot.reservation, [=](Reservation r) { return r.take_up_to(id, rest); });
+    if (from_slot) have += std::min(from_slot->free(), rest);
+  }
+  if (have == frames) return true;
+  if (have > 0) credit(id, have);
+  return false;
+}
+
+bool Upper::claim_run(const Zone& zone, std::uint32_t first, std::uint32_t count) {
+  std::uint32_t claimed = 0;
+  const bool all = for_trees(first, count, [&](std::uint32_t t, std::uint32_t children) {
+    if (!claim({zone.index(), t}, children * kHugeFrames)) return false;
+    claimed += children;
+    return true;
+  });
+  if (!all) credit_run(zone, first, claimed);
+  return all;
+}
+
+void Upper::credit_run(const Zone& zone, std::uint32_t first, std::uint32_t count) {
+  (void)for_trees(first, count, [&](std::uint32_t t, std::uint32_t children) {
+    credit({zone.index(), t}, children * kHugeFrames);
+    return true;
+  });
+}
+
+std::optional<FrameId> Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
+  std::uint32_t below = zone.geometry().children;
+  while (const auto first = zone.lower.find_run(below, count)) {
+    const Moves::Transit transit(moves_, moves);
+    if (claim_run(zone, *first, count)) {
+      if (zone.lower.get_run(*first, count)) return zone.id_of(*first * kHugeFrames);
+      credit_run(zone, *first, count);
+    }
+    below = *first + count - 1;
+  }
+  return std::nullopt;
+}
+
+// From the zone's end downwards: small frames fill the trees from the other end.
+Result<FrameId> Upper::get_run(std::uint32_t count) {
+  const auto frame = moves_.until_quiet([&](unsigned& own) {
+    std::optional<FrameId> found;
+    for (std::uint32_t z = 0; z < zone_count() && !found; ++z) {
+      found = get_run_in(*zones_[z], count, own);
+    }
+    return found;
+  });
+  if (!frame) return Status::full;
+  return *frame;
+}
+
+Status Upper::put_run(FrameId frame, std::uint32_t count) {
+  Zone* zone = find(frame, std::uint64_t{count} * kHugeFrames);
+  if (zone == nullptr || frame.value % kHugeFrames != 0) return Status::corrupt;
+  const std::uint32_t first = zone->relative(frame) / kHugeFrames;
+  if (!zone->lower.put_run(first, count)) return Status::corrupt;
+  credit_run(*zone, first, count);
+  return Status::ok;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

@@ -1,0 +1,49 @@
+// Shared words: how every packed word of this layer is read and changed. A word is a struct with
+// one unsigned field `raw` and pure transitions: give it the word as it is, it gives the word as
+// it should be, or nothing. update() is the one loop that carries a transition into memory, so
+// the transitions can be tested without threads.
+//
+// Order: a successful update is acq_rel. What a thread did before it gave frames back (release)
+// is seen by the thread that takes them next (acquire), whichever of the words it meets first.
+#pragma once
+
+#include <atomic>
+#include <optional>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+template <class W>
+inline W load(const W& word, std::memory_order order = std::memory_order_relaxed) {
+  // atomic_ref<const T> comes only with C++26; nothing is written here.
+  return W{std::atomic_ref(const_cast<W&>(word).raw).load(order)};
+}
+
+template <class W>
+inline void store(W& word, W value, std::memory_order order = std::memory_order_release) {
+  std::atomic_ref(word.raw).store(value.raw, order);
+}
+
+template <class W>
+inline W exchange(W& word, W value) {
+  return W{std::atomic_ref(word.raw).exchange(value.raw, std::memory_order_acq_rel)};
+}
+
+// Replaces the word by next(word) and returns the word that was there; nothing when `next` has
+// no answer. The loop ends: each turn but the last means that another thread made progress.
+template <class W, class Next>
+inline std::optional<W> update(W& word, Next&& next) {
+  std::atomic_ref ref(word.raw);
+  auto raw = ref.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::optional<W> to = next(W{raw});
+    if (!to) return std::nullopt;
+    if (ref.compare_exchange_weak(raw, to->raw, std::memory_order_acq_rel,
+                                  std::memory_order_relaxed)) {
+      return W{raw};
+    }
+  }
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

@@ -1,0 +1,51 @@
+// One zone while the pool is open: its persistent lower state and its trees. Called by upper.cc and
+// frames.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "frame/lower.h"
+#include "frame/trees.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::frame {
+
+class Zone {
+ public:
+  // Counters start at zero: nothing is handed out before count_free.
+  Zone(std::byte* pool, const ZoneGeometry& g, std::uint32_t index)
+      : lower(pool, g), index_(index), trees_(round_up(g.trees, kTreesPerLine) / kTreesPerLine) {}
+
+  std::uint32_t index() const { return index_; }
+  const ZoneGeometry& geometry() const { return lower.geometry(); }
+  std::uint32_t trees() const { return geometry().trees; }
+  Tree& tree(std::uint32_t t) { return trees_[t / kTreesPerLine].trees[t % kTreesPerLine]; }
+
+  FrameId id_of(std::uint32_t frame) const { return {geometry().base + frame}; }
+  // Whether [frame, frame + frames) is the zone's to hand out.
+  bool inside(FrameId frame, std::uint64_t frames) const;
+
+  // REQUIRES: inside.
+  std::uint32_t relative(FrameId frame) const {
+    return static_cast<std::uint32_t>(frame.value - geometry().base);
+  }
+
+  // Sum of the free counters of a tree's children.
+  unsigned free_in_children(std::uint32_t t) const;
+  // Sets all trees to that, unreserved. Quiescent.
+  void count_free();
+
+  Lower lower;
+
+ private:
+  struct alignas(kLineBytes) TreeLine {
+    Tree trees[kTreesPerLine] = {};
+  };
+
+  std::uint32_t index_;
+  std::vector<TreeLine> trees_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::frame

@@ -48,7 +48,7 @@ struct WriteOptions {
 };
 
 struct StoreOptions {
-  PoolOptions pool;                   // size, growth, medium, read_only ...
+  PoolOptions pool;  // size, growth, medium, read_only ...
   bool create_if_missing = true;
   bool error_if_exists = false;       // Status::exists when the file is there
   KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing one keeps its own
@@ -57,12 +57,12 @@ struct StoreOptions {
 
 struct StoreStats {
   std::uint64_t records = 0;
-  std::uint64_t record_bytes = 0;    // keys and values
+  std::uint64_t record_bytes = 0;  // keys and values
   std::uint64_t leaves = 0;
-  std::uint64_t inner_nodes = 0;     // DRAM
-  std::uint64_t height = 0;          // inner levels
+  std::uint64_t inner_nodes = 0;  // DRAM
+  std::uint64_t height = 0;       // inner levels
   std::uint64_t index_dram_bytes = 0;
-  double rebuild_ms = 0;             // of the last open
+  double rebuild_ms = 0;  // of the last open
   PoolStats pool;
 };
 

@@ -91,8 +91,7 @@ inline constexpr bool kTraced = false;
 #endif
 
 template <class T>
-  requires(!std::is_pointer_v<T>)
-inline void flush(const T& object) {
+requires(!std::is_pointer_v<T>) inline void flush(const T& object) {
   flush_bytes(&object, sizeof object);
 }
 
@@ -100,8 +99,9 @@ inline void flush(const T& object) {
 // reachable. What the word promises must be durable, or be flushed under the same fence in the
 // same line, when this is called.
 template <class T>
-  requires(sizeof(T) == 8 && std::is_trivially_copyable_v<T>)
-inline void publish(T& word, std::type_identity_t<T> value) {
+requires(sizeof(T) == 8 &&
+         std::is_trivially_copyable_v<T>) inline void publish(T& word,
+                                                              std::type_identity_t<T> value) {
   __atomic_store(&word, &value, __ATOMIC_RELEASE);
   flush_bytes(&word, sizeof word);
 }
@@ -109,15 +109,15 @@ inline void publish(T& word, std::type_identity_t<T> value) {
 // A plain store of one word that other threads may read, and that must not be moved by the
 // compiler past other ordered stores of the same line. Not flushed.
 template <class T>
-  requires(std::is_trivially_copyable_v<T> && sizeof(T) <= 8)
-inline void store_ordered(T& word, std::type_identity_t<T> value) {
+requires(std::is_trivially_copyable_v<T> &&
+         sizeof(T) <= 8) inline void store_ordered(T& word, std::type_identity_t<T> value) {
   __atomic_store(&word, &value, __ATOMIC_RELEASE);
 }
 
 // Flush and fence of one object.
 template <class T>
-  requires(!std::is_pointer_v<T>)
-inline void persist(const T& object, const char* first, const char* then) {
+requires(!std::is_pointer_v<T>) inline void persist(const T& object, const char* first,
+                                                    const char* then) {
   flush(object);
   fence(first, then);
 }

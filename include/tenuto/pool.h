@@ -26,10 +26,14 @@ enum class Medium : std::uint8_t { automatic, line, cache, model };
 
 constexpr const char* medium_name(Medium m) {
   switch (m) {
-    case Medium::automatic: return "auto";
-    case Medium::line: return "line";
-    case Medium::cache: return "cache";
-    case Medium::model: return "model";
+    case Medium::automatic:
+      return "auto";
+    case Medium::line:
+      return "line";
+    case Medium::cache:
+      return "cache";
+    case Medium::model:
+      return "model";
   }
   return "unknown";
 }
@@ -41,7 +45,7 @@ struct PoolOptions {
   bool read_only = false;  // needs a cleanly closed pool; writes return Status::read_only
   // Optane's published delays are added to medium `model` (reflush, random and sequential write).
   bool model_delays = false;
-  unsigned stripes = 6;  // bitmap lines that neighbouring blocks go to in turn, 1..32
+  unsigned stripes = 6;           // bitmap lines that neighbouring blocks go to in turn, 1..32
   unsigned recovery_threads = 0;  // 0: all cores
   // Told about things a person should know (e.g. that a power cut may damage this pool).
   std::function<void(std::string_view)> log;
@@ -57,17 +61,17 @@ struct PoolStats {
   std::uint64_t extents = 0;
   std::uint64_t book_bytes = 0;  // bookkeeping log
   std::uint64_t zones = 0;
-  std::uint64_t lanes = 0;           // log areas there are
-  std::uint64_t lines_flushed = 0;   // medium model only, this process
-  std::uint64_t fences = 0;          // "
-  std::uint64_t reflushes = 0;       // distance < 4
+  std::uint64_t lanes = 0;              // log areas there are
+  std::uint64_t lines_flushed = 0;      // medium model only, this process
+  std::uint64_t fences = 0;             // "
+  std::uint64_t reflushes = 0;          // distance < 4
   std::uint64_t writes_sequential = 0;  // 256-byte device writes
   std::uint64_t writes_random = 0;
 };
 
 struct PoolInfo {
   std::string path;
-  std::string layout;      // of the root object; empty when there is none
+  std::string layout;  // of the root object; empty when there is none
   std::uint64_t pool_id = 0;
   std::uint32_t version = 0;
   Medium medium = Medium::cache;  // in use
@@ -75,9 +79,9 @@ struct PoolInfo {
   bool was_clean = true;          // the last close before this open
   bool read_only = false;
   bool has_store = false;
-  double recovery_ms = 0;         // of this open
-  std::uint64_t leaked_frames = 0;    // given back by recovery
-  std::uint64_t rolled_back = 0;      // transactions undone by recovery
+  double recovery_ms = 0;           // of this open
+  std::uint64_t leaked_frames = 0;  // given back by recovery
+  std::uint64_t rolled_back = 0;    // transactions undone by recovery
 };
 
 struct PoolImpl;  // store/pool_impl.h
@@ -159,9 +163,9 @@ class Pool {
     return tx.commit();
   }
 
-  bool contains(const void* p) const;           // p lies in this pool's mapping
-  PoolOffset offset_of(const void* p) const;    // REQUIRES: contains(p)
-  void* at(PoolOffset offset) const;            // null for offset 0 or beyond the end
+  bool contains(const void* p) const;         // p lies in this pool's mapping
+  PoolOffset offset_of(const void* p) const;  // REQUIRES: contains(p)
+  void* at(PoolOffset offset) const;          // null for offset 0 or beyond the end
 
   PoolInfo info() const;
   PoolStats stats() const;

@@ -16,31 +16,32 @@
 namespace tenuto::inline TENUTO_ABI {
 
 // The numbers are the exit codes of tools/tenuto and part of the C API: never renumber.
-enum class [[nodiscard]] Status : std::uint8_t {
-  ok = 0,
-  not_found = 1,         // the key, object or file is not there
-  invalid_argument = 2,  // a bad option, pointer or combination; nothing was done
-  exists = 3,            // create of something that is there
-  full = 4,              // no room in the pool, or no room on its file system; nothing was done
-  too_large = 5,         // key, value or size above the documented limit
-  busy = 6,              // the pool is open elsewhere
-  permission = 7,        // the operating system refused access
-  io = 8,                // a system call failed
-  corrupt = 9,           // damage on media; the pool turns read-only
-  not_a_pool = 10,       // the file is something else
-  wrong_version = 11,    // a pool of another layout version, byte order or line size
-  read_only = 12,        // a write to a pool opened (or turned) read-only
-  conflict = 13,         // a concurrent transaction won; try again
-  aborted = 14,          // the transaction's body asked for the abort
-  closed = 15,           // the handle was closed or moved from
+enum class [[nodiscard]] Status : std::uint8_t{
+    ok = 0,
+    not_found = 1,         // the key, object or file is not there
+    invalid_argument = 2,  // a bad option, pointer or combination; nothing was done
+    exists = 3,            // create of something that is there
+    full = 4,              // no room in the pool, or no room on its file system; nothing was done
+    too_large = 5,         // key, value or size above the documented limit
+    busy = 6,              // the pool is open elsewhere
+    permission = 7,        // the operating system refused access
+    io = 8,                // a system call failed
+    corrupt = 9,           // damage on media; the pool turns read-only
+    not_a_pool = 10,       // the file is something else
+    wrong_version = 11,    // a pool of another layout version, byte order or line size
+    read_only = 12,        // a write to a pool opened (or turned) read-only
+    conflict = 13,         // a concurrent transaction won; try again
+    aborted = 14,          // the transaction's body asked for the abort
+    closed = 15,           // the handle was closed or moved from
 };
 
 // The status's name, e.g. "not_found". Never null.
 constexpr const char* status_name(Status s) {
-  constexpr const char* kNames[] = {"ok",   "not_found",  "invalid_argument", "exists",
-                                    "full", "too_large",  "busy",             "permission",
-                                    "io",   "corrupt",    "not_a_pool",       "wrong_version",
-                                    "read_only", "conflict", "aborted",       "closed"};
+  constexpr const char* kNames[] = {
+      "ok",         "not_found",     "invalid_argument", "exists",   "full",
+      "too_large",  "busy",          "permission",       "io",       "corrupt",
+      "not_a_pool", "wrong_version", "read_only",        "conflict", "aborted",
+      "closed"};
   const auto i = static_cast<std::size_t>(s);
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }
@@ -134,8 +135,8 @@ class [[nodiscard]] Result {
 }  // namespace tenuto::inline TENUTO_ABI
 
 // Passes a failed Status up to the caller.
-#define TENUTO_TRY(expr)                                                    \
-  do {                                                                      \
-    const ::tenuto::Status tenuto_try_status = (expr);                      \
+#define TENUTO_TRY(expr)                                                     \
+  do {                                                                       \
+    const ::tenuto::Status tenuto_try_status = (expr);                       \
     if (tenuto_try_status != ::tenuto::Status::ok) return tenuto_try_status; \
   } while (false)

@@ -50,15 +50,13 @@ class Transaction {
   // ok | invalid_argument (outside the pool) | full (no room for the log) | aborted.
   Status add(const void* p, std::size_t bytes);
   template <class T>
-    requires(!std::is_pointer_v<T>)
-  Status add(const T& object) {
+  requires(!std::is_pointer_v<T>) Status add(const T& object) {
     return add(&object, sizeof object);
   }
   // Several ranges under one fence: add_later each, then one ready() before the first store.
   Status add_later(const void* p, std::size_t bytes);
   template <class T>
-    requires(!std::is_pointer_v<T>)
-  Status add_later(const T& object) {
+  requires(!std::is_pointer_v<T>) Status add_later(const T& object) {
     return add_later(&object, sizeof object);
   }
   Status ready();
@@ -105,7 +103,7 @@ class Transaction {
   void abort();
 
  private:
-  tx::Txn* txn_ = nullptr;             // null when it did not begin, or has ended
+  tx::Txn* txn_ = nullptr;            // null when it did not begin, or has ended
   Status begin_status_ = Status::ok;  // why txn_ is null
 };
 

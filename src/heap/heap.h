@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "frame/frames.h"
@@ -38,12 +39,10 @@ struct HeapStats {
 
 class Heap {
  public:
-  // The persistent state of an empty heap, on creation of a pool.
-  static Status format(pm::PoolFile& file, frame::Frames& frames);
-
-  // Attaches: reads the bookkeeping log, finds the slabs, builds their volatile twins. After a
-  // crash follow: replay_intents, the recovery of tx, mark() by the owners of derived blocks,
-  // finish_recovery. After a clean close only finish_recovery.
+  // Attaches (an empty heap is all zeros in the head page): reads the bookkeeping log, finds the
+  // slabs, builds their volatile twins. After a crash follow: replay_intents, the recovery of tx,
+  // mark() by the owners of derived blocks, finish_recovery. After a clean close only
+  // finish_recovery.
   static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
                                             pm::Lanes& lanes, bool clean, Report* report);
   ~Heap();

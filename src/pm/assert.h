@@ -10,10 +10,9 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 }  // namespace tenuto::inline TENUTO_ABI::pm
 
-#define TENUTO_ASSERT(cond) \
-  (static_cast<bool>(cond)  \
-       ? static_cast<void>(0) \
-       : ::tenuto::pm::assert_failed(#cond, __FILE__, __LINE__))
+#define TENUTO_ASSERT(cond)                       \
+  (static_cast<bool>(cond) ? static_cast<void>(0) \
+                           : ::tenuto::pm::assert_failed(#cond, __FILE__, __LINE__))
 
 #ifdef TENUTO_DEBUG_CHECKS
 #define TENUTO_DCHECK(cond) TENUTO_ASSERT(cond)

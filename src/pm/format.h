@@ -24,7 +24,7 @@ namespace tenuto::inline TENUTO_ABI::pm {
 // What may stand in a pool file.
 template <class T>
 concept OnMedia = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
-                  std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
+    std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
 
 inline constexpr std::uint64_t kPoolMagic = 0x314f54554e4554;  // "TENUTO1" in the file
 inline constexpr std::uint32_t kLayoutVersion = 1;
@@ -41,10 +41,10 @@ struct Superblock {
   std::uint64_t sequence;  // copy sequence & 1 holds it
   std::uint64_t pool_id;   // random, never 0
   std::uint64_t created_unix_s;
-  std::uint32_t stripes;   // of new slabs
-  std::uint32_t variant;   // consistency variant of the heap; 1 = log
+  std::uint32_t stripes;  // of new slabs
+  std::uint32_t variant;  // consistency variant of the heap; 1 = log
   std::uint32_t reserved;
-  std::uint32_t crc;       // crc32c of all before
+  std::uint32_t crc;  // crc32c of all before
 };
 static_assert(OnMedia<Superblock>);
 static_assert(sizeof(Superblock) == 64 && offsetof(Superblock, crc) == 60);
@@ -68,9 +68,9 @@ struct HeadPage {
   std::uint64_t roots[kRootSlots];
   std::uint64_t zone_count;  // commits a zone entry
   std::uint64_t zone_pad[7];
-  std::uint64_t heap[8];     // one line for the heap's own list heads (heap/format.h)
-  std::uint64_t store[8];    // one line for the store (store/format.h)
-  char layout[64];           // name and size of the root object, see store/root.cc
+  std::uint64_t heap[8];   // one line for the heap's own list heads (heap/format.h)
+  std::uint64_t store[8];  // one line for the store (store/format.h)
+  char layout[64];         // name and size of the root object, see store/root.cc
   std::uint64_t lane_segments[kLaneSegmentsMax];  // offsets; 0 ends the table; [0] is in the head
 };
 static_assert(OnMedia<HeadPage> && sizeof(HeadPage) <= kFrameBytes);

@@ -68,7 +68,7 @@ class Lanes {
   mutable std::mutex mu_;
   std::condition_variable released_;
   std::deque<std::unique_ptr<Lane>> lanes_;  // addresses stay while it grows
-  std::vector<Lane*> idle_;  // used as a stack
+  std::vector<Lane*> idle_;                  // used as a stack
   std::size_t segments_ = 0;
   bool growing_ = false;
 };

@@ -123,11 +123,15 @@ void model_line(std::uintptr_t line, bool delays) {
 
 void flush_line_with(FlushInstruction how, const char* line) {
   switch (how) {
-    case FlushInstruction::clwb: clwb_line(line); break;
+    case FlushInstruction::clwb:
+      clwb_line(line);
+      break;
     case FlushInstruction::clflushopt:
       asm volatile("clflushopt %0" : : "m"(*line) : "memory");
       break;
-    case FlushInstruction::clflush: asm volatile("clflush %0" : : "m"(*line) : "memory"); break;
+    case FlushInstruction::clflush:
+      asm volatile("clflush %0" : : "m"(*line) : "memory");
+      break;
   }
 }
 

@@ -14,19 +14,25 @@ namespace tenuto::inline TENUTO_ABI::pm {
 Status status_of_errno(int error) {
   switch (error) {
     case ENOENT:
-    case ENOTDIR: return Status::not_found;
-    case EEXIST: return Status::exists;
+    case ENOTDIR:
+      return Status::not_found;
+    case EEXIST:
+      return Status::exists;
     case EACCES:
     case EPERM:
-    case EROFS: return Status::permission;
+    case EROFS:
+      return Status::permission;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: return Status::full;
+    case EFBIG:
+      return Status::full;
     case EISDIR:
     case EINVAL:
     case ENAMETOOLONG:
-    case ELOOP: return Status::invalid_argument;
-    default: return Status::io;
+    case ELOOP:
+      return Status::invalid_argument;
+    default:
+      return Status::io;
   }
 }
 

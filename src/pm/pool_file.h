@@ -101,7 +101,7 @@ class PoolFile {
   // Constant after open.
   std::string path_;
   int fd_ = -1;
-  std::string unnamed_;  // the name of a file still being created, when it needs one
+  std::string unnamed_;            // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets
   std::uint64_t reserved_bytes_ = 0;
   std::byte* base_ = nullptr;  // 4-MiB aligned

@@ -207,8 +207,8 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
     const std::string place = where({at}, "superblock copy " + std::to_string(i));
     status[i] = check_copy(copy[i], place, &why[i]);
     if (status[i] == Status::ok && (copy[i].sequence & 1) != i) {
-      status[i] = fail(Status::corrupt, &why[i], "a superblock copy stands in the other's place",
-                       place);
+      status[i] =
+          fail(Status::corrupt, &why[i], "a superblock copy stands in the other's place", place);
     }
   }
   if (status[0] == Status::ok && status[1] == Status::ok && copy[0].pool_id != copy[1].pool_id) {

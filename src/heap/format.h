@@ -1,0 +1,131 @@
+// What the heap writes to media: slab headers, the bookkeeping log, and the intents in lanes.
+// Called by the heap's own files only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pm/crc32c.h"
+#include "pm/format.h"
+#include "pm/log.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+// --- slab: an order-4 frame -------------------------------------------------------------------
+//   line 0              header
+//   line 1 .. stripes   bitmap stripes: block i has bit i / stripes of stripe i % stripes
+//   data_offset         blocks
+inline constexpr std::uint64_t kSlabBytes = 64u << 10;
+inline constexpr std::uint64_t kSlabMagic = 0x42414c53544e54;  // "TNTSLAB" in the file
+inline constexpr unsigned kStripesMax = 32;
+inline constexpr unsigned kStripeBits = kLineBytes * 8;
+inline constexpr unsigned kBlocksMax = kSlabBytes / 16;
+
+struct alignas(kLineBytes) SlabHeader {
+  std::uint64_t magic;  // stored last: the fields before are whole when it is there
+  std::uint64_t self;   // offset of this slab
+  std::uint64_t pool_id;
+  std::uint32_t block_bytes;
+  std::uint32_t data_offset;
+  std::uint32_t blocks;
+  std::uint8_t class_id;
+  std::uint8_t kind;  // heap::Kind
+  std::uint8_t stripes;
+  std::uint8_t zero;
+  std::uint32_t morph[5];  // reserved for slab morphing
+  std::uint32_t crc;       // crc32c of self .. zero
+};
+static_assert(pm::OnMedia<SlabHeader> && sizeof(SlabHeader) == kLineBytes);
+static_assert(offsetof(SlabHeader, morph) == 40);
+
+inline std::uint32_t slab_crc(const SlabHeader& h) {
+  return pm::crc32c(&h.self, offsetof(SlabHeader, morph) - offsetof(SlabHeader, self));
+}
+
+// --- bookkeeping log: who owns extents and huge objects ----------------------------------------
+// A list of 1-KiB chunks cut from 64-KiB segments; entries are single words, so they cannot tear.
+// Entry i stands in line 1 + i % 15, so that neighbours are in different lines.
+inline constexpr std::uint64_t kBookSegmentBytes = 64u << 10;
+inline constexpr std::uint64_t kBookChunkBytes = 1u << 10;
+inline constexpr unsigned kBookChunkLines = kBookChunkBytes / kLineBytes - 1;
+inline constexpr unsigned kBookChunkEntries = kBookChunkLines * 8;
+inline constexpr std::uint64_t kBookSegmentMagic = 0x474553544e54;  // "TNTSEG"
+inline constexpr std::uint64_t kBookChunkMagic = 0x4b4e4843544e54;  // "TNTCHNK"
+
+// The first chunk of a segment.
+struct alignas(kLineBytes) BookSegment {
+  std::uint64_t magic;
+  std::uint64_t self;
+  std::uint64_t next;  // older segment, 0 at the end
+  std::uint64_t zero[5];
+};
+static_assert(pm::OnMedia<BookSegment> && sizeof(BookSegment) == kLineBytes);
+
+struct alignas(kLineBytes) BookChunk {
+  std::uint64_t magic;
+  std::uint64_t self;
+  std::uint64_t next;  // next chunk of the list, 0 at its end
+  std::uint64_t zero[5];
+  std::uint64_t entries[kBookChunkEntries];
+
+  std::uint64_t& entry(unsigned i) {
+    return entries[(i % kBookChunkLines) * 8 + i / kBookChunkLines];
+  }
+  const std::uint64_t& entry(unsigned i) const {
+    return entries[(i % kBookChunkLines) * 8 + i / kBookChunkLines];
+  }
+};
+static_assert(pm::OnMedia<BookChunk> && sizeof(BookChunk) == kBookChunkBytes);
+
+enum class BookType : unsigned { empty = 0, logged = 1, derived = 2, tombstone = 3 };
+
+// Where an entry stands: its chunk's number in the pool and its index.
+struct BookPosition {
+  std::uint64_t value = 0;  // 0: none (chunk 0 is the superblock)
+
+  static constexpr BookPosition make(PoolOffset chunk, unsigned index) {
+    return {chunk.value / kBookChunkBytes << 7 | index};
+  }
+  constexpr PoolOffset chunk() const { return {(value >> 7) * kBookChunkBytes}; }
+  constexpr unsigned index() const { return static_cast<unsigned>(value & 127); }
+  constexpr bool operator==(const BookPosition&) const = default;
+};
+
+// One word: type in the low 2 bits; an extent has 26 bits of size and 36 bits of place, both in
+// 4-KiB frames; a tombstone has the position of the entry it kills.
+struct BookEntry {
+  std::uint64_t raw = 0;
+
+  static constexpr BookEntry make_extent(BookType type, PoolOffset offset, std::uint64_t frames) {
+    return {offset.value / kFrameBytes << 28 | frames << 2 | static_cast<unsigned>(type)};
+  }
+  static constexpr BookEntry make_tombstone(BookPosition killed) {
+    return {killed.value << 2 | static_cast<unsigned>(BookType::tombstone)};
+  }
+  constexpr BookType type() const { return static_cast<BookType>(raw & 3); }
+  constexpr PoolOffset offset() const { return {(raw >> 28) * kFrameBytes}; }
+  constexpr std::uint64_t frames() const { return raw >> 2 & ((1u << 26) - 1); }
+  constexpr BookPosition killed() const { return {raw >> 2}; }
+};
+static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7).offset().value == 12288);
+static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).frames() == 7);
+static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).type() == BookType::derived);
+static_assert(BookEntry::make_tombstone({99}).killed().value == 99);
+static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).index() == 119);
+static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).chunk().value == 5 * kBookChunkBytes);
+
+// The heap's line in the head page.
+struct BookHead {
+  std::uint64_t list[2];  // first chunk of each list
+  std::uint64_t alt;      // which list is live
+  std::uint64_t segment;  // newest segment
+  std::uint64_t zero[4];
+};
+static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
+
+// --- intents in a lane ---------------------------------------------------------------------------
+// LogLine words: 0 operation, 1 block, 2 destination, 3 bytes of the block.
+enum class Intent : std::uint64_t { malloc_to = 1, free_from = 2 };
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,51 @@
+#include "heap/frame_source.h"
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+namespace {
+// What a new zone needs beside the frames asked for: its own metadata, and room to align.
+constexpr std::uint64_t kZoneSlackBytes = 4u << 20;
+}  // namespace
+
+template <class Get>
+Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t bytes) {
+  Result<FrameId> got = get();
+  if (!got && got.error() == Status::full) {
+    // One thread grows; the others find its zone.
+    const std::lock_guard lock(grow_mu_);
+    got = get();
+    if (!got && got.error() == Status::full) {
+      const Result<pm::ZoneEntry> zone = file_.grow(
+          bytes + kZoneSlackBytes, [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
+            frame::Frames::format_zone(file_, z, head_bytes);
+          });
+      if (!zone) return zone.error();
+      TENUTO_TRY(frames_.add_zone(*zone));
+      got = get();
+    }
+  }
+  if (!got) return got.error();
+  return offset_of_frame(*got);
+}
+
+Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
+  return get_or_grow([&] { return frames_.get(order, core); }, kFrameBytes << order);
+}
+
+Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core) {
+  return get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames * kHugeBytes);
+}
+
+void FrameSource::put(PoolOffset o, unsigned order, unsigned core) {
+  const Status s = frames_.put(frame_of_offset(o), order, core);
+  TENUTO_ASSERT(s == Status::ok);
+}
+
+void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core) {
+  const Status s = frames_.put_run(frame_of_offset(o), huge_frames, core);
+  TENUTO_ASSERT(s == Status::ok);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

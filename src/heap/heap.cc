@@ -1,0 +1,279 @@
+#include "heap/heap.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "heap/heap_state.h"
+#include "pm/assert.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+Heap::Heap() = default;
+Heap::~Heap() = default;
+
+Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l)
+    : file(f),
+      lanes(l),
+      pages(f.bytes_max()),
+      frames(f, fr),
+      extents(f, frames, pages),
+      lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned i = 0; i < cores; ++i) {
+    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i));
+  }
+}
+
+LaneHeap& Heap::State::mine() { return lane_heap(lanes.mine()); }
+
+LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
+  std::atomic<LaneHeap*>& at = lane_heaps[lane.id.value];
+  if (LaneHeap* h = at.load(std::memory_order_acquire)) [[likely]] {
+    return *h;
+  }
+  auto fresh = std::make_unique<LaneHeap>();
+  fresh->lane = &lane;
+  fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
+  fresh->arena = arenas[fresh->core].get();
+  // Above everything the lane's lines may still say.
+  for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
+    const pm::LogLine& line = lane.lines[i];
+    const std::uint64_t said = i == pm::kLaneRetiredLine ? line.word[0] : pm::log_sequence(line);
+    fresh->sequence = std::max(fresh->sequence, said);
+  }
+  LaneHeap* h = fresh.get();
+  {
+    const std::lock_guard lock(lane_heaps_mu);
+    lane_heaps_owned.push_back(std::move(fresh));
+    at.store(h, std::memory_order_release);
+    const std::size_t end = lane_heaps_end.load(std::memory_order_relaxed);
+    lane_heaps_end.store(std::max(end, std::size_t{lane.id.value} + 1), std::memory_order_release);
+  }
+  return *h;
+}
+
+Slab* Heap::State::slab_at(PoolOffset o) const {
+  const PageTable::Entry e = pages.find(o);
+  return e.owner == PageOwner::slab ? e.slab() : nullptr;
+}
+
+Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind) {
+  TENUTO_TRY(file.writable());
+  if (bytes > file.bytes_max()) return Status::too_large;
+  if (bytes > kSmallBytesMax) {
+    Result<Block> block = extents.reserve(bytes, kind, h.core);
+    if (block || block.error() != Status::full) return block;
+    scavenge(h);
+    return extents.reserve(bytes, kind, h.core);
+  }
+  const ClassId class_id = class_of(bytes);
+  ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
+  PoolOffset block = cache.take();
+  if (!block) {
+    Result<PoolOffset> got = refill(h, cache, class_id, kind);
+    if (!got && got.error() == Status::full) {
+      scavenge(h);
+      got = refill(h, cache, class_id, kind);
+    }
+    if (!got) return got.error();
+    block = *got;
+  }
+  return Block{block, kClassBytes[class_id.value]};
+}
+
+Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId class_id,
+                                       Kind kind) {
+  const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
+  if (!cache.ready()) cache.init(class_id, g.stripes);
+  std::array<PoolOffset, 64> blocks;
+  const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
+  const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
+  if (!got) return got.error();
+  for (unsigned i = *got; i > 1; --i) {
+    Slab* slab = slab_at(blocks[i - 1]);
+    const unsigned index = slab->index_of(blocks[i - 1]);
+    if (!cache.put(blocks[i - 1], slab->stripe_of(index))) {
+      h.spill.assign(1, blocks[i - 1]);
+      give_to_slabs(h.spill);
+    }
+  }
+  return blocks[0];
+}
+
+void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
+  Slab* slab = slab_at(block);
+  if (slab == nullptr) {
+    extents.release(block, h.core);
+    return;
+  }
+  const unsigned index = slab->index_of(block);
+  TENUTO_ASSERT(index != kNoBlock);
+  ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
+  if (!cache.ready()) cache.init(slab->class_id, slab->stripes);
+  if (cache.put(block, slab->stripe_of(index))) return;
+  h.spill.clear();
+  cache.spill(h.spill, false);
+  give_to_slabs(h.spill);
+  const bool fits = cache.put(block, slab->stripe_of(index));
+  TENUTO_ASSERT(fits);
+}
+
+void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
+  std::sort(blocks.begin(), blocks.end());
+  std::array<unsigned, 256> indexes{};
+  for (std::size_t i = 0; i < blocks.size();) {
+    Slab* slab = slab_at(blocks[i]);
+    const std::uint64_t unit = blocks[i].value / kSlabBytes;
+    std::size_t n = 0;
+    while (i < blocks.size() && blocks[i].value / kSlabBytes == unit && n < indexes.size()) {
+      indexes[n++] = slab->index_of(blocks[i++]);
+    }
+    slab->arena->give(*slab, indexes.data(), n);
+  }
+  blocks.clear();
+}
+
+void Heap::State::empty_caches(LaneHeap& h) {
+  h.spill.clear();
+  for (auto& kind : h.caches) {
+    for (ClassCache& cache : kind) {
+      if (cache.ready()) cache.spill(h.spill, true);
+    }
+  }
+  give_to_slabs(h.spill);
+}
+
+void Heap::State::scavenge(LaneHeap& h) {
+  drain_limbo(h);
+  empty_caches(h);
+  lanes.for_each_idle([this](pm::Lane& lane) {
+    LaneHeap* idle = lane_heaps[lane.id.value].load(std::memory_order_acquire);
+    if (idle == nullptr) return;
+    drain_limbo(*idle);
+    empty_caches(*idle);
+  });
+  extents.trim(h.core);
+}
+
+// --- the interface ------------------------------------------------------------------------------
+
+Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind) {
+  return state_->reserve(state_->mine(), bytes, kind);
+}
+
+void Heap::release(PoolOffset block) {
+  LaneHeap& h = state_->mine();
+  const Slab* slab = state_->slab_at(block);
+  const bool derived = slab != nullptr
+                           ? slab->kind == Kind::derived
+                           : state_->extents.find(block, Kind::derived, false).has_value();
+  if (derived) {
+    state_->give_back(h, block);
+  } else {
+    state_->retire(h, block);
+  }
+}
+
+Result<Block> Heap::find_allocated(PoolOffset block) const {
+  const PageTable::Entry e = state_->pages.find(block);
+  if (e.owner == PageOwner::slab) {
+    const Slab& slab = *e.slab();
+    const unsigned i = slab.index_of(block);
+    if (slab.kind != Kind::logged || i == kNoBlock || !slab.live(i)) return Status::not_found;
+    return Block{block, slab.block_bytes};
+  }
+  if (e.owner == PageOwner::none) return Status::not_found;
+  return state_->extents.find(block, Kind::logged, true);
+}
+
+bool Heap::claim_free(PoolOffset block) {
+  if (Slab* slab = state_->slab_at(block)) {
+    const unsigned i = slab->index_of(block);
+    return slab->kind == Kind::logged && i != kNoBlock && slab->clear_live(i);
+  }
+  return state_->extents.claim(block);
+}
+
+void Heap::unclaim_free(PoolOffset block) {
+  if (Slab* slab = state_->slab_at(block)) {
+    slab->set_live(slab->index_of(block));
+  } else {
+    state_->extents.unclaim(block);
+  }
+}
+
+void Heap::mark_allocated(PoolOffset block) {
+  if (Slab* slab = state_->slab_at(block)) {
+    const unsigned i = slab->index_of(block);
+    TENUTO_ASSERT(i != kNoBlock);
+    slab->set_persistent(i, true);
+    const bool fresh = slab->set_live(i);
+    TENUTO_ASSERT(fresh);
+  } else {
+    state_->extents.mark_allocated(block);
+  }
+}
+
+void Heap::mark_free(PoolOffset block) {
+  if (Slab* slab = state_->slab_at(block)) {
+    const unsigned i = slab->index_of(block);
+    TENUTO_ASSERT(i != kNoBlock && !slab->live(i));
+    slab->set_persistent(i, false);
+  } else {
+    state_->extents.mark_free(block);
+  }
+}
+
+Result<PoolOffset> Heap::take_log_frame() {
+  TENUTO_TRY(state_->file.writable());
+  return state_->frames.get(frame::kOrderSlab, 0);
+}
+
+void Heap::put_log_frame(PoolOffset frame) { state_->frames.put(frame, frame::kOrderSlab, 0); }
+
+Status Heap::own_log_frame(PoolOffset frame, Report* report) {
+  if (frame.value % kSlabBytes != 0 || !state_->file.in_range(frame, kSlabBytes)) {
+    return fail(Status::corrupt, report, "a log frame lies where none can be",
+                state_->file.where(frame, "log frame"));
+  }
+  const std::lock_guard lock(state_->log_frames_mu);
+  state_->log_frames.push_back(frame);
+  return Status::ok;
+}
+
+std::uint64_t Heap::usable_size(PoolOffset block) const {
+  if (const Result<Block> b = find_allocated(block)) return b->bytes;
+  if (const Result<Block> b = find_taken(block, Kind::derived)) return b->bytes;
+  return 0;
+}
+
+Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
+  const PageTable::Entry e = state_->pages.find(block);
+  if (e.owner == PageOwner::slab) {
+    const Slab& slab = *e.slab();
+    const unsigned i = slab.index_of(block);
+    if (slab.kind != kind || i == kNoBlock) return Status::not_found;
+    const std::lock_guard lock(slab.arena->mu);
+    if (slab.is_free(i)) return Status::not_found;
+    return Block{block, slab.block_bytes};
+  }
+  if (e.owner == PageOwner::none) return Status::not_found;
+  return state_->extents.find(block, kind, false);
+}
+
+HeapStats Heap::stats() const {
+  HeapStats s;
+  s.allocated_bytes = state_->extents.allocated_bytes();
+  s.extents = state_->extents.count();
+  s.book_bytes = state_->extents.book_bytes();
+  for (const auto& arena : state_->arenas) {
+    arena->for_each_slab([&](const Slab& slab) {
+      s.slabs += 1;
+      s.allocated_bytes += std::uint64_t{slab.blocks - slab.free_count} * slab.block_bytes;
+    });
+  }
+  return s;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,60 @@
+// Which structure owns a place in the pool: one word per 64 KiB of address space, looked up
+// without a lock by every free. DRAM only, touched pages only.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "heap/format.h"
+#include "pm/assert.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+struct Slab;
+struct Chunk;
+struct Extent;
+
+enum class PageOwner : std::uintptr_t { none = 0, slab = 1, chunk = 2, huge = 3 };
+
+class PageTable {
+ public:
+  explicit PageTable(std::uint64_t bytes_max)
+      : units_(bytes_max / kSlabBytes + 1), bytes_(units_ * sizeof(std::uintptr_t)) {
+    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TENUTO_ASSERT(p != MAP_FAILED);
+    words_ = static_cast<std::atomic<std::uintptr_t>*>(p);
+  }
+  ~PageTable() { ::munmap(words_, bytes_); }
+  PageTable(const PageTable&) = delete;
+  PageTable& operator=(const PageTable&) = delete;
+
+  struct Entry {
+    PageOwner owner;
+    void* object;
+    Slab* slab() const { return static_cast<Slab*>(object); }
+    Chunk* chunk() const { return static_cast<Chunk*>(object); }
+    Extent* huge() const { return static_cast<Extent*>(object); }
+  };
+  Entry find(PoolOffset o) const {
+    const std::uint64_t unit = o.value / kSlabBytes;
+    if (unit >= units_) return {PageOwner::none, nullptr};
+    const std::uintptr_t w = words_[unit].load(std::memory_order_acquire);  // meets set()
+    return {static_cast<PageOwner>(w & 3), reinterpret_cast<void*>(w & ~std::uintptr_t{3})};
+  }
+  void set(PoolOffset o, PageOwner owner, void* object) {
+    const auto w = reinterpret_cast<std::uintptr_t>(object) | static_cast<std::uintptr_t>(owner);
+    words_[o.value / kSlabBytes].store(w, std::memory_order_release);
+  }
+  void clear(PoolOffset o) { set(o, PageOwner::none, nullptr); }
+
+ private:
+  std::uint64_t units_;
+  std::uint64_t bytes_;
+  std::atomic<std::uintptr_t>* words_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

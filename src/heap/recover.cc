@@ -1,0 +1,248 @@
+// Opening, recovering, closing and validating a heap. The order is in heap.h; nothing here fences
+// but between the replay of intents and their erasure, and at the end.
+#include <algorithm>
+#include <bit>
+
+#include "heap/heap_state.h"
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+namespace {
+constexpr unsigned kLaneSegmentOrder = 7;
+static_assert(pm::kLaneSegmentBytes == kFrameBytes << kLaneSegmentOrder);
+constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
+}  // namespace
+
+Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
+                                         pm::Lanes& lanes, bool clean, Report* report) {
+  std::unique_ptr<Heap> heap(new Heap);
+  heap->state_ = std::make_unique<State>(file, frames, lanes);
+  State& s = *heap->state_;
+  s.clean = clean;
+  TENUTO_TRY(s.extents.open(report));
+  s.find_slabs();
+  lanes.set_take_segment([&s] { return s.frames.get(kLaneSegmentOrder, 0); });
+  return heap;
+}
+
+// Every taken 64-KiB frame with a sound header is a slab: a header is erased, durably, before its
+// frame is given back, and extents are skipped because they hold users' bytes.
+void Heap::State::find_slabs() {
+  std::size_t n = 0;
+  const std::uint64_t end = file.bytes();
+  for (PoolOffset o{round_up(pm::kHeadBytes, kSlabBytes)}; o.value + kSlabBytes <= end;
+       o = o + kSlabBytes) {
+    if (const std::uint64_t past = extents.end_of_known(o); past != 0) {
+      o = {round_down(past - 1, kSlabBytes)};
+      continue;
+    }
+    if (!frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) continue;
+    if (!is_slab(file, o)) continue;
+    arenas[n++ % arenas.size()]->adopt(o);
+  }
+}
+
+Status Heap::replay_intents(Report* report) {
+  State& s = *state_;
+  std::vector<pm::LogLine*> sealed;
+  for (const auto& lane : s.lanes.all()) {
+    const std::uint64_t retired = lane->lines[pm::kLaneRetiredLine].word[0];
+    for (std::size_t i = pm::kLaneMallocLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
+      pm::LogLine& line = lane->lines[i];
+      switch (pm::log_line_state(line)) {
+        case pm::LogLineState::empty:
+          continue;
+        case pm::LogLineState::damaged:
+          return fail(Status::corrupt, report, "an intent's checksum does not match",
+                      s.file.where(s.file.offset_of(&line), "lane intent"));
+        case pm::LogLineState::sealed:
+          break;
+      }
+      TENUTO_TRY(s.replay_line(line, retired, report));
+      sealed.push_back(&line);
+    }
+  }
+  if (sealed.empty()) return Status::ok;
+  fence("replayed intents", "intents are erased");
+  for (pm::LogLine* line : sealed) pm::clear_log_line(*line);
+  fence("intents are erased", "the heap is used");
+  return Status::ok;
+}
+
+Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report* report) {
+  const auto op = static_cast<Intent>(line.word[0]);
+  const PoolOffset block{line.word[1]};
+  const PoolOffset dest{line.word[2]};
+  const std::uint64_t bytes = line.word[3];
+  const auto damaged = [&](const char* what) {
+    return fail(Status::corrupt, report, what, file.where(file.offset_of(&line), "lane intent"));
+  };
+  if (op != Intent::malloc_to && op != Intent::free_from) return damaged("unknown operation");
+  if (op == Intent::free_from && pm::log_sequence(line) <= retired) return Status::ok;
+  const bool dest_sound =
+      dest.value % sizeof(PtrWord) == 0 && dest.value <= file.bytes() - sizeof(PtrWord);
+  if (!dest_sound) return damaged("its destination lies outside the pool");
+
+  auto& word = *file.at<PtrWord>(dest);
+  const bool attached = word.raw != 0 && PtrWord::decode(&word, word.raw) == file.at<void>(block);
+  const bool allocated = op == Intent::malloc_to && attached;
+  if (op == Intent::free_from && attached) tenuto::publish(word.raw, 0);
+  if (bytes > kSmallBytesMax) {
+    if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
+    return extents.recover(block, bytes / kFrameBytes, allocated, report);
+  }
+  const Slab* slab = slab_at(block);
+  const unsigned i = slab != nullptr ? slab->index_of(block) : kNoBlock;
+  if (i == kNoBlock || slab->kind != Kind::logged) return damaged("it names no block of a slab");
+  if (TENUTO_PLANT("recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
+  if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
+  return Status::ok;
+}
+
+Status Heap::recover_block(PoolOffset block, bool allocated, Report* report) {
+  State& s = *state_;
+  if (const Slab* slab = s.slab_at(block)) {
+    const unsigned i = slab->index_of(block);
+    if (i != kNoBlock && slab->kind == Kind::logged) {
+      if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
+      return Status::ok;
+    }
+  } else if (!allocated || s.extents.known(block)) {
+    return allocated ? Status::ok : s.extents.recover(block, 0, false, report);
+  }
+  return fail(Status::corrupt, report, "a log names a block that cannot be",
+              s.file.where(block, "block"));
+}
+
+Status Heap::mark(PoolOffset block, Report* report) {
+  State& s = *state_;
+  Slab* slab = s.slab_at(block);
+  if (slab == nullptr) return s.extents.mark(block, report);
+  const unsigned i = slab->index_of(block);
+  if (i == kNoBlock || slab->kind != Kind::derived) {
+    return fail(Status::corrupt, report, "a reference leads to no block",
+                s.file.where(block, "reference"));
+  }
+  if (!slab->set_live(i)) {
+    return fail(Status::corrupt, report, "a block is referred to twice",
+                s.file.where(block, "reference"));
+  }
+  return Status::ok;
+}
+
+// From the authoritative bits to the volatile ones. REQUIRES: arena->mu is held (for_each_slab).
+void Heap::State::settle_slab(Slab& slab) const {
+  const bool from_marks = slab.kind == Kind::derived && !clean;
+  for (unsigned i = 0; i < slab.blocks; ++i) {
+    const bool used = from_marks ? slab.live(i) : slab.persistent(i);
+    if (!used) slab.set_free(i);
+    if (slab.kind == Kind::logged && used) slab.set_live(i);
+    if (slab.kind == Kind::derived) slab.clear_live(i);
+  }
+}
+
+Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
+  State& s = *state_;
+  *leaked_frames = 0;
+  TENUTO_TRY(s.extents.build(!s.clean, report));
+  std::vector<Slab*> slabs;
+  s.for_each_slab([&](Slab& slab) {
+    s.settle_slab(slab);
+    slabs.push_back(&slab);
+  });
+  bool erased = false;
+  for (Slab* slab : slabs) {
+    if (slab->free_count == slab->blocks && !s.clean) {
+      slab->arena->discard(*slab);
+      erased = true;
+    } else {
+      slab->arena->enlist(*slab);
+    }
+  }
+  if (erased) fence("empty slabs erased", "their frames are given back");
+  if (s.clean) return Status::ok;
+  return s.own_frames(leaked_frames, report);
+}
+
+// Names to the frame allocator all that is owned; the rest was taken by somebody the crash met
+// before it said so.
+Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
+  frame::Frames& f = frames.frames();
+  f.begin_recovery();
+  Status failed = Status::ok;
+  const auto keep = [&](PoolOffset o, std::uint64_t n) {
+    if (failed == Status::ok) failed = f.keep(frame_of_offset(o), n, report);
+    return failed;
+  };
+  for_each_slab([&](Slab& slab) { (void)keep(slab.offset, kSlabFrames); });
+  TENUTO_TRY(extents.own_frames(keep));
+  for (const PoolOffset o : lanes.extra_segments()) {
+    TENUTO_TRY(keep(o, pm::kLaneSegmentBytes / kFrameBytes));
+  }
+  for (const PoolOffset o : log_frames) TENUTO_TRY(keep(o, kSlabFrames));
+  TENUTO_TRY(failed);
+  *leaked = f.end_recovery();
+  return Status::ok;
+}
+
+Status Heap::close() {
+  State& s = *state_;
+  TENUTO_TRY(s.file.writable());
+  for (const auto& h : s.lane_heaps_owned) s.drain_limbo(*h);
+  for (const auto& h : s.lane_heaps_owned) {
+    s.drain_limbo(*h);  // what waited for the others
+    s.empty_caches(*h);
+  }
+  s.for_each_slab([](Slab& slab) {
+    if (slab.kind == Kind::derived) write_stripes(slab, slab.free_bits);
+  });
+  fence("derived bits", "the pool is marked clean");
+  return Status::ok;
+}
+
+void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
+  State& s = *state_;
+  for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
+  s.for_each_slab([&](Slab& slab) {
+    if (slab.kind != kind) return;
+    for (unsigned i = 0; i < slab.blocks; ++i) {
+      if (!slab.is_free(i)) f(slab.block_offset(i), slab.block_bytes);
+    }
+  });
+  s.extents.for_each(kind, f);
+}
+
+Status Heap::validate(Report* report) {
+  State& s = *state_;
+  for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
+  Status status = Status::ok;
+  s.for_each_slab([&](Slab& slab) {
+    if (status != Status::ok) return;
+    const auto damaged = [&](PoolOffset o, const char* what) {
+      status = fail(Status::corrupt, report, what, s.file.where(o, "slab"));
+    };
+    if (!is_slab(s.file, slab.offset)) return damaged(slab.offset, "slab header changed");
+    if (!s.frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
+      return damaged(slab.offset, "slab in a free frame");
+    }
+    unsigned free_blocks = 0;
+    for (unsigned i = 0; i < slab.blocks; ++i) {
+      const bool is_free = slab.is_free(i);
+      free_blocks += is_free ? 1 : 0;
+      if (slab.kind == Kind::derived) continue;
+      if (slab.persistent(i) != slab.live(i)) {
+        return damaged(slab.block_offset(i), "block's bit and its use disagree");
+      }
+      if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
+    }
+    if (free_blocks != slab.free_count) damaged(slab.offset, "free blocks are miscounted");
+  });
+  TENUTO_TRY(status);
+  TENUTO_TRY(s.extents.validate(report));
+  return s.frames.frames().validate(report);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,93 @@
+#include "heap/slab.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+void Slab::fill_free_all() {
+  free_bits.fill(0);
+  for (unsigned i = 0; i < blocks / 64; ++i) free_bits[i] = ~0ull;
+  if (blocks % 64 != 0) free_bits[blocks / 64] = (1ull << blocks % 64) - 1;
+  free_count = blocks;
+}
+
+unsigned Slab::take(PoolOffset* out, unsigned want) {
+  unsigned got = 0;
+  for (unsigned w = 0; w * 64 < blocks && got < want; ++w) {
+    while (free_bits[w] != 0 && got < want) {
+      const auto bit = static_cast<unsigned>(std::countr_zero(free_bits[w]));
+      free_bits[w] &= free_bits[w] - 1;
+      out[got++] = block_offset(w * 64 + bit);
+    }
+  }
+  free_count -= got;
+  return got;
+}
+
+void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset) {
+  auto* h = file.at<SlabHeader>(offset);
+  slab.header = h;
+  slab.offset = offset;
+  slab.block_bytes = h->block_bytes;
+  slab.data_offset = h->data_offset;
+  slab.blocks = h->blocks;
+  slab.stripes = h->stripes;
+  slab.divider = static_cast<std::uint32_t>(((1ull << 32) + h->block_bytes - 1) / h->block_bytes);
+  slab.class_id = {h->class_id};
+  slab.kind = static_cast<Kind>(h->kind);
+  slab.free_bits.fill(0);
+  slab.free_count = 0;
+  slab.prev = slab.next = nullptr;
+  slab.listed = false;
+  for (auto& word : slab.live_bits) word.store(0, std::memory_order_relaxed);
+}
+
+void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind) {
+  auto& h = *file.at<SlabHeader>(offset);
+  const std::uint32_t block_bytes = kClassBytes[class_id.value];
+  const SlabGeometry g = slab_geometry(block_bytes, file.superblock().stripes);
+  store_ordered(h.magic, 0);
+  zero_flush(&h, kLineBytes * (1 + g.stripes));
+  fence("slab frame and empty stripes", "slab header");
+
+  h.self = offset.value;
+  h.pool_id = file.superblock().pool_id;
+  h.block_bytes = block_bytes;
+  h.data_offset = g.data_offset;
+  h.blocks = g.blocks;
+  h.class_id = class_id.value;
+  h.kind = static_cast<std::uint8_t>(kind);
+  h.stripes = static_cast<std::uint8_t>(g.stripes);
+  h.crc = slab_crc(h);
+  publish(h.magic, kSlabMagic);
+  fence("slab header", "its blocks are handed out");
+}
+
+void erase_slab(Slab& slab) { publish(slab.header->magic, 0); }
+
+bool is_slab(const pm::PoolFile& file, PoolOffset offset) {
+  const auto& h = *file.at<SlabHeader>(offset);
+  if (h.magic != kSlabMagic || h.self != offset.value) return false;
+  if (h.pool_id != file.superblock().pool_id || h.crc != slab_crc(h)) return false;
+  if (h.class_id >= kClasses || h.kind > 1 || h.block_bytes != kClassBytes[h.class_id]) {
+    return false;
+  }
+  if (h.stripes < 1 || h.stripes > kStripesMax) return false;
+  const SlabGeometry g = slab_geometry(h.block_bytes, h.stripes);
+  return g.stripes == h.stripes && g.data_offset == h.data_offset && g.blocks == h.blocks;
+}
+
+void write_stripes(const Slab& slab, const std::array<std::uint64_t, kBlocksMax / 64>& free_bits) {
+  auto* stripes = reinterpret_cast<std::uint64_t*>(slab.header) + 8;
+  std::array<std::uint64_t, std::size_t{kStripesMax} * 8> image{};
+  for (unsigned i = 0; i < slab.blocks; ++i) {
+    if ((free_bits[i / 64] >> (i % 64) & 1) != 0) continue;
+    image[i % slab.stripes * 8 + i / slab.stripes / 64] |= 1ull << (i / slab.stripes % 64);
+  }
+  copy_flush(stripes, image.data(), std::size_t{slab.stripes} * kLineBytes);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

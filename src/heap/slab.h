@@ -1,0 +1,114 @@
+// A slab's volatile twin, and the persistent slab it stands for. Called by arena, tcache, heap.
+//
+// Authoritative: for logged blocks the bit in the persistent stripes; for derived blocks nothing
+// while the pool runs (a clean close writes the stripes, a crash recovery asks the owner). The
+// header is written once, before any block is handed out:
+//   zeroed stripes, frame bit | header, magic last in its line | blocks are handed out
+// First fence: a header promises clean stripes and a taken frame. Second: a block that a log names
+// has a slab. A slab goes back to its frame only when empty, and its magic is erased and fenced
+// first, so a header found by recovery is never a stale one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "heap/format.h"
+#include "heap/heap.h"
+#include "heap/size_class.h"
+#include "pm/pool_file.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+class Arena;
+
+inline constexpr unsigned kNoBlock = ~0u;
+
+struct Slab {
+  // Constant while the slab lives.
+  SlabHeader* header = nullptr;
+  PoolOffset offset;
+  std::uint32_t block_bytes = 0;
+  std::uint32_t data_offset = 0;
+  std::uint32_t blocks = 0;
+  std::uint32_t stripes = 0;
+  std::uint32_t divider = 0;  // 2^32 / block_bytes, rounded up
+  ClassId class_id;
+  Kind kind = Kind::logged;
+  Arena* arena = nullptr;
+  // Guarded by arena->mu. free_bits: blocks of this slab in no cache and not in use.
+  std::array<std::uint64_t, kBlocksMax / 64> free_bits{};
+  std::uint32_t free_count = 0;
+  Slab* prev = nullptr;
+  Slab* next = nullptr;
+  bool listed = false;
+  // Atomic. Logged: block is allocated and nobody is freeing it. Derived: marked by recovery.
+  std::array<std::atomic<std::uint64_t>, kBlocksMax / 64> live_bits{};
+
+  PoolOffset block_offset(unsigned i) const { return offset + data_offset + i * block_bytes; }
+  // The index of the block that starts at o, or kNoBlock. No division.
+  unsigned index_of(PoolOffset o) const {
+    const std::uint64_t d = o.value - offset.value - data_offset;
+    const auto i = static_cast<unsigned>(d * divider >> 32);
+    return o.value >= offset.value + data_offset && i < blocks && i * block_bytes == d ? i
+                                                                                       : kNoBlock;
+  }
+  unsigned stripe_of(unsigned i) const { return i % stripes; }
+
+  // The persistent word and bit of block i.
+  std::uint64_t& persistent_word(unsigned i) const {
+    auto* words = reinterpret_cast<std::uint64_t*>(header) + 8 * (1 + i % stripes);
+    return words[i / stripes / 64];
+  }
+  bool persistent(unsigned i) const {
+    return (__atomic_load_n(&persistent_word(i), __ATOMIC_ACQUIRE) >> (i / stripes % 64) & 1) != 0;
+  }
+  // Changes and flushes the bit; other threads change neighbours' bits meanwhile. One line.
+  void set_persistent(unsigned i, bool on) const {
+    std::uint64_t& word = persistent_word(i);
+    const std::uint64_t bit = 1ull << (i / stripes % 64);
+    if (on) {
+      __atomic_fetch_or(&word, bit, __ATOMIC_ACQ_REL);
+    } else {
+      __atomic_fetch_and(&word, ~bit, __ATOMIC_ACQ_REL);
+    }
+    flush(word);
+  }
+
+  bool live(unsigned i) const {
+    return (live_bits[i / 64].load(std::memory_order_acquire) >> (i % 64) & 1) != 0;
+  }
+  // Both return whether this call changed it.
+  bool set_live(unsigned i) {
+    const std::uint64_t bit = 1ull << (i % 64);
+    return (live_bits[i / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) == 0;
+  }
+  bool clear_live(unsigned i) {
+    const std::uint64_t bit = 1ull << (i % 64);
+    return (live_bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
+  }
+
+  bool is_free(unsigned i) const { return (free_bits[i / 64] >> (i % 64) & 1) != 0; }
+  void set_free(unsigned i) {
+    free_bits[i / 64] |= 1ull << (i % 64);
+    free_count += 1;
+  }
+  void fill_free_all();
+  // Takes up to `want` free blocks, lowest first, so that neighbours go to different stripes.
+  unsigned take(PoolOffset* out, unsigned want);
+};
+
+// Makes the volatile twin of a persistent slab. All bits clear.
+void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset);
+// Writes a new slab into a fresh frame; two fences.
+void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind);
+// Erases the magic; flushed, not fenced.
+void erase_slab(Slab& slab);
+// Whether a sound slab header stands at `offset`.
+bool is_slab(const pm::PoolFile& file, PoolOffset offset);
+// Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.
+void write_stripes(const Slab& slab, const std::array<std::uint64_t, kBlocksMax / 64>& free_bits);
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

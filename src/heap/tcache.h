@@ -1,0 +1,71 @@
+// A lane's cache of free blocks, one LIFO list a stripe for each class and kind. A cursor goes
+// round the stripes, so that consecutive allocations set bits in different lines (NVAlloc's
+// interleaving). Owner: whoever holds the lane; no lock.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "heap/slab.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+class ClassCache {
+ public:
+  void init(ClassId class_id, unsigned stripes) {
+    stripes_ = stripes;
+    const std::uint64_t blocks = std::clamp<std::uint64_t>(
+        kCacheBytes / kClassBytes[class_id.value], kBlocksLeast, kBlocksMost);
+    per_stripe_ = static_cast<unsigned>((blocks + stripes - 1) / stripes);
+    slots_.resize(std::size_t{per_stripe_} * stripes_);
+  }
+  bool ready() const { return !slots_.empty(); }
+  unsigned count() const { return count_; }
+  unsigned capacity() const { return per_stripe_ * stripes_; }
+
+  // A block from the next stripe that has one; null offset when empty.
+  PoolOffset take() {
+    if (count_ == 0) return {};
+    while (size_[cursor_] == 0) cursor_ = next(cursor_);
+    const PoolOffset block = slots_[cursor_ * per_stripe_ + --size_[cursor_]];
+    cursor_ = next(cursor_);
+    count_ -= 1;
+    return block;
+  }
+  // False when the stripe's list is full.
+  bool put(PoolOffset block, unsigned stripe) {
+    if (size_[stripe] == per_stripe_) return false;
+    slots_[stripe * per_stripe_ + size_[stripe]++] = block;
+    count_ += 1;
+    return true;
+  }
+  // Moves the older half (or all) of every stripe's list to out.
+  void spill(std::vector<PoolOffset>& out, bool all) {
+    for (unsigned s = 0; s < stripes_; ++s) {
+      const unsigned n = all ? size_[s] : (size_[s] + 1) / 2;
+      PoolOffset* list = slots_.data() + s * per_stripe_;
+      out.insert(out.end(), list, list + n);
+      std::copy(list + n, list + size_[s], list);
+      size_[s] = static_cast<std::uint16_t>(size_[s] - n);
+      count_ -= n;
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kCacheBytes = 64u << 10;  // of blocks, a class
+  static constexpr std::uint64_t kBlocksLeast = 6;
+  static constexpr std::uint64_t kBlocksMost = 192;
+  unsigned next(unsigned s) const { return s + 1 == stripes_ ? 0 : s + 1; }
+
+  unsigned stripes_ = 0;
+  unsigned per_stripe_ = 0;
+  unsigned count_ = 0;
+  unsigned cursor_ = 0;
+  std::array<std::uint16_t, kStripesMax> size_{};
+  std::vector<PoolOffset> slots_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

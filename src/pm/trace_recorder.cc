@@ -1,0 +1,407 @@
+#include "pm/trace_recorder.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+constinit TraceRegion trace_region;
+
+namespace {
+
+constexpr std::size_t kFencesMax = 512;
+constexpr std::size_t kUnseenMax = 64;
+constexpr std::size_t kGroupShift = 40;  // thread number above, its barriers below
+constexpr std::size_t kStoresMax = 4096;  // of one line above its floor
+
+constinit std::atomic<bool> locked = false;
+constinit thread_local unsigned lock_depth = 0;
+
+std::uint64_t load_word(std::uintptr_t at) {
+  return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_RELAXED);
+}
+
+std::uintptr_t base() { return trace_region.base.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+// A store whose value is not known yet.
+struct Recorder::Pending {
+  const void* p;
+  std::size_t n;
+  std::uint64_t group;
+  const void* site;
+};
+
+struct Recorder::Thread {
+  struct Mark {
+    std::uint32_t call;
+    std::uint64_t line;
+    std::uint64_t until;  // order of the latest store then
+  };
+  std::uint64_t barriers = 0;  // number << kGroupShift | release stores, flushes and fences so far
+  std::vector<Pending> pending;
+  std::vector<Mark> marks;
+  std::uint32_t flush_calls = 0;  // since the last fence
+  std::uint64_t flush_lines = 0;
+  TraceCounts counts;
+};
+
+std::string Mutation::text() const {
+  const std::string fence = "fence(\"" + first + "\", \"" + then + "\")";
+  switch (kind) {
+    case Kind::none: return "nothing";
+    case Kind::drop_fence: return "without " + fence;
+    case Kind::drop_flush: return "without flush " + std::to_string(nth) + " before " + fence;
+  }
+  return "unknown";
+}
+
+Recorder& Recorder::instance() {
+  static auto* recorder = new Recorder;  // outlives every thread
+  return *recorder;
+}
+
+Recorder::Recorder() {
+  void* p = ::mmap(nullptr, kFencesMax * sizeof(FenceStats), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  TENUTO_ASSERT(p != MAP_FAILED);
+  fences_ = static_cast<FenceStats*>(p);
+}
+
+Recorder::Thread& Recorder::self() {
+  // Never freed: a thread that ended may have left a store whose value is still to be read.
+  constinit thread_local Thread* mine = nullptr;
+  if (mine == nullptr) {
+    mine = new Thread;
+    const TraceLock lock;
+    Recorder& r = instance();
+    mine->barriers = r.next_thread_++ << kGroupShift;
+    r.threads_.push_back(mine);
+  }
+  return *mine;
+}
+
+void Recorder::lock() {
+  if (lock_depth++ != 0) return;
+  while (locked.exchange(true, std::memory_order_acquire)) ::sched_yield();
+}
+
+void Recorder::unlock() {
+  if (--lock_depth == 0) locked.store(false, std::memory_order_release);
+}
+
+void Recorder::watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
+                     const std::byte* durable, Settings settings) {
+  const TraceLock lock;
+  stop();
+  device_ = device;
+  inode_ = inode;
+  observer_ = observer;
+  durable_ = durable;
+  settings_ = settings;
+  locked_fences_.store(settings.locked_instructions_fence, std::memory_order_relaxed);
+}
+
+void Recorder::stop() {
+  const TraceLock lock;
+  trace_region.bytes.store(0, std::memory_order_relaxed);
+  trace_region.base.store(0, std::memory_order_relaxed);
+  inode_ = 0;
+  observer_ = nullptr;
+  durable_ = nullptr;
+  locked_fences_.store(false, std::memory_order_relaxed);
+  logs_.clear();
+  unseen_.clear();
+  order_ = 0;
+  for (Thread* t : threads_) {
+    t->pending.clear();
+    t->marks.clear();
+    t->flush_calls = 0;
+    t->flush_lines = 0;
+  }
+}
+
+void Recorder::after_fork() {
+  lock_depth = 0;
+  locked.store(false, std::memory_order_release);
+  threads_.clear();
+  stop();
+}
+
+std::vector<const LineLog*> Recorder::lines() const {
+  std::vector<const LineLog*> all;
+  all.reserve(logs_.size());
+  for (const auto& [line, log] : logs_) {
+    if (settings_.keep_clean_lines || !log->stores.empty()) all.push_back(log.get());
+  }
+  std::sort(all.begin(), all.end(),
+            [](const LineLog* a, const LineLog* b) { return a->line < b->line; });
+  return all;
+}
+
+const std::byte* Recorder::mapped() const { return reinterpret_cast<const std::byte*>(base()); }
+std::uint64_t Recorder::mapped_bytes() const {
+  return trace_region.bytes.load(std::memory_order_relaxed);
+}
+
+const LineLog* Recorder::find(std::uint64_t line) const {
+  const auto it = logs_.find(line);
+  return it == logs_.end() ? nullptr : it->second.get();
+}
+
+void Recorder::map(void* base_of_map, std::uint64_t bytes, int fd) {
+  struct stat st {};
+  if (::fstat(fd, &st) != 0) return;
+  const TraceLock lock;
+  if (inode_ == 0 || st.st_ino != inode_ || st.st_dev != device_) return;
+  const auto at = reinterpret_cast<std::uintptr_t>(base_of_map);
+  TENUTO_ASSERT(base() == 0 || base() == at);  // one mapping of the watched file at a time
+  trace_region.base.store(at, std::memory_order_relaxed);
+  trace_region.bytes.store(round_down(bytes, kLineBytes), std::memory_order_relaxed);
+  if (observer_ != nullptr) durable_ = observer_->resized(static_cast<std::uint64_t>(st.st_size));
+}
+
+void Recorder::unmap(void* base_of_map) {
+  const TraceLock lock;
+  if (base() == 0 || base() != reinterpret_cast<std::uintptr_t>(base_of_map)) return;
+  settle_all();
+  for (Thread* t : threads_) t->pending.clear();
+  trace_region.bytes.store(0, std::memory_order_relaxed);
+  trace_region.base.store(0, std::memory_order_relaxed);
+}
+
+std::pair<std::uint64_t, std::uint64_t> Recorder::lines_of(const void* p, std::size_t n) const {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  const std::uintptr_t end = std::min(at + n, base() + mapped_bytes());
+  const std::uintptr_t begin = std::max(at, base());
+  if (begin >= end) return {0, 0};
+  return {(begin - base()) / kLineBytes, (end - base() + kLineBytes - 1) / kLineBytes};
+}
+
+// What a line without a log holds: the durable content, where that is known; else what is in memory
+// now, before the store that is about to be recorded.
+LineWords Recorder::unlogged(std::uint64_t line) const {
+  LineWords words;
+  if (durable_ != nullptr) {
+    std::memcpy(words.data(), durable_ + line * kLineBytes, kLineBytes);
+    return words;
+  }
+  const std::uintptr_t at = base() + line * kLineBytes;
+  for (std::size_t w = 0; w < words.size(); ++w) words[w] = load_word(at + w * 8);
+  return words;
+}
+
+LineLog& Recorder::touch(std::uint64_t line) {
+  std::unique_ptr<LineLog>& log = logs_[line];
+  if (log == nullptr) {
+    log = std::make_unique<LineLog>();
+    log->line = line;
+    log->now = log->floor = unlogged(line);
+  }
+  return *log;
+}
+
+void Recorder::note_word(std::uint64_t word, std::uint64_t group, const void* site) {
+  constexpr std::uint64_t kWords = kLineBytes / 8;
+  const std::uint64_t value = load_word(base() + word * 8);
+  const LineLog* known = find(word / kWords);
+  const LineWords words = known != nullptr ? known->now : unlogged(word / kWords);
+  if (words[word % kWords] == value) return;
+  LineLog& log = touch(word / kWords);
+  std::uint64_t& now = log.now[word % kWords];
+  now = value;
+  if (log.stores.size() == kStoresMax) {
+    // Rather forget that the oldest half might be lost than grow without bound.
+    constexpr std::size_t kHalf = kStoresMax / 2;
+    const LineWords old_floor = log.floor;
+    for (std::size_t i = 0; i < kHalf; ++i) log.floor[log.stores[i].word] = log.stores[i].value;
+    log.stores.erase(log.stores.begin(), log.stores.begin() + kHalf);
+    if (observer_ != nullptr) observer_->floor_raised(log, old_floor);
+  }
+  log.stores.push_back({value, ++order_, group, site, static_cast<std::uint8_t>(word % kWords)});
+}
+
+void Recorder::note(const void* p, std::size_t n, std::uint64_t group, const void* site) {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  const std::uintptr_t begin = std::max(at, base());
+  const std::uintptr_t end = std::min(at + n, base() + mapped_bytes());
+  if (begin >= end) return;
+  const std::uint64_t last = (end - base() + 7) / 8;
+  for (std::uint64_t w = (begin - base()) / 8; w < last; ++w) note_word(w, group, site);
+}
+
+void Recorder::settle(Thread& t, bool forget) {
+  for (const Pending& s : t.pending) note(s.p, s.n, s.group, s.site);
+  if (forget) t.pending.clear();
+}
+
+void Recorder::settle_all() {
+  // Another thread's latest store may or may not have happened yet: what is there counts now, and
+  // the rest when that thread's next event comes.
+  Thread& mine = self();
+  settle(mine, true);
+  for (Thread* t : threads_) {
+    if (t != &mine) settle(*t, false);
+  }
+}
+
+void Recorder::prepare_store(const void* p, std::size_t n) {
+  settle(self(), true);
+  if (durable_ != nullptr) return;  // what was there before is known without the memory
+  const auto [begin, end] = lines_of(p, n);
+  for (std::uint64_t line = begin; line < end; ++line) touch(line);
+}
+
+void Recorder::before_store(const void* p, std::size_t n, const void* site) {
+  const TraceLock lock;
+  prepare_store(p, n);
+  Thread& t = self();
+  t.pending.push_back({p, n, t.barriers, site});
+}
+
+void Recorder::after_store(const void* p, std::size_t n, const void* site, bool ordered) {
+  const TraceLock lock;
+  Thread& t = self();
+  settle(t, true);
+  if (ordered) ++t.barriers;
+  note(p, n, t.barriers, site);
+  if (ordered) ++t.barriers;
+}
+
+void Recorder::compare_flushed(std::uint64_t line, Thread& t, const void* site) {
+  const std::uintptr_t at = base() + line * kLineBytes;
+  const auto* memory = reinterpret_cast<const void*>(at);
+  const LineLog* log = find(line);
+  const LineWords known = log != nullptr ? log->now : unlogged(line);
+  if (std::memcmp(memory, known.data(), kLineBytes) == 0) return;
+  if (unseen_.size() < kUnseenMax) unseen_.push_back(line);
+  note(memory, kLineBytes, t.barriers, site);
+}
+
+void Recorder::flush(const void* p, std::size_t n) {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  const TraceLock lock;
+  Thread& t = self();
+  const std::uint64_t lines = (at + n + kLineBytes - 1) / kLineBytes - at / kLineBytes;
+  ++t.counts.flushes;
+  t.counts.lines += n == 0 ? 0 : lines;
+  if (!trace_region.touches(p, n)) return;
+  settle_all();
+  const auto [begin, end] = lines_of(p, n);
+  for (std::uint64_t line = begin; line < end; ++line) {
+    compare_flushed(line, t, __builtin_return_address(0));
+    if (find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
+  }
+  ++t.flush_calls;
+  t.flush_lines += end - begin;
+  ++t.barriers;
+}
+
+bool Recorder::raises_anything(const Thread& t) const {
+  return std::any_of(t.marks.begin(), t.marks.end(), [&](const Thread::Mark& m) {
+    const LineLog* log = find(m.line);
+    return log != nullptr && !log->stores.empty() && log->stores.front().order <= m.until;
+  });
+}
+
+void Recorder::raise(Thread& t) {
+  for (const Thread::Mark& m : t.marks) {
+    const auto it = logs_.find(m.line);
+    if (it == logs_.end()) continue;
+    LineLog& log = *it->second;
+    const LineWords old_floor = log.floor;
+    auto rest = log.stores.begin();
+    for (; rest != log.stores.end() && rest->order <= m.until; ++rest) {
+      log.floor[rest->word] = rest->value;
+    }
+    log.stores.erase(log.stores.begin(), rest);
+    if (observer_ != nullptr && log.floor != old_floor) observer_->floor_raised(log, old_floor);
+    if (log.stores.empty() && !settings_.keep_clean_lines) logs_.erase(it);
+  }
+  t.marks.clear();
+  t.flush_calls = 0;
+  t.flush_lines = 0;
+}
+
+void Recorder::fence(const char* first, const char* then) {
+  const TraceLock lock;
+  Thread& t = self();
+  ++t.counts.fences;
+  ++t.barriers;
+  if (observer_ == nullptr) return;
+  settle_all();
+  if (mutation_.kind != Mutation::Kind::none && mutation_.first == first &&
+      mutation_.then == then) {
+    if (mutation_.kind == Mutation::Kind::drop_fence) return;
+    std::erase_if(t.marks, [&](const Thread::Mark& m) { return m.call == mutation_.nth; });
+  }
+  FenceStats& s = stats_of(first, then);
+  ++s.passed;
+  s.lines += t.flush_lines;
+  s.flushes_max = std::max(s.flushes_max, t.flush_calls);
+  observer_->before_fence(first, then);
+  raise(t);
+}
+
+void Recorder::locked_instruction() {
+  if (!locked_fences_.load(std::memory_order_relaxed)) return;
+  if (lock_depth != 0) return;  // of the explorer itself
+  const TraceLock lock;
+  if (observer_ == nullptr) return;
+  Thread& t = self();
+  settle_all();
+  if (!raises_anything(t)) return;
+  observer_->before_fence("flushed lines", "locked instruction");
+  // The flush calls stay counted: for mutations they belong to the next named fence.
+  const std::uint32_t calls = t.flush_calls;
+  const std::uint64_t lines = t.flush_lines;
+  raise(t);
+  t.flush_calls = calls;
+  t.flush_lines = lines;
+}
+
+FenceStats& Recorder::stats_of(const char* first, const char* then) {
+  const auto [it, fresh] = fence_index_.try_emplace({first, then}, 0);
+  if (!fresh) return fences_[it->second];
+  std::size_t i = 0;
+  while (i < kFencesMax && fences_[i].first[0] != 0 &&
+         (std::strcmp(fences_[i].first, first) != 0 || std::strcmp(fences_[i].then, then) != 0)) {
+    ++i;
+  }
+  TENUTO_ASSERT(i < kFencesMax);
+  std::snprintf(fences_[i].first, sizeof fences_[i].first, "%s", first);
+  std::snprintf(fences_[i].then, sizeof fences_[i].then, "%s", then);
+  it->second = i;
+  return fences_[i];
+}
+
+std::vector<FenceStats> Recorder::fences() const {
+  std::size_t n = 0;
+  while (n < kFencesMax && fences_[n].first[0] != 0) ++n;
+  return {fences_, fences_ + n};
+}
+
+void Recorder::clear_fences() {
+  const TraceLock lock;
+  fence_index_.clear();
+  std::memset(fences_, 0, kFencesMax * sizeof(FenceStats));
+}
+
+void Recorder::mark_explored(const char* first, const char* then) {
+  const TraceLock lock;
+  ++stats_of(first, then).explored;
+}
+
+TraceCounts Recorder::thread_counts() { return self().counts; }
+
+TraceCounts trace_counts() { return Recorder::thread_counts(); }
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

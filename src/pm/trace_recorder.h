@@ -1,0 +1,199 @@
+// The recorder of the traced twin: what was stored into one pool file, what of it is surely
+// durable, and what a crash at this moment may lose. Fed by trace_tsan.cc (stores) and by the
+// verbs of tenuto/persist.h (flushes, fences); read by the explorer (explore.h).
+//
+// Model: every line has a floor (its durable content) and a list of stores above it, in order. A
+// flush remembers the list's present end; the same thread's next fence raises the floor to there.
+// A store is cut into aligned 8-byte words in address order. The compiler calls before the store,
+// so the value is read at the thread's next event.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tenuto/abi.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+using LineWords = std::array<std::uint64_t, kLineBytes / 8>;
+
+// One word of one store. Neighbours with the same group stand in the program without a release
+// store, flush or fence between them: a compiler may emit them in any order.
+struct StoreRecord {
+  std::uint64_t value;  // of the whole word after the store
+  std::uint64_t order;  // among all stores of the run
+  std::uint64_t group;
+  const void* site;  // return address into the storing code
+  std::uint8_t word;
+};
+
+// floor + all of stores == now; stores stand in their order.
+struct LineLog {
+  std::uint64_t line = 0;  // file offset / kLineBytes
+  LineWords floor{};
+  LineWords now{};
+  std::vector<StoreRecord> stores;
+};
+
+// Told, while the recorder's lock is held, what happens to durability.
+class TraceObserver {
+ public:
+  // A fence of the calling thread is about to take effect: the crash states grow no further.
+  virtual void before_fence(const char* first, const char* then) = 0;
+  // The line's floor changed from `old_floor`.
+  virtual void floor_raised(const LineLog& log, const LineWords& old_floor) = 0;
+  // The pool file is now this long. Returns where its durable content is, as given to watch().
+  virtual const std::byte* resized(std::uint64_t bytes) = 0;
+
+ protected:
+  ~TraceObserver() = default;
+};
+
+// What one named fence saw, in recovery of crash states too. Lives in memory that forked workers
+// share.
+struct FenceStats {
+  char first[80];
+  char then[80];
+  std::uint64_t passed;       // times it was executed
+  std::uint64_t explored;     // times crash states before it were checked
+  std::uint64_t lines;        // lines flushed for it, all times together
+  std::uint32_t flushes_max;  // flush calls before it, most at one time
+};
+
+// Flushes and fences of the calling thread since it began, watched pool or not.
+struct TraceCounts {
+  std::uint64_t flushes = 0;  // calls
+  std::uint64_t lines = 0;
+  std::uint64_t fences = 0;
+};
+TraceCounts trace_counts();
+
+// A bug made by the recorder: one fence, or one flush before it, does nothing.
+struct Mutation {
+  enum class Kind : std::uint8_t { none, drop_fence, drop_flush };
+  Kind kind = Kind::none;
+  std::string first, then;  // the fence's names
+  std::uint32_t nth = 0;    // drop_flush: which flush call since the thread's fence before, from 0
+
+  std::string text() const;
+};
+
+// The mapping whose stores are recorded. Read without lock by every store of the process.
+struct TraceRegion {
+  std::atomic<std::uintptr_t> base = 0;
+  std::atomic<std::uintptr_t> bytes = 0;
+
+  bool touches(const void* p, std::size_t n) const {
+    const std::uintptr_t b = base.load(std::memory_order_relaxed);
+    const std::uintptr_t size = bytes.load(std::memory_order_relaxed);
+    const auto at = reinterpret_cast<std::uintptr_t>(p);
+    return at - b < size || (size != 0 && b - at < n);
+  }
+};
+extern constinit TraceRegion trace_region;
+
+class Recorder {
+ public:
+  struct Settings {
+    bool keep_clean_lines = false;        // logs stay when all their stores are durable
+    bool locked_instructions_fence = false;  // they complete earlier flushes, as on x86
+  };
+
+  static Recorder& instance();
+  static TraceCounts thread_counts();
+
+  // From now on the file (device, inode) is recorded when it is mapped. `durable`, if given, is
+  // the file's durable content, as long as the file and kept up to date by the observer.
+  void watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
+             const std::byte* durable, Settings settings);
+  void stop();
+  // In a forked child: forgets the parent's other threads, who may have held the lock.
+  void after_fork();
+
+  // Lines with stores that may be lost (or, with keep_clean_lines, all lines stored to), by line.
+  std::vector<const LineLog*> lines() const;
+  std::uint64_t last_order() const { return order_; }
+  // Where the present words of a line stand; null when the file is not mapped.
+  const std::byte* mapped() const;
+  std::uint64_t mapped_bytes() const;
+  const LineLog* find(std::uint64_t line) const;
+
+  // Lines that a flush found changed without a recorded store.
+  const std::vector<std::uint64_t>& unseen() const { return unseen_; }
+
+  void set_mutation(Mutation m) { mutation_ = std::move(m); }
+  std::vector<FenceStats> fences() const;
+  void clear_fences();
+  void mark_explored(const char* first, const char* then);
+
+  // The lock that all events take; recursive, so that the explorer may hold it over a callback.
+  void lock();
+  void unlock();
+  // Records what every thread's latest store came to. REQUIRES: locked.
+  void settle_all();
+
+  // Events.
+  void map(void* base, std::uint64_t bytes, int fd);
+  void unmap(void* base);
+  void before_store(const void* p, std::size_t n, const void* site);
+  void after_store(const void* p, std::size_t n, const void* site, bool ordered);
+  void flush(const void* p, std::size_t n);
+  void fence(const char* first, const char* then);
+  void locked_instruction();
+  // Touches the lines of a store that the caller is about to make itself; then after_store().
+  void prepare_store(const void* p, std::size_t n);
+
+ private:
+  struct Pending;
+  struct Thread;
+  Recorder();
+  static Thread& self();
+  void settle(Thread& t, bool forget);
+  void note(const void* p, std::size_t n, std::uint64_t group, const void* site);
+  void note_word(std::uint64_t word, std::uint64_t group, const void* site);
+  LineLog& touch(std::uint64_t line);
+  LineWords unlogged(std::uint64_t line) const;
+  void compare_flushed(std::uint64_t line, Thread& t, const void* site);
+  void raise(Thread& t);
+  bool raises_anything(const Thread& t) const;
+  FenceStats& stats_of(const char* first, const char* then);
+  std::pair<std::uint64_t, std::uint64_t> lines_of(const void* p, std::size_t n) const;
+
+  struct NamesHash {
+    std::size_t operator()(const std::pair<const char*, const char*>& p) const {
+      return std::hash<const void*>()(p.first) * 31 + std::hash<const void*>()(p.second);
+    }
+  };
+
+  std::uint64_t device_ = 0, inode_ = 0;
+  TraceObserver* observer_ = nullptr;
+  const std::byte* durable_ = nullptr;
+  Settings settings_;
+  std::atomic<bool> locked_fences_ = false;  // settings_.locked_instructions_fence
+  Mutation mutation_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<LineLog>> logs_;
+  std::vector<Thread*> threads_;
+  std::uint64_t order_ = 0;
+  std::uint64_t next_thread_ = 1;
+  std::vector<std::uint64_t> unseen_;
+  FenceStats* fences_ = nullptr;  // shared with forked workers
+  std::unordered_map<std::pair<const char*, const char*>, std::size_t, NamesHash> fence_index_;
+};
+
+class TraceLock {
+ public:
+  TraceLock() { Recorder::instance().lock(); }
+  ~TraceLock() { Recorder::instance().unlock(); }
+  TraceLock(const TraceLock&) = delete;
+  TraceLock& operator=(const TraceLock&) = delete;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,210 @@
+// What compilers call for `-fsanitize=thread`, in place of the thread sanitizer's own runtime: each
+// store of the traced twin ends up here. memcpy, memset and memmove of the whole program are
+// replaced too. Stores outside the watched pool cost one range test.
+//
+// Not seen by the compiler's instrumentation: inline assembly, non-temporal intrinsics, and what
+// uninstrumented code (system calls, other libraries) stores. The first two are reported by their
+// wrappers with trace_store(); the rest is found when the line is flushed (Recorder::unseen).
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "pm/trace.h"
+#include "pm/trace_recorder.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+void trace_map(void* base, std::uint64_t bytes, int fd) {
+  Recorder::instance().map(base, bytes, fd);
+}
+void trace_unmap(void* base) { Recorder::instance().unmap(base); }
+void trace_flush(const void* p, std::size_t bytes) { Recorder::instance().flush(p, bytes); }
+void trace_fence(const char* first, const char* then) { Recorder::instance().fence(first, then); }
+void trace_store(const void* p, std::size_t bytes) {
+  if (!trace_region.touches(p, bytes)) return;
+  Recorder::instance().after_store(p, bytes, __builtin_return_address(0), true);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm
+
+namespace {
+
+using tenuto::pm::Recorder;
+using tenuto::pm::trace_region;
+using tenuto::pm::TraceLock;
+
+inline void plain(const void* p, std::size_t n, const void* site) {
+  if (trace_region.touches(p, n)) [[unlikely]] Recorder::instance().before_store(p, n, site);
+}
+
+constexpr bool releases(int order) { return order >= __ATOMIC_RELEASE; }
+
+// Does the atomic operation and records what it stored, with no other event between.
+template <class T, class Op>
+inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, const void* site,
+                         Op op) {
+  const auto* at = const_cast<const T*>(p);
+  Recorder& r = Recorder::instance();
+  if (locked_op) r.locked_instruction();
+  if (!trace_region.touches(at, sizeof(T))) [[likely]] return op();
+  const TraceLock lock;
+  r.prepare_store(at, sizeof(T));
+  if constexpr (std::is_void_v<decltype(op())>) {
+    op();
+    r.after_store(at, sizeof(T), site, ordered);
+  } else {
+    const auto result = op();
+    r.after_store(at, sizeof(T), site, ordered);
+    return result;
+  }
+}
+
+using MutexFunction = int (*)(pthread_mutex_t*);
+
+MutexFunction next_function(std::atomic<MutexFunction>& known, const char* name) {
+  MutexFunction f = known.load(std::memory_order_relaxed);
+  if (f == nullptr) {
+    f = reinterpret_cast<MutexFunction>(::dlsym(RTLD_NEXT, name));
+    known.store(f, std::memory_order_relaxed);
+  }
+  return f;
+}
+
+}  // namespace
+
+#define SITE __builtin_return_address(0)
+
+extern "C" {
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void** p, void*) { plain(p, sizeof(void*), SITE); }
+void __tsan_read_range(void*, std::size_t) {}
+void __tsan_write_range(void* p, std::size_t n) { plain(p, n, SITE); }
+
+#define TENUTO_TSAN_SIZE(n)                                                      \
+  void __tsan_read##n(void*) {}                                                  \
+  void __tsan_unaligned_read##n(void*) {}                                        \
+  void __tsan_volatile_read##n(void*) {}                                         \
+  void __tsan_unaligned_volatile_read##n(void*) {}                               \
+  void __tsan_write##n(void* p) { plain(p, n, SITE); }                           \
+  void __tsan_unaligned_write##n(void* p) { plain(p, n, SITE); }                 \
+  void __tsan_volatile_write##n(void* p) { plain(p, n, SITE); }                  \
+  void __tsan_unaligned_volatile_write##n(void* p) { plain(p, n, SITE); }        \
+  void __tsan_read_write##n(void* p) { plain(p, n, SITE); }                      \
+  void __tsan_unaligned_read_write##n(void* p) { plain(p, n, SITE); }            \
+  void __tsan_read##n##_pc(void*, void*) {}                                      \
+  void __tsan_write##n##_pc(void* p, void* pc) { plain(p, n, pc); }
+TENUTO_TSAN_SIZE(1)
+TENUTO_TSAN_SIZE(2)
+TENUTO_TSAN_SIZE(4)
+TENUTO_TSAN_SIZE(8)
+TENUTO_TSAN_SIZE(16)
+
+void __tsan_atomic_thread_fence(int order) {
+  __atomic_thread_fence(order);
+  Recorder::instance().locked_instruction();
+}
+void __tsan_atomic_signal_fence(int order) { __atomic_signal_fence(order); }
+
+#define TENUTO_TSAN_RMW(bits, T, name)                                                     \
+  T __tsan_atomic##bits##_##name(volatile T* p, T v, int order) {                          \
+    return atomic_event(p, releases(order), true, SITE,                                    \
+                        [&] { return __atomic_##name(p, v, __ATOMIC_SEQ_CST); });          \
+  }
+#define TENUTO_TSAN_CAS(bits, T, name, weak)                                               \
+  int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* expected, T v,       \
+                                                    int order, int) {                      \
+    return atomic_event(p, releases(order), true, SITE, [&] {                              \
+      return static_cast<int>(__atomic_compare_exchange_n(p, expected, v, weak,            \
+                                                          __ATOMIC_SEQ_CST,                \
+                                                          __ATOMIC_SEQ_CST));              \
+    });                                                                                    \
+  }
+#define TENUTO_TSAN_ATOMIC(bits, T)                                                        \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                                 \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                           \
+  }                                                                                        \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                        \
+    atomic_event(p, releases(order), order == __ATOMIC_SEQ_CST, SITE,                      \
+                 [&] { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); });                       \
+  }                                                                                        \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int order) {                        \
+    return atomic_event(p, releases(order), true, SITE,                                    \
+                        [&] { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); });      \
+  }                                                                                        \
+  TENUTO_TSAN_RMW(bits, T, fetch_add)                                                      \
+  TENUTO_TSAN_RMW(bits, T, fetch_sub)                                                      \
+  TENUTO_TSAN_RMW(bits, T, fetch_and)                                                      \
+  TENUTO_TSAN_RMW(bits, T, fetch_or)                                                       \
+  TENUTO_TSAN_RMW(bits, T, fetch_xor)                                                      \
+  TENUTO_TSAN_RMW(bits, T, fetch_nand)                                                     \
+  TENUTO_TSAN_CAS(bits, T, strong, false)                                                  \
+  TENUTO_TSAN_CAS(bits, T, weak, true)                                                     \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int order,  \
+                                               int) {                                      \
+    return atomic_event(p, releases(order), true, SITE, [&] {                              \
+      __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST,                \
+                                  __ATOMIC_SEQ_CST);                                       \
+      return expected;                                                                     \
+    });                                                                                    \
+  }
+TENUTO_TSAN_ATOMIC(8, std::uint8_t)
+TENUTO_TSAN_ATOMIC(16, std::uint16_t)
+TENUTO_TSAN_ATOMIC(32, std::uint32_t)
+TENUTO_TSAN_ATOMIC(64, std::uint64_t)
+
+// glibc's own, under the names that its fortified headers use.
+void* real_memcpy(void*, const void*, std::size_t, std::size_t) __asm__("__memcpy_chk");
+void* real_memmove(void*, const void*, std::size_t, std::size_t) __asm__("__memmove_chk");
+void* real_memset(void*, int, std::size_t, std::size_t) __asm__("__memset_chk");
+
+void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
+  if (!trace_region.touches(dst, n)) [[likely]] return real_memcpy(dst, src, n, n);
+  const TraceLock lock;
+  Recorder::instance().prepare_store(dst, n);
+  real_memcpy(dst, src, n, n);
+  Recorder::instance().after_store(dst, n, SITE, false);
+  return dst;
+}
+
+void* memmove(void* dst, const void* src, std::size_t n) {
+  if (!trace_region.touches(dst, n)) [[likely]] return real_memmove(dst, src, n, n);
+  const TraceLock lock;
+  Recorder::instance().prepare_store(dst, n);
+  real_memmove(dst, src, n, n);
+  Recorder::instance().after_store(dst, n, SITE, false);
+  return dst;
+}
+
+void* memset(void* dst, int value, std::size_t n) {
+  if (!trace_region.touches(dst, n)) [[likely]] return real_memset(dst, value, n, n);
+  const TraceLock lock;
+  Recorder::instance().prepare_store(dst, n);
+  real_memset(dst, value, n, n);
+  Recorder::instance().after_store(dst, n, SITE, false);
+  return dst;
+}
+
+// Taking and leaving a mutex are locked instructions inside a library that is not instrumented.
+int pthread_mutex_lock(pthread_mutex_t* m) {
+  static constinit std::atomic<MutexFunction> next = nullptr;
+  const int result = next_function(next, "pthread_mutex_lock")(m);
+  Recorder::instance().locked_instruction();
+  return result;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t* m) {
+  static constinit std::atomic<MutexFunction> next = nullptr;
+  Recorder::instance().locked_instruction();
+  return next_function(next, "pthread_mutex_unlock")(m);
+}
+
+}  // extern "C"

@@ -1,0 +1,130 @@
+// The rounds of a contest and the gathering of its figures; see contest.h.
+#include "bench/support/contest.h"
+
+#include <algorithm>
+
+#include "bench/support/clock.h"
+
+namespace bench {
+namespace {
+
+void add_per_op(std::vector<double>& to, double sum, double ops) {
+  if (sum >= 0 && ops > 0) to.push_back(sum / ops);
+}
+
+void add_time(std::vector<double>& to, double ms) {
+  if (ms >= 0) to.push_back(ms);
+}
+
+void gather(const TurnResult& turn, const Course& course, std::size_t contestant,
+            ContestFigures& into) {
+  for (std::size_t i = course.prepare; i < course.phases.size(); ++i) {
+    const PhaseResult& p = turn.phases[i];
+    const bool cut_short = course.kill && i + 1 == course.phases.size();
+    if (!p.ran) continue;
+    CaseFigures& f = into.figures[{contestant, course.phases[i].workload}];
+    const auto ops = static_cast<double>(p.ops);
+    f.ops = p.ops;
+    f.medium = turn.medium;
+    f.file_bytes.push_back(p.file_bytes);
+    if (i + 1 == course.phases.size()) {
+      add_time(f.open_killed_ms, turn.open_killed_ms);
+      add_time(f.open_ms, turn.open_ms);
+      add_time(f.close_ms, turn.close_ms);
+    }
+    if (cut_short) continue;
+    f.ops_per_second.push_back(ops / p.seconds);
+    add_per_op(f.scanned_per_op, p.scanned > 0 ? static_cast<double>(p.scanned) : -1, ops);
+    add_per_op(f.lines_per_op, p.counted.lines_flushed, ops);
+    add_per_op(f.fences_per_op, p.counted.fences, ops);
+    add_per_op(f.reflushes_per_op, p.counted.reflushes, ops);
+    const bool counted = p.counted.lines_flushed >= 0;
+    add_per_op(f.bytes_written_per_op, counted ? 64 * p.counted.lines_flushed : p.write_call_bytes,
+               ops);
+    f.memory_bytes.push_back(p.anonymous_bytes);
+    for (std::size_t k = 0; k < kOpKinds; ++k) {
+      f.by_kind[k].merge(p.by_kind[k]);
+      f.all.merge(p.by_kind[k]);
+    }
+  }
+}
+
+// Failures make a run worthless, so each is named; a wrong answer counts like a crash.
+void gather_failures(const TurnResult& turn, const Course& course, const std::string& label,
+                     unsigned round, ContestFigures& into) {
+  const std::string round_text = ", round " + std::to_string(round + 1) + ": ";
+  for (std::size_t i = 0; i < course.phases.size(); ++i) {
+    const PhaseResult& p = turn.phases[i];
+    if (p.failures == 0) continue;
+    into.failures.push_back(label + ", " + workload_name(course.phases[i].workload) + round_text +
+                            std::to_string(p.failures) + " wrong, first: " + p.first_failure);
+  }
+  if (!turn.finished) {
+    into.failures.push_back(label + round_text + "turn not finished: " + turn.error);
+  }
+}
+
+void add_new_cases(const Course& course, ContestFigures& into) {
+  for (std::size_t i = course.prepare; i < course.phases.size(); ++i) {
+    const Workload w = course.phases[i].workload;
+    if (std::find(into.cases.begin(), into.cases.end(), w) == into.cases.end()) {
+      into.cases.push_back(w);
+    }
+  }
+}
+
+}  // namespace
+
+Spread spread_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};
+}
+
+const CaseFigures* ContestFigures::find(std::size_t contestant, Workload workload) const {
+  const auto at = figures.find({contestant, workload});
+  return at == figures.end() ? nullptr : &at->second;
+}
+
+std::optional<Spread> ContestFigures::ratio_to(std::size_t other, Workload workload) const {
+  const CaseFigures* mine = find(0, workload);
+  const CaseFigures* theirs = find(other, workload);
+  if (mine == nullptr || theirs == nullptr || other == 0) return std::nullopt;
+  if (mine->ops_per_second.empty() ||
+      mine->ops_per_second.size() != theirs->ops_per_second.size()) {
+    return std::nullopt;  // a turn failed: the rounds no longer pair up
+  }
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < mine->ops_per_second.size(); ++i) {
+    ratios.push_back(mine->ops_per_second[i] / theirs->ops_per_second[i]);
+  }
+  return spread_of(std::move(ratios));
+}
+
+void play(const std::vector<Contestant>& contestants, const Course& course,
+          const ContestOptions& options, Scratch& scratch, ContestFigures& into) {
+  into.contestants = contestants;
+  add_new_cases(course, into);
+  SharedTurn turn;
+  for (unsigned round = 0; round < options.rounds && !interrupted(); ++round) {
+    for (std::size_t i = 0; i < contestants.size() && !interrupted(); ++i) {
+      EngineOptions engine = options.engine;
+      engine.dir = scratch.path();
+      engine.medium = contestants[i].medium;
+      take_turn(*contestants[i].kind, engine, course, options.turn_seconds_max, turn);
+      scratch.clear();
+      if (interrupted()) return;
+      gather(*turn, course, i, into);
+      gather_failures(*turn, course, contestants[i].label, round, into);
+      if (!options.progress) continue;
+      for (std::size_t p = course.prepare; p < course.phases.size(); ++p) {
+        const PhaseResult& done = turn->phases[p];
+        if (!done.ran) continue;
+        options.progress(contestants[i], round, course.phases[p].workload,
+                         done.seconds > 0 ? static_cast<double>(done.ops) / done.seconds : 0);
+      }
+    }
+  }
+}
+
+}  // namespace bench

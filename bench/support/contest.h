@@ -1,0 +1,72 @@
+// Several engines on the same work: rounds are interleaved (A B C A B C ...), each turn gets an
+// empty directory, and the figures of all rounds are kept together for medians and ratios.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/support/process.h"
+#include "bench/support/turn.h"
+
+namespace bench {
+
+struct Contestant {
+  const EngineKind* kind = nullptr;
+  std::string medium = "auto";
+  std::string label;  // "tenuto", or "tenuto/line" where several media take part
+};
+
+struct Spread {
+  double median = 0;
+  double min = 0;
+  double max = 0;
+};
+// REQUIRES: values is not empty. The median of an even number is the mean of the middle two.
+Spread spread_of(std::vector<double> values);
+
+// One engine on one workload, over all rounds. Empty vectors: not measured.
+struct CaseFigures {
+  std::uint64_t ops = 0;  // of one round
+  std::string medium;     // in use; empty where the engine has none
+  std::vector<double> ops_per_second;
+  std::vector<double> scanned_per_op;
+  std::vector<double> lines_per_op;
+  std::vector<double> fences_per_op;
+  std::vector<double> reflushes_per_op;
+  std::vector<double> bytes_written_per_op;
+  std::vector<double> memory_bytes;
+  std::vector<double> file_bytes;
+  std::vector<double> open_ms;
+  std::vector<double> open_killed_ms;
+  std::vector<double> close_ms;
+  Histogram by_kind[kOpKinds];  // ticks, all rounds
+  Histogram all;
+};
+
+struct ContestFigures {
+  std::vector<Contestant> contestants;
+  std::vector<Workload> cases;                                      // in the order they ran
+  std::map<std::pair<std::size_t, Workload>, CaseFigures> figures;  // by contestant and case
+  std::vector<std::string> failures;  // "lmdb, a, round 2: read: bad value ..."
+
+  const CaseFigures* find(std::size_t contestant, Workload workload) const;
+  // ops_per_second of the first contestant over those of `other`, round by round.
+  std::optional<Spread> ratio_to(std::size_t other, Workload workload) const;
+};
+
+struct ContestOptions {
+  unsigned rounds = 3;
+  unsigned turn_seconds_max = 900;
+  EngineOptions engine;  // dir and medium are set for each turn
+  // Told of every finished phase: contestant, round, workload, operations per second.
+  std::function<void(const Contestant&, unsigned, Workload, double)> progress;
+};
+
+// Plays the rounds in `scratch`, which is empty before and after each turn. Several courses may add
+// to the same figures.
+void play(const std::vector<Contestant>& contestants, const Course& course,
+          const ContestOptions& options, Scratch& scratch, ContestFigures& into);
+
+}  // namespace bench

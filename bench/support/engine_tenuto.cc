@@ -1,0 +1,123 @@
+// Tenuto behind the adapter, through the public header alone. Reads are Views: the value is checked
+// where it lies in the pool.
+#include <optional>
+
+#include "bench/support/engine.h"
+#include "tenuto/kv.h"
+
+namespace bench {
+namespace {
+
+using tenuto::Durability;
+using tenuto::Medium;
+using tenuto::Status;
+using tenuto::Store;
+
+std::optional<Medium> medium_of(std::string_view name) {
+  for (const Medium m : {Medium::automatic, Medium::line, Medium::cache, Medium::model}) {
+    if (name == tenuto::medium_name(m)) return m;
+  }
+  return std::nullopt;
+}
+
+class TenutoSession final : public Session {
+ public:
+  TenutoSession(Store& store, Durability durability) : store_(store), write_{durability} {}
+
+  bool read(std::string_view key, std::string_view& value) override {
+    tenuto::Result<tenuto::View> found = store_.view(key);
+    if (!found) return false;
+    view_.emplace(std::move(*found));
+    value = view_->value();
+    return true;
+  }
+  void release() override { view_.reset(); }
+  bool write(std::string_view key, std::string_view value) override {
+    return store_.put(key, value, write_) == Status::ok;
+  }
+  bool erase(std::string_view key) override { return store_.erase(key, write_) == Status::ok; }
+  std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
+    tenuto::Iterator at = store_.iterator();
+    start.empty() ? at.seek_first() : at.seek(start);
+    std::uint64_t taken = 0;
+    while (taken < count && at.valid()) {
+      sink.take(at.key(), at.value());
+      if (++taken < count) at.next();
+    }
+    return taken;
+  }
+
+ private:
+  Store& store_;
+  tenuto::WriteOptions write_;
+  std::optional<tenuto::View> view_;
+};
+
+class TenutoEngine final : public Engine {
+ public:
+  bool open(const EngineOptions& options) override {
+    const std::optional<Medium> medium = medium_of(options.medium);
+    if (!medium) return refuse("no medium is called " + options.medium);
+    tenuto::StoreOptions how;
+    how.pool.medium = *medium;
+    how.key_kind = options.integer_keys ? tenuto::KeyKind::u64 : tenuto::KeyKind::bytes;
+    how.check_key_kind = true;
+    tenuto::Report report;
+    tenuto::Result<Store> opened = Store::open(options.dir + "/store.tnt", how, &report);
+    if (!opened) {
+      return refuse(std::string(tenuto::status_name(opened.error())) + ": " + report.text());
+    }
+    store_.emplace(std::move(*opened));
+    durability_ = options.sync ? Durability::sync : Durability::buffered;
+    return true;
+  }
+  std::unique_ptr<Session> session() override {
+    return std::make_unique<TenutoSession>(*store_, durability_);
+  }
+  bool close() override {
+    const Status s = store_->close();
+    store_.reset();
+    return s == Status::ok || refuse(std::string("close: ") + tenuto::status_name(s));
+  }
+  EngineCounters counters() override {
+    const tenuto::PoolStats pool = store_->stats().pool;
+    if (store_->pool().info().medium != Medium::model) return {};
+    return {static_cast<double>(pool.lines_flushed), static_cast<double>(pool.fences),
+            static_cast<double>(pool.reflushes)};
+  }
+  std::string medium() override { return tenuto::medium_name(store_->pool().info().medium); }
+  bool validate() override {
+    tenuto::Report report;
+    const Status s = store_->validate(&report);
+    return s == Status::ok ||
+           refuse(std::string("validate: ") + tenuto::status_name(s) + ": " + report.text());
+  }
+
+ private:
+  bool refuse(std::string why) {
+    error_ = std::move(why);
+    return false;
+  }
+
+  std::optional<Store> store_;
+  Durability durability_ = Durability::sync;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_tenuto() { return std::make_unique<TenutoEngine>(); }
+
+std::string tenuto_settings(const EngineOptions& options) {
+  std::string survives = "survives kill -9; a power cut where CPU caches are persistent";
+  if (options.medium == "line" || options.medium == "model") {
+    survives = "every line flushed: survives a power cut on persistent memory";
+  } else if (options.medium == "auto") {
+    survives = "line on persistent memory, elsewhere cache, which survives kill -9";
+  }
+  return "medium " + options.medium + " (" + survives + "), " +
+         (options.sync ? "sync" : "buffered") +
+         " writes, zero-copy views, the pool grows from its default size" +
+         (options.integer_keys ? ", integer keys" : "");
+}
+
+}  // namespace bench

@@ -1,0 +1,70 @@
+// The list of engines, and the one that does nothing.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "bench/support/engine.h"
+
+namespace bench {
+namespace {
+
+class NullSession final : public Session {
+ public:
+  explicit NullSession(std::size_t value_bytes) : some_(value_bytes, '\0') {}
+
+  bool read(std::string_view, std::string_view& value) override {
+    value = some_;
+    return true;
+  }
+  void release() override {}
+  bool write(std::string_view, std::string_view) override { return true; }
+  bool erase(std::string_view) override { return true; }
+  std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
+    for (std::uint64_t i = 0; i < count; ++i) sink.take(start, some_);
+    return count;
+  }
+
+ private:
+  std::string some_;
+};
+
+class NullEngine final : public Engine {
+ public:
+  bool open(const EngineOptions& options) override {
+    value_bytes_ = options.value_bytes;
+    return true;
+  }
+  std::unique_ptr<Session> session() override {
+    return std::make_unique<NullSession>(value_bytes_);
+  }
+  bool close() override { return true; }
+
+ private:
+  std::size_t value_bytes_ = 0;
+};
+
+constexpr std::array kKinds = {
+    EngineKind{"tenuto", make_tenuto, tenuto_settings, false},
+    EngineKind{"rocksdb", make_rocksdb, rocksdb_settings, true},
+    EngineKind{"lmdb", make_lmdb, lmdb_settings, false},
+    EngineKind{"leveldb", make_leveldb, leveldb_settings, true},
+    EngineKind{"null", make_null, null_settings, false},
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_null() { return std::make_unique<NullEngine>(); }
+
+std::string null_settings(const EngineOptions&) {
+  return "stores nothing, answers at once: the client's own ceiling; answers are not checked";
+}
+
+std::span<const EngineKind> engine_kinds() { return kKinds; }
+
+const EngineKind* find_engine(std::string_view name) {
+  const auto at = std::find_if(kKinds.begin(), kKinds.end(),
+                               [&](const EngineKind& kind) { return name == kind.name; });
+  return at == kKinds.end() ? nullptr : &*at;
+}
+
+}  // namespace bench

@@ -1,0 +1,66 @@
+// Builds one JSON object on one line: what --json writes for each case. Absent fields are simply
+// not added. Numbers are printed short and round-trip safe enough for plots (six digits).
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace bench {
+
+class JsonLine {
+ public:
+  JsonLine& text(std::string_view name, std::string_view value) {
+    begin(name);
+    quote(value);
+    return *this;
+  }
+  JsonLine& integer(std::string_view name, std::integral auto value) {
+    begin(name);
+    out_ += std::to_string(value);
+    return *this;
+  }
+  JsonLine& flag(std::string_view name, bool value) { return raw(name, value ? "true" : "false"); }
+  JsonLine& number(std::string_view name, double value) {
+    char digits[40];
+    std::snprintf(digits, sizeof digits, "%.6g", std::isfinite(value) ? value : 0.0);
+    return raw(name, digits);
+  }
+  // An object, array or literal that is JSON already.
+  JsonLine& raw(std::string_view name, std::string_view json) {
+    begin(name);
+    out_ += json;
+    return *this;
+  }
+  std::string str() const { return out_ + "}"; }
+
+ private:
+  void begin(std::string_view name) {
+    if (out_.size() > 1) out_ += ',';
+    quote(name);
+    out_ += ':';
+  }
+  void quote(std::string_view s) {
+    out_ += '"';
+    for (const char c : s) {
+      if (c == '"' || c == '\\') {
+        out_ += '\\';
+        out_ += c;
+      } else if (static_cast<unsigned char>(c) < 0x20) {
+        char escaped[8];
+        std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
+        out_ += escaped;
+      } else {
+        out_ += c;
+      }
+    }
+    out_ += '"';
+  }
+
+  std::string out_ = "{";
+};
+
+}  // namespace bench

@@ -1,0 +1,124 @@
+// Reads /proc and keeps the scratch directory; see process.h.
+#include "bench/support/process.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+volatile sig_atomic_t g_interrupted = 0;
+
+void note_interrupt(int) { g_interrupted = 1; }
+
+// The number after "name:" in a /proc file, times 1024 where "kB" follows; 0 when it is missing.
+std::uint64_t proc_number(const char* file, std::string_view name) {
+  std::ifstream in(file);
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.compare(0, name.size(), name) != 0 || line[name.size()] != ':') continue;
+    const std::uint64_t n = std::strtoull(line.c_str() + name.size() + 1, nullptr, 10);
+    return line.find(" kB") == std::string::npos ? n : n << 10;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint64_t anonymous_bytes() { return proc_number("/proc/self/status", "RssAnon"); }
+std::uint64_t write_call_bytes() { return proc_number("/proc/self/io", "wchar"); }
+std::uint64_t free_memory_bytes() { return proc_number("/proc/meminfo", "MemAvailable"); }
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    const std::size_t colon = line.find(": ");
+    if (line.compare(0, 10, "model name") == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown processor";
+}
+
+DirectorySize directory_size(const std::string& dir) {
+  DirectorySize sum;
+  std::error_code ec;
+  for (const fs::directory_entry& e : fs::recursive_directory_iterator(dir, ec)) {
+    struct stat st {};
+    if (::lstat(e.path().c_str(), &st) != 0 || !S_ISREG(st.st_mode)) continue;
+    sum.allocated += static_cast<std::uint64_t>(st.st_blocks) * 512;
+    sum.apparent += static_cast<std::uint64_t>(st.st_size);
+  }
+  return sum;
+}
+
+std::string file_system_name(const std::string& path) {
+  struct statfs st {};
+  if (::statfs(path.c_str(), &st) != 0) return "unknown";
+  switch (static_cast<std::uint64_t>(st.f_type)) {
+    case 0x01021994:
+      return "tmpfs";
+    case 0xef53:
+      return "ext4";
+    case 0x58465342:
+      return "xfs";
+    case 0x9123683e:
+      return "btrfs";
+    case 0x794c7630:
+      return "overlay";
+    case 0x2fc12fc1:
+      return "zfs";
+    default:
+      break;
+  }
+  char magic[32];
+  std::snprintf(magic, sizeof magic, "0x%lx", static_cast<unsigned long>(st.f_type));
+  return magic;
+}
+
+bool Scratch::create(const std::string& parent, const std::string& name) {
+  std::string pattern = parent + "/" + name + "-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) return false;
+  path_ = pattern;
+  owner_ = ::getpid();
+  return true;
+}
+
+bool Scratch::clear() {
+  std::error_code ec;
+  for (const fs::directory_entry& e : fs::directory_iterator(path_, ec)) {
+    fs::remove_all(e.path(), ec);
+    if (ec) return false;
+  }
+  return !ec;
+}
+
+void Scratch::remove() {
+  if (path_.empty() || owner_ != ::getpid()) return;
+  std::error_code ec;
+  fs::remove_all(path_, ec);
+  if (ec) std::fprintf(stderr, "could not remove %s: %s\n", path_.c_str(), ec.message().c_str());
+  path_.clear();
+}
+
+void catch_interrupts() {
+  struct sigaction act {};
+  act.sa_handler = note_interrupt;  // no SA_RESTART: waits return
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(s, &act, nullptr);
+}
+
+bool interrupted() { return g_interrupted != 0; }
+
+}  // namespace bench

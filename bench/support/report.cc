@@ -1,0 +1,199 @@
+// The tables and the JSON lines; see report.h.
+#include "bench/support/report.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "bench/support/clock.h"
+
+namespace bench {
+namespace {
+
+double microseconds(std::uint64_t tick_count) {
+  return static_cast<double>(tick_count) * ns_per_tick() * 1e-3;
+}
+
+// Three significant digits at any size: 0.123 12.3 123 12345.
+std::string short_number(double v) {
+  if (v == 0) return "0";
+  const int digits = v < 1 ? 3 : v < 10 ? 2 : v < 100 ? 1 : 0;
+  return fmt::format("{:.{}f}", v, digits);
+}
+
+std::string median_text(const std::vector<double>& values, double unit = 1) {
+  return values.empty() ? "-" : short_number(spread_of(values).median / unit);
+}
+
+std::string latency_text(const Histogram& h) {
+  return fmt::format("{:>8}{:>8}{:>8}{:>9}", short_number(microseconds(h.percentile(0.5))),
+                     short_number(microseconds(h.percentile(0.99))),
+                     short_number(microseconds(h.percentile(0.999))),
+                     short_number(microseconds(h.max())));
+}
+
+void print_case(std::FILE* out, const ContestFigures& figures, std::size_t contestant, Workload w) {
+  const CaseFigures* f = figures.find(contestant, w);
+  if (f == nullptr || f->ops_per_second.empty()) return;
+  const Spread speed = spread_of(f->ops_per_second);
+  std::string ratio = "";
+  if (const std::optional<Spread> r = figures.ratio_to(contestant, w)) {
+    ratio = fmt::format("{:.2f}x ({:.2f}..{:.2f})", r->median, r->min, r->max);
+  }
+  std::string row = fmt::format(
+      "{:<14}{:<14}{:>9} {:>17} {:>20}", workload_name(w), figures.contestants[contestant].label,
+      short_number(speed.median / 1e3),
+      "(" + short_number(speed.min / 1e3) + ".." + short_number(speed.max / 1e3) + ")", ratio);
+  for (std::size_t k = 0; k < kOpKinds; ++k) {
+    if (f->by_kind[k].total() == 0) continue;
+    fmt::print(out, "{:<77} {:<7}{}", row, op_name(static_cast<OpKind>(k)),
+               latency_text(f->by_kind[k]));
+    if (!row.empty()) fmt::print(out, "{:>9}", median_text(f->bytes_written_per_op));
+    fmt::print(out, "\n");
+    row.clear();
+  }
+}
+
+void add_latency(JsonLine& line, const Histogram& h) {
+  line.number("p50_us", microseconds(h.percentile(0.5)));
+  line.number("p99_us", microseconds(h.percentile(0.99)));
+  line.number("p999_us", microseconds(h.percentile(0.999)));
+  line.number("max_us", microseconds(h.max()));
+}
+
+void add_median(JsonLine& line, const char* name, const std::vector<double>& values) {
+  if (!values.empty()) line.number(name, spread_of(values).median);
+}
+
+void add_median_whole(JsonLine& line, const char* name, const std::vector<double>& values) {
+  if (!values.empty()) line.integer(name, std::llround(spread_of(values).median));
+}
+
+std::string latencies_by_kind(const CaseFigures& f) {
+  JsonLine kinds;
+  for (std::size_t k = 0; k < kOpKinds; ++k) {
+    if (f.by_kind[k].total() == 0) continue;
+    JsonLine one;
+    one.integer("count", f.by_kind[k].total());
+    add_latency(one, f.by_kind[k]);
+    kinds.raw(op_name(static_cast<OpKind>(k)), one.str());
+  }
+  return kinds.str();
+}
+
+std::string ratios_to_others(const ContestFigures& figures, Workload w) {
+  JsonLine ratios;
+  bool any = false;
+  for (std::size_t i = 1; i < figures.contestants.size(); ++i) {
+    const std::optional<Spread> r = figures.ratio_to(i, w);
+    if (!r) continue;
+    ratios.raw(figures.contestants[i].label, json_of(*r));
+    any = true;
+  }
+  return any ? ratios.str() : "";
+}
+
+EngineOptions options_of(const Setting& setting, const Contestant& c) {
+  EngineOptions options = setting.engine;
+  options.medium = c.medium;
+  return options;
+}
+
+std::string json_line(const Setting& s, const ContestFigures& figures, std::size_t contestant,
+                      Workload w, const CaseFigures& f) {
+  const Contestant& c = figures.contestants[contestant];
+  JsonLine line;
+  line.text("bench", s.bench).text("case", workload_name(w)).text("engine", c.kind->name);
+  if (!f.medium.empty()) line.text("medium", f.medium);
+  line.integer("threads", s.threads).integer("records", s.records).integer("ops", f.ops);
+  line.integer("key_bytes", s.key_bytes).integer("value_bytes", s.value_bytes);
+  line.text("key_order", s.ordered ? "ordered" : "hashed");
+  line.text("distribution", w == Workload::d ? "latest" : distribution_name(s.distribution));
+  line.text("durability", s.engine.sync || w == Workload::sync_insert ? "sync" : "buffered");
+  line.text("file_system", s.file_system).integer("rounds", s.rounds).integer("seed", s.seed);
+  if (!f.ops_per_second.empty()) {
+    Spread mops = spread_of(f.ops_per_second);
+    mops = {mops.median / 1e6, mops.min / 1e6, mops.max / 1e6};
+    line.raw("mops", json_of(mops));
+    add_latency(line, f.all);
+    line.raw("latency", latencies_by_kind(f));
+  }
+  add_median(line, "scanned_per_op", f.scanned_per_op);
+  add_median(line, "lines_per_op", f.lines_per_op);
+  add_median(line, "fences_per_op", f.fences_per_op);
+  add_median(line, "reflushes_per_op", f.reflushes_per_op);
+  add_median(line, "bytes_written_per_op", f.bytes_written_per_op);
+  add_median_whole(line, "memory_bytes", f.memory_bytes);
+  add_median_whole(line, "file_bytes", f.file_bytes);
+  add_median(line, "open_ms", f.open_ms);
+  add_median(line, "open_killed_ms", f.open_killed_ms);
+  add_median(line, "close_ms", f.close_ms);
+  const std::string ratios = contestant == 0 ? ratios_to_others(figures, w) : "";
+  if (!ratios.empty()) line.raw("ratio_to", ratios);
+  EngineOptions options = options_of(s, c);
+  options.sync = options.sync || w == Workload::sync_insert;
+  line.text("settings", c.kind->settings(options));
+  return line.str();
+}
+
+}  // namespace
+
+std::string json_of(const Spread& spread) {
+  return JsonLine()
+      .number("median", spread.median)
+      .number("min", spread.min)
+      .number("max", spread.max)
+      .str();
+}
+
+void print_settings(std::FILE* out, const Setting& setting,
+                    const std::vector<Contestant>& contestants) {
+  for (const Contestant& c : contestants) {
+    fmt::print(out, "  {:<12} {}\n", c.label, c.kind->settings(options_of(setting, c)));
+  }
+}
+
+void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figures) {
+  fmt::print(out,
+             "\n{} records, keys of {} bytes ({}), values of {} bytes, {} thread{}, {}, {}, {} "
+             "round{} on {}\n",
+             s.records, s.key_bytes, s.ordered ? "ordered" : "hashed", s.value_bytes, s.threads,
+             s.threads == 1 ? "" : "s", distribution_name(s.distribution),
+             s.engine.sync ? "sync" : "buffered", s.rounds, s.rounds == 1 ? "" : "s",
+             s.file_system);
+  const std::string first = figures.contestants.front().label + "/this";
+  fmt::print(out, "{:<14}{:<14}{:>9} {:>17} {:>20} {:<7}{:>8}{:>8}{:>8}{:>9}{:>9}\n", "workload",
+             "engine", "kops/s", "(min..max)", figures.contestants.size() > 1 ? first : "", " op",
+             "p50 us", "p99 us", "p99.9", "max us", "B/op");
+  for (const Workload w : figures.cases) {
+    for (std::size_t i = 0; i < figures.contestants.size(); ++i) print_case(out, figures, i, w);
+  }
+  fmt::print(out, "\n{:<14}{:<14}{:>12}{:>12}{:>12}{:>14}{:>12}\n", "at the end of", "engine",
+             "memory MB", "file MB", "open ms", "after SIGKILL", "close ms");
+  for (const Workload w : figures.cases) {
+    for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
+      const CaseFigures* f = figures.find(i, w);
+      if (f == nullptr ||
+          (w != figures.cases.back() && w != Workload::load && f->open_ms.empty())) {
+        continue;
+      }
+      fmt::print(out, "{:<14}{:<14}{:>12}{:>12}{:>12}{:>14}{:>12}\n", workload_name(w),
+                 figures.contestants[i].label, median_text(f->memory_bytes, 1e6),
+                 median_text(f->file_bytes, 1e6), median_text(f->open_ms),
+                 median_text(f->open_killed_ms), median_text(f->close_ms));
+    }
+  }
+}
+
+std::vector<std::string> json_lines(const Setting& setting, const ContestFigures& figures) {
+  std::vector<std::string> lines;
+  for (const Workload w : figures.cases) {
+    for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
+      const CaseFigures* f = figures.find(i, w);
+      if (f != nullptr) lines.push_back(json_line(setting, figures, i, w, *f));
+    }
+  }
+  return lines;
+}
+
+}  // namespace bench

@@ -1,0 +1,233 @@
+// The child processes of a benchmark; see turn.h.
+#include "bench/support/turn.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "bench/support/clock.h"
+#include "bench/support/process.h"
+
+namespace bench {
+namespace {
+
+constexpr auto kPollInterval = std::chrono::milliseconds(2);
+
+int fail_turn(TurnResult& r, const char* what, const std::string& why) {
+  std::snprintf(r.error, sizeof r.error, "%s: %s", what, why.c_str());
+  return 1;
+}
+
+double milliseconds_since(std::uint64_t start) { return seconds_of(ticks() - start) * 1e3; }
+
+EngineCounters difference(const EngineCounters& after, const EngineCounters& before) {
+  if (after.lines_flushed < 0) return {};
+  return {after.lines_flushed - before.lines_flushed, after.fences - before.fences,
+          after.reflushes - before.reflushes};
+}
+
+// Opens and reads one record that is there; the time of both is what a user waits.
+bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, double& ms) {
+  const std::uint64_t start = ticks();
+  if (!engine.open(options)) return false;
+  const std::unique_ptr<Session> session = engine.session();
+  std::string_view value;
+  if (session->read(key, value)) session->release();
+  ms = milliseconds_since(start);
+  return true;
+}
+
+std::string first_key(const Records& records) {
+  std::string key(records.key_bytes_max(), '\0');
+  key.resize(records.make_key(0, key.data()));
+  return key;
+}
+
+void run_phase(Engine& engine, const EngineKind& kind, const Course& course, const Phase& phase,
+               Expected& expected, const EngineOptions& options, std::uint64_t own_bytes,
+               PhaseResult& result) {
+  const bool trusting = std::strcmp(kind.name, "null") == 0;
+  const EngineCounters before = engine.counters();
+  const std::uint64_t written = write_call_bytes();
+  drive(engine, *course.records, phase, trusting, result);
+  const std::uint64_t written_after = write_call_bytes();
+  result.counted = difference(engine.counters(), before);
+  if (kind.file_writes_are_all) {
+    result.write_call_bytes = static_cast<double>(written_after - written);
+  }
+  const std::uint64_t now = anonymous_bytes();
+  result.anonymous_bytes = now > own_bytes ? static_cast<double>(now - own_bytes) : 0;
+  result.file_bytes = static_cast<double>(directory_size(options.dir).allocated);
+  expected.apply(phase);
+  if (!trusting && phase.workload != Workload::c) {
+    sweep(engine, *course.records, expected, result);
+  }
+}
+
+int whole_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
+               TurnResult& out) {
+  const std::unique_ptr<Engine> engine = kind.make();
+  Expected expected(course.threads);
+  const std::uint64_t own_bytes = anonymous_bytes();
+  if (!engine->open(options)) return fail_turn(out, "open", engine->error());
+  std::snprintf(out.medium, sizeof out.medium, "%s", engine->medium().c_str());
+  for (std::size_t i = 0; i < course.phases.size() && i < kPhasesMax; ++i) {
+    run_phase(*engine, kind, course, course.phases[i], expected, options, own_bytes, out.phases[i]);
+  }
+  const std::uint64_t closing = ticks();
+  if (!engine->close()) return fail_turn(out, "close", engine->error());
+  out.close_ms = milliseconds_since(closing);
+  const std::unique_ptr<Engine> again = kind.make();
+  if (!timed_open(*again, options, first_key(*course.records), out.open_ms)) {
+    return fail_turn(out, "open after a clean close", again->error());
+  }
+  if (!again->close()) return fail_turn(out, "second close", again->error());
+  out.finished = true;
+  return 0;
+}
+
+// The victim: runs until it is killed and says in `cue` what was acknowledged.
+int run_until_killed(const EngineKind& kind, const EngineOptions& options, const Course& course,
+                     TurnResult& out, Cue& cue) {
+  const std::unique_ptr<Engine> engine = kind.make();
+  if (!engine->open(options)) return fail_turn(out, "open", engine->error());
+  std::snprintf(out.medium, sizeof out.medium, "%s", engine->medium().c_str());
+  for (std::size_t i = 0; i + 1 < course.phases.size(); ++i) {
+    drive(*engine, *course.records, course.phases[i], false, out.phases[i]);
+  }
+  cue.ready.store(true, std::memory_order_release);
+  drive(*engine, *course.records, course.phases.back(), false, out.phases[course.phases.size() - 1],
+        &cue.acknowledged);
+  while (true) ::pause();  // faster than the kill: everything is acknowledged
+}
+
+int open_after_kill(const EngineKind& kind, const EngineOptions& options, const Course& course,
+                    std::uint64_t done, TurnResult& out) {
+  const std::unique_ptr<Engine> engine = kind.make();
+  if (!timed_open(*engine, options, first_key(*course.records), out.open_killed_ms)) {
+    return fail_turn(out, "open after SIGKILL", engine->error());
+  }
+  Expected expected(course.threads);
+  for (std::size_t i = 0; i + 1 < course.phases.size(); ++i) expected.apply(course.phases[i]);
+  expected.apply_prefix(course.phases.back(), done);
+  PhaseResult& last = out.phases[course.phases.size() - 1];
+  sweep(*engine, *course.records, expected, last);
+  last.ops = done;
+  last.ran = true;
+  last.file_bytes = static_cast<double>(directory_size(options.dir).allocated);
+  if (!engine->validate()) return fail_turn(out, "validate after SIGKILL", engine->error());
+  const std::uint64_t closing = ticks();
+  if (!engine->close()) return fail_turn(out, "close", engine->error());
+  out.close_ms = milliseconds_since(closing);
+  const std::unique_ptr<Engine> again = kind.make();
+  if (!timed_open(*again, options, first_key(*course.records), out.open_ms) || !again->close()) {
+    return fail_turn(out, "open after a clean close", again->error());
+  }
+  out.finished = true;
+  return 0;
+}
+
+}  // namespace
+
+SharedTurn::SharedTurn() : bytes_(sizeof(Cue) + sizeof(TurnResult)) {
+  void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) {
+    std::perror("mmap");
+    std::exit(1);
+  }
+  cue_ = new (at) Cue;
+  result_ = new (static_cast<void*>(cue_ + 1)) TurnResult;
+}
+
+SharedTurn::~SharedTurn() { ::munmap(static_cast<void*>(cue_), bytes_); }
+
+void SharedTurn::reset() {
+  new (static_cast<void*>(cue_)) Cue;
+  new (static_cast<void*>(result_)) TurnResult;
+}
+
+pid_t start_child(const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::signal(s, SIG_DFL);
+  if (::getppid() != parent) ::_exit(1);
+  const int code = body();
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+bool child_runs_for(pid_t child, unsigned milliseconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  while (std::chrono::steady_clock::now() < end && !interrupted()) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == child) {
+      return false;
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return true;
+}
+
+bool wait_child(pid_t child, unsigned seconds_max, std::string& why) {
+  const bool late = child_runs_for(child, seconds_max * 1000);
+  if (late) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (late)
+    why = interrupted() ? "interrupted" : "took too long and was stopped";
+  else if (WIFSIGNALED(status))
+    why = std::string("died: ") + ::strsignal(WTERMSIG(status));
+  else if (WEXITSTATUS(status) != 0)
+    why = "exit code " + std::to_string(WEXITSTATUS(status));
+  else
+    return true;
+  return false;
+}
+
+void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
+               unsigned seconds_max, SharedTurn& result) {
+  result.reset();
+  ns_per_tick();  // calibrated here once, not in every child
+  std::string why;
+  pid_t child = -1;
+  if (!course.kill) {
+    child = start_child([&] { return whole_turn(kind, options, course, *result); });
+  } else {
+    const pid_t victim =
+        start_child([&] { return run_until_killed(kind, options, course, *result, result.cue()); });
+    const auto ready = [&] { return result.cue().ready.load(std::memory_order_acquire); };
+    bool runs = victim > 0;
+    for (unsigned waited = 0; runs && !ready() && waited < seconds_max * 1000; waited += 5) {
+      runs = child_runs_for(victim, 5);
+    }
+    runs = runs && child_runs_for(victim, course.kill_after_ms);
+    if (runs) ::kill(victim, SIGKILL);
+    wait_child(victim, seconds_max, why);
+    if (!runs) {
+      fail_turn(*result, "before the SIGKILL", why);
+      return;
+    }
+    const std::uint64_t done = result.cue().acknowledged.load(std::memory_order_acquire);
+    child = start_child([&] { return open_after_kill(kind, options, course, done, *result); });
+  }
+  if (child < 0) {
+    fail_turn(*result, "fork", std::strerror(errno));
+  } else if (!wait_child(child, seconds_max, why) && result->error[0] == '\0') {
+    fail_turn(*result, "the turn", why);
+  }
+}
+
+}  // namespace bench

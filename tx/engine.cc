@@ -1,0 +1,55 @@
+#include "tx/engine.h"
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
+    : file_(file), lanes_(lanes), heap_(heap) {}
+
+Engine::~Engine() {
+  for (auto& slot : txns_) delete slot.load(std::memory_order_acquire);
+}
+
+Txn& Engine::make(const pm::Lane& lane) {
+  auto txn = std::make_unique<Txn>(*this, file_, heap_, lane);
+  // Pairs with the acquire loads in mine, drain and stats.
+  txns_[lane.id.value].store(txn.get(), std::memory_order_release);
+  return *txn.release();
+}
+
+void Engine::reclaim(Txn& own) {
+  own.drain();
+  lanes_.for_each_idle([this](pm::Lane& lane) {
+    Txn* txn = txns_[lane.id.value].load(std::memory_order_acquire);
+    if (txn == nullptr || txn->active()) return;
+    txn->drain();
+    txn->trim(0);
+  });
+}
+
+Status Engine::drain() {
+  for (auto& slot : txns_) {
+    Txn* txn = slot.load(std::memory_order_acquire);
+    if (txn == nullptr) continue;
+    if (txn->active()) return Status::busy;
+    txn->drain();
+    txn->trim(0);
+  }
+  return Status::ok;
+}
+
+EngineStats Engine::stats() const {
+  EngineStats sum;
+  for (const auto& slot : txns_) {
+    const Txn* txn = slot.load(std::memory_order_acquire);
+    if (txn == nullptr) continue;
+    sum.committed += txn->stats().committed.load(std::memory_order_relaxed);
+    sum.aborted += txn->stats().aborted.load(std::memory_order_relaxed);
+    sum.entries += txn->stats().entries.load(std::memory_order_relaxed);
+    sum.log_frames += txn->stats().frames.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -1,0 +1,116 @@
+// What a transaction leaves on media. Called by tx/ only.
+//
+// A lane holds one transaction line and two undo areas of kLaneUndoLines log lines; transactions
+// of a lane use the areas in turn (sequence & 1). An area that is full goes on in log frames of
+// 64 KiB, a chain that starts in the transaction line and stays linked for reuse. Which line is
+// authoritative: the transaction line. An entry of sequence s means
+//     s == committed + 1           undo it: the transaction did not end
+//     frees_done < s <= committed  a freed block's bit may still be set: clear it again
+//     otherwise                    nothing
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pm/crc32c.h"
+#include "pm/format.h"
+#include "pm/log.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+inline constexpr std::size_t kAreas = 2;
+
+// A 48-bit number that stands alone in a word another word's store must not depend on: the lower
+// bits are a checksum salted with the place, so that damage and misplaced words are found. An
+// all-zero word is the number 0.
+struct SealedWord {
+  std::uint64_t raw = 0;
+
+  static constexpr std::uint64_t kMax = (1ull << 48) - 1;
+
+  static std::uint64_t check(std::uint64_t number, std::uint64_t salt) {
+    const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, salt), number);
+    return (crc ^ crc >> 16) & 0xffff;
+  }
+  static std::uint64_t make(std::uint64_t number, std::uint64_t salt) {
+    return number == 0 ? 0 : number << 16 | check(number, salt);
+  }
+  std::uint64_t number() const { return raw >> 16; }
+  bool sound(std::uint64_t salt) const { return raw == make(number(), salt); }
+};
+
+// Which word of which lane: the salt.
+enum class WordPlace : std::uint8_t { committed = 1, frees_done = 2, log_frame = 3, next = 5 };
+constexpr std::uint64_t salt_of(LaneId lane, WordPlace place, std::size_t index = 0) {
+  return std::uint64_t{lane.value} << 32 | index << 8 | static_cast<std::uint64_t>(place);
+}
+
+// The transaction line (lane line kLaneTxLine). Stores to it become durable in program order, and
+// committed is always the last.
+//     frees_done <= committed + 1                                                          (T1)
+//     committed <= frees_done + 1 at every commit: two areas are enough                    (T2)
+struct alignas(kLineBytes) TxLine {
+  SealedWord committed;            // the last sequence that ended, by commit or by abort
+  SealedWord frees_done;           // freed blocks up to this one have durably clear bits
+  SealedWord log_frame[kAreas];    // first overflow frame of each area, as an offset
+  std::uint64_t reserved[4];
+};
+static_assert(pm::OnMedia<TxLine> && sizeof(TxLine) == kLineBytes);
+static_assert(offsetof(TxLine, frees_done) == 8 && offsetof(TxLine, log_frame) == 16);
+
+enum class EntryKind : std::uint8_t { undo = 1, alloc = 2, free = 3 };
+
+inline constexpr std::size_t kEntryBytes = 48;  // of old contents in one undo entry
+
+// Word 0 of an entry: offset (48 bits), length (6 bits; 0 unless undo), kind. Words 1..6 of an
+// undo entry hold the old bytes, padded with zeros.
+struct EntryHead {
+  std::uint64_t raw = 0;
+
+  static constexpr EntryHead make(EntryKind kind, PoolOffset at, std::size_t length) {
+    return {at.value << 16 | static_cast<std::uint64_t>(length) << 8 |
+            static_cast<std::uint64_t>(kind)};
+  }
+  constexpr EntryKind kind() const { return static_cast<EntryKind>(raw & 0xff); }
+  constexpr std::size_t length() const { return raw >> 8 & 0xff; }
+  constexpr PoolOffset offset() const { return {raw >> 16}; }
+  // Whether the word can have been made at all; where the offset points is another question.
+  constexpr bool sound() const {
+    const EntryKind k = kind();
+    if (k == EntryKind::undo) return length() >= 1 && length() <= kEntryBytes;
+    return (k == EntryKind::alloc || k == EntryKind::free) && length() == 0;
+  }
+};
+static_assert(EntryHead::make(EntryKind::undo, {0x123456789abc}, 48).offset().value ==
+              0x123456789abc);
+static_assert(EntryHead::make(EntryKind::undo, {64}, 48).length() == 48);
+static_assert(EntryHead::make(EntryKind::free, {64}, 0).kind() == EntryKind::free);
+static_assert(EntryHead::make(EntryKind::alloc, {64}, 0).sound());
+static_assert(!EntryHead::make(EntryKind::undo, {64}, 49).sound());
+
+inline constexpr std::uint64_t kLogFrameMagic = 0x474f4c58544e54;  // "TNTXLOG" in the file
+inline constexpr std::size_t kLogFrameBytes = 64u << 10;
+
+// The first line of a log frame; log lines fill the rest. All but `next` is constant while the
+// frame is linked.
+struct alignas(kLineBytes) LogFrameHeader {
+  std::uint64_t magic;
+  std::uint32_t lane;
+  std::uint32_t area;
+  std::uint64_t index;  // 0 is the frame the transaction line names
+  SealedWord next;      // offset; 0 ends the chain
+  std::uint64_t reserved[3];
+  std::uint32_t zero;
+  std::uint32_t crc;    // of magic, lane, area and index
+};
+static_assert(pm::OnMedia<LogFrameHeader> && sizeof(LogFrameHeader) == kLineBytes);
+static_assert(offsetof(LogFrameHeader, next) == 24 && offsetof(LogFrameHeader, crc) == 60);
+
+inline constexpr std::size_t kLogFrameLines = kLogFrameBytes / kLineBytes - 1;
+
+inline std::uint32_t header_crc(const LogFrameHeader& h) {
+  return pm::crc32c(&h, offsetof(LogFrameHeader, next));
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -1,0 +1,175 @@
+// Recovery of transactions: what a crash left half done is undone, what was committed is finished.
+//
+// Lanes are independent: what one undoes no other lane can have touched since (locks and blocks
+// are held until a transaction's end is durable), and a freed block can not have been reused before
+// its lane said frees_done. So lanes are taken in any order and need no common counter.
+//
+// Authoritative until the last fence is the lane's transaction line as the crash left it. All that
+// is done before `undone bytes and bits | lane retired` depends on that line and the entries alone,
+// and neither changes: a crash in here starts over. After it the line is set to
+// frees_done = committed = the sequence that was undone, so that no entry applies any more.
+#include <string>
+
+#include "pm/assert.h"
+#include "tenuto/persist.h"
+#include "tx/engine.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+namespace {
+
+// What one lane's log says. Reading it changes nothing.
+struct LaneLog {
+  const pm::Lane* lane = nullptr;
+  std::uint64_t committed = 0;
+  std::uint64_t frees_done = 0;
+  FrameChain frames[kAreas];
+  std::vector<const pm::LogLine*> undo;  // of committed + 1, first to last; allocs too
+  std::vector<PoolOffset> redo_free;
+  bool open = false;  // a transaction was under way
+
+  bool settled() const { return !open && frees_done == committed; }
+};
+
+std::string name_of(const pm::Lane& lane) {
+  return "transaction log of lane " + std::to_string(lane.id.value);
+}
+
+Status read_header(pm::PoolFile& file, LaneLog& log, Report* report) {
+  const TxLine& line = tx_line(*log.lane);
+  const LaneId id = log.lane->id;
+  log.committed = line.committed.number();
+  log.frees_done = line.frees_done.number();
+  const bool sound = line.committed.sound(salt_of(id, WordPlace::committed)) &&
+                     line.frees_done.sound(salt_of(id, WordPlace::frees_done));
+  if (sound && log.frees_done <= log.committed + 1) return Status::ok;
+  return fail(Status::corrupt, report, "the header of a transaction log is damaged",
+              file.where(file.offset_of(&line), name_of(*log.lane)),
+              "frees done at most one beyond committed, both checksums right",
+              std::to_string(log.committed) + " committed, frees of " +
+                  std::to_string(log.frees_done) + " done");
+}
+
+// Sorts one sealed entry into the log; corrupt when no transaction can have written it.
+Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Report* report) {
+  const EntryHead head{line.word[0]};
+  const std::uint64_t sequence = pm::log_sequence(line);
+  const auto damaged = [&](const char* what, std::string expected, std::string found) {
+    return fail(Status::corrupt, report, what,
+                file.where(file.offset_of(&line), name_of(*log.lane)), std::move(expected),
+                std::move(found));
+  };
+  if (sequence > log.committed + 1) {
+    return damaged("an entry of a transaction that can not have begun",
+                   "at most " + std::to_string(log.committed + 1), std::to_string(sequence));
+  }
+  if (!head.sound()) return damaged("a log entry of no known kind", {}, std::to_string(head.raw));
+  const bool undo = sequence == log.committed + 1;
+  const bool redo = head.kind() == EntryKind::free && sequence <= log.committed &&
+                    sequence > log.frees_done;
+  if (!undo && !redo) return Status::ok;
+  const std::uint64_t bytes = head.kind() == EntryKind::undo ? head.length() : 1;
+  if (!in_log_reach(file, head.offset().value, bytes)) {
+    return damaged("a log entry about a place that is no data of this pool", {},
+                   std::to_string(head.offset().value));
+  }
+  if (redo) log.redo_free.push_back(head.offset());
+  if (!undo) return Status::ok;
+  log.open = true;
+  if (head.kind() != EntryKind::free) log.undo.push_back(&line);
+  return Status::ok;
+}
+
+Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report* report) {
+  log.lane = &lane;
+  TENUTO_TRY(read_header(file, log, report));
+  for (std::size_t area = 0; area < kAreas; ++area) {
+    TENUTO_TRY(read_chain(file, lane, area, log.frames[area], report));
+    const std::size_t lines = pm::kLaneUndoLines + log.frames[area].size() * kLogFrameLines;
+    for (std::size_t i = 0; i < lines; ++i) {
+      const pm::LogLine& line = log_line(file, lane, area, log.frames[area], i);
+      switch (pm::log_line_state(line)) {
+        case pm::LogLineState::empty: break;
+        case pm::LogLineState::sealed:
+          TENUTO_TRY(read_entry(file, log, line, report));
+          break;
+        case pm::LogLineState::damaged:
+          return fail(Status::corrupt, report, "a line of a transaction log is damaged",
+                      file.where(file.offset_of(&line), name_of(lane)), "a checksum that fits",
+                      "line " + std::to_string(i) + " of area " + std::to_string(area));
+      }
+    }
+  }
+  return Status::ok;
+}
+
+Status apply(pm::PoolFile& file, heap::Heap& heap, const LaneLog& log, Report* report) {
+  for (const PoolOffset block : log.redo_free) {
+    TENUTO_TRY(heap.recover_block(block, false, report));
+  }
+  for (auto line = log.undo.rbegin(); line != log.undo.rend(); ++line) {
+    const EntryHead head{(*line)->word[0]};
+    if (head.kind() == EntryKind::alloc) {
+      TENUTO_TRY(heap.recover_block(head.offset(), false, report));
+    } else {
+      restore_entry(file, **line);
+      flush_bytes(file.at<std::byte>(head.offset()), head.length());
+    }
+  }
+  return Status::ok;
+}
+
+void retire(const LaneLog& log) {
+  TxLine& line = tx_line(*log.lane);
+  const LaneId id = log.lane->id;
+  const std::uint64_t s = log.open ? log.committed + 1 : log.committed;
+  store_ordered(line.frees_done,
+                SealedWord{SealedWord::make(s, salt_of(id, WordPlace::frees_done))});
+  publish(line.committed, SealedWord{SealedWord::make(s, salt_of(id, WordPlace::committed))});
+}
+
+}  // namespace
+
+Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
+  std::vector<LaneLog> logs(lanes_.all().size());
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    TENUTO_TRY(read_lane(file_, *lanes_.all()[i], logs[i], report));
+  }
+  std::uint64_t undone = 0;
+  bool settled = true;
+  for (const LaneLog& log : logs) {
+    for (const FrameChain& chain : log.frames) {
+      for (const PoolOffset frame : chain) TENUTO_TRY(heap_.own_log_frame(frame, report));
+    }
+    TENUTO_TRY(apply(file_, heap_, log, report));
+    undone += log.open;
+    settled = settled && log.settled();
+  }
+  if (!settled) {
+    fence("undone bytes and bits", "lane retired");
+    for (const LaneLog& log : logs) {
+      if (!log.settled()) retire(log);
+    }
+    fence("lane retired", "pool used");
+  }
+  for (LaneLog& log : logs) {
+    if (log.frames[0].empty() && log.frames[1].empty()) continue;
+    TENUTO_ASSERT(txns_[log.lane->id.value].load(std::memory_order_relaxed) == nullptr);
+    Txn& txn = make(*log.lane);
+    for (std::size_t area = 0; area < kAreas; ++area) {
+      txn.adopt_frames(area, std::move(log.frames[area]));
+    }
+  }
+  if (rolled_back != nullptr) *rolled_back = undone;
+  return Status::ok;
+}
+
+Status Engine::validate(Report* report) const {
+  for (const auto& lane : lanes_.all()) {
+    LaneLog log;
+    TENUTO_TRY(read_lane(file_, *lane, log, report));
+  }
+  return Status::ok;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -1,0 +1,369 @@
+// Protocol U3, checked by enumeration in tests/model/tx_model.cc. s = committed + 1 is the open
+// transaction's sequence, T the lane's transaction line. `|` is a fence.
+//
+//   add, alloc, free   entries of s, flushed
+//   |  undo entries | in-place stores        a store must not outlive its old bytes (ready)
+//   |  last entries | allocation bits        only when something was logged after the last ready
+//   modified lines, new blocks and their bits flushed
+//   |  modified data | commit record         T promises all of it
+//   T: frees_done, committed = s             commit, and retirement of the entries in one store
+//   |  commit record | freed bits            from here on the transaction lives
+//   freed blocks' bits cleared, flushed      no fence: they ride on the lane's next one; until T
+//                                            has said frees_done the blocks stay in limbo
+//
+// frees_done is s when s freed nothing, else s - 1: the fence before T made the clear bits of s - 1
+// durable. The entries of s - 1 are in the other area, so they could be read till then.
+//
+// Abort: old bytes stored back, flushed | T: frees_done = s, committed = s | blocks and locks
+// given back. Why a crash anywhere in it is right:
+//   - Until T is durable recovery undoes s itself; storing the same bytes twice is harmless, and no
+//     one else may touch them, or take the new blocks, as both are kept until after T's fence.
+//   - `restored bytes | retirement`: without it T could be durable and the bytes not.
+//   - `retirement | locks and blocks`: without it a crash would undo s once more, over what others
+//     have written there since, and clear the bits of blocks that are others' by now.
+//   - frees_done is s although s may have logged frees: they did not happen and must not be redone.
+//     It is stored before committed, in the same line, so no crash shows committed = s alone. The
+//     frees of s - 1 are durable by the first fence. (frees_done = s, committed = s - 1) still
+//     undoes s.
+//   - A stale entry of s is never undone again: only entries of committed + 1 are, and committed
+//     never falls. Sequences never repeat: an aborted one is used up by T, one that a crash left is
+//     used up by recovery if a single entry of it is found, and if none is found none can appear.
+#include "tx/txn.h"
+
+#include <algorithm>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+#include "tx/engine.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+namespace {
+
+constexpr std::size_t kSearchMax = 32;            // new blocks looked through one by one
+constexpr std::size_t kLimboBlocksMax = 1024;     // more are drained at once
+constexpr std::uint64_t kLimboBytesMax = 4u << 20;
+constexpr std::size_t kFramesKept = 16;           // of each area, between transactions
+
+}  // namespace
+
+Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane)
+    : engine_(engine), file_(file), heap_(heap), lane_(lane), log_(file, heap, lane) {
+  const TxLine& line = tx_line(lane);
+  const bool sound = line.committed.sound(salt_of(lane.id, WordPlace::committed)) &&
+                     line.frees_done.sound(salt_of(lane.id, WordPlace::frees_done));
+  if (!sound) {
+    broken_ = Status::corrupt;
+    file_.poison(Status::corrupt);
+  }
+  committed_ = line.committed.number();
+}
+
+Txn::~Txn() = default;
+
+Status Txn::begin() {
+  if (depth_ > 0) {
+    if (aborted_) return Status::aborted;
+    depth_ += 1;
+    return Status::ok;
+  }
+  if (in_callbacks_) return Status::invalid_argument;
+  TENUTO_TRY(broken_);
+  TENUTO_TRY(file_.writable());
+  if (committed_ + 1 >= pm::kLogSequenceMax) return Status::full;
+  log_.start(committed_ + 1);
+  depth_ = 1;
+  return Status::ok;
+}
+
+// --- what a transaction logs ---------------------------------------------------------------------
+
+Status Txn::log(EntryHead head, const void* old) {
+  const Status s = log_.append(head, old);
+  if (s != Status::full) [[likely]] return s;
+  engine_.reclaim(*this);
+  return log_.append(head, old);
+}
+
+Status Txn::log_old_bytes(Range r) {
+  for (std::uint64_t at = r.begin; at < r.end; at += kEntryBytes) {
+    const std::size_t length = std::min<std::uint64_t>(kEntryBytes, r.end - at);
+    TENUTO_TRY(log(EntryHead::make(EntryKind::undo, {at}, length), file_.at<std::byte>({at})));
+    pending_ = true;
+  }
+  return Status::ok;
+}
+
+Status Txn::add_later(const void* p, std::size_t bytes) {
+  TENUTO_TRY(status());
+  if (!file_.contains(p)) return Status::invalid_argument;
+  const std::uint64_t begin = file_.offset_of(p).value;
+  if (!in_log_reach(file_, begin, bytes)) return Status::invalid_argument;
+  const std::uint64_t end = begin + bytes;
+  for (std::uint64_t at = begin; at < end;) {
+    const RangeSet::Answer fresh = fresh_.at(at);
+    const RangeSet::Answer added = added_.at(at);
+    if (fresh.inside || added.inside) {
+      at = std::max(fresh.inside ? fresh.until : 0, added.inside ? added.until : 0);
+      continue;
+    }
+    const Range gap{at, std::min({end, fresh.until, added.until})};
+    TENUTO_TRY(log_old_bytes(gap));
+    added_.insert(gap);
+    at = gap.end;
+  }
+  return Status::ok;
+}
+
+Status Txn::ready() {
+  TENUTO_TRY(status());
+  if (pending_) fence("undo entries", "in-place stores");
+  pending_ = false;
+  return Status::ok;
+}
+
+Result<void*> Txn::alloc(std::uint64_t bytes) {
+  if (const Status s = status(); s != Status::ok) return s;
+  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::logged);
+  if (!block && block.error() == Status::full) {
+    engine_.reclaim(*this);
+    block = heap_.reserve(bytes, heap::Kind::logged);
+  }
+  if (!block) return block.error();
+  const Status s = log(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
+  if (s != Status::ok) {
+    heap_.release(block->offset);
+    return s;
+  }
+  pending_ = true;
+  remember_new(block->offset, bytes);
+  return static_cast<void*>(file_.at<std::byte>(block->offset));
+}
+
+void Txn::remember_new(PoolOffset block, std::uint64_t bytes) {
+  new_blocks_.push_back({block, bytes, false});
+  if (bytes > 0) fresh_.insert({block.value, block.value + bytes});
+  const std::size_t n = new_blocks_.size();
+  if (n <= kSearchMax) return;
+  for (std::size_t i = new_index_.size(); i < n; ++i) {
+    new_index_.emplace(new_blocks_[i].offset.value, i);
+  }
+}
+
+Txn::NewBlock* Txn::find_new(PoolOffset block) {
+  if (new_blocks_.size() <= kSearchMax) {
+    for (NewBlock& b : new_blocks_) {
+      if (b.offset == block) return &b;
+    }
+    return nullptr;
+  }
+  const auto it = new_index_.find(block.value);
+  return it == new_index_.end() ? nullptr : &new_blocks_[it->second];
+}
+
+Status Txn::free(const void* p) {
+  TENUTO_TRY(status());
+  if (!file_.contains(p)) return Status::invalid_argument;
+  const PoolOffset offset = file_.offset_of(p);
+  if (NewBlock* b = find_new(offset)) {
+    if (b->cancelled) return Status::invalid_argument;
+    // It goes back only after T: until then recovery would clear the bit of whoever took it.
+    b->cancelled = true;
+    if (TENUTO_PLANT("cancelled block reused at once")) heap_.release(offset);
+    return Status::ok;
+  }
+  const Result<heap::Block> block = heap_.find_allocated(offset);
+  if (!block || !heap_.claim_free(offset)) return Status::invalid_argument;
+  const Status s = log(EntryHead::make(EntryKind::free, offset, 0), nullptr);
+  if (s != Status::ok) {
+    heap_.unclaim_free(offset);
+    return s;
+  }
+  freed_.push_back(*block);
+  return Status::ok;
+}
+
+Status Txn::lock(std::mutex& m) {
+  TENUTO_TRY(status());
+  if (std::find(locks_.begin(), locks_.end(), &m) != locks_.end()) return Status::ok;
+  m.lock();
+  locks_.push_back(&m);
+  return Status::ok;
+}
+
+Status Txn::on_commit(std::function<void()> f) {
+  TENUTO_TRY(status());
+  on_commit_.push_back(std::move(f));
+  return Status::ok;
+}
+
+Status Txn::on_abort(std::function<void()> f) {
+  TENUTO_TRY(status());
+  on_abort_.push_back(std::move(f));
+  return Status::ok;
+}
+
+// --- how it ends ---------------------------------------------------------------------------------
+
+// Every line once, though added ranges and new blocks may share lines. The two are walked side by
+// side and never merged: a new block that is freed again must not take a range added next to it
+// along.
+void Txn::flush_modified(bool new_blocks) {
+  std::uint64_t flushed = 0;  // all below it
+  const auto flush_range = [&](std::uint64_t begin, std::uint64_t end) {
+    const std::uint64_t from = std::max(flushed, round_down(begin, kLineBytes));
+    if (from >= end) return;
+    flushed = round_up(end, kLineBytes);
+    flush_bytes(file_.at<std::byte>({from}), flushed - from);
+  };
+  RangeSet::Cursor added(added_);
+  if (new_blocks) {
+    std::sort(new_blocks_.begin(), new_blocks_.end(),
+              [](const NewBlock& a, const NewBlock& b) { return a.offset < b.offset; });
+    for (const NewBlock& b : new_blocks_) {
+      if (b.cancelled || b.bytes == 0) continue;
+      for (; added.get() != nullptr && added.get()->begin < b.offset.value; added.next()) {
+        flush_range(added.get()->begin, added.get()->end);
+      }
+      flush_range(b.offset.value, b.offset.value + b.bytes);
+    }
+  }
+  for (; added.get() != nullptr; added.next()) flush_range(added.get()->begin, added.get()->end);
+}
+
+// REQUIRES: what the two numbers promise is durable. The order is (T1)'s.
+void Txn::write_header(std::uint64_t frees_done, std::uint64_t committed) {
+  TxLine& line = tx_line(lane_);
+  const std::uint64_t done_salt = salt_of(lane_.id, WordPlace::frees_done);
+  const std::uint64_t committed_salt = salt_of(lane_.id, WordPlace::committed);
+  store_ordered(line.frees_done, SealedWord{SealedWord::make(frees_done, done_salt)});
+  publish(line.committed, SealedWord{SealedWord::make(committed, committed_salt)});
+}
+
+void Txn::release_limbo() {
+  for (const heap::Block& b : limbo_) heap_.release(b.offset);
+  limbo_.clear();
+  limbo_bytes_ = 0;
+}
+
+void Txn::commit_outermost() {
+  if (log_.size() == 0) return;
+  const std::uint64_t s = log_.sequence();
+  if (pending_) fence("last entries", "allocation bits");
+  flush_modified(true);
+  for (const NewBlock& b : new_blocks_) {
+    if (!b.cancelled) heap_.mark_allocated(b.offset);
+  }
+  fence("modified data", "commit record");
+  const bool frees = !freed_.empty() && !TENUTO_PLANT("frees done before they are durable");
+  write_header(frees ? s - 1 : s, s);
+  fence("commit record", "freed bits");
+  committed_ = s;
+  release_limbo();
+  for (const NewBlock& b : new_blocks_) {
+    if (b.cancelled && !TENUTO_PLANT("cancelled block reused at once")) heap_.release(b.offset);
+  }
+  for (const heap::Block& b : freed_) {
+    heap_.mark_free(b.offset);
+    limbo_bytes_ += b.bytes;
+  }
+  limbo_.swap(freed_);
+  const bool much = limbo_.size() > kLimboBlocksMax || limbo_bytes_ > kLimboBytesMax;
+  if (TENUTO_PLANT("no limbo")) release_limbo();
+  if (much) drain();
+}
+
+void Txn::roll_back() {
+  if (log_.size() > 0) {
+    const std::uint64_t s = log_.sequence();
+    log_.restore();
+    flush_modified(false);
+    fence("restored bytes", "retirement");
+    if (!TENUTO_PLANT("abort reuses its sequence")) {
+      write_header(TENUTO_PLANT("abort keeps frees_done") ? s - 1 : s, s);
+      fence("retirement", "locks and blocks");
+      committed_ = s;
+    }
+    release_limbo();
+  }
+  for (const NewBlock& b : new_blocks_) {
+    if (!(b.cancelled && TENUTO_PLANT("cancelled block reused at once"))) heap_.release(b.offset);
+  }
+  for (const heap::Block& b : freed_) heap_.unclaim_free(b.offset);
+}
+
+Status Txn::commit() {
+  TENUTO_ASSERT(depth_ > 0);
+  if (depth_ > 1) {
+    depth_ -= 1;
+    return aborted_ ? Status::aborted : Status::ok;
+  }
+  const Status refused = aborted_ ? Status::aborted : file_.writable();
+  if (refused == Status::ok) {
+    commit_outermost();
+  } else if (!aborted_) {
+    roll_back();  // the pool was found damaged meanwhile
+  }
+  depth_ = 0;
+  end(refused == Status::ok);
+  return refused;
+}
+
+void Txn::abort() {
+  TENUTO_ASSERT(depth_ > 0);
+  if (!aborted_) roll_back();
+  aborted_ = true;
+  depth_ -= 1;
+  if (depth_ == 0) end(false);
+}
+
+void Txn::drain() {
+  if (limbo_.empty()) return;
+  fence("freed bits", "drained mark");
+  TxLine& line = tx_line(lane_);
+  const std::uint64_t salt = salt_of(lane_.id, WordPlace::frees_done);
+  publish(line.frees_done, SealedWord{SealedWord::make(committed_, salt)});
+  fence("drained mark", "freed blocks reused");
+  release_limbo();
+}
+
+void Txn::trim(std::size_t keep) {
+  TENUTO_ASSERT(depth_ == 0 && limbo_.empty());
+  log_.trim(keep);
+  stats_.frames.store(log_.frames(), std::memory_order_relaxed);
+}
+
+void Txn::adopt_frames(std::size_t area, FrameChain chain) {
+  log_.adopt_frames(area, std::move(chain));
+  stats_.frames.store(log_.frames(), std::memory_order_relaxed);
+}
+
+void Txn::end(bool committed) {
+  const auto count = [](std::atomic<std::uint64_t>& n, std::uint64_t more) {
+    n.store(n.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  };
+  count(committed ? stats_.committed : stats_.aborted, 1);
+  count(stats_.entries, log_.size());
+  pending_ = false;
+  aborted_ = false;
+  added_.clear();
+  fresh_.clear();
+  new_blocks_.clear();
+  if (!new_index_.empty()) new_index_.clear();
+  freed_.clear();
+  if (log_.frames() != 0) {
+    if (log_.frames() > kAreas * kFramesKept) drain();
+    if (limbo_.empty()) trim(kFramesKept);
+    stats_.frames.store(log_.frames(), std::memory_order_relaxed);
+  }
+  in_callbacks_ = true;
+  for (const auto& f : committed ? on_commit_ : on_abort_) f();
+  in_callbacks_ = false;
+  on_commit_.clear();
+  on_abort_.clear();
+  for (auto m = locks_.rbegin(); m != locks_.rend(); ++m) (*m)->unlock();
+  locks_.clear();
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -1,0 +1,126 @@
+// One lane's transaction: what is logged, allocated, freed and locked between begin and the
+// outermost end. Called by the public Transaction (transaction.cc) and, without that wrapper, by
+// the store's atomic batches.
+//
+// Authoritative at each moment is the lane's transaction line (tx/format.h). The fences of a
+// commit and of an abort, and why each is there, stand at the head of txn.cc.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "heap/heap.h"
+#include "pm/lane.h"
+#include "pm/pool_file.h"
+#include "tenuto/status.h"
+#include "tx/ranges.h"
+#include "tx/undo.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+class Engine;
+
+// What a lane did since the pool was opened.
+struct TxnStats {
+  std::atomic<std::uint64_t> committed = 0;  // outermost, empty ones included
+  std::atomic<std::uint64_t> aborted = 0;
+  std::atomic<std::uint64_t> entries = 0;  // log lines written by ended transactions
+  std::atomic<std::uint64_t> frames = 0;   // log frames linked now
+};
+
+class Txn {
+ public:
+  Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane);
+  ~Txn();
+  Txn(const Txn&) = delete;
+  Txn& operator=(const Txn&) = delete;
+
+  // --- the owner thread --------------------------------------------------------------------------
+  // Begins, or joins the one that is open. read_only or the pool's damage; full after 2^48
+  // transactions of a lane; aborted inside a rolled back one; invalid_argument in a callback.
+  Status begin();
+  // ok while it may be used, else aborted.
+  Status status() const {
+    if (depth_ == 0) return Status::closed;
+    return aborted_ ? Status::aborted : Status::ok;
+  }
+  bool active() const { return depth_ > 0; }
+
+  // See Transaction for these.
+  Status add_later(const void* p, std::size_t bytes);
+  Status ready();
+  Status add(const void* p, std::size_t bytes) {
+    TENUTO_TRY(add_later(p, bytes));
+    return ready();
+  }
+  Result<void*> alloc(std::uint64_t bytes);
+  Status free(const void* p);
+  Status lock(std::mutex& m);
+  Status on_commit(std::function<void()> f);
+  Status on_abort(std::function<void()> f);
+
+  // Each ends one begin(). abort rolls back at once; the outer ones find Status::aborted.
+  Status commit();
+  void abort();
+
+  // Makes the freed blocks of the transaction before durably free and hands them to the heap. Also
+  // inside a transaction. Cost: two fences when there are any.
+  void drain();
+  // Gives back log frames behind the first `keep` of each area. REQUIRES: no transaction is open.
+  void trim(std::size_t keep);
+
+  // --- recovery, before the first begin ----------------------------------------------------------
+  void adopt_frames(std::size_t area, FrameChain chain);
+
+  const TxnStats& stats() const { return stats_; }
+
+ private:
+  struct NewBlock {
+    PoolOffset offset;
+    std::uint64_t bytes;  // as asked for
+    bool cancelled;       // freed again by the same transaction
+  };
+
+  Status log(EntryHead head, const void* old);
+  Status log_old_bytes(Range r);
+  NewBlock* find_new(PoolOffset block);
+  void remember_new(PoolOffset block, std::uint64_t bytes);
+  void flush_modified(bool new_blocks);
+  void write_header(std::uint64_t frees_done, std::uint64_t committed);
+  void release_limbo();
+  void commit_outermost();
+  void roll_back();
+  void end(bool committed);
+
+  // Constant after open.
+  Engine& engine_;
+  pm::PoolFile& file_;
+  heap::Heap& heap_;
+  const pm::Lane& lane_;
+  Status broken_ = Status::ok;  // the lane's transaction line is damaged
+
+  // Owner thread only.
+  unsigned depth_ = 0;
+  bool aborted_ = false;
+  bool in_callbacks_ = false;
+  bool pending_ = false;          // undo or alloc entries are flushed and not fenced
+  std::uint64_t committed_ = 0;   // as in the transaction line
+  UndoLog log_;
+  RangeSet added_;                // logged, outside new blocks
+  RangeSet fresh_;                // new blocks, cancelled ones included; never merged with added_
+  std::vector<NewBlock> new_blocks_;
+  std::unordered_map<std::uint64_t, std::size_t> new_index_;  // only when there are many
+  std::vector<heap::Block> freed_;
+  std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are flushed
+  std::uint64_t limbo_bytes_ = 0;
+  std::vector<std::mutex*> locks_;
+  std::vector<std::function<void()>> on_commit_, on_abort_;
+  TxnStats stats_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -1,0 +1,138 @@
+// Log frames: authoritative is the chain that starts in the lane's transaction line. A frame is
+// zeroed, because old contents could be another lane's entries of the very sequence that this lane
+// comes to next, and that is fenced before the link names it; the link itself needs no fence of
+// its own: it is flushed before the entries' fence. Unlinking is fenced before the frame goes back.
+#include "tx/undo.h"
+
+#include <algorithm>
+#include <string>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+namespace {
+
+std::uint64_t link_salt_of(LaneId lane, std::size_t area, std::size_t index) {
+  return index == 0 ? salt_of(lane, WordPlace::log_frame, area)
+                    : salt_of(lane, WordPlace::next, index * kAreas + area);
+}
+
+}  // namespace
+
+Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
+                  Report* report) {
+  chain.clear();
+  const SealedWord* link = &tx_line(lane).log_frame[area];
+  const std::uint64_t frames_max = file.bytes() / kLogFrameBytes;
+  for (;;) {
+    const std::size_t index = chain.size();
+    const std::string what = "log frame " + std::to_string(index) + " of lane " +
+                             std::to_string(lane.id.value) + ", area " + std::to_string(area);
+    const PoolOffset frame{link->number()};
+    if (!link->sound(link_salt_of(lane.id, area, index))) {
+      return fail(Status::corrupt, report, "the link to a transaction's log frame is damaged",
+                  file.where(file.offset_of(link), what));
+    }
+    if (!frame) return Status::ok;
+    if (frame.value % kLogFrameBytes != 0 || !file.in_range(frame, kLogFrameBytes) ||
+        index >= frames_max) {
+      return fail(Status::corrupt, report, "a transaction's log frame lies where none can be",
+                  file.where(file.offset_of(link), what), {}, std::to_string(frame.value));
+    }
+    const auto& header = *file.at<LogFrameHeader>(frame);
+    if (header.magic != kLogFrameMagic || header.lane != lane.id.value || header.area != area ||
+        header.index != index || header.crc != header_crc(header)) {
+      return fail(Status::corrupt, report, "the header of a transaction's log frame is damaged",
+                  file.where(frame, what));
+    }
+    chain.push_back(frame);
+    link = &header.next;
+  }
+}
+
+bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
+  if (file.in_range({offset}, bytes)) return true;
+  return offset >= pm::kHeadPageOffset && bytes <= sizeof(pm::HeadPage) &&
+         offset + bytes <= pm::kHeadPageOffset + sizeof(pm::HeadPage);
+}
+
+void restore_entry(pm::PoolFile& file, const pm::LogLine& entry) {
+  using AnyWord [[gnu::may_alias]] = std::uint64_t;
+  const EntryHead head{entry.word[0]};
+  auto* to = file.at<std::byte>(head.offset());
+  const auto* from = reinterpret_cast<const std::byte*>(&entry.word[1]);
+  // Others may read these words without our locks, so whole words must not tear.
+  for (std::size_t left = head.length(); left > 0;) {
+    if (left >= 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+      std::uint64_t word;
+      std::memcpy(&word, from, 8);
+      __atomic_store_n(reinterpret_cast<AnyWord*>(to), word, __ATOMIC_RELEASE);
+      to += 8, from += 8, left -= 8;
+    } else {
+      store_ordered(*to, *from);
+      to += 1, from += 1, left -= 1;
+    }
+  }
+}
+
+void UndoLog::restore() {
+  for (std::size_t i = size_; i-- > 0;) {
+    const pm::LogLine& line = log_line(file_, lane_, area_, frames_[area_], i);
+    TENUTO_ASSERT(pm::log_sequence(line) == sequence_);
+    if (EntryHead{line.word[0]}.kind() == EntryKind::undo) restore_entry(file_, line);
+  }
+}
+
+SealedWord& UndoLog::link_of(std::size_t area, std::size_t index) const {
+  if (index == 0) return tx_line(lane_).log_frame[area];
+  return file_.at<LogFrameHeader>(frames_[area][index - 1])->next;
+}
+
+Status UndoLog::next_frame() {
+  const std::size_t index = (size_ - pm::kLaneUndoLines) / kLogFrameLines;
+  if (index == frames_[area_].size()) TENUTO_TRY(take_frame());
+  next_ = file_.at<pm::LogLine>(frames_[area_][index]) + 1;
+  end_ = next_ + kLogFrameLines;
+  return Status::ok;
+}
+
+Status UndoLog::take_frame() {
+  const Result<PoolOffset> frame = heap_.take_log_frame();
+  if (!frame) return frame.error();
+  const std::size_t index = frames_[area_].size();
+  auto* header = file_.at<LogFrameHeader>(*frame);
+  std::memset(static_cast<void*>(header), 0, kLogFrameBytes);
+  header->magic = kLogFrameMagic;
+  header->lane = lane_.id.value;
+  header->area = static_cast<std::uint32_t>(area_);
+  header->index = index;
+  header->crc = header_crc(*header);
+  flush_bytes(header, kLogFrameBytes);
+  if (!TENUTO_PLANT("log frame linked before it is zeroed")) {
+    fence("log frame zeroed", "log frame linked");
+  }
+  const std::uint64_t salt = link_salt_of(lane_.id, area_, index);
+  publish(link_of(area_, index), SealedWord{SealedWord::make(frame->value, salt)});
+  frames_[area_].push_back(*frame);
+  return Status::ok;
+}
+
+void UndoLog::trim(std::size_t keep) {
+  std::size_t cut = 0;
+  for (std::size_t area = 0; area < kAreas; ++area) {
+    if (frames_[area].size() <= keep) continue;
+    publish(link_of(area, keep), SealedWord{});
+    cut += frames_[area].size() - keep;
+  }
+  if (cut == 0) return;
+  fence("log frames unlinked", "log frames reused");
+  for (FrameChain& chain : frames_) {
+    for (std::size_t i = chain.size(); i-- > keep;) heap_.put_log_frame(chain[i]);
+    chain.resize(std::min(chain.size(), keep));
+  }
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -1,0 +1,109 @@
+// The undo log of one lane: writes the entries of a transaction, and stores the old bytes back.
+// Called by tx/txn.cc; tx/recover.cc reads the same lines after a crash.
+//
+// An entry is one line. Entries are durable after the caller's next fence, a new log frame before
+// it is linked. The two areas are used in turn, so that the entries of the transaction before, whose
+// freed blocks' bits may not be durable yet, stay readable.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "heap/heap.h"
+#include "pm/lane.h"
+#include "pm/log.h"
+#include "pm/pool_file.h"
+#include "tenuto/status.h"
+#include "tx/format.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+using FrameChain = std::vector<PoolOffset>;
+
+// Reads the chain of log frames of an area, or says what is wrong with it. Changes nothing.
+Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
+                  Report* report);
+
+// Whether [offset, offset + bytes) may be logged: everything behind the pool's head, and the head
+// page with its roots.
+bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes);
+
+// Stores the old bytes of an undo entry back, words whole where they are aligned. Not flushed.
+void restore_entry(pm::PoolFile& file, const pm::LogLine& entry);
+
+// A line's place in an undo log: the lane's own lines first, then those of the frames.
+inline pm::LogLine& log_line(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
+                             const FrameChain& frames, std::size_t i) {
+  if (i < pm::kLaneUndoLines) {
+    return lane.lines[pm::kLaneUndoLine + area * pm::kLaneUndoLines + i];
+  }
+  i -= pm::kLaneUndoLines;
+  return file.at<pm::LogLine>(frames[i / kLogFrameLines])[1 + i % kLogFrameLines];
+}
+
+inline TxLine& tx_line(const pm::Lane& lane) {
+  return reinterpret_cast<TxLine&>(lane.lines[pm::kLaneTxLine]);
+}
+
+class UndoLog {
+ public:
+  UndoLog(pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane)
+      : file_(file), heap_(heap), lane_(lane) {}
+
+  // Frames that the lane's areas are already linked to.
+  void adopt_frames(std::size_t area, FrameChain chain) { frames_[area] = std::move(chain); }
+  std::size_t frames() const { return frames_[0].size() + frames_[1].size(); }
+
+  // Begins an empty log in the area of this sequence. Writes nothing.
+  void start(std::uint64_t sequence) {
+    sequence_ = sequence;
+    area_ = sequence % kAreas;
+    size_ = 0;
+    next_ = &lane_.lines[pm::kLaneUndoLine + area_ * pm::kLaneUndoLines];
+    end_ = next_ + pm::kLaneUndoLines;
+  }
+  std::uint64_t sequence() const { return sequence_; }
+  std::size_t size() const { return size_; }
+
+  // Writes and flushes one entry. full when another log frame is needed and there is none; the
+  // log stays as it is then. Cost: one line; one fence more when a frame is taken for the first
+  // time.
+  Status append(EntryHead head, const void* old) {
+    if (next_ == end_) TENUTO_TRY(next_frame());
+    std::uint64_t word[7] = {head.raw};
+    std::memcpy(&word[1], old, head.length());
+    pm::write_log_line(*next_, word, sequence_);
+    next_ += 1;
+    size_ += 1;
+    return Status::ok;
+  }
+
+  // Stores all old bytes back, the latest entry first. Not flushed.
+  void restore();
+
+  // Gives back the frames behind the first `keep` of each area. REQUIRES: no entry in them is
+  // needed any more, durably. Cost: one fence when there are any.
+  void trim(std::size_t keep);
+
+ private:
+  Status next_frame();
+  Status take_frame();
+  SealedWord& link_of(std::size_t area, std::size_t index) const;
+
+  // Constant after open.
+  pm::PoolFile& file_;
+  heap::Heap& heap_;
+  const pm::Lane& lane_;
+  // Owner thread only.
+  std::array<FrameChain, kAreas> frames_;
+  std::uint64_t sequence_ = 0;
+  std::size_t area_ = 0;
+  std::size_t size_ = 0;  // entries
+  pm::LogLine* next_ = nullptr;
+  pm::LogLine* end_ = nullptr;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

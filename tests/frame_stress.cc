@@ -1,0 +1,270 @@
+// Threads against one upper layer: no frame is ever held twice, nothing is lost, and when all have
+// stopped the layers agree. An ownership map of one byte a base frame is claimed with an atomic
+// exchange at each get and cleared before each put. Prints its seed; TENUTO_SEED repeats it (the
+// schedule differs).
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "frame_memory.h"
+
+namespace {
+
+using namespace tenuto;
+using namespace tenuto::frame;
+using tests::FrameMemory;
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+std::uint64_t seed() {
+  const char* s = std::getenv("TENUTO_SEED");
+  static const std::uint64_t value = s != nullptr ? std::strtoull(s, nullptr, 0)
+                                                  : std::random_device{}();
+  return value;
+}
+
+class OwnershipMap {
+ public:
+  explicit OwnershipMap(std::uint64_t frames) : owner_(frames) {}
+
+  // False when a frame has an owner already.
+  bool claim(FrameId first, std::uint64_t n) {
+    bool alone = true;
+    for (std::uint64_t f = first.value; f < first.value + n; ++f) {
+      alone = owner_[f].exchange(1, std::memory_order_relaxed) == 0 && alone;
+    }
+    return alone;
+  }
+  void release(FrameId first, std::uint64_t n) {
+    for (std::uint64_t f = first.value; f < first.value + n; ++f) {
+      owner_[f].store(0, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::vector<std::atomic<std::uint8_t>> owner_;
+};
+
+struct Piece {
+  FrameId first;
+  unsigned order;
+  std::uint32_t run;
+};
+
+// What each thread does for `operations` steps.
+struct Mix {
+  unsigned order_max;
+  unsigned runs_in;        // one get of so many is a run; 0: none
+  std::size_t held_max;    // pieces a thread holds
+  unsigned core_divisor;   // threads that share a core number
+};
+
+class Worker {
+ public:
+  Worker(Upper& upper, OwnershipMap& map, Mix mix, unsigned id)
+      : upper_(upper), map_(map), mix_(mix), core_(id / mix.core_divisor), rng_(seed() + id) {}
+
+  void run(unsigned operations) {
+    for (unsigned i = 0; i < operations && !failed_; ++i) {
+      if (pieces_.size() < mix_.held_max && rng_() % 100 < 55) {
+        get();
+      } else if (!pieces_.empty()) {
+        put(rng_() % pieces_.size());
+      }
+    }
+  }
+  void put_all() {
+    while (!pieces_.empty() && !failed_) put(pieces_.size() - 1);
+  }
+  bool failed() const { return failed_; }
+  std::uint64_t gets() const { return gets_; }
+
+ private:
+  static std::uint64_t frames(const Piece& p) { return p.run != 0 ? p.run * 512ull : 1ull << p.order; }
+
+  void get() {
+    Piece p{{}, static_cast<unsigned>(rng_() % (mix_.order_max + 1)), 0};
+    if (mix_.runs_in != 0 && rng_() % mix_.runs_in == 0) {
+      p.run = 1 + static_cast<std::uint32_t>(rng_() % 4);
+    }
+    const auto f = p.run != 0 ? upper_.get_run(p.run) : upper_.get(p.order, core_);
+    if (!f) return;
+    p.first = *f;
+    ++gets_;
+    failed_ = !map_.claim(p.first, frames(p));
+    pieces_.push_back(p);
+  }
+  void put(std::size_t i) {
+    std::swap(pieces_[i], pieces_.back());
+    const Piece p = pieces_.back();
+    pieces_.pop_back();
+    map_.release(p.first, frames(p));
+    const Status s = p.run != 0 ? upper_.put_run(p.first, p.run) : upper_.put(p.first, p.order, core_);
+    failed_ = failed_ || s != Status::ok;
+  }
+
+  Upper& upper_;
+  OwnershipMap& map_;
+  Mix mix_;
+  unsigned core_;
+  std::mt19937_64 rng_;
+  std::vector<Piece> pieces_;
+  std::uint64_t gets_ = 0;
+  bool failed_ = false;
+};
+
+constexpr unsigned kThreads = 4;
+constexpr unsigned kOperations = 40000;
+
+void stress(const FrameMemory& memory, Upper& upper, Mix mix) {
+  std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed()));
+  OwnershipMap map(memory.frames());
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Worker> workers;
+    for (unsigned t = 0; t < kThreads; ++t) workers.emplace_back(upper, map, mix, t);
+    std::vector<std::thread> threads;
+    for (Worker& w : workers) threads.emplace_back([&w] { w.run(kOperations); });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(FrameMemory::disagreement(upper), "") << "while frames are held";
+    threads.clear();
+    // All give back at once.
+    for (Worker& w : workers) threads.emplace_back([&w] { w.put_all(); });
+    for (std::thread& t : threads) t.join();
+    for (const Worker& w : workers) {
+      EXPECT_FALSE(w.failed()) << "a frame was held twice, or a put refused";
+      EXPECT_GT(w.gets(), 0u);
+    }
+    ASSERT_EQ(FrameMemory::disagreement(upper), "");
+  }
+  std::uint64_t free = 0;
+  for (std::uint32_t z = 0; z < upper.zone_count(); ++z) {
+    for (std::uint32_t c = 0; c < upper.zone(z).geometry().children; ++c) {
+      free += upper.zone(z).lower.child(c).free();
+    }
+  }
+  EXPECT_EQ(free, memory.usable());
+}
+
+TEST(FrameStress, mixed_orders_with_a_tree_for_everybody) {
+  const FrameMemory memory({700 * kMiB});
+  const auto upper = memory.attach(kThreads);
+  stress(memory, *upper, {kOrderMax, 0, 60, 1});
+}
+
+TEST(FrameStress, mixed_orders_and_runs_where_trees_are_scarce) {
+  const FrameMemory memory({70 * kMiB, 66 * kMiB + 3 * kFrameBytes});
+  const auto upper = memory.attach(kThreads);
+  stress(memory, *upper, {kOrderMax, 20, 40, 1});
+}
+
+TEST(FrameStress, one_tree_that_all_threads_steal_from_each_other) {
+  const FrameMemory memory({40 * kMiB});
+  const auto upper = memory.attach(kThreads);
+  stress(memory, *upper, {6, 0, 400, 1});
+}
+
+TEST(FrameStress, multi_word_orders_collide_with_single_frames) {
+  const FrameMemory memory({12 * kMiB});
+  const auto upper = memory.attach(1);
+  stress(memory, *upper, {8, 0, 30, 1});
+}
+
+TEST(FrameStress, threads_share_core_numbers) {
+  const FrameMemory memory({200 * kMiB});
+  const auto upper = memory.attach(2);
+  stress(memory, *upper, {9, 0, 80, 2});
+}
+
+TEST(FrameStress, full_is_never_answered_while_a_frame_is_free) {
+  // Threads and frames in equal number, each thread holds at most one: one is always free when a
+  // thread asks, whatever reservations move meanwhile.
+  const FrameMemory memory({8 * kMiB});
+  const auto upper = memory.attach(kThreads);
+  std::vector<FrameId> rest;
+  while (const auto f = upper->get(0, 0)) rest.push_back(*f);
+  for (unsigned t = 0; t < kThreads; ++t) {
+    ASSERT_EQ(upper->put(rest.back(), 0, 0), Status::ok);
+    rest.pop_back();
+  }
+  std::atomic<unsigned> refused = 0;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (unsigned i = 0; i < kOperations / 4; ++i) {
+        const auto f = upper->get(0, t);
+        if (!f) {
+          ++refused;
+        } else if (upper->put(*f, 0, t) != Status::ok) {
+          ++refused;
+        }
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(refused.load(), 0u);
+  EXPECT_EQ(FrameMemory::disagreement(*upper), "");
+}
+
+TEST(FrameStress, zones_are_added_while_threads_starve) {
+  const FrameMemory memory({9 * kMiB, 10 * kMiB, 12 * kMiB, 16 * kMiB, 8 * kMiB});
+  const auto upper = memory.attach(kThreads, 1);
+  OwnershipMap map(memory.frames());
+  std::atomic<std::uint64_t> got = 0;
+  std::atomic<bool> all_added = false;
+  std::atomic<bool> failed = false;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (;;) {
+        const bool last = all_added.load(std::memory_order_acquire);
+        const auto f = upper->get(0, t);
+        if (f) {
+          if (!map.claim(*f, 1)) failed = true;
+          ++got;
+        } else if (last) {
+          return;
+        } else {
+          std::this_thread::yield();
+        }
+      }
+    });
+  }
+  for (std::uint32_t z = 1; z < memory.zones(); ++z) {
+    while (got.load() < memory.geometry(z - 1).frames / 2) std::this_thread::yield();
+    memory.add_zone(*upper, z);
+  }
+  all_added.store(true, std::memory_order_release);
+  for (std::thread& t : threads) t.join();
+  EXPECT_FALSE(failed.load());
+  EXPECT_EQ(got.load(), memory.usable());
+  EXPECT_EQ(FrameMemory::disagreement(*upper), "");
+}
+
+TEST(FrameStress, of_two_racing_puts_one_is_refused) {
+  const FrameMemory memory({16 * kMiB});
+  const auto upper = memory.attach(2);
+  for (unsigned order = 0; order <= kOrderMax; ++order) {
+    for (int i = 0; i < 300; ++i) {
+      const auto f = upper->get(order, 0);
+      ASSERT_TRUE(f);
+      std::atomic<unsigned> ready = 0;
+      std::atomic<unsigned> accepted = 0;
+      const auto put = [&](unsigned core) {
+        ++ready;
+        while (ready.load() < 2) {
+        }
+        if (upper->put(*f, order, core) == Status::ok) ++accepted;
+      };
+      std::thread other(put, 1u);
+      put(0);
+      other.join();
+      ASSERT_EQ(accepted.load(), 1u) << "order " << order;
+    }
+  }
+  EXPECT_EQ(FrameMemory::disagreement(*upper), "");
+}
+
+}  // namespace

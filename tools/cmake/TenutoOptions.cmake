@@ -1,0 +1,53 @@
+# The choices of a build and the flags that every target of this project shares.
+
+include_guard(GLOBAL)
+
+option(TENUTO_BUILD_TOOLS "The command line tool" ${PROJECT_IS_TOP_LEVEL})
+option(TENUTO_BUILD_BENCH "The benchmarks; needs the peers' packages" ${PROJECT_IS_TOP_LEVEL})
+option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest" ${PROJECT_IS_TOP_LEVEL})
+option(TENUTO_BUILD_TRACED "The traced twin of the library and the tests that need it" ON)
+option(TENUTO_DEBUG_CHECKS "Compile TENUTO_DCHECK and other costly checks in" OFF)
+option(TENUTO_NOEXCEPT "Compile the library with -fno-exceptions -fno-rtti" OFF)
+option(TENUTO_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
+set(TENUTO_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
+# CRC32C, popcnt and cmpxchg16b are used unconditionally; wider vectors are chosen per function.
+set(TENUTO_ARCH "x86-64-v2" CACHE STRING "Value for -march=")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(TENUTO_CCACHE ccache)
+if(TENUTO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER "${TENUTO_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${TENUTO_CCACHE}")
+endif()
+
+add_compile_options(-march=${TENUTO_ARCH} -Wall -Wextra -Wconversion -Wshadow -Wundef)
+if(TENUTO_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # -Wno-sign-conversion: g++ leaves it out of -Wconversion for C++; one meaning for both compilers.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety> -Wno-sign-conversion)
+endif()
+if(TENUTO_DEBUG_CHECKS)
+  add_compile_definitions(TENUTO_DEBUG_CHECKS)
+endif()
+if(TENUTO_SANITIZE)
+  add_compile_options(-fsanitize=${TENUTO_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TENUTO_SANITIZE})
+  # The traced twin brings its own runtime for -fsanitize=thread; two runtimes do not mix.
+  set(TENUTO_BUILD_TRACED OFF)
+endif()
+if(TENUTO_NOEXCEPT)
+  set(TENUTO_BUILD_TRACED OFF)
+endif()

@@ -1,0 +1,196 @@
+# The kinds of targets of this project. Each folder's CMakeLists.txt lists its files once; what has
+# to be built from them (the plain library, the traced twin) is decided here.
+#
+#   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
+#   tenuto_program(NAME SOURCES f.cc... [LIBS lib...] [OUTPUT_NAME name])
+#   tenuto_test(NAME [TRACED] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
+
+include_guard(GLOBAL)
+include(GoogleTest)
+
+set(TENUTO_LAYERS pm frame heap tx store)
+set(TENUTO_TEST_KINDS test model crash stress fuzz)
+
+# The traced twin: compiled for the thread sanitizer, linked with the runtime in src/pm/trace*.cc
+# instead of libtsan. Memory functions must stay calls, or the runtime does not see their stores.
+set(TENUTO_TRACE_OPTIONS -fsanitize=thread -fno-builtin-memcpy -fno-builtin-memset
+                         -fno-builtin-memmove)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # -Wno-tsan: warns that libtsan does not model fences, but the twin does not use libtsan.
+  list(APPEND TENUTO_TRACE_OPTIONS -Wno-tsan)
+endif()
+
+add_custom_target(programs)  # everything in tools/ and bench/
+
+function(tenuto_layer_library target twin)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;DEPENDS;LIBS;TRACE_RUNTIME")
+  set(sources ${arg_SOURCES})
+  if(twin)
+    list(APPEND sources ${arg_TRACE_RUNTIME})
+  endif()
+  if(sources)
+    set(scope PUBLIC)
+    add_library(${target} STATIC ${sources})
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src"
+                                                 "${PROJECT_SOURCE_DIR}")
+    if(TENUTO_NOEXCEPT)
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions
+                                               -fno-rtti>)
+    endif()
+  else()
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}/include")
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_link_libraries(${target} ${scope} Threads::Threads ${arg_LIBS})
+  foreach(below IN LISTS arg_DEPENDS)
+    if(twin)
+      target_link_libraries(${target} ${scope} tenuto_${below}_traced)
+    else()
+      target_link_libraries(${target} ${scope} tenuto_${below})
+    endif()
+  endforeach()
+  if(twin)
+    target_compile_definitions(${target} ${scope} TENUTO_TRACED)
+    target_compile_options(${target} ${scope} ${TENUTO_TRACE_OPTIONS})
+    # The runtime must not report its own stores; sources' options come after the target's.
+    set_source_files_properties(${arg_TRACE_RUNTIME} PROPERTIES COMPILE_OPTIONS
+                                                                -fno-sanitize=thread)
+  endif()
+endfunction()
+
+# One layer: tenuto_NAME and, where it is built, tenuto_NAME_traced. LIBS are public. TRACE_RUNTIME
+# lists the files of the twin's runtime, which are in no other build.
+function(tenuto_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;LIBS;TRACE_RUNTIME")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tenuto_layer(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  list(FIND TENUTO_LAYERS ${name} own)
+  foreach(below IN LISTS arg_DEPENDS)
+    list(FIND TENUTO_LAYERS ${below} other)
+    if(other LESS 0 OR own LESS 0 OR NOT other LESS own)
+      message(FATAL_ERROR "layer ${name} must not depend on ${below}: order is ${TENUTO_LAYERS}")
+    endif()
+  endforeach()
+  tenuto_layer_library(tenuto_${name} FALSE ${ARGN})
+  if(TENUTO_BUILD_TRACED)
+    tenuto_layer_library(tenuto_${name}_traced TRUE ${ARGN})
+  endif()
+endfunction()
+
+# The library that users link: the objects of all layers in one archive, and its traced twin.
+function(tenuto_umbrella)
+  set(suffixes "")
+  if(TENUTO_BUILD_TRACED)
+    set(suffixes _traced)
+  endif()
+  foreach(suffix IN ITEMS "" ${suffixes})
+    set(objects "")
+    set(interface "")
+    foreach(layer IN LISTS TENUTO_LAYERS)
+      set(target tenuto_${layer}${suffix})
+      get_target_property(type ${target} TYPE)
+      if(type STREQUAL "STATIC_LIBRARY")
+        list(APPEND objects $<TARGET_OBJECTS:${target}>)
+      endif()
+      list(APPEND interface ${target})
+    endforeach()
+    if(objects)
+      add_library(tenuto${suffix} STATIC ${objects})
+      set_target_properties(tenuto${suffix} PROPERTIES LINKER_LANGUAGE CXX)
+    else()
+      add_library(tenuto${suffix} INTERFACE)
+    endif()
+    # Usage requirements (headers, flags, packages) come from the layers.
+    target_link_libraries(tenuto${suffix} INTERFACE ${interface})
+    add_library(tenuto::tenuto${suffix} ALIAS tenuto${suffix})
+  endforeach()
+endfunction()
+
+# A program of tools/ or bench/: sees include/ and its own folder, no private header.
+function(tenuto_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_NAME" "SOURCES;LIBS")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tenuto ${arg_LIBS})
+  if(arg_OUTPUT_NAME)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT_NAME})
+  endif()
+  add_dependencies(programs ${name})
+endfunction()
+
+# One file tests/NAME.cc, one program, one ctest entry a case. The suffix of the name is the kind
+# and the label. TRACED builds it against the twin (and not at all where there is none). LAYER links
+# only up to that layer, so that the layers above need not compile.
+function(tenuto_test name)
+  if(NOT TENUTO_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED" "LABEL;LAYER;TIMEOUT" "SOURCES;LIBS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tenuto_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  string(REGEX REPLACE ".*_" "" kind ${name})
+  if(NOT kind IN_LIST TENUTO_TEST_KINDS)
+    message(FATAL_ERROR "tenuto_test(${name}): must end in one of ${TENUTO_TEST_KINDS}")
+  endif()
+  set(suffix "")
+  if(arg_TRACED)
+    if(NOT TENUTO_BUILD_TRACED)
+      return()
+    endif()
+    set(suffix _traced)
+  endif()
+  set(library tenuto${suffix})
+  if(arg_LAYER)
+    set(library tenuto_${arg_LAYER}${suffix})
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+
+  add_executable(${name} ${name}.cc ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src"
+                                             "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE TENUTO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(TARGET tenuto_test_support${suffix})
+    target_link_libraries(${name} PRIVATE tenuto_test_support${suffix})
+  endif()
+  target_link_libraries(${name} PRIVATE ${library} ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  if(NOT TARGET tests_${kind})
+    add_custom_target(tests_${kind})
+  endif()
+  add_dependencies(tests_${kind} ${name})
+
+  set(properties LABELS ${kind} TIMEOUT ${arg_TIMEOUT})
+  if(kind STREQUAL "stress")
+    list(APPEND properties PROCESSORS 2)
+  endif()
+  # Cases are listed when ctest starts: a program that dies while listing must not stop the build.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
+endfunction()
+
+# Shared helpers of the tests, once for each twin. A test's layer decides what it may pull in: the
+# archive itself links nothing.
+function(tenuto_test_support)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "SOURCES")
+  if(NOT TENUTO_BUILD_TESTS OR NOT arg_SOURCES)
+    return()
+  endif()
+  set(suffixes "")
+  if(TENUTO_BUILD_TRACED)
+    set(suffixes _traced)
+  endif()
+  foreach(suffix IN ITEMS "" ${suffixes})
+    set(target tenuto_test_support${suffix})
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_include_directories(
+      ${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}"
+                        "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+    if(suffix)
+      target_compile_definitions(${target} PRIVATE TENUTO_TRACED)
+      target_compile_options(${target} PRIVATE ${TENUTO_TRACE_OPTIONS})
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,133 @@
+// See command_line.h.
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include "session.h"
+
+namespace tenuto::tool {
+namespace {
+
+const std::map<std::string, Medium> kMediumNames = {{"auto", Medium::automatic},
+                                                    {"line", Medium::line},
+                                                    {"cache", Medium::cache},
+                                                    {"model", Medium::model}};
+const std::map<std::string, KeyKind> kKeyNames = {{"bytes", KeyKind::bytes}, {"u64", KeyKind::u64}};
+const std::map<std::string, RecordFormat> kFormatNames = {{"tsv", RecordFormat::tsv},
+                                                          {"jsonl", RecordFormat::jsonl}};
+
+std::string with_place(const FormatError& error, const std::string& text) {
+  return fmt::format("{} [{}, column {}]", error.what, in_quotes(text), error.column);
+}
+
+}  // namespace
+
+CommandLine::CommandLine(const std::string& name, const std::string& help,
+                         const std::string& examples)
+    : CLI::App(help, "tenuto " + name) {
+  footer("Examples:\n" + examples);
+}
+
+void CommandLine::wrong(const char* name, const std::string& what) {
+  throw CLI::ValidationError(name, what);
+}
+
+CLI::Option* CommandLine::add_text(const char* name, std::function<void(std::string)> set,
+                                   const std::string& help, const char* type) {
+  return add_option_function<std::string>(
+             name, [set = std::move(set)](const std::string& text) { set(text); }, help)
+      ->type_name(type);
+}
+
+void CommandLine::add_size(const char* name, std::uint64_t& bytes, const std::string& help) {
+  const auto set = [&bytes, name](const std::string& text) {
+    if (const MaybeError error = parse_size(text, bytes)) wrong(name, with_place(*error, text));
+  };
+  add_text(name, set, help + " [" + format_size(bytes) + "]", "SIZE");
+}
+
+void CommandLine::add_count(const char* name, std::function<void(std::uint64_t)> set,
+                            const std::string& help) {
+  const auto parse = [set = std::move(set), name](const std::string& text) {
+    std::uint64_t n = 0;
+    if (const MaybeError error = parse_u64(text, 1, n)) wrong(name, with_place(*error, text));
+    set(n);
+  };
+  add_text(name, parse, help, "N");
+}
+
+void CommandLine::add_texts(const char* name, std::vector<std::string>& texts,
+                            const std::string& help) {
+  texts_ = &texts;
+  // The first is an argument as any other; the rest stays over and is taken by parse_words.
+  add_text(name, [&texts](std::string text) { texts.push_back(std::move(text)); }, help, "...")
+      ->required();
+  allow_extras();
+}
+
+void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
+  add_text("PATH", [&args](std::string path) { args.path = std::move(path); }, "The pool file")
+      ->required();
+  add_flag("--json", args.json, "Results as JSON, one object (scan: one a line)");
+  add_flag("-q,--quiet", args.quiet, "No notes, no progress, no summary");
+  add_flag("-v,--verbose", args.verbose, "Notes of the library on standard error");
+  add_choice<Medium>("--medium", kMediumNames, [&args](Medium m) { args.medium = m; },
+                     "What the pool lies on [auto]");
+  if (!may_read_only) return;
+  add_flag("--read-only", args.read_only,
+           "Never write the pool; one that was not closed is then an error");
+}
+
+void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {
+  add_size("--size", args.size, "First size of a new pool" + when);
+  add_size("--size-max", args.size_max, "It grows up to this" + when);
+  add_choice<KeyKind>("--key", kKeyNames, [&args](KeyKind kind) { args.key_kind = kind; },
+                      "Keys: any bytes, or numbers of 64 bits" + when + " [bytes]");
+}
+
+void CommandLine::add_range(RangeArgs& args) {
+  add_text("--prefix", [&args](std::string key) { args.prefix = std::move(key); },
+           "Only keys that begin with this", "KEY");
+  add_text("--from", [&args](std::string key) { args.from = std::move(key); },
+           "Only keys from this one on", "KEY");
+  add_text("--to", [&args](std::string key) { args.to = std::move(key); },
+           "Only keys before this one", "KEY");
+}
+
+void CommandLine::add_format(std::optional<RecordFormat>& format, const std::string& help) {
+  add_choice<RecordFormat>("--format", kFormatNames,
+                           [&format](RecordFormat chosen) { format = chosen; },
+                           help + " [by the name of the file]");
+}
+
+Error CommandLine::parse_words(int argc, char** argv, bool& helped) {
+  // CLI11 takes its words from the back.
+  std::vector<std::string> words(argv, argv + argc);
+  std::reverse(words.begin(), words.end());
+  const std::string usage = fmt::format("try '{} --help'", get_name());
+  const std::string dashes =
+      usage + "; a key or value that begins with '-' goes behind a lone '--'";
+  try {
+    parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    helped = true;
+    std::string text = help();
+    while (text.ends_with('\n')) text.pop_back();
+    return print_line(text);
+  } catch (const CLI::ExtrasError& error) {
+    return failed(Status::invalid_argument, error.what(), "", dashes);
+  } catch (const CLI::ParseError& error) {
+    return failed(Status::invalid_argument, error.what(), "", usage);
+  }
+  if (texts_ == nullptr) return no_error();
+  for (const auto& [what, word] : missing_) {
+    if (what == CLI::detail::Classifier::NONE) {
+      texts_->push_back(word);
+    } else if (what != CLI::detail::Classifier::POSITIONAL_MARK) {
+      return failed(Status::invalid_argument, "unknown option " + in_quotes(word), "", dashes);
+    }
+  }
+  return no_error();
+}
+
+}  // namespace tenuto::tool

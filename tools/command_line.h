@@ -1,0 +1,63 @@
+// The command line of one command. A thin layer over CLI11 that keeps every key and value as it was
+// typed: CLI11 reads "[a,b]", "++" and names of subcommands as something else where lists or
+// subcommands may stand, so each command is an application of its own and lists are read here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "tenuto_commands.h"
+
+namespace tenuto::tool {
+
+class CommandLine : public CLI::App {
+ public:
+  CommandLine(const std::string& name, const std::string& help, const std::string& examples);
+
+  // Options and arguments are named as in CLI11 ("-q,--quiet", "KEY"); `type` stands in the help.
+  CLI::Option* add_text(const char* name, std::function<void(std::string)> set,
+                        const std::string& help, const char* type = "");
+  // "64M"; the help shows the present value as the default.
+  void add_size(const char* name, std::uint64_t& bytes, const std::string& help);
+  void add_count(const char* name, std::function<void(std::uint64_t)> set, const std::string& help);
+  // One of the names; another one is an error that lists them.
+  template <class T>
+  void add_choice(const char* name, const std::map<std::string, T>& names,
+                  std::function<void(T)> set, const std::string& help) {
+    std::string list;
+    for (const auto& [known, value] : names) list += (list.empty() ? "" : "|") + known;
+    add_text(
+        name,
+        [&names, set = std::move(set), list, name](const std::string& text) {
+          const auto at = names.find(text);
+          if (at == names.end()) wrong(name, in_quotes(text) + " is not one of " + list);
+          set(at->second);
+        },
+        help)
+        ->type_name(list);
+  }
+  // Takes one text or more as they are, as the last arguments.
+  void add_texts(const char* name, std::vector<std::string>& texts, const std::string& help);
+
+  // PATH, --json, --quiet, --verbose, --medium and, for commands that only read, --read-only.
+  void add_common(CommonArgs& args, bool may_read_only);
+  void add_new_pool(NewPoolArgs& args, const std::string& when);
+  void add_range(RangeArgs& args);
+  void add_format(std::optional<RecordFormat>& format, const std::string& help);
+
+  // Parses the words behind the command's name and calls what was registered. Wrong usage is
+  // invalid_argument; --help prints the help, says so in `helped` and is no error.
+  Error parse_words(int argc, char** argv, bool& helped);
+
+ private:
+  [[noreturn]] static void wrong(const char* name, const std::string& what);
+
+  std::vector<std::string>* texts_ = nullptr;
+};
+
+}  // namespace tenuto::tool

@@ -1,0 +1,71 @@
+// The words of errors. See error.h.
+#include "error.h"
+
+#include <cerrno>
+#include <system_error>
+
+namespace tenuto::tool {
+namespace {
+
+const char* default_hint(Status status) {
+  switch (status) {
+    case Status::busy: return "close it there first; one process opens a pool for writing";
+    case Status::permission: return "check the owner and mode of the file and of its folder";
+    case Status::not_a_pool: return "check the path; pools are made with 'tenuto create'";
+    case Status::wrong_version:
+      return "dump it with the version that made it and load the dump with this one";
+    case Status::read_only:
+      return "run the command without --read-only; a pool that was not closed is recovered then";
+    case Status::full:
+      return "nothing of this operation was done; delete records, free space on the file system, "
+             "or load a dump into a pool with a larger --size-max";
+    case Status::too_large: return "keys have at most 65536 bytes";
+    case Status::corrupt:
+      return "restore a backup or a dump; 'tenuto check' says whether the rest is sound";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+std::string Error::text() const {
+  std::string text = report.text();
+  if (text.empty()) text = status_name(status);
+  const std::string_view advice = hint.empty() ? default_hint(status) : std::string_view(hint);
+  if (!advice.empty()) (text += "; ") += advice;
+  return text;
+}
+
+Error failed(Status status, std::string what, std::string where, std::string hint) {
+  return {status, Report{std::move(what), std::move(where), {}, {}}, std::move(hint)};
+}
+
+Error os_failed(int error_number, std::string_view what, std::string where) {
+  Status status = Status::io;
+  switch (error_number) {
+    case ENOENT: status = Status::not_found; break;
+    case EACCES:
+    case EPERM:
+    case EROFS: status = Status::permission; break;
+    case EEXIST: status = Status::exists; break;
+    case ENOSPC:
+    case EDQUOT: status = Status::full; break;
+    default: break;
+  }
+  // Hints of its own: the default ones speak of pools.
+  std::string hint;
+  if (status == Status::full) hint = "free space there and try again";
+  if (status == Status::not_found) hint = "check the path";
+  return failed(status, std::string(what) + ": " + std::generic_category().message(error_number),
+                std::move(where), std::move(hint));
+}
+
+Error store_failed(Status status, std::string what, std::string where, Report report) {
+  if (report.what.empty()) {
+    report.what = std::move(what) + ": " + status_name(status);
+    report.where = std::move(where);
+  }
+  return {status, std::move(report), {}};
+}
+
+}  // namespace tenuto::tool

@@ -1,0 +1,41 @@
+// What a command has to say, as rows for people or as one JSON object for programs: each fact is
+// stated once. Called by the commands; the JSON names are documented in tools/tenuto.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenuto::tool {
+
+class Facts {
+ public:
+  // `name` is the JSON member ("" leaves it out), `label` the row's name ("" leaves it out).
+  void text(std::string_view name, std::string_view label, std::string_view value);
+  void count(std::string_view name, std::string_view label, std::uint64_t n);
+  void bytes(std::string_view name, std::string_view label, std::uint64_t n);
+  void ms(std::string_view name, std::string_view label, double n);
+  void seconds(std::string_view name, std::string_view label, double n);
+  // A truth for programs with its words for people.
+  void flag(std::string_view name, std::string_view label, bool truth, std::string_view words);
+  // A member that is JSON already, `"name":value`.
+  void member(std::string json_member);
+
+  // "title\n  label   value\n..."
+  std::string rows(std::string_view title) const;
+  // One object, without LF.
+  std::string json() const;
+
+ private:
+  void add(std::string_view name, std::string_view json, std::string_view label,
+           std::string_view words);
+
+  struct Row {
+    std::string label, words;
+  };
+  std::vector<Row> rows_;
+  std::string members_;
+};
+
+}  // namespace tenuto::tool

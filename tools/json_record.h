@@ -1,0 +1,14 @@
+// The reader of one record written as a JSON object. Called by record_format.cc only.
+#pragma once
+
+#include <string_view>
+
+#include "record_format.h"
+
+namespace tenuto::tool {
+
+// An object of exactly two members, in any order and with any JSON whitespace: "key" (a string, or a
+// number in a u64 store) or "key_base64", and "value" or "value_base64".
+MaybeError parse_json_record(KeyKind kind, std::string_view line, Record& record);
+
+}  // namespace tenuto::tool

@@ -1,0 +1,143 @@
+// Buffered output and atomic files. See output.h.
+#include "output.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <random>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tenuto::tool {
+namespace {
+
+constexpr std::size_t kBufferBytes = 256u << 10;
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// The new bytes lie in a file of another name until they are complete and on the device.
+class AtomicFile final : public Output {
+ public:
+  AtomicFile(int fd, std::string temporary, std::string path)
+      : Output(fd, path), temporary_(std::move(temporary)), path_(std::move(path)) {}
+  ~AtomicFile() override {
+    close(fd_);
+    if (!done_) unlink(temporary_.c_str());
+  }
+
+  Error finish() override {
+    TENUTO_TOOL_TRY(flush());
+    if (fsync(fd_) != 0) return os_failed(errno, "cannot write to the device", path_);
+    TENUTO_TOOL_TRY(rename_durably(temporary_, path_));
+    done_ = true;
+    return no_error();
+  }
+
+ private:
+  std::string temporary_;
+  std::string path_;
+  bool done_ = false;
+};
+
+class SpecialFile final : public Output {
+ public:
+  using Output::Output;
+  ~SpecialFile() override { close(fd_); }
+};
+
+}  // namespace
+
+Output::Output(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+
+void Output::write(std::string_view bytes) {
+  bytes_ += bytes.size();
+  if (bytes.size() >= kBufferBytes) {
+    drain(buffer_);
+    buffer_.clear();
+    drain(bytes);
+    return;
+  }
+  buffer_ += bytes;
+  if (buffer_.size() >= kBufferBytes) {
+    drain(buffer_);
+    buffer_.clear();
+  }
+}
+
+void Output::drain(std::string_view bytes) {
+  while (!bytes.empty() && error_number_ == 0) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno != EINTR) {
+      error_number_ = errno;
+    }
+  }
+}
+
+Error Output::flush() {
+  drain(buffer_);
+  buffer_.clear();
+  if (error_number_ != 0) return os_failed(error_number_, "cannot write", name_);
+  return no_error();
+}
+
+Error Output::finish() { return flush(); }
+
+Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
+  struct stat old {};
+  const bool is_there = stat(path.c_str(), &old) == 0;
+  if (is_there && S_ISDIR(old.st_mode)) return os_failed(EISDIR, "cannot write the file", path);
+  if (is_there && !S_ISREG(old.st_mode)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return os_failed(errno, "cannot open for writing", path);
+    out = std::make_unique<SpecialFile>(fd, path);
+    return no_error();
+  }
+  std::string target = path;
+  if (is_there) {
+    // A symbolic link keeps pointing to the file, whose contents change.
+    char resolved[PATH_MAX];
+    if (realpath(path.c_str(), resolved) != nullptr) target = resolved;
+    if (access(target.c_str(), W_OK) != 0) return os_failed(errno, "cannot write the file", path);
+  }
+  std::string temporary = temporary_name(target);
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return os_failed(errno, "cannot create the file", path);
+  out = std::make_unique<AtomicFile>(fd, std::move(temporary), std::move(target));
+  if (is_there && fchmod(fd, old.st_mode & 0777) != 0) {
+    return os_failed(errno, "cannot keep the mode of the file", path);
+  }
+  return no_error();
+}
+
+Error rename_durably(const std::string& from, const std::string& path) {
+  if (rename(from.c_str(), path.c_str()) != 0) {
+    return os_failed(errno, "cannot rename the finished file to its name", path);
+  }
+  const int folder = open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return os_failed(errno, "cannot open the folder", folder_of(path));
+  const int error_number = fsync(folder) == 0 ? 0 : errno;
+  close(folder);
+  // Some file systems cannot sync a folder; the rename is as durable there as it gets.
+  if (error_number != 0 && error_number != EINVAL) {
+    return os_failed(error_number, "cannot write the folder to the device", folder_of(path));
+  }
+  return no_error();
+}
+
+std::string temporary_name(const std::string& path) {
+  std::random_device random;
+  const std::size_t slash = path.rfind('/');
+  const std::size_t name_at = slash == std::string::npos ? 0 : slash + 1;
+  return fmt::format("{}.{}.{:08x}.new", path.substr(0, name_at), path.substr(name_at), random());
+}
+
+}  // namespace tenuto::tool

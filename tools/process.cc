@@ -1,0 +1,43 @@
+// See process.h.
+#include "process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <initializer_list>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace tenuto::tool {
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+void on_stop_signal(int number) { stop_signal = number; }
+
+}  // namespace
+
+void prepare_process() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // open() takes the lowest free number, which is fd. Read-only, so that writes to it fail.
+    const int flags = fd == STDERR_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", flags) != fd) std::abort();
+  }
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
+}
+
+void catch_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  // RESETHAND: the second signal has its usual effect. No SA_RESTART: a waiting read returns.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+bool stop_requested() { return stop_signal != 0; }
+
+bool is_terminal(int fd) { return isatty(fd) == 1; }
+
+}  // namespace tenuto::tool

@@ -1,0 +1,98 @@
+// TSV and the members of JSON records. The reader of JSON lines is in json_record.cc.
+#include "record_format.h"
+
+#include <fmt/format.h>
+
+#include "json_record.h"
+
+namespace tenuto::tool {
+namespace {
+
+MaybeError parse_tsv(KeyKind kind, std::string_view line, Record& record) {
+  const std::size_t tab = line.find('\t');
+  if (tab == std::string_view::npos) {
+    return FormatError{line.size() + 1, "no TAB in the line; a record is key TAB value"};
+  }
+  const std::string_view key = line.substr(0, tab);
+  if (kind == KeyKind::u64) {
+    std::uint64_t number = 0;
+    if (MaybeError error = parse_u64(key, 1, number)) {
+      error->what += "; the keys of this pool are numbers (u64)";
+      return error;
+    }
+    record.key = std::string_view(u64_key(number));
+  } else if (MaybeError error = parse_escaped(key, 1, record.key)) {
+    return error;
+  }
+  return parse_escaped(line.substr(tab + 1), tab + 2, record.value);
+}
+
+void append_member(std::string_view name, std::string_view bytes, std::string& out) {
+  out += '"';
+  out += name;
+  if (is_utf8(bytes)) {
+    out += "\":";
+    append_json_string(out, bytes);
+  } else {
+    out += "_base64\":\"";
+    append_base64(out, bytes);
+    out += '"';
+  }
+}
+
+}  // namespace
+
+std::uint64_t key_number(std::string_view key) {
+  std::uint64_t n = 0;
+  for (const char c : key) n = n << 8 | static_cast<unsigned char>(c);
+  return n;
+}
+
+void append_key_text(KeyKind kind, std::string_view key, std::string& out) {
+  if (kind == KeyKind::u64) {
+    out += fmt::format_int(key_number(key)).c_str();
+  } else {
+    append_escaped(out, key);
+  }
+}
+
+void append_key_member(KeyKind kind, std::string_view key, std::string& out) {
+  if (kind == KeyKind::u64) {
+    out += "\"key\":";
+    append_key_text(kind, key, out);
+  } else {
+    append_member("key", key, out);
+  }
+}
+
+void append_value_member(std::string_view value, std::string& out) {
+  append_member("value", value, out);
+}
+
+void append_record(RecordFormat format, KeyKind kind, std::string_view key, std::string_view value,
+                   std::string& out) {
+  if (format == RecordFormat::tsv) {
+    append_key_text(kind, key, out);
+    out += '\t';
+    append_escaped(out, value);
+  } else {
+    out += '{';
+    append_key_member(kind, key, out);
+    out += ',';
+    append_value_member(value, out);
+    out += '}';
+  }
+}
+
+MaybeError parse_record(RecordFormat format, KeyKind kind, std::string_view line, Record& record) {
+  MaybeError error = format == RecordFormat::tsv ? parse_tsv(kind, line, record)
+                                                 : parse_json_record(kind, line, record);
+  if (error) return error;
+  if (record.key.size() > kKeyBytesMax) {
+    return FormatError{1, fmt::format("a key of {} bytes; keys have at most {}", record.key.size(),
+                                      kKeyBytesMax)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tenuto::tool

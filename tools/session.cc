@@ -1,0 +1,166 @@
+// See session.h.
+#include "session.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace tenuto::tool {
+
+PoolOptions pool_options(const CommonArgs& args, bool notes) {
+  PoolOptions options;
+  options.medium = args.medium;
+  options.read_only = args.read_only;
+  if ((notes || args.verbose) && !args.quiet) options.log = print_note;
+  return options;
+}
+
+Error Session::open(const CommonArgs& args, Access access) {
+  if (args.read_only) return try_open(args, true);
+  if (access == Access::read) {
+    Error error = try_open(args, true);
+    // read_only: it was not closed cleanly and has to be recovered, which is a write.
+    if (error.status != Status::read_only) return error;
+  }
+  return try_open(args, false);
+}
+
+Error Session::try_open(const CommonArgs& args, bool read_only) {
+  path_ = args.path;
+  StoreOptions options;
+  options.pool = pool_options(args, false);
+  options.pool.read_only = read_only;
+  options.create_if_missing = false;
+  Report report;
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed_ms = [&] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+  };
+  Result<Store> store = Store::open(args.path, options, &report);
+  if (store) {
+    store_.emplace(std::move(*store));
+    open_ms_ = elapsed_ms();
+    return no_error();
+  }
+  Status status = store.error();
+  if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
+    // The file is there: a pool without a store, or no pool at all.
+    report = {};
+    Result<Pool> pool = Pool::open(args.path, options.pool, &report);
+    if (pool) {
+      pool_.emplace(std::move(*pool));
+      open_ms_ = elapsed_ms();
+      return no_error();
+    }
+    status = pool.error();
+  }
+  Error error = store_failed(status, "cannot open the pool", args.path, std::move(report));
+  if (status == Status::not_found) error.hint = "make one with 'tenuto create PATH'";
+  return error;
+}
+
+Error Session::open_store(const CommonArgs& args, Access access) {
+  TENUTO_TOOL_TRY(open(args, access));
+  if (has_store()) return no_error();
+  return failed(Status::not_found, "the pool holds objects but no key-value store", args.path,
+                "'tenuto info' says what is in it");
+}
+
+Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool) {
+  path_ = args.path;
+  StoreOptions options;
+  options.pool = pool_options(args, true);
+  options.pool.size = new_pool.size;
+  options.pool.size_max = new_pool.size_max;
+  options.key_kind = new_pool.key_kind;
+  Report report;
+  Result<Store> store = Store::open(args.path, options, &report);
+  if (!store) {
+    return store_failed(store.error(), "cannot open or create the pool", args.path,
+                        std::move(report));
+  }
+  store_.emplace(std::move(*store));
+  return no_error();
+}
+
+Error Session::close() {
+  Status status = Status::ok;
+  if (store_) {
+    status = store_->close();
+  } else if (pool_) {
+    status = pool_->close();
+  }
+  store_.reset();
+  pool_.reset();
+  if (status == Status::ok) return no_error();
+  return store_failed(status, "cannot close the pool", path_);
+}
+
+std::string Session::where(std::string_view key) const {
+  std::string shown = in_quotes(key);
+  if (has_store() && store_->key_kind() == KeyKind::u64 && key.size() == 8) {
+    shown = fmt::format("{}", key_number(key));
+  }
+  return fmt::format("{}, key {}", path_, shown);
+}
+
+Error parse_key(KeyKind kind, bool hex, const std::string& text, std::string_view what,
+                std::string& key) {
+  MaybeError error;
+  if (hex) {
+    error = parse_hex(text, 1, key);
+    if (!error && kind == KeyKind::u64 && key.size() != 8) {
+      error = FormatError{1, "the keys of this pool have 8 bytes (u64), so 16 digits"};
+    }
+  } else if (kind == KeyKind::u64) {
+    std::uint64_t number = 0;
+    error = parse_u64(text, 1, number);
+    if (error) error->what += "; the keys of this pool are numbers (u64)";
+    key = std::string_view(u64_key(number));
+  } else {
+    key = text;
+  }
+  if (!error) return no_error();
+  return failed(Status::invalid_argument, error->what,
+                fmt::format("{} {}, column {}", what, in_quotes(text), error->column));
+}
+
+Error parse_range(const RangeArgs& args, KeyKind kind, IteratorOptions& options) {
+  if (args.prefix) {
+    if (kind == KeyKind::u64) {
+      return failed(Status::invalid_argument, "a pool with u64 keys has no prefixes", "--prefix",
+                    "use --from and --to");
+    }
+    TENUTO_TOOL_TRY(parse_key(kind, args.hex, *args.prefix, "--prefix", options.prefix));
+  }
+  if (args.from) {
+    TENUTO_TOOL_TRY(parse_key(kind, args.hex, *args.from, "--from", options.lower.emplace()));
+  }
+  if (args.to) {
+    TENUTO_TOOL_TRY(parse_key(kind, args.hex, *args.to, "--to", options.upper.emplace()));
+  }
+  return no_error();
+}
+
+Error print_facts(const CommonArgs& args, std::string_view title, const Facts& facts) {
+  Output out(STDOUT_FILENO, "standard output");
+  out.write(args.json ? facts.json() + "\n" : facts.rows(title));
+  return out.finish();
+}
+
+Error print_line(std::string_view line) {
+  Output out(STDOUT_FILENO, "standard output");
+  out.write(line);
+  out.write("\n");
+  return out.finish();
+}
+
+void print_note(std::string_view text) {
+  // Straight to the descriptor: a closed standard error must not stop the work.
+  const std::string line = fmt::format("tenuto: note: {}\n", text);
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace tenuto::tool

@@ -1,0 +1,63 @@
+// Opening and closing a pool for one command, with errors in words. Called by every command.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "facts.h"
+#include "output.h"
+#include "tenuto_commands.h"
+
+namespace tenuto::tool {
+
+// What a command does to the pool.
+enum class Access : std::uint8_t {
+  read,     // a cleanly closed pool is not written; one that was not closed is recovered first
+  recover,  // recovered if needed, then only read
+  write,
+};
+
+class Session {
+ public:
+  // With --read-only the pool is never written, whatever `access`.
+  Error open(const CommonArgs& args, Access access);
+  // The store in it must be there; open() is content with a pool that holds other objects.
+  Error open_store(const CommonArgs& args, Access access);
+  // Opens the store, making the file when it is missing.
+  Error open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool);
+  // Only after success everything that was written is certain to stay.
+  Error close();
+
+  bool has_store() const { return store_.has_value(); }
+  Store& store() { return *store_; }
+  Pool& pool() { return store_ ? store_->pool() : *pool_; }
+  double open_ms() const { return open_ms_; }
+  // "path, key "abc"" for reports.
+  std::string where(std::string_view key) const;
+
+ private:
+  Error try_open(const CommonArgs& args, bool read_only);
+
+  std::string path_;
+  std::optional<Store> store_;
+  std::optional<Pool> pool_;
+  double open_ms_ = 0;
+};
+
+PoolOptions pool_options(const CommonArgs& args, bool notes);
+
+// A key of the command line: escaped nothing, hexadecimal, or a number in a u64 store.
+Error parse_key(KeyKind kind, bool hex, const std::string& text, std::string_view what,
+                std::string& key);
+
+// --prefix, --from and --to in the form of the store.
+Error parse_range(const RangeArgs& args, KeyKind kind, IteratorOptions& options);
+
+// Writes the facts to standard output, as rows or as one JSON object.
+Error print_facts(const CommonArgs& args, std::string_view title, const Facts& facts);
+Error print_line(std::string_view line);
+// A line on standard error: "tenuto: note: ...".
+void print_note(std::string_view text);
+
+}  // namespace tenuto::tool

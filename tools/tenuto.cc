@@ -1,0 +1,233 @@
+// tools/tenuto: the pool and its records from a shell. This file is the list of commands, their
+// options and help, and the exit code: the number of the Status (tenuto/status.h); wrong usage is
+// invalid_argument.
+#include <array>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "command_line.h"
+#include "process.h"
+#include "session.h"
+#include "tenuto_commands.h"
+
+#ifndef TENUTO_VERSION
+#error "the build defines TENUTO_VERSION"
+#endif
+
+namespace tenuto::tool {
+namespace {
+
+using Run = std::function<Error()>;
+
+Run add_create(CommandLine& line) {
+  const auto args = std::make_shared<CreateArgs>();
+  line.add_common(*args, false);
+  line.add_new_pool(*args, "");
+  line.add_flag("--force", args->force, "Replace the pool that is there");
+  return [args] { return run_create(*args); };
+}
+
+Run add_info(CommandLine& line) {
+  const auto args = std::make_shared<CommonArgs>();
+  line.add_common(*args, true);
+  return [args] { return run_info(*args); };
+}
+
+Run add_check(CommandLine& line) {
+  const auto args = std::make_shared<CommonArgs>();
+  line.add_common(*args, true);
+  return [args] { return run_check(*args); };
+}
+
+Run add_stats(CommandLine& line) {
+  const auto args = std::make_shared<CommonArgs>();
+  line.add_common(*args, true);
+  return [args] { return run_stats(*args); };
+}
+
+Run add_put(CommandLine& line) {
+  const auto args = std::make_shared<PutArgs>();
+  line.add_common(*args, false);
+  line.add_text("KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
+      ->required();
+  line.add_text("VALUE", [&a = *args](std::string t) { a.value = std::move(t); }, "The value");
+  line.add_text("--value-file", [&a = *args](std::string t) { a.value_file = std::move(t); },
+                "The value is the contents of this file; - is standard input", "FILE");
+  line.add_flag("--hex", args->hex, "KEY and VALUE are hexadecimal");
+  return [args] { return run_put(*args); };
+}
+
+Run add_get(CommandLine& line) {
+  const auto args = std::make_shared<GetArgs>();
+  line.add_common(*args, true);
+  line.add_text("KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
+      ->required();
+  line.add_flag("--hex", args->hex, "KEY and the printed value are hexadecimal");
+  line.add_flag("-n,--newline", args->newline, "End with a newline; a terminal always gets one");
+  return [args] { return run_get(*args); };
+}
+
+Run add_del(CommandLine& line) {
+  const auto args = std::make_shared<DelArgs>();
+  line.add_common(*args, false);
+  line.add_texts("KEY", args->keys,
+                 "The keys; one that is not there makes the exit code 1, the others are deleted");
+  line.add_flag("--hex", args->hex, "The keys are hexadecimal");
+  return [args] { return run_del(*args); };
+}
+
+Run add_scan(CommandLine& line) {
+  const auto args = std::make_shared<ScanArgs>();
+  line.add_common(*args, true);
+  line.add_range(*args);
+  line.add_count("--limit", [&a = *args](std::uint64_t n) { a.limit = n; }, "At most N records");
+  line.add_flag("--reverse", args->reverse, "From the last key to the first");
+  line.add_flag("--keys-only", args->keys_only, "No values");
+  line.add_flag("--hex", args->hex, "Keys and values are hexadecimal, also in the options");
+  return [args] { return run_scan(*args); };
+}
+
+Run add_load(CommandLine& line) {
+  const auto args = std::make_shared<LoadArgs>();
+  line.add_common(*args, false);
+  line.add_text("FILE", [&a = *args](std::string t) { a.file = std::move(t); },
+                "The input; - or nothing is standard input");
+  line.add_format(args->format, "Format of the input");
+  line.add_flag("--create", args->create, "Make the pool when it is missing");
+  line.add_new_pool(*args, ", with --create");
+  line.add_count("--batch", [&a = *args](std::uint64_t n) { a.batch = n; },
+                 "Records that are written together or not at all [1000]");
+  line.add_size("--max-line", args->line_bytes_max, "Longest line");
+  line.add_flag("--skip-bad", args->skip_bad, "Leave malformed lines out and count them");
+  return [args] { return run_load(*args); };
+}
+
+Run add_dump(CommandLine& line) {
+  const auto args = std::make_shared<DumpArgs>();
+  line.add_common(*args, true);
+  line.add_text("FILE", [&a = *args](std::string t) { a.file = std::move(t); },
+                "The output, replaced in one step; - or nothing is standard output");
+  line.add_format(args->format, "Format of the output");
+  line.add_range(*args);
+  line.add_flag("--hex", args->hex, "The keys in the options are hexadecimal");
+  return [args] { return run_dump(*args); };
+}
+
+struct Command {
+  const char* name;
+  const char* help;
+  const char* examples;
+  Run (*add)(CommandLine& line);
+};
+
+constexpr std::array kCommands = {
+    Command{"create", "Make a new pool with an empty store",
+            "  tenuto create books.tnt --size 64M --size-max 8G\n"
+            "  tenuto create counters.tnt --key u64",
+            add_create},
+    Command{"info", "What a pool is, what it survives, how it was closed",
+            "  tenuto info books.tnt\n"
+            "  tenuto info books.tnt --json",
+            add_info},
+    Command{"check", "Recover a pool, then check every record and all of its heap",
+            "  tenuto check books.tnt && echo sound\n"
+            "  tenuto check books.tnt --read-only",
+            add_check},
+    Command{"stats", "Sizes and counts of heap and index",
+            "  tenuto stats books.tnt\n"
+            "  tenuto stats books.tnt --medium model --json",
+            add_stats},
+    Command{"put", "Write one record",
+            "  tenuto put books.tnt dune 'Frank Herbert'\n"
+            "  tenuto put books.tnt cover --value-file cover.jpg\n"
+            "  date | tenuto put books.tnt today --value-file -\n"
+            "  tenuto put books.tnt --hex 00ff 6869\n"
+            "  tenuto put books.tnt -- -key -value",
+            add_put},
+    Command{"get", "Print the value of a key, byte by byte",
+            "  tenuto get books.tnt dune\n"
+            "  tenuto get books.tnt cover > cover.jpg",
+            add_get},
+    Command{"del", "Delete records",
+            "  tenuto del books.tnt dune emma\n"
+            "  tenuto del books.tnt --hex 00ff",
+            add_del},
+    Command{"scan", "Print records in the order of their keys",
+            "  tenuto scan books.tnt --prefix d --limit 10\n"
+            "  tenuto scan books.tnt --from a --to n --reverse --keys-only\n"
+            "  tenuto scan books.tnt --json | jq .key",
+            add_scan},
+    Command{"load", "Write the records of a TSV or JSON lines file",
+            "  tenuto load books.tnt books.tsv\n"
+            "  tenuto load books.tnt books.jsonl --create --batch 10000\n"
+            "  zcat big.tsv.gz | tenuto load books.tnt --format tsv",
+            add_load},
+    Command{"dump", "Write records to a TSV or JSON lines file",
+            "  tenuto dump books.tnt books.tsv\n"
+            "  tenuto dump books.tnt --format jsonl --prefix d | gzip > d.gz",
+            add_dump},
+};
+
+std::string overview() {
+  std::string text =
+      "Looks into, checks, fills and empties Tenuto pools: crash-safe ordered key-value stores.\n"
+      "\nUsage: tenuto COMMAND PATH [arguments] [options]\n"
+      "       tenuto COMMAND --help\n\nCommands:\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {:<8} {}\n", command.name, command.help);
+  }
+  return text + R"(
+Examples:
+  tenuto create books.tnt --size 64M
+  tenuto put books.tnt dune 'Frank Herbert'
+  tenuto get books.tnt dune
+  tenuto load books.tnt books.tsv
+  tenuto dump books.tnt books.jsonl
+
+Exit codes: 0 ok, 1 not found, 2 wrong usage or input, 3 exists, 4 full, 5 too large, 6 busy,
+7 permission, 8 io, 9 corrupt, 10 not a pool, 11 wrong version, 12 read only, 14 stopped.)";
+}
+
+Error run(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  if (name == "--help" || name == "-h" || name == "help") return print_line(overview());
+  if (name == "--version") return print_line("tenuto " TENUTO_VERSION);
+  for (const Command& command : kCommands) {
+    if (name != command.name) continue;
+    CommandLine line(command.name, command.help, command.examples);
+    const Run do_it = command.add(line);
+    bool helped = false;
+    TENUTO_TOOL_TRY(line.parse_words(argc - 2, argv + 2, helped));
+    return helped ? no_error() : do_it();
+  }
+  return failed(Status::invalid_argument,
+                name.empty() ? "no command" : "unknown command " + in_quotes(name), "",
+                "'tenuto --help' lists the commands");
+}
+
+int report(const Error& error) {
+  if (!error) return 0;
+  const std::string line = "tenuto: " + error.text() + "\n";
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+  return static_cast<int>(error.status);
+}
+
+}  // namespace
+}  // namespace tenuto::tool
+
+int main(int argc, char** argv) {
+  using namespace tenuto;
+  tool::prepare_process();
+  try {
+    return tool::report(tool::run(argc, argv));
+  } catch (const std::bad_alloc&) {
+    return tool::report(tool::failed(Status::io, "out of memory"));
+  } catch (const std::exception& error) {
+    return tool::report(tool::failed(Status::io, error.what()));
+  }
+}

@@ -1,0 +1,93 @@
+// The commands of tools/tenuto: their arguments as the command line gave them, and the functions
+// that do them. tenuto.cc parses and calls; tenuto_pool, _record, _load and _dump.cc implement.
+// Each command writes its result to standard output and returns why it failed, if it did.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "error.h"
+#include "record_format.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::tool {
+
+struct CommonArgs {
+  std::string path;
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+  bool read_only = false;  // nothing is written, not even by recovery
+  Medium medium = Medium::automatic;
+};
+
+struct NewPoolArgs {
+  std::uint64_t size = PoolOptions{}.size;
+  std::uint64_t size_max = PoolOptions{}.size_max;
+  KeyKind key_kind = KeyKind::bytes;
+};
+
+struct CreateArgs : CommonArgs, NewPoolArgs {
+  bool force = false;  // replace a pool that is there
+};
+
+struct PutArgs : CommonArgs {
+  std::string key;
+  std::optional<std::string> value;
+  std::string value_file;  // "-" is standard input
+  bool hex = false;
+};
+
+struct GetArgs : CommonArgs {
+  std::string key;
+  bool hex = false;
+  bool newline = false;
+};
+
+struct DelArgs : CommonArgs {
+  std::vector<std::string> keys;
+  bool hex = false;
+};
+
+// A part of the keys, as text of the store's key kind or in hexadecimal.
+struct RangeArgs {
+  std::optional<std::string> prefix;
+  std::optional<std::string> from;  // inclusive
+  std::optional<std::string> to;    // exclusive
+  bool hex = false;
+};
+
+struct ScanArgs : CommonArgs, RangeArgs {
+  std::optional<std::uint64_t> limit;
+  bool reverse = false;
+  bool keys_only = false;
+};
+
+struct LoadArgs : CommonArgs, NewPoolArgs {
+  std::string file = "-";
+  std::optional<RecordFormat> format;  // nothing: by the file's name
+  bool create = false;
+  std::uint64_t batch = 1000;
+  std::uint64_t line_bytes_max = 1ull << 30;
+  bool skip_bad = false;
+};
+
+struct DumpArgs : CommonArgs, RangeArgs {
+  std::string file = "-";
+  std::optional<RecordFormat> format;
+};
+
+Error run_create(const CreateArgs& args);
+Error run_info(const CommonArgs& args);
+Error run_check(const CommonArgs& args);
+Error run_stats(const CommonArgs& args);
+Error run_put(const PutArgs& args);
+Error run_get(const GetArgs& args);
+Error run_del(const DelArgs& args);
+Error run_scan(const ScanArgs& args);
+Error run_load(const LoadArgs& args);
+Error run_dump(const DumpArgs& args);
+
+}  // namespace tenuto::tool

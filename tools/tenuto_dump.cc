@@ -1,0 +1,108 @@
+// dump: writes records as TSV or JSON lines, in order, so that load reads the same records back.
+#include <chrono>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bulk.h"
+#include "process.h"
+#include "progress.h"
+#include "session.h"
+#include "tenuto_commands.h"
+
+namespace tenuto::tool {
+namespace {
+
+Error write_records(const DumpArgs& args, RecordFormat format, Store& store, Output& out,
+                    std::uint64_t& records) {
+  IteratorOptions options;
+  TENUTO_TOOL_TRY(parse_range(args, store.key_kind(), options));
+  const bool whole = !args.prefix && !args.from && !args.to;
+  // Escapes make the output somewhat larger than the records: the end of the bar is an estimate.
+  Progress progress(is_terminal(STDERR_FILENO) && args.file != "-" && !args.quiet && !args.json,
+                    whole ? store.stats().record_bytes : 0);
+  Iterator it = store.iterator(options);
+  std::string line;
+  for (it.seek_first(); it.valid() && out.ok(); it.next()) {
+    line.clear();
+    append_record(format, store.key_kind(), it.key(), it.value(), line);
+    line += '\n';
+    out.write(line);
+    ++records;
+    progress.update(records, out.bytes());
+    if (stop_requested()) {
+      return failed(Status::aborted, "stopped by a signal", args.path, "no dump was written");
+    }
+  }
+  if (it.status() == Status::ok) return no_error();
+  return store_failed(it.status(), "the dump found damage", args.path);
+}
+
+// The dump must not replace the pool it is read from.
+Error check_not_the_pool(const DumpArgs& args) {
+  struct stat pool {};
+  struct stat file {};
+  if (stat(args.path.c_str(), &pool) != 0 || stat(args.file.c_str(), &file) != 0 ||
+      pool.st_dev != file.st_dev || pool.st_ino != file.st_ino) {
+    return no_error();
+  }
+  return failed(Status::invalid_argument, "the dump would replace the pool itself", args.file,
+                "give another file");
+}
+
+}  // namespace
+
+Error choose_format(const std::optional<RecordFormat>& asked, const std::string& file,
+                    RecordFormat& format) {
+  if (asked) {
+    format = *asked;
+  } else if (file.ends_with(".tsv")) {
+    format = RecordFormat::tsv;
+  } else if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) {
+    format = RecordFormat::jsonl;
+  } else {
+    return failed(Status::invalid_argument, "the name of the file does not tell its format", file,
+                  "pass --format tsv or --format jsonl");
+  }
+  return no_error();
+}
+
+Error run_dump(const DumpArgs& args) {
+  RecordFormat format{};
+  TENUTO_TOOL_TRY(choose_format(args.format, args.file, format));
+  const bool to_stdout = args.file == "-";
+  if (!to_stdout) TENUTO_TOOL_TRY(check_not_the_pool(args));
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::read));
+  std::unique_ptr<Output> out;
+  if (to_stdout) {
+    out = std::make_unique<Output>(STDOUT_FILENO, "standard output");
+  } else {
+    TENUTO_TOOL_TRY(open_file_output(args.file, out));
+    catch_stop_signals();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t records = 0;
+  TENUTO_TOOL_TRY(write_records(args, format, session.store(), *out, records));
+  TENUTO_TOOL_TRY(session.close());
+  TENUTO_TOOL_TRY(out->finish());
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.text("output", "to", to_stdout ? "standard output" : args.file);
+  facts.count("records", "records", records);
+  facts.bytes("output_bytes", "bytes", out->bytes());
+  facts.seconds("seconds", "time",
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (!to_stdout) {
+    if (args.quiet && !args.json) return no_error();
+    return print_facts(args, "dumped " + args.path, facts);
+  }
+  // Standard output is the dump: the summary goes beside it, and only when it was asked for.
+  Output err(STDERR_FILENO, "standard error");
+  if (args.json) err.write(facts.json() + "\n");
+  if (args.verbose && !args.json) err.write(facts.rows("dumped " + args.path));
+  return err.finish();
+}
+
+}  // namespace tenuto::tool

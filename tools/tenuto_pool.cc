@@ -1,0 +1,223 @@
+// Commands on a pool as a whole: create, info, check, stats.
+#include <cerrno>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "session.h"
+#include "tenuto_commands.h"
+#include "text_format.h"
+
+namespace tenuto::tool {
+namespace {
+
+constexpr const char* kSafeWords = "safe: what was acknowledged survives a power cut";
+constexpr const char* kUnsafeWords =
+    "NOT safe: a power cut may damage this pool (a crash or kill of the process does not)";
+
+const char* key_kind_name(KeyKind kind) { return kind == KeyKind::u64 ? "u64" : "bytes"; }
+
+std::string close_words(const PoolInfo& info) {
+  if (info.was_clean) return "clean";
+  return fmt::format("not clean; recovered in {:.1f} ms, {} transactions rolled back, {} frames "
+                     "given back",
+                     info.recovery_ms, format_count(info.rolled_back),
+                     format_count(info.leaked_frames));
+}
+
+void add_last_close(const PoolInfo& info, Facts& facts) {
+  facts.flag("was_clean", "last close", info.was_clean, close_words(info));
+  facts.ms("recovery_ms", "", info.recovery_ms);
+  facts.count("rolled_back", "", info.rolled_back);
+  facts.count("leaked_frames", "", info.leaked_frames);
+}
+
+void add_store(Session& session, Facts& facts) {
+  facts.flag("has_store", "", session.has_store(), "");
+  if (!session.has_store()) {
+    facts.text("", "store", "none");
+    return;
+  }
+  const StoreStats stats = session.store().stats();
+  const char* kind = key_kind_name(session.store().key_kind());
+  facts.text("key_kind", "", kind);
+  facts.count("records", "", stats.records);
+  facts.text("", "store", fmt::format("{} records, keys are {}", format_count(stats.records), kind));
+}
+
+// Only a pool may be replaced by --force: never somebody's other file, never one in use.
+Error check_replaceable(const CreateArgs& args) {
+  struct stat old {};
+  if (stat(args.path.c_str(), &old) != 0) return no_error();
+  if (S_ISREG(old.st_mode) && old.st_size == 0) return no_error();
+  Report report;
+  PoolOptions options;
+  options.read_only = true;
+  const Result<Pool> pool = Pool::open(args.path, options, &report);
+  switch (pool.error()) {
+    case Status::busy:
+    case Status::permission:
+    case Status::io:
+      return store_failed(pool.error(), "cannot replace the pool", args.path, std::move(report));
+    case Status::not_a_pool:
+      return failed(Status::not_a_pool, "--force replaces pools only, and this file is none",
+                    args.path, "remove the file yourself if it is not needed");
+    default: return no_error();  // sound, unclean, damaged or of another version
+  }
+}
+
+Error create_at(const CreateArgs& args, const std::string& path) {
+  StoreOptions options;
+  options.pool = pool_options(args, true);
+  options.pool.size = args.size;
+  options.pool.size_max = args.size_max;
+  options.error_if_exists = true;
+  options.key_kind = args.key_kind;
+  Report report;
+  Result<Store> store = Store::open(path, options, &report);
+  if (!store) {
+    Error error = store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
+    if (error.status == Status::exists) error.hint = "--force replaces it";
+    return error;
+  }
+  const Status status = store->close();
+  if (status != Status::ok) return store_failed(status, "cannot close the new pool", args.path);
+  return no_error();
+}
+
+void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
+  facts.bytes("file_bytes", "file size", s.file_bytes);
+  facts.bytes("used_bytes", "used frames", s.used_bytes);
+  facts.bytes("allocated_bytes", "allocated", s.allocated_bytes);
+  facts.count("slabs", "slabs", s.slabs);
+  facts.count("extents", "extents", s.extents);
+  facts.bytes("book_bytes", "bookkeeping log", s.book_bytes);
+  facts.count("zones", "zones", s.zones);
+  facts.count("lanes", "lanes", s.lanes);
+  if (args.medium != Medium::model) return;
+  // Counted on this medium only: what this open and close cost.
+  facts.count("lines_flushed", "lines flushed", s.lines_flushed);
+  facts.count("fences", "fences", s.fences);
+  facts.count("reflushes", "reflushes", s.reflushes);
+  facts.count("writes_sequential", "writes, sequential", s.writes_sequential);
+  facts.count("writes_random", "writes, random", s.writes_random);
+}
+
+}  // namespace
+
+Error run_create(const CreateArgs& args) {
+  if (args.force && access(args.path.c_str(), F_OK) == 0) {
+    TENUTO_TOOL_TRY(check_replaceable(args));
+    // The old pool stays until the new one is complete.
+    const std::string fresh = temporary_name(args.path);
+    TENUTO_TOOL_TRY(create_at(args, fresh));
+    if (Error error = rename_durably(fresh, args.path)) {
+      unlink(fresh.c_str());
+      return error;
+    }
+  } else {
+    TENUTO_TOOL_TRY(create_at(args, args.path));
+  }
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.bytes("size", "size", args.size);
+  facts.bytes("size_max", "grows up to", args.size_max);
+  facts.text("key_kind", "keys", key_kind_name(args.key_kind));
+  if (args.quiet && !args.json) return no_error();
+  return print_facts(args, "created " + args.path, facts);
+}
+
+Error run_info(const CommonArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open(args, Access::read));
+  const PoolInfo info = session.pool().info();
+  const PoolStats stats = session.pool().stats();
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.count("layout_version", "layout version", info.version);
+  const std::string id = fmt::format("{:016x}", info.pool_id);
+  facts.text("pool_id", "pool id", id);
+  facts.text("medium", "medium", medium_name(info.medium));
+  facts.flag("power_cut_safe", "power cut", info.power_cut_safe,
+             info.power_cut_safe ? kSafeWords : kUnsafeWords);
+  add_last_close(info, facts);
+  facts.ms("open_ms", "opened in", session.open_ms());
+  facts.bytes("file_bytes", "file size", stats.file_bytes);
+  facts.bytes("used_bytes", "used frames", stats.used_bytes);
+  facts.bytes("allocated_bytes", "allocated", stats.allocated_bytes);
+  add_store(session, facts);
+  facts.text("root_layout", "", info.layout);
+  facts.text("", "root object", info.layout.empty() ? "none" : info.layout);
+  TENUTO_TOOL_TRY(session.close());
+  return print_facts(args, args.path, facts);
+}
+
+Error run_stats(const CommonArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open(args, Access::read));
+  Facts facts;
+  facts.text("path", "", args.path);
+  add_stats(session.pool().stats(), args, facts);
+  add_store(session, facts);
+  if (session.has_store()) {
+    const StoreStats s = session.store().stats();
+    facts.bytes("record_bytes", "keys and values", s.record_bytes);
+    facts.count("leaves", "leaves", s.leaves);
+    facts.count("inner_nodes", "inner nodes", s.inner_nodes);
+    facts.count("height", "height", s.height);
+    facts.bytes("index_dram_bytes", "index in DRAM", s.index_dram_bytes);
+    facts.ms("rebuild_ms", "index rebuilt in", s.rebuild_ms);
+  }
+  TENUTO_TOOL_TRY(session.close());
+  return print_facts(args, args.path, facts);
+}
+
+namespace {
+
+// The object of a check that found something: the error is told on standard error as well.
+Error report_unsound(const CommonArgs& args, Error error) {
+  if (!args.json) return error;
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.flag("sound", "", false, "");
+  facts.text("status", "", status_name(error.status));
+  facts.text("what", "", error.report.what);
+  facts.text("where", "", error.report.where);
+  facts.text("expected", "", error.report.expected);
+  facts.text("found", "", error.report.found);
+  if (Error print_error = print_facts(args, "", facts)) return print_error;
+  return error;
+}
+
+}  // namespace
+
+Error run_check(const CommonArgs& args) {
+  Session session;
+  if (Error error = session.open(args, Access::recover)) return report_unsound(args, error);
+  const PoolInfo info = session.pool().info();
+  const auto start = std::chrono::steady_clock::now();
+  Report report;
+  const Status status = session.has_store() ? session.store().validate(&report)
+                                            : session.pool().validate(&report);
+  const double check_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (status != Status::ok) {
+    return report_unsound(args,
+                          store_failed(status, "the pool is not sound", args.path, report));
+  }
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.flag("sound", "", true, "");
+  facts.text("status", "", status_name(Status::ok));
+  add_last_close(info, facts);
+  facts.ms("open_ms", "opened in", session.open_ms());
+  facts.ms("check_ms", "checked in", check_ms);
+  add_store(session, facts);
+  if (Error error = session.close()) return report_unsound(args, error);
+  if (args.quiet && !args.json) return no_error();
+  return print_facts(args, args.path + ": sound", facts);
+}
+
+}  // namespace tenuto::tool

@@ -1,0 +1,183 @@
+// Commands on records: put, get, del, scan.
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "session.h"
+#include "tenuto_commands.h"
+
+namespace tenuto::tool {
+namespace {
+
+constexpr std::size_t kReadBytes = 1u << 20;
+// A value file that never ends must not take all memory first.
+constexpr std::uint64_t kValueFileBytesMax = 4ull << 30;
+
+Error read_all(int fd, const std::string& name, std::string& bytes) {
+  std::size_t end = 0;
+  while (true) {
+    if (bytes.size() - end < kReadBytes) bytes.resize(bytes.size() * 2 + kReadBytes);
+    const ssize_t n = read(fd, bytes.data() + end, kReadBytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return os_failed(errno, "cannot read the value", name);
+    if (n == 0) break;
+    end += static_cast<std::size_t>(n);
+    if (end > kValueFileBytesMax) {
+      return failed(Status::too_large, "the value file is above 4 GiB", name,
+                    "split the value over several keys");
+    }
+  }
+  bytes.resize(end);
+  return no_error();
+}
+
+Error value_of(const PutArgs& args, std::string& value) {
+  if (args.value_file == "-") return read_all(STDIN_FILENO, "standard input", value);
+  if (!args.value_file.empty()) {
+    const int fd = open(args.value_file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return os_failed(errno, "cannot open the value file", args.value_file);
+    Error error = read_all(fd, args.value_file, value);
+    close(fd);
+    return error;
+  }
+  if (args.hex) return parse_key(KeyKind::bytes, true, *args.value, "VALUE", value);
+  value = *args.value;
+  return no_error();
+}
+
+Error no_such_key(const Session& session, std::string_view key) {
+  return failed(Status::not_found, "no such key", session.where(key));
+}
+
+void append_scan_line(const ScanArgs& args, KeyKind kind, const Iterator& it, std::string& line) {
+  if (args.json && args.keys_only) {
+    line += '{';
+    append_key_member(kind, it.key(), line);
+    line += '}';
+  } else if (args.json) {
+    append_record(RecordFormat::jsonl, kind, it.key(), it.value(), line);
+  } else if (args.hex) {
+    append_hex(line, it.key());
+    if (!args.keys_only) append_hex(line += '\t', it.value());
+  } else if (args.keys_only) {
+    append_key_text(kind, it.key(), line);
+  } else {
+    append_record(RecordFormat::tsv, kind, it.key(), it.value(), line);
+  }
+  line += '\n';
+}
+
+}  // namespace
+
+Error run_put(const PutArgs& args) {
+  if (args.value.has_value() == !args.value_file.empty()) {
+    return failed(Status::invalid_argument, "put takes a VALUE or --value-file, one of them");
+  }
+  std::string value;
+  TENUTO_TOOL_TRY(value_of(args, value));
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::write));
+  const KeyKind kind = session.store().key_kind();
+  std::string key;
+  TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
+  const Status status = session.store().put(key, value);
+  if (status != Status::ok) return store_failed(status, "cannot put", session.where(key));
+  TENUTO_TOOL_TRY(session.close());
+  if (!args.json) return no_error();
+  std::string object = "{";
+  append_key_member(kind, key, object);
+  return print_line(object + fmt::format(",\"value_bytes\":{}}}", value.size()));
+}
+
+Error run_get(const GetArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::read));
+  const KeyKind kind = session.store().key_kind();
+  std::string key;
+  TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
+  std::string value;
+  const Status status = session.store().get(key, value);
+  if (status == Status::not_found) return no_such_key(session, key);
+  if (status != Status::ok) return store_failed(status, "cannot get", session.where(key));
+  TENUTO_TOOL_TRY(session.close());
+  std::string text;
+  if (args.json) {
+    append_record(RecordFormat::jsonl, kind, key, value, text);
+  } else if (args.hex) {
+    append_hex(text, value);
+  } else {
+    text = std::move(value);
+  }
+  if (args.json || args.newline || is_terminal(STDOUT_FILENO)) text += '\n';
+  Output out(STDOUT_FILENO, "standard output");
+  out.write(text);
+  return out.finish();
+}
+
+Error run_del(const DelArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::write));
+  const KeyKind kind = session.store().key_kind();
+  // All of the command line is understood before anything is deleted.
+  std::vector<std::string> keys(args.keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.keys[i], "KEY", keys[i]));
+  }
+  std::uint64_t deleted = 0;
+  std::string missing_json;
+  Error missing;
+  for (const std::string& key : keys) {
+    const Status status = session.store().erase(key);
+    if (status == Status::ok) {
+      ++deleted;
+      continue;
+    }
+    if (status != Status::not_found) return store_failed(status, "cannot del", session.where(key));
+    missing_json += missing_json.empty() ? "{" : ",{";
+    append_key_member(kind, key, missing_json);
+    missing_json += '}';
+    if (missing) {
+      missing.report.where += ", " + session.where(key).substr(args.path.size() + 2);
+    } else {
+      missing = no_such_key(session, key);
+    }
+  }
+  TENUTO_TOOL_TRY(session.close());
+  if (args.json) {
+    TENUTO_TOOL_TRY(
+        print_line(fmt::format("{{\"deleted\":{},\"missing\":[{}]}}", deleted, missing_json)));
+  }
+  return missing;
+}
+
+Error run_scan(const ScanArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::read));
+  const KeyKind kind = session.store().key_kind();
+  IteratorOptions options;
+  TENUTO_TOOL_TRY(parse_range(args, kind, options));
+  Output out(STDOUT_FILENO, "standard output");
+  Status status = Status::ok;
+  {
+    Iterator it = session.store().iterator(options);
+    std::uint64_t left = args.limit.value_or(UINT64_MAX);
+    std::string line;
+    if (left > 0) args.reverse ? it.seek_last() : it.seek_first();
+    while (left > 0 && it.valid() && out.ok()) {
+      line.clear();
+      append_scan_line(args, kind, it, line);
+      out.write(line);
+      if (--left > 0) args.reverse ? it.prev() : it.next();
+    }
+    status = it.status();
+  }
+  Error error = out.finish();
+  if (status != Status::ok) return store_failed(status, "the scan found damage", args.path);
+  TENUTO_TOOL_TRY(session.close());
+  return error;
+}
+
+}  // namespace tenuto::tool

@@ -1,0 +1,60 @@
+// How bytes and numbers are written as text: escapes, hexadecimal, base64, JSON strings, sizes.
+// Called by the record formats and by the commands of tools/tenuto. Every parser either takes the
+// whole text or says in which column it is wrong and what belongs there; none of them can crash on
+// any input. tools/tenuto.md defines the formats for users.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tenuto::tool {
+
+// Why a text was refused. Columns count bytes from 1.
+struct FormatError {
+  std::size_t column = 1;
+  std::string what;  // what is wrong and what would be right
+};
+// Nothing when the text was accepted.
+using MaybeError = std::optional<FormatError>;
+
+// Bytes of the well-formed UTF-8 sequence that starts at text[at] (1..4), 0 when there is none.
+// REQUIRES: at < text.size().
+std::size_t utf8_sequence(std::string_view text, std::size_t at);
+bool is_utf8(std::string_view bytes);
+
+// The canonical escaped form: printable ASCII but the backslash, and well-formed UTF-8 from U+00A0
+// on, stand for themselves; \\ \t \n \r \0 and \xhh (lower case) stand for the rest. The result
+// contains no control character and is always UTF-8.
+void append_escaped(std::string& out, std::string_view bytes);
+// Accepts every byte but raw TAB, LF and CR as itself, the escapes above and \xHH in either case.
+// The first byte of `text` is in `column` of its line.
+MaybeError parse_escaped(std::string_view text, std::size_t column, std::string& bytes);
+
+void append_hex(std::string& out, std::string_view bytes);  // lower case
+MaybeError parse_hex(std::string_view text, std::size_t column, std::string& bytes);
+
+void append_base64(std::string& out, std::string_view bytes);  // RFC 4648, padded
+// Only the one form that append_base64 writes: no blanks, right padding, zero spare bits.
+MaybeError parse_base64(std::string_view text, std::size_t column, std::string& bytes);
+
+// A JSON string with its quotes: UTF-8 as it is, short escapes where JSON has them, \u00hh for other
+// controls. Bytes that are not UTF-8 become U+FFFD; what must come back is written as base64.
+void append_json_string(std::string& out, std::string_view text);
+
+// Decimal without sign, blanks or leading zeros, so that every number has one text.
+MaybeError parse_u64(std::string_view text, std::size_t column, std::uint64_t& n);
+
+// "64M", "1.5GiB", "4096": bytes with the suffix K, M, G, T (powers of 1024; iB or B may follow).
+MaybeError parse_size(std::string_view text, std::uint64_t& bytes);
+std::string format_size(std::uint64_t bytes);  // "64 MiB", "1.5 GiB", "17 bytes"
+
+// 1234567 -> "1,234,567".
+std::string format_count(std::uint64_t n);
+
+// A short, terminal-safe picture of a key for messages: quoted, escaped, cut in the middle.
+std::string in_quotes(std::string_view bytes);
+
+}  // namespace tenuto::tool

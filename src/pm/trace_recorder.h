@@ -13,11 +13,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "pm/trace_stats.h"
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
@@ -55,35 +55,6 @@ class TraceObserver {
 
  protected:
   ~TraceObserver() = default;
-};
-
-// What one named fence saw, in recovery of crash states too. Lives in memory that forked workers
-// share.
-struct FenceStats {
-  char first[80];
-  char then[80];
-  std::uint64_t passed;       // times it was executed
-  std::uint64_t explored;     // times crash states before it were checked
-  std::uint64_t lines;        // lines flushed for it, all times together
-  std::uint32_t flushes_max;  // flush calls before it, most at one time
-};
-
-// Flushes and fences of the calling thread since it began, watched pool or not.
-struct TraceCounts {
-  std::uint64_t flushes = 0;  // calls
-  std::uint64_t lines = 0;
-  std::uint64_t fences = 0;
-};
-TraceCounts trace_counts();
-
-// A bug made by the recorder: one fence, or one flush before it, does nothing.
-struct Mutation {
-  enum class Kind : std::uint8_t { none, drop_fence, drop_flush };
-  Kind kind = Kind::none;
-  std::string first, then;  // the fence's names
-  std::uint32_t nth = 0;    // drop_flush: which flush call since the thread's fence before, from 0
-
-  std::string text() const;
 };
 
 // The mapping whose stores are recorded. Read without lock by every store of the process.

@@ -1,0 +1,110 @@
+#include "pm/explore.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "pm/assert.h"
+#include "pm/explore_run.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+namespace {
+
+// A directory of its own, gone at the end.
+class OwnDirectory {
+ public:
+  explicit OwnDirectory(const std::string& parent) : path_(parent + "/tenuto-crash-XXXXXX") {
+    TENUTO_ASSERT(::mkdtemp(path_.data()) != nullptr);
+  }
+  ~OwnDirectory() { ::rmdir(path_.c_str()); }
+  OwnDirectory(const OwnDirectory&) = delete;
+  OwnDirectory& operator=(const OwnDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+const std::string& CrashContext::path() const { return explorer_.pool_path(); }
+void CrashContext::invoke() { explorer_.invoke(); }
+void CrashContext::ack() { explorer_.ack(); }
+void CrashContext::update(const std::function<void()>& body) { explorer_.update(body); }
+void CrashContext::crash_point(const char* name) { explorer_.crash_point(name); }
+
+CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
+                             const Check& check) const {
+  const OwnDirectory directory(options_.directory);
+  CrashExplorer explorer(options_, directory.path());
+  return explorer.run(setup, workload, check);
+}
+
+std::vector<MutantOutcome> CrashRunner::mutants(const Setup& setup, const Workload& workload,
+                                                const Check& check) const {
+  std::vector<MutantOutcome> outcomes;
+  CrashOptions options = options_;
+  options.findings_max = 1;
+  options.minimise = false;
+  for (const FenceStats& fence : run(setup, workload, check).fences) {
+    if (fence.passed == 0) continue;
+    Mutation m{Mutation::Kind::drop_fence, fence.first, fence.then, 0};
+    const auto try_mutation = [&] {
+      options.mutation = m;
+      const CrashResult r = CrashRunner(options).run(setup, workload, check);
+      outcomes.push_back({m, !r.ok(), r.ok() ? std::string() : r.findings[0].text()});
+    };
+    try_mutation();
+    m.kind = Mutation::Kind::drop_flush;
+    for (m.nth = 0; m.nth < fence.flushes_max; ++m.nth) try_mutation();
+  }
+  return outcomes;
+}
+
+std::string CrashFinding::text() const {
+  std::string t = where + ": " + recovery + ": " + what + "\n";
+  for (const LostLine& l : lost) {
+    char line[128];
+    std::snprintf(line, sizeof line, "    line at 0x%llx lost %zu of %zu stores, first ",
+                  static_cast<unsigned long long>(l.offset), l.lost, l.stores);
+    t += line + l.first_lost + "\n";
+  }
+  if (lost.empty()) t += "    with every store durable\n";
+  return t + "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) +
+         "\n";
+}
+
+std::vector<std::string> CrashResult::unexplored() const {
+  std::vector<std::string> names;
+  for (const FenceStats& f : fences) {
+    if (f.passed != 0 && f.explored == 0) {
+      names.push_back(std::string(f.first) + " | " + f.then);
+    }
+  }
+  return names;
+}
+
+bool CrashResult::explored(const std::string& first, const std::string& then) const {
+  for (const FenceStats& f : fences) {
+    if (first == f.first && then == f.then) return f.explored != 0;
+  }
+  return false;
+}
+
+std::string CrashResult::text() const {
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "seed %llu: %llu crash points, %llu states, %llu different, %llu inside recovery, "
+                "%llu checks in %.2f s, %zu findings\n",
+                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(points),
+                static_cast<unsigned long long>(states), static_cast<unsigned long long>(unique),
+                static_cast<unsigned long long>(recovery_states),
+                static_cast<unsigned long long>(checks), seconds, findings.size());
+  std::string t = line;
+  for (const CrashFinding& f : findings) t += "  " + f.text();
+  return t;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

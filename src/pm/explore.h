@@ -1,0 +1,153 @@
+// The crash explorer: runs a workload on a pool file, and at every fence asks what a power cut at
+// that moment could leave behind. Each such image is recovered and judged by the caller's check.
+// Needs the traced twin of the library (tenuto_traced); how to write a test with it stands in
+// tests/support/README.md.
+//
+// What may be lost: of every line, any tail of the stores since its last fenced flush; lines are
+// independent of each other; a store tears into aligned 8-byte words; stores of one line that no
+// release store, flush or fence separates may survive in any order (a compiler may emit them so).
+// When there are more combinations than product_max, the likely culprits are tried and then random
+// ones. Everything follows from the seed, as long as the workload does.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pm/trace_stats.h"
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+struct CrashOptions {
+  std::uint64_t seed = 1;
+  std::size_t product_max = 2000;  // states of one moment: all of them up to this many
+  std::size_t samples_max = 200;   // random states where there are more
+  std::size_t findings_max = 3;    // stop after so many different findings
+  std::chrono::milliseconds timeout{10000};  // of one recovery and check
+  bool crash_in_recovery = true;
+  std::size_t recovery_states_max = 40;  // crashes inside the recovery of one state; sampled
+  bool recover_twice = true;             // check each image again after the check closed it
+  bool reorder_stores = true;            // see above; false: program order within a line
+  // Locked instructions (mutexes too) complete the thread's earlier flushes, as they do on x86.
+  // For threads that hand over unfenced lines under such a contract.
+  bool locked_instructions_fence = false;
+  std::uint32_t points_percent = 100;  // of the moments; each fence's first moments are always tried
+  bool minimise = true;
+  std::string directory = "/dev/shm";  // where pool and image are put
+  Mutation mutation;                   // a bug to make, for checking the check
+  std::vector<std::string> plants;     // planted bugs to switch on during the run
+};
+
+// A crash image to be judged. The model objects that a check captures by reference are as they
+// were at the moment of the crash.
+class CrashImage {
+ public:
+  const std::string& path() const { return path_; }
+  // Operations begun and completed by then: `acknowledged <= n <= invoked` must hold for the n
+  // operations that the image shows.
+  std::uint64_t invoked() const { return invoked_; }
+  std::uint64_t acknowledged() const { return acknowledged_; }
+  // Ends the part of a check in which crashes inside recovery are tried. To be called after opening
+  // when the check goes on to change the pool.
+  void recovered() const;
+
+ private:
+  friend class CrashWorker;
+  std::string path_;
+  std::uint64_t invoked_ = 0;
+  std::uint64_t acknowledged_ = 0;
+  std::function<void()> on_recovered_;
+};
+
+class CrashExplorer;
+
+// The workload's side. All may be called from any of its threads.
+class CrashContext {
+ public:
+  const std::string& path() const;
+  // An operation begins; now both its old and its new outcome are fine.
+  void invoke();
+  // All operations begun are complete: their effects must survive from now on.
+  void ack();
+  // Changes the workload's own model while no crash can happen; body must not touch the pool.
+  void update(const std::function<void()>& body);
+  // A crash may happen here; `name` is for the report.
+  void crash_point(const char* name);
+
+ private:
+  friend class CrashExplorer;
+  explicit CrashContext(CrashExplorer& e) : explorer_(e) {}
+  CrashExplorer& explorer_;
+};
+
+struct LostLine {
+  std::uint64_t offset;     // in the pool file
+  std::size_t stores;       // that could be lost
+  std::size_t lost;         // that were
+  std::string first_lost;   // source place of the first of them
+};
+
+struct CrashFinding {
+  std::string where;    // crash before fence("a", "b")
+  std::string recovery; // what went wrong when: "recovery", "second recovery", "crash inside ..."
+  std::string what;     // the check's text, or how it died
+  std::vector<LostLine> lost;  // persisting any other line does not help
+  std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this one
+  std::uint64_t state = 0;
+  std::string text() const;
+};
+
+struct CrashResult {
+  std::uint64_t seed = 0;
+  std::vector<CrashFinding> findings;
+  std::vector<FenceStats> fences;
+  std::uint64_t points = 0;    // moments explored
+  std::uint64_t states = 0;    // crash states there
+  std::uint64_t unique = 0;    // of them different in image or model
+  std::uint64_t recovery_states = 0;  // different images of crashes inside recovery
+  std::uint64_t checks = 0;    // recoveries that were judged
+  double seconds = 0;
+
+  bool ok() const { return findings.empty(); }
+  // "first | then" of named fences passed before which no crash was tried; empty when all were.
+  std::vector<std::string> unexplored() const;
+  bool explored(const std::string& first, const std::string& then) const;
+  std::string text() const;
+};
+
+struct MutantOutcome {
+  Mutation mutation;
+  bool found = false;
+  std::string finding;
+};
+
+class CrashRunner {
+ public:
+  // Makes the pool file; its state afterwards is durable.
+  using Setup = std::function<void(const std::string& path)>;
+  // Works on it. Starts its model anew, since it may be run several times.
+  using Workload = std::function<void(CrashContext&)>;
+  // Opens the pool by path, which recovers it, and compares with the model. Empty: all is well.
+  // Runs in a forked child and must leave the model alone.
+  using Check = std::function<std::string(const CrashImage&)>;
+
+  explicit CrashRunner(CrashOptions options = {}) : options_(std::move(options)) {}
+
+  CrashResult run(const Setup& setup, const Workload& workload, const Check& check) const;
+
+  // Runs once for every fence passed and every flush before it, without that fence or flush. One
+  // that is not found is needless, or the check is blind to it.
+  std::vector<MutantOutcome> mutants(const Setup& setup, const Workload& workload,
+                                     const Check& check) const;
+
+ private:
+  CrashOptions options_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

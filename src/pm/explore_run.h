@@ -1,0 +1,96 @@
+// One run of the explorer: watches the workload's durability, forks a worker at each crash point,
+// and turns what the worker says into findings. Made by CrashRunner::run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pm/explore.h"
+#include "pm/explore_image.h"
+#include "pm/explore_states.h"
+#include "pm/explore_worker.h"
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+class CrashExplorer final : public TraceObserver {
+ public:
+  // The directory exists and is the run's own.
+  CrashExplorer(const CrashOptions& options, std::string directory);
+  ~CrashExplorer();
+  CrashExplorer(const CrashExplorer&) = delete;
+  CrashExplorer& operator=(const CrashExplorer&) = delete;
+
+  CrashResult run(const CrashRunner::Setup& setup, const CrashRunner::Workload& workload,
+                  const CrashRunner::Check& check);
+
+  // For CrashContext.
+  const std::string& pool_path() const { return pool_; }
+  void invoke();
+  void ack();
+  void update(const std::function<void()>& body);
+  void crash_point(const char* name);
+
+ private:
+  struct Moment {
+    std::vector<const LineLog*> logs;
+    std::vector<LineChoices> lines;
+    std::vector<CrashState> states;
+    std::string where;
+  };
+  // How one worker ended: well, or with a bad state and why.
+  struct Verdict {
+    bool bad = false;
+    std::size_t at = 0;  // in WorkerJob::order
+    std::string recovery;
+    std::string what;
+  };
+
+  void before_fence(const char* first, const char* then) override;
+  void floor_raised(const LineLog& log, const LineWords& old_floor) override;
+  const std::byte* resized(std::uint64_t bytes) override;
+
+  void explore(std::string where, const char* first, const char* then);
+  bool chosen(const char* first, const char* then);
+  void judge(Moment& m, const char* first, const char* then);
+  WorkerJob job_for(const Moment& m, std::vector<std::uint64_t> order) const;
+  Verdict run_worker(const WorkerJob& job);
+  [[noreturn]] void be_worker(const WorkerJob& job);
+  std::string worker_stderr() const;
+  void minimise(Moment& m, CrashState& state);
+  bool still_bad(Moment& m, const CrashState& state);
+  void add_finding(Moment& m, std::uint64_t index, const Verdict& v);
+  void compare_memory(const std::string& where);
+  void add_unseen(const std::string& where, const std::string& what, std::uint64_t line);
+  std::uint64_t model_hash() const;
+
+  const CrashOptions options_;
+  const std::string directory_;
+  const std::string pool_;
+  const CrashRunner::Check* check_ = nullptr;
+  std::optional<ExploreImage> image_;
+  SeenStates seen_;
+  WorkerReport* report_ = nullptr;  // shared with workers
+  int stderr_fd_ = -1;              // where workers write
+
+  std::uint64_t image_hash_ = 0;  // of the durable content, against that at the start
+  std::uint64_t invoked_ = 0, acknowledged_ = 0, changes_ = 0;
+  bool model_told_ = false;  // the workload says when its model changes
+  std::uint64_t point_ = 0;
+  std::uint64_t order_before_ = 0;  // last store before the latest crash point
+  bool stopped_ = false;
+  std::uint64_t repeats_ = 0;
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> replay_;
+  ExploreRng choice_rng_;
+  std::set<std::string> signatures_;
+  std::set<std::uint64_t> unseen_told_;
+  CrashResult result_;
+};
+
+// "function at file:line" of places in this program, as far as they are known.
+std::vector<std::string> source_places(const std::vector<const void*>& sites);
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

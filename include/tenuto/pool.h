@@ -132,7 +132,7 @@ class Pool {
   // Two-step allocation: reserve, fill, then publish (makes dest point to it) or cancel.
   Result<Reserved> reserve(std::uint64_t bytes);
   Status publish(const Reserved& block, PtrWord& dest);
-  void cancel(const Reserved& block);
+  Status cancel(const Reserved& block);  // ok | invalid_argument (not reserved, or published)
 
   // Bytes usable in the allocated block that starts at p; 0 when there is none.
   std::uint64_t usable_size(const void* p) const;

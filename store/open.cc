@@ -1,0 +1,83 @@
+// How a pool is created, opened and recovered, in one place and in order: file, lanes, frames,
+// heap, transactions, index. Each step may rely on those before it and on nothing after.
+//
+//   frames        counters from bitfields; nothing is handed out yet
+//   heap          bookkeeping log and slabs read; intents of mallocs and frees finished or undone
+//   transactions  rolled back, or their frees completed
+//   index         the store names every block it reaches (derived blocks have no log)
+//   heap, frames  what nobody named is given back
+//   superblock    says running; before that nothing new was handed out, so a crash anywhere above
+//                 is followed by the same recovery
+#include <algorithm>
+#include <chrono>
+
+#include "store/pool_impl.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
+                                                   const PoolOptions& options, Report* report) {
+  auto made = pm::PoolFile::create(path, options, report);
+  if (!made) return made.error();
+  auto impl = std::make_unique<PoolImpl>();
+  impl->file = std::move(*made);
+  impl->recovery_threads = options.recovery_threads;
+  frame::Frames::format_zone(*impl->file, impl->file->zone(0), pm::kHeadBytes);
+  TENUTO_TRY(impl->attach(true, report));
+  TENUTO_TRY(impl->recover(report));
+  TENUTO_TRY(impl->file->set_state(pm::PoolState::running));
+  TENUTO_TRY(impl->file->link_into_place(report));
+  return impl;
+}
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const PoolOptions& options,
+                                                 Report* report) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto opened = pm::PoolFile::open(path, options, report);
+  if (!opened) return opened.error();
+  auto impl = std::make_unique<PoolImpl>();
+  impl->file = std::move(*opened);
+  impl->recovery_threads = options.recovery_threads;
+  impl->was_clean = impl->file->was_clean();
+  TENUTO_TRY(impl->attach(impl->was_clean, report));
+  TENUTO_TRY(impl->recover(report));
+  if (!impl->file->read_only()) TENUTO_TRY(impl->file->set_state(pm::PoolState::running));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  impl->recovery_ms = took.count();
+  return impl;
+}
+
+Status PoolImpl::attach(bool clean, Report* report) {
+  auto l = pm::Lanes::open(*file, report);
+  if (!l) return l.error();
+  lanes = std::move(*l);
+  auto f = frame::Frames::open(*file, clean, report);
+  if (!f) return f.error();
+  frames = std::move(*f);
+  auto h = heap::Heap::open(*file, *frames, *lanes, clean, report);
+  if (!h) return h.error();
+  heap = std::move(*h);
+  engine = std::make_unique<tx::Engine>(*file, *lanes, *heap);
+  return Status::ok;
+}
+
+Status PoolImpl::recover(Report* report) {
+  if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
+  TENUTO_TRY(engine->recover(report, &rolled_back));
+  return heap->finish_recovery(&leaked_frames, report);
+}
+
+Status PoolImpl::close() {
+  if (file->read_only()) return file->poisoned();
+  TENUTO_TRY(engine->drain());
+  TENUTO_TRY(heap->close());
+  frames->close();
+  return file->set_state(pm::PoolState::clean);
+}
+
+Status PoolImpl::validate(Report* report) {
+  TENUTO_TRY(engine->validate(report));
+  return heap->validate(report);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI

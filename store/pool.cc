@@ -1,0 +1,155 @@
+// The public Pool: each call finds its layer.
+#include "tenuto/pool.h"
+
+#include <cstring>
+
+#include "pm/media.h"
+#include "store/pool_impl.h"
+#include "tenuto/tx.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+Pool::Pool(std::unique_ptr<PoolImpl> impl) : impl_(std::move(impl)) {}
+Pool::Pool(Pool&&) noexcept = default;
+Pool& Pool::operator=(Pool&& o) noexcept {
+  if (this != &o) {
+    static_cast<void>(close());
+    impl_ = std::move(o.impl_);
+  }
+  return *this;
+}
+Pool::~Pool() { static_cast<void>(close()); }
+
+Result<Pool> Pool::create(std::string_view path, const PoolOptions& options, Report* report) {
+  auto impl = PoolImpl::create(path, options, report);
+  if (!impl) return impl.error();
+  return Pool(std::move(*impl));
+}
+
+Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Report* report) {
+  auto impl = PoolImpl::open(path, options, report);
+  if (!impl) return impl.error();
+  return Pool(std::move(*impl));
+}
+
+Status Pool::close() {
+  if (impl_ == nullptr) return Status::closed;
+  const Status s = impl_->close();
+  if (s == Status::busy) return s;  // a transaction is open
+  impl_.reset();
+  return s;
+}
+
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
+  if (impl_ == nullptr) return Status::closed;
+  const Status s = impl_->heap->malloc_to(bytes, dest);
+  if (s != Status::full) return s;
+  impl_->engine->reclaim(impl_->engine->mine());
+  return impl_->heap->malloc_to(bytes, dest);
+}
+
+Status Pool::free_from(PtrWord& dest) {
+  return impl_ == nullptr ? Status::closed : impl_->heap->free_from(dest);
+}
+
+Result<Reserved> Pool::reserve(std::uint64_t bytes) {
+  if (impl_ == nullptr) return Status::closed;
+  Result<heap::Block> block = impl_->heap->reserve(bytes, heap::Kind::logged);
+  if (!block && block.error() == Status::full) {
+    impl_->engine->reclaim(impl_->engine->mine());
+    block = impl_->heap->reserve(bytes, heap::Kind::logged);
+  }
+  if (!block) return block.error();
+  return Reserved{block->offset, impl_->file->at<void>(block->offset), block->bytes};
+}
+
+Status Pool::publish(const Reserved& block, PtrWord& dest) {
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->heap->publish({block.offset, block.bytes}, dest);
+}
+
+Status Pool::cancel(const Reserved& block) {
+  if (impl_ == nullptr) return Status::closed;
+  const bool reserved = impl_->heap->find_taken(block.offset, heap::Kind::logged).has_value() &&
+                        !impl_->heap->find_allocated(block.offset).has_value();
+  if (!reserved) return Status::invalid_argument;
+  impl_->heap->release(block.offset);
+  return Status::ok;
+}
+
+std::uint64_t Pool::usable_size(const void* p) const {
+  return contains(p) ? impl_->heap->usable_size(impl_->file->offset_of(p)) : 0;
+}
+
+Result<void*> Pool::root(std::string_view layout, std::uint64_t bytes, Report* report) {
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->root(layout, bytes, report);
+}
+
+bool Pool::contains(const void* p) const { return impl_ != nullptr && impl_->file->contains(p); }
+
+PoolOffset Pool::offset_of(const void* p) const { return impl_->file->offset_of(p); }
+
+void* Pool::at(PoolOffset offset) const {
+  if (impl_ == nullptr || !offset || offset.value >= impl_->file->bytes()) return nullptr;
+  return impl_->file->at<void>(offset);
+}
+
+PoolInfo Pool::info() const {
+  PoolInfo i;
+  if (impl_ == nullptr) return i;
+  const pm::PoolFile& file = *impl_->file;
+  i.path = file.path();
+  if (file.head().roots[pm::kRootUser] != 0) {
+    i.layout.assign(file.head().layout, ::strnlen(file.head().layout, 56));
+  }
+  i.pool_id = file.superblock().pool_id;
+  i.version = file.superblock().version;
+  i.medium = file.medium();
+  i.power_cut_safe = file.power_cut_safe();
+  i.was_clean = impl_->was_clean;
+  i.read_only = file.read_only();
+  i.has_store = file.head().store[0] != 0;
+  i.recovery_ms = impl_->recovery_ms;
+  i.leaked_frames = impl_->leaked_frames;
+  i.rolled_back = impl_->rolled_back;
+  return i;
+}
+
+PoolStats Pool::stats() const {
+  PoolStats s;
+  if (impl_ == nullptr) return s;
+  const frame::FrameStats frames = impl_->frames->stats();
+  const heap::HeapStats heap = impl_->heap->stats();
+  const pm::ModelCounts counts = pm::model_counts();
+  s.file_bytes = impl_->file->bytes();
+  s.used_bytes = (frames.frames - frames.frames_free) * kFrameBytes;
+  s.allocated_bytes = heap.allocated_bytes;
+  s.slabs = heap.slabs;
+  s.extents = heap.extents;
+  s.book_bytes = heap.book_bytes;
+  s.zones = frames.zones;
+  s.lanes = impl_->lanes->count();
+  s.lines_flushed = counts.lines;
+  s.fences = counts.fences;
+  s.reflushes = counts.reflushes;
+  s.writes_sequential = counts.writes_sequential;
+  s.writes_random = counts.writes_random;
+  return s;
+}
+
+Status Pool::validate(Report* report) const {
+  return impl_ == nullptr ? Status::closed : impl_->validate(report);
+}
+
+Transaction::Transaction(Pool& pool) {
+  if (pool.impl_ == nullptr) {
+    begin_status_ = Status::closed;
+    return;
+  }
+  tx::Txn& txn = pool.impl_->engine->mine();
+  begin_status_ = txn.begin();
+  if (begin_status_ == Status::ok) txn_ = &txn;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,47 @@
+// What an open pool is made of. Built by open.cc from the bottom to the top, used by pool.cc,
+// root.cc and the store.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "frame/frames.h"
+#include "heap/heap.h"
+#include "pm/lane.h"
+#include "pm/pool_file.h"
+#include "tenuto/pool.h"
+#include "tx/engine.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+struct PoolImpl {
+  // Constant after open; destroyed from the top to the bottom.
+  std::unique_ptr<pm::PoolFile> file;
+  std::unique_ptr<pm::Lanes> lanes;
+  std::unique_ptr<frame::Frames> frames;
+  std::unique_ptr<heap::Heap> heap;
+  std::unique_ptr<tx::Engine> engine;
+  unsigned recovery_threads = 0;
+  bool was_clean = true;
+  double recovery_ms = 0;
+  std::uint64_t leaked_frames = 0;
+  std::uint64_t rolled_back = 0;
+  std::mutex root_mu;  // one thread makes the root object
+
+  static Result<std::unique_ptr<PoolImpl>> create(std::string_view path, const PoolOptions& options,
+                                                  Report* report);
+  static Result<std::unique_ptr<PoolImpl>> open(std::string_view path, const PoolOptions& options,
+                                                Report* report);
+  // A clean close: everything volatile is written out and the state says so.
+  Status close();
+
+  Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
+  // Checks every layer below the store. Quiescent.
+  Status validate(Report* report);
+
+ private:
+  Status attach(bool clean, Report* report);
+  Status recover(Report* report);
+};
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,112 @@
+// The layers pm, frame and heap put together by hand, for tests below the public Pool. crash()
+// drops everything volatile without closing: what a kill leaves behind.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "frame/frames.h"
+#include "heap/heap.h"
+#include "pm/lane.h"
+#include "pm/pool_file.h"
+
+namespace tenuto::test {
+
+// A path in shared memory, unlinked before and after.
+class TempPath {
+ public:
+  explicit TempPath(const std::string& name)
+      : path_("/dev/shm/tenuto-test-" + std::to_string(::getpid()) + "-" + name) {
+    ::unlink(path_.c_str());
+  }
+  ~TempPath() { ::unlink(path_.c_str()); }
+  TempPath(const TempPath&) = delete;
+  TempPath& operator=(const TempPath&) = delete;
+  const std::string& str() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct PoolParts {
+  std::unique_ptr<pm::PoolFile> file;
+  std::unique_ptr<pm::Lanes> lanes;
+  std::unique_ptr<frame::Frames> frames;
+  std::unique_ptr<heap::Heap> heap;
+  std::uint64_t leaked = 0;
+  Report report;
+
+  static PoolOptions small_options() {
+    PoolOptions o;
+    o.size = 16u << 20;
+    o.size_max = 1u << 30;
+    o.medium = Medium::cache;
+    return o;
+  }
+
+  Status create(const std::string& path, const PoolOptions& options = small_options()) {
+    auto made = pm::PoolFile::create(path, options, &report);
+    if (!made) return made.error();
+    file = std::move(*made);
+    frame::Frames::format_zone(*file, file->zone(0), pm::kHeadBytes);
+    TENUTO_TRY(attach(true));
+    TENUTO_TRY(heap->finish_recovery(&leaked, &report));
+    TENUTO_TRY(file->set_state(pm::PoolState::running));
+    return file->link_into_place(&report);
+  }
+
+  // Without the recovery of what stands above the heap; begin_open and end_open leave room for it.
+  Status open(const std::string& path, const PoolOptions& options = small_options()) {
+    TENUTO_TRY(begin_open(path, options));
+    return end_open();
+  }
+  Status begin_open(const std::string& path, const PoolOptions& options = small_options()) {
+    auto opened = pm::PoolFile::open(path, options, &report);
+    if (!opened) return opened.error();
+    file = std::move(*opened);
+    TENUTO_TRY(attach(file->was_clean()));
+    if (!file->was_clean()) return heap->replay_intents(&report);
+    return Status::ok;
+  }
+  Status end_open() {
+    TENUTO_TRY(heap->finish_recovery(&leaked, &report));
+    return file->read_only() ? Status::ok : file->set_state(pm::PoolState::running);
+  }
+
+  Status close() {
+    TENUTO_TRY(heap->close());
+    frames->close();
+    TENUTO_TRY(file->set_state(pm::PoolState::clean));
+    crash();
+    return Status::ok;
+  }
+
+  void crash() {
+    heap.reset();
+    frames.reset();
+    lanes.reset();
+    file.reset();
+  }
+
+  // A root word of the head page, as a destination.
+  PtrWord& root(std::size_t i) { return reinterpret_cast<PtrWord&>(file->head().roots[i]); }
+
+ private:
+  Status attach(bool clean) {
+    auto l = pm::Lanes::open(*file, &report);
+    if (!l) return l.error();
+    lanes = std::move(*l);
+    auto f = frame::Frames::open(*file, clean, &report);
+    if (!f) return f.error();
+    frames = std::move(*f);
+    auto h = heap::Heap::open(*file, *frames, *lanes, clean, &report);
+    if (!h) return h.error();
+    heap = std::move(*h);
+    return Status::ok;
+  }
+};
+
+}  // namespace tenuto::test

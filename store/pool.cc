@@ -125,6 +125,7 @@ PoolStats Pool::stats() const {
   s.file_bytes = impl_->file->bytes();
   s.used_bytes = (frames.frames - frames.frames_free) * kFrameBytes;
   s.allocated_bytes = heap.allocated_bytes;
+  s.objects = heap.objects;
   s.slabs = heap.slabs;
   s.extents = heap.extents;
   s.book_bytes = heap.book_bytes;

@@ -57,6 +57,7 @@ struct PoolStats {
   std::uint64_t file_bytes = 0;       // size of the file
   std::uint64_t used_bytes = 0;       // frames taken
   std::uint64_t allocated_bytes = 0;  // blocks and extents in use, with rounding
+  std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
   std::uint64_t slabs = 0;
   std::uint64_t extents = 0;
   std::uint64_t book_bytes = 0;  // bookkeeping log

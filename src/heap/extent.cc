@@ -149,19 +149,11 @@ Extent* Extents::take_huge(std::uint64_t huge_frames, unsigned core, Status* why
 Status Extents::ensure_book() {
   if (book_.wants_compaction(live_)) {
     book_.compact(live_, [this](const Book::Sink& sink) {
-      const auto move = [&](Extent& e) {
+      for_each_taken([&](Extent& e) {
         if (e.state != ExtentState::live && e.state != ExtentState::claimed) return;
         const auto type = e.kind == Kind::logged ? BookType::logged : BookType::derived;
         e.entry = sink(BookEntry::make_extent(type, e.offset, e.frames));
-      };
-      for (auto& [region, chunk] : chunks_) {
-        for (unsigned i = chunk->first; i < chunk->end;) {
-          Extent* e = chunk->at[i];
-          i += static_cast<unsigned>(e->frames);
-          move(*e);
-        }
-      }
-      for (auto& [offset, e] : huge_) move(*e);
+      });
     });
   }
   return book_.ensure_room(live_ + 2 * (reserved_ + 1));
@@ -286,19 +278,22 @@ Result<Block> Extents::find(PoolOffset o, Kind kind, bool live_only) const {
   return Block{e->offset, e->frames * kFrameBytes};
 }
 
-void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const {
-  const std::lock_guard lock(mu_);
-  const auto pass = [&](const Extent& e) {
-    if (e.state != ExtentState::free && e.kind == kind) f(e.offset, e.frames * kFrameBytes);
-  };
+void Extents::for_each_taken(const std::function<void(Extent&)>& f) const {
   for (const auto& [region, chunk] : chunks_) {
     for (unsigned i = chunk->first; i < chunk->end;) {
-      const Extent* e = chunk->at[i];
+      Extent* e = chunk->at[i];
       i += static_cast<unsigned>(e->frames);
-      pass(*e);
+      if (e->state != ExtentState::free) f(*e);
     }
   }
-  for (const auto& [offset, e] : huge_) pass(*e);
+  for (const auto& [offset, e] : huge_) f(*e);
+}
+
+void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const {
+  const std::lock_guard lock(mu_);
+  for_each_taken([&](const Extent& e) {
+    if (e.kind == kind) f(e.offset, e.frames * kFrameBytes);
+  });
 }
 
 std::uint64_t Extents::allocated_bytes() const {
@@ -309,6 +304,15 @@ std::uint64_t Extents::allocated_bytes() const {
 std::uint64_t Extents::count() const {
   const std::lock_guard lock(mu_);
   return live_ + reserved_;
+}
+
+std::uint64_t Extents::live_logged() const {
+  const std::lock_guard lock(mu_);
+  std::uint64_t n = 0;
+  for_each_taken([&n](const Extent& e) {
+    n += e.kind == Kind::logged && e.state == ExtentState::live ? 1 : 0;
+  });
+  return n;
 }
 
 std::uint64_t Extents::book_bytes() const {

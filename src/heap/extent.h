@@ -83,6 +83,7 @@ class Extents {
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const;
   std::uint64_t allocated_bytes() const;
   std::uint64_t count() const;
+  std::uint64_t live_logged() const;
   std::uint64_t book_bytes() const;
   Status validate(Report* report) const;
   // Gives back the chunk kept in reserve.
@@ -98,6 +99,7 @@ class Extents {
   using FreeKey = std::pair<std::uint64_t, std::uint64_t>;  // frames, offset: best fit first
 
   Extent* lookup(PoolOffset o) const;
+  void for_each_taken(const std::function<void(Extent&)>& f) const;
   Extent* take_small(std::uint64_t frames, unsigned core, Status* why);
   Extent* take_huge(std::uint64_t huge_frames, unsigned core, Status* why);
   Status ensure_book();

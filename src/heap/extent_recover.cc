@@ -153,7 +153,9 @@ void Extents::fill_gaps(Chunk& chunk) {
 Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)>& keep) const {
   const std::lock_guard lock(mu_);
   for (const auto& [region, chunk] : chunks_) {
-    TENUTO_TRY(keep(chunk->region + chunk->first * kFrameBytes, chunk->end - chunk->first));
+    for (unsigned f = chunk->first; f < chunk->end; f += kHugeFrames) {
+      TENUTO_TRY(keep(chunk->region + f * kFrameBytes, kHugeFrames));
+    }
   }
   for (const auto& [offset, e] : huge_) TENUTO_TRY(keep(e->offset, e->frames));
   for (const PoolOffset s : book_.segments()) {

@@ -266,11 +266,13 @@ HeapStats Heap::stats() const {
   HeapStats s;
   s.allocated_bytes = state_->extents.allocated_bytes();
   s.extents = state_->extents.count();
+  s.objects = state_->extents.live_logged();
   s.book_bytes = state_->extents.book_bytes();
   for (const auto& arena : state_->arenas) {
     arena->for_each_slab([&](const Slab& slab) {
       s.slabs += 1;
       s.allocated_bytes += std::uint64_t{slab.blocks - slab.free_count} * slab.block_bytes;
+      if (slab.kind == Kind::logged) s.objects += slab.live_count();
     });
   }
   return s;

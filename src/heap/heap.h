@@ -32,6 +32,7 @@ struct Block {
 
 struct HeapStats {
   std::uint64_t allocated_bytes = 0;
+  std::uint64_t objects = 0;  // logged blocks in use
   std::uint64_t slabs = 0;
   std::uint64_t extents = 0;
   std::uint64_t book_bytes = 0;

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -88,6 +89,14 @@ struct Slab {
   bool clear_live(unsigned i) {
     const std::uint64_t bit = 1ull << (i % 64);
     return (live_bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
+  }
+
+  unsigned live_count() const {
+    unsigned n = 0;
+    for (const auto& word : live_bits) {
+      n += static_cast<unsigned>(std::popcount(word.load(std::memory_order_relaxed)));
+    }
+    return n;
   }
 
   bool is_free(unsigned i) const { return (free_bits[i / 64] >> (i % 64) & 1) != 0; }

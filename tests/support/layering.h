@@ -1,0 +1,41 @@
+// The rules of who may include whom, for layering_test. A file is judged by its path and its text
+// alone, so that the rules can be tried on made-up files.
+//
+//   1 src/pm  2 src/frame  3 src/heap  4 tx  5 store     own folder and lower numbers
+//   include/tenuto                                       nothing private; has a layer by header
+//   tools, bench                                         include/tenuto and their own folder
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace layering {
+
+struct SourceFile {
+  std::string path;  // from the root of the project, "src/heap/slab.cc"
+  std::string text;
+};
+
+// "src/pm/lane.h:12: includes heap/heap.h (layer 3) from layer 1", one line a breach.
+using Breaches = std::vector<std::string>;
+
+// The layer whose promise each public header is part of; src/pm may include only level 1, and so
+// on. A public header that is not listed is a breach.
+const std::map<std::string, int, std::less<>>& public_header_layers();
+
+// All breaches in one file.
+Breaches check_file(const SourceFile& file);
+
+// Breaches that only the whole tree shows: headers that include each other in a circle.
+Breaches check_cycles(const std::vector<SourceFile>& files);
+
+// Everything under `root` that the rules speak about: sources of the folders above.
+std::vector<SourceFile> read_tree(const std::string& root);
+
+// Folders that exist to hold what has no place, e.g. "src/util".
+Breaches check_folders(const std::vector<std::string>& folders);
+std::vector<std::string> list_folders(const std::string& root);
+
+}  // namespace layering

@@ -20,8 +20,8 @@ constexpr std::uint64_t kMiB = 1u << 20;
 
 std::uint64_t seed() {
   const char* s = std::getenv("TENUTO_SEED");
-  static const std::uint64_t value = s != nullptr ? std::strtoull(s, nullptr, 0)
-                                                  : std::random_device{}();
+  static const std::uint64_t value =
+      s != nullptr ? std::strtoull(s, nullptr, 0) : std::random_device{}();
   return value;
 }
 
@@ -63,7 +63,9 @@ struct Piece {
 
 class Model : public testing::Test {
  protected:
-  void SetUp() override { std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed())); }
+  void SetUp() override {
+    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed()));
+  }
 
   void start(const std::vector<std::uint64_t>& zones, unsigned cores) {
     memory = std::make_unique<FrameMemory>(zones);
@@ -141,8 +143,8 @@ TEST_F(Model, random_gets_and_puts_of_all_orders_over_odd_zones) {
         if (rng() % 50 == 0) {
           (void)get_run(1 + static_cast<std::uint32_t>(rng() % 5));
         } else {
-          const unsigned order = rng() % 8 == 0 ? static_cast<unsigned>(rng() % 11)
-                                                : static_cast<unsigned>(rng() % 5);
+          const unsigned order =
+              rng() % 8 == 0 ? static_cast<unsigned>(rng() % 11) : static_cast<unsigned>(rng() % 5);
           (void)get(order, core);
         }
       } else if (!pieces.empty()) {
@@ -211,8 +213,8 @@ TEST_F(Model, double_and_foreign_puts_are_reported_and_change_nothing) {
     EXPECT_EQ(free_below(), free);
   }
   const std::uint64_t free = free_below();
-  const std::uint64_t foreign[] = {0, 1, memory->geometry(0).own - 1,
-                                   memory->geometry(1).first_frame, memory->frames(), ~0ull};
+  const std::uint64_t foreign[] = {
+      0, 1, memory->geometry(0).own - 1, memory->geometry(1).first_frame, memory->frames(), ~0ull};
   for (const std::uint64_t f : foreign) {
     EXPECT_EQ(upper->put({f}, 0, 0), Status::corrupt) << f;
     EXPECT_EQ(upper->put({f}, 9, 0), Status::corrupt) << f;

@@ -21,8 +21,8 @@ constexpr std::uint64_t kMiB = 1u << 20;
 
 std::uint64_t seed() {
   const char* s = std::getenv("TENUTO_SEED");
-  static const std::uint64_t value = s != nullptr ? std::strtoull(s, nullptr, 0)
-                                                  : std::random_device{}();
+  static const std::uint64_t value =
+      s != nullptr ? std::strtoull(s, nullptr, 0) : std::random_device{}();
   return value;
 }
 
@@ -57,9 +57,9 @@ struct Piece {
 // What each thread does for `operations` steps.
 struct Mix {
   unsigned order_max;
-  unsigned runs_in;        // one get of so many is a run; 0: none
-  std::size_t held_max;    // pieces a thread holds
-  unsigned core_divisor;   // threads that share a core number
+  unsigned runs_in;       // one get of so many is a run; 0: none
+  std::size_t held_max;   // pieces a thread holds
+  unsigned core_divisor;  // threads that share a core number
 };
 
 class Worker {
@@ -83,7 +83,9 @@ class Worker {
   std::uint64_t gets() const { return gets_; }
 
  private:
-  static std::uint64_t frames(const Piece& p) { return p.run != 0 ? p.run * 512ull : 1ull << p.order; }
+  static std::uint64_t frames(const Piece& p) {
+    return p.run != 0 ? p.run * 512ull : 1ull << p.order;
+  }
 
   void get() {
     Piece p{{}, static_cast<unsigned>(rng_() % (mix_.order_max + 1)), 0};
@@ -102,7 +104,8 @@ class Worker {
     const Piece p = pieces_.back();
     pieces_.pop_back();
     map_.release(p.first, frames(p));
-    const Status s = p.run != 0 ? upper_.put_run(p.first, p.run) : upper_.put(p.first, p.order, core_);
+    const Status s =
+        p.run != 0 ? upper_.put_run(p.first, p.run) : upper_.put(p.first, p.order, core_);
     failed_ = failed_ || s != Status::ok;
   }
 
@@ -247,15 +250,14 @@ TEST(FrameStress, of_two_racing_puts_one_is_refused) {
   const FrameMemory memory({16 * kMiB});
   const auto upper = memory.attach(2);
   for (unsigned order = 0; order <= kOrderMax; ++order) {
-    for (int i = 0; i < 300; ++i) {
+    for (int i = 0; i < 100; ++i) {
       const auto f = upper->get(order, 0);
       ASSERT_TRUE(f);
       std::atomic<unsigned> ready = 0;
       std::atomic<unsigned> accepted = 0;
       const auto put = [&](unsigned core) {
         ++ready;
-        while (ready.load() < 2) {
-        }
+        while (ready.load() < 2) std::this_thread::yield();
         if (upper->put(*f, order, core) == Status::ok) ++accepted;
       };
       std::thread other(put, 1u);

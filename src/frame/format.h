@@ -29,8 +29,9 @@ inline constexpr unsigned kTreeChildren = 32;
 inline constexpr unsigned kTreeFrames = kTreeChildren * kHugeFrames;
 inline constexpr unsigned kAlignFrames = 1u << kOrderMax;
 
-inline constexpr std::uint64_t kZoneMagic = 0x314e5a4f544e54;            // "TNTOZN1" in the file
-inline constexpr std::uint64_t kZoneFramesMax = std::uint64_t{1} << 30;  // 4 TiB
+inline constexpr std::uint64_t kZoneMagic = 0x314e5a4f544e54;  // "TNTOZN1" in the file
+// Frame numbers inside a zone are 32 bits wide.
+inline constexpr std::uint64_t kZoneFramesMax = (std::uint64_t{1} << 32) - 2 * kAlignFrames;
 
 struct ZoneHeader {
   std::uint64_t magic;

@@ -49,6 +49,13 @@ void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uin
   fence("zone state", "zone in the table");
 }
 
+std::uint64_t Frames::zone_bytes_for(std::uint64_t huge_frames) {
+  // Lower state of these, of one to align by, and of what the state itself fills.
+  const std::uint64_t children = round_up(huge_frames + 4 + huge_frames / 1024, kTreeChildren);
+  const std::uint64_t own = sizeof(ZoneHeader) + children * (sizeof(Child) + sizeof(Bitfield));
+  return round_up(own, kHugeBytes) + (huge_frames + 1) * kHugeBytes;
+}
+
 Status Frames::State::attach(std::size_t index, bool clean, Report* report) {
   const pm::ZoneEntry entry = file.zone(index);
   const auto bad = [&](const char* what) {

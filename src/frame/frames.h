@@ -41,6 +41,10 @@ class Frames {
   // room for its own state.
   static void format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes);
 
+  // Bytes that a new zone must have so that `huge_frames` huge frames in a row, or order-10 frames
+  // of that many in all, fit into it beside its own state, wherever it starts. For PoolFile::grow.
+  static std::uint64_t zone_bytes_for(std::uint64_t huge_frames);
+
   // Attaches to all zones of the file. After a clean close all lower state is checked against
   // itself and served at once. After a crash (clean == false) counters are recomputed from the
   // bitfields and get answers full until end_recovery.

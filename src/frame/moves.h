@@ -42,8 +42,8 @@ class Moves {
       unsigned own = 0;
       const std::uint64_t ended = ended_.load(std::memory_order_acquire);
       auto found = attempt(own);
-      std::atomic_thread_fence(std::memory_order_acquire);  // meets the words that moves changed
-      const std::uint64_t others = begun_.load(std::memory_order_relaxed) - own - ended;
+      // The attempt read its words with acquire: a move whose effect it saw is counted here.
+      const std::uint64_t others = begun_.load(std::memory_order_acquire) - own - ended;
       if (found || others == 0 || i == kSearchesMax) return found;
       std::this_thread::yield();
     }

@@ -3,8 +3,9 @@
 // it should be, or nothing. update() is the one loop that carries a transition into memory, so
 // the transitions can be tested without threads.
 //
-// Order: a successful update is acq_rel. What a thread did before it gave frames back (release)
-// is seen by the thread that takes them next (acquire), whichever of the words it meets first.
+// Order: reads acquire, a successful update is acq_rel. What a thread did before it gave frames
+// back is seen by the thread that takes them next, whichever of the words it meets first; and who
+// sees a counter gone sees that it is in transit (moves.h).
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@
 namespace tenuto::inline TENUTO_ABI::frame {
 
 template <class W>
-inline W load(const W& word, std::memory_order order = std::memory_order_relaxed) {
+inline W load(const W& word, std::memory_order order = std::memory_order_acquire) {
   // atomic_ref<const T> comes only with C++26; nothing is written here.
   return W{std::atomic_ref(const_cast<W&>(word).raw).load(order)};
 }
@@ -35,12 +36,12 @@ inline W exchange(W& word, W value) {
 template <class W, class Next>
 inline std::optional<W> update(W& word, Next&& next) {
   std::atomic_ref ref(word.raw);
-  auto raw = ref.load(std::memory_order_relaxed);
+  auto raw = ref.load(std::memory_order_acquire);
   for (;;) {
     const std::optional<W> to = next(W{raw});
     if (!to) return std::nullopt;
     if (ref.compare_exchange_weak(raw, to->raw, std::memory_order_acq_rel,
-                                  std::memory_order_relaxed)) {
+                                  std::memory_order_acquire)) {
       return W{raw};
     }
   }

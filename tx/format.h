@@ -51,9 +51,9 @@ constexpr std::uint64_t salt_of(LaneId lane, WordPlace place, std::size_t index 
 //     frees_done <= committed + 1                                                          (T1)
 //     committed <= frees_done + 1 at every commit: two areas are enough                    (T2)
 struct alignas(kLineBytes) TxLine {
-  SealedWord committed;            // the last sequence that ended, by commit or by abort
-  SealedWord frees_done;           // freed blocks up to this one have durably clear bits
-  SealedWord log_frame[kAreas];    // first overflow frame of each area, as an offset
+  SealedWord committed;          // the last sequence that ended, by commit or by abort
+  SealedWord frees_done;         // freed blocks up to this one have durably clear bits
+  SealedWord log_frame[kAreas];  // first overflow frame of each area, as an offset
   std::uint64_t reserved[4];
 };
 static_assert(pm::OnMedia<TxLine> && sizeof(TxLine) == kLineBytes);
@@ -102,7 +102,7 @@ struct alignas(kLineBytes) LogFrameHeader {
   SealedWord next;      // offset; 0 ends the chain
   std::uint64_t reserved[3];
   std::uint32_t zero;
-  std::uint32_t crc;    // of magic, lane, area and index
+  std::uint32_t crc;  // of magic, lane, area and index
 };
 static_assert(pm::OnMedia<LogFrameHeader> && sizeof(LogFrameHeader) == kLineBytes);
 static_assert(offsetof(LogFrameHeader, next) == 24 && offsetof(LogFrameHeader, crc) == 60);

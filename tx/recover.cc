@@ -65,8 +65,8 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
   }
   if (!head.sound()) return damaged("a log entry of no known kind", {}, std::to_string(head.raw));
   const bool undo = sequence == log.committed + 1;
-  const bool redo = head.kind() == EntryKind::free && sequence <= log.committed &&
-                    sequence > log.frees_done;
+  const bool redo =
+      head.kind() == EntryKind::free && sequence <= log.committed && sequence > log.frees_done;
   if (!undo && !redo) return Status::ok;
   const std::uint64_t bytes = head.kind() == EntryKind::undo ? head.length() : 1;
   if (!in_log_reach(file, head.offset().value, bytes)) {
@@ -89,7 +89,8 @@ Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report*
     for (std::size_t i = 0; i < lines; ++i) {
       const pm::LogLine& line = log_line(file, lane, area, log.frames[area], i);
       switch (pm::log_line_state(line)) {
-        case pm::LogLineState::empty: break;
+        case pm::LogLineState::empty:
+          break;
         case pm::LogLineState::sealed:
           TENUTO_TRY(read_entry(file, log, line, report));
           break;

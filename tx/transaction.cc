@@ -1,5 +1,5 @@
-// The public Transaction: a guard over the lane's Txn. Its constructor is in store/pool.cc, which
-// knows what a Pool is made of.
+// The public Transaction: a guard over the lane's Txn. The constructor that takes a Pool is in
+// store/pool.cc, which knows what a Pool is made of.
 #include "tenuto/tx.h"
 
 #include <utility>
@@ -7,6 +7,10 @@
 #include "tx/txn.h"
 
 namespace tenuto::inline TENUTO_ABI {
+
+Transaction::Transaction(tx::Txn& txn) : begin_status_(txn.begin()) {
+  if (begin_status_ == Status::ok) txn_ = &txn;
+}
 
 Transaction::~Transaction() {
   if (txn_ != nullptr) txn_->abort();
@@ -29,13 +33,9 @@ Result<void*> Transaction::alloc(std::uint64_t bytes) {
   return txn_->alloc(bytes);
 }
 
-Status Transaction::free(const void* p) {
-  return txn_ == nullptr ? begin_status_ : txn_->free(p);
-}
+Status Transaction::free(const void* p) { return txn_ == nullptr ? begin_status_ : txn_->free(p); }
 
-Status Transaction::lock(std::mutex& m) {
-  return txn_ == nullptr ? begin_status_ : txn_->lock(m);
-}
+Status Transaction::lock(std::mutex& m) { return txn_ == nullptr ? begin_status_ : txn_->lock(m); }
 
 Status Transaction::on_commit(std::function<void()> f) {
   return txn_ == nullptr ? begin_status_ : txn_->on_commit(std::move(f));

@@ -41,10 +41,10 @@ namespace tenuto::inline TENUTO_ABI::tx {
 
 namespace {
 
-constexpr std::size_t kSearchMax = 32;            // new blocks looked through one by one
-constexpr std::size_t kLimboBlocksMax = 1024;     // more are drained at once
+constexpr std::size_t kSearchMax = 32;         // new blocks looked through one by one
+constexpr std::size_t kLimboBlocksMax = 1024;  // more are drained at once
 constexpr std::uint64_t kLimboBytesMax = 4u << 20;
-constexpr std::size_t kFramesKept = 16;           // of each area, between transactions
+constexpr std::size_t kFramesKept = 16;  // of each area, between transactions
 
 }  // namespace
 
@@ -81,7 +81,8 @@ Status Txn::begin() {
 
 Status Txn::log(EntryHead head, const void* old) {
   const Status s = log_.append(head, old);
-  if (s != Status::full) [[likely]] return s;
+  if (s != Status::full) [[likely]]
+    return s;
   engine_.reclaim(*this);
   return log_.append(head, old);
 }
@@ -90,7 +91,7 @@ Status Txn::log_old_bytes(Range r) {
   for (std::uint64_t at = r.begin; at < r.end; at += kEntryBytes) {
     const std::size_t length = std::min<std::uint64_t>(kEntryBytes, r.end - at);
     TENUTO_TRY(log(EntryHead::make(EntryKind::undo, {at}, length), file_.at<std::byte>({at})));
-    pending_ = true;
+    undo_pending_ = true;
   }
   return Status::ok;
 }
@@ -118,8 +119,10 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
 
 Status Txn::ready() {
   TENUTO_TRY(status());
-  if (pending_) fence("undo entries", "in-place stores");
-  pending_ = false;
+  if (undo_pending_) {
+    fence("undo entries", "in-place stores");
+    undo_pending_ = alloc_pending_ = false;
+  }
   return Status::ok;
 }
 
@@ -136,7 +139,7 @@ Result<void*> Txn::alloc(std::uint64_t bytes) {
     heap_.release(block->offset);
     return s;
   }
-  pending_ = true;
+  alloc_pending_ = true;
   remember_new(block->offset, bytes);
   return static_cast<void*>(file_.at<std::byte>(block->offset));
 }
@@ -250,7 +253,7 @@ void Txn::release_limbo() {
 void Txn::commit_outermost() {
   if (log_.size() == 0) return;
   const std::uint64_t s = log_.sequence();
-  if (pending_) fence("last entries", "allocation bits");
+  if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   flush_modified(true);
   for (const NewBlock& b : new_blocks_) {
     if (!b.cancelled) heap_.mark_allocated(b.offset);
@@ -345,7 +348,7 @@ void Txn::end(bool committed) {
   };
   count(committed ? stats_.committed : stats_.aborted, 1);
   count(stats_.entries, log_.size());
-  pending_ = false;
+  undo_pending_ = alloc_pending_ = false;
   aborted_ = false;
   added_.clear();
   fresh_.clear();

@@ -108,11 +108,12 @@ class Txn {
   unsigned depth_ = 0;
   bool aborted_ = false;
   bool in_callbacks_ = false;
-  bool pending_ = false;          // undo or alloc entries are flushed and not fenced
-  std::uint64_t committed_ = 0;   // as in the transaction line
+  bool undo_pending_ = false;    // undo entries are flushed and not fenced
+  bool alloc_pending_ = false;   // alloc entries are
+  std::uint64_t committed_ = 0;  // as in the transaction line
   UndoLog log_;
-  RangeSet added_;                // logged, outside new blocks
-  RangeSet fresh_;                // new blocks, cancelled ones included; never merged with added_
+  RangeSet added_;  // logged, outside new blocks
+  RangeSet fresh_;  // new blocks, cancelled ones included; never merged with added_
   std::vector<NewBlock> new_blocks_;
   std::unordered_map<std::uint64_t, std::size_t> new_index_;  // only when there are many
   std::vector<heap::Block> freed_;

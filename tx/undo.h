@@ -2,8 +2,8 @@
 // Called by tx/txn.cc; tx/recover.cc reads the same lines after a crash.
 //
 // An entry is one line. Entries are durable after the caller's next fence, a new log frame before
-// it is linked. The two areas are used in turn, so that the entries of the transaction before, whose
-// freed blocks' bits may not be durable yet, stay readable.
+// it is linked. The two areas are used in turn, so that the entries of the transaction before,
+// whose freed blocks' bits may not be durable yet, stay readable.
 #pragma once
 
 #include <array>

@@ -35,8 +35,9 @@ class Txn;  // tx/txn.h
 
 class Transaction {
  public:
-  explicit Transaction(Pool& pool);  // begins, or joins this thread's transaction on the pool
-  ~Transaction();                    // rolls back what was neither committed nor aborted
+  explicit Transaction(Pool& pool);    // begins, or joins this thread's transaction on the pool
+  explicit Transaction(tx::Txn& txn);  // the same for layers that have no Pool
+  ~Transaction();                      // rolls back what was neither committed nor aborted
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 

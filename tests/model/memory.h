@@ -133,8 +133,8 @@ class Memory {
     return mix(mix(value + 1) + word * 0x9e3779b97f4a7c15u);
   }
 
-  Image durable_;  // what survives whatever happens
-  Image now_;      // what loads see
+  Image durable_;                                  // what survives whatever happens
+  Image now_;                                      // what loads see
   std::vector<std::vector<Store>> pending_;        // per line, in program order
   std::vector<std::vector<std::size_t>> flushed_;  // per thread and line: how many of them
 };

@@ -54,16 +54,16 @@ struct Config {
 
 enum class Outcome { commit, abort_late, abort_early };
 enum class Kind {
-  one_value,     // add x0
-  two_at_once,   // add x0, x1 under one fence
-  two_in_turn,   // add x1, store, add x0, store
-  alloc_link,    // alloc, add dest, link
-  late_alloc,    // add dest, alloc, link
-  free_unlink,   // free, add dest, unlink
-  replace,       // free the dest's block, alloc another, link, add x0
-  cancel,        // alloc, free it again, add x0
-  drain,         // the lane's own limbo and frames
-  drain_idle,    // those of the next thread's lane, which it does not use at the moment
+  one_value,    // add x0
+  two_at_once,  // add x0, x1 under one fence
+  two_in_turn,  // add x1, store, add x0, store
+  alloc_link,   // alloc, add dest, link
+  late_alloc,   // add dest, alloc, link
+  free_unlink,  // free, add dest, unlink
+  replace,      // free the dest's block, alloc another, link, add x0
+  cancel,       // alloc, free it again, add x0
+  drain,        // the lane's own limbo and frames
+  drain_idle,   // those of the next thread's lane, which it does not use at the moment
 };
 struct Op {
   Kind kind;
@@ -153,7 +153,9 @@ class TxProtocol {
   // tx_protocol_run.h
   bool planted(Plant p) const { return c_.plant == p; }
   std::size_t entries_needed(Kind kind) const;
-  std::size_t log_area(Word sequence) const { return planted(Plant::one_log_area) ? 0 : sequence & 1; }
+  std::size_t log_area(Word sequence) const {
+    return planted(Plant::one_log_area) ? 0 : sequence & 1;
+  }
   void put_store(std::vector<Step>& s, std::size_t word, std::function<Word()> value);
   void put_fence(std::vector<Step>& s, std::size_t t);
   void put_flush(std::vector<Step>& s, std::size_t t, std::size_t word);
@@ -259,7 +261,8 @@ inline std::string TxProtocol::check(const Image& image) const {
     if (r.dest != kNobody) dests[r.dest] = r.new_block;
   }
   for (std::size_t i = 0; i < c_.values; ++i) {
-    if (image[value_at(i)] != values[i]) return "value " + std::to_string(i) + " lost or rolled back";
+    if (image[value_at(i)] != values[i])
+      return "value " + std::to_string(i) + " lost or rolled back";
   }
   std::vector<int> named(c_.blocks + 1, 0);
   for (std::size_t d = 0; d < c_.dests; ++d) {

@@ -8,9 +8,12 @@ namespace tenuto_model {
 
 inline std::size_t TxProtocol::entries_needed(Kind kind) const {
   switch (kind) {
-    case Kind::one_value: return 1;
-    case Kind::replace: return 4;
-    default: return 2;
+    case Kind::one_value:
+      return 1;
+    case Kind::replace:
+      return 4;
+    default:
+      return 2;
   }
 }
 

@@ -1,4 +1,4 @@
-// Explores the transaction protocol (tx_protocol.h): every order of whole transactions of two
+// Explores the transaction protocol (model/tx_protocol.h): every order of whole transactions of two
 // lanes, orders of single steps with few switches, and random runs with real crashes between
 // sessions. Before each fence and after each transaction every image that a crash could leave is
 // recovered, lanes in every order, recovered twice, and crashed inside recovery. Then the same
@@ -11,17 +11,17 @@
 #include <numeric>
 #include <unordered_set>
 
-#include "tx_protocol_run.h"
+#include "model/tx_protocol_run.h"
 
 namespace tenuto_model {
 namespace {
 
 struct Mode {
   bool exhaustive = false;
-  bool steps = false;               // switch threads between steps, else between transactions
-  std::size_t operations = 3;       // of all threads, a session
-  std::size_t preemptions = 2;      // exhaustive steps only
-  std::size_t sessions = 1;         // with a crash and a recovery between them
+  bool steps = false;           // switch threads between steps, else between transactions
+  std::size_t operations = 3;   // of all threads, a session
+  std::size_t preemptions = 2;  // exhaustive steps only
+  std::size_t sessions = 1;     // with a crash and a recovery between them
   std::size_t runs_max = 1'000'000;
   std::size_t images_max = 20'000;  // crash images a fence
 };
@@ -209,18 +209,31 @@ std::vector<Case> cases() {
   all.push_back({"whole transactions, all outcomes", two, {.exhaustive = true, .operations = 3}});
   all.push_back({"whole transactions, commits", commits, {.exhaustive = true, .operations = 4}});
   all.push_back({"overflow into frames", overflow, {.exhaustive = true, .operations = 3}});
-  all.push_back({"two values in a line", packed,
-                 {.exhaustive = true, .operations = 2, .images_max = 5'000}});
-  all.push_back({"steps, two switches", two,
+  all.push_back(
+      {"two values in a line", packed, {.exhaustive = true, .operations = 2, .images_max = 5'000}});
+  all.push_back({"steps, two switches",
+                 two,
                  {.exhaustive = true, .steps = true, .operations = 2, .runs_max = scaled(6'000)}});
-  all.push_back({"random steps, sessions", two,
-                 {.steps = true, .operations = 6, .sessions = 3, .runs_max = scaled(600),
+  all.push_back({"random steps, sessions",
+                 two,
+                 {.steps = true,
+                  .operations = 6,
+                  .sessions = 3,
+                  .runs_max = scaled(600),
                   .images_max = 500}});
-  all.push_back({"random steps, three threads", three,
-                 {.steps = true, .operations = 8, .sessions = 3, .runs_max = scaled(300),
+  all.push_back({"random steps, three threads",
+                 three,
+                 {.steps = true,
+                  .operations = 8,
+                  .sessions = 3,
+                  .runs_max = scaled(300),
                   .images_max = 300}});
-  all.push_back({"random steps, frames", three_overflow,
-                 {.steps = true, .operations = 8, .sessions = 3, .runs_max = scaled(300),
+  all.push_back({"random steps, frames",
+                 three_overflow,
+                 {.steps = true,
+                  .operations = 8,
+                  .sessions = 3,
+                  .runs_max = scaled(300),
                   .images_max = 300}});
   return all;
 }

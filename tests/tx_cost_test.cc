@@ -1,0 +1,237 @@
+// What transactions cost in fences and flushed lines, counted exactly on medium `model`. The table
+// in tx/README.md is this file's output (TENUTO_PRINT_COSTS=1).
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "pm/media.h"
+#include "support/tx_parts.h"
+
+namespace tenuto {
+namespace {
+
+using test::TempPath;
+using test::TxParts;
+
+struct alignas(64) Line {
+  std::uint64_t word[8];
+};
+
+struct Cost {
+  std::uint64_t fences = 0;
+  std::uint64_t lines = 0;
+};
+
+struct Bench {
+  TempPath path{"txcost"};
+  TxParts parts;
+  Line* lines = nullptr;
+
+  Bench() {
+    PoolOptions o = TxParts::small_options();
+    o.medium = Medium::model;
+    EXPECT_EQ(parts.create(path.str(), o), Status::ok) << parts.report.text();
+    lines = &parts.make_root<Line>(0, 64);
+  }
+
+  // The cost of the last of several runs: the first ones fill caches and take slabs.
+  Cost measure(const char* name, const std::function<Status(Transaction&)>& body) {
+    pm::ModelCounts used;
+    for (int i = 0; i < 3; ++i) {
+      const pm::ModelCounts before = pm::thread_model_counts();
+      EXPECT_EQ(parts.run(body), Status::ok) << name;
+      used = pm::thread_model_counts() - before;
+    }
+    if (std::getenv("TENUTO_PRINT_COSTS") != nullptr) {
+      std::printf("| %-34s | %2llu | %3llu |\n", name, static_cast<unsigned long long>(used.fences),
+                  static_cast<unsigned long long>(used.lines));
+    }
+    return {used.fences, used.lines};
+  }
+};
+
+#define EXPECT_COST(cost, fences_expected, lines_expected) \
+  do {                                                     \
+    const Cost c = (cost);                                 \
+    EXPECT_EQ(c.fences, std::uint64_t{fences_expected});   \
+    EXPECT_EQ(c.lines, std::uint64_t{lines_expected});     \
+  } while (false)
+
+TEST(TxCostTest, empty_transaction_flushes_and_fences_nothing) {
+  Bench b;
+  EXPECT_COST(b.measure("empty", [](Transaction&) { return Status::ok; }), 0, 0);
+}
+
+TEST(TxCostTest, one_range_is_three_fences) {
+  Bench b;
+  EXPECT_COST(b.measure("add 8 B",
+                        [&](Transaction& tx) {
+                          TENUTO_TRY(tx.add(b.lines[0].word[0]));
+                          b.lines[0].word[0] += 1;
+                          return Status::ok;
+                        }),
+              3, 3);  // entry, data, transaction line
+  EXPECT_COST(b.measure("add 64 B",
+                        [&](Transaction& tx) {
+                          TENUTO_TRY(tx.add(b.lines[0]));
+                          b.lines[0].word[0] += 1;
+                          return Status::ok;
+                        }),
+              3, 4);
+}
+
+TEST(TxCostTest, ranges_together_are_three_fences_and_one_by_one_two_and_n) {
+  Bench b;
+  EXPECT_COST(b.measure("10 x 8 B at once",
+                        [&](Transaction& tx) {
+                          for (int i = 0; i < 10; ++i) {
+                            TENUTO_TRY(tx.add_later(b.lines[i].word[0]));
+                          }
+                          TENUTO_TRY(tx.ready());
+                          for (int i = 0; i < 10; ++i) b.lines[i].word[0] += 1;
+                          return Status::ok;
+                        }),
+              3, 21);
+  EXPECT_COST(b.measure("10 x 64 B at once",
+                        [&](Transaction& tx) {
+                          for (int i = 0; i < 10; ++i) TENUTO_TRY(tx.add_later(b.lines[2 * i]));
+                          TENUTO_TRY(tx.ready());
+                          for (int i = 0; i < 10; ++i) b.lines[2 * i].word[0] += 1;
+                          return Status::ok;
+                        }),
+              3, 31);
+  EXPECT_COST(b.measure("10 x 8 B one by one",
+                        [&](Transaction& tx) {
+                          for (int i = 0; i < 10; ++i) {
+                            TENUTO_TRY(tx.add(b.lines[i].word[0]));
+                            b.lines[i].word[0] += 1;
+                          }
+                          return Status::ok;
+                        }),
+              12, 21);
+}
+
+TEST(TxCostTest, repeated_adds_and_shared_lines_are_free) {
+  Bench b;
+  EXPECT_COST(b.measure("add 64 B, five times more",
+                        [&](Transaction& tx) {
+                          TENUTO_TRY(tx.add(b.lines[0]));
+                          for (int i = 0; i < 5; ++i) TENUTO_TRY(tx.add(b.lines[0].word[i]));
+                          b.lines[0].word[0] += 1;
+                          return Status::ok;
+                        }),
+              3, 4);
+  EXPECT_COST(b.measure("8 words of one line at once",
+                        [&](Transaction& tx) {
+                          for (int i = 0; i < 8; i += 2) {
+                            TENUTO_TRY(tx.add_later(b.lines[0].word[i]));
+                          }
+                          TENUTO_TRY(tx.ready());
+                          for (int i = 0; i < 8; i += 2) b.lines[0].word[i] += 1;
+                          return Status::ok;
+                        }),
+              3, 6);  // four entries, but the line once
+}
+
+TEST(TxCostTest, allocation_and_free_ride_on_the_same_three_fences) {
+  Bench b;
+  auto& head = *reinterpret_cast<Ptr<Line>*>(&b.lines[1]);
+  const auto link = [&](Transaction& tx) {
+    const Result<Line*> fresh = tx.make<Line>();
+    if (!fresh) return fresh.error();
+    TENUTO_TRY(tx.add(head));
+    head = *fresh;
+    return Status::ok;
+  };
+  // Two entries, new block, its bit, link, transaction line.
+  EXPECT_COST(b.measure("alloc 64 B + add 8 B + link", link), 3, 6);
+  EXPECT_COST(b.measure("alloc 64 B + add inside it + link",
+                        [&](Transaction& tx) {
+                          const Result<Line*> fresh = tx.make<Line>();
+                          if (!fresh) return fresh.error();
+                          TENUTO_TRY(tx.add((*fresh)->word[1]));
+                          TENUTO_TRY(tx.add(head));
+                          head = *fresh;
+                          return Status::ok;
+                        }),
+              3, 6);
+  Ptr<Line>* at = reinterpret_cast<Ptr<Line>*>(&b.lines[2]);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(b.parts.run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(at[i]));
+      const Result<Line*> fresh = tx.make<Line>();
+      if (!fresh) return fresh.error();
+      at[i] = *fresh;
+      return Status::ok;
+    }),
+              Status::ok);
+  }
+  int n = 0;
+  // Two entries, link, transaction line, and the freed bit, which rides.
+  EXPECT_COST(b.measure("free + add 8 B + unlink",
+                        [&](Transaction& tx) {
+                          Ptr<Line>& word = at[n++];
+                          TENUTO_TRY(tx.destroy(word.get()));
+                          TENUTO_TRY(tx.add(word));
+                          word = nullptr;
+                          return Status::ok;
+                        }),
+              3, 5);
+  EXPECT_COST(b.measure("replace: free + alloc + relink",
+                        [&](Transaction& tx) {
+                          const Result<Line*> fresh = tx.make<Line>();
+                          if (!fresh) return fresh.error();
+                          TENUTO_TRY(tx.destroy(head.get()));
+                          TENUTO_TRY(tx.add(head));
+                          head = *fresh;
+                          return Status::ok;
+                        }),
+              3, 8);
+  EXPECT_COST(b.measure("alloc after the add: one more",
+                        [&](Transaction& tx) {
+                          TENUTO_TRY(tx.add(head));
+                          const Result<Line*> fresh = tx.make<Line>();
+                          if (!fresh) return fresh.error();
+                          head = *fresh;
+                          return Status::ok;
+                        }),
+              4, 6);
+}
+
+TEST(TxCostTest, abort_is_two_fences_and_none_when_nothing_was_logged) {
+  Bench b;
+  const pm::ModelCounts start = pm::thread_model_counts();
+  {
+    Transaction tx(b.parts.engine->mine());
+    ASSERT_EQ(tx.add(b.lines[0].word[0]), Status::ok);
+    b.lines[0].word[0] = 99;
+    tx.abort();
+  }
+  pm::ModelCounts used = pm::thread_model_counts() - start;
+  EXPECT_EQ(used.fences, 3u);
+  EXPECT_EQ(used.lines, 3u);
+  const pm::ModelCounts again = pm::thread_model_counts();
+  {
+    Transaction tx(b.parts.engine->mine());
+    tx.abort();
+  }
+  used = pm::thread_model_counts() - again;
+  EXPECT_EQ(used.fences + used.lines, 0u);
+}
+
+TEST(TxCostTest, overflow_frames_are_reused_without_a_fence) {
+  Bench b;
+  auto* many = &b.parts.make_root<Line>(1, 200);
+  const auto big = [&](Transaction& tx) {
+    for (int i = 0; i < 200; ++i) TENUTO_TRY(tx.add_later(many[i].word[1]));
+    TENUTO_TRY(tx.ready());
+    for (int i = 0; i < 200; ++i) many[i].word[1] += 1;
+    return Status::ok;
+  };
+  EXPECT_COST(b.measure("200 x 8 B at once, log overflows", big), 3, 401);
+}
+
+}  // namespace
+}  // namespace tenuto

@@ -67,9 +67,9 @@ std::string CrashFinding::text() const {
   std::string t = where + ": " + recovery + ": " + what + "\n";
   for (const LostLine& l : lost) {
     char line[128];
-    std::snprintf(line, sizeof line, "    line at 0x%llx lost %zu of %zu stores, first ",
+    std::snprintf(line, sizeof line, "    line at 0x%llx lost %zu of %zu stores, first in ",
                   static_cast<unsigned long long>(l.offset), l.lost, l.stores);
-    t += line + l.first_lost + "\n";
+    t += line + (l.first_lost.empty() ? std::string("...") : l.first_lost) + "\n";
   }
   if (lost.empty()) t += "    with every store durable\n";
   return t + "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) +

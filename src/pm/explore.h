@@ -31,7 +31,7 @@ struct CrashOptions {
   std::size_t findings_max = 3;    // stop after so many different findings
   std::chrono::milliseconds timeout{10000};  // of one recovery and check
   bool crash_in_recovery = true;
-  std::size_t recovery_states_max = 40;  // crashes inside the recovery of one state; sampled
+  std::size_t recovery_states_max = 20;  // crashes inside the recovery of one state; sampled
   bool recover_twice = true;             // check each image again after the check closed it
   bool reorder_stores = true;            // see above; false: program order within a line
   // Locked instructions (mutexes too) complete the thread's earlier flushes, as they do on x86.
@@ -40,8 +40,8 @@ struct CrashOptions {
   std::uint32_t points_percent = 100;  // of the moments; each fence's first moments are always tried
   bool minimise = true;
   std::string directory = "/dev/shm";  // where pool and image are put
-  Mutation mutation;                   // a bug to make, for checking the check
-  std::vector<std::string> plants;     // planted bugs to switch on during the run
+  Mutation mutation = {};              // a bug to make, for checking the check
+  std::vector<std::string> plants = {};  // planted bugs to switch on during the run
 };
 
 // A crash image to be judged. The model objects that a check captures by reference are as they
@@ -90,7 +90,7 @@ struct LostLine {
   std::uint64_t offset;     // in the pool file
   std::size_t stores;       // that could be lost
   std::size_t lost;         // that were
-  std::string first_lost;   // source place of the first of them
+  std::string first_lost;   // source place of the first of them, with its callers; may be empty
 };
 
 struct CrashFinding {

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "pm/explore_run.h"
 
@@ -13,7 +15,8 @@ namespace tenuto::inline TENUTO_ABI::pm {
 namespace {
 
 constexpr std::size_t kTrialsMax = 300;   // workers that one minimisation may cost
-constexpr std::size_t kPlacesMax = 64;    // source places looked up at a time
+constexpr std::size_t kPlacesMax = 8;     // lost lines shown with their source places
+constexpr std::size_t kStepsShown = 3;    // of a call chain
 constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
 
 void set_pick(CrashState& s, std::uint32_t line, std::uint32_t variant) {
@@ -27,7 +30,7 @@ void set_pick(CrashState& s, std::uint32_t line, std::uint32_t variant) {
 }
 
 // The stores of the line that a variant lacks, counted, and the first of them.
-std::size_t lost_stores(const LineLog& log, const LineVariant& v, const void*& first) {
+std::size_t lost_stores(const LineLog& log, const LineVariant& v, TraceSite& first) {
   std::size_t lost = 0;
   for (std::size_t i = v.prefix; i < log.stores.size(); ++i) {
     const std::size_t bit = i - v.prefix;
@@ -48,33 +51,59 @@ std::uintptr_t load_address() {
   return base;
 }
 
+std::string hex(std::uintptr_t n) {
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "0x%lx", n);
+  return text.data();
+}
+
+// "function file:line" of one line that addr2line wrote; empty when it says nothing.
+std::string place_of(std::string line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
+  constexpr std::string_view kInlined = " (inlined by) ";
+  if (line.starts_with(kInlined)) line.erase(0, kInlined.size());
+  if (line.find("??") != std::string::npos) return {};
+  if (const auto note = line.rfind(" (discriminator"); note != std::string::npos) line.resize(note);
+  const auto at = line.rfind(" at ");
+  if (at == std::string::npos) return {};
+  const std::string file = line.substr(at + 4);
+  for (const char* dull : {"persist.h:", "std_function.h:", "invoke.h:", "atomic_base.h:"}) {
+    if (file.starts_with(dull)) return {};
+  }
+  std::string function = line.substr(0, line.find('('));
+  if (const auto scope = function.rfind("::"); scope != std::string::npos) {
+    function.erase(0, scope + 2);
+  }
+  return function + " " + file;
+}
+
 }  // namespace
 
-std::vector<std::string> source_places(const std::vector<const void*>& sites) {
-  char command[64 + kPlacesMax * 20];
-  char exe[512] = {};
-  if (::readlink("/proc/self/exe", exe, sizeof exe - 1) < 0) return {};
+// Asks addr2line: one answer a call chain, "place < inlined into < caller", the verbs of persist.h
+// and the standard library left out where there is anything else.
+std::vector<std::string> source_places(const std::vector<TraceSite>& sites) {
+  std::string exe(512, 0);
+  const ssize_t length = ::readlink("/proc/self/exe", exe.data(), exe.size());
+  exe.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
   const std::uintptr_t base = load_address();
-  std::string line = std::string("addr2line -Cfspe '") + exe + "'";
-  for (std::size_t i = 0; i < std::min(sites.size(), kPlacesMax); ++i) {
-    std::snprintf(command, sizeof command, " 0x%lx",
-                  reinterpret_cast<std::uintptr_t>(sites[i]) - base - 1);
-    line += command;
-  }
   std::vector<std::string> places;
-  std::FILE* pipe = ::popen((line + " 2>/dev/null").c_str(), "r");
-  char text[1024];
-  while (pipe != nullptr && std::fgets(text, sizeof text, pipe) != nullptr) {
-    text[std::strcspn(text, "\n")] = 0;
-    places.emplace_back(text);
-  }
-  if (pipe != nullptr) ::pclose(pipe);
-  places.resize(sites.size());
-  for (std::size_t i = 0; i < sites.size(); ++i) {
-    if (!places[i].empty() && places[i].find("??") == std::string::npos) continue;
-    std::snprintf(command, sizeof command, "code at 0x%lx",
-                  reinterpret_cast<std::uintptr_t>(sites[i]) - base - 1);
-    places[i] = command;
+  for (const TraceSite& site : sites) {
+    std::string command = "addr2line -Cfspie '" + exe + "'";
+    for (const void* pc : site) {
+      if (pc != nullptr) command += " " + hex(reinterpret_cast<std::uintptr_t>(pc) - base - 1);
+    }
+    std::string place;
+    std::FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
+    std::array<char, 1024> text{};
+    std::size_t shown = 0;
+    while (pipe != nullptr && std::fgets(text.data(), text.size(), pipe) != nullptr) {
+      const std::string step = place_of(text.data());
+      if (step.empty() || shown++ >= kStepsShown) continue;
+      place += place.empty() ? step : " < " + step;
+    }
+    if (pipe != nullptr) ::pclose(pipe);
+    if (place.empty()) place = "code at " + hex(reinterpret_cast<std::uintptr_t>(site[0]) - base);
+    places.push_back(place);
   }
   return places;
 }
@@ -129,28 +158,25 @@ void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& v
   CrashState state = m.states[index];
   if (options_.minimise && !replay_) minimise(m, state);
   CrashFinding f{m.where, v.recovery, v.what, {}, point_, index};
-  std::vector<const void*> sites;
+  std::vector<TraceSite> sites;
   for (std::uint32_t i = 0; i < m.lines.size(); ++i) {
     const std::uint32_t variant = variant_in(m.lines, state, i);
     if (variant == m.lines[i].newest) continue;
-    const void* first = nullptr;
+    TraceSite first{};
     const std::size_t lost = lost_stores(*m.logs[i], m.lines[i].variants[variant], first);
     f.lost.push_back({m.lines[i].line * kLineBytes, m.logs[i]->stores.size(), lost, {}});
     sites.push_back(first);
   }
-  if (sites.size() > kPlacesMax) {
-    sites.resize(kPlacesMax);
-    f.lost.resize(kPlacesMax);
-  }
   std::string signature = f.recovery;
-  for (const void* site : sites) {
-    signature += ' ' + std::to_string(reinterpret_cast<std::uintptr_t>(site));
+  for (const TraceSite& site : sites) {
+    signature += ' ' + hex(reinterpret_cast<std::uintptr_t>(site[0]));
   }
   if (!signatures_.insert(signature).second) {
     stopped_ |= ++repeats_ >= kRepeatsMax;
     return;
   }
   if (options_.minimise) {
+    sites.resize(std::min(sites.size(), kPlacesMax));
     const std::vector<std::string> places = source_places(sites);
     for (std::size_t i = 0; i < places.size(); ++i) f.lost[i].first_lost = places[i];
   }

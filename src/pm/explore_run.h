@@ -90,7 +90,7 @@ class CrashExplorer final : public TraceObserver {
   CrashResult result_;
 };
 
-// "function at file:line" of places in this program, as far as they are known.
-std::vector<std::string> source_places(const std::vector<const void*>& sites);
+// Call chains in this program in words, as far as its debug information knows them.
+std::vector<std::string> source_places(const std::vector<TraceSite>& sites);
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

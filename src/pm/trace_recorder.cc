@@ -13,6 +13,7 @@
 namespace tenuto::inline TENUTO_ABI::pm {
 
 constinit TraceRegion trace_region;
+constinit thread_local TraceStack trace_stack;
 
 namespace {
 
@@ -37,7 +38,7 @@ struct Recorder::Pending {
   const void* p;
   std::size_t n;
   std::uint64_t group;
-  const void* site;
+  TraceSite site;
 };
 
 struct Recorder::Thread {
@@ -209,7 +210,7 @@ LineLog& Recorder::touch(std::uint64_t line) {
   return *log;
 }
 
-void Recorder::note_word(std::uint64_t word, std::uint64_t group, const void* site) {
+void Recorder::note_word(std::uint64_t word, std::uint64_t group, const TraceSite& site) {
   constexpr std::uint64_t kWords = kLineBytes / 8;
   const std::uint64_t value = load_word(base() + word * 8);
   const LineLog* known = find(word / kWords);
@@ -226,10 +227,10 @@ void Recorder::note_word(std::uint64_t word, std::uint64_t group, const void* si
     log.stores.erase(log.stores.begin(), log.stores.begin() + kHalf);
     if (observer_ != nullptr) observer_->floor_raised(log, old_floor);
   }
-  log.stores.push_back({value, ++order_, group, site, static_cast<std::uint8_t>(word % kWords)});
+  log.stores.push_back({value, ++order_, group, static_cast<std::uint8_t>(word % kWords), site});
 }
 
-void Recorder::note(const void* p, std::size_t n, std::uint64_t group, const void* site) {
+void Recorder::note(const void* p, std::size_t n, std::uint64_t group, const TraceSite& site) {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   const std::uintptr_t begin = std::max(at, base());
   const std::uintptr_t end = std::min(at + n, base() + mapped_bytes());
@@ -260,14 +261,14 @@ void Recorder::prepare_store(const void* p, std::size_t n) {
   for (std::uint64_t line = begin; line < end; ++line) touch(line);
 }
 
-void Recorder::before_store(const void* p, std::size_t n, const void* site) {
+void Recorder::before_store(const void* p, std::size_t n, const TraceSite& site) {
   const TraceLock lock;
   prepare_store(p, n);
   Thread& t = self();
   t.pending.push_back({p, n, t.barriers, site});
 }
 
-void Recorder::after_store(const void* p, std::size_t n, const void* site, bool ordered) {
+void Recorder::after_store(const void* p, std::size_t n, const TraceSite& site, bool ordered) {
   const TraceLock lock;
   Thread& t = self();
   settle(t, true);
@@ -276,7 +277,7 @@ void Recorder::after_store(const void* p, std::size_t n, const void* site, bool 
   if (ordered) ++t.barriers;
 }
 
-void Recorder::compare_flushed(std::uint64_t line, Thread& t, const void* site) {
+void Recorder::compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site) {
   const std::uintptr_t at = base() + line * kLineBytes;
   const auto* memory = reinterpret_cast<const void*>(at);
   const LineLog* log = find(line);
@@ -295,9 +296,10 @@ void Recorder::flush(const void* p, std::size_t n) {
   t.counts.lines += n == 0 ? 0 : lines;
   if (!trace_region.touches(p, n)) return;
   settle_all();
+  const TraceSite site = trace_stack.site(__builtin_return_address(0));
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) {
-    compare_flushed(line, t, __builtin_return_address(0));
+    compare_flushed(line, t, site);
     if (find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
   }
   ++t.flush_calls;

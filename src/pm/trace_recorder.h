@@ -25,14 +25,33 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 using LineWords = std::array<std::uint64_t, kLineBytes / 8>;
 
+// Where a store stands: return addresses, the storing code first, then its callers.
+using TraceSite = std::array<const void*, 4>;
+
+// The calling thread's traced functions, as the compiler reports entry and exit.
+struct TraceStack {
+  static constexpr std::size_t kDepthMax = 512;
+  std::size_t depth = 0;  // may pass kDepthMax
+  std::array<const void*, kDepthMax> callers{};
+
+  TraceSite site(const void* innermost) const {
+    TraceSite s = {innermost, nullptr, nullptr, nullptr};
+    for (std::size_t i = 1; i < s.size() && i <= depth && depth <= kDepthMax; ++i) {
+      s[i] = callers[depth - i];
+    }
+    return s;
+  }
+};
+extern constinit thread_local TraceStack trace_stack;
+
 // One word of one store. Neighbours with the same group stand in the program without a release
 // store, flush or fence between them: a compiler may emit them in any order.
 struct StoreRecord {
   std::uint64_t value;  // of the whole word after the store
   std::uint64_t order;  // among all stores of the run
   std::uint64_t group;
-  const void* site;  // return address into the storing code
   std::uint8_t word;
+  TraceSite site;
 };
 
 // floor + all of stores == now; stores stand in their order.
@@ -114,8 +133,8 @@ class Recorder {
   // Events.
   void map(void* base, std::uint64_t bytes, int fd);
   void unmap(void* base);
-  void before_store(const void* p, std::size_t n, const void* site);
-  void after_store(const void* p, std::size_t n, const void* site, bool ordered);
+  void before_store(const void* p, std::size_t n, const TraceSite& site);
+  void after_store(const void* p, std::size_t n, const TraceSite& site, bool ordered);
   void flush(const void* p, std::size_t n);
   void fence(const char* first, const char* then);
   void locked_instruction();
@@ -128,11 +147,11 @@ class Recorder {
   Recorder();
   static Thread& self();
   void settle(Thread& t, bool forget);
-  void note(const void* p, std::size_t n, std::uint64_t group, const void* site);
-  void note_word(std::uint64_t word, std::uint64_t group, const void* site);
+  void note(const void* p, std::size_t n, std::uint64_t group, const TraceSite& site);
+  void note_word(std::uint64_t word, std::uint64_t group, const TraceSite& site);
   LineLog& touch(std::uint64_t line);
   LineWords unlogged(std::uint64_t line) const;
-  void compare_flushed(std::uint64_t line, Thread& t, const void* site);
+  void compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site);
   void raise(Thread& t);
   bool raises_anything(const Thread& t) const;
   FenceStats& stats_of(const char* first, const char* then);

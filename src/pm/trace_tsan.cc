@@ -27,7 +27,8 @@ void trace_flush(const void* p, std::size_t bytes) { Recorder::instance().flush(
 void trace_fence(const char* first, const char* then) { Recorder::instance().fence(first, then); }
 void trace_store(const void* p, std::size_t bytes) {
   if (!trace_region.touches(p, bytes)) return;
-  Recorder::instance().after_store(p, bytes, __builtin_return_address(0), true);
+  const TraceSite site = trace_stack.site(__builtin_return_address(0));
+  Recorder::instance().after_store(p, bytes, site, true);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm
@@ -36,10 +37,14 @@ namespace {
 
 using tenuto::pm::Recorder;
 using tenuto::pm::trace_region;
+using tenuto::pm::trace_stack;
 using tenuto::pm::TraceLock;
+using tenuto::pm::TraceStack;
 
 inline void plain(const void* p, std::size_t n, const void* site) {
-  if (trace_region.touches(p, n)) [[unlikely]] Recorder::instance().before_store(p, n, site);
+  if (trace_region.touches(p, n)) [[unlikely]] {
+    Recorder::instance().before_store(p, n, trace_stack.site(site));
+  }
 }
 
 constexpr bool releases(int order) { return order >= __ATOMIC_RELEASE; }
@@ -56,10 +61,10 @@ inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, cons
   r.prepare_store(at, sizeof(T));
   if constexpr (std::is_void_v<decltype(op())>) {
     op();
-    r.after_store(at, sizeof(T), site, ordered);
+    r.after_store(at, sizeof(T), trace_stack.site(site), ordered);
   } else {
     const auto result = op();
-    r.after_store(at, sizeof(T), site, ordered);
+    r.after_store(at, sizeof(T), trace_stack.site(site), ordered);
     return result;
   }
 }
@@ -82,8 +87,14 @@ MutexFunction next_function(std::atomic<MutexFunction>& known, const char* name)
 extern "C" {
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
+void __tsan_func_entry(void* caller) {
+  TraceStack& s = trace_stack;
+  if (s.depth < TraceStack::kDepthMax) s.callers[s.depth] = caller;
+  ++s.depth;
+}
+void __tsan_func_exit() {
+  if (trace_stack.depth != 0) --trace_stack.depth;
+}
 void __tsan_vptr_read(void**) {}
 void __tsan_vptr_update(void** p, void*) { plain(p, sizeof(void*), SITE); }
 void __tsan_read_range(void*, std::size_t) {}
@@ -171,7 +182,7 @@ void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
   real_memcpy(dst, src, n, n);
-  Recorder::instance().after_store(dst, n, SITE, false);
+  Recorder::instance().after_store(dst, n, trace_stack.site(SITE), false);
   return dst;
 }
 
@@ -180,7 +191,7 @@ void* memmove(void* dst, const void* src, std::size_t n) {
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
   real_memmove(dst, src, n, n);
-  Recorder::instance().after_store(dst, n, SITE, false);
+  Recorder::instance().after_store(dst, n, trace_stack.site(SITE), false);
   return dst;
 }
 
@@ -189,7 +200,7 @@ void* memset(void* dst, int value, std::size_t n) {
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
   real_memset(dst, value, n, n);
-  Recorder::instance().after_store(dst, n, SITE, false);
+  Recorder::instance().after_store(dst, n, trace_stack.site(SITE), false);
   return dst;
 }
 

@@ -136,11 +136,14 @@ Status Heap::mark(PoolOffset block, Report* report) {
 // From the authoritative bits to the volatile ones. REQUIRES: arena->mu is held (for_each_slab).
 void Heap::State::settle_slab(Slab& slab) const {
   const bool from_marks = slab.kind == Kind::derived && !clean;
-  for (unsigned i = 0; i < slab.blocks; ++i) {
-    const bool used = from_marks ? slab.live(i) : slab.persistent(i);
-    if (!used) slab.set_free(i);
-    if (slab.kind == Kind::logged && used) slab.set_live(i);
-    if (slab.kind == Kind::derived) slab.clear_live(i);
+  BlockBits used{};
+  if (!from_marks) read_stripes(slab, used);
+  slab.fill_free_all();
+  for (std::size_t w = 0; w < used.size(); ++w) {
+    if (from_marks) used[w] = slab.live_bits[w].load(std::memory_order_relaxed);
+    slab.free_bits[w] &= ~used[w];
+    slab.free_count -= static_cast<std::uint32_t>(std::popcount(used[w]));
+    slab.live_bits[w].store(slab.kind == Kind::logged ? used[w] : 0, std::memory_order_relaxed);
   }
 }
 

@@ -80,7 +80,7 @@ bool is_slab(const pm::PoolFile& file, PoolOffset offset) {
   return g.stripes == h.stripes && g.data_offset == h.data_offset && g.blocks == h.blocks;
 }
 
-void write_stripes(const Slab& slab, const std::array<std::uint64_t, kBlocksMax / 64>& free_bits) {
+void write_stripes(const Slab& slab, const BlockBits& free_bits) {
   auto* stripes = reinterpret_cast<std::uint64_t*>(slab.header) + 8;
   std::array<std::uint64_t, std::size_t{kStripesMax} * 8> image{};
   for (unsigned i = 0; i < slab.blocks; ++i) {
@@ -88,6 +88,19 @@ void write_stripes(const Slab& slab, const std::array<std::uint64_t, kBlocksMax 
     image[i % slab.stripes * 8 + i / slab.stripes / 64] |= 1ull << (i / slab.stripes % 64);
   }
   copy_flush(stripes, image.data(), std::size_t{slab.stripes} * kLineBytes);
+}
+
+void read_stripes(const Slab& slab, BlockBits& used) {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(slab.header) + 8;
+  used.fill(0);
+  for (unsigned w = 0; w < slab.stripes * 8; ++w) {
+    std::uint64_t bits = __atomic_load_n(&words[w], __ATOMIC_ACQUIRE);
+    for (; bits != 0; bits &= bits - 1) {
+      const unsigned within = w % 8 * 64 + static_cast<unsigned>(std::countr_zero(bits));
+      const unsigned i = within * slab.stripes + w / 8;
+      if (i < slab.blocks) used[i / 64] |= 1ull << (i % 64);
+    }
+  }
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

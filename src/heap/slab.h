@@ -27,6 +27,8 @@ class Arena;
 
 inline constexpr unsigned kNoBlock = ~0u;
 
+using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;  // one a block
+
 struct Slab {
   // Constant while the slab lives.
   SlabHeader* header = nullptr;
@@ -40,7 +42,7 @@ struct Slab {
   Kind kind = Kind::logged;
   Arena* arena = nullptr;
   // Guarded by arena->mu. free_bits: blocks of this slab in no cache and not in use.
-  std::array<std::uint64_t, kBlocksMax / 64> free_bits{};
+  BlockBits free_bits{};
   std::uint32_t free_count = 0;
   Slab* prev = nullptr;
   Slab* next = nullptr;
@@ -118,6 +120,8 @@ void erase_slab(Slab& slab);
 // Whether a sound slab header stands at `offset`.
 bool is_slab(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.
-void write_stripes(const Slab& slab, const std::array<std::uint64_t, kBlocksMax / 64>& free_bits);
+void write_stripes(const Slab& slab, const BlockBits& free_bits);
+// The persistent bitmap in block order; bits that stand for no block are left out.
+void read_stripes(const Slab& slab, BlockBits& used);
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -46,7 +46,6 @@ void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uin
   TENUTO_ASSERT(geometry);
   const std::size_t index = zone.offset == 0 ? 0 : file.zone_count();
   Lower::format(file.base(), *geometry, static_cast<std::uint32_t>(index));
-  fence("zone state", "zone in the table");
 }
 
 std::uint64_t Frames::zone_bytes_for(std::uint64_t huge_frames) {

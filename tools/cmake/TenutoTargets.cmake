@@ -18,9 +18,16 @@ set(TENUTO_TRACE_OPTIONS -fsanitize=thread -fno-builtin-memcpy -fno-builtin-mems
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # -Wno-tsan: warns that libtsan does not model fences, but the twin does not use libtsan.
   list(APPEND TENUTO_TRACE_OPTIONS -Wno-tsan)
+  # The standard library's headers name the builtins, which no option turns into calls.
+  list(APPEND TENUTO_TRACE_OPTIONS -D__builtin_memcpy=memcpy -D__builtin_memmove=memmove
+       -D__builtin_memset=memset "SHELL:-include string.h")
 endif()
 
+add_custom_target(libraries)  # every layer and the whole, both twins
 add_custom_target(programs)  # everything in tools/ and bench/
+foreach(kind IN LISTS TENUTO_TEST_KINDS)
+  add_custom_target(tests_${kind})
+endforeach()
 
 function(tenuto_layer_library target twin)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;DEPENDS;LIBS;TRACE_RUNTIME")
@@ -103,6 +110,7 @@ function(tenuto_umbrella)
     else()
       add_library(tenuto${suffix} INTERFACE)
     endif()
+    add_dependencies(libraries ${interface} tenuto${suffix})
     # Usage requirements (headers, flags, packages) come from the layers.
     target_link_libraries(tenuto${suffix} INTERFACE ${interface})
     add_library(tenuto::tenuto${suffix} ALIAS tenuto${suffix})
@@ -158,9 +166,6 @@ function(tenuto_test name)
     target_link_libraries(${name} PRIVATE tenuto_test_support${suffix})
   endif()
   target_link_libraries(${name} PRIVATE ${library} ${arg_LIBS} GTest::gmock GTest::gtest_main)
-  if(NOT TARGET tests_${kind})
-    add_custom_target(tests_${kind})
-  endif()
   add_dependencies(tests_${kind} ${name})
 
   set(properties LABELS ${kind} TIMEOUT ${arg_TIMEOUT})
@@ -193,4 +198,23 @@ function(tenuto_test_support)
       target_compile_options(${target} PRIVATE ${TENUTO_TRACE_OPTIONS})
     endif()
   endforeach()
+endfunction()
+
+# Compiles every public header alone: each must include what it needs, and have no warning of its
+# own. The list is read from the folder, for a header forgotten here would be one unchecked.
+function(tenuto_check_public_headers)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include"
+       "${PROJECT_SOURCE_DIR}/include/tenuto/*.h")
+  set(sources "")
+  foreach(header IN LISTS headers)
+    string(REPLACE "/" "_" name ${header})
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/headers/${name}.cc")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${header}\"\n")
+    list(APPEND sources "${source}")
+  endforeach()
+  add_library(public_headers OBJECT ${sources})
+  target_include_directories(public_headers PRIVATE "${PROJECT_SOURCE_DIR}/include")
+  if(TENUTO_NOEXCEPT)
+    target_compile_options(public_headers PRIVATE -fno-exceptions -fno-rtti)
+  endif()
 endfunction()

@@ -303,25 +303,29 @@ TEST(explorer_log, a_finding_names_the_fence_and_the_place_of_the_lost_store) {
 }
 
 TEST(explorer_log, dropped_flushes_and_fences_are_all_found_by_name) {
-  const auto mutants = CrashRunner().mutants(
+  const auto report = CrashRunner().mutants(
       make_pool, [](CrashContext& c) { append_all(c, Bug::none); }, check_log);
-  EXPECT_EQ(mutants.size(), 4u);  // two fences, one flush each
-  for (const auto& m : mutants) EXPECT_TRUE(m.found) << m.mutation.text();
+  EXPECT_EQ(report.mutants.size(), 4u);  // two fences, one flush each
+  EXPECT_THAT(report.survivors(), testing::IsEmpty()) << report.text();
+}
+
+TEST(explorer_log, no_mutant_is_tried_where_the_sound_code_fails) {
+  const auto report = CrashRunner().mutants(
+      make_pool, [](CrashContext& c) { append_all(c, Bug::no_fence); }, check_log);
+  EXPECT_EQ(report.mutants.size(), 0u);
+  EXPECT_THAT(report.survivors(), testing::ElementsAre(HasSubstr("the sound code: crash")));
 }
 
 TEST(explorer_log, a_needless_fence_is_a_mutant_that_survives) {
-  const auto mutants = CrashRunner().mutants(
+  const auto report = CrashRunner().mutants(
       make_pool,
       [](CrashContext& c) {
         append_all(c, Bug::none);
         fence("nothing", "nothing");
       },
       check_log);
-  std::vector<std::string> survivors;
-  for (const auto& m : mutants) {
-    if (!m.found) survivors.push_back(m.mutation.text());
-  }
-  EXPECT_THAT(survivors, testing::ElementsAre("without fence(\"nothing\", \"nothing\")"));
+  EXPECT_THAT(report.survivors(),
+              testing::ElementsAre("without fence(\"nothing\", \"nothing\")"));
 }
 
 TEST(explorer_log, a_planted_bug_is_found_and_counted) {

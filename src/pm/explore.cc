@@ -42,25 +42,43 @@ CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
   return explorer.run(setup, workload, check);
 }
 
-std::vector<MutantOutcome> CrashRunner::mutants(const Setup& setup, const Workload& workload,
-                                                const Check& check) const {
-  std::vector<MutantOutcome> outcomes;
+MutantReport CrashRunner::mutants(const Setup& setup, const Workload& workload,
+                                  const Check& check) const {
+  MutantReport report{run(setup, workload, check), {}};
+  if (!report.sound.ok()) return report;
   CrashOptions options = options_;
   options.findings_max = 1;
   options.minimise = false;
-  for (const FenceStats& fence : run(setup, workload, check).fences) {
+  for (const FenceStats& fence : report.sound.fences) {
     if (fence.passed == 0) continue;
     Mutation m{Mutation::Kind::drop_fence, fence.first, fence.then, 0};
     const auto try_mutation = [&] {
       options.mutation = m;
       const CrashResult r = CrashRunner(options).run(setup, workload, check);
-      outcomes.push_back({m, !r.ok(), r.ok() ? std::string() : r.findings[0].text()});
+      report.mutants.push_back({m, !r.ok(), r.ok() ? std::string() : r.findings[0].text()});
     };
     try_mutation();
     m.kind = Mutation::Kind::drop_flush;
     for (m.nth = 0; m.nth < fence.flushes_max; ++m.nth) try_mutation();
   }
-  return outcomes;
+  return report;
+}
+
+std::vector<std::string> MutantReport::survivors() const {
+  std::vector<std::string> names;
+  if (!sound.ok()) names.push_back("the sound code: " + sound.findings[0].text());
+  for (const MutantOutcome& m : mutants) {
+    if (!m.found) names.push_back(m.mutation.text());
+  }
+  return names;
+}
+
+std::string MutantReport::text() const {
+  std::string t = sound.text();
+  for (const MutantOutcome& m : mutants) {
+    t += m.mutation.text() + ": " + (m.found ? m.finding : "survives\n");
+  }
+  return t;
 }
 
 std::string CrashFinding::text() const {

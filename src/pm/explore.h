@@ -54,7 +54,7 @@ class CrashImage {
   std::uint64_t invoked() const { return invoked_; }
   std::uint64_t acknowledged() const { return acknowledged_; }
   // Ends the part of a check in which crashes inside recovery are tried. To be called after opening
-  // when the check goes on to change the pool.
+  // when the check goes on to change the pool; the check is then not repeated on what it left.
   void recovered() const;
 
  private:
@@ -127,6 +127,15 @@ struct MutantOutcome {
   std::string finding;
 };
 
+struct MutantReport {
+  CrashResult sound;  // the run without any mutation; with a finding there, no mutant was tried
+  std::vector<MutantOutcome> mutants;
+
+  // Mutants that were not found, e.g. `without fence("a", "b")`; the finding if the sound run has one.
+  std::vector<std::string> survivors() const;
+  std::string text() const;
+};
+
 class CrashRunner {
  public:
   // Makes the pool file; its state afterwards is durable.
@@ -143,8 +152,7 @@ class CrashRunner {
 
   // Runs once for every fence passed and every flush before it, without that fence or flush. One
   // that is not found is needless, or the check is blind to it.
-  std::vector<MutantOutcome> mutants(const Setup& setup, const Workload& workload,
-                                     const Check& check) const;
+  MutantReport mutants(const Setup& setup, const Workload& workload, const Check& check) const;
 
  private:
   CrashOptions options_;

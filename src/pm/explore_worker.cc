@@ -71,7 +71,7 @@ bool CrashWorker::judge_state(const WorkerJob& job, const CrashState& state) {
   crashes_met_ = 0;
   lay_out(job, state);
   if (!judge(CrashPhase::recovery, options_.crash_in_recovery)) return false;
-  if (options_.recover_twice && !judge(CrashPhase::second_recovery, false)) return false;
+  if (options_.recover_twice && !changed_ && !judge(CrashPhase::second_recovery, false)) return false;
   undo();
   for (const RecoveryCrash& crash : crashes_) {
     if (!seen_.insert(crash.hash) && job.know_seen) continue;
@@ -122,8 +122,10 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   image.on_recovered_ = [this] {
     before_fence("recovery's end", "use");
     collecting_ = false;
+    changed_ = true;
   };
   collecting_ = collect;
+  changed_ = false;
   order_before_ = 0;
   r.watch(image_.device(), image_.inode(), this, nullptr,
           {.keep_clean_lines = true,

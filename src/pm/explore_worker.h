@@ -91,6 +91,7 @@ class CrashWorker final : public TraceObserver {
 
   const WorkerJob* job_ = nullptr;
   bool collecting_ = false;
+  bool changed_ = false;  // the check said that it goes on to change the pool
   std::uint64_t state_hash_ = 0;  // of the image laid out
   std::vector<std::pair<std::uint64_t, LineWords>> laid_out_;  // by line
   std::vector<std::uint64_t> written_;  // lines that recoveries stored to

@@ -323,7 +323,11 @@ int main(int argc, char** argv) {
   Options o;
   CLI::App app("YCSB on tenuto and its peers, in one program, with interleaved rounds");
   declare(app, o);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
   if (o.list) {
     print_list();
     return 0;

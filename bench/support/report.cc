@@ -105,7 +105,9 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   JsonLine line;
   line.text("bench", s.bench).text("case", workload_name(w)).text("engine", c.kind->name);
   if (!f.medium.empty()) line.text("medium", f.medium);
-  line.integer("threads", s.threads).integer("records", s.records).integer("ops", f.ops);
+  line.integer("threads", w == Workload::open ? 1 : s.threads)
+      .integer("records", s.records)
+      .integer("ops", f.ops);
   line.integer("key_bytes", s.key_bytes).integer("value_bytes", s.value_bytes);
   line.text("key_order", s.ordered ? "ordered" : "hashed");
   line.text("distribution", w == Workload::d ? "latest" : distribution_name(s.distribution));

@@ -1,0 +1,280 @@
+// The main job, behind tools/run: real records, a store that is killed again and again and proves
+// that nothing acknowledged was lost, and its speed beside RocksDB and LMDB on the same records.
+// Exit code 0: everything held; 1: something did not; 2: usage; 130: Ctrl-C.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+
+#include "bench/main_job/kill_trial.h"
+#include "bench/support/contest.h"
+#include "bench/support/report.h"
+
+namespace {
+
+using namespace bench;
+
+struct Options {
+  std::uint64_t records = 0;  // 0: all of the index
+  unsigned kills = 10;
+  double seconds = 15;
+  std::uint64_t ops = 200'000;
+  unsigned rounds = 3;
+  std::uint64_t seed = 42;
+  std::string dir = "/dev/shm";
+  std::string sample = TENUTO_SAMPLE_PATH;
+  std::string json = "tenuto-run.json";
+  bool quick = false;
+};
+
+constexpr std::uint64_t kSampleRecords = 50'000;  // the sample's stanzas go round to make these
+constexpr std::uint64_t kScanShare = 10;          // scans are a tenth of the operations
+constexpr unsigned kTurnSecondsMax = 300;
+constexpr unsigned kThreadSettings[] = {1, 2};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("--records", o.records, "records (0: every stanza of the index)");
+  app.add_option("--kills", o.kills, "SIGKILLs of the writer")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--seconds", o.seconds, "writing time, all kills together")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
+  app.add_option("--ops", o.ops, "operations of a workload in the comparison")
+      ->check(CLI::Range(10, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--rounds", o.rounds, "rounds of the comparison; 0 leaves it out")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of all random choices")->capture_default_str();
+  app.add_option("--dir", o.dir, "where the scratch directory is made")->capture_default_str();
+  app.add_option("--sample", o.sample, "package index to use when the machine has none")
+      ->capture_default_str();
+  app.add_option("--json", o.json, "file for all numbers")->capture_default_str();
+  app.add_flag("--quick", o.quick, "few records and kills: seconds, for CI");
+}
+
+void print_kill(const KillOutcome& k) {
+  fmt::print("  {:>4}  {:>6.2f} s {:<9} {:>11} {:>9} {:>9.2f} {:>9.2f} {:>11.1f}  ", k.number,
+             k.ran_seconds, k.in_load ? "in load" : "ycsb a", k.acknowledged, k.records_there,
+             k.open_ms, k.recovery_ms, k.validate_ms);
+  if (k.sound()) {
+    fmt::print("all there, sound");
+    if (k.kept_in_flight > 0) fmt::print(", {} unacknowledged kept whole", k.kept_in_flight);
+    if (k.killed_openings > 0) fmt::print(", an opening killed too");
+    fmt::print("\n");
+  } else {
+    fmt::print("FAILED: {}\n        lost {}, torn {}, not ours {}\n", k.problem, k.lost, k.torn,
+               k.foreign);
+  }
+  std::fflush(stdout);
+}
+
+std::string json_of(const KillOutcome& k) {
+  JsonLine line;
+  line.integer("number", k.number).text("during", k.in_load ? "load" : "a");
+  line.number("ran_seconds", k.ran_seconds).integer("acknowledged", k.acknowledged);
+  line.integer("reads_checked", k.reads).integer("records", k.records_there);
+  line.integer("kept_in_flight", k.kept_in_flight).integer("killed_openings", k.killed_openings);
+  line.number("open_ms", k.open_ms).number("recovery_ms", k.recovery_ms);
+  line.number("rebuild_ms", k.rebuild_ms).number("validate_ms", k.validate_ms);
+  line.integer("leaked_frames", k.leaked_frames).integer("rolled_back", k.rolled_back);
+  line.integer("lost", k.lost).integer("torn", k.torn).integer("foreign", k.foreign);
+  line.flag("sound", k.sound());
+  if (!k.sound()) line.text("problem", k.problem);
+  return line.str();
+}
+
+std::string join(const std::vector<std::string>& objects) {
+  std::string list = "[";
+  for (const std::string& o : objects) list += (list.size() > 1 ? ",\n    " : "\n    ") + o;
+  return list + "\n  ]";
+}
+
+class MainJob {
+ public:
+  explicit MainJob(const Options& options) : o_(options) {}
+
+  int run() {
+    if (!load_records()) return 1;
+    if (!scratch_.create(o_.dir, "tenuto-run")) {
+      fmt::print(stderr, "main_job: cannot make a directory in {}: {}\n", o_.dir,
+                 std::strerror(errno));
+      return 1;
+    }
+    const bool held = kill_trial();
+    scratch_.clear();
+    if (interrupted()) return 130;
+    // Speed after a loss is of no interest.
+    const bool compared = held && (o_.rounds == 0 || compare());
+    if (interrupted()) return 130;
+    const bool written = write_json();
+    if (held && compared) {
+      fmt::print("\nNothing acknowledged was lost in {} kills.\n", report_.kills.size());
+    }
+    return held && compared && written ? 0 : 1;
+  }
+
+ private:
+  bool load_records() {
+    fmt::print("1. Real records\n");
+    if (!packages_.load(o_.sample)) {
+      fmt::print(stderr, "main_job: no Debian package index here and no sample at {}\n", o_.sample);
+      return false;
+    }
+    const bool small = packages_.stanzas() < kSampleRecords;
+    records_ = o_.records != 0 ? o_.records : small ? kSampleRecords : packages_.stanzas();
+    fmt::print("   {}: {} stanzas, {:.1f} MB.\n", packages_.source(), packages_.stanzas(),
+               static_cast<double>(packages_.stanza_bytes()) / 1e6);
+    fmt::print(
+        "   One record a stanza: {} records, keys like package/version/architecture (about "
+        "{:.0f} bytes),\n   values of about {:.0f} bytes, each sealed with a version and a "
+        "hash.\n\n",
+        records_, packages_.key_bytes_mean(), packages_.value_bytes_mean());
+    std::fflush(stdout);
+    return true;
+  }
+
+  bool kill_trial() {
+    KillOptions how;
+    how.dir = scratch_.path();
+    how.records = records_;
+    how.kills = o_.kills;
+    how.seconds = o_.seconds;
+    how.seed = o_.seed;
+    fmt::print(
+        "2. Kill test on {} ({})\n"
+        "   Two threads load the records and then run YCSB A (half reads, half updates). Each "
+        "acknowledged\n   write goes at once to another process, which notes it in a side file. "
+        "SIGKILL ends the writer\n   at a random moment; the store is opened again, every "
+        "acknowledged write is looked for, and the\n   whole store is checked: order, checksums, "
+        "and that the heap neither leaks nor overlaps.\n\n",
+        scratch_.path(), file_system_name(scratch_.path()));
+    fmt::print("  {:>4}  {:>8} {:<9} {:>11} {:>9} {:>9} {:>9} {:>11}  {}\n", "kill", "after",
+               "during", "acked", "records", "open ms", "recovery", "check ms", "result");
+    std::fflush(stdout);
+    report_ = run_kill_trial(packages_, how, print_kill);
+    if (interrupted()) return false;
+    if (!report_.error.empty()) fmt::print("   the test could not go on: {}\n", report_.error);
+    std::vector<double> opens;
+    for (const KillOutcome& k : report_.kills) opens.push_back(k.open_ms);
+    if (!opens.empty()) {
+      const Spread s = spread_of(opens);
+      fmt::print(
+          "\n   {} kills, {} acknowledged writes: {}. Open after a kill: median {:.2f} ms, "
+          "max {:.2f} ms.\n",
+          report_.kills.size(), report_.acknowledged,
+          report_.sound() ? "nothing lost, nothing torn" : "FAILED", s.median, s.max);
+    }
+    std::fflush(stdout);
+    return report_.sound();
+  }
+
+  bool compare() {
+    fmt::print(
+        "\n3. The same records beside RocksDB and LMDB: load, then A (half reads, half "
+        "updates), C (reads),\n   E (short scans). Engines take turns, {} rounds; every "
+        "answer is checked.\n\n",
+        o_.rounds);
+    std::vector<Contestant> contestants;
+    for (const char* name : {"tenuto", "rocksdb", "lmdb"}) {
+      contestants.push_back({find_engine(name), "auto", name});
+    }
+    bool sound = true;
+    for (const unsigned threads : kThreadSettings) {
+      Setting setting;
+      setting.bench = "main";
+      setting.records = records_;
+      setting.threads = threads;
+      setting.key_bytes = static_cast<std::size_t>(packages_.key_bytes_mean());
+      setting.value_bytes = static_cast<std::size_t>(packages_.value_bytes_mean());
+      setting.rounds = o_.rounds;
+      setting.seed = o_.seed;
+      setting.file_system = file_system_name(scratch_.path());
+      setting.engine.threads = threads;
+      setting.engine.value_bytes = setting.value_bytes;
+      setting.engine.data_bytes = 2 * records_ * (setting.key_bytes + setting.value_bytes);
+      if (threads == kThreadSettings[0]) print_settings(stdout, setting, contestants);
+      ContestFigures figures;
+      contest(contestants, setting, figures);
+      if (interrupted()) return false;
+      print_tables(stdout, setting, figures);
+      for (const std::string& f : figures.failures) fmt::print("FAILED {}\n", f);
+      std::fflush(stdout);
+      for (std::string& line : json_lines(setting, figures)) figures_.push_back(std::move(line));
+      sound = sound && figures.failures.empty();
+    }
+    return sound;
+  }
+
+  void contest(const std::vector<Contestant>& contestants, const Setting& setting,
+               ContestFigures& figures) {
+    Course course;
+    course.records = &packages_;
+    course.threads = setting.threads;
+    Planner planner(packages_, setting.threads, o_.seed);
+    course.phases.push_back(planner.load(records_));
+    course.phases.push_back(planner.next(Workload::a, o_.ops, Distribution::zipfian));
+    course.phases.push_back(planner.next(Workload::c, o_.ops, Distribution::zipfian));
+    course.phases.push_back(planner.next(Workload::e, o_.ops / kScanShare, Distribution::zipfian));
+    ContestOptions how;
+    how.rounds = o_.rounds;
+    how.turn_seconds_max = kTurnSecondsMax;
+    how.engine = setting.engine;
+    how.progress = [&](const Contestant& c, unsigned round, Workload w, double speed) {
+      fmt::print(stderr, "   {} thread{}, round {}/{}: {:<8} {:<5} {:>8.0f} kops/s\n",
+                 setting.threads, setting.threads == 1 ? "" : "s", round + 1, o_.rounds, c.label,
+                 workload_name(w), speed / 1e3);
+    };
+    play(contestants, course, how, scratch_, figures);
+  }
+
+  bool write_json() const {
+    std::vector<std::string> kills;
+    for (const KillOutcome& k : report_.kills) kills.push_back(json_of(k));
+    JsonLine trial;
+    trial.integer("kills", kills.size()).integer("acknowledged", report_.acknowledged);
+    trial.flag("sound", report_.sound()).integer("file_bytes", report_.file_bytes);
+    trial.raw("each", join(kills));
+    JsonLine all;
+    all.text("program", "main_job").text("processor", processor_name());
+    all.text("records_from", packages_.source()).integer("records", records_);
+    all.integer("record_bytes", packages_.stanza_bytes()).integer("seed", o_.seed);
+    all.raw("kill_test", trial.str()).raw("figures", join(figures_));
+    std::FILE* file = std::fopen(o_.json.c_str(), "w");
+    bool written = file != nullptr && std::fprintf(file, "%s\n", all.str().c_str()) > 0;
+    if (file != nullptr) written = std::fclose(file) == 0 && written;
+    fmt::print("\n{} {}.\n", written ? "All numbers are in" : "Cannot write", o_.json);
+    return written;
+  }
+
+  const Options& o_;
+  PackageRecords packages_;
+  std::uint64_t records_ = 0;
+  Scratch scratch_;
+  KillReport report_;
+  std::vector<std::string> figures_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app("Real records, kills, and a comparison: see bench/README.md");
+  declare(app, o);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (o.quick) {
+    o.records = o.records != 0 ? std::min<std::uint64_t>(o.records, 2000) : 2000;
+    o.kills = std::min(o.kills, 4u);
+    o.seconds = std::min(o.seconds, 1.0);
+    o.ops = std::min<std::uint64_t>(o.ops, 5000);
+    o.rounds = std::min(o.rounds, 1u);
+  }
+  bench::catch_interrupts();
+  MainJob job(o);
+  return job.run();
+}

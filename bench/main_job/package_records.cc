@@ -146,7 +146,10 @@ bool PackageRecords::check_value(std::string_view key, std::string_view value,
   const std::string_view seal = value.substr(text.size());
   std::uint64_t number = 0;
   std::uint64_t hash = 0;
-  if (seal.substr(0, kSealName.size()) != kSealName || seal.back() != '\n') return false;
+  if (seal.substr(0, kSealName.size()) != kSealName || seal.back() != '\n' ||
+      seal[kSealName.size() + 8] != ' ') {
+    return false;
+  }
   if (!get_hex(seal.substr(kSealName.size(), 8), number)) return false;
   if (!get_hex(seal.substr(kSealName.size() + 9, 16), hash)) return false;
   version = static_cast<std::uint32_t>(number);

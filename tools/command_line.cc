@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "numbers.h"
 #include "session.h"
 
 namespace tenuto::tool {
@@ -60,19 +61,22 @@ void CommandLine::add_texts(const char* name, std::vector<std::string>& texts,
                             const std::string& help) {
   texts_ = &texts;
   // The first is an argument as any other; the rest stays over and is taken by parse_words.
-  add_text(name, [&texts](std::string text) { texts.push_back(std::move(text)); }, help, "...")
+  add_text(
+      name, [&texts](std::string text) { texts.push_back(std::move(text)); }, help, "...")
       ->required();
   allow_extras();
 }
 
 void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
-  add_text("PATH", [&args](std::string path) { args.path = std::move(path); }, "The pool file")
+  add_text(
+      "PATH", [&args](std::string path) { args.path = std::move(path); }, "The pool file")
       ->required();
   add_flag("--json", args.json, "Results as JSON, one object (scan: one a line)");
   add_flag("-q,--quiet", args.quiet, "No notes, no progress, no summary");
   add_flag("-v,--verbose", args.verbose, "Notes of the library on standard error");
-  add_choice<Medium>("--medium", kMediumNames, [&args](Medium m) { args.medium = m; },
-                     "What the pool lies on [auto]");
+  add_choice<Medium>(
+      "--medium", kMediumNames, [&args](Medium m) { args.medium = m; },
+      "What the pool lies on [auto]");
   if (!may_read_only) return;
   add_flag("--read-only", args.read_only,
            "Never write the pool; one that was not closed is then an error");
@@ -81,23 +85,27 @@ void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
 void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {
   add_size("--size", args.size, "First size of a new pool" + when);
   add_size("--size-max", args.size_max, "It grows up to this" + when);
-  add_choice<KeyKind>("--key", kKeyNames, [&args](KeyKind kind) { args.key_kind = kind; },
-                      "Keys: any bytes, or numbers of 64 bits" + when + " [bytes]");
+  add_choice<KeyKind>(
+      "--key", kKeyNames, [&args](KeyKind kind) { args.key_kind = kind; },
+      "Keys: any bytes, or numbers of 64 bits" + when + " [bytes]");
 }
 
 void CommandLine::add_range(RangeArgs& args) {
-  add_text("--prefix", [&args](std::string key) { args.prefix = std::move(key); },
-           "Only keys that begin with this", "KEY");
-  add_text("--from", [&args](std::string key) { args.from = std::move(key); },
-           "Only keys from this one on", "KEY");
-  add_text("--to", [&args](std::string key) { args.to = std::move(key); },
-           "Only keys before this one", "KEY");
+  add_text(
+      "--prefix", [&args](std::string key) { args.prefix = std::move(key); },
+      "Only keys that begin with this", "KEY");
+  add_text(
+      "--from", [&args](std::string key) { args.from = std::move(key); },
+      "Only keys from this one on", "KEY");
+  add_text(
+      "--to", [&args](std::string key) { args.to = std::move(key); }, "Only keys before this one",
+      "KEY");
 }
 
 void CommandLine::add_format(std::optional<RecordFormat>& format, const std::string& help) {
-  add_choice<RecordFormat>("--format", kFormatNames,
-                           [&format](RecordFormat chosen) { format = chosen; },
-                           help + " [by the name of the file]");
+  add_choice<RecordFormat>(
+      "--format", kFormatNames, [&format](RecordFormat chosen) { format = chosen; },
+      help + " [by the name of the file]");
 }
 
 Error CommandLine::parse_words(int argc, char** argv, bool& helped) {

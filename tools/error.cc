@@ -9,9 +9,12 @@ namespace {
 
 const char* default_hint(Status status) {
   switch (status) {
-    case Status::busy: return "close it there first; one process opens a pool for writing";
-    case Status::permission: return "check the owner and mode of the file and of its folder";
-    case Status::not_a_pool: return "check the path; pools are made with 'tenuto create'";
+    case Status::busy:
+      return "close it there first; one process opens a pool for writing";
+    case Status::permission:
+      return "check the owner and mode of the file and of its folder";
+    case Status::not_a_pool:
+      return "check the path; pools are made with 'tenuto create'";
     case Status::wrong_version:
       return "dump it with the version that made it and load the dump with this one";
     case Status::read_only:
@@ -19,10 +22,12 @@ const char* default_hint(Status status) {
     case Status::full:
       return "nothing of this operation was done; delete records, free space on the file system, "
              "or load a dump into a pool with a larger --size-max";
-    case Status::too_large: return "keys have at most 65536 bytes";
+    case Status::too_large:
+      return "keys have at most 65536 bytes";
     case Status::corrupt:
       return "restore a backup or a dump; 'tenuto check' says whether the rest is sound";
-    default: return "";
+    default:
+      return "";
   }
 }
 
@@ -43,14 +48,23 @@ Error failed(Status status, std::string what, std::string where, std::string hin
 Error os_failed(int error_number, std::string_view what, std::string where) {
   Status status = Status::io;
   switch (error_number) {
-    case ENOENT: status = Status::not_found; break;
+    case ENOENT:
+      status = Status::not_found;
+      break;
     case EACCES:
     case EPERM:
-    case EROFS: status = Status::permission; break;
-    case EEXIST: status = Status::exists; break;
+    case EROFS:
+      status = Status::permission;
+      break;
+    case EEXIST:
+      status = Status::exists;
+      break;
     case ENOSPC:
-    case EDQUOT: status = Status::full; break;
-    default: break;
+    case EDQUOT:
+      status = Status::full;
+      break;
+    default:
+      break;
   }
   // Hints of its own: the default ones speak of pools.
   std::string hint;

@@ -1,4 +1,5 @@
-// What a command hands to main(): a status, which becomes the exit code, and the words for a person.
+// What a command hands to main(): a status, which becomes the exit code, and the words for a
+// person.
 #pragma once
 
 #include <string>
@@ -26,10 +27,10 @@ Error os_failed(int error_number, std::string_view what, std::string where);
 Error store_failed(Status status, std::string what, std::string where, Report report = {});
 
 // Passes a failed Error up to the caller.
-#define TENUTO_TOOL_TRY(expr)                              \
-  do {                                                     \
-    ::tenuto::tool::Error tool_try_error = (expr);         \
-    if (tool_try_error) return tool_try_error;             \
+#define TENUTO_TOOL_TRY(expr)                      \
+  do {                                             \
+    ::tenuto::tool::Error tool_try_error = (expr); \
+    if (tool_try_error) return tool_try_error;     \
   } while (false)
 
 }  // namespace tenuto::tool

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "numbers.h"
 #include "text_format.h"
 
 namespace tenuto::tool {

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "numbers.h"
+
 namespace tenuto::tool {
 namespace {
 
@@ -52,8 +54,7 @@ class Reader {
     }
     bool& seen = is_key ? has_key : has_value;
     if (seen) {
-      return FormatError{name_column,
-                         fmt::format("a second {}", is_key ? "key" : "value")};
+      return FormatError{name_column, fmt::format("a second {}", is_key ? "key" : "value")};
     }
     seen = true;
     if (MaybeError e = expect(':')) return e;
@@ -109,9 +110,10 @@ class Reader {
       } else {
         const std::size_t n = utf8_sequence(line_, at_);
         if (n == 0) {
-          return error(fmt::format("byte 0x{:02x} is not UTF-8; write bytes as key_base64 or "
-                                   "value_base64",
-                                   c));
+          return error(
+              fmt::format("byte 0x{:02x} is not UTF-8; write bytes as key_base64 or "
+                          "value_base64",
+                          c));
         }
         out.append(line_, at_, n);
         at_ += n;
@@ -122,16 +124,34 @@ class Reader {
   MaybeError escape(std::string& out) {
     if (at_ + 1 == line_.size()) return error("the string has no closing \"");
     switch (line_[at_ + 1]) {
-      case '"': out += '"'; break;
-      case '\\': out += '\\'; break;
-      case '/': out += '/'; break;
-      case 'b': out += '\b'; break;
-      case 'f': out += '\f'; break;
-      case 'n': out += '\n'; break;
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
-      case 'u': return unicode_escape(out);
-      default: return error("unknown escape; JSON has \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
+      case '"':
+        out += '"';
+        break;
+      case '\\':
+        out += '\\';
+        break;
+      case '/':
+        out += '/';
+        break;
+      case 'b':
+        out += '\b';
+        break;
+      case 'f':
+        out += '\f';
+        break;
+      case 'n':
+        out += '\n';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'u':
+        return unicode_escape(out);
+      default:
+        return error("unknown escape; JSON has \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX");
     }
     at_ += 2;
     return std::nullopt;
@@ -147,8 +167,8 @@ class Reader {
     }
     if (code >= 0xd800 && code <= 0xdbff) {
       std::uint32_t low = 0;
-      const bool pair = line_.substr(at_ + 6, 2) == "\\u" && hex4(at_ + 8, low) && low >= 0xdc00 &&
-                        low <= 0xdfff;
+      const bool pair =
+          line_.substr(at_ + 6, 2) == "\\u" && hex4(at_ + 8, low) && low >= 0xdc00 && low <= 0xdfff;
       if (!pair) return error("a high surrogate without \\uDC00..\\uDFFF after it");
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
       bytes = 12;
@@ -198,8 +218,8 @@ class Reader {
   }
 
   void blanks() {
-    while (at_ < line_.size() && (line_[at_] == ' ' || line_[at_] == '\t' || line_[at_] == '\r' ||
-                                  line_[at_] == '\n')) {
+    while (at_ < line_.size() &&
+           (line_[at_] == ' ' || line_[at_] == '\t' || line_[at_] == '\r' || line_[at_] == '\n')) {
       ++at_;
     }
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "json_record.h"
+#include "numbers.h"
 
 namespace tenuto::tool {
 namespace {
@@ -89,8 +90,8 @@ MaybeError parse_record(RecordFormat format, KeyKind kind, std::string_view line
                                                  : parse_json_record(kind, line, record);
   if (error) return error;
   if (record.key.size() > kKeyBytesMax) {
-    return FormatError{1, fmt::format("a key of {} bytes; keys have at most {}", record.key.size(),
-                                      kKeyBytesMax)};
+    return FormatError{
+        1, fmt::format("a key of {} bytes; keys have at most {}", record.key.size(), kKeyBytesMax)};
   }
   return std::nullopt;
 }

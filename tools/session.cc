@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "numbers.h"
+
 namespace tenuto::tool {
 
 PoolOptions pool_options(const CommonArgs& args, bool notes) {

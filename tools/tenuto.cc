@@ -53,11 +53,14 @@ Run add_stats(CommandLine& line) {
 Run add_put(CommandLine& line) {
   const auto args = std::make_shared<PutArgs>();
   line.add_common(*args, false);
-  line.add_text("KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
+  line.add_text(
+          "KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
       ->required();
-  line.add_text("VALUE", [&a = *args](std::string t) { a.value = std::move(t); }, "The value");
-  line.add_text("--value-file", [&a = *args](std::string t) { a.value_file = std::move(t); },
-                "The value is the contents of this file; - is standard input", "FILE");
+  line.add_text(
+      "VALUE", [&a = *args](std::string t) { a.value = std::move(t); }, "The value");
+  line.add_text(
+      "--value-file", [&a = *args](std::string t) { a.value_file = std::move(t); },
+      "The value is the contents of this file; - is standard input", "FILE");
   line.add_flag("--hex", args->hex, "KEY and VALUE are hexadecimal");
   return [args] { return run_put(*args); };
 }
@@ -65,7 +68,8 @@ Run add_put(CommandLine& line) {
 Run add_get(CommandLine& line) {
   const auto args = std::make_shared<GetArgs>();
   line.add_common(*args, true);
-  line.add_text("KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
+  line.add_text(
+          "KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
       ->required();
   line.add_flag("--hex", args->hex, "KEY and the printed value are hexadecimal");
   line.add_flag("-n,--newline", args->newline, "End with a newline; a terminal always gets one");
@@ -85,7 +89,8 @@ Run add_scan(CommandLine& line) {
   const auto args = std::make_shared<ScanArgs>();
   line.add_common(*args, true);
   line.add_range(*args);
-  line.add_count("--limit", [&a = *args](std::uint64_t n) { a.limit = n; }, "At most N records");
+  line.add_count(
+      "--limit", [&a = *args](std::uint64_t n) { a.limit = n; }, "At most N records");
   line.add_flag("--reverse", args->reverse, "From the last key to the first");
   line.add_flag("--keys-only", args->keys_only, "No values");
   line.add_flag("--hex", args->hex, "Keys and values are hexadecimal, also in the options");
@@ -95,13 +100,15 @@ Run add_scan(CommandLine& line) {
 Run add_load(CommandLine& line) {
   const auto args = std::make_shared<LoadArgs>();
   line.add_common(*args, false);
-  line.add_text("FILE", [&a = *args](std::string t) { a.file = std::move(t); },
-                "The input; - or nothing is standard input");
+  line.add_text(
+      "FILE", [&a = *args](std::string t) { a.file = std::move(t); },
+      "The input; - or nothing is standard input");
   line.add_format(args->format, "Format of the input");
   line.add_flag("--create", args->create, "Make the pool when it is missing");
   line.add_new_pool(*args, ", with --create");
-  line.add_count("--batch", [&a = *args](std::uint64_t n) { a.batch = n; },
-                 "Records that are written together or not at all [1000]");
+  line.add_count(
+      "--batch", [&a = *args](std::uint64_t n) { a.batch = n; },
+      "Records that are written together or not at all [1000]");
   line.add_size("--max-line", args->line_bytes_max, "Longest line");
   line.add_flag("--skip-bad", args->skip_bad, "Leave malformed lines out and count them");
   return [args] { return run_load(*args); };
@@ -110,8 +117,9 @@ Run add_load(CommandLine& line) {
 Run add_dump(CommandLine& line) {
   const auto args = std::make_shared<DumpArgs>();
   line.add_common(*args, true);
-  line.add_text("FILE", [&a = *args](std::string t) { a.file = std::move(t); },
-                "The output, replaced in one step; - or nothing is standard output");
+  line.add_text(
+      "FILE", [&a = *args](std::string t) { a.file = std::move(t); },
+      "The output, replaced in one step; - or nothing is standard output");
   line.add_format(args->format, "Format of the output");
   line.add_range(*args);
   line.add_flag("--hex", args->hex, "The keys in the options are hexadecimal");

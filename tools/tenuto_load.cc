@@ -9,6 +9,7 @@
 
 #include "bulk.h"
 #include "line_reader.h"
+#include "numbers.h"
 #include "process.h"
 #include "progress.h"
 #include "session.h"
@@ -80,14 +81,14 @@ class Loader {
     const Status status = store.write(batch_);
     if (status != Status::ok) {
       progress_.clear();
-      Error error =
-          store_failed(status,
-                       fmt::format("cannot write the records of lines {} to {}", first_line_,
-                                   reader_.line_number()),
-                       fmt::format("{}, from {}", args_.path, name_));
+      Error error = store_failed(status,
+                                 fmt::format("cannot write the records of lines {} to {}",
+                                             first_line_, reader_.line_number()),
+                                 fmt::format("{}, from {}", args_.path, name_));
       error.hint = loaded_words();
       if (status == Status::full) {
-        error.hint += "; create the pool with a larger --size-max, or free space on the file system";
+        error.hint +=
+            "; create the pool with a larger --size-max, or free space on the file system";
       }
       return error;
     }
@@ -118,7 +119,9 @@ class Loader {
                   "correct the line, or leave such lines out with --skip-bad; " + loaded_words());
   }
 
-  std::string after_line() const { return fmt::format("{}, line {}", name_, reader_.line_number()); }
+  std::string after_line() const {
+    return fmt::format("{}, line {}", name_, reader_.line_number());
+  }
   std::string loaded_words() const {
     if (records_ == 0) return "nothing was loaded";
     return fmt::format("what stands before is loaded (records: {})", format_count(records_));

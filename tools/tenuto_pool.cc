@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "numbers.h"
 #include "session.h"
 #include "tenuto_commands.h"
 #include "text_format.h"
@@ -21,10 +22,10 @@ const char* key_kind_name(KeyKind kind) { return kind == KeyKind::u64 ? "u64" : 
 
 std::string close_words(const PoolInfo& info) {
   if (info.was_clean) return "clean";
-  return fmt::format("not clean; recovered in {:.1f} ms, {} transactions rolled back, {} frames "
-                     "given back",
-                     info.recovery_ms, format_count(info.rolled_back),
-                     format_count(info.leaked_frames));
+  return fmt::format(
+      "not clean; recovered in {:.1f} ms, {} transactions rolled back, {} frames "
+      "given back",
+      info.recovery_ms, format_count(info.rolled_back), format_count(info.leaked_frames));
 }
 
 void add_last_close(const PoolInfo& info, Facts& facts) {
@@ -44,7 +45,8 @@ void add_store(Session& session, Facts& facts) {
   const char* kind = key_kind_name(session.store().key_kind());
   facts.text("key_kind", "", kind);
   facts.count("records", "", stats.records);
-  facts.text("", "store", fmt::format("{} records, keys are {}", format_count(stats.records), kind));
+  facts.text("", "store",
+             fmt::format("{} records, keys are {}", format_count(stats.records), kind));
 }
 
 // Only a pool may be replaced by --force: never somebody's other file, never one in use.
@@ -64,7 +66,8 @@ Error check_replaceable(const CreateArgs& args) {
     case Status::not_a_pool:
       return failed(Status::not_a_pool, "--force replaces pools only, and this file is none",
                     args.path, "remove the file yourself if it is not needed");
-    default: return no_error();  // sound, unclean, damaged or of another version
+    default:
+      return no_error();  // sound, unclean, damaged or of another version
   }
 }
 
@@ -78,7 +81,8 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   Report report;
   Result<Store> store = Store::open(path, options, &report);
   if (!store) {
-    Error error = store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
+    Error error =
+        store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
     if (error.status == Status::exists) error.hint = "--force replaces it";
     return error;
   }
@@ -199,13 +203,12 @@ Error run_check(const CommonArgs& args) {
   const PoolInfo info = session.pool().info();
   const auto start = std::chrono::steady_clock::now();
   Report report;
-  const Status status = session.has_store() ? session.store().validate(&report)
-                                            : session.pool().validate(&report);
+  const Status status =
+      session.has_store() ? session.store().validate(&report) : session.pool().validate(&report);
   const double check_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (status != Status::ok) {
-    return report_unsound(args,
-                          store_failed(status, "the pool is not sound", args.path, report));
+    return report_unsound(args, store_failed(status, "the pool is not sound", args.path, report));
   }
   Facts facts;
   facts.text("path", "", args.path);

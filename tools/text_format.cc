@@ -1,10 +1,7 @@
-// Escapes, hexadecimal, base64, JSON strings and sizes. See text_format.h.
+// Escapes, hexadecimal, base64 and JSON strings. See text_format.h.
 #include "text_format.h"
 
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -12,8 +9,7 @@ namespace tenuto::tool {
 namespace {
 
 constexpr char kHexDigits[] = "0123456789abcdef";
-constexpr char kBase64Digits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr char kBase64Digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
@@ -57,13 +53,12 @@ MaybeError error_at(std::size_t column, std::string what) {
   return FormatError{column, std::move(what)};
 }
 
-// A byte as a person would point at it.
+}  // namespace
+
 std::string byte_name(unsigned byte) {
   if (byte > 0x20 && byte < 0x7f) return fmt::format("'{}'", static_cast<char>(byte));
   return fmt::format("byte 0x{:02x}", byte);
 }
-
-}  // namespace
 
 std::size_t utf8_sequence(std::string_view text, std::size_t at) {
   const unsigned first = byte_at(text, at);
@@ -101,11 +96,21 @@ void append_escaped(std::string& out, std::string_view bytes) {
       continue;
     }
     switch (c) {
-      case '\\': out += "\\\\"; break;
-      case '\t': out += "\\t"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\0': out += "\\0"; break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\0':
+        out += "\\0";
+        break;
       default: {
         const std::size_t sequence = c < 0x80 ? 0 : utf8_sequence(bytes, i);
         // U+0080..U+009F are controls that some terminals obey.
@@ -134,18 +139,29 @@ MaybeError parse_escaped(std::string_view text, std::size_t column, std::string&
     if (text[i] == '\t') return error_at(column + i, "a TAB; one inside a field is written \\t");
     if (text[i] == '\n') return error_at(column + i, "a line feed; in a field it is written \\n");
     if (text[i] == '\r') {
-      return error_at(column + i, "a carriage return; one that belongs to the field is written \\r, "
-                                  "and a file with CRLF line ends must be converted to LF");
+      return error_at(column + i,
+                      "a carriage return; one that belongs to the field is written \\r, "
+                      "and a file with CRLF line ends must be converted to LF");
     }
     if (i + 1 == text.size()) {
       return error_at(column + i, "a backslash at the end; a backslash is written \\\\");
     }
     switch (text[i + 1]) {
-      case '\\': bytes += '\\'; break;
-      case 't': bytes += '\t'; break;
-      case 'n': bytes += '\n'; break;
-      case 'r': bytes += '\r'; break;
-      case '0': bytes += '\0'; break;
+      case '\\':
+        bytes += '\\';
+        break;
+      case 't':
+        bytes += '\t';
+        break;
+      case 'n':
+        bytes += '\n';
+        break;
+      case 'r':
+        bytes += '\r';
+        break;
+      case '0':
+        bytes += '\0';
+        break;
       case 'x': {
         const int high = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
         const int low = i + 3 < text.size() ? hex_value(text[i + 3]) : -1;
@@ -225,7 +241,8 @@ MaybeError parse_base64(std::string_view text, std::size_t column, std::string& 
   // One byte leaves 4 spare bits, two leave 2; only zeros make the text the one form.
   const unsigned spare_bits = padding == 2 ? 4 : 2;
   if ((word & ((1u << spare_bits) - 1)) != 0) {
-    return error_at(column + text.size() - padding - 1, "base64 whose unused last bits are not zero");
+    return error_at(column + text.size() - padding - 1,
+                    "base64 whose unused last bits are not zero");
   }
   word >>= spare_bits;
   if (padding == 1) bytes += static_cast<char>(word >> 8 & 255);
@@ -239,13 +256,27 @@ void append_json_string(std::string& out, std::string_view text) {
     const unsigned c = byte_at(text, i);
     std::size_t n = 1;
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (c < 0x20) {
           out += "\\u00";
@@ -260,82 +291,6 @@ void append_json_string(std::string& out, std::string_view text) {
     i += n;
   }
   out += '"';
-}
-
-MaybeError parse_u64(std::string_view text, std::size_t column, std::uint64_t& n) {
-  if (text.empty()) return error_at(column, "nothing where a number belongs");
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] < '0' || text[i] > '9') {
-      return error_at(column + i, byte_name(byte_at(text, i)) + " is not a decimal digit");
-    }
-  }
-  if (text.size() > 1 && text[0] == '0') return error_at(column, "a number with a leading zero");
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (code != std::errc{}) return error_at(column, "a number above 18446744073709551615");
-  return std::nullopt;
-}
-
-MaybeError parse_size(std::string_view text, std::uint64_t& bytes) {
-  constexpr const char* kForm = "; a size is a number with K, M, G or T, such as 64M";
-  double number = 0;
-  const auto [end, code] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (code != std::errc{} || number < 0 || !std::isfinite(number)) {
-    return error_at(1, std::string("no number") + kForm);
-  }
-  std::size_t at = static_cast<std::size_t>(end - text.data());
-  const std::string_view digits = text.substr(0, at);
-  unsigned shift = 0;
-  if (at < text.size()) {
-    const char c = static_cast<char>(text[at] & ~0x20);  // upper case
-    if (c == 'K') shift = 10;
-    if (c == 'M') shift = 20;
-    if (c == 'G') shift = 30;
-    if (c == 'T') shift = 40;
-    if (shift != 0) ++at;
-    const std::string_view rest = text.substr(at);
-    const bool unit = rest.empty() || rest == "B" || rest == "b" ||
-                      (shift != 0 && (rest == "iB" || rest == "ib" || rest == "IB"));
-    if (!unit) return error_at(at + 1, fmt::format("{} is no unit{}", in_quotes(rest), kForm));
-  }
-  // Whole numbers stay exact: a double has only 53 bits.
-  if (digits.find('.') == std::string_view::npos) {
-    std::uint64_t whole = 0;
-    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
-    if (parsed.ec != std::errc{} || whole > std::numeric_limits<std::uint64_t>::max() >> shift) {
-      return error_at(1, "a size beyond 64 bits");
-    }
-    bytes = whole << shift;
-    return std::nullopt;
-  }
-  const double scaled = number * static_cast<double>(std::uint64_t{1} << shift);
-  if (scaled >= 9.2e18) return error_at(1, "a size beyond 64 bits");
-  bytes = static_cast<std::uint64_t>(std::llround(scaled));
-  return std::nullopt;
-}
-
-std::string format_size(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s");
-  double n = static_cast<double>(bytes) / 1024;
-  std::size_t unit = 0;
-  // 1023.95 would print as 1024.0.
-  while (n >= 1023.95 && unit + 1 < std::size(kUnits)) {
-    n /= 1024;
-    ++unit;
-  }
-  std::string number = fmt::format("{:.1f}", n);
-  if (number.ends_with(".0")) number.resize(number.size() - 2);
-  return number + " " + kUnits[unit];
-}
-
-std::string format_count(std::uint64_t n) {
-  std::string digits = std::to_string(n);
-  for (std::size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, 1, ',');
-  }
-  return digits;
 }
 
 std::string in_quotes(std::string_view bytes) {

@@ -1,7 +1,7 @@
-// How bytes and numbers are written as text: escapes, hexadecimal, base64, JSON strings, sizes.
-// Called by the record formats and by the commands of tools/tenuto. Every parser either takes the
-// whole text or says in which column it is wrong and what belongs there; none of them can crash on
-// any input. tools/tenuto.md defines the formats for users.
+// How bytes are written as text: escapes, hexadecimal, base64, JSON strings. Called by the record
+// formats and by the commands of tools/tenuto. Every parser either takes the whole text or says in
+// which column it is wrong and what belongs there; none of them can crash on any input.
+// tools/tenuto.md defines the formats for users.
 #pragma once
 
 #include <cstddef>
@@ -40,21 +40,14 @@ void append_base64(std::string& out, std::string_view bytes);  // RFC 4648, padd
 // Only the one form that append_base64 writes: no blanks, right padding, zero spare bits.
 MaybeError parse_base64(std::string_view text, std::size_t column, std::string& bytes);
 
-// A JSON string with its quotes: UTF-8 as it is, short escapes where JSON has them, \u00hh for other
-// controls. Bytes that are not UTF-8 become U+FFFD; what must come back is written as base64.
+// A JSON string with its quotes: UTF-8 as it is, short escapes where JSON has them, \u00hh for
+// other controls. Bytes that are not UTF-8 become U+FFFD; what must come back is written as base64.
 void append_json_string(std::string& out, std::string_view text);
-
-// Decimal without sign, blanks or leading zeros, so that every number has one text.
-MaybeError parse_u64(std::string_view text, std::size_t column, std::uint64_t& n);
-
-// "64M", "1.5GiB", "4096": bytes with the suffix K, M, G, T (powers of 1024; iB or B may follow).
-MaybeError parse_size(std::string_view text, std::uint64_t& bytes);
-std::string format_size(std::uint64_t bytes);  // "64 MiB", "1.5 GiB", "17 bytes"
-
-// 1234567 -> "1,234,567".
-std::string format_count(std::uint64_t n);
 
 // A short, terminal-safe picture of a key for messages: quoted, escaped, cut in the middle.
 std::string in_quotes(std::string_view bytes);
+
+// A byte as a message points at it: 'x', byte 0x0a.
+std::string byte_name(unsigned byte);
 
 }  // namespace tenuto::tool

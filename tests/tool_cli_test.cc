@@ -1,0 +1,273 @@
+// Each command of tools/tenuto as a user runs it: what it prints, as text and as JSON, and that
+// what one command wrote the next one finds.
+#include "tool_run.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tenuto/kv.h"
+
+using namespace std::string_literals;
+using nlohmann::json;
+
+namespace tenuto::test {
+namespace {
+
+class ToolCli : public ToolTest {
+ protected:
+  // One object on standard output and nothing else.
+  json run_json(std::vector<std::string> args, int code = 0, std::string_view input = {}) {
+    args.push_back("--json");
+    const Outcome o = run(args, input);
+    EXPECT_EQ(o.code, code) << o.err;
+    EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
+    return json::parse(o.out, nullptr, false);
+  }
+  void expect(const std::vector<std::string>& args, const std::string& out,
+              std::string_view input = {}) {
+    const Outcome o = run(args, input);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.out, out);
+    EXPECT_EQ(o.err, "");
+  }
+};
+
+TEST_F(ToolCli, create_makes_a_pool_that_info_describes) {
+  const std::string pool = path("a.tnt");
+  const Outcome o = run({"create", pool, "--size", "8M", "--size-max", "1G"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("8 MiB"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("1 GiB"), std::string::npos) << o.out;
+
+  const json info = run_json({"info", pool});
+  EXPECT_EQ(info["path"], pool);
+  EXPECT_EQ(info["layout_version"], 1);
+  EXPECT_EQ(info["pool_id"].get<std::string>().size(), 16u);
+  EXPECT_EQ(info["file_bytes"], 8u << 20);
+  EXPECT_EQ(info["was_clean"], true);
+  EXPECT_EQ(info["has_store"], true);
+  EXPECT_EQ(info["key_kind"], "bytes");
+  EXPECT_EQ(info["records"], 0);
+  EXPECT_TRUE(info["recovery_ms"].is_number());
+
+  const Outcome text = run({"info", pool});
+  EXPECT_EQ(text.code, 0);
+  for (const char* row : {"medium", "power cut", "last close", "file size", "0 records"}) {
+    EXPECT_NE(text.out.find(row), std::string::npos) << row << " in " << text.out;
+  }
+}
+
+TEST_F(ToolCli, info_says_in_plain_words_whether_a_power_cut_is_survived) {
+  const std::string pool = new_pool("a.tnt");
+  const json cache = run_json({"info", pool, "--medium", "cache"});
+  EXPECT_EQ(cache["medium"], "cache");
+  EXPECT_EQ(cache["power_cut_safe"], false);
+  const Outcome text = run({"info", pool, "--medium", "cache"});
+  EXPECT_NE(text.out.find("NOT safe"), std::string::npos) << text.out;
+}
+
+TEST_F(ToolCli, create_json_and_force) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "old", "1");
+  const json made = run_json({"create", pool, "--size", "16M", "--force", "--key", "u64"});
+  EXPECT_EQ(made["size"], 16u << 20);
+  EXPECT_EQ(made["key_kind"], "u64");
+  EXPECT_EQ(run_json({"info", pool})["records"], 0);
+  // Nothing but the pool and what the runner wrote.
+  for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
+    EXPECT_EQ(entry.path().string().find(".new"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(ToolCli, put_get_del) {
+  const std::string pool = new_pool("a.tnt");
+  expect({"put", pool, "dune", "Frank Herbert"}, "");
+  expect({"get", pool, "dune"}, "Frank Herbert");
+  expect({"get", pool, "dune", "-n"}, "Frank Herbert\n");
+  expect({"get", pool, "dune", "--json"}, "{\"key\":\"dune\",\"value\":\"Frank Herbert\"}\n");
+  expect({"put", pool, "dune", "F. H."}, "");
+  expect({"get", pool, "dune"}, "F. H.");
+  expect({"del", pool, "dune"}, "");
+  const Outcome gone = run({"get", pool, "dune"});
+  EXPECT_EQ(gone.code, 1);
+  EXPECT_EQ(gone.out, "");
+  EXPECT_EQ(gone.err, "tenuto: no such key [" + pool + ", key \"dune\"]\n");
+}
+
+TEST_F(ToolCli, keys_and_values_are_taken_as_they_are_typed) {
+  const std::string pool = new_pool("a.tnt");
+  const std::vector<std::string> kTexts = {
+      "",    "[a,b]", "[]",    "{}", "%%", "++", "--x", "-",      "get",  "a=b",
+      "-5",  "'q'",   "\"q\"", "\\", "@f", "/x", "--",  "--help", "true", "gr\xc3\xbc\xc3\x9f",
+      "\xff"};
+  for (const std::string& text : kTexts) {
+    put(pool, text, text);
+    expect({"get", pool, "--", text}, text);
+  }
+  EXPECT_EQ(run_json({"info", pool})["records"], kTexts.size());
+  std::vector<std::string> del = {"del", pool, "--"};
+  del.insert(del.end(), kTexts.begin(), kTexts.end());
+  expect(del, "");
+  EXPECT_EQ(run_json({"info", pool})["records"], 0);
+}
+
+TEST_F(ToolCli, hexadecimal_reaches_every_byte) {
+  const std::string pool = new_pool("a.tnt");
+  expect({"put", pool, "--hex", "00ff", "0a00"}, "");
+  expect({"get", pool, "--hex", "00FF"}, "0a00");
+  expect({"get", pool, "--hex", "00ff", "-n"}, "0a00\n");
+  expect({"get", pool, "--hex", "00ff", "--json"},
+         "{\"key_base64\":\"AP8=\",\"value\":\"\\n\\u0000\"}\n");
+  expect({"scan", pool, "--hex"}, "00ff\t0a00\n");
+  expect({"scan", pool, "--hex", "--prefix", "00", "--keys-only"}, "00ff\n");
+  expect({"scan", pool, "--hex", "--from", "01"}, "");
+  expect({"del", pool, "--hex", "00ff"}, "");
+}
+
+TEST_F(ToolCli, a_value_comes_from_a_file_or_standard_input) {
+  const std::string pool = new_pool("a.tnt");
+  std::string bytes = "\0\n\xff value"s;
+  while (bytes.size() < (1u << 20)) bytes += bytes;
+  write_file(path("v"), bytes);
+  expect({"put", pool, "file", "--value-file", path("v")}, "");
+  expect({"put", pool, "pipe", "--value-file", "-"}, "", bytes);
+  expect({"put", pool, "none", "--value-file", "-"}, "", "");
+  expect({"get", pool, "file"}, bytes);
+  expect({"get", pool, "pipe"}, bytes);
+  expect({"get", pool, "none"}, "");
+}
+
+TEST_F(ToolCli, put_and_del_speak_json) {
+  const std::string pool = new_pool("a.tnt");
+  EXPECT_EQ(run_json({"put", pool, "k", "four"}), json::parse(R"({"key":"k","value_bytes":4})"));
+  EXPECT_EQ(run_json({"del", pool, "k", "x", "y"}, 1),
+            json::parse(R"({"deleted":1,"missing":[{"key":"x"},{"key":"y"}]})"));
+}
+
+TEST_F(ToolCli, del_deletes_what_is_there_and_names_what_is_not) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "a", "1");
+  put(pool, "c", "3");
+  const Outcome o = run({"del", pool, "a", "b", "c", "d"});
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.err, "tenuto: no such key [" + pool + ", key \"b\", key \"d\"]\n");
+  expect({"scan", pool}, "");
+}
+
+TEST_F(ToolCli, scan_walks_in_order_within_its_limits) {
+  const std::string pool = new_pool("a.tnt");
+  for (const char* key : {"b", "a", "ca", "cb", "d"}) put(pool, key, "v"s + key);
+  expect({"scan", pool}, "a\tva\nb\tvb\nca\tvca\ncb\tvcb\nd\tvd\n");
+  expect({"scan", pool, "--keys-only", "--reverse"}, "d\ncb\nca\nb\na\n");
+  expect({"scan", pool, "--prefix", "c"}, "ca\tvca\ncb\tvcb\n");
+  expect({"scan", pool, "--prefix", "c", "--reverse", "--limit", "1"}, "cb\tvcb\n");
+  expect({"scan", pool, "--from", "b", "--to", "cb", "--keys-only"}, "b\nca\n");
+  expect({"scan", pool, "--from", "b", "--to", "cb", "--keys-only", "--reverse"}, "ca\nb\n");
+  expect({"scan", pool, "--from", "x"}, "");
+  expect({"scan", pool, "--limit", "0"}, "");
+  expect({"scan", pool, "--limit", "2", "--keys-only"}, "a\nb\n");
+  expect({"scan", pool, "--json", "--limit", "1"}, "{\"key\":\"a\",\"value\":\"va\"}\n");
+  expect({"scan", pool, "--json", "--limit", "1", "--keys-only"}, "{\"key\":\"a\"}\n");
+}
+
+TEST_F(ToolCli, keys_of_a_u64_pool_are_numbers) {
+  const std::string pool = new_pool("a.tnt", {"--key", "u64"});
+  for (const char* key : {"10", "9", "18446744073709551615", "0"}) put(pool, key, "v"s + key);
+  expect({"scan", pool, "--keys-only"}, "0\n9\n10\n18446744073709551615\n");
+  expect({"scan", pool, "--from", "9", "--to", "11"}, "9\tv9\n10\tv10\n");
+  expect({"get", pool, "10", "--json"}, "{\"key\":10,\"value\":\"v10\"}\n");
+  expect({"get", pool, "--hex", "000000000000000a"}, "763130");
+  expect({"del", pool, "9"}, "");
+  for (const char* key : {"x", "-1", "01", "18446744073709551616"}) {
+    const Outcome o = run({"put", pool, "--", key, "v"});
+    EXPECT_EQ(o.code, 2) << key;
+    EXPECT_NE(o.err.find("u64"), std::string::npos) << o.err;
+  }
+  EXPECT_EQ(run({"scan", pool, "--prefix", "1"}).code, 2);
+}
+
+TEST_F(ToolCli, check_and_stats) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "k", "value");
+  const json check = run_json({"check", pool});
+  EXPECT_EQ(check["sound"], true);
+  EXPECT_EQ(check["status"], "ok");
+  EXPECT_EQ(check["records"], 1);
+  const Outcome text = run({"check", pool});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out.rfind(pool + ": sound\n", 0), 0u) << text.out;
+  const Outcome quiet = run({"check", pool, "-q"});
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.out, "");
+
+  const json stats = run_json({"stats", pool});
+  EXPECT_EQ(stats["records"], 1);
+  EXPECT_EQ(stats["record_bytes"], 6);
+  EXPECT_EQ(stats["file_bytes"], 8u << 20);
+  EXPECT_FALSE(stats.contains("fences"));
+  EXPECT_TRUE(run_json({"stats", pool, "--medium", "model"}).contains("fences"));
+  EXPECT_NE(run({"stats", pool}).out.find("keys and values"), std::string::npos);
+}
+
+// Leaves the pool as a killed process does.
+void write_and_die(const std::string& pool, const std::string& key) {
+  const pid_t child = fork();
+  if (child == 0) {
+    StoreOptions options;
+    options.create_if_missing = false;
+    Result<Store> store = Store::open(pool, options);
+    if (!store || store->put(key, "survives") != Status::ok) _exit(1);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(exit_code(status), 0);
+}
+
+TEST_F(ToolCli, a_pool_that_was_not_closed_is_recovered_unless_read_only) {
+  const std::string pool = new_pool("a.tnt");
+  write_and_die(pool, "k");
+  for (const char* command : {"info", "check", "stats", "scan"}) {
+    const Outcome refused = run({command, pool, "--read-only"});
+    EXPECT_EQ(refused.code, 12) << command << ": " << refused.err;
+    EXPECT_NE(refused.err.find("without --read-only"), std::string::npos) << refused.err;
+  }
+  const json check = run_json({"check", pool});
+  EXPECT_EQ(check["was_clean"], false);
+  EXPECT_EQ(check["sound"], true);
+  expect({"get", pool, "k"}, "survives");
+  expect({"get", pool, "k", "--read-only"}, "survives");
+  write_and_die(pool, "l");
+  const json info = run_json({"info", pool});
+  EXPECT_EQ(info["was_clean"], false);
+  EXPECT_EQ(info["records"], 2);
+  EXPECT_EQ(run_json({"info", pool})["was_clean"], true);
+}
+
+TEST_F(ToolCli, reading_does_not_write_a_clean_pool) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "k", "v");
+  const std::string before = read_file(pool);
+  for (const char* command : {"info", "stats", "scan"}) EXPECT_EQ(run({command, pool}).code, 0);
+  EXPECT_EQ(run({"get", pool, "k"}).code, 0);
+  EXPECT_EQ(run({"dump", pool, path("d.tsv")}).code, 0);
+  EXPECT_EQ(run({"check", pool, "--read-only"}).code, 0);
+  EXPECT_TRUE(read_file(pool) == before);
+}
+
+TEST_F(ToolCli, help_shows_examples_and_version_is_one_line) {
+  const Outcome all = run({"--help"});
+  EXPECT_EQ(all.code, 0);
+  for (const char* command :
+       {"create", "info", "check", "stats", "put", "get", "del", "scan", "load", "dump"}) {
+    EXPECT_NE(all.out.find("\n  "s + command + " "), std::string::npos) << command;
+    const Outcome one = run({command, "--help"});
+    EXPECT_EQ(one.code, 0);
+    EXPECT_NE(one.out.find("Examples:\n  "), std::string::npos) << command;
+    EXPECT_NE(one.out.find("--json"), std::string::npos) << command;
+    EXPECT_EQ(one.err, "");
+  }
+  EXPECT_EQ(run({"--version"}).out.rfind("tenuto ", 0), 0u);
+}
+
+}  // namespace
+}  // namespace tenuto::test

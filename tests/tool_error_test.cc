@@ -1,0 +1,267 @@
+// What tools/tenuto says and returns when something is wrong: the exit code is the Status, the
+// message is one line that names what and where, nothing goes to standard output, and the pool
+// stays sound.
+#include "tool_run.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <csignal>
+
+#include "tenuto/kv.h"
+
+using namespace std::string_literals;
+
+namespace tenuto::test {
+namespace {
+
+class ToolErrors : public ToolTest {
+ protected:
+  void expect_error(const Outcome& o, Status status, const std::string& words) {
+    EXPECT_EQ(o.code, static_cast<int>(status)) << o.err;
+    EXPECT_EQ(o.out, "");
+    EXPECT_EQ(o.err.rfind("tenuto: ", 0), 0u) << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+    EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+  }
+  std::vector<std::vector<std::string>> commands_on(const std::string& pool) {
+    write_file(path("in.tsv"), "k\tv\n");
+    return {{"info", pool},
+            {"check", pool},
+            {"stats", pool},
+            {"put", pool, "k", "v"},
+            {"get", pool, "k"},
+            {"del", pool, "k"},
+            {"scan", pool},
+            {"load", pool, path("in.tsv")},
+            {"dump", pool, path("out.tsv")}};
+  }
+};
+
+TEST_F(ToolErrors, wrong_usage_is_2_and_points_to_the_help) {
+  const std::string pool = new_pool("a.tnt");
+  const std::vector<std::vector<std::string>> kCases = {
+      {},
+      {"frobnicate"},
+      {"create"},
+      {"get", pool},
+      {"get", pool, "a", "b"},
+      {"get", pool, "a", "--frobnicate"},
+      {"del", pool},
+      {"del", pool, "k", "--frobnicate"},
+      {"scan", pool, "--limit", "many"},
+      {"scan", pool, "--limit", "-1"},
+      {"create", path("b.tnt"), "--size", "64X"},
+      {"create", path("b.tnt"), "--key", "text"},
+      {"info", pool, "--medium", "paper"},
+      {"dump", pool, "--format", "xml"},
+      {"load", pool, "--format"},
+      {"create", path("b.tnt"), "--read-only"},
+  };
+  for (const auto& args : kCases) expect_error(run(args), Status::invalid_argument, "--help'");
+  EXPECT_FALSE(std::filesystem::exists(path("b.tnt")));
+}
+
+TEST_F(ToolErrors, arguments_that_contradict_are_2) {
+  const std::string pool = new_pool("a.tnt");
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"put", pool, "k"},
+           {"put", pool, "k", "v", "--value-file", "f"},
+           {"put", pool, "--hex", "0g", "00"},
+           {"put", pool, "--hex", "00", "000"},
+           {"load", pool, "records"},
+           {"load", pool, path("in.tsv"), "--batch", "0"},
+           {"dump", pool, pool, "--format", "tsv"},
+           {"create", path("b.tnt"), "--size", "1K"},
+       }) {
+    expect_error(run(args), Status::invalid_argument, "");
+  }
+  EXPECT_EQ(run({"check", pool}).code, 0);
+}
+
+TEST_F(ToolErrors, a_missing_pool_is_not_found_by_every_command) {
+  for (const auto& args : commands_on(path("none.tnt"))) {
+    expect_error(run(args), Status::not_found, "none.tnt");
+  }
+  expect_error(run({"create", path("no/folder/a.tnt")}), Status::not_found, "a.tnt");
+  EXPECT_FALSE(std::filesystem::exists(path("none.tnt")));
+}
+
+TEST_F(ToolErrors, another_file_is_not_a_pool_and_stays_as_it_was) {
+  const std::pair<const char*, std::string> kFiles[] = {
+      {"text", "just some text\n"}, {"empty", ""}, {"zeros", std::string(1u << 20, '\0')}};
+  for (const auto& [name, bytes] : kFiles) {
+    write_file(path(name), bytes);
+    for (const auto& args : commands_on(path(name))) {
+      expect_error(run(args), Status::not_a_pool, name);
+    }
+    expect_error(run({"load", path(name), path("in.tsv"), "--create"}), Status::not_a_pool, name);
+    EXPECT_TRUE(read_file(path(name)) == bytes) << name;
+  }
+  expect_error(run({"create", path("text")}), Status::exists, "--force");
+  expect_error(run({"create", path("text"), "--force"}), Status::not_a_pool, "pools only");
+  EXPECT_EQ(read_file(path("text")), kFiles[0].second);
+}
+
+TEST_F(ToolErrors, an_existing_pool_is_not_created_again) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "k", "v");
+  expect_error(run({"create", pool}), Status::exists, "--force");
+  expect_error(run({"create", pool, "--force", "--size", "1K"}), Status::invalid_argument, "a.tnt");
+  EXPECT_EQ(run({"get", pool, "k"}).out, "v");
+}
+
+TEST_F(ToolErrors, a_second_opener_is_busy) {
+  const std::string pool = new_pool("a.tnt");
+  StoreOptions options;
+  options.create_if_missing = false;
+  Result<Store> store = Store::open(pool, options);
+  ASSERT_TRUE(store) << status_name(store.error());
+  for (const auto& args : commands_on(pool)) expect_error(run(args), Status::busy, "a.tnt");
+  expect_error(run({"create", pool, "--force"}), Status::busy, "a.tnt");
+  EXPECT_EQ(store->close(), Status::ok);
+  EXPECT_EQ(run({"check", pool}).code, 0);
+}
+
+TEST_F(ToolErrors, no_permission) {
+  if (getuid() == 0) GTEST_SKIP() << "the superuser may read and write every file";
+  const std::string pool = new_pool("a.tnt");
+  chmod(pool.c_str(), 0);
+  for (const auto& args : commands_on(pool)) expect_error(run(args), Status::permission, "a.tnt");
+  chmod(pool.c_str(), 0400);
+  EXPECT_EQ(run({"scan", pool}).code, 0);
+  expect_error(run({"put", pool, "k", "v"}), Status::permission, "a.tnt");
+  std::filesystem::create_directory(path("closed"));
+  chmod(path("closed").c_str(), 0500);
+  expect_error(run({"create", path("closed/b.tnt")}), Status::permission, "b.tnt");
+  expect_error(run({"dump", pool, path("closed/d.tsv")}), Status::permission, "d.tsv");
+}
+
+TEST_F(ToolErrors, a_key_above_64_kib_is_too_large) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string key(65537, 'k');
+  expect_error(run({"put", pool, key, "v"}), Status::too_large, "65537 bytes");
+  expect_error(run({"get", pool, key}), Status::too_large, "65536");
+  const std::string fits(65536, 'k');
+  EXPECT_EQ(run({"put", pool, fits, "v"}).code, 0);
+  EXPECT_EQ(run({"get", pool, fits}).out, "v");
+}
+
+TEST_F(ToolErrors, a_full_pool_refuses_keeps_what_it_has_and_stays_usable) {
+  const std::string pool = new_pool("a.tnt", {"--size-max", "8M"});
+  put(pool, "k", "v");
+  expect_error(run({"put", pool, "big", "--value-file", "-"}, std::string(20u << 20, 'x')),
+               Status::full, "key \"big\"");
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) lines += std::to_string(i) + "\t" + std::string(8000, 'x') + "\n";
+  const Outcome o = run({"load", pool, "--format", "tsv", "--batch", "10"}, lines);
+  expect_error(o, Status::full, "lines ");
+  EXPECT_NE(o.err.find("loaded"), std::string::npos) << o.err;
+  EXPECT_EQ(run({"check", pool}).code, 0);
+  EXPECT_EQ(run({"get", pool, "k"}).out, "v");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(run({"del", pool, std::to_string(i)}).code, 0) << i;
+  EXPECT_EQ(run({"put", pool, "again", std::string(8000, 'y')}).code, 0);
+  EXPECT_EQ(run({"check", pool}).code, 0);
+}
+
+TEST_F(ToolErrors, a_closed_standard_output_is_an_error_and_harms_no_pool) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "k", "v");
+  for (const auto& args : {std::vector<std::string>{"scan", pool},
+                           {"get", pool, "k"},
+                           {"info", pool},
+                           {"stats", pool},
+                           {"dump", pool, "--format", "tsv"}}) {
+    expect_error(run(args, {}, [] { close(STDOUT_FILENO); }), Status::io, "standard output");
+  }
+  // With all three closed the pool's descriptor would be 0, 1 or 2.
+  const auto close_all = [] {
+    for (int fd = 0; fd < 3; ++fd) close(fd);
+  };
+  EXPECT_EQ(run({"put", pool, "l", "w"}, {}, close_all).code, 0);
+  EXPECT_EQ(run({"get", pool, "none"}, {}, close_all).code, 1);
+  EXPECT_EQ(run({"check", pool}).code, 0);
+  EXPECT_EQ(run({"scan", pool}).out, "k\tv\nl\tw\n");
+}
+
+TEST_F(ToolErrors, a_broken_pipe_and_a_full_device_are_errors) {
+  const std::string pool = new_pool("a.tnt");
+  put(pool, "k", "v");
+  const auto broken_pipe = [] {
+    int fds[2];
+    if (pipe(fds) != 0) _exit(126);
+    close(fds[0]);
+    dup2(fds[1], STDOUT_FILENO);
+  };
+  const auto full_device = [] {
+    const int fd = open("/dev/full", O_WRONLY);
+    if (fd < 0) _exit(126);
+    dup2(fd, STDOUT_FILENO);
+  };
+  for (const auto& args : {std::vector<std::string>{"scan", pool},
+                           {"get", pool, "k"},
+                           {"dump", pool, "--format", "jsonl"},
+                           {"--help"}}) {
+    expect_error(run(args, {}, broken_pipe), Status::io, "standard output");
+    expect_error(run(args, {}, full_device), Status::full, "standard output");
+  }
+}
+
+TEST_F(ToolErrors, a_dump_that_fails_leaves_the_old_file_and_nothing_else) {
+  const std::string pool = new_pool("a.tnt");
+  for (int i = 0; i < 4; ++i) put(pool, std::to_string(i), std::string(100000, 'x'));
+  write_file(path("old.tsv"), "old\tdump\n");
+  const auto small_files = [] {
+    const rlimit limit = {200000, 200000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  expect_error(run({"dump", pool, path("old.tsv")}, {}, small_files), Status::io, "old.tsv");
+  EXPECT_EQ(read_file(path("old.tsv")), "old\tdump\n");
+  expect_error(run({"dump", pool, path("new.tsv")}, {}, small_files), Status::io, "new.tsv");
+  EXPECT_FALSE(std::filesystem::exists(path("new.tsv")));
+  for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
+    EXPECT_EQ(entry.path().string().find(".new"), std::string::npos) << entry.path();
+  }
+  expect_error(run({"dump", pool, path("no/folder.tsv")}), Status::not_found, "folder.tsv");
+  std::filesystem::create_directory(path("folder"));
+  expect_error(run({"dump", pool, path("folder"), "--format", "tsv"}), Status::io, "folder");
+}
+
+TEST_F(ToolErrors, a_missing_input_is_not_found_and_makes_no_pool) {
+  expect_error(run({"load", path("a.tnt"), path("none.tsv"), "--create"}), Status::not_found,
+               "none.tsv");
+  EXPECT_FALSE(std::filesystem::exists(path("a.tnt")));
+  const std::string pool = new_pool("a.tnt");
+  expect_error(run({"put", pool, "k", "--value-file", path("none")}), Status::not_found, "none");
+  expect_error(run({"load", pool, path("."), "--format", "tsv"}), Status::io, "directory");
+}
+
+TEST_F(ToolErrors, check_of_what_is_no_pool_prints_one_object_and_the_error) {
+  write_file(path("text"), "just some text\n");
+  const Outcome o = run({"check", path("text"), "--json"});
+  EXPECT_EQ(o.code, static_cast<int>(Status::not_a_pool));
+  EXPECT_NE(o.out.find("\"sound\":false,\"status\":\"not_a_pool\""), std::string::npos) << o.out;
+  EXPECT_EQ(o.err.rfind("tenuto: ", 0), 0u);
+}
+
+TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
+  const std::string pool = new_pool("a.tnt");
+  for (int i = 0; i < 50; ++i) put(pool, "key" + std::to_string(i), std::string(500, 'v'));
+  const std::string sound = read_file(pool);
+  std::mt19937_64 random(test_seed());
+  // Whole pages become noise; some of them hold nothing, and then the pool is still sound.
+  for (int round = 0; round < 30; ++round) {
+    std::string bytes = sound;
+    const std::size_t page = random() % (round % 2 == 0 ? 64 : bytes.size() / 4096);
+    for (std::size_t i = 0; i < 4096; i += 8) {
+      const std::uint64_t word = random();
+      bytes.replace(page * 4096 + i, 8, reinterpret_cast<const char*>(&word), 8);
+    }
+    write_file(pool, bytes);
+    const Outcome o = run({"check", pool});
+    EXPECT_LT(o.code, 16) << "page " << page << ": " << o.err;
+    EXPECT_EQ(o.err.rfind("tenuto: ", 0) == 0, o.code != 0) << o.err;
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::test

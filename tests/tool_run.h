@@ -1,0 +1,117 @@
+// Runs the real tools/tenuto as a shell would, for the tool's tests: arguments, standard input,
+// exit code, what it printed. TENUTO_TOOL is the program's path, set by the build.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tool_seed.h"
+
+namespace tenuto::test {
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+inline void write_file(const std::string& path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+struct Outcome {
+  int code = -1;  // exit code; 1000 + n when signal n ended it
+  std::string out;
+  std::string err;
+};
+
+inline int exit_code(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1000 + WTERMSIG(wait_status);
+}
+
+// A folder of its own for each test, removed afterwards.
+class ToolTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "tenuto-tool-XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  using Setup = std::function<void()>;  // runs in the child, after the descriptors are in place
+
+  Outcome run(const std::vector<std::string>& args, std::string_view input = {},
+              const Setup& setup = {}) {
+    write_file(path(".in"), input);
+    const int in = open(path(".in").c_str(), O_RDONLY | O_CLOEXEC);
+    Outcome outcome;
+    outcome.code = wait(start(args, in, setup));
+    close(in);
+    outcome.out = read_file(path(".out"));
+    outcome.err = read_file(path(".err"));
+    return outcome;
+  }
+
+  // Starts the tool and comes back at once.
+  pid_t start(const std::vector<std::string>& args, int in, const Setup& setup = {}) {
+    std::vector<std::string> words = args;
+    words.insert(words.begin(), TENUTO_TOOL);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int out = open(path(".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int err = open(path(".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(in, STDIN_FILENO);
+      dup2(out, STDOUT_FILENO);
+      dup2(err, STDERR_FILENO);
+      if (setup) setup();
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    close(out);
+    close(err);
+    return child;
+  }
+
+  static int wait(pid_t child) {
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+    return exit_code(status);
+  }
+
+  // A small pool with nothing in it.
+  std::string new_pool(const std::string& name, const std::vector<std::string>& options = {}) {
+    std::vector<std::string> args = {"create", path(name), "--size", "8M"};
+    args.insert(args.end(), options.begin(), options.end());
+    const Outcome made = run(args);
+    EXPECT_EQ(made.code, 0) << made.err;
+    return path(name);
+  }
+
+  void put(const std::string& pool, const std::string& key, const std::string& value) {
+    const Outcome o = run({"put", pool, "--", key, value});
+    ASSERT_EQ(o.code, 0) << o.err;
+  }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace tenuto::test

@@ -37,6 +37,7 @@ struct Options {
 constexpr std::uint64_t kScanShare = 10;           // workload e runs a tenth of the operations
 constexpr std::uint64_t kSyncOpsDefault = 20'000;  // a disk makes some thousands a second
 constexpr unsigned kTurnSecondsMax = 900;
+constexpr std::uint64_t kSpaceFactor = 4;
 
 int usage_error(const std::string& what) {
   fmt::print(stderr, "kv_bench: {} (see --help and --list)\n", what);
@@ -144,6 +145,7 @@ class Run {
     fmt::print(human(), "kv_bench on {}, {} GB memory free, {} on {}\n", processor_name(),
                free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()));
     for (const Point& p : points) {
+      if (!fits(p)) return 4;
       play_point(p);
       if (interrupted()) return 130;
     }
@@ -153,6 +155,18 @@ class Run {
 
  private:
   std::FILE* human() const { return o_.json == "-" ? stderr : stdout; }
+
+  // A tmpfs takes its files out of memory, and compacting stores take several times their data.
+  bool fits(const Point& p) const {
+    const std::uint64_t needed = kSpaceFactor * data_bytes(p);
+    if (file_system_name(scratch_.path()) != "tmpfs" || needed < free_memory_bytes()) return true;
+    fmt::print(stderr, "kv_bench: about {} MB would not fit into memory; use --dir on a disk\n",
+               needed >> 20);
+    return false;
+  }
+  std::uint64_t data_bytes(const Point& p) const {
+    return (o_.records + ops() / 4) * (p.key_bytes + p.value_bytes);
+  }
 
   void play_point(const Point& p) {
     const YcsbRecords records(p.key_bytes, p.value_bytes, o_.ordered);
@@ -170,8 +184,14 @@ class Run {
     setting.engine.integer_keys = records.integer_keys();
     setting.engine.threads = p.threads;
     setting.engine.value_bytes = p.value_bytes;
-    setting.engine.data_bytes = (o_.records + ops() / 4) * (p.key_bytes + p.value_bytes);
+    setting.engine.data_bytes = data_bytes(p);
     print_settings(human(), setting, contestants_);
+    if (program_.sync_insert && !p.sync) {
+      Setting durable = setting;
+      durable.engine.sync = true;
+      fmt::print(human(), "in sync-insert:\n");
+      print_settings(human(), durable, contestants_);
+    }
 
     ContestFigures figures;
     if (program_.load) {

@@ -43,13 +43,7 @@ class TxAllocTest : public ::testing::Test {
       return Status::ok;
     });
   }
-  std::size_t allocated() {
-    std::size_t n = 0;
-    parts_.heap->for_each(heap::Kind::logged, [&](PoolOffset block, std::uint64_t) {
-      n += parts_.heap->find_allocated(block).has_value();
-    });
-    return n;
-  }
+  std::size_t allocated() { return parts_.allocated_blocks().size(); }
   // Blocks on their way back into use reach the free lists.
   void churn() {
     Transaction tx(parts_.engine->mine());

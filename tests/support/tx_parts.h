@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "support/pool_parts.h"
 #include "tenuto/tx.h"
@@ -46,6 +47,14 @@ struct TxParts : PoolParts {
       return s;
     }
     return tx.commit();
+  }
+
+  // The starts of all allocated logged blocks.
+  std::vector<PoolOffset> allocated_blocks() {
+    std::vector<PoolOffset> all;
+    heap->for_each(heap::Kind::logged, [&](PoolOffset b, std::uint64_t) { all.push_back(b); });
+    std::erase_if(all, [&](PoolOffset b) { return !heap->find_allocated(b); });
+    return all;
   }
 
   // A zero-filled block named by root word i.

@@ -56,6 +56,7 @@ struct Piece {
 
 // What each thread does for `operations` steps.
 struct Mix {
+  unsigned order_min;
   unsigned order_max;
   unsigned runs_in;       // one get of so many is a run; 0: none
   std::size_t held_max;   // pieces a thread holds
@@ -88,7 +89,8 @@ class Worker {
   }
 
   void get() {
-    Piece p{{}, static_cast<unsigned>(rng_() % (mix_.order_max + 1)), 0};
+    const unsigned orders = mix_.order_max - mix_.order_min + 1;
+    Piece p{{}, mix_.order_min + static_cast<unsigned>(rng_() % orders), 0};
     if (mix_.runs_in != 0 && rng_() % mix_.runs_in == 0) {
       p.run = 1 + static_cast<std::uint32_t>(rng_() % 4);
     }
@@ -154,38 +156,44 @@ void stress(const FrameMemory& memory, Upper& upper, Mix mix) {
 TEST(FrameStress, mixed_orders_with_a_tree_for_everybody) {
   const FrameMemory memory({700 * kMiB});
   const auto upper = memory.attach(kThreads);
-  stress(memory, *upper, {kOrderMax, 0, 60, 1});
+  stress(memory, *upper, {0, kOrderMax, 0, 60, 1});
 }
 
 TEST(FrameStress, mixed_orders_and_runs_where_trees_are_scarce) {
   const FrameMemory memory({70 * kMiB, 66 * kMiB + 3 * kFrameBytes});
   const auto upper = memory.attach(kThreads);
-  stress(memory, *upper, {kOrderMax, 20, 40, 1});
+  stress(memory, *upper, {0, kOrderMax, 20, 40, 1});
+}
+
+TEST(FrameStress, runs_and_huge_frames_race_for_the_same_children) {
+  const FrameMemory memory({100 * kMiB});
+  const auto upper = memory.attach(kThreads);
+  stress(memory, *upper, {9, 9, 2, 8, 1});
 }
 
 TEST(FrameStress, one_tree_that_all_threads_steal_from_each_other) {
   const FrameMemory memory({40 * kMiB});
   const auto upper = memory.attach(kThreads);
-  stress(memory, *upper, {6, 0, 400, 1});
+  stress(memory, *upper, {0, 6, 0, 400, 1});
 }
 
 TEST(FrameStress, multi_word_orders_collide_with_single_frames) {
   const FrameMemory memory({12 * kMiB});
   const auto upper = memory.attach(1);
-  stress(memory, *upper, {8, 0, 30, 1});
+  stress(memory, *upper, {0, 8, 0, 30, 1});
 }
 
 TEST(FrameStress, threads_share_core_numbers) {
   const FrameMemory memory({200 * kMiB});
   const auto upper = memory.attach(2);
-  stress(memory, *upper, {9, 0, 80, 2});
+  stress(memory, *upper, {0, 9, 0, 80, 2});
 }
 
-TEST(FrameStress, full_is_never_answered_while_a_frame_is_free) {
-  // Threads and frames in equal number, each thread holds at most one: one is always free when a
-  // thread asks, whatever reservations move meanwhile.
+// Threads and free frames in equal number, each thread holds at most one: one is always free when
+// a thread asks, whatever reservations move meanwhile.
+void never_full(unsigned cores, unsigned core_divisor) {
   const FrameMemory memory({8 * kMiB});
-  const auto upper = memory.attach(kThreads);
+  const auto upper = memory.attach(cores);
   std::vector<FrameId> rest;
   while (const auto f = upper->get(0, 0)) rest.push_back(*f);
   for (unsigned t = 0; t < kThreads; ++t) {
@@ -195,12 +203,12 @@ TEST(FrameStress, full_is_never_answered_while_a_frame_is_free) {
   std::atomic<unsigned> refused = 0;
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (unsigned i = 0; i < kOperations / 4; ++i) {
-        const auto f = upper->get(0, t);
+    threads.emplace_back([&, core = t / core_divisor] {
+      for (unsigned i = 0; i < kOperations; ++i) {
+        const auto f = upper->get(0, core);
         if (!f) {
           ++refused;
-        } else if (upper->put(*f, 0, t) != Status::ok) {
+        } else if (upper->put(*f, 0, core) != Status::ok) {
           ++refused;
         }
       }
@@ -210,6 +218,10 @@ TEST(FrameStress, full_is_never_answered_while_a_frame_is_free) {
   EXPECT_EQ(refused.load(), 0u);
   EXPECT_EQ(FrameMemory::disagreement(*upper), "");
 }
+
+TEST(FrameStress, full_is_never_answered_while_a_frame_is_free) { never_full(kThreads, 1); }
+
+TEST(FrameStress, full_is_never_answered_to_threads_that_share_a_core_number) { never_full(2, 2); }
 
 TEST(FrameStress, zones_are_added_while_threads_starve) {
   const FrameMemory memory({9 * kMiB, 10 * kMiB, 12 * kMiB, 16 * kMiB, 8 * kMiB});

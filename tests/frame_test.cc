@@ -291,6 +291,70 @@ TEST(FrameGeometry, state_of_64_gib_is_a_three_thousandth_of_a_percent) {
   EXPECT_EQ(g->state_end() - g->state_offset, 64u + 2 * 32768u + 64 * 32768u);
 }
 
+// --- runs --------------------------------------------------------------------------------------
+
+TEST(FrameRun, a_run_that_fails_at_any_child_changes_nothing) {
+  for (std::uint32_t blocked = 0; blocked < 7; ++blocked) {
+    const FrameMemory memory({200 * kMiB});
+    Lower lower = memory.lower(0);
+    constexpr std::uint32_t kFirst = 29;  // crosses a tree
+    ASSERT_TRUE(lower.get_run(kFirst + blocked, 1));
+    EXPECT_FALSE(lower.get_run(kFirst, 7));
+    for (std::uint32_t c = 1; c < memory.geometry(0).children; ++c) {
+      EXPECT_EQ(lower.child(c).whole(), c == kFirst + blocked) << "child " << c;
+    }
+    EXPECT_FALSE(lower.put_run(kFirst, 7));
+    EXPECT_TRUE(lower.run_taken(kFirst + blocked, 1));
+    EXPECT_TRUE(lower.put_run(kFirst + blocked, 1));
+    EXPECT_TRUE(lower.get_run(kFirst, 7));
+    EXPECT_TRUE(lower.put_run(kFirst, 7));
+  }
+}
+
+TEST(FrameRun, find_run_equals_its_definition) {
+  std::mt19937_64 rng(7);
+  for (int round = 0; round < 200; ++round) {
+    const FrameMemory memory({150 * kMiB});
+    Lower lower = memory.lower(0);
+    const std::uint32_t children = memory.geometry(0).children;
+    for (std::uint32_t c = 1; c < children; ++c) {
+      if (rng() % 4 == 0) {
+        ASSERT_TRUE(lower.get_run(c, 1));
+      }
+    }
+    for (std::uint32_t count = 1; count < 12; ++count) {
+      const auto below = static_cast<std::uint32_t>(rng() % (children + 1));
+      std::optional<std::uint32_t> expected;
+      for (std::uint32_t c = 0; c + count <= below; ++c) {
+        bool free = true;
+        for (std::uint32_t i = 0; i < count; ++i) free = free && lower.child(c + i).free() == 512;
+        if (free) expected = c;
+      }
+      EXPECT_EQ(lower.find_run(below, count), expected);
+    }
+  }
+}
+
+TEST(FrameRun, counters_that_are_short_of_the_children_stop_a_run_and_stay) {
+  const FrameMemory memory({400 * kMiB});
+  const auto upper = memory.attach(2);
+  ASSERT_TRUE(upper->get(0, 0));  // tree 0 is reserved
+  Zone& zone = upper->zone(0);
+  // As if gets were on their way in every tree: their claims are made, their frames not yet taken.
+  std::vector<Tree> before;
+  for (std::uint32_t t = 1; t < zone.trees(); ++t) {
+    store(zone.tree(t), Tree::make(load(zone.tree(t)).free() - 512, false));
+    before.push_back(load(zone.tree(t)));
+  }
+  EXPECT_FALSE(upper->get_run(63)) << "any 63 in a row hold a whole tree";
+  for (std::uint32_t t = 1; t < zone.trees(); ++t) {
+    EXPECT_EQ(load(zone.tree(t)).raw, before[t - 1].raw) << "tree " << t;
+    (void)update(zone.tree(t), [](Tree w) { return w.give(512); });
+  }
+  EXPECT_EQ(FrameMemory::disagreement(*upper), "");
+  EXPECT_TRUE(upper->get_run(63));
+}
+
 // --- format and check --------------------------------------------------------------------------
 
 TEST(FrameFormat, a_new_zone_has_these_bytes) {

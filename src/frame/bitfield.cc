@@ -36,9 +36,6 @@ std::optional<unsigned> take_in_word(Bits& word, unsigned order) {
 
 bool take_words(Bits* words, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
-    if (load(words[i]).raw != 0) return false;
-  }
-  for (unsigned i = 0; i < count; ++i) {
     if (update(words[i], set_whole)) continue;
     // Exactly the words set above are ours to clear.
     while (i-- > 0) store(words[i], Bits{0});

@@ -7,6 +7,9 @@
 #include <csignal>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <semaphore>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -530,6 +533,116 @@ TEST(explorer_threads, lines_of_several_threads_are_explored_together) {
       });
   EXPECT_TRUE(r.ok()) << r.text();
   EXPECT_GE(r.points, 100u);
+}
+
+// What two threads did, in order, under one schedule.
+std::string history(std::uint64_t seed, const std::function<void(RawPool&, std::string&, char)>& f) {
+  std::string log;
+  CrashOptions o = counting();
+  o.seed = seed;
+  o.switch_every = 3;
+  CrashRunner(o).run(
+      make_pool,
+      [&](CrashContext& c) {
+        RawPool pool(c.path());
+        log.clear();
+        c.interleave({[&] { f(pool, log, 'a'); }, [&] { f(pool, log, 'b'); }});
+        log += std::to_string(pool.at<std::uint64_t>(0));
+      },
+      all_is_well);
+  return log;
+}
+
+TEST(explorer_threads, a_seed_is_a_schedule) {
+  const auto work = [](RawPool& pool, std::string& log, char name) {
+    for (int i = 0; i < 10; ++i) {
+      pool.at<volatile std::uint64_t>(64) = 1;
+      log += name;
+    }
+  };
+  std::set<std::string> schedules;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const std::string once = history(seed, work);
+    EXPECT_EQ(once, history(seed, work)) << "seed " << seed;
+    schedules.insert(once);
+  }
+  EXPECT_GE(schedules.size(), 5u);
+}
+
+TEST(explorer_threads, schedules_find_the_lost_update) {
+  const auto unsafe = [](RawPool& pool, std::string&, char) {
+    std::atomic_ref<std::uint64_t> n(pool.at<std::uint64_t>(0));
+    n.store(n.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  };
+  std::set<std::string> ends;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) ends.insert(history(seed, unsafe));
+  EXPECT_THAT(ends, testing::ElementsAre("1", "2"));
+}
+
+TEST(explorer_threads, interleaved_threads_wait_for_mutexes_and_atomics) {
+  std::mutex m;
+  std::atomic<int> turns = 0;
+  const auto work = [&](RawPool& pool, std::string& log, char name) {
+    for (int i = 0; i < 5; ++i) {
+      while (turns.load(std::memory_order_acquire) % 2 != name - 'a') continue;
+      {
+        const std::lock_guard lock(m);
+        ++pool.at<std::uint64_t>(0);
+      }
+      log += name;
+      turns.fetch_add(1, std::memory_order_acq_rel);
+    }
+  };
+  EXPECT_EQ(history(3, work), "ababababab10");
+}
+
+TEST(explorer_threads, a_thread_that_blocks_elsewhere_is_passed_over) {
+  std::binary_semaphore ready(0);
+  const auto work = [&](RawPool& pool, std::string& log, char name) {
+    if (name == 'a') ready.acquire();
+    ++pool.at<std::uint64_t>(0);
+    log += name;
+    if (name == 'b') ready.release();
+  };
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) EXPECT_EQ(history(seed, work), "ba2");
+}
+
+// Two words that must not both be lost once both threads are done: each thread flushes its own
+// word and hands over to the other without a fence.
+TEST(explorer_threads, a_hand_over_without_a_fence_is_found_under_some_schedule) {
+  std::size_t found = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CrashOptions o;
+    o.seed = seed;
+    o.switch_every = 2;
+    o.findings_max = 1;
+    o.minimise = false;
+    const CrashResult r = CrashRunner(o).run(
+        make_pool,
+        [](CrashContext& c) {
+          RawPool pool(c.path());
+          std::atomic<bool> attached = false;
+          c.interleave({[&] {
+                          publish(pool.at<std::uint64_t>(64), 1u);  // the object, not fenced
+                          attached.store(true, std::memory_order_release);
+                          fence("object", "too late");
+                        },
+                        [&] {
+                          while (!attached.load(std::memory_order_acquire)) continue;
+                          publish(pool.at<std::uint64_t>(0), 1u);  // makes it reachable
+                          fence("pointer", "use");
+                        }});
+        },
+        [](const CrashImage& image) -> std::string {
+          const RawPool pool(image.path());
+          const bool dangling =
+              pool.at<std::uint64_t>(0) == 1 && pool.at<std::uint64_t>(64) == 0;
+          return dangling ? "a pointer to nothing" : "";
+        });
+    found += r.ok() ? 0 : 1;
+  }
+  EXPECT_GE(found, 1u);
+  EXPECT_LT(found, 10u) << "in some schedules the fence comes in time";
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ void CrashContext::invoke() { explorer_.invoke(); }
 void CrashContext::ack() { explorer_.ack(); }
 void CrashContext::update(const std::function<void()>& body) { explorer_.update(body); }
 void CrashContext::crash_point(const char* name) { explorer_.crash_point(name); }
+void CrashContext::interleave(const std::vector<std::function<void()>>& bodies) {
+  explorer_.interleave(bodies);
+}
 
 CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
                              const Check& check) const {

@@ -37,6 +37,7 @@ struct CrashOptions {
   // Locked instructions (mutexes too) complete the thread's earlier flushes, as they do on x86.
   // For threads that hand over unfenced lines under such a contract.
   bool locked_instructions_fence = false;
+  std::uint32_t switch_every = 0;  // events between switches of interleave(); 0: the seed chooses
   std::uint32_t points_percent = 100;  // of the moments; each fence's first moments are always tried
   bool minimise = true;
   std::string directory = "/dev/shm";  // where pool and image are put
@@ -79,6 +80,10 @@ class CrashContext {
   void update(const std::function<void()>& body);
   // A crash may happen here; `name` is for the report.
   void crash_point(const char* name);
+  // Runs the bodies in threads of their own, one at a time, with every switch chosen by the seed:
+  // at stores to the pool, atomic operations, flushes, fences and locks. Repeatable, as long as the
+  // threads wait for each other only with mutexes or loops on atomics. Other seeds, other schedules.
+  void interleave(const std::vector<std::function<void()>>& bodies);
 
  private:
   friend class CrashExplorer;
@@ -134,6 +139,9 @@ struct MutantReport {
   // Mutants that were not found, e.g. `without fence("a", "b")`; the finding if the sound run has one.
   std::vector<std::string> survivors() const;
   std::string text() const;
+
+  auto begin() const { return mutants.begin(); }
+  auto end() const { return mutants.end(); }
 };
 
 class CrashRunner {

@@ -17,6 +17,10 @@ namespace {
 constexpr std::size_t kTrialsMax = 300;   // workers that one minimisation may cost
 constexpr std::size_t kPlacesMax = 8;     // lost lines shown with their source places
 constexpr std::size_t kStepsShown = 3;    // of a call chain
+// What everything goes through: of no use in a call chain.
+constexpr const char* kDullFiles[] = {"persist.h:",   "std_function.h:", "invoke.h:",
+                                      "std_thread.h:", "atomic_base.h:",  "explore_run.cc:",
+                                      "interleave.cc:", "gtest.cc:"};
 constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
 
 void set_pick(CrashState& s, std::uint32_t line, std::uint32_t variant) {
@@ -67,14 +71,14 @@ std::string place_of(std::string line) {
   const auto at = line.rfind(" at ");
   if (at == std::string::npos) return {};
   const std::string file = line.substr(at + 4);
-  for (const char* dull : {"persist.h:", "std_function.h:", "invoke.h:", "atomic_base.h:"}) {
+  for (const char* dull : kDullFiles) {
     if (file.starts_with(dull)) return {};
   }
-  std::string function = line.substr(0, line.find('('));
+  std::string function = line.substr(0, std::min(line.find('('), line.find('<')));
   if (const auto scope = function.rfind("::"); scope != std::string::npos) {
     function.erase(0, scope + 2);
   }
-  return function + " " + file;
+  return (function == "operator" ? "lambda" : function) + " " + file;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "pm/assert.h"
+#include "pm/interleave.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
@@ -125,6 +126,10 @@ void CrashExplorer::crash_point(const char* name) {
   const TraceLock lock;
   Recorder::instance().settle_all();
   explore(std::string("crash at ") + name, nullptr, nullptr);
+}
+
+void CrashExplorer::interleave(const std::vector<std::function<void()>>& bodies) {
+  Interleaver(options_.seed, options_.switch_every).run(bodies);
 }
 
 void CrashExplorer::before_fence(const char* first, const char* then) {

@@ -33,6 +33,7 @@ class CrashExplorer final : public TraceObserver {
   void ack();
   void update(const std::function<void()>& body);
   void crash_point(const char* name);
+  void interleave(const std::vector<std::function<void()>>& bodies);
 
  private:
   struct Moment {

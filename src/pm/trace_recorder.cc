@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "pm/assert.h"
@@ -17,8 +16,6 @@ constinit thread_local TraceStack trace_stack;
 
 namespace {
 
-constexpr std::size_t kFencesMax = 512;
-constexpr std::size_t kUnseenMax = 64;
 constexpr std::size_t kGroupShift = 40;  // thread number above, its barriers below
 constexpr std::size_t kStoresMax = 4096;  // of one line above its floor
 
@@ -33,45 +30,13 @@ std::uintptr_t base() { return trace_region.base.load(std::memory_order_relaxed)
 
 }  // namespace
 
-// A store whose value is not known yet.
-struct Recorder::Pending {
-  const void* p;
-  std::size_t n;
-  std::uint64_t group;
-  TraceSite site;
-};
-
-struct Recorder::Thread {
-  struct Mark {
-    std::uint32_t call;
-    std::uint64_t line;
-    std::uint64_t until;  // order of the latest store then
-  };
-  std::uint64_t barriers = 0;  // number << kGroupShift | release stores, flushes and fences so far
-  std::vector<Pending> pending;
-  std::vector<Mark> marks;
-  std::uint32_t flush_calls = 0;  // since the last fence
-  std::uint64_t flush_lines = 0;
-  TraceCounts counts;
-};
-
-std::string Mutation::text() const {
-  const std::string fence = "fence(\"" + first + "\", \"" + then + "\")";
-  switch (kind) {
-    case Kind::none: return "nothing";
-    case Kind::drop_fence: return "without " + fence;
-    case Kind::drop_flush: return "without flush " + std::to_string(nth) + " before " + fence;
-  }
-  return "unknown";
-}
-
 Recorder& Recorder::instance() {
   static auto* recorder = new Recorder;  // outlives every thread
   return *recorder;
 }
 
 Recorder::Recorder() {
-  void* p = ::mmap(nullptr, kFencesMax * sizeof(FenceStats), PROT_READ | PROT_WRITE,
+  void* p = ::mmap(nullptr, kTracedFencesMax * sizeof(FenceStats), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   TENUTO_ASSERT(p != MAP_FAILED);
   fences_ = static_cast<FenceStats*>(p);
@@ -97,6 +62,15 @@ void Recorder::lock() {
 
 void Recorder::unlock() {
   if (--lock_depth == 0) locked.store(false, std::memory_order_release);
+}
+
+bool Recorder::held_by_caller() { return lock_depth != 0; }
+bool Recorder::held_by_any() { return locked.load(std::memory_order_relaxed); }
+
+void Recorder::settle_mine() {
+  if (self().pending.empty()) return;
+  const TraceLock lock;
+  settle(self(), true);
 }
 
 void Recorder::watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
@@ -275,131 +249,6 @@ void Recorder::after_store(const void* p, std::size_t n, const TraceSite& site, 
   if (ordered) ++t.barriers;
   note(p, n, t.barriers, site);
   if (ordered) ++t.barriers;
-}
-
-void Recorder::compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site) {
-  const std::uintptr_t at = base() + line * kLineBytes;
-  const auto* memory = reinterpret_cast<const void*>(at);
-  const LineLog* log = find(line);
-  const LineWords known = log != nullptr ? log->now : unlogged(line);
-  if (std::memcmp(memory, known.data(), kLineBytes) == 0) return;
-  if (unseen_.size() < kUnseenMax) unseen_.push_back(line);
-  note(memory, kLineBytes, t.barriers, site);
-}
-
-void Recorder::flush(const void* p, std::size_t n) {
-  const auto at = reinterpret_cast<std::uintptr_t>(p);
-  const TraceLock lock;
-  Thread& t = self();
-  const std::uint64_t lines = (at + n + kLineBytes - 1) / kLineBytes - at / kLineBytes;
-  ++t.counts.flushes;
-  t.counts.lines += n == 0 ? 0 : lines;
-  if (!trace_region.touches(p, n)) return;
-  settle_all();
-  const TraceSite site = trace_stack.site(__builtin_return_address(0));
-  const auto [begin, end] = lines_of(p, n);
-  for (std::uint64_t line = begin; line < end; ++line) {
-    compare_flushed(line, t, site);
-    if (find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
-  }
-  ++t.flush_calls;
-  t.flush_lines += end - begin;
-  ++t.barriers;
-}
-
-bool Recorder::raises_anything(const Thread& t) const {
-  return std::any_of(t.marks.begin(), t.marks.end(), [&](const Thread::Mark& m) {
-    const LineLog* log = find(m.line);
-    return log != nullptr && !log->stores.empty() && log->stores.front().order <= m.until;
-  });
-}
-
-void Recorder::raise(Thread& t) {
-  for (const Thread::Mark& m : t.marks) {
-    const auto it = logs_.find(m.line);
-    if (it == logs_.end()) continue;
-    LineLog& log = *it->second;
-    const LineWords old_floor = log.floor;
-    auto rest = log.stores.begin();
-    for (; rest != log.stores.end() && rest->order <= m.until; ++rest) {
-      log.floor[rest->word] = rest->value;
-    }
-    log.stores.erase(log.stores.begin(), rest);
-    if (observer_ != nullptr && log.floor != old_floor) observer_->floor_raised(log, old_floor);
-    if (log.stores.empty() && !settings_.keep_clean_lines) logs_.erase(it);
-  }
-  t.marks.clear();
-  t.flush_calls = 0;
-  t.flush_lines = 0;
-}
-
-void Recorder::fence(const char* first, const char* then) {
-  const TraceLock lock;
-  Thread& t = self();
-  ++t.counts.fences;
-  ++t.barriers;
-  if (observer_ == nullptr) return;
-  settle_all();
-  if (mutation_.kind != Mutation::Kind::none && mutation_.first == first &&
-      mutation_.then == then) {
-    if (mutation_.kind == Mutation::Kind::drop_fence) return;
-    std::erase_if(t.marks, [&](const Thread::Mark& m) { return m.call == mutation_.nth; });
-  }
-  FenceStats& s = stats_of(first, then);
-  ++s.passed;
-  s.lines += t.flush_lines;
-  s.flushes_max = std::max(s.flushes_max, t.flush_calls);
-  observer_->before_fence(first, then);
-  raise(t);
-}
-
-void Recorder::locked_instruction() {
-  if (!locked_fences_.load(std::memory_order_relaxed)) return;
-  if (lock_depth != 0) return;  // of the explorer itself
-  const TraceLock lock;
-  if (observer_ == nullptr) return;
-  Thread& t = self();
-  settle_all();
-  if (!raises_anything(t)) return;
-  observer_->before_fence("flushed lines", "locked instruction");
-  // The flush calls stay counted: for mutations they belong to the next named fence.
-  const std::uint32_t calls = t.flush_calls;
-  const std::uint64_t lines = t.flush_lines;
-  raise(t);
-  t.flush_calls = calls;
-  t.flush_lines = lines;
-}
-
-FenceStats& Recorder::stats_of(const char* first, const char* then) {
-  const auto [it, fresh] = fence_index_.try_emplace({first, then}, 0);
-  if (!fresh) return fences_[it->second];
-  std::size_t i = 0;
-  while (i < kFencesMax && fences_[i].first[0] != 0 &&
-         (std::strcmp(fences_[i].first, first) != 0 || std::strcmp(fences_[i].then, then) != 0)) {
-    ++i;
-  }
-  TENUTO_ASSERT(i < kFencesMax);
-  std::snprintf(fences_[i].first, sizeof fences_[i].first, "%s", first);
-  std::snprintf(fences_[i].then, sizeof fences_[i].then, "%s", then);
-  it->second = i;
-  return fences_[i];
-}
-
-std::vector<FenceStats> Recorder::fences() const {
-  std::size_t n = 0;
-  while (n < kFencesMax && fences_[n].first[0] != 0) ++n;
-  return {fences_, fences_ + n};
-}
-
-void Recorder::clear_fences() {
-  const TraceLock lock;
-  fence_index_.clear();
-  std::memset(fences_, 0, kFencesMax * sizeof(FenceStats));
-}
-
-void Recorder::mark_explored(const char* first, const char* then) {
-  const TraceLock lock;
-  ++stats_of(first, then).explored;
 }
 
 TraceCounts Recorder::thread_counts() { return self().counts; }

@@ -90,6 +90,8 @@ struct TraceRegion {
 };
 extern constinit TraceRegion trace_region;
 
+inline constexpr std::size_t kTracedFencesMax = 512;  // different name pairs
+
 class Recorder {
  public:
   struct Settings {
@@ -127,8 +129,12 @@ class Recorder {
   // The lock that all events take; recursive, so that the explorer may hold it over a callback.
   void lock();
   void unlock();
+  static bool held_by_caller();
+  static bool held_by_any();
   // Records what every thread's latest store came to. REQUIRES: locked.
   void settle_all();
+  // Records what the calling thread's latest store came to.
+  void settle_mine();
 
   // Events.
   void map(void* base, std::uint64_t bytes, int fd);
@@ -142,8 +148,26 @@ class Recorder {
   void prepare_store(const void* p, std::size_t n);
 
  private:
-  struct Pending;
-  struct Thread;
+  // A store whose value is not known yet.
+  struct Pending {
+    const void* p;
+    std::size_t n;
+    std::uint64_t group;
+    TraceSite site;
+  };
+  struct Mark {
+    std::uint32_t call;
+    std::uint64_t line;
+    std::uint64_t until;  // order of the latest store then
+  };
+  struct Thread {
+    std::uint64_t barriers = 0;  // its number, above; release stores, flushes, fences so far, below
+    std::vector<Pending> pending;
+    std::vector<Mark> marks;
+    std::uint32_t flush_calls = 0;  // since the last fence
+    std::uint64_t flush_lines = 0;
+    TraceCounts counts;
+  };
   Recorder();
   static Thread& self();
   void settle(Thread& t, bool forget);

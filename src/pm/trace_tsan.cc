@@ -9,10 +9,12 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "pm/interleave.h"
 #include "pm/trace.h"
 #include "pm/trace_recorder.h"
 #include "tenuto/persist.h"
@@ -23,8 +25,14 @@ void trace_map(void* base, std::uint64_t bytes, int fd) {
   Recorder::instance().map(base, bytes, fd);
 }
 void trace_unmap(void* base) { Recorder::instance().unmap(base); }
-void trace_flush(const void* p, std::size_t bytes) { Recorder::instance().flush(p, bytes); }
-void trace_fence(const char* first, const char* then) { Recorder::instance().fence(first, then); }
+void trace_flush(const void* p, std::size_t bytes) {
+  Interleaver::point();
+  Recorder::instance().flush(p, bytes);
+}
+void trace_fence(const char* first, const char* then) {
+  Interleaver::point();
+  Recorder::instance().fence(first, then);
+}
 void trace_store(const void* p, std::size_t bytes) {
   if (!trace_region.touches(p, bytes)) return;
   const TraceSite site = trace_stack.site(__builtin_return_address(0));
@@ -35,6 +43,7 @@ void trace_store(const void* p, std::size_t bytes) {
 
 namespace {
 
+using tenuto::pm::Interleaver;
 using tenuto::pm::Recorder;
 using tenuto::pm::trace_region;
 using tenuto::pm::trace_stack;
@@ -43,6 +52,7 @@ using tenuto::pm::TraceStack;
 
 inline void plain(const void* p, std::size_t n, const void* site) {
   if (trace_region.touches(p, n)) [[unlikely]] {
+    Interleaver::point();
     Recorder::instance().before_store(p, n, trace_stack.site(site));
   }
 }
@@ -54,6 +64,7 @@ template <class T, class Op>
 inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, const void* site,
                          Op op) {
   const auto* at = const_cast<const T*>(p);
+  Interleaver::point();
   Recorder& r = Recorder::instance();
   if (locked_op) r.locked_instruction();
   if (!trace_region.touches(at, sizeof(T))) [[likely]] return op();
@@ -69,12 +80,14 @@ inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, cons
   }
 }
 
-using MutexFunction = int (*)(pthread_mutex_t*);
+template <class Lock>
+using LockFunction = int (*)(Lock*);
 
-MutexFunction next_function(std::atomic<MutexFunction>& known, const char* name) {
-  MutexFunction f = known.load(std::memory_order_relaxed);
+template <class Lock>
+LockFunction<Lock> next_function(std::atomic<LockFunction<Lock>>& known, const char* name) {
+  LockFunction<Lock> f = known.load(std::memory_order_relaxed);
   if (f == nullptr) {
-    f = reinterpret_cast<MutexFunction>(::dlsym(RTLD_NEXT, name));
+    f = reinterpret_cast<LockFunction<Lock>>(::dlsym(RTLD_NEXT, name));
     known.store(f, std::memory_order_relaxed);
   }
   return f;
@@ -141,6 +154,7 @@ void __tsan_atomic_signal_fence(int order) { __atomic_signal_fence(order); }
   }
 #define TENUTO_TSAN_ATOMIC(bits, T)                                                        \
   T __tsan_atomic##bits##_load(const volatile T* p, int) {                                 \
+    Interleaver::point();                                                                  \
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                           \
   }                                                                                        \
   void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                        \
@@ -179,6 +193,7 @@ void* real_memset(void*, int, std::size_t, std::size_t) __asm__("__memset_chk");
 
 void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
   if (!trace_region.touches(dst, n)) [[likely]] return real_memcpy(dst, src, n, n);
+  Interleaver::point();
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
   real_memcpy(dst, src, n, n);
@@ -188,6 +203,7 @@ void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
 
 void* memmove(void* dst, const void* src, std::size_t n) {
   if (!trace_region.touches(dst, n)) [[likely]] return real_memmove(dst, src, n, n);
+  Interleaver::point();
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
   real_memmove(dst, src, n, n);
@@ -197,6 +213,7 @@ void* memmove(void* dst, const void* src, std::size_t n) {
 
 void* memset(void* dst, int value, std::size_t n) {
   if (!trace_region.touches(dst, n)) [[likely]] return real_memset(dst, value, n, n);
+  Interleaver::point();
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
   real_memset(dst, value, n, n);
@@ -204,18 +221,35 @@ void* memset(void* dst, int value, std::size_t n) {
   return dst;
 }
 
-// Taking and leaving a mutex are locked instructions inside a library that is not instrumented.
-int pthread_mutex_lock(pthread_mutex_t* m) {
-  static constinit std::atomic<MutexFunction> next = nullptr;
-  const int result = next_function(next, "pthread_mutex_lock")(m);
-  Recorder::instance().locked_instruction();
-  return result;
-}
-
-int pthread_mutex_unlock(pthread_mutex_t* m) {
-  static constinit std::atomic<MutexFunction> next = nullptr;
-  Recorder::instance().locked_instruction();
-  return next_function(next, "pthread_mutex_unlock")(m);
-}
+// Taking and leaving a lock are locked instructions inside a library that is not instrumented. An
+// interleaved thread never blocks in it: the lock's holder could not run.
+#define TENUTO_LOCK(type, name, try_name)                                   \
+  int name(type* m) {                                                       \
+    static constinit std::atomic<LockFunction<type>> next = nullptr;        \
+    static constinit std::atomic<LockFunction<type>> next_try = nullptr;    \
+    int result = 0;                                                         \
+    if (Interleaver::managed()) {                                           \
+      Interleaver::point();                                                 \
+      const auto attempt = next_function(next_try, #try_name);              \
+      while ((result = attempt(m)) == EBUSY) Interleaver::blocked();        \
+    } else {                                                                \
+      result = next_function(next, #name)(m);                               \
+    }                                                                       \
+    Recorder::instance().locked_instruction();                              \
+    return result;                                                          \
+  }
+#define TENUTO_UNLOCK(type, name)                                           \
+  int name(type* m) {                                                       \
+    static constinit std::atomic<LockFunction<type>> next = nullptr;        \
+    Recorder::instance().locked_instruction();                              \
+    const int result = next_function(next, #name)(m);                       \
+    Interleaver::point();                                                   \
+    return result;                                                          \
+  }
+TENUTO_LOCK(pthread_mutex_t, pthread_mutex_lock, pthread_mutex_trylock)
+TENUTO_UNLOCK(pthread_mutex_t, pthread_mutex_unlock)
+TENUTO_LOCK(pthread_rwlock_t, pthread_rwlock_rdlock, pthread_rwlock_tryrdlock)
+TENUTO_LOCK(pthread_rwlock_t, pthread_rwlock_wrlock, pthread_rwlock_trywrlock)
+TENUTO_UNLOCK(pthread_rwlock_t, pthread_rwlock_unlock)
 
 }  // extern "C"

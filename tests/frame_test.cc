@@ -336,7 +336,7 @@ TEST(FrameRun, find_run_equals_its_definition) {
 }
 
 TEST(FrameRun, counters_that_are_short_of_the_children_stop_a_run_and_stay) {
-  const FrameMemory memory({400 * kMiB});
+  const FrameMemory memory({384 * kMiB});
   const auto upper = memory.attach(2);
   ASSERT_TRUE(upper->get(0, 0));  // tree 0 is reserved
   Zone& zone = upper->zone(0);

@@ -18,10 +18,10 @@ void Facts::add(std::string_view name, std::string_view json, std::string_view l
   std::string text;
   append_json_string(text, name);
   (text += ':') += json;
-  member(std::move(text));
+  member(text);
 }
 
-void Facts::member(std::string json_member) {
+void Facts::member(const std::string& json_member) {
   if (!members_.empty()) members_ += ',';
   members_ += json_member;
 }

@@ -20,7 +20,7 @@ class Facts {
   // A truth for programs with its words for people.
   void flag(std::string_view name, std::string_view label, bool truth, std::string_view words);
   // A member that is JSON already, `"name":value`.
-  void member(std::string json_member);
+  void member(const std::string& json_member);
 
   // "title\n  label   value\n..."
   std::string rows(std::string_view title) const;

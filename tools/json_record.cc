@@ -3,22 +3,12 @@
 // the column, and a general parser's tree is most of a load's time; the tests compare it with one.
 #include "json_record.h"
 
-#include <array>
-
 #include <fmt/format.h>
 
 #include "numbers.h"
 
 namespace tenuto::tool {
 namespace {
-
-constexpr std::array<bool, 256> make_plain_in_string() {
-  std::array<bool, 256> plain{};
-  for (std::size_t c = 0x20; c < 0x80; ++c) plain[c] = c != '"' && c != '\\';
-  return plain;
-}
-// What a JSON string may hold without an escape and without being decoded.
-constexpr std::array<bool, 256> kPlainInString = make_plain_in_string();
 
 class Reader {
  public:
@@ -94,7 +84,7 @@ class Reader {
     ++at_;
     while (true) {
       std::size_t run = at_;
-      while (run < line_.size() && kPlainInString[static_cast<unsigned char>(line_[run])]) ++run;
+      while (run < line_.size() && kPlainInJson[static_cast<unsigned char>(line_[run])]) ++run;
       out.append(line_, at_, run - at_);
       at_ = run;
       if (at_ == line_.size()) return error("the string has no closing \"");

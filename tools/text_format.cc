@@ -2,6 +2,7 @@
 #include "text_format.h"
 
 #include <array>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ constexpr std::array<bool, 256> kPlainInField = make_plain_in_field();
 bool is_plain_ascii(unsigned c) { return c >= 0x20 && c < 0x7f && c != '\\'; }
 
 void append_hex_byte(std::string& out, unsigned byte) {
-  out += kHexDigits[byte >> 4];
+  out += kHexDigits[byte >> 4 & 15];
   out += kHexDigits[byte & 15];
 }
 
@@ -78,6 +79,12 @@ std::size_t utf8_sequence(std::string_view text, std::size_t at) {
 
 bool is_utf8(std::string_view bytes) {
   for (std::size_t i = 0; i < bytes.size();) {
+    // Text is mostly ASCII: eight bytes at a time.
+    for (std::uint64_t word = 0; bytes.size() - i >= sizeof word; i += sizeof word) {
+      std::memcpy(&word, bytes.data() + i, sizeof word);
+      if ((word & 0x8080808080808080) != 0) break;
+    }
+    if (i == bytes.size()) break;
     const std::size_t n = utf8_sequence(bytes, i);
     if (n == 0) return false;
     i += n;
@@ -225,11 +232,11 @@ MaybeError parse_base64(std::string_view text, std::size_t column, std::string& 
   const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
   unsigned word = 0;
   for (std::size_t i = 0; i < text.size() - padding; ++i) {
-    const int value = kBase64Values[byte_at(text, i)];
+    const std::int8_t value = kBase64Values[byte_at(text, i)];
     if (value < 0) {
       return error_at(column + i, byte_name(byte_at(text, i)) + " is not a base64 character");
     }
-    word = word << 6 | static_cast<unsigned>(value);
+    word = word << 6 | static_cast<std::uint8_t>(value);
     if (i % 4 == 3) {
       bytes += static_cast<char>(word >> 16 & 255);
       bytes += static_cast<char>(word >> 8 & 255);
@@ -253,8 +260,13 @@ MaybeError parse_base64(std::string_view text, std::size_t column, std::string& 
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
+    std::size_t n = 0;
+    while (i + n < text.size() && kPlainInJson[byte_at(text, i + n)]) ++n;
+    out.append(text, i, n);
+    i += n;
+    if (i == text.size()) break;
     const unsigned c = byte_at(text, i);
-    std::size_t n = 1;
+    n = 1;
     switch (c) {
       case '"':
         out += "\\\"";

@@ -4,6 +4,7 @@
 // tools/tenuto.md defines the formats for users.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,14 @@ MaybeError parse_hex(std::string_view text, std::size_t column, std::string& byt
 void append_base64(std::string& out, std::string_view bytes);  // RFC 4648, padded
 // Only the one form that append_base64 writes: no blanks, right padding, zero spare bits.
 MaybeError parse_base64(std::string_view text, std::size_t column, std::string& bytes);
+
+// What a JSON string holds as it stands, beside longer UTF-8 sequences.
+constexpr std::array<bool, 256> make_plain_in_json() {
+  std::array<bool, 256> plain{};
+  for (std::size_t c = 0x20; c < 0x80; ++c) plain[c] = c != '"' && c != '\\';
+  return plain;
+}
+inline constexpr std::array<bool, 256> kPlainInJson = make_plain_in_json();
 
 // A JSON string with its quotes: UTF-8 as it is, short escapes where JSON has them, \u00hh for
 // other controls. Bytes that are not UTF-8 become U+FFFD; what must come back is written as base64.

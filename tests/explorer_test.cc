@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <semaphore>
@@ -166,21 +167,23 @@ TEST(explorer_counts, equal_images_with_equal_models_are_judged_once) {
 }
 
 TEST(explorer_counts, growth_of_the_file_is_followed) {
-  const CrashResult r = CrashRunner(counting()).run(
-      make_pool,
-      [](CrashContext& c) {
-        RawPool pool(c.path());
-        pool.grow(kPoolBytes * 2);
-        publish(pool.at<std::uint64_t>(kPoolBytes + 64), 7u);
-        fence("new part", "the end");
-      },
-      [](const CrashImage& image) -> std::string {
-        RawPool pool(image.path());
-        if (pool.bytes() != kPoolBytes * 2) return "the image did not grow";
-        pool.grow(kPoolBytes * 4);  // what recovery adds is taken back
-        pool.at<std::uint64_t>(kPoolBytes * 3) = 1;
-        return pool.at<std::uint64_t>(kPoolBytes + 64) % 7 == 0 ? "" : "torn";
-      });
+  const CrashResult r =
+      CrashRunner(counting())
+          .run(
+              make_pool,
+              [](CrashContext& c) {
+                RawPool pool(c.path());
+                pool.grow(kPoolBytes * 2);
+                publish(pool.at<std::uint64_t>(kPoolBytes + 64), 7u);
+                fence("new part", "the end");
+              },
+              [](const CrashImage& image) -> std::string {
+                RawPool pool(image.path());
+                if (pool.bytes() != kPoolBytes * 2) return "the image did not grow";
+                pool.grow(kPoolBytes * 4);  // what recovery adds is taken back
+                pool.at<std::uint64_t>(kPoolBytes * 3) = 1;
+                return pool.at<std::uint64_t>(kPoolBytes + 64) % 7 == 0 ? "" : "torn";
+              });
   EXPECT_TRUE(r.ok()) << r.text();
   EXPECT_EQ(r.states, 3u);
 }
@@ -305,6 +308,19 @@ TEST(explorer_log, a_finding_names_the_fence_and_the_place_of_the_lost_store) {
   EXPECT_THAT(text, HasSubstr("TENUTO_CRASH_REPLAY="));
 }
 
+TEST(explorer_log, a_finding_is_replayed_alone) {
+  const CrashResult r = explore_log(Bug::no_flush);
+  ASSERT_FALSE(r.ok());
+  const pm::CrashFinding& f = r.findings[0];
+  const std::string place = std::to_string(f.point) + ":" + std::to_string(f.state);
+  ::setenv("TENUTO_CRASH_REPLAY", place.c_str(), 1);
+  const CrashResult again = explore_log(Bug::no_flush);
+  ::unsetenv("TENUTO_CRASH_REPLAY");
+  ASSERT_EQ(again.findings.size(), 1u);
+  EXPECT_EQ(again.findings[0].what, f.what);
+  EXPECT_EQ(again.unique, 1u);
+}
+
 TEST(explorer_log, dropped_flushes_and_fences_are_all_found_by_name) {
   const auto report = CrashRunner().mutants(
       make_pool, [](CrashContext& c) { append_all(c, Bug::none); }, check_log);
@@ -327,8 +343,7 @@ TEST(explorer_log, a_needless_fence_is_a_mutant_that_survives) {
         fence("nothing", "nothing");
       },
       check_log);
-  EXPECT_THAT(report.survivors(),
-              testing::ElementsAre("without fence(\"nothing\", \"nothing\")"));
+  EXPECT_THAT(report.survivors(), testing::ElementsAre("without fence(\"nothing\", \"nothing\")"));
 }
 
 TEST(explorer_log, a_planted_bug_is_found_and_counted) {
@@ -467,6 +482,14 @@ TEST(explorer_recovery, a_crash_of_recovery_is_a_finding_of_its_state) {
   EXPECT_THAT(r.findings[0].what, HasSubstr("two entries are too many"));
 }
 
+TEST(explorer_recovery, a_check_that_ends_the_process_is_a_finding) {
+  const CrashResult r = CrashRunner().run(
+      make_pool, [](CrashContext& c) { append_all(c, Bug::none); },
+      [](const CrashImage&) -> std::string { ::_exit(0); });
+  ASSERT_FALSE(r.ok());
+  EXPECT_EQ(r.findings[0].what, "the check ended the process");
+}
+
 TEST(explorer_recovery, a_hang_of_recovery_is_a_finding) {
   CrashOptions o;
   o.timeout = std::chrono::milliseconds(100);
@@ -536,7 +559,8 @@ TEST(explorer_threads, lines_of_several_threads_are_explored_together) {
 }
 
 // What two threads did, in order, under one schedule.
-std::string history(std::uint64_t seed, const std::function<void(RawPool&, std::string&, char)>& f) {
+std::string history(std::uint64_t seed,
+                    const std::function<void(RawPool&, std::string&, char)>& f) {
   std::string log;
   CrashOptions o = counting();
   o.seed = seed;
@@ -635,8 +659,7 @@ TEST(explorer_threads, a_hand_over_without_a_fence_is_found_under_some_schedule)
         },
         [](const CrashImage& image) -> std::string {
           const RawPool pool(image.path());
-          const bool dangling =
-              pool.at<std::uint64_t>(0) == 1 && pool.at<std::uint64_t>(64) == 0;
+          const bool dangling = pool.at<std::uint64_t>(0) == 1 && pool.at<std::uint64_t>(64) == 0;
           return dangling ? "a pointer to nothing" : "";
         });
     found += r.ok() ? 0 : 1;

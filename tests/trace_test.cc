@@ -1,5 +1,5 @@
-// The recorder of the traced twin: it sees every kind of store that compilers make, and says so when
-// something was stored that it did not see.
+// The recorder of the traced twin: it sees every kind of store that compilers make, and says so
+// when something was stored that it did not see.
 #include <emmintrin.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,14 +32,15 @@ void make_pool(const std::string& path) { RawPool::create(path, kPoolBytes); }
 
 // Runs the stores on a pool of zeros; how many states the end has.
 CrashResult record(const std::function<void(std::byte*)>& stores) {
-  return CrashRunner({.recover_twice = false}).run(
-      make_pool,
-      [&](CrashContext& c) {
-        RawPool pool(c.path());
-        stores(&pool.at<std::byte>(kAt));
-        c.crash_point("the stores");
-      },
-      [](const CrashImage&) -> std::string { return {}; });
+  return CrashRunner({.recover_twice = false})
+      .run(
+          make_pool,
+          [&](CrashContext& c) {
+            RawPool pool(c.path());
+            stores(&pool.at<std::byte>(kAt));
+            c.crash_point("the stores");
+          },
+          [](const CrashImage&) -> std::string { return {}; });
 }
 
 struct Fields {
@@ -84,9 +85,15 @@ const Kind kKinds[] = {
     {"unaligned", [](std::byte* p) { as<Unaligned>(p + 5).b = ~0ull; }},
     {"volatile", [](std::byte* p) { as<volatile std::uint64_t>(p) = 1; }},
     {"struct", [](std::byte* p) { as<Words>(p) = kWords; }},
-    {"struct_of_a_line", [](std::byte* p) { as<Line>(p) = Line{{1, 2, 3, 4, 5, 6, 7, 8}}; }},
+    {"struct_of_a_line",
+     [](std::byte* p) {
+       as<Line>(p) = Line{{1, 2, 3, 4, 5, 6, 7, 8}};
+     }},
     {"vector", [](std::byte* p) { _mm_storeu_si128(&as<__m128i>(p), _mm_set1_epi8(1)); }},
-    {"loop", [](std::byte* p) { for (std::uint64_t i = 0; i < 40; ++i) as<Line>(p).w[i] = i; }},
+    {"loop",
+     [](std::byte* p) {
+       for (std::uint64_t i = 0; i < 40; ++i) as<Line>(p).w[i] = i;
+     }},
     {"memcpy", [](std::byte* p) { std::memcpy(p, &kWords, sizeof kWords); }},
     {"memcpy_over_lines", [](std::byte* p) { std::memcpy(p + 40, &kWords, sizeof kWords); }},
     {"memmove", [](std::byte* p) { std::memmove(p, &kWords, sizeof kWords); }},
@@ -173,19 +180,20 @@ TEST(trace, an_unseen_store_of_recovery_is_a_finding) {
 }
 
 TEST(trace, stores_elsewhere_and_other_files_are_nothing) {
-  const CrashResult r = CrashRunner({.recover_twice = false}).run(
-      make_pool,
-      [](CrashContext& c) {
-        const std::string other = c.path() + ".other";
-        RawPool::create(other, kPoolBytes);
-        {
-          RawPool pool(other);
-          publish(pool.at<std::uint64_t>(0), 1u);
-          fence("another file", "the end");
-        }
-        ::unlink(other.c_str());
-      },
-      [](const CrashImage&) -> std::string { return {}; });
+  const CrashResult r = CrashRunner({.recover_twice = false})
+                            .run(
+                                make_pool,
+                                [](CrashContext& c) {
+                                  const std::string other = c.path() + ".other";
+                                  RawPool::create(other, kPoolBytes);
+                                  {
+                                    RawPool pool(other);
+                                    publish(pool.at<std::uint64_t>(0), 1u);
+                                    fence("another file", "the end");
+                                  }
+                                  ::unlink(other.c_str());
+                                },
+                                [](const CrashImage&) -> std::string { return {}; });
   EXPECT_EQ(r.states, 2u);
 }
 

@@ -26,9 +26,9 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 struct CrashOptions {
   std::uint64_t seed = 1;
-  std::size_t product_max = 2000;  // states of one moment: all of them up to this many
-  std::size_t samples_max = 200;   // random states where there are more
-  std::size_t findings_max = 3;    // stop after so many different findings
+  std::size_t product_max = 2000;            // states of one moment: all of them up to this many
+  std::size_t samples_max = 200;             // random states where there are more
+  std::size_t findings_max = 3;              // stop after so many different findings
   std::chrono::milliseconds timeout{10000};  // of one recovery and check
   bool crash_in_recovery = true;
   std::size_t recovery_states_max = 20;  // crashes inside the recovery of one state; sampled
@@ -38,10 +38,11 @@ struct CrashOptions {
   // For threads that hand over unfenced lines under such a contract.
   bool locked_instructions_fence = false;
   std::uint32_t switch_every = 0;  // events between switches of interleave(); 0: the seed chooses
-  std::uint32_t points_percent = 100;  // of the moments; each fence's first moments are always tried
+  std::uint32_t points_percent =
+      100;  // of the moments; each fence's first moments are always tried
   bool minimise = true;
-  std::string directory = "/dev/shm";  // where pool and image are put
-  Mutation mutation = {};              // a bug to make, for checking the check
+  std::string directory = "/dev/shm";    // where pool and image are put
+  Mutation mutation = {};                // a bug to make, for checking the check
   std::vector<std::string> plants = {};  // planted bugs to switch on during the run
 };
 
@@ -82,7 +83,8 @@ class CrashContext {
   void crash_point(const char* name);
   // Runs the bodies in threads of their own, one at a time, with every switch chosen by the seed:
   // at stores to the pool, atomic operations, flushes, fences and locks. Repeatable, as long as the
-  // threads wait for each other only with mutexes or loops on atomics. Other seeds, other schedules.
+  // threads wait for each other only with mutexes or loops on atomics. Other seeds, other
+  // schedules.
   void interleave(const std::vector<std::function<void()>>& bodies);
 
  private:
@@ -92,16 +94,16 @@ class CrashContext {
 };
 
 struct LostLine {
-  std::uint64_t offset;     // in the pool file
-  std::size_t stores;       // that could be lost
-  std::size_t lost;         // that were
-  std::string first_lost;   // source place of the first of them, with its callers; may be empty
+  std::uint64_t offset;    // in the pool file
+  std::size_t stores;      // that could be lost
+  std::size_t lost;        // that were
+  std::string first_lost;  // source place of the first of them, with its callers; may be empty
 };
 
 struct CrashFinding {
-  std::string where;    // crash before fence("a", "b")
-  std::string recovery; // what went wrong when: "recovery", "second recovery", "crash inside ..."
-  std::string what;     // the check's text, or how it died
+  std::string where;     // crash before fence("a", "b")
+  std::string recovery;  // what went wrong when: "recovery", "second recovery", "crash inside ..."
+  std::string what;      // the check's text, or how it died
   std::vector<LostLine> lost;  // persisting any other line does not help
   std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this one
   std::uint64_t state = 0;
@@ -112,11 +114,11 @@ struct CrashResult {
   std::uint64_t seed = 0;
   std::vector<CrashFinding> findings;
   std::vector<FenceStats> fences;
-  std::uint64_t points = 0;    // moments explored
-  std::uint64_t states = 0;    // crash states there
-  std::uint64_t unique = 0;    // of them different in image or model
+  std::uint64_t points = 0;           // moments explored
+  std::uint64_t states = 0;           // crash states there
+  std::uint64_t unique = 0;           // of them different in image or model
   std::uint64_t recovery_states = 0;  // different images of crashes inside recovery
-  std::uint64_t checks = 0;    // recoveries that were judged
+  std::uint64_t checks = 0;           // recoveries that were judged
   double seconds = 0;
 
   bool ok() const { return findings.empty(); }
@@ -136,7 +138,8 @@ struct MutantReport {
   CrashResult sound;  // the run without any mutation; with a finding there, no mutant was tried
   std::vector<MutantOutcome> mutants;
 
-  // Mutants that were not found, e.g. `without fence("a", "b")`; the finding if the sound run has one.
+  // Mutants that were not found, e.g. `without fence("a", "b")`; the finding if the sound run has
+  // one.
   std::vector<std::string> survivors() const;
   std::string text() const;
 

@@ -14,13 +14,13 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 namespace {
 
-constexpr std::size_t kTrialsMax = 300;   // workers that one minimisation may cost
-constexpr std::size_t kPlacesMax = 8;     // lost lines shown with their source places
-constexpr std::size_t kStepsShown = 3;    // of a call chain
+constexpr std::size_t kTrialsMax = 300;  // workers that one minimisation may cost
+constexpr std::size_t kPlacesMax = 8;    // lost lines shown with their source places
+constexpr std::size_t kStepsShown = 3;   // of a call chain
 // What everything goes through: of no use in a call chain.
-constexpr const char* kDullFiles[] = {"persist.h:",   "std_function.h:", "invoke.h:",
-                                      "std_thread.h:", "atomic_base.h:",  "explore_run.cc:",
-                                      "interleave.cc:", "gtest.cc:"};
+constexpr const char* kDullFiles[] = {
+    "persist.h:",     "std_function.h:", "invoke.h:",      "std_thread.h:",
+    "atomic_base.h:", "explore_run.cc:", "interleave.cc:", "gtest.cc:"};
 constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
 
 void set_pick(CrashState& s, std::uint32_t line, std::uint32_t variant) {

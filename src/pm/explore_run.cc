@@ -34,9 +34,12 @@ std::string fence_text(const char* first, const char* then) {
 
 std::string phase_text(const WorkerReport& r) {
   switch (r.phase) {
-    case CrashPhase::recovery: return "recovery";
-    case CrashPhase::second_recovery: return "second recovery";
-    case CrashPhase::crash_in_recovery: return "recovery after a " + fence_text(r.first, r.then);
+    case CrashPhase::recovery:
+      return "recovery";
+    case CrashPhase::second_recovery:
+      return "second recovery";
+    case CrashPhase::crash_in_recovery:
+      return "recovery after a " + fence_text(r.first, r.then);
   }
   return "unknown";
 }
@@ -94,8 +97,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   if (!options_.plants.empty()) unplant_all();
   result_.seed = options_.seed;
   result_.fences = r.fences();
-  result_.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   image_.reset();
   return std::move(result_);
 }
@@ -177,8 +179,8 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
       m.lines.push_back(choices_of(*log, options_.reorder_stores, order_before_));
     }
     ExploreRng rng(hash_mix(options_.seed) + point_);
-    m.states = crash_states(m.lines, {options_.product_max, options_.samples_max}, order_before_,
-                            rng);
+    m.states =
+        crash_states(m.lines, {options_.product_max, options_.samples_max}, order_before_, rng);
     judge(m, first, then);
     if (point_ <= kComparedFirst || point_ % kComparedEvery == 0) compare_memory(m.where);
   }
@@ -186,8 +188,8 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
 }
 
 WorkerJob CrashExplorer::job_for(const Moment& m, std::vector<std::uint64_t> order) const {
-  return {&m.lines, &m.states,    std::move(order), image_hash_,
-          model_hash(), !replay_, invoked_, acknowledged_};
+  return {&m.lines,     &m.states, std::move(order), image_hash_,
+          model_hash(), !replay_,  invoked_,         acknowledged_};
 }
 
 void CrashExplorer::judge(Moment& m, const char* first, const char* then) {
@@ -219,7 +221,7 @@ void CrashExplorer::be_worker(const WorkerJob& job) {
   // Another thread, so that the check does not meet the thread-local state of the workload.
   std::thread([&] {
     CrashWorker worker(options_, *check_, *image_, seen_, *report_);
-    good = worker.run(job, 0);
+    good = worker.run(job);
   }).join();
   ::_exit(good ? 0 : 1);
 }
@@ -229,8 +231,8 @@ std::string CrashExplorer::worker_stderr() const {
   ::fstat(stderr_fd_, &st);
   const auto size = static_cast<std::size_t>(st.st_size);
   std::string text(std::min(size, kStderrShown), 0);
-  const ssize_t n = ::pread(stderr_fd_, text.data(), text.size(),
-                            static_cast<off_t>(size - text.size()));
+  const ssize_t n =
+      ::pread(stderr_fd_, text.data(), text.size(), static_cast<off_t>(size - text.size()));
   text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
@@ -246,7 +248,7 @@ CrashExplorer::Verdict CrashExplorer::run_worker(const WorkerJob& job) {
   while (::waitpid(child, &status, 0) < 0) TENUTO_ASSERT(errno == EINTR);
   result_.checks += report_->checks;
   result_.recovery_states += report_->recovery_states;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && report_->complete) return {};
   image_->restore_all();
   Verdict v{true, report_->state, phase_text(*report_), report_->text};
   if (WIFSIGNALED(status)) {
@@ -291,8 +293,8 @@ void CrashExplorer::add_unseen(const std::string& where, const std::string& what
   CrashFinding f;
   f.where = where;
   f.recovery = "recording";
-  f.what = what + " (offset " + std::to_string(line * kLineBytes) +
-           "); report it with pm::trace_store";
+  f.what =
+      what + " (offset " + std::to_string(line * kLineBytes) + "); report it with pm::trace_store";
   f.point = point_;
   result_.findings.push_back(std::move(f));
 }

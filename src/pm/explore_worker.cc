@@ -56,13 +56,14 @@ bool SeenStates::insert(std::uint64_t hash) {
   return true;
 }
 
-bool CrashWorker::run(const WorkerJob& job, std::size_t from) {
+bool CrashWorker::run(const WorkerJob& job) {
   job_ = &job;
-  for (std::size_t i = from; i < job.order.size(); ++i) {
+  for (std::size_t i = 0; i < job.order.size(); ++i) {
     report_.state = i;
     if (!judge_state(job, (*job.states)[job.order[i]])) return false;
   }
   arm_timer(std::chrono::milliseconds(0));
+  report_.complete = true;
   return true;
 }
 
@@ -71,7 +72,8 @@ bool CrashWorker::judge_state(const WorkerJob& job, const CrashState& state) {
   crashes_met_ = 0;
   lay_out(job, state);
   if (!judge(CrashPhase::recovery, options_.crash_in_recovery)) return false;
-  if (options_.recover_twice && !changed_ && !judge(CrashPhase::second_recovery, false)) return false;
+  if (options_.recover_twice && !changed_ && !judge(CrashPhase::second_recovery, false))
+    return false;
   undo();
   for (const RecoveryCrash& crash : crashes_) {
     if (!seen_.insert(crash.hash) && job.know_seen) continue;
@@ -127,9 +129,9 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   collecting_ = collect;
   changed_ = false;
   order_before_ = 0;
-  r.watch(image_.device(), image_.inode(), this, nullptr,
-          {.keep_clean_lines = true,
-           .locked_instructions_fence = options_.locked_instructions_fence});
+  r.watch(
+      image_.device(), image_.inode(), this, nullptr,
+      {.keep_clean_lines = true, .locked_instructions_fence = options_.locked_instructions_fence});
   arm_timer(options_.timeout);
   const std::string verdict = check_(image);
   ++report_.checks;
@@ -166,9 +168,8 @@ CrashWorker::RecoveryCrash CrashWorker::make_crash(const std::vector<const LineL
     const LineWords before = laid_out(logs[i]->line);
     if (v.words == before) continue;
     crash.hash ^= v.hash ^ line_hash(logs[i]->line, before);
-    const auto at =
-        std::find_if(crash.lines.begin(), crash.lines.end(),
-                     [&](const auto& entry) { return entry.first == logs[i]->line; });
+    const auto at = std::find_if(crash.lines.begin(), crash.lines.end(),
+                                 [&](const auto& entry) { return entry.first == logs[i]->line; });
     if (at != crash.lines.end()) {
       at->second = v.words;
     } else {

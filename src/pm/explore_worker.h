@@ -39,6 +39,7 @@ struct WorkerReport {
   char text[2048];           // the check's verdict
   std::uint64_t checks;
   std::uint64_t recovery_states;
+  bool complete;  // all states were judged and are fine
 };
 
 struct WorkerJob {
@@ -57,8 +58,8 @@ class CrashWorker final : public TraceObserver {
               SeenStates& seen, WorkerReport& report)
       : options_(options), check_(check), image_(image), seen_(seen), report_(report) {}
 
-  // In the child. Judges order[from..]; false, with the report filled, at the first bad one.
-  bool run(const WorkerJob& job, std::size_t from);
+  // In the child. False, with the report filled, at the first bad state.
+  bool run(const WorkerJob& job);
 
  private:
   // An image of a crash inside recovery: the lines unlike the durable ones.
@@ -91,10 +92,10 @@ class CrashWorker final : public TraceObserver {
 
   const WorkerJob* job_ = nullptr;
   bool collecting_ = false;
-  bool changed_ = false;  // the check said that it goes on to change the pool
+  bool changed_ = false;          // the check said that it goes on to change the pool
   std::uint64_t state_hash_ = 0;  // of the image laid out
   std::vector<std::pair<std::uint64_t, LineWords>> laid_out_;  // by line
-  std::vector<std::uint64_t> written_;  // lines that recoveries stored to
+  std::vector<std::uint64_t> written_;                         // lines that recoveries stored to
   std::vector<RecoveryCrash> crashes_;
   std::uint64_t crashes_met_ = 0;
   std::uint64_t order_before_ = 0;

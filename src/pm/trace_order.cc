@@ -16,9 +16,12 @@ constexpr std::size_t kUnseenMax = 64;
 std::string Mutation::text() const {
   const std::string fence = "fence(\"" + first + "\", \"" + then + "\")";
   switch (kind) {
-    case Kind::none: return "nothing";
-    case Kind::drop_fence: return "without " + fence;
-    case Kind::drop_flush: return "without flush " + std::to_string(nth) + " before " + fence;
+    case Kind::none:
+      return "nothing";
+    case Kind::drop_fence:
+      return "without " + fence;
+    case Kind::drop_flush:
+      return "without flush " + std::to_string(nth) + " before " + fence;
   }
   return "unknown";
 }

@@ -16,7 +16,7 @@ constinit thread_local TraceStack trace_stack;
 
 namespace {
 
-constexpr std::size_t kGroupShift = 40;  // thread number above, its barriers below
+constexpr std::size_t kGroupShift = 40;   // thread number above, its barriers below
 constexpr std::size_t kStoresMax = 4096;  // of one line above its floor
 
 constinit std::atomic<bool> locked = false;

@@ -95,7 +95,7 @@ inline constexpr std::size_t kTracedFencesMax = 512;  // different name pairs
 class Recorder {
  public:
   struct Settings {
-    bool keep_clean_lines = false;        // logs stay when all their stores are durable
+    bool keep_clean_lines = false;           // logs stay when all their stores are durable
     bool locked_instructions_fence = false;  // they complete earlier flushes, as on x86
   };
 

@@ -67,7 +67,8 @@ inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, cons
   Interleaver::point();
   Recorder& r = Recorder::instance();
   if (locked_op) r.locked_instruction();
-  if (!trace_region.touches(at, sizeof(T))) [[likely]] return op();
+  if (!trace_region.touches(at, sizeof(T))) [[likely]]
+    return op();
   const TraceLock lock;
   r.prepare_store(at, sizeof(T));
   if constexpr (std::is_void_v<decltype(op())>) {
@@ -113,18 +114,18 @@ void __tsan_vptr_update(void** p, void*) { plain(p, sizeof(void*), SITE); }
 void __tsan_read_range(void*, std::size_t) {}
 void __tsan_write_range(void* p, std::size_t n) { plain(p, n, SITE); }
 
-#define TENUTO_TSAN_SIZE(n)                                                      \
-  void __tsan_read##n(void*) {}                                                  \
-  void __tsan_unaligned_read##n(void*) {}                                        \
-  void __tsan_volatile_read##n(void*) {}                                         \
-  void __tsan_unaligned_volatile_read##n(void*) {}                               \
-  void __tsan_write##n(void* p) { plain(p, n, SITE); }                           \
-  void __tsan_unaligned_write##n(void* p) { plain(p, n, SITE); }                 \
-  void __tsan_volatile_write##n(void* p) { plain(p, n, SITE); }                  \
-  void __tsan_unaligned_volatile_write##n(void* p) { plain(p, n, SITE); }        \
-  void __tsan_read_write##n(void* p) { plain(p, n, SITE); }                      \
-  void __tsan_unaligned_read_write##n(void* p) { plain(p, n, SITE); }            \
-  void __tsan_read##n##_pc(void*, void*) {}                                      \
+#define TENUTO_TSAN_SIZE(n)                                               \
+  void __tsan_read##n(void*) {}                                           \
+  void __tsan_unaligned_read##n(void*) {}                                 \
+  void __tsan_volatile_read##n(void*) {}                                  \
+  void __tsan_unaligned_volatile_read##n(void*) {}                        \
+  void __tsan_write##n(void* p) { plain(p, n, SITE); }                    \
+  void __tsan_unaligned_write##n(void* p) { plain(p, n, SITE); }          \
+  void __tsan_volatile_write##n(void* p) { plain(p, n, SITE); }           \
+  void __tsan_unaligned_volatile_write##n(void* p) { plain(p, n, SITE); } \
+  void __tsan_read_write##n(void* p) { plain(p, n, SITE); }               \
+  void __tsan_unaligned_read_write##n(void* p) { plain(p, n, SITE); }     \
+  void __tsan_read##n##_pc(void*, void*) {}                               \
   void __tsan_write##n##_pc(void* p, void* pc) { plain(p, n, pc); }
 TENUTO_TSAN_SIZE(1)
 TENUTO_TSAN_SIZE(2)
@@ -138,61 +139,63 @@ void __tsan_atomic_thread_fence(int order) {
 }
 void __tsan_atomic_signal_fence(int order) { __atomic_signal_fence(order); }
 
-#define TENUTO_TSAN_RMW(bits, T, name)                                                     \
-  T __tsan_atomic##bits##_##name(volatile T* p, T v, int order) {                          \
-    return atomic_event(p, releases(order), true, SITE,                                    \
-                        [&] { return __atomic_##name(p, v, __ATOMIC_SEQ_CST); });          \
+#define TENUTO_TSAN_RMW(bits, T, name)                                            \
+  T __tsan_atomic##bits##_##name(volatile T* p, T v, int order) {                 \
+    return atomic_event(p, releases(order), true, SITE,                           \
+                        [&] { return __atomic_##name(p, v, __ATOMIC_SEQ_CST); }); \
   }
-#define TENUTO_TSAN_CAS(bits, T, name, weak)                                               \
-  int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* expected, T v,       \
-                                                    int order, int) {                      \
-    return atomic_event(p, releases(order), true, SITE, [&] {                              \
-      return static_cast<int>(__atomic_compare_exchange_n(p, expected, v, weak,            \
-                                                          __ATOMIC_SEQ_CST,                \
-                                                          __ATOMIC_SEQ_CST));              \
-    });                                                                                    \
+#define TENUTO_TSAN_CAS(bits, T, name, weak)                                                      \
+  int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* expected, T v, int order,   \
+                                                    int) {                                        \
+    return atomic_event(p, releases(order), true, SITE, [&] {                                     \
+      return static_cast<int>(                                                                    \
+          __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)); \
+    });                                                                                           \
   }
-#define TENUTO_TSAN_ATOMIC(bits, T)                                                        \
-  T __tsan_atomic##bits##_load(const volatile T* p, int) {                                 \
-    Interleaver::point();                                                                  \
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                           \
-  }                                                                                        \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                        \
-    atomic_event(p, releases(order), order == __ATOMIC_SEQ_CST, SITE,                      \
-                 [&] { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); });                       \
-  }                                                                                        \
-  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int order) {                        \
-    return atomic_event(p, releases(order), true, SITE,                                    \
-                        [&] { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); });      \
-  }                                                                                        \
-  TENUTO_TSAN_RMW(bits, T, fetch_add)                                                      \
-  TENUTO_TSAN_RMW(bits, T, fetch_sub)                                                      \
-  TENUTO_TSAN_RMW(bits, T, fetch_and)                                                      \
-  TENUTO_TSAN_RMW(bits, T, fetch_or)                                                       \
-  TENUTO_TSAN_RMW(bits, T, fetch_xor)                                                      \
-  TENUTO_TSAN_RMW(bits, T, fetch_nand)                                                     \
-  TENUTO_TSAN_CAS(bits, T, strong, false)                                                  \
-  TENUTO_TSAN_CAS(bits, T, weak, true)                                                     \
-  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int order,  \
-                                               int) {                                      \
-    return atomic_event(p, releases(order), true, SITE, [&] {                              \
-      __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST,                \
-                                  __ATOMIC_SEQ_CST);                                       \
-      return expected;                                                                     \
-    });                                                                                    \
+#define TENUTO_TSAN_ATOMIC(bits, T)                                                              \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                                       \
+    Interleaver::point();                                                                        \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                 \
+  }                                                                                              \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                              \
+    atomic_event(p, releases(order), order == __ATOMIC_SEQ_CST, SITE,                            \
+                 [&] { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); });                             \
+  }                                                                                              \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int order) {                              \
+    return atomic_event(p, releases(order), true, SITE,                                          \
+                        [&] { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); });            \
+  }                                                                                              \
+  TENUTO_TSAN_RMW(bits, T, fetch_add)                                                            \
+  TENUTO_TSAN_RMW(bits, T, fetch_sub)                                                            \
+  TENUTO_TSAN_RMW(bits, T, fetch_and)                                                            \
+  TENUTO_TSAN_RMW(bits, T, fetch_or)                                                             \
+  TENUTO_TSAN_RMW(bits, T, fetch_xor)                                                            \
+  TENUTO_TSAN_RMW(bits, T, fetch_nand)                                                           \
+  TENUTO_TSAN_CAS(bits, T, strong, false)                                                        \
+  TENUTO_TSAN_CAS(bits, T, weak, true)                                                           \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int order, int) { \
+    return atomic_event(p, releases(order), true, SITE, [&] {                                    \
+      __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);   \
+      return expected;                                                                           \
+    });                                                                                          \
   }
 TENUTO_TSAN_ATOMIC(8, std::uint8_t)
 TENUTO_TSAN_ATOMIC(16, std::uint16_t)
 TENUTO_TSAN_ATOMIC(32, std::uint32_t)
 TENUTO_TSAN_ATOMIC(64, std::uint64_t)
 
-// glibc's own, under the names that its fortified headers use.
-void* real_memcpy(void*, const void*, std::size_t, std::size_t) __asm__("__memcpy_chk");
-void* real_memmove(void*, const void*, std::size_t, std::size_t) __asm__("__memmove_chk");
-void* real_memset(void*, int, std::size_t, std::size_t) __asm__("__memset_chk");
+// glibc's own, under the names that its fortified headers use. Called through volatile pointers, or
+// a compiler would see what they are and make them calls of memcpy again.
+void* libc_memcpy(void*, const void*, std::size_t, std::size_t) __asm__("__memcpy_chk");
+void* libc_memmove(void*, const void*, std::size_t, std::size_t) __asm__("__memmove_chk");
+void* libc_memset(void*, int, std::size_t, std::size_t) __asm__("__memset_chk");
+static decltype(&libc_memcpy) volatile real_memcpy = libc_memcpy;
+static decltype(&libc_memmove) volatile real_memmove = libc_memmove;
+static decltype(&libc_memset) volatile real_memset = libc_memset;
 
 void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
-  if (!trace_region.touches(dst, n)) [[likely]] return real_memcpy(dst, src, n, n);
+  if (!trace_region.touches(dst, n)) [[likely]]
+    return real_memcpy(dst, src, n, n);
   Interleaver::point();
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
@@ -202,7 +205,8 @@ void* memcpy(void* __restrict dst, const void* __restrict src, std::size_t n) {
 }
 
 void* memmove(void* dst, const void* src, std::size_t n) {
-  if (!trace_region.touches(dst, n)) [[likely]] return real_memmove(dst, src, n, n);
+  if (!trace_region.touches(dst, n)) [[likely]]
+    return real_memmove(dst, src, n, n);
   Interleaver::point();
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
@@ -212,7 +216,8 @@ void* memmove(void* dst, const void* src, std::size_t n) {
 }
 
 void* memset(void* dst, int value, std::size_t n) {
-  if (!trace_region.touches(dst, n)) [[likely]] return real_memset(dst, value, n, n);
+  if (!trace_region.touches(dst, n)) [[likely]]
+    return real_memset(dst, value, n, n);
   Interleaver::point();
   const TraceLock lock;
   Recorder::instance().prepare_store(dst, n);
@@ -223,28 +228,28 @@ void* memset(void* dst, int value, std::size_t n) {
 
 // Taking and leaving a lock are locked instructions inside a library that is not instrumented. An
 // interleaved thread never blocks in it: the lock's holder could not run.
-#define TENUTO_LOCK(type, name, try_name)                                   \
-  int name(type* m) {                                                       \
-    static constinit std::atomic<LockFunction<type>> next = nullptr;        \
-    static constinit std::atomic<LockFunction<type>> next_try = nullptr;    \
-    int result = 0;                                                         \
-    if (Interleaver::managed()) {                                           \
-      Interleaver::point();                                                 \
-      const auto attempt = next_function(next_try, #try_name);              \
-      while ((result = attempt(m)) == EBUSY) Interleaver::blocked();        \
-    } else {                                                                \
-      result = next_function(next, #name)(m);                               \
-    }                                                                       \
-    Recorder::instance().locked_instruction();                              \
-    return result;                                                          \
+#define TENUTO_LOCK(type, name, try_name)                                \
+  int name(type* m) {                                                    \
+    static constinit std::atomic<LockFunction<type>> next = nullptr;     \
+    static constinit std::atomic<LockFunction<type>> next_try = nullptr; \
+    int result = 0;                                                      \
+    if (Interleaver::managed()) {                                        \
+      Interleaver::point();                                              \
+      const auto attempt = next_function(next_try, #try_name);           \
+      while ((result = attempt(m)) == EBUSY) Interleaver::blocked();     \
+    } else {                                                             \
+      result = next_function(next, #name)(m);                            \
+    }                                                                    \
+    Recorder::instance().locked_instruction();                           \
+    return result;                                                       \
   }
-#define TENUTO_UNLOCK(type, name)                                           \
-  int name(type* m) {                                                       \
-    static constinit std::atomic<LockFunction<type>> next = nullptr;        \
-    Recorder::instance().locked_instruction();                              \
-    const int result = next_function(next, #name)(m);                       \
-    Interleaver::point();                                                   \
-    return result;                                                          \
+#define TENUTO_UNLOCK(type, name)                                    \
+  int name(type* m) {                                                \
+    static constinit std::atomic<LockFunction<type>> next = nullptr; \
+    Recorder::instance().locked_instruction();                       \
+    const int result = next_function(next, #name)(m);                \
+    Interleaver::point();                                            \
+    return result;                                                   \
   }
 TENUTO_LOCK(pthread_mutex_t, pthread_mutex_lock, pthread_mutex_trylock)
 TENUTO_UNLOCK(pthread_mutex_t, pthread_mutex_unlock)

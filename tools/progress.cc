@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "numbers.h"
@@ -70,7 +71,13 @@ void Progress::draw(std::uint64_t records, std::uint64_t bytes) {
   last_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  to_terminal("\r" + progress_line(records, bytes, total_bytes_, seconds) + "\x1b[K");
+  std::string line = progress_line(records, bytes, total_bytes_, seconds);
+  // A line that wraps could not be drawn over.
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
+    line.resize(std::min<std::size_t>(line.size(), size.ws_col - 1u));
+  }
+  to_terminal("\r" + line + "\x1b[K");
 }
 
 }  // namespace tenuto::tool

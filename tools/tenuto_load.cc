@@ -72,6 +72,7 @@ class Loader {
     if (batch_.empty()) first_line_ = reader_.line_number();
     batch_.put(record_.key, record_.value);
     batch_bytes_ += record_.key.size() + record_.value.size();
+    progress_.update(records_ + batch_.count(), reader_.bytes_read());
     if (batch_.count() < args_.batch && batch_bytes_ < kBatchBytesMax) return no_error();
     return write_batch(store);
   }
@@ -97,7 +98,6 @@ class Loader {
     record_bytes_ += batch_bytes_;
     batch_.clear();
     batch_bytes_ = 0;
-    progress_.update(records_, reader_.bytes_read());
     return no_error();
   }
 

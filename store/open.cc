@@ -64,12 +64,24 @@ Status PoolImpl::attach(bool clean, Report* report) {
 Status PoolImpl::recover(Report* report) {
   if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
   TENUTO_TRY(engine->recover(report, &rolled_back));
+  // After a crash only the store knows which blocks are its own; after a clean close their bits
+  // are there, and the tree can wait until somebody opens the store.
+  if (!was_clean) TENUTO_TRY(open_tree(report));
   return heap->finish_recovery(&leaked_frames, report);
+}
+
+Status PoolImpl::open_tree(Report* report) {
+  if (tree != nullptr || !store::Tree::exists(*file)) return Status::ok;
+  auto built = store::Tree::rebuild(*file, *heap, *engine, was_clean, recovery_threads, report);
+  if (!built) return built.error();
+  tree = std::move(*built);
+  return Status::ok;
 }
 
 Status PoolImpl::close() {
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
+  if (tree != nullptr) TENUTO_TRY(tree->close());
   TENUTO_TRY(heap->close());
   frames->close();
   return file->set_state(pm::PoolState::clean);

@@ -9,6 +9,7 @@
 #include "heap/heap.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
+#include "store/tree.h"
 #include "tenuto/pool.h"
 #include "tx/engine.h"
 
@@ -21,6 +22,7 @@ struct PoolImpl {
   std::unique_ptr<frame::Frames> frames;
   std::unique_ptr<heap::Heap> heap;
   std::unique_ptr<tx::Engine> engine;
+  std::unique_ptr<store::Tree> tree;  // null: no store, or a clean one nobody asked for
   unsigned recovery_threads = 0;
   bool was_clean = true;
   double recovery_ms = 0;
@@ -34,6 +36,9 @@ struct PoolImpl {
                                                 Report* report);
   // A clean close: everything volatile is written out and the state says so.
   Status close();
+
+  // Builds the tree of the pool's store if there is one and recovery did not.
+  Status open_tree(Report* report);
 
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
   // Checks every layer below the store. Quiescent.

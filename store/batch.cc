@@ -1,0 +1,262 @@
+// Atomic batches. Records are written first; then the leaves are locked in key order, each with
+// room made for what it will get; then the words that change are saved in the lane's undo log, and
+// all leaves are changed in place under one transaction:
+//
+//   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
+//
+// Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
+// and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
+// that made room are whole by themselves and stay. The leaves are locked to the end, so no reader
+// sees a part.
+#include <algorithm>
+#include <bit>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree.h"
+#include "tenuto/persist.h"
+#include "tx/txn.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+// How full a leaf is left when a batch has to split it: room for the inserts that follow.
+constexpr std::size_t kFill = kSlots * 7 / 8;
+
+struct Change {
+  const BatchOp* op = nullptr;
+  PoolOffset record;  // of a put
+  KeyHash hash{};
+  bool found = false;
+  unsigned slot = 0;
+  SlotWord old_word{};
+  std::int64_t old_bytes = 0;
+};
+
+}  // namespace
+
+struct Tree::LockedLeaf {
+  VLeaf* twin;
+  std::size_t first, end;  // changes
+  bool header_changes;
+};
+
+class Tree::Batch {
+ public:
+  Batch(Tree& tree, std::vector<BatchOp> ops) : tree_(tree), ops_(std::move(ops)) {}
+
+  ~Batch() {
+    for (const LockedLeaf& l : locked_) l.twin->unlock();  // may have been split
+    for (const Change& c : changes_) {
+      if (c.record) tree_.heap_.release(c.record);
+    }
+  }
+
+  Status run() {
+    TENUTO_TRY(prepare());
+    const EpochGuard guard;
+    for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
+    tx::Txn& txn = tree_.engine_.mine();
+    TENUTO_TRY(txn.begin());
+    Status s = save(txn);
+    if (s == Status::ok) {
+      store();
+      s = txn.commit();
+    } else {
+      txn.abort();
+    }
+    TENUTO_TRY(s);
+    finish();
+    return Status::ok;
+  }
+
+ private:
+  // One change a key, in key order, with the records written and flushed.
+  Status prepare() {
+    for (const BatchOp& op : ops_) TENUTO_TRY(tree_.check_key(op.key));
+    std::stable_sort(ops_.begin(), ops_.end(),
+                     [](const BatchOp& a, const BatchOp& b) { return a.key < b.key; });
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      if (i + 1 < ops_.size() && ops_[i + 1].key == ops_[i].key) continue;
+      changes_.push_back({&ops_[i], {}, hash_key(ops_[i].key), false, 0, {}, 0});
+      if (ops_[i].erase) continue;
+      const Result<heap::Block> record = tree_.make_record(ops_[i].key, ops_[i].value);
+      if (!record) return record.error();
+      changes_.back().record = record->offset;
+    }
+    return Status::ok;
+  }
+
+  // Locks the leaf of changes_[next] and takes all changes that belong there. Keys ascend and so
+  // do the leaves, hence two batches cannot wait for each other in a circle.
+  Status lock_next(std::size_t& next) {
+    const std::string_view key = changes_[next].op->key;
+    VLeaf* twin = nullptr;
+    for (;;) {
+      const Place place = tree_.index_.locate(key);
+      if (place.leaf->lock_if(place.version)) {
+        twin = place.leaf;
+        break;
+      }
+    }
+    locked_.push_back({twin, next, next, false});
+    LockedLeaf& l = locked_.back();
+    // The range of a locked leaf does not change, so routing tells what belongs to it.
+    while (l.end < changes_.size() && tree_.index_.route(changes_[l.end].op->key) == twin) ++l.end;
+    TENUTO_TRY(find_all(l));
+    TENUTO_TRY(make_room(l));
+    choose_slots(l);
+    next = l.end;
+    return Status::ok;
+  }
+
+  Status find_all(LockedLeaf& l) {
+    const Place place{l.twin, l.twin->version.load(std::memory_order_relaxed)};
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      Change& c = changes_[i];
+      Found found;
+      TENUTO_TRY(tree_.search(place, c.op->key, c.hash, found));
+      c.found = found.found;
+      if (!found.found) continue;
+      c.slot = found.slot;
+      c.old_word = found.word;
+      c.old_bytes = static_cast<std::int64_t>(found.record.key.size() + found.record.value.size());
+    }
+    return Status::ok;
+  }
+
+  // Splits the leaf so that its own entries and this batch's inserts fit; the changes behind the
+  // cut then belong to the new right leaf.
+  Status make_room(LockedLeaf& l) {
+    std::size_t inserts = 0;
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      inserts += !changes_[i].op->erase && !changes_[i].found ? 1 : 0;
+    }
+    const auto used = static_cast<std::size_t>(std::popcount(l.twin->used_slots()));
+    if (used + inserts <= kSlots) return Status::ok;
+
+    std::vector<Entry> sorted;
+    TENUTO_TRY(tree_.entries({l.twin, l.twin->version.load(std::memory_order_relaxed)}, sorted));
+    sort(sorted);
+    // Old and new keys merged; the first kFill of them stay.
+    std::size_t old = 0;
+    std::size_t at = l.first;
+    std::string_view last;
+    std::string_view key;
+    for (std::size_t n = 0;; ++n) {
+      while (at < l.end && (changes_[at].op->erase || changes_[at].found)) ++at;
+      const bool take_old =
+          old < sorted.size() && (at == l.end || sorted[old].record.key < changes_[at].op->key);
+      key = take_old ? sorted[old].record.key : changes_[at].op->key;
+      if (n == kFill) break;
+      last = key;
+      (take_old ? old : at) += 1;
+    }
+    if (!(last < key)) return tree_.damaged(tree_.file_.offset_of(l.twin->leaf), "leaf");
+    const std::string_view low = shortest_separator(last, key);
+    const Result<VLeaf*> right = tree_.split_off(*l.twin, sorted, old, low);
+    if (!right) return right.error();
+    while (l.end > l.first && !(changes_[l.end - 1].op->key < low)) --l.end;
+    return Status::ok;
+  }
+
+  void choose_slots(LockedLeaf& l) {
+    std::uint64_t used = l.twin->used_slots();
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      Change& c = changes_[i];
+      if (c.found && c.op->erase) l.header_changes = true;
+      if (c.found || c.op->erase) continue;
+      c.slot = choose_slot(used);
+      used |= 1ull << c.slot;
+      l.header_changes = true;
+    }
+  }
+
+  Status save(tx::Txn& txn) {
+    for (const LockedLeaf& l : locked_) {
+      if (l.header_changes) TENUTO_TRY(txn.add_later(&l.twin->leaf->head, sizeof(LeafHeader)));
+      for (std::size_t i = l.first; i < l.end; ++i) {
+        const Change& c = changes_[i];
+        if (!c.found || c.op->erase) continue;
+        TENUTO_TRY(txn.add_later(&l.twin->leaf->slot[c.slot], sizeof(SlotWord)));
+      }
+    }
+    return txn.ready();
+  }
+
+  // In place; what was added is flushed by the commit, a fresh slot here.
+  void store() {
+    for (const LockedLeaf& l : locked_) {
+      Leaf& leaf = *l.twin->leaf;
+      std::uint64_t bitmap = leaf.head.bitmap;
+      for (std::size_t i = l.first; i < l.end; ++i) {
+        const Change& c = changes_[i];
+        if (c.op->erase) {
+          if (c.found) bitmap &= ~(1ull << c.slot);
+          continue;
+        }
+        store_ordered(leaf.slot[c.slot], SlotWord::make(c.record, c.hash.slot));
+        if (c.found) continue;
+        if (!TENUTO_PLANT("store_batch_slot_unflushed")) flush(leaf.slot[c.slot]);
+        store_ordered(leaf.head.print[c.slot], c.hash.print);
+        bitmap |= 1ull << c.slot;
+      }
+      if (l.header_changes) store_ordered(leaf.head.bitmap, bitmap);
+    }
+  }
+
+  void finish() {
+    for (const LockedLeaf& l : locked_) {
+      for (std::size_t i = l.first; i < l.end; ++i) {
+        Change& c = changes_[i];
+        if (!c.op->erase && !c.found) l.twin->set_print(c.slot, c.hash.print);
+        if (c.op->erase && c.found) l.twin->set_print(c.slot, 0);
+      }
+    }
+    // Which leaves became empty is looked at before the locks go: after that twins may die.
+    std::vector<std::string_view> emptied;
+    for (const LockedLeaf& l : locked_) {
+      if (l.header_changes && l.twin->used_slots() == 0) {
+        emptied.push_back(changes_[l.first].op->key);
+      }
+    }
+    for (const LockedLeaf& l : locked_) l.twin->unlock();
+    locked_.clear();
+    std::int64_t records = 0;
+    std::int64_t bytes = 0;
+    for (Change& c : changes_) {
+      if (c.found) tree_.retire_block(c.old_word.record());
+      if (!c.op->erase) {
+        bytes += static_cast<std::int64_t>(c.op->key.size() + c.op->value.size());
+        records += c.found ? 0 : 1;
+      } else if (c.found) {
+        records -= 1;
+      }
+      bytes -= c.old_bytes;
+      c.record = {};  // owned by its leaf now
+    }
+    tree_.limbos_.mine().count(records, bytes);
+    for (const std::string_view key : emptied) tree_.unlink_empty(key);
+  }
+
+  Tree& tree_;
+  std::vector<BatchOp> ops_;
+  std::vector<Change> changes_;
+  std::vector<LockedLeaf> locked_;
+};
+
+Status Tree::write(std::vector<BatchOp> ops) {
+  TENUTO_TRY(file_.writable());
+  if (ops.empty()) return Status::ok;
+  // A batch's leaves are unlocked when it returns, so it cannot be undone by a transaction around.
+  if (engine_.mine().active()) return Status::invalid_argument;
+  Status s = Batch(*this, ops).run();
+  if (s == Status::full) {
+    limbos_.collect_all();
+    s = Batch(*this, std::move(ops)).run();
+  }
+  return s;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

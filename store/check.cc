@@ -1,0 +1,127 @@
+// Store::validate: the chain of leaves against the index, each leaf against its twin and its
+// separators, each record against its slot and its checksum, and all of it against the heap: every
+// block of the store's kind is reachable exactly once. Quiescent.
+#include <bit>
+#include <unordered_map>
+
+#include "store/tree.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+class Tree::Check {
+ public:
+  Check(const Tree& tree, Report* report) : tree_(tree), report_(report) {}
+
+  Status run() {
+    const EpochGuard guard;
+    std::vector<std::pair<VLeaf*, std::string>> leaves;
+    tree_.index_.for_each(
+        [&](VLeaf* twin, std::string_view sep) { leaves.emplace_back(twin, sep); });
+    PoolOffset expected{tree_.file_.head().store[kHeadFirstLeaf]};
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const VLeaf& twin = *leaves[i].first;
+      const PoolOffset at = tree_.file_.offset_of(twin.leaf);
+      if (at != expected) return damaged(at, "the index and the chain of leaves disagree");
+      const std::string* end = i + 1 < leaves.size() ? &leaves[i + 1].second : nullptr;
+      TENUTO_TRY(check_leaf(twin, at, leaves[i].second, end));
+      expected = {twin.leaf->head.next};
+    }
+    if (expected) return damaged(expected, "the chain of leaves is longer than the index");
+    return check_heap();
+  }
+
+ private:
+  Status damaged(PoolOffset at, std::string what) const {
+    return fail(Status::corrupt, report_, std::move(what), tree_.file_.where(at, "store"));
+  }
+
+  // Each block once, and one that the heap has given out.
+  Status reach(PoolOffset block) {
+    if (!tree_.heap_.find_taken(block, heap::Kind::derived)) {
+      return damaged(block, "a reference leads to no block in use");
+    }
+    if (!reached_.emplace(block.value, true).second) {
+      return damaged(block, "a block is referred to twice");
+    }
+    return Status::ok;
+  }
+
+  Status check_leaf(const VLeaf& twin, PoolOffset at, const std::string& sep,
+                    const std::string* end) {
+    const Leaf& leaf = *twin.leaf;
+    TENUTO_TRY(reach(at));
+    const Result<std::string_view> low = store::low_of(tree_.file_, leaf, true);
+    if (!low) return damaged(at, "a low separator is damaged");
+    if (*low != sep) return damaged(at, "a leaf's separator is not the index's");
+    if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
+    if ((leaf.head.bitmap & ~kBitmapMask) != 0) return damaged(at, "a leaf's bitmap is damaged");
+    if (leaf.head.bitmap != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
+    std::unordered_map<std::string_view, unsigned> keys;
+    for (std::uint64_t used = leaf.head.bitmap; used != 0; used &= used - 1) {
+      const auto slot = static_cast<unsigned>(std::countr_zero(used));
+      TENUTO_TRY(check_slot(twin, slot, at, sep, end, keys));
+    }
+    return Status::ok;
+  }
+
+  Status check_slot(const VLeaf& twin, unsigned slot, PoolOffset at, const std::string& low,
+                    const std::string* end, std::unordered_map<std::string_view, unsigned>& keys) {
+    const Leaf& leaf = *twin.leaf;
+    const SlotWord word = leaf.slot[slot];
+    const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
+    Record record;
+    if (!read_record(tree_.file_, word.record(), record)) {
+      return damaged(where, "a slot leads to no record");
+    }
+    TENUTO_TRY(reach(word.record()));
+    const auto block = tree_.heap_.find_taken(word.record(), heap::Kind::derived);
+    if (block->bytes < record_bytes(record.key.size(), record.value.size())) {
+      return damaged(word.record(), "a record is larger than its block");
+    }
+    if (!record_sound(tree_.file_, word.record(), record)) {
+      return damaged(word.record(), "a record's checksum does not match");
+    }
+    const KeyHash hash = hash_key(record.key);
+    if (word.hash() != hash.slot || leaf.head.print[slot] != hash.print ||
+        twin.print[slot].load(std::memory_order_relaxed) != hash.print) {
+      return damaged(where, "a slot's hash does not fit its record");
+    }
+    if (record.key < low || (end != nullptr && !(record.key < *end))) {
+      return damaged(where, "a key stands in the wrong leaf");
+    }
+    if (!keys.emplace(record.key, slot).second) return damaged(where, "a key stands twice");
+    if (tree_.kind_ == KeyKind::u64 && record.key.size() != sizeof(U64Key)) {
+      return damaged(where, "a key of a u64 store has not 8 bytes");
+    }
+    if (tree_.index_.route(record.key) != &twin) {
+      return damaged(where, "the index leads a key to another leaf");
+    }
+    return Status::ok;
+  }
+
+  Status check_heap() {
+    // Blocks that wait for readers are taken and rightly unreachable.
+    tree_.limbos_.for_each([this](const Retired& item) {
+      if (item.what == Retired::What::block) reached_.emplace(item.word, false);
+    });
+    Status status = Status::ok;
+    std::uint64_t taken = 0;
+    tree_.heap_.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {
+      taken += 1;
+      if (status == Status::ok && !reached_.contains(o.value)) {
+        status = damaged(o, "a block of the store is in use and nothing refers to it (leak)");
+      }
+    });
+    TENUTO_TRY(status);
+    if (taken != reached_.size()) return damaged({}, "the heap and the store count differently");
+    return Status::ok;
+  }
+
+  const Tree& tree_;
+  Report* const report_;
+  std::unordered_map<std::uint64_t, bool> reached_;  // offset: reachable, not only retired
+};
+
+Status Tree::validate(Report* report) const { return Check(*this, report).run(); }
+
+}  // namespace tenuto::inline TENUTO_ABI::store

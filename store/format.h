@@ -1,0 +1,116 @@
+// What the store puts on media: leaves, their low separators, records, and one line of the pool's
+// head page. All integers little-endian. Read by every file of this folder.
+//
+//   HeadPage.store[0]  offset of the first leaf; 0: the pool has no store (commits the creation)
+//   HeadPage.store[1]  StoreWord: version, key kind, check
+//   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean close
+//
+// The leaves form a chain in key order. A leaf holds the keys from its low separator (inclusive)
+// to the next leaf's (exclusive), in no order. The first leaf's separator is empty, and the first
+// leaf is never unlinked.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "pm/crc32c.h"
+#include "pm/format.h"
+#include "tenuto/abi.h"
+#include "tenuto/kv.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+inline constexpr std::uint64_t kOffsetMask = (1ull << 48) - 1;
+
+// One word names a record and carries 16 bits of its key's hash, so that a wrong guess of the
+// fingerprint costs no record line.
+struct SlotWord {
+  std::uint64_t raw;
+
+  static constexpr SlotWord make(PoolOffset record, std::uint16_t hash) {
+    return {record.value | static_cast<std::uint64_t>(hash) << 48};
+  }
+  constexpr PoolOffset record() const { return {raw & kOffsetMask}; }
+  constexpr std::uint16_t hash() const { return static_cast<std::uint16_t>(raw >> 48); }
+};
+static_assert(pm::OnMedia<SlotWord> && sizeof(SlotWord) == 8);
+static_assert(SlotWord::make({0x123456789abc}, 0xfedc).record().value == 0x123456789abc);
+static_assert(SlotWord::make({0x123456789abc}, 0xfedc).hash() == 0xfedc);
+
+inline constexpr unsigned kSlots = 48;
+inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
+inline constexpr std::size_t kLowInlineMax = 56;
+
+// The one line whose stores, durable in order, commit inserts, erases and splits.
+struct LeafHeader {
+  std::uint64_t bitmap;          // bit i: slot i names a record. The upper 16 bits are 0.
+  std::uint64_t next;            // offset of the next leaf; 0: the last
+  std::uint8_t print[kSlots];    // fingerprints; meaningless where the bit is 0, else never 0
+};
+static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
+
+// The low separator: immutable while the leaf lives. Long ones stand in a block of their own,
+// whose offset is then in the first eight bytes of `data`.
+struct LowSeparator {
+  std::uint32_t bytes;
+  std::uint32_t check;  // crc32c of the leaf's offset and the separator
+  char data[kLowInlineMax];
+};
+static_assert(pm::OnMedia<LowSeparator> && sizeof(LowSeparator) == kLineBytes);
+
+struct Leaf {
+  LeafHeader head;
+  SlotWord slot[kSlots];
+  LowSeparator low;
+};
+static_assert(pm::OnMedia<Leaf> && sizeof(Leaf) == 8 * kLineBytes);
+static_assert(offsetof(Leaf, slot) == kLineBytes && offsetof(Leaf, low) == 7 * kLineBytes);
+
+// The head of a record block; key and value follow, after an 8-byte length where value_field is
+// all ones. 16-byte keys with 100-byte values make 124 bytes: two lines.
+struct RecordHead {
+  std::uint64_t raw;
+
+  static constexpr std::uint64_t kKeyBits = 17;
+  static constexpr std::uint64_t kValueBits = 31;
+  static constexpr std::uint64_t kLongValue = (1ull << kValueBits) - 1;
+
+  static constexpr RecordHead make(std::uint64_t key_bytes, std::uint64_t value_field,
+                                   std::uint16_t check) {
+    return {key_bytes | value_field << kKeyBits |
+            static_cast<std::uint64_t>(check) << (kKeyBits + kValueBits)};
+  }
+  constexpr std::uint64_t key_bytes() const { return raw & ((1ull << kKeyBits) - 1); }
+  constexpr std::uint64_t value_field() const { return raw >> kKeyBits & kLongValue; }
+  constexpr std::uint16_t check() const {
+    return static_cast<std::uint16_t>(raw >> (kKeyBits + kValueBits));
+  }
+};
+static_assert(pm::OnMedia<RecordHead> && sizeof(RecordHead) == 8);
+static_assert(RecordHead::make(65536, RecordHead::kLongValue, 0xabcd).key_bytes() == kKeyBytesMax);
+static_assert(RecordHead::make(65536, 77, 0xabcd).value_field() == 77);
+static_assert(RecordHead::make(65536, 77, 0xabcd).check() == 0xabcd);
+
+// HeadPage.store[1].
+struct StoreWord {
+  std::uint64_t raw;
+
+  static constexpr std::uint64_t kVersion = 1;
+  static StoreWord make(KeyKind kind, PoolOffset first_leaf) {
+    const std::uint64_t fields = kVersion << 8 | static_cast<std::uint64_t>(kind);
+    const std::uint32_t check = pm::crc32c_u64(pm::crc32c_u64(~0u, fields), first_leaf.value);
+    return {fields | static_cast<std::uint64_t>(check) << 32};
+  }
+  KeyKind kind() const { return static_cast<KeyKind>(raw & 0xff); }
+  std::uint64_t version() const { return raw >> 8 & 0xff; }
+};
+static_assert(pm::OnMedia<StoreWord> && sizeof(StoreWord) == 8);
+
+inline constexpr std::size_t kHeadFirstLeaf = 0;
+inline constexpr std::size_t kHeadWord = 1;
+inline constexpr std::size_t kHeadRecords = 2;
+inline constexpr std::size_t kHeadRecordBytes = 3;
+
+}  // namespace tenuto::inline TENUTO_ABI::store

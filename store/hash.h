@@ -1,0 +1,36 @@
+// The hash of a key: part of the format, for fingerprints and slot words stand on media. CRC-32C
+// steps (the CPU's instruction) mixed by one multiplication, so that keys which follow each other
+// spread. Called by leaf.cc, tree.cc, batch.cc, check.cc.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "pm/crc32c.h"
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+struct KeyHash {
+  std::uint8_t print;   // fingerprint, never 0: 0 marks an empty slot in DRAM
+  std::uint16_t slot;   // the further bits in the slot word
+};
+
+// Cost: one 3-cycle instruction per eight bytes of key.
+inline KeyHash hash_key(std::string_view key) {
+  const char* p = key.data();
+  std::size_t n = key.size();
+  auto crc = static_cast<std::uint32_t>(n);
+  for (; n >= 8; n -= 8, p += 8) {
+    std::uint64_t w;
+    std::memcpy(&w, p, 8);
+    crc = pm::crc32c_u64(crc, w);
+  }
+  for (; n > 0; --n, ++p) crc = pm::crc32c_u8(crc, static_cast<std::uint8_t>(*p));
+  const std::uint64_t mixed = crc * 0x9e3779b97f4a7c15ull;
+  const auto print = static_cast<std::uint8_t>(mixed >> 56);
+  return {print == 0 ? std::uint8_t{0xff} : print, static_cast<std::uint16_t>(mixed >> 40)};
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

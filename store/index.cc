@@ -1,0 +1,274 @@
+#include "store/index.h"
+
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+void destroy_below(Node* node) {
+  if (node == nullptr) return;
+  if (node->level() > 1) {
+    for (unsigned i = 0; i < node->count(); ++i) destroy_below(node->node(i));
+  }
+  Node::destroy(node);
+}
+
+// Where a node with one child too many is cut. A child that came last stays almost alone, so that
+// ascending loads leave full nodes.
+std::size_t cut(std::size_t children, std::size_t added) {
+  return added == children - 1 ? children - 2 : children / 2;
+}
+
+}  // namespace
+
+Index::~Index() { destroy_below(root_.load(std::memory_order_acquire)); }
+
+void Index::build(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
+  NodeShape row;
+  row.children.assign(leaves.begin(), leaves.end());
+  row.seps = std::move(separators);
+  row.seps.erase(row.seps.begin());
+  // Not quite full, so that the first splits after an open do not cascade.
+  constexpr std::size_t kFill = kFanout * 7 / 8;
+  for (unsigned level = 1;; ++level) {
+    TENUTO_ASSERT(level < kLevelsMax);
+    NodeShape above;
+    const std::size_t n = row.children.size();
+    const std::size_t nodes = (n + kFill - 1) / kFill;
+    for (std::size_t i = 0; i < nodes; ++i) {
+      const std::size_t from = n * i / nodes;
+      const std::size_t to = n * (i + 1) / nodes;
+      above.children.push_back(Node::make(level, row, from, to));
+      if (i > 0) above.seps.push_back(row.seps[from - 1]);
+    }
+    if (nodes == 1) {
+      root_.store(static_cast<Node*>(above.children[0]), std::memory_order_release);
+      return;
+    }
+    row = std::move(above);
+  }
+}
+
+Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
+  for (;;) {
+    const Node* n = root_.load(std::memory_order_acquire);
+    const Node* bound_node = nullptr;
+    unsigned bound = 0;
+    for (;;) {
+      const unsigned i = aim == Aim::at       ? n->find(key)
+                         : aim == Aim::before ? n->find_before(key)
+                                              : n->count() - 1u;
+      if (i + 1 < n->count()) {
+        bound_node = n;
+        bound = i;
+      }
+      if (n->level() == 1) {
+        VLeaf* leaf = n->leaf(i);
+        const std::uint64_t v = leaf->read_version();
+        if (VLeaf::dead(v) || n->obsolete()) break;
+        if (upper != nullptr) {
+          upper->bounded = bound_node != nullptr;
+          upper->key.clear();
+          if (upper->bounded) bound_node->append_separator(bound, upper->key);
+        }
+        return {leaf, v};
+      }
+      n = n->node(i);
+      __builtin_prefetch(reinterpret_cast<const char*>(n) + kLineBytes);
+    }
+    _mm_pause();
+  }
+}
+
+VLeaf* Index::route(std::string_view key) const {
+  const Node* n = root_.load(std::memory_order_acquire);
+  while (n->level() > 1) n = n->node(n->find(key));
+  return n->leaf(n->find(key));
+}
+
+Index::Parent Index::lock_parent(const Node* node, std::string_view key) {
+  Backoff wait;
+  for (;;) {
+    Node* n = root_.load(std::memory_order_acquire);
+    if (n == node) {
+      root_mu_.lock();
+      if (root_.load(std::memory_order_relaxed) == node) return {};
+      root_mu_.unlock();
+      continue;
+    }
+    while (n->level() > node->level() + 1) n = n->node(n->find(key));
+    if (n->level() == node->level() + 1 && n->lock()) {
+      const unsigned i = n->find(key);
+      if (n->node(i) == node) return {n, i};
+      n->unlock();
+    }
+    wait.pause();
+  }
+}
+
+void Index::retire(Node* node) {
+  node->set_obsolete();
+  retire_(node);
+}
+
+// REQUIRES: root_mu_ held; unlocks it.
+void Index::set_root(Node* root) {
+  root_.store(root, std::memory_order_release);
+  root_mu_.unlock();
+}
+
+void Index::replace(Node* old, std::string_view key, Node* with) {
+  const Parent p = lock_parent(old, key);
+  if (p.node == nullptr) {
+    set_root(with);
+  } else {
+    p.node->set_child(p.child, with);
+    p.node->unlock();
+  }
+  retire(old);
+}
+
+void Index::replace(Node* old, std::string_view key, Node* left, const std::string& separator,
+                    Node* right) {
+  const Parent p = lock_parent(old, key);
+  NodeShape s;
+  if (p.node == nullptr) {
+    s.children = {left, right};
+    s.seps = {separator};
+    TENUTO_ASSERT(old->level() + 1u < kLevelsMax);
+    set_root(Node::make(old->level() + 1u, s, 0, 2));
+  } else {
+    s = p.node->shape();
+    s.children[p.child] = left;
+    s.children.insert(s.children.begin() + p.child + 1, right);
+    s.seps.insert(s.seps.begin() + p.child, separator);
+    const std::size_t n = s.children.size();
+    const unsigned level = p.node->level();
+    if (n <= kFanout) {
+      replace(p.node, key, Node::make(level, s, 0, n));
+    } else {
+      const std::size_t at = cut(n, p.child + 1);
+      Node* low = Node::make(level, s, 0, at);
+      Node* high = Node::make(level, s, at, n);
+      replace(p.node, key, low, s.seps[at - 1], high);
+    }
+  }
+  retire(old);
+}
+
+void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
+  Backoff wait;
+  for (;;) {
+    Node* n = root_.load(std::memory_order_acquire);
+    while (n->level() > 1) n = n->node(n->find(separator));
+    if (!n->lock()) {
+      wait.pause();
+      continue;
+    }
+    const unsigned i = n->find(separator);
+    // `left` is locked, so it is still the leaf of these keys, and n, which is live, knows it.
+    TENUTO_ASSERT(n->leaf(i) == left);
+    NodeShape s = n->shape();
+    s.children.insert(s.children.begin() + i + 1, right);
+    s.seps.insert(s.seps.begin() + i, std::string(separator));
+    const std::size_t count = s.children.size();
+    if (count <= kFanout) {
+      replace(n, separator, Node::make(1, s, 0, count));
+    } else {
+      const std::size_t at = cut(count, i + 1);
+      Node* low = Node::make(1, s, 0, at);
+      Node* high = Node::make(1, s, at, count);
+      replace(n, separator, low, s.seps[at - 1], high);
+    }
+    return;
+  }
+}
+
+void Index::remove(VLeaf* leaf, std::string_view separator) {
+  Backoff wait;
+  for (;;) {
+    Node* n = root_.load(std::memory_order_acquire);
+    while (n->level() > 1) n = n->node(n->find(separator));
+    if (!n->lock()) {
+      wait.pause();
+      continue;
+    }
+    const unsigned i = n->find(separator);
+    TENUTO_ASSERT(n->leaf(i) == leaf);
+    if (i == 0) {
+      remove_leftmost(n, separator);
+    } else {
+      NodeShape s = n->shape();
+      s.children.erase(s.children.begin() + i);
+      s.seps.erase(s.seps.begin() + (i - 1));
+      replace(n, separator, Node::make(1, s, 0, s.children.size()));
+    }
+    return;
+  }
+}
+
+// Drops the first child of `node` (locked). The range goes to the left, so the separator that moves
+// is the one in the first ancestor in which we are not the first child: it becomes the separator
+// behind the dropped child. Every node on the way up is made anew, because its range shrinks; the
+// swap of that ancestor shows them all at once.
+void Index::remove_leftmost(Node* node, std::string_view key) {
+  std::vector<Node*> replaced;
+  std::string moved_up;
+  Node* with = nullptr;  // null: nothing is left of the nodes below
+  Node* n = node;
+  for (unsigned child = 0;;) {
+    NodeShape s = n->shape();
+    const bool at_edge = child == 0;
+    if (with != nullptr) {
+      s.children[child] = with;
+      if (!at_edge) s.seps[child - 1] = moved_up;
+    } else {
+      s.children.erase(s.children.begin() + child);
+      if (at_edge && !s.seps.empty()) moved_up = s.seps[0];
+      if (!s.seps.empty()) s.seps.erase(s.seps.begin() + (at_edge ? 0 : child - 1));
+    }
+    with = s.children.empty() ? nullptr : Node::make(n->level(), s, 0, s.children.size());
+    if (!at_edge) break;
+    replaced.push_back(n);
+    const Parent p = lock_parent(n, key);
+    TENUTO_ASSERT(p.node != nullptr);  // the first leaf of all is never removed
+    n = p.node;
+    child = p.child;
+  }
+  replace(n, key, with);
+  for (Node* old : replaced) retire(old);
+}
+
+Index::Shape Index::shape() const {
+  Shape total;
+  const Node* root = root_.load(std::memory_order_acquire);
+  total.levels = root->level();
+  const std::function<void(const Node*)> walk = [&](const Node* n) {
+    ++total.nodes;
+    total.bytes += n->bytes();
+    for (unsigned i = 0; n->level() > 1 && i < n->count(); ++i) walk(n->node(i));
+  };
+  walk(root);
+  return total;
+}
+
+void Index::for_each(const std::function<void(VLeaf*, std::string_view)>& f) const {
+  std::string low;
+  const std::function<void(const Node*)> walk = [&](const Node* n) {
+    for (unsigned i = 0; i < n->count(); ++i) {
+      if (i > 0) {
+        low.clear();
+        n->append_separator(i - 1, low);
+      }
+      if (n->level() > 1) {
+        walk(n->node(i));
+      } else {
+        f(n->leaf(i), low);
+      }
+    }
+  };
+  walk(root_.load(std::memory_order_acquire));
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,99 @@
+// The index above the leaves: inner nodes in DRAM, from a root to the leaf twins. Called by
+// tree.cc, split.cc, batch.cc, iterator.cc; built by rebuild.cc.
+//
+// Concurrency: optimistic lock coupling on nodes that are immutable (inner.h). A reader descends
+// without looking back, takes the leaf's version, and then asks whether the leaf's parent was
+// replaced; if so it starts again. That suffices, because a node that is not obsolete covers at
+// least the keys it covered when it was made: a shrinking range always comes with a new node (also
+// for all nodes on the way that shrink with it), and a leaf that splits or dies stays locked until
+// its parent is obsolete.
+//
+// Locks, always in this order: leaves (left to right), nodes (bottom up, one a level), the root.
+// Every call REQUIRES an epoch guard of the calling thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/inner.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+inline constexpr unsigned kLevelsMax = 24;
+
+enum class Aim : std::uint8_t {
+  at,      // the leaf whose range holds the key
+  before,  // the leaf whose range holds the greatest keys below the key
+  last,    // the rightmost leaf
+};
+
+// A leaf, unlocked and alive at `version`.
+struct Place {
+  VLeaf* leaf = nullptr;
+  std::uint64_t version = 0;
+};
+
+// An upper bound of the leaf's keys, exclusive; none for the rightmost leaf. May be too low while
+// a neighbour is being unlinked, never too high.
+struct Fence {
+  bool bounded = false;
+  std::string key;
+};
+
+class Index {
+ public:
+  // Frees a node that was replaced, once no reader can see it.
+  using RetireNode = std::function<void(Node*)>;
+
+  explicit Index(RetireNode retire) : retire_(std::move(retire)) {}
+  ~Index();
+
+  // Takes the leaves in order, with their separators (the first is not used).
+  // REQUIRES: empty index, at least one leaf. Not thread-safe.
+  void build(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
+
+  // Waits while the leaf is locked. Cost: two lines a level.
+  Place locate(std::string_view key, Aim aim = Aim::at, Fence* upper = nullptr) const;
+  // The leaf that held the key a moment ago, locked or not.
+  VLeaf* route(std::string_view key) const;
+
+  // A leaf was split: `right` holds the keys from `separator` on. REQUIRES: left is locked.
+  void add(VLeaf* left, std::string_view separator, VLeaf* right);
+  // The leaf with this low separator goes, its left neighbour takes its range. REQUIRES: both are
+  // locked; the leaf is not the first.
+  void remove(VLeaf* leaf, std::string_view separator);
+
+  struct Shape {
+    std::uint64_t nodes = 0, levels = 0, bytes = 0;
+  };
+  Shape shape() const;
+  // Calls f(leaf, separator) in order. REQUIRES: no writer.
+  void for_each(const std::function<void(VLeaf*, std::string_view)>& f) const;
+
+ private:
+  // The locked parent of a node and the node's place in it; null and the root's lock held when
+  // the node is the root.
+  struct Parent {
+    Node* node = nullptr;
+    unsigned child = 0;
+  };
+  Parent lock_parent(const Node* node, std::string_view key);
+  // `old` (locked) gives way to one new node, or to two with a separator between them.
+  void replace(Node* old, std::string_view key, Node* with);
+  void replace(Node* old, std::string_view key, Node* left, const std::string& separator,
+               Node* right);
+  void set_root(Node* root);
+  void retire(Node* node);
+  void remove_leftmost(Node* node, std::string_view key);
+
+  RetireNode retire_;
+  std::atomic<Node*> root_{nullptr};
+  std::mutex root_mu_;  // last in the order; guards stores to root_
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::store

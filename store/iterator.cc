@@ -1,0 +1,192 @@
+// Cursors. A leaf's entries are read at one moment, sorted, and walked; the next leaf is found by
+// descending with the bound between the two, so nothing is held but the epoch, under which the
+// records seen stay as they are.
+//
+// No key is seen twice or skipped although leaves split and vanish meanwhile: whatever leaf comes
+// next, the walk goes on behind (or before) the last key it gave.
+#include <algorithm>
+#include <utility>
+
+#include "store/store_impl.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+namespace {
+
+// The least string above all that start with the prefix; none when there is no such string.
+std::optional<std::string> behind_prefix(std::string prefix) {
+  while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
+  if (prefix.empty()) return std::nullopt;
+  prefix.back() = static_cast<char>(static_cast<unsigned char>(prefix.back()) + 1);
+  return prefix;
+}
+
+}  // namespace
+
+struct Iterator::Impl {
+  Impl(const store::Tree* t, IteratorOptions o) : tree(t), slot(store::take_loose_slot()) {
+    if (tree == nullptr) status = Status::closed;
+    lower = std::max(o.lower.value_or(std::string()), o.prefix);
+    upper = std::move(o.upper);
+    if (!o.prefix.empty()) {
+      std::optional<std::string> end = behind_prefix(o.prefix);
+      if (end && (!upper || *end < *upper)) upper = std::move(end);
+    }
+  }
+  ~Impl() {
+    leave();
+    store::put_loose_slot(slot);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Forgets the position and lets the reuse of what was seen go on.
+  void leave() {
+    entries.clear();
+    at = 0;
+    positioned = false;
+    if (pinned) slot.leave();
+    pinned = false;
+  }
+  // A new position: under a new epoch, for a long walk should not pin an old one.
+  bool begin() {
+    leave();
+    if (status != Status::ok) return false;
+    slot.enter();
+    pinned = true;
+    return true;
+  }
+  std::string_view key() const { return entries[at].record.key; }
+
+  // Reads the leaf that aim finds. False when damage ended the walk.
+  bool load(std::string_view key, store::Aim aim) {
+    for (;;) {
+      const store::Place place = tree->index().locate(key, aim, &right);
+      const Status s = tree->entries(place, entries);
+      if (s == Status::conflict) continue;
+      Result<std::string_view> low = tree->low_of(*place.leaf);
+      if (s != Status::ok || !low) {
+        leave();
+        status = Status::corrupt;
+        return false;
+      }
+      left = *low;
+      store::Tree::sort(entries);
+      return true;
+    }
+  }
+
+  std::size_t count_below(std::string_view key, bool inclusive) const {
+    const auto before = [&](const store::Entry& e) {
+      return inclusive ? e.record.key <= key : e.record.key < key;
+    };
+    return static_cast<std::size_t>(std::partition_point(entries.begin(), entries.end(), before) -
+                                    entries.begin());
+  }
+
+  // From the leaf just loaded to the first key behind `from` (or at it).
+  void settle_forward(const std::string& from, bool inclusive) {
+    at = count_below(from, !inclusive);
+    while (at == entries.size()) {
+      if (!right.bounded) return leave();
+      const std::string bound = right.key;
+      if (!load(bound, store::Aim::at)) return;
+      at = count_below(from, !inclusive);
+    }
+    positioned = !upper || key() < *upper;
+    if (!positioned) leave();
+  }
+
+  // From the leaf just loaded to the last key before `from` (or at it).
+  void settle_backward(const std::string* from, bool inclusive) {
+    std::size_t n = from == nullptr ? entries.size() : count_below(*from, inclusive);
+    while (n == 0) {
+      if (left.empty()) return leave();
+      const std::string bound = left;
+      if (!load(bound, store::Aim::before)) return;
+      n = from == nullptr ? entries.size() : count_below(*from, inclusive);
+    }
+    at = n - 1;
+    positioned = key() >= lower;
+    if (!positioned) leave();
+  }
+
+  void seek(std::string_view key) {
+    const std::string from = std::max(std::string(key), lower);
+    if (!begin() || !load(from, store::Aim::at)) return;
+    settle_forward(from, true);
+  }
+  void seek_last() {
+    if (!begin()) return;
+    if (upper) {
+      if (upper->empty()) return leave();
+      const std::string from = *upper;
+      if (load(from, store::Aim::before)) settle_backward(&from, false);
+    } else if (load({}, store::Aim::last)) {
+      settle_backward(nullptr, false);
+    }
+  }
+  void seek_for_prev(std::string_view key) {
+    if (upper && key >= *upper) return seek_last();
+    const std::string from(key);
+    if (begin() && load(from, store::Aim::at)) settle_backward(&from, true);
+  }
+  void next() {
+    if (at + 1 < entries.size()) {
+      at += 1;
+      positioned = !upper || key() < *upper;
+      if (!positioned) leave();
+      return;
+    }
+    const std::string from(key());
+    at = entries.size();
+    settle_forward(from, false);
+  }
+  void prev() {
+    if (at > 0) {
+      at -= 1;
+      positioned = key() >= lower;
+      if (!positioned) leave();
+      return;
+    }
+    const std::string from(key());
+    settle_backward(&from, false);
+  }
+
+  // Constant.
+  const store::Tree* const tree;
+  store::EpochSlot& slot;
+  std::string lower;                 // inclusive
+  std::optional<std::string> upper;  // exclusive
+  // The leaf at hand.
+  std::vector<store::Entry> entries;
+  store::Fence right;  // upper bound of its keys
+  std::string left;    // lower bound, inclusive
+  std::size_t at = 0;
+  bool positioned = false;
+  bool pinned = false;
+  Status status = Status::ok;
+};
+
+Iterator::Iterator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Iterator::Iterator(Iterator&&) noexcept = default;
+Iterator& Iterator::operator=(Iterator&&) noexcept = default;
+Iterator::~Iterator() = default;
+
+void Iterator::seek_first() { impl_->seek({}); }
+void Iterator::seek_last() { impl_->seek_last(); }
+void Iterator::seek(std::string_view key) { impl_->seek(key); }
+void Iterator::seek_for_prev(std::string_view key) { impl_->seek_for_prev(key); }
+void Iterator::next() { impl_->next(); }
+void Iterator::prev() { impl_->prev(); }
+bool Iterator::valid() const { return impl_->positioned; }
+std::string_view Iterator::key() const { return impl_->key(); }
+std::string_view Iterator::value() const { return impl_->entries[impl_->at].record.value; }
+Status Iterator::status() const { return impl_->status; }
+
+Iterator Store::iterator(IteratorOptions options) const {
+  return Iterator(std::make_unique<Iterator::Impl>(impl_ == nullptr ? nullptr : impl_->tree(),
+                                                   std::move(options)));
+}
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,139 @@
+#include "store/leaf.h"
+
+#include <bit>
+#include <cstring>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+constexpr unsigned kSlotLines = kSlots / 8;
+
+std::uint32_t low_check(PoolOffset leaf, std::string_view low) {
+  return pm::crc32c(low.data(), low.size(), pm::crc32c_u64(~0u, leaf.value));
+}
+
+}  // namespace
+
+void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print) {
+  Leaf& leaf = *twin.leaf;
+  const std::uint64_t bitmap = leaf.head.bitmap | 1ull << slot;
+  if (TENUTO_PLANT("store_header_before_slot")) publish(leaf.head.bitmap, bitmap);
+  publish(leaf.slot[slot], word);
+  fence("record and slot", "leaf header");  // a set bit promises a whole record and slot word
+  if (TENUTO_PLANT("store_bitmap_before_print")) store_ordered(leaf.head.bitmap, bitmap);
+  store_ordered(leaf.head.print[slot], print);
+  publish(leaf.head.bitmap, bitmap);
+  fence("leaf header", "insert returns");
+  twin.set_print(slot, print);
+}
+
+void swap_entry(VLeaf& twin, unsigned slot, SlotWord word) {
+  publish(twin.leaf->slot[slot], word);
+  fence("slot", "update returns, old record is retired");
+}
+
+void erase_entry(VLeaf& twin, unsigned slot) {
+  Leaf& leaf = *twin.leaf;
+  publish(leaf.head.bitmap, leaf.head.bitmap & ~(1ull << slot));
+  fence("leaf bitmap", "erase returns, record is retired");
+  twin.set_print(slot, 0);
+}
+
+unsigned choose_slot(std::uint64_t used) {
+  const auto count = static_cast<unsigned>(std::popcount(used));
+  TENUTO_ASSERT(count < kSlots);
+  const unsigned start = count % kSlotLines * 8;
+  const std::uint64_t empty = ~used & kBitmapMask;
+  const std::uint64_t behind = empty >> start << start;
+  return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : empty));
+}
+
+void set_low(Leaf& leaf, PoolOffset at, std::string_view low, PoolOffset block) {
+  leaf.low = {};
+  leaf.low.bytes = static_cast<std::uint32_t>(low.size());
+  leaf.low.check = low_check(at, low);
+  if (low_needs_block(low.size())) {
+    std::memcpy(leaf.low.data, &block.value, sizeof block.value);
+  } else if (!low.empty()) {
+    std::memcpy(leaf.low.data, low.data(), low.size());
+  }
+}
+
+PoolOffset low_block(const Leaf& leaf) {
+  if (!low_needs_block(leaf.low.bytes)) return {};
+  PoolOffset block;
+  std::memcpy(&block.value, leaf.low.data, sizeof block.value);
+  return block;
+}
+
+Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf, bool check) {
+  const std::size_t bytes = leaf.low.bytes;
+  const char* data = leaf.low.data;
+  if (low_needs_block(bytes)) {
+    const PoolOffset block = low_block(leaf);
+    if (bytes > kKeyBytesMax || !file.in_range(block, bytes)) return Status::corrupt;
+    data = file.at<const char>(block);
+  }
+  const std::string_view low{data, bytes};
+  if (check && leaf.low.check != low_check(file.offset_of(&leaf), low)) return Status::corrupt;
+  return low;
+}
+
+void fill_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, const NewEntry* entries, unsigned count,
+               std::string_view low, PoolOffset block) {
+  TENUTO_ASSERT(count <= kSlots);
+  std::memset(static_cast<void*>(&leaf), 0, sizeof leaf);
+  for (unsigned i = 0; i < count; ++i) {
+    leaf.slot[i] = entries[i].word;
+    leaf.head.print[i] = entries[i].print;
+  }
+  leaf.head.bitmap = (1ull << count) - 1;
+  leaf.head.next = next.value;
+  set_low(leaf, at, low, block);
+  flush(leaf);
+}
+
+void link_split(Leaf& left, PoolOffset right, std::uint64_t keep) {
+  if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, keep);
+  store_ordered(left.head.next, right.value);
+  if (!TENUTO_PLANT("store_split_keeps_both")) store_ordered(left.head.bitmap, keep);
+  flush(left.head);
+  fence("chain link", "leaf lock is released");
+}
+
+void unlink_next(Leaf& left, PoolOffset next) {
+  publish(left.head.next, next.value);
+  fence("leaf unlinked", "leaf is retired");
+}
+
+bool resolve_split(Leaf& left, const Leaf& right) {
+  if (TENUTO_PLANT("store_recovery_trusts_both")) return false;
+  const std::uint64_t in_left = left.head.bitmap & kBitmapMask;
+  const std::uint64_t in_right = __atomic_load_n(&right.head.bitmap, __ATOMIC_RELAXED) &
+                                 kBitmapMask;
+  const auto slots_with = [&](SlotWord word) {
+    std::uint64_t found = 0;
+    for (std::uint64_t rest = in_left; rest != 0; rest &= rest - 1) {
+      const int i = std::countr_zero(rest);
+      if (left.slot[i].raw == word.raw) found |= 1ull << i;
+    }
+    return found;
+  };
+  if (in_left == 0 || in_right == 0) return false;
+  // The right leaf of an unfinished split holds nothing but entries of the left one, so one of
+  // them tells.
+  if (slots_with(right.slot[std::countr_zero(in_right)]) == 0) return false;
+  std::uint64_t drop = 0;
+  for (std::uint64_t rest = in_right; rest != 0; rest &= rest - 1) {
+    drop |= slots_with(right.slot[std::countr_zero(rest)]);
+  }
+  publish(left.head.bitmap, left.head.bitmap & ~drop);
+  return true;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

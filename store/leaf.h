@@ -1,0 +1,69 @@
+// A leaf on media and the durable steps of the protocol KH on it. Called by tree.cc, split.cc,
+// batch.cc and rebuild.cc, always with the leaf's twin locked (or before anybody can see it).
+//
+// Authoritative is the header line: a set bit of the bitmap promises a whole slot word and a whole
+// record, and a fingerprint in the same line. Records need no allocator log, for their being in
+// use follows from the leaves.
+//
+//   insert  record, slot |"record and slot"| print, bitmap |"leaf header"|       2 fences
+//   update  record |"record"| slot |"slot"|                                      2 fences
+//   erase   bitmap |"leaf bitmap"|                                               1 fence
+//   split   N |"new leaf"| L.next = N, L.bitmap |"chain link"|                   2 fences
+//   unlink  left.next |"leaf unlinked"|                                          1 fence
+//
+// The split needs no third fence, for `next` and `bitmap` stand in one line and are stored in this
+// order: after a crash between them every entry of N also stands in L, in the very same word, and
+// recovery drops it from L (resolve_split). A slot word names a record, and no other leaf names
+// it, so nothing else is ever dropped. tests/model/kv_model.cc enumerates the crashes.
+//
+// A replaced or erased record is retired only after the last fence, when no crash brings it back.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "pm/pool_file.h"
+#include "store/format.h"
+#include "store/vleaf.h"
+#include "tenuto/status.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+// REQUIRES for these three: the twin is locked; the record is flushed, for swap also fenced.
+// The twin is brought up to date after the last fence.
+void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print);
+void swap_entry(VLeaf& twin, unsigned slot, SlotWord word);
+void erase_entry(VLeaf& twin, unsigned slot);
+
+// The slot for the next insert: one line further than the last, so that inserts in a row do not
+// flush the same slot line again. REQUIRES: the leaf is not full.
+unsigned choose_slot(std::uint64_t used);
+
+// Fills the low separator's line; flushed by the caller. `block` is where long ones stand.
+void set_low(Leaf& leaf, PoolOffset at, std::string_view low, PoolOffset block);
+// Where a separator of this length needs a block of its own.
+inline bool low_needs_block(std::size_t bytes) { return bytes > kLowInlineMax; }
+// The block of a long separator; 0: there is none.
+PoolOffset low_block(const Leaf& leaf);
+// corrupt when what stands there cannot be a separator; the checksum is compared when `check`.
+Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf, bool check = false);
+
+// Makes a new leaf, holding `count` entries, durable: everything in it is flushed, not fenced.
+struct NewEntry {
+  SlotWord word;
+  std::uint8_t print;
+};
+void fill_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, const NewEntry* entries, unsigned count,
+               std::string_view low, PoolOffset low_block);
+
+// L.next = right, then L.bitmap = keep, in one line; fenced.
+void link_split(Leaf& left, PoolOffset right, std::uint64_t keep);
+
+// left.next = next, past a leaf that is empty; fenced.
+void unlink_next(Leaf& left, PoolOffset next);
+
+// After a crash: finishes a split that got no further than `next`. True when the header changed
+// (flushed, to be fenced by the caller).
+bool resolve_split(Leaf& left, const Leaf& right);
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,87 @@
+// Record blocks: {head, key, value}, written once and never changed while a slot names them.
+// Written by tree.cc and batch.cc before any lock is taken, read by everybody under an epoch guard.
+// Whatever lengths the media shows, a read stays inside the pool file.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "heap/heap.h"
+#include "pm/pool_file.h"
+#include "store/format.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+struct Record {
+  std::string_view key;
+  std::string_view value;
+};
+
+// The bytes of a block that holds such a record.
+constexpr std::uint64_t record_bytes(std::size_t key_bytes, std::size_t value_bytes) {
+  const std::uint64_t extra = value_bytes >= RecordHead::kLongValue ? 8 : 0;
+  return sizeof(RecordHead) + extra + key_bytes + value_bytes;
+}
+
+// Whole lines where that wastes little: a block on line bounds is flushed with the fewest lines.
+constexpr std::uint64_t record_block_bytes(std::uint64_t bytes) {
+  const std::uint64_t lines = round_up(bytes, kLineBytes);
+  return lines - bytes <= lines / 8 ? lines : bytes;
+}
+
+inline std::uint16_t record_check(std::string_view key, std::string_view value) {
+  std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, key.size()), value.size());
+  crc = pm::crc32c(key.data(), key.size(), crc);
+  crc = pm::crc32c(value.data(), value.size(), crc);
+  return static_cast<std::uint16_t>(crc ^ crc >> 16);
+}
+
+// Fills a block and flushes it; durable after the caller's fence.
+inline void write_record(std::byte* block, std::string_view key, std::string_view value) {
+  const bool is_long = value.size() >= RecordHead::kLongValue;
+  const RecordHead head = RecordHead::make(
+      key.size(), is_long ? RecordHead::kLongValue : value.size(), record_check(key, value));
+  std::byte* to = block;
+  std::memcpy(to, &head, sizeof head);
+  to += sizeof head;
+  if (is_long) {
+    const std::uint64_t bytes = value.size();
+    std::memcpy(to, &bytes, sizeof bytes);
+    to += sizeof bytes;
+  }
+  if (!key.empty()) std::memcpy(to, key.data(), key.size());
+  if (!value.empty()) std::memcpy(to + key.size(), value.data(), value.size());
+  flush_bytes(block, record_bytes(key.size(), value.size()));
+}
+
+// The record at an offset read from media; false when it cannot be one (the caller reports
+// damage). Does not verify the checksum.
+inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
+  if (!file.in_range(at, sizeof(RecordHead)) || at.value % alignof(RecordHead) != 0) return false;
+  const char* p = file.at<const char>(at);
+  RecordHead head;
+  std::memcpy(&head, p, sizeof head);
+  const std::uint64_t key_bytes = head.key_bytes();
+  std::uint64_t value_bytes = head.value_field();
+  std::uint64_t fixed = sizeof head;
+  if (value_bytes == RecordHead::kLongValue) [[unlikely]] {
+    fixed += 8;
+    if (!file.in_range(at, fixed)) return false;
+    std::memcpy(&value_bytes, p + sizeof head, sizeof value_bytes);
+    if (value_bytes < RecordHead::kLongValue || value_bytes > kOffsetMask) return false;
+  }
+  if (key_bytes > kKeyBytesMax || !file.in_range(at, fixed + key_bytes + value_bytes)) return false;
+  out.key = {p + fixed, key_bytes};
+  out.value = {p + fixed + key_bytes, value_bytes};
+  return true;
+}
+
+inline bool record_sound(const pm::PoolFile& file, PoolOffset at, const Record& r) {
+  RecordHead head;
+  std::memcpy(&head, file.at<const char>(at), sizeof head);
+  return head.check() == record_check(r.key, r.value);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

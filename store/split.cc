@@ -1,0 +1,159 @@
+// Leaves that come and go. A full leaf gives its upper half to a new right neighbour; a leaf that
+// became empty is unlinked from the chain. Durable order: leaf.h; order of locks: index.h.
+#include <algorithm>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+Status Tree::entries(const Place& place, std::vector<Entry>& out) const {
+  out.clear();
+  const VLeaf& twin = *place.leaf;
+  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+    const auto slot = static_cast<std::uint8_t>(std::countr_zero(used));
+    out.push_back({{}, twin.word(slot), slot});
+  }
+  if (!twin.still(place.version)) return Status::conflict;
+  for (const Entry& e : out) {
+    if (file_.in_range(e.word.record(), kLineBytes)) {
+      __builtin_prefetch(file_.at<char>(e.word.record()));
+    }
+  }
+  for (Entry& e : out) {
+    if (!read_record(file_, e.word.record(), e.record)) {
+      return damaged(e.word.record(), "record");
+    }
+  }
+  return Status::ok;
+}
+
+// By the eight bytes behind what all keys share; whole keys only where those are equal.
+void Tree::sort(std::vector<Entry>& entries) {
+  if (entries.size() < 2) return;
+  const std::string_view first = entries[0].record.key;
+  std::size_t shared = first.size();
+  for (const Entry& e : entries) {
+    shared = std::min(shared, common_prefix(first.substr(0, shared), e.record.key));
+  }
+  struct Ranked {
+    std::uint64_t head;
+    std::uint32_t at;
+  };
+  std::vector<Ranked> order(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    order[i] = {key_head(entries[i].record.key.substr(shared)), static_cast<std::uint32_t>(i)};
+  }
+  std::sort(order.begin(), order.end(), [&](const Ranked& a, const Ranked& b) {
+    if (a.head != b.head) return a.head < b.head;
+    return entries[a.at].record.key < entries[b.at].record.key;
+  });
+  std::vector<Entry> sorted;
+  sorted.reserve(entries.size());
+  for (const Ranked& r : order) sorted.push_back(entries[r.at]);
+  entries.swap(sorted);
+}
+
+Result<std::string_view> Tree::low_of(const VLeaf& twin) const {
+  const Result<std::string_view> low = store::low_of(file_, *twin.leaf);
+  if (!low) return damaged(file_.offset_of(twin.leaf), "low separator");
+  return *low;
+}
+
+Status Tree::split_full(VLeaf& twin, std::string_view key) {
+  std::vector<Entry> sorted;
+  TENUTO_TRY(entries({&twin, twin.version.load(std::memory_order_relaxed)}, sorted));
+  sort(sorted);
+  std::size_t keep = sorted.size() / 2;
+  std::string_view right = sorted[keep].record.key;
+  if (twin.leaf->head.next == 0 && sorted.back().record.key < key) {
+    // Keys that come in order: leave a full leaf behind and go on in an empty one.
+    keep = sorted.size();
+    right = key;
+  }
+  const std::string_view left = sorted[keep - 1].record.key;
+  if (!(left < right)) return damaged(file_.offset_of(twin.leaf), "leaf with a key twice");
+  const Result<VLeaf*> made = split_off(twin, sorted, keep, shortest_separator(left, right));
+  return made ? Status::ok : made.error();
+}
+
+Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, std::size_t keep,
+                               std::string_view low) {
+  // No second try here: the guard of this thread keeps what it would free.
+  const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
+  if (!block) return block.error();
+  PoolOffset low_at{};
+  if (low_needs_block(low.size())) {
+    const Result<heap::Block> b = heap_.reserve(low.size(), heap::Kind::derived);
+    if (!b) {
+      heap_.release(block->offset);
+      return b.error();
+    }
+    low_at = b->offset;
+    copy_flush(file_.at<char>(low_at), low.data(), low.size());
+  }
+  Leaf& left = *twin.leaf;
+  VLeaf* right = twins_.take();
+  right->leaf = file_.at<Leaf>(block->offset);
+  NewEntry moved[kSlots];
+  unsigned count = 0;
+  std::uint64_t kept = left.head.bitmap;
+  for (std::size_t i = keep; i < sorted.size(); ++i) {
+    const Entry& e = sorted[i];
+    const std::uint8_t print = twin.print[e.slot].load(std::memory_order_relaxed);
+    right->set_print(count, print);
+    moved[count++] = {e.word, print};
+    kept &= ~(1ull << e.slot);
+  }
+  if (TENUTO_PLANT("store_split_links_first")) publish(left.head.next, block->offset.value);
+  fill_leaf(*right->leaf, block->offset, {left.head.next}, moved, count, low, low_at);
+  fence("new leaf", "chain link");
+  link_split(left, block->offset, kept);
+  for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
+  index_.add(&twin, low, right);
+  return right;
+}
+
+// Best effort: gives up when others are busy here, and leaves an empty leaf, which is sound.
+void Tree::unlink_empty(std::string_view key) {
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    VLeaf& twin = *index_.locate(key).leaf;
+    if (twin.used_slots() != 0) return;
+    const Result<std::string_view> low = low_of(twin);
+    if (!low || low->empty()) return;
+    VLeaf& left = *index_.locate(*low, Aim::before).leaf;
+    if (&left == &twin || !left.lock()) continue;
+    const bool locked = twin.lock();
+    const bool done = locked && unlink_locked(left, twin, *low);
+    if (done) {
+      twin.unlock_dead();
+    } else if (locked) {
+      twin.unlock_unchanged();
+    }
+    if (done) {
+      left.unlock();
+    } else {
+      left.unlock_unchanged();
+    }
+    if (!done) continue;
+    retire_block(low_block(*twin.leaf));
+    retire_block(file_.offset_of(twin.leaf));
+    limbos_.retire(limbos_.mine(),
+                   {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
+    return;
+  }
+}
+
+// REQUIRES: both locked.
+bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
+  if (twin.used_slots() != 0) return false;
+  if (left.leaf->head.next != file_.offset_of(twin.leaf).value) return false;
+  unlink_next(*left.leaf, {twin.leaf->head.next});
+  index_.remove(&twin, low);
+  return true;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

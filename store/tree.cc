@@ -1,0 +1,241 @@
+// get, put, erase. A write prepares its record before it locks anything, finds its place without
+// locks, and locks the leaf only if nothing changed since; the lock is held through the last
+// fence. What each fence is for: leaf.h.
+#include "store/tree.h"
+
+#include <bit>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+Tree::Tree(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, KeyKind kind)
+    : file_(file),
+      heap_(heap),
+      engine_(engine),
+      kind_(kind),
+      limbos_([this](const Retired& item) { free(item); }),
+      index_([this](Node* node) {
+        limbos_.retire(limbos_.mine(),
+                       {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
+      }) {}
+
+// What still waits was not drained by a clean close: the blocks are the next recovery's, the nodes
+// are nobody's.
+Tree::~Tree() {
+  limbos_.for_each([](const Retired& item) {
+    if (item.what == Retired::What::node) Node::destroy(reinterpret_cast<Node*>(item.word));
+  });
+}
+
+// --- reading ------------------------------------------------------------------------------------
+
+Status Tree::damaged(PoolOffset at, const char* what) const {
+  file_.poison(Status::corrupt);
+  file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
+  return Status::corrupt;
+}
+
+// conflict: the leaf changed meanwhile. A fingerprint and sixteen more hash bits agree before a
+// record is read, so one record is read as a rule.
+Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Found& out) const {
+  for (std::uint64_t hits = place.leaf->match(hash.print); hits != 0; hits &= hits - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(hits));
+    const SlotWord word = place.leaf->word(slot);
+    if (word.hash() != hash.slot) continue;
+    if (!place.leaf->still(place.version)) return Status::conflict;
+    Record record;
+    if (!read_record(file_, word.record(), record)) return damaged(word.record(), "record");
+    if (record.key == key) {
+      out = {true, slot, word, record};
+      return Status::ok;
+    }
+    // Two keys may share 24 bits of hash, but not a record that its own slot does not fit.
+    const KeyHash own = hash_key(record.key);
+    if (own.print != hash.print || own.slot != hash.slot) return damaged(word.record(), "record");
+  }
+  out.found = false;
+  return place.leaf->still(place.version) ? Status::ok : Status::conflict;
+}
+
+Status Tree::lookup(std::string_view key, Record& out) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  const KeyHash hash = hash_key(key);
+  for (;;) {
+    const Place place = index_.locate(key);
+    Found found;
+    const Status s = search(place, key, hash, found);
+    if (s == Status::conflict) continue;
+    TENUTO_TRY(s);
+    if (!found.found) return Status::not_found;
+    out = found.record;
+    return Status::ok;
+  }
+}
+
+Status Tree::get(std::string_view key, std::string& value) const {
+  const EpochGuard guard;
+  Record record;
+  TENUTO_TRY(lookup(key, record));
+  value.assign(record.value);
+  return Status::ok;
+}
+
+// --- writing ------------------------------------------------------------------------------------
+
+Status Tree::check_key(std::string_view key) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  if (kind_ == KeyKind::u64 && key.size() != sizeof(U64Key)) return Status::invalid_argument;
+  return Status::ok;
+}
+
+// A second try after everything that waited for readers has been freed. REQUIRES: not pinned, or
+// the second try finds little.
+Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
+  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::derived);
+  if (block || block.error() != Status::full) return block;
+  limbos_.collect_all();
+  return heap_.reserve(bytes, heap::Kind::derived);
+}
+
+Result<heap::Block> Tree::make_record(std::string_view key, std::string_view value) {
+  if (value.size() > kOffsetMask) return Status::too_large;
+  Result<heap::Block> block = reserve(record_block_bytes(record_bytes(key.size(), value.size())));
+  if (block) write_record(file_.at<std::byte>(block->offset), key, value);
+  return block;
+}
+
+Status Tree::put(std::string_view key, std::string_view value) {
+  TENUTO_TRY(check_key(key));
+  TENUTO_TRY(file_.writable());
+  const Result<heap::Block> record = make_record(key, value);
+  if (!record) return record.error();
+  Status s = put_at(key, value, record->offset);
+  if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
+    limbos_.collect_all();
+    s = put_at(key, value, record->offset);
+  }
+  if (s != Status::ok) heap_.release(record->offset);
+  return s;
+}
+
+Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset record) {
+  const EpochGuard guard;
+  const KeyHash hash = hash_key(key);
+  const SlotWord word = SlotWord::make(record, hash.slot);
+  const auto bytes = static_cast<std::int64_t>(key.size() + value.size());
+  bool fenced = false;
+  for (;;) {
+    const Place place = index_.locate(key);
+    VLeaf& twin = *place.leaf;
+    Found old;
+    const Status s = search(place, key, hash, old);
+    if (s == Status::conflict) continue;
+    TENUTO_TRY(s);
+    if (old.found) {
+      // Before the lock, so that readers wait for one fence only.
+      if (!fenced) fence("record", "slot");
+      fenced = true;
+      if (!twin.lock_if(place.version)) continue;
+      const auto old_bytes =
+          static_cast<std::int64_t>(old.record.key.size() + old.record.value.size());
+      if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old.word.record());
+      swap_entry(twin, old.slot, word);
+      twin.unlock();
+      limbos_.mine().count(0, bytes - old_bytes);
+      if (!TENUTO_PLANT("store_old_record_released_early")) retire_block(old.word.record());
+      return Status::ok;
+    }
+    if (!twin.lock_if(place.version)) continue;
+    const std::uint64_t used = twin.used_slots();
+    if (used == kBitmapMask) {
+      const Status split = split_full(twin, key);
+      twin.unlock();
+      TENUTO_TRY(split);
+      continue;
+    }
+    insert_entry(twin, choose_slot(used), word, hash.print);
+    twin.unlock();
+    limbos_.mine().count(1, bytes);
+    return Status::ok;
+  }
+}
+
+Status Tree::erase(std::string_view key) {
+  TENUTO_TRY(check_key(key));
+  TENUTO_TRY(file_.writable());
+  const EpochGuard guard;
+  const KeyHash hash = hash_key(key);
+  for (;;) {
+    const Place place = index_.locate(key);
+    Found old;
+    const Status s = search(place, key, hash, old);
+    if (s == Status::conflict) continue;
+    TENUTO_TRY(s);
+    if (!old.found) return Status::not_found;
+    VLeaf& twin = *place.leaf;
+    if (!twin.lock_if(place.version)) continue;
+    erase_entry(twin, old.slot);
+    const bool emptied = twin.used_slots() == 0;
+    twin.unlock();
+    limbos_.mine().count(
+        -1, -static_cast<std::int64_t>(old.record.key.size() + old.record.value.size()));
+    retire_block(old.word.record());
+    if (emptied) unlink_empty(key);
+    return Status::ok;
+  }
+}
+
+// --- what was unlinked --------------------------------------------------------------------------
+
+void Tree::free(const Retired& item) {
+  switch (item.what) {
+    case Retired::What::block:
+      heap_.release({item.word});
+      break;
+    case Retired::What::node:
+      Node::destroy(reinterpret_cast<Node*>(item.word));
+      break;
+    case Retired::What::twin:
+      twins_.put(reinterpret_cast<VLeaf*>(item.word));
+      break;
+  }
+}
+
+// --- leaf twins ---------------------------------------------------------------------------------
+
+VLeaf* Twins::take_row(std::size_t count) {
+  const std::lock_guard lock(mu_);
+  rows_.push_back(std::make_unique<VLeaf[]>(count));
+  total_ += count;
+  return rows_.back().get();
+}
+
+VLeaf* Twins::take() {
+  constexpr std::size_t kRow = 256;
+  const std::lock_guard lock(mu_);
+  if (idle_.empty()) {
+    rows_.push_back(std::make_unique<VLeaf[]>(kRow));
+    total_ += kRow;
+    for (std::size_t i = kRow; i > 0; --i) idle_.push_back(&rows_.back()[i - 1]);
+  }
+  VLeaf* twin = idle_.back();
+  idle_.pop_back();
+  twin->version.store(0, std::memory_order_relaxed);
+  for (unsigned i = 0; i < kSlots; ++i) twin->set_print(i, 0);
+  return twin;
+}
+
+void Twins::put(VLeaf* twin) {
+  const std::lock_guard lock(mu_);
+  idle_.push_back(twin);
+}
+
+std::uint64_t Twins::bytes() const {
+  const std::lock_guard lock(mu_);
+  return total_ * sizeof(VLeaf);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

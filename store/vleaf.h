@@ -1,0 +1,140 @@
+// The DRAM twin of a leaf: its lock and version, its address and its fingerprints in one line, so
+// that a lookup touches inner nodes, this line, one slot line and the record. Called by the tree,
+// the iterator and rebuild.
+//
+// version: bit 0 locked, bit 1 dead (unlinked; never changes again), the rest counts the changes.
+// A reader takes an unlocked version, looks, and believes what it saw when the version is still
+// the same. A writer holds the lock through its last fence, so nothing is seen that could be lost.
+// A fingerprint is stored after its slot word, so whatever word stands behind a fingerprint that
+// matches belongs to a record which an epoch guard keeps alive.
+#pragma once
+
+#include <emmintrin.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "pm/assert.h"
+#include "store/format.h"
+#include "tenuto/persist.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define TENUTO_STORE_BYTEWISE 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TENUTO_STORE_BYTEWISE 1
+#endif
+#endif
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+// Waiting for another thread: a bounded spin, then the processor is offered to it.
+class Backoff {
+ public:
+  void pause() {
+    if (++rounds_ < kSpins) {
+      _mm_pause();
+    } else {
+      sched_yield();
+    }
+  }
+
+ private:
+  static constexpr unsigned kSpins = 128;
+  unsigned rounds_ = 0;
+};
+
+using PrintBytes = std::atomic<std::uint8_t>[kSlots];
+
+#ifdef TENUTO_STORE_BYTEWISE
+// For the thread sanitizer, which does not see that a torn vector load is harmless here.
+inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) {
+  std::uint64_t mask = 0;
+  for (unsigned i = 0; i < kSlots; ++i) {
+    if (prints[i].load(std::memory_order_acquire) == print) mask |= 1ull << i;
+  }
+  return mask;
+}
+#else
+// Three compares of sixteen bytes. volatile: exactly one load each, for the bytes may change.
+inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) {
+  const auto* vec = reinterpret_cast<const volatile __m128i*>(&prints[0]);
+  const __m128i wanted = _mm_set1_epi8(static_cast<char>(print));
+  std::uint64_t mask = 0;
+  for (unsigned i = 0; i < kSlots / 16; ++i) {
+    const __m128i bytes = vec[i];
+    const auto hits = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)));
+    mask |= static_cast<std::uint64_t>(hits) << (16 * i);
+  }
+  pm::compiler_barrier();  // the version is validated after these loads
+  return mask;
+}
+#endif
+
+struct alignas(kLineBytes) VLeaf {
+  static constexpr std::uint64_t kLocked = 1;
+  static constexpr std::uint64_t kDead = 2;
+  static constexpr std::uint64_t kStep = 4;
+
+  std::atomic<std::uint64_t> version{0};
+  Leaf* leaf = nullptr;  // constant while the twin is linked
+  PrintBytes print{};    // 0: the slot is empty
+
+  static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
+
+  // Waits while a writer holds the leaf. Acquire: meets unlock(). May be dead.
+  std::uint64_t read_version() const {
+    Backoff wait;
+    for (;;) {
+      const std::uint64_t v = version.load(std::memory_order_acquire);
+      if ((v & kLocked) == 0) return v;
+      wait.pause();
+    }
+  }
+  bool still(std::uint64_t seen) const {
+    return version.load(std::memory_order_acquire) == seen;
+  }
+  // Locks if nothing has changed since `seen`. Acquire: meets unlock().
+  bool lock_if(std::uint64_t seen) {
+    std::uint64_t expected = seen;
+    return version.compare_exchange_strong(expected, seen | kLocked, std::memory_order_acquire,
+                                           std::memory_order_relaxed);
+  }
+  // False when the leaf is dead.
+  bool lock() {
+    for (;;) {
+      const std::uint64_t v = read_version();
+      if (dead(v)) return false;
+      if (lock_if(v)) return true;
+    }
+  }
+  // Release: meets read_version() and lock_if().
+  void unlock() {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    TENUTO_DCHECK((v & kLocked) != 0);
+    version.store((v & ~kLocked) + kStep, std::memory_order_release);
+  }
+  // Unlocks without a change: readers need not look again.
+  void unlock_unchanged() {
+    version.store(version.load(std::memory_order_relaxed) & ~kLocked, std::memory_order_release);
+  }
+  void unlock_dead() {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    version.store(((v & ~kLocked) + kStep) | kDead, std::memory_order_release);
+  }
+
+  // Bit i: slot i may hold a key with this fingerprint.
+  std::uint64_t match(std::uint8_t wanted) const { return match_prints(print, wanted); }
+  std::uint64_t empty_slots() const { return match_prints(print, 0); }
+  std::uint64_t used_slots() const { return ~empty_slots() & kBitmapMask; }
+
+  void set_print(unsigned i, std::uint8_t p) { print[i].store(p, std::memory_order_release); }
+
+  SlotWord word(unsigned i) const {
+    return {__atomic_load_n(&leaf->slot[i].raw, __ATOMIC_ACQUIRE)};
+  }
+};
+static_assert(sizeof(VLeaf) == kLineBytes);
+
+}  // namespace tenuto::inline TENUTO_ABI::store

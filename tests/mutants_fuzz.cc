@@ -1,0 +1,301 @@
+// Damaged pool files, thousands of them: bits flipped, bytes, words, lines and pages overwritten,
+// pages swapped or copied, superblock copies exchanged, the file cut short. Each is opened, read,
+// scanned, validated, written to and closed. That must end in an error or in a working store,
+// never in a crash or a hang; and what validate() calls sound after a flip in a cleanly closed
+// store must still hold every record.
+//
+// TENUTO_MUTANTS sets how many, TENUTO_SEED the seed; TENUTO_MUTANT runs a single one in this
+// process, for a debugger.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "support/kill_state.h"
+#include "support/pool_parts.h"
+#include "tenuto/kv.h"
+
+namespace tenuto {
+namespace {
+
+using test::kill_key;
+using test::kill_value;
+using test::TempPath;
+
+using Bytes = std::vector<unsigned char>;
+using Records = std::map<std::string, std::string>;
+
+constexpr std::uint64_t kPoolBytes = 8u << 20;
+constexpr unsigned kAlarmSeconds = 60;  // for one mutant, sanitizers included
+
+StoreOptions options() {
+  StoreOptions o;
+  o.pool.size = kPoolBytes;
+  o.pool.size_max = 4 * kPoolBytes;
+  o.pool.medium = Medium::cache;
+  o.pool.recovery_threads = 1;
+  return o;
+}
+
+Bytes read_file(const std::string& path) {
+  Bytes b;
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  b.resize(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)));
+  EXPECT_EQ(::pread(fd, b.data(), b.size(), 0), static_cast<ssize_t>(b.size()));
+  ::close(fd);
+  return b;
+}
+
+// A pool as a clean close leaves it, and the same pool as a kill in the middle of a batch and a
+// transaction leaves it.
+struct Originals {
+  Bytes clean;
+  Bytes unclean;
+  Records records;                // of the clean one
+  std::vector<std::size_t> used;  // lines that are not all zero, of either
+};
+
+struct Words {
+  Ptr<char> word[8];
+  std::uint64_t number[8];
+};
+
+void fill(Store& store, Records& records) {
+  for (int i = 0; i < 400; ++i) {
+    const std::string key = kill_key(1, i);
+    const std::string value = kill_value(1, i, static_cast<std::uint32_t>(i + 1));
+    ASSERT_EQ(store.put(key, value), Status::ok);
+    records[key] = value;
+    if (i % 7 == 3) {
+      ASSERT_EQ(store.erase(key), Status::ok);
+      records.erase(key);
+    }
+  }
+  auto root = store.pool().root<Words>("words");
+  ASSERT_TRUE(root);
+  ASSERT_EQ(store.pool().malloc_to((*root)->word[0], 100), Status::ok);
+  ASSERT_EQ(store.pool().malloc_to((*root)->word[1], 30000), Status::ok);
+  ASSERT_EQ(store.pool().malloc_to((*root)->word[2], 100), Status::ok);
+}
+
+void make_originals(Originals& o) {
+  TempPath path("mutants-base");
+  {
+    auto store = Store::open(path.str(), options());
+    ASSERT_TRUE(store);
+    fill(*store, o.records);
+    ASSERT_EQ(store->close(), Status::ok);
+  }
+  o.clean = read_file(path.str());
+  // The unclean one: a child stops in the middle of a transaction, with frees in limbo.
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    auto store = Store::open(path.str(), options());
+    if (!store) std::_Exit(1);
+    auto root = store->pool().root<Words>("words");
+    (void)store->pool().free_from((*root)->word[2]);
+    for (int i = 0; i < 200; ++i) (void)store->put(kill_key(1, i), "short");
+    Transaction tx(store->pool());
+    (void)tx.add((*root)->number);
+    for (auto& n : (*root)->number) n = 7;
+    (void)tx.alloc(64);
+    std::_Exit(0);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  ASSERT_EQ(status, 0);
+  o.unclean = read_file(path.str());
+  for (std::size_t at = 0; at + kLineBytes <= o.clean.size(); at += kLineBytes) {
+    const auto zero = [&](const Bytes& b) {
+      return std::all_of(b.begin() + static_cast<std::ptrdiff_t>(at),
+                         b.begin() + static_cast<std::ptrdiff_t>(at + kLineBytes),
+                         [](unsigned char c) { return c == 0; });
+    };
+    if (!zero(o.clean) || !zero(o.unclean)) o.used.push_back(at);
+  }
+}
+
+struct Mutation {
+  bool clean = false;
+  bool flip = false;  // nothing but flipped bits
+  std::string what;
+};
+
+// Changes the image as mutant number `n` of the seed does.
+Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint64_t n) {
+  std::mt19937_64 rng(seed * 0x9e3779b97f4a7c15ull + n);
+  Mutation m;
+  m.clean = rng() % 2 == 0;
+  image = m.clean ? o.clean : o.unclean;
+  // Half of them near the head, where most structure is.
+  const auto line = [&] {
+    const std::size_t few = std::min<std::size_t>(o.used.size(), 40);
+    return o.used[rng() % 2 == 0 ? rng() % few : rng() % o.used.size()];
+  };
+  const std::size_t at = line();
+  const auto page = [](std::size_t a) { return a / kFrameBytes * kFrameBytes; };
+  unsigned char* p = image.data();
+  const auto kind = rng() % 12;
+  m.what = "kind " + std::to_string(kind) + " at " + std::to_string(at) +
+           (m.clean ? " of the clean pool" : " of the unclean pool");
+  switch (kind) {
+    case 0:
+    case 1:
+    case 2:
+    case 3: {
+      m.flip = true;
+      for (std::uint64_t k = 1 + rng() % 3; k > 0; --k) {
+        p[line() + rng() % kLineBytes] ^= static_cast<unsigned char>(1u << rng() % 8);
+      }
+      break;
+    }
+    case 4:
+      p[at + rng() % kLineBytes] = static_cast<unsigned char>(rng());
+      break;
+    case 5: {
+      const std::uint64_t words[] = {0, ~0ull, 1, 1ull << 63, rng(), kPoolBytes, kPoolBytes - 64};
+      const std::uint64_t w = words[rng() % std::size(words)];
+      std::memcpy(p + at + rng() % 8 * 8, &w, 8);
+      break;
+    }
+    case 6:
+      std::memset(p + at, rng() % 2 == 0 ? 0 : 0xff, kLineBytes);
+      break;
+    case 7:
+      std::generate_n(p + at, kLineBytes, [&] { return static_cast<unsigned char>(rng()); });
+      break;
+    case 8:
+      std::memset(p + page(at), rng() % 2 == 0 ? 0 : 0xff, kFrameBytes);
+      break;
+    case 9:
+      std::memcpy(p + page(at), p + page(line()), kFrameBytes);
+      break;
+    case 10:
+      std::swap_ranges(p, p + kFrameBytes, p + kFrameBytes);
+      break;
+    default:
+      image.resize(rng() % 2 == 0 ? rng() % image.size() : page(rng() % image.size()));
+  }
+  return m;
+}
+
+void write_file(const std::string& path, const Bytes& b) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  if (fd < 0 || ::pwrite(fd, b.data(), b.size(), 0) != static_cast<ssize_t>(b.size())) {
+    std::abort();
+  }
+  ::close(fd);
+}
+
+// What a program would do with the pool. Returns what was wrong, empty when all is well.
+std::string use(const std::string& path, const Originals& o, const Mutation& m) {
+  Report report;
+  auto store = Store::open(path, options(), &report);
+  if (!store) {
+    if (report.what.empty()) return "an error without a report: " + m.what;
+    return "";
+  }
+  const bool sound = store->validate(&report) == Status::ok;
+  std::string value;
+  for (const auto& [key, expected] : o.records) {
+    const Status s = store->get(key, value);
+    const bool same = s == Status::ok && value == expected;
+    if (sound && m.clean && m.flip && !same) return "validate() says ok, but lost " + key;
+  }
+  std::size_t seen = 0;
+  Iterator it = store->iterator();
+  for (it.seek_first(); it.valid() && seen < 5000; it.next()) seen += it.value().size() > 3 ? 1 : 0;
+  for (it.seek_last(); it.valid() && seen < 10000; it.prev()) seen += it.key().empty() ? 0 : 1;
+  it = store->iterator();
+  auto root = store->pool().root<Words>("words");
+  for (int i = 0; i < 60; ++i) (void)store->put(kill_key(2, i), kill_value(2, i, 3));
+  for (int i = 0; i < 400; i += 3) (void)store->erase(kill_key(1, i));
+  WriteBatch batch;
+  for (int i = 100; i < 130; ++i) batch.put(kill_key(2, i), "batch");
+  (void)store->write(batch);
+  if (root) {
+    for (auto& w : (*root)->word) (void)store->pool().free_from(w.word());
+    (void)store->pool().malloc_to((*root)->word[5], 5000);
+    (void)store->pool().run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add((*root)->number));
+      (*root)->number[0] += 1;
+      return Status::ok;
+    });
+  }
+  (void)store->close();
+  auto again = Store::open(path, options(), &report);
+  if (again) (void)again->validate(&report);
+  return "";
+}
+
+struct Shared {
+  std::uint64_t mutant;
+  std::uint64_t opened;
+  char wrong[1000];
+};
+
+std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
+  const std::uint64_t count = from_env("TENUTO_MUTANTS", 10000);
+  const std::uint64_t seed = from_env("TENUTO_SEED", 1);
+  Originals originals;
+  make_originals(originals);
+  ASSERT_FALSE(HasFatalFailure());
+  TempPath path("mutant");
+  Bytes image;
+  if (const std::uint64_t one = from_env("TENUTO_MUTANT", ~0ull); one != ~0ull) {
+    const Mutation m = mutate(image, originals, seed, one);
+    write_file(path.str(), image);
+    std::printf("mutant %lu: %s\n", one, m.what.c_str());
+    ASSERT_EQ(use(path.str(), originals, m), "");
+    return;
+  }
+  auto* shared = static_cast<Shared*>(
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(shared, MAP_FAILED);
+  // In children, so that a crash names its mutant.
+  std::uint64_t failures = 0;
+  for (std::uint64_t next = 0; next < count && failures < 10;) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      for (; next < count; ++next) {
+        shared->mutant = next;
+        const Mutation m = mutate(image, originals, seed, next);
+        write_file(path.str(), image);
+        ::alarm(kAlarmSeconds);
+        const std::string wrong = use(path.str(), originals, m);
+        if (wrong.empty()) continue;
+        std::snprintf(shared->wrong, sizeof shared->wrong, "%s", wrong.c_str());
+        std::_Exit(1);
+      }
+      std::_Exit(0);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    if (status == 0) break;
+    failures += 1;
+    const Mutation m = mutate(image, originals, seed, shared->mutant);
+    ADD_FAILURE() << "TENUTO_SEED=" << seed << " TENUTO_MUTANT=" << shared->mutant << ": "
+                  << (WIFSIGNALED(status)
+                          ? std::string("signal ") + ::strsignal(WTERMSIG(status))
+                          : (shared->wrong[0] != '\0' ? shared->wrong : "ended by itself"))
+                  << " (" << m.what << ")";
+    shared->wrong[0] = '\0';
+    next = shared->mutant + 1;
+  }
+}
+
+}  // namespace
+}  // namespace tenuto

@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "pm/assert.h"
+#include "pm/media.h"
+#include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
@@ -28,8 +30,15 @@ struct ThreadLanes {
   };
   std::vector<Held> held;
 
-  ThreadLanes() { held.reserve(4); }
+  // The counters of medium `model` must outlive the fence in our destructor.
+  ThreadLanes() {
+    static_cast<void>(thread_model_counts());
+    held.reserve(4);
+  }
+  // What this thread flushed last may wait for its lane's next fence, and that is another thread's,
+  // which covers none of our flushes.
   ~ThreadLanes() {
+    if (!held.empty()) fence("flushed by an ending thread", "its lane is handed on");
     const std::lock_guard lock(open_mu);
     for (const Held& h : held) {
       const auto it = open_lanes().find(h.instance);
@@ -73,9 +82,11 @@ Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
   for (std::size_t i = 0; i < kLaneSegmentsMax; ++i) {
     const PoolOffset segment{head.lane_segments[i]};
     if (!segment && i > 0) break;
+    const std::uint64_t* const before = head.lane_segments;
     const bool sound = i == 0 ? segment.value == kLanesOffset
                               : file.in_range(segment, kLaneSegmentBytes) &&
-                                    segment.value % kLaneSegmentBytes == 0;
+                                    segment.value % kLaneSegmentBytes == 0 &&
+                                    std::find(before, before + i, segment.value) == before + i;
     if (!sound) {
       return fail(Status::corrupt, report, "a lane segment lies where none can be",
                   file.where({kHeadPageOffset + offsetof(HeadPage, lane_segments) + i * 8},
@@ -111,43 +122,38 @@ Lane& Lanes::mine() {
 }
 
 Lane* Lanes::acquire() {
+  std::unique_lock lock(mu_);
+  bool may_grow = true;  // until we tried in vain
   for (;;) {
-    {
-      const std::lock_guard lock(mu_);
-      if (!idle_.empty()) {
-        Lane* lane = idle_.back();
-        idle_.pop_back();
-        return lane;
-      }
+    if (!idle_.empty()) {
+      Lane* lane = idle_.back();
+      idle_.pop_back();
+      return lane;
     }
-    if (grow()) continue;
-    std::unique_lock lock(mu_);
-    released_.wait(lock, [this] { return !idle_.empty(); });
+    // One thread grows at a time. Whoever finds all of the new lanes taken grows again.
+    if (!may_grow || growing_ || segments_ == kLaneSegmentsMax || !take_segment_) {
+      released_.wait(lock);
+      continue;
+    }
+    growing_ = true;
+    lock.unlock();
+    may_grow = grow();
+    lock.lock();
+    growing_ = false;
+    released_.notify_all();
   }
 }
 
-// Whether there is a new segment (from us or from another thread meanwhile).
+// REQUIRES: growing_ was set by us. False: there is no room for a segment.
 bool Lanes::grow() {
-  {
-    const std::lock_guard lock(mu_);
-    if (!idle_.empty()) return true;
-    if (segments_ == kLaneSegmentsMax || growing_ || !take_segment_) return false;
-    growing_ = true;
-  }
   const Result<PoolOffset> segment = take_segment_();
-  if (segment) {
-    zero_flush(file_.at<std::byte>(*segment), kLaneSegmentBytes);
-    fence("lane segment zeroed", "lane segment published");
-    publish(file_.head().lane_segments[segments_], segment->value);
-    fence("lane segment published", "its lanes are used");
-    attach(*segment);
-  }
-  {
-    const std::lock_guard lock(mu_);
-    growing_ = false;
-  }
-  released_.notify_all();
-  return segment.has_value();
+  if (!segment) return false;
+  zero_flush(file_.at<std::byte>(*segment), kLaneSegmentBytes);
+  fence("lane segment zeroed", "lane segment published");
+  publish(file_.head().lane_segments[segments_], segment->value);
+  fence("lane segment published", "its lanes are used");
+  attach(*segment);
+  return true;
 }
 
 void Lanes::release(Lane* lane) {

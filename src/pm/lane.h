@@ -1,7 +1,8 @@
 // Lanes: persistent log areas, each held by one thread at a time. A thread gets one at its first
 // write to a pool, keeps it, and hands it on at its exit with everything the layers above keep by
 // lane (the heap its cached blocks and freed blocks in limbo, tx its transaction), so that a
-// thread's end needs no work and loses nothing.
+// thread's end loses nothing and needs one fence: the layers above count on "a later fence of this
+// lane" covering all that was flushed for it, and a fence covers only its own thread's flushes.
 //
 // The segment table in the head page is authoritative for which lanes exist; a new segment is
 // zeroed and fenced before its table word publishes it.

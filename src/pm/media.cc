@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "pm/assert.h"
@@ -135,14 +136,24 @@ void flush_line_with(FlushInstruction how, const char* line) {
   }
 }
 
-const Region* find_region(std::uintptr_t p) {
+struct Found {
+  Medium medium = Medium::cache;
+  bool delays = false;
+};
+
+// The region that holds p. Other slots may change hands meanwhile: what was read of one counts only
+// if its base is still the same (p's own region stays while somebody flushes in it).
+std::optional<Found> find_region(std::uintptr_t p) {
   const std::size_t used = regions_used.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < used; ++i) {
     const Region& r = regions[i];
     const std::uintptr_t base = r.base.load(std::memory_order_acquire);
-    if (base != 0 && base <= p && p < r.end.load(std::memory_order_relaxed)) return &r;
+    if (base == 0 || p < base || p >= r.end.load(std::memory_order_acquire)) continue;
+    const Found found{r.medium.load(std::memory_order_acquire),
+                      r.delays.load(std::memory_order_acquire)};
+    if (r.base.load(std::memory_order_relaxed) == base) return found;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // REQUIRES: regions_mu is held.
@@ -205,17 +216,14 @@ void unregister_region(const void* base) {
 }
 
 void flush_cold(const void* p, std::size_t bytes) {
-  const Region* region = find_region(reinterpret_cast<std::uintptr_t>(p));
-  if (region == nullptr) return;
-  const Medium medium = region->medium.load(std::memory_order_relaxed);
-  if (medium == Medium::cache) return;
+  const std::optional<Found> region = find_region(reinterpret_cast<std::uintptr_t>(p));
+  if (!region || region->medium == Medium::cache) return;
   const FlushInstruction how = flush_instruction();
-  const bool delays = region->delays.load(std::memory_order_relaxed);
   const char* end = static_cast<const char*>(p) + bytes;
   for (const char* line = line_of(p); line < end; line += kLineBytes) {
     flush_line_with(how, line);
-    if (medium == Medium::model) {
-      model_line(reinterpret_cast<std::uintptr_t>(line) / kLineBytes * kLineBytes, delays);
+    if (region->medium == Medium::model) {
+      model_line(reinterpret_cast<std::uintptr_t>(line), region->delays);
     }
   }
 }

@@ -47,6 +47,10 @@ Status check_options(const PoolOptions& o, std::string_view path, Report* report
 
 // Whether the 64 bytes are a sound superblock of this build; if not, why.
 Status check_copy(const Superblock& s, std::string where, Report* report) {
+  if (s.magic == __builtin_bswap64(kPoolMagic)) {
+    return fail(Status::wrong_version, report, "the pool was made with another byte order",
+                std::move(where));
+  }
   if (s.magic != kPoolMagic) {
     return fail(Status::not_a_pool, report, "this is not a tenuto pool", std::move(where));
   }
@@ -180,8 +184,9 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   if (::pread(f->fd_, &last, sizeof last, static_cast<off_t>(at)) != sizeof last) {
     return fail_errno(errno, "cannot read the zone table", path, report);
   }
+  const bool inside = last.offset <= file_bytes && last.bytes <= file_bytes - last.offset;
   const std::uint64_t pool_bytes = last.offset + last.bytes;
-  if (last.offset > file_bytes || pool_bytes > file_bytes || pool_bytes < kPoolBytesMin) {
+  if (!inside || pool_bytes < kPoolBytesMin) {
     return fail(Status::corrupt, report, "the file is shorter than its zones say: truncated?",
                 f->where({at}, "zone table"), std::to_string(pool_bytes) + " bytes",
                 std::to_string(file_bytes));
@@ -229,7 +234,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   // With one copy damaged the other may be the older one: what it says of a clean close may be
   // out of date, so recovery runs.
   const bool both = status[1 - best] == Status::ok ||
-                    (super_.sequence <= 2 && status[1 - best] == Status::not_a_pool);
+                    (super_.sequence == 1 && status[1 - best] == Status::not_a_pool);
   was_clean_ = both && super_.state == static_cast<std::uint32_t>(PoolState::clean);
   return Status::ok;
 }

@@ -30,7 +30,11 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, PoolOffset* out, unsig
 void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
   const std::lock_guard lock(mu);
   for (std::size_t i = 0; i < count; ++i) {
-    TENUTO_ASSERT(!slab.is_free(indexes[i]));
+    if (slab.is_free(indexes[i])) {  // freed twice: two references led to it
+      file_.log(file_.where(slab.block_offset(indexes[i]), "freed twice"));
+      file_.poison(Status::corrupt);
+      continue;
+    }
     slab.set_free(indexes[i]);
   }
   if (!slab.listed) list(slab);
@@ -90,6 +94,13 @@ void Arena::discard(Slab& slab) {
   erase_slab(slab);
   slab.header = nullptr;
   spare_twins_.push_back(&slab);
+}
+
+void Arena::trim() {
+  const std::lock_guard lock(mu);
+  for (const auto& slab : slabs_) {
+    if (slab->header != nullptr && slab->free_count == slab->blocks) retire(*slab);
+  }
 }
 
 // REQUIRES for list and unlist: mu is held.

@@ -33,6 +33,9 @@ class Arena {
   void enlist(Slab& slab);
   void discard(Slab& slab);
 
+  // Gives back the frames of all wholly free slabs.
+  void trim();
+
   template <class F>
   void for_each_slab(const F& f) {
     const std::lock_guard lock(mu);

@@ -17,6 +17,7 @@
 #include "heap/format.h"
 #include "heap/frame_source.h"
 #include "heap/heap.h"
+#include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
@@ -48,6 +49,11 @@ class Book {
   // them to, which returns their new positions) and flips to it. Skipped without room.
   using Sink = std::function<BookPosition(BookEntry)>;
   void compact(std::uint64_t live, const std::function<void(const Sink&)>& each);
+
+  // Flushes the whole list.
+  void flush_list() const {
+    for (const PoolOffset o : list_) flush_bytes(chunk(o), kBookChunkBytes);
+  }
 
   const std::vector<PoolOffset>& segments() const { return segments_; }
 

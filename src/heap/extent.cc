@@ -7,6 +7,12 @@
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
+namespace {
+// Recovery may find holes where entries were, and has to append those again without a frame to put
+// them in: at most one a lane.
+constexpr std::uint64_t kRedoneEntriesMax = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
+}  // namespace
+
 Extents::~Extents() {
   for (auto& [region, chunk] : chunks_) {
     for (unsigned i = chunk->first; i < chunk->end;) {
@@ -156,7 +162,7 @@ Status Extents::ensure_book() {
       });
     });
   }
-  return book_.ensure_room(live_ + 2 * (reserved_ + 1));
+  return book_.ensure_room(live_ + 2 * (reserved_ + 1) + kRedoneEntriesMax);
 }
 
 Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core) {
@@ -241,6 +247,46 @@ void Extents::trim(unsigned core) {
   if (spare_ != nullptr) drop_chunk(*spare_, core);
 }
 
+// A half of a chunk that no live extent reaches into is nobody's after the next open.
+void Extents::close(unsigned core) {
+  const std::lock_guard lock(mu_);
+  const auto live = [](const Extent& e) {
+    return e.state == ExtentState::live || e.state == ExtentState::claimed;
+  };
+  for (const auto& [region, chunk] : chunks_) {
+    std::array<bool, kChunkFrames / kHugeFrames> used{};
+    for (unsigned i = chunk->first; i < chunk->end;) {
+      const Extent& e = *chunk->at[i];
+      const auto after = i + static_cast<unsigned>(e.frames);
+      for (unsigned f = i; live(e) && f < after; ++f) used[f / kHugeFrames] = true;
+      i = after;
+    }
+    for (unsigned f = chunk->first; f < chunk->end; f += kHugeFrames) {
+      if (used[f / kHugeFrames]) continue;
+      frames_.put(chunk->region + f * kFrameBytes, frame::kOrderHuge, core);
+    }
+  }
+  for (const auto& [offset, e] : huge_) {
+    if (!live(*e)) frames_.put_run(e->offset, e->frames / kHugeFrames, core);
+  }
+}
+
+void Extents::flush_log() const {
+  const std::lock_guard lock(mu_);
+  book_.flush_list();
+}
+
+bool Extents::cancel(PoolOffset o) {
+  const std::lock_guard lock(mu_);
+  Extent* e = lookup(o);
+  if (e == nullptr || e->kind != Kind::logged) return false;
+  if (e->state == ExtentState::killed) return true;
+  if (e->state != ExtentState::reserved) return false;
+  e->state = ExtentState::killed;
+  reserved_ -= 1;
+  return true;
+}
+
 void Extents::mark_allocated(PoolOffset o) {
   const std::lock_guard lock(mu_);
   Extent* e = lookup(o);
@@ -270,11 +316,14 @@ void Extents::unclaim(PoolOffset o) {
   e->state = ExtentState::live;
 }
 
-Result<Block> Extents::find(PoolOffset o, Kind kind, bool live_only) const {
+Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
   const std::lock_guard lock(mu_);
   const Extent* e = lookup(o);
   if (e == nullptr || e->state == ExtentState::free || e->kind != kind) return Status::not_found;
-  if (live_only && e->state != ExtentState::live) return Status::not_found;
+  const bool live = e->state == ExtentState::live;
+  const bool in_use = live || e->state == ExtentState::reserved;
+  if (wanted == Wanted::allocated && !live) return Status::not_found;
+  if (wanted == Wanted::in_use && !in_use) return Status::not_found;
   return Block{e->offset, e->frames * kFrameBytes};
 }
 
@@ -292,7 +341,8 @@ void Extents::for_each_taken(const std::function<void(Extent&)>& f) const {
 void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const {
   const std::lock_guard lock(mu_);
   for_each_taken([&](const Extent& e) {
-    if (e.kind == kind) f(e.offset, e.frames * kFrameBytes);
+    const bool in_use = e.state == ExtentState::live || e.state == ExtentState::reserved;
+    if (e.kind == kind && in_use) f(e.offset, e.frames * kFrameBytes);
   });
 }
 

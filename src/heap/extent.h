@@ -35,6 +35,13 @@ enum class ExtentState : std::uint8_t {
   killed,    // tombstone appended, not yet reusable
 };
 
+// What find() may find.
+enum class Wanted : std::uint8_t {
+  allocated,  // live, and nobody is freeing it
+  in_use,     // that, or reserved
+  not_free,   // also what is on its way to becoming free
+};
+
 struct Extent {
   PoolOffset offset;
   std::uint64_t frames = 0;
@@ -79,7 +86,10 @@ class Extents {
   void mark_free(PoolOffset o);       // tombstone; flushed
   bool claim(PoolOffset o);
   void unclaim(PoolOffset o);
-  Result<Block> find(PoolOffset o, Kind kind, bool live_only) const;
+  // Before the release of a logged one, so that nobody finds it any more: true when it was reserved,
+  // or was killed before.
+  bool cancel(PoolOffset o);
+  Result<Block> find(PoolOffset o, Kind kind, Wanted wanted) const;
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const;
   std::uint64_t allocated_bytes() const;
   std::uint64_t count() const;
@@ -88,6 +98,11 @@ class Extents {
   Status validate(Report* report) const;
   // Gives back the chunk kept in reserve.
   void trim(unsigned core);
+  // Flushes the bookkeeping log for threads that flushed and may not have fenced.
+  void flush_log() const;
+  // For a clean close, after which nothing else may be called: gives back the frames that open
+  // would not find, which builds chunks from live extents.
+  void close(unsigned core);
 
  private:
   struct Recovered {
@@ -110,6 +125,9 @@ class Extents {
   void unplace(Chunk& chunk, Extent* e);
   void free_extent(Chunk& chunk, Extent* e, unsigned core);
   Chunk& chunk_of(PoolOffset o) const;
+  // Whether an extent of so many frames can stand there.
+  bool well_placed(PoolOffset o, std::uint64_t frames) const;
+  bool whole_huge_frames(PoolOffset o, std::uint64_t frames) const;
   Status build_chunks(Report* report);
   void fill_gaps(Chunk& chunk);
   void append_entry(Extent& e);

@@ -18,11 +18,7 @@ Status Extents::open(Report* report) {
   std::vector<BookRecord> live;
   TENUTO_TRY(book_.open(live, report));
   for (const BookRecord& r : live) {
-    const bool huge = r.frames > kExtentBytesMax / kFrameBytes;
-    const bool aligned = !huge || (r.offset.value % kHugeBytes == 0 && r.frames % kHugeFrames == 0);
-    const std::uint64_t last = r.offset.value + r.frames * kFrameBytes - 1;
-    const bool in_one_chunk = huge || r.offset.value / kChunkBytes == last / kChunkBytes;
-    if (!aligned || !in_one_chunk) return damaged(report, r.offset, "extent's place");
+    if (!well_placed(r.offset, r.frames)) return damaged(report, r.offset, "extent's place");
     if (!recovered_.emplace(r.offset.value, Recovered{r.frames, r.kind, r.position, false})
              .second) {
       return damaged(report, r.offset, "two extents at one place");
@@ -30,6 +26,15 @@ Status Extents::open(Report* report) {
   }
   live_ = recovered_.size();
   return Status::ok;
+}
+
+bool Extents::well_placed(PoolOffset o, std::uint64_t frames) const {
+  if (o.value % kFrameBytes != 0 || frames == 0) return false;
+  if (!file_.in_range(o, frames * kFrameBytes)) return false;
+  if (frames > kExtentBytesMax / kFrameBytes) {
+    return o.value % kHugeBytes == 0 && frames % kHugeFrames == 0;
+  }
+  return o.value / kChunkBytes == (o.value + frames * kFrameBytes - 1) / kChunkBytes;
 }
 
 bool Extents::known(PoolOffset o) const {
@@ -62,9 +67,7 @@ Status Extents::recover(PoolOffset o, std::uint64_t frames, bool allocated, Repo
     const bool same = it->second.kind == Kind::logged && it->second.frames == frames;
     return same ? Status::ok : damaged(report, o, "an intent says otherwise");
   }
-  const bool sound =
-      o.value % kFrameBytes == 0 && frames != 0 && file_.in_range(o, frames * kFrameBytes);
-  if (!sound) return damaged(report, o, "an intent names it");
+  if (!well_placed(o, frames)) return damaged(report, o, "an intent names it");
   TENUTO_TRY(book_.ensure_room(2));
   const auto at = book_.append(BookEntry::make_extent(BookType::logged, o, frames));
   recovered_.emplace(o.value, Recovered{frames, Kind::logged, at, false});
@@ -103,10 +106,22 @@ Status Extents::build(bool drop_unmarked, Report* report) {
   return build_chunks(report);
 }
 
+// Entries have no checksum: what they say must at least agree with the frame allocator.
+bool Extents::whole_huge_frames(PoolOffset o, std::uint64_t frames) const {
+  const PoolOffset end = o + frames * kFrameBytes;
+  for (PoolOffset at{round_down(o.value, kHugeBytes)}; at < end; at = at + kHugeBytes) {
+    if (!frames_.frames().taken(frame_of_offset(at), frame::kOrderHuge)) return false;
+  }
+  return true;
+}
+
 Status Extents::build_chunks(Report* report) {
   std::uint64_t end_before = 0;
   for (const auto& [offset, r] : recovered_) {
     if (offset < end_before) return damaged(report, {offset}, "extents overlap");
+    if (!whole_huge_frames({offset}, r.frames)) {
+      return damaged(report, {offset}, "extent in frames that are not taken for extents");
+    }
     end_before = offset + r.frames * kFrameBytes;
     auto* e = new Extent{{offset}, r.frames, ExtentState::live, r.kind, r.position};
     allocated_frames_ += r.frames;

@@ -4,23 +4,19 @@
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
-namespace {
-// What a new zone needs beside the frames asked for: its own metadata, and room to align.
-constexpr std::uint64_t kZoneSlackBytes = 4u << 20;
-}  // namespace
-
 template <class Get>
-Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t bytes) {
+Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_frames) {
   Result<FrameId> got = get();
   if (!got && got.error() == Status::full) {
     // One thread grows; the others find its zone.
     const std::lock_guard lock(grow_mu_);
     got = get();
     if (!got && got.error() == Status::full) {
-      const Result<pm::ZoneEntry> zone = file_.grow(
-          bytes + kZoneSlackBytes, [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
-            frame::Frames::format_zone(file_, z, head_bytes);
-          });
+      const Result<pm::ZoneEntry> zone =
+          file_.grow(frame::Frames::zone_bytes_for(huge_frames),
+                     [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
+                       frame::Frames::format_zone(file_, z, head_bytes);
+                     });
       if (!zone) return zone.error();
       TENUTO_TRY(frames_.add_zone(*zone));
       got = get();
@@ -31,11 +27,12 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t bytes)
 }
 
 Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
-  return get_or_grow([&] { return frames_.get(order, core); }, kFrameBytes << order);
+  const std::uint64_t huge_frames = order <= frame::kOrderHuge ? 1 : 2;
+  return get_or_grow([&] { return frames_.get(order, core); }, huge_frames);
 }
 
 Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core) {
-  return get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames * kHugeBytes);
+  return get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames);
 }
 
 void FrameSource::put(PoolOffset o, unsigned order, unsigned core) {

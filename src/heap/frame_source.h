@@ -24,7 +24,7 @@ class FrameSource {
 
  private:
   template <class Get>
-  Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t bytes);
+  Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t huge_frames);
 
   pm::PoolFile& file_;
   frame::Frames& frames_;

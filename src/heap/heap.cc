@@ -59,7 +59,6 @@ Slab* Heap::State::slab_at(PoolOffset o) const {
 }
 
 Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind) {
-  TENUTO_TRY(file.writable());
   if (bytes > file.bytes_max()) return Status::too_large;
   if (bytes > kSmallBytesMax) {
     Result<Block> block = extents.reserve(bytes, kind, h.core);
@@ -146,29 +145,50 @@ void Heap::State::empty_caches(LaneHeap& h) {
 
 void Heap::State::scavenge(LaneHeap& h) {
   drain_limbo(h);
-  empty_caches(h);
   lanes.for_each_idle([this](pm::Lane& lane) {
     LaneHeap* idle = lane_heaps[lane.id.value].load(std::memory_order_acquire);
     if (idle == nullptr) return;
     drain_limbo(*idle);
     empty_caches(*idle);
   });
+  empty_quarantine(h);  // again: some blocks may have waited for an idle lane
+  empty_caches(h);
+  for (const auto& arena : arenas) arena->trim();
   extents.trim(h.core);
 }
 
 // --- the interface ------------------------------------------------------------------------------
 
 Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind) {
-  return state_->reserve(state_->mine(), bytes, kind);
+  TENUTO_TRY(state_->file.writable());
+  Result<Block> block = state_->reserve(state_->mine(), bytes, kind);
+  if (!block || kind == Kind::derived) return block;
+  if (Slab* slab = state_->slab_at(block->offset)) {
+    const bool fresh = slab->set_reserved(slab->index_of(block->offset));
+    TENUTO_ASSERT(fresh);
+  }
+  return block;
 }
 
+// A block that is none was named by damaged media (our own structures were checked when they were
+// read, but a reference can look right and lead nowhere).
 void Heap::release(PoolOffset block) {
   LaneHeap& h = state_->mine();
-  const Slab* slab = state_->slab_at(block);
-  const bool derived = slab != nullptr
-                           ? slab->kind == Kind::derived
-                           : state_->extents.find(block, Kind::derived, false).has_value();
-  if (derived) {
+  bool derived = false;
+  bool sound = false;
+  if (Slab* slab = state_->slab_at(block)) {
+    const unsigned i = slab->index_of(block);
+    derived = slab->kind == Kind::derived;
+    sound = i != kNoBlock && (derived || !slab->live(i));
+    if (sound && !derived) slab->clear_reserved(i);
+  } else {
+    derived = state_->extents.find(block, Kind::derived, Wanted::not_free).has_value();
+    sound = derived || state_->extents.cancel(block);
+  }
+  if (!sound) {
+    state_->file.log(state_->file.where(block, "freed, but no block starts there"));
+    state_->file.poison(Status::corrupt);
+  } else if (derived) {
     state_->give_back(h, block);
   } else {
     state_->retire(h, block);
@@ -184,7 +204,7 @@ Result<Block> Heap::find_allocated(PoolOffset block) const {
     return Block{block, slab.block_bytes};
   }
   if (e.owner == PageOwner::none) return Status::not_found;
-  return state_->extents.find(block, Kind::logged, true);
+  return state_->extents.find(block, Kind::logged, Wanted::allocated);
 }
 
 bool Heap::claim_free(PoolOffset block) {
@@ -207,9 +227,10 @@ void Heap::mark_allocated(PoolOffset block) {
   if (Slab* slab = state_->slab_at(block)) {
     const unsigned i = slab->index_of(block);
     TENUTO_ASSERT(i != kNoBlock);
+    const bool reserved = slab->clear_reserved(i);
+    TENUTO_ASSERT(reserved);
     slab->set_persistent(i, true);
-    const bool fresh = slab->set_live(i);
-    TENUTO_ASSERT(fresh);
+    slab->set_live(i);
   } else {
     state_->extents.mark_allocated(block);
   }
@@ -254,12 +275,16 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
     const Slab& slab = *e.slab();
     const unsigned i = slab.index_of(block);
     if (slab.kind != kind || i == kNoBlock) return Status::not_found;
+    if (kind == Kind::logged) {
+      if (!slab.live(i) && !slab.reserved(i)) return Status::not_found;
+      return Block{block, slab.block_bytes};
+    }
     const std::lock_guard lock(slab.arena->mu);
     if (slab.is_free(i)) return Status::not_found;
     return Block{block, slab.block_bytes};
   }
   if (e.owner == PageOwner::none) return Status::not_found;
-  return state_->extents.find(block, kind, false);
+  return state_->extents.find(block, kind, Wanted::in_use);
 }
 
 HeapStats Heap::stats() const {

@@ -95,14 +95,16 @@ class Heap {
   Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
 
   // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
-  // clean. Quiescent; nothing may be allocated afterwards.
+  // clean. Reserved logged blocks are freed. Quiescent, and what threads that live on did happened
+  // before; nothing but the destructor may be called afterwards.
   Status close();
 
   // --- introspection ---------------------------------------------------------------------------
   std::uint64_t usable_size(PoolOffset block) const;  // 0: no allocated block starts there
-  // The derived or logged block that starts there, allocated or reserved; for validate().
+  // The derived or logged block that starts there, allocated or reserved, and not being freed. A
+  // derived one may also lie in a cache: call for_each before, which empties them.
   Result<Block> find_taken(PoolOffset block, Kind kind) const;
-  // Calls f(offset, bytes) for every taken block of a kind (in use, or reserved), after emptying
+  // Calls f(offset, bytes) for every block of a kind that is allocated or reserved, after emptying
   // the caches. Quiescent.
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f);
   HeapStats stats() const;

@@ -54,6 +54,8 @@ struct Heap::State {
   void before_fence(LaneHeap& h);
   void after_fence(LaneHeap& h);
   void drain_limbo(LaneHeap& h);
+  // Flushes again what a lane's thread flushed and may not have fenced.
+  void flush_unfenced(LaneHeap& h);
   // A logged block whose free is durable and retired: reused once no lane can still write into it.
   void retire(LaneHeap& h, PoolOffset block);
   void empty_quarantine(LaneHeap& h);

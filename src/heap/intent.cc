@@ -70,6 +70,19 @@ void Heap::State::drain_limbo(LaneHeap& h) {
   empty_quarantine(h);
 }
 
+void Heap::State::flush_unfenced(LaneHeap& h) {
+  for (std::size_t i = 0; i < pm::kLaneMallocSlots; ++i) {
+    flush(h.lane->lines[pm::kLaneMallocLine + i]);
+  }
+  for (unsigned i = 0; i < h.limbo_count; ++i) {
+    const std::uint64_t n = h.frees - h.limbo_count + i;
+    const PoolOffset dest{h.pending_dest[n % kFreeSlots].load(std::memory_order_relaxed)};
+    flush(*file.at<PtrWord>(dest));
+    const PoolOffset block = h.limbo_at(i).block;
+    if (const Slab* slab = slab_at(block)) flush(slab->persistent_word(slab->index_of(block)));
+  }
+}
+
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
   h.quarantine.push_back(block);
   if (h.quarantine.size() >= kQuarantineBatch) empty_quarantine(h);
@@ -96,7 +109,9 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
       const Slab* slab = slab_at(before);
       const std::uint64_t bytes =
           slab != nullptr ? slab->block_bytes
-                          : extents.find(before, Kind::logged, false).value_or(Block{}).bytes;
+                          : extents.find(before, Kind::logged, Wanted::not_free)
+                                .value_or(Block{})
+                                .bytes;
       if (d >= before.value + bytes) continue;
       kept.push_back(before);
       blocks.erase(std::prev(after));
@@ -123,6 +138,7 @@ void Heap::State::publish_block(LaneHeap& h, const Block& block, PtrWord& dest) 
     const unsigned i = slab->index_of(block.offset);
     slab->set_persistent(i, true);
     slab->set_live(i);
+    slab->clear_reserved(i);
   } else {
     extents.mark_allocated(block.offset);
   }
@@ -133,6 +149,7 @@ void Heap::State::publish_block(LaneHeap& h, const Block& block, PtrWord& dest) 
 }
 
 Status Heap::malloc_to(std::uint64_t bytes, PtrWord& dest) {
+  TENUTO_TRY(state_->file.writable());
   if (!state_->is_word(dest)) return Status::invalid_argument;
   if (__atomic_load_n(&dest.raw, __ATOMIC_RELAXED) != 0) return Status::invalid_argument;
   LaneHeap& h = state_->mine();

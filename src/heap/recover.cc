@@ -194,6 +194,11 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
 Status Heap::close() {
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
+  for (const auto& h : s.lane_heaps_owned) {
+    // Its thread may live on and never fence again.
+    s.flush_unfenced(*h);
+  }
+  s.extents.flush_log();
   for (const auto& h : s.lane_heaps_owned) s.drain_limbo(*h);
   for (const auto& h : s.lane_heaps_owned) {
     s.drain_limbo(*h);  // what waited for the others
@@ -202,6 +207,7 @@ Status Heap::close() {
   s.for_each_slab([](Slab& slab) {
     if (slab.kind == Kind::derived) write_stripes(slab, slab.free_bits);
   });
+  s.extents.close(0);
   fence("derived bits", "the pool is marked clean");
   return Status::ok;
 }
@@ -212,7 +218,9 @@ void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_
   s.for_each_slab([&](Slab& slab) {
     if (slab.kind != kind) return;
     for (unsigned i = 0; i < slab.blocks; ++i) {
-      if (!slab.is_free(i)) f(slab.block_offset(i), slab.block_bytes);
+      const bool in_use =
+          kind == Kind::logged ? slab.live(i) || slab.reserved(i) : !slab.is_free(i);
+      if (in_use) f(slab.block_offset(i), slab.block_bytes);
     }
   });
   s.extents.for_each(kind, f);

@@ -43,6 +43,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset) {
   slab.prev = slab.next = nullptr;
   slab.listed = false;
   for (auto& word : slab.live_bits) word.store(0, std::memory_order_relaxed);
+  for (auto& word : slab.reserved_bits) word.store(0, std::memory_order_relaxed);
 }
 
 void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind) {
@@ -75,8 +76,8 @@ bool is_slab(const pm::PoolFile& file, PoolOffset offset) {
   if (h.class_id >= kClasses || h.kind > 1 || h.block_bytes != kClassBytes[h.class_id]) {
     return false;
   }
-  if (h.stripes < 1 || h.stripes > kStripesMax) return false;
-  const SlabGeometry g = slab_geometry(h.block_bytes, h.stripes);
+  // All slabs of a pool are cut for its number of stripes.
+  const SlabGeometry g = slab_geometry(h.block_bytes, file.superblock().stripes);
   return g.stripes == h.stripes && g.data_offset == h.data_offset && g.blocks == h.blocks;
 }
 

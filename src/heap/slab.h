@@ -28,6 +28,7 @@ class Arena;
 inline constexpr unsigned kNoBlock = ~0u;
 
 using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;  // one a block
+using AtomicBits = std::array<std::atomic<std::uint64_t>, kBlocksMax / 64>;
 
 struct Slab {
   // Constant while the slab lives.
@@ -48,7 +49,9 @@ struct Slab {
   Slab* next = nullptr;
   bool listed = false;
   // Atomic. Logged: block is allocated and nobody is freeing it. Derived: marked by recovery.
-  std::array<std::atomic<std::uint64_t>, kBlocksMax / 64> live_bits{};
+  AtomicBits live_bits{};
+  // Atomic. Logged blocks that reserve() handed out and nobody published or released yet.
+  AtomicBits reserved_bits{};
 
   PoolOffset block_offset(unsigned i) const { return offset + data_offset + i * block_bytes; }
   // The index of the block that starts at o, or kNoBlock. No division.
@@ -80,18 +83,24 @@ struct Slab {
     flush(word);
   }
 
-  bool live(unsigned i) const {
-    return (live_bits[i / 64].load(std::memory_order_acquire) >> (i % 64) & 1) != 0;
+  static bool is_set(const AtomicBits& bits, unsigned i) {
+    return (bits[i / 64].load(std::memory_order_acquire) >> (i % 64) & 1) != 0;
   }
   // Both return whether this call changed it.
-  bool set_live(unsigned i) {
+  static bool set(AtomicBits& bits, unsigned i) {
     const std::uint64_t bit = 1ull << (i % 64);
-    return (live_bits[i / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) == 0;
+    return (bits[i / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) == 0;
   }
-  bool clear_live(unsigned i) {
+  static bool clear(AtomicBits& bits, unsigned i) {
     const std::uint64_t bit = 1ull << (i % 64);
-    return (live_bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
+    return (bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
   }
+  bool live(unsigned i) const { return is_set(live_bits, i); }
+  bool set_live(unsigned i) { return set(live_bits, i); }
+  bool clear_live(unsigned i) { return clear(live_bits, i); }
+  bool reserved(unsigned i) const { return is_set(reserved_bits, i); }
+  bool set_reserved(unsigned i) { return set(reserved_bits, i); }
+  bool clear_reserved(unsigned i) { return clear(reserved_bits, i); }
 
   unsigned live_count() const {
     unsigned n = 0;

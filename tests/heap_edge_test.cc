@@ -1,0 +1,347 @@
+// What an adversary of the heap tried: pools that are full, clean closes with something left over,
+// lanes in short supply, blocks cancelled twice, metadata that says what cannot be.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "heap/format.h"
+#include "heap/heap.h"
+#include "heap/size_class.h"
+#include "support/pool_parts.h"
+
+namespace tenuto {
+namespace {
+
+using heap::Kind;
+using test::PoolParts;
+using test::TempPath;
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+PoolOptions fixed_size(std::uint64_t bytes) {
+  PoolOptions o = PoolParts::small_options();
+  o.size = o.size_max = bytes;
+  return o;
+}
+
+// A block of pointer words that hangs on root 0.
+std::vector<PtrWord*> words(PoolParts& p, std::size_t n) {
+  if (p.root(0).raw == 0) {
+    EXPECT_EQ(p.heap->malloc_to(n * sizeof(PtrWord), p.root(0)), Status::ok);
+    zero_flush(PtrWord::decode(&p.root(0), p.root(0).raw), n * sizeof(PtrWord));
+  }
+  auto* first = static_cast<PtrWord*>(PtrWord::decode(&p.root(0), p.root(0).raw));
+  std::vector<PtrWord*> all;
+  for (std::size_t i = 0; i < n; ++i) all.push_back(first + i);
+  return all;
+}
+
+PoolOffset target(PoolParts& p, PtrWord* w) {
+  return p.file->offset_of(PtrWord::decode(w, w->raw));
+}
+
+// A thread that goes on living while the test does things to what it left.
+class LivingThread {
+ public:
+  explicit LivingThread(const std::function<void()>& first) {
+    thread_ = std::thread([this, first] {
+      first();
+      std::unique_lock lock(mu_);
+      done_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return end_; });
+    });
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [this] { return done_; });
+  }
+  ~LivingThread() {
+    {
+      const std::lock_guard lock(mu_);
+      end_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool done_ = false, end_ = false;
+  std::thread thread_;
+};
+
+// Extents' chunks are 4 MiB, but open finds only the halves in which something lives.
+TEST(HeapEdge, clean_close_leaves_no_frames_without_owner) {
+  TempPath path("edge1");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), fixed_size(64 * kMiB)), Status::ok) << p.report.text();
+  auto w = words(p, 40);
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(p.heap->malloc_to(kMiB, *w[i]), Status::ok);
+  // Chunk 0 keeps one extent in its first half, chunk 1 keeps none, and some are only reserved.
+  for (int i = 1; i < 8; ++i) ASSERT_EQ(p.heap->free_from(*w[i]), Status::ok);
+  ASSERT_TRUE(p.heap->reserve(2 * kMiB, Kind::logged));
+  ASSERT_TRUE(p.heap->reserve(2 * kMiB, Kind::logged));
+  ASSERT_TRUE(p.heap->reserve(5 * kMiB, Kind::logged));
+  ASSERT_EQ(p.close(), Status::ok);
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  EXPECT_TRUE(p.file->was_clean());
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  EXPECT_EQ(p.heap->stats().extents, 1u);
+  p.crash();
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  EXPECT_FALSE(p.file->was_clean());
+  EXPECT_LT(p.leaked, 512u) << "more than empty slabs";
+}
+
+TEST(HeapEdge, cancelled_or_freed_blocks_are_not_found_again) {
+  TempPath path("edge2");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str()), Status::ok);
+  auto w = words(p, 8);
+  for (const std::uint64_t bytes : {64ull, 4000ull, 100'000ull, 3ull * kMiB}) {
+    const auto b = p.heap->reserve(bytes, Kind::logged);
+    ASSERT_TRUE(b);
+    EXPECT_TRUE(p.heap->find_taken(b->offset, Kind::logged));
+    EXPECT_FALSE(p.heap->find_allocated(b->offset));
+    p.heap->release(b->offset);
+    EXPECT_FALSE(p.heap->find_taken(b->offset, Kind::logged)) << bytes << ": cancelled twice";
+    EXPECT_EQ(p.heap->publish(*b, *w[0]), Status::invalid_argument) << bytes;
+
+    ASSERT_EQ(p.heap->malloc_to(bytes, *w[1]), Status::ok);
+    const PoolOffset o = target(p, w[1]);
+    EXPECT_TRUE(p.heap->find_allocated(o));
+    ASSERT_EQ(p.heap->free_from(*w[1]), Status::ok);
+    EXPECT_FALSE(p.heap->find_taken(o, Kind::logged)) << bytes << ": in limbo, cancelled";
+  }
+  const auto kept = p.heap->reserve(64, Kind::logged);
+  ASSERT_TRUE(kept);
+  ASSERT_EQ(p.heap->publish(*kept, *w[2]), Status::ok);
+  EXPECT_EQ(p.heap->publish(*kept, *w[3]), Status::invalid_argument) << "published twice";
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
+TEST(HeapEdge, every_one_of_many_living_threads_gets_a_lane) {
+  TempPath path("edge3");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), fixed_size(32 * kMiB)), Status::ok);
+  constexpr std::size_t kThreads = 4 * pm::kLanesPerSegment + 5;
+  auto w = words(p, kThreads);
+  std::atomic<std::size_t> ready = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_EQ(p.heap->malloc_to(64, *w[i]), Status::ok);
+      ready += 1;
+      while (ready < kThreads) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
+TEST(HeapEdge, a_read_only_pool_refuses_more_threads_than_it_has_lanes) {
+  TempPath path("edge4");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str()), Status::ok);
+  ASSERT_EQ(p.heap->malloc_to(64, p.root(0)), Status::ok);
+  ASSERT_EQ(p.close(), Status::ok);
+  PoolOptions o = PoolParts::small_options();
+  o.read_only = true;
+  ASSERT_EQ(p.open(path.str(), o), Status::ok) << p.report.text();
+  std::atomic<std::size_t> ready = 0;
+  constexpr std::size_t kThreads = pm::kLanesPerSegment + 10;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_EQ(p.heap->malloc_to(64, p.root(1)), Status::read_only);
+      EXPECT_EQ(p.heap->free_from(p.root(0)), Status::read_only);
+      EXPECT_EQ(p.heap->reserve(64, Kind::logged).error(), Status::read_only);
+      ready += 1;
+      while (ready < kThreads) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
+TEST(HeapEdge, slabs_emptied_by_one_class_serve_all_others) {
+  TempPath path("edge5");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), fixed_size(16 * kMiB)), Status::ok);
+  auto w = words(p, 4000);
+  const auto fill = [&](std::uint64_t bytes) {
+    std::size_t n = 0;
+    while (n < w.size() && p.heap->malloc_to(bytes, *w[n]) == Status::ok) ++n;
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(p.heap->free_from(*w[i]), Status::ok);
+    return n;
+  };
+  const std::size_t before = fill(60'000);
+  for (const std::uint64_t bytes : {16'000u, 9'000u, 4'096u, 5'000u, 7'000u, 12'000u}) fill(bytes);
+  EXPECT_GE(fill(60'000) + 2, before) << "small classes hold on to their last slabs";
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
+// A free of an ended thread names a word inside the block that we free: the block has to wait for
+// that thread's lane, which nobody uses any more.
+TEST(HeapEdge, a_full_pool_finds_what_waits_for_an_idle_lane) {
+  TempPath path("edge6");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), fixed_size(16 * kMiB)), Status::ok);
+  auto w = words(p, 16);
+  std::size_t n = 0;
+  while (n < w.size() && p.heap->malloc_to(2 * kMiB, *w[n]) == Status::ok) ++n;
+  ASSERT_GT(n, 2u);
+  auto* inside = static_cast<PtrWord*>(PtrWord::decode(w[0], w[0]->raw));
+  inside->raw = 0;
+  std::thread([&] {
+    EXPECT_EQ(p.heap->malloc_to(64, *inside), Status::ok);
+    EXPECT_EQ(p.heap->free_from(*inside), Status::ok);
+  }).join();
+  ASSERT_EQ(p.heap->free_from(*w[0]), Status::ok);
+  EXPECT_EQ(p.heap->malloc_to(2 * kMiB, *w[0]), Status::ok);
+}
+
+// The same while that thread lives: only it may end the wait.
+TEST(HeapEdge, a_block_with_a_pending_destination_is_not_handed_out) {
+  TempPath path("edge7");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), fixed_size(16 * kMiB)), Status::ok);
+  auto w = words(p, 16);
+  std::size_t n = 0;
+  while (n < w.size() && p.heap->malloc_to(2 * kMiB, *w[n]) == Status::ok) ++n;
+  ASSERT_GT(n, 2u);
+  auto* inside = static_cast<PtrWord*>(PtrWord::decode(w[0], w[0]->raw));
+  inside->raw = 0;
+  {
+    const LivingThread other([&] {
+      EXPECT_EQ(p.heap->malloc_to(64, *inside), Status::ok);
+      EXPECT_EQ(p.heap->free_from(*inside), Status::ok);
+    });
+    ASSERT_EQ(p.heap->free_from(*w[0]), Status::ok);
+    EXPECT_EQ(p.heap->malloc_to(2 * kMiB, *w[0]), Status::full);
+  }
+  EXPECT_EQ(p.heap->malloc_to(2 * kMiB, *w[0]), Status::ok);
+}
+
+TEST(HeapEdge, an_object_larger_than_any_zone_makes_a_zone_of_its_own) {
+  TempPath path("edge8");
+  PoolParts p;
+  PoolOptions o = PoolParts::small_options();
+  o.size = 8 * kMiB;
+  o.size_max = 256 * kMiB;
+  ASSERT_EQ(p.create(path.str(), o), Status::ok);
+  ASSERT_EQ(p.heap->malloc_to(100 * kMiB, p.root(0)), Status::ok);
+  EXPECT_EQ(p.file->zone_count(), 2u);
+  EXPECT_EQ(p.heap->malloc_to(256 * kMiB, p.root(1)), Status::full);
+  EXPECT_EQ(p.heap->malloc_to(257 * kMiB, p.root(1)), Status::too_large);
+}
+
+// --- damage ---------------------------------------------------------------------------------------
+
+struct Damage {
+  TempPath path{"edge9"};
+  PoolParts p;
+  PoolOffset small, large;
+
+  Damage() {
+    EXPECT_EQ(p.create(path.str()), Status::ok);
+    EXPECT_EQ(p.heap->malloc_to(64, p.root(0)), Status::ok);
+    EXPECT_EQ(p.heap->malloc_to(100'000, p.root(1)), Status::ok);
+    small = p.file->offset_of(PtrWord::decode(&p.root(0), p.root(0).raw));
+    large = p.file->offset_of(PtrWord::decode(&p.root(1), p.root(1).raw));
+    EXPECT_EQ(p.close(), Status::ok);
+  }
+  void read(void* to, std::uint64_t at, std::size_t n) const {
+    const int fd = ::open(path.str().c_str(), O_RDONLY);
+    EXPECT_EQ(::pread(fd, to, n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
+    ::close(fd);
+  }
+  void write(const void* from, std::uint64_t at, std::size_t n) const {
+    const int fd = ::open(path.str().c_str(), O_WRONLY);
+    EXPECT_EQ(::pwrite(fd, from, n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
+    ::close(fd);
+  }
+  heap::BookChunk chunk(std::uint64_t* at) const {
+    heap::BookHead head;
+    read(&head, pm::kHeadPageOffset + offsetof(pm::HeadPage, heap), sizeof head);
+    *at = head.list[head.alt];
+    heap::BookChunk c;
+    read(&c, *at, sizeof c);
+    return c;
+  }
+};
+
+TEST(HeapEdge, an_entry_for_frames_of_somebody_else_is_damage) {
+  Damage d;
+  std::uint64_t at = 0;
+  heap::BookChunk c = d.chunk(&at);
+  const heap::BookEntry entry{c.entry(0)};
+  ASSERT_EQ(entry.offset(), d.large);
+  // In the huge frame of the slabs; behind it all, in a free one; across a chunk's end.
+  const PoolOffset slab{round_down(d.small.value, heap::kSlabBytes)};
+  for (const PoolOffset there : {slab, PoolOffset{14 * kMiB}, PoolOffset{8 * kMiB - 4096}}) {
+    c.entry(0) = heap::BookEntry::make_extent(entry.type(), there, entry.frames()).raw;
+    d.write(&c, at, sizeof c);
+    EXPECT_EQ(d.p.open(d.path.str()), Status::corrupt) << there.value;
+    EXPECT_FALSE(d.p.report.text().empty());
+    d.p.crash();
+  }
+}
+
+TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
+  Damage d;
+  const std::uint64_t at = round_down(d.small.value, heap::kSlabBytes);
+  heap::SlabHeader h;
+  d.read(&h, at, sizeof h);
+  ASSERT_EQ(h.magic, heap::kSlabMagic);
+  const heap::SlabGeometry g = heap::slab_geometry(h.block_bytes, h.stripes + 1u);
+  h.stripes = static_cast<std::uint8_t>(g.stripes);
+  h.data_offset = g.data_offset;
+  h.blocks = g.blocks;
+  h.crc = heap::slab_crc(h);
+  d.write(&h, at, sizeof h);
+  ASSERT_EQ(d.p.open(d.path.str()), Status::ok) << d.p.report.text();
+  EXPECT_EQ(d.p.heap->usable_size(d.small), 0u);
+}
+
+// An intent whose checksum is right may still say what cannot be.
+TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
+  const std::uint64_t words[][7] = {
+      {9, 1u << 20, 64, 64, 0, 0, 0},                          // unknown operation
+      {1, 1u << 20, 1ull << 40, 64, 0, 0, 0},                  // destination outside
+      {1, 1u << 20, 65, 64, 0, 0, 0},                          // destination not a word
+      {2, 1u << 20, 64, 64, 0, 0, 0},                          // no slab there
+      {1, 1u << 20, 64, 20000, 0, 0, 0},                       // not whole frames
+      {2, ~0ull, ~0ull, ~0ull, 0, 0, 0},
+  };
+  for (const auto& w : words) {
+    TempPath path("edge10");
+    PoolParts p;
+    ASSERT_EQ(p.create(path.str()), Status::ok);
+    pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneFreeLine + 2], w, 77);
+    p.crash();
+    EXPECT_EQ(p.open(path.str()), Status::corrupt) << w[0] << " " << w[1];
+  }
+  // Attached extents across a chunk's end, or a huge one not on huge frames.
+  for (const std::uint64_t block : {8 * kMiB - 4096, 9 * kMiB}) {
+    TempPath path("edge11");
+    PoolParts p;
+    ASSERT_EQ(p.create(path.str()), Status::ok);
+    PtrWord& d = p.root(0);
+    d.raw = PtrWord::encode(&d, p.file->at<void>({block}));
+    const std::uint64_t bytes = block == 9 * kMiB ? 3 * kMiB : 2 * 4096 + 4096 * 4;
+    const std::uint64_t w2[7] = {1, block, p.file->offset_of(&d).value, bytes, 0, 0, 0};
+    pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneMallocLine], w2, 77);
+    p.crash();
+    EXPECT_EQ(p.open(path.str()), Status::corrupt) << block;
+  }
+}
+
+}  // namespace
+}  // namespace tenuto

@@ -2,8 +2,13 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "pm/assert.h"
 #include "pm/explore_run.h"
@@ -12,10 +17,26 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 namespace {
 
+constexpr const char* kDirectoryName = "tenuto-crash-";
+
+// Runs that were killed leave their directories, which in /dev/shm is memory.
+void remove_leftovers(const std::string& parent) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kDirectoryName)) continue;
+    const int pid = std::atoi(name.c_str() + std::strlen(kDirectoryName));
+    if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
+    std::filesystem::remove_all(entry.path(), error);
+  }
+}
+
 // A directory of its own, gone at the end.
 class OwnDirectory {
  public:
-  explicit OwnDirectory(const std::string& parent) : path_(parent + "/tenuto-crash-XXXXXX") {
+  explicit OwnDirectory(const std::string& parent)
+      : path_(parent + "/" + kDirectoryName + std::to_string(::getpid()) + "-XXXXXX") {
+    remove_leftovers(parent);
     TENUTO_ASSERT(::mkdtemp(path_.data()) != nullptr);
   }
   ~OwnDirectory() { ::rmdir(path_.c_str()); }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kVisitsAlways = 2;    // of a fence, whatever points_percent says
 constexpr std::uint64_t kComparedFirst = 4;   // crash points after which memory is compared ...
-constexpr std::uint64_t kComparedEvery = 32;  // ... and then each of so many
+constexpr std::uint64_t kComparedEvery = 128;  // ... and then each of so many
 constexpr std::size_t kStderrShown = 600;
 
 std::string fence_text(const char* first, const char* then) {

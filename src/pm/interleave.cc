@@ -43,8 +43,6 @@ Interleaver::Interleaver(std::uint64_t seed, std::uint32_t switch_every)
 }
 
 bool Interleaver::managed() { return slot_ != nullptr; }
-void Interleaver::point() { step(false); }
-void Interleaver::blocked() { step(true); }
 
 void Interleaver::step(bool must_switch) {
   Slot* mine = slot_;

@@ -32,9 +32,12 @@ class Interleaver {
   // Whether the calling thread is one of an interleaver's.
   static bool managed();
   // Another thread may run now.
-  static void point();
+  static void point() {
+    if (slot_ != nullptr) [[unlikely]]
+      step(false);
+  }
   // The calling thread cannot go on before another has: runs another, if there is one.
-  static void blocked();
+  static void blocked() { step(true); }
 
  private:
   struct Slot {

@@ -1,5 +1,7 @@
 // A user's program without exceptions and RTTI (preset noexcept): opens a store, writes, reads it
 // back after a second open. No test framework, for those want exceptions.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -45,8 +47,8 @@ void read_back(const std::string& path) {
 
 int main() {
   const char* dir = std::getenv("TMPDIR");
-  std::string path = std::string(dir != nullptr ? dir : "/tmp") + "/tenuto_noexcept_smoke.tnt";
-  std::remove(path.c_str());
+  const std::string path = std::string(dir != nullptr ? dir : "/tmp") + "/noexcept_smoke." +
+                           std::to_string(getpid()) + ".tnt";
   write_and_close(path);
   read_back(path);
   std::remove(path.c_str());

@@ -1,0 +1,352 @@
+#include "support/tx_world.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <thread>
+
+namespace tenuto::test {
+
+namespace {
+
+PoolOptions tiny() {
+  PoolOptions o = PoolParts::small_options();
+  o.size = o.size_max = kPoolBytesMin;
+  return o;
+}
+
+// What a step's choice number picks.
+struct Picks {
+  explicit Picks(std::uint64_t choice)
+      : a(choice % World::kWords),
+        b((choice >> 8) % World::kWords),
+        d((choice >> 16) % World::kDests),
+        tag(choice >> 20 | 1) {}
+  std::size_t a, b, d;
+  std::uint64_t tag;
+  std::size_t spaced(std::size_t i) const { return (a + 7 * i) % World::kWords; }
+};
+
+}  // namespace
+
+void WorldState::apply(Op op, std::uint64_t choice) {
+  const Picks p(choice);
+  switch (op) {
+    case Op::transfer:
+      word[p.a] += 5;
+      word[p.b] -= 5;
+      break;
+    case Op::one_by_one:
+      for (std::size_t i = 0; i < 3; ++i) word[p.spaced(i)] += i + 1;
+      break;
+    case Op::replace:
+      word[p.a] += 1;
+      tag[p.d] = p.tag;
+      break;
+    case Op::link:
+    case Op::late_link:
+    case Op::link_large:
+      tag[p.d] = p.tag;
+      break;
+    case Op::unlink:
+      tag[p.d] = 0;
+      break;
+    case Op::cancel:
+      word[p.a] += 1;
+      break;
+    case Op::batch:
+      for (std::size_t i = 0; i < World::kWords; i += 2) word[i] += 1;
+      break;
+    case Op::overflow:
+      spread += 1;
+      break;
+    case Op::link_many:
+      many = p.tag;
+      break;
+    case Op::unlink_many:
+      many = 0;
+      break;
+    case Op::abort_stores:
+    case Op::abort_early:
+    case Op::abort_overflow:
+    case Op::cancel_many:
+    case Op::drain:
+      break;
+  }
+}
+
+bool WorldState::shown_by(const World& w) const {
+  const auto shows = [](const Ptr<std::uint64_t>& p, std::uint64_t t) {
+    return p ? *p == t : t == 0;
+  };
+  for (std::size_t i = 0; i < World::kWords; ++i) {
+    if (w.word[i] != word[i]) return false;
+  }
+  for (std::size_t d = 0; d < World::kDests; ++d) {
+    if (!shows(w.dest[d], tag[d])) return false;
+  }
+  for (const auto& p : w.many) {
+    if (!shows(p, many)) return false;
+  }
+  for (const auto& s : w.spread) {
+    if (s.word != spread) return false;
+  }
+  return true;
+}
+
+namespace {
+
+Status put(Transaction& tx, std::uint64_t& word, std::uint64_t value) {
+  TENUTO_TRY(tx.add(word));
+  word = value;
+  return Status::ok;
+}
+
+// Frees what dest names and makes a block with this tag, unless it is 0.
+Status set_dest(Transaction& tx, Ptr<std::uint64_t>& dest, std::uint64_t bytes, std::uint64_t tag,
+                bool add_first) {
+  if (add_first) TENUTO_TRY(tx.add(dest));
+  if (dest) TENUTO_TRY(tx.destroy(dest.get()));
+  std::uint64_t* block = nullptr;
+  if (tag != 0) {
+    const Result<void*> fresh = tx.alloc(bytes);
+    if (!fresh) return fresh.error();
+    block = static_cast<std::uint64_t*>(*fresh);
+    *block = tag;
+  }
+  TENUTO_TRY(tx.add(dest));
+  dest = block;
+  return Status::ok;
+}
+
+Status cancel(Transaction& tx, std::size_t count, std::uint64_t bytes) {
+  std::vector<void*> made;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Result<void*> block = tx.alloc(bytes);
+    if (!block) return block.error();
+    made.push_back(*block);
+  }
+  for (void* block : made) TENUTO_TRY(tx.free(block));
+  return Status::ok;
+}
+
+Status add_spread(Transaction& tx, World& w, std::uint64_t more) {
+  for (auto& s : w.spread) TENUTO_TRY(tx.add_later(s.word));
+  TENUTO_TRY(tx.ready());
+  for (auto& s : w.spread) s.word += more;
+  return Status::ok;
+}
+
+constexpr std::uint64_t kLargeBytes = 20'000;
+
+Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldState& after) {
+  const Picks p(choice);
+  switch (op) {
+    case Op::transfer:
+      TENUTO_TRY(tx.add_later(w.word[p.a]));
+      TENUTO_TRY(tx.add_later(w.word[p.b]));
+      TENUTO_TRY(tx.ready());
+      w.word[p.a] = after.word[p.a];
+      w.word[p.b] = after.word[p.b];
+      return Status::ok;
+    case Op::one_by_one:
+      for (std::size_t i = 0; i < 3; ++i) {
+        TENUTO_TRY(put(tx, w.word[p.spaced(i)], after.word[p.spaced(i)]));
+      }
+      return Status::ok;
+    case Op::replace:
+      TENUTO_TRY(set_dest(tx, w.dest[p.d], 100, after.tag[p.d], false));
+      return put(tx, w.word[p.a], after.word[p.a]);
+    case Op::link:
+    case Op::unlink:
+      return set_dest(tx, w.dest[p.d], 64, after.tag[p.d], false);
+    case Op::late_link:
+      return set_dest(tx, w.dest[p.d], 64, after.tag[p.d], true);
+    case Op::link_large:
+      return set_dest(tx, w.dest[p.d], kLargeBytes, after.tag[p.d], false);
+    case Op::link_many:
+    case Op::unlink_many:
+      for (auto& dest : w.many) TENUTO_TRY(set_dest(tx, dest, kLargeBytes, after.many, false));
+      return Status::ok;
+    case Op::cancel:
+      TENUTO_TRY(put(tx, w.word[p.a], after.word[p.a]));
+      return cancel(tx, 1, 64);
+    case Op::batch:
+      for (std::size_t i = 0; i < World::kWords; i += 2) TENUTO_TRY(tx.add_later(w.word[i]));
+      TENUTO_TRY(tx.ready());
+      for (std::size_t i = 0; i < World::kWords; i += 2) w.word[i] = after.word[i];
+      return Status::ok;
+    case Op::overflow:
+      return add_spread(tx, w, 1);
+    case Op::abort_stores:
+      TENUTO_TRY(put(tx, w.word[p.a], 1234567));
+      TENUTO_TRY(set_dest(tx, w.dest[p.d], 64, 7654321, false));
+      TENUTO_TRY(put(tx, w.word[p.b], 2345678));
+      return Status::aborted;
+    case Op::abort_early: {
+      TENUTO_TRY(tx.add_later(w.word[p.a]));
+      const Result<void*> block = tx.alloc(64);
+      return block ? Status::aborted : block.error();
+    }
+    case Op::abort_overflow:
+      TENUTO_TRY(add_spread(tx, w, 1000));
+      return Status::aborted;
+    case Op::cancel_many:
+    case Op::drain:
+      return Status::ok;
+  }
+  return Status::ok;
+}
+
+Status perform(TxParts& p, World& w, Op op, std::uint64_t choice, const WorldState& after) {
+  if (op == Op::drain) {
+    p.engine->mine().drain();
+    p.engine->mine().trim(0);
+    return Status::ok;
+  }
+  const Status s = p.run([&](Transaction& tx) { return body(tx, w, op, choice, after); });
+  return s == Status::aborted && after.shown_by(w) ? Status::ok : s;
+}
+
+}  // namespace
+
+// A thread with a lane of its own that does one thing at a time for the main thread.
+class TxCrash::Worker {
+ public:
+  Worker() : thread_([this] { loop(); }) {}
+  ~Worker() {
+    run({});
+    thread_.join();
+  }
+  void run(std::function<void()> f) {
+    std::unique_lock lock(mu_);
+    task_ = std::move(f);
+    given_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !given_; });
+  }
+
+ private:
+  void loop() {
+    for (bool more = true; more;) {
+      std::unique_lock lock(mu_);
+      changed_.wait(lock, [this] { return given_; });
+      more = static_cast<bool>(task_);
+      if (more) task_();
+      given_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::function<void()> task_;
+  bool given_ = false;
+  std::thread thread_;
+};
+
+void TxCrash::setup(const std::string& path) {
+  TxParts p;
+  ASSERT_EQ(p.create(path, tiny()), Status::ok) << p.report.text();
+  p.make_root<World>(0);
+  ASSERT_EQ(p.close(), Status::ok);
+}
+
+void TxCrash::workload(pm::CrashContext& c) const {
+  c.update([&] { states_.assign(1, WorldState{}); });
+  TxParts p;
+  ASSERT_EQ(p.open(c.path(), tiny()), Status::ok) << p.report.text();
+  World& w = p.get_root<World>(0);
+  std::mt19937_64 rng(seed_);
+  p.engine->mine();  // the main thread's lane is the first
+  {
+    Worker worker;
+    const auto step = [&](const Step& s) {
+      const std::uint64_t choice = rng();
+      WorldState after = states_.back();
+      after.apply(s.op, choice);
+      c.update([&] { states_.push_back(after); });
+      c.invoke();
+      const auto work = [&] { EXPECT_EQ(perform(p, w, s.op, choice, after), Status::ok); };
+      if (s.lane == 0) {
+        work();
+      } else {
+        worker.run(work);
+      }
+      c.ack();
+    };
+    for (std::size_t i = 0; i < script_.size(); ++i) {
+      if (script_[i].op != Op::cancel_many) {
+        step(script_[i]);
+        continue;
+      }
+      Transaction tx(p.engine->mine());
+      ASSERT_EQ(cancel(tx, World::kMany, kLargeBytes), Status::ok);
+      step(script_.at(++i));  // REQUIRES: on the other lane
+      ASSERT_EQ(tx.commit(), Status::ok);
+    }
+  }
+  ASSERT_EQ(p.close(), Status::ok);
+}
+
+std::string TxCrash::check_blocks(TxParts& p, const World& w) const {
+  std::size_t named = 1;
+  const auto missing = [&](const Ptr<std::uint64_t>& dest) {
+    if (!dest) return false;
+    named += 1;
+    return !p.heap->find_allocated(p.file->offset_of(dest.get()));
+  };
+  for (const auto& dest : w.dest) {
+    if (missing(dest)) return "a reachable block is free";
+  }
+  for (const auto& dest : w.many) {
+    if (missing(dest)) return "a reachable block is free";
+  }
+  if (p.allocated_blocks().size() != named) return "a block leaked";
+  if (p.heap->validate(&p.report) != Status::ok) return "heap: " + p.report.text();
+  if (p.engine->validate(&p.report) != Status::ok) return "tx: " + p.report.text();
+  return {};
+}
+
+// The recovered pool works, and does not fall back to the past at the next open.
+std::string TxCrash::use_again(TxParts& p, const pm::CrashImage& image,
+                               const WorldState& found) const {
+  const std::uint64_t choice = seed_ * 0x9e3779b97f4a7c15u;
+  WorldState after = found;
+  for (const Op op : {Op::transfer, Op::replace}) {
+    after.apply(op, choice);
+    if (perform(p, p.get_root<World>(0), op, choice, after) != Status::ok) {
+      return "a transaction after recovery failed";
+    }
+  }
+  p.crash();
+  if (p.open(image.path(), tiny()) != Status::ok) return "open again: " + p.report.text();
+  const World& w = p.get_root<World>(0);
+  if (!after.shown_by(w)) return "a later open changed the world";
+  if (std::string e = check_blocks(p, w); !e.empty()) return "later open: " + e;
+  return p.close() == Status::ok ? "" : "close failed";
+}
+
+std::string TxCrash::check(const pm::CrashImage& image) const {
+  TxParts p;
+  if (p.open(image.path(), tiny()) != Status::ok) return "open: " + p.report.text();
+  const World& w = p.get_root<World>(0);
+  const WorldState* found = nullptr;
+  for (std::size_t n = image.acknowledged(); n <= image.invoked(); ++n) {
+    if (states_.at(n).shown_by(w)) found = &states_[n];
+  }
+  if (found == nullptr) return "the world after no number of steps";
+  if (std::string e = check_blocks(p, w); !e.empty()) return e;
+  image.recovered();
+  return use_again(p, image, *found);
+}
+
+pm::CrashResult TxCrash::run(pm::CrashOptions options) const {
+  options.seed = seed_;
+  return pm::CrashRunner(options).run(
+      setup, [this](pm::CrashContext& c) { workload(c); },
+      [this](const pm::CrashImage& i) { return check(i); });
+}
+
+}  // namespace tenuto::test

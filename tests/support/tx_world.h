@@ -1,0 +1,92 @@
+// A small persistent world and scripts of transactions on it, for crash tests of tx: words, and
+// pointers to tagged blocks. A script's steps run one after the other, on one lane or on two. After
+// a crash the world is that after the first n steps, acknowledged <= n <= invoked, and the
+// allocated blocks are exactly those it names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pm/explore.h"
+#include "support/tx_parts.h"
+
+namespace tenuto::test {
+
+enum class Op {
+  transfer,      // two words under one fence
+  one_by_one,    // three words, a fence each
+  link,          // make a block
+  late_link,     // add before the allocation
+  unlink,        // free a block
+  replace,       // free one, make one, change a word
+  cancel,        // make a block and free it again, beside an added range
+  link_large,    // an extent
+  batch,         // add_later many, one ready, as the store does
+  overflow,      // more entries than the lane's area holds
+  abort_stores,  // roll back after in-place stores, an allocation and a free
+  abort_early,   // roll back entries that were never fenced
+  abort_overflow,
+  link_many,  // sixteen extents: so many, freed at once, are in use again at once
+  unlink_many,
+  cancel_many,  // make and free sixteen, no other effect; the next step runs inside of it
+  drain,        // the lane's limbo and log frames
+};
+
+struct Step {
+  Step(Op o, int l = 0) : op(o), lane(l) {}
+  Op op;
+  int lane;  // 0: the main thread's, 1: another thread's
+};
+using Script = std::vector<Step>;
+
+struct World {
+  static constexpr std::size_t kWords = 24;  // eight in a line
+  static constexpr std::size_t kDests = 3;   // in a line of their own
+  static constexpr std::size_t kMany = 16;
+  static constexpr std::size_t kSpread = 52;  // one a line: more than a lane's undo area
+
+  struct alignas(kLineBytes) Spread {
+    std::uint64_t word;
+    std::uint64_t pad[7];
+  };
+  alignas(kLineBytes) std::uint64_t word[kWords];
+  Ptr<std::uint64_t> dest[8];
+  Ptr<std::uint64_t> many[kMany];
+  Spread spread[kSpread];
+};
+
+// What a world must show.
+struct WorldState {
+  std::uint64_t word[World::kWords] = {};
+  std::uint64_t tag[World::kDests] = {};  // contents of the block; 0: null
+  std::uint64_t many = 0;
+  std::uint64_t spread = 0;  // in all of them
+
+  // `choice` picks the words and destinations.
+  void apply(Op op, std::uint64_t choice);
+  bool shown_by(const World& w) const;
+};
+
+class TxCrash {
+ public:
+  TxCrash(Script script, std::uint64_t seed) : script_(std::move(script)), seed_(seed) {}
+
+  pm::CrashResult run(pm::CrashOptions options = {}) const;
+
+ private:
+  class Worker;
+
+  static void setup(const std::string& path);
+  void workload(pm::CrashContext& c) const;
+  std::string check(const pm::CrashImage& image) const;
+  std::string check_blocks(TxParts& p, const World& w) const;
+  std::string use_again(TxParts& p, const pm::CrashImage& image, const WorldState& found) const;
+
+  Script script_;
+  std::uint64_t seed_;
+  mutable std::vector<WorldState> states_;  // after each step
+};
+
+}  // namespace tenuto::test

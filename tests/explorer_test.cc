@@ -74,6 +74,14 @@ TEST(explorer_counts, plain_stores_of_a_line_survive_in_any_order) {
   EXPECT_EQ(count(in_order, stores).unique, 4u);
 }
 
+TEST(explorer_counts, halves_of_a_word_are_stored_apart) {
+  const CrashResult r = count(counting(), [](RawPool& p) {
+    p.at<volatile std::uint32_t>(0) = 1;
+    p.at<volatile std::uint32_t>(4) = 1;
+  });
+  EXPECT_EQ(r.unique, 4u);
+}
+
 TEST(explorer_counts, a_release_store_orders_the_plain_stores_before_it) {
   const CrashResult r = count(counting(), [](RawPool& p) {
     p.at<volatile std::uint64_t>(8) = 1;
@@ -556,6 +564,29 @@ TEST(explorer_threads, lines_of_several_threads_are_explored_together) {
       });
   EXPECT_TRUE(r.ok()) << r.text();
   EXPECT_GE(r.points, 100u);
+}
+
+TEST(explorer_threads, stores_in_flight_on_other_threads_are_not_taken_for_unseen_ones) {
+  const CrashResult r = CrashRunner().run(
+      make_pool,
+      [](CrashContext& c) {
+        RawPool pool(c.path());
+        std::atomic<bool> stop = false;
+        std::thread other([&] {
+          for (std::uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
+            pool.at<volatile std::uint64_t>(8) = i;
+            if (i % 16 == 0) persist(pool.at<std::uint64_t>(8), "their word", "their next");
+          }
+        });
+        for (std::uint64_t i = 0; i < 200; ++i) {
+          pool.at<volatile std::uint64_t>(0) = i;
+          persist(pool.at<std::uint64_t>(0), "my word", "my next");
+        }
+        stop.store(true, std::memory_order_relaxed);
+        other.join();
+      },
+      all_is_well);
+  EXPECT_TRUE(r.ok()) << r.text();
 }
 
 // What two threads did, in order, under one schedule.

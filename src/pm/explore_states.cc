@@ -44,8 +44,7 @@ class VariantMaker {
   void add_subset(const LineWords& base, std::size_t from, std::size_t k, std::uint64_t mask) {
     LineWords words = base;
     for (std::size_t i = 0; i < k; ++i) {
-      const StoreRecord& s = log_.stores[from + i];
-      if ((mask >> i & 1) != 0) words[s.word] = s.value;
+      if ((mask >> i & 1) != 0) log_.stores[from + i].apply(words);
     }
     add(words, from, mask);
   }
@@ -173,13 +172,13 @@ LineChoices choices_of(const LineLog& log, bool reorder, std::uint64_t order_bef
   out.of_prefix.assign(n + 1, 0);
   LineWords base = log.floor;
   std::size_t i = 0;
-  for (; i + kStoresTried < n; ++i) base[stores[i].word] = stores[i].value;
+  for (; i + kStoresTried < n; ++i) stores[i].apply(base);
   while (i < n) {
     std::size_t end = i + 1;
     while (reorder && end < n && end - i < kGroupMax && stores[end].group == stores[i].group) ++end;
     LineWords words = base;
     for (std::size_t k = i; k < end; ++k) {
-      words[stores[k].word] = stores[k].value;
+      stores[k].apply(words);
       out.of_prefix[k + 1] = make.add(words, k + 1, 0);
     }
     if (end - i > 1) make.add_group(base, i, end - i);

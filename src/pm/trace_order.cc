@@ -32,6 +32,7 @@ void Recorder::compare_flushed(std::uint64_t line, Thread& t, const TraceSite& s
   const LineLog* log = find(line);
   const LineWords known = log != nullptr ? log->now : unlogged(line);
   if (std::memcmp(memory, known.data(), kLineBytes) == 0) return;
+  if (stored_elsewhere(line)) return;
   if (unseen_.size() < kUnseenMax) unseen_.push_back(line);
   note(memory, kLineBytes, t.barriers, site);
 }
@@ -71,7 +72,7 @@ void Recorder::raise(Thread& t) {
     const LineWords old_floor = log.floor;
     auto rest = log.stores.begin();
     for (; rest != log.stores.end() && rest->order <= m.until; ++rest) {
-      log.floor[rest->word] = rest->value;
+      rest->apply(log.floor);
     }
     log.stores.erase(log.stores.begin(), rest);
     if (observer_ != nullptr && log.floor != old_floor) observer_->floor_raised(log, old_floor);

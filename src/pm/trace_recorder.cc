@@ -184,33 +184,51 @@ LineLog& Recorder::touch(std::uint64_t line) {
   return *log;
 }
 
-void Recorder::note_word(std::uint64_t word, std::uint64_t group, const TraceSite& site) {
+void Recorder::note_word(std::uint64_t word, std::uint64_t mask, std::uint64_t group,
+                         const TraceSite& site) {
   constexpr std::uint64_t kWords = kLineBytes / 8;
   const std::uint64_t value = load_word(base() + word * 8);
   const LineLog* known = find(word / kWords);
   const LineWords words = known != nullptr ? known->now : unlogged(word / kWords);
-  if (words[word % kWords] == value) return;
+  if (((words[word % kWords] ^ value) & mask) == 0) return;
   LineLog& log = touch(word / kWords);
-  std::uint64_t& now = log.now[word % kWords];
-  now = value;
   if (log.stores.size() == kStoresMax) {
     // Rather forget that the oldest half might be lost than grow without bound.
     constexpr std::size_t kHalf = kStoresMax / 2;
     const LineWords old_floor = log.floor;
-    for (std::size_t i = 0; i < kHalf; ++i) log.floor[log.stores[i].word] = log.stores[i].value;
+    for (std::size_t i = 0; i < kHalf; ++i) log.stores[i].apply(log.floor);
     log.stores.erase(log.stores.begin(), log.stores.begin() + kHalf);
     if (observer_ != nullptr) observer_->floor_raised(log, old_floor);
   }
-  log.stores.push_back({value, ++order_, group, static_cast<std::uint8_t>(word % kWords), site});
+  log.stores.push_back(
+      {value, mask, ++order_, group, static_cast<std::uint8_t>(word % kWords), site});
+  log.stores.back().apply(log.now);
 }
 
 void Recorder::note(const void* p, std::size_t n, std::uint64_t group, const TraceSite& site) {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
-  const std::uintptr_t begin = std::max(at, base());
-  const std::uintptr_t end = std::min(at + n, base() + mapped_bytes());
-  if (begin >= end) return;
-  const std::uint64_t last = (end - base() + 7) / 8;
-  for (std::uint64_t w = (begin - base()) / 8; w < last; ++w) note_word(w, group, site);
+  if (at + n <= base() || at >= base() + mapped_bytes()) return;
+  const std::uint64_t begin = std::max(at, base()) - base();
+  const std::uint64_t end = std::min(at + n - base(), mapped_bytes());
+  for (std::uint64_t w = begin / 8; w < (end + 7) / 8; ++w) {
+    std::uint64_t mask = ~0ull;
+    if (begin > w * 8) mask &= ~0ull << (begin - w * 8) * 8;
+    if (end < w * 8 + 8) mask &= ~0ull >> (w * 8 + 8 - end) * 8;
+    note_word(w, mask, group, site);
+  }
+}
+
+bool Recorder::stored_elsewhere(std::uint64_t line) const {
+  const Thread& mine = self();
+  const std::uintptr_t at = base() + line * kLineBytes;
+  for (const Thread* t : threads_) {
+    if (t == &mine) continue;
+    for (const Pending& s : t->pending) {
+      const auto p = reinterpret_cast<std::uintptr_t>(s.p);
+      if (p < at + kLineBytes && at < p + s.n) return true;
+    }
+  }
+  return false;
 }
 
 void Recorder::settle(Thread& t, bool forget) {

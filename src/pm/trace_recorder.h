@@ -48,10 +48,13 @@ extern constinit thread_local TraceStack trace_stack;
 // store, flush or fence between them: a compiler may emit them in any order.
 struct StoreRecord {
   std::uint64_t value;  // of the whole word after the store
+  std::uint64_t mask;   // the bytes that were stored
   std::uint64_t order;  // among all stores of the run
   std::uint64_t group;
   std::uint8_t word;
   TraceSite site;
+
+  void apply(LineWords& words) const { words[word] = (words[word] & ~mask) | (value & mask); }
 };
 
 // floor + all of stores == now; stores stand in their order.
@@ -117,6 +120,8 @@ class Recorder {
   const std::byte* mapped() const;
   std::uint64_t mapped_bytes() const;
   const LineLog* find(std::uint64_t line) const;
+  // Another thread is about to store to the line: its words may change at any moment.
+  bool stored_elsewhere(std::uint64_t line) const;
 
   // Lines that a flush found changed without a recorded store.
   const std::vector<std::uint64_t>& unseen() const { return unseen_; }
@@ -172,7 +177,8 @@ class Recorder {
   static Thread& self();
   void settle(Thread& t, bool forget);
   void note(const void* p, std::size_t n, std::uint64_t group, const TraceSite& site);
-  void note_word(std::uint64_t word, std::uint64_t group, const TraceSite& site);
+  void note_word(std::uint64_t word, std::uint64_t mask, std::uint64_t group,
+                 const TraceSite& site);
   LineLog& touch(std::uint64_t line);
   LineWords unlogged(std::uint64_t line) const;
   void compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site);

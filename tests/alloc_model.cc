@@ -1,0 +1,118 @@
+// Explores the protocols of malloc_to and free_from (model/alloc_protocol.h): every order of whole
+// operations of two lanes, orders of single steps with few switches, and random runs with crashes
+// and clean closes between sessions. Then the same with mistakes planted, each of which must be
+// found.
+//
+// TENUTO_MODEL_SCALE multiplies the number of runs (default 1).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "model/alloc_protocol_run.h"
+#include "model/explorer.h"
+
+namespace tenuto_model {
+namespace {
+
+using Explorer = ProtocolExplorer<AllocProtocol, AllocConfig>;
+
+std::size_t scaled(std::size_t n) {
+  const char* scale = std::getenv("TENUTO_MODEL_SCALE");
+  return scale == nullptr ? n : static_cast<std::size_t>(static_cast<double>(n) * std::atof(scale));
+}
+
+struct Case {
+  const char* name;
+  AllocConfig config;
+  ExploreMode mode;
+};
+
+std::vector<Case> cases() {
+  AllocConfig two;
+  AllocConfig packed = two;
+  packed.roots_share_line = true;
+  AllocConfig hand_over = two;
+  hand_over.hand_overs = true;
+  hand_over.moves = false;
+  AllocConfig containers = two;
+  containers.roots = 1;
+  containers.blocks = 3;
+  containers.moves = false;
+  AllocConfig three = two;
+  three.threads = 3;
+  three.roots = three.blocks = 4;
+  three.hand_overs = true;
+  AllocConfig long_ring = two;
+  long_ring.ring = 5;
+  long_ring.blocks = 4;
+  AllocConfig short_ring = two;
+  short_ring.ring = 1;
+  short_ring.blocks = 3;
+  short_ring.hand_overs = true;
+  const ExploreMode random_operations{
+      .operations = 12, .sessions = 2, .runs_max = scaled(1'200), .images_max = 300};
+  AllocConfig few = short_ring;
+  few.blocks = 2;
+  few.roots = 2;
+  few.hand_overs = few.moves = false;
+  const auto random = [](std::size_t operations, std::size_t runs, std::size_t images) {
+    return ExploreMode{.steps = true,
+                       .operations = operations,
+                       .sessions = 3,
+                       .runs_max = scaled(runs),
+                       .images_max = images};
+  };
+  return {
+      {"operations, two lanes", two, {.exhaustive = true, .operations = 5,
+                                      .runs_max = scaled(20'000)}},
+      {"operations, containers", containers, {.exhaustive = true, .operations = 6,
+                                              .runs_max = scaled(20'000)}},
+      {"operations, roots in one line", packed, {.exhaustive = true, .operations = 3}},
+      {"operations, hand-overs", hand_over, {.exhaustive = true, .operations = 4,
+                                             .runs_max = scaled(20'000)}},
+      {"steps, two switches", two, {.exhaustive = true, .steps = true, .operations = 3,
+                                    .runs_max = scaled(10'000)}},
+      {"steps, one switch, short ring", few, {.exhaustive = true, .steps = true, .operations = 4,
+                                              .preemptions = 1, .runs_max = scaled(60'000)}},
+      {"random operations, short ring", short_ring, random_operations},
+      {"random steps, short ring", short_ring, random(12, 200, 300)},
+      {"random steps, containers", containers, random(10, 600, 400)},
+      {"random steps, hand-overs", hand_over, random(10, 400, 400)},
+      {"random steps, long ring", long_ring, random(16, 150, 300)},
+      {"random steps, three threads", three, random(14, 150, 300)},
+  };
+}
+
+TEST(AllocModel, every_crash_leaves_whole_operations_and_no_leak) {
+  for (const Case& c : cases()) {
+    Explorer e(c.config);
+    e.explore(c.mode);
+    std::printf("%-30s runs %7llu  images %9llu  unique %8llu  recoveries %9llu\n", c.name,
+                static_cast<unsigned long long>(e.runs), static_cast<unsigned long long>(e.images),
+                static_cast<unsigned long long>(e.unique),
+                static_cast<unsigned long long>(e.recoveries));
+    std::fflush(stdout);
+    EXPECT_EQ(e.failures, 0u) << c.name << ": " << e.first_failure;
+    EXPECT_GT(e.unique, 500u);
+  }
+}
+
+TEST(AllocModel, every_planted_mistake_is_found) {
+  for (int p = 1; p <= kAllocPlants; ++p) {
+    bool found = false;
+    for (Case c : cases()) {
+      c.config.plant = static_cast<AllocPlant>(p);
+      Explorer e(c.config);
+      e.explore(c.mode);
+      if (e.failures == 0) continue;
+      found = true;
+      std::printf("plant %2d: %s\n    %s\n", p, c.name, e.first_failure.c_str());
+      std::fflush(stdout);
+      break;
+    }
+    EXPECT_TRUE(found) << "plant " << p;
+  }
+}
+
+}  // namespace
+}  // namespace tenuto_model

@@ -84,10 +84,13 @@ void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
 
 void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {
   add_size("--size", args.size, "First size of a new pool" + when);
-  add_size("--size-max", args.size_max, "It grows up to this" + when);
   add_choice<KeyKind>(
       "--key", kKeyNames, [&args](KeyKind kind) { args.key_kind = kind; },
       "Keys: any bytes, or numbers of 64 bits" + when + " [bytes]");
+}
+
+void CommandLine::add_size_max(CommonArgs& args) {
+  add_size("--size-max", args.size_max, "The pool may grow up to this; above it is full");
 }
 
 void CommandLine::add_range(RangeArgs& args) {

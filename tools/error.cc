@@ -20,10 +20,11 @@ const char* default_hint(Status status) {
     case Status::read_only:
       return "run the command without --read-only; a pool that was not closed is recovered then";
     case Status::full:
-      return "nothing of this operation was done; delete records, free space on the file system, "
-             "or load a dump into a pool with a larger --size-max";
+      return "nothing of this operation was done; delete records, raise --size-max, or free space "
+             "on "
+             "the file system";
     case Status::too_large:
-      return "keys have at most 65536 bytes";
+      return "a key has at most 65536 bytes, a value what the pool may grow to (--size-max)";
     case Status::corrupt:
       return "restore a backup or a dump; 'tenuto check' says whether the rest is sound";
     default:

@@ -1,6 +1,7 @@
 // See session.h.
 #include "session.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@ PoolOptions pool_options(const CommonArgs& args, bool notes) {
   PoolOptions options;
   options.medium = args.medium;
   options.read_only = args.read_only;
+  options.size_max = args.size_max;
   if ((notes || args.verbose) && !args.quiet) options.log = print_note;
   return options;
 }
@@ -75,7 +77,7 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
   StoreOptions options;
   options.pool = pool_options(args, true);
   options.pool.size = new_pool.size;
-  options.pool.size_max = new_pool.size_max;
+  options.pool.size_max = std::max(args.size_max, new_pool.size);
   options.key_kind = new_pool.key_kind;
   Report report;
   Result<Store> store = Store::open(args.path, options, &report);

@@ -62,6 +62,7 @@ Run add_put(CommandLine& line) {
       "--value-file", [&a = *args](std::string t) { a.value_file = std::move(t); },
       "The value is the contents of this file; - is standard input", "FILE");
   line.add_flag("--hex", args->hex, "KEY and VALUE are hexadecimal");
+  line.add_size_max(*args);
   return [args] { return run_put(*args); };
 }
 
@@ -106,6 +107,7 @@ Run add_load(CommandLine& line) {
   line.add_format(args->format, "Format of the input");
   line.add_flag("--create", args->create, "Make the pool when it is missing");
   line.add_new_pool(*args, ", with --create");
+  line.add_size_max(*args);
   line.add_count(
       "--batch", [&a = *args](std::uint64_t n) { a.batch = n; },
       "Records that are written together or not at all [1000]");
@@ -135,7 +137,7 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"create", "Make a new pool with an empty store",
-            "  tenuto create books.tnt --size 64M --size-max 8G\n"
+            "  tenuto create books.tnt --size 64M\n"
             "  tenuto create counters.tnt --key u64",
             add_create},
     Command{"info", "What a pool is, what it survives, how it was closed",

@@ -21,11 +21,11 @@ struct CommonArgs {
   bool verbose = false;
   bool read_only = false;  // nothing is written, not even by recovery
   Medium medium = Medium::automatic;
+  std::uint64_t size_max = PoolOptions{}.size_max;  // it may grow to this while it is open here
 };
 
 struct NewPoolArgs {
   std::uint64_t size = PoolOptions{}.size;
-  std::uint64_t size_max = PoolOptions{}.size_max;
   KeyKind key_kind = KeyKind::bytes;
 };
 

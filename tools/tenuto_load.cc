@@ -88,8 +88,7 @@ class Loader {
                                  fmt::format("{}, from {}", args_.path, name_));
       error.hint = loaded_words();
       if (status == Status::full) {
-        error.hint +=
-            "; create the pool with a larger --size-max, or free space on the file system";
+        error.hint += "; raise --size-max, or free space on the file system";
       }
       return error;
     }

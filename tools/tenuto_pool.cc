@@ -1,4 +1,5 @@
 // Commands on a pool as a whole: create, info, check, stats.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -75,16 +76,13 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   StoreOptions options;
   options.pool = pool_options(args, true);
   options.pool.size = args.size;
-  options.pool.size_max = args.size_max;
+  options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
   options.key_kind = args.key_kind;
   Report report;
   Result<Store> store = Store::open(path, options, &report);
   if (!store) {
-    Error error =
-        store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
-    if (error.status == Status::exists) error.hint = "--force replaces it";
-    return error;
+    return store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
   }
   const Status status = store->close();
   if (status != Status::ok) return store_failed(status, "cannot close the new pool", args.path);
@@ -121,13 +119,16 @@ Error run_create(const CreateArgs& args) {
       unlink(fresh.c_str());
       return error;
     }
+  } else if (access(args.path.c_str(), F_OK) == 0) {
+    // Before the library would open it, and recover it if it is a pool.
+    return failed(Status::exists, "there is a file already", args.path,
+                  "--force replaces it if it is a pool");
   } else {
     TENUTO_TOOL_TRY(create_at(args, args.path));
   }
   Facts facts;
   facts.text("path", "", args.path);
   facts.bytes("size", "size", args.size);
-  facts.bytes("size_max", "grows up to", args.size_max);
   facts.text("key_kind", "keys", key_kind_name(args.key_kind));
   if (args.quiet && !args.json) return no_error();
   return print_facts(args, "created " + args.path, facts);

@@ -19,7 +19,7 @@ struct Options {
   std::uint64_t records = 0;  // 0: all of the index
   unsigned kills = 10;
   double seconds = 15;
-  std::uint64_t ops = 200'000;
+  std::uint64_t ops = 100'000;
   unsigned rounds = 3;
   std::uint64_t seed = 42;
   std::string dir = "/dev/shm";

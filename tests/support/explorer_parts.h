@@ -1,0 +1,97 @@
+// What the tests of the crash explorer share: a raw pool, and an append log with known bugs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pm/explore.h"
+#include "pm/plant.h"
+#include "support/raw_pool.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::test {
+
+using pm::CrashContext;
+using pm::CrashImage;
+using pm::CrashOptions;
+using pm::CrashResult;
+using pm::CrashRunner;
+
+inline constexpr std::uint64_t kPoolBytes = 64 << 10;
+
+inline void make_pool(const std::string& path) { RawPool::create(path, kPoolBytes); }
+inline std::string all_is_well(const CrashImage&) { return {}; }
+
+// One check a state, so that checks and states can be counted.
+inline CrashOptions counting() {
+  CrashOptions o;
+  o.recover_twice = false;
+  o.crash_in_recovery = false;
+  return o;
+}
+
+// Entries of two words that must be equal, and a count that promises them.
+struct Entry {
+  std::uint64_t value, copy;
+  std::uint64_t unused[6];
+};
+
+enum class Bug { none, no_flush, no_fence, count_first, no_last_fence, torn_entry };
+
+class AppendLog {
+ public:
+  explicit AppendLog(const std::string& path, Bug bug = Bug::none) : pool_(path), bug_(bug) {}
+
+  std::uint64_t count() const { return pool_.at<std::uint64_t>(0); }
+  Entry& entry(std::uint64_t i) const { return pool_.at<Entry>(64 + 64 * i); }
+
+  void append(std::uint64_t value) {
+    const std::uint64_t n = count();
+    if (bug_ == Bug::count_first) publish(pool_.at<std::uint64_t>(0), n + 1);
+    entry(n).value = value;
+    if (bug_ == Bug::torn_entry) {
+      // The count stands in for the entry's end: correct only if `copy` always came second.
+      publish(entry(n).copy, value);
+      fence("torn entry", "append returns");
+      return;
+    }
+    entry(n).copy = value;
+    if (bug_ != Bug::no_flush && !TENUTO_PLANT("append without flush")) flush(entry(n));
+    if (bug_ != Bug::no_fence) fence("log entry", "log count");
+    if (bug_ != Bug::count_first) publish(pool_.at<std::uint64_t>(0), n + 1);
+    if (bug_ != Bug::no_last_fence) fence("log count", "append returns");
+  }
+
+ private:
+  RawPool pool_;
+  Bug bug_;
+};
+
+inline constexpr std::uint64_t kAppends = 4;
+
+inline void append_all(CrashContext& c, Bug bug) {
+  AppendLog log(c.path(), bug);
+  for (std::uint64_t i = 0; i < kAppends; ++i) {
+    c.invoke();
+    log.append(100 + i);
+    c.ack();
+  }
+}
+
+inline std::string check_log(const CrashImage& image) {
+  const AppendLog log(image.path());
+  const std::uint64_t n = log.count();
+  if (n < image.acknowledged()) return "an acknowledged entry is lost";
+  if (n > image.invoked()) return "an entry that nobody appended";
+  for (std::uint64_t i = 0; i < n; ++i) {
+    if (log.entry(i).value != 100 + i || log.entry(i).copy != 100 + i) return "a broken entry";
+  }
+  return {};
+}
+
+inline CrashResult explore_log(Bug bug, const CrashOptions& options = {}) {
+  return CrashRunner(options).run(
+      make_pool, [bug](CrashContext& c) { append_all(c, bug); }, check_log);
+}
+
+}  // namespace tenuto::test

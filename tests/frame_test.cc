@@ -83,14 +83,14 @@ TEST(FrameChildPair, halves_are_independent_and_whole_needs_both) {
 
 // --- bits --------------------------------------------------------------------------------------
 
-std::optional<unsigned> slow_find_zeros(std::uint64_t word, unsigned order) {
+Found slow_find_zeros(std::uint64_t word, unsigned order) {
   const unsigned n = 1u << order;
   for (unsigned at = 0; at < 64; at += n) {
     bool zero = true;
     for (unsigned i = 0; i < n; ++i) zero = zero && (word >> (at + i) & 1) == 0;
-    if (zero) return at;
+    if (zero) return {at};
   }
-  return std::nullopt;
+  return {};
 }
 
 TEST(FrameBits, find_zeros_equals_its_definition) {
@@ -135,7 +135,7 @@ TEST(FrameBits, a_run_with_one_clear_bit_is_refused_and_left_alone) {
     const unsigned n = 1u << order;
     for (unsigned hole = 0; hole < n; ++hole) {
       Bitfield field{};
-      ASSERT_EQ(take_bits(field, 0, order), 0u);
+      ASSERT_EQ(take_bits(field, 0, order), Found{0});
       ASSERT_TRUE(give_bits(field, hole, 0));
       const Bitfield before = field;
       EXPECT_FALSE(all_taken(field, 0, order));
@@ -324,11 +324,11 @@ TEST(FrameRun, find_run_equals_its_definition) {
     }
     for (std::uint32_t count = 1; count < 12; ++count) {
       const auto below = static_cast<std::uint32_t>(rng() % (children + 1));
-      std::optional<std::uint32_t> expected;
+      Found expected;
       for (std::uint32_t c = 0; c + count <= below; ++c) {
         bool free = true;
         for (std::uint32_t i = 0; i < count; ++i) free = free && lower.child(c + i).free() == 512;
-        if (free) expected = c;
+        if (free) expected = {c};
       }
       EXPECT_EQ(lower.find_run(below, count), expected);
     }

@@ -1,5 +1,7 @@
 #include "frame/bitfield.h"
 
+#include <optional>
+
 #include "pm/assert.h"
 
 namespace tenuto::inline TENUTO_ABI::frame {
@@ -22,15 +24,13 @@ std::optional<Bits> clear_whole(Bits word) {
   return Bits{0};
 }
 
-std::optional<unsigned> take_in_word(Bits& word, unsigned order) {
-  unsigned at = 0;
-  const auto before = update(word, [&](Bits w) -> std::optional<Bits> {
-    const auto found = find_zeros(w.raw, order);
-    if (!found) return std::nullopt;
-    at = *found;
-    return Bits{w.raw | run_mask(at, order)};
+Found take_in_word(Bits& word, unsigned order) {
+  Found at;
+  (void)update(word, [&](Bits w) -> std::optional<Bits> {
+    at = find_zeros(w.raw, order);
+    if (!at) return std::nullopt;
+    return Bits{w.raw | run_mask(*at, order)};
   });
-  if (!before) return std::nullopt;
   return at;
 }
 
@@ -61,21 +61,21 @@ bool give_words(Bits* words, unsigned count) {
 
 }  // namespace
 
-std::optional<unsigned> take_bits(Bitfield& field, unsigned start, unsigned order) {
+Found take_bits(Bitfield& field, unsigned start, unsigned order) {
   if (order <= kOrderWord) {
     const unsigned first = start / 64;
     const unsigned rounds = order == 0 ? kSearchRounds : 1;
     for (unsigned i = 0; i < rounds * Bitfield::kWords; ++i) {
       const unsigned w = (first + i) % Bitfield::kWords;
-      if (const auto bit = take_in_word(field.words[w], order)) return w * 64 + *bit;
+      if (const Found bit = take_in_word(field.words[w], order)) return {w * 64 + *bit};
     }
-    return std::nullopt;
+    return {};
   }
   const unsigned count = 1u << (order - kOrderWord);
   for (unsigned w = 0; w < Bitfield::kWords; w += count) {
-    if (take_words(&field.words[w], count)) return w * 64;
+    if (take_words(&field.words[w], count)) return {w * 64};
   }
-  return std::nullopt;
+  return {};
 }
 
 bool give_bits(Bitfield& field, unsigned at, unsigned order) {

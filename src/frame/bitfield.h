@@ -8,7 +8,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <optional>
 
 #include "frame/format.h"
 #include "frame/word.h"
@@ -18,7 +17,7 @@ namespace tenuto::inline TENUTO_ABI::frame {
 inline constexpr unsigned kOrderWord = 6;  // the largest order inside one word
 
 // The first run of 2^order zero bits at a multiple of 2^order. Pure. REQUIRES: order <= kOrderWord.
-constexpr std::optional<unsigned> find_zeros(std::uint64_t word, unsigned order) {
+constexpr Found find_zeros(std::uint64_t word, unsigned order) {
   // Bits at multiples of 2, 4 .. 64: where a run of that length may start.
   constexpr std::uint64_t kStarts[] = {~0ull,
                                        0x5555555555555555,
@@ -29,8 +28,8 @@ constexpr std::optional<unsigned> find_zeros(std::uint64_t word, unsigned order)
                                        1};
   std::uint64_t zeros = ~word;
   for (unsigned o = 0; o < order; ++o) zeros &= (zeros >> (1u << o)) & kStarts[o + 1];
-  if (zeros == 0) return std::nullopt;
-  return static_cast<unsigned>(std::countr_zero(zeros));
+  if (zeros == 0) return {};
+  return {static_cast<std::uint32_t>(std::countr_zero(zeros))};
 }
 
 // 2^order ones from bit `at`. Pure. REQUIRES: order <= kOrderWord and the run inside the word.
@@ -42,7 +41,7 @@ constexpr std::uint64_t run_mask(unsigned at, unsigned order) {
 // Sets an aligned run of 2^order zero bits, searching the words in a ring from the one that holds
 // bit `start`; returns the run's first bit. Nothing when there is none (orders > 0: fragmented;
 // order 0: other threads were faster or have not finished yet). Not flushed.
-std::optional<unsigned> take_bits(Bitfield& field, unsigned start, unsigned order);
+Found take_bits(Bitfield& field, unsigned start, unsigned order);
 
 // Clears the run at bit `at`; false and nothing changed when one of its bits is clear. Not flushed.
 bool give_bits(Bitfield& field, unsigned at, unsigned order);

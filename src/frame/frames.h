@@ -35,8 +35,8 @@ struct FrameStats {
 
 class Frames {
  public:
-  // Formats the persistent state of a zone: all frames free but the zone's own state and, in zone 0,
-  // the first `head_bytes`. Flushed; the fence that PoolFile::grow needs before it publishes the
+  // Formats the persistent state of a zone: all frames free but the zone's own state and, in zone
+  // 0, the first `head_bytes`. Flushed; the fence that PoolFile::grow needs before it publishes the
   // zone's entry (on creation: the superblock's) covers it. REQUIRES: `zone` is the table's next
   // one, of whole frames, with room for its own state.
   static void format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes);

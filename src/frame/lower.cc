@@ -82,11 +82,11 @@ void Lower::recount() {
 
 // --- get and put -------------------------------------------------------------------------------
 
-std::optional<std::uint32_t> Lower::get(std::uint32_t start, unsigned order) {
+Found Lower::get(std::uint32_t start, unsigned order) {
   return order <= kOrderBaseMax ? get_base(start, order) : get_whole(start, order);
 }
 
-std::optional<std::uint32_t> Lower::get_base(std::uint32_t start, unsigned order) {
+Found Lower::get_base(std::uint32_t start, unsigned order) {
   const std::uint32_t tree = start / kTreeFrames * kTreeChildren;
   const std::uint32_t first = start / kHugeFrames % kTreeChildren;
   const unsigned frames = 1u << order;
@@ -94,16 +94,16 @@ std::optional<std::uint32_t> Lower::get_base(std::uint32_t start, unsigned order
     const std::uint32_t c = tree + (first + i) % kTreeChildren;
     if (!update_child(c, [=](Child w) { return w.take(frames); })) continue;
     Bitfield& field = bitfields_[c];
-    if (const auto at = take_bits(field, i == 0 ? start % kHugeFrames : 0, order)) {
+    if (const Found at = take_bits(field, i == 0 ? start % kHugeFrames : 0, order)) {
       flush(field);
-      return c * kHugeFrames + *at;
+      return {c * kHugeFrames + *at};
     }
     TENUTO_ASSERT(update_child(c, [=](Child w) { return w.give(frames); }));
   }
-  return std::nullopt;
+  return {};
 }
 
-std::optional<std::uint32_t> Lower::get_whole(std::uint32_t start, unsigned order) {
+Found Lower::get_whole(std::uint32_t start, unsigned order) {
   const std::uint32_t step = 1u << (order - kOrderHuge);
   const std::uint32_t tree = start / kTreeFrames * kTreeChildren;
   const std::uint32_t first = start / kHugeFrames % kTreeChildren / step * step;
@@ -111,9 +111,9 @@ std::optional<std::uint32_t> Lower::get_whole(std::uint32_t start, unsigned orde
     const std::uint32_t c = tree + (first + i) % kTreeChildren;
     if (step == 1 ? !update_child(c, take_whole) : !update(pairs_[c / 2], take_pair)) continue;
     flush_children(c, step);
-    return c * kHugeFrames;
+    return {c * kHugeFrames};
   }
-  return std::nullopt;
+  return {};
 }
 
 bool Lower::put(std::uint32_t frame, unsigned order) {
@@ -157,13 +157,13 @@ bool Lower::get_run(std::uint32_t first, std::uint32_t count) {
   return true;
 }
 
-std::optional<std::uint32_t> Lower::find_run(std::uint32_t below, std::uint32_t count) const {
+Found Lower::find_run(std::uint32_t below, std::uint32_t count) const {
   std::uint32_t length = 0;
   for (std::uint32_t c = below; c-- > 0;) {
     length = child(c).raw == kHugeFrames ? length + 1 : 0;
-    if (length == count) return c;
+    if (length == count) return {c};
   }
-  return std::nullopt;
+  return {};
 }
 
 bool Lower::put_run(std::uint32_t first, std::uint32_t count) {

@@ -32,7 +32,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "frame/format.h"
@@ -60,7 +59,7 @@ class Lower {
 
   // A frame of the order in the tree of `start`, searched in a ring from `start`; flushed. Nothing
   // when the tree has none.
-  std::optional<std::uint32_t> get(std::uint32_t start, unsigned order);
+  Found get(std::uint32_t start, unsigned order);
   // false: not taken as a frame of this order; nothing was changed. REQUIRES: in the zone, aligned.
   bool put(std::uint32_t frame, unsigned order);
   // Whether a frame of this order may have been taken here: all bits are set, or all children are
@@ -68,7 +67,7 @@ class Lower {
   bool taken(std::uint32_t frame, unsigned order) const;
 
   // The highest child with which `count` free huge frames start, all below child `below`.
-  std::optional<std::uint32_t> find_run(std::uint32_t below, std::uint32_t count) const;
+  Found find_run(std::uint32_t below, std::uint32_t count) const;
   // `count` huge frames from child `first`; all or none, flushed.
   bool get_run(std::uint32_t first, std::uint32_t count);
   bool put_run(std::uint32_t first, std::uint32_t count);
@@ -90,8 +89,8 @@ class Lower {
   const ZoneGeometry& geometry() const { return g_; }
 
  private:
-  std::optional<std::uint32_t> get_base(std::uint32_t start, unsigned order);
-  std::optional<std::uint32_t> get_whole(std::uint32_t start, unsigned order);
+  Found get_base(std::uint32_t start, unsigned order);
+  Found get_whole(std::uint32_t start, unsigned order);
   bool put_base(std::uint32_t frame, unsigned order);
   bool put_whole(std::uint32_t frame, unsigned order);
   template <class Next>

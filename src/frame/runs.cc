@@ -58,30 +58,30 @@ void Upper::credit_run(const Zone& zone, std::uint32_t first, std::uint32_t coun
   });
 }
 
-std::optional<FrameId> Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
+Taken Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
   std::uint32_t below = zone.geometry().children;
-  while (const auto first = zone.lower.find_run(below, count)) {
+  while (const Found first = zone.lower.find_run(below, count)) {
     const Moves::Transit transit(moves_, moves);
     if (claim_run(zone, *first, count)) {
-      if (zone.lower.get_run(*first, count)) return zone.id_of(*first * kHugeFrames);
+      if (zone.lower.get_run(*first, count)) return {zone.id_of(*first * kHugeFrames)};
       credit_run(zone, *first, count);
     }
     below = *first + count - 1;
   }
-  return std::nullopt;
+  return {};
 }
 
 // From the zone's end downwards: small frames fill the trees from the other end.
 Result<FrameId> Upper::get_run(std::uint32_t count) {
-  const auto frame = moves_.until_quiet([&](unsigned& own) {
-    std::optional<FrameId> found;
+  const Taken frame = moves_.until_quiet([&](unsigned& own) {
+    Taken found;
     for (std::uint32_t z = 0; z < zone_count() && !found; ++z) {
       found = get_run_in(*zones_[z], count, own);
     }
     return found;
   });
   if (!frame) return Status::full;
-  return *frame;
+  return frame.id;
 }
 
 Status Upper::put_run(FrameId frame, std::uint32_t count) {

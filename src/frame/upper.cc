@@ -51,40 +51,40 @@ Slot& Upper::slot_of(unsigned core, unsigned order) {
 
 Result<FrameId> Upper::get(unsigned order, unsigned core) {
   Request first{slot_of(core, order), order};
-  if (const auto frame = get_reserved(first)) return *frame;
-  const auto frame = moves_.until_quiet([&](unsigned& own) {
+  if (const Taken frame = get_reserved(first)) return frame.id;
+  const Taken frame = moves_.until_quiet([&](unsigned& own) {
     Request request{first.slot, order};
-    auto found = get_elsewhere(request);
+    Taken found = get_elsewhere(request);
     // A thread with the same core number may have found a tree meanwhile.
     if (!found) found = get_reserved(request);
     own = request.moves;
     return found;
   });
   if (!frame) return Status::full;
-  return *frame;
+  return frame.id;
 }
 
 // Cost: one atomic change of the slot, one of a child, one of a bitfield word; one line flushed.
-std::optional<FrameId> Upper::get_reserved(Request& request) {
+Taken Upper::get_reserved(Request& request) {
   Reservation& word = request.slot.reservation;
   for (unsigned i = 0; i < kRefillsMax; ++i) {
     const auto before = update(word, [&](Reservation r) { return r.take(request.frames()); });
     if (!before) {
-      if (!refill(request)) return std::nullopt;
+      if (!refill(request)) return {};
       continue;
     }
     Zone& zone = *zones_[before->zone()];
-    const auto frame = zone.lower.get(before->start(), request.order);
+    const Found frame = zone.lower.get(before->start(), request.order);
     if (!frame) {
       give_back(request.slot, before->tree(), request.frames());
-      return std::nullopt;
+      return {};
     }
     if (row_of(*frame) != before->start()) {
       (void)update(word, [&](Reservation r) { return r.move_start(zone.index(), row_of(*frame)); });
     }
-    return zone.id_of(*frame);
+    return {zone.id_of(*frame)};
   }
-  return std::nullopt;
+  return {};
 }
 
 // Moves what other cores freed into the slot's tree to the slot. False when that is not enough.
@@ -99,13 +99,13 @@ bool Upper::refill(Request& request) {
   return true;
 }
 
-std::optional<FrameId> Upper::get_elsewhere(Request& request) {
+Taken Upper::get_elsewhere(Request& request) {
   const Reservation hint = load(request.slot.reservation);
   const std::uint32_t count = zone_count();
   const bool huge = request.order >= kOrderHuge;
   const TreeClass preferred[] = {huge ? kFree : kPartial, huge ? kPartial : kFree};
   const TreeClass scarce = allocated_with(request.frames());
-  std::optional<FrameId> frame;
+  Taken frame;
   if (count == 0) return frame;
 
   const std::uint32_t line = hint.tree().tree / kTreesPerLine * kTreesPerLine;
@@ -132,8 +132,8 @@ std::optional<FrameId> Upper::get_elsewhere(Request& request) {
   return frame;
 }
 
-std::optional<FrameId> Upper::get_in_class(Request& request, Zone& zone, std::uint32_t begin,
-                                           std::uint32_t end, TreeClass which) {
+Taken Upper::get_in_class(Request& request, Zone& zone, std::uint32_t begin, std::uint32_t end,
+                          TreeClass which) {
   end = std::min(end, zone.trees());
   for (std::uint32_t t = begin; t < end; ++t) {
     if (!load(zone.tree(t)).reservable(which)) continue;
@@ -143,34 +143,33 @@ std::optional<FrameId> Upper::get_in_class(Request& request, Zone& zone, std::ui
     const auto frame = get_owned(request, {zone.index(), t}, t * kTreeFrames, before->free());
     if (frame) return frame;
   }
-  return std::nullopt;
+  return {};
 }
 
-std::optional<FrameId> Upper::steal(Request& request, Slot& victim) {
+Taken Upper::steal(Request& request, Slot& victim) {
   const Reservation seen = load(victim.reservation);
-  if (!seen.present()) return std::nullopt;
+  if (!seen.present()) return {};
   const TreeId id = seen.tree();
-  if (seen.free() + load(tree(id)).free() < request.frames()) return std::nullopt;
+  if (seen.free() + load(tree(id)).free() < request.frames()) return {};
   const Moves::Transit transit(moves_, request.moves);
   const auto taken = update(victim.reservation, [=](Reservation r) { return r.drop(id); });
-  if (!taken) return std::nullopt;
+  if (!taken) return {};
   const auto rest = update(tree(id), [](Tree t) { return t.take_up_to(kTreeFrames); });
   return get_owned(request, id, taken->start(), taken->free() + (rest ? rest->free() : 0));
 }
 
 // Takes a frame from a tree that this thread has just reserved with counter `free`, and makes it
 // the slot's; or releases the tree.
-std::optional<FrameId> Upper::get_owned(Request& request, TreeId id, std::uint32_t start,
-                                        unsigned free) {
+Taken Upper::get_owned(Request& request, TreeId id, std::uint32_t start, unsigned free) {
   Zone& zone = *zones_[id.zone];
-  std::optional<std::uint32_t> frame;
+  Found frame;
   if (free >= request.frames()) frame = zone.lower.get(start, request.order);
   if (!frame) {
     TENUTO_ASSERT(update(tree(id), [=](Tree t) { return t.unreserve(free); }));
-    return std::nullopt;
+    return {};
   }
   adopt(request.slot, Reservation::make(id.zone, row_of(*frame), free - request.frames()));
-  return zone.id_of(*frame);
+  return {zone.id_of(*frame)};
 }
 
 void Upper::adopt(Slot& slot, Reservation to) {

@@ -20,7 +20,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "frame/moves.h"
@@ -31,6 +30,14 @@
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::frame {
+
+// A frame that was taken, or none: frame 0 is the head and never handed out (see Found for why
+// this is no std::optional).
+struct Taken {
+  FrameId id;
+
+  explicit operator bool() const { return id.value != 0; }
+};
 
 class Upper {
  public:
@@ -67,12 +74,12 @@ class Upper {
   };
 
   Slot& slot_of(unsigned core, unsigned order);
-  std::optional<FrameId> get_reserved(Request& request);
-  std::optional<FrameId> get_elsewhere(Request& request);
-  std::optional<FrameId> get_in_class(Request& request, Zone& zone, std::uint32_t begin,
-                                      std::uint32_t end, TreeClass which);
-  std::optional<FrameId> steal(Request& request, Slot& victim);
-  std::optional<FrameId> get_owned(Request& request, TreeId id, std::uint32_t start, unsigned free);
+  Taken get_reserved(Request& request);
+  Taken get_elsewhere(Request& request);
+  Taken get_in_class(Request& request, Zone& zone, std::uint32_t begin, std::uint32_t end,
+                     TreeClass which);
+  Taken steal(Request& request, Slot& victim);
+  Taken get_owned(Request& request, TreeId id, std::uint32_t start, unsigned free);
   bool refill(Request& request);
   void adopt(Slot& slot, Reservation to);
   void credit(TreeId id, unsigned frames);
@@ -82,7 +89,7 @@ class Upper {
   bool claim(TreeId id, unsigned frames);
   bool claim_run(const Zone& zone, std::uint32_t first, std::uint32_t count);
   void credit_run(const Zone& zone, std::uint32_t first, std::uint32_t count);
-  std::optional<FrameId> get_run_in(Zone& zone, std::uint32_t count, unsigned& moves);
+  Taken get_run_in(Zone& zone, std::uint32_t count, unsigned& moves);
 
   Tree& tree(TreeId id) const { return zones_[id.zone]->tree(id.tree); }
 

@@ -9,11 +9,23 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "tenuto/abi.h"
 
 namespace tenuto::inline TENUTO_ABI::frame {
+
+// A number that was found, or none. A register rather than a std::optional, whose flag and value
+// gcc returns through memory with a stalled load on every get.
+struct Found {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t value = kNone;
+
+  constexpr explicit operator bool() const { return value != kNone; }
+  constexpr std::uint32_t operator*() const { return value; }
+  constexpr bool operator==(const Found&) const = default;
+};
 
 template <class W>
 inline W load(const W& word, std::memory_order order = std::memory_order_acquire) {

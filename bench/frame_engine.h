@@ -1,0 +1,50 @@
+// The frame allocator as frame_bench sees it. Programs see no private header, tests see every
+// layer: so the other side of this file is tests/support/frame_engine.cc. A call more for each
+// operation is in all figures.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tenuto/pool.h"
+
+namespace bench {
+
+struct FrameCounts {
+  std::uint64_t lines = 0;  // flushed; medium model only
+  std::uint64_t fences = 0;
+  std::uint64_t reflushes = 0;
+};
+
+class FrameEngine {
+ public:
+  // A pool of one zone at `path`; the file is gone when this returns. Null with a reason when it
+  // cannot be made.
+  static std::unique_ptr<FrameEngine> make(const std::string& path, std::uint64_t bytes,
+                                           tenuto::Medium medium, std::string& why);
+  ~FrameEngine();
+
+  std::optional<std::uint64_t> get(unsigned order, unsigned core);
+  bool put(std::uint64_t frame, unsigned order, unsigned core);
+
+  std::uint64_t frames() const;  // all of the pool
+  std::uint64_t free_frames() const;
+  std::uint64_t free_huge_frames() const;
+  FrameCounts counts() const;  // of the whole process
+  std::string disagreement();  // empty when both layers agree
+
+  // Drops the volatile state and attaches again as after a clean close.
+  bool reopen_clean();
+  // The same as after a crash: counters from bitfields, and every frame of `owned` named.
+  bool reopen_crashed(const std::vector<std::uint64_t>& owned);
+
+ private:
+  struct State;
+  explicit FrameEngine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bench

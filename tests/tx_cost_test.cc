@@ -123,7 +123,7 @@ TEST(TxCostTest, repeated_adds_and_shared_lines_are_free) {
                           return Status::ok;
                         }),
               3, 4);
-  EXPECT_COST(b.measure("8 words of one line at once",
+  EXPECT_COST(b.measure("4 words of one line at once",
                         [&](Transaction& tx) {
                           for (int i = 0; i < 8; i += 2) {
                             TENUTO_TRY(tx.add_later(b.lines[0].word[i]));

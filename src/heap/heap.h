@@ -17,7 +17,7 @@
 #include "frame/frames.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
-#include "tenuto/pool.h"
+#include "tenuto/ptr.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 

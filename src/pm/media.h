@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "tenuto/pool.h"
+#include "tenuto/pool_options.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 

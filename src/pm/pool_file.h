@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "pm/format.h"
-#include "tenuto/pool.h"
+#include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 

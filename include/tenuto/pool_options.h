@@ -1,0 +1,46 @@
+// How a pool is made and opened: its size, its medium, and what else a caller may choose.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+// What survives (src/pm/README.md): line: a power cut, on persistent memory mapped with MAP_SYNC.
+// cache: a crash of the process; a power cut only where CPU caches are persistent. model: as line,
+// and every flush is counted. automatic: line where the file system grants MAP_SYNC, else cache.
+enum class Medium : std::uint8_t { automatic, line, cache, model };
+
+constexpr const char* medium_name(Medium m) {
+  switch (m) {
+    case Medium::automatic:
+      return "auto";
+    case Medium::line:
+      return "line";
+    case Medium::cache:
+      return "cache";
+    case Medium::model:
+      return "model";
+  }
+  return "unknown";
+}
+
+struct PoolOptions {
+  std::uint64_t size = 64u << 20;         // bytes of a new pool; at least kPoolBytesMin
+  std::uint64_t size_max = 256ull << 30;  // it grows up to this; also the address space reserved
+  Medium medium = Medium::automatic;
+  bool read_only = false;  // needs a cleanly closed pool; writes return Status::read_only
+  // Optane's published delays are added to medium `model` (reflush, random and sequential write).
+  bool model_delays = false;
+  unsigned stripes = 6;           // bitmap lines that neighbouring blocks go to in turn, 1..32
+  unsigned recovery_threads = 0;  // 0: all cores
+  // Told about things a person should know (e.g. that a power cut may damage this pool).
+  std::function<void(std::string_view)> log;
+};
+
+inline constexpr std::uint64_t kPoolBytesMin = 8u << 20;
+
+}  // namespace tenuto::inline TENUTO_ABI

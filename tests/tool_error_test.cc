@@ -263,6 +263,23 @@ TEST_F(ToolErrors, check_of_what_is_no_pool_prints_one_object_and_the_error) {
   EXPECT_EQ(o.err.rfind("tenuto: ", 0), 0u);
 }
 
+TEST_F(ToolErrors, check_finds_one_changed_byte_of_a_value_and_says_where) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string value = "a value that stands in the file as it is";
+  put(pool, "dune", value);
+  put(pool, "emma", "another");
+  std::string bytes = read_file(pool);
+  const std::size_t at = bytes.find(value);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 3] ^= 1;
+  write_file(pool, bytes);
+  expect_error(run({"check", pool}), Status::corrupt, "a.tnt");
+  const Outcome o = run({"check", pool, "--json"});
+  EXPECT_EQ(o.code, static_cast<int>(Status::corrupt));
+  EXPECT_NE(o.out.find("\"sound\":false,\"status\":\"corrupt\""), std::string::npos) << o.out;
+  EXPECT_EQ(run({"get", pool, "emma"}).out, "another");
+}
+
 TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
   const std::string pool = new_pool("a.tnt");
   for (int i = 0; i < 50; ++i) put(pool, "key" + std::to_string(i), std::string(500, 'v'));

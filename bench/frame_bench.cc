@@ -30,6 +30,7 @@ struct Options {
   unsigned rounds = 5;
   unsigned turns = 100;  // of case fragment
   std::uint64_t seed = 42;
+  std::string clock = "wall";
   std::string dir = "/dev/shm";
   std::string json;
   bool quick = false;
@@ -63,7 +64,7 @@ void report(std::FILE* table, std::FILE* json, const Options& o, const Setting& 
   line.text("bench", "frame").text("case", name).text("engine", "tenuto");
   line.text("medium", setting.medium).integer("threads", setting.threads);
   line.integer("order", setting.order).integer("rounds", samples.size());
-  line.integer("pool_bytes", o.mib << 20);
+  line.integer("pool_bytes", o.mib << 20).text("clock", o.clock);
   std::string figures;
   const auto add = [&](const char* field, const char* label, int digits, const Spread& s) {
     line.raw(field, json_of(s));
@@ -74,6 +75,7 @@ void report(std::FILE* table, std::FILE* json, const Options& o, const Setting& 
         spread(samples, [](const FrameSample& s) { return s.open_clean_ms; }));
     add("open_crashed_ms", "crashed ms", 2,
         spread(samples, [](const FrameSample& s) { return s.open_crashed_ms; }));
+    add("keep_ns", "keep ns", 1, spread(samples, [](const FrameSample& s) { return s.keep_ns; }));
   } else if (name == "repeat" || name == "fragment") {
     add("pair_ns", "pair ns", 1, spread(samples, [](const FrameSample& s) { return s.get_ns; }));
   } else {
@@ -122,6 +124,10 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--rounds", o.rounds, "rounds; medians are printed")->capture_default_str();
   app.add_option("--turns", o.turns, "renewals in case fragment")->capture_default_str();
   app.add_option("--seed", o.seed, "of all random choices")->capture_default_str();
+  app.add_option("--clock", o.clock,
+                 "wall, or cpu: a thread's own time, for a machine with company")
+      ->check(CLI::IsMember({"wall", "cpu"}))
+      ->capture_default_str();
   app.add_option("--dir", o.dir, "where the pool's nameless file is made")->capture_default_str();
   app.add_option("--json", o.json, "write one JSON object a line and case to FILE, or - (stdout)");
   app.add_flag("--quick", o.quick, "a small pool, one round: seconds, for CI");
@@ -172,8 +178,8 @@ bool measure(const Options& o, const Setting& setting, std::FILE* table, std::FI
       return false;
     }
     const FrameCounts before = engine->counts();
-    FrameSample s = setting.what.run(
-        {*engine, setting.threads, setting.order, o.seed + round, o.repeats, o.turns});
+    FrameSample s = setting.what.run({*engine, setting.threads, setting.order, o.seed + round,
+                                      o.repeats, o.turns, o.clock == "cpu"});
     const FrameCounts after = engine->counts();
     const auto operations = static_cast<double>(std::max<std::uint64_t>(s.operations, 1));
     s.lines_per_op = static_cast<double>(after.lines - before.lines) / operations;

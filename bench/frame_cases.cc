@@ -1,6 +1,7 @@
 #include "bench/frame_cases.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,26 +27,42 @@ void pin(unsigned core) {
   (void)::sched_setaffinity(0, sizeof set, &set);  // unpinned is slower, not wrong
 }
 
-// body(thread) on all threads at once; the mean of their ticks.
-double timed(unsigned threads, const std::function<void(unsigned)>& body) {
-  std::barrier start(threads);
-  std::vector<std::uint64_t> spent(threads);
+class Stopwatch {
+ public:
+  explicit Stopwatch(bool cpu_clock) : cpu_(cpu_clock), begin_(now()) {}
+  double seconds() const { return now() - begin_; }
+
+ private:
+  double now() const {
+    if (!cpu_) return seconds_of(ticks());
+    timespec t;
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  }
+  bool cpu_;
+  double begin_;
+};
+
+// body(thread) on all threads at once; the mean of their times.
+double timed(const FrameRun& run, const std::function<void(unsigned)>& body) {
+  std::barrier start(run.threads);
+  std::vector<double> spent(run.threads);
   std::vector<std::thread> pool;
-  for (unsigned t = 0; t < threads; ++t) {
+  for (unsigned t = 0; t < run.threads; ++t) {
     pool.emplace_back([&, t] {
       pin(t);
       start.arrive_and_wait();
-      const std::uint64_t begin = ticks();
+      const Stopwatch watch(run.cpu_clock);
       body(t);
-      spent[t] = ticks() - begin;
+      spent[t] = watch.seconds();
     });
   }
   double sum = 0;
-  for (unsigned t = 0; t < threads; ++t) {
+  for (unsigned t = 0; t < run.threads; ++t) {
     pool[t].join();
-    sum += seconds_of(spent[t]);
+    sum += spent[t];
   }
-  return sum / threads;
+  return sum / run.threads;
 }
 
 // Whether these pieces overlap or leave the pool.
@@ -72,7 +89,7 @@ double get_all(const FrameRun& run, std::vector<std::vector<std::uint64_t>>& hel
                std::uint64_t each) {
   held.assign(run.threads, {});
   for (auto& list : held) list.assign(each, 0);  // pages are touched before the clock starts
-  return timed(run.threads, [&](unsigned t) {
+  return timed(run, [&](unsigned t) {
     std::size_t n = 0;
     for (; n < each; ++n) {
       const auto f = run.engine.get(run.order, t);
@@ -85,7 +102,7 @@ double get_all(const FrameRun& run, std::vector<std::vector<std::uint64_t>>& hel
 
 double put_all(const FrameRun& run, const std::vector<std::vector<std::uint64_t>>& held,
                std::atomic<std::uint64_t>& refused) {
-  return timed(run.threads, [&](unsigned t) {
+  return timed(run, [&](unsigned t) {
     for (const std::uint64_t f : held[t]) {
       if (!run.engine.put(f, run.order, t)) ++refused;
     }
@@ -133,7 +150,7 @@ FrameSample repeat(const FrameRun& run) {
   FrameSample s;
   const std::uint64_t free_before = run.engine.free_frames();
   std::atomic<std::uint64_t> failed = 0;
-  const double seconds = timed(run.threads, [&](unsigned t) {
+  const double seconds = timed(run, [&](unsigned t) {
     for (std::uint64_t i = 0; i < run.repeats; ++i) {
       const auto f = run.engine.get(run.order, t);
       if (!f || !run.engine.put(*f, run.order, t)) ++failed;
@@ -187,14 +204,14 @@ FrameSample fragment(const FrameRun& run) {
   const std::uint64_t huge_start = e.free_huge_frames();
   const double polluted = static_cast<double>(e.frames() / kHuge - huge_start);
   const double copies_start = static_cast<double>(copies_needed(held, e.frames()));
-  const std::uint64_t begin = ticks();
+  const Stopwatch watch(run.cpu_clock);
   for (unsigned turn = 0; turn < run.turns; ++turn) {
     const std::uint64_t part = held.size() / 10;
     put(part);
     get(part);
     s.operations += 2 * part;
   }
-  const double seconds = seconds_of(ticks() - begin);
+  const double seconds = watch.seconds();
   s.get_ns = seconds * 1e9 / static_cast<double>(s.operations / 2);  // of the pair
   s.huge_recovered =
       (static_cast<double>(e.free_huge_frames()) - static_cast<double>(huge_start)) / polluted;
@@ -218,12 +235,17 @@ FrameSample open(const FrameRun& run) {
     (void)e.put(held.back(), 0, 0);
     held.pop_back();
   }
-  std::uint64_t begin = ticks();
+  const Stopwatch clean(run.cpu_clock);
   if (!e.reopen_clean()) s.wrong = "clean open failed";
-  s.open_clean_ms = seconds_of(ticks() - begin) * 1e3;
-  begin = ticks();
-  if (!e.reopen_crashed(held)) s.wrong = "recovery failed";
-  s.open_crashed_ms = seconds_of(ticks() - begin) * 1e3;
+  s.open_clean_ms = clean.seconds() * 1e3;
+  const Stopwatch crashed(run.cpu_clock);
+  if (!e.reopen_crashed()) s.wrong = "open after a crash failed";
+  const double attached = crashed.seconds();
+  if (!e.keep(held)) s.wrong = "an owner was refused";
+  const double kept = crashed.seconds();
+  if (!e.finish_recovery()) s.wrong = "owned frames were given back";
+  s.keep_ns = (kept - attached) * 1e9 / static_cast<double>(held.size());
+  s.open_crashed_ms = (crashed.seconds() - (kept - attached)) * 1e3;
   for (const std::uint64_t f : held) {
     if (!e.put(f, 0, 0)) s.wrong = "an owned frame was lost";
   }

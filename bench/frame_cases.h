@@ -16,11 +16,12 @@ struct FrameSample {
   std::uint64_t operations = 0;
   double lines_per_op = 0;
   double reflushes_per_op = 0;
-  double huge_recovered = 0;  // fragment: share of the polluted huge frames
-  double copies_left = 0;     // fragment: compaction cost, share of that before
-  double open_clean_ms = 0;   // open
-  double open_crashed_ms = 0;
-  std::string wrong;  // empty when all answers were right
+  double huge_recovered = 0;   // fragment: share of the polluted huge frames
+  double copies_left = 0;      // fragment: compaction cost, share of that before
+  double open_clean_ms = 0;    // open
+  double open_crashed_ms = 0;  // but for naming the owners
+  double keep_ns = 0;          // naming one owner
+  std::string wrong;           // empty when all answers were right
 };
 
 struct FrameRun {
@@ -30,6 +31,7 @@ struct FrameRun {
   std::uint64_t seed;
   std::uint64_t repeats;  // case repeat: pairs a thread
   unsigned turns;         // case fragment: renewals
+  bool cpu_clock;         // count a thread's processor time instead of the time that passed
 };
 
 struct FrameCase {

@@ -38,8 +38,11 @@ class FrameEngine {
 
   // Drops the volatile state and attaches again as after a clean close.
   bool reopen_clean();
-  // The same as after a crash: counters from bitfields, and every frame of `owned` named.
-  bool reopen_crashed(const std::vector<std::uint64_t>& owned);
+  // The same as after a crash, in three steps: counters from bitfields; an owner for each frame
+  // (false: one was refused); all else given back (false: there was something).
+  bool reopen_crashed();
+  bool keep(const std::vector<std::uint64_t>& owned);
+  bool finish_recovery();
 
  private:
   struct State;

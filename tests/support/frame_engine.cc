@@ -78,14 +78,20 @@ bool FrameEngine::reopen_clean() {
   return state_->attach(true);
 }
 
-bool FrameEngine::reopen_crashed(const std::vector<std::uint64_t>& owned) {
+bool FrameEngine::reopen_crashed() {
   state_->frames.reset();
   if (!state_->attach(false)) return false;
   state_->frames->begin_recovery();
+  return true;
+}
+
+bool FrameEngine::keep(const std::vector<std::uint64_t>& owned) {
   for (const std::uint64_t f : owned) {
     if (state_->frames->keep({f}, 1, &state_->report) != Status::ok) return false;
   }
-  return state_->frames->end_recovery() == 0;
+  return true;
 }
+
+bool FrameEngine::finish_recovery() { return state_->frames->end_recovery() == 0; }
 
 }  // namespace bench

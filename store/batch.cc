@@ -210,8 +210,11 @@ class Tree::Batch {
     for (const LockedLeaf& l : locked_) {
       for (std::size_t i = l.first; i < l.end; ++i) {
         Change& c = changes_[i];
-        if (!c.op->erase && !c.found) l.twin->set_print(c.slot, c.hash.print);
-        if (c.op->erase && c.found) l.twin->set_print(c.slot, 0);
+        if (!c.op->erase) {
+          l.twin->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.print);
+        } else if (c.found) {
+          l.twin->set_print(c.slot, 0);
+        }
       }
     }
     // Which leaves became empty is looked at before the locks go: after that twins may die.

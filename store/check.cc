@@ -69,6 +69,7 @@ class Tree::Check {
     const Leaf& leaf = *twin.leaf;
     const SlotWord word = leaf.slot[slot];
     const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
+    if (word.raw != twin.word(slot).raw) return damaged(where, "a slot and its twin disagree");
     Record record;
     if (!read_record(tree_.file_, word.record(), record)) {
       return damaged(where, "a slot leads to no record");

@@ -3,7 +3,8 @@
 //
 //   HeadPage.store[0]  offset of the first leaf; 0: the pool has no store (commits the creation)
 //   HeadPage.store[1]  StoreWord: version, key kind, check
-//   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean close
+//   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean
+//   close
 //
 // The leaves form a chain in key order. A leaf holds the keys from its low separator (inclusive)
 // to the next leaf's (exclusive), in no order. The first leaf's separator is empty, and the first
@@ -45,9 +46,9 @@ inline constexpr std::size_t kLowInlineMax = 56;
 
 // The one line whose stores, durable in order, commit inserts, erases and splits.
 struct LeafHeader {
-  std::uint64_t bitmap;          // bit i: slot i names a record. The upper 16 bits are 0.
-  std::uint64_t next;            // offset of the next leaf; 0: the last
-  std::uint8_t print[kSlots];    // fingerprints; meaningless where the bit is 0, else never 0
+  std::uint64_t bitmap;        // bit i: slot i names a record. The upper 16 bits are 0.
+  std::uint64_t next;          // offset of the next leaf; 0: the last
+  std::uint8_t print[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
 

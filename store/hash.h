@@ -13,8 +13,8 @@
 namespace tenuto::inline TENUTO_ABI::store {
 
 struct KeyHash {
-  std::uint8_t print;   // fingerprint, never 0: 0 marks an empty slot in DRAM
-  std::uint16_t slot;   // the further bits in the slot word
+  std::uint8_t print;  // fingerprint, never 0: 0 marks an empty slot in DRAM
+  std::uint16_t slot;  // the further bits in the slot word
 };
 
 // Cost: one 3-cycle instruction per eight bytes of key.

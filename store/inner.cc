@@ -100,7 +100,7 @@ Node* Node::make(unsigned level, const NodeShape& shape, std::size_t from, std::
   for (std::size_t i = 0; i < seps; ++i) text_bytes += sep[i].size() - prefix;
   const std::size_t bytes = sizeof(Node) + groups * kGroup * 8 + count * 8 + seps * 4 + text_bytes;
 
-  void* memory = ::operator new(bytes, std::align_val_t{alignof(Node)});
+  void* memory = ::operator new (bytes, std::align_val_t{alignof(Node)});
   Node* n = new (memory) Node;
   n->bytes_ = static_cast<std::uint32_t>(bytes);
   n->level_ = static_cast<std::uint8_t>(level);
@@ -132,9 +132,7 @@ Node* Node::make(unsigned level, const NodeShape& shape, std::size_t from, std::
   return n;
 }
 
-void Node::destroy(Node* node) {
-  ::operator delete(node, std::align_val_t{alignof(Node)});
-}
+void Node::destroy(Node* node) { ::operator delete (node, std::align_val_t{alignof(Node)}); }
 
 bool Node::lock() {
   Backoff wait;

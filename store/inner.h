@@ -52,9 +52,7 @@ class alignas(kLineBytes) Node {
     return static_cast<VLeaf*>(children()[i].load(std::memory_order_acquire));
   }
   // REQUIRES: locked.
-  void set_child(unsigned i, void* child) {
-    children()[i].store(child, std::memory_order_release);
-  }
+  void set_child(unsigned i, void* child) { children()[i].store(child, std::memory_order_release); }
   void append_separator(unsigned i, std::string& out) const;
   NodeShape shape() const;
 

@@ -29,12 +29,13 @@ void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print)
   store_ordered(leaf.head.print[slot], print);
   publish(leaf.head.bitmap, bitmap);
   fence("leaf header", "insert returns");
-  twin.set_print(slot, print);
+  twin.set_entry(slot, word, print);
 }
 
 void swap_entry(VLeaf& twin, unsigned slot, SlotWord word) {
   publish(twin.leaf->slot[slot], word);
   fence("slot", "update returns, old record is retired");
+  twin.set_word(slot, word);
 }
 
 void erase_entry(VLeaf& twin, unsigned slot) {
@@ -114,8 +115,8 @@ void unlink_next(Leaf& left, PoolOffset next) {
 bool resolve_split(Leaf& left, const Leaf& right) {
   if (TENUTO_PLANT("store_recovery_trusts_both")) return false;
   const std::uint64_t in_left = left.head.bitmap & kBitmapMask;
-  const std::uint64_t in_right = __atomic_load_n(&right.head.bitmap, __ATOMIC_RELAXED) &
-                                 kBitmapMask;
+  const std::uint64_t in_right =
+      __atomic_load_n(&right.head.bitmap, __ATOMIC_RELAXED) & kBitmapMask;
   const auto slots_with = [&](SlotWord word) {
     std::uint64_t found = 0;
     for (std::uint64_t rest = in_left; rest != 0; rest &= rest - 1) {

@@ -150,7 +150,7 @@ class Tree::Rebuild {
         return damaged(report, at + kLineBytes + slot * sizeof(SlotWord), "slot of a leaf");
       }
       if (!clean_) TENUTO_TRY(tree_.heap_.mark(record, report));
-      twin.set_print(slot, leaf.head.print[slot]);
+      twin.set_entry(slot, leaf.slot[slot], leaf.head.print[slot]);
       records += 1;
     }
     records_.fetch_add(records, std::memory_order_relaxed);

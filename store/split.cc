@@ -1,6 +1,8 @@
 // Leaves that come and go. A full leaf gives its upper half to a new right neighbour; a leaf that
 // became empty is unlinked from the chain. Durable order: leaf.h; order of locks: index.h.
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -18,8 +20,9 @@ Status Tree::entries(const Place& place, std::vector<Entry>& out) const {
   }
   if (!twin.still(place.version)) return Status::conflict;
   for (const Entry& e : out) {
-    if (file_.in_range(e.word.record(), kLineBytes)) {
+    if (file_.in_range(e.word.record(), 2 * kLineBytes)) {
       __builtin_prefetch(file_.at<char>(e.word.record()));
+      __builtin_prefetch(file_.at<char>(e.word.record() + kLineBytes));
     }
   }
   for (Entry& e : out) {
@@ -42,18 +45,18 @@ void Tree::sort(std::vector<Entry>& entries) {
     std::uint64_t head;
     std::uint32_t at;
   };
-  std::vector<Ranked> order(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    order[i] = {key_head(entries[i].record.key.substr(shared)), static_cast<std::uint32_t>(i)};
+  std::array<Ranked, kSlots> order;
+  std::array<Entry, kSlots> old;
+  const std::size_t n = entries.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    old[i] = entries[i];
+    order[i] = {key_head(old[i].record.key.substr(shared)), static_cast<std::uint32_t>(i)};
   }
-  std::sort(order.begin(), order.end(), [&](const Ranked& a, const Ranked& b) {
+  std::sort(order.begin(), order.begin() + n, [&](const Ranked& a, const Ranked& b) {
     if (a.head != b.head) return a.head < b.head;
-    return entries[a.at].record.key < entries[b.at].record.key;
+    return old[a.at].record.key < old[b.at].record.key;
   });
-  std::vector<Entry> sorted;
-  sorted.reserve(entries.size());
-  for (const Ranked& r : order) sorted.push_back(entries[r.at]);
-  entries.swap(sorted);
+  for (std::size_t i = 0; i < n; ++i) entries[i] = old[order[i].at];
 }
 
 Result<std::string_view> Tree::low_of(const VLeaf& twin) const {
@@ -103,7 +106,7 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   for (std::size_t i = keep; i < sorted.size(); ++i) {
     const Entry& e = sorted[i];
     const std::uint8_t print = twin.print[e.slot].load(std::memory_order_relaxed);
-    right->set_print(count, print);
+    right->set_entry(count, e.word, print);
     moved[count++] = {e.word, print};
     kept &= ~(1ull << e.slot);
   }
@@ -141,8 +144,7 @@ void Tree::unlink_empty(std::string_view key) {
     if (!done) continue;
     retire_block(low_block(*twin.leaf));
     retire_block(file_.offset_of(twin.leaf));
-    limbos_.retire(limbos_.mine(),
-                   {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
+    limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
     return;
   }
 }

@@ -3,6 +3,8 @@
 // fence. What each fence is for: leaf.h.
 #include "store/tree.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 
 #include "pm/assert.h"
@@ -206,20 +208,33 @@ void Tree::free(const Retired& item) {
 
 // --- leaf twins ---------------------------------------------------------------------------------
 
+Twins::~Twins() {
+  for (const Row& row : rows_) ::munmap(row.memory, row.bytes);
+}
+
+// Fresh memory is zero, which is what an unlocked twin without entries looks like.
+VLeaf* Twins::make_row(std::size_t count) {
+  const std::size_t bytes = round_up(count * sizeof(VLeaf), kHugeBytes) + kHugeBytes;
+  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TENUTO_ASSERT(p != MAP_FAILED);
+  ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed
+  rows_.push_back({p, bytes});
+  total_ += count;
+  const auto at = round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes);
+  return reinterpret_cast<VLeaf*>(at);
+}
+
 VLeaf* Twins::take_row(std::size_t count) {
   const std::lock_guard lock(mu_);
-  rows_.push_back(std::make_unique<VLeaf[]>(count));
-  total_ += count;
-  return rows_.back().get();
+  return make_row(count);
 }
 
 VLeaf* Twins::take() {
-  constexpr std::size_t kRow = 256;
+  constexpr std::size_t kRow = kHugeBytes / sizeof(VLeaf);
   const std::lock_guard lock(mu_);
   if (idle_.empty()) {
-    rows_.push_back(std::make_unique<VLeaf[]>(kRow));
-    total_ += kRow;
-    for (std::size_t i = kRow; i > 0; --i) idle_.push_back(&rows_.back()[i - 1]);
+    VLeaf* row = make_row(kRow);
+    for (std::size_t i = kRow; i > 0; --i) idle_.push_back(&row[i - 1]);
   }
   VLeaf* twin = idle_.back();
   idle_.pop_back();

@@ -28,9 +28,15 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-// Leaf twins come from rows that are freed with the tree, so that neighbours stand together.
+// Leaf twins come from rows that are freed with the tree, so that neighbours stand together; in
+// huge pages where the system has them.
 class Twins {
  public:
+  Twins() = default;
+  ~Twins();
+  Twins(const Twins&) = delete;
+  Twins& operator=(const Twins&) = delete;
+
   // `count` of them in a row, for rebuild.
   VLeaf* take_row(std::size_t count);
   VLeaf* take();
@@ -38,9 +44,15 @@ class Twins {
   std::uint64_t bytes() const;
 
  private:
+  struct Row {
+    void* memory;
+    std::size_t bytes;
+  };
+  VLeaf* make_row(std::size_t count);
+
   mutable std::mutex mu_;
   // Guarded by mu_.
-  std::vector<std::unique_ptr<VLeaf[]>> rows_;
+  std::vector<Row> rows_;
   std::vector<VLeaf*> idle_;
   std::uint64_t total_ = 0;
 };

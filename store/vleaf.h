@@ -1,6 +1,7 @@
-// The DRAM twin of a leaf: its lock and version, its address and its fingerprints in one line, so
-// that a lookup touches inner nodes, this line, one slot line and the record. Called by the tree,
-// the iterator and rebuild.
+// The DRAM twin of a leaf: its lock and version, its address and its fingerprints in one line, and
+// behind them its slot words, so that a lookup touches inner nodes, this line, one line of words
+// and the record, and reads nothing else from the pool (whose pages are small and whose memory may
+// be slow; twins lie in huge pages). Called by the tree, the iterator and rebuild.
 //
 // version: bit 0 locked, bit 1 dead (unlinked; never changes again), the rest counts the changes.
 // A reader takes an unlocked version, looks, and believes what it saw when the version is still
@@ -78,8 +79,9 @@ struct alignas(kLineBytes) VLeaf {
   static constexpr std::uint64_t kStep = 4;
 
   std::atomic<std::uint64_t> version{0};
-  Leaf* leaf = nullptr;  // constant while the twin is linked
-  PrintBytes print{};    // 0: the slot is empty
+  Leaf* leaf = nullptr;                           // constant while the twin is linked
+  PrintBytes print{};                             // 0: the slot is empty
+  std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
 
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
 
@@ -92,9 +94,7 @@ struct alignas(kLineBytes) VLeaf {
       wait.pause();
     }
   }
-  bool still(std::uint64_t seen) const {
-    return version.load(std::memory_order_acquire) == seen;
-  }
+  bool still(std::uint64_t seen) const { return version.load(std::memory_order_acquire) == seen; }
   // Locks if nothing has changed since `seen`. Acquire: meets unlock().
   bool lock_if(std::uint64_t seen) {
     std::uint64_t expected = seen;
@@ -130,11 +130,15 @@ struct alignas(kLineBytes) VLeaf {
   std::uint64_t used_slots() const { return ~empty_slots() & kBitmapMask; }
 
   void set_print(unsigned i, std::uint8_t p) { print[i].store(p, std::memory_order_release); }
-
-  SlotWord word(unsigned i) const {
-    return {__atomic_load_n(&leaf->slot[i].raw, __ATOMIC_ACQUIRE)};
+  // Release: meets word(); what the word names is whole.
+  void set_word(unsigned i, SlotWord w) { words[i].store(w.raw, std::memory_order_release); }
+  SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
+  // REQUIRES: locked, or not yet to be seen. The word first: see above.
+  void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
+    set_word(i, w);
+    set_print(i, p);
   }
 };
-static_assert(sizeof(VLeaf) == kLineBytes);
+static_assert(sizeof(VLeaf) == 7 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
@@ -116,7 +117,7 @@ Status Book::new_segment() {
 // Zeroes a free chunk and gives it its header; flushed, not fenced.
 void Book::prepare_chunk(PoolOffset o) {
   BookChunk& c = *chunk(o);
-  zero_flush(&c, sizeof c);
+  if (!TENUTO_PLANT("book_chunk_not_zeroed")) zero_flush(&c, sizeof c);
   c.self = o.value;
   store_ordered(c.magic, kBookChunkMagic);
   flush_bytes(&c, kLineBytes);

@@ -81,6 +81,8 @@ Chunk* Extents::new_chunk(unsigned core, Status* why) {
     *why = got.error();
     return nullptr;
   }
+  // Other threads will cut extents from it, and their fences do not cover our flush.
+  fence("frames of a chunk", "extents are cut from it");
   const PoolOffset region{round_down(got->value, kChunkBytes)};
   const auto first = static_cast<unsigned>((got->value - region.value) / kFrameBytes);
   const unsigned frames = 1u << order;

@@ -4,9 +4,10 @@
 //
 // (Decay from reclaimed to retained to holes in the file will move free extents here.)
 //
-// Durable order: the chunk's frames are fenced by the first fence of whatever protocol records the
-// extent (their bits are flushed before its entry is). A chunk is owned by the extents in it: one
-// without live extents after a crash is given back. A freed extent is reused only when its
+// Durable order: a chunk's frames are fenced before any thread can cut an extent from it; a huge
+// object's by the first fence of whatever protocol records it (their bits are flushed before its
+// entry is). A chunk is owned by the extents in it: one without live extents after a crash is
+// given back. A freed extent is reused only when its
 // tombstone is durable.
 #pragma once
 
@@ -66,7 +67,7 @@ class Extents {
 
   // Recovery, in this order. open reads the log; recover_* and mark correct it (thread-safe);
   // build makes chunks and free extents and drops derived extents that were not marked
-  // (drop_unmarked; fenced).
+  // (drop_unmarked; durable with the fence that ends the frames' recovery).
   Status open(Report* report);
   Status recover(PoolOffset o, std::uint64_t frames, bool allocated, Report* report);
   Status mark(PoolOffset o, Report* report);

@@ -89,7 +89,6 @@ Status Extents::mark(PoolOffset o, Report* report) {
 Status Extents::build(bool drop_unmarked, Report* report) {
   const std::lock_guard lock(mu_);
   if (drop_unmarked) {
-    std::uint64_t dropped = 0;
     for (auto it = recovered_.begin(); it != recovered_.end();) {
       if (it->second.kind != Kind::derived || it->second.marked) {
         ++it;
@@ -99,9 +98,7 @@ Status Extents::build(bool drop_unmarked, Report* report) {
       book_.append(BookEntry::make_tombstone(it->second.position));
       it = recovered_.erase(it);
       live_ -= 1;
-      dropped += 1;
     }
-    if (dropped != 0) fence("tombstones of unowned extents", "their frames are given back");
   }
   return build_chunks(report);
 }

@@ -91,11 +91,13 @@ class Heap {
   // The block (start offset) of kind derived is reachable. Thread-safe. corrupt when no derived
   // block starts there, or it was marked before (reachable twice).
   Status mark(PoolOffset block, Report* report);
-  // Frees what nothing owns, gives frames back, fills the free lists. *leaked_frames: frames.
+  // Frees what nothing owns, gives frames back, fills the free lists. *leaked_frames: frames. After
+  // a crash all that recovery wrote is durable when it returns.
   Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
 
   // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
-  // clean. Reserved logged blocks are freed. Quiescent, and what threads that live on did happened
+  // clean; durable with the fence of Frames::close, which follows. Reserved logged blocks are
+  // freed. Quiescent, and what threads that live on did happened
   // before; nothing but the destructor may be called afterwards.
   Status close();
 

@@ -38,7 +38,7 @@ void Heap::State::before_fence(LaneHeap& h) {
   std::uint64_t retired = 0;
   for (unsigned i = 0; i < h.limbo_count; ++i) {
     LimboFree& f = h.limbo_at(i);
-    if (f.stage != LimboStage::durable) continue;
+    if (f.stage != LimboStage::durable && !TENUTO_PLANT("retired_before_durable")) continue;
     f.stage = LimboStage::retiring;
     retired = f.sequence;
   }
@@ -96,7 +96,8 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
   std::vector<PoolOffset>& blocks = h.quarantine;
   std::sort(blocks.begin(), blocks.end());
   std::vector<PoolOffset> kept;
-  const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);
+  const std::size_t lanes_used = lane_heaps_end.load(std::memory_order_acquire);
+  const std::size_t end = TENUTO_PLANT("quarantine_skipped") ? 0 : lanes_used;
   for (std::size_t id = 0; id < end; ++id) {
     const LaneHeap* other = lane_heaps[id].load(std::memory_order_acquire);
     if (other == nullptr) continue;

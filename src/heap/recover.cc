@@ -1,5 +1,7 @@
-// Opening, recovering, closing and validating a heap. The order is in heap.h; nothing here fences
-// but between the replay of intents and their erasure, and at the end.
+// Opening, recovering, closing and validating a heap. The order is in heap.h. Nothing here fences
+// but between the replay of intents and their erasure: what else recovery writes becomes durable
+// with the frames it gives back, and what a close writes with the frames' counters, and until then a
+// crash is followed by the same recovery.
 #include <algorithm>
 #include <bit>
 
@@ -49,7 +51,8 @@ Status Heap::replay_intents(Report* report) {
   State& s = *state_;
   std::vector<pm::LogLine*> sealed;
   for (const auto& lane : s.lanes.all()) {
-    const std::uint64_t retired = lane->lines[pm::kLaneRetiredLine].word[0];
+    const std::uint64_t said = lane->lines[pm::kLaneRetiredLine].word[0];
+    const std::uint64_t retired = TENUTO_PLANT("recovery_replays_retired_frees") ? 0 : said;
     for (std::size_t i = pm::kLaneMallocLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
       pm::LogLine& line = lane->lines[i];
       switch (pm::log_line_state(line)) {
@@ -156,16 +159,13 @@ Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
     s.settle_slab(slab);
     slabs.push_back(&slab);
   });
-  bool erased = false;
   for (Slab* slab : slabs) {
     if (slab->free_count == slab->blocks && !s.clean) {
       slab->arena->discard(*slab);
-      erased = true;
     } else {
       slab->arena->enlist(*slab);
     }
   }
-  if (erased) fence("empty slabs erased", "their frames are given back");
   if (s.clean) return Status::ok;
   return s.own_frames(leaked_frames, report);
 }
@@ -196,7 +196,7 @@ Status Heap::close() {
   TENUTO_TRY(s.file.writable());
   for (const auto& h : s.lane_heaps_owned) {
     // Its thread may live on and never fence again.
-    s.flush_unfenced(*h);
+    if (!TENUTO_PLANT("close_forgets_living_threads")) s.flush_unfenced(*h);
   }
   s.extents.flush_log();
   for (const auto& h : s.lane_heaps_owned) s.drain_limbo(*h);
@@ -205,10 +205,10 @@ Status Heap::close() {
     s.empty_caches(*h);
   }
   s.for_each_slab([](Slab& slab) {
-    if (slab.kind == Kind::derived) write_stripes(slab, slab.free_bits);
+    if (slab.kind != Kind::derived || TENUTO_PLANT("close_forgets_derived_bits")) return;
+    write_stripes(slab, slab.free_bits);
   });
   s.extents.close(0);
-  fence("derived bits", "the pool is marked clean");
   return Status::ok;
 }
 

@@ -1,0 +1,291 @@
+#include "support/heap_world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "frame/format.h"
+#include "heap/extent.h"
+#include "heap/size_class.h"
+#include "pm/assert.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::test {
+
+using heap::Kind;
+
+namespace {
+
+HeapTable& table_of(PoolParts& p) {
+  return *static_cast<HeapTable*>(PtrWord::decode(&p.root(0), p.root(0).raw));
+}
+
+// The word of a cell; null when the block that holds it is not there.
+PtrWord* word_of(PoolParts& p, std::size_t cell) {
+  HeapTable& t = table_of(p);
+  if (cell < HeapCells::kSlots) return &t.slot[cell].word;
+  if (cell >= HeapCells::derived(0)) return &t.derived[cell - HeapCells::derived(0)].word;
+  const PtrWord& outer = t.slot[cell - HeapCells::kSlots].word;
+  auto* block = static_cast<std::uint64_t*>(PtrWord::decode(&outer, outer.raw));
+  return block == nullptr ? nullptr : reinterpret_cast<PtrWord*>(block + 1);
+}
+
+bool is_derived(std::size_t cell) { return cell >= HeapCells::derived(0); }
+
+// Tag in the first and in the last word, and the second word; flushed.
+void fill(std::byte* block, std::uint64_t bytes, std::uint64_t tag, std::uint64_t second) {
+  auto* w = reinterpret_cast<std::uint64_t*>(block);
+  w[1] = second;
+  w[bytes / 8 - 1] = tag;
+  w[0] = tag;
+  flush_bytes(w, 16);
+  flush_bytes(&w[bytes / 8 - 1], 8);
+}
+
+}  // namespace
+
+PoolOptions heap_world_options(std::uint64_t size_max) {
+  PoolOptions o = PoolParts::small_options();
+  o.size = kPoolBytesMin;
+  o.size_max = size_max;
+  o.medium = Medium::line;
+  return o;
+}
+
+void make_heap_world(const std::string& path, const PoolOptions& options,
+                     const std::function<void(PoolParts&)>& more) {
+  PoolParts p;
+  TENUTO_ASSERT(p.create(path, options) == Status::ok);
+  TENUTO_ASSERT(p.heap->malloc_to(sizeof(HeapTable), p.root(0)) == Status::ok);
+  zero_flush(&table_of(p), sizeof(HeapTable));
+  fence("table", "test");
+  if (more) more(p);
+  TENUTO_ASSERT(p.close() == Status::ok);
+}
+
+// --- the workload's side ---------------------------------------------------------------------------
+
+HeapSession::HeapSession(pm::CrashContext& context, HeapModel& model, PoolOptions options)
+    : context_(context), model_(model), options_(std::move(options)) {
+  context_.update([&] { model_ = {}; });
+  reopen();
+}
+
+void HeapSession::reopen() {
+  const Status s = pool_.begin_open(context_.path(), options_);
+  EXPECT_EQ(s, Status::ok) << pool_.report.text();
+  EXPECT_EQ(pool_.end_open(), Status::ok) << pool_.report.text();
+}
+
+void HeapSession::close() { EXPECT_EQ(pool_.close(), Status::ok); }
+
+PtrWord& HeapSession::word(std::size_t cell) { return *word_of(pool_, cell); }
+
+void HeapSession::change(unsigned thread, std::size_t cell, HeapNode after) {
+  context_.update([&] { model_.change[thread] = {true, cell, after}; });
+}
+
+void HeapSession::done(unsigned thread) {
+  context_.update([&] {
+    HeapModel::Change& c = model_.change[thread];
+    model_.now[c.cell] = c.after;
+    c.on = false;
+  });
+}
+
+void HeapSession::put(std::size_t cell, std::uint64_t bytes, unsigned thread, std::uint64_t data) {
+  const std::uint64_t tag = ++tag_;
+  TENUTO_ASSERT(bytes >= 32 && bytes % 8 == 0);
+  change(thread, cell, {bytes, tag, data});
+  const Kind kind = is_derived(cell) ? Kind::derived : Kind::logged;
+  const Result<heap::Block> block = pool_.heap->reserve(bytes, kind);
+  EXPECT_TRUE(block);
+  if (!block) return;
+  fill(pool_.file->at<std::byte>(block->offset), bytes, tag, data);
+  PtrWord& dest = word(cell);
+  if (kind == Kind::logged) {
+    EXPECT_EQ(pool_.heap->publish(*block, dest), Status::ok);
+  } else {
+    fence("record", "derived word");
+    publish(dest.raw, block->offset.value);
+    fence("derived word", "test");
+  }
+  done(thread);
+}
+
+void HeapSession::put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread) {
+  change(thread, cell, {bytes, 0, 0});
+  EXPECT_EQ(pool_.heap->malloc_to(bytes, word(cell)), Status::ok);
+  done(thread);
+}
+
+void HeapSession::take(std::size_t cell, unsigned thread) {
+  change(thread, cell, {});
+  PtrWord& dest = word(cell);
+  if (is_derived(cell)) {
+    const PoolOffset block{dest.raw};
+    publish(dest.raw, 0);
+    fence("derived word", "test");
+    pool_.heap->release(block);
+  } else {
+    EXPECT_EQ(pool_.heap->free_from(dest), Status::ok);
+  }
+  done(thread);
+}
+
+// --- the judge -------------------------------------------------------------------------------------
+
+namespace {
+
+class Judge {
+ public:
+  Judge(PoolParts& p, const HeapModel& model) : p_(p), model_(model) {}
+
+  // The derived blocks have to be named before recovery can end.
+  std::string mark() {
+    for (std::size_t i = 0; i < HeapTable::kDerived; ++i) {
+      const std::uint64_t raw = table_of(p_).derived[i].word.raw;
+      if (raw == 0 || p_.file->was_clean()) continue;
+      if (p_.heap->mark({raw}, &p_.report) != Status::ok) return "mark: " + p_.report.text();
+    }
+    return {};
+  }
+
+  std::string cells() {
+    for (std::size_t c = 0; c < HeapCells::kCells; ++c) {
+      if (std::string e = cell(c); !e.empty()) return "cell " + std::to_string(c) + ": " + e;
+    }
+    return {};
+  }
+
+  // What is taken is what is reachable: blocks, slabs, frames.
+  std::string exact() {
+    std::set<std::uint64_t> reachable = {p_.file->offset_of(&table_of(p_)).value};
+    std::set<std::uint64_t> derived;
+    for (const auto& [cell, offset] : found_) {
+      auto& set = is_derived(cell) ? derived : reachable;
+      if (!set.insert(offset).second) return "block " + std::to_string(offset) + " is used twice";
+    }
+    std::set<std::uint64_t> slabs, halves;
+    std::uint64_t huge_frames = 0;
+    const auto taken = [&](Kind kind) {
+      std::set<std::uint64_t> all;
+      p_.heap->for_each(kind, [&](PoolOffset o, std::uint64_t bytes) {
+        all.insert(o.value);
+        if (bytes <= heap::kSmallBytesMax) {
+          slabs.insert(o.value / heap::kSlabBytes);
+        } else if (bytes > heap::kExtentBytesMax) {
+          huge_frames += bytes / kFrameBytes;
+        } else {
+          halves.insert(o.value / kHugeBytes);
+          halves.insert((o.value + bytes - 1) / kHugeBytes);
+        }
+      });
+      return all;
+    };
+    if (taken(Kind::logged) != reachable) return "logged blocks leak or are lost";
+    if (taken(Kind::derived) != derived) return "derived blocks leak or are lost";
+    const heap::HeapStats heap = p_.heap->stats();
+    if (!p_.file->was_clean() && heap.slabs != slabs.size()) return "an empty slab stays";
+    std::uint64_t owned = heap.slabs * 16 + halves.size() * heap::kHugeFrames + huge_frames +
+                          heap.book_bytes / kFrameBytes;
+    owned += p_.lanes->extra_segments().size() * (pm::kLaneSegmentBytes / kFrameBytes);
+    for (std::size_t z = 0; z < p_.file->zone_count(); ++z) {
+      const pm::ZoneEntry& zone = p_.file->zone(z);
+      owned += frame::ZoneGeometry::of(zone, zone.offset == 0 ? pm::kHeadBytes : 0)->own;
+    }
+    const frame::FrameStats frames = p_.frames->stats();
+    const std::uint64_t used = frames.frames - frames.frames_free;
+    if (used != owned) {
+      return std::to_string(used) + " frames taken, " + std::to_string(owned) + " owned";
+    }
+    return {};
+  }
+
+ private:
+  bool shows(std::size_t c, const HeapNode& node) {
+    const PtrWord* w = word_of(p_, c);
+    if (w == nullptr) return node.bytes == 0;
+    if (w->raw == 0) return node.bytes == 0;
+    if (node.bytes == 0) return false;
+    const PoolOffset o = is_derived(c) ? PoolOffset{w->raw}
+                                       : p_.file->offset_of(PtrWord::decode(w, w->raw));
+    const Kind kind = is_derived(c) ? Kind::derived : Kind::logged;
+    const Result<heap::Block> block = p_.heap->find_taken(o, kind);
+    if (!block || block->bytes < node.bytes) return false;
+    const auto* words = p_.file->at<std::uint64_t>(o);
+    if (node.tag != 0 && (words[0] != node.tag || words[node.bytes / 8 - 1] != node.tag)) {
+      return false;
+    }
+    if (node.data != 0 && words[1] != node.data) return false;
+    found_.emplace_back(c, o.value);
+    return true;
+  }
+
+  // The inner cell is a destination only if its block is there, filled, and not of data.
+  bool exists(std::size_t c) {
+    if (c < HeapCells::kSlots || is_derived(c)) return true;
+    const std::size_t slot = c - HeapCells::kSlots;
+    const auto container = [](const HeapNode& n) { return n.tag != 0 && n.data == 0; };
+    if (word_of(p_, c) == nullptr) return true;
+    bool yes = container(model_.now[slot]);
+    for (const auto& change : model_.change) {
+      if (change.on && change.cell == slot) yes = yes || container(change.after);
+    }
+    return yes;
+  }
+
+  std::string cell(std::size_t c) {
+    if (!exists(c) || shows(c, model_.now[c])) return {};
+    for (const auto& change : model_.change) {
+      if (change.on && change.cell == c && shows(c, change.after)) return {};
+    }
+    const HeapNode& n = model_.now[c];
+    const PtrWord* w = word_of(p_, c);
+    return "shows " + std::to_string(w == nullptr ? 0 : w->raw) + " instead of " +
+           std::to_string(n.bytes) + " bytes tagged " + std::to_string(n.tag);
+  }
+
+  PoolParts& p_;
+  const HeapModel& model_;
+  std::vector<std::pair<std::size_t, std::uint64_t>> found_;
+};
+
+// The heap goes on: everything can be freed and its memory is there again.
+std::string use(PoolParts& p) {
+  std::vector<PtrWord*> dests;
+  for (std::size_t c = 0; c < HeapCells::derived(0); ++c) {
+    PtrWord* w = word_of(p, c);
+    if (c < HeapCells::kSlots && w->raw == 0) dests.push_back(w);
+  }
+  std::set<void*> fresh;
+  for (std::size_t i = 0; i < 6 && i < dests.size(); ++i) {
+    const Status s = p.heap->malloc_to(i % 3 == 2 ? 20'000 : 64, *dests[i]);
+    if (s == Status::full) break;
+    if (s != Status::ok) return std::string("malloc_to: ") + status_name(s);
+    if (!fresh.insert(PtrWord::decode(dests[i], dests[i]->raw)).second) return "a block given twice";
+  }
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    if (p.heap->free_from(*dests[i]) != Status::ok) return "free_from";
+  }
+  if (p.heap->validate(&p.report) != Status::ok) return "used: " + p.report.text();
+  return {};
+}
+
+}  // namespace
+
+std::string check_heap_world(const pm::CrashImage& image, const HeapModel& model,
+                             const PoolOptions& options) {
+  PoolParts p;
+  if (p.begin_open(image.path(), options) != Status::ok) return "open: " + p.report.text();
+  Judge judge(p, model);
+  if (std::string e = judge.mark(); !e.empty()) return e;
+  if (p.end_open() != Status::ok) return "recovery: " + p.report.text();
+  if (p.heap->validate(&p.report) != Status::ok) return "validate: " + p.report.text();
+  if (std::string e = judge.cells(); !e.empty()) return e;
+  if (std::string e = judge.exact(); !e.empty()) return e;
+  image.recovered();
+  return use(p);
+}
+
+}  // namespace tenuto::test

@@ -152,22 +152,25 @@ class Store {
   // is alive. A clean close makes the next open fast. io when the last write-back failed.
   Status close();
 
-  // ok | not_found | too_large (key) | corrupt | closed.
+  // ok | not_found | too_large (key) | corrupt | closed. A record's checksum is not compared here
+  // but by validate(); what cannot be a record at all is corrupt.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
   Result<View> view(std::string_view key) const;
   // Whether the key is there: ok | not_found | too_large | corrupt | closed.
   Status contains(std::string_view key) const;
 
-  // Inserts or replaces. ok | full (nothing changed) | too_large | invalid_argument (a key of a
-  // u64 store that is not 8 bytes) | read_only | corrupt | closed.
+  // Inserts or replaces. ok | full (nothing changed) | too_large (the key, or a record above the
+  // pool's size_max) | invalid_argument (a key of a u64 store that is not 8 bytes) | read_only |
+  // corrupt | closed.
   // Durability: see WriteOptions. Two fences; an update flushes the record and one line.
   Status put(std::string_view key, std::string_view value, WriteOptions = {});
 
   // ok | not_found | as put. One fence, one line.
   Status erase(std::string_view key, WriteOptions = {});
 
-  // Applies all of the batch or nothing. As put. Three fences, however many entries.
+  // Applies all of the batch or nothing. As put; invalid_argument also inside a transaction of
+  // this thread on the pool. Three fences, however many entries (and two for each leaf it splits).
   Status write(const WriteBatch& batch, WriteOptions = {});
 
   // A cursor, not yet positioned.

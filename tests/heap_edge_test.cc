@@ -242,7 +242,8 @@ TEST(HeapEdge, an_object_larger_than_any_zone_makes_a_zone_of_its_own) {
   EXPECT_EQ(p.heap->malloc_to(257 * kMiB, p.root(1)), Status::too_large);
 }
 
-// --- damage ---------------------------------------------------------------------------------------
+// --- damage
+// ---------------------------------------------------------------------------------------
 
 struct Damage {
   TempPath path{"edge9"};
@@ -313,11 +314,11 @@ TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
 // An intent whose checksum is right may still say what cannot be.
 TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
   const std::uint64_t words[][7] = {
-      {9, 1u << 20, 64, 64, 0, 0, 0},                          // unknown operation
-      {1, 1u << 20, 1ull << 40, 64, 0, 0, 0},                  // destination outside
-      {1, 1u << 20, 65, 64, 0, 0, 0},                          // destination not a word
-      {2, 1u << 20, 64, 64, 0, 0, 0},                          // no slab there
-      {1, 1u << 20, 64, 20000, 0, 0, 0},                       // not whole frames
+      {9, 1u << 20, 64, 64, 0, 0, 0},          // unknown operation
+      {1, 1u << 20, 1ull << 40, 64, 0, 0, 0},  // destination outside
+      {1, 1u << 20, 65, 64, 0, 0, 0},          // destination not a word
+      {2, 1u << 20, 64, 64, 0, 0, 0},          // no slab there
+      {1, 1u << 20, 64, 20000, 0, 0, 0},       // not whole frames
       {2, ~0ull, ~0ull, ~0ull, 0, 0, 0},
   };
   for (const auto& w : words) {

@@ -1,7 +1,7 @@
 // SIGKILL at random moments, hundreds of times: a child process opens the store (which recovers
 // it), checks every acknowledged write, the heap and the objects against what it had promised
-// before, closes and opens once more, and goes on writing from several threads until it is killed, which
-// may also happen during recovery.
+// before, closes and opens once more, and goes on writing from several threads until it is killed,
+// which may also happen during recovery.
 //
 // TENUTO_KILLS sets the number of kills, TENUTO_SEED the seed.
 #include <gtest/gtest.h>

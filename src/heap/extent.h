@@ -87,8 +87,8 @@ class Extents {
   void mark_free(PoolOffset o);       // tombstone; flushed
   bool claim(PoolOffset o);
   void unclaim(PoolOffset o);
-  // Before the release of a logged one, so that nobody finds it any more: true when it was reserved,
-  // or was killed before.
+  // Before the release of a logged one, so that nobody finds it any more: true when it was
+  // reserved, or was killed before.
   bool cancel(PoolOffset o);
   Result<Block> find(PoolOffset o, Kind kind, Wanted wanted) const;
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const;

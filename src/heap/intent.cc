@@ -109,10 +109,9 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
       const PoolOffset before = *std::prev(after);
       const Slab* slab = slab_at(before);
       const std::uint64_t bytes =
-          slab != nullptr ? slab->block_bytes
-                          : extents.find(before, Kind::logged, Wanted::not_free)
-                                .value_or(Block{})
-                                .bytes;
+          slab != nullptr
+              ? slab->block_bytes
+              : extents.find(before, Kind::logged, Wanted::not_free).value_or(Block{}).bytes;
       if (d >= before.value + bytes) continue;
       kept.push_back(before);
       blocks.erase(std::prev(after));

@@ -1,7 +1,7 @@
 // Opening, recovering, closing and validating a heap. The order is in heap.h. Nothing here fences
 // but between the replay of intents and their erasure: what else recovery writes becomes durable
-// with the frames it gives back, and what a close writes with the frames' counters, and until then a
-// crash is followed by the same recovery.
+// with the frames it gives back, and what a close writes with the frames' counters, and until then
+// a crash is followed by the same recovery.
 #include <algorithm>
 #include <bit>
 

@@ -156,10 +156,10 @@ class AllocProtocol {
   AllocConfig c_;
   Memory& m_;
   // The application's state: what destinations and data blocks hold, and who may not touch them.
-  std::vector<Word> value_;                 // by destination
-  std::vector<Type> type_;                  // by block
-  std::vector<std::size_t> dest_owner_;     // the thread at work on it
-  std::vector<std::size_t> sealed_by_;      // by block; until that thread's next fence
+  std::vector<Word> value_;              // by destination
+  std::vector<Type> type_;               // by block
+  std::vector<std::size_t> dest_owner_;  // the thread at work on it
+  std::vector<std::size_t> sealed_by_;   // by block; until that thread's next fence
   std::vector<Running> running_;
   std::vector<Lane> lanes_;
   std::set<std::size_t> free_;
@@ -262,8 +262,7 @@ inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
     if (r.op.kind == AllocOp::move && r.op.other == d) may[1] = pointer_to(r.block);
     // A block under way to its first owner: its word was filled before.
     if (r.op.kind <= AllocOp::malloc_data && inner(r.block) == d) {
-      may[0] = may[1] = may[2] =
-          r.op.kind == AllocOp::malloc_data ? pointer_to(r.op.other) : 0;
+      may[0] = may[1] = may[2] = r.op.kind == AllocOp::malloc_data ? pointer_to(r.op.other) : 0;
     }
   }
   if (raw != may[0] && raw != may[1]) {

@@ -6,10 +6,11 @@
 
 namespace tenuto_model {
 
-// --- what the application may do -------------------------------------------------------------------
+// --- what the application may do
+// -------------------------------------------------------------------
 
-// The word is an existing pointer word that thread t may touch: its block is allocated, of pointers,
-// and neither is in other hands.
+// The word is an existing pointer word that thread t may touch: its block is allocated, of
+// pointers, and neither is in other hands.
 inline bool AllocProtocol::usable(std::size_t t, std::size_t d) const {
   if (dest_owner_[d] != kNobody) return false;
   const auto open = [&](std::size_t b) {
@@ -205,7 +206,8 @@ inline void AllocProtocol::put_drain(std::vector<Step>& s, std::size_t t, std::s
   s.push_back([this, lane] { after_fence(lane); });
 }
 
-// --- the operations --------------------------------------------------------------------------------
+// --- the operations
+// --------------------------------------------------------------------------------
 
 inline void AllocProtocol::put_malloc(std::vector<Step>& s, std::size_t t) {
   const Running& r = running_[t];

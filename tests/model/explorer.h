@@ -2,8 +2,8 @@
 // switches between whole operations or between any two steps, and every image that a crash could
 // leave is recovered in every order of lanes, recovered twice, and crashed inside recovery.
 //
-// A Protocol has: Op, Step, empty_image, boot(adopt), possible(t), plan(t, op), name_of(op), busy(t),
-// recover(memory, order), close(), check(image), state_hash().
+// A Protocol has: Op, Step, empty_image, boot(adopt), possible(t), plan(t, op), name_of(op),
+// busy(t), recover(memory, order), close(), check(image), state_hash().
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,8 @@ template <class Protocol, class Config>
 class ProtocolExplorer {
  public:
   explicit ProtocolExplorer(const Config& config)
-      : threads_max_(config.threads), memory_({}, Protocol::flushers(config)),
+      : threads_max_(config.threads),
+        memory_({}, Protocol::flushers(config)),
         protocol_(config, memory_) {
     std::vector<std::size_t> lanes(config.threads);
     std::iota(lanes.begin(), lanes.end(), 0u);

@@ -63,7 +63,8 @@ void make_heap_world(const std::string& path, const PoolOptions& options,
   TENUTO_ASSERT(p.close() == Status::ok);
 }
 
-// --- the workload's side ---------------------------------------------------------------------------
+// --- the workload's side
+// ---------------------------------------------------------------------------
 
 HeapSession::HeapSession(pm::CrashContext& context, HeapModel& model, PoolOptions options)
     : context_(context), model_(model), options_(std::move(options)) {
@@ -133,7 +134,8 @@ void HeapSession::take(std::size_t cell, unsigned thread) {
   done(thread);
 }
 
-// --- the judge -------------------------------------------------------------------------------------
+// --- the judge
+// -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -208,8 +210,8 @@ class Judge {
     if (w == nullptr) return node.bytes == 0;
     if (w->raw == 0) return node.bytes == 0;
     if (node.bytes == 0) return false;
-    const PoolOffset o = is_derived(c) ? PoolOffset{w->raw}
-                                       : p_.file->offset_of(PtrWord::decode(w, w->raw));
+    const PoolOffset o =
+        is_derived(c) ? PoolOffset{w->raw} : p_.file->offset_of(PtrWord::decode(w, w->raw));
     const Kind kind = is_derived(c) ? Kind::derived : Kind::logged;
     const Result<heap::Block> block = p_.heap->find_taken(o, kind);
     if (!block || block->bytes < node.bytes) return false;
@@ -263,7 +265,8 @@ std::string use(PoolParts& p) {
     const Status s = p.heap->malloc_to(i % 3 == 2 ? 20'000 : 64, *dests[i]);
     if (s == Status::full) break;
     if (s != Status::ok) return std::string("malloc_to: ") + status_name(s);
-    if (!fresh.insert(PtrWord::decode(dests[i], dests[i]->raw)).second) return "a block given twice";
+    if (!fresh.insert(PtrWord::decode(dests[i], dests[i]->raw)).second)
+      return "a block given twice";
   }
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     if (p.heap->free_from(*dests[i]) != Status::ok) return "free_from";

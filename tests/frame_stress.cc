@@ -61,6 +61,7 @@ struct Mix {
   unsigned runs_in;       // one get of so many is a run; 0: none
   std::size_t held_max;   // pieces a thread holds
   unsigned core_divisor;  // threads that share a core number
+  unsigned operations = 40000;
 };
 
 class Worker {
@@ -122,7 +123,6 @@ class Worker {
 };
 
 constexpr unsigned kThreads = 4;
-constexpr unsigned kOperations = 40000;
 
 void stress(const FrameMemory& memory, Upper& upper, Mix mix) {
   std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed()));
@@ -131,7 +131,7 @@ void stress(const FrameMemory& memory, Upper& upper, Mix mix) {
     std::vector<Worker> workers;
     for (unsigned t = 0; t < kThreads; ++t) workers.emplace_back(upper, map, mix, t);
     std::vector<std::thread> threads;
-    for (Worker& w : workers) threads.emplace_back([&w] { w.run(kOperations); });
+    for (Worker& w : workers) threads.emplace_back([&w, &mix] { w.run(mix.operations); });
     for (std::thread& t : threads) t.join();
     EXPECT_EQ(FrameMemory::disagreement(upper), "") << "while frames are held";
     threads.clear();
@@ -168,7 +168,7 @@ TEST(FrameStress, mixed_orders_and_runs_where_trees_are_scarce) {
 TEST(FrameStress, runs_and_huge_frames_race_for_the_same_children) {
   const FrameMemory memory({100 * kMiB});
   const auto upper = memory.attach(kThreads);
-  stress(memory, *upper, {9, 9, 2, 8, 1});
+  stress(memory, *upper, {9, 9, 2, 8, 1, 5000});
 }
 
 TEST(FrameStress, one_tree_that_all_threads_steal_from_each_other) {
@@ -204,7 +204,7 @@ void never_full(unsigned cores, unsigned core_divisor) {
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, core = t / core_divisor] {
-      for (unsigned i = 0; i < kOperations; ++i) {
+      for (unsigned i = 0; i < 40000; ++i) {
         const auto f = upper->get(0, core);
         if (!f) {
           ++refused;

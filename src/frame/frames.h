@@ -55,7 +55,8 @@ class Frames {
 
   // Takes a naturally aligned frame of the order. `core` picks the reservation (any number; it is
   // reduced modulo the number of hardware threads). full when no zone has one (the heap then grows
-  // the file and calls add_zone); read_only. Lock-free; flushes one line.
+  // the file and calls add_zone); read_only. Flushes one line. Lock-free, but before it answers
+  // full it gives threads that are moving a reservation some time to finish (moves.h).
   Result<FrameId> get(unsigned order, unsigned core);
   // Gives it back. corrupt when it was not taken as such (double free, the pool's own frames),
   // which changes nothing; invalid_argument for an order above kOrderMax.

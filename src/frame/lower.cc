@@ -14,6 +14,11 @@ namespace {
 
 std::uint32_t header_crc(const ZoneHeader& h) { return pm::crc32c(&h, offsetof(ZoneHeader, crc)); }
 
+// How often the tree is searched for a single frame. The caller's claim on the tree's counter
+// promises one, but it can slip behind the search: a round fails only if others took and gave
+// frames in it.
+constexpr unsigned kTreeRoundsMax = 64;
+
 std::optional<ChildPair> take_pair(ChildPair pair) { return pair.take_whole(); }
 std::optional<ChildPair> give_pair(ChildPair pair) { return pair.give_whole(); }
 std::optional<Child> take_whole(Child child) { return child.take_whole(); }
@@ -90,7 +95,8 @@ Found Lower::get_base(std::uint32_t start, unsigned order) {
   const std::uint32_t tree = start / kTreeFrames * kTreeChildren;
   const std::uint32_t first = start / kHugeFrames % kTreeChildren;
   const unsigned frames = 1u << order;
-  for (std::uint32_t i = 0; i < kTreeChildren; ++i) {
+  const unsigned rounds = order == 0 ? kTreeRoundsMax : 1;
+  for (std::uint32_t i = 0; i < rounds * kTreeChildren; ++i) {
     const std::uint32_t c = tree + (first + i) % kTreeChildren;
     if (!update_child(c, [=](Child w) { return w.take(frames); })) continue;
     Bitfield& field = bitfields_[c];

@@ -57,8 +57,9 @@ class Lower {
   // Flushes every line, so that the caller's fence makes a clean close of it.
   void flush_all() const;
 
-  // A frame of the order in the tree of `start`, searched in a ring from `start`; flushed. Nothing
-  // when the tree has none.
+  // A frame of the order in the tree of `start`, searched in a ring from `start`; flushed. None
+  // when the tree has none of that order. REQUIRES: the caller has lowered the tree's counter by as
+  // much.
   Found get(std::uint32_t start, unsigned order);
   // false: not taken as a frame of this order; nothing was changed. REQUIRES: in the zone, aligned.
   bool put(std::uint32_t frame, unsigned order);

@@ -3,7 +3,9 @@
 //
 // Whoever moves a counter says so before and after, on two shared words. A search that finds
 // nothing is repeated unless no other thread's move overlapped it. Moves are off the fast path:
-// one for each reservation made, refilled, released or stolen.
+// one for each reservation made, refilled, released or stolen. What is not announced is the claim
+// of a get under way: one of a larger order that will find no fit can make a get beside it answer
+// `full`, as if it had succeeded.
 #pragma once
 
 #include <atomic>
@@ -34,8 +36,8 @@ class Moves {
     Moves& moves_;
   };
 
-  // Repeats attempt(own), which returns an optional, until it has a value, or nobody else moved a
-  // counter meanwhile, or kSearchesMax times.
+  // Repeats attempt(own), until it finds something, or nobody else moved a counter meanwhile, or
+  // kSearchesMax times.
   template <class Attempt>
   auto until_quiet(Attempt&& attempt) {
     for (unsigned i = 1;; ++i) {
@@ -45,12 +47,21 @@ class Moves {
       // The attempt read its words with acquire: a move whose effect it saw is counted here.
       const std::uint64_t others = begun_.load(std::memory_order_acquire) - own - ended;
       if (found || others == 0 || i == kSearchesMax) return found;
-      std::this_thread::yield();
+      let_others_finish();
     }
   }
 
  private:
   static constexpr unsigned kSearchesMax = 64;
+  static constexpr unsigned kYieldsMax = 1000;  // enough for a thread that lost its core
+
+  void let_others_finish() const {
+    for (unsigned i = 0; i < kYieldsMax; ++i) {
+      const std::uint64_t ended = ended_.load(std::memory_order_acquire);
+      if (begun_.load(std::memory_order_acquire) == ended) return;
+      std::this_thread::yield();
+    }
+  }
 
   alignas(kLineBytes) std::atomic<std::uint64_t> begun_ = 0;
   std::atomic<std::uint64_t> ended_ = 0;

@@ -1,0 +1,380 @@
+// The steps of kv_protocol.h: what a writer does, in the order in which it stores, flushes and
+// fences; what recovery does; and what must hold after it.
+#pragma once
+
+#include "kv_protocol.h"
+
+namespace tenuto_model {
+
+// --- what a thread may begin
+// -----------------------------------------------------------------------
+
+inline bool KvProtocol::batch_possible(const Op& op) const {
+  std::map<std::size_t, std::size_t> inserts;
+  std::size_t records = 0;
+  for (const unsigned i : {0u, 1u}) {
+    const bool erase = (op.erases >> i & 1) != 0;
+    const Found f = find(i == 0 ? op.key : op.other);
+    if (locked_[f.leaf] || (erase && f.slot == kNone)) return false;
+    if (!erase) records += 1;
+    if (!erase && f.slot == kNone) inserts[f.leaf] += 1;
+  }
+  for (const auto& [leaf, n] : inserts) {
+    if (!room(leaf, n)) return false;
+  }
+  return records <= free_.size();
+}
+
+inline std::vector<KvProtocol::Op> KvProtocol::possible(std::size_t) const {
+  std::vector<Op> all;
+  for (std::size_t k = 1; k <= c_.keys; ++k) {
+    const std::size_t leaf = route(k);
+    if (locked_[leaf]) continue;
+    const Found f = find(k);
+    if (f.slot != kNone) all.push_back({KvOp::erase, k});
+    if (!free_.empty() && (f.slot != kNone || room(leaf, 1))) all.push_back({KvOp::put, k});
+  }
+  for (const auto& [low, leaf] : index_) {
+    if (locked_[leaf]) continue;
+    const bool last = index_.rbegin()->second == leaf;
+    const std::vector<std::size_t> slots = sorted_slots(leaf);
+    if (slots.size() == c_.slots && !free_leaves_.empty()) {
+      all.push_back({KvOp::split, leaf});
+      const std::size_t top = m_.load(record_at(m_.load(slot_at(leaf, slots.back()))));
+      if (last && top < c_.keys) all.push_back({KvOp::append, leaf});
+    }
+    if (slots.empty() && leaf != 0 && !locked_[left_of(leaf)]) all.push_back({KvOp::unlink, leaf});
+  }
+  if (!c_.batches) return all;
+  for (std::size_t a = 1; a <= c_.keys; ++a) {
+    for (std::size_t b = a + 1; b <= c_.keys; ++b) {
+      for (const unsigned erases : {0u, 1u, 2u, 3u}) {
+        const Op op{KvOp::batch, a, b, erases};
+        if (batch_possible(op)) all.push_back(op);
+      }
+    }
+  }
+  return all;
+}
+
+inline std::vector<KvProtocol::Step> KvProtocol::plan(std::size_t t, const Op& op) {
+  std::vector<Step> s;
+  Running& r = running_[t];
+  r = {true, op, {}, {}};
+  const auto lock = [&](std::size_t leaf) {
+    locked_[leaf] = true;
+    r.locked.push_back(leaf);
+  };
+  const Found f = op.kind <= KvOp::erase ? find(op.key) : Found{};
+  switch (op.kind) {
+    case KvOp::put:
+      lock(f.leaf);
+      r.changes = {{op.key, ++next_value_}};
+      if (f.slot == kNone) {
+        put_insert(s, t, {f.leaf, free_slot(f.leaf, 0)}, take_block(), r.changes[0]);
+      } else {
+        put_update(s, t, f, take_block(), r.changes[0]);
+      }
+      break;
+    case KvOp::erase:
+      lock(f.leaf);
+      r.changes = {{op.key, 0}};
+      put_erase(s, t, f);
+      break;
+    case KvOp::split:
+    case KvOp::append:
+      lock(op.key);
+      put_split(s, t, op.key, op.kind == KvOp::append);
+      break;
+    case KvOp::unlink:
+      lock(op.key);
+      lock(left_of(op.key));
+      put_unlink(s, t, op.key);
+      break;
+    case KvOp::batch:
+      for (const unsigned i : {0u, 1u}) {
+        const std::size_t key = i == 0 ? op.key : op.other;
+        if (!locked_[route(key)]) lock(route(key));
+        r.changes.push_back({key, (op.erases >> i & 1) != 0 ? 0 : ++next_value_});
+      }
+      put_batch(s, t);
+      break;
+  }
+  // Its last step and the end of the operation are one: nothing may come between.
+  s.back() = [this, t, last = s.back()] {
+    last();
+    Running& done = running_[t];
+    for (const Change& c : done.changes) value_[c.key] = c.value;
+    for (const std::size_t l : done.locked) locked_[l] = false;
+    done.on = false;
+  };
+  return s;
+}
+
+// --- the operations
+// --------------------------------------------------------------------------------
+
+// Two lines, so that a torn record can be told.
+inline void KvProtocol::put_record(std::vector<Step>& s, std::size_t t, std::size_t block,
+                                   const Change& c) {
+  const std::size_t at = record_at(block);
+  put_store(s, at, c.key);
+  put_store(s, at + 1, c.value);
+  put_flush(s, t, at);
+  put_store(s, at + kLineWords, c.value);
+  if (!planted(KvPlant::record_unflushed)) put_flush(s, t, at + kLineWords);
+}
+
+// record, slot | print, bitmap |
+inline void KvProtocol::put_insert(std::vector<Step>& s, std::size_t t, const Found& at,
+                                   std::size_t block, const Change& c) {
+  const Word prints = with_print(m_.load(prints_at(at.leaf)), at.slot, print_of(c.key));
+  const Word bitmap = used(at.leaf) | Word{1} << at.slot;
+  put_record(s, t, block, c);
+  put_store(s, slot_at(at.leaf, at.slot), block);
+  if (!planted(KvPlant::slot_unflushed)) put_flush(s, t, slot_at(at.leaf, at.slot));
+  if (!planted(KvPlant::record_and_header_in_one_group)) put_fence(s, t);
+  if (planted(KvPlant::bitmap_before_print)) put_store(s, bitmap_at(at.leaf), bitmap);
+  put_store(s, prints_at(at.leaf), prints);
+  put_store(s, bitmap_at(at.leaf), bitmap);
+  put_flush(s, t, bitmap_at(at.leaf));
+  if (!planted(KvPlant::insert_returns_unfenced)) put_fence(s, t);
+}
+
+// record | slot |
+inline void KvProtocol::put_update(std::vector<Step>& s, std::size_t t, const Found& at,
+                                   std::size_t block, const Change& c) {
+  const auto release = [this, b = at.block] { free_.insert(b); };
+  put_record(s, t, block, c);
+  if (!planted(KvPlant::update_in_one_group)) put_fence(s, t);
+  put_store(s, slot_at(at.leaf, at.slot), block);
+  put_flush(s, t, slot_at(at.leaf, at.slot));
+  if (planted(KvPlant::replaced_record_released_early)) s.push_back(release);
+  if (!planted(KvPlant::update_returns_unfenced)) put_fence(s, t);
+  if (!planted(KvPlant::replaced_record_released_early)) s.push_back(release);
+}
+
+// bitmap |
+inline void KvProtocol::put_erase(std::vector<Step>& s, std::size_t t, const Found& at) {
+  const auto release = [this, b = at.block] { free_.insert(b); };
+  put_store(s, bitmap_at(at.leaf), used(at.leaf) & ~(Word{1} << at.slot));
+  put_flush(s, t, bitmap_at(at.leaf));
+  if (planted(KvPlant::erased_record_released_early)) s.push_back(release);
+  if (!planted(KvPlant::erase_returns_unfenced)) put_fence(s, t);
+  if (!planted(KvPlant::erased_record_released_early)) s.push_back(release);
+}
+
+// new leaf | L.next, then L.bitmap in the same line |
+inline void KvProtocol::put_split(std::vector<Step>& s, std::size_t t, std::size_t leaf,
+                                  bool append) {
+  const std::size_t right = *free_leaves_.begin();
+  free_leaves_.erase(right);
+  const std::vector<std::size_t> slots = sorted_slots(leaf);
+  const auto key_in = [&](std::size_t i) {
+    return m_.load(record_at(m_.load(slot_at(leaf, slots[i]))));
+  };
+  const std::size_t keep = append ? slots.size() : slots.size() / 2;
+  const Word low = append ? key_in(keep - 1) + 1 : key_in(keep);
+  Word kept = used(leaf), moved = 0, prints = 0;
+  for (std::size_t i = keep; i < slots.size(); ++i) {
+    const std::size_t to = i - keep;
+    put_store(s, slot_at(right, to), m_.load(slot_at(leaf, slots[i])));
+    prints = with_print(prints, to, print_of(key_in(i)));
+    moved |= Word{1} << to;
+    kept &= ~(Word{1} << slots[i]);
+  }
+  put_flush(s, t, slot_at(right, 0));
+  put_store(s, low_at(right), low);
+  if (!planted(KvPlant::split_separator_unflushed)) put_flush(s, t, low_at(right));
+  put_store(s, prints_at(right), prints);
+  put_store(s, bitmap_at(right), moved);
+  put_store(s, next_at(right), m_.load(next_at(leaf)));
+  put_flush(s, t, bitmap_at(right));
+  if (!planted(KvPlant::split_leaf_and_link_in_one_group)) put_fence(s, t);
+  if (planted(KvPlant::split_drops_before_link)) put_store(s, bitmap_at(leaf), kept);
+  put_store(s, next_at(leaf), right + 1);
+  if (!planted(KvPlant::split_keeps_both)) put_store(s, bitmap_at(leaf), kept);
+  put_flush(s, t, bitmap_at(leaf));
+  if (!planted(KvPlant::split_returns_unfenced)) put_fence(s, t);
+  s.push_back([this, low, right] { index_[low] = right; });
+}
+
+// left.next |
+inline void KvProtocol::put_unlink(std::vector<Step>& s, std::size_t t, std::size_t leaf) {
+  const std::size_t left = left_of(leaf);
+  put_store(s, next_at(left), m_.load(next_at(leaf)));
+  put_flush(s, t, next_at(left));
+  if (!planted(KvPlant::unlink_returns_unfenced)) put_fence(s, t);
+  s.push_back([this, leaf, low = m_.load(low_at(leaf))] {
+    index_.erase(low);
+    free_leaves_.insert(leaf);
+  });
+}
+
+// records, undo entries | slots, headers | commit line |
+inline void KvProtocol::put_batch(std::vector<Step>& s, std::size_t t) {
+  const Word sequence = m_.load(committed_at(t)) + 1;
+  std::map<std::size_t, Word> headers, prints;  // by leaf
+  std::vector<Step> stores;
+  std::vector<std::size_t> replaced, saved;
+  for (const Change& c : running_[t].changes) {
+    Found f = find(c.key);
+    headers.try_emplace(f.leaf, used(f.leaf));
+    prints.try_emplace(f.leaf, m_.load(prints_at(f.leaf)));
+    if (f.block != 0) replaced.push_back(f.block);
+    if (c.value == 0) {
+      headers[f.leaf] &= ~(Word{1} << f.slot);
+      continue;
+    }
+    const std::size_t block = take_block();
+    put_record(s, t, block, c);
+    const bool fresh = f.slot == kNone;
+    if (fresh) {
+      f.slot = free_slot(f.leaf, headers[f.leaf]);
+      headers[f.leaf] |= Word{1} << f.slot;
+      prints[f.leaf] = with_print(prints[f.leaf], f.slot, print_of(c.key));
+    } else {
+      saved.push_back(slot_at(f.leaf, f.slot));
+    }
+    put_store(stores, slot_at(f.leaf, f.slot), block);
+    if (!planted(KvPlant::batch_slot_unflushed)) put_flush(stores, t, slot_at(f.leaf, f.slot));
+  }
+  for (const auto& [leaf, bitmap] : headers) {
+    if (bitmap == used(leaf)) continue;
+    saved.push_back(bitmap_at(leaf));
+    put_store(stores, prints_at(leaf), prints[leaf]);
+    put_store(stores, bitmap_at(leaf), bitmap);
+    put_flush(stores, t, bitmap_at(leaf));
+  }
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    const std::size_t at = undo_at(t, i);
+    put_store(s, at, 0);
+    put_store(s, at + 1, saved[i]);
+    put_store(s, at + 2, m_.load(saved[i]));
+    put_store(s, at, sequence);
+    put_flush(s, t, at);
+  }
+  if (!planted(KvPlant::batch_entries_unfenced)) put_fence(s, t);
+  s.insert(s.end(), stores.begin(), stores.end());
+  if (!planted(KvPlant::batch_data_and_commit_in_one_group)) put_fence(s, t);
+  put_store(s, committed_at(t), sequence);
+  put_flush(s, t, committed_at(t));
+  if (!planted(KvPlant::batch_returns_unfenced)) put_fence(s, t);
+  s.push_back([this, replaced] { free_.insert(replaced.begin(), replaced.end()); });
+}
+
+// --- recovery
+// --------------------------------------------------------------------------------------
+
+inline void KvProtocol::undo(Memory& m, std::size_t t, std::vector<std::size_t>& retire) const {
+  const Word open = m.load(committed_at(t)) + 1;
+  for (std::size_t i = kUndoLines; i > 0; --i) {
+    const std::size_t at = undo_at(t, i - 1);
+    if (m.load(at) != open) continue;
+    if (retire.empty() || retire.back() != t) retire.push_back(t);
+    if (planted(KvPlant::recovery_ignores_the_undo_log)) continue;
+    m.store(m.load(at + 1), m.load(at + 2));
+    m.flush(0, m.load(at + 1));
+  }
+}
+
+// The entries of a right half that stand in the left leaf, too, leave the left one.
+inline void KvProtocol::finish_splits(Memory& m) const {
+  if (planted(KvPlant::recovery_trusts_both_halves)) return;
+  std::size_t seen = 0;
+  for (std::size_t l = 0; m.load(next_at(l)) != 0 && seen++ < c_.leaves;) {
+    const std::size_t right = m.load(next_at(l)) - 1;
+    if (right >= c_.leaves) return;
+    Word bitmap = m.load(bitmap_at(l));
+    for (std::size_t i = 0; i < c_.slots; ++i) {
+      for (std::size_t j = 0; j < c_.slots; ++j) {
+        const bool both = (m.load(bitmap_at(right)) >> j & 1) != 0 &&
+                          m.load(slot_at(l, i)) == m.load(slot_at(right, j));
+        if (both) bitmap &= ~(Word{1} << i);
+      }
+    }
+    if (bitmap != m.load(bitmap_at(l))) {
+      m.store(bitmap_at(l), bitmap);
+      m.flush(0, bitmap_at(l));
+    }
+    l = right;
+  }
+  m.fence(0);
+}
+
+inline void KvProtocol::recover(Memory& m, const std::vector<std::size_t>& lanes) const {
+  std::vector<std::size_t> retire;
+  for (const std::size_t t : lanes) undo(m, t, retire);
+  if (!retire.empty() && !planted(KvPlant::recovery_retires_before_fence)) m.fence(0);
+  for (const std::size_t t : retire) {
+    m.store(committed_at(t), m.load(committed_at(t)) + 1);
+    m.flush(0, committed_at(t));
+  }
+  if (!retire.empty()) m.fence(0);
+  finish_splits(m);
+}
+
+// --- what must hold
+// --------------------------------------------------------------------------------
+
+inline std::string KvProtocol::walk(const Image& image, std::vector<std::size_t>& leaves) const {
+  for (std::size_t l = 0;;) {
+    leaves.push_back(l);
+    if (leaves.size() > c_.leaves) return "the chain of leaves is a loop";
+    const Word next = image[next_at(l)];
+    if (next == 0) return "";
+    if (next > c_.leaves) return "the chain leads nowhere";
+    if (image[low_at(next - 1)] <= image[low_at(l)]) return "separators do not ascend";
+    l = next - 1;
+  }
+}
+
+inline std::string KvProtocol::check_leaf(const Image& image, std::size_t leaf, Word low, Word end,
+                                          std::vector<Word>& values, std::set<Word>& blocks) const {
+  for (std::size_t i = 0; i < c_.slots; ++i) {
+    if ((image[bitmap_at(leaf)] >> i & 1) == 0) continue;
+    const Word block = image[slot_at(leaf, i)];
+    if (block == 0 || block > c_.blocks) return "a slot leads to no record";
+    if (!blocks.insert(block).second) return "a record is reachable twice";
+    const Word key = image[record_at(block)], value = image[record_at(block) + 1];
+    if (key == 0 || key > c_.keys) return "a record is garbage";
+    if (image[record_at(block) + kLineWords] != value) return "a record is torn";
+    if (key < low || key >= end) return "a key stands in the wrong leaf";
+    if ((image[prints_at(leaf)] >> 8 * i & 0xff) != print_of(key)) return "a print is wrong";
+    if (values[key] != 0) return "a key stands twice";
+    values[key] = value;
+  }
+  return "";
+}
+
+inline std::string KvProtocol::check(const Image& image) const {
+  std::vector<std::size_t> leaves;
+  if (std::string e = walk(image, leaves); !e.empty()) return e;
+  std::vector<Word> values(c_.keys + 1, 0);
+  std::set<Word> blocks;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Word end = i + 1 < leaves.size() ? image[low_at(leaves[i + 1])] : ~Word{0};
+    const std::string e =
+        check_leaf(image, leaves[i], image[low_at(leaves[i])], end, values, blocks);
+    if (!e.empty()) return e;
+  }
+  std::vector<bool> open(c_.keys + 1, false);
+  for (const Running& r : running_) {
+    if (!r.on) continue;
+    bool all_old = true, all_new = true;
+    for (const Change& c : r.changes) {
+      open[c.key] = true;
+      all_old = all_old && values[c.key] == value_[c.key];
+      all_new = all_new && values[c.key] == c.value;
+    }
+    if (!all_old && !all_new) return "an operation is half there: " + name_of(r.op);
+  }
+  for (std::size_t k = 1; k <= c_.keys; ++k) {
+    if (open[k] || values[k] == value_[k]) continue;
+    return "key " + std::to_string(k) + " is " + std::to_string(values[k]) + ", not " +
+           std::to_string(value_[k]);
+  }
+  return "";
+}
+
+}  // namespace tenuto_model

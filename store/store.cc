@@ -79,6 +79,9 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
 Result<Store> Store::open(std::string_view path, const StoreOptions& options, Report* report) {
   Report local;
   Report* r = report != nullptr ? report : &local;
+  if (options.key_kind != KeyKind::bytes && options.key_kind != KeyKind::u64) {
+    return fail(Status::invalid_argument, r, "there is no such kind of keys", std::string(path));
+  }
   bool fresh = false;
   Result<Pool> pool = Pool::open(path, options.pool, r);
   if (pool && options.error_if_exists) {

@@ -1,0 +1,53 @@
+// A small store in shared memory, for the tests of the public Store.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/pool_parts.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::test {
+
+using Keys = std::vector<std::string>;
+
+inline std::string key_of(int n) {
+  char text[16];
+  std::snprintf(text, sizeof text, "k%08d", n);
+  return text;
+}
+
+class KvFixture : public testing::Test {
+ protected:
+  KvFixture() {
+    options_.pool.size = 16u << 20;
+    options_.pool.medium = Medium::cache;
+  }
+
+  Result<Store> open() { return Store::open(path_.str(), options_, &report_); }
+  Store opened() {
+    Result<Store> s = open();
+    EXPECT_TRUE(s) << report_.text();
+    return std::move(*s);
+  }
+  static void expect_valid(const Store& s) {
+    Report r;
+    EXPECT_EQ(s.validate(&r), Status::ok) << r.text();
+  }
+  // From where the iterator stands to its end.
+  static Keys keys(Iterator& it) {
+    Keys out;
+    for (; it.valid(); it.next()) out.emplace_back(it.key());
+    return out;
+  }
+
+  TempPath path_{"kv"};
+  StoreOptions options_;
+  Report report_;
+};
+
+}  // namespace tenuto::test

@@ -81,8 +81,7 @@ class Frames {
   // back all that is taken and was not named, and makes children and bitfields agree.
   void begin_recovery();
   // `frames` is 1 << order, or 512 times a number of huge frames (which may be named one by one).
-  // Thread-safe. corrupt when the piece is
-  // not taken as such, or a part of it was named before.
+  // Thread-safe. corrupt when the piece is not taken as such, or a part of it was named before.
   Status keep(FrameId first, std::uint64_t frames, Report* report);
   std::uint64_t end_recovery();  // base frames given back; fenced
 

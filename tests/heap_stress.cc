@@ -1,0 +1,286 @@
+// Many threads on one heap: malloc_to, free_from, reserve and release of all sizes, with blocks that
+// are freed by other threads than made them, threads that end and hand their lanes on, growth, and
+// a pool that is full most of the time. Afterwards everything is where the model has it, also after
+// the process is gone.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "heap/heap.h"
+#include "support/pool_parts.h"
+
+namespace tenuto {
+namespace {
+
+using heap::Kind;
+using test::PoolParts;
+using test::TempPath;
+
+constexpr std::uint64_t kMiB = 1u << 20;
+constexpr std::size_t kThreads = 4;
+
+// Destinations that all threads share, with what they should hold; a mutex for each few of them.
+struct Board {
+  static constexpr std::size_t kWords = 1200;
+  static constexpr std::size_t kLocks = 37;
+  struct Expected {
+    std::uint64_t bytes = 0;  // 0: null
+    unsigned char fill = 0;
+  };
+
+  explicit Board(PoolParts& p) : pool(p) {
+    EXPECT_EQ(p.heap->malloc_to(kWords * sizeof(PtrWord), p.root(0)), Status::ok);
+    zero_flush(words(), kWords * sizeof(PtrWord));
+    fence("board", "test");
+  }
+  PtrWord* words() const {
+    return static_cast<PtrWord*>(PtrWord::decode(&pool.root(0), pool.root(0).raw));
+  }
+  std::mutex& lock_of(std::size_t i) { return locks[i % kLocks]; }
+
+  PoolParts& pool;
+  std::array<Expected, kWords> expected{};
+  std::array<std::mutex, kLocks> locks;
+};
+
+std::uint64_t any_size(std::mt19937_64& rng) {
+  switch (rng() % 40) {
+    case 0:
+      return rng() % (3 * kMiB);
+    case 1:
+    case 2:
+      return rng() % 100'000;
+    case 3:
+    case 4:
+    case 5:
+      return rng() % 16'000;
+    default:
+      return 1 + rng() % 400;
+  }
+}
+
+struct Counts {
+  std::atomic<std::uint64_t> mallocs = 0, frees = 0, full = 0, reserved = 0;
+};
+
+void flip(Board& b, std::mt19937_64& rng, std::uint64_t bytes_max, Counts& counts) {
+  const std::size_t i = rng() % Board::kWords;
+  const std::lock_guard lock(b.lock_of(i));
+  PtrWord& w = b.words()[i];
+  Board::Expected& e = b.expected[i];
+  heap::Heap& heap = *b.pool.heap;
+  if (e.bytes != 0) {
+    const auto* bytes = static_cast<const unsigned char*>(PtrWord::decode(&w, w.raw));
+    ASSERT_EQ(bytes[0], e.fill);
+    ASSERT_EQ(bytes[e.bytes - 1], e.fill);
+    ASSERT_EQ(heap.free_from(w), Status::ok);
+    e = {};
+    counts.frees += 1;
+    return;
+  }
+  const std::uint64_t bytes = std::min(bytes_max, 1 + any_size(rng));
+  const auto fill = static_cast<unsigned char>(rng());
+  if (rng() % 4 == 0) {
+    const auto block = heap.reserve(bytes, Kind::logged);
+    if (!block) {
+      ASSERT_EQ(block.error(), Status::full);
+      counts.full += 1;
+      return;
+    }
+    std::memset(b.pool.file->at<void>(block->offset), fill, bytes);
+    counts.reserved += 1;
+    if (rng() % 2 == 0) return heap.release(block->offset);
+    ASSERT_EQ(heap.publish(*block, w), Status::ok);
+  } else {
+    const Status s = heap.malloc_to(bytes, w);
+    if (s == Status::full) {
+      counts.full += 1;
+      return;
+    }
+    ASSERT_EQ(s, Status::ok);
+    std::memset(PtrWord::decode(&w, w.raw), fill, bytes);
+  }
+  e = {bytes, fill};
+  counts.mallocs += 1;
+}
+
+void expect_exact(PoolParts& p, const Board& b) {
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  std::set<std::uint64_t> reachable = {p.file->offset_of(b.words()).value};
+  for (std::size_t i = 0; i < Board::kWords; ++i) {
+    const PtrWord& w = b.words()[i];
+    const Board::Expected& e = b.expected[i];
+    ASSERT_EQ(w.raw != 0, e.bytes != 0) << i;
+    if (e.bytes == 0) continue;
+    const auto* bytes = static_cast<const unsigned char*>(PtrWord::decode(&w, w.raw));
+    ASSERT_EQ(bytes[0], e.fill);
+    ASSERT_EQ(bytes[e.bytes / 2], e.fill);
+    ASSERT_EQ(bytes[e.bytes - 1], e.fill);
+    ASSERT_TRUE(reachable.insert(p.file->offset_of(bytes).value).second) << "used twice";
+  }
+  std::set<std::uint64_t> allocated;
+  p.heap->for_each(Kind::logged, [&](PoolOffset o, std::uint64_t) { allocated.insert(o.value); });
+  ASSERT_EQ(allocated, reachable);
+}
+
+// `generations` of threads, one after the other, each with its own lane or an inherited one.
+void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations,
+         std::uint64_t bytes_max, Counts& counts) {
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (unsigned g = 0; g < generations; ++g) {
+        std::thread([&, t, g] {
+          std::mt19937_64 rng(seed * 1000 + t * 100 + g);
+          for (unsigned n = 0; n < operations && !testing::Test::HasFatalFailure(); ++n) {
+            flip(b, rng, bytes_max, counts);
+          }
+        }).join();
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+}
+
+void stress(const char* name, const PoolOptions& options, unsigned generations,
+            unsigned operations, std::uint64_t bytes_max, Counts& counts) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  TempPath path(name);
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), options), Status::ok) << p.report.text();
+  Board b(p);
+  for (std::uint64_t session = 0; session < 3; ++session) {
+    run(b, seed + session, generations, operations, bytes_max, counts);
+    ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
+    if (session == 1) {
+      ASSERT_EQ(p.close(), Status::ok);
+    } else {
+      p.crash();
+    }
+    ASSERT_EQ(p.open(path.str(), options), Status::ok) << p.report.text();
+    ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
+  }
+}
+
+TEST(HeapStress, threads_free_each_others_blocks_and_hand_lanes_on) {
+  PoolOptions o = PoolParts::small_options();
+  Counts counts;
+  stress("stress1", o, 6, 500, 100'000, counts);
+  EXPECT_EQ(counts.full, 0u);
+}
+
+TEST(HeapStress, the_pool_grows_under_all_of_them) {
+  PoolOptions o = PoolParts::small_options();
+  o.size = kPoolBytesMin;
+  o.size_max = 400 * kMiB;
+  Counts counts;
+  stress("stress2", o, 3, 600, 4 * kMiB, counts);
+  EXPECT_EQ(counts.full, 0u);
+}
+
+TEST(HeapStress, a_pool_full_most_of_the_time_loses_nothing) {
+  PoolOptions o = PoolParts::small_options();
+  o.size = o.size_max = kPoolBytesMin;
+  Counts counts;
+  stress("stress3", o, 4, 500, 200'000, counts);
+  EXPECT_GT(counts.full, 0u);
+  EXPECT_GT(counts.frees, 100u);
+}
+
+// The containers of destinations are freed as well, by any thread, right after what they named.
+TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  TempPath path("stress4");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), PoolParts::small_options()), Status::ok);
+  Board b(p);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 rng(seed + t);
+      for (int n = 0; n < 2000; ++n) {
+        const std::size_t i = rng() % 40;
+        const std::lock_guard lock(b.lock_of(i));
+        PtrWord& w = b.words()[i];
+        auto* inner = static_cast<PtrWord*>(PtrWord::decode(&w, w.raw));
+        if (inner == nullptr) {
+          ASSERT_EQ(p.heap->malloc_to(64, w), Status::ok);
+          inner = static_cast<PtrWord*>(PtrWord::decode(&w, w.raw));
+          publish(inner->raw, 0);
+          fence("inner word", "test");
+        } else if (inner->raw == 0) {
+          ASSERT_EQ(p.heap->malloc_to(64, *inner), Status::ok);
+        } else {
+          ASSERT_EQ(p.heap->free_from(*inner), Status::ok);
+          if (rng() % 2 == 0) ASSERT_EQ(p.heap->free_from(w), Status::ok);
+        }
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  p.crash();
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  std::size_t reachable = 1, allocated = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    const PtrWord& w = b.words()[i];
+    const auto* inner = static_cast<const PtrWord*>(PtrWord::decode(&w, w.raw));
+    reachable += inner == nullptr ? 0 : inner->raw == 0 ? 1 : 2;
+  }
+  p.heap->for_each(Kind::logged, [&](PoolOffset, std::uint64_t) { allocated += 1; });
+  EXPECT_EQ(allocated, reachable);
+}
+
+// Derived blocks come and go beside logged ones, each thread's in its own hands.
+TEST(HeapStress, derived_blocks_of_many_threads_survive_by_their_marks) {
+  TempPath path("stress5");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), PoolParts::small_options()), Status::ok);
+  std::vector<std::vector<PoolOffset>> held(kThreads);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 rng(t);
+      for (int n = 0; n < 3000; ++n) {
+        if (held[t].size() > 30 || (!held[t].empty() && rng() % 2 == 0)) {
+          const std::size_t i = rng() % held[t].size();
+          p.heap->release(held[t][i]);
+          held[t].erase(held[t].begin() + static_cast<std::ptrdiff_t>(i));
+        } else {
+          const auto block = p.heap->reserve(rng() % 30 == 0 ? 20'000 : rng() % 2000, Kind::derived);
+          ASSERT_TRUE(block);
+          held[t].push_back(block->offset);
+        }
+      }
+      fence("records", "test");
+    });
+  }
+  for (auto& t : threads) t.join();
+  p.crash();
+  ASSERT_EQ(p.begin_open(path.str()), Status::ok) << p.report.text();
+  std::set<std::uint64_t> marked;
+  for (const auto& list : held) {
+    for (const PoolOffset o : list) {
+      ASSERT_EQ(p.heap->mark(o, &p.report), Status::ok) << p.report.text();
+      ASSERT_TRUE(marked.insert(o.value).second) << "given twice";
+    }
+  }
+  ASSERT_EQ(p.end_open(), Status::ok) << p.report.text();
+  std::set<std::uint64_t> taken;
+  p.heap->for_each(Kind::derived, [&](PoolOffset o, std::uint64_t) { taken.insert(o.value); });
+  EXPECT_EQ(taken, marked);
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
+}  // namespace
+}  // namespace tenuto

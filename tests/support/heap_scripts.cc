@@ -1,0 +1,400 @@
+#include "support/heap_scripts.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "heap/format.h"
+#include "pm/assert.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::test {
+
+namespace {
+
+using Cells = HeapCells;
+constexpr std::uint64_t kMiB = 1u << 20;
+
+// A second thread that does what it is told and lives on between.
+class Worker {
+ public:
+  Worker() : thread_([this] { work(); }) {}
+  ~Worker() {
+    run(nullptr);
+    thread_.join();
+  }
+  void run(std::function<void()> job) {
+    std::unique_lock lock(mu_);
+    job_ = std::move(job);
+    end_ = job_ == nullptr;
+    busy_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !busy_; });
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mu_);
+    for (;;) {
+      changed_.wait(lock, [this] { return busy_; });
+      if (!end_) job_();
+      busy_ = false;
+      changed_.notify_all();
+      if (end_) return;
+    }
+  }
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::function<void()> job_;
+  bool busy_ = false, end_ = false;
+  std::thread thread_;
+};
+
+// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+void scavenge(HeapSession& s) {
+  const std::uint64_t bytes = s.pool().file->bytes() - kMiB;
+  EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);
+}
+
+void small_blocks(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 64);
+  s.put_unfilled(1, 48);
+  s.put(2, 104);
+  s.take(0);
+  s.take(1);
+  s.put(0, 64);
+  for (std::size_t i = 3; i < 9; ++i) s.put(i, 32);
+  for (std::size_t i = 2; i < 9; ++i) s.take(i);  // the ring's first retirement
+  s.put(Cells::inner(0), 200);
+  s.take(Cells::inner(0));
+  s.take(0);
+  for (std::size_t i = 0; i < 3; ++i) s.put(i, 32);
+  scavenge(s);
+  s.put(4, 4096);
+}
+
+// A freed extent fits best at once, before its free is retired.
+void no_reuse(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 20'000);
+  s.take(0);
+  s.put(1, 20'000);
+  s.put(0, 40'000);
+  s.take(1);
+}
+
+// New slabs in frames that hold anything.
+void dirty_slabs(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 16'000);
+  s.put(1, 9'000);
+  s.put(Cells::derived(0), 64);
+}
+
+// Every block of a class comes and goes, so that slabs do too.
+void slabs(HeapSession& s, pm::CrashContext&) {
+  for (std::size_t i = 0; i < 9; ++i) s.put(i, 16'000);  // four a slab
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  s.put(0, 9'000);
+  s.take(8);
+  s.close();
+  s.reopen();
+  s.put(1, 16'000);
+}
+
+void extents(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 20'000);
+  s.put(1, 40'000);
+  s.put(2, 20'000);
+  s.take(1);
+  s.put(3, 30'000);  // into the gap
+  s.take(0);
+  s.take(3);
+  s.put(4, 2 * kMiB);
+  s.take(2);
+  s.put(5, 3 * kMiB);
+  s.take(4);
+  s.take(5);
+  scavenge(s);
+  s.put(6, kMiB);
+}
+
+void derived(HeapSession& s, pm::CrashContext&) {
+  s.put(Cells::derived(0), 64);
+  s.put(Cells::derived(1), 64);
+  s.put(Cells::derived(2), 20'000);
+  s.take(Cells::derived(0));
+  s.put(Cells::derived(3), 20'000);
+  s.take(Cells::derived(2));
+  s.put(0, 20'000);
+  s.put(Cells::derived(4), 3 * kMiB);
+  s.take(Cells::derived(4));
+  s.close();
+  s.reopen();
+  s.put(Cells::derived(0), 64);
+  s.take(Cells::derived(1));
+  s.close();
+}
+
+void derived_closed(HeapSession& s, pm::CrashContext&) {
+  s.put(Cells::derived(0), 64);
+  s.put(Cells::derived(1), 20'000);
+  s.put(0, 64);
+  s.close();
+}
+
+// A container of another thread's pending free is freed and used again, and what is stored there
+// looks just like the pointer that was.
+void containers(HeapSession& s, pm::CrashContext&) {
+  Worker other;
+  s.put(0, 20'000);
+  std::uint64_t raw = 0;
+  other.run([&] {
+    s.put(Cells::inner(0), 64, 1);
+    raw = s.word(Cells::inner(0)).raw;
+    s.take(Cells::inner(0), 1);
+  });
+  s.take(0);
+  scavenge(s);
+  s.put(1, 20'000, 0, raw);
+  s.put(2, 20'000, 0, raw);
+  s.put(3, 40'000, 0, raw);
+}
+
+void two_lanes(HeapSession& s, pm::CrashContext&) {
+  Worker other;
+  s.put(0, 64);
+  other.run([&] { s.put(1, 64, 1); });
+  s.take(1);
+  other.run([&] { s.take(0, 1); });
+  s.put(0, 64);
+  other.run([&] { s.put_unfilled(1, 20'000, 1); });
+  s.take(1);
+  other.run([&] { s.put(2, 64, 1); });
+  other.run([&] { s.take(2, 1); });
+  s.put_unfilled(1, 20'000);
+  other.run([&] { s.take(1, 1); });
+  other.run([&] { s.put_unfilled(4, 64, 1); });
+  s.close();
+  s.reopen();
+  s.take(4);
+  s.put(5, 64);
+  s.put_unfilled(4, 64);
+}
+
+// A close speaks for a thread that lives on and never fences again.
+void living_thread(HeapSession& s, pm::CrashContext&) {
+  Worker other;
+  other.run([&] {
+    s.put(0, 64, 1);
+    s.put(1, 20'000, 1);
+    s.put_unfilled(2, 64, 1);
+    s.take(0, 1);
+    s.take(1, 1);
+  });
+  s.close();
+  s.reopen();
+  s.put(3, 64);
+}
+
+// A thread ends and its lane, with frees under way, goes to the next one.
+void handed_on(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 64);
+  for (std::size_t round = 0; round < 2; ++round) {
+    std::thread([&] {
+      for (std::size_t i = 1; i < 6; ++i) s.put(i, 64, 1);
+      for (std::size_t i = 1; i < 6; ++i) s.take(i, 1);
+    }).join();
+  }
+  std::thread([&] { s.put_unfilled(7, 64, 1); }).join();
+  std::thread([&] {
+    s.take(7, 1);
+    s.put(8, 64, 1);
+  }).join();
+}
+
+void interleaved(HeapSession& s, pm::CrashContext& c) {
+  c.interleave({[&] {
+                  s.put(0, 64, 0);
+                  s.put_unfilled(1, 20'000, 0);
+                  s.take(0, 0);
+                  s.put(0, 16'000, 0);
+                  s.take(1, 0);
+                },
+                [&] {
+                  s.put(8, 64, 1);
+                  s.put_unfilled(9, 20'000, 1);
+                  s.take(8, 1);
+                  s.put(8, 30'000, 1);
+                  s.take(9, 1);
+                }});
+}
+
+// --- what one thread makes and another uses first: the maker's own next fence does not help it -----
+
+void use_extents(PoolParts& p, int pairs) {
+  for (int i = 0; i < pairs; ++i) {
+    TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
+    TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
+  }
+}
+
+void log_segment(HeapSession& s, pm::CrashContext&) {
+  EXPECT_TRUE(s.pool().heap->reserve(3 * kMiB, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(0, 20'000, 1); });
+  s.put(1, 20'000);
+}
+
+void shared_chunk(HeapSession& s, pm::CrashContext&) {
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(0, 20'000, 1); });
+  s.put(1, 20'000);
+}
+
+// The log's list goes on in another chunk, and an entry of the first is killed.
+void log_chunks(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 20'000);
+  s.put(1, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
+  Worker other;
+  other.run([&] { s.put(2, 20'000, 1); });
+  s.take(1);
+  s.take(0);
+}
+
+// The log is about to be compacted, for the second time, so that chunks are used again.
+void compaction_before(PoolParts& p) {
+  const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
+  const auto entries = [&] {
+    std::size_t n = 0;
+    for (PoolOffset o{head.list[head.alt]}; o;) {
+      const auto& c = *p.file->at<heap::BookChunk>(o);
+      for (const std::uint64_t e : c.entries) n += e != 0 ? 1 : 0;
+      o = {c.next};
+    }
+    return n;
+  };
+  while (head.alt == 0) use_extents(p, 1);
+  while (entries() < 4 * heap::kBookChunkEntries) use_extents(p, 1);
+}
+void compaction(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(1, 20'000, 1); });
+  s.take(0);
+  s.put(2, 20'000);
+  other.run([&] { s.take(1, 1); });
+}
+
+void zone_growth(HeapSession& s, pm::CrashContext&) {
+  s.put(0, 64);
+  EXPECT_TRUE(s.pool().heap->reserve(7 * kMiB, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(1, 7 * kMiB, 1); });
+  s.put(2, 2 * kMiB);
+  s.put(3, 64);
+  s.take(1);
+}
+
+void lane_growth(HeapSession& s, pm::CrashContext&) {
+  std::vector<std::unique_ptr<Worker>> threads;
+  for (std::size_t i = 0; i < pm::kLanesPerSegment + 1; ++i) {
+    threads.push_back(std::make_unique<Worker>());
+    threads.back()->run([&] { static_cast<void>(s.pool().lanes->mine()); });
+  }
+  Worker last;
+  last.run([&] {
+    s.put(1, 64, 1);
+    s.take(1, 1);
+    s.put(2, 64, 1);
+  });
+  s.put(0, 64);
+}
+
+// Frames are used again as they are.
+void dirty_frames(PoolParts& p) {
+  std::vector<PoolOffset> frames;
+  for (int i = 0; i < 40; ++i) {
+    const auto f = p.heap->take_log_frame();
+    TENUTO_ASSERT(f);
+    std::memset(p.file->at<std::byte>(*f), 0xff, heap::kSlabBytes);
+    flush_bytes(p.file->at<std::byte>(*f), heap::kSlabBytes);
+    frames.push_back(*f);
+  }
+  for (const PoolOffset f : frames) p.heap->put_log_frame(f);
+}
+
+}  // namespace
+
+const std::vector<HeapScript>& heap_scripts() {
+  static const std::vector<HeapScript> all = {
+      {"small_blocks", small_blocks},
+      {"no_reuse", no_reuse},
+      {"slabs", slabs},
+      {"dirty_slabs", dirty_slabs, dirty_frames},
+      {"living_thread", living_thread},
+      {"extents", extents, {}, 0, false, 16 * kMiB},
+      {"derived", derived, {}, 0, false, 16 * kMiB},
+      {"derived_closed", derived_closed},
+      {"containers", containers, {}, 0, true},
+      {"two_lanes", two_lanes, {}, 0, true},
+      {"handed_on", handed_on},
+      {"interleaved", interleaved},
+      {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
+      {"shared_chunk", shared_chunk},
+      {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
+      {"compaction", compaction, compaction_before},
+      {"zone_growth", zone_growth, {}, 64 * kMiB},
+      {"lane_growth", lane_growth},
+  };
+  return all;
+}
+
+const HeapScript& heap_script(const std::string& name) {
+  for (const HeapScript& s : heap_scripts()) {
+    if (s.name == name) return s;
+  }
+  TENUTO_ASSERT(!"no such script");
+  return heap_scripts().front();
+}
+
+namespace {
+PoolOptions options_of(const HeapScript& s) {
+  PoolOptions o = heap_world_options(std::max(s.size_max, s.size));
+  o.size = s.size;
+  return o;
+}
+
+}  // namespace
+
+pm::CrashOptions crash_options(const HeapScript& s) {
+  pm::CrashOptions o;
+  o.product_max = scaled(100);
+  o.samples_max = scaled(40);
+  o.recovery_states_max = scaled(4);
+  o.locked_instructions_fence = s.locked_instructions_fence;
+  return o;
+}
+
+pm::CrashResult run(const HeapScript& s, const pm::CrashOptions& crash) {
+  static HeapModel model;
+  const PoolOptions options = options_of(s);
+  return pm::CrashRunner(crash).run(
+      [&](const std::string& path) { make_heap_world(path, options, s.before); },
+      [&](pm::CrashContext& c) {
+        HeapSession session(c, model, options);
+        s.body(session, c);
+      },
+      [&](const pm::CrashImage& image) { return check_heap_world(image, model, options); });
+}
+
+std::size_t scaled(std::size_t n) {
+  static const char* const text = std::getenv("TENUTO_CRASH_SCALE");
+  return static_cast<std::size_t>(static_cast<double>(n) * (text == nullptr ? 1 : std::atof(text)));
+}
+
+}  // namespace tenuto::test

@@ -1,0 +1,32 @@
+// The scripts of heap_crash.cc and heap_mutants_crash.cc: what happens to a small heap world while
+// the explorer cuts the power.
+//
+// TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (default 1).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pm/explore.h"
+#include "support/heap_world.h"
+
+namespace tenuto::test {
+
+struct HeapScript {
+  const char* name;
+  std::function<void(HeapSession&, pm::CrashContext&)> body;
+  std::function<void(PoolParts&)> before = {};  // before the run; durable
+  std::uint64_t size_max = kPoolBytesMin;
+  // Threads that hand over unfenced lines under malloc_to's seal.
+  bool locked_instructions_fence = false;
+  std::uint64_t size = kPoolBytesMin;
+};
+
+const std::vector<HeapScript>& heap_scripts();
+const HeapScript& heap_script(const std::string& name);
+pm::CrashOptions crash_options(const HeapScript& s);
+pm::CrashResult run(const HeapScript& s, const pm::CrashOptions& crash);
+std::size_t scaled(std::size_t n);
+
+}  // namespace tenuto::test

@@ -137,8 +137,9 @@ Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
 }
 
 bool Frames::taken(FrameId frame, unsigned order) const {
+  if (order > kOrderMax) return false;
   const std::uint64_t frames = std::uint64_t{1} << order;
-  if (order > kOrderMax || frame.value % frames != 0) return false;
+  if (frame.value % frames != 0) return false;
   Zone* zone = state_->upper.find(frame, frames);
   return zone != nullptr && zone->lower.taken(zone->relative(frame), order);
 }

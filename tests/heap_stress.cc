@@ -173,7 +173,7 @@ void stress(const char* name, const PoolOptions& options, unsigned generations,
 TEST(HeapStress, threads_free_each_others_blocks_and_hand_lanes_on) {
   PoolOptions o = PoolParts::small_options();
   Counts counts;
-  stress("stress1", o, 6, 500, 100'000, counts);
+  stress("stress1", o, 8, 4'000, 100'000, counts);
   EXPECT_EQ(counts.full, 0u);
 }
 
@@ -182,7 +182,7 @@ TEST(HeapStress, the_pool_grows_under_all_of_them) {
   o.size = kPoolBytesMin;
   o.size_max = 400 * kMiB;
   Counts counts;
-  stress("stress2", o, 3, 600, 4 * kMiB, counts);
+  stress("stress2", o, 4, 1'500, 4 * kMiB, counts);
   EXPECT_EQ(counts.full, 0u);
 }
 
@@ -190,7 +190,7 @@ TEST(HeapStress, a_pool_full_most_of_the_time_loses_nothing) {
   PoolOptions o = PoolParts::small_options();
   o.size = o.size_max = kPoolBytesMin;
   Counts counts;
-  stress("stress3", o, 4, 500, 200'000, counts);
+  stress("stress3", o, 6, 3'000, 200'000, counts);
   EXPECT_GT(counts.full, 0u);
   EXPECT_GT(counts.frees, 100u);
 }
@@ -207,7 +207,7 @@ TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 rng(seed + t);
-      for (int n = 0; n < 2000; ++n) {
+      for (int n = 0; n < 20'000; ++n) {
         const std::size_t i = rng() % 40;
         const std::lock_guard lock(b.lock_of(i));
         PtrWord& w = b.words()[i];
@@ -221,7 +221,9 @@ TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
           ASSERT_EQ(p.heap->malloc_to(64, *inner), Status::ok);
         } else {
           ASSERT_EQ(p.heap->free_from(*inner), Status::ok);
-          if (rng() % 2 == 0) ASSERT_EQ(p.heap->free_from(w), Status::ok);
+          if (rng() % 2 == 0) {
+            ASSERT_EQ(p.heap->free_from(w), Status::ok);
+          }
         }
       }
     });
@@ -251,7 +253,7 @@ TEST(HeapStress, derived_blocks_of_many_threads_survive_by_their_marks) {
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 rng(t);
-      for (int n = 0; n < 3000; ++n) {
+      for (int n = 0; n < 20'000; ++n) {
         if (held[t].size() > 30 || (!held[t].empty() && rng() % 2 == 0)) {
           const std::size_t i = rng() % held[t].size();
           p.heap->release(held[t][i]);

@@ -70,7 +70,7 @@ Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
         if (upper != nullptr) {
           upper->bounded = bound_node != nullptr;
           upper->key.clear();
-          if (upper->bounded) bound_node->append_separator(bound, upper->key);
+          if (bound_node != nullptr) bound_node->append_separator(bound, upper->key);
         }
         return {leaf, v};
       }

@@ -96,7 +96,6 @@ class alignas(kLineBytes) Node {
   std::uint32_t bytes_ = 0;
   std::uint8_t level_ = 0;
   std::uint8_t count_ = 0;
-  std::uint16_t pad_ = 0;
   std::uint32_t prefix_bytes_ = 0;
   // Atomic.
   std::atomic<std::uint32_t> state_{kLive};

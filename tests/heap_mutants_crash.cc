@@ -1,5 +1,5 @@
-// Who checks heap_crash.cc: mistakes are planted and fences dropped, each of which must be found, and
-// every fence in the sources of the heap and the pool file must have been crashed at.
+// Who checks heap_crash.cc: mistakes are planted and fences dropped, each of which must be found,
+// and every fence in the sources of the heap and the pool file must have been crashed at.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -99,7 +99,8 @@ constexpr Planted kPlanted[] = {
 TEST(HeapMutants, every_planted_mistake_is_found) {
   for (const Planted& p : kPlanted) {
     std::string finding;
-    EXPECT_TRUE(found(heap_script(p.script), [&](auto& o) { o.plants = {p.plant}; }, &finding))
+    EXPECT_TRUE(found(
+        heap_script(p.script), [&](auto& o) { o.plants = {p.plant}; }, &finding))
         << p.plant;
     std::printf("%s: %s\n", p.plant, finding.c_str());
     std::fflush(stdout);
@@ -125,9 +126,12 @@ TEST(HeapMutants, every_fence_is_needed) {
     std::string finding;
     bool any = false;
     for (const HeapScript* s : passed[f]) {
-      any = any || found(*s, [&](auto& o) {
-              o.mutation = {pm::Mutation::Kind::drop_fence, f.first, f.then, 0};
-            }, &finding);
+      any = any || found(
+                       *s,
+                       [&](auto& o) {
+                         o.mutation = {pm::Mutation::Kind::drop_fence, f.first, f.then, 0};
+                       },
+                       &finding);
       if (any) break;
     }
     EXPECT_NE(any, kNeedless.contains(f)) << f.text() << (any ? " is needed" : " is not missed");

@@ -1,7 +1,7 @@
-// Many threads on one heap: malloc_to, free_from, reserve and release of all sizes, with blocks that
-// are freed by other threads than made them, threads that end and hand their lanes on, growth, and
-// a pool that is full most of the time. Afterwards everything is where the model has it, also after
-// the process is gone.
+// Many threads on one heap: malloc_to, free_from, reserve and release of all sizes, with blocks
+// that are freed by other threads than made them, threads that end and hand their lanes on, growth,
+// and a pool that is full most of the time. Afterwards everything is where the model has it, also
+// after the process is gone.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -149,8 +149,8 @@ void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations
   for (auto& t : threads) t.join();
 }
 
-void stress(const char* name, const PoolOptions& options, unsigned generations,
-            unsigned operations, std::uint64_t bytes_max, Counts& counts) {
+void stress(const char* name, const PoolOptions& options, unsigned generations, unsigned operations,
+            std::uint64_t bytes_max, Counts& counts) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path(name);
@@ -259,7 +259,8 @@ TEST(HeapStress, derived_blocks_of_many_threads_survive_by_their_marks) {
           p.heap->release(held[t][i]);
           held[t].erase(held[t].begin() + static_cast<std::ptrdiff_t>(i));
         } else {
-          const auto block = p.heap->reserve(rng() % 30 == 0 ? 20'000 : rng() % 2000, Kind::derived);
+          const auto block =
+              p.heap->reserve(rng() % 30 == 0 ? 20'000 : rng() % 2000, Kind::derived);
           ASSERT_TRUE(block);
           held[t].push_back(block->offset);
         }

@@ -231,7 +231,8 @@ void interleaved(HeapSession& s, pm::CrashContext& c) {
                 }});
 }
 
-// --- what one thread makes and another uses first: the maker's own next fence does not help it -----
+// --- what one thread makes and another uses first: the maker's own next fence does not help it
+// -----
 
 void use_extents(PoolParts& p, int pairs) {
   for (int i = 0; i < pairs; ++i) {

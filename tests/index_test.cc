@@ -1,0 +1,259 @@
+// The index without a pool: searching a node against std::upper_bound with keys that try its
+// shortcuts (common prefixes, equal heads, zero and 0xff bytes), leaves added and removed at random
+// against a map, whole subtrees vanishing at their left edge, and readers beside all of it.
+#include "store/index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "store/epoch.h"
+
+namespace tenuto::store {
+namespace {
+
+using Rng = std::mt19937_64;
+
+// Few different bytes, so that keys share prefixes and heads and differ in trailing zeros.
+std::string tricky_key(Rng& rng, const std::string& prefix, std::size_t bytes_max) {
+  static constexpr char kBytes[] = {'\0', '\x01', 'a', '\x7f', '\x80', '\xff'};
+  std::string s = rng() % 8 == 0 ? prefix.substr(0, rng() % (prefix.size() + 1)) : prefix;
+  for (std::size_t n = rng() % (bytes_max + 1); n > 0; --n) s += kBytes[rng() % sizeof kBytes];
+  return s;
+}
+
+NodeShape shape_of(const std::set<std::string>& separators, std::vector<VLeaf>& leaves) {
+  NodeShape s;
+  s.seps.assign(separators.begin(), separators.end());
+  for (std::size_t i = 0; i <= separators.size(); ++i) s.children.push_back(&leaves[i]);
+  return s;
+}
+
+TEST(IndexTest, node_search_agrees_with_upper_bound) {
+  Rng rng(20261121);
+  std::vector<VLeaf> leaves(kFanout);
+  for (int round = 0; round < 3000; ++round) {
+    std::string prefix;
+    for (std::size_t n = rng() % 4 == 0 ? rng() % 100 : rng() % 12; n > 0; --n) {
+      prefix += static_cast<char>(rng() % 256);
+    }
+    std::set<std::string> separators;
+    const std::size_t wanted = rng() % kFanout;
+    for (std::size_t i = 0; i < 4 * wanted && separators.size() < wanted; ++i) {
+      std::string s = tricky_key(rng, prefix, 14);
+      if (!s.empty()) separators.insert(std::move(s));
+    }
+    const NodeShape shape = shape_of(separators, leaves);
+    Node* node = Node::make(1, shape, 0, shape.children.size());
+    std::vector<std::string> probes(separators.begin(), separators.end());
+    for (int i = 0; i < 100; ++i) probes.push_back(tricky_key(rng, prefix, 14));
+    for (const std::string& s : separators) {
+      probes.push_back(s + '\0');
+      probes.push_back(s.substr(0, s.size() - 1));
+    }
+    probes.push_back("");
+    probes.push_back(std::string(20, '\xff'));
+    for (const std::string& key : probes) {
+      const auto at = std::upper_bound(shape.seps.begin(), shape.seps.end(), key);
+      const auto before = std::lower_bound(shape.seps.begin(), shape.seps.end(), key);
+      ASSERT_EQ(node->find(key), at - shape.seps.begin()) << "round " << round;
+      ASSERT_EQ(node->find_before(key), before - shape.seps.begin()) << "round " << round;
+    }
+    ASSERT_EQ(node->shape().seps, shape.seps);
+    ASSERT_EQ(node->shape().children, shape.children);
+    Node::destroy(node);
+  }
+}
+
+TEST(IndexTest, separator_is_the_shortest_that_separates) {
+  EXPECT_EQ(shortest_separator("", "b"), "b");
+  EXPECT_EQ(shortest_separator("abc", "abd"), "abd");
+  EXPECT_EQ(shortest_separator("abc", "b"), "b");
+  EXPECT_EQ(shortest_separator("ab", "abcdef"), "abc");
+  EXPECT_EQ(shortest_separator("a", std::string_view("a\0", 2)), std::string_view("a\0", 2));
+}
+
+// An index over twins without leaves on media, and the map it must agree with.
+class IndexedLeaves {
+ public:
+  explicit IndexedLeaves(const std::set<std::string>& lows)
+      : limbos_([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); }),
+        index_([this](Node* n) {
+          limbos_.retire(limbos_.mine(),
+                         {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
+        }) {
+    std::vector<VLeaf*> leaves;
+    std::vector<std::string> separators;
+    const auto take = [&](const std::string& low) {
+      leaves.push_back(&twins_.emplace_back());
+      separators.push_back(low);
+      map_[low] = leaves.back();
+    };
+    take("");
+    for (const std::string& low : lows) take(low);
+    index_.build(leaves, separators);
+  }
+  ~IndexedLeaves() { limbos_.drain(); }
+
+  const Index& index() const { return index_; }
+  const std::map<std::string, VLeaf*>& map() const { return map_; }
+
+  void add(const std::string& low) {
+    const EpochGuard guard;
+    VLeaf* left = std::prev(map_.upper_bound(low))->second;
+    ASSERT_TRUE(left->lock());
+    VLeaf* right = &twins_.emplace_back();
+    index_.add(left, low, right);
+    left->unlock();
+    map_[low] = right;
+  }
+  void remove(const std::string& low) {
+    const EpochGuard guard;
+    const auto at = map_.find(low);
+    VLeaf* left = std::prev(at)->second;
+    ASSERT_TRUE(left->lock());
+    ASSERT_TRUE(at->second->lock());
+    index_.remove(at->second, low);
+    at->second->unlock_dead();
+    left->unlock();
+    map_.erase(at);
+  }
+
+  void expect_agrees() const {
+    auto at = map_.begin();
+    index_.for_each([&](VLeaf* leaf, std::string_view low) {
+      ASSERT_NE(at, map_.end());
+      ASSERT_EQ(leaf, at->second);
+      ASSERT_EQ(low, at->first);
+      ++at;
+    });
+    ASSERT_EQ(at, map_.end());
+  }
+  void expect_finds(const std::string& key) const {
+    const EpochGuard guard;
+    Fence upper;
+    const auto next = map_.upper_bound(key);
+    ASSERT_EQ(index_.locate(key, Aim::at, &upper).leaf, std::prev(next)->second);
+    ASSERT_EQ(upper.bounded, next != map_.end());
+    if (upper.bounded) {
+      ASSERT_EQ(upper.key, next->first);
+    }
+    ASSERT_EQ(index_.route(key), std::prev(next)->second);
+    ASSERT_EQ(index_.locate({}, Aim::last).leaf, map_.rbegin()->second);
+    const auto below = map_.lower_bound(key);
+    const VLeaf* before = (below == map_.begin() ? below : std::prev(below))->second;
+    ASSERT_EQ(index_.locate(key, Aim::before).leaf, before);
+  }
+
+ private:
+  std::deque<VLeaf> twins_;
+  Limbos limbos_;
+  Index index_;
+  std::map<std::string, VLeaf*> map_;
+};
+
+TEST(IndexTest, leaves_come_and_go_at_random) {
+  Rng rng(7);
+  IndexedLeaves leaves({});
+  for (int phase = 0; phase < 6; ++phase) {
+    const bool grow = phase % 2 == 0;
+    for (int i = 0; i < 4000; ++i) {
+      const std::string low = "p" + tricky_key(rng, "refix", 9);
+      const auto at = leaves.map().lower_bound(low);
+      if (rng() % 4 == 0 ? !grow : grow) {
+        if (at == leaves.map().end() || at->first != low) leaves.add(low);
+      } else if (at != leaves.map().end() && !at->first.empty()) {
+        leaves.remove(std::string(at->first));
+      }
+      leaves.expect_finds(tricky_key(rng, "prefix", 10));
+      if (testing::Test::HasFatalFailure()) FAIL() << "phase " << phase << ", step " << i;
+    }
+    leaves.expect_agrees();
+  }
+}
+
+// A queue: always the leftmost removable leaf, so that every removal below the top is at the left
+// edge of its nodes.
+TEST(IndexTest, subtrees_vanish_from_the_left) {
+  std::set<std::string> lows;
+  const auto low_of = [](int n) {
+    char text[16];
+    std::snprintf(text, sizeof text, "%08d", n);
+    return std::string(text);
+  };
+  for (int i = 1; i < 12'000; ++i) lows.insert(low_of(i));
+  IndexedLeaves leaves(lows);
+  ASSERT_EQ(leaves.index().shape().levels, 3u);
+  for (int i = 1; i < 12'000; ++i) {
+    leaves.remove(low_of(i));
+    leaves.add(low_of(20'000 + i));
+    leaves.expect_finds(low_of(i));
+    leaves.expect_finds(low_of(i + 1));
+    if (testing::Test::HasFatalFailure()) FAIL() << "step " << i;
+    if (i % 1000 == 0) leaves.expect_agrees();
+  }
+  leaves.expect_agrees();
+}
+
+// Every leaf of a subtree but one in its middle: nodes of one child, removed at both edges.
+TEST(IndexTest, nodes_of_one_child_are_found_and_removed) {
+  Rng rng(11);
+  std::set<std::string> lows;
+  for (int i = 0; i < 9000; ++i) lows.insert(std::to_string(100'000 + i));
+  IndexedLeaves leaves(lows);
+  std::vector<std::string> order(lows.begin(), lows.end());
+  std::shuffle(order.begin(), order.end(), rng);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    leaves.remove(order[i]);
+    leaves.expect_finds(order[rng() % order.size()]);
+    if (testing::Test::HasFatalFailure()) FAIL() << "step " << i;
+    if (i % 500 == 0) leaves.expect_agrees();
+  }
+  leaves.expect_agrees();
+  EXPECT_EQ(leaves.map().size(), 1u);
+}
+
+// Leaves that stay are always found for the keys at their low ends, whatever happens beside them.
+TEST(IndexTest, readers_find_their_leaves_while_neighbours_come_and_go) {
+  const auto low_of = [](int n) { return std::to_string(100'000 + n); };
+  std::set<std::string> lows;
+  for (int i = 0; i < 3000; i += 2) lows.insert(low_of(i));
+  IndexedLeaves leaves(lows);
+  std::map<std::string, VLeaf*> stay;
+  for (int i = 0; i < 3000; i += 20) stay[low_of(i)] = leaves.map().at(low_of(i));
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::thread reader([&] {
+    Rng rng(5);
+    while (!stop.load(std::memory_order_acquire)) {
+      auto at = stay.begin();
+      std::advance(at, rng() % stay.size());
+      const EpochGuard guard;
+      if (leaves.index().locate(at->first).leaf != at->second) wrong += 1;
+    }
+  });
+  Rng rng(6);
+  for (int i = 0; i < 20'000; ++i) {
+    const int n = static_cast<int>(rng() % 3000);
+    if (n % 20 == 0) continue;
+    if (leaves.map().contains(low_of(n))) {
+      leaves.remove(low_of(n));
+    } else {
+      leaves.add(low_of(n));
+    }
+  }
+  stop.store(true, std::memory_order_release);
+  reader.join();
+  EXPECT_EQ(wrong.load(), 0);
+  leaves.expect_agrees();
+}
+
+}  // namespace
+}  // namespace tenuto::store

@@ -112,7 +112,7 @@ class Iterator {
   bool valid() const;
   std::string_view key() const;    // REQUIRES: valid()
   std::string_view value() const;  // REQUIRES: valid()
-  Status status() const;           // ok, or corrupt when damage ended the walk
+  Status status() const;  // ok | corrupt (damage ended the walk) | closed (a closed store's)
 
  private:
   friend class Store;
@@ -185,7 +185,7 @@ class Store {
 
   KeyKind key_kind() const;
   StoreStats stats() const;
-  Pool& pool();
+  Pool& pool();  // REQUIRES: not closed, not moved from
   const Pool& pool() const;
 
  private:

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -105,21 +106,26 @@ class IndexedLeaves {
   const Index& index() const { return index_; }
   const std::map<std::string, VLeaf*>& map() const { return map_; }
 
-  void add(const std::string& low) {
+  // Called with the leaf on the left and the one that comes or goes, both not to be seen.
+  using OnLocked = std::function<void(VLeaf& left, VLeaf& other)>;
+
+  void add(const std::string& low, const OnLocked& on_locked = {}) {
     const EpochGuard guard;
     VLeaf* left = std::prev(map_.upper_bound(low))->second;
     ASSERT_TRUE(left->lock());
     VLeaf* right = &twins_.emplace_back();
+    if (on_locked) on_locked(*left, *right);
     index_.add(left, low, right);
     left->unlock();
     map_[low] = right;
   }
-  void remove(const std::string& low) {
+  void remove(const std::string& low, const OnLocked& on_locked = {}) {
     const EpochGuard guard;
     const auto at = map_.find(low);
     VLeaf* left = std::prev(at)->second;
     ASSERT_TRUE(left->lock());
     ASSERT_TRUE(at->second->lock());
+    if (on_locked) on_locked(*left, *at->second);
     index_.remove(at->second, low);
     at->second->unlock_dead();
     left->unlock();
@@ -220,38 +226,54 @@ TEST(IndexTest, nodes_of_one_child_are_found_and_removed) {
   EXPECT_EQ(leaves.map().size(), 1u);
 }
 
-// Leaves that stay are always found for the keys at their low ends, whatever happens beside them.
-TEST(IndexTest, readers_find_their_leaves_while_neighbours_come_and_go) {
-  const auto low_of = [](int n) { return std::to_string(100'000 + n); };
+// Whatever leaf a reader is led to must hold the key's range for as long as its version stays. The
+// ranges stand in the twins' words, changed under the leaf's lock: [0] first, [1] end.
+TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
+  constexpr std::uint64_t kBase = 100'000, kKeys = 3000;
+  const auto low_of = [](std::uint64_t n) { return std::to_string(kBase + n); };
   std::set<std::string> lows;
-  for (int i = 0; i < 3000; i += 2) lows.insert(low_of(i));
+  for (std::uint64_t i = 2; i < kKeys; i += 2) lows.insert(low_of(i));
   IndexedLeaves leaves(lows);
-  std::map<std::string, VLeaf*> stay;
-  for (int i = 0; i < 3000; i += 20) stay[low_of(i)] = leaves.map().at(low_of(i));
+  for (auto at = leaves.map().begin(); at != leaves.map().end(); ++at) {
+    const auto next = std::next(at);
+    at->second->set_word(0, {at->first.empty() ? 0 : std::stoull(at->first)});
+    at->second->set_word(1, {next == leaves.map().end() ? ~0ull : std::stoull(next->first)});
+  }
   std::atomic<bool> stop{false};
-  std::atomic<int> wrong{0};
-  std::thread reader([&] {
-    Rng rng(5);
-    while (!stop.load(std::memory_order_acquire)) {
-      auto at = stay.begin();
-      std::advance(at, rng() % stay.size());
-      const EpochGuard guard;
-      if (leaves.index().locate(at->first).leaf != at->second) wrong += 1;
-    }
-  });
+  std::atomic<int> wrong{0}, believed{0};
+  std::vector<std::thread> readers;
+  for (unsigned seed = 1; seed <= 2; ++seed) {
+    readers.emplace_back([&, seed] {
+      Rng rng(seed);
+      while (!stop.load(std::memory_order_acquire)) {
+        const std::uint64_t n = rng() % kKeys;
+        const EpochGuard guard;
+        const Place place = leaves.index().locate(low_of(n));
+        const bool holds =
+            place.leaf->word(0).raw <= kBase + n && kBase + n < place.leaf->word(1).raw;
+        if (!place.leaf->still(place.version)) continue;
+        believed += 1;
+        if (!holds) wrong += 1;
+      }
+    });
+  }
   Rng rng(6);
-  for (int i = 0; i < 20'000; ++i) {
-    const int n = static_cast<int>(rng() % 3000);
-    if (n % 20 == 0) continue;
+  for (int i = 0; i < 60'000; ++i) {
+    const std::uint64_t n = 1 + rng() % (kKeys - 1);
     if (leaves.map().contains(low_of(n))) {
-      leaves.remove(low_of(n));
+      leaves.remove(low_of(n), [](VLeaf& left, VLeaf& gone) { left.set_word(1, gone.word(1)); });
     } else {
-      leaves.add(low_of(n));
+      leaves.add(low_of(n), [&](VLeaf& left, VLeaf& right) {
+        right.set_word(0, {kBase + n});
+        right.set_word(1, left.word(1));
+        left.set_word(1, {kBase + n});
+      });
     }
   }
   stop.store(true, std::memory_order_release);
-  reader.join();
+  for (std::thread& t : readers) t.join();
   EXPECT_EQ(wrong.load(), 0);
+  EXPECT_GT(believed.load(), 1000);
   leaves.expect_agrees();
 }
 

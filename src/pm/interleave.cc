@@ -35,17 +35,17 @@ bool take_in_time(sem_t& s) {
 
 }  // namespace
 
-constinit thread_local Interleaver::Slot* Interleaver::slot_ = nullptr;
+constinit thread_local Interleaver::Slot* Interleaver::own_slot = nullptr;
 
 Interleaver::Interleaver(std::uint64_t seed, std::uint32_t switch_every)
     : rng_(hash_mix(seed ^ 0x7468726561647321)), switch_every_(switch_every) {
   if (switch_every_ == 0) switch_every_ = kSwitchEvery[rng_.below(std::size(kSwitchEvery))];
 }
 
-bool Interleaver::managed() { return slot_ != nullptr; }
+bool Interleaver::managed() { return own_slot != nullptr; }
 
 void Interleaver::step(bool must_switch) {
-  Slot* mine = slot_;
+  Slot* mine = own_slot;
   // The explorer's own work, which holds the recorder's lock, must not be interrupted.
   if (mine == nullptr || mine->inside || Recorder::held_by_caller()) return;
   mine->inside = true;
@@ -101,9 +101,9 @@ void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
     slots_[i]->thread = std::thread([this, i, &bodies] {
       Slot& mine = *slots_[i];
       wait(mine);
-      slot_ = &mine;
+      own_slot = &mine;
       bodies[i]();
-      slot_ = nullptr;  // what the thread's end does is not interrupted
+      own_slot = nullptr;  // what the thread's end does is not interrupted
       mine.ended.store(true, std::memory_order_release);
       post(ended_);
     });

@@ -33,7 +33,7 @@ class Interleaver {
   static bool managed();
   // Another thread may run now.
   static void point() {
-    if (slot_ != nullptr) [[unlikely]]
+    if (own_slot != nullptr) [[unlikely]]
       step(false);
   }
   // The calling thread cannot go on before another has: runs another, if there is one.
@@ -56,7 +56,7 @@ class Interleaver {
   bool choose_next(std::size_t besides, std::size_t& chosen);
 
   // The thread that a point belongs to; null in threads that run freely.
-  static constinit thread_local Slot* slot_;
+  static constinit thread_local Slot* own_slot;
 
   ExploreRng rng_;
   std::uint32_t switch_every_;

@@ -45,7 +45,7 @@ void add(const char* name, std::size_t length) {
   any_planted.store(true, std::memory_order_release);
 }
 
-const bool from_environment = [] {
+const bool kFromEnvironment = [] {
   const char* names = std::getenv("TENUTO_PLANT");
   while (names != nullptr && *names != 0) {
     const std::size_t length = std::strcspn(names, ",");

@@ -96,7 +96,7 @@ class PoolFile {
   Status map_file(std::uint64_t from, std::uint64_t to);
   Status map_and_choose_medium(const PoolOptions& options, std::uint64_t bytes, Report* report);
   Status read_superblock(std::uint64_t file_bytes, Report* report);
-  Status check_zones(std::uint64_t file_bytes, Report* report);
+  Status check_zones(std::uint64_t pool_bytes, Report* report);
 
   // Constant after open.
   std::string path_;

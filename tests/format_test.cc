@@ -75,8 +75,8 @@ TEST(Format, lanes) {
   EXPECT_EQ(pm::kLaneTxLine, 0u);
   EXPECT_EQ(pm::kLaneRetiredLine, 1u);
   EXPECT_EQ(pm::kLaneMallocLine, 2u);
-  EXPECT_EQ(pm::kLaneMallocSlots, 2u);
-  EXPECT_EQ(pm::kLaneFreeLine, 4u);
+  EXPECT_EQ(pm::kLaneMallocSlots, 4u);
+  EXPECT_EQ(pm::kLaneFreeLine, 6u);
   EXPECT_EQ(pm::kLaneFreeSlots, 16u);
   EXPECT_EQ(pm::kLaneUndoLine, 32u);
   EXPECT_EQ(pm::kLaneUndoLines, 48u);

@@ -13,6 +13,7 @@
 #include "heap/format.h"
 #include "heap/heap.h"
 #include "heap/size_class.h"
+#include "pm/media.h"
 #include "support/pool_parts.h"
 
 namespace tenuto {
@@ -240,6 +241,29 @@ TEST(HeapEdge, an_object_larger_than_any_zone_makes_a_zone_of_its_own) {
   EXPECT_EQ(p.file->zone_count(), 2u);
   EXPECT_EQ(p.heap->malloc_to(256 * kMiB, p.root(1)), Status::full);
   EXPECT_EQ(p.heap->malloc_to(257 * kMiB, p.root(1)), Status::too_large);
+}
+
+// The intent line is flushed twice, sealed and cleared; nothing else is flushed again soon.
+TEST(HeapEdge, malloc_to_costs_one_reflush_and_free_from_none) {
+  TempPath path("edge12");
+  PoolParts p;
+  PoolOptions o = PoolParts::small_options();
+  o.medium = Medium::model;
+  ASSERT_EQ(p.create(path.str(), o), Status::ok);
+  constexpr std::size_t kOps = 20;
+  auto w = words(p, 8 * (kOps + 1));
+  ASSERT_EQ(p.heap->malloc_to(64, *w[8 * kOps]), Status::ok);  // makes the slab
+  const pm::ModelCounts start = pm::thread_model_counts();
+  for (std::size_t i = 0; i < kOps; ++i) ASSERT_EQ(p.heap->malloc_to(64, *w[8 * i]), Status::ok);
+  const pm::ModelCounts made = pm::thread_model_counts();
+  EXPECT_LE((made - start).reflushes, kOps + 1);
+  EXPECT_EQ((made - start).lines, 4 * kOps);
+  EXPECT_EQ((made - start).fences, 2 * kOps);
+  for (std::size_t i = 0; i < kOps; ++i) ASSERT_EQ(p.heap->free_from(*w[8 * i]), Status::ok);
+  const pm::ModelCounts freed = pm::thread_model_counts() - made;
+  EXPECT_LE(freed.reflushes, 1u);
+  EXPECT_LE(freed.lines, 3 * kOps + kOps / 7 + 1) << "and the retired word now and then";
+  EXPECT_EQ(freed.fences, kOps);
 }
 
 // --- damage

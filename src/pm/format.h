@@ -90,20 +90,21 @@ inline constexpr std::uint64_t kHeadBytes = kLanesOffset + kLaneSegmentBytes;
 // their lines in it; neither knows the other's.
 //   line 0        transaction header (tx/format.h)
 //   line 1        heap: retired sequence
-//   line 2..3     heap: malloc intents (two, used in turn)
-//   line 4..19    heap: free intents, a ring
-//   line 20..31   reserved
+//   line 2..5     heap: malloc intents, used in turn so that none is flushed again soon
+//   line 6..21    heap: free intents, a ring
+//   line 22..31   reserved
 //   line 32..79   undo area 0
 //   line 80..127  undo area 1
 inline constexpr std::size_t kLaneLines = kLaneBytes / kLineBytes;
 inline constexpr std::size_t kLaneTxLine = 0;
 inline constexpr std::size_t kLaneRetiredLine = 1;
 inline constexpr std::size_t kLaneMallocLine = 2;
-inline constexpr std::size_t kLaneMallocSlots = 2;
-inline constexpr std::size_t kLaneFreeLine = 4;
+inline constexpr std::size_t kLaneMallocSlots = 4;
+inline constexpr std::size_t kLaneFreeLine = kLaneMallocLine + kLaneMallocSlots;
 inline constexpr std::size_t kLaneFreeSlots = 16;
 inline constexpr std::size_t kLaneUndoLine = 32;
 inline constexpr std::size_t kLaneUndoLines = 48;  // each of the two areas
+static_assert(kLaneFreeLine + kLaneFreeSlots <= kLaneUndoLine);
 static_assert(kLaneUndoLine + 2 * kLaneUndoLines == kLaneLines);
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

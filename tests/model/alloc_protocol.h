@@ -82,7 +82,7 @@ class AllocProtocol {
 
  private:
   static constexpr std::size_t kNobody = ~std::size_t{0};
-  static constexpr std::size_t kMallocLines = 2;
+  static constexpr std::size_t kMallocLines = 2;  // any number does
   enum Intent : Word { kMalloc = 1, kFree = 2 };
   enum class Type : std::uint8_t { none, pointer, data };
   enum class Stage : std::uint8_t { cleared, durable, retiring };

@@ -113,10 +113,9 @@ TEST(Format, slabs_are_cut_as_ever) {
     std::uint32_t bytes, stripes, want, data, blocks;
   };
   constexpr Cut kCuts[] = {
-      {16, 6, 8, 576, 4060},   {32, 6, 6, 448, 2034},    {48, 6, 6, 448, 1356},
-      {64, 6, 6, 448, 1017},   {128, 6, 6, 448, 508},    {4096, 6, 6, 448, 15},
-      {16256, 6, 6, 448, 4},   {16, 1, 8, 576, 4060},    {64, 1, 2, 192, 1021},
-      {16256, 32, 32, 2112, 3}, {16256, 1, 1, 128, 4},
+      {16, 6, 8, 576, 4060}, {32, 6, 6, 448, 2034},    {48, 6, 6, 448, 1356}, {64, 6, 6, 448, 1017},
+      {128, 6, 6, 448, 508}, {4096, 6, 6, 448, 15},    {16256, 6, 6, 448, 4}, {16, 1, 8, 576, 4060},
+      {64, 1, 2, 192, 1021}, {16256, 32, 32, 2112, 3}, {16256, 1, 1, 128, 4},
   };
   for (const Cut& c : kCuts) {
     const heap::SlabGeometry g = heap::slab_geometry(c.bytes, c.stripes);
@@ -153,8 +152,7 @@ TEST(Format, bookkeeping_log) {
   EXPECT_EQ(at(15), 72);
   EXPECT_EQ(at(119), 1016);
   const heap::BookHead head{{1, 2}, 1, 3, {}};
-  EXPECT_EQ(hex(&head, 32),
-            "0100000000000000020000000000000001000000000000000300000000000000");
+  EXPECT_EQ(hex(&head, 32), "0100000000000000020000000000000001000000000000000300000000000000");
 }
 
 // A pointer's word is the distance to its target, so golden values need no pool.

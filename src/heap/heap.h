@@ -96,9 +96,9 @@ class Heap {
   Status finish_recovery(std::uint64_t* leaked_frames, Report* report);
 
   // Empties caches and limbo and writes the bits of derived slabs, so that the pool may be marked
-  // clean; durable with the fence of Frames::close, which follows. Reserved logged blocks are freed.
-  // Quiescent: what threads that live on did happened before. Nothing but the destructor may be
-  // called afterwards.
+  // clean; durable with the fence of Frames::close, which follows. Reserved logged blocks are
+  // freed. Quiescent: what threads that live on did happened before. Nothing but the destructor may
+  // be called afterwards.
   Status close();
 
   // --- introspection ---------------------------------------------------------------------------

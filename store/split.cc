@@ -110,8 +110,9 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
     moved[count++] = {e.word, print};
     kept &= ~(1ull << e.slot);
   }
+  const PoolOffset next{left.head.next};
   if (TENUTO_PLANT("store_split_links_first")) publish(left.head.next, block->offset.value);
-  fill_leaf(*right->leaf, block->offset, {left.head.next}, moved, count, low, low_at);
+  fill_leaf(*right->leaf, block->offset, next, moved, count, low, low_at);
   fence("new leaf", "chain link");
   link_split(left, block->offset, kept);
   for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);

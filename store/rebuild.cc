@@ -97,14 +97,15 @@ class Tree::Rebuild {
 
   // The leaves in order, with separators that ascend, which also excludes loops.
   Status walk_chain() {
+    const auto is_leaf = [this](PoolOffset at) {
+      return at.value % kLineBytes == 0 && tree_.file_.in_range(at, sizeof(Leaf));
+    };
     PoolOffset at{tree_.file_.head().store[kHeadFirstLeaf]};
     while (at) {
-      if (at.value % kLineBytes != 0 || !tree_.file_.in_range(at, sizeof(Leaf))) {
-        return damaged(report_, at, "chain of leaves");
-      }
+      if (!is_leaf(at)) return damaged(report_, at, "chain of leaves");
       Leaf& leaf = *tree_.file_.at<Leaf>(at);
       const PoolOffset next{leaf.head.next};
-      if (tree_.file_.in_range(next, sizeof(Leaf))) {
+      if (is_leaf(next)) {
         __builtin_prefetch(tree_.file_.at<Leaf>(next));
         __builtin_prefetch(&tree_.file_.at<Leaf>(next)->low);
       }

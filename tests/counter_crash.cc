@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "pm/explore.h"
 #include "support/raw_pool.h"
+#include "tenuto/crash.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {
@@ -14,7 +14,7 @@ constexpr std::uint64_t kOperations = 5;
 
 void setup(const std::string& path) { RawPool::create(path, 64 << 10); }
 
-void workload(pm::CrashContext& c) {
+void workload(CrashContext& c) {
   RawPool pool(c.path());
   for (std::uint64_t n = 1; n <= kOperations; ++n) {
     c.invoke();
@@ -27,7 +27,7 @@ void workload(pm::CrashContext& c) {
   }
 }
 
-std::string check(const pm::CrashImage& image) {
+std::string check(const CrashImage& image) {
   const RawPool pool(image.path());
   const std::uint64_t n = pool.at<std::uint64_t>(0);
   if (n < image.acknowledged() || n > image.invoked()) return "counter is " + std::to_string(n);
@@ -37,13 +37,13 @@ std::string check(const pm::CrashImage& image) {
 }
 
 TEST(counter_crash, counter_never_runs_ahead_of_its_word) {
-  const pm::CrashResult r = pm::CrashRunner({.seed = 1}).run(setup, workload, check);
+  const CrashResult r = CrashRunner({.seed = 1}).run(setup, workload, check);
   EXPECT_TRUE(r.ok()) << r.text();
   EXPECT_TRUE(r.unexplored().empty());
 }
 
 TEST(counter_crash, every_flush_and_fence_is_needed) {
-  const pm::MutantReport r = pm::CrashRunner({.seed = 1}).mutants(setup, workload, check);
+  const MutantReport r = CrashRunner({.seed = 1}).mutants(setup, workload, check);
   EXPECT_TRUE(r.survivors().empty()) << r.text();
 }
 

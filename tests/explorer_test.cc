@@ -71,7 +71,7 @@ TEST(explorer_log, a_finding_names_the_fence_and_the_place_of_the_lost_store) {
 TEST(explorer_log, a_finding_is_replayed_alone) {
   const CrashResult r = explore_log(Bug::no_flush);
   ASSERT_FALSE(r.ok());
-  const pm::CrashFinding& f = r.findings[0];
+  const CrashFinding& f = r.findings[0];
   const std::string place = std::to_string(f.point) + ":" + std::to_string(f.state);
   ::setenv("TENUTO_CRASH_REPLAY", place.c_str(), 1);
   const CrashResult again = explore_log(Bug::no_flush);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "frame/frames.h"
-#include "pm/explore.h"
 #include "pm/pool_file.h"
+#include "tenuto/crash.h"
 #include "tenuto/persist.h"
 
 namespace {
@@ -91,7 +91,7 @@ void setup(const std::string& path) {
 
 class Session {
  public:
-  Session(pm::CrashContext& context, Model& model) : context_(context), model_(model) {
+  Session(CrashContext& context, Model& model) : context_(context), model_(model) {
     context_.update([&] { model_ = {}; });
     EXPECT_EQ(pool.open(context.path()), "");
     EXPECT_EQ(pool.file->set_state(pm::PoolState::running), Status::ok);
@@ -154,11 +154,11 @@ class Session {
     context_.ack();
   }
 
-  pm::CrashContext& context_;
+  CrashContext& context_;
   Model& model_;
 };
 
-std::string check(const pm::CrashImage& image, const Model& model) {
+std::string check(const CrashImage& image, const Model& model) {
   Pool pool;
   if (std::string wrong = pool.open(image.path()); !wrong.empty()) return wrong;
   std::vector<Owned> owned;
@@ -231,20 +231,19 @@ void hand_over(Session& s) {
   s.close();
 }
 
-pm::CrashResult explore(const pm::CrashOptions& options,
-                        const std::function<void(Session&)>& work) {
+CrashResult explore(const CrashOptions& options, const std::function<void(Session&)>& work) {
   Model model;
-  return pm::CrashRunner(options).run(
+  return CrashRunner(options).run(
       setup,
-      [&](pm::CrashContext& c) {
+      [&](CrashContext& c) {
         Session session(c, model);
         work(session);
       },
-      [&](const pm::CrashImage& image) { return check(image, model); });
+      [&](const CrashImage& image) { return check(image, model); });
 }
 
 TEST(FrameCrash, owners_keep_their_frames_and_nobody_else_any) {
-  const pm::CrashResult r = explore({.seed = 1}, hand_over);
+  const CrashResult r = explore({.seed = 1}, hand_over);
   EXPECT_TRUE(r.ok()) << r.text();
   EXPECT_TRUE(r.unexplored().empty()) << r.unexplored().front();
   EXPECT_TRUE(r.explored("frame taken", "owner recorded"));
@@ -255,9 +254,9 @@ TEST(FrameCrash, owners_keep_their_frames_and_nobody_else_any) {
 
 TEST(FrameCrash, random_histories_of_all_orders_on_two_threads) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    pm::CrashOptions options{.seed = seed};
+    CrashOptions options{.seed = seed};
     options.recovery_states_max = 4;
-    const pm::CrashResult r = explore(options, [&](Session& s) {
+    const CrashResult r = explore(options, [&](Session& s) {
       std::uint64_t x = seed * 0x9e3779b97f4a7c15;
       for (int step = 0; step < 24; ++step) {
         x ^= x >> 12;
@@ -281,7 +280,7 @@ TEST(FrameCrash, random_histories_of_all_orders_on_two_threads) {
 }
 
 TEST(FrameCrash, a_zone_is_there_whole_or_not_at_all) {
-  const pm::CrashResult r = explore({.seed = 1}, [](Session& s) {
+  const CrashResult r = explore({.seed = 1}, [](Session& s) {
     s.get_run(0, 3, 0);
     const auto zone = s.pool.file->grow(Frames::zone_bytes_for(2),
                                         [&](const pm::ZoneEntry& z, std::uint64_t head) {
@@ -299,16 +298,16 @@ TEST(FrameCrash, a_zone_is_there_whole_or_not_at_all) {
 // Losses that no crash state can show, because the owners decide: what put and end_recovery flush
 // (a frame that still looks taken and has no owner is given back anyway), and hence the fence of
 // end_recovery.
-bool needless(const pm::Mutation& m) { return m.first == "frames given back"; }
+bool needless(const Mutation& m) { return m.first == "frames given back"; }
 
 TEST(FrameCrash, every_flush_of_get_and_every_fence_is_needed) {
   Model model;
-  pm::CrashOptions options{.seed = 1};
+  CrashOptions options{.seed = 1};
   options.crash_in_recovery = false;
   options.recover_twice = false;
-  const auto outcomes = pm::CrashRunner(options).mutants(
+  const auto outcomes = CrashRunner(options).mutants(
       setup,
-      [&](pm::CrashContext& c) {
+      [&](CrashContext& c) {
         Session s(c, model);
         s.get(0, 8, 0);
         s.get(1, 9, 0);
@@ -321,9 +320,9 @@ TEST(FrameCrash, every_flush_of_get_and_every_fence_is_needed) {
         s.put(4, 1);  // not fenced by the thread that closes
         s.close();
       },
-      [&](const pm::CrashImage& image) { return check(image, model); });
+      [&](const CrashImage& image) { return check(image, model); });
   std::size_t found = 0;
-  for (const pm::MutantOutcome& o : outcomes) {
+  for (const MutantOutcome& o : outcomes) {
     EXPECT_TRUE(o.found || needless(o.mutation)) << o.mutation.text();
     found += o.found ? 1 : 0;
   }

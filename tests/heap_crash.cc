@@ -15,9 +15,9 @@ namespace {
 void expect_sound(const std::string& name, std::size_t seeds = 1) {
   const HeapScript& s = heap_script(name);
   for (std::uint64_t seed = 1; seed <= scaled(seeds); ++seed) {
-    pm::CrashOptions o = crash_options(s);
+    CrashOptions o = crash_options(s);
     o.seed = seed;
-    const pm::CrashResult r = run(s, o);
+    const CrashResult r = run(s, o);
     EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
     std::printf("%s, seed %llu: %llu points, %llu states, %llu in recovery, %llu checks, %.1f s\n",
                 s.name, static_cast<unsigned long long>(seed),

@@ -46,8 +46,8 @@ std::set<FenceName> ledger() {
 }
 
 // A quick look at a few moments before each fence.
-pm::CrashOptions glance(const HeapScript& s) {
-  pm::CrashOptions o = crash_options(s);
+CrashOptions glance(const HeapScript& s) {
+  CrashOptions o = crash_options(s);
   o.points_percent = 1;
   o.product_max = 40;
   o.samples_max = 20;
@@ -59,20 +59,20 @@ TEST(HeapMutants, every_named_fence_is_crashed_at) {
   std::set<FenceName> left = ledger();
   EXPECT_GE(left.size(), 23u);
   for (const HeapScript& s : heap_scripts()) {
-    const pm::CrashResult r = run(s, glance(s));
+    const CrashResult r = run(s, glance(s));
     EXPECT_TRUE(r.ok()) << s.name << "\n" << r.text();
     std::erase_if(left, [&](const FenceName& f) { return r.explored(f.first, f.then); });
   }
   for (const FenceName& f : left) ADD_FAILURE() << "never crashed at: " << f.text();
 }
 
-bool found(const HeapScript& s, const std::function<void(pm::CrashOptions&)>& mutate,
+bool found(const HeapScript& s, const std::function<void(CrashOptions&)>& mutate,
            std::string* finding) {
-  pm::CrashOptions o = crash_options(s);
+  CrashOptions o = crash_options(s);
   o.findings_max = 1;
   o.minimise = false;
   mutate(o);
-  const pm::CrashResult r = run(s, o);
+  const CrashResult r = run(s, o);
   if (!r.ok()) *finding = r.findings.front().where + ": " + r.findings.front().what;
   return !r.ok();
 }
@@ -117,8 +117,8 @@ const std::set<FenceName> kNeedless = {
 TEST(HeapMutants, every_fence_is_needed) {
   std::map<FenceName, std::vector<const HeapScript*>> passed;
   for (const HeapScript& s : heap_scripts()) {
-    const pm::CrashResult r = run(s, glance(s));
-    for (const pm::FenceStats& f : r.fences) {
+    const CrashResult r = run(s, glance(s));
+    for (const FenceStats& f : r.fences) {
       if (f.explored != 0) passed[{f.first, f.then}].push_back(&s);
     }
   }
@@ -129,7 +129,7 @@ TEST(HeapMutants, every_fence_is_needed) {
       any = any || found(
                        *s,
                        [&](auto& o) {
-                         o.mutation = {pm::Mutation::Kind::drop_fence, f.first, f.then, 0};
+                         o.mutation = {Mutation::Kind::drop_fence, f.first, f.then, 0};
                        },
                        &finding);
       if (any) break;

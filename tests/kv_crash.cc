@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "pm/explore.h"
 #include "support/pool_parts.h"
+#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::test {
@@ -84,11 +84,10 @@ class KvCrash {
  public:
   KvCrash(Records before, Script script) : before_(std::move(before)), script_(std::move(script)) {}
 
-  pm::CrashResult run(const pm::CrashOptions& options) {
-    return pm::CrashRunner(options).run(
-        [this](const std::string& path) { setup(path); },
-        [this](pm::CrashContext& c) { workload(c); },
-        [this](const pm::CrashImage& image) { return check(image); });
+  CrashResult run(const CrashOptions& options) {
+    return CrashRunner(options).run([this](const std::string& path) { setup(path); },
+                                    [this](CrashContext& c) { workload(c); },
+                                    [this](const CrashImage& image) { return check(image); });
   }
 
   // The workload begins with a pool that holds no store.
@@ -106,7 +105,7 @@ class KvCrash {
     ASSERT_EQ(store->close(), Status::ok);
   }
 
-  void workload(pm::CrashContext& c) {
+  void workload(CrashContext& c) {
     model_ = before_;
     step_ = nullptr;
     auto store = Store::open(c.path(), small_store());
@@ -122,7 +121,7 @@ class KvCrash {
     ASSERT_EQ(store->close(), Status::ok);
   }
 
-  std::string check(const pm::CrashImage& image) const {
+  std::string check(const CrashImage& image) const {
     Report report;
     auto store = Store::open(image.path(), small_store(), &report);
     if (!store) return std::string(status_name(store.error())) + ": " + report.text();
@@ -159,8 +158,8 @@ class KvCrash {
   const Step* step_ = nullptr;
 };
 
-pm::CrashOptions options() {
-  pm::CrashOptions o;
+CrashOptions options() {
+  CrashOptions o;
   o.product_max = scaled(60);
   o.samples_max = scaled(20);
   o.recovery_states_max = scaled(2);
@@ -256,7 +255,7 @@ using Fences = std::vector<std::pair<const char*, const char*>>;
 // "split finished | store is used" leaves is either the unfinished or the finished split, both of
 // which are crash states of the split itself and are not judged twice.
 void expect_sound(KvCrash subject, const Fences& fences) {
-  const pm::CrashResult r = subject.run(options());
+  const CrashResult r = subject.run(options());
   EXPECT_TRUE(r.ok()) << r.text();
   for (const auto& [first, then] : fences) {
     EXPECT_TRUE(r.explored(first, then)) << first << " | " << then;
@@ -305,12 +304,12 @@ TEST(kv_crash, every_planted_mistake_is_found) {
                 {"store_split_links_first", half_split()},
                 {"store_batch_slot_unflushed", batches()}};
   for (const auto& plant : plants) {
-    pm::CrashOptions o = options();
+    CrashOptions o = options();
     o.findings_max = 1;
     o.minimise = false;
     o.plants = {plant.name};
     KvCrash subject = plant.subject;
-    const pm::CrashResult r = subject.run(o);
+    const CrashResult r = subject.run(o);
     EXPECT_FALSE(r.ok()) << plant.name;
     std::printf("%-32s found after %llu checks, %.2f s\n", plant.name,
                 static_cast<unsigned long long>(r.checks), r.seconds);
@@ -330,12 +329,12 @@ TEST(kv_crash, every_dropped_fence_is_found) {
                {"new leaf", "chain link", half_split()},
                {"first leaf", "store is named", creation()}};
   for (const auto& drop : drops) {
-    pm::CrashOptions o = options();
+    CrashOptions o = options();
     o.findings_max = 1;
     o.minimise = false;
-    o.mutation = {pm::Mutation::Kind::drop_fence, drop.first, drop.then, 0};
+    o.mutation = {Mutation::Kind::drop_fence, drop.first, drop.then, 0};
     KvCrash subject = drop.subject;
-    const pm::CrashResult r = subject.run(o);
+    const CrashResult r = subject.run(o);
     EXPECT_FALSE(r.ok()) << drop.first << " | " << drop.then;
     std::printf("without %-16s found after %llu checks, %.2f s\n", drop.first,
                 static_cast<unsigned long long>(r.checks), r.seconds);

@@ -11,18 +11,14 @@
 #include <string>
 #include <thread>
 
-#include "pm/explore.h"
 #include "pm/trace_recorder.h"
 #include "support/raw_pool.h"
+#include "tenuto/crash.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {
 namespace {
 
-using pm::CrashContext;
-using pm::CrashImage;
-using pm::CrashResult;
-using pm::CrashRunner;
 using testing::HasSubstr;
 
 constexpr std::uint64_t kPoolBytes = 64 << 10;
@@ -199,11 +195,11 @@ TEST(trace, stores_elsewhere_and_other_files_are_nothing) {
 
 TEST(trace, flushes_and_fences_are_counted_for_each_thread) {
   std::uint64_t words[24] = {};
-  const pm::TraceCounts before = pm::trace_counts();
+  const TraceCounts before = trace_counts();
   flush(words);
   fence("words", "count");
   std::thread([] { fence("other", "thread"); }).join();
-  const pm::TraceCounts after = pm::trace_counts();
+  const TraceCounts after = trace_counts();
   EXPECT_EQ(after.fences - before.fences, 1u);
   EXPECT_EQ(after.flushes - before.flushes, 1u);
   EXPECT_GE(after.lines - before.lines, 3u);

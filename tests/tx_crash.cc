@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "pm/explore.h"
 #include "support/tx_world.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::test {
 namespace {
@@ -20,8 +20,8 @@ std::size_t scaled(std::size_t n) {
   return static_cast<std::size_t>(static_cast<double>(n) * (text == nullptr ? 1 : std::atof(text)));
 }
 
-pm::CrashOptions options() {
-  pm::CrashOptions o;
+CrashOptions options() {
+  CrashOptions o;
   o.product_max = scaled(150);
   o.samples_max = scaled(50);
   o.recovery_states_max = scaled(5);
@@ -37,7 +37,7 @@ struct Fence {
 void expect_sound(const Script& script, const std::vector<Fence>& fences) {
   std::vector<bool> explored(fences.size(), false);
   for (std::uint64_t seed = 1; seed <= scaled(1); ++seed) {
-    const pm::CrashResult r = TxCrash(script, seed).run(options());
+    const CrashResult r = TxCrash(script, seed).run(options());
     EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
     for (std::size_t i = 0; i < fences.size(); ++i) {
       explored[i] = explored[i] || r.explored(fences[i].first, fences[i].then);
@@ -120,10 +120,10 @@ TEST(tx_crash, every_dropped_fence_is_found) {
   for (const auto& d : drops) {
     bool found = false;
     for (std::uint64_t seed = 1; seed <= 4 && !found; ++seed) {
-      pm::CrashOptions o = options();
+      CrashOptions o = options();
       o.findings_max = 1;
       o.minimise = false;
-      o.mutation = {pm::Mutation::Kind::drop_fence, d.fence.first, d.fence.then, 0};
+      o.mutation = {Mutation::Kind::drop_fence, d.fence.first, d.fence.then, 0};
       found = !TxCrash(*d.script, seed).run(o).ok();
     }
     EXPECT_TRUE(found) << d.fence.first << " | " << d.fence.then;
@@ -143,11 +143,11 @@ TEST(tx_crash, every_planted_mistake_is_found) {
   for (const auto& plant : plants) {
     std::string finding;
     for (std::uint64_t seed = 1; seed <= 4 && finding.empty(); ++seed) {
-      pm::CrashOptions o = options();
+      CrashOptions o = options();
       o.findings_max = 1;
       o.minimise = false;
       o.plants = {plant.name};
-      const pm::CrashResult r = TxCrash(*plant.script, seed).run(o);
+      const CrashResult r = TxCrash(*plant.script, seed).run(o);
       if (!r.ok()) finding = r.findings[0].where + ": " + r.findings[0].what;
     }
     EXPECT_FALSE(finding.empty()) << plant.name;

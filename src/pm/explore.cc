@@ -1,4 +1,4 @@
-#include "pm/explore.h"
+#include "tenuto/crash.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "pm/assert.h"
 #include "pm/explore_run.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace tenuto::inline TENUTO_ABI {
 
 namespace {
 
@@ -50,6 +50,8 @@ class OwnDirectory {
 
 }  // namespace
 
+TraceCounts trace_counts() { return pm::Recorder::thread_counts(); }
+
 const std::string& CrashContext::path() const { return explorer_.pool_path(); }
 void CrashContext::invoke() { explorer_.invoke(); }
 void CrashContext::ack() { explorer_.ack(); }
@@ -59,10 +61,16 @@ void CrashContext::interleave(const std::vector<std::function<void()>>& bodies) 
   explorer_.interleave(bodies);
 }
 
+void CrashImage::recovered() const {
+  const pm::TraceLock lock;
+  pm::Recorder::instance().settle_all();
+  on_recovered_();
+}
+
 CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
                              const Check& check) const {
   const OwnDirectory directory(options_.directory);
-  CrashExplorer explorer(options_, directory.path());
+  pm::CrashExplorer explorer(options_, directory.path());
   return explorer.run(setup, workload, check);
 }
 
@@ -86,6 +94,19 @@ MutantReport CrashRunner::mutants(const Setup& setup, const Workload& workload,
     for (m.nth = 0; m.nth < fence.flushes_max; ++m.nth) try_mutation();
   }
   return report;
+}
+
+std::string Mutation::text() const {
+  const std::string fence = "fence(\"" + first + "\", \"" + then + "\")";
+  switch (kind) {
+    case Kind::none:
+      return "nothing";
+    case Kind::drop_fence:
+      return "without " + fence;
+    case Kind::drop_flush:
+      return "without flush " + std::to_string(nth) + " before " + fence;
+  }
+  return "unknown";
 }
 
 std::vector<std::string> MutantReport::survivors() const {
@@ -149,4 +170,4 @@ std::string CrashResult::text() const {
   return t;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace tenuto::inline TENUTO_ABI

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "pm/explore.h"
 #include "pm/explore_image.h"
 #include "pm/explore_states.h"
 #include "pm/explore_worker.h"
 #include "tenuto/abi.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 

@@ -142,12 +142,6 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   return false;
 }
 
-void CrashImage::recovered() const {
-  const TraceLock lock;
-  Recorder::instance().settle_all();
-  on_recovered_();
-}
-
 LineWords CrashWorker::laid_out(std::uint64_t line) const {
   for (const auto& [at, words] : laid_out_) {
     if (at == line) return words;

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "pm/explore.h"
 #include "pm/explore_image.h"
 #include "pm/explore_states.h"
 #include "tenuto/abi.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 

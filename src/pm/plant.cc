@@ -8,9 +8,9 @@
 #include <mutex>
 
 #include "pm/assert.h"
-#include "pm/trace_stats.h"
+#include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace tenuto::inline TENUTO_ABI {
 
 namespace {
 
@@ -65,6 +65,8 @@ Plant* find(const char* name) {
 
 }  // namespace
 
+namespace pm {
+
 bool planted(const char* name) {
   if (!any_planted.load(std::memory_order_acquire)) return false;
   Plant* p = find(name);
@@ -72,6 +74,8 @@ bool planted(const char* name) {
   std::atomic_ref(p->visits).fetch_add(1, std::memory_order_relaxed);
   return true;
 }
+
+}  // namespace pm
 
 void plant(const std::string& name) {
   if (find(name.c_str()) == nullptr) add(name.data(), name.size());
@@ -88,4 +92,4 @@ std::uint64_t plant_visits(const std::string& name) {
   return p == nullptr ? 0 : std::atomic_ref(p->visits).load(std::memory_order_relaxed);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace tenuto::inline TENUTO_ABI

@@ -2,7 +2,7 @@
 // plain build, and loses a flush in the traced twin when a test, or the environment variable
 // TENUTO_PLANT, names that bug. A crash test that does not find its planted bugs proves nothing.
 //
-// Dropping a whole fence or one flush before it needs no code here: pm/explore.h does it by name.
+// Dropping a whole fence or one flush before it needs no code here: tenuto/crash.h does it by name.
 #pragma once
 
 #include "tenuto/abi.h"

@@ -13,19 +13,6 @@ namespace {
 constexpr std::size_t kUnseenMax = 64;
 }  // namespace
 
-std::string Mutation::text() const {
-  const std::string fence = "fence(\"" + first + "\", \"" + then + "\")";
-  switch (kind) {
-    case Kind::none:
-      return "nothing";
-    case Kind::drop_fence:
-      return "without " + fence;
-    case Kind::drop_flush:
-      return "without flush " + std::to_string(nth) + " before " + fence;
-  }
-  return "unknown";
-}
-
 void Recorder::compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site) {
   const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(mapped()) + line * kLineBytes;
   const auto* memory = reinterpret_cast<const void*>(at);

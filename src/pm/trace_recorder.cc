@@ -271,6 +271,4 @@ void Recorder::after_store(const void* p, std::size_t n, const TraceSite& site, 
 
 TraceCounts Recorder::thread_counts() { return self().counts; }
 
-TraceCounts trace_counts() { return Recorder::thread_counts(); }
-
 }  // namespace tenuto::inline TENUTO_ABI::pm

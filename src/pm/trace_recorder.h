@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "pm/trace_stats.h"
 #include "tenuto/abi.h"
+#include "tenuto/crash.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {

@@ -4,18 +4,12 @@
 #include <cstdint>
 #include <string>
 
-#include "pm/explore.h"
 #include "pm/plant.h"
 #include "support/raw_pool.h"
+#include "tenuto/crash.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {
-
-using pm::CrashContext;
-using pm::CrashImage;
-using pm::CrashOptions;
-using pm::CrashResult;
-using pm::CrashRunner;
 
 inline constexpr std::uint64_t kPoolBytes = 64 << 10;
 

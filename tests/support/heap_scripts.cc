@@ -58,7 +58,7 @@ void scavenge(HeapSession& s) {
   EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);
 }
 
-void small_blocks(HeapSession& s, pm::CrashContext&) {
+void small_blocks(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   s.put_unfilled(1, 48);
   s.put(2, 104);
@@ -76,7 +76,7 @@ void small_blocks(HeapSession& s, pm::CrashContext&) {
 }
 
 // A freed extent fits best at once, before its free is retired.
-void no_reuse(HeapSession& s, pm::CrashContext&) {
+void no_reuse(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   s.take(0);
   s.put(1, 20'000);
@@ -85,14 +85,14 @@ void no_reuse(HeapSession& s, pm::CrashContext&) {
 }
 
 // New slabs in frames that hold anything.
-void dirty_slabs(HeapSession& s, pm::CrashContext&) {
+void dirty_slabs(HeapSession& s, CrashContext&) {
   s.put(0, 16'000);
   s.put(1, 9'000);
   s.put(Cells::derived(0), 64);
 }
 
 // Every block of a class comes and goes, so that slabs do too.
-void slabs(HeapSession& s, pm::CrashContext&) {
+void slabs(HeapSession& s, CrashContext&) {
   for (std::size_t i = 0; i < 9; ++i) s.put(i, 16'000);  // four a slab
   for (std::size_t i = 0; i < 8; ++i) s.take(i);
   scavenge(s);
@@ -103,7 +103,7 @@ void slabs(HeapSession& s, pm::CrashContext&) {
   s.put(1, 16'000);
 }
 
-void extents(HeapSession& s, pm::CrashContext&) {
+void extents(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   s.put(1, 40'000);
   s.put(2, 20'000);
@@ -120,7 +120,7 @@ void extents(HeapSession& s, pm::CrashContext&) {
   s.put(6, kMiB);
 }
 
-void derived(HeapSession& s, pm::CrashContext&) {
+void derived(HeapSession& s, CrashContext&) {
   s.put(Cells::derived(0), 64);
   s.put(Cells::derived(1), 64);
   s.put(Cells::derived(2), 20'000);
@@ -137,7 +137,7 @@ void derived(HeapSession& s, pm::CrashContext&) {
   s.close();
 }
 
-void derived_closed(HeapSession& s, pm::CrashContext&) {
+void derived_closed(HeapSession& s, CrashContext&) {
   s.put(Cells::derived(0), 64);
   s.put(Cells::derived(1), 20'000);
   s.put(0, 64);
@@ -146,7 +146,7 @@ void derived_closed(HeapSession& s, pm::CrashContext&) {
 
 // A container of another thread's pending free is freed and used again, and what is stored there
 // looks just like the pointer that was.
-void containers(HeapSession& s, pm::CrashContext&) {
+void containers(HeapSession& s, CrashContext&) {
   Worker other;
   s.put(0, 20'000);
   std::uint64_t raw = 0;
@@ -162,7 +162,7 @@ void containers(HeapSession& s, pm::CrashContext&) {
   s.put(3, 40'000, 0, raw);
 }
 
-void two_lanes(HeapSession& s, pm::CrashContext&) {
+void two_lanes(HeapSession& s, CrashContext&) {
   Worker other;
   s.put(0, 64);
   other.run([&] { s.put(1, 64, 1); });
@@ -184,7 +184,7 @@ void two_lanes(HeapSession& s, pm::CrashContext&) {
 }
 
 // A close speaks for a thread that lives on and never fences again.
-void living_thread(HeapSession& s, pm::CrashContext&) {
+void living_thread(HeapSession& s, CrashContext&) {
   Worker other;
   other.run([&] {
     s.put(0, 64, 1);
@@ -199,7 +199,7 @@ void living_thread(HeapSession& s, pm::CrashContext&) {
 }
 
 // A thread ends and its lane, with frees under way, goes to the next one.
-void handed_on(HeapSession& s, pm::CrashContext&) {
+void handed_on(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   for (std::size_t round = 0; round < 2; ++round) {
     std::thread([&] {
@@ -214,7 +214,7 @@ void handed_on(HeapSession& s, pm::CrashContext&) {
   }).join();
 }
 
-void interleaved(HeapSession& s, pm::CrashContext& c) {
+void interleaved(HeapSession& s, CrashContext& c) {
   c.interleave({[&] {
                   s.put(0, 64, 0);
                   s.put_unfilled(1, 20'000, 0);
@@ -241,14 +241,14 @@ void use_extents(PoolParts& p, int pairs) {
   }
 }
 
-void log_segment(HeapSession& s, pm::CrashContext&) {
+void log_segment(HeapSession& s, CrashContext&) {
   EXPECT_TRUE(s.pool().heap->reserve(3 * kMiB, heap::Kind::logged));
   Worker other;
   other.run([&] { s.put(0, 20'000, 1); });
   s.put(1, 20'000);
 }
 
-void shared_chunk(HeapSession& s, pm::CrashContext&) {
+void shared_chunk(HeapSession& s, CrashContext&) {
   EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
   Worker other;
   other.run([&] { s.put(0, 20'000, 1); });
@@ -256,7 +256,7 @@ void shared_chunk(HeapSession& s, pm::CrashContext&) {
 }
 
 // The log's list goes on in another chunk, and an entry of the first is killed.
-void log_chunks(HeapSession& s, pm::CrashContext&) {
+void log_chunks(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   s.put(1, 20'000);
   EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
@@ -281,7 +281,7 @@ void compaction_before(PoolParts& p) {
   while (head.alt == 0) use_extents(p, 1);
   while (entries() < 4 * heap::kBookChunkEntries) use_extents(p, 1);
 }
-void compaction(HeapSession& s, pm::CrashContext&) {
+void compaction(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
   Worker other;
@@ -291,7 +291,7 @@ void compaction(HeapSession& s, pm::CrashContext&) {
   other.run([&] { s.take(1, 1); });
 }
 
-void zone_growth(HeapSession& s, pm::CrashContext&) {
+void zone_growth(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   EXPECT_TRUE(s.pool().heap->reserve(7 * kMiB, heap::Kind::logged));
   Worker other;
@@ -301,7 +301,7 @@ void zone_growth(HeapSession& s, pm::CrashContext&) {
   s.take(1);
 }
 
-void lane_growth(HeapSession& s, pm::CrashContext&) {
+void lane_growth(HeapSession& s, CrashContext&) {
   std::vector<std::unique_ptr<Worker>> threads;
   for (std::size_t i = 0; i < pm::kLanesPerSegment + 1; ++i) {
     threads.push_back(std::make_unique<Worker>());
@@ -372,8 +372,8 @@ PoolOptions options_of(const HeapScript& s) {
 
 }  // namespace
 
-pm::CrashOptions crash_options(const HeapScript& s) {
-  pm::CrashOptions o;
+CrashOptions crash_options(const HeapScript& s) {
+  CrashOptions o;
   o.product_max = scaled(100);
   o.samples_max = scaled(40);
   o.recovery_states_max = scaled(4);
@@ -381,16 +381,16 @@ pm::CrashOptions crash_options(const HeapScript& s) {
   return o;
 }
 
-pm::CrashResult run(const HeapScript& s, const pm::CrashOptions& crash) {
+CrashResult run(const HeapScript& s, const CrashOptions& crash) {
   static HeapModel model;
   const PoolOptions options = options_of(s);
-  return pm::CrashRunner(crash).run(
+  return CrashRunner(crash).run(
       [&](const std::string& path) { make_heap_world(path, options, s.before); },
-      [&](pm::CrashContext& c) {
+      [&](CrashContext& c) {
         HeapSession session(c, model, options);
         s.body(session, c);
       },
-      [&](const pm::CrashImage& image) { return check_heap_world(image, model, options); });
+      [&](const CrashImage& image) { return check_heap_world(image, model, options); });
 }
 
 std::size_t scaled(std::size_t n) {

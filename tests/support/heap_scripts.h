@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "pm/explore.h"
 #include "support/heap_world.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::test {
 
 struct HeapScript {
   const char* name;
-  std::function<void(HeapSession&, pm::CrashContext&)> body;
+  std::function<void(HeapSession&, CrashContext&)> body;
   std::function<void(PoolParts&)> before = {};  // before the run; durable
   std::uint64_t size_max = kPoolBytesMin;
   // Threads that hand over unfenced lines under malloc_to's seal.
@@ -25,8 +25,8 @@ struct HeapScript {
 
 const std::vector<HeapScript>& heap_scripts();
 const HeapScript& heap_script(const std::string& name);
-pm::CrashOptions crash_options(const HeapScript& s);
-pm::CrashResult run(const HeapScript& s, const pm::CrashOptions& crash);
+CrashOptions crash_options(const HeapScript& s);
+CrashResult run(const HeapScript& s, const CrashOptions& crash);
 std::size_t scaled(std::size_t n);
 
 }  // namespace tenuto::test

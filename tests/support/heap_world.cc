@@ -66,7 +66,7 @@ void make_heap_world(const std::string& path, const PoolOptions& options,
 // --- the workload's side
 // ---------------------------------------------------------------------------
 
-HeapSession::HeapSession(pm::CrashContext& context, HeapModel& model, PoolOptions options)
+HeapSession::HeapSession(CrashContext& context, HeapModel& model, PoolOptions options)
     : context_(context), model_(model), options_(std::move(options)) {
   context_.update([&] { model_ = {}; });
   reopen();
@@ -277,7 +277,7 @@ std::string use(PoolParts& p) {
 
 }  // namespace
 
-std::string check_heap_world(const pm::CrashImage& image, const HeapModel& model,
+std::string check_heap_world(const CrashImage& image, const HeapModel& model,
                              const PoolOptions& options) {
   PoolParts p;
   if (p.begin_open(image.path(), options) != Status::ok) return "open: " + p.report.text();

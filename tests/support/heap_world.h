@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "pm/explore.h"
 #include "support/pool_parts.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::test {
 
@@ -55,7 +55,7 @@ struct HeapModel {
 
 class HeapSession {
  public:
-  HeapSession(pm::CrashContext& context, HeapModel& model, PoolOptions options);
+  HeapSession(CrashContext& context, HeapModel& model, PoolOptions options);
 
   // By the calling thread, `thread` is its number in the model.
   void put(std::size_t cell, std::uint64_t bytes, unsigned thread = 0, std::uint64_t data = 0);
@@ -70,7 +70,7 @@ class HeapSession {
   void change(unsigned thread, std::size_t cell, HeapNode after);
   void done(unsigned thread);
 
-  pm::CrashContext& context_;
+  CrashContext& context_;
   HeapModel& model_;
   PoolOptions options_;
   PoolParts pool_;
@@ -82,7 +82,7 @@ PoolOptions heap_world_options(std::uint64_t size_max = kPoolBytesMin);
 void make_heap_world(const std::string& path, const PoolOptions& options,
                      const std::function<void(PoolParts&)>& more = {});
 // Empty, or what is wrong. Then goes on to use the heap.
-std::string check_heap_world(const pm::CrashImage& image, const HeapModel& model,
+std::string check_heap_world(const CrashImage& image, const HeapModel& model,
                              const PoolOptions& options);
 
 }  // namespace tenuto::test

@@ -253,7 +253,7 @@ void TxCrash::setup(const std::string& path) {
   ASSERT_EQ(p.close(), Status::ok);
 }
 
-void TxCrash::workload(pm::CrashContext& c) const {
+void TxCrash::workload(CrashContext& c) const {
   c.update([&] { states_.assign(1, WorldState{}); });
   TxParts p;
   ASSERT_EQ(p.open(c.path(), tiny()), Status::ok) << p.report.text();
@@ -310,8 +310,7 @@ std::string TxCrash::check_blocks(TxParts& p, const World& w) const {
 }
 
 // The recovered pool works, and does not fall back to the past at the next open.
-std::string TxCrash::use_again(TxParts& p, const pm::CrashImage& image,
-                               const WorldState& found) const {
+std::string TxCrash::use_again(TxParts& p, const CrashImage& image, const WorldState& found) const {
   const std::uint64_t choice = seed_ * 0x9e3779b97f4a7c15u;
   WorldState after = found;
   for (const Op op : {Op::transfer, Op::replace}) {
@@ -328,7 +327,7 @@ std::string TxCrash::use_again(TxParts& p, const pm::CrashImage& image,
   return p.close() == Status::ok ? "" : "close failed";
 }
 
-std::string TxCrash::check(const pm::CrashImage& image) const {
+std::string TxCrash::check(const CrashImage& image) const {
   TxParts p;
   if (p.open(image.path(), tiny()) != Status::ok) return "open: " + p.report.text();
   const World& w = p.get_root<World>(0);
@@ -342,11 +341,11 @@ std::string TxCrash::check(const pm::CrashImage& image) const {
   return use_again(p, image, *found);
 }
 
-pm::CrashResult TxCrash::run(pm::CrashOptions options) const {
+CrashResult TxCrash::run(CrashOptions options) const {
   options.seed = seed_;
-  return pm::CrashRunner(options).run(
-      setup, [this](pm::CrashContext& c) { workload(c); },
-      [this](const pm::CrashImage& i) { return check(i); });
+  return CrashRunner(options).run(
+      setup, [this](CrashContext& c) { workload(c); },
+      [this](const CrashImage& i) { return check(i); });
 }
 
 }  // namespace tenuto::test

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "pm/explore.h"
 #include "support/tx_parts.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::test {
 
@@ -73,16 +73,16 @@ class TxCrash {
  public:
   TxCrash(Script script, std::uint64_t seed) : script_(std::move(script)), seed_(seed) {}
 
-  pm::CrashResult run(pm::CrashOptions options = {}) const;
+  CrashResult run(CrashOptions options = {}) const;
 
  private:
   class Worker;
 
   static void setup(const std::string& path);
-  void workload(pm::CrashContext& c) const;
-  std::string check(const pm::CrashImage& image) const;
+  void workload(CrashContext& c) const;
+  std::string check(const CrashImage& image) const;
   std::string check_blocks(TxParts& p, const World& w) const;
-  std::string use_again(TxParts& p, const pm::CrashImage& image, const WorldState& found) const;
+  std::string use_again(TxParts& p, const CrashImage& image, const WorldState& found) const;
 
   Script script_;
   std::uint64_t seed_;

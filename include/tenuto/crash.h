@@ -19,10 +19,50 @@
 #include <utility>
 #include <vector>
 
-#include "pm/trace_stats.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace tenuto::inline TENUTO_ABI {
+
+namespace pm {
+class CrashExplorer;
+class CrashWorker;
+}  // namespace pm
+
+// What one named fence saw, in recovery of crash states too. Lives in memory that forked workers
+// share.
+struct FenceStats {
+  char first[80];
+  char then[80];
+  std::uint64_t passed;       // times it was executed
+  std::uint64_t explored;     // times crash states before it were checked
+  std::uint64_t lines;        // lines flushed for it, all times together
+  std::uint32_t flushes_max;  // flush calls before it, most at one time
+};
+
+// Flushes and fences of the calling thread since it began, watched pool or not.
+struct TraceCounts {
+  std::uint64_t flushes = 0;  // calls
+  std::uint64_t lines = 0;
+  std::uint64_t fences = 0;
+};
+TraceCounts trace_counts();
+
+// A bug made by the recorder: one fence, or one flush before it, does nothing.
+struct Mutation {
+  enum class Kind : std::uint8_t { none, drop_fence, drop_flush };
+  Kind kind = Kind::none;
+  std::string first, then;  // the fence's names
+  std::uint32_t nth = 0;    // drop_flush: which flush call since the thread's fence before, from 0
+
+  std::string text() const;
+};
+
+// Switches planted bugs of the code on (TENUTO_PLANT in src/pm/plant.h) and off again. The environment
+// variable TENUTO_PLANT, names separated by commas, is the same from the start of the process.
+void plant(const std::string& name);
+void unplant_all();
+// How often the code asked for `name` while it was switched on, in recovery of crash states too.
+std::uint64_t plant_visits(const std::string& name);
 
 struct CrashOptions {
   std::uint64_t seed = 1;
@@ -60,14 +100,12 @@ class CrashImage {
   void recovered() const;
 
  private:
-  friend class CrashWorker;
+  friend class pm::CrashWorker;
   std::string path_;
   std::uint64_t invoked_ = 0;
   std::uint64_t acknowledged_ = 0;
   std::function<void()> on_recovered_;
 };
-
-class CrashExplorer;
 
 // The workload's side. All may be called from any of its threads.
 class CrashContext {
@@ -88,9 +126,9 @@ class CrashContext {
   void interleave(const std::vector<std::function<void()>>& bodies);
 
  private:
-  friend class CrashExplorer;
-  explicit CrashContext(CrashExplorer& e) : explorer_(e) {}
-  CrashExplorer& explorer_;
+  friend class pm::CrashExplorer;
+  explicit CrashContext(pm::CrashExplorer& e) : explorer_(e) {}
+  pm::CrashExplorer& explorer_;
 };
 
 struct LostLine {
@@ -169,4 +207,4 @@ class CrashRunner {
   CrashOptions options_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace tenuto::inline TENUTO_ABI

@@ -303,7 +303,7 @@ bool needless(const Mutation& m) { return m.first == "frames given back"; }
 TEST(FrameCrash, every_flush_of_get_and_every_fence_is_needed) {
   Model model;
   CrashOptions options{.seed = 1};
-  options.crash_in_recovery = false;
+  options.recovery_depth = 0;
   options.recover_twice = false;
   const auto outcomes = CrashRunner(options).mutants(
       setup,

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,23 +57,37 @@ struct Mutation {
   std::string text() const;
 };
 
-// Switches planted bugs of the code on (TENUTO_PLANT in src/pm/plant.h) and off again. The environment
-// variable TENUTO_PLANT, names separated by commas, is the same from the start of the process.
+// Switches planted bugs of the code on (TENUTO_PLANT in src/pm/plant.h) and off again. The
+// environment variable TENUTO_PLANT, names separated by commas, is the same from the start of the
+// process.
 void plant(const std::string& name);
 void unplant_all();
 // How often the code asked for `name` while it was switched on, in recovery of crash states too.
 std::uint64_t plant_visits(const std::string& name);
 
+// What a crash keeps of stores that no fence has made durable yet.
+enum class CrashMode : std::uint8_t {
+  adr,   // of every line a prefix of its stores: a power cut that loses the CPU's caches
+  page,  // of every 512-byte sector a prefix of its stores: an operating system's crash that loses
+         // the page cache, pages being torn where disks tear them
+  eadr,  // of all stores together a prefix: a power cut with caches that are flushed by the machine
+};
+const char* crash_mode_name(CrashMode mode);
+
 struct CrashOptions {
   std::uint64_t seed = 1;
+  CrashMode mode = CrashMode::adr;
   std::size_t product_max = 2000;            // states of one moment: all of them up to this many
   std::size_t samples_max = 200;             // random states where there are more
   std::size_t findings_max = 3;              // stop after so many different findings
   std::chrono::milliseconds timeout{10000};  // of one recovery and check
-  bool crash_in_recovery = true;
-  std::size_t recovery_states_max = 20;  // crashes inside the recovery of one state; sampled
+  std::uint32_t recovery_depth = 2;  // crashes inside recovery, inside recovery after these, ...
+  std::size_t recovery_states_max = 20;  // of the recovery of one state; a quarter a level deeper
   bool recover_twice = true;             // check each image again after the check closed it
-  bool reorder_stores = true;            // see above; false: program order within a line
+  bool reorder_stores = true;  // see above; false: program order within a line. Mode adr only
+  // The check judges by invoked(), acknowledged() and constants, and by nothing that the workload
+  // changes: then one worker process serves all moments, which saves a fork for each.
+  bool counted_model = false;
   // Locked instructions (mutexes too) complete the thread's earlier flushes, as they do on x86.
   // For threads that hand over unfenced lines under such a contract.
   bool locked_instructions_fence = false;
@@ -91,6 +105,9 @@ struct CrashOptions {
 class CrashImage {
  public:
   const std::string& path() const { return path_; }
+  // The image in memory, for structures that need no opening: mapped once for all checks. What a
+  // check stores there is put back as recovery's stores are. Not together with opening path().
+  std::span<std::byte> data() const;
   // Operations begun and completed by then: `acknowledged <= n <= invoked` must hold for the n
   // operations that the image shows.
   std::uint64_t invoked() const { return invoked_; }
@@ -105,6 +122,7 @@ class CrashImage {
   std::uint64_t invoked_ = 0;
   std::uint64_t acknowledged_ = 0;
   std::function<void()> on_recovered_;
+  std::function<std::span<std::byte>()> data_;
 };
 
 // The workload's side. All may be called from any of its threads.

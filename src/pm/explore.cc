@@ -52,6 +52,18 @@ class OwnDirectory {
 
 TraceCounts trace_counts() { return pm::Recorder::thread_counts(); }
 
+const char* crash_mode_name(CrashMode mode) {
+  switch (mode) {
+    case CrashMode::adr:
+      return "adr";
+    case CrashMode::page:
+      return "page";
+    case CrashMode::eadr:
+      return "eadr";
+  }
+  return "unknown";
+}
+
 const std::string& CrashContext::path() const { return explorer_.pool_path(); }
 void CrashContext::invoke() { explorer_.invoke(); }
 void CrashContext::ack() { explorer_.ack(); }
@@ -60,6 +72,8 @@ void CrashContext::crash_point(const char* name) { explorer_.crash_point(name); 
 void CrashContext::interleave(const std::vector<std::function<void()>>& bodies) {
   explorer_.interleave(bodies);
 }
+
+std::span<std::byte> CrashImage::data() const { return data_(); }
 
 void CrashImage::recovered() const {
   const pm::TraceLock lock;

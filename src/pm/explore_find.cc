@@ -23,16 +23,6 @@ constexpr const char* kDullFiles[] = {
     "atomic_base.h:", "explore_run.cc:", "interleave.cc:", "gtest.cc:"};
 constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
 
-void set_pick(CrashState& s, std::uint32_t line, std::uint32_t variant) {
-  for (auto& [at, v] : s.picks) {
-    if (at == line) {
-      v = variant;
-      return;
-    }
-  }
-  s.picks.emplace_back(line, variant);
-}
-
 // The stores of the line that a variant lacks, counted, and the first of them.
 std::size_t lost_stores(const LineLog& log, const LineVariant& v, TraceSite& first) {
   std::size_t lost = 0;
@@ -120,7 +110,7 @@ bool CrashExplorer::still_bad(Moment& m, const CrashState& state) {
   return run_worker(job).bad;
 }
 
-// Persists every line, and of the others every store, that can be while the check still fails.
+// Persists every unit, and of the other lines every store, that can be while the check still fails.
 void CrashExplorer::minimise(Moment& m, CrashState& state) {
   std::size_t trials = 0;
   const auto try_state = [&](const CrashState& s) {
@@ -128,31 +118,32 @@ void CrashExplorer::minimise(Moment& m, CrashState& state) {
     state = s;
     return true;
   };
-  std::vector<std::uint32_t> old;
+  const CrashUnits units(m.lines, options_.mode);
+  std::vector<std::size_t> old;
   const auto find_old = [&] {
     old.clear();
-    for (std::uint32_t i = 0; i < m.lines.size(); ++i) {
-      if (variant_in(m.lines, state, i) != m.lines[i].newest) old.push_back(i);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      if (!units.all_new(state, u)) old.push_back(u);
     }
   };
   find_old();
   for (std::size_t chunk = old.size(); chunk != 0; chunk /= 2) {
     for (std::size_t i = 0; i < old.size(); i += chunk) {
       CrashState s = state;
-      for (std::size_t k = i; k < std::min(i + chunk, old.size()); ++k) {
-        set_pick(s, old[k], m.lines[old[k]].newest);
-      }
+      for (std::size_t k = i; k < std::min(i + chunk, old.size()); ++k) units.persist(s, old[k]);
       try_state(s);
     }
     find_old();
   }
-  for (const std::uint32_t i : old) {
-    const LineChoices& l = m.lines[i];
+  if (options_.mode != CrashMode::adr) return;
+  for (const std::size_t i : old) {
+    const auto line = static_cast<std::uint32_t>(i);
+    const LineChoices& l = m.lines[line];
     for (std::size_t p = l.of_prefix.size() - 1; p-- > 0;) {
       const std::uint32_t v = l.of_prefix[p];
-      if (v == variant_in(m.lines, state, i)) break;
+      if (v == variant_in(m.lines, state, line)) break;
       CrashState s = state;
-      set_pick(s, i, v);
+      set_variant(s, line, v);
       if (v != l.newest && try_state(s)) break;
     }
   }

@@ -24,6 +24,8 @@ class ExploreImage {
   std::uint64_t device() const { return device_; }
   std::uint64_t inode() const { return inode_; }
   std::uint64_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }
+  std::byte* data() const { return file_; }
   const std::byte* durable() const { return shadow_; }
   LineWords durable_line(std::uint64_t line) const;  // zeros beyond the end
 

@@ -33,15 +33,8 @@ std::string fence_text(const char* first, const char* then) {
 }
 
 std::string phase_text(const WorkerReport& r) {
-  switch (r.phase) {
-    case CrashPhase::recovery:
-      return "recovery";
-    case CrashPhase::second_recovery:
-      return "second recovery";
-    case CrashPhase::crash_in_recovery:
-      return "recovery after a " + fence_text(r.first, r.then);
-  }
-  return "unknown";
+  if (r.chain.depth != 0) return std::string("recovery after recovery crashed before ") + r.fences;
+  return r.phase == CrashPhase::second_recovery ? "second recovery" : "recovery";
 }
 
 }  // namespace
@@ -84,7 +77,8 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   for (const std::string& name : options_.plants) plant(name);
   r.set_mutation(options_.mutation);
   r.watch(st.st_dev, st.st_ino, this, image_->durable(),
-          {.locked_instructions_fence = options_.locked_instructions_fence});
+          {.locked_instructions_fence = options_.locked_instructions_fence,
+           .flush_sectors = options_.mode == CrashMode::page});
   CrashContext context(*this);
   workload(context);
   crash_point("the end");
@@ -92,6 +86,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
     const TraceLock lock;
     compare_memory("the end");
   }
+  server_.stop();
   r.stop();
   r.set_mutation({});
   if (!options_.plants.empty()) unplant_all();
@@ -144,6 +139,7 @@ void CrashExplorer::floor_raised(const LineLog& log, const LineWords& old_floor)
 }
 
 const std::byte* CrashExplorer::resized(std::uint64_t bytes) {
+  if (bytes > image_->bytes()) server_.stop();  // it has mapped less
   image_->resize(bytes);
   return image_->durable();
 }
@@ -176,20 +172,21 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
     ++result_.points;
     Moment m{r.lines(), {}, {}, std::move(where)};
     for (const LineLog* log : m.logs) {
-      m.lines.push_back(choices_of(*log, options_.reorder_stores, order_before_));
+      m.lines.push_back(choices_of(*log, reorders(options_), order_before_));
     }
     ExploreRng rng(hash_mix(options_.seed) + point_);
-    m.states =
-        crash_states(m.lines, {options_.product_max, options_.samples_max}, order_before_, rng);
+    m.states = crash_states(m.lines, {options_.product_max, options_.samples_max, options_.mode},
+                            order_before_, rng);
     judge(m, first, then);
     if (point_ <= kComparedFirst || point_ % kComparedEvery == 0) compare_memory(m.where);
   }
+  if (options_.mode == CrashMode::eadr) r.raise_all();
   order_before_ = r.last_order();
 }
 
 WorkerJob CrashExplorer::job_for(const Moment& m, std::vector<std::uint64_t> order) const {
-  return {&m.lines,     &m.states, std::move(order), image_hash_,
-          model_hash(), !replay_,  invoked_,         acknowledged_};
+  return {&m.lines, &m.states, std::move(order), image_hash_, model_hash(),
+          !replay_, invoked_,  acknowledged_,    {}};
 }
 
 void CrashExplorer::judge(Moment& m, const char* first, const char* then) {
@@ -209,21 +206,40 @@ void CrashExplorer::judge(Moment& m, const char* first, const char* then) {
   if (first != nullptr) Recorder::instance().mark_explored(first, then);
 }
 
-void CrashExplorer::be_worker(const WorkerJob& job) {
+void CrashExplorer::be_worker(const std::function<void()>& body) {
   if (!replay_) {
     ::dup2(stderr_fd_, STDERR_FILENO);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
   }
   Recorder::instance().after_fork();
-  bool good = false;
   // Another thread, so that the check does not meet the thread-local state of the workload.
-  std::thread([&] {
-    CrashWorker worker(options_, *check_, *image_, seen_, *report_);
-    good = worker.run(job);
-  }).join();
-  ::_exit(good ? 0 : 1);
+  std::thread(body).join();
+  ::_exit(1);
+}
+
+// Has the job judged by a child: the status of its end, or nothing when it goes on to serve.
+std::optional<int> CrashExplorer::judge_in_child(const WorkerJob& job) {
+  CrashWorker worker(options_, *check_, *image_, seen_, *report_);
+  int status = 0;
+  if (options_.counted_model && server_.put(job)) {
+    if (!server_.running() && server_.start()) {
+      be_worker([&] {
+        server_.serve_until_the_end(
+            [&](const WorkerJob& received) { return worker.run(received); });
+      });
+    }
+    if (server_.judge(&status)) return std::nullopt;
+    return status;
+  }
+  const pid_t child = ::fork();
+  TENUTO_ASSERT(child >= 0);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a server learns of its parent's end from the pipe
+    be_worker([&] { ::_exit(worker.run(job) ? 0 : 1); });
+  }
+  while (::waitpid(child, &status, 0) < 0) TENUTO_ASSERT(errno == EINTR);
+  return status;
 }
 
 std::string CrashExplorer::worker_stderr() const {
@@ -241,18 +257,15 @@ std::string CrashExplorer::worker_stderr() const {
 CrashExplorer::Verdict CrashExplorer::run_worker(const WorkerJob& job) {
   std::memset(static_cast<void*>(report_), 0, sizeof *report_);
   TENUTO_ASSERT(::ftruncate(stderr_fd_, 0) == 0);
-  const pid_t child = ::fork();
-  TENUTO_ASSERT(child >= 0);
-  if (child == 0) be_worker(job);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) TENUTO_ASSERT(errno == EINTR);
+  const std::optional<int> status = judge_in_child(job);
   result_.checks += report_->checks;
   result_.recovery_states += report_->recovery_states;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && report_->complete) return {};
+  const bool ended_well = !status || (WIFEXITED(*status) && WEXITSTATUS(*status) == 0);
+  if (ended_well && report_->complete) return {};
   image_->restore_all();
   Verdict v{true, report_->state, phase_text(*report_), report_->text};
-  if (WIFSIGNALED(status)) {
-    const int signal = WTERMSIG(status);
+  if (status && WIFSIGNALED(*status)) {
+    const int signal = WTERMSIG(*status);
     v.what = signal == SIGALRM
                  ? "hung: no answer in " + std::to_string(options_.timeout.count()) + " ms"
                  : std::string("died: ") + ::strsignal(signal);

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "pm/explore_image.h"
+#include "pm/explore_server.h"
 #include "pm/explore_states.h"
 #include "pm/explore_worker.h"
 #include "tenuto/abi.h"
@@ -59,7 +61,8 @@ class CrashExplorer final : public TraceObserver {
   void judge(Moment& m, const char* first, const char* then);
   WorkerJob job_for(const Moment& m, std::vector<std::uint64_t> order) const;
   Verdict run_worker(const WorkerJob& job);
-  [[noreturn]] void be_worker(const WorkerJob& job);
+  [[noreturn]] void be_worker(const std::function<void()>& body);
+  std::optional<int> judge_in_child(const WorkerJob& job);
   std::string worker_stderr() const;
   void minimise(Moment& m, CrashState& state);
   bool still_bad(Moment& m, const CrashState& state);
@@ -74,6 +77,7 @@ class CrashExplorer final : public TraceObserver {
   const CrashRunner::Check* check_ = nullptr;
   std::optional<ExploreImage> image_;
   SeenStates seen_;
+  CrashServer server_;
   WorkerReport* report_ = nullptr;  // shared with workers
   int stderr_fd_ = -1;              // where workers write
 

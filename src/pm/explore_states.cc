@@ -11,7 +11,8 @@ constexpr std::size_t kGroupFull = 3;      // groups up to this size: all subset
 constexpr std::size_t kGroupMax = 64;      // bits of a mask
 constexpr std::size_t kStoresTried = 128;  // of a line: older ones count as one step
 constexpr std::size_t kMomentsMax = 64;    // latest instants at which all stores so far survive
-constexpr std::size_t kAloneMax = 4096;    // states with one line unlike the others
+constexpr std::size_t kAloneMax = 4096;    // states with one unit unlike the others
+constexpr std::uint64_t kSectorLines = 8;  // 512 bytes
 
 class VariantMaker {
  public:
@@ -53,45 +54,44 @@ class VariantMaker {
   LineChoices& out_;
 };
 
-std::size_t product_of(const std::vector<LineChoices>& lines, bool recent_only, std::size_t max) {
+std::size_t product_of(const CrashUnits& units, bool recent_only, std::size_t max) {
   std::size_t product = 1;
-  for (const LineChoices& l : lines) {
-    if (recent_only && !l.recent) continue;
-    product *= l.variants.size();
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (recent_only && !units.recent(u)) continue;
+    product *= units.variants(u);
     if (product > max) return max + 1;
   }
   return product;
 }
 
-// Every combination of the chosen lines' variants, the others as `base_new` says.
-void add_product(const std::vector<LineChoices>& lines, bool recent_only, bool base_new,
+// Every combination of the chosen units' variants, the others as `base_new` says.
+void add_product(const CrashUnits& units, bool recent_only, bool base_new,
                  std::vector<CrashState>& out) {
-  std::vector<std::uint32_t> free;
-  for (std::uint32_t i = 0; i < lines.size(); ++i) {
-    if (!recent_only || lines[i].recent) free.push_back(i);
+  std::vector<std::size_t> free;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (!recent_only || units.recent(u)) free.push_back(u);
   }
   std::vector<std::uint32_t> digit(free.size(), 0);
   for (;;) {
     CrashState s{base_new, {}};
-    for (std::size_t i = 0; i < free.size(); ++i) {
-      const std::uint32_t usual = base_new ? lines[free[i]].newest : 0;
-      if (digit[i] != usual) s.picks.emplace_back(free[i], digit[i]);
-    }
+    for (std::size_t i = 0; i < free.size(); ++i) units.pick(s, free[i], digit[i]);
     out.push_back(std::move(s));
     std::size_t i = 0;
-    while (i < free.size() && ++digit[i] == lines[free[i]].variants.size()) digit[i++] = 0;
+    while (i < free.size() && ++digit[i] == units.variants(free[i])) digit[i++] = 0;
     if (i == free.size()) return;
   }
 }
 
-// What finds most bugs: one line unlike all the others.
-void add_alone(const std::vector<LineChoices>& lines, std::vector<CrashState>& out,
-               ExploreRng& rng) {
+// What finds most bugs: one unit unlike all the others.
+void add_alone(const CrashUnits& units, std::vector<CrashState>& out, ExploreRng& rng) {
   std::vector<CrashState> alone;
-  for (std::uint32_t i = 0; i < lines.size(); ++i) {
-    for (std::uint32_t v = 0; v < lines[i].variants.size(); ++v) {
-      if (v != 0) alone.push_back({false, {{i, v}}});
-      if (v != lines[i].newest) alone.push_back({true, {{i, v}}});
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::uint32_t v = 0; v < units.variants(u); ++v) {
+      for (const bool base_new : {false, true}) {
+        CrashState s{base_new, {}};
+        units.pick(s, u, v);
+        if (!s.picks.empty()) alone.push_back(std::move(s));
+      }
     }
   }
   for (std::size_t i = 0; alone.size() > kAloneMax && i < kAloneMax; ++i) {
@@ -99,6 +99,12 @@ void add_alone(const std::vector<LineChoices>& lines, std::vector<CrashState>& o
   }
   if (alone.size() > kAloneMax) alone.resize(kAloneMax);
   std::move(alone.begin(), alone.end(), std::back_inserter(out));
+}
+
+// Picks what survives when everything up to the store `until` does.
+std::uint32_t variant_at(const LineChoices& line, std::uint64_t until) {
+  const auto n = std::upper_bound(line.orders.begin(), line.orders.end(), until);
+  return line.of_prefix[static_cast<std::size_t>(n - line.orders.begin())];
 }
 
 // The states of an orderly machine: everything up to one store, nothing after it.
@@ -116,25 +122,23 @@ void add_moments(const std::vector<LineChoices>& lines, std::uint64_t order_befo
   for (const std::uint64_t until : orders) {
     CrashState s;
     for (std::uint32_t i = 0; i < lines.size(); ++i) {
-      const auto& o = lines[i].orders;
-      const auto n = std::upper_bound(o.begin(), o.end(), until) - o.begin();
-      const std::uint32_t v = lines[i].of_prefix[static_cast<std::size_t>(n)];
+      const std::uint32_t v = variant_at(lines[i], until);
       if (v != 0) s.picks.emplace_back(i, v);
     }
     out.push_back(std::move(s));
   }
 }
 
-void add_random(const std::vector<LineChoices>& lines, std::size_t n, std::vector<CrashState>& out,
+void add_random(const CrashUnits& units, std::size_t n, std::vector<CrashState>& out,
                 ExploreRng& rng) {
-  constexpr std::uint64_t kOddsOfOld[] = {5, 50, 95};  // percent, of a line that is not torn
+  constexpr std::uint64_t kOddsOfOld[] = {5, 50, 95};  // percent, of a unit that is not torn
   for (std::size_t k = 0; k < n; ++k) {
     const std::uint64_t odds = kOddsOfOld[k % std::size(kOddsOfOld)];
     CrashState s;
-    for (std::uint32_t i = 0; i < lines.size(); ++i) {
-      std::uint32_t v = rng.below(100) < odds ? 0 : lines[i].newest;
-      if (rng.below(4) == 0) v = static_cast<std::uint32_t>(rng.below(lines[i].variants.size()));
-      if (v != 0) s.picks.emplace_back(i, v);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      std::uint32_t v = rng.below(100) < odds ? 0 : units.newest(u);
+      if (rng.below(4) == 0) v = static_cast<std::uint32_t>(rng.below(units.variants(u)));
+      units.pick(s, u, v);
     }
     out.push_back(std::move(s));
   }
@@ -191,23 +195,78 @@ LineChoices choices_of(const LineLog& log, bool reorder, std::uint64_t order_bef
   return out;
 }
 
+CrashUnits::CrashUnits(const std::vector<LineChoices>& lines, CrashMode mode)
+    : lines_(lines), by_line_(mode == CrashMode::adr) {
+  if (by_line_) return;
+  for (std::uint32_t i = 0; i < lines.size(); ++i) {
+    if (i == 0 || (mode == CrashMode::page &&
+                   lines[i].line / kSectorLines != lines[i - 1].line / kSectorLines)) {
+      groups_.emplace_back();
+    }
+    Group& g = groups_.back();
+    g.lines.push_back(i);
+    g.recent |= lines[i].recent;
+    g.orders.insert(g.orders.end(), lines[i].orders.begin(), lines[i].orders.end());
+  }
+  const std::size_t max = mode == CrashMode::page ? kMomentsMax : kAloneMax;
+  for (Group& g : groups_) {
+    std::sort(g.orders.begin(), g.orders.end());
+    if (g.orders.size() > max) {
+      g.orders.erase(g.orders.begin(), g.orders.end() - static_cast<std::ptrdiff_t>(max));
+    }
+  }
+}
+
+void CrashUnits::pick(CrashState& state, std::size_t unit, std::uint32_t variant) const {
+  const auto set = [&](std::uint32_t line, std::uint32_t v) {
+    if (v != (state.base_new ? lines_[line].newest : 0)) state.picks.emplace_back(line, v);
+  };
+  if (by_line_) {
+    set(static_cast<std::uint32_t>(unit), variant);
+    return;
+  }
+  const Group& g = groups_[unit];
+  for (const std::uint32_t line : g.lines) {
+    set(line, variant == 0 ? 0 : variant_at(lines_[line], g.orders[variant - 1]));
+  }
+}
+
+void CrashUnits::persist(CrashState& state, std::size_t unit) const {
+  if (by_line_) {
+    set_variant(state, static_cast<std::uint32_t>(unit), lines_[unit].newest);
+    return;
+  }
+  for (const std::uint32_t line : groups_[unit].lines) {
+    set_variant(state, line, lines_[line].newest);
+  }
+}
+
+bool CrashUnits::all_new(const CrashState& state, std::size_t unit) const {
+  const auto is_new = [&](std::uint32_t line) {
+    return variant_in(lines_, state, line) == lines_[line].newest;
+  };
+  if (by_line_) return is_new(static_cast<std::uint32_t>(unit));
+  return std::all_of(groups_[unit].lines.begin(), groups_[unit].lines.end(), is_new);
+}
+
 std::vector<CrashState> crash_states(const std::vector<LineChoices>& lines,
                                      const StateLimits& limits, std::uint64_t order_before,
                                      ExploreRng& rng) {
   std::vector<CrashState> out;
-  if (product_of(lines, false, limits.product_max) <= limits.product_max) {
-    add_product(lines, false, false, out);
+  const CrashUnits units(lines, limits.mode);
+  if (product_of(units, false, limits.product_max) <= limits.product_max) {
+    add_product(units, false, false, out);
     return out;
   }
   out.push_back({true, {}});
   out.push_back({false, {}});
   add_moments(lines, order_before, out);
-  if (product_of(lines, true, limits.product_max / 2) <= limits.product_max / 2) {
-    add_product(lines, true, false, out);
-    add_product(lines, true, true, out);
+  if (product_of(units, true, limits.product_max / 2) <= limits.product_max / 2) {
+    add_product(units, true, false, out);
+    add_product(units, true, true, out);
   }
-  add_alone(lines, out, rng);
-  add_random(lines, limits.samples_max, out, rng);
+  add_alone(units, out, rng);
+  add_random(units, limits.samples_max, out, rng);
   return out;
 }
 
@@ -222,6 +281,16 @@ std::uint64_t state_hash(const std::vector<LineChoices>& lines, const CrashState
   }
   for (const auto& [line, variant] : state.picks) change(line, variant);
   return h;
+}
+
+void set_variant(CrashState& state, std::uint32_t line, std::uint32_t variant) {
+  for (auto& [at, v] : state.picks) {
+    if (at == line) {
+      v = variant;
+      return;
+    }
+  }
+  state.picks.emplace_back(line, variant);
 }
 
 std::uint32_t variant_in(const std::vector<LineChoices>& lines, const CrashState& state,

@@ -9,6 +9,7 @@
 
 #include "pm/trace_recorder.h"
 #include "tenuto/abi.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
@@ -46,6 +47,7 @@ struct LineChoices {
   bool recent = false;                   // stored to since the crash point before
 };
 
+inline bool reorders(const CrashOptions& o) { return o.reorder_stores && o.mode == CrashMode::adr; }
 // reorder: stores without a release store, flush or fence between them survive in any order.
 LineChoices choices_of(const LineLog& log, bool reorder, std::uint64_t order_before);
 
@@ -55,9 +57,44 @@ struct CrashState {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> picks;
 };
 
+// What survives or is lost as one: in mode adr a line, in mode page a sector, in mode eadr
+// everything. Variant 0 of a unit is all old, the last one or (adr) newest() all new.
+class CrashUnits {
+ public:
+  CrashUnits(const std::vector<LineChoices>& lines, CrashMode mode);
+
+  std::size_t size() const { return by_line_ ? lines_.size() : groups_.size(); }
+  std::size_t variants(std::size_t unit) const {
+    return by_line_ ? lines_[unit].variants.size() : groups_[unit].orders.size() + 1;
+  }
+  std::uint32_t newest(std::size_t unit) const {
+    return by_line_ ? lines_[unit].newest : static_cast<std::uint32_t>(groups_[unit].orders.size());
+  }
+  // Stored to since the crash point before.
+  bool recent(std::size_t unit) const {
+    return by_line_ ? lines_[unit].recent : groups_[unit].recent;
+  }
+  // Gives the unit this variant in a state that says nothing about it yet.
+  void pick(CrashState& state, std::size_t unit, std::uint32_t variant) const;
+  // Makes the unit all new.
+  void persist(CrashState& state, std::size_t unit) const;
+  bool all_new(const CrashState& state, std::size_t unit) const;
+
+ private:
+  struct Group {
+    std::vector<std::uint32_t> lines;
+    std::vector<std::uint64_t> orders;  // of stores, after each of which a crash is tried
+    bool recent = false;
+  };
+  const std::vector<LineChoices>& lines_;
+  bool by_line_;
+  std::vector<Group> groups_;
+};
+
 struct StateLimits {
   std::size_t product_max = 2000;  // everything, when it is not more than this
   std::size_t samples_max = 200;   // random ones, when it is more
+  CrashMode mode = CrashMode::adr;
 };
 
 std::vector<CrashState> crash_states(const std::vector<LineChoices>& lines,
@@ -66,6 +103,7 @@ std::vector<CrashState> crash_states(const std::vector<LineChoices>& lines,
 
 // Exclusive or of the changes against all lines old.
 std::uint64_t state_hash(const std::vector<LineChoices>& lines, const CrashState& state);
+void set_variant(CrashState& state, std::uint32_t line, std::uint32_t variant);
 std::uint32_t variant_in(const std::vector<LineChoices>& lines, const CrashState& state,
                          std::uint32_t line);
 

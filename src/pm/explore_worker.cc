@@ -4,8 +4,10 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "pm/assert.h"
 
@@ -15,7 +17,9 @@ namespace {
 
 constexpr std::size_t kSlots = 1u << 22;
 constexpr std::size_t kSeenMax = kSlots / 4 * 3;
-constexpr StateLimits kRecoveryLimits = {128, 8};
+constexpr std::size_t kRecoveryProductMax = 128;
+constexpr std::size_t kRecoverySamplesMax = 8;
+constexpr std::size_t kRetriedMax = 64;  // crashes in recovery deeper down, when all are tried
 
 void arm_timer(std::chrono::milliseconds t) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(t).count();
@@ -60,40 +64,58 @@ bool CrashWorker::run(const WorkerJob& job) {
   job_ = &job;
   for (std::size_t i = 0; i < job.order.size(); ++i) {
     report_.state = i;
-    if (!judge_state(job, (*job.states)[job.order[i]])) return false;
+    lay_out((*job.states)[job.order[i]]);
+    if (!judge_state()) return false;
   }
   arm_timer(std::chrono::milliseconds(0));
   report_.complete = true;
   return true;
 }
 
-bool CrashWorker::judge_state(const WorkerJob& job, const CrashState& state) {
-  crashes_.clear();
-  crashes_met_ = 0;
-  lay_out(job, state);
-  if (!judge(CrashPhase::recovery, options_.crash_in_recovery)) return false;
-  if (options_.recover_twice && !changed_ && !judge(CrashPhase::second_recovery, false))
-    return false;
-  undo();
-  for (const RecoveryCrash& crash : crashes_) {
-    if (!seen_.insert(crash.hash) && job.know_seen) continue;
-    ++report_.recovery_states;
-    std::snprintf(report_.first, sizeof report_.first, "%s", crash.first);
-    std::snprintf(report_.then, sizeof report_.then, "%s", crash.then);
-    Recorder::instance().mark_explored(crash.first, crash.then);
-    laid_out_ = crash.lines;
-    image_.set_length(crash.bytes);
-    for (const auto& [line, words] : laid_out_) image_.patch(line, words);
-    if (!judge(CrashPhase::crash_in_recovery, false)) return false;
-    undo();
+// Judges the image laid out, then those of crashes in its recovery, then crashes in theirs.
+bool CrashWorker::judge_state() {
+  chain_ = {};
+  fences_.clear();
+  if (!judge_image()) return false;
+  for (std::vector<RecoveryCrash> level; !crashes_.empty();) {
+    level.swap(crashes_);
+    crashes_.clear();
+    for (RecoveryCrash& crash : level) {
+      if (!seen_.insert(crash.hash ^ job_->model) && job_->know_seen) continue;
+      ++report_.recovery_states;
+      Recorder::instance().mark_explored(crash.first, crash.then);
+      chain_ = crash.chain;
+      fences_ = std::move(crash.fences);
+      laid_out_ = std::move(crash.lines);
+      state_hash_ = crash.hash;
+      image_.set_length(crash.bytes);
+      for (const auto& [line, words] : laid_out_) image_.patch(line, words);
+      if (!judge_image()) return false;
+    }
   }
   return true;
 }
 
-void CrashWorker::lay_out(const WorkerJob& job, const CrashState& state) {
-  const auto& lines = *job.lines;
+// Appends to crashes_ what a crash in this recovery may leave.
+bool CrashWorker::judge_image() {
+  report_.chain = chain_;
+  std::snprintf(report_.fences, sizeof report_.fences, "%s", fences_.c_str());
+  met_ = {crashes_.size(), 0};
+  rng_ = ExploreRng(hash_mix(options_.seed) ^ state_hash_);
+  const bool deeper = chain_.depth < options_.recovery_depth && chain_.depth < CrashChain::kMax;
+  if (!judge(CrashPhase::recovery, deeper)) return false;
+  if (chain_.depth == 0 && options_.recover_twice && !changed_ &&
+      !judge(CrashPhase::second_recovery, false)) {
+    return false;
+  }
+  undo();
+  return true;
+}
+
+void CrashWorker::lay_out(const CrashState& state) {
+  const auto& lines = *job_->lines;
   laid_out_.clear();
-  state_hash_ = job.image_hash ^ state_hash(lines, state);
+  state_hash_ = job_->image_hash ^ state_hash(lines, state);
   std::vector<std::uint32_t> variant(lines.size(), 0);
   for (std::uint32_t i = 0; state.base_new && i < lines.size(); ++i) variant[i] = lines[i].newest;
   for (const auto& [line, v] : state.picks) variant[line] = v;
@@ -103,7 +125,6 @@ void CrashWorker::lay_out(const WorkerJob& job, const CrashState& state) {
     }
   }
   for (const auto& [line, words] : laid_out_) image_.patch(line, words);
-  rng_ = ExploreRng(hash_mix(options_.seed) ^ state_hash_);
 }
 
 void CrashWorker::undo() {
@@ -121,6 +142,10 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   image.path_ = image_.path();
   image.invoked_ = job_->invoked;
   image.acknowledged_ = job_->acknowledged;
+  image.data_ = [this, &r] {
+    r.map(image_.data(), image_.bytes(), image_.fd());
+    return std::span(image_.data(), image_.bytes());
+  };
   image.on_recovered_ = [this] {
     before_fence("recovery's end", "use");
     collecting_ = false;
@@ -129,12 +154,14 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
   collecting_ = collect;
   changed_ = false;
   order_before_ = 0;
-  r.watch(
-      image_.device(), image_.inode(), this, nullptr,
-      {.keep_clean_lines = true, .locked_instructions_fence = options_.locked_instructions_fence});
+  r.watch(image_.device(), image_.inode(), this, nullptr,
+          {.keep_clean_lines = true,
+           .locked_instructions_fence = options_.locked_instructions_fence,
+           .flush_sectors = options_.mode == CrashMode::page});
   arm_timer(options_.timeout);
   const std::string verdict = check_(image);
   ++report_.checks;
+  r.unmap(image_.data());
   for (const LineLog* log : r.lines()) written_.push_back(log->line);
   r.stop();
   if (verdict.empty()) return true;
@@ -143,9 +170,9 @@ bool CrashWorker::judge(CrashPhase phase, bool collect) {
 }
 
 LineWords CrashWorker::laid_out(std::uint64_t line) const {
-  for (const auto& [at, words] : laid_out_) {
-    if (at == line) return words;
-  }
+  const auto at = std::lower_bound(laid_out_.begin(), laid_out_.end(), line,
+                                   [](const auto& entry, auto key) { return entry.first < key; });
+  if (at != laid_out_.end() && at->first == line) return at->second;
   return image_.durable_line(line);
 }
 
@@ -156,21 +183,28 @@ void CrashWorker::before_fence(const char* first, const char* then) {
 CrashWorker::RecoveryCrash CrashWorker::make_crash(const std::vector<const LineLog*>& logs,
                                                    const std::vector<LineChoices>& lines,
                                                    const CrashState& state) const {
-  RecoveryCrash crash{laid_out_, state_hash_, 0, nullptr, nullptr};
+  RecoveryCrash crash{{}, state_hash_, 0, nullptr, nullptr, chain_, fences_};
+  auto old = laid_out_.begin();
   for (std::uint32_t i = 0; i < lines.size(); ++i) {
+    const std::uint64_t line = logs[i]->line;
+    for (; old != laid_out_.end() && old->first < line; ++old) crash.lines.push_back(*old);
     const LineVariant& v = lines[i].variants[variant_in(lines, state, i)];
-    const LineWords before = laid_out(logs[i]->line);
-    if (v.words == before) continue;
-    crash.hash ^= v.hash ^ line_hash(logs[i]->line, before);
-    const auto at = std::find_if(crash.lines.begin(), crash.lines.end(),
-                                 [&](const auto& entry) { return entry.first == logs[i]->line; });
-    if (at != crash.lines.end()) {
-      at->second = v.words;
-    } else {
-      crash.lines.emplace_back(logs[i]->line, v.words);
-    }
+    const bool was_laid_out = old != laid_out_.end() && old->first == line;
+    const LineWords before = was_laid_out ? (old++)->second : image_.durable_line(line);
+    if (v.words != before) crash.hash ^= v.hash ^ line_hash(line, before);
+    if (was_laid_out || v.words != before) crash.lines.emplace_back(line, v.words);
   }
+  crash.lines.insert(crash.lines.end(), old, laid_out_.end());
   return crash;
+}
+
+// Whether a crash inside recovery that leaves this image is to be judged.
+bool CrashWorker::wanted(std::uint64_t hash) const {
+  if (hash == state_hash_) return false;  // nothing has happened
+  if (job_->chain.depth != 0) {
+    return chain_.depth < job_->chain.depth && job_->chain.hash[chain_.depth] == hash;
+  }
+  return !job_->know_seen || !seen_.contains(hash ^ job_->model);
 }
 
 // Keeps a fair sample of the crashes that all fences of this recovery allow.
@@ -180,22 +214,28 @@ void CrashWorker::collect(const char* first, const char* then) {
   std::vector<LineChoices> lines;
   lines.reserve(logs.size());
   for (const LineLog* log : logs) {
-    lines.push_back(choices_of(*log, options_.reorder_stores, order_before_));
+    lines.push_back(choices_of(*log, reorders(options_), order_before_));
   }
-  const std::vector<CrashState> states = crash_states(lines, kRecoveryLimits, order_before_, rng_);
+  const std::vector<CrashState> states = crash_states(
+      lines, {kRecoveryProductMax, kRecoverySamplesMax, options_.mode}, order_before_, rng_);
+  if (options_.mode == CrashMode::eadr) r.raise_all();
   order_before_ = r.last_order();
+  std::size_t max = std::max<std::size_t>(options_.recovery_states_max >> 2 * chain_.depth, 1);
+  if (!job_->know_seen) max = chain_.depth == 0 ? SIZE_MAX : kRetriedMax;
   for (const CrashState& state : states) {
     RecoveryCrash crash = make_crash(logs, lines, state);
-    crash.hash ^= job_->model;
-    if (crash.lines == laid_out_ || (job_->know_seen && seen_.contains(crash.hash))) continue;
+    if (!wanted(crash.hash)) continue;
     crash.bytes = r.mapped_bytes();
     crash.first = first;
     crash.then = then;
-    ++crashes_met_;
-    if (!job_->know_seen || crashes_.size() < options_.recovery_states_max) {
+    crash.chain.hash[crash.chain.depth++] = crash.hash;
+    crash.fences += std::string(crash.fences.empty() ? "" : ", then before ") + "fence(\"" + first +
+                    "\", \"" + then + "\")";
+    ++met_.count;
+    if (crashes_.size() - met_.begin < max) {
       crashes_.push_back(std::move(crash));
-    } else if (const std::uint64_t i = rng_.below(crashes_met_); i < crashes_.size()) {
-      crashes_[i] = std::move(crash);
+    } else if (const std::uint64_t i = rng_.below(met_.count); i < max) {
+      crashes_[met_.begin + i] = std::move(crash);
     }
   }
 }

@@ -39,9 +39,19 @@ void Recorder::flush(const void* p, std::size_t n) {
     compare_flushed(line, t, site);
     if (find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
   }
+  if (settings_.flush_sectors) mark_sectors(t, begin, end);
   ++t.flush_calls;
   t.flush_lines += end - begin;
   ++t.barriers;
+}
+
+// The other lines of the sectors that the flushed lines stand in.
+void Recorder::mark_sectors(Thread& t, std::uint64_t begin, std::uint64_t end) {
+  constexpr std::uint64_t kLines = 512 / kLineBytes;
+  for (std::uint64_t line = round_down(begin, kLines); line < round_up(end, kLines); ++line) {
+    const bool marked = line >= begin && line < end;
+    if (!marked && find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
+  }
 }
 
 bool Recorder::raises_anything(const Thread& t) const {
@@ -51,23 +61,30 @@ bool Recorder::raises_anything(const Thread& t) const {
   });
 }
 
+// The line's stores up to the order `until` are durable.
+void Recorder::raise(LineLog& log, std::uint64_t until) {
+  const LineWords old_floor = log.floor;
+  auto rest = log.stores.begin();
+  for (; rest != log.stores.end() && rest->order <= until; ++rest) rest->apply(log.floor);
+  log.stores.erase(log.stores.begin(), rest);
+  if (observer_ != nullptr && log.floor != old_floor) observer_->floor_raised(log, old_floor);
+}
+
 void Recorder::raise(Thread& t) {
   for (const Mark& m : t.marks) {
     const auto it = logs_.find(m.line);
     if (it == logs_.end()) continue;
-    LineLog& log = *it->second;
-    const LineWords old_floor = log.floor;
-    auto rest = log.stores.begin();
-    for (; rest != log.stores.end() && rest->order <= m.until; ++rest) {
-      rest->apply(log.floor);
-    }
-    log.stores.erase(log.stores.begin(), rest);
-    if (observer_ != nullptr && log.floor != old_floor) observer_->floor_raised(log, old_floor);
-    if (log.stores.empty() && !settings_.keep_clean_lines) logs_.erase(it);
+    raise(*it->second, m.until);
+    if (it->second->stores.empty() && !settings_.keep_clean_lines) logs_.erase(it);
   }
   t.marks.clear();
   t.flush_calls = 0;
   t.flush_lines = 0;
+}
+
+void Recorder::raise_all() {
+  for (const auto& [line, log] : logs_) raise(*log, order_);
+  if (!settings_.keep_clean_lines) logs_.clear();
 }
 
 void Recorder::fence(const char* first, const char* then) {

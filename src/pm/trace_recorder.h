@@ -100,6 +100,7 @@ class Recorder {
   struct Settings {
     bool keep_clean_lines = false;           // logs stay when all their stores are durable
     bool locked_instructions_fence = false;  // they complete earlier flushes, as on x86
+    bool flush_sectors = false;              // a flush takes the whole 512-byte sector
   };
 
   static Recorder& instance();
@@ -129,6 +130,8 @@ class Recorder {
   void set_mutation(Mutation m) { mutation_ = std::move(m); }
   std::vector<FenceStats> fences() const;
   void clear_fences();
+  // Everything stored so far is durable. REQUIRES: locked.
+  void raise_all();
   void mark_explored(const char* first, const char* then);
 
   // The lock that all events take; recursive, so that the explorer may hold it over a callback.
@@ -183,6 +186,8 @@ class Recorder {
   LineWords unlogged(std::uint64_t line) const;
   void compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site);
   void raise(Thread& t);
+  void raise(LineLog& log, std::uint64_t until);
+  void mark_sectors(Thread& t, std::uint64_t begin, std::uint64_t end);
   bool raises_anything(const Thread& t) const;
   FenceStats& stats_of(const char* first, const char* then);
   std::pair<std::uint64_t, std::uint64_t> lines_of(const void* p, std::size_t n) const;

@@ -20,7 +20,7 @@ inline std::string all_is_well(const CrashImage&) { return {}; }
 inline CrashOptions counting() {
   CrashOptions o;
   o.recover_twice = false;
-  o.crash_in_recovery = false;
+  o.recovery_depth = 0;
   return o;
 }
 

@@ -74,7 +74,7 @@ class UndoLog {
   Status append(EntryHead head, const void* old) {
     if (next_ == end_) TENUTO_TRY(next_frame());
     std::uint64_t word[7] = {head.raw};
-    if (head.length() > 0) std::memcpy(&word[1], old, head.length());
+    if (old != nullptr) std::memcpy(&word[1], old, head.length());
     pm::write_log_line(*next_, word, sequence_);
     next_ += 1;
     size_ += 1;

@@ -203,6 +203,22 @@ struct MutantReport {
   auto end() const { return mutants.end(); }
 };
 
+// Maps a whole file whose stores are to be recorded: for structures that live in a file of their
+// own instead of a pool. One mapping of the explored file at a time. Aborts when it cannot.
+class CrashMapping {
+ public:
+  explicit CrashMapping(const std::string& path);
+  ~CrashMapping();
+  CrashMapping(const CrashMapping&) = delete;
+  CrashMapping& operator=(const CrashMapping&) = delete;
+  std::byte* data() const { return data_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_;
+  std::uint64_t bytes_;
+};
+
 class CrashRunner {
  public:
   // Makes the pool file; its state afterwards is durable.

@@ -1,5 +1,8 @@
 #include "tenuto/crash.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +15,7 @@
 
 #include "pm/assert.h"
 #include "pm/explore_run.h"
+#include "pm/trace.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -79,6 +83,23 @@ void CrashImage::recovered() const {
   const pm::TraceLock lock;
   pm::Recorder::instance().settle_all();
   on_recovered_();
+}
+
+CrashMapping::CrashMapping(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat st {};
+  TENUTO_ASSERT(fd >= 0 && ::fstat(fd, &st) == 0);
+  bytes_ = static_cast<std::uint64_t>(st.st_size);
+  void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  TENUTO_ASSERT(p != MAP_FAILED);
+  data_ = static_cast<std::byte*>(p);
+  pm::trace_map(data_, bytes_, fd);
+  ::close(fd);
+}
+
+CrashMapping::~CrashMapping() {
+  pm::trace_unmap(data_);
+  ::munmap(data_, bytes_);
 }
 
 CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,

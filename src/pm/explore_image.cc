@@ -118,21 +118,36 @@ void ExploreImage::restore_length() {
 
 void ExploreImage::restore_all() {
   restore_length();
-  for (std::uint64_t at = 0; at < bytes_; at += kFrameBytes) {
+  for_each_frame(fd_, [&](std::uint64_t at) {
     const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, bytes_ - at);
     if (!same_bytes(file_ + at, shadow_ + at, n)) std::memcpy(file_ + at, shadow_ + at, n);
+  });
+}
+
+// Holes are asked for, because to look at them would fill them with pages.
+void ExploreImage::for_each_frame(int file, const std::function<void(std::uint64_t)>& body) const {
+  const auto next_data = [this](int fd, std::uint64_t from) {
+    const off_t at = ::lseek(fd, static_cast<off_t>(from), SEEK_DATA);
+    return at < 0 ? bytes_ : round_down(static_cast<std::uint64_t>(at), kFrameBytes);
+  };
+  std::uint64_t at = 0;
+  while (at < bytes_) {
+    at = std::min(next_data(file, at), next_data(shadow_fd_, at));
+    if (at < bytes_) body(at);
+    at += kFrameBytes;
   }
 }
 
 std::optional<std::uint64_t> ExploreImage::difference() const {
-  for (std::uint64_t at = 0; at < bytes_; at += kFrameBytes) {
+  std::optional<std::uint64_t> found;
+  for_each_frame(fd_, [&](std::uint64_t at) {
     const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, bytes_ - at);
-    if (same_bytes(file_ + at, shadow_ + at, n)) continue;
-    for (std::uint64_t l = at; l < at + n; l += kLineBytes) {
-      if (!same_bytes(file_ + l, shadow_ + l, kLineBytes)) return l / kLineBytes;
+    if (found || same_bytes(file_ + at, shadow_ + at, n)) return;
+    for (std::uint64_t l = at; l < at + n && !found; l += kLineBytes) {
+      if (!same_bytes(file_ + l, shadow_ + l, kLineBytes)) found = l / kLineBytes;
     }
-  }
-  return std::nullopt;
+  });
+  return found;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -44,6 +45,8 @@ class ExploreImage {
   void restore_all();
   // A line of the file that is not as it should be at rest.
   std::optional<std::uint64_t> difference() const;
+  // Calls back for all frames where `file`, or the durable content, may hold anything but zeros.
+  void for_each_frame(int file, const std::function<void(std::uint64_t offset)>& body) const;
 
  private:
   void map();

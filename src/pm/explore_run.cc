@@ -287,9 +287,13 @@ void CrashExplorer::compare_memory(const std::string& where) {
     image_->restore_all();
   }
   const std::byte* memory = r.mapped();
-  for (std::uint64_t at = 0; memory != nullptr && at < r.mapped_bytes(); at += kFrameBytes) {
+  if (memory == nullptr) return;
+  const int pool = ::open(pool_.c_str(), O_RDONLY | O_CLOEXEC);
+  TENUTO_ASSERT(pool >= 0);
+  image_->for_each_frame(pool, [&](std::uint64_t at) {
+    if (at >= r.mapped_bytes()) return;
     const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, r.mapped_bytes() - at);
-    if (std::memcmp(memory + at, image_->durable() + at, n) == 0) continue;
+    if (std::memcmp(memory + at, image_->durable() + at, n) == 0) return;
     for (std::uint64_t l = at; l < at + n; l += kLineBytes) {
       const LineLog* log = r.find(l / kLineBytes);
       const LineWords words = log != nullptr ? log->now : image_->durable_line(l / kLineBytes);
@@ -298,7 +302,8 @@ void CrashExplorer::compare_memory(const std::string& where) {
         add_unseen(where, "the workload changed a line without a recorded store", l / kLineBytes);
       }
     }
-  }
+  });
+  ::close(pool);
 }
 
 void CrashExplorer::add_unseen(const std::string& where, const std::string& what,

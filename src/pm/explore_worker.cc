@@ -224,7 +224,11 @@ void CrashWorker::collect(const char* first, const char* then) {
   if (!job_->know_seen) max = chain_.depth == 0 ? SIZE_MAX : kRetriedMax;
   for (const CrashState& state : states) {
     RecoveryCrash crash = make_crash(logs, lines, state);
-    if (!wanted(crash.hash)) continue;
+    if (!wanted(crash.hash)) {
+      // Judged elsewhere, which counts for this fence too.
+      if (crash.hash != state_hash_) r.mark_explored(first, then);
+      continue;
+    }
     crash.bytes = r.mapped_bytes();
     crash.first = first;
     crash.then = then;

@@ -2,7 +2,7 @@
 # to be built from them (the plain library, the traced twin) is decided here.
 #
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
-#   tenuto_program(NAME SOURCES f.cc... [LIBS lib...] [OUTPUT_NAME name])
+#   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
 #   tenuto_test(NAME [TRACED] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
 
 include_guard(GLOBAL)
@@ -117,11 +117,19 @@ function(tenuto_umbrella)
   endforeach()
 endfunction()
 
-# A program of tools/ or bench/: sees include/ and its own folder, no private header.
+# A program of tools/ or bench/: sees include/ and its own folder, no private header. TRACED links
+# the twin, and builds nothing where there is none.
 function(tenuto_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_NAME" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED" "OUTPUT_NAME" "SOURCES;LIBS")
+  set(library tenuto)
+  if(arg_TRACED)
+    if(NOT TENUTO_BUILD_TRACED)
+      return()
+    endif()
+    set(library tenuto_traced)
+  endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE tenuto ${arg_LIBS})
+  target_link_libraries(${name} PRIVATE ${library} ${arg_LIBS})
   if(arg_OUTPUT_NAME)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT_NAME})
   endif()

@@ -34,6 +34,7 @@
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "pm/trace.h"
 #include "tenuto/persist.h"
 #include "tx/engine.h"
 
@@ -74,6 +75,7 @@ Status Txn::begin() {
   if (committed_ + 1 >= pm::kLogSequenceMax) return Status::full;
   log_.start(committed_ + 1);
   depth_ = 1;
+  pm::trace_tx(pm::TraceTx::begun);
   return Status::ok;
 }
 
@@ -309,6 +311,7 @@ Status Txn::commit() {
     roll_back();  // the pool was found damaged meanwhile
   }
   depth_ = 0;
+  pm::trace_tx(refused == Status::ok ? pm::TraceTx::committed : pm::TraceTx::aborted);
   end(refused == Status::ok);
   return refused;
 }
@@ -318,7 +321,9 @@ void Txn::abort() {
   if (!aborted_) roll_back();
   aborted_ = true;
   depth_ -= 1;
-  if (depth_ == 0) end(false);
+  if (depth_ > 0) return;
+  pm::trace_tx(pm::TraceTx::aborted);
+  end(false);
 }
 
 void Txn::drain() {

@@ -35,6 +35,7 @@ struct FenceStats {
   char then[80];
   std::uint64_t passed;       // times it was executed
   std::uint64_t explored;     // times crash states before it were checked
+  std::uint64_t empty;        // times nothing had been flushed for it
   std::uint64_t lines;        // lines flushed for it, all times together
   std::uint32_t flushes_max;  // flush calls before it, most at one time
 };
@@ -95,7 +96,15 @@ struct CrashOptions {
   std::uint32_t points_percent =
       100;  // of the moments; each fence's first moments are always tried
   bool minimise = true;
-  std::string directory = "/dev/shm";    // where pool and image are put
+  // Report lines that the workload stored to and did not flush before a fence behind a publish(),
+  // a commit or an acknowledgement made others rely on them (CrashResult::forgotten).
+  bool lint = true;
+  std::string directory = "/dev/shm";  // where pool and image are put
+  // Where each finding is saved: NAME.case, which TENUTO_CRASH_REPLAY=NAME.case or `tenuto crash
+  // replay NAME.case` runs again, and NAME.image, the pool file before its recovery. Empty:
+  // nowhere, or what the environment variable TENUTO_CRASH_SAVE says.
+  std::string save_to = {};
+  bool progress = false;                 // a line on stderr, for people
   Mutation mutation = {};                // a bug to make, for checking the check
   std::vector<std::string> plants = {};  // planted bugs to switch on during the run
 };
@@ -153,7 +162,9 @@ struct LostLine {
   std::uint64_t offset;    // in the pool file
   std::size_t stores;      // that could be lost
   std::size_t lost;        // that were
+  bool flushed;            // all of these are flushed and only wait for a fence
   std::string first_lost;  // source place of the first of them, with its callers; may be empty
+  std::string last_lost;   // of the last one, if that is another
 };
 
 struct CrashFinding {
@@ -163,25 +174,48 @@ struct CrashFinding {
   std::vector<LostLine> lost;  // persisting any other line does not help
   std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this one
   std::uint64_t state = 0;
+  std::string saved;  // the case file, or empty
   std::string text() const;
+};
+
+// Stores of the workload that were not made durable when they had to be, found without a crash.
+struct ForgottenStore {
+  std::string when;    // what relied on them: fence("a", "b") after publish in ..., a commit, ...
+  std::string place;   // the store, with its callers
+  std::uint64_t line;  // offset of the first such line
+  std::uint64_t count;
+};
+
+// Flushes of one place that did nothing: of lines without a store since they were last flushed.
+struct WastedFlush {
+  std::string place;
+  std::uint64_t lines;    // flushed there
+  std::uint64_t clean;    // of them unchanged since the last flush
+  std::uint64_t reflush;  // of them flushed before under the same fence, and changed in between
 };
 
 struct CrashResult {
   std::uint64_t seed = 0;
   std::vector<CrashFinding> findings;
   std::vector<FenceStats> fences;
-  std::uint64_t points = 0;           // moments explored
-  std::uint64_t states = 0;           // crash states there
-  std::uint64_t unique = 0;           // of them different in image or model
-  std::uint64_t recovery_states = 0;  // different images of crashes inside recovery
-  std::uint64_t checks = 0;           // recoveries that were judged
+  std::vector<ForgottenStore> forgotten;  // see CrashOptions::lint
+  std::vector<WastedFlush> wasted;        // the most wasteful first; these cost time, not data
+  std::uint64_t points = 0;               // moments explored
+  std::uint64_t states = 0;               // crash states there
+  std::uint64_t unique = 0;               // of them different in image or model
+  std::uint64_t recovery_states = 0;      // different images of crashes inside recovery
+  std::uint64_t checks = 0;               // recoveries that were judged
   double seconds = 0;
 
-  bool ok() const { return findings.empty(); }
+  bool ok() const { return findings.empty() && forgotten.empty(); }
   // "first | then" of named fences passed before which no crash was tried; empty when all were.
   std::vector<std::string> unexplored() const;
+  std::size_t fences_passed() const;
+  std::size_t fences_explored() const;
   bool explored(const std::string& first, const std::string& then) const;
   std::string text() const;
+  // Fences and flushes that the workload could do without.
+  std::string cost_text() const;
 };
 
 struct MutantOutcome {
@@ -240,5 +274,20 @@ class CrashRunner {
  private:
   CrashOptions options_;
 };
+
+// One workload that a program offers to crash_main.
+struct CrashTest {
+  std::string name;
+  std::string what;  // one line for --list
+  CrashRunner::Setup setup;
+  CrashRunner::Workload workload;
+  CrashRunner::Check check;
+  CrashOptions options = {};
+};
+
+// The main function of a program that explores its own workloads: reads the command line (--help
+// lists it), runs the tests, shows progress, coverage and findings. Returns 0: nothing found, 1: a
+// finding, 2: a wrong command line.
+int crash_main(int argc, char** argv, const std::vector<CrashTest>& tests);
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -37,10 +37,12 @@ extern constinit std::atomic<FlushPath> flush_path;
 void flush_cold(const void* p, std::size_t bytes);
 void fence_cold();
 
-// Traced twin only (src/pm/trace.cc).
+// Traced twin only (src/pm/trace_tsan.cc).
 void trace_flush(const void* p, std::size_t bytes);
 void trace_fence(const char* first, const char* then);
 void trace_store(const void* p, std::size_t bytes);
+void trace_publish(const void* word);
+void trace_transient(const void* p, std::size_t bytes);
 
 inline void clwb_line(const void* line) {
   asm volatile("clwb %0" : : "m"(*static_cast<const char*>(line)) : "memory");
@@ -103,7 +105,14 @@ requires(sizeof(T) == 8 &&
          std::is_trivially_copyable_v<T>) inline void publish(T& word,
                                                               std::type_identity_t<T> value) {
   __atomic_store(&word, &value, __ATOMIC_RELEASE);
+  if constexpr (kTraced) pm::trace_publish(&word);
   flush_bytes(&word, sizeof word);
+}
+
+// Says that what was stored in [p, p + bytes) so far need not be durable, because recovery does
+// without it: the crash explorer then does not report it as forgotten. Nothing in the plain build.
+inline void transient(const void* p, std::size_t bytes) {
+  if constexpr (kTraced) pm::trace_transient(p, bytes);
 }
 
 // A plain store of one word that other threads may read, and that must not be moved by the

@@ -44,6 +44,14 @@ bool Lower::update_child(std::uint32_t c, Next&& next) {
       .has_value();
 }
 
+// Takes or gives base frames. Not flushed: recovery counts the bits.
+template <class Next>
+bool Lower::count_child(std::uint32_t c, Next&& next) {
+  const bool done = update_child(c, next);
+  transient(&pairs_[c / 2], sizeof(ChildPair));
+  return done;
+}
+
 void Lower::set_child(std::uint32_t c, Child child) {
   (void)update_child(c, [=](Child) { return std::optional(child); });
 }
@@ -98,13 +106,13 @@ Found Lower::get_base(std::uint32_t start, unsigned order) {
   const unsigned rounds = order == 0 ? kTreeRoundsMax : 1;
   for (std::uint32_t i = 0; i < rounds * kTreeChildren; ++i) {
     const std::uint32_t c = tree + (first + i) % kTreeChildren;
-    if (!update_child(c, [=](Child w) { return w.take(frames); })) continue;
+    if (!count_child(c, [=](Child w) { return w.take(frames); })) continue;
     Bitfield& field = bitfields_[c];
     if (const Found at = take_bits(field, i == 0 ? start % kHugeFrames : 0, order)) {
       flush(field);
       return {c * kHugeFrames + *at};
     }
-    TENUTO_ASSERT(update_child(c, [=](Child w) { return w.give(frames); }));
+    TENUTO_ASSERT(count_child(c, [=](Child w) { return w.give(frames); }));
   }
   return {};
 }
@@ -132,7 +140,7 @@ bool Lower::put_base(std::uint32_t frame, unsigned order) {
   if (!child(c).give(frames)) return false;
   if (!give_bits(bitfields_[c], frame % kHugeFrames, order)) return false;
   flush(bitfields_[c]);
-  TENUTO_ASSERT(update_child(c, [=](Child w) { return w.give(frames); }));
+  TENUTO_ASSERT(count_child(c, [=](Child w) { return w.give(frames); }));
   return true;
 }
 

@@ -96,6 +96,8 @@ class Lower {
   bool put_whole(std::uint32_t frame, unsigned order);
   template <class Next>
   bool update_child(std::uint32_t c, Next&& next);
+  template <class Next>
+  bool count_child(std::uint32_t c, Next&& next);
   void set_child(std::uint32_t c, Child child);
   void flush_children(std::uint32_t first, std::uint32_t count) const;
   Status check_header(std::uint32_t index, Report* report) const;

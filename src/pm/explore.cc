@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -106,6 +107,7 @@ CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
                              const Check& check) const {
   const OwnDirectory directory(options_.directory);
   pm::CrashExplorer explorer(options_, directory.path());
+  if (options_.progress) explorer.expect_points_of(setup, workload);
   return explorer.run(setup, workload, check);
 }
 
@@ -164,14 +166,19 @@ std::string MutantReport::text() const {
 std::string CrashFinding::text() const {
   std::string t = where + ": " + recovery + ": " + what + "\n";
   for (const LostLine& l : lost) {
-    char line[128];
-    std::snprintf(line, sizeof line, "    line at 0x%llx lost %zu of %zu stores, first in ",
-                  static_cast<unsigned long long>(l.offset), l.lost, l.stores);
-    t += line + (l.first_lost.empty() ? std::string("...") : l.first_lost) + "\n";
+    char line[160];
+    std::snprintf(line, sizeof line,
+                  "    lost %zu of the last %zu stores to the line at 0x%llx, %s\n", l.lost,
+                  l.stores, static_cast<unsigned long long>(l.offset),
+                  l.flushed ? "flushed but not fenced" : "not flushed since");
+    t += line;
+    if (!l.first_lost.empty()) t += "      first lost: " + l.first_lost + "\n";
+    if (!l.last_lost.empty()) t += "      last lost:  " + l.last_lost + "\n";
   }
-  if (lost.empty()) t += "    with every store durable\n";
-  return t + "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) +
-         "\n";
+  t += lost.empty() ? "    with every store durable\n" : "    everything else survived\n";
+  t += "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) + "\n";
+  if (!saved.empty()) t += "    tenuto crash replay " + saved + "\n";
+  return t;
 }
 
 std::vector<std::string> CrashResult::unexplored() const {
@@ -182,6 +189,16 @@ std::vector<std::string> CrashResult::unexplored() const {
     }
   }
   return names;
+}
+
+std::size_t CrashResult::fences_passed() const {
+  return static_cast<std::size_t>(std::count_if(fences.begin(), fences.end(),
+                                                [](const FenceStats& f) { return f.passed != 0; }));
+}
+
+std::size_t CrashResult::fences_explored() const {
+  return static_cast<std::size_t>(std::count_if(
+      fences.begin(), fences.end(), [](const FenceStats& f) { return f.explored != 0; }));
 }
 
 bool CrashResult::explored(const std::string& first, const std::string& then) const {
@@ -202,6 +219,25 @@ std::string CrashResult::text() const {
                 static_cast<unsigned long long>(checks), seconds, findings.size());
   std::string t = line;
   for (const CrashFinding& f : findings) t += "  " + f.text();
+  for (const ForgottenStore& f : forgotten) {
+    t += "  stored and not flushed at " + f.when + ": " + f.place + ", " + std::to_string(f.count) +
+         (f.count == 1 ? " line" : " lines") + ", first at " + std::to_string(f.line) + "\n";
+  }
+  return t;
+}
+
+std::string CrashResult::cost_text() const {
+  std::string t;
+  for (const WastedFlush& w : wasted) {
+    t += "  " + std::to_string(w.lines) + " lines flushed, " + std::to_string(w.clean) +
+         " of them unchanged, " + std::to_string(w.reflush) +
+         " again under the same fence: " + w.place + "\n";
+  }
+  for (const FenceStats& f : fences) {
+    if (f.empty == 0) continue;
+    t += "  fence(\"" + std::string(f.first) + "\", \"" + f.then + "\") had nothing to wait for " +
+         std::to_string(f.empty) + " of " + std::to_string(f.passed) + " times\n";
+  }
   return t;
 }
 

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include "pm/explore_run.h"
@@ -16,6 +19,7 @@ namespace {
 
 constexpr std::size_t kTrialsMax = 300;  // workers that one minimisation may cost
 constexpr std::size_t kPlacesMax = 8;    // lost lines shown with their source places
+constexpr std::size_t kWastedMax = 12;   // flushing places shown
 constexpr std::size_t kStepsShown = 3;   // of a call chain
 // What everything goes through: of no use in a call chain.
 constexpr const char* kDullFiles[] = {
@@ -23,14 +27,19 @@ constexpr const char* kDullFiles[] = {
     "atomic_base.h:", "explore_run.cc:", "interleave.cc:", "gtest.cc:"};
 constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
 
-// The stores of the line that a variant lacks, counted, and the first of them.
-std::size_t lost_stores(const LineLog& log, const LineVariant& v, TraceSite& first) {
-  std::size_t lost = 0;
+// The stores of the line that a variant lacks: how many, and where the first and the last stand.
+LostLine lost_stores(const LineLog& log, const LineVariant& v, std::vector<TraceSite>& sites) {
+  LostLine lost{log.line * kLineBytes, log.stores.size(), 0, true, {}, {}};
+  const StoreRecord* last = nullptr;
   for (std::size_t i = v.prefix; i < log.stores.size(); ++i) {
     const std::size_t bit = i - v.prefix;
     if (bit < 64 && (v.mask >> bit & 1) != 0) continue;
-    if (lost++ == 0) first = log.stores[i].site;
+    last = &log.stores[i];
+    if (lost.lost++ == 0) sites.push_back(last->site);
   }
+  if (last == nullptr) return lost;
+  sites.push_back(last->site);
+  lost.flushed = last->order <= log.flushed;
   return lost;
 }
 
@@ -64,7 +73,7 @@ std::string place_of(std::string line) {
   for (const char* dull : kDullFiles) {
     if (file.starts_with(dull)) return {};
   }
-  std::string function = line.substr(0, std::min(line.find('('), line.find('<')));
+  std::string function = line.substr(0, std::min({at, line.find('('), line.find('<')}));
   if (const auto scope = function.rfind("::"); scope != std::string::npos) {
     function.erase(0, scope + 2);
   }
@@ -102,19 +111,47 @@ std::vector<std::string> source_places(const std::vector<TraceSite>& sites) {
   return places;
 }
 
-bool CrashExplorer::still_bad(Moment& m, const CrashState& state) {
+void CrashExplorer::add_lint() {
+  const Recorder& r = Recorder::instance();
+  std::vector<TraceSite> sites;
+  for (const Recorder::Forgotten& f : r.forgotten()) {
+    sites.push_back(f.store);
+    sites.push_back(f.publish);
+  }
+  std::vector<std::string> places = source_places(sites);
+  for (std::size_t i = 0; i < r.forgotten().size(); ++i) {
+    const Recorder::Forgotten& f = r.forgotten()[i];
+    std::string when = f.when;
+    if (f.publish[0] != nullptr) when += " behind publish in " + places[2 * i + 1];
+    result_.forgotten.push_back({when, places[2 * i], f.line * kLineBytes, f.count});
+  }
+  std::vector<Recorder::FlushSite> flushes = r.flush_sites();
+  std::erase_if(flushes, [](const auto& f) { return f.clean == 0 && f.reflush == 0; });
+  flushes.resize(std::min(flushes.size(), kWastedMax));
+  sites.clear();
+  for (const Recorder::FlushSite& f : flushes) sites.push_back(f.site);
+  places = source_places(sites);
+  for (std::size_t i = 0; i < flushes.size(); ++i) {
+    const Recorder::FlushSite& f = flushes[i];
+    result_.wasted.push_back({places[i], f.lines, f.clean, f.reflush});
+  }
+}
+
+bool CrashExplorer::still_bad(Moment& m, const CrashState& state, Verdict& verdict) {
   const std::vector<CrashState> only = {state};
   WorkerJob job = job_for(m, {0});
   job.states = &only;
   job.know_seen = false;
-  return run_worker(job).bad;
+  Verdict v = run_worker(job);
+  if (v.bad) verdict = std::move(v);
+  return v.bad;
 }
 
 // Persists every unit, and of the other lines every store, that can be while the check still fails.
-void CrashExplorer::minimise(Moment& m, CrashState& state) {
+void CrashExplorer::minimise(Moment& m, CrashState& state, Verdict& verdict) {
   std::size_t trials = 0;
   const auto try_state = [&](const CrashState& s) {
-    if (trials++ >= kTrialsMax || !still_bad(m, s)) return false;
+    if (trials++ >= kTrialsMax || !still_bad(m, s, verdict)) return false;
     state = s;
     return true;
   };
@@ -149,34 +186,62 @@ void CrashExplorer::minimise(Moment& m, CrashState& state) {
   }
 }
 
-void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& v) {
+void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& first_verdict) {
   CrashState state = m.states[index];
-  if (options_.minimise && !replay_) minimise(m, state);
-  CrashFinding f{m.where, v.recovery, v.what, {}, point_, index};
-  std::vector<TraceSite> sites;
+  Verdict v = first_verdict;
+  if (options_.minimise && !replay_) minimise(m, state, v);
+  CrashFinding f{m.where, v.recovery, v.what, {}, point_, index, {}};
+  std::vector<TraceSite> sites;  // two a line
   for (std::uint32_t i = 0; i < m.lines.size(); ++i) {
     const std::uint32_t variant = variant_in(m.lines, state, i);
     if (variant == m.lines[i].newest) continue;
-    TraceSite first{};
-    const std::size_t lost = lost_stores(*m.logs[i], m.lines[i].variants[variant], first);
-    f.lost.push_back({m.lines[i].line * kLineBytes, m.logs[i]->stores.size(), lost, {}});
-    sites.push_back(first);
+    sites.resize(2 * f.lost.size());
+    f.lost.push_back(lost_stores(*m.logs[i], m.lines[i].variants[variant], sites));
   }
+  sites.resize(2 * f.lost.size());
   std::string signature = f.recovery;
-  for (const TraceSite& site : sites) {
-    signature += ' ' + hex(reinterpret_cast<std::uintptr_t>(site[0]));
+  for (std::size_t i = 0; i < sites.size(); i += 2) {
+    signature += ' ' + hex(reinterpret_cast<std::uintptr_t>(sites[i][0]));
   }
   if (!signatures_.insert(signature).second) {
     stopped_ |= ++repeats_ >= kRepeatsMax;
     return;
   }
   if (options_.minimise) {
-    sites.resize(std::min(sites.size(), kPlacesMax));
+    sites.resize(std::min(sites.size(), 2 * kPlacesMax));
     const std::vector<std::string> places = source_places(sites);
-    for (std::size_t i = 0; i < places.size(); ++i) f.lost[i].first_lost = places[i];
+    for (std::size_t i = 0; i < places.size(); i += 2) {
+      f.lost[i / 2].first_lost = places[i];
+      if (places[i + 1] != places[i]) f.lost[i / 2].last_lost = places[i + 1];
+    }
   }
+  if (!replay_) save(f, m, state, v);
   result_.findings.push_back(std::move(f));
   stopped_ |= result_.findings.size() >= options_.findings_max;
+}
+
+void CrashExplorer::save(CrashFinding& f, const Moment& m, const CrashState& state,
+                         const Verdict& v) {
+  const char* folder = std::getenv("TENUTO_CRASH_SAVE");
+  std::string to = options_.save_to;
+  if (to.empty() && folder != nullptr) to = folder;
+  if (to.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(to, error);
+  to += "/crash-" + std::to_string(::getpid()) + "-" + std::to_string(run_) + "-" +
+        std::to_string(result_.findings.size() + 1);
+  CrashCase c{own_command(), run_, point_, {}, state.base_new, {}, v.chain};
+  std::vector<std::pair<std::uint64_t, LineWords>> lines;
+  for (std::uint32_t i = 0; i < m.lines.size(); ++i) {
+    const std::uint32_t variant = variant_in(m.lines, state, i);
+    c.picks.emplace_back(m.lines[i].line, variant);
+    lines.emplace_back(m.lines[i].line, m.lines[i].variants[variant].words);
+  }
+  if (!c.write(to + ".case", f.text()) || !image_->save(to + ".image", lines)) {
+    std::fprintf(stderr, "cannot save the finding as %s.*: %s\n", to.c_str(), std::strerror(errno));
+    return;
+  }
+  f.saved = to + ".case";
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

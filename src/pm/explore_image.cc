@@ -150,4 +150,19 @@ std::optional<std::uint64_t> ExploreImage::difference() const {
   return found;
 }
 
+bool ExploreImage::save(const std::string& path,
+                        const std::vector<std::pair<std::uint64_t, LineWords>>& lines) const {
+  const int to = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (to < 0) return false;
+  bool good = ::ftruncate(to, static_cast<off_t>(bytes_)) == 0;
+  const auto put = [&](const void* from, std::uint64_t n, std::uint64_t at) {
+    good = good && ::pwrite(to, from, n, static_cast<off_t>(at)) == static_cast<ssize_t>(n);
+  };
+  for_each_frame(shadow_fd_, [&](std::uint64_t at) {
+    put(shadow_ + at, std::min<std::uint64_t>(kFrameBytes, bytes_ - at), at);
+  });
+  for (const auto& [line, words] : lines) put(words.data(), kLineBytes, line * kLineBytes);
+  return ::close(to) == 0 && good;
+}
+
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -7,6 +7,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "pm/trace_recorder.h"
 #include "tenuto/abi.h"
@@ -43,6 +45,9 @@ class ExploreImage {
   void restore_length();
   // After a worker died half-way.
   void restore_all();
+  // Writes the durable content with some lines changed to a new file. False: errno says why not.
+  bool save(const std::string& path,
+            const std::vector<std::pair<std::uint64_t, LineWords>>& lines) const;
   // A line of the file that is not as it should be at rest.
   std::optional<std::uint64_t> difference() const;
   // Calls back for all frames where `file`, or the durable content, may hold anything but zeros.

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "pm/assert.h"
 #include "pm/interleave.h"
@@ -50,9 +51,14 @@ CrashExplorer::CrashExplorer(const CrashOptions& options, std::string directory)
   report_ = static_cast<WorkerReport*>(p);
   stderr_fd_ = ::memfd_create("tenuto-crash-stderr", MFD_CLOEXEC);
   TENUTO_ASSERT(stderr_fd_ >= 0 && ::fcntl(stderr_fd_, F_SETFL, O_APPEND) == 0);
+  static std::uint64_t runs = 0;
+  run_ = ++runs;
   if (const char* text = std::getenv("TENUTO_CRASH_REPLAY")) {
-    unsigned long long point = 0, state = 0;
-    if (std::sscanf(text, "%llu:%llu", &point, &state) == 2) replay_ = {point, state};
+    replay_ = CrashCase::read(text);
+    if (!replay_) {
+      std::fprintf(stderr, "TENUTO_CRASH_REPLAY=%s is neither POINT:STATE nor a case file\n", text);
+      std::exit(2);
+    }
   }
 }
 
@@ -65,7 +71,7 @@ CrashExplorer::~CrashExplorer() {
 CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
                                const CrashRunner::Workload& workload,
                                const CrashRunner::Check& check) {
-  const auto begin = std::chrono::steady_clock::now();
+  begin_ = std::chrono::steady_clock::now();
   Recorder& r = Recorder::instance();
   r.stop();
   r.clear_fences();
@@ -78,6 +84,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   r.set_mutation(options_.mutation);
   r.watch(st.st_dev, st.st_ino, this, image_->durable(),
           {.locked_instructions_fence = options_.locked_instructions_fence,
+           .lint = options_.lint,
            .flush_sectors = options_.mode == CrashMode::page});
   CrashContext context(*this);
   workload(context);
@@ -87,14 +94,45 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
     compare_memory("the end");
   }
   server_.stop();
+  if (!dry_) add_lint();
+  if (options_.progress) std::fputs("\r\033[K", stderr);
   r.stop();
   r.set_mutation({});
   if (!options_.plants.empty()) unplant_all();
   result_.seed = options_.seed;
   result_.fences = r.fences();
-  result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result_.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   image_.reset();
   return std::move(result_);
+}
+
+void CrashExplorer::expect_points_of(const CrashRunner::Setup& setup,
+                                     const CrashRunner::Workload& workload) {
+  dry_ = true;
+  run(setup, workload, {});
+  dry_ = false;
+  points_expected_ = std::exchange(point_, 0);
+  result_ = {};
+  invoked_ = acknowledged_ = changes_ = order_before_ = image_hash_ = 0;
+  model_told_ = false;
+  ::unlink(pool_.c_str());
+}
+
+void CrashExplorer::show_progress() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - shown_ < std::chrono::milliseconds(200)) return;
+  shown_ = now;
+  constexpr std::uint64_t kWidth = 24;
+  const std::uint64_t done =
+      points_expected_ == 0 ? 0 : std::min(kWidth, point_ * kWidth / points_expected_);
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  std::fprintf(stderr, "\r[%-*s] %llu of %llu crash points, %.0f states/s, %zu findings\033[K",
+               static_cast<int>(kWidth), std::string(done, '#').c_str(),
+               static_cast<unsigned long long>(point_),
+               static_cast<unsigned long long>(points_expected_),
+               static_cast<double>(result_.states) / seconds, result_.findings.size());
+  std::fflush(stderr);
 }
 
 void CrashExplorer::invoke() {
@@ -108,6 +146,7 @@ void CrashExplorer::ack() {
   acknowledged_ = invoked_;
   model_told_ = true;
   Recorder::instance().settle_all();
+  Recorder::instance().checkpoint("an operation was acknowledged");
   explore("crash after operation " + std::to_string(acknowledged_) + " was acknowledged", nullptr,
           nullptr);
 }
@@ -152,7 +191,8 @@ std::uint64_t CrashExplorer::model_hash() const {
 }
 
 bool CrashExplorer::chosen(const char* first, const char* then) {
-  if (replay_) return replay_->first == point_;
+  if (dry_) return false;
+  if (replay_) return replay_->point == point_ && (replay_->run == 0 || replay_->run == run_);
   if (stopped_) return false;
   if (options_.points_percent >= 100 || first == nullptr) return true;
   if (choice_rng_.below(100) < options_.points_percent) return true;
@@ -177,7 +217,9 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
     ExploreRng rng(hash_mix(options_.seed) + point_);
     m.states = crash_states(m.lines, {options_.product_max, options_.samples_max, options_.mode},
                             order_before_, rng);
+    if (replay_ && !replay_->state) m.states = {replay_->state_of(m.lines)};
     judge(m, first, then);
+    if (options_.progress) show_progress();
     if (point_ <= kComparedFirst || point_ % kComparedEvery == 0) compare_memory(m.where);
   }
   if (options_.mode == CrashMode::eadr) r.raise_all();
@@ -185,15 +227,16 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
 }
 
 WorkerJob CrashExplorer::job_for(const Moment& m, std::vector<std::uint64_t> order) const {
-  return {&m.lines, &m.states, std::move(order), image_hash_, model_hash(),
-          !replay_, invoked_,  acknowledged_,    {}};
+  return {&m.lines,    &m.states,     std::move(order),
+          image_hash_, model_hash(),  !replay_,
+          invoked_,    acknowledged_, replay_ ? replay_->chain : CrashChain{}};
 }
 
 void CrashExplorer::judge(Moment& m, const char* first, const char* then) {
   const std::uint64_t model = model_hash();
   std::vector<std::uint64_t> order;
   for (std::uint64_t i = 0; i < m.states.size(); ++i) {
-    if (replay_ && i != replay_->second) continue;
+    if (replay_ && replay_->state && i != *replay_->state) continue;
     if (seen_.insert(image_hash_ ^ state_hash(m.lines, m.states[i]) ^ model)) order.push_back(i);
   }
   result_.states += m.states.size();
@@ -263,7 +306,7 @@ CrashExplorer::Verdict CrashExplorer::run_worker(const WorkerJob& job) {
   const bool ended_well = !status || (WIFEXITED(*status) && WEXITSTATUS(*status) == 0);
   if (ended_well && report_->complete) return {};
   image_->restore_all();
-  Verdict v{true, report_->state, phase_text(*report_), report_->text};
+  Verdict v{true, report_->state, phase_text(*report_), report_->text, report_->chain};
   if (status && WIFSIGNALED(*status)) {
     const int signal = WTERMSIG(*status);
     v.what = signal == SIGALRM

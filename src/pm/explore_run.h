@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pm/explore_case.h"
 #include "pm/explore_image.h"
 #include "pm/explore_server.h"
 #include "pm/explore_states.h"
@@ -28,6 +29,8 @@ class CrashExplorer final : public TraceObserver {
 
   CrashResult run(const CrashRunner::Setup& setup, const CrashRunner::Workload& workload,
                   const CrashRunner::Check& check);
+  // Counts the crash points of a run, for the next one's progress.
+  void expect_points_of(const CrashRunner::Setup& setup, const CrashRunner::Workload& workload);
 
   // For CrashContext.
   const std::string& pool_path() const { return pool_; }
@@ -50,6 +53,7 @@ class CrashExplorer final : public TraceObserver {
     std::size_t at = 0;  // in WorkerJob::order
     std::string recovery;
     std::string what;
+    CrashChain chain{};
   };
 
   void before_fence(const char* first, const char* then) override;
@@ -64,9 +68,12 @@ class CrashExplorer final : public TraceObserver {
   [[noreturn]] void be_worker(const std::function<void()>& body);
   std::optional<int> judge_in_child(const WorkerJob& job);
   std::string worker_stderr() const;
-  void minimise(Moment& m, CrashState& state);
-  bool still_bad(Moment& m, const CrashState& state);
+  void minimise(Moment& m, CrashState& state, Verdict& verdict);
+  bool still_bad(Moment& m, const CrashState& state, Verdict& verdict);
+  void save(CrashFinding& f, const Moment& m, const CrashState& state, const Verdict& v);
+  void show_progress();
   void add_finding(Moment& m, std::uint64_t index, const Verdict& v);
+  void add_lint();
   void compare_memory(const std::string& where);
   void add_unseen(const std::string& where, const std::string& what, std::uint64_t line);
   std::uint64_t model_hash() const;
@@ -88,7 +95,11 @@ class CrashExplorer final : public TraceObserver {
   std::uint64_t order_before_ = 0;  // last store before the latest crash point
   bool stopped_ = false;
   std::uint64_t repeats_ = 0;
-  std::optional<std::pair<std::uint64_t, std::uint64_t>> replay_;
+  std::optional<CrashCase> replay_;
+  std::uint64_t run_ = 0;  // explorations of this process, from 1
+  std::uint64_t points_expected_ = 0;
+  bool dry_ = false;  // count crash points only
+  std::chrono::steady_clock::time_point begin_, shown_;
   ExploreRng choice_rng_;
   std::set<std::string> signatures_;
   std::set<std::uint64_t> unseen_told_;

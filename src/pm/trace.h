@@ -9,6 +9,8 @@
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
+enum class TraceTx : std::uint8_t { begun, committed, aborted };
+
 #ifdef TENUTO_TRACED
 
 // The first `bytes` of the open file `fd` are mapped (shared) at `base`. Called after mapping and
@@ -16,11 +18,15 @@ namespace tenuto::inline TENUTO_ABI::pm {
 void trace_map(void* base, std::uint64_t bytes, int fd);
 // Called before the mapping goes away.
 void trace_unmap(void* base);
+// A transaction of the calling thread: from its begin on, its stores need not be flushed before it
+// commits, and never if it aborts.
+void trace_tx(TraceTx what);
 
 #else
 
 inline void trace_map(void* /*base*/, std::uint64_t /*bytes*/, int /*fd*/) {}
 inline void trace_unmap(void* /*base*/) {}
+inline void trace_tx(TraceTx /*what*/) {}
 
 #endif
 

@@ -21,10 +21,10 @@ void Recorder::compare_flushed(std::uint64_t line, Thread& t, const TraceSite& s
   if (std::memcmp(memory, known.data(), kLineBytes) == 0) return;
   if (stored_elsewhere(line)) return;
   if (unseen_.size() < kUnseenMax) unseen_.push_back(line);
-  note(memory, kLineBytes, t.barriers, site);
+  note(t, memory, kLineBytes, t.barriers, site);
 }
 
-void Recorder::flush(const void* p, std::size_t n) {
+void Recorder::flush(const void* p, std::size_t n, const TraceSite& site) {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   const TraceLock lock;
   Thread& t = self();
@@ -33,11 +33,14 @@ void Recorder::flush(const void* p, std::size_t n) {
   t.counts.lines += n == 0 ? 0 : lines;
   if (!trace_region.touches(p, n)) return;
   settle_all();
-  const TraceSite site = trace_stack.site(__builtin_return_address(0));
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) {
     compare_flushed(line, t, site);
-    if (find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
+    if (settings_.lint) lint_flush(t, line, site);
+    const auto log = logs_.find(line);
+    if (log == logs_.end()) continue;
+    t.marks.push_back({t.flush_calls, line, order_});
+    log->second->flushed = order_;
   }
   if (settings_.flush_sectors) mark_sectors(t, begin, end);
   ++t.flush_calls;
@@ -50,7 +53,10 @@ void Recorder::mark_sectors(Thread& t, std::uint64_t begin, std::uint64_t end) {
   constexpr std::uint64_t kLines = 512 / kLineBytes;
   for (std::uint64_t line = round_down(begin, kLines); line < round_up(end, kLines); ++line) {
     const bool marked = line >= begin && line < end;
-    if (!marked && find(line) != nullptr) t.marks.push_back({t.flush_calls, line, order_});
+    const auto log = logs_.find(line);
+    if (marked || log == logs_.end()) continue;
+    t.marks.push_back({t.flush_calls, line, order_});
+    log->second->flushed = order_;
   }
 }
 
@@ -101,9 +107,11 @@ void Recorder::fence(const char* first, const char* then) {
   }
   FenceStats& s = stats_of(first, then);
   ++s.passed;
+  s.empty += t.flush_calls == 0 ? 1 : 0;
   s.lines += t.flush_lines;
   s.flushes_max = std::max(s.flushes_max, t.flush_calls);
   observer_->before_fence(first, then);
+  if (settings_.lint) lint_fence(t, first, then);
   raise(t);
 }
 

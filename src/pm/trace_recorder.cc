@@ -16,7 +16,6 @@ constinit thread_local TraceStack trace_stack;
 
 namespace {
 
-constexpr std::size_t kGroupShift = 40;   // thread number above, its barriers below
 constexpr std::size_t kStoresMax = 4096;  // of one line above its floor
 
 constinit std::atomic<bool> locked = false;
@@ -95,12 +94,17 @@ void Recorder::stop() {
   locked_fences_.store(false, std::memory_order_relaxed);
   logs_.clear();
   unseen_.clear();
+  forgotten_.clear();
+  flush_sites_.clear();
   order_ = 0;
   for (Thread* t : threads_) {
     t->pending.clear();
     t->marks.clear();
     t->flush_calls = 0;
     t->flush_lines = 0;
+    t->dirty.clear();
+    t->published.clear();
+    t->in_transaction = false;
   }
 }
 
@@ -184,7 +188,7 @@ LineLog& Recorder::touch(std::uint64_t line) {
   return *log;
 }
 
-void Recorder::note_word(std::uint64_t word, std::uint64_t mask, std::uint64_t group,
+void Recorder::note_word(Thread& t, std::uint64_t word, std::uint64_t mask, std::uint64_t group,
                          const TraceSite& site) {
   constexpr std::uint64_t kWords = kLineBytes / 8;
   const std::uint64_t value = load_word(base() + word * 8);
@@ -203,9 +207,11 @@ void Recorder::note_word(std::uint64_t word, std::uint64_t mask, std::uint64_t g
   log.stores.push_back(
       {value, mask, ++order_, group, static_cast<std::uint8_t>(word % kWords), site});
   log.stores.back().apply(log.now);
+  if (settings_.lint) t.dirty.insert(log.line);
 }
 
-void Recorder::note(const void* p, std::size_t n, std::uint64_t group, const TraceSite& site) {
+void Recorder::note(Thread& t, const void* p, std::size_t n, std::uint64_t group,
+                    const TraceSite& site) {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   if (at + n <= base() || at >= base() + mapped_bytes()) return;
   const std::uint64_t begin = std::max(at, base()) - base();
@@ -214,7 +220,7 @@ void Recorder::note(const void* p, std::size_t n, std::uint64_t group, const Tra
     std::uint64_t mask = ~0ull;
     if (begin > w * 8) mask &= ~0ull << (begin - w * 8) * 8;
     if (end < w * 8 + 8) mask &= ~0ull >> (w * 8 + 8 - end) * 8;
-    note_word(w, mask, group, site);
+    note_word(t, w, mask, group, site);
   }
 }
 
@@ -232,7 +238,7 @@ bool Recorder::stored_elsewhere(std::uint64_t line) const {
 }
 
 void Recorder::settle(Thread& t, bool forget) {
-  for (const Pending& s : t.pending) note(s.p, s.n, s.group, s.site);
+  for (const Pending& s : t.pending) note(t, s.p, s.n, s.group, s.site);
   if (forget) t.pending.clear();
 }
 
@@ -265,7 +271,7 @@ void Recorder::after_store(const void* p, std::size_t n, const TraceSite& site, 
   Thread& t = self();
   settle(t, true);
   if (ordered) ++t.barriers;
-  note(p, n, t.barriers, site);
+  note(t, p, n, t.barriers, site);
   if (ordered) ++t.barriers;
 }
 

@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "pm/trace.h"
 #include "tenuto/abi.h"
 #include "tenuto/crash.h"
 #include "tenuto/units.h"
@@ -62,6 +64,7 @@ struct LineLog {
   std::uint64_t line = 0;  // file offset / kLineBytes
   LineWords floor{};
   LineWords now{};
+  std::uint64_t flushed = 0;  // order of the latest store when it was last flushed
   std::vector<StoreRecord> stores;
 };
 
@@ -93,6 +96,7 @@ struct TraceRegion {
 };
 extern constinit TraceRegion trace_region;
 
+inline constexpr std::size_t kGroupShift = 40;        // thread number above, its barriers below
 inline constexpr std::size_t kTracedFencesMax = 512;  // different name pairs
 
 class Recorder {
@@ -100,6 +104,7 @@ class Recorder {
   struct Settings {
     bool keep_clean_lines = false;           // logs stay when all their stores are durable
     bool locked_instructions_fence = false;  // they complete earlier flushes, as on x86
+    bool lint = false;                       // see trace_lint.cc
     bool flush_sectors = false;              // a flush takes the whole 512-byte sector
   };
 
@@ -123,6 +128,21 @@ class Recorder {
   const LineLog* find(std::uint64_t line) const;
   // Another thread is about to store to the line: its words may change at any moment.
   bool stored_elsewhere(std::uint64_t line) const;
+
+  // What was found without a crash; places not in words yet.
+  struct Forgotten {
+    std::string when;
+    TraceSite publish;
+    TraceSite store;
+    std::uint64_t line;
+    std::uint64_t count;
+  };
+  struct FlushSite {
+    TraceSite site;
+    std::uint64_t lines, clean, reflush;
+  };
+  const std::vector<Forgotten>& forgotten() const { return forgotten_; }
+  std::vector<FlushSite> flush_sites() const;
 
   // Lines that a flush found changed without a recorded store.
   const std::vector<std::uint64_t>& unseen() const { return unseen_; }
@@ -149,9 +169,14 @@ class Recorder {
   void unmap(void* base);
   void before_store(const void* p, std::size_t n, const TraceSite& site);
   void after_store(const void* p, std::size_t n, const TraceSite& site, bool ordered);
-  void flush(const void* p, std::size_t n);
+  void flush(const void* p, std::size_t n, const TraceSite& site);
   void fence(const char* first, const char* then);
   void locked_instruction();
+  void publish(const void* word, const TraceSite& site);
+  void transient(const void* p, std::size_t n);
+  // Something relies on all that the calling thread stored.
+  void checkpoint(const char* when);
+  void transaction(TraceTx what);
   // Touches the lines of a store that the caller is about to make itself; then after_store().
   void prepare_store(const void* p, std::size_t n);
 
@@ -168,6 +193,11 @@ class Recorder {
     std::uint64_t line;
     std::uint64_t until;  // order of the latest store then
   };
+  struct Published {
+    std::uint64_t line;
+    std::uint64_t order;
+    TraceSite site;
+  };
   struct Thread {
     std::uint64_t barriers = 0;  // its number, above; release stores, flushes, fences so far, below
     std::vector<Pending> pending;
@@ -175,13 +205,19 @@ class Recorder {
     std::uint32_t flush_calls = 0;  // since the last fence
     std::uint64_t flush_lines = 0;
     TraceCounts counts;
+    std::unordered_set<std::uint64_t> dirty;  // lines with stores of its own, flushed or not
+    std::vector<Published> published;         // since the last fence
+    bool in_transaction = false;
   };
   Recorder();
   static Thread& self();
   void settle(Thread& t, bool forget);
-  void note(const void* p, std::size_t n, std::uint64_t group, const TraceSite& site);
-  void note_word(std::uint64_t word, std::uint64_t mask, std::uint64_t group,
+  void note(Thread& t, const void* p, std::size_t n, std::uint64_t group, const TraceSite& site);
+  void note_word(Thread& t, std::uint64_t word, std::uint64_t mask, std::uint64_t group,
                  const TraceSite& site);
+  void lint_flush(const Thread& t, std::uint64_t line, const TraceSite& site);
+  void lint_fence(Thread& t, const char* first, const char* then);
+  void lint(Thread& t, std::uint64_t until, const std::string& when, const TraceSite& publish);
   LineLog& touch(std::uint64_t line);
   LineWords unlogged(std::uint64_t line) const;
   void compare_flushed(std::uint64_t line, Thread& t, const TraceSite& site);
@@ -209,6 +245,8 @@ class Recorder {
   std::uint64_t order_ = 0;
   std::uint64_t next_thread_ = 1;
   std::vector<std::uint64_t> unseen_;
+  std::vector<Forgotten> forgotten_;
+  std::unordered_map<const void*, FlushSite> flush_sites_;
   FenceStats* fences_ = nullptr;  // shared with forked workers
   std::unordered_map<std::pair<const char*, const char*>, std::size_t, NamesHash> fence_index_;
 };

@@ -27,7 +27,7 @@ void trace_map(void* base, std::uint64_t bytes, int fd) {
 void trace_unmap(void* base) { Recorder::instance().unmap(base); }
 void trace_flush(const void* p, std::size_t bytes) {
   Interleaver::point();
-  Recorder::instance().flush(p, bytes);
+  Recorder::instance().flush(p, bytes, trace_stack.site(__builtin_return_address(0)));
 }
 void trace_fence(const char* first, const char* then) {
   Interleaver::point();
@@ -38,6 +38,15 @@ void trace_store(const void* p, std::size_t bytes) {
   const TraceSite site = trace_stack.site(__builtin_return_address(0));
   Recorder::instance().after_store(p, bytes, site, true);
 }
+
+void trace_publish(const void* word) {
+  if (!trace_region.touches(word, sizeof(std::uint64_t))) return;
+  Recorder::instance().publish(word, trace_stack.site(__builtin_return_address(0)));
+}
+void trace_transient(const void* p, std::size_t bytes) {
+  if (trace_region.touches(p, bytes)) Recorder::instance().transient(p, bytes);
+}
+void trace_tx(TraceTx what) { Recorder::instance().transaction(what); }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm
 

@@ -76,7 +76,8 @@ TEST(explorer_recovery, a_record_cleared_before_its_words_is_found_inside_recove
   CrashOptions o;
   const CrashResult r = explore_pair(true, false, o);
   ASSERT_FALSE(r.ok());
-  EXPECT_THAT(r.findings[0].recovery, HasSubstr("recovery after recovery crashed before fence(\"words in"));
+  EXPECT_THAT(r.findings[0].recovery,
+              HasSubstr("recovery after recovery crashed before fence(\"words in"));
   o.recovery_depth = 0;
   EXPECT_TRUE(explore_pair(true, false, o).ok()) << "only a crash inside recovery shows it";
 }

@@ -83,7 +83,7 @@ struct CrashOptions {
   std::size_t findings_max = 3;              // stop after so many different findings
   std::chrono::milliseconds timeout{10000};  // of one recovery and check
   std::uint32_t recovery_depth = 2;  // crashes inside recovery, inside recovery after these, ...
-  std::size_t recovery_states_max = 20;  // of the recovery of one state; a quarter a level deeper
+  std::size_t recovery_states_max = 20;  // of one state; half as many a level deeper
   bool recover_twice = true;             // check each image again after the check closed it
   bool reorder_stores = true;  // see above; false: program order within a line. Mode adr only
   // The check judges by invoked(), acknowledged() and constants, and by nothing that the workload

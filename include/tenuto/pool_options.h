@@ -38,7 +38,7 @@ struct PoolOptions {
   unsigned stripes = 6;           // bitmap lines that neighbouring blocks go to in turn, 1..32
   unsigned recovery_threads = 0;  // 0: all cores
   // Told about things a person should know (e.g. that a power cut may damage this pool).
-  std::function<void(std::string_view)> log;
+  std::function<void(std::string_view)> log = {};
 };
 
 inline constexpr std::uint64_t kPoolBytesMin = 8u << 20;

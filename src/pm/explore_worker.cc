@@ -76,10 +76,13 @@ bool CrashWorker::run(const WorkerJob& job) {
 bool CrashWorker::judge_state() {
   chain_ = {};
   fences_.clear();
+  crashes_.clear();
+  crashes_met_ = 0;
   if (!judge_image()) return false;
   for (std::vector<RecoveryCrash> level; !crashes_.empty();) {
     level.swap(crashes_);
     crashes_.clear();
+    crashes_met_ = 0;
     for (RecoveryCrash& crash : level) {
       if (!seen_.insert(crash.hash ^ job_->model) && job_->know_seen) continue;
       ++report_.recovery_states;
@@ -100,7 +103,6 @@ bool CrashWorker::judge_state() {
 bool CrashWorker::judge_image() {
   report_.chain = chain_;
   std::snprintf(report_.fences, sizeof report_.fences, "%s", fences_.c_str());
-  met_ = {crashes_.size(), 0};
   rng_ = ExploreRng(hash_mix(options_.seed) ^ state_hash_);
   const bool deeper = chain_.depth < options_.recovery_depth && chain_.depth < CrashChain::kMax;
   if (!judge(CrashPhase::recovery, deeper)) return false;
@@ -207,7 +209,7 @@ bool CrashWorker::wanted(std::uint64_t hash) const {
   return !job_->know_seen || !seen_.contains(hash ^ job_->model);
 }
 
-// Keeps a fair sample of the crashes that all fences of this recovery allow.
+// Keeps a fair sample of the crashes that all fences of the recoveries of one depth allow.
 void CrashWorker::collect(const char* first, const char* then) {
   Recorder& r = Recorder::instance();
   const std::vector<const LineLog*> logs = r.lines();
@@ -220,7 +222,7 @@ void CrashWorker::collect(const char* first, const char* then) {
       lines, {kRecoveryProductMax, kRecoverySamplesMax, options_.mode}, order_before_, rng_);
   if (options_.mode == CrashMode::eadr) r.raise_all();
   order_before_ = r.last_order();
-  std::size_t max = std::max<std::size_t>(options_.recovery_states_max >> 2 * chain_.depth, 1);
+  std::size_t max = std::max<std::size_t>(options_.recovery_states_max >> chain_.depth, 1);
   if (!job_->know_seen) max = chain_.depth == 0 ? SIZE_MAX : kRetriedMax;
   for (const CrashState& state : states) {
     RecoveryCrash crash = make_crash(logs, lines, state);
@@ -235,11 +237,11 @@ void CrashWorker::collect(const char* first, const char* then) {
     crash.chain.hash[crash.chain.depth++] = crash.hash;
     crash.fences += std::string(crash.fences.empty() ? "" : ", then before ") + "fence(\"" + first +
                     "\", \"" + then + "\")";
-    ++met_.count;
-    if (crashes_.size() - met_.begin < max) {
+    ++crashes_met_;
+    if (crashes_.size() < max) {
       crashes_.push_back(std::move(crash));
-    } else if (const std::uint64_t i = rng_.below(met_.count); i < max) {
-      crashes_[met_.begin + i] = std::move(crash);
+    } else if (const std::uint64_t i = rng_.below(crashes_met_); i < max) {
+      crashes_[i] = std::move(crash);
     }
   }
 }

@@ -84,11 +84,6 @@ class CrashWorker final : public TraceObserver {
     CrashChain chain;  // to this crash
     std::string fences;
   };
-  // Those of the recovery that goes on: where they begin in crashes_, and how many there were.
-  struct Met {
-    std::size_t begin;
-    std::uint64_t count;
-  };
 
   void before_fence(const char* first, const char* then) override;
   void floor_raised(const LineLog&, const LineWords&) override {}
@@ -120,7 +115,7 @@ class CrashWorker final : public TraceObserver {
   std::vector<std::pair<std::uint64_t, LineWords>> laid_out_;  // by line
   std::vector<std::uint64_t> written_;                         // lines that recoveries stored to
   std::vector<RecoveryCrash> crashes_;
-  Met met_{};
+  std::uint64_t crashes_met_ = 0;  // at the depth of crashes_
   std::uint64_t order_before_ = 0;
   ExploreRng rng_{0};
 };

@@ -1,0 +1,47 @@
+// A bounded queue of numbers in a pool: one writer, one reader. entry[head % kEntries] is the
+// oldest number; numbers [head, tail) are in the queue.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tenuto/persist.h"
+
+namespace example {
+
+struct Entry {
+  std::uint64_t number;
+  std::uint64_t check;  // of the number: what a reader would stumble over if it were torn
+};
+
+constexpr std::uint64_t check_of(std::uint64_t number) { return ~number * 0x9e3779b97f4a7c15; }
+
+struct Queue {
+  static constexpr std::uint64_t kEntries = 16;
+
+  alignas(64) std::uint64_t tail;
+  alignas(64) std::uint64_t head;
+  alignas(64) Entry entry[kEntries];
+
+  // False: full. Durable when it returns.
+  bool push(std::uint64_t number) {
+    if (tail - head == kEntries) return false;
+    Entry& e = entry[tail % kEntries];
+    e = {number, check_of(number)};
+    tenuto::flush(e);
+    tenuto::publish(tail, tail + 1);
+    tenuto::fence("entry and tail", "push returns");
+    return true;
+  }
+
+  // Nothing: empty. Durable when it returns.
+  std::optional<std::uint64_t> pop() {
+    if (tail == head) return std::nullopt;
+    const std::uint64_t number = entry[head % kEntries].number;
+    tenuto::publish(head, head + 1);
+    tenuto::fence("head", "pop returns");
+    return number;
+  }
+};
+
+}  // namespace example

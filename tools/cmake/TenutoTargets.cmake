@@ -4,6 +4,7 @@
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
 #   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
 #   tenuto_test(NAME [TRACED] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
+#   tenuto_fuzz(NAME [MUTATIONS n] [SOURCES f...] [LIBS lib...])
 
 include_guard(GLOBAL)
 include(GoogleTest)
@@ -25,6 +26,7 @@ endif()
 
 add_custom_target(libraries)  # every layer and the whole, both twins
 add_custom_target(programs)  # everything in tools/ and bench/
+add_custom_target(fuzz_targets)
 foreach(kind IN LISTS TENUTO_TEST_KINDS)
   add_custom_target(tests_${kind})
 endforeach()
@@ -182,6 +184,35 @@ function(tenuto_test name)
   endif()
   # Cases are listed when ctest starts: a program that dies while listing must not stop the build.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
+endfunction()
+
+# A fuzz target fuzz_NAME of fuzz/fuzz_NAME.cc, and its corpus fuzz/corpus/NAME as the ctest entry
+# fuzz_NAME_corpus. Where the build has libFuzzer (preset fuzz) that runs the corpus alone; elsewhere
+# fuzz/driver.cc is the main, and MUTATIONS of the corpus are run, too.
+function(tenuto_fuzz name)
+  if(NOT TENUTO_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "MUTATIONS" "SOURCES;LIBS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_MUTATIONS)
+    message(FATAL_ERROR "tenuto_fuzz(${name}): no MUTATIONS, or unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  set(target fuzz_${name})
+  set(corpus "${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}")
+  add_executable(${target} fuzz/${target}.cc fuzz/options.cc ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src"
+                                               "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE ${arg_LIBS})
+  if(TENUTO_SANITIZE MATCHES "fuzzer")
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME ${target}_corpus COMMAND ${target} -runs=0 "${corpus}")
+  else()
+    target_sources(${target} PRIVATE fuzz/driver.cc)
+    add_test(NAME ${target}_corpus COMMAND ${target} --mutations ${arg_MUTATIONS} "${corpus}")
+  endif()
+  set_tests_properties(${target}_corpus PROPERTIES LABELS fuzz TIMEOUT 300)
+  add_dependencies(tests_fuzz ${target})
+  add_dependencies(fuzz_targets ${target})
 endfunction()
 
 # Shared helpers of the tests, once for each twin. A test's layer decides what it may pull in: the

@@ -1,0 +1,168 @@
+// What `tenuto load` reads: lines, then a record a line, TSV or JSON. Promises: lines come out as
+// they stand, whatever the limit; a line is either taken or refused at a column inside it; what
+// was taken is written (as `dump` does) and read back as the same record, in both formats; and a
+// JSON line that is taken is what an independent parser reads.
+//   byte 0: format (bit 0), key kind (bit 1), how the limit of a line is chosen (bit 2)
+//   byte 1: the limit, when it is a small one
+//   byte 2: bytes that one read gives, 0: as many as there are;   the rest: the input file
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fuzz/input.h"
+#include "line_reader.h"
+#include "numbers.h"
+#include "record_format.h"
+
+namespace tenuto::tool {
+namespace {
+
+using fuzz::Input;
+
+constexpr std::uint64_t kLineBytesMax = 1u << 20;
+constexpr std::size_t kTextBytesMax = 64u << 10;
+
+// A descriptor from which each read gives the next piece, whatever room the reader has.
+class Pieces {
+ public:
+  Pieces(std::string_view text, std::size_t piece_bytes) {
+    FUZZ_REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds_) == 0, "socketpair");
+    while (!text.empty()) {
+      const std::string_view piece = text.substr(0, piece_bytes);
+      const ssize_t sent = ::send(fds_[1], piece.data(), piece.size(), MSG_DONTWAIT);
+      if (sent < 0) break;  // the socket is full: tiny pieces of a long text
+      text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    unsent_ = text.size();
+    ::shutdown(fds_[1], SHUT_WR);
+  }
+  ~Pieces() {
+    ::close(fds_[0]);
+    ::close(fds_[1]);
+  }
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+  int fd() const { return fds_[0]; }
+  std::size_t unsent() const { return unsent_; }
+
+ private:
+  int fds_[2] = {-1, -1};
+  std::size_t unsent_ = 0;
+};
+
+std::string line_of(RecordFormat format, KeyKind kind, const Record& record) {
+  std::string line;
+  append_record(format, kind, record.key, record.value, line);
+  return line;
+}
+
+void expect_inside(std::string_view text, const MaybeError& error) {
+  if (!error) return;
+  FUZZ_REQUIRE(error->column >= 1 && error->column <= text.size() + 1, "a column outside the line");
+  FUZZ_REQUIRE(!error->what.empty(), "an error without words");
+}
+
+void expect_back(RecordFormat format, KeyKind kind, const Record& record) {
+  const std::string line = line_of(format, kind, record);
+  FUZZ_REQUIRE(line.find('\n') == std::string::npos && is_utf8(line), "a written line: " + line);
+  Record back;
+  const MaybeError error = parse_record(format, kind, line, back);
+  FUZZ_REQUIRE(!error, "refused what was written: " + line);
+  FUZZ_REQUIRE(back.key == record.key && back.value == record.value, "another record: " + line);
+  FUZZ_REQUIRE(line_of(format, kind, back) == line, "no canonical line: " + line);
+}
+
+// REQUIRES: the line was taken, as JSON in a store of byte keys.
+void expect_same_json(std::string_view line, const Record& record) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  FUZZ_REQUIRE(object.is_object() && object.size() == 2,
+               "taken, but no JSON: " + std::string(line));
+  const auto same = [&](const char* name, const std::string& bytes) {
+    if (!object.contains(name)) return;
+    FUZZ_REQUIRE(object[name].is_string() && object[name].get<std::string>() == bytes,
+                 "another parser reads another record: " + std::string(line));
+  };
+  same("key", record.key);
+  same("value", record.value);
+}
+
+void check_line(RecordFormat format, KeyKind kind, std::string_view line) {
+  static Record record;  // reused, as load does
+  const MaybeError error = parse_record(format, kind, line, record);
+  expect_inside(line, error);
+  if (error) return;
+  expect_back(RecordFormat::tsv, kind, record);
+  expect_back(RecordFormat::jsonl, kind, record);
+  if (format == RecordFormat::jsonl && kind == KeyKind::bytes) expect_same_json(line, record);
+}
+
+// The next line as a reader without buffers would find it.
+bool next_line(std::string_view& text, std::string_view& line) {
+  if (text.empty()) return false;
+  const std::size_t end = text.find('\n');
+  line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return true;
+}
+
+void check_texts(std::string_view text) {
+  std::uint64_t n = 0;
+  std::string bytes;
+  if (const MaybeError error = parse_u64(text, 1, n)) {
+    expect_inside(text, error);
+  } else {
+    FUZZ_REQUIRE(std::to_string(n) == text, "a number with two texts");
+  }
+  expect_inside(text, parse_size(text, n));
+  bytes.clear();
+  if (const MaybeError error = parse_base64(text, 1, bytes)) {
+    expect_inside(text, error);
+  } else {
+    std::string again;
+    append_base64(again, bytes);
+    FUZZ_REQUIRE(again == text, "base64 with two texts");
+  }
+  bytes.clear();
+  if (const MaybeError error = parse_hex(text, 1, bytes)) {
+    expect_inside(text, error);
+  } else {
+    FUZZ_REQUIRE(bytes.size() * 2 == text.size(), "hexadecimal of another length");
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::tool
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  using namespace tenuto;
+  using namespace tenuto::tool;
+  fuzz::Input input(data, bytes);
+  const unsigned flags = input.u8();
+  const RecordFormat format = (flags & 1) != 0 ? RecordFormat::jsonl : RecordFormat::tsv;
+  const KeyKind kind = (flags & 2) != 0 ? KeyKind::u64 : KeyKind::bytes;
+  const std::uint64_t small = 1 + input.u8();
+  const std::uint64_t limit = (flags & 4) != 0 ? small : kLineBytesMax;
+  const std::size_t piece = input.u8();
+  std::string_view text = input.bytes(kTextBytesMax);
+  const Pieces pieces(text, piece == 0 ? kTextBytesMax : piece);
+  text.remove_suffix(pieces.unsent());
+  LineReader reader(pieces.fd(), limit);
+  std::string_view expected;
+  std::string_view line;
+  while (next_line(text, expected)) {
+    const Status status = reader.next(line);
+    if (status == Status::too_large) {
+      FUZZ_REQUIRE(expected.size() > limit, "a line within the limit was skipped");
+      continue;
+    }
+    FUZZ_REQUIRE(status == Status::ok, status_name(status));
+    FUZZ_REQUIRE(line == expected, "the reader changed a line");
+    FUZZ_REQUIRE(line.size() <= limit, "a line above the limit was handed out");
+    check_line(format, kind, line);
+    check_texts(line);
+  }
+  FUZZ_REQUIRE(reader.next(line) == Status::not_found, "the reader goes on past the end");
+  return 0;
+}

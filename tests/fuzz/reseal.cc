@@ -1,0 +1,140 @@
+// Right checksums for wrong contents: what a line's checksum covers is known from where it stands.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "frame/format.h"
+#include "fuzz/bases.h"
+#include "heap/format.h"
+#include "pm/format.h"
+#include "pm/log.h"
+#include "store/format.h"
+#include "store/hash.h"
+#include "store/record.h"
+#include "tx/format.h"
+
+namespace tenuto::fuzz {
+
+namespace {
+
+void reseal_log_line(pm::LogLine& line) {
+  if (line.seal != 0) line.seal = pm::log_seal(line.word, pm::log_sequence(line));
+}
+
+void reseal_word(tx::SealedWord& word, std::uint64_t salt) {
+  word.raw = tx::SealedWord::make(word.number(), salt);
+}
+
+void reseal_tx_line(tx::TxLine& line, LaneId lane) {
+  using tx::WordPlace;
+  reseal_word(line.committed, tx::salt_of(lane, WordPlace::committed));
+  reseal_word(line.frees_done, tx::salt_of(lane, WordPlace::frees_done));
+  for (std::size_t area = 0; area < tx::kAreas; ++area) {
+    reseal_word(line.log_frame[area], tx::salt_of(lane, WordPlace::log_frame, area));
+  }
+}
+
+void reseal_head_page(pm::HeadPage& head) {
+  std::uint64_t& word = head.store[store::kHeadWord];
+  const store::StoreWord fields{word};
+  store::StoreWord made =
+      store::StoreWord::make(fields.kind(), {head.store[store::kHeadFirstLeaf]});
+  if (fields.version() == store::StoreWord::kVersion) word = made.raw;
+}
+
+// A separator that stands in the leaf; a long one is not patched, only the word that leads to it.
+void reseal_low(const WorkFile& file, std::uint64_t leaf_at) {
+  auto& low = file.at<store::Leaf>(leaf_at).low;
+  const char* data = low.data;
+  if (low.bytes > store::kLowInlineMax) {
+    std::uint64_t block = 0;
+    std::memcpy(&block, low.data, sizeof block);
+    if (block > file.bytes() || low.bytes > file.bytes() - block) return;
+    data = &file.at<char>(block);
+  }
+  low.check = pm::crc32c(data, low.bytes, pm::crc32c_u64(~0u, leaf_at));
+}
+
+// The record, and the hash of its key in its slot.
+void reseal_record(const WorkFile& file, const Base& base, std::uint64_t at,
+                   std::uint64_t slot_at) {
+  const store::RecordHead head = file.at<store::RecordHead>(at);
+  const std::uint64_t bytes = head.key_bytes() + head.value_field();
+  if (head.value_field() == store::RecordHead::kLongValue || bytes > file.bytes() - at - 8) return;
+  const char* p = &file.at<char>(at + sizeof head);
+  const std::string_view key(p, head.key_bytes());
+  const std::string_view value(p + key.size(), head.value_field());
+  file.at<store::RecordHead>(at) =
+      store::RecordHead::make(key.size(), value.size(), store::record_check(key, value));
+  auto& slot = file.at<store::SlotWord>(slot_at);
+  if (slot.record().value != at) return;
+  const store::KeyHash hash = store::hash_key(key);
+  slot = store::SlotWord::make({at}, hash.slot);
+  for (const std::uint64_t leaf_at : base.leaves) {
+    auto& leaf = file.at<store::Leaf>(leaf_at);
+    if (&slot >= leaf.slot && &slot < leaf.slot + store::kSlots) {
+      leaf.head.print[&slot - leaf.slot] = hash.print;
+    }
+  }
+}
+
+bool reseal_in_64k(const WorkFile& file, std::uint64_t offset) {
+  const std::uint64_t frame = round_down(offset, heap::kSlabBytes);
+  if (frame + heap::kSlabBytes > file.bytes()) return false;
+  auto& slab = file.at<heap::SlabHeader>(frame);
+  if (slab.magic == heap::kSlabMagic) {
+    if (offset != frame) return false;
+    slab.crc = heap::slab_crc(slab);
+    return true;
+  }
+  auto& log = file.at<tx::LogFrameHeader>(frame);
+  if (log.magic != tx::kLogFrameMagic) return false;
+  if (offset != frame) {
+    reseal_log_line(file.at<pm::LogLine>(offset));
+    return true;
+  }
+  log.crc = tx::header_crc(log);
+  const LaneId lane{log.lane};
+  const std::size_t next = (log.index + 1) * tx::kAreas + log.area;
+  reseal_word(log.next, tx::salt_of(lane, tx::WordPlace::next, next));
+  return true;
+}
+
+}  // namespace
+
+void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
+  offset = round_down(offset, kLineBytes);
+  if (offset == 0 || offset == kFrameBytes) {
+    auto& super = file.at<pm::Superblock>(offset);
+    super.crc = pm::crc32c(&super, offsetof(pm::Superblock, crc));
+  } else if (offset >= pm::kHeadPageOffset && offset < pm::kZoneTableOffset) {
+    reseal_head_page(file.at<pm::HeadPage>(pm::kHeadPageOffset));
+  } else if (offset >= pm::kLanesOffset && offset < pm::kHeadBytes) {
+    const std::uint64_t in_lanes = offset - pm::kLanesOffset;
+    const std::size_t line = in_lanes % pm::kLaneBytes / kLineBytes;
+    const LaneId lane{static_cast<std::uint32_t>(in_lanes / pm::kLaneBytes)};
+    if (line == pm::kLaneTxLine) {
+      reseal_tx_line(file.at<tx::TxLine>(offset), lane);
+    } else if (line != pm::kLaneRetiredLine) {
+      reseal_log_line(file.at<pm::LogLine>(offset));
+    }
+  } else if (offset == pm::kHeadBytes) {
+    auto& zone = file.at<frame::ZoneHeader>(offset);
+    zone.crc = pm::crc32c(&zone, offsetof(frame::ZoneHeader, crc));
+  } else if (!reseal_in_64k(file, offset)) {
+    const std::uint64_t leaf_at = offset - offsetof(store::Leaf, low);
+    if (std::find(base.leaves.begin(), base.leaves.end(), leaf_at) != base.leaves.end()) {
+      reseal_low(file, leaf_at);
+      return;
+    }
+    // The records that have a part of the line.
+    auto record = base.slot.upper_bound(offset + kLineBytes - 1);
+    while (record != base.slot.begin()) {
+      --record;
+      reseal_record(file, base, record->first, record->second);
+      if (record->first <= offset) break;
+    }
+  }
+}
+
+}  // namespace tenuto::fuzz

@@ -319,6 +319,19 @@ TEST(HeapEdge, an_entry_for_frames_of_somebody_else_is_damage) {
   }
 }
 
+TEST(HeapEdge, overlapping_extents_are_damage) {
+  Damage d;
+  std::uint64_t at = 0;
+  heap::BookChunk c = d.chunk(&at);
+  const heap::BookEntry entry{c.entry(0)};
+  ASSERT_EQ(entry.offset(), d.large);
+  ASSERT_EQ(c.entry(1), 0u);
+  c.entry(1) = heap::BookEntry::make_extent(entry.type(), d.large + kFrameBytes, 2).raw;
+  d.write(&c, at, sizeof c);
+  EXPECT_EQ(d.p.open(d.path.str()), Status::corrupt);
+  EXPECT_NE(d.p.report.text().find("extents overlap"), std::string::npos) << d.p.report.text();
+}
+
 TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
   Damage d;
   const std::uint64_t at = round_down(d.small.value, heap::kSlabBytes);

@@ -17,7 +17,8 @@ Extents::~Extents() {
   for (auto& [region, chunk] : chunks_) {
     for (unsigned i = chunk->first; i < chunk->end;) {
       Extent* e = chunk->at[i];
-      i += static_cast<unsigned>(e->frames);
+      // An open that found damage may have stopped before the gaps were filled.
+      i += e != nullptr ? static_cast<unsigned>(e->frames) : 1;
       delete e;
     }
   }

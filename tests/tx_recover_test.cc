@@ -198,7 +198,12 @@ TEST_F(TxRecoverTest, an_entry_from_the_future_is_reported) {
 }
 
 TEST_F(TxRecoverTest, entries_about_impossible_places_are_reported) {
-  const PoolOffset outside[] = {{parts_.file->bytes() - 4}, {0}, {pm::kLanesOffset}, {1ull << 47}};
+  const PoolOffset outside[] = {{parts_.file->bytes() - 4},
+                                {0},
+                                {pm::kLanesOffset},
+                                {pm::kHeadPageOffset + offsetof(pm::HeadPage, zone_count)},
+                                {pm::kHeadBytes},  // the first zone's state
+                                {1ull << 47}};
   for (const PoolOffset at : outside) {
     const std::uint64_t words[7] = {tx::EntryHead::make(tx::EntryKind::undo, at, 8).raw};
     pm::write_log_line(entry(1, 0), words, 1);

@@ -10,6 +10,7 @@
 // frees_done = committed = the sequence that was undone, so that no entry applies any more.
 #include <string>
 
+#include "frame/format.h"
 #include "pm/assert.h"
 #include "tenuto/persist.h"
 #include "tx/engine.h"
@@ -50,6 +51,19 @@ Status read_header(pm::PoolFile& file, LaneLog& log, Report* report) {
                   std::to_string(log.frees_done) + " done");
 }
 
+// Where the frame allocator keeps a zone's state, which was read before and has no owner.
+bool in_zone_state(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
+  if (!file.in_range({offset}, bytes)) return false;  // a root
+  for (std::size_t i = 0; i < file.zone_count(); ++i) {
+    const pm::ZoneEntry& zone = file.zone(i);
+    const auto g = frame::ZoneGeometry::of(zone, zone.offset == 0 ? pm::kHeadBytes : 0);
+    if (!g) continue;  // Frames::open refused such a pool
+    const std::uint64_t end = zone.offset + std::uint64_t{g->own} * kFrameBytes;
+    if (offset < end && offset + bytes > zone.offset) return true;
+  }
+  return false;
+}
+
 // Sorts one sealed entry into the log; corrupt when no transaction can have written it.
 Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Report* report) {
   const EntryHead head{line.word[0]};
@@ -69,9 +83,10 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
       head.kind() == EntryKind::free && sequence <= log.committed && sequence > log.frees_done;
   if (!undo && !redo) return Status::ok;
   const std::uint64_t bytes = head.kind() == EntryKind::undo ? head.length() : 1;
-  if (!in_log_reach(file, head.offset().value, bytes)) {
+  const std::uint64_t at = head.offset().value;
+  if (!in_log_reach(file, at, bytes) || in_zone_state(file, at, bytes)) {
     return damaged("a log entry about a place that is no data of this pool", {},
-                   std::to_string(head.offset().value));
+                   std::to_string(at));
   }
   if (redo) log.redo_free.push_back(head.offset());
   if (!undo) return Status::ok;

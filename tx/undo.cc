@@ -55,8 +55,8 @@ Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, Fr
 
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
   if (file.in_range({offset}, bytes)) return true;
-  return offset >= pm::kHeadPageOffset && bytes <= sizeof(pm::HeadPage) &&
-         offset + bytes <= pm::kHeadPageOffset + sizeof(pm::HeadPage);
+  return offset >= pm::kHeadPageOffset && bytes <= sizeof(pm::HeadPage::roots) &&
+         offset + bytes <= pm::kHeadPageOffset + sizeof(pm::HeadPage::roots);
 }
 
 void restore_entry(pm::PoolFile& file, const pm::LogLine& entry) {

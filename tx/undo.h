@@ -27,8 +27,9 @@ using FrameChain = std::vector<PoolOffset>;
 Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
                   Report* report);
 
-// Whether [offset, offset + bytes) may be logged: everything behind the pool's head, and the head
-// page with its roots.
+// Whether [offset, offset + bytes) may be logged: everything behind the pool's head, and the roots
+// in the head page. The rest of that page (zones, lanes, lists of the heap, the store's line) no
+// transaction changes, and an undo log that would is a damaged one.
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes);
 
 // Stores the old bytes of an undo entry back, words whole where they are aligned. Not flushed.

@@ -13,7 +13,7 @@ constexpr int kStepsMax = 200;
 // What costs much more than a call has a limit of its own.
 constexpr int kReopensMax = 6;
 constexpr int kFullValidationsMax = 4;
-constexpr std::uint64_t kCopiedMax = 24u << 20;
+constexpr std::uint64_t kCopiedMax = 14u << 20;  // more than a pool holds
 
 class Run {
  public:
@@ -38,7 +38,7 @@ class Run {
         bytes = bytes * bytes * 16;
         break;
       case 3:
-        bytes = bytes % 8 == 7 ? bytes * 40000 : bytes * 700;
+        bytes = bytes % 16 == 15 ? bytes * 9000 : bytes * 300;
         break;
       default:
         break;
@@ -181,8 +181,9 @@ class Run {
   void fill() {
     const unsigned how = in_.u8();
     const unsigned first = in_.u8();
-    const std::size_t count = how % 4 == 0 ? 20 : 1 + how / 2;
-    const std::size_t bytes = how % 4 == 0 ? 600000 : how % 64;
+    const bool large = how % 16 == 0;
+    const std::size_t count = large ? 20 : 1 + how / 2;
+    const std::size_t bytes = large ? 600000 : how % 64;
     if (copied_ + count * bytes > kCopiedMax) return;
     copied_ += count * bytes;
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,8 +1,8 @@
 // Logs as no crash would leave them: intents, retired sequences, transaction lines, undo entries
 // and log frames with right checksums and any fields, in the lanes of a crashed pool. Promises:
-// recovery ends with an error that says what, or with a pool; a pool that validates after it
-// recovers to the same again when the process dies at once, takes work, and closes cleanly; and an
-// undo log that touches plain data only restores exactly the bytes it holds.
+// recovery ends with an error that says what, or with a pool. When all that the logs touch is plain
+// data, a pool that validates then recovers to the same again when the process dies at once, takes
+// work and closes cleanly; and undo entries restore exactly the bytes they hold.
 //   the input is a list of log records: see Logs::write_one()
 #include <algorithm>
 #include <array>
@@ -74,7 +74,7 @@ class Logs {
   // The root's numbers after recovery, if they follow from the undo entries alone.
   bool predict(Numbers& numbers) const {
     numbers = numbers_;
-    if (!plain_) return false;
+    if (!plain_ || wild_) return false;
     std::vector<Undo> entries = undo_;
     std::sort(entries.begin(), entries.end(), [](const Undo& a, const Undo& b) {
       return std::pair(a.area, a.line) > std::pair(b.area, b.line);
@@ -92,6 +92,8 @@ class Logs {
     return true;
   }
   std::uint64_t root() const { return root_; }
+  // An undo entry or a destination may have changed what the heap and the store live on.
+  bool wild() const { return wild_; }
 
  private:
   std::uint64_t offset_of(const void* p) const {
@@ -114,7 +116,7 @@ class Logs {
   // A word that a pointer may stand in.
   std::uint64_t destination() {
     const unsigned how = in_.u8();
-    plain_ = plain_ && how < 0xa0;
+    wild_ = wild_ || how >= 0xa0;
     if (how < 0xa0) return root_ + how % 16 * 8;
     if (how < 0xc0) return pm::kHeadPageOffset + how % 32 * 8;
     if (how < 0xe0) return base_.lines[in_.u16() % base_.lines.size()] + how % 8 * 8;
@@ -167,6 +169,7 @@ class Logs {
     if (how < 0xc0) {
       u.offset = root_ + offsetof(Root, number) + in_.u16() % (sizeof(Numbers) - 64);
     } else {
+      wild_ = true;
       u.offset = how < 0xe0 ? block() : destination();
     }
     u.offset &= (1ull << 48) - 1;
@@ -241,6 +244,7 @@ class Logs {
   std::vector<Undo> undo_;
   std::uint64_t committed_[kLanes] = {};
   std::size_t next_[kLanes][tx::kAreas] = {};
+  bool wild_ = false;
   bool plain_ = true;  // nothing but undo entries can have changed the numbers
 };
 
@@ -312,7 +316,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   Logs logs(input, file, b);
   for (int i = 0; i < kRecordsMax && !input.done(); ++i) logs.write_one();
   const Recovered first = recover_and_die(file, false);
-  if (!first.sound) return 0;
+  if (!first.sound || logs.wild()) {
+    recover_and_die(file, false);
+    return 0;
+  }
   Numbers expected;
   if (logs.predict(expected)) {
     FUZZ_REQUIRE(std::equal(expected.begin(), expected.end(), file.at<Root>(logs.root()).number),

@@ -26,6 +26,9 @@ std::uint64_t size_of(int fd) {
 Image image_of(int fd, std::uint64_t bytes) {
   Image image;
   image.bytes = bytes;
+  struct stat st {};
+  FUZZ_REQUIRE(::fstat(fd, &st) == 0, "fstat of a pool file");
+  image.pages.reserve(static_cast<std::size_t>(st.st_blocks) * 512 / kFrameBytes);
   const std::array<std::byte, kFrameBytes> zero{};
   auto end = static_cast<off_t>(bytes);
   for (off_t at = ::lseek(fd, 0, SEEK_DATA); at >= 0 && at < end;) {

@@ -4,7 +4,7 @@
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
 #   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
 #   tenuto_test(NAME [TRACED] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
-#   tenuto_fuzz(NAME [MUTATIONS n] [SOURCES f...] [LIBS lib...])
+#   tenuto_fuzz(NAME MUTATIONS n [SOURCES f...] [LIBS lib...])
 
 include_guard(GLOBAL)
 include(GoogleTest)

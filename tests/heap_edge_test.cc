@@ -356,6 +356,8 @@ TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
       {1, 1u << 20, 65, 64, 0, 0, 0},          // destination not a word
       {2, 1u << 20, 64, 64, 0, 0, 0},          // no slab there
       {1, 1u << 20, 64, 20000, 0, 0, 0},       // not whole frames
+      {1, 1ull << 63, 64, 64, 0, 0, 0},        // block outside
+      {2, ~0ull, 64, 64, 0, 0, 0},
       {2, ~0ull, ~0ull, ~0ull, 0, 0, 0},
   };
   for (const auto& w : words) {

@@ -88,6 +88,7 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
   const bool dest_sound =
       dest.value % sizeof(PtrWord) == 0 && dest.value <= file.bytes() - sizeof(PtrWord);
   if (!dest_sound) return damaged("its destination lies outside the pool");
+  if (!file.in_range(block, 1)) return damaged("its block lies outside the pool");
 
   auto& word = *file.at<PtrWord>(dest);
   const bool attached = word.raw != 0 && PtrWord::decode(&word, word.raw) == file.at<void>(block);

@@ -2,7 +2,8 @@
 // store, an array for the root object. Promises: every call returns what the model says (or full,
 // when the pool is), and after a clean close, a crash between two calls or a crash inside a
 // transaction the pool shows exactly the model again, sound and without a leak.
-//   byte 0: key kind (bit 0);   then calls until the end: see Run::step()
+//   byte 0: key kind (bit 0), whether the pool may get full (bit 1, slow);   then calls until the
+//   end: see Run::step()
 #include "fuzz/api_world.h"
 #include "fuzz/input.h"
 
@@ -11,13 +12,15 @@ namespace {
 
 constexpr int kStepsMax = 200;
 // What costs much more than a call has a limit of its own.
-constexpr int kReopensMax = 6;
+constexpr int kReopensMax = 4;
 constexpr int kFullValidationsMax = 4;
 constexpr std::uint64_t kCopiedMax = 14u << 20;  // more than a pool holds
+constexpr std::uint64_t kCopiedFewMax = 512u << 10;
 
 class Run {
  public:
-  Run(Input& input, ApiWorld& world) : in_(input), w_(world) {}
+  Run(Input& input, ApiWorld& world, bool may_fill)
+      : in_(input), w_(world), copied_max_(may_fill ? kCopiedMax : kCopiedFewMax) {}
 
   void run() {
     for (int i = 0; i < kStepsMax && !in_.done(); ++i) step();
@@ -43,7 +46,7 @@ class Run {
       default:
         break;
     }
-    if (copied_ + bytes > kCopiedMax) bytes %= 100;
+    if (copied_ + bytes > copied_max_) bytes %= 100;
     copied_ += bytes;
     return std::string(bytes, static_cast<char>('A' + ++values_ % 53));
   }
@@ -184,7 +187,7 @@ class Run {
     const bool large = how % 16 == 0;
     const std::size_t count = large ? 20 : 1 + how / 2;
     const std::size_t bytes = large ? 600000 : how % 64;
-    if (copied_ + count * bytes > kCopiedMax) return;
+    if (copied_ + count * bytes > copied_max_) return;
     copied_ += count * bytes;
     for (std::size_t i = 0; i < count; ++i) {
       const std::string v(bytes, static_cast<char>('a' + ++values_ % 26));
@@ -202,6 +205,7 @@ class Run {
 
   Input& in_;
   ApiWorld& w_;
+  const std::uint64_t copied_max_;
   std::uint64_t values_ = 0;
   std::uint64_t copied_ = 0;  // bytes given to the pool by this input
   int reopens_ = 0;
@@ -214,7 +218,8 @@ class Run {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace tenuto;
   fuzz::Input input(data, bytes);
-  fuzz::ApiWorld world((input.u8() & 1) != 0 ? KeyKind::u64 : KeyKind::bytes);
-  fuzz::Run(input, world).run();
+  const unsigned flags = input.u8();
+  fuzz::ApiWorld world((flags & 1) != 0 ? KeyKind::u64 : KeyKind::bytes);
+  fuzz::Run(input, world, (flags & 2) != 0).run();
   return 0;
 }

@@ -1,8 +1,8 @@
 // Damaged pool files. The input is a list of patches to one of a few small pools (closed, crashed,
 // crashed inside a split or a transaction); a flag decides whether patched lines get right
 // checksums, so that the damage gets past them. Then the pool is opened and used. Promises: an
-// error with a report, or a working store; and what validate() calls sound stays sound: it takes
-// writes, closes, opens again and holds what it held.
+// error with a report, or a working store (which an unpatched pool always is); and what validate()
+// calls sound stays sound: it takes writes, closes, opens again and holds what it held.
 //   byte 0: base (low bits), reseal (bit 7);   then patches until the end: see patch()
 #include <string>
 
@@ -160,14 +160,16 @@ void use(Store& store, bool sound) {
   }));
 }
 
-void open_and_use(const WorkFile& file) {
+void open_and_use(const WorkFile& file, bool patched) {
   Report report;
   auto store = Store::open(file.path(), pool_options(), &report);
+  FUZZ_REQUIRE(store || patched, "a pool as it was left does not open: " + report.text());
   if (!store) {
     FUZZ_REQUIRE(!report.what.empty(), "an error without a report");
     return;
   }
   const bool sound = store->validate(&report) == Status::ok;
+  FUZZ_REQUIRE(sound || patched, "a pool as it was left is not sound: " + report.text());
   use(*store, sound);
   if (sound) {
     FUZZ_REQUIRE(store->validate(&report) == Status::ok, "spoiled by use: " + report.text());
@@ -195,9 +197,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const unsigned head = input.u8();
   const Base& b = base(kBases[head % 64 % std::size(kBases)]);
   file.load(b.image);
+  const bool patched = !input.done();
   Patcher patcher(input, file, b, (head & 0x80) != 0);
   for (std::size_t i = 0; i < kPatchesMax && !input.done() && patcher.patch(file); ++i) {
   }
-  open_and_use(file);
+  open_and_use(file, patched);
   return 0;
 }

@@ -36,7 +36,8 @@ Image image_of(int fd, std::uint64_t bytes) {
     for (; at < hole; at += static_cast<off_t>(kFrameBytes)) {
       auto& page = image.pages.emplace_back(static_cast<std::uint64_t>(at), zero).second;
       FUZZ_REQUIRE(::pread(fd, page.data(), page.size(), at) > 0, "pread of a pool file");
-      if (page == zero) image.pages.pop_back();
+      // Not ==, which sanitizers make 4096 steps of.
+      if (std::memcmp(page.data(), zero.data(), page.size()) == 0) image.pages.pop_back();
     }
     at = ::lseek(fd, hole, SEEK_DATA);
   }

@@ -9,14 +9,10 @@
 #include <cstdio>
 #include <optional>
 
-#include "frame/format.h"
 #include "fuzz/input.h"
 #include "heap/format.h"
 #include "pm/format.h"
-#include "pm/log.h"
 #include "store/format.h"
-#include "store/hash.h"
-#include "tx/format.h"
 
 namespace tenuto::fuzz {
 

@@ -6,7 +6,9 @@
 //   the input is a list of log records: see Logs::write_one()
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "fuzz/bases.h"
 #include "fuzz/input.h"

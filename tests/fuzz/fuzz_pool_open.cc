@@ -4,6 +4,7 @@
 // error with a report, or a working store (which an unpatched pool always is); and what validate()
 // calls sound stays sound: it takes writes, closes, opens again and holds what it held.
 //   byte 0: base (low bits), reseal (bit 7);   then patches until the end: see patch()
+#include <cstring>
 #include <string>
 
 #include "fuzz/bases.h"
@@ -105,11 +106,6 @@ class Patcher {
   const WorkFile& file_;
   const Base& base_;
   const bool sealed_;
-};
-
-struct Walk {
-  std::size_t records = 0;
-  bool operator==(const Walk&) const = default;
 };
 
 std::size_t walk(Store& store, bool forward) {

@@ -83,14 +83,14 @@ TEST(explorer_log, a_finding_is_replayed_alone) {
 
 TEST(explorer_log, dropped_flushes_and_fences_are_all_found_by_name) {
   const auto report = CrashRunner().mutants(
-      make_pool, [](CrashContext& c) { append_all(c, Bug::none); }, check_log);
+      make_pool, [](CrashContext& c) { append_all(c, Bug::none); }, check_log_file);
   EXPECT_EQ(report.mutants.size(), 4u);  // two fences, one flush each
   EXPECT_THAT(report.survivors(), testing::IsEmpty()) << report.text();
 }
 
 TEST(explorer_log, no_mutant_is_tried_where_the_sound_code_fails) {
   const auto report = CrashRunner().mutants(
-      make_pool, [](CrashContext& c) { append_all(c, Bug::no_fence); }, check_log);
+      make_pool, [](CrashContext& c) { append_all(c, Bug::no_fence); }, check_log_file);
   EXPECT_EQ(report.mutants.size(), 0u);
   EXPECT_THAT(report.survivors(), testing::ElementsAre(HasSubstr("the sound code: crash")));
 }
@@ -102,7 +102,7 @@ TEST(explorer_log, a_needless_fence_is_a_mutant_that_survives) {
         append_all(c, Bug::none);
         fence("nothing", "nothing");
       },
-      check_log);
+      check_log_file);
   EXPECT_THAT(report.survivors(), testing::ElementsAre("without fence(\"nothing\", \"nothing\")"));
 }
 

@@ -199,7 +199,7 @@ void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& f
     f.lost.push_back(lost_stores(*m.logs[i], m.lines[i].variants[variant], sites));
   }
   sites.resize(2 * f.lost.size());
-  std::string signature = f.recovery;
+  std::string signature = f.recovery + (f.lost.empty() ? f.what : "");
   for (std::size_t i = 0; i < sites.size(); i += 2) {
     signature += ' ' + hex(reinterpret_cast<std::uintptr_t>(sites[i][0]));
   }

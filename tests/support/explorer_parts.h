@@ -72,20 +72,26 @@ inline void append_all(CrashContext& c, Bug bug) {
   }
 }
 
-inline std::string check_log(const CrashImage& image) {
-  const AppendLog log(image.path());
-  const std::uint64_t n = log.count();
+// `data` is the pool's content.
+inline std::string check_log(const std::byte* data, const CrashImage& image) {
+  const std::uint64_t n = *reinterpret_cast<const std::uint64_t*>(data);
+  const auto* entries = reinterpret_cast<const Entry*>(data + 64);
   if (n < image.acknowledged()) return "an acknowledged entry is lost";
   if (n > image.invoked()) return "an entry that nobody appended";
   for (std::uint64_t i = 0; i < n; ++i) {
-    if (log.entry(i).value != 100 + i || log.entry(i).copy != 100 + i) return "a broken entry";
+    if (entries[i].value != 100 + i || entries[i].copy != 100 + i) return "a broken entry";
   }
   return {};
 }
 
+inline std::string check_log_file(const CrashImage& image) {
+  const RawPool pool(image.path());
+  return check_log(&pool.at<std::byte>(0), image);
+}
+
 inline CrashResult explore_log(Bug bug, const CrashOptions& options = {}) {
   return CrashRunner(options).run(
-      make_pool, [bug](CrashContext& c) { append_all(c, bug); }, check_log);
+      make_pool, [bug](CrashContext& c) { append_all(c, bug); }, check_log_file);
 }
 
 }  // namespace tenuto::test

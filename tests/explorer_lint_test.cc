@@ -1,0 +1,135 @@
+// What the traced twin finds without any crash: forgotten flushes, and needless ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/explorer_parts.h"
+#include "tenuto/pool.h"
+#include "tenuto/tx.h"
+
+namespace tenuto::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// Runs a workload without any crash being tried.
+CrashResult watch(const CrashRunner::Workload& workload) {
+  CrashOptions o = counting();
+  o.points_percent = 1;
+  return CrashRunner(o).run(make_pool, workload, all_is_well);
+}
+
+void publish_promise(const RawPool& pool, std::uint64_t n) {
+  publish(pool.at<std::uint64_t>(0), n);
+  fence("promise", "promise kept");
+}
+
+TEST(explorer_lint, a_line_not_flushed_before_the_fence_behind_a_publish_is_named) {
+  const CrashResult r = watch([](CrashContext& c) {
+    const RawPool pool(c.path());
+    for (std::uint64_t n = 1; n <= 3; ++n) {
+      pool.at<std::uint64_t>(640) = n;
+      publish_promise(pool, n);
+    }
+  });
+  ASSERT_THAT(r.forgotten, SizeIs(1));
+  EXPECT_EQ(r.forgotten[0].line, 640u);
+  EXPECT_EQ(r.forgotten[0].count, 3u);
+  EXPECT_THAT(r.forgotten[0].place, HasSubstr("explorer_lint_test.cc:"));
+  EXPECT_THAT(r.forgotten[0].when,
+              HasSubstr("fence(\"promise\", \"promise kept\") behind publish"));
+  EXPECT_THAT(r.forgotten[0].when, HasSubstr("publish_promise explorer_lint_test.cc:"));
+  EXPECT_FALSE(r.ok());
+}
+
+TEST(explorer_lint, flushed_late_or_declared_transient_or_stored_later_is_fine) {
+  const CrashResult r = watch([](CrashContext& c) {
+    const RawPool pool(c.path());
+    pool.at<std::uint64_t>(640) = 1;
+    publish(pool.at<std::uint64_t>(0), 1);
+    flush(pool.at<std::uint64_t>(640));  // late, but under the same fence
+    fence("promise", "promise kept");
+    pool.at<std::uint64_t>(704) = 1;
+    transient(&pool.at<std::uint64_t>(704), 8);
+    publish(pool.at<std::uint64_t>(0), 2);
+    pool.at<std::uint64_t>(768) = 1;  // promised by nothing yet
+    fence("promise", "promise kept");
+    flush(pool.at<std::uint64_t>(768));
+    publish_promise(pool, 3);
+  });
+  EXPECT_THAT(r.forgotten, IsEmpty()) << r.text();
+}
+
+TEST(explorer_lint, what_an_acknowledged_operation_left_unflushed_is_named) {
+  const CrashResult r = watch([](CrashContext& c) {
+    const RawPool pool(c.path());
+    c.invoke();
+    pool.at<std::uint64_t>(640) = 1;
+    c.ack();
+  });
+  ASSERT_THAT(r.forgotten, SizeIs(1));
+  EXPECT_THAT(r.forgotten[0].when, HasSubstr("acknowledged"));
+}
+
+TEST(explorer_lint, flushes_and_fences_that_do_nothing_are_counted_by_place) {
+  const CrashResult r = watch([](CrashContext& c) {
+    const RawPool pool(c.path());
+    pool.at<std::uint64_t>(640) = 1;
+    flush(pool.at<std::uint64_t>(640));
+    flush(pool.at<std::uint64_t>(640));  // clean
+    pool.at<std::uint64_t>(640) = 2;
+    flush(pool.at<std::uint64_t>(640));  // again
+    fence("needed", "use");
+    fence("needless", "use");
+  });
+  ASSERT_THAT(r.wasted, SizeIs(2)) << r.cost_text();
+  EXPECT_EQ(r.wasted[0].clean, 1u);
+  EXPECT_EQ(r.wasted[0].reflush, 0u);
+  EXPECT_EQ(r.wasted[1].clean, 0u);
+  EXPECT_EQ(r.wasted[1].reflush, 1u);
+  EXPECT_THAT(r.wasted[0].place, HasSubstr("explorer_lint_test.cc:"));
+  EXPECT_THAT(r.cost_text(),
+              HasSubstr("fence(\"needless\", \"use\") had nothing to wait for 1 of 1"));
+}
+
+struct Root {
+  std::uint64_t added, forgotten;
+  std::uint64_t filler[30];
+  std::uint64_t far;
+};
+
+TEST(explorer_lint, what_a_transaction_changed_and_never_added_is_named) {
+  CrashOptions o = counting();
+  o.points_percent = 1;
+  const CrashResult r = CrashRunner(o).run(
+      [](const std::string& path) {
+        Pool pool = Pool::create(path, {.size = kPoolBytesMin}).value();
+        (void)pool.root<Root>("lint").value();
+      },
+      [](CrashContext& c) {
+        Pool pool = Pool::open(c.path()).value();
+        Root& root = *pool.root<Root>("lint").value();
+        {
+          Transaction tx(pool);
+          (void)tx.add(root.added);
+          root.added = 1;
+          root.far = 1;  // another line, not added
+          (void)tx.make<Root>(Root{1, 2, {}, 3}).value();
+          ASSERT_EQ(tx.commit(), Status::ok);
+        }
+        Transaction tx(pool);
+        (void)tx.add(root.added);
+        root.added = 2;
+        tx.abort();
+      },
+      all_is_well);
+  ASSERT_THAT(r.forgotten, SizeIs(1)) << r.text();
+  EXPECT_THAT(r.forgotten[0].when, HasSubstr("commit"));
+  EXPECT_THAT(r.forgotten[0].place, HasSubstr("explorer_lint_test.cc:"));
+}
+
+}  // namespace
+}  // namespace tenuto::test

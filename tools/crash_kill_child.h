@@ -1,0 +1,168 @@
+// The process that will be killed: opens the pool, writes down what it finds, waits for the judge,
+// and works in threads until the end comes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "crash_kill.h"
+#include "crash_kill_state.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::tool {
+
+inline constexpr int kKillExitFailed = 3;
+
+// What one child is asked to do.
+struct KillOrder {
+  std::string path;
+  std::uint64_t seed = 0;
+  std::uint64_t pool_bytes = 0, pool_bytes_max = 0;
+  std::uint32_t threads = 1;
+  std::uint32_t engines = kEngineAll;
+  KillMix mix = KillMix::uniform;
+  bool emptying = false;  // mix fill: which way it goes
+  bool reopen = false;    // close and open once more before the work
+  KillBug bug = KillBug::none;
+};
+
+struct KillRng {
+  std::uint64_t s;
+  std::uint64_t operator()() { return kill_hash(s += 0x9e3779b97f4a7c15ull, 0); }
+  std::uint64_t below(std::uint64_t n) { return (*this)() % n; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+};
+
+// Objects of the pool. A node's seal follows from its id, and the filling from both.
+struct KillNode {
+  Ptr<KillNode> next;
+  std::uint64_t id;
+  std::uint64_t words;  // of filling, behind this
+  std::uint64_t filling(std::uint64_t i) const { return kill_hash(id, i); }
+  std::uint64_t* at(std::uint64_t i) { return reinterpret_cast<std::uint64_t*>(this + 1) + i; }
+};
+struct KillChain {
+  Ptr<KillNode> head;
+  std::uint64_t count;
+};
+struct KillRoot {
+  std::uint64_t balance[kBalances];
+  KillChain chain[kChains];
+  Ptr<std::uint64_t> slot[kSlots];
+};
+
+class KillChild {
+ public:
+  KillChild(KillState& state, KillOrder order) : state_(state), order_(std::move(order)) {}
+  [[noreturn]] void run();
+
+ private:
+  friend class KvWork;
+  friend class ObjectWork;
+  friend class HeapWork;
+
+  [[noreturn]] void fail(const std::string& what);
+  void check(Status s, const char* what) {
+    if (s != Status::ok) fail(std::string(what) + ": " + status_name(s));
+  }
+  void open();
+  void look();
+  void look_at_keys();
+  void look_at_chains();
+  void look_at_slots();
+  void add_extent(const void* p, std::uint64_t bytes, const char* what);
+  void wait_for_the_judge();
+  [[noreturn]] void work(std::uint32_t thread);
+
+  // One atomic step on cells, announced before it begins.
+  void begin_step(KillThreadLog& log, std::initializer_list<KillStep::Change> changes);
+  void end_step(KillThreadLog& log);     // acknowledged: the model follows
+  void cancel_step(KillThreadLog& log);  // nothing was done
+
+  KillState& state_;
+  const KillOrder order_;
+  std::unique_ptr<Store> store_;
+  KillRoot* root_ = nullptr;
+  std::mutex cell_mu_[kSlotCells];       // balances and chains
+  std::atomic<bool> slot_held_[kSlots];  // false at first
+  std::atomic<std::uint64_t> slot_bytes_ = 0;
+};
+
+class KvWork {
+ public:
+  KvWork(KillChild& child, std::uint32_t thread, std::uint64_t seed);
+  bool room() const;  // in the log
+  void single();
+  void batch();
+
+ private:
+  KillOp& announce(KillVerb verb, std::uint32_t key, std::uint64_t value, std::uint32_t batch);
+  void acknowledge(KillOp& op, Status s);
+  std::uint32_t draw_key();
+  std::uint64_t draw_value(std::uint64_t ticket);
+  Status do_put(std::uint32_t key, std::uint64_t value);
+  void do_get(KillOp& op);
+
+  KillChild& child_;
+  KillThreadLog& log_;
+  KillRng rng_;
+  std::uint32_t written_ = 0;
+  std::string text_;
+  std::string key_text_;
+  std::unique_ptr<std::uint64_t[]> remembered_;  // for the bug stale_read
+};
+
+class ObjectWork {
+ public:
+  ObjectWork(KillChild& child, std::uint32_t thread, std::uint64_t seed);
+  void one();
+
+ private:
+  void transfer();
+  void push_or_pop();
+  void move();
+  Status pop(Transaction& tx, KillChain& chain);
+  Status transfer_in(Transaction& tx, std::uint32_t from, std::uint32_t to);
+  // Runs `body`, now and then aborting it at its end.
+  template <class Body>
+  void transaction(Body body);
+  void begin(Transaction& tx, std::initializer_list<KillStep::Change> changes);
+
+  KillChild& child_;
+  KillThreadLog& log_;
+  KillRng rng_;
+};
+
+class HeapWork {
+ public:
+  HeapWork(KillChild& child, std::uint32_t thread, std::uint64_t seed);
+  void one();
+
+ private:
+  void allocate(std::uint32_t slot);
+  void reserve(std::uint32_t slot);
+  void release(std::uint32_t slot);
+  void fill(std::uint32_t slot);
+  std::uint64_t draw_bytes();
+  std::uint64_t draw_stamp(std::uint64_t bytes);
+
+  KillChild& child_;
+  KillThreadLog& log_;
+  KillRng rng_;
+};
+
+// Keys and values follow from numbers alone: a value from (key, version), its length from both.
+std::string kill_key(std::uint32_t key);
+void kill_value(std::uint32_t key, std::uint64_t version, std::string& out);
+std::uint64_t kill_version(std::string_view value);
+// A chain's ids as one number, without its first `skip` nodes.
+std::uint64_t kill_chain_state(const KillChain& chain, std::uint32_t skip = 0);
+// A slot's stamp: number and bytes; the block's words follow from it.
+void kill_fill_slot(std::uint64_t* block, std::uint64_t stamp);
+inline std::uint64_t kill_stamp_bytes(std::uint64_t stamp) { return stamp & 0xfffff; }
+
+}  // namespace tenuto::tool

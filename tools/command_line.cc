@@ -40,6 +40,15 @@ CLI::Option* CommandLine::add_text(const char* name, std::function<void(std::str
       ->type_name(type);
 }
 
+void CommandLine::add_checked(const char* name, std::function<std::string(const std::string&)> set,
+                              const std::string& help, const char* type) {
+  const auto checked = [set = std::move(set), name](const std::string& text) {
+    const std::string wanted = set(text);
+    if (!wanted.empty()) wrong(name, in_quotes(text) + " is not " + wanted);
+  };
+  add_text(name, checked, help, type);
+}
+
 void CommandLine::add_size(const char* name, std::uint64_t& bytes, const std::string& help) {
   const auto set = [&bytes, name](const std::string& text) {
     if (const MaybeError error = parse_size(text, bytes)) wrong(name, with_place(*error, text));

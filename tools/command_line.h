@@ -22,6 +22,9 @@ class CommandLine : public CLI::App {
   // Options and arguments are named as in CLI11 ("-q,--quiet", "KEY"); `type` stands in the help.
   CLI::Option* add_text(const char* name, std::function<void(std::string)> set,
                         const std::string& help, const char* type = "");
+  // `set` says what it wants instead, or nothing when it has taken the text.
+  void add_checked(const char* name, std::function<std::string(const std::string&)> set,
+                   const std::string& help, const char* type);
   // "64M"; the help shows the present value as the default.
   void add_size(const char* name, std::uint64_t& bytes, const std::string& help);
   void add_count(const char* name, std::function<void(std::uint64_t)> set, const std::string& help);

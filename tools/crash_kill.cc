@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::microseconds(200);
 constexpr auto kPatience = std::chrono::seconds(180);  // until a child is at work
-constexpr std::uint64_t kRecoveryKillEvery = 6;
+constexpr std::uint64_t kRecoveryKillEvery = 4;
 constexpr std::uint64_t kRecoveryKillsInARow = 4;
 constexpr double kFirstCheckUs = 10'000;
 constexpr std::uint64_t kWorkUsMax = 15'000;
@@ -95,6 +95,8 @@ class KillLoop {
     folder_.clear();
     judge_->forget_all();
     kills_of_pool_ = 0;
+    // Small ones fill up: then writes are refused, which must leave no trace.
+    pool_bytes_max_ = std::max(o_.pool_bytes_max >> rng_.below(3), 2 * o_.pool_bytes);
     report_.totals.pools += 1;
   }
 
@@ -117,7 +119,7 @@ class KillLoop {
     order.path = folder_.pool();
     order.seed = rng_();
     order.pool_bytes = o_.pool_bytes;
-    order.pool_bytes_max = o_.pool_bytes_max;
+    order.pool_bytes_max = pool_bytes_max_;
     order.threads = plan == Plan::look_only ? 0 : o_.threads[rng_.below(o_.threads.size())];
     order.engines = o_.engines;
     // All of them together half of the time, some of them else.
@@ -301,6 +303,7 @@ class KillLoop {
   double open_us_ = kFirstCheckUs;   // from fork to the end of recovery
   std::uint64_t in_a_row_ = 0;
   std::uint32_t kills_of_pool_ = 0;
+  std::uint64_t pool_bytes_max_ = 0;
   std::uint32_t stalled_ = 0;
 };
 

@@ -10,6 +10,12 @@
 namespace tenuto::tool {
 namespace {
 
+// Enough of a key to know it by; some are long.
+std::string short_key(std::uint32_t key) {
+  const std::string text = kill_key(key);
+  return text.size() <= 24 ? text : text.substr(0, 24) + "...";
+}
+
 bool is_slot(std::uint32_t cell) { return cell >= kSlotCells; }
 
 std::string name_of(std::uint32_t cell) {
@@ -165,7 +171,7 @@ std::string KillJudge::judge_keys() {
   for (std::uint32_t k = 0; k < kKillKeys; ++k) {
     if (ops_[k].empty()) {
       if (state_.sight.key[k] == state_.key[k]) continue;
-      return fmt::format("key {} is {} and nobody touched it; it must be {}", kill_key(k),
+      return fmt::format("key {} is {} and nobody touched it; it must be {}", short_key(k),
                          state_.sight.key[k], state_.key[k]);
     }
     if (std::string wrong = judge_key(k); !wrong.empty()) return wrong;
@@ -199,7 +205,7 @@ std::string KillJudge::judge_key(std::uint32_t key) {
   if (j.verdict == Verdict::linearizable) return {};
   if (j.verdict == Verdict::undecided) return "too many operations at the same time to judge";
   return fmt::format("key {}: {}  (killed at {}; thread {} is the reader after recovery)",
-                     kill_key(key), j.what, crash_, kKillThreadsMax);
+                     short_key(key), j.what, crash_, kKillThreadsMax);
 }
 
 bool KillJudge::key_allows(std::uint32_t key, std::uint32_t batches_in) {
@@ -233,7 +239,7 @@ std::string KillJudge::judge_batches() {
       for (const LoggedOp& op : ops_[key]) {
         if (op.batch != static_cast<int>(b)) continue;
         const bool puts = op.op.verb == KeyVerb::put;
-        text += fmt::format("\n    key {}: {}, held {} before, holds {} now", kill_key(key),
+        text += fmt::format("\n    key {}: {}, held {} before, holds {} now", short_key(key),
                             puts ? fmt::format("put {}", op.op.value) : "erase", state_.key[key],
                             state_.sight.key[key]);
       }

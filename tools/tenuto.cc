@@ -1,6 +1,7 @@
 // tools/tenuto: the pool and its records from a shell. This file is the list of commands, their
 // options and help, and the exit code: the number of the Status (tenuto/status.h); wrong usage is
 // invalid_argument.
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
+#include "tenuto_crash.h"
 
 #ifndef TENUTO_VERSION
 #error "the build defines TENUTO_VERSION"
@@ -128,6 +130,53 @@ Run add_dump(CommandLine& line) {
   return [args] { return run_dump(*args); };
 }
 
+Run add_crash_kill(CommandLine& line) {
+  const auto args = std::make_shared<CrashKillArgs>();
+  args->options.kills = 0;
+  KillOptions& o = args->options;
+  line.add_count(
+      "--kills", [&o](std::uint64_t n) { o.kills = n; }, "Stop after N kills [1000]");
+  line.add_checked(
+      "--hours", [&o](const std::string& t) { return parse_hours(t, o.seconds); },
+      "Stop after H hours; fractions count", "H");
+  line.add_checked(
+      "--threads", [&o](const std::string& t) { return parse_kill_threads(t, o.threads); },
+      "Threads of the process that is killed; one of these is drawn each time [1,2,4]", "N,...");
+  line.add_checked(
+      "--engine",
+      [&o](const std::string& t) {
+        o.engines = parse_kill_engines(t);
+        return std::string(o.engines == 0 ? "some of kv,batch,objects,heap" : "");
+      },
+      "What they work with [kv,batch,objects,heap]", "NAME,...");
+  line.add_checked(
+      "--mix", [&o](const std::string& t) { return parse_kill_mixes(t, o.mixes); },
+      "How; one of these is drawn each time [uniform,hot,fill,long]", "NAME,...");
+  line.add_text(
+      "--pool", [&o](std::string t) { o.directory = std::move(t); },
+      "Where the pools are made and removed [/dev/shm]", "DIR");
+  line.add_text(
+      "--findings", [&o](std::string t) { o.findings = std::move(t); },
+      "Where findings are saved [.]", "DIR");
+  line.add_size("--size-max", o.pool_bytes_max, "A pool may grow up to this");
+  line.add_count(
+      "--seed",
+      [&a = *args](std::uint64_t n) {
+        a.options.seed = n;
+        a.has_seed = true;
+      },
+      "Of all that is drawn [random]");
+  line.add_text(
+      "--json", [&a = *args](std::string t) { a.json_file = std::move(t); },
+      "Also write the summary as one JSON object; - is standard output", "FILE");
+  line.add_flag("-q,--quiet", args->quiet, "No progress, no summary");
+  return [args] {
+    if (args->options.kills == 0 && args->options.seconds == 0) args->options.kills = 1000;
+    return run_crash_kill(*args);
+  };
+}
+
+// Two words are a command of a group.
 struct Command {
   const char* name;
   const char* help;
@@ -181,6 +230,11 @@ constexpr std::array kCommands = {
             "  tenuto dump books.tnt books.tsv\n"
             "  tenuto dump books.tnt --format jsonl --prefix d | gzip > d.gz",
             add_dump},
+    Command{"crash kill", "Kill a working process again and again; check all it acknowledged",
+            "  tenuto crash kill --kills 2000\n"
+            "  tenuto crash kill --hours 8 --findings /var/tmp --json night.json\n"
+            "  tenuto crash kill --engine kv,batch --mix hot --threads 4 --seed 7",
+            add_crash_kill},
 };
 
 std::string overview() {
@@ -189,7 +243,7 @@ std::string overview() {
       "\nUsage: tenuto COMMAND PATH [arguments] [options]\n"
       "       tenuto COMMAND --help\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<8} {}\n", command.name, command.help);
+    text += fmt::format("  {:<10} {}\n", command.name, command.help);
   }
   return text + R"(
 Examples:
@@ -203,21 +257,37 @@ Exit codes: 0 ok, 1 not found, 2 wrong usage or input, 3 exists, 4 full, 5 too l
 7 permission, 8 io, 9 corrupt, 10 not a pool, 11 wrong version, 12 read only, 14 stopped.)";
 }
 
+bool in_group(std::string_view name) {
+  const auto starts = [&](const Command& c) {
+    return std::string_view(c.name).starts_with(std::string(name) + " ");
+  };
+  return std::any_of(kCommands.begin(), kCommands.end(), starts);
+}
+
 Error run(int argc, char** argv) {
-  const std::string_view name = argc > 1 ? argv[1] : "";
-  if (name == "--help" || name == "-h" || name == "help") return print_line(overview());
+  std::string name = argc > 1 ? argv[1] : "";
+  const bool grouped = in_group(name) && argc > 2 && argv[2][0] != '-';
+  if (grouped) name += " " + std::string(argv[2]);
+  const int words = grouped ? 3 : 2;
+  const std::string_view last = argc > 1 ? argv[argc - 1] : "";
+  const bool asks_for_group = in_group(name) && !grouped && (last == "--help" || last == "-h");
+  if (name == "--help" || name == "-h" || name == "help" || asks_for_group) {
+    return print_line(overview());
+  }
   if (name == "--version") return print_line("tenuto " TENUTO_VERSION);
   for (const Command& command : kCommands) {
     if (name != command.name) continue;
     CommandLine line(command.name, command.help, command.examples);
     const Run do_it = command.add(line);
     bool helped = false;
-    TENUTO_TOOL_TRY(line.parse_words(argc - 2, argv + 2, helped));
+    TENUTO_TOOL_TRY(line.parse_words(argc - words, argv + words, helped));
     return helped ? no_error() : do_it();
   }
   return failed(Status::invalid_argument,
-                name.empty() ? "no command" : "unknown command " + in_quotes(name), "",
-                "'tenuto --help' lists the commands");
+                name.empty()     ? "no command"
+                : in_group(name) ? in_quotes(name) + " wants a second word"
+                                 : "unknown command " + in_quotes(name),
+                "", "'tenuto --help' lists the commands");
 }
 
 int report(const Error& error) {

@@ -1,0 +1,26 @@
+// The group `tenuto crash`: commands that try to break a store, and say what broke.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "crash_kill.h"
+#include "error.h"
+
+namespace tenuto::tool {
+
+struct CrashKillArgs {
+  KillOptions options;
+  bool has_seed = false;
+  std::string json_file;  // "-" is standard output; empty: none
+  bool quiet = false;
+};
+
+Error run_crash_kill(const CrashKillArgs& args);
+
+// "1,2,4" and "hot,fill"; text for a person when it is wrong.
+std::string parse_kill_threads(const std::string& text, std::vector<std::uint32_t>& threads);
+std::string parse_kill_mixes(const std::string& text, std::vector<KillMix>& mixes);
+std::string parse_hours(const std::string& text, double& seconds);
+
+}  // namespace tenuto::tool

@@ -18,7 +18,7 @@
 #include <random>
 #include <vector>
 
-#include "support/kill_state.h"
+#include "support/kill_records.h"
 #include "support/pool_parts.h"
 #include "tenuto/kv.h"
 

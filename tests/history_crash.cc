@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "pm/explore.h"
+#include "tenuto/crash.h"
 #include "tenuto/crash_history.h"
 #include "tenuto/kv.h"
 
@@ -45,7 +45,7 @@ struct Threads {
   Bug bug = Bug::none;
   std::uint64_t seed = 1;
 
-  void operator()(pm::CrashContext& c) {
+  void operator()(CrashContext& c) {
     history = {};
     auto store = Store::open(c.path(), small_store());
     ASSERT_TRUE(store);
@@ -56,7 +56,7 @@ struct Threads {
     c.interleave(bodies);
   }
 
-  void work(pm::CrashContext& c, Store& store, std::uint32_t t) {
+  void work(CrashContext& c, Store& store, std::uint32_t t) {
     std::mt19937_64 rng(seed * 131 + t);
     for (std::uint64_t i = 1; i <= kOperations; ++i) {
       const std::string& key = kKeys[rng() % kKeys.size()];
@@ -94,7 +94,7 @@ struct Threads {
     return s == Status::ok ? std::strtoull(value.c_str(), nullptr, 10) : kAbsent;
   }
 
-  std::string check(const pm::CrashImage& image) const {
+  std::string check(const CrashImage& image) const {
     CrashHistory all = history;
     all.crash();
     Report report;
@@ -108,17 +108,17 @@ struct Threads {
     return all.check();
   }
 
-  pm::CrashResult run() {
-    pm::CrashOptions o;
+  CrashResult run() {
+    CrashOptions o;
     o.seed = seed;
     o.findings_max = 1;
     o.minimise = false;
     o.product_max = 40;
     o.samples_max = 20;
     o.recovery_states_max = 2;
-    return pm::CrashRunner(o).run(
-        setup, [this](pm::CrashContext& c) { (*this)(c); },
-        [this](const pm::CrashImage& image) { return check(image); });
+    return CrashRunner(o).run(
+        setup, [this](CrashContext& c) { (*this)(c); },
+        [this](const CrashImage& image) { return check(image); });
   }
 };
 
@@ -127,7 +127,7 @@ TEST(history_crash, threads_on_the_same_keys_leave_linearizable_histories) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     Threads threads;
     threads.seed = seed;
-    const pm::CrashResult r = threads.run();
+    const CrashResult r = threads.run();
     EXPECT_TRUE(r.ok()) << "seed " << seed << "\n" << r.text();
     checks += r.checks;
   }
@@ -140,7 +140,7 @@ TEST(history_crash, a_put_that_is_acknowledged_early_is_found) {
     Threads threads;
     threads.seed = seed;
     threads.bug = Bug::acknowledges_early;
-    const pm::CrashResult r = threads.run();
+    const CrashResult r = threads.run();
     if (!r.ok()) found = r.text();
   }
   EXPECT_THAT(found, testing::ContainsRegex("a get saw|an erase (found|missed)"));
@@ -152,7 +152,7 @@ TEST(history_crash, a_put_that_is_forgotten_is_found) {
     Threads threads;
     threads.seed = seed;
     threads.bug = Bug::forgets_a_put;
-    const pm::CrashResult r = threads.run();
+    const CrashResult r = threads.run();
     if (!r.ok()) found = r.text();
   }
   EXPECT_THAT(found, testing::ContainsRegex("a get saw|an erase (found|missed)"));

@@ -268,5 +268,33 @@ TEST_F(ToolCli, help_shows_examples_and_version_is_one_line) {
   EXPECT_EQ(run({"--version"}).out.rfind("tenuto ", 0), 0u);
 }
 
+TEST_F(ToolCli, crash_kill_kills_and_finds_nothing) {
+  const Outcome o = run({"crash", "kill", "--kills", "6", "--threads", "2", "--seed", "3", "--mix",
+                         "hot,fill", "--findings", path(""), "--json", "-", "-q"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.err, "");
+  const json r = json::parse(o.out, nullptr, false);
+  EXPECT_EQ(r["kills"], 6);
+  EXPECT_EQ(r["engines"], "kv,batch,objects,heap");
+  EXPECT_GT(r["key_operations"], 0);
+  EXPECT_GT(r["steps"], 0);
+  EXPECT_TRUE(r["findings"].empty());
+}
+
+TEST_F(ToolCli, crash_wants_a_command_and_its_lists_must_be_known) {
+  EXPECT_EQ(run({"crash"}).code, 2);
+  EXPECT_EQ(run({"crash", "frob"}).code, 2);
+  EXPECT_NE(run({"crash", "--help"}).out.find("crash kill"), std::string::npos);
+  EXPECT_NE(run({"crash", "kill", "--help"}).out.find("--hours"), std::string::npos);
+  for (const auto& [option, value] : {std::pair{"--engine", "kv,disk"},
+                                      {"--mix", "cold"},
+                                      {"--threads", "0"},
+                                      {"--threads", "9"},
+                                      {"--hours", "-1"}}) {
+    EXPECT_EQ(run({"crash", "kill", option, value}).code, 2) << option;
+  }
+  EXPECT_EQ(run({"crash", "kill", "--pool", path("missing")}).code, 1);
+}
+
 }  // namespace
 }  // namespace tenuto::test

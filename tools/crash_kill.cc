@@ -158,8 +158,11 @@ class KillLoop {
   }
 
   std::uint64_t draw_delay(Plan plan) {
-    if (plan == Plan::kill_early)
-      return rng_.below(static_cast<std::uint64_t>(check_us_ * 1.2) + 1);
+    if (plan == Plan::kill_early) {
+      // Mostly within recovery. The sleep tends to be longer than asked for.
+      const double most = rng_.one_in(4) ? check_us_ : rng_.one_in(2) ? open_us_ : open_us_ / 2;
+      return rng_.below(static_cast<std::uint64_t>(most) + 1);
+    }
     return rng_.below(rng_.one_in(10) ? kLongWorkUs : kWorkUsMax);
   }
 

@@ -292,7 +292,8 @@ std::vector<KeyOp> tiny_history(std::mt19937_64& rng) {
   std::vector<KeyOp> ops;
   const std::size_t count = 1 + rng() % 7;
   std::vector<std::uint64_t> free_at(6, 0);
-  while (ops.size() < count) {
+  // All threads may come to their ends before that.
+  for (int tries = 0; ops.size() < count && tries < 50; ++tries) {
     const std::size_t thread = rng() % 6;  // 3..5 live after the crash
     std::uint64_t& now = free_at[thread];
     if (now == 0) now = thread < 3 ? 1 : crash + 1;

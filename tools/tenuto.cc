@@ -182,6 +182,7 @@ struct Command {
   const char* help;
   const char* examples;
   Run (*add)(CommandLine& line);
+  Error (*pass_on)(int argc, char** argv) = nullptr;  // instead of add: another program's words
 };
 
 constexpr std::array kCommands = {
@@ -235,6 +236,10 @@ constexpr std::array kCommands = {
             "  tenuto crash kill --hours 8 --findings /var/tmp --json night.json\n"
             "  tenuto crash kill --engine kv,batch --mix hot --threads 4 --seed 7",
             add_crash_kill},
+    Command{"crash run", "Explore every crash of the product's own structures (its own --help)", "",
+            nullptr, run_crash_explorer},
+    Command{"crash replay", "Run a finding again that the explorer saved", "", nullptr,
+            run_crash_replay},
 };
 
 std::string overview() {
@@ -243,7 +248,7 @@ std::string overview() {
       "\nUsage: tenuto COMMAND PATH [arguments] [options]\n"
       "       tenuto COMMAND --help\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<10} {}\n", command.name, command.help);
+    text += fmt::format("  {:<12} {}\n", command.name, command.help);
   }
   return text + R"(
 Examples:
@@ -277,6 +282,7 @@ Error run(int argc, char** argv) {
   if (name == "--version") return print_line("tenuto " TENUTO_VERSION);
   for (const Command& command : kCommands) {
     if (name != command.name) continue;
+    if (command.pass_on != nullptr) return command.pass_on(argc - words, argv + words);
     CommandLine line(command.name, command.help, command.examples);
     const Run do_it = command.add(line);
     bool helped = false;

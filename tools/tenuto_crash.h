@@ -18,6 +18,10 @@ struct CrashKillArgs {
 
 Error run_crash_kill(const CrashKillArgs& args);
 
+// With the words behind the command. They return only when the program could not be started.
+Error run_crash_explorer(int argc, char** argv);
+Error run_crash_replay(int argc, char** argv);
+
 // "1,2,4" and "hot,fill"; text for a person when it is wrong.
 std::string parse_kill_threads(const std::string& text, std::vector<std::uint32_t>& threads);
 std::string parse_kill_mixes(const std::string& text, std::vector<KillMix>& mixes);

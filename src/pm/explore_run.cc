@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -101,6 +102,7 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   if (!options_.plants.empty()) unplant_all();
   result_.seed = options_.seed;
   result_.fences = r.fences();
+  if (!dry_) tell_coverage();
   result_.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   image_.reset();
@@ -133,6 +135,16 @@ void CrashExplorer::show_progress() {
                static_cast<unsigned long long>(points_expected_),
                static_cast<double>(result_.states) / seconds, result_.findings.size());
   std::fflush(stderr);
+}
+
+// For a test over all explorations of a project: a file a process, a fence a line.
+void CrashExplorer::tell_coverage() const {
+  const char* folder = std::getenv("TENUTO_CRASH_COVERAGE");
+  if (folder == nullptr) return;
+  std::ofstream out(std::string(folder) + "/" + std::to_string(::getpid()), std::ios::app);
+  for (const FenceStats& f : result_.fences) {
+    if (f.explored != 0) out << f.first << '|' << f.then << '\n';
+  }
 }
 
 void CrashExplorer::invoke() {

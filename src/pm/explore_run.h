@@ -72,6 +72,7 @@ class CrashExplorer final : public TraceObserver {
   bool still_bad(Moment& m, const CrashState& state, Verdict& verdict);
   void save(CrashFinding& f, const Moment& m, const CrashState& state, const Verdict& v);
   void show_progress();
+  void tell_coverage() const;
   void add_finding(Moment& m, std::uint64_t index, const Verdict& v);
   void add_lint();
   void compare_memory(const std::string& where);

@@ -3,7 +3,7 @@
 #
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
 #   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
-#   tenuto_test(NAME [TRACED] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
+#   tenuto_test(NAME [TRACED] [AFTER_CRASHES] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
 #   tenuto_fuzz(NAME MUTATIONS n [SOURCES f...] [LIBS lib...])
 
 include_guard(GLOBAL)
@@ -140,12 +140,13 @@ endfunction()
 
 # One file tests/NAME.cc, one program, one ctest entry a case. The suffix of the name is the kind
 # and the label. TRACED builds it against the twin (and not at all where there is none). LAYER links
-# only up to that layer, so that the layers above need not compile.
+# only up to that layer, so that the layers above need not compile. AFTER_CRASHES runs it when all
+# other crash tests have succeeded.
 function(tenuto_test name)
   if(NOT TENUTO_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED" "LABEL;LAYER;TIMEOUT" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED;AFTER_CRASHES" "LABEL;LAYER;TIMEOUT" "SOURCES;LIBS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tenuto_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -181,6 +182,21 @@ function(tenuto_test name)
   set(properties LABELS ${kind} TIMEOUT ${arg_TIMEOUT})
   if(kind STREQUAL "stress")
     list(APPEND properties PROCESSORS 2)
+  endif()
+  if(kind STREQUAL "crash")
+    # Each leaves the names of the fences that it crashed at, for tests/fence_coverage_crash.cc.
+    set(folder "${CMAKE_BINARY_DIR}/fence_coverage")
+    list(APPEND properties ENVIRONMENT "TENUTO_CRASH_COVERAGE=${folder}")
+    if(arg_AFTER_CRASHES)
+      list(APPEND properties FIXTURES_REQUIRED crashes)
+    else()
+      list(APPEND properties FIXTURES_SETUP crashes FIXTURES_REQUIRED fence_coverage_folder)
+    endif()
+    if(NOT TEST fence_coverage_folder)
+      add_test(NAME fence_coverage_folder
+               COMMAND sh -c "rm -rf '${folder}' && mkdir -p '${folder}'")
+      set_tests_properties(fence_coverage_folder PROPERTIES FIXTURES_SETUP fence_coverage_folder)
+    endif()
   endif()
   # Cases are listed when ctest starts: a program that dies while listing must not stop the build.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})

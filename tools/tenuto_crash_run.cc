@@ -1,0 +1,68 @@
+// `tenuto crash run` and `tenuto crash replay` start other programs, which are built with the
+// traced twin of the library: tenuto-crash beside this one, and whatever a saved case names.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tenuto_crash.h"
+
+namespace tenuto::tool {
+namespace {
+
+// Returns only when it failed.
+Error become(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  ::execv(argv[0], argv.data());
+  return os_failed(errno, "cannot start the program", words[0]);
+}
+
+}  // namespace
+
+Error run_crash_explorer(int argc, char** argv) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path program = here.parent_path() / "tenuto-crash";
+  if (!std::filesystem::exists(program, error)) {
+    return failed(Status::not_found, "the crash explorer is not there", program,
+                  "build the target tenuto_crash (gcc, no sanitizer), and keep both in one folder");
+  }
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), argv, argv + argc);
+  return become(std::move(words));
+}
+
+Error run_crash_replay(int argc, char** argv) {
+  constexpr const char* kUsage = "tenuto crash replay FILE.case";
+  if (argc != 1) return failed(Status::invalid_argument, "a case file is wanted", "", kUsage);
+  const std::string file = argv[0];
+  if (file == "--help" || file == "-h") {
+    std::printf(
+        "Runs a finding again that the crash explorer saved: its program, with only that "
+        "crash.\n\nUsage: %s\n",
+        kUsage);
+    return no_error();
+  }
+  std::ifstream in(file);
+  if (!in) return os_failed(errno, "cannot open the case", file);
+  std::string line;
+  std::vector<std::string> words;
+  const std::string begin = "argument ";
+  if (std::getline(in, line) && line == "tenuto crash case 1") {
+    while (std::getline(in, line) && line.starts_with(begin)) {
+      words.push_back(line.substr(begin.size()));
+    }
+  }
+  if (words.empty()) {
+    return failed(Status::invalid_argument, "not a saved case of the crash explorer", file, kUsage);
+  }
+  ::setenv("TENUTO_CRASH_REPLAY", std::filesystem::absolute(file).c_str(), 1);
+  return become(std::move(words));
+}
+
+}  // namespace tenuto::tool

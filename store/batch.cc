@@ -189,7 +189,7 @@ class Tree::Batch {
   void store() {
     for (const LockedLeaf& l : locked_) {
       Leaf& leaf = *l.twin->leaf;
-      std::uint64_t bitmap = leaf.head.bitmap;
+      std::uint64_t bitmap = bitmap_of(leaf);
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
         if (c.op->erase) {
@@ -202,7 +202,9 @@ class Tree::Batch {
         store_ordered(leaf.head.print[c.slot], c.hash.print);
         bitmap |= 1ull << c.slot;
       }
-      if (l.header_changes) store_ordered(leaf.head.bitmap, bitmap);
+      if (l.header_changes) {
+        store_ordered(leaf.head.bitmap, header_word(leaf.head.bitmap, bitmap));
+      }
     }
   }
 
@@ -259,7 +261,7 @@ Status Tree::write(std::vector<BatchOp> ops) {
     limbos_.collect_all();
     s = Batch(*this, std::move(ops)).run();
   }
-  return s;
+  return s == Status::ok ? file_.bad_pages() : s;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

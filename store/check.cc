@@ -24,7 +24,7 @@ class Tree::Check {
       if (at != expected) return damaged(at, "the index and the chain of leaves disagree");
       const std::string* end = i + 1 < leaves.size() ? &leaves[i + 1].second : nullptr;
       TENUTO_TRY(check_leaf(twin, at, leaves[i].second, end));
-      expected = {twin.leaf->head.next};
+      expected = next_of(*twin.leaf);
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
     return check_heap();
@@ -54,10 +54,11 @@ class Tree::Check {
     if (!low) return damaged(at, "a low separator is damaged");
     if (*low != sep) return damaged(at, "a leaf's separator is not the index's");
     if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
-    if ((leaf.head.bitmap & ~kBitmapMask) != 0) return damaged(at, "a leaf's bitmap is damaged");
-    if (leaf.head.bitmap != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
+    if (!is_sound(leaf.head.bitmap)) return damaged(at, "a leaf's bitmap is damaged");
+    if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
+    if (bitmap_of(leaf) != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
     std::unordered_map<std::string_view, unsigned> keys;
-    for (std::uint64_t used = leaf.head.bitmap; used != 0; used &= used - 1) {
+    for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
       TENUTO_TRY(check_slot(twin, slot, at, sep, end, keys));
     }
@@ -123,6 +124,9 @@ class Tree::Check {
   std::unordered_map<std::uint64_t, bool> reached_;  // offset: reachable, not only retired
 };
 
-Status Tree::validate(Report* report) const { return Check(*this, report).run(); }
+Status Tree::validate(Report* report) const {
+  const Status s = Check(*this, report).run();
+  return file_.bad_pages() == Status::ok ? s : file_.bad_pages(report);
+}
 
 }  // namespace tenuto::inline TENUTO_ABI::store

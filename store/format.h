@@ -2,6 +2,7 @@
 // head page. All integers little-endian. Read by every file of this folder.
 //
 //   HeadPage.store[0]  offset of the first leaf; 0: the pool has no store (commits the creation)
+//   HeadPage.roots[kRootStore]  the same, written after it
 //   HeadPage.store[1]  StoreWord: version, key kind, check
 //   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean
 //   close
@@ -44,10 +45,26 @@ inline constexpr unsigned kSlots = 48;
 inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
 inline constexpr std::size_t kLowInlineMax = 56;
 
+// A word of a leaf's header: 48 bits, and above them a checksum salted with the word's place, which
+// is never 0. So a zeroed, flipped or misplaced word is known from an empty leaf and from the last
+// one: without it a damaged link would end the chain, and what lies behind would be lost in silence.
+struct HeaderWord {
+  std::uint64_t raw;
+
+  static HeaderWord make(std::uint64_t value, std::uint64_t salt) {
+    const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value);
+    const std::uint64_t check = (crc ^ crc >> 16) & 0xffff;
+    return {value | (check == 0 ? 0xffff : check) << 48};
+  }
+  std::uint64_t value() const { return raw & kOffsetMask; }
+  bool sound(std::uint64_t salt) const { return raw == make(value(), salt).raw; }
+};
+static_assert(pm::OnMedia<HeaderWord> && sizeof(HeaderWord) == 8);
+
 // The one line whose stores, durable in order, commit inserts, erases and splits.
 struct LeafHeader {
-  std::uint64_t bitmap;        // bit i: slot i names a record. The upper 16 bits are 0.
-  std::uint64_t next;          // offset of the next leaf; 0: the last
+  HeaderWord bitmap;           // bit i: slot i names a record
+  HeaderWord next;             // offset of the next leaf; 0: the last
   std::uint8_t print[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);

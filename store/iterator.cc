@@ -67,7 +67,12 @@ struct Iterator::Impl {
       Result<std::string_view> low = tree->low_of(*place.leaf);
       if (s != Status::ok || !low) {
         leave();
-        status = Status::corrupt;
+        status = s != Status::ok ? s : low.error();
+        return false;
+      }
+      if (tree->bad_pages() != Status::ok) {
+        leave();
+        status = Status::io;
         return false;
       }
       left = *low;
@@ -182,7 +187,10 @@ void Iterator::prev() { impl_->prev(); }
 bool Iterator::valid() const { return impl_->positioned; }
 std::string_view Iterator::key() const { return impl_->key(); }
 std::string_view Iterator::value() const { return impl_->entries[impl_->at].record.value; }
-Status Iterator::status() const { return impl_->status; }
+Status Iterator::status() const {
+  if (impl_->status != Status::ok) return impl_->status;
+  return impl_->tree->bad_pages();  // of the value, which the iterator did not look at
+}
 
 Iterator Store::iterator(IteratorOptions options) const {
   return Iterator(std::make_unique<Iterator::Impl>(impl_ == nullptr ? nullptr : impl_->tree(),

@@ -21,7 +21,7 @@ std::uint32_t low_check(PoolOffset leaf, std::string_view low) {
 
 void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print) {
   Leaf& leaf = *twin.leaf;
-  const std::uint64_t bitmap = leaf.head.bitmap | 1ull << slot;
+  const HeaderWord bitmap = header_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot);
   if (TENUTO_PLANT("store_header_before_slot")) publish(leaf.head.bitmap, bitmap);
   publish(leaf.slot[slot], word);
   fence("record and slot", "leaf header");  // a set bit promises a whole record and slot word
@@ -40,7 +40,7 @@ void swap_entry(VLeaf& twin, unsigned slot, SlotWord word) {
 
 void erase_entry(VLeaf& twin, unsigned slot) {
   Leaf& leaf = *twin.leaf;
-  publish(leaf.head.bitmap, leaf.head.bitmap & ~(1ull << slot));
+  publish(leaf.head.bitmap, header_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot)));
   fence("leaf bitmap", "erase returns, record is retired");
   twin.set_print(slot, 0);
 }
@@ -93,30 +93,32 @@ void fill_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, const NewEntry* entri
     leaf.slot[i] = entries[i].word;
     leaf.head.print[i] = entries[i].print;
   }
-  leaf.head.bitmap = (1ull << count) - 1;
-  leaf.head.next = next.value;
+  leaf.head.bitmap = header_word(leaf.head.bitmap, (1ull << count) - 1);
+  leaf.head.next = header_word(leaf.head.next, next.value);
   set_low(leaf, at, low, block);
   flush(leaf);
 }
 
 void link_split(Leaf& left, PoolOffset right, std::uint64_t keep) {
-  if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, keep);
-  store_ordered(left.head.next, right.value);
-  if (!TENUTO_PLANT("store_split_keeps_both")) store_ordered(left.head.bitmap, keep);
+  const HeaderWord bitmap = header_word(left.head.bitmap, keep);
+  if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, bitmap);
+  store_ordered(left.head.next, header_word(left.head.next, right.value));
+  if (!TENUTO_PLANT("store_split_keeps_both")) store_ordered(left.head.bitmap, bitmap);
   flush(left.head);
   fence("chain link", "leaf lock is released");
 }
 
 void unlink_next(Leaf& left, PoolOffset next) {
-  publish(left.head.next, next.value);
+  publish(left.head.next, header_word(left.head.next, next.value));
   fence("leaf unlinked", "leaf is retired");
 }
 
 bool resolve_split(Leaf& left, const Leaf& right) {
   if (TENUTO_PLANT("store_recovery_trusts_both")) return false;
-  const std::uint64_t in_left = left.head.bitmap & kBitmapMask;
+  const std::uint64_t in_left = bitmap_of(left);
+  // The neighbour may be looked at, and changed, by another thread.
   const std::uint64_t in_right =
-      __atomic_load_n(&right.head.bitmap, __ATOMIC_RELAXED) & kBitmapMask;
+      HeaderWord{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)}.value();
   const auto slots_with = [&](SlotWord word) {
     std::uint64_t found = 0;
     for (std::uint64_t rest = in_left; rest != 0; rest &= rest - 1) {
@@ -133,7 +135,7 @@ bool resolve_split(Leaf& left, const Leaf& right) {
   for (std::uint64_t rest = in_right; rest != 0; rest &= rest - 1) {
     drop |= slots_with(right.slot[std::countr_zero(rest)]);
   }
-  publish(left.head.bitmap, left.head.bitmap & ~drop);
+  publish(left.head.bitmap, header_word(left.head.bitmap, in_left & ~drop));
   return true;
 }
 

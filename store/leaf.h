@@ -35,6 +35,18 @@ void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print)
 void swap_entry(VLeaf& twin, unsigned slot, SlotWord word);
 void erase_entry(VLeaf& twin, unsigned slot);
 
+// Header words. A place's salt is its address within the unit that mappings align to, which is the
+// same in every process.
+inline std::uint64_t salt_of(const HeaderWord& at) {
+  return reinterpret_cast<std::uintptr_t>(&at) % pm::kMapAlignBytes;
+}
+inline HeaderWord header_word(const HeaderWord& at, std::uint64_t value) {
+  return HeaderWord::make(value, salt_of(at));
+}
+inline bool is_sound(const HeaderWord& at) { return at.sound(salt_of(at)); }
+inline std::uint64_t bitmap_of(const Leaf& leaf) { return leaf.head.bitmap.value(); }
+inline PoolOffset next_of(const Leaf& leaf) { return {leaf.head.next.value()}; }
+
 // The slot for the next insert: one line further than the last, so that inserts in a row do not
 // flush the same slot line again. REQUIRES: the leaf is not full.
 unsigned choose_slot(std::uint64_t used);

@@ -25,7 +25,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   frame::Frames::format_zone(*impl->file, impl->file->zone(0), pm::kHeadBytes);
   TENUTO_TRY(impl->attach(true, report));
   TENUTO_TRY(impl->recover(report));
-  TENUTO_TRY(impl->file->set_state(pm::PoolState::running));
+  TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   TENUTO_TRY(impl->file->link_into_place(report));
   return impl;
 }
@@ -41,7 +41,10 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->was_clean = impl->file->was_clean();
   TENUTO_TRY(impl->attach(impl->was_clean, report));
   TENUTO_TRY(impl->recover(report));
-  if (!impl->file->read_only()) TENUTO_TRY(impl->file->set_state(pm::PoolState::running));
+  TENUTO_TRY(impl->file->bad_pages(report));
+  if (!impl->file->read_only()) {
+    TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
+  }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   impl->recovery_ms = took.count();
   return impl;
@@ -79,6 +82,7 @@ Status PoolImpl::open_tree(Report* report) {
 }
 
 Status PoolImpl::close() {
+  TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
   if (tree != nullptr) TENUTO_TRY(tree->close());
@@ -88,8 +92,9 @@ Status PoolImpl::close() {
 }
 
 Status PoolImpl::validate(Report* report) {
-  TENUTO_TRY(engine->validate(report));
-  return heap->validate(report);
+  Status s = engine->validate(report);
+  if (s == Status::ok) s = heap->validate(report);
+  return file->bad_pages() == Status::ok ? s : file->bad_pages(report);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI

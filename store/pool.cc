@@ -42,14 +42,18 @@ Status Pool::close() {
 
 Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
   if (impl_ == nullptr) return Status::closed;
-  const Status s = impl_->heap->malloc_to(bytes, dest);
-  if (s != Status::full) return s;
-  impl_->engine->reclaim(impl_->engine->mine());
-  return impl_->heap->malloc_to(bytes, dest);
+  Status s = impl_->heap->malloc_to(bytes, dest);
+  if (s == Status::full) {
+    impl_->engine->reclaim(impl_->engine->mine());
+    s = impl_->heap->malloc_to(bytes, dest);
+  }
+  return s == Status::ok ? impl_->file->bad_pages() : s;
 }
 
 Status Pool::free_from(PtrWord& dest) {
-  return impl_ == nullptr ? Status::closed : impl_->heap->free_from(dest);
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->heap->free_from(dest));
+  return impl_->file->bad_pages();
 }
 
 Result<Reserved> Pool::reserve(std::uint64_t bytes) {
@@ -60,12 +64,14 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes) {
     block = impl_->heap->reserve(bytes, heap::Kind::logged);
   }
   if (!block) return block.error();
+  TENUTO_TRY(impl_->file->bad_pages());
   return Reserved{block->offset, impl_->file->at<void>(block->offset), block->bytes};
 }
 
 Status Pool::publish(const Reserved& block, PtrWord& dest) {
   if (impl_ == nullptr) return Status::closed;
-  return impl_->heap->publish({block.offset, block.bytes}, dest);
+  TENUTO_TRY(impl_->heap->publish({block.offset, block.bytes}, dest));
+  return impl_->file->bad_pages();
 }
 
 Status Pool::cancel(const Reserved& block) {
@@ -83,7 +89,9 @@ std::uint64_t Pool::usable_size(const void* p) const {
 
 Result<void*> Pool::root(std::string_view layout, std::uint64_t bytes, Report* report) {
   if (impl_ == nullptr) return Status::closed;
-  return impl_->root(layout, bytes, report);
+  Result<void*> object = impl_->root(layout, bytes, report);
+  if (object) TENUTO_TRY(impl_->file->bad_pages(report));
+  return object;
 }
 
 bool Pool::contains(const void* p) const { return impl_ != nullptr && impl_->file->contains(p); }
@@ -137,6 +145,16 @@ PoolStats Pool::stats() const {
   s.writes_sequential = counts.writes_sequential;
   s.writes_random = counts.writes_random;
   return s;
+}
+
+Status Pool::health(Report* report) const {
+  if (impl_ == nullptr) return Status::closed;
+  const pm::PoolFile& file = *impl_->file;
+  TENUTO_TRY(file.bad_pages(report));
+  const Status s = file.poisoned();
+  if (s == Status::ok) return s;
+  return fail(s, report, "the pool turned read-only: damage was found, or a write failed",
+              file.path());
 }
 
 Status Pool::validate(Report* report) const {

@@ -2,9 +2,10 @@
 // at open. The chain of leaves is walked once, by one thread, reading a line or two of each leaf;
 // everything about a single leaf is done in parallel (oneTBB).
 //
-// Creation: first leaf, store word |"first leaf"| HeadPage.store[0] |"store"|. The offset in
-// HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf, a derived
-// block nobody marks, is given back by the heap's recovery.
+// Creation: first leaf, store word |"first leaf"| HeadPage.store[0] |"store"| HeadPage.roots |...|.
+// The offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf, a
+// derived block nobody marks, is given back by the heap's recovery. The same offset stands among the
+// roots, in another line, so that damage of the first is not taken for a pool without a store.
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own
@@ -22,7 +23,9 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-bool Tree::exists(const pm::PoolFile& file) { return file.head().store[kHeadFirstLeaf] != 0; }
+bool Tree::exists(const pm::PoolFile& file) {
+  return file.head().store[kHeadFirstLeaf] != 0 || file.head().roots[pm::kRootStore] != 0;
+}
 
 Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine,
                                            KeyKind kind, Report* report) {
@@ -38,7 +41,9 @@ Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap,
   flush_bytes(head, sizeof file.head().store);
   fence("first leaf", "store is named");
   publish(head[kHeadFirstLeaf], block->offset.value);
-  fence("store is named", "store is used");
+  fence("store is named", "store is named again");
+  publish(file.head().roots[pm::kRootStore], block->offset.value);
+  fence("store is named again", "store is used");
 
   std::unique_ptr<Tree> tree(new Tree(file, heap, engine, kind));
   VLeaf* twin = tree->twins_.take();
@@ -104,7 +109,7 @@ class Tree::Rebuild {
     while (at) {
       if (!is_leaf(at)) return damaged(report_, at, "chain of leaves");
       Leaf& leaf = *tree_.file_.at<Leaf>(at);
-      const PoolOffset next{leaf.head.next};
+      const PoolOffset next = next_of(leaf);
       if (is_leaf(next)) {
         __builtin_prefetch(tree_.file_.at<Leaf>(next));
         __builtin_prefetch(&tree_.file_.at<Leaf>(next)->low);
@@ -113,7 +118,8 @@ class Tree::Rebuild {
       if (!low) return damaged(report_, at, "low separator");
       const bool ordered = lows_.empty() ? low->empty() : lows_.back() < *low;
       if (!ordered) return damaged(report_, at, "order of leaves");
-      if ((leaf.head.bitmap & ~kBitmapMask) != 0) return damaged(report_, at, "leaf bitmap");
+      if (!is_sound(leaf.head.bitmap)) return damaged(report_, at, "leaf bitmap");
+      if (!is_sound(leaf.head.next)) return damaged(report_, at, "link to the next leaf");
       leaves_.push_back(at);
       lows_.emplace_back(*low);
       at = next;
@@ -144,7 +150,7 @@ class Tree::Rebuild {
     VLeaf& twin = twins_[i];
     twin.leaf = &leaf;
     std::int64_t records = 0;
-    for (std::uint64_t used = leaf.head.bitmap; used != 0; used &= used - 1) {
+    for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
       const PoolOffset record = leaf.slot[slot].record();
       if (leaf.head.print[slot] == 0 || !tree_.file_.in_range(record, sizeof(RecordHead))) {
@@ -183,6 +189,16 @@ Result<std::unique_ptr<Tree>> Tree::rebuild(pm::PoolFile& file, heap::Heap& heap
       word.raw != StoreWord::make(word.kind(), {head[kHeadFirstLeaf]}).raw) {
     return fail(Status::corrupt, report, "the store's word in the head page is damaged",
                 file.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, store)}, "store word"));
+  }
+  std::uint64_t& again = file.head().roots[pm::kRootStore];
+  if (again != head[kHeadFirstLeaf]) {
+    if (again != 0 || clean) {
+      return fail(Status::corrupt, report, "the two names of the store in the head page differ",
+                  file.where({pm::kHeadPageOffset}, "roots"), std::to_string(head[kHeadFirstLeaf]),
+                  std::to_string(again));
+    }
+    publish(again, head[kHeadFirstLeaf]);  // the crash met the creation
+    fence("store is named again", "store is used");
   }
   std::unique_ptr<Tree> tree(new Tree(file, heap, engine, word.kind()));
   TENUTO_TRY(Rebuild(*tree, clean, report).run(threads));

@@ -71,7 +71,7 @@ Status Tree::split_full(VLeaf& twin, std::string_view key) {
   sort(sorted);
   std::size_t keep = sorted.size() / 2;
   std::string_view right = sorted[keep].record.key;
-  if (twin.leaf->head.next == 0 && sorted.back().record.key < key) {
+  if (!next_of(*twin.leaf) && sorted.back().record.key < key) {
     // Keys that come in order: leave a full leaf behind and go on in an empty one.
     keep = sorted.size();
     right = key;
@@ -102,7 +102,7 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   right->leaf = file_.at<Leaf>(block->offset);
   NewEntry moved[kSlots];
   unsigned count = 0;
-  std::uint64_t kept = left.head.bitmap;
+  std::uint64_t kept = bitmap_of(left);
   for (std::size_t i = keep; i < sorted.size(); ++i) {
     const Entry& e = sorted[i];
     const std::uint8_t print = twin.print[e.slot].load(std::memory_order_relaxed);
@@ -110,8 +110,10 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
     moved[count++] = {e.word, print};
     kept &= ~(1ull << e.slot);
   }
-  const PoolOffset next{left.head.next};
-  if (TENUTO_PLANT("store_split_links_first")) publish(left.head.next, block->offset.value);
+  const PoolOffset next = next_of(left);
+  if (TENUTO_PLANT("store_split_links_first")) {
+    publish(left.head.next, header_word(left.head.next, block->offset.value));
+  }
   fill_leaf(*right->leaf, block->offset, next, moved, count, low, low_at);
   fence("new leaf", "chain link");
   link_split(left, block->offset, kept);
@@ -153,8 +155,8 @@ void Tree::unlink_empty(std::string_view key) {
 // REQUIRES: both locked.
 bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
   if (twin.used_slots() != 0) return false;
-  if (left.leaf->head.next != file_.offset_of(twin.leaf).value) return false;
-  unlink_next(*left.leaf, {twin.leaf->head.next});
+  if (next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
+  unlink_next(*left.leaf, next_of(*twin.leaf));
   index_.remove(&twin, low);
   return true;
 }

@@ -35,6 +35,7 @@ Tree::~Tree() {
 // --- reading ------------------------------------------------------------------------------------
 
 Status Tree::damaged(PoolOffset at, const char* what) const {
+  TENUTO_TRY(file_.bad_pages());  // zeros instead of it are no damage on media
   file_.poison(Status::corrupt);
   file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
   return Status::corrupt;
@@ -73,7 +74,7 @@ Status Tree::lookup(std::string_view key, Record& out) const {
     TENUTO_TRY(s);
     if (!found.found) return Status::not_found;
     out = found.record;
-    return Status::ok;
+    return file_.bad_pages();
   }
 }
 
@@ -82,7 +83,7 @@ Status Tree::get(std::string_view key, std::string& value) const {
   Record record;
   TENUTO_TRY(lookup(key, record));
   value.assign(record.value);
-  return Status::ok;
+  return file_.bad_pages();
 }
 
 // --- writing ------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
     s = put_at(key, value, record->offset);
   }
   if (s != Status::ok) heap_.release(record->offset);
-  return s;
+  return s == Status::ok ? file_.bad_pages() : s;
 }
 
 Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset record) {
@@ -186,7 +187,7 @@ Status Tree::erase(std::string_view key) {
         -1, -static_cast<std::int64_t>(old.record.key.size() + old.record.value.size()));
     retire_block(old.word.record());
     if (emptied) unlink_empty(key);
-    return Status::ok;
+    return file_.bad_pages();
   }
 }
 

@@ -99,6 +99,9 @@ class Tree {
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
 
+  // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
+  Status bad_pages() const { return file_.bad_pages(); }
+
   // --- for the iterator
   // ---------------------------------------------------------------------------
   const Index& index() const { return index_; }

@@ -288,7 +288,8 @@ TEST(kv_crash, an_empty_leaf_goes_without_a_trace) {
 TEST(kv_crash, a_batch_is_there_or_not) { expect_sound(batches(), {{"new leaf", "chain link"}}); }
 TEST(kv_crash, a_store_is_created_or_not) {
   expect_sound(creation(), {{"first leaf", "store is named"},
-                            {"store is named", "store is used"},
+                            {"store is named", "store is named again"},
+                            {"store is named again", "store is used"},
                             {"store's counts", "the heap is closed"}});
 }
 

@@ -304,9 +304,10 @@ Status Txn::commit() {
     depth_ -= 1;
     return aborted_ ? Status::aborted : Status::ok;
   }
-  const Status refused = aborted_ ? Status::aborted : file_.writable();
+  Status refused = aborted_ ? Status::aborted : file_.writable();
   if (refused == Status::ok) {
     commit_outermost();
+    refused = file_.bad_pages();
   } else if (!aborted_) {
     roll_back();  // the pool was found damaged meanwhile
   }

@@ -135,6 +135,11 @@ class Pool {
   PoolOffset offset_of(const void* p) const;  // REQUIRES: contains(p)
   void* at(PoolOffset offset) const;          // null for offset 0 or beyond the end
 
+  // ok, or why the pool turned read-only while it was open: corrupt (damage was found) or io, with
+  // the place in the report when a page could not be read or written. What was read in place (from
+  // objects, views, iterators) is to be believed if this is not io afterwards.
+  Status health(Report* report = nullptr) const;
+
   PoolInfo info() const;
   PoolStats stats() const;
   // Checks frames, slabs, extents, log and lanes against each other. Quiescent.

@@ -33,6 +33,11 @@ struct PoolOptions {
   std::uint64_t size_max = 256ull << 30;  // it grows up to this; also the address space reserved
   Medium medium = Medium::automatic;
   bool read_only = false;  // needs a cleanly closed pool; writes return Status::read_only
+  // An address of the pool that cannot be read or written (the file was cut short by somebody, the
+  // device failed) makes the operation, and all later ones, return Status::io. That takes a handler
+  // for SIGBUS, installed once a process; other addresses go to the handler there was. false: the
+  // process's signals are left alone, and such an access ends it.
+  bool catch_bus_errors = true;
   // Optane's published delays are added to medium `model` (reflush, random and sequential write).
   bool model_delays = false;
   unsigned stripes = 6;           // bitmap lines that neighbouring blocks go to in turn, 1..32

@@ -24,7 +24,6 @@
 namespace tenuto::inline TENUTO_ABI::pm {
 
 namespace {
-constexpr std::uint64_t kAlignBytes = 4u << 20;  // of the mapping, so that frames align in memory
 constexpr std::uint64_t kGrowBytesMin = 32u << 20;
 constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
 constexpr std::uint64_t kGrowFraction = 8;  // a pool grows by an eighth
@@ -34,6 +33,7 @@ PoolFile::~PoolFile() {
   if (base_ != nullptr) {
     trace_unmap(base_);
     unregister_region(base_);
+    forget_bus_errors(base_);
   }
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) ::unlink(unnamed_.c_str());
@@ -42,7 +42,7 @@ PoolFile::~PoolFile() {
 
 Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
   bytes_max_ = round_up(size_max, kHugeBytes);
-  reserved_bytes_ = bytes_max_ + kAlignBytes;
+  reserved_bytes_ = bytes_max_ + kMapAlignBytes;
   void* p = ::mmap(nullptr, reserved_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
   if (p == MAP_FAILED) {
@@ -53,7 +53,7 @@ Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
   }
   reserved_ = static_cast<std::byte*>(p);
   const auto at = reinterpret_cast<std::uintptr_t>(p);
-  base_ = reserved_ + (round_up(at, kAlignBytes) - at);
+  base_ = reserved_ + (round_up(at, kMapAlignBytes) - at);
   return Status::ok;
 }
 
@@ -74,7 +74,7 @@ Status PoolFile::map_and_choose_medium(const PoolOptions& options, std::uint64_t
   if (map_file(0, bytes) != Status::ok) {
     map_sync_ = false;
     if (const Status s = map_file(0, bytes); s != Status::ok) {
-      return fail(s, report, "cannot map the pool file", path_);
+      return fail_errno(errno, "cannot map the pool file", path_, report);
     }
   }
   medium_ = options.medium;
@@ -84,17 +84,27 @@ Status PoolFile::map_and_choose_medium(const PoolOptions& options, std::uint64_t
                    : "this file system grants no synchronous mapping: the pool survives a crash "
                      "of the process, but a power cut while it is open may damage it");
   }
-  register_region(base_, bytes_max_, medium_, options.model_delays);
+  register_mapping(options);
   trace_map(base_, bytes, fd_);
   return Status::ok;
 }
 
-Status PoolFile::set_state(PoolState state) {
+void PoolFile::register_mapping(const PoolOptions& options) {
+  register_region(base_, bytes_max_, medium_, options.model_delays);
+  if (options.catch_bus_errors) catch_bus_errors(base_, bytes_max_, health_);
+}
+
+Status PoolFile::set_state(PoolState state, Report* report) {
+  const auto failed = [&](const char* what) {
+    Report local;
+    Report* r = report != nullptr ? report : &local;
+    static_cast<void>(fail_errno(errno, what, path_, r));
+    poison(Status::io, r->what);
+    return Status::io;
+  };
+  TENUTO_TRY(bad_pages(report));
   if (!in_memory_ && !map_sync_ && state == PoolState::clean) {
-    if (::fdatasync(fd_) != 0) {
-      poison(Status::io);
-      return Status::io;
-    }
+    if (::fdatasync(fd_) != 0) return failed("cannot write the pool to its device (fdatasync)");
   }
   super_.sequence += 1;
   super_.state = static_cast<std::uint32_t>(state);
@@ -104,11 +114,10 @@ Status PoolFile::set_state(PoolState state) {
   fence("superblock copy", "pool state change");
   if (!in_memory_ && !map_sync_) {
     if (::msync(base_, kFrameBytes * 2, MS_SYNC) != 0) {
-      poison(Status::io);
-      return Status::io;
+      return failed("cannot write the superblock to its device (msync)");
     }
   }
-  return Status::ok;
+  return bad_pages(report);
 }
 
 Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
@@ -122,13 +131,21 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   if (least > room) return Status::full;
   std::uint64_t want = std::clamp(old_bytes / kGrowFraction, kGrowBytesMin, kGrowBytesMax);
   want = std::min(std::max(round_up(want, kHugeBytes), least), room);
-  // When the file system cannot give what the policy wants, what is needed will do.
-  if (reserve_space(fd_, old_bytes, old_bytes + want, path_, nullptr) != Status::ok) {
-    if (want == least) return Status::full;
+  Report why;
+  Status s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
+  if (s != Status::ok && want != least) {
+    // When the file system cannot give what the policy wants, what is needed will do.
     want = least;
-    TENUTO_TRY(reserve_space(fd_, old_bytes, old_bytes + want, path_, nullptr));
+    s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   }
-  TENUTO_TRY(map_file(old_bytes, old_bytes + want));
+  if (s == Status::ok) {
+    s = map_file(old_bytes, old_bytes + want);
+    if (s != Status::ok) static_cast<void>(fail_errno(errno, "cannot map the new space", {}, &why));
+  }
+  if (s != Status::ok) {
+    log("the pool cannot grow: " + why.what);
+    return s;
+  }
   trace_map(base_, old_bytes + want, fd_);
 
   const ZoneEntry zone{old_bytes, want};
@@ -146,12 +163,25 @@ std::size_t PoolFile::zone_count() const {
   return __atomic_load_n(&head().zone_count, __ATOMIC_ACQUIRE);
 }
 
-void PoolFile::poison(Status why) {
+void PoolFile::poison(Status why, std::string_view what) {
   Status none = Status::ok;
-  if (poisoned_.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
-    log(std::string("the pool turned read-only: ") + status_name(why));
+  if (health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
+    log("the pool turned read-only: " + std::string(what.empty() ? status_name(why) : what));
   }
-  read_only_.store(true, std::memory_order_relaxed);
+  health_.read_only.store(true, std::memory_order_relaxed);
+}
+
+Status PoolFile::bad_pages_found(Report* report) const {
+  Report local;
+  Report* r = report != nullptr ? report : &local;
+  const std::uint64_t at = health_.bad_page.load() - 1;
+  static_cast<void>(
+      fail(Status::io, r,
+           "a page of the pool cannot be read or written: was the file cut short, or did its device "
+           "fail? Close the pool, look to that, and open it again",
+           where({at}, "first of " + std::to_string(health_.bad_pages.load()) + " bad accesses")));
+  if (!told_.exchange(true)) log(r->text());
+  return Status::io;
 }
 
 Status PoolFile::writable() const {

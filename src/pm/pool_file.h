@@ -13,13 +13,19 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "pm/bus_error.h"
 #include "pm/format.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
+
+// Where a mapping begins, so that frames align in memory, and so that the lower bits of an address
+// are those of the offset whatever the process.
+inline constexpr std::uint64_t kMapAlignBytes = 4u << 20;
 
 // Writes the first state of zone 0 before the superblock makes the file a pool, and of each later
 // zone before the zone count commits it.
@@ -37,6 +43,13 @@ class PoolFile {
   // Locks, validates and maps. Does not change the file.
   static Result<std::unique_ptr<PoolFile>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
+  // For the rescue of what is left of a damaged pool (store/rescue.h): believes nothing but the
+  // length of the file, which is mapped privately, so that recovery may write and the file never
+  // changes. Superblock and state are what could be found; `notes` gets what could not.
+  // not_a_pool, wrong_version (a sound superblock says so), busy, permission, not_found, io.
+  static Result<std::unique_ptr<PoolFile>> open_damaged(std::string_view path,
+                                                        std::vector<Report>& notes,
+                                                        Report* report);
   ~PoolFile();  // unmaps and unlocks, whatever the state
   PoolFile(const PoolFile&) = delete;
   PoolFile& operator=(const PoolFile&) = delete;
@@ -44,7 +57,7 @@ class PoolFile {
   // Writes the next superblock with this state; fenced. The last step of create and of a clean
   // close, and the first store of an open for writing. On an ordinary file system a clean state
   // is written only after all else has reached the device. io when that fails.
-  Status set_state(PoolState state);
+  Status set_state(PoolState state, Report* report = nullptr);
 
   // Appends a zone of at least `bytes` (more if the growth policy says so): extends the file,
   // maps, calls format, commits the entry. full at size_max or when the file system has no room.
@@ -77,10 +90,20 @@ class PoolFile {
   const std::string& path() const { return path_; }
   const Superblock& superblock() const { return super_; }
   bool was_clean() const { return was_clean_; }
-  bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
+  bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: from now on nothing is written. Sticky.
-  void poison(Status why);
-  Status poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
+  void poison(Status why, std::string_view what = {});
+  Status poisoned() const { return health_.poisoned.load(std::memory_order_relaxed); }
+  // To be asked after the work and before an operation says how it went: io when a page could not
+  // be read or written (pm/bus_error.h), so that zeros in its place may have been seen. One load.
+  Status bad_pages() const {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (health_.bad_page.load(std::memory_order_acquire) == 0) [[likely]] return Status::ok;
+    return bad_pages_found(nullptr);
+  }
+  Status bad_pages(Report* report) const {
+    return bad_pages() == Status::ok ? Status::ok : bad_pages_found(report);
+  }
   // ok, or why writes are refused: closed pools, read_only, or what poisoned it.
   Status writable() const;
   Medium medium() const { return medium_; }
@@ -95,6 +118,10 @@ class PoolFile {
   Status reserve_addresses(std::uint64_t size_max, Report* report);
   Status map_file(std::uint64_t from, std::uint64_t to);
   Status map_and_choose_medium(const PoolOptions& options, std::uint64_t bytes, Report* report);
+  void register_mapping(const PoolOptions& options);
+  Status bad_pages_found(Report* report) const;
+  Status read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
+                 Report* report) const;
   Status read_superblock(std::uint64_t file_bytes, Report* report);
   Status check_zones(std::uint64_t pool_bytes, Report* report);
 
@@ -104,7 +131,7 @@ class PoolFile {
   std::string unnamed_;            // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets
   std::uint64_t reserved_bytes_ = 0;
-  std::byte* base_ = nullptr;  // 4-MiB aligned
+  std::byte* base_ = nullptr;  // on kMapAlignBytes
   std::uint64_t bytes_max_ = 0;
   Medium medium_ = Medium::cache;
   bool map_sync_ = false;   // the file system granted MAP_SYNC
@@ -113,8 +140,8 @@ class PoolFile {
   std::function<void(std::string_view)> log_;
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
-  std::atomic<bool> read_only_ = false;
-  std::atomic<Status> poisoned_ = Status::ok;
+  PoolHealth health_;
+  mutable std::atomic<bool> told_ = false;  // the log knows of the bad page
   // Guarded by grow_mu_.
   std::mutex grow_mu_;
   // Written by set_state only, which is not concurrent.

@@ -147,7 +147,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   f->log_ = options.log;
-  f->read_only_.store(options.read_only, std::memory_order_relaxed);
+  f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
   f->fd_ = ::open(f->path_.c_str(), (options.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
   if (f->fd_ < 0) {
     if (errno == EISDIR) {
@@ -156,7 +156,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
     return fail_errno(errno, "cannot open the pool file", path, report);
   }
   struct stat st {};
-  if (::fstat(f->fd_, &st) != 0) return fail_errno(errno, "cannot stat", path, report);
+  if (::fstat(f->fd_, &st) != 0) return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
   if (!S_ISREG(st.st_mode)) {
     return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
   }
@@ -172,18 +172,14 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   // Map what the zone table says, which a crash during growth leaves shorter than the file.
   ZoneEntry last{};
   HeadPage head{};
-  if (::pread(f->fd_, &head, sizeof head, static_cast<off_t>(kHeadPageOffset)) != sizeof head) {
-    return fail_errno(errno, "cannot read the head page", path, report);
-  }
+  TENUTO_TRY(f->read_at(kHeadPageOffset, &head, sizeof head, "head page", report));
   if (head.zone_count == 0 || head.zone_count > kZonesMax) {
     return fail(Status::corrupt, report, "the number of zones is impossible",
                 f->where({kHeadPageOffset + offsetof(HeadPage, zone_count)}, "zone count"),
                 "1.." + std::to_string(kZonesMax), std::to_string(head.zone_count));
   }
   const auto at = kZoneTableOffset + (head.zone_count - 1) * sizeof(ZoneEntry);
-  if (::pread(f->fd_, &last, sizeof last, static_cast<off_t>(at)) != sizeof last) {
-    return fail_errno(errno, "cannot read the zone table", path, report);
-  }
+  TENUTO_TRY(f->read_at(at, &last, sizeof last, "zone table", report));
   const bool inside = last.offset <= file_bytes && last.bytes <= file_bytes - last.offset;
   const std::uint64_t pool_bytes = last.offset + last.bytes;
   if (!inside || pool_bytes < kPoolBytesMin) {
@@ -196,6 +192,15 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   return f;
 }
 
+Status PoolFile::read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
+                         Report* report) const {
+  const ssize_t n = ::pread(fd_, to, bytes, static_cast<off_t>(offset));
+  if (n == static_cast<ssize_t>(bytes)) return Status::ok;
+  const std::string place = where({offset}, what);
+  if (n < 0) return fail_errno(errno, "cannot read the pool file (pread)", place, report);
+  return fail(Status::corrupt, report, "the file ends where the pool does not: truncated?", place);
+}
+
 Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   if (file_bytes < kPoolBytesMin) {
     return fail(Status::not_a_pool, report, "the file is too short to be a pool", path_,
@@ -206,9 +211,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   Report why[2];
   for (std::uint64_t i = 0; i < 2; ++i) {
     const std::uint64_t at = i * kFrameBytes;
-    if (::pread(fd_, &copy[i], sizeof copy[i], static_cast<off_t>(at)) != sizeof copy[i]) {
-      return fail_errno(errno, "cannot read the superblock", path_, report);
-    }
+    TENUTO_TRY(read_at(at, &copy[i], sizeof copy[i], "superblock", report));
     const std::string place = where({at}, "superblock copy " + std::to_string(i));
     status[i] = check_copy(copy[i], place, &why[i]);
     if (status[i] == Status::ok && (copy[i].sequence & 1) != i) {

@@ -29,6 +29,9 @@ Status Tree::entries(const Place& place, std::vector<Entry>& out) const {
     if (!read_record(file_, e.word.record(), e.record)) {
       return damaged(e.word.record(), "record");
     }
+    if (verify_reads_ && !record_sound(file_, e.word.record(), e.record)) {
+      return damaged(e.word.record(), "record's checksum");
+    }
   }
   return Status::ok;
 }

@@ -69,6 +69,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     if (!made) return made.error();
     p.tree = std::move(*made);
   }
+  p.tree->set_verify_reads(options.verify_reads);
   if (options.check_key_kind && p.tree->kind() != options.key_kind) {
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
@@ -151,7 +152,7 @@ Status Store::contains(std::string_view key) const {
   if (tree == nullptr) return Status::closed;
   const store::EpochGuard guard;
   store::Record record;
-  return tree->lookup(key, record);
+  return tree->lookup(key, record, false);
 }
 
 Status Store::put(std::string_view key, std::string_view value, WriteOptions /*options*/) {

@@ -63,7 +63,7 @@ Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Foun
   return place.leaf->still(place.version) ? Status::ok : Status::conflict;
 }
 
-Status Tree::lookup(std::string_view key, Record& out) const {
+Status Tree::lookup(std::string_view key, Record& out, bool for_value) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
   const KeyHash hash = hash_key(key);
   for (;;) {
@@ -74,6 +74,9 @@ Status Tree::lookup(std::string_view key, Record& out) const {
     TENUTO_TRY(s);
     if (!found.found) return Status::not_found;
     out = found.record;
+    if (for_value && verify_reads_ && !record_sound(file_, found.word.record(), out)) {
+      return damaged(found.word.record(), "record's checksum");
+    }
     return file_.bad_pages();
   }
 }

@@ -88,8 +88,11 @@ class Tree {
   Status close();
   ~Tree();
 
+  // Before any other thread knows the tree.
+  void set_verify_reads(bool on) { verify_reads_ = on; }
+
   // See Store for these. lookup: REQUIRES an epoch guard, and the record stays under it.
-  Status lookup(std::string_view key, Record& out) const;
+  Status lookup(std::string_view key, Record& out, bool for_value = true) const;
   Status get(std::string_view key, std::string& value) const;
   Status put(std::string_view key, std::string_view value);
   Status erase(std::string_view key);
@@ -152,6 +155,7 @@ class Tree {
   heap::Heap& heap_;
   tx::Engine& engine_;
   KeyKind kind_;
+  bool verify_reads_ = true;
   double rebuild_ms_ = 0;
   std::int64_t records_at_open_ = 0;
   // Written once, under count_mu_, before record_bytes_known_ says so.

@@ -102,6 +102,11 @@ void CommandLine::add_size_max(CommonArgs& args) {
   add_size("--size-max", args.size_max, "The pool may grow up to this; above it is full");
 }
 
+void CommandLine::add_key_kind(KeyKind& kind, const std::string& help) {
+  add_choice<KeyKind>(
+      "--key", kKeyNames, [&kind](KeyKind chosen) { kind = chosen; }, help);
+}
+
 void CommandLine::add_range(RangeArgs& args) {
   add_text(
       "--prefix", [&args](std::string key) { args.prefix = std::move(key); },

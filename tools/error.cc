@@ -26,7 +26,7 @@ const char* default_hint(Status status) {
     case Status::too_large:
       return "a key has at most 65536 bytes, a value what the pool may grow to (--size-max)";
     case Status::corrupt:
-      return "restore a backup, or dump what can be read and load it into a new pool";
+      return "'tenuto check --repair NEWPOOL' writes what is intact to a new pool";
     default:
       return "";
   }

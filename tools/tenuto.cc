@@ -41,8 +41,15 @@ Run add_info(CommandLine& line) {
 }
 
 Run add_check(CommandLine& line) {
-  const auto args = std::make_shared<CommonArgs>();
+  const auto args = std::make_shared<CheckArgs>();
   line.add_common(*args, true);
+  line.add_text(
+      "--repair", [&a = *args](std::string t) { a.repair = std::move(t); },
+      "Write what is intact to this new pool, and say what is lost; PATH is not changed",
+      "NEWPOOL");
+  line.add_flag("--scavenge", args->scavenge,
+                "With --repair: also records that may have been erased or replaced long ago");
+  line.add_key_kind(args->key_kind, "With --repair: the kind of keys if the pool does not say");
   return [args] { return run_check(*args); };
 }
 
@@ -194,9 +201,11 @@ constexpr std::array kCommands = {
             "  tenuto info books.tnt\n"
             "  tenuto info books.tnt --json",
             add_info},
-    Command{"check", "Recover a pool, then check every record and all of its heap",
+    Command{"check",
+            "Recover a pool, then check every record and all of its heap; rescue a damaged one",
             "  tenuto check books.tnt && echo sound\n"
-            "  tenuto check books.tnt --read-only",
+            "  tenuto check books.tnt --read-only\n"
+            "  tenuto check books.tnt --repair rescued.tnt",
             add_check},
     Command{"stats", "Sizes and counts of heap and index",
             "  tenuto stats books.tnt\n"

@@ -33,6 +33,12 @@ struct CreateArgs : CommonArgs, NewPoolArgs {
   bool force = false;  // replace a pool that is there
 };
 
+struct CheckArgs : CommonArgs {
+  std::string repair;                 // where the rescued records go; empty: only look
+  bool scavenge = false;              // with records that may be old
+  KeyKind key_kind = KeyKind::bytes;  // where the pool does not say
+};
+
 struct PutArgs : CommonArgs {
   std::string key;
   std::optional<std::string> value;
@@ -81,7 +87,8 @@ struct DumpArgs : CommonArgs, RangeArgs {
 
 Error run_create(const CreateArgs& args);
 Error run_info(const CommonArgs& args);
-Error run_check(const CommonArgs& args);
+Error run_check(const CheckArgs& args);
+Error run_repair(const CheckArgs& args);
 Error run_stats(const CommonArgs& args);
 Error run_put(const PutArgs& args);
 Error run_get(const GetArgs& args);

@@ -198,7 +198,11 @@ Error report_unsound(const CommonArgs& args, Error error) {
 
 }  // namespace
 
-Error run_check(const CommonArgs& args) {
+Error run_check(const CheckArgs& args) {
+  if (!args.repair.empty()) return run_repair(args);
+  if (args.scavenge) {
+    return failed(Status::invalid_argument, "--scavenge needs --repair NEWPOOL", "--scavenge");
+  }
   Session session;
   if (Error error = session.open(args, Access::recover)) return report_unsound(args, error);
   const PoolInfo info = session.pool().info();

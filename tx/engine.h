@@ -69,4 +69,10 @@ class Engine {
   std::array<std::atomic<Txn*>, kLanesMax> txns_{};
 };
 
+// Stores the old bytes of transactions that did not end back, as recover does, in a pool of which
+// parts may be damaged: `notes` gets each place of a log that cannot be read. Returns how many
+// transactions it found open. Blocks are left alone.
+std::uint64_t undo_what_is_left(pm::PoolFile& file, const std::vector<pm::Lane>& lanes,
+                                std::vector<Report>& notes);
+
 }  // namespace tenuto::inline TENUTO_ABI::tx

@@ -95,25 +95,45 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
   return Status::ok;
 }
 
-Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report* report) {
+Status read_line(pm::PoolFile& file, LaneLog& log, std::size_t area, std::size_t i,
+                 Report* report) {
+  const pm::LogLine& line = log_line(file, *log.lane, area, log.frames[area], i);
+  switch (pm::log_line_state(line)) {
+    case pm::LogLineState::empty:
+      break;
+    case pm::LogLineState::sealed:
+      return read_entry(file, log, line, report);
+    case pm::LogLineState::damaged:
+      return fail(Status::corrupt, report, "a line of a transaction log is damaged",
+                  file.where(file.offset_of(&line), name_of(*log.lane)), "a checksum that fits",
+                  "line " + std::to_string(i) + " of area " + std::to_string(area));
+  }
+  return Status::ok;
+}
+
+// The first damage ends the reading; with `notes` it is written down, and the rest is read all the
+// same. Without a sound header nothing in the log has a meaning.
+Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report* report,
+                 std::vector<Report>* notes = nullptr) {
+  Report local;
+  Report* r = notes != nullptr ? &local : report;
+  const auto stops = [&](Status s) {
+    if (s == Status::ok) return false;
+    if (notes != nullptr) notes->push_back(local);
+    return notes == nullptr;
+  };
   log.lane = &lane;
-  TENUTO_TRY(read_header(file, log, report));
+  if (const Status s = read_header(file, log, r); s != Status::ok) {
+    static_cast<void>(stops(s));
+    return s;
+  }
   for (std::size_t area = 0; area < kAreas; ++area) {
-    TENUTO_TRY(read_chain(file, lane, area, log.frames[area], report));
+    Status s = read_chain(file, lane, area, log.frames[area], r);
+    if (stops(s)) return s;
     const std::size_t lines = pm::kLaneUndoLines + log.frames[area].size() * kLogFrameLines;
     for (std::size_t i = 0; i < lines; ++i) {
-      const pm::LogLine& line = log_line(file, lane, area, log.frames[area], i);
-      switch (pm::log_line_state(line)) {
-        case pm::LogLineState::empty:
-          break;
-        case pm::LogLineState::sealed:
-          TENUTO_TRY(read_entry(file, log, line, report));
-          break;
-        case pm::LogLineState::damaged:
-          return fail(Status::corrupt, report, "a line of a transaction log is damaged",
-                      file.where(file.offset_of(&line), name_of(lane)), "a checksum that fits",
-                      "line " + std::to_string(i) + " of area " + std::to_string(area));
-      }
+      s = read_line(file, log, area, i, r);
+      if (stops(s)) return s;
     }
   }
   return Status::ok;
@@ -178,6 +198,20 @@ Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
   }
   if (rolled_back != nullptr) *rolled_back = undone;
   return Status::ok;
+}
+
+std::uint64_t undo_what_is_left(pm::PoolFile& file, const std::vector<pm::Lane>& lanes,
+                                std::vector<Report>& notes) {
+  std::uint64_t undone = 0;
+  for (const pm::Lane& lane : lanes) {
+    LaneLog log;
+    if (read_lane(file, lane, log, nullptr, &notes) != Status::ok) continue;
+    for (auto line = log.undo.rbegin(); line != log.undo.rend(); ++line) {
+      if (EntryHead{(*line)->word[0]}.kind() == EntryKind::undo) restore_entry(file, **line);
+    }
+    undone += log.open;
+  }
+  return undone;
 }
 
 Status Engine::validate(Report* report) const {

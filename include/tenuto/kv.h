@@ -53,6 +53,10 @@ struct StoreOptions {
   bool error_if_exists = false;       // Status::exists when the file is there
   KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing one keeps its own
   bool check_key_kind = false;        // invalid_argument when an existing store's kind differs
+  // Each record that get, view or an iterator hands out is compared with its checksum, so that what
+  // the medium changed is corrupt and never a wrong value. false: only what cannot be a record at
+  // all is noticed.
+  bool verify_reads = true;
 };
 
 struct StoreStats {
@@ -112,7 +116,7 @@ class Iterator {
   bool valid() const;
   std::string_view key() const;    // REQUIRES: valid()
   std::string_view value() const;  // REQUIRES: valid()
-  Status status() const;  // ok | corrupt (damage ended the walk) | closed (a closed store's)
+  Status status() const;  // ok | corrupt (damage ended the walk) | io | closed (a closed store's)
 
  private:
   friend class Store;
@@ -152,12 +156,13 @@ class Store {
   // is alive. A clean close makes the next open fast. io when the last write-back failed.
   Status close();
 
-  // ok | not_found | too_large (key) | corrupt | closed. A record's checksum is not compared here
-  // but by validate(); what cannot be a record at all is corrupt.
+  // ok | not_found | too_large (key) | corrupt (see StoreOptions::verify_reads) | io (a page of the
+  // pool could not be read, now or before: Pool::health) | closed.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
   Result<View> view(std::string_view key) const;
-  // Whether the key is there: ok | not_found | too_large | corrupt | closed.
+  // Whether the key is there: ok | not_found | too_large | corrupt | io | closed. The value is not
+  // looked at.
   Status contains(std::string_view key) const;
 
   // Inserts or replaces. ok | full (nothing changed) | too_large (the key, or a record above the

@@ -70,16 +70,29 @@ void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind k
 
 void erase_slab(Slab& slab) { publish(slab.header->magic, 0); }
 
-bool is_slab(const pm::PoolFile& file, PoolOffset offset) {
-  const auto& h = *file.at<SlabHeader>(offset);
+namespace {
+bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, unsigned stripes) {
   if (h.magic != kSlabMagic || h.self != offset.value) return false;
-  if (h.pool_id != file.superblock().pool_id || h.crc != slab_crc(h)) return false;
+  if (h.pool_id != pool_id || h.crc != slab_crc(h)) return false;
   if (h.class_id >= kClasses || h.kind > 1 || h.block_bytes != kClassBytes[h.class_id]) {
     return false;
   }
-  // All slabs of a pool are cut for its number of stripes.
-  const SlabGeometry g = slab_geometry(h.block_bytes, file.superblock().stripes);
+  const SlabGeometry g = slab_geometry(h.block_bytes, stripes);
   return g.stripes == h.stripes && g.data_offset == h.data_offset && g.blocks == h.blocks;
+}
+}  // namespace
+
+bool is_slab(const pm::PoolFile& file, PoolOffset offset) {
+  // All slabs of a pool are cut for its number of stripes.
+  const pm::Superblock& s = file.superblock();
+  return is_slab_of(*file.at<SlabHeader>(offset), offset, s.pool_id, s.stripes);
+}
+
+bool looks_like_slab(const pm::PoolFile& file, PoolOffset offset) {
+  const auto& h = *file.at<SlabHeader>(offset);
+  if (file.superblock().pool_id != 0) return is_slab(file, offset);
+  if (h.stripes == 0 || h.stripes > kStripesMax) return false;
+  return is_slab_of(h, offset, h.pool_id, h.stripes);
 }
 
 void write_stripes(const Slab& slab, const BlockBits& free_bits) {

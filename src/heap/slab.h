@@ -128,6 +128,8 @@ void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind k
 void erase_slab(Slab& slab);
 // Whether a sound slab header stands at `offset`.
 bool is_slab(const pm::PoolFile& file, PoolOffset offset);
+// The same where the superblock may be damaged: sound in itself, and of this pool if that is known.
+bool looks_like_slab(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.
 void write_stripes(const Slab& slab, const BlockBits& free_bits);
 // The persistent bitmap in block order; bits that stand for no block are left out.

@@ -1,0 +1,116 @@
+// check --repair: what is intact in a damaged pool, written to a new one, and what is lost, in
+// words. The rescue itself is the library's (tenuto/rescue.h).
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "numbers.h"
+#include "session.h"
+#include "tenuto/rescue.h"
+#include "tenuto_commands.h"
+#include "text_format.h"
+
+namespace tenuto::tool {
+namespace {
+
+std::string key_text(KeyKind kind, std::string_view key) {
+  if (kind == KeyKind::u64 && key.size() == 8) return fmt::format("{}", key_number(key));
+  return in_quotes(key);
+}
+
+// "keys from "a" to before "m"". A separator of a u64 pool need not be a whole key.
+std::string range_words(KeyKind kind, const RescueLoss& loss) {
+  if (!loss.about_keys) return "";
+  const std::string from = loss.from.empty() ? "the first key" : "key " + key_text(kind, loss.from);
+  if (!loss.to) return fmt::format(": from {} to the last", from);
+  return fmt::format(": from {} to before {}", from, key_text(kind, *loss.to));
+}
+
+std::string losses_json(const RescueResult& r) {
+  std::string json = "\"losses\":[";
+  for (const RescueLoss& loss : r.losses) {
+    if (json.back() != '[') json += ',';
+    json += "{\"what\":";
+    append_json_string(json, loss.report.what);
+    json += ",\"where\":";
+    append_json_string(json, loss.report.where);
+    if (loss.about_keys) {
+      json += ",\"from_hex\":\"";
+      append_hex(json, loss.from);
+      json += '"';
+      if (loss.to) {
+        json += ",\"to_hex\":\"";
+        append_hex(json, *loss.to);
+        json += '"';
+      }
+    }
+    json += '}';
+  }
+  return json + "]";
+}
+
+void add_rescue(const CheckArgs& args, const RescueResult& r, Status status, Facts& facts) {
+  facts.text("path", "", args.path);
+  facts.text("new_path", "", args.repair);
+  facts.flag("complete", "", status == Status::ok, "");
+  facts.text("status", "", status_name(status));
+  facts.flag("was_clean", "last close", r.was_clean,
+             r.was_clean ? "clean" : "not clean, or unknown");
+  facts.count("records", "rescued", r.records);
+  if (r.expected) facts.count("expected", "at the last close", *r.expected);
+  facts.bytes("record_bytes", "keys and values", r.record_bytes);
+  facts.count("damaged", "damaged entries", r.damaged);
+  facts.count("unproven", "left out, may be old", r.unproven);
+  facts.count("scavenged", "taken, may be old", r.scavenged);
+  facts.count("without_leaf", "found without a leaf", r.without_leaf);
+  facts.count("leaves", "leaves read", r.leaves);
+  facts.count("rolled_back", "rolled back", r.rolled_back);
+  facts.count("losses_count", "places of loss", r.losses_count);
+  if (args.json) facts.member(losses_json(r));
+  for (const RescueLoss& loss : r.losses) {
+    facts.text("", "lost", loss.report.text() + range_words(r.key_kind, loss));
+  }
+  if (r.losses.size() < r.losses_count) {
+    facts.text("", "lost", fmt::format("and {} more places", r.losses_count - r.losses.size()));
+  }
+  for (const Report& note : r.notes) facts.text("", "damaged", note.text());
+}
+
+}  // namespace
+
+Error run_repair(const CheckArgs& args) {
+  if (access(args.repair.c_str(), F_OK) == 0) {
+    return failed(Status::exists, "there is a file already where the new pool should be",
+                  args.repair, "choose another name; nothing is ever overwritten");
+  }
+  RescueOptions options;
+  options.pool = pool_options(args, true);
+  options.pool.read_only = false;
+  options.scavenge = args.scavenge;
+  options.key_kind_otherwise = args.key_kind;
+  // Under its name only when complete, so that a rescue cut short is not taken for one.
+  const std::string fresh = temporary_name(args.repair);
+  RescueResult result;
+  Report report;
+  const Status status = rescue(args.path, fresh, options, result, &report);
+  if (status != Status::ok && access(fresh.c_str(), F_OK) != 0) {
+    Error error = store_failed(status, "the pool cannot be rescued", args.path, std::move(report));
+    if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
+      error.hint = args.scavenge ? "restore a backup" : "try --scavenge, or restore a backup";
+    }
+    return error;
+  }
+  TENUTO_TOOL_TRY(rename_durably(fresh, args.repair));
+  Facts facts;
+  add_rescue(args, result, status, facts);
+  if (!args.quiet || args.json) {
+    TENUTO_TOOL_TRY(print_facts(args, fmt::format("{} from {}", args.repair, args.path), facts));
+  }
+  if (status == Status::ok) return no_error();
+  const char* hint = result.unproven > 0
+                         ? "the new pool holds the rest; --scavenge adds what may be old"
+                         : "the new pool holds the rest";
+  return failed(status, fmt::format("{} records were rescued, and some are lost", result.records),
+                args.path, hint);
+}
+
+}  // namespace tenuto::tool

@@ -3,9 +3,9 @@
 // everything about a single leaf is done in parallel (oneTBB).
 //
 // Creation: first leaf, store word |"first leaf"| HeadPage.store[0] |"store"| HeadPage.roots |...|.
-// The offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf, a
-// derived block nobody marks, is given back by the heap's recovery. The same offset stands among the
-// roots, in another line, so that damage of the first is not taken for a pool without a store.
+// The offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf,
+// a derived block nobody marks, is given back by the heap's recovery. The same offset stands among
+// the roots, in another line, so that damage of the first is not taken for a pool without a store.
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own

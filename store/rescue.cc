@@ -6,12 +6,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <unordered_set>
 
 #include "pm/lane.h"
 #include "store/hash.h"
 #include "store/record.h"
+#include "store/rescue_parts.h"
 #include "store/salvage.h"
 #include "tx/engine.h"
 
@@ -19,43 +21,6 @@ namespace tenuto::inline TENUTO_ABI {
 
 namespace store {
 namespace {
-
-constexpr std::size_t kBatchOps = 1000;
-constexpr std::uint64_t kBatchBytes = 4u << 20;
-
-// The new pool.
-class Writer {
- public:
-  Writer(Store& to, RescueResult& result) : to_(to), result_(result) {}
-
-  Status put(const Record& r) {
-    batch_.put(r.key, r.value);
-    bytes_ += r.key.size() + r.value.size();
-    result_.records += 1;
-    result_.record_bytes += r.key.size() + r.value.size();
-    return batch_.count() < kBatchOps && bytes_ < kBatchBytes ? Status::ok : flush();
-  }
-  Status flush() {
-    TENUTO_TRY(to_.write(batch_));
-    batch_.clear();
-    bytes_ = 0;
-    return Status::ok;
-  }
-  // What was written before must be found.
-  Result<bool> has(std::string_view key) {
-    TENUTO_TRY(flush());
-    const Status s = to_.contains(key);
-    if (s == Status::ok) return true;
-    if (s == Status::not_found) return false;
-    return s;
-  }
-
- private:
-  Store& to_;
-  RescueResult& result_;
-  WriteBatch batch_;
-  std::uint64_t bytes_ = 0;
-};
 
 class Rescue {
  public:
@@ -282,8 +247,10 @@ class Rescue {
     return status;
   }
 
-  // One that may be old. Counted, and taken only if asked for and if no current one has its key.
+  // One that may be old. Where nothing is lost it is. Else it is counted, and taken only if asked
+  // for and if no current one has its key.
   Status may_be_old(const Record& r, Writer& out) {
+    if (!lost_keys_.contains(r.key)) return Status::ok;
     const Result<bool> there = out.has(r.key);
     if (!there) return there.error();
     if (*there) return Status::ok;
@@ -308,6 +275,7 @@ class Rescue {
   }
 
   Status take_unproven(Writer& out) {
+    lost_keys_.settle();
     for (const FoundLeaf& f : salvage_.unproven()) {
       const Leaf& leaf = salvage_.leaf(f);
       const bool sound = is_sound(leaf.head.bitmap);
@@ -345,6 +313,7 @@ class Rescue {
 
   void lose(RescueLoss loss) {
     result_.losses_count += 1;
+    if (loss.about_keys) lost_keys_.add(loss.from, loss.to);
     if (result_.losses.size() < kRescueLossesMax) result_.losses.push_back(std::move(loss));
   }
 
@@ -355,6 +324,7 @@ class Rescue {
   Report bad_page_;
   std::unordered_set<std::uint64_t> accounted_;  // blocks whose use is known
   std::unordered_set<std::string> unproven_keys_;
+  KeyRanges lost_keys_;
   std::vector<PoolOffset> uncertain_;  // live leaves without a readable bitmap
   std::vector<SlotWord> outdated_;     // entries whose blocks are not in use
   bool leaves_are_all_ = false;        // after a clean close: nothing is missing in them

@@ -51,7 +51,7 @@ void Salvage::find_slabs() {
 
 std::optional<bool> Salvage::in_use(PoolOffset block) const {
   const FoundSlab* s = slab_at(block);
-  if (s == nullptr || !file_.was_clean()) return std::nullopt;
+  if (s == nullptr || !file_.was_clean() || !heap::stripes_sealed(s->slab)) return std::nullopt;
   const unsigned i = s->slab.index_of(block);
   if (i == heap::kNoBlock || s->slab.kind != heap::Kind::derived) return false;
   return (s->used[i / 64] >> (i % 64) & 1) != 0;

@@ -18,8 +18,9 @@
 namespace tenuto::inline TENUTO_ABI {
 
 struct RescueOptions {
-  PoolOptions pool;       // of the new pool
-  bool scavenge = false;  // take records, too, that may be old; never instead of a current one
+  PoolOptions pool;  // of the new pool
+  // Take records, too, that may be old: where keys are lost, and never instead of a current one.
+  bool scavenge = false;
   // Where the damaged pool does not say any more (a note tells): the kind of its keys.
   KeyKind key_kind_otherwise = KeyKind::bytes;
 };

@@ -33,14 +33,15 @@ struct alignas(kLineBytes) SlabHeader {
   std::uint8_t kind;  // heap::Kind
   std::uint8_t stripes;
   std::uint8_t zero;
-  std::uint32_t morph[5];  // reserved for slab morphing
-  std::uint32_t crc;       // crc32c of self .. zero
+  std::uint32_t closed_crc;  // of the stripes, at the last clean close
+  std::uint32_t morph[4];    // reserved for slab morphing
+  std::uint32_t crc;         // crc32c of self .. zero
 };
 static_assert(pm::OnMedia<SlabHeader> && sizeof(SlabHeader) == kLineBytes);
-static_assert(offsetof(SlabHeader, morph) == 40);
+static_assert(offsetof(SlabHeader, closed_crc) == 40);
 
 inline std::uint32_t slab_crc(const SlabHeader& h) {
-  return pm::crc32c(&h.self, offsetof(SlabHeader, morph) - offsetof(SlabHeader, self));
+  return pm::crc32c(&h.self, offsetof(SlabHeader, closed_crc) - offsetof(SlabHeader, self));
 }
 
 // --- bookkeeping log: who owns extents and huge objects ----------------------------------------

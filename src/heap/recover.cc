@@ -156,10 +156,17 @@ Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
   *leaked_frames = 0;
   TENUTO_TRY(s.extents.build(!s.clean, report));
   std::vector<Slab*> slabs;
+  const Slab* damaged = nullptr;
   s.for_each_slab([&](Slab& slab) {
+    // A wrong bit would hand out a block that is in use.
+    if (s.clean && !stripes_sealed(slab)) damaged = &slab;
     s.settle_slab(slab);
     slabs.push_back(&slab);
   });
+  if (damaged != nullptr) {
+    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
+                s.file.where(damaged->offset, "slab"));
+  }
   for (Slab* slab : slabs) {
     if (slab->free_count == slab->blocks && !s.clean) {
       slab->arena->discard(*slab);
@@ -206,8 +213,10 @@ Status Heap::close() {
     s.empty_caches(*h);
   }
   s.for_each_slab([](Slab& slab) {
-    if (slab.kind != Kind::derived || TENUTO_PLANT("close_forgets_derived_bits")) return;
-    write_stripes(slab, slab.free_bits);
+    if (slab.kind == Kind::derived && !TENUTO_PLANT("close_forgets_derived_bits")) {
+      write_stripes(slab, slab.free_bits);
+    }
+    seal_stripes(slab);
   });
   s.extents.close(0);
   return Status::ok;

@@ -105,6 +105,19 @@ void write_stripes(const Slab& slab, const BlockBits& free_bits) {
   copy_flush(stripes, image.data(), std::size_t{slab.stripes} * kLineBytes);
 }
 
+namespace {
+std::uint32_t stripes_crc(const Slab& slab) {
+  return pm::crc32c(slab.header + 1, std::size_t{slab.stripes} * kLineBytes);
+}
+}  // namespace
+
+void seal_stripes(const Slab& slab) {
+  store_ordered(slab.header->closed_crc, stripes_crc(slab));
+  flush(slab.header->closed_crc);
+}
+
+bool stripes_sealed(const Slab& slab) { return slab.header->closed_crc == stripes_crc(slab); }
+
 void read_stripes(const Slab& slab, BlockBits& used) {
   const auto* words = reinterpret_cast<const std::uint64_t*>(slab.header) + 8;
   used.fill(0);

@@ -132,6 +132,10 @@ bool is_slab(const pm::PoolFile& file, PoolOffset offset);
 bool looks_like_slab(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.
 void write_stripes(const Slab& slab, const BlockBits& free_bits);
+// At a clean close: the stripes are as they will be found. Flushed, not fenced.
+void seal_stripes(const Slab& slab);
+// After one: whether they are.
+bool stripes_sealed(const Slab& slab);
 // The persistent bitmap in block order; bits that stand for no block are left out.
 void read_stripes(const Slab& slab, BlockBits& used);
 

@@ -62,7 +62,7 @@ struct Iterator::Impl {
   bool load(std::string_view key, store::Aim aim) {
     for (;;) {
       const store::Place place = tree->index().locate(key, aim, &right);
-      const Status s = tree->entries(place, entries);
+      const Status s = tree->entries(place, entries, true);
       if (s == Status::conflict) continue;
       Result<std::string_view> low = tree->low_of(*place.leaf);
       if (s != Status::ok || !low) {

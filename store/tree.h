@@ -110,7 +110,7 @@ class Tree {
   const Index& index() const { return index_; }
   // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
   // REQUIRES: an epoch guard.
-  Status entries(const Place& place, std::vector<Entry>& out) const;
+  Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
   Result<std::string_view> low_of(const VLeaf& twin) const;

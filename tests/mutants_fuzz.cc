@@ -1,5 +1,6 @@
 // Damaged pool files, thousands of them: bits flipped, bytes, words, lines and pages overwritten,
-// pages swapped or copied, superblock copies exchanged, the file cut short. Each is opened, read,
+// pages swapped, copied, torn between two states of the pool or older than the rest, leaves and
+// superblock copies exchanged, the file cut short. Each is opened, read,
 // scanned, validated, written to and closed. That must end in an error or in a working store,
 // never in a crash or a hang; and what validate() calls sound after a flip in a cleanly closed
 // store must still hold every record.
@@ -21,6 +22,7 @@
 #include "support/kill_records.h"
 #include "support/pool_parts.h"
 #include "tenuto/kv.h"
+#include "tenuto/rescue.h"
 
 namespace tenuto {
 namespace {
@@ -33,7 +35,10 @@ using Bytes = std::vector<unsigned char>;
 using Records = std::map<std::string, std::string>;
 
 constexpr std::uint64_t kPoolBytes = 8u << 20;
-constexpr unsigned kAlarmSeconds = 60;  // for one mutant, sanitizers included
+constexpr std::size_t kSectorBytes = 512;  // as large as a leaf
+constexpr std::size_t kLeafPhase = 448;    // where leaves begin in their slab, of 512
+constexpr std::uint64_t kRescueEvery = 8;  // one mutant of so many is also rescued
+constexpr unsigned kAlarmSeconds = 60;     // for one mutant, sanitizers included
 
 StoreOptions options() {
   StoreOptions o;
@@ -58,6 +63,7 @@ Bytes read_file(const std::string& path) {
 struct Originals {
   Bytes clean;
   Bytes unclean;
+  Bytes older;                    // the same pool, some writes before
   Records records;                // of the clean one
   std::vector<std::size_t> used;  // lines that are not all zero, of either
 };
@@ -67,8 +73,9 @@ struct Words {
   std::uint64_t number[8];
 };
 
-void fill(Store& store, Records& records) {
+void fill(Store& store, Records& records, Bytes& older) {
   for (int i = 0; i < 400; ++i) {
+    if (i == 300) older = read_file(store.pool().info().path);
     const std::string key = kill_key(1, i);
     const std::string value = kill_value(1, i, static_cast<std::uint32_t>(i + 1));
     ASSERT_EQ(store.put(key, value), Status::ok);
@@ -90,7 +97,7 @@ void make_originals(Originals& o) {
   {
     auto store = Store::open(path.str(), options());
     ASSERT_TRUE(store);
-    fill(*store, o.records);
+    fill(*store, o.records, o.older);
     ASSERT_EQ(store->close(), Status::ok);
   }
   o.clean = read_file(path.str());
@@ -142,7 +149,7 @@ Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint6
   const std::size_t at = line();
   const auto page = [](std::size_t a) { return a / kFrameBytes * kFrameBytes; };
   unsigned char* p = image.data();
-  const auto kind = rng() % 12;
+  const auto kind = rng() % 16;
   m.what = "kind " + std::to_string(kind) + " at " + std::to_string(at) +
            (m.clean ? " of the clean pool" : " of the unclean pool");
   switch (kind) {
@@ -180,6 +187,28 @@ Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint6
     case 10:
       std::swap_ranges(p, p + kFrameBytes, p + kFrameBytes);
       break;
+    case 11:  // an older copy of one page
+      std::memcpy(p + page(at), o.older.data() + page(at), kFrameBytes);
+      break;
+    case 12:  // a page of which some sectors were not written
+      for (std::size_t sector = page(at); sector < page(at) + kFrameBytes; sector += kSectorBytes) {
+        if (rng() % 2 == 0) std::memcpy(p + sector, o.older.data() + sector, kSectorBytes);
+      }
+      break;
+    case 13: {
+      const std::size_t other = page(line());
+      if (other != page(at)) std::swap_ranges(p + page(at), p + page(at) + kFrameBytes, p + other);
+      break;
+    }
+    case 14: {  // two leaves, or whatever is as large
+      const auto block = [&] { return line() / kSectorBytes * kSectorBytes + kLeafPhase; };
+      const std::size_t a = block();
+      const std::size_t b = block();
+      if (std::max(a, b) + kSectorBytes <= image.size() && a != b) {
+        std::swap_ranges(p + a, p + a + kSectorBytes, p + b);
+      }
+      break;
+    }
     default:
       image.resize(rng() % 2 == 0 ? rng() % image.size() : page(rng() % image.size()));
   }
@@ -192,6 +221,26 @@ void write_file(const std::string& path, const Bytes& b) {
     std::abort();
   }
   ::close(fd);
+}
+
+// A rescue leaves the file as it is, and what it makes is sound.
+std::string rescue_it(const std::string& path, const Bytes& image, bool scavenge) {
+  const std::string fresh = path + "-rescued";
+  ::unlink(fresh.c_str());
+  RescueOptions o;
+  o.pool = options().pool;
+  o.scavenge = scavenge;
+  RescueResult result;
+  Report report;
+  const Status s = rescue(path, fresh, o, result, &report);
+  if (read_file(path) != image) return "the rescue changed the damaged file";
+  if (s != Status::ok && report.what.empty()) return "a rescue that failed without a report";
+  std::string wrong;
+  auto made = Store::open(fresh, options(), &report);
+  if (made && made->validate(&report) != Status::ok) wrong = "the rescued pool is not sound";
+  if (made && made->stats().records != result.records) wrong = "miscounted";
+  ::unlink(fresh.c_str());
+  return wrong;
 }
 
 // What a program would do with the pool. Returns what was wrong, empty when all is well.
@@ -258,6 +307,7 @@ TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
     const Mutation m = mutate(image, originals, seed, one);
     write_file(path.str(), image);
     std::printf("mutant %lu: %s\n", one, m.what.c_str());
+    ASSERT_EQ(rescue_it(path.str(), image, one % 3 == 0), "");
     ASSERT_EQ(use(path.str(), originals, m), "");
     return;
   }
@@ -275,7 +325,9 @@ TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
         const Mutation m = mutate(image, originals, seed, next);
         write_file(path.str(), image);
         ::alarm(kAlarmSeconds);
-        const std::string wrong = use(path.str(), originals, m);
+        std::string wrong;
+        if (next % kRescueEvery == 0) wrong = rescue_it(path.str(), image, next % 3 == 0);
+        if (wrong.empty()) wrong = use(path.str(), originals, m);
         if (wrong.empty()) continue;
         std::snprintf(shared->wrong, sizeof shared->wrong, "%s", wrong.c_str());
         std::_Exit(1);

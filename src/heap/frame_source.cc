@@ -1,7 +1,5 @@
 #include "heap/frame_source.h"
 
-#include "pm/assert.h"
-
 namespace tenuto::inline TENUTO_ABI::heap {
 
 template <class Get>
@@ -36,13 +34,19 @@ Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core
 }
 
 void FrameSource::put(PoolOffset o, unsigned order, unsigned core) {
-  const Status s = frames_.put(frame_of_offset(o), order, core);
-  TENUTO_ASSERT(s == Status::ok);
+  given_back(o, frames_.put(frame_of_offset(o), order, core));
 }
 
 void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core) {
-  const Status s = frames_.put_run(frame_of_offset(o), huge_frames, core);
-  TENUTO_ASSERT(s == Status::ok);
+  given_back(o, frames_.put_run(frame_of_offset(o), huge_frames, core));
+}
+
+// A pool that turned read-only meanwhile (damage, a bad page) keeps its frames until it is
+// recovered.
+void FrameSource::given_back(PoolOffset o, Status s) {
+  if (s == Status::ok || file_.read_only()) return;
+  file_.log(file_.where(o, "frame given back, but its bits say it is free"));
+  file_.poison(Status::corrupt);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -23,6 +23,7 @@ class FrameSource {
   frame::Frames& frames() { return frames_; }
 
  private:
+  void given_back(PoolOffset o, Status s);
   template <class Get>
   Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t huge_frames);
 

@@ -280,6 +280,35 @@ TEST_F(ToolErrors, check_finds_one_changed_byte_of_a_value_and_says_where) {
   EXPECT_EQ(run({"get", pool, "emma"}).out, "another");
 }
 
+TEST_F(ToolErrors, check_repairs_a_damaged_pool_into_a_new_one) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string value = "a value that stands in the file as it is";
+  put(pool, "dune", value);
+  put(pool, "emma", "another");
+  EXPECT_EQ(run({"check", pool, "--repair", path("same.tnt")}).code, 0);
+  EXPECT_EQ(run({"get", path("same.tnt"), "dune"}).out, value);
+  std::string bytes = read_file(pool);
+  bytes[bytes.find(value) + 3] ^= 1;
+  write_file(pool, bytes);
+  const Outcome o = run({"check", pool, "--repair", path("new.tnt"), "--json"});
+  EXPECT_EQ(o.code, static_cast<int>(Status::corrupt)) << o.err;
+  EXPECT_NE(o.out.find("\"complete\":false"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("\"records\":1,"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("\"losses\":[{\"what\":\"1 of a leaf's 2 entries"), std::string::npos)
+      << o.out;
+  EXPECT_EQ(read_file(pool), bytes);
+  EXPECT_EQ(run({"get", path("new.tnt"), "emma"}).out, "another");
+  expect_error(run({"get", path("new.tnt"), "dune"}), Status::not_found, "dune");
+  // A value that changed is never printed.
+  expect_error(run({"get", pool, "dune"}), Status::corrupt, "a.tnt");
+  expect_error(run({"check", pool, "--repair", path("new.tnt")}), Status::exists, "new.tnt");
+  expect_error(run({"check", pool, "--scavenge"}), Status::invalid_argument, "--repair");
+  write_file(path("zeros"), std::string(1u << 20, '\0'));
+  expect_error(run({"check", path("zeros"), "--repair", path("none.tnt")}), Status::not_found,
+               "zeros");
+  EXPECT_NE(access(path("none.tnt").c_str(), F_OK), 0);
+}
+
 TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
   const std::string pool = new_pool("a.tnt");
   for (int i = 0; i < 50; ++i) put(pool, "key" + std::to_string(i), std::string(500, 'v'));

@@ -8,6 +8,7 @@
 // is done before `undone bytes and bits | lane retired` depends on that line and the entries alone,
 // and neither changes: a crash in here starts over. After it the line is set to
 // frees_done = committed = the sequence that was undone, so that no entry applies any more.
+#include <algorithm>
 #include <string>
 
 #include "frame/format.h"
@@ -54,7 +55,9 @@ Status read_header(pm::PoolFile& file, LaneLog& log, Report* report) {
 // Where the frame allocator keeps a zone's state, which was read before and has no owner.
 bool in_zone_state(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
   if (!file.in_range({offset}, bytes)) return false;  // a root
-  for (std::size_t i = 0; i < file.zone_count(); ++i) {
+  // The count of a pool that is rescued may be anything.
+  const std::size_t zones = std::min<std::size_t>(file.zone_count(), pm::kZonesMax);
+  for (std::size_t i = 0; i < zones; ++i) {
     const pm::ZoneEntry& zone = file.zone(i);
     const auto g = frame::ZoneGeometry::of(zone, zone.offset == 0 ? pm::kHeadBytes : 0);
     if (!g) continue;  // Frames::open refused such a pool

@@ -47,7 +47,7 @@ inline constexpr std::size_t kLowInlineMax = 56;
 
 // A word of a leaf's header: 48 bits, and above them a checksum salted with the word's place, which
 // is never 0. So a zeroed, flipped or misplaced word is known from an empty leaf and from the last
-// one: without it a damaged link would end the chain, and what lies behind would be lost in silence.
+// one: without it a damaged link would end the chain, and what lies behind be lost in silence.
 struct HeaderWord {
   std::uint64_t raw;
 

@@ -3,10 +3,10 @@
 // sanitizer's or other library's wrapper runs in the handler.
 #include "pm/bus_error.h"
 
-#include <csignal>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <array>
 #include <cerrno>

@@ -21,10 +21,10 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 // What has become of an open pool. Written by the signal handler, too: lock-free.
 struct PoolHealth {
-  std::atomic<bool> read_only = false;           // writes are refused
-  std::atomic<Status> poisoned = Status::ok;     // why, unless it was opened so
-  std::atomic<std::uint64_t> bad_page = 0;       // offset of the first bad address + 1; 0: none
-  std::atomic<std::uint64_t> bad_pages = 0;      // how many pages were replaced
+  std::atomic<bool> read_only = false;        // writes are refused
+  std::atomic<Status> poisoned = Status::ok;  // why, unless it was opened so
+  std::atomic<std::uint64_t> bad_page = 0;    // offset of the first bad address + 1; 0: none
+  std::atomic<std::uint64_t> bad_pages = 0;   // how many pages were replaced
 };
 static_assert(std::atomic<Status>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

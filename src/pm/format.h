@@ -57,8 +57,9 @@ struct ZoneEntry {
 static_assert(OnMedia<ZoneEntry> && sizeof(ZoneEntry) == 16);
 
 inline constexpr std::size_t kRootSlots = 8;
-inline constexpr std::size_t kRootUser = 0;   // PtrWord of the user's root object
-inline constexpr std::size_t kRootStore = 1;  // offset of the store's first leaf, once more (store/rebuild.cc)
+inline constexpr std::size_t kRootUser = 0;  // PtrWord of the user's root object
+inline constexpr std::size_t kRootStore =
+    1;  // offset of the store's first leaf, once more (store/rebuild.cc)
 inline constexpr std::size_t kLaneSegmentsMax = 64;
 inline constexpr std::size_t kLanesPerSegment = 64;
 inline constexpr std::size_t kLaneBytes = 8192;

@@ -175,11 +175,11 @@ Status PoolFile::bad_pages_found(Report* report) const {
   Report local;
   Report* r = report != nullptr ? report : &local;
   const std::uint64_t at = health_.bad_page.load() - 1;
-  static_cast<void>(
-      fail(Status::io, r,
-           "a page of the pool cannot be read or written: was the file cut short, or did its device "
-           "fail? Close the pool, look to that, and open it again",
-           where({at}, "first of " + std::to_string(health_.bad_pages.load()) + " bad accesses")));
+  static_cast<void>(fail(
+      Status::io, r,
+      "a page of the pool cannot be read or written: was the file cut short, or did its device "
+      "fail? Close the pool, look to that, and open it again",
+      where({at}, "first of " + std::to_string(health_.bad_pages.load()) + " bad accesses")));
   if (!told_.exchange(true)) log(r->text());
   return Status::io;
 }

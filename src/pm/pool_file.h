@@ -48,8 +48,7 @@ class PoolFile {
   // changes. Superblock and state are what could be found; `notes` gets what could not.
   // not_a_pool, wrong_version (a sound superblock says so), busy, permission, not_found, io.
   static Result<std::unique_ptr<PoolFile>> open_damaged(std::string_view path,
-                                                        std::vector<Report>& notes,
-                                                        Report* report);
+                                                        std::vector<Report>& notes, Report* report);
   ~PoolFile();  // unmaps and unlocks, whatever the state
   PoolFile(const PoolFile&) = delete;
   PoolFile& operator=(const PoolFile&) = delete;
@@ -98,7 +97,8 @@ class PoolFile {
   // be read or written (pm/bus_error.h), so that zeros in its place may have been seen. One load.
   Status bad_pages() const {
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (health_.bad_page.load(std::memory_order_acquire) == 0) [[likely]] return Status::ok;
+    if (health_.bad_page.load(std::memory_order_acquire) == 0) [[likely]]
+      return Status::ok;
     return bad_pages_found(nullptr);
   }
   Status bad_pages(Report* report) const {

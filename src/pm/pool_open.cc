@@ -156,7 +156,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
     return fail_errno(errno, "cannot open the pool file", path, report);
   }
   struct stat st {};
-  if (::fstat(f->fd_, &st) != 0) return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
+  if (::fstat(f->fd_, &st) != 0)
+    return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
   if (!S_ISREG(st.st_mode)) {
     return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
   }

@@ -59,6 +59,7 @@ class Tree::Batch {
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
     tx::Txn& txn = tree_.engine_.mine();
     TENUTO_TRY(txn.begin());
+    if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
     Status s = save(txn);
     if (s == Status::ok) {
       store();
@@ -175,7 +176,8 @@ class Tree::Batch {
 
   Status save(tx::Txn& txn) {
     for (const LockedLeaf& l : locked_) {
-      if (l.header_changes) TENUTO_TRY(txn.add_later(&l.twin->leaf->head, sizeof(LeafHeader)));
+      if (l.header_changes && !TENUTO_PLANT("store_batch_header_not_saved"))
+        TENUTO_TRY(txn.add_later(&l.twin->leaf->head, sizeof(LeafHeader)));
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
         if (!c.found || c.op->erase) continue;

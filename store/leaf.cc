@@ -103,7 +103,7 @@ void link_split(Leaf& left, PoolOffset right, std::uint64_t keep) {
   const HeaderWord bitmap = header_word(left.head.bitmap, keep);
   if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, bitmap);
   store_ordered(left.head.next, header_word(left.head.next, right.value));
-  if (!TENUTO_PLANT("store_split_keeps_both")) store_ordered(left.head.bitmap, bitmap);
+  if (!TENUTO_PLANT("store_split_keeps_moved_entries")) store_ordered(left.head.bitmap, bitmap);
   flush(left.head);
   fence("chain link", "leaf lock is released");
 }
@@ -114,7 +114,7 @@ void unlink_next(Leaf& left, PoolOffset next) {
 }
 
 bool resolve_split(Leaf& left, const Leaf& right) {
-  if (TENUTO_PLANT("store_recovery_trusts_both")) return false;
+  if (TENUTO_PLANT("store_recovery_keeps_moved_entries")) return false;
   const std::uint64_t in_left = bitmap_of(left);
   // The neighbour may be looked at, and changed, by another thread.
   const std::uint64_t in_right =
@@ -134,6 +134,7 @@ bool resolve_split(Leaf& left, const Leaf& right) {
   std::uint64_t drop = 0;
   for (std::uint64_t rest = in_right; rest != 0; rest &= rest - 1) {
     drop |= slots_with(right.slot[std::countr_zero(rest)]);
+    if (TENUTO_PLANT("store_recovery_drops_one_moved_entry")) break;
   }
   publish(left.head.bitmap, header_word(left.head.bitmap, in_left & ~drop));
   return true;

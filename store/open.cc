@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "pm/plant.h"
 #include "store/pool_impl.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -42,7 +43,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   TENUTO_TRY(impl->attach(impl->was_clean, report));
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->bad_pages(report));
-  if (!impl->file->read_only()) {
+  if (!impl->file->read_only() && !TENUTO_PLANT("store_pool_not_marked_running")) {
     TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
@@ -86,6 +87,9 @@ Status PoolImpl::close() {
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
   if (tree != nullptr) TENUTO_TRY(tree->close());
+  if (TENUTO_PLANT("store_clean_mark_before_close")) {
+    TENUTO_TRY(file->set_state(pm::PoolState::clean));
+  }
   TENUTO_TRY(heap->close());
   frames->close();
   return file->set_state(pm::PoolState::clean);

@@ -18,6 +18,7 @@
 #include <bit>
 #include <chrono>
 
+#include "pm/plant.h"
 #include "store/tree.h"
 #include "tenuto/persist.h"
 
@@ -35,6 +36,9 @@ Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap,
   }
   fill_leaf(*file.at<Leaf>(block->offset), block->offset, {}, nullptr, 0, {}, {});
   std::uint64_t* head = file.head().store;
+  if (TENUTO_PLANT("store_named_before_first_leaf")) {
+    publish(head[kHeadFirstLeaf], block->offset.value);
+  }
   head[kHeadWord] = StoreWord::make(kind, block->offset).raw;
   head[kHeadRecords] = 0;
   head[kHeadRecordBytes] = 0;
@@ -114,7 +118,8 @@ class Tree::Rebuild {
         __builtin_prefetch(tree_.file_.at<Leaf>(next));
         __builtin_prefetch(&tree_.file_.at<Leaf>(next)->low);
       }
-      const Result<std::string_view> low = store::low_of(tree_.file_, leaf, true);
+      const bool check = !TENUTO_PLANT("store_separator_checksum_not_compared");
+      const Result<std::string_view> low = store::low_of(tree_.file_, leaf, check);
       if (!low) return damaged(report_, at, "low separator");
       const bool ordered = lows_.empty() ? low->empty() : lows_.back() < *low;
       if (!ordered) return damaged(report_, at, "order of leaves");
@@ -145,7 +150,10 @@ class Tree::Rebuild {
         fence("split finished", "store is used");
       }
       TENUTO_TRY(tree_.heap_.mark(at, report));
-      if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(tree_.heap_.mark(block, report));
+      const PoolOffset block = low_block(leaf);
+      if (block && !TENUTO_PLANT("store_separator_block_not_marked")) {
+        TENUTO_TRY(tree_.heap_.mark(block, report));
+      }
     }
     VLeaf& twin = twins_[i];
     twin.leaf = &leaf;

@@ -45,6 +45,7 @@ TEST(HeapCrash, interleaved_threads_disturb_nobody) { expect_sound("interleaved"
 TEST(HeapCrash, the_log_gets_its_first_segment) { expect_sound("log_segment"); }
 TEST(HeapCrash, threads_share_a_chunk) { expect_sound("shared_chunk"); }
 TEST(HeapCrash, the_log_goes_on_in_another_chunk) { expect_sound("log_chunks"); }
+TEST(HeapCrash, the_log_has_holes) { expect_sound("log_holes"); }
 TEST(HeapCrash, the_log_is_compacted) { expect_sound("compaction"); }
 TEST(HeapCrash, zones_are_added) { expect_sound("zone_growth"); }
 TEST(HeapCrash, lanes_are_added) { expect_sound("lane_growth"); }

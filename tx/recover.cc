@@ -13,6 +13,7 @@
 
 #include "frame/format.h"
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 #include "tx/engine.h"
 
@@ -42,8 +43,9 @@ Status read_header(pm::PoolFile& file, LaneLog& log, Report* report) {
   const LaneId id = log.lane->id;
   log.committed = line.committed.number();
   log.frees_done = line.frees_done.number();
-  const bool sound = line.committed.sound(salt_of(id, WordPlace::committed)) &&
-                     line.frees_done.sound(salt_of(id, WordPlace::frees_done));
+  const bool sound = (line.committed.sound(salt_of(id, WordPlace::committed)) &&
+                      line.frees_done.sound(salt_of(id, WordPlace::frees_done))) ||
+                     TENUTO_PLANT("tx_header_checksum_not_compared");
   if (sound && log.frees_done <= log.committed + 1) return Status::ok;
   return fail(Status::corrupt, report, "the header of a transaction log is damaged",
               file.where(file.offset_of(&line), name_of(*log.lane)),
@@ -91,7 +93,7 @@ Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Rep
     return damaged("a log entry about a place that is no data of this pool", {},
                    std::to_string(at));
   }
-  if (redo) log.redo_free.push_back(head.offset());
+  if (redo && !TENUTO_PLANT("tx_frees_not_redone")) log.redo_free.push_back(head.offset());
   if (!undo) return Status::ok;
   log.open = true;
   if (head.kind() != EntryKind::free) log.undo.push_back(&line);
@@ -133,7 +135,9 @@ Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report*
   for (std::size_t area = 0; area < kAreas; ++area) {
     Status s = read_chain(file, lane, area, log.frames[area], r);
     if (stops(s)) return s;
-    const std::size_t lines = pm::kLaneUndoLines + log.frames[area].size() * kLogFrameLines;
+    const bool frames = !TENUTO_PLANT("tx_overflown_entries_not_undone");
+    const std::size_t lines =
+        pm::kLaneUndoLines + frames * log.frames[area].size() * kLogFrameLines;
     for (std::size_t i = 0; i < lines; ++i) {
       s = read_line(file, log, area, i, r);
       if (stops(s)) return s;
@@ -149,6 +153,7 @@ Status apply(pm::PoolFile& file, heap::Heap& heap, const LaneLog& log, Report* r
   for (auto line = log.undo.rbegin(); line != log.undo.rend(); ++line) {
     const EntryHead head{(*line)->word[0]};
     if (head.kind() == EntryKind::alloc) {
+      if (TENUTO_PLANT("tx_allocation_not_undone")) continue;
       TENUTO_TRY(heap.recover_block(head.offset(), false, report));
     } else {
       restore_entry(file, **line);
@@ -162,8 +167,10 @@ void retire(const LaneLog& log) {
   TxLine& line = tx_line(*log.lane);
   const LaneId id = log.lane->id;
   const std::uint64_t s = log.open ? log.committed + 1 : log.committed;
-  store_ordered(line.frees_done,
-                SealedWord{SealedWord::make(s, salt_of(id, WordPlace::frees_done))});
+  if (!TENUTO_PLANT("tx_recovery_keeps_frees_done")) {
+    store_ordered(line.frees_done,
+                  SealedWord{SealedWord::make(s, salt_of(id, WordPlace::frees_done))});
+  }
   publish(line.committed, SealedWord{SealedWord::make(s, salt_of(id, WordPlace::committed))});
 }
 

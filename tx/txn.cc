@@ -175,7 +175,7 @@ Status Txn::free(const void* p) {
     if (b->cancelled) return Status::invalid_argument;
     // It goes back only after T: until then recovery would clear the bit of whoever took it.
     b->cancelled = true;
-    if (TENUTO_PLANT("cancelled block reused at once")) heap_.release(offset);
+    if (TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(offset);
     return Status::ok;
   }
   const Result<heap::Block> block = heap_.find_allocated(offset);
@@ -242,8 +242,10 @@ void Txn::write_header(std::uint64_t frees_done, std::uint64_t committed) {
   TxLine& line = tx_line(lane_);
   const std::uint64_t done_salt = salt_of(lane_.id, WordPlace::frees_done);
   const std::uint64_t committed_salt = salt_of(lane_.id, WordPlace::committed);
+  const SealedWord last{SealedWord::make(committed, committed_salt)};
+  if (TENUTO_PLANT("tx_committed_before_frees_done")) store_ordered(line.committed, last);
   store_ordered(line.frees_done, SealedWord{SealedWord::make(frees_done, done_salt)});
-  publish(line.committed, SealedWord{SealedWord::make(committed, committed_salt)});
+  publish(line.committed, last);
 }
 
 void Txn::release_limbo() {
@@ -256,26 +258,31 @@ void Txn::commit_outermost() {
   if (log_.size() == 0) return;
   const std::uint64_t s = log_.sequence();
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
-  flush_modified(true);
+  if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);
+  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
   for (const NewBlock& b : new_blocks_) {
     if (!b.cancelled) heap_.mark_allocated(b.offset);
   }
+  const bool early = TENUTO_PLANT("tx_bits_freed_before_commit");
+  for (const heap::Block& b : freed_) {
+    if (early) heap_.mark_free(b.offset);
+  }
   fence("modified data", "commit record");
-  const bool frees = !freed_.empty() && !TENUTO_PLANT("frees done before they are durable");
+  const bool frees = !freed_.empty() && !TENUTO_PLANT("tx_frees_done_before_durable");
   write_header(frees ? s - 1 : s, s);
   fence("commit record", "freed bits");
   committed_ = s;
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
-    if (b.cancelled && !TENUTO_PLANT("cancelled block reused at once")) heap_.release(b.offset);
+    if (b.cancelled && !TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
-    heap_.mark_free(b.offset);
+    if (!early) heap_.mark_free(b.offset);
     limbo_bytes_ += b.bytes;
   }
   limbo_.swap(freed_);
   const bool much = limbo_.size() > kLimboBlocksMax || limbo_bytes_ > kLimboBytesMax;
-  if (TENUTO_PLANT("no limbo")) release_limbo();
+  if (TENUTO_PLANT("tx_freed_blocks_reused_at_once")) release_limbo();
   if (much) drain();
 }
 
@@ -285,15 +292,16 @@ void Txn::roll_back() {
     log_.restore();
     flush_modified(false);
     fence("restored bytes", "retirement");
-    if (!TENUTO_PLANT("abort reuses its sequence")) {
-      write_header(TENUTO_PLANT("abort keeps frees_done") ? s - 1 : s, s);
+    if (!TENUTO_PLANT("tx_abort_reuses_sequence")) {
+      write_header(TENUTO_PLANT("tx_abort_keeps_frees_done") ? s - 1 : s, s);
       fence("retirement", "locks and blocks");
       committed_ = s;
     }
     release_limbo();
   }
   for (const NewBlock& b : new_blocks_) {
-    if (!(b.cancelled && TENUTO_PLANT("cancelled block reused at once"))) heap_.release(b.offset);
+    if (!(b.cancelled && TENUTO_PLANT("tx_cancelled_block_reused_at_once")))
+      heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) heap_.unclaim_free(b.offset);
 }

@@ -107,6 +107,9 @@ Status UndoLog::take_frame() {
   if (!frame) return frame.error();
   const std::size_t index = frames_[area_].size();
   auto* header = file_.at<LogFrameHeader>(*frame);
+  const std::uint64_t salt = link_salt_of(lane_.id, area_, index);
+  const SealedWord link{SealedWord::make(frame->value, salt)};
+  if (TENUTO_PLANT("tx_log_frame_linked_early")) publish(link_of(area_, index), link);
   std::memset(static_cast<void*>(header), 0, kLogFrameBytes);
   header->magic = kLogFrameMagic;
   header->lane = lane_.id.value;
@@ -114,11 +117,8 @@ Status UndoLog::take_frame() {
   header->index = index;
   header->crc = header_crc(*header);
   flush_bytes(header, kLogFrameBytes);
-  if (!TENUTO_PLANT("log frame linked before it is zeroed")) {
-    fence("log frame zeroed", "log frame linked");
-  }
-  const std::uint64_t salt = link_salt_of(lane_.id, area_, index);
-  publish(link_of(area_, index), SealedWord{SealedWord::make(frame->value, salt)});
+  fence("log frame zeroed", "log frame linked");
+  publish(link_of(area_, index), link);
   frames_[area_].push_back(*frame);
   return Status::ok;
 }

@@ -15,6 +15,7 @@
 #include "heap/heap.h"
 #include "pm/lane.h"
 #include "pm/log.h"
+#include "pm/plant.h"
 #include "pm/pool_file.h"
 #include "tenuto/status.h"
 #include "tx/format.h"
@@ -61,7 +62,7 @@ class UndoLog {
   // Begins an empty log in the area of this sequence. Writes nothing.
   void start(std::uint64_t sequence) {
     sequence_ = sequence;
-    area_ = sequence % kAreas;
+    area_ = TENUTO_PLANT("tx_areas_not_used_in_turn") ? 0 : sequence % kAreas;
     size_ = 0;
     next_ = &lane_.lines[pm::kLaneUndoLine + area_ * pm::kLaneUndoLines];
     end_ = next_ + pm::kLaneUndoLines;

@@ -10,6 +10,7 @@
 #include "frame/owned.h"
 #include "frame/upper.h"
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::frame {
@@ -188,6 +189,7 @@ std::uint64_t Frames::end_recovery() {
   std::uint64_t given_back = 0;
   for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
     Lower& lower = state_->upper.zone(z).lower;
+    if (TENUTO_PLANT("frame_recovery_forgets_later_zones") && z > 0) continue;
     given_back += state_->owned[z].apply(lower);
     lower.flush_all();
   }
@@ -199,6 +201,7 @@ std::uint64_t Frames::end_recovery() {
 
 void Frames::close() {
   for (std::uint32_t z = 0; z < state_->upper.zone_count(); ++z) {
+    if (TENUTO_PLANT("frame_close_forgets_later_zones") && z > 0) continue;
     state_->upper.zone(z).lower.flush_all();
   }
   fence("frame counters", "clean close");

@@ -6,6 +6,7 @@
 #include "frame/bitfield.h"
 #include "pm/assert.h"
 #include "pm/crc32c.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::frame {
@@ -84,6 +85,7 @@ void Lower::format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index) 
 
 void Lower::flush_all() const {
   flush_bytes(pairs_.data(), pairs_.size_bytes());
+  if (TENUTO_PLANT("frame_bitfields_not_flushed")) return;
   flush_bytes(bitfields_.data(), bitfields_.size_bytes());
 }
 
@@ -108,8 +110,9 @@ Found Lower::get_base(std::uint32_t start, unsigned order) {
     const std::uint32_t c = tree + (first + i) % kTreeChildren;
     if (!count_child(c, [=](Child w) { return w.take(frames); })) continue;
     Bitfield& field = bitfields_[c];
+    if (TENUTO_PLANT("frame_bits_flushed_before_set")) flush(field);
     if (const Found at = take_bits(field, i == 0 ? start % kHugeFrames : 0, order)) {
-      flush(field);
+      if (!TENUTO_PLANT("frame_bits_flushed_before_set")) flush(field);
       return {c * kHugeFrames + *at};
     }
     TENUTO_ASSERT(count_child(c, [=](Child w) { return w.give(frames); }));
@@ -124,7 +127,11 @@ Found Lower::get_whole(std::uint32_t start, unsigned order) {
   for (std::uint32_t i = 0; i < kTreeChildren; i += step) {
     const std::uint32_t c = tree + (first + i) % kTreeChildren;
     if (step == 1 ? !update_child(c, take_whole) : !update(pairs_[c / 2], take_pair)) continue;
-    flush_children(c, step);
+    if (TENUTO_PLANT("frame_huge_get_flushes_bitfield")) {
+      flush(bitfields_[c]);
+    } else {
+      flush_children(c, step);
+    }
     return {c * kHugeFrames};
   }
   return {};
@@ -209,7 +216,9 @@ unsigned Lower::held(std::uint32_t c) const {
 
 unsigned Lower::recover_whole(std::uint32_t c) {
   const unsigned before = held(c);
-  for (Bits& word : bitfields_[c].words) store(word, Bits{0});
+  for (Bits& word : bitfields_[c].words) {
+    if (!TENUTO_PLANT("frame_whole_over_stale_bits")) store(word, Bits{0});
+  }
   set_child(c, Child::make_whole());
   return before;
 }
@@ -219,6 +228,7 @@ unsigned Lower::recover_bits(std::uint32_t c, const std::uint64_t (&kept)[Bitfie
   unsigned ones = 0;
   for (unsigned w = 0; w < Bitfield::kWords; ++w) {
     ones += static_cast<unsigned>(std::popcount(kept[w]));
+    if (TENUTO_PLANT("frame_bits_without_owner_stay")) continue;
     store(bitfields_[c].words[w], Bits{kept[w]});
   }
   set_child(c, Child::make(kHugeFrames - ones));

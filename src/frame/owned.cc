@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "frame/bitfield.h"
+#include "pm/plant.h"
 
 namespace tenuto::inline TENUTO_ABI::frame {
 
@@ -23,6 +24,7 @@ bool OwnedFrames::name(std::uint32_t frame, unsigned order) {
   if (order <= kOrderWord) return set_bits(field.words[at / 64], run_mask(at % 64, order));
   bool fresh = true;
   for (unsigned i = 0; i < 1u << (order - kOrderWord); ++i) {
+    if (TENUTO_PLANT("frame_large_order_kept_by_its_first_word") && i > 0) break;
     fresh = set_bits(field.words[at / 64 + i], ~0ull) && fresh;
   }
   return fresh;
@@ -37,6 +39,7 @@ bool OwnedFrames::name_child(std::uint32_t c) {
 
 bool OwnedFrames::name_run(std::uint32_t first_child, std::uint32_t count) {
   bool fresh = true;
+  if (TENUTO_PLANT("frame_run_named_by_its_first_frame")) count = 1;
   for (std::uint32_t i = 0; i < count; ++i) fresh = name_child(first_child + i) && fresh;
   return fresh;
 }
@@ -48,8 +51,9 @@ std::uint64_t OwnedFrames::apply(Lower& lower) const {
       (void)lower.recover_whole(c);
       continue;
     }
-    std::uint64_t kept[Bitfield::kWords];
-    lower.fixed_bits(c, kept);
+    if (lower.child(c).whole() && TENUTO_PLANT("frame_whole_without_owner_stays")) continue;
+    std::uint64_t kept[Bitfield::kWords] = {};
+    if (!TENUTO_PLANT("frame_own_state_given_back")) lower.fixed_bits(c, kept);
     for (unsigned w = 0; w < Bitfield::kWords; ++w) kept[w] |= bits_[c].words[w].raw;
     const unsigned before = lower.recover_bits(c, kept);
     given_back += before - lower.held(c);

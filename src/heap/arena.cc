@@ -1,7 +1,6 @@
 #include "heap/arena.h"
 
 #include "pm/assert.h"
-#include "pm/plant.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
@@ -127,7 +126,7 @@ void Arena::retire(Slab& slab) {
   list_of(slab).empty -= 1;
   unlist(slab);
   pages_.clear(slab.offset);
-  if (!TENUTO_PLANT("slab_header_stays")) erase_slab(slab);
+  erase_slab(slab);
   fence("slab header erased", "its frame is given back");
   frames_.put(slab.offset, frame::kOrderSlab, core_);
   slab.header = nullptr;

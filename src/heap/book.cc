@@ -27,7 +27,8 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(list_[c])->entry(i)};
       if (e.raw == 0) continue;
-      if (c + 1 == list_.size()) tail_used_ = i + 1;
+      const unsigned end = TENUTO_PLANT("heap_book_holes_not_counted") ? tail_used_ + 1 : i + 1;
+      if (c + 1 == list_.size()) tail_used_ = end;
       const BookPosition at = BookPosition::make(list_[c], i);
       if (e.type() == BookType::tombstone) {
         killed.insert(e.killed().value);
@@ -102,6 +103,7 @@ Status Book::new_segment() {
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, 0);
   if (!frame) return frame.error();
   auto& s = *file_.at<BookSegment>(*frame);
+  if (TENUTO_PLANT("heap_book_segment_linked_early")) publish(head().segment, frame->value);
   s = {kBookSegmentMagic, frame->value, head().segment, {}};
   flush(s);
   fence("book segment header", "segment is linked");
@@ -117,7 +119,7 @@ Status Book::new_segment() {
 // Zeroes a free chunk and gives it its header; flushed, not fenced.
 void Book::prepare_chunk(PoolOffset o) {
   BookChunk& c = *chunk(o);
-  if (!TENUTO_PLANT("book_chunk_not_zeroed")) zero_flush(&c, sizeof c);
+  if (!TENUTO_PLANT("heap_book_chunk_not_zeroed")) zero_flush(&c, sizeof c);
   c.self = o.value;
   store_ordered(c.magic, kBookChunkMagic);
   flush_bytes(&c, kLineBytes);
@@ -127,6 +129,9 @@ void Book::start_chunk() {
   TENUTO_ASSERT(!free_chunks_.empty());
   const PoolOffset o = free_chunks_.back();
   free_chunks_.pop_back();
+  if (TENUTO_PLANT("heap_book_chunk_linked_early") && !list_.empty()) {
+    publish(chunk(list_.back())->next, o.value);
+  }
   prepare_chunk(o);
   fence("empty book chunk", "chunk is linked");
   if (list_.empty()) {
@@ -170,9 +175,11 @@ void Book::compact(std::uint64_t live, const std::function<void(const Sink&)>& e
   });
   TENUTO_ASSERT(n == live);
   for (const PoolOffset o : fresh) flush_bytes(chunk(o), kBookChunkBytes);
-  publish(head().list[1 - head().alt], fresh.front().value);
+  const std::uint64_t other = 1 - head().alt;
+  if (TENUTO_PLANT("heap_compaction_flips_early")) publish(head().alt, other);
+  publish(head().list[other], fresh.front().value);
   fence("compacted list", "alt names it");
-  publish(head().alt, 1 - head().alt);
+  publish(head().alt, other);
   fence("alt names it", "old chunks are reused");
   free_chunks_.insert(free_chunks_.end(), list_.begin(), list_.end());
   list_ = std::move(fresh);

@@ -4,6 +4,7 @@
 
 #include "heap/extent.h"
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
@@ -57,6 +58,7 @@ Status Extents::recover(PoolOffset o, std::uint64_t frames, bool allocated, Repo
   if (!allocated) {
     if (it == recovered_.end()) return Status::ok;
     if (it->second.kind != Kind::logged) return damaged(report, o, "an intent names it");
+    if (TENUTO_PLANT("heap_extent_not_freed_by_replay")) return Status::ok;
     TENUTO_TRY(book_.ensure_room(1));
     book_.append(BookEntry::make_tombstone(it->second.position));
     recovered_.erase(it);
@@ -88,7 +90,7 @@ Status Extents::mark(PoolOffset o, Report* report) {
 
 Status Extents::build(bool drop_unmarked, Report* report) {
   const std::lock_guard lock(mu_);
-  if (drop_unmarked) {
+  if (drop_unmarked && !TENUTO_PLANT("heap_unmarked_extents_stay")) {
     for (auto it = recovered_.begin(); it != recovered_.end();) {
       if (it->second.kind != Kind::derived || it->second.marked) {
         ++it;
@@ -166,6 +168,7 @@ Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)
   const std::lock_guard lock(mu_);
   for (const auto& [region, chunk] : chunks_) {
     for (unsigned f = chunk->first; f < chunk->end; f += kHugeFrames) {
+      if (TENUTO_PLANT("heap_second_half_of_chunk_not_kept") && f > chunk->first) break;
       TENUTO_TRY(keep(chunk->region + f * kFrameBytes, kHugeFrames));
     }
   }

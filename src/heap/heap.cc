@@ -41,7 +41,7 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
   for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
     const pm::LogLine& line = lane.lines[i];
     const std::uint64_t said = i == pm::kLaneRetiredLine ? line.word[0] : pm::log_sequence(line);
-    if (TENUTO_PLANT("lane_sequence_starts_anew")) continue;
+    if (TENUTO_PLANT("heap_lane_sequence_starts_anew")) continue;
     fresh->sequence = std::max(fresh->sequence, said);
   }
   LaneHeap* h = fresh.get();

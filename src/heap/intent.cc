@@ -38,7 +38,8 @@ void Heap::State::before_fence(LaneHeap& h) {
   std::uint64_t retired = 0;
   for (unsigned i = 0; i < h.limbo_count; ++i) {
     LimboFree& f = h.limbo_at(i);
-    if (f.stage != LimboStage::durable && !TENUTO_PLANT("retired_before_durable")) continue;
+    if (f.stage != LimboStage::durable && !TENUTO_PLANT("heap_free_retired_before_durable"))
+      continue;
     f.stage = LimboStage::retiring;
     retired = f.sequence;
   }
@@ -46,7 +47,9 @@ void Heap::State::before_fence(LaneHeap& h) {
 }
 
 void Heap::State::after_fence(LaneHeap& h) {
-  while (h.limbo_count > 0 && h.limbo_at(0).stage == LimboStage::retiring) {
+  const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
+  const LimboStage over = early ? LimboStage::durable : LimboStage::retiring;
+  while (h.limbo_count > 0 && h.limbo_at(0).stage >= over) {
     const PoolOffset block = h.limbo_at(0).block;
     h.pending_dest[(h.frees - h.limbo_count) % kFreeSlots].store(0, std::memory_order_release);
     h.limbo_count -= 1;
@@ -97,7 +100,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
   std::sort(blocks.begin(), blocks.end());
   std::vector<PoolOffset> kept;
   const std::size_t lanes_used = lane_heaps_end.load(std::memory_order_acquire);
-  const std::size_t end = TENUTO_PLANT("quarantine_skipped") ? 0 : lanes_used;
+  const std::size_t end = TENUTO_PLANT("heap_quarantine_skipped") ? 0 : lanes_used;
   for (std::size_t id = 0; id < end; ++id) {
     const LaneHeap* other = lane_heaps[id].load(std::memory_order_acquire);
     if (other == nullptr) continue;
@@ -126,14 +129,14 @@ void Heap::State::publish_block(LaneHeap& h, const Block& block, PtrWord& dest) 
   h.malloc_slot = (h.malloc_slot + 1) % pm::kLaneMallocSlots;
   const std::uint64_t words[7] = {static_cast<std::uint64_t>(Intent::malloc_to), block.offset.value,
                                   file.offset_of(&dest).value, block.bytes};
+  const std::uint64_t pointer = PtrWord::encode(&dest, file.at<void>(block.offset));
+  if (TENUTO_PLANT("heap_destination_before_intent")) tenuto::publish(dest.raw, pointer);
   pm::write_log_line(w, words, ++h.sequence);
   before_fence(h);
-  if (!TENUTO_PLANT("malloc_intent_unfenced")) {
-    fence("malloc intent", "destination and bit");
-  }
+  fence("malloc intent", "destination and bit");
   after_fence(h);
 
-  tenuto::publish(dest.raw, PtrWord::encode(&dest, file.at<void>(block.offset)));
+  tenuto::publish(dest.raw, pointer);
   if (Slab* slab = slab_at(block.offset)) {
     const unsigned i = slab->index_of(block.offset);
     slab->set_persistent(i, true);
@@ -184,21 +187,21 @@ Status Heap::free_from(PtrWord& dest) {
   if (h.limbo_count == kFreeSlots) s.drain_limbo(h);
   const std::uint64_t words[7] = {static_cast<std::uint64_t>(Intent::free_from), block.value,
                                   s.file.offset_of(&dest).value, found->bytes};
+  const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
+  if (early) mark_free(block);
   pm::write_log_line(free_line(h, h.frees), words, ++h.sequence);
   s.before_fence(h);
-  if (!TENUTO_PLANT("free_intent_unfenced")) {
-    fence("free intent", "destination and bit cleared");
-  }
+  fence("free intent", "destination and bit cleared");
   s.after_fence(h);
 
   tenuto::publish(dest.raw, 0);
-  mark_free(block);
+  if (!early) mark_free(block);
   h.pending_dest[h.frees % kFreeSlots].store(s.file.offset_of(&dest).value,
                                              std::memory_order_release);
   h.limbo[h.frees % kFreeSlots] = {block, h.sequence, LimboStage::cleared};
   h.frees += 1;
   h.limbo_count += 1;
-  if (TENUTO_PLANT("free_without_limbo")) s.give_back(h, block);
+  if (TENUTO_PLANT("heap_free_without_limbo")) s.give_back(h, block);
   return Status::ok;
 }
 

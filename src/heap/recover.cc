@@ -52,7 +52,7 @@ Status Heap::replay_intents(Report* report) {
   std::vector<pm::LogLine*> sealed;
   for (const auto& lane : s.lanes.all()) {
     const std::uint64_t said = lane->lines[pm::kLaneRetiredLine].word[0];
-    const std::uint64_t retired = TENUTO_PLANT("recovery_replays_retired_frees") ? 0 : said;
+    const std::uint64_t retired = TENUTO_PLANT("heap_retired_frees_replayed") ? 0 : said;
     for (std::size_t i = pm::kLaneMallocLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
       pm::LogLine& line = lane->lines[i];
       switch (pm::log_line_state(line)) {
@@ -65,6 +65,7 @@ Status Heap::replay_intents(Report* report) {
           break;
       }
       TENUTO_TRY(s.replay_line(line, retired, report));
+      if (TENUTO_PLANT("heap_intent_erased_while_replaying")) pm::clear_log_line(line);
       sealed.push_back(&line);
     }
   }
@@ -93,7 +94,8 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
   auto& word = *file.at<PtrWord>(dest);
   const bool attached = word.raw != 0 && PtrWord::decode(&word, word.raw) == file.at<void>(block);
   const bool allocated = op == Intent::malloc_to && attached;
-  if (op == Intent::free_from && attached) tenuto::publish(word.raw, 0);
+  const bool detach = attached && !TENUTO_PLANT("heap_replay_keeps_destination");
+  if (op == Intent::free_from && detach) tenuto::publish(word.raw, 0);
   if (bytes > kSmallBytesMax) {
     if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
     return extents.recover(block, bytes / kFrameBytes, allocated, report);
@@ -101,7 +103,7 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
   const Slab* slab = slab_at(block);
   const unsigned i = slab != nullptr ? slab->index_of(block) : kNoBlock;
   if (i == kNoBlock || slab->kind != Kind::logged) return damaged("it names no block of a slab");
-  if (TENUTO_PLANT("recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
+  if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
   if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
   return Status::ok;
 }
@@ -191,9 +193,12 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
   for_each_slab([&](Slab& slab) { (void)keep(slab.offset, kSlabFrames); });
   TENUTO_TRY(extents.own_frames(keep));
   for (const PoolOffset o : lanes.extra_segments()) {
+    if (TENUTO_PLANT("heap_lane_segments_not_kept")) break;
     TENUTO_TRY(keep(o, pm::kLaneSegmentBytes / kFrameBytes));
   }
-  for (const PoolOffset o : log_frames) TENUTO_TRY(keep(o, kSlabFrames));
+  for (const PoolOffset o : log_frames) {
+    if (!TENUTO_PLANT("heap_log_frames_not_kept")) TENUTO_TRY(keep(o, kSlabFrames));
+  }
   TENUTO_TRY(failed);
   *leaked = f.end_recovery();
   return Status::ok;
@@ -204,7 +209,7 @@ Status Heap::close() {
   TENUTO_TRY(s.file.writable());
   for (const auto& h : s.lane_heaps_owned) {
     // Its thread may live on and never fence again.
-    if (!TENUTO_PLANT("close_forgets_living_threads")) s.flush_unfenced(*h);
+    if (!TENUTO_PLANT("heap_close_forgets_living_threads")) s.flush_unfenced(*h);
   }
   s.extents.flush_log();
   for (const auto& h : s.lane_heaps_owned) s.drain_limbo(*h);
@@ -213,7 +218,7 @@ Status Heap::close() {
     s.empty_caches(*h);
   }
   s.for_each_slab([](Slab& slab) {
-    if (slab.kind == Kind::derived && !TENUTO_PLANT("close_forgets_derived_bits")) {
+    if (slab.kind == Kind::derived && !TENUTO_PLANT("heap_close_forgets_derived_bits")) {
       write_stripes(slab, slab.free_bits);
     }
     seal_stripes(slab);

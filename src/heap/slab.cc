@@ -52,7 +52,7 @@ void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind k
   const std::uint32_t block_bytes = kClassBytes[class_id.value];
   const SlabGeometry g = slab_geometry(block_bytes, file.superblock().stripes);
   store_ordered(h.magic, 0);
-  if (!TENUTO_PLANT("slab_stripes_not_zeroed")) zero_flush(&h, kLineBytes * (1 + g.stripes));
+  if (!TENUTO_PLANT("heap_slab_stripes_not_zeroed")) zero_flush(&h, kLineBytes * (1 + g.stripes));
   fence("slab frame and empty stripes", "slab header");
 
   h.self = offset.value;

@@ -5,6 +5,7 @@
 
 #include "pm/assert.h"
 #include "pm/media.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -82,6 +83,7 @@ Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
   for (std::size_t i = 0; i < kLaneSegmentsMax; ++i) {
     const PoolOffset segment{head.lane_segments[i]};
     if (!segment && i > 0) break;
+    if (TENUTO_PLANT("pm_later_lane_segments_forgotten") && i > 0) break;
     const std::uint64_t* const before = head.lane_segments;
     const bool sound = i == 0 ? segment.value == kLanesOffset
                               : file.in_range(segment, kLaneSegmentBytes) &&
@@ -148,9 +150,13 @@ Lane* Lanes::acquire() {
 bool Lanes::grow() {
   const Result<PoolOffset> segment = take_segment_();
   if (!segment) return false;
-  zero_flush(file_.at<std::byte>(*segment), kLaneSegmentBytes);
+  std::uint64_t& entry = file_.head().lane_segments[segments_];
+  if (TENUTO_PLANT("pm_lane_segment_published_early")) publish(entry, segment->value);
+  if (!TENUTO_PLANT("pm_lane_segment_not_zeroed")) {
+    zero_flush(file_.at<std::byte>(*segment), kLaneSegmentBytes);
+  }
   fence("lane segment zeroed", "lane segment published");
-  publish(file_.head().lane_segments[segments_], segment->value);
+  publish(entry, segment->value);
   fence("lane segment published", "its lanes are used");
   attach(*segment);
   return true;

@@ -8,6 +8,7 @@
 
 #include "pm/crc32c.h"
 #include "pm/format.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -29,7 +30,8 @@ inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequ
 // Writes and flushes one record; durable after the caller's fence. `sequence` is never 0.
 // Cost: one line.
 inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7], std::uint64_t sequence) {
-  store_ordered(line.seal, 0);
+  if (!TENUTO_PLANT("pm_log_seal_not_zeroed_first")) store_ordered(line.seal, 0);
+  if (TENUTO_PLANT("pm_log_seal_before_words")) store_ordered(line.seal, log_seal(word, sequence));
   for (int i = 0; i < 7; ++i) store_ordered(line.word[i], word[i]);
   store_ordered(line.seal, log_seal(word, sequence));
   flush(line);
@@ -45,6 +47,7 @@ enum class LogLineState { empty, sealed, damaged };
 
 inline LogLineState log_line_state(const LogLine& line) {
   if (line.seal == 0) return LogLineState::empty;
+  if (TENUTO_PLANT("pm_log_checksum_not_compared")) return LogLineState::sealed;
   return log_seal(line.word, line.seal >> 16) == line.seal ? LogLineState::sealed
                                                            : LogLineState::damaged;
 }

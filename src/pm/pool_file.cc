@@ -18,6 +18,7 @@
 #include "pm/crc32c.h"
 #include "pm/media.h"
 #include "pm/os.h"
+#include "pm/plant.h"
 #include "pm/trace.h"
 #include "tenuto/persist.h"
 
@@ -106,7 +107,7 @@ Status PoolFile::set_state(PoolState state, Report* report) {
   if (!in_memory_ && !map_sync_ && state == PoolState::clean) {
     if (::fdatasync(fd_) != 0) return failed("cannot write the pool to its device (fdatasync)");
   }
-  super_.sequence += 1;
+  super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
   super_.state = static_cast<std::uint32_t>(state);
   super_.crc = crc32c(&super_, offsetof(Superblock, crc));
   auto& copy = *at<Superblock>({(super_.sequence & 1) * kFrameBytes});
@@ -151,6 +152,7 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   const ZoneEntry zone{old_bytes, want};
   format(zone, 0);
   auto& entry = at<ZoneEntry>({kZoneTableOffset})[count];
+  if (TENUTO_PLANT("pm_zone_counted_before_its_entry")) publish(head().zone_count, count + 1);
   entry = zone;
   flush(entry);
   fence("zone and its entry", "zone count");

@@ -12,6 +12,7 @@
 
 #include "pm/crc32c.h"
 #include "pm/os.h"
+#include "pm/plant.h"
 #include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
@@ -63,7 +64,8 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
                 "the pool has another layout version; use the tenuto that made it",
                 std::move(where), std::to_string(kLayoutVersion), std::to_string(s.version));
   }
-  if (s.crc != crc32c(&s, offsetof(Superblock, crc))) {
+  const bool sound = s.crc == crc32c(&s, offsetof(Superblock, crc));
+  if (!sound && !TENUTO_PLANT("pm_superblock_checksum_not_compared")) {
     return fail(Status::corrupt, report, "the superblock's checksum does not match",
                 std::move(where));
   }
@@ -182,7 +184,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   const auto at = kZoneTableOffset + (head.zone_count - 1) * sizeof(ZoneEntry);
   TENUTO_TRY(f->read_at(at, &last, sizeof last, "zone table", report));
   const bool inside = last.offset <= file_bytes && last.bytes <= file_bytes - last.offset;
-  const std::uint64_t pool_bytes = last.offset + last.bytes;
+  const bool whole_file = TENUTO_PLANT("pm_file_length_believed");
+  const std::uint64_t pool_bytes = whole_file ? file_bytes : last.offset + last.bytes;
   if (!inside || pool_bytes < kPoolBytesMin) {
     return fail(Status::corrupt, report, "the file is shorter than its zones say: truncated?",
                 f->where({at}, "zone table"), std::to_string(pool_bytes) + " bytes",
@@ -226,7 +229,8 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   int best = -1;
   for (int i = 0; i < 2; ++i) {
     if (status[i] != Status::ok) continue;
-    if (best < 0 || copy[i].sequence > copy[best].sequence) best = i;
+    const bool newer = best < 0 || copy[i].sequence > copy[best].sequence;
+    if (newer && !(best >= 0 && TENUTO_PLANT("pm_superblock_first_copy_believed"))) best = i;
   }
   if (best < 0) {
     // Neither copy is sound. The one that at least looks like a pool says more.
@@ -239,7 +243,8 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   // out of date, so recovery runs.
   const bool both = status[1 - best] == Status::ok ||
                     (super_.sequence == 1 && status[1 - best] == Status::not_a_pool);
-  was_clean_ = both && super_.state == static_cast<std::uint32_t>(PoolState::clean);
+  was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
+               super_.state == static_cast<std::uint32_t>(PoolState::clean);
   return Status::ok;
 }
 

@@ -266,6 +266,18 @@ void log_chunks(HeapSession& s, CrashContext&) {
   s.take(0);
 }
 
+// Entries of two threads in one chunk, of which the first is fenced by nobody: recovery finds the
+// second alone, and may have to append behind it.
+void log_holes(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
+  Worker other;
+  other.run([&] {
+    s.put(1, 20'000, 1);
+    s.put(2, 20'000, 1);
+  });
+}
+
 // The log is about to be compacted, for the second time, so that chunks are used again.
 void compaction_before(PoolParts& p) {
   const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
@@ -350,7 +362,8 @@ const std::vector<HeapScript>& heap_scripts() {
       {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
       {"compaction", compaction, compaction_before},
       {"zone_growth", zone_growth, {}, 64 * kMiB},
-      {"lane_growth", lane_growth},
+      {"lane_growth", lane_growth, dirty_frames},
+      {"log_holes", log_holes},
   };
   return all;
 }

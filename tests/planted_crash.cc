@@ -1,0 +1,125 @@
+// Who checks the crash tests: every mistake planted in the library (support/planted.cc) must be
+// found, each by its own case. `--table` prints the table of README.md.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "support/planted.h"
+
+namespace tenuto::test {
+namespace {
+
+class FindsBug : public testing::Test {
+ public:
+  explicit FindsBug(const Planted& bug) : bug_(bug) {}
+
+  void TestBody() override {
+    const CrashResult r = find_planted(bug_);
+    ASSERT_FALSE(r.ok()) << "not found: " << bug_.what << "\n" << r.text();
+    const CrashFinding& f = r.findings.front();
+    EXPECT_NE(f.text().find(bug_.symptom), std::string::npos)
+        << "found for another reason than \"" << bug_.symptom << "\": " << f.text();
+    std::printf("%s: %s: %s (%llu states, %llu checks, %.2f s)\n", f.where.c_str(),
+                f.recovery.c_str(), f.what.c_str(), static_cast<unsigned long long>(r.states),
+                static_cast<unsigned long long>(r.checks), r.seconds);
+  }
+
+ private:
+  const Planted& bug_;
+};
+
+// --- the list is complete -----------------------------------------------------------------------
+
+TEST(planted_list, each_plant_of_the_sources_is_listed_and_the_reverse) {
+  std::map<std::string, std::string> in_sources;
+  for (const PlantPlace& p : plants_in_sources(TENUTO_SOURCE_DIR)) in_sources[p.name] = p.file;
+  ASSERT_GE(in_sources.size(), 45u);
+  std::set<std::string> listed;
+  for (const Planted& bug : planted_bugs()) {
+    EXPECT_TRUE(listed.insert(bug.name).second) << bug.name << " is listed twice";
+    EXPECT_TRUE(in_sources.contains(bug.name)) << bug.name << " stands nowhere in the sources";
+  }
+  for (const auto& [name, file] : in_sources) {
+    EXPECT_TRUE(listed.contains(name)) << name << " (" << file << ") is not in support/planted.cc";
+  }
+}
+
+TEST(planted_list, a_plant_is_named_after_the_layer_it_stands_in) {
+  const std::map<std::string, std::string> folders = {{"src/pm", "pm"},
+                                                      {"src/frame", "frame"},
+                                                      {"src/heap", "heap"},
+                                                      {"tx", "tx"},
+                                                      {"store", "store"}};
+  const std::regex style("(pm|frame|heap|tx|store)(_[a-z0-9]+)+");
+  for (const PlantPlace& p : plants_in_sources(TENUTO_SOURCE_DIR)) {
+    EXPECT_TRUE(std::regex_match(p.name, style)) << p.name;
+    const std::string folder = p.file.substr(0, p.file.rfind('/'));
+    EXPECT_TRUE(p.name.starts_with(folders.at(folder) + "_")) << p.name << " in " << p.file;
+  }
+}
+
+TEST(planted_list, every_layer_has_its_share) {
+  std::map<std::string, int> count;
+  for (const Planted& bug : planted_bugs()) count[bug.layer()] += 1;
+  for (const char* layer : {"pm", "frame", "heap", "tx", "store"}) {
+    EXPECT_GE(count[layer], 8) << layer;
+  }
+}
+
+TEST(planted_list, the_table_of_the_readme_has_a_row_for_each) {
+  std::stringstream text;
+  text << std::ifstream(std::string(TENUTO_SOURCE_DIR) + "/tests/README.md").rdbuf();
+  for (const Planted& bug : planted_bugs()) {
+    EXPECT_NE(text.str().find("| `" + std::string(bug.name) + "` |"), std::string::npos)
+        << bug.name;
+  }
+}
+
+// A finding means something only where the sound code has none. The other scenarios are those of
+// pm_crash, frame_crash, heap_crash, tx_crash and kv_crash.
+TEST(planted_list, damage_is_an_error_or_harmless_in_the_sound_code) {
+  for (const char* name : {"damaged_log", "damaged_separator", "damaged_record"}) {
+    const Scenario& s = scenario(name);
+    const CrashResult r = s.run(s.options);
+    EXPECT_TRUE(r.ok()) << name << "\n" << r.text();
+    EXPECT_GE(r.states, 50u) << name;
+  }
+}
+
+void print_table() {
+  std::printf("| bug | what it is | found by | states | seconds |\n|---|---|---|---|---|\n");
+  double seconds = 0;
+  for (const Planted& bug : planted_bugs()) {
+    const CrashResult r = find_planted(bug);
+    std::printf("| `%s` | %s | `%s` | %s | %.2f |\n", bug.name, bug.what, bug.scenario,
+                r.ok() ? "not found" : std::to_string(r.states).c_str(), r.seconds);
+    std::fflush(stdout);
+    seconds += r.seconds;
+  }
+  std::printf("\n%zu bugs, %.0f s\n", planted_bugs().size(), seconds);
+}
+
+}  // namespace
+}  // namespace tenuto::test
+
+int main(int argc, char** argv) {
+  using namespace tenuto::test;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--table") != 0) continue;
+    print_table();
+    return 0;
+  }
+  for (const Planted& bug : planted_bugs()) {
+    testing::RegisterTest("planted", bug.name, nullptr, nullptr, __FILE__, __LINE__,
+                          [&bug]() -> testing::Test* { return new FindsBug(bug); });
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

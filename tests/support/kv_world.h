@@ -1,0 +1,72 @@
+// A small store under the crash explorer: scripts of steps, each judged against the exact model.
+// Used by kv_crash.cc and, with mistakes planted, by planted_crash.cc.
+//
+// TENUTO_CRASH_SCALE multiplies the sampled crash states (default 1).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tenuto/crash.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::test {
+
+// One step: all its entries become durable together. No value: erase.
+using KvStep = std::vector<std::pair<std::string, std::optional<std::string>>>;
+using KvScript = std::vector<KvStep>;
+
+class KvCrash {
+ public:
+  using Records = std::map<std::string, std::string>;
+
+  KvCrash(Records before, KvScript script)
+      : before_(std::move(before)), script_(std::move(script)) {}
+
+  CrashResult run(const CrashOptions& options);
+
+  // The workload begins with a pool that holds no store.
+  void create_in_workload() { create_ = true; }
+
+  // The parts, for other workloads on such a store. check() compares with the model.
+  void setup(const std::string& path) const;
+  void workload(CrashContext& c);
+  std::string check(const CrashImage& image) const;
+  void start_model();
+
+ private:
+  std::string difference(const Records& found, const Records& after) const;
+
+  Records before_;
+  KvScript script_;
+  bool create_ = false;
+  Records model_;
+  const KvStep* step_ = nullptr;
+};
+
+StoreOptions kv_world_options();
+CrashOptions kv_crash_options();
+
+// Inserts, updates, erases, with records in slabs and in extents.
+KvCrash kv_single_operations();
+// A record in an extent is replaced and erased.
+KvCrash kv_large_records();
+// A full leaf meets a key in its middle.
+KvCrash kv_half_split();
+// A full leaf meets keys behind its last.
+KvCrash kv_append_split();
+// Separators that need blocks of their own.
+KvCrash kv_long_separators();
+// The second of three leaves becomes empty and goes.
+KvCrash kv_unlink();
+// Batches over several leaves, with splits, updates, erases and a leaf that they empty.
+KvCrash kv_batches();
+// Three leaves; no step.
+KvCrash kv_many_leaves();
+// A store where there was none.
+KvCrash kv_creation();
+
+}  // namespace tenuto::test

@@ -1,0 +1,289 @@
+#include "support/planted.h"
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "pm/assert.h"
+#include "support/damage_world.h"
+#include "support/frame_world.h"
+#include "support/heap_scripts.h"
+#include "support/kv_world.h"
+#include "support/pm_world.h"
+#include "support/tx_scripts.h"
+
+namespace tenuto::test {
+
+std::string Planted::layer() const {
+  return std::string(name).substr(0, std::string(name).find('_'));
+}
+
+const std::vector<Planted>& planted_bugs() {
+  static const std::vector<Planted> all = {
+      {"pm_later_lane_segments_forgotten", "recovery looks at the lanes of the head only",
+       "lane_growth", "cell 1: shows"},
+      {"pm_lane_segment_published_early", "a lane segment is in the table before it is zeroed",
+       "lane_growth", "lane segment zeroed"},
+      {"pm_lane_segment_not_zeroed", "a lane segment holds what its frames held before",
+       "lane_growth", "an intent's checksum does not match"},
+      {"pm_log_seal_not_zeroed_first", "a log line is overwritten under its old seal",
+       "tx_transfers", "a line of a transaction log is damaged"},
+      {"pm_log_seal_before_words", "a log line is sealed before its words are stored",
+       "small_blocks", "an intent's checksum does not match"},
+      {"pm_log_checksum_not_compared", "a damaged log line is believed", "damaged_log",
+       "the transaction before the crash"},
+      {"pm_superblock_copies_not_in_turn", "every superblock goes over the newest copy",
+       "pool_states", "the superblock's checksum does not match"},
+      {"pm_superblock_checksum_not_compared", "a torn superblock copy is believed", "pool_states",
+       "closed cleanly, but the words are"},
+      {"pm_superblock_first_copy_believed", "the first sound copy counts, not the newest",
+       "pool_states", "closed cleanly, but the words are"},
+      {"pm_damaged_superblock_copy_ignored",
+       "clean is believed of the older copy when the newer one is damaged", "damaged_log",
+       "the transaction before the crash"},
+      {"pm_zone_counted_before_its_entry", "the zone count is raised before the entry is written",
+       "pool_growth", "the file is shorter than its zones say"},
+      {"pm_file_length_believed", "the whole file is mapped, not what the zone table says",
+       "pool_growth", "no room to grow"},
+      {"frame_bits_flushed_before_set", "get flushes the bitfield line before it sets the bits",
+       "frames", "an owner names frames that are not taken"},
+      {"frame_huge_get_flushes_bitfield", "get of a huge frame flushes the wrong line", "frames",
+       "an owner names huge frames that are not taken"},
+      {"frame_bitfields_not_flushed", "formatting, recovery and close flush the counters only",
+       "new_zone", "frames of the zone's own state are free"},
+      {"frame_bits_without_owner_stay", "recovery gives back whole huge frames, but no bits",
+       "frames", ""},
+      {"frame_whole_without_owner_stays", "recovery gives back bits, but no whole huge frames",
+       "frames", "bits under a whole huge frame"},
+      {"frame_whole_over_stale_bits", "recovery leaves bits under a frame kept as a whole",
+       "frames", "bits under a whole huge frame"},
+      {"frame_own_state_given_back", "recovery gives back the frames of a zone's own state",
+       "frames", "frames of the zone's own state are free"},
+      {"frame_run_named_by_its_first_frame", "recovery keeps the first huge frame of a run only",
+       "frames", "frames are free"},
+      {"frame_large_order_kept_by_its_first_word",
+       "recovery keeps the first 64 frames of an order above 6", "frames", "frames are free"},
+      {"frame_recovery_forgets_later_zones", "recovery gives back frames of the first zone only",
+       "new_zone", "frames are free"},
+      {"frame_close_forgets_later_zones", "a close flushes the counters of the first zone only",
+       "new_zone", "a free counter differs from its bitfield"},
+      {"heap_lane_sequence_starts_anew", "sequences of intents start at 1 at every open",
+       "two_lanes", "logged blocks leak or are lost"},
+      {"heap_retired_frees_replayed", "recovery replays frees that were retired", "small_blocks",
+       "it names no block of a slab"},
+      {"heap_recovery_trusts_the_bit", "recovery of a malloc leaves the bit as it is",
+       "small_blocks", "cell 0: shows"},
+      {"heap_intent_erased_while_replaying", "intents are erased before their replay is durable",
+       "small_blocks", "replayed intents"},
+      {"heap_replay_keeps_destination", "replay of a free forgets the destination", "small_blocks",
+       "cell 0: shows"},
+      {"heap_destination_before_intent", "malloc_to stores the destination before its intent",
+       "small_blocks", "malloc intent"},
+      {"heap_bit_cleared_before_intent", "free_from clears the bit before its intent is durable",
+       "small_blocks", "free intent"},
+      {"heap_free_without_limbo", "a freed block is reused at once", "no_reuse", "cell 1: shows"},
+      {"heap_free_retired_before_durable", "a free is retired before it is durable", "small_blocks",
+       "free intent"},
+      {"heap_block_reused_before_retirement", "a block is reused before its free is retired",
+       "small_blocks", "it names no block of a slab"},
+      {"heap_quarantine_skipped", "a container is reused under another lane's free of its contents",
+       "containers", "cell 1: shows"},
+      {"heap_close_forgets_living_threads",
+       "a close forgets what other threads flushed and did not fence", "living_thread",
+       "cell 1: shows"},
+      {"heap_close_forgets_derived_bits", "a close does not write the bits of derived blocks",
+       "derived_closed", "cell 48: shows"},
+      {"heap_slab_stripes_not_zeroed", "a new slab takes its frame's old contents for bits",
+       "dirty_slabs", "block's bit and its use disagree"},
+      {"heap_book_chunk_not_zeroed", "a chunk of the log is reused with its old entries",
+       "compaction", "the bookkeeping"},
+      {"heap_book_chunk_linked_early", "a chunk is linked before it is zeroed", "log_chunks",
+       "chunk header"},
+      {"heap_book_segment_linked_early", "a segment of the log is linked before its header",
+       "log_segment", "segment header"},
+      {"heap_book_holes_not_counted",
+       "the log goes on behind as many entries as were found, over some of them", "log_holes", ""},
+      {"heap_compaction_flips_early",
+       "compaction flips to the other list before it names the new one", "compaction",
+       "the bookkeeping"},
+      {"heap_extent_not_freed_by_replay", "replay of intents forgets extents", "extents",
+       "logged blocks leak or are lost"},
+      {"heap_unmarked_extents_stay", "derived extents that nothing names stay", "derived",
+       "derived blocks leak or are lost"},
+      {"heap_second_half_of_chunk_not_kept", "recovery keeps one huge frame of a chunk of two",
+       "extents", "frames taken"},
+      {"heap_lane_segments_not_kept", "recovery gives back the frames of lane segments",
+       "lane_growth", "frames taken"},
+      {"heap_log_frames_not_kept", "recovery gives back the frames of transaction logs",
+       "tx_overflow", "the header of a transaction's log frame is damaged"},
+      {"tx_commit_record_before_data", "the commit record is stored before the data is flushed",
+       "tx_transfers", "modified data"},
+      {"tx_committed_before_frees_done", "committed is stored before frees_done", "tx_aborts",
+       "a reachable block is free"},
+      {"tx_new_blocks_not_flushed", "commit does not flush what new blocks hold", "tx_blocks",
+       "the world after no number of steps"},
+      {"tx_bits_freed_before_commit", "commit clears the bits of freed blocks before its record",
+       "tx_blocks", "a reachable block is free"},
+      {"tx_frees_done_before_durable", "the commit record says that its own frees are done",
+       "tx_blocks", "a block leaked"},
+      {"tx_freed_blocks_reused_at_once", "freed blocks do not wait until frees_done says so",
+       "tx_lanes", "two extents at one place"},
+      {"tx_cancelled_block_reused_at_once",
+       "a block made and freed inside a transaction goes back before its end", "tx_lanes",
+       "a reachable block is free"},
+      {"tx_abort_keeps_frees_done", "an abort leaves frees_done behind", "tx_aborts",
+       "a reachable block is free"},
+      {"tx_abort_reuses_sequence", "the next transaction has the aborted one's sequence",
+       "tx_abort_lanes", "the world after no number of steps"},
+      {"tx_areas_not_used_in_turn", "entries overwrite those of the transaction before",
+       "tx_blocks", "a block leaked"},
+      {"tx_log_frame_linked_early", "a log frame is linked before it is zeroed", "tx_overflow",
+       "log frame zeroed"},
+      {"tx_overflown_entries_not_undone", "recovery looks at the lane's own lines only",
+       "tx_overflow", "the world after no number of steps"},
+      {"tx_allocation_not_undone", "recovery stores old bytes back and forgets new blocks",
+       "tx_blocks", "a block leaked"},
+      {"tx_frees_not_redone", "recovery does not finish the frees of the last commit", "tx_blocks",
+       "a block leaked"},
+      {"tx_recovery_keeps_frees_done", "recovery leaves frees_done behind", "tx_blocks",
+       "a reachable block is free"},
+      {"tx_header_checksum_not_compared", "a damaged transaction line is believed", "damaged_log",
+       "the transaction before the crash"},
+      {"store_header_before_slot", "the bitmap is stored before the slot word", "kv_single",
+       "record and slot"},
+      {"store_bitmap_before_print", "the bitmap is stored before the fingerprint", "kv_single",
+       "leaf header"},
+      {"store_old_record_released_early",
+       "the old record is freed before the slot names the new one", "kv_large",
+       "no extent there, but it is referred to"},
+      {"store_split_links_first", "the new leaf is linked before it is written", "kv_half_split",
+       "new leaf"},
+      {"store_split_drops_before_link", "the left leaf drops entries before it links the right one",
+       "kv_half_split", "(lost key"},
+      {"store_split_keeps_moved_entries", "the left leaf keeps the entries it gave away",
+       "kv_half_split", "a block is referred to twice"},
+      {"store_recovery_keeps_moved_entries",
+       "recovery leaves entries of a half split in both leaves", "kv_half_split",
+       "a block is referred to twice"},
+      {"store_recovery_drops_one_moved_entry",
+       "recovery of a half split drops one entry of those that moved", "kv_half_split",
+       "a block is referred to twice"},
+      {"store_separator_block_not_marked", "recovery does not mark the blocks of long separators",
+       "kv_long_separators", "a reference leads to no block in use"},
+      {"store_batch_slot_unflushed", "a batch does not flush the slots it fills", "kv_batches",
+       "commit record"},
+      {"store_batch_header_not_saved", "a batch does not log the leaf headers it changes",
+       "kv_batches", "neither the state before the step nor after it"},
+      {"store_batch_stored_before_saved", "a batch changes leaves before it logs them",
+       "kv_batches", "neither the state before the step nor after it"},
+      {"store_named_before_first_leaf", "a store is named before its first leaf is durable",
+       "kv_creation", "the store's word in the head page is damaged"},
+      {"store_pool_not_marked_running", "an open pool still says that it was closed cleanly",
+       "kv_creation", ""},
+      {"store_clean_mark_before_close", "the pool says clean before its layers are closed",
+       "kv_creation", ""},
+      {"store_separator_checksum_not_compared", "a damaged separator is believed",
+       "damaged_separator", "flipped bit"},
+      {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
+       "damaged_record", "neither the state before the step nor after it"},
+  };
+  return all;
+}
+
+namespace {
+
+Scenario heap_scenario(const char* name) {
+  const HeapScript& s = heap_script(name);
+  return {name, [&s](const CrashOptions& o) { return run(s, o); }, crash_options(s)};
+}
+
+Scenario tx_scenario(const char* name, const Script& script) {
+  return {name, [&script](const CrashOptions& o) { return TxCrash(script, o.seed).run(o); },
+          tx_crash_options()};
+}
+
+Scenario kv_scenario(const char* name, KvCrash (*make)()) {
+  return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
+}
+
+// The media are damaged, the power is not cut.
+CrashOptions damage_options() {
+  CrashOptions o;
+  o.crash_in_recovery = false;
+  o.recover_twice = false;
+  return o;
+}
+
+Scenario frame_scenario(const char* name, void (*work)(FrameSession&)) {
+  return {name, [work](const CrashOptions& o) { return explore_frames(o, work); }, {}};
+}
+
+}  // namespace
+
+const std::vector<Scenario>& scenarios() {
+  static const std::vector<Scenario> all = [] {
+    std::vector<Scenario> s = {
+        {"pool_states", explore_pool_states, pm_crash_options()},
+        {"pool_growth", explore_pool_growth, pm_crash_options()},
+        {"damaged_log", explore_damaged_log, damage_options()},
+        {"damaged_separator", explore_damaged_separator, damage_options()},
+        {"damaged_record", explore_damaged_record, damage_options()},
+        frame_scenario("frames", frames_handed_over),
+        frame_scenario("new_zone", frames_of_a_new_zone),
+        tx_scenario("tx_transfers", kTransfers),
+        tx_scenario("tx_blocks", kBlocks),
+        tx_scenario("tx_aborts", kAborts),
+        tx_scenario("tx_abort_lanes", kAbortLanes),
+        tx_scenario("tx_overflow", kOverflow),
+        tx_scenario("tx_lanes", kLanes),
+        kv_scenario("kv_single", kv_single_operations),
+        kv_scenario("kv_large", kv_large_records),
+        kv_scenario("kv_half_split", kv_half_split),
+        kv_scenario("kv_long_separators", kv_long_separators),
+        kv_scenario("kv_batches", kv_batches),
+        kv_scenario("kv_creation", kv_creation),
+    };
+    for (const HeapScript& h : heap_scripts()) s.push_back(heap_scenario(h.name));
+    return s;
+  }();
+  return all;
+}
+
+const Scenario& scenario(const std::string& name) {
+  for (const Scenario& s : scenarios()) {
+    if (s.name == name) return s;
+  }
+  TENUTO_ASSERT(!"no such scenario");
+  return scenarios().front();
+}
+
+CrashResult find_planted(const Planted& bug) {
+  const Scenario& s = scenario(bug.scenario);
+  CrashOptions o = s.options;
+  o.seed = bug.seed;
+  o.findings_max = 1;
+  o.minimise = false;
+  o.plants = {bug.name};
+  return s.run(o);
+}
+
+std::set<PlantPlace> plants_in_sources(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::set<PlantPlace> all;
+  const std::regex use("TENUTO_PLANT\\(\\s*\"([^\"]*)\"\\)");
+  for (const char* folder : {"src/pm", "src/frame", "src/heap", "tx", "store"}) {
+    for (const auto& file : fs::directory_iterator(fs::path(root) / folder)) {
+      if (file.path().filename() == "plant.h") continue;  // explains the macro
+      std::stringstream text;
+      text << std::ifstream(file.path()).rdbuf();
+      const std::string t = text.str();
+      for (std::sregex_iterator i(t.begin(), t.end(), use), end; i != end; ++i) {
+        all.insert({(*i)[1], fs::relative(file.path(), root).string()});
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace tenuto::test

@@ -1,0 +1,47 @@
+// The planted bugs: mistakes in the library's sources, one at a time, that a programmer might have
+// made (TENUTO_PLANT in src/pm/plant.h), and for each the scenario that has to find it. Used by
+// planted_crash.cc.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tenuto/crash.h"
+
+namespace tenuto::test {
+
+struct Planted {
+  const char* name;      // layer_what_goes_wrong
+  const char* what;      // the mistake in words
+  const char* scenario;  // a name of scenarios()
+  const char* symptom;   // must stand in the finding's text
+  std::uint64_t seed = 1;
+
+  std::string layer() const;
+};
+
+struct Scenario {
+  const char* name;
+  // With these plants, up to the first finding when `first` is set.
+  std::function<CrashResult(const CrashOptions&)> run;
+  CrashOptions options;
+};
+
+const std::vector<Planted>& planted_bugs();
+const std::vector<Scenario>& scenarios();
+const Scenario& scenario(const std::string& name);
+
+// Runs the scenario with the bug switched on up to its first finding.
+CrashResult find_planted(const Planted& bug);
+
+// A plant's name and the file it stands in, from the root.
+struct PlantPlace {
+  std::string name;
+  std::string file;
+  auto operator<=>(const PlantPlace&) const = default;
+};
+std::set<PlantPlace> plants_in_sources(const std::string& root);
+
+}  // namespace tenuto::test

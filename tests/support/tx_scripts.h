@@ -1,0 +1,46 @@
+// The scripts of tx_crash.cc and planted_crash.cc: transactions of all kinds on the small world.
+//
+// TENUTO_CRASH_SCALE multiplies the number of seeds and of sampled crash states (default 1).
+#pragma once
+
+#include <cstdlib>
+
+#include "support/tx_world.h"
+
+namespace tenuto::test {
+
+inline std::size_t tx_scaled(std::size_t n) {
+  static const char* const text = std::getenv("TENUTO_CRASH_SCALE");
+  return static_cast<std::size_t>(static_cast<double>(n) * (text == nullptr ? 1 : std::atof(text)));
+}
+
+inline CrashOptions tx_crash_options() {
+  CrashOptions o;
+  o.product_max = tx_scaled(150);
+  o.samples_max = tx_scaled(50);
+  o.recovery_states_max = tx_scaled(5);
+  return o;
+}
+
+inline const Script kTransfers = {Op::transfer, Op::transfer, Op::one_by_one, Op::batch,
+                                  Op::transfer};
+inline const Script kBlocks = {Op::link,    Op::replace, Op::late_link, Op::cancel,     Op::unlink,
+                               Op::replace, Op::link,    Op::unlink,    Op::link_large, Op::drain,
+                               Op::link,    Op::unlink,  Op::replace};
+inline const Script kAborts = {Op::link,         Op::abort_stores, Op::transfer,
+                               Op::abort_early,  Op::abort_stores, Op::unlink,
+                               Op::abort_stores, Op::link,         Op::abort_early,
+                               Op::replace,      Op::transfer};
+inline const Script kOverflow = {Op::overflow, Op::abort_overflow, Op::transfer, Op::overflow,
+                                 Op::drain,    Op::overflow,       Op::link};
+
+inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::link_large, 1},
+                              {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
+                              {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};
+
+// The second lane changes what the first has rolled back.
+inline const Script kAbortLanes = {{Op::link, 0},  {Op::abort_stores, 0}, {Op::batch, 1},
+                                   {Op::link, 1},  {Op::transfer, 0},     {Op::abort_stores, 0},
+                                   {Op::batch, 1}, {Op::transfer, 0}};
+
+}  // namespace tenuto::test

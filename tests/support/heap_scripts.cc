@@ -328,14 +328,16 @@ void lane_growth(HeapSession& s, CrashContext&) {
   s.put(0, 64);
 }
 
-// Frames are used again as they are.
+// Frames are used again as they are: what is soiled is where slabs have their header and stripes,
+// and lanes their intents.
 void dirty_frames(PoolParts& p) {
+  constexpr std::size_t kSoiledBytes = 3 * kLineBytes;
   std::vector<PoolOffset> frames;
   for (int i = 0; i < 40; ++i) {
     const auto f = p.heap->take_log_frame();
     TENUTO_ASSERT(f);
-    std::memset(p.file->at<std::byte>(*f), 0xff, heap::kSlabBytes);
-    flush_bytes(p.file->at<std::byte>(*f), heap::kSlabBytes);
+    std::memset(p.file->at<std::byte>(*f), 0xff, kSoiledBytes);
+    flush_bytes(p.file->at<std::byte>(*f), kSoiledBytes);
     frames.push_back(*f);
   }
   for (const PoolOffset f : frames) p.heap->put_log_frame(f);

@@ -16,7 +16,7 @@ struct Planted {
   const char* name;      // layer_what_goes_wrong
   const char* what;      // the mistake in words
   const char* scenario;  // a name of scenarios()
-  const char* symptom;   // must stand in the finding's text
+  const char* symptom;   // of the finding, whatever the seed; a regular expression
   std::uint64_t seed = 1;
 
   std::string layer() const;
@@ -24,7 +24,6 @@ struct Planted {
 
 struct Scenario {
   const char* name;
-  // With these plants, up to the first finding when `first` is set.
   std::function<CrashResult(const CrashOptions&)> run;
   CrashOptions options;
 };
@@ -33,7 +32,8 @@ const std::vector<Planted>& planted_bugs();
 const std::vector<Scenario>& scenarios();
 const Scenario& scenario(const std::string& name);
 
-// Runs the scenario with the bug switched on up to its first finding.
+// Runs the scenario with the bug switched on up to its first finding, with a few seeds if need be.
+// The counts are those of all runs.
 CrashResult find_planted(const Planted& bug);
 
 // A plant's name and the file it stands in, from the root.

@@ -38,6 +38,9 @@ inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::
                               {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
                               {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};
 
+// Lane 1 makes blocks of those that an open transaction of lane 0 has made and freed.
+inline const Script kCancelled = {{Op::cancel_many, 0}, {Op::link_large, 1}, {Op::transfer, 0}};
+
 // The second lane changes what the first has rolled back.
 inline const Script kAbortLanes = {{Op::link, 0},  {Op::abort_stores, 0}, {Op::batch, 1},
                                    {Op::link, 1},  {Op::transfer, 0},     {Op::abort_stores, 0},

@@ -187,6 +187,7 @@ Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
     for (const FrameChain& chain : log.frames) {
       for (const PoolOffset frame : chain) TENUTO_TRY(heap_.own_log_frame(frame, report));
     }
+    if (TENUTO_PLANT("tx_lane_retired_before_undo") && log.open) retire(log);
     TENUTO_TRY(apply(file_, heap_, log, report));
     undone += log.open;
     settled = settled && log.settled();

@@ -41,9 +41,7 @@ inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::
 // Lane 1 makes blocks of those that an open transaction of lane 0 has made and freed.
 inline const Script kCancelled = {{Op::cancel_many, 0}, {Op::link_large, 1}, {Op::transfer, 0}};
 
-// What lane 0 has drained, a block and log frames, is used by lane 1 at once.
-inline const Script kReusedBlock = {
-    {Op::link_large, 0}, {Op::unlink, 0}, {Op::drain, 0}, {Op::link_large, 1}, {Op::transfer, 0}};
+// Log frames that lane 0 has given back are used by lane 1 at once.
 inline const Script kReusedFrame = {{Op::overflow, 0}, {Op::drain, 0}, {Op::overflow, 1}};
 
 // The second lane changes what the first has rolled back.

@@ -108,7 +108,7 @@ std::vector<std::uint64_t> chain(const WorkFile& file) {
   std::vector<std::uint64_t> leaves;
   const auto& head = file.at<pm::HeadPage>(pm::kHeadPageOffset);
   for (std::uint64_t at = head.store[store::kHeadFirstLeaf]; at != 0;
-       at = file.at<store::Leaf>(at).head.next) {
+       at = file.at<store::Leaf>(at).head.next.value()) {
     leaves.push_back(at);
   }
   return leaves;
@@ -129,7 +129,7 @@ Image make_split() {
     old.load(image);
     const auto split = std::mismatch(before.begin(), before.end(), after.begin()).second - 1;
     auto& leaf = file.at<store::Leaf>(*split);
-    const std::uint64_t next = leaf.head.next;
+    const store::HeaderWord next = leaf.head.next;
     leaf = old.at<store::Leaf>(*split);
     leaf.head.next = next;
     return file.image();
@@ -191,7 +191,7 @@ Base with_places(Image image) {
   b.leaves = chain(file);
   for (const std::uint64_t at : b.leaves) {
     const auto& leaf = file.at<store::Leaf>(at);
-    for (std::uint64_t used = leaf.head.bitmap; used != 0; used &= used - 1) {
+    for (std::uint64_t used = leaf.head.bitmap.value(); used != 0; used &= used - 1) {
       const auto slot = static_cast<std::size_t>(std::countr_zero(used));
       b.slot[leaf.slot[slot].record().value] = at + kLineBytes + slot * sizeof(store::SlotWord);
     }

@@ -55,6 +55,14 @@ void reseal_low(const WorkFile& file, std::uint64_t leaf_at) {
   low.check = pm::crc32c(data, low.bytes, pm::crc32c_u64(~0u, leaf_at));
 }
 
+void reseal_header(const WorkFile& file, std::uint64_t leaf_at) {
+  auto& head = file.at<store::Leaf>(leaf_at).head;
+  const std::uint64_t salt = leaf_at % pm::kMapAlignBytes;
+  head.bitmap =
+      store::HeaderWord::make(head.bitmap.value(), salt + offsetof(store::LeafHeader, bitmap));
+  head.next = store::HeaderWord::make(head.next.value(), salt + offsetof(store::LeafHeader, next));
+}
+
 // The record, and the hash of its key in its slot.
 void reseal_record(const WorkFile& file, const Base& base, std::uint64_t at,
                    std::uint64_t slot_at) {
@@ -122,6 +130,10 @@ void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
     auto& zone = file.at<frame::ZoneHeader>(offset);
     zone.crc = pm::crc32c(&zone, offsetof(frame::ZoneHeader, crc));
   } else if (!reseal_in_64k(file, offset)) {
+    if (std::find(base.leaves.begin(), base.leaves.end(), offset) != base.leaves.end()) {
+      reseal_header(file, offset);
+      return;
+    }
     const std::uint64_t leaf_at = offset - offsetof(store::Leaf, low);
     if (std::find(base.leaves.begin(), base.leaves.end(), leaf_at) != base.leaves.end()) {
       reseal_low(file, leaf_at);

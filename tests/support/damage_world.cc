@@ -92,7 +92,7 @@ std::string check_words(const CrashImage& image) {
 const store::Leaf& second_leaf(const RawPool& pool) {
   const auto& head = pool.at<pm::HeadPage>(pm::kHeadPageOffset);
   const auto& first = pool.at<store::Leaf>(head.store[store::kHeadFirstLeaf]);
-  return pool.at<store::Leaf>(first.head.next);
+  return pool.at<store::Leaf>(first.head.next.value());
 }
 
 std::uint64_t low_offset(const RawPool& pool) {

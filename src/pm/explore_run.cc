@@ -102,7 +102,8 @@ CrashResult CrashExplorer::run(const CrashRunner::Setup& setup,
   if (!options_.plants.empty()) unplant_all();
   result_.seed = options_.seed;
   result_.fences = r.fences();
-  if (!dry_) tell_coverage();
+  const bool as_written = options_.plants.empty() && options_.mutation.kind == Mutation::Kind::none;
+  if (!dry_ && as_written) tell_coverage();
   result_.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   image_.reset();

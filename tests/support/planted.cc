@@ -193,7 +193,7 @@ const std::vector<Planted>& planted_bugs() {
       {"store_separator_checksum_not_compared", "a damaged separator is believed",
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
-       "damaged_record", "neither the state before the step nor after it"},
+       "damaged_record", "scan: corrupt"},
   };
   return all;
 }

@@ -167,11 +167,18 @@ struct LostLine {
   std::string last_lost;   // of the last one, if that is another
 };
 
+// A line that must have survived for the check to fail.
+struct KeptLine {
+  std::uint64_t offset;  // in the pool file
+  std::string last;      // source place of the latest store to it
+};
+
 struct CrashFinding {
   std::string where;     // crash before fence("a", "b")
   std::string recovery;  // what went wrong when: "recovery", "second recovery", "crash inside ..."
   std::string what;      // the check's text, or how it died
   std::vector<LostLine> lost;  // persisting any other line does not help
+  std::vector<KeptLine> kept;  // of what no fence had made durable; losing any other does not help
   std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this one
   std::uint64_t state = 0;
   std::string saved;  // the case file, or empty

@@ -175,7 +175,14 @@ std::string CrashFinding::text() const {
     if (!l.first_lost.empty()) t += "      first lost: " + l.first_lost + "\n";
     if (!l.last_lost.empty()) t += "      last lost:  " + l.last_lost + "\n";
   }
-  t += lost.empty() ? "    with every store durable\n" : "    everything else survived\n";
+  t += lost.empty() ? "    with every store so far durable\n" : "    everything else survived\n";
+  for (const KeptLine& k : kept) {
+    char line[96];
+    std::snprintf(line, sizeof line,
+                  "    it takes the line at 0x%llx, not fenced either, last stored in ",
+                  static_cast<unsigned long long>(k.offset));
+    t += line + k.last + "\n";
+  }
   t += "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) + "\n";
   if (!saved.empty()) t += "    tenuto crash replay " + saved + "\n";
   return t;

@@ -17,10 +17,11 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 namespace {
 
-constexpr std::size_t kTrialsMax = 300;  // workers that one minimisation may cost
-constexpr std::size_t kPlacesMax = 8;    // lost lines shown with their source places
-constexpr std::size_t kWastedMax = 12;   // flushing places shown
-constexpr std::size_t kStepsShown = 3;   // of a call chain
+constexpr std::size_t kTrialsMax = 300;     // workers that one minimisation may cost
+constexpr std::size_t kKeptTrialsMax = 60;  // lines asked whether they had to survive
+constexpr std::size_t kPlacesMax = 8;       // lost lines shown with their source places
+constexpr std::size_t kWastedMax = 12;      // flushing places shown
+constexpr std::size_t kStepsShown = 3;      // of a call chain
 // What everything goes through: of no use in a call chain.
 constexpr const char* kDullFiles[] = {
     "persist.h:",     "std_function.h:", "invoke.h:",      "std_thread.h:",
@@ -111,6 +112,19 @@ std::vector<std::string> source_places(const std::vector<TraceSite>& sites) {
   return places;
 }
 
+// Of the lines that survived in a minimised state: those without which it would not fail.
+std::vector<std::uint32_t> CrashExplorer::lines_that_matter(Moment& m, const CrashState& state) {
+  std::vector<std::uint32_t> matter;
+  Verdict ignored;
+  for (std::uint32_t i = 0; i < std::min(m.lines.size(), kKeptTrialsMax); ++i) {
+    if (m.lines[i].newest == 0 || variant_in(m.lines, state, i) != m.lines[i].newest) continue;
+    CrashState s = state;
+    set_variant(s, i, 0);
+    if (!still_bad(m, s, ignored)) matter.push_back(i);
+  }
+  return matter;
+}
+
 void CrashExplorer::add_lint() {
   const Recorder& r = Recorder::instance();
   std::vector<TraceSite> sites;
@@ -190,7 +204,7 @@ void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& f
   CrashState state = m.states[index];
   Verdict v = first_verdict;
   if (options_.minimise && !replay_) minimise(m, state, v);
-  CrashFinding f{m.where, v.recovery, v.what, {}, point_, index, {}};
+  CrashFinding f{m.where, v.recovery, v.what, {}, {}, point_, index, {}};
   std::vector<TraceSite> sites;  // two a line
   for (std::uint32_t i = 0; i < m.lines.size(); ++i) {
     const std::uint32_t variant = variant_in(m.lines, state, i);
@@ -214,6 +228,16 @@ void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& f
       f.lost[i / 2].first_lost = places[i];
       if (places[i + 1] != places[i]) f.lost[i / 2].last_lost = places[i + 1];
     }
+    sites.clear();
+    for (const std::uint32_t i :
+         replay_ ? std::vector<std::uint32_t>{} : lines_that_matter(m, state)) {
+      f.kept.push_back({m.lines[i].line * kLineBytes, {}});
+      sites.push_back(m.logs[i]->stores.back().site);
+    }
+    f.kept.resize(std::min(f.kept.size(), kPlacesMax));
+    sites.resize(f.kept.size());
+    const std::vector<std::string> kept_places = source_places(sites);
+    for (std::size_t i = 0; i < kept_places.size(); ++i) f.kept[i].last = kept_places[i];
   }
   if (!replay_) save(f, m, state, v);
   result_.findings.push_back(std::move(f));

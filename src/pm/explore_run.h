@@ -69,6 +69,7 @@ class CrashExplorer final : public TraceObserver {
   std::optional<int> judge_in_child(const WorkerJob& job);
   std::string worker_stderr() const;
   void minimise(Moment& m, CrashState& state, Verdict& verdict);
+  std::vector<std::uint32_t> lines_that_matter(Moment& m, const CrashState& state);
   bool still_bad(Moment& m, const CrashState& state, Verdict& verdict);
   void save(CrashFinding& f, const Moment& m, const CrashState& state, const Verdict& v);
   void show_progress();

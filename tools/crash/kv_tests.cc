@@ -37,11 +37,11 @@ struct KvModel {
   }
 };
 
-Store open_store(const std::string& path) {
+Result<Store> open_store(const std::string& path, Report* report = nullptr) {
   StoreOptions options;
   options.pool.size = kPoolBytes;
   options.pool.recovery_threads = 1;
-  return Store::open(path, options).value();
+  return Store::open(path, options, report);
 }
 
 Change random_change(std::mt19937_64& rng, std::uint64_t keys) {
@@ -74,7 +74,7 @@ CrashTest kv_test(const char* name, const char* what, const WorkloadOptions& o,
   const auto workload = [=](CrashContext& context) {
     *model = {};
     std::mt19937_64 rng(o.seed);
-    Store store = open_store(context.path());
+    Store store = open_store(context.path()).value();
     for (std::uint64_t i = 0; i < o.operations; ++i) {
       std::vector<Change> changes;
       for (std::uint64_t k = 0; k < changes_at_once; ++k) {
@@ -98,15 +98,18 @@ CrashTest kv_test(const char* name, const char* what, const WorkloadOptions& o,
     }
   };
   const auto check = [=](const CrashImage& image) -> std::string {
-    const Store store = open_store(image.path());
     Report report;
+    const Result<Store> opened = open_store(image.path(), &report);
+    if (!opened) return "open: " + report.text();
+    const Store& store = *opened;
     if (store.validate(&report) != Status::ok) return "validate: " + report.text();
     Records stored;
     Iterator it = store.iterator();
     for (it.seek_first(); it.valid(); it.next()) stored.emplace(it.key(), it.value());
     return compare(stored, *model);
   };
-  return {name, what, [](const std::string& path) { (void)open_store(path); }, workload, check, {}};
+  return {name,     what,  [](const std::string& path) { (void)open_store(path).value(); },
+          workload, check, {}};
 }
 
 }  // namespace

@@ -177,10 +177,11 @@ std::string CrashFinding::text() const {
   }
   t += lost.empty() ? "    with every store so far durable\n" : "    everything else survived\n";
   for (const KeptLine& k : kept) {
-    char line[96];
-    std::snprintf(line, sizeof line,
-                  "    it takes the line at 0x%llx, not fenced either, last stored in ",
-                  static_cast<unsigned long long>(k.offset));
+    char line[128];
+    std::snprintf(
+        line, sizeof line,
+        "    but needs the line at 0x%llx to have survived, unfenced too; last stored in ",
+        static_cast<unsigned long long>(k.offset));
     t += line + k.last + "\n";
   }
   t += "    TENUTO_CRASH_REPLAY=" + std::to_string(point) + ":" + std::to_string(state) + "\n";

@@ -1,11 +1,14 @@
 // Who checks the crash tests: every mistake planted in the library (support/planted.cc) must be
-// found, each by its own case. `--table` prints the table of README.md.
+// found, each by its own case. `--table` prints the table of README.md, `--reports` what a person
+// would read of each.
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -106,15 +109,56 @@ void print_table() {
   std::printf("\n%zu bugs, %.0f s\n", planted_bugs().size(), seconds);
 }
 
+// How many lines the report is away from the mistake: from the nearest place that it names in the
+// mistake's file. Nothing: it names no place there.
+std::optional<long> distance(const std::string& report, const Planted& bug) {
+  std::optional<long> nearest;
+  for (const PlantPlace& p : plants_in_sources(TENUTO_SOURCE_DIR)) {
+    if (p.name != bug.name) continue;
+    std::ifstream source(std::string(TENUTO_SOURCE_DIR) + "/" + p.file);
+    std::string line;
+    for (long number = 1; std::getline(source, line); ++number) {
+      if (line.find('"' + p.name + '"') == std::string::npos) continue;
+      const std::string file = p.file.substr(p.file.rfind('/') + 1);
+      const std::regex place(" " + file + ":([0-9]+)");
+      for (std::sregex_iterator i(report.begin(), report.end(), place), end; i != end; ++i) {
+        const long away = std::labs(std::stol((*i)[1]) - number);
+        if (!nearest || away < *nearest) nearest = away;
+      }
+    }
+  }
+  return nearest;
+}
+
+// What a person gets to read, and how near to the mistake it leads.
+void print_reports() {
+  std::map<std::string, int> near;
+  for (const Planted& bug : planted_bugs()) {
+    const CrashResult r = find_planted(bug, true);
+    const std::string report = r.ok() ? "not found" : r.findings.front().text();
+    const std::optional<long> away = distance(report, bug);
+    const char* verdict = !away ? "another file" : *away <= 5 ? "5 lines or less" : "same file";
+    ++near[verdict];
+    std::printf("%s (%s): %s\n%s\n", bug.name, bug.what, verdict, report.c_str());
+    std::fflush(stdout);
+  }
+  for (const auto& [verdict, bugs] : near) std::printf("%s: %d\n", verdict.c_str(), bugs);
+}
+
 }  // namespace
 }  // namespace tenuto::test
 
 int main(int argc, char** argv) {
   using namespace tenuto::test;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--table") != 0) continue;
-    print_table();
-    return 0;
+    if (std::strcmp(argv[i], "--table") == 0) {
+      print_table();
+      return 0;
+    }
+    if (std::strcmp(argv[i], "--reports") == 0) {
+      print_reports();
+      return 0;
+    }
   }
   for (const Planted& bug : planted_bugs()) {
     testing::RegisterTest("planted", bug.name, nullptr, nullptr, __FILE__, __LINE__,

@@ -283,12 +283,12 @@ double cpu_seconds() {
 
 }  // namespace
 
-CrashResult find_planted(const Planted& bug) {
+CrashResult find_planted(const Planted& bug, bool minimise) {
   constexpr std::uint64_t kSeeds = 4;
   const Scenario& s = scenario(bug.scenario);
   CrashOptions o = s.options;
   o.findings_max = 1;
-  o.minimise = false;
+  o.minimise = minimise;
   o.lint = false;  // a crash has to show it
   o.recovery_depth = std::min(o.recovery_depth, 1u);
   o.plants = {bug.name};

@@ -33,8 +33,9 @@ const std::vector<Scenario>& scenarios();
 const Scenario& scenario(const std::string& name);
 
 // Runs the scenario with the bug switched on up to its first finding, with a few seeds if need be.
-// The counts are those of all runs; the seconds are of processor time.
-CrashResult find_planted(const Planted& bug);
+// The counts are those of all runs; the seconds are of processor time. `minimise` makes a report
+// for people of it.
+CrashResult find_planted(const Planted& bug, bool minimise = false);
 
 // A plant's name and the file it stands in, from the root.
 struct PlantPlace {

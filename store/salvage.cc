@@ -10,10 +10,11 @@ void Salvage::run() {
   walk_chain();
   judge_the_rest();
   for (FoundLeaf& f : leaves_) {
-    if (f.live)
+    if (f.live) {
       live_.push_back(std::move(f));
-    else if (f.unproven)
+    } else if (f.unproven) {
       unproven_.push_back(std::move(f));
+    }
   }
   std::sort(live_.begin(), live_.end(), [](const FoundLeaf& a, const FoundLeaf& b) {
     return a.low != b.low ? a.low < b.low : a.order < b.order;

@@ -70,8 +70,9 @@ bool CrashCase::write(const std::string& path, const std::string& finding) const
 CrashState CrashCase::state_of(const std::vector<LineChoices>& lines) const {
   CrashState s{base_new, {}};
   for (const auto& [line, variant] : picks) {
-    const auto at = std::find_if(lines.begin(), lines.end(),
-                                 [line](const LineChoices& l) { return l.line == line; });
+    const auto at = std::find_if(lines.begin(), lines.end(), [wanted = line](const LineChoices& l) {
+      return l.line == wanted;
+    });
     if (at == lines.end() || variant >= at->variants.size()) continue;
     s.picks.emplace_back(static_cast<std::uint32_t>(at - lines.begin()), variant);
   }

@@ -157,8 +157,9 @@ bool CrashExplorer::still_bad(Moment& m, const CrashState& state, Verdict& verdi
   job.states = &only;
   job.know_seen = false;
   Verdict v = run_worker(job);
-  if (v.bad) verdict = std::move(v);
-  return v.bad;
+  if (!v.bad) return false;
+  verdict = std::move(v);
+  return true;
 }
 
 // Persists every unit, and of the other lines every store, that can be while the check still fails.

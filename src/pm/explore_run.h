@@ -74,7 +74,7 @@ class CrashExplorer final : public TraceObserver {
   void save(CrashFinding& f, const Moment& m, const CrashState& state, const Verdict& v);
   void show_progress();
   void tell_coverage() const;
-  void add_finding(Moment& m, std::uint64_t index, const Verdict& v);
+  void add_finding(Moment& m, std::uint64_t index, const Verdict& first_verdict);
   void add_lint();
   void compare_memory(const std::string& where);
   void add_unseen(const std::string& where, const std::string& what, std::uint64_t line);

@@ -1,5 +1,6 @@
 #include "pm/explore_server.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "pm/assert.h"
 
@@ -57,9 +59,11 @@ struct ReceivedJob {
   std::vector<LineChoices> lines;
   std::vector<CrashState> states;
   WorkerJob job{};
+  int parent_cpu;
 
   explicit ReceivedJob(const std::byte* from) {
     JobReader in(from);
+    parent_cpu = in.get<int>();
     job.image_hash = in.get<std::uint64_t>();
     job.model = in.get<std::uint64_t>();
     job.know_seen = in.get<bool>();
@@ -87,6 +91,15 @@ struct ReceivedJob {
     job.states = &states;
   }
 };
+
+// Parent and child take turns and never run at once: a wake-up on another processor would cost more
+// than many a check.
+void stay_on(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(cpu), &one);
+  ::sched_setaffinity(0, sizeof one, &one);
+}
 
 bool read_byte(int fd) {
   char c = 0;
@@ -120,6 +133,7 @@ CrashServer::~CrashServer() {
 
 bool CrashServer::put(const WorkerJob& job) {
   JobWriter out(buffer_);
+  out.put(::sched_getcpu());
   out.put(job.image_hash);
   out.put(job.model);
   out.put(job.know_seen);
@@ -161,8 +175,10 @@ bool CrashServer::start() {
 }
 
 void CrashServer::serve_until_the_end(const Serve& serve) {
+  int cpu = -1;
   while (read_byte(request_[0])) {
     const ReceivedJob received(buffer_);
+    if (std::exchange(cpu, received.parent_cpu) != received.parent_cpu) stay_on(cpu);
     if (!serve(received.job)) ::_exit(1);
     if (!write_byte(reply_[1])) break;
   }
@@ -175,8 +191,12 @@ bool CrashServer::judge(int* status) {
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
+  cpu_set_t anywhere;
+  ::sched_getaffinity(0, sizeof anywhere, &anywhere);
+  stay_on(::sched_getcpu());
   write_byte(request_[1]);
   const bool done = read_byte(reply_[0]);
+  ::sched_setaffinity(0, sizeof anywhere, &anywhere);
   ::sigaction(SIGPIPE, &before, nullptr);
   if (done) return true;
   ::close(request_[1]);

@@ -2,9 +2,12 @@
 // at open. The chain of leaves is walked once, by one thread, reading a line or two of each leaf;
 // everything about a single leaf is done in parallel (oneTBB).
 //
-// Creation: first leaf, store word |"first leaf"| HeadPage.store[0] |"store"| HeadPage.roots |...|.
-// The offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf,
-// a derived block nobody marks, is given back by the heap's recovery. The same offset stands among
+// Creation: first leaf, store word |first leaf| HeadPage.store[0] |store is named| HeadPage.roots
+// |store is named again|. The first fence keeps a name from a leaf that is not whole, the second
+// the second name from being alone, which would look like damage; an open after a crash between the
+// two gives the second name itself. The third makes the store durable before anybody uses it. The
+// offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf, a
+// derived block nobody marks, is given back by the heap's recovery. The same offset stands among
 // the roots, in another line, so that damage of the first is not taken for a pool without a store.
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
@@ -44,6 +47,9 @@ Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap,
   head[kHeadRecordBytes] = 0;
   flush_bytes(head, sizeof file.head().store);
   fence("first leaf", "store is named");
+  if (TENUTO_PLANT("store_second_name_first")) {
+    publish(file.head().roots[pm::kRootStore], block->offset.value);
+  }
   publish(head[kHeadFirstLeaf], block->offset.value);
   fence("store is named", "store is named again");
   publish(file.head().roots[pm::kRootStore], block->offset.value);

@@ -190,6 +190,8 @@ const std::vector<Planted>& planted_bugs() {
        "kv_creation", ""},
       {"store_clean_mark_before_close", "the pool says clean before its layers are closed",
        "kv_creation", ""},
+      {"store_second_name_first", "a new store has its second name before its first", "kv_creation",
+       ""},
       {"store_separator_checksum_not_compared", "a damaged separator is believed",
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",

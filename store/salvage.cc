@@ -27,8 +27,7 @@ void Salvage::note(PoolOffset at, std::string what, std::string_view place) {
   notes_.push_back({std::move(what), file_.where(at, place), {}, {}});
 }
 
-// --- slabs
-// ----------------------------------------------------------------------------------------
+// --- slabs ---------------------------------------------------------------------------------------
 
 const Salvage::FoundSlab* Salvage::slab_at(PoolOffset o) const {
   const auto it = slabs_.find(o.value / heap::kSlabBytes);
@@ -39,12 +38,14 @@ void Salvage::find_slabs() {
   const std::uint64_t end = file_.bytes();
   for (PoolOffset o{round_up(pm::kHeadBytes, heap::kSlabBytes)}; o.value < end;
        o = o + heap::kSlabBytes) {
-    if (end - o.value < heap::kSlabBytes || !heap::looks_like_slab(file_, o)) {
+    const bool fits = end - o.value >= heap::kSlabBytes;
+    const auto header = fits ? heap::find_slab_of_any_pool(file_, o) : std::nullopt;
+    if (!header) {
       units_without_slab_.push_back(o);
       continue;
     }
     auto found = std::make_unique<FoundSlab>();
-    heap::attach_slab(found->slab, file_, o);
+    heap::attach_slab(found->slab, file_, o, *header);
     heap::read_stripes(found->slab, found->used);
     slabs_.emplace(o.value / heap::kSlabBytes, std::move(found));
   }

@@ -61,9 +61,9 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
     *why = frame.error();
     return nullptr;
   }
-  format_slab(file_, *frame, class_id, kind);
+  const SlabHeader header = format_slab(file_, *frame, class_id, kind);
   Slab& slab = fresh_twin();
-  attach_slab(slab, file_, *frame);
+  attach_slab(slab, file_, *frame, header);
   slab.arena = this;
   slab.fill_free_all();
   pages_.set(*frame, PageOwner::slab, &slab);
@@ -72,10 +72,10 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   return &slab;
 }
 
-Slab& Arena::adopt(PoolOffset offset) {
+Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   const std::lock_guard lock(mu);
   Slab& slab = fresh_twin();
-  attach_slab(slab, file_, offset);
+  attach_slab(slab, file_, offset, header);
   slab.arena = this;
   pages_.set(offset, PageOwner::slab, &slab);
   return slab;

@@ -29,7 +29,7 @@ class Arena {
 
   // Recovery: a twin for a slab found in the pool; once its free_bits are final, either
   // enlist it or, when nothing in it is used, discard it (its header is erased, not fenced).
-  Slab& adopt(PoolOffset offset);
+  Slab& adopt(PoolOffset offset, const SlabHeader& header);
   void enlist(Slab& slab);
   void discard(Slab& slab);
 

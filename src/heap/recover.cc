@@ -42,8 +42,8 @@ void Heap::State::find_slabs() {
       continue;
     }
     if (!frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) continue;
-    if (!is_slab(file, o)) continue;
-    arenas[n++ % arenas.size()]->adopt(o);
+    const std::optional<SlabHeader> header = find_slab(file, o);
+    if (header) arenas[n++ % arenas.size()]->adopt(o, *header);
   }
 }
 
@@ -250,7 +250,7 @@ Status Heap::validate(Report* report) {
     const auto damaged = [&](PoolOffset o, const char* what) {
       status = fail(Status::corrupt, report, what, s.file.where(o, "slab"));
     };
-    if (!is_slab(s.file, slab.offset)) return damaged(slab.offset, "slab header changed");
+    if (!find_slab(s.file, slab.offset)) return damaged(slab.offset, "slab header changed");
     if (!s.frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
       return damaged(slab.offset, "slab in a free frame");
     }

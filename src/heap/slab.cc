@@ -28,17 +28,16 @@ unsigned Slab::take(PoolOffset* out, unsigned want) {
   return got;
 }
 
-void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset) {
-  auto* h = file.at<SlabHeader>(offset);
-  slab.header = h;
+void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h) {
+  slab.header = file.at<SlabHeader>(offset);
   slab.offset = offset;
-  slab.block_bytes = h->block_bytes;
-  slab.data_offset = h->data_offset;
-  slab.blocks = h->blocks;
-  slab.stripes = h->stripes;
-  slab.divider = static_cast<std::uint32_t>(((1ull << 32) + h->block_bytes - 1) / h->block_bytes);
-  slab.class_id = {h->class_id};
-  slab.kind = static_cast<Kind>(h->kind);
+  slab.block_bytes = h.block_bytes;
+  slab.data_offset = h.data_offset;
+  slab.blocks = h.blocks;
+  slab.stripes = h.stripes;
+  slab.divider = static_cast<std::uint32_t>(((1ull << 32) + h.block_bytes - 1) / h.block_bytes);
+  slab.class_id = {h.class_id};
+  slab.kind = static_cast<Kind>(h.kind);
   slab.free_bits.fill(0);
   slab.free_count = 0;
   slab.prev = slab.next = nullptr;
@@ -47,7 +46,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset) {
   for (auto& word : slab.reserved_bits) word.store(0, std::memory_order_relaxed);
 }
 
-void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind) {
+SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind) {
   auto& h = *file.at<SlabHeader>(offset);
   const std::uint32_t block_bytes = kClassBytes[class_id.value];
   const SlabGeometry g = slab_geometry(block_bytes, file.superblock().stripes);
@@ -55,17 +54,20 @@ void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind k
   if (!TENUTO_PLANT("heap_slab_stripes_not_zeroed")) zero_flush(&h, kLineBytes * (1 + g.stripes));
   fence("slab frame and empty stripes", "slab header");
 
-  h.self = offset.value;
-  h.pool_id = file.superblock().pool_id;
-  h.block_bytes = block_bytes;
-  h.data_offset = g.data_offset;
-  h.blocks = g.blocks;
-  h.class_id = class_id.value;
-  h.kind = static_cast<std::uint8_t>(kind);
-  h.stripes = static_cast<std::uint8_t>(g.stripes);
-  h.crc = slab_crc(h);
+  SlabHeader said{};
+  said.self = offset.value;
+  said.pool_id = file.superblock().pool_id;
+  said.block_bytes = block_bytes;
+  said.data_offset = g.data_offset;
+  said.blocks = g.blocks;
+  said.class_id = class_id.value;
+  said.kind = static_cast<std::uint8_t>(kind);
+  said.stripes = static_cast<std::uint8_t>(g.stripes);
+  said.crc = slab_crc(said);
+  h = said;
   publish(h.magic, kSlabMagic);
   fence("slab header", "its blocks are handed out");
+  return said;
 }
 
 void erase_slab(Slab& slab) { publish(slab.header->magic, 0); }
@@ -80,19 +82,32 @@ bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, u
   const SlabGeometry g = slab_geometry(h.block_bytes, stripes);
   return g.stripes == h.stripes && g.data_offset == h.data_offset && g.blocks == h.blocks;
 }
+
+// Each word is read once: the file may be cut under the mapping between a check and a use.
+SlabHeader copy_header(const pm::PoolFile& file, PoolOffset offset) {
+  std::array<std::uint64_t, kLineBytes / 8> words;
+  const auto* from = file.at<std::uint64_t>(offset);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+  }
+  return std::bit_cast<SlabHeader>(words);
+}
 }  // namespace
 
-bool is_slab(const pm::PoolFile& file, PoolOffset offset) {
+std::optional<SlabHeader> find_slab(const pm::PoolFile& file, PoolOffset offset) {
   // All slabs of a pool are cut for its number of stripes.
   const pm::Superblock& s = file.superblock();
-  return is_slab_of(*file.at<SlabHeader>(offset), offset, s.pool_id, s.stripes);
+  const SlabHeader h = copy_header(file, offset);
+  if (!is_slab_of(h, offset, s.pool_id, s.stripes)) return std::nullopt;
+  return h;
 }
 
-bool looks_like_slab(const pm::PoolFile& file, PoolOffset offset) {
-  const auto& h = *file.at<SlabHeader>(offset);
-  if (file.superblock().pool_id != 0) return is_slab(file, offset);
-  if (h.stripes == 0 || h.stripes > kStripesMax) return false;
-  return is_slab_of(h, offset, h.pool_id, h.stripes);
+std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOffset offset) {
+  if (file.superblock().pool_id != 0) return find_slab(file, offset);
+  const SlabHeader h = copy_header(file, offset);
+  if (h.stripes == 0 || h.stripes > kStripesMax) return std::nullopt;
+  if (!is_slab_of(h, offset, h.pool_id, h.stripes)) return std::nullopt;
+  return h;
 }
 
 void write_stripes(const Slab& slab, const BlockBits& free_bits) {

@@ -14,6 +14,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "heap/format.h"
 #include "heap/heap.h"
@@ -120,16 +121,17 @@ struct Slab {
   unsigned take(PoolOffset* out, unsigned want);
 };
 
-// Makes the volatile twin of a persistent slab. All bits clear.
-void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset);
-// Writes a new slab into a fresh frame; two fences.
-void format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind);
+// Makes the volatile twin of the persistent slab at `offset` with the (sound) header `h`. All bits
+// clear.
+void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h);
+// Writes a new slab into a fresh frame; two fences. Returns its header.
+SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind);
 // Erases the magic; flushed, not fenced.
 void erase_slab(Slab& slab);
-// Whether a sound slab header stands at `offset`.
-bool is_slab(const pm::PoolFile& file, PoolOffset offset);
+// A copy of the sound slab header that stands at `offset`, if one does.
+std::optional<SlabHeader> find_slab(const pm::PoolFile& file, PoolOffset offset);
 // The same where the superblock may be damaged: sound in itself, and of this pool if that is known.
-bool looks_like_slab(const pm::PoolFile& file, PoolOffset offset);
+std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.
 void write_stripes(const Slab& slab, const BlockBits& free_bits);
 // At a clean close: the stripes are as they will be found. Flushed, not fenced.

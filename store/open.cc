@@ -24,7 +24,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   impl->file = std::move(*made);
   impl->recovery_threads = options.recovery_threads;
   frame::Frames::format_zone(*impl->file, impl->file->zone(0), pm::kHeadBytes);
-  TENUTO_TRY(impl->attach(true, report));
+  TENUTO_TRY(impl->attach(true, options, report));
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   TENUTO_TRY(impl->file->link_into_place(report));
@@ -40,7 +40,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   impl->file = std::move(*opened);
   impl->recovery_threads = options.recovery_threads;
   impl->was_clean = impl->file->was_clean();
-  TENUTO_TRY(impl->attach(impl->was_clean, report));
+  TENUTO_TRY(impl->attach(impl->was_clean, options, report));
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->bad_pages(report));
   if (!impl->file->read_only() && !TENUTO_PLANT("store_pool_not_marked_running")) {
@@ -51,14 +51,14 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   return impl;
 }
 
-Status PoolImpl::attach(bool clean, Report* report) {
+Status PoolImpl::attach(bool clean, const PoolOptions& options, Report* report) {
   auto l = pm::Lanes::open(*file, report);
   if (!l) return l.error();
   lanes = std::move(*l);
   auto f = frame::Frames::open(*file, clean, report);
   if (!f) return f.error();
   frames = std::move(*f);
-  auto h = heap::Heap::open(*file, *frames, *lanes, clean, report);
+  auto h = heap::Heap::open(*file, *frames, *lanes, clean, options.heap, report);
   if (!h) return h.error();
   heap = std::move(*h);
   engine = std::make_unique<tx::Engine>(*file, *lanes, *heap);

@@ -45,7 +45,7 @@ struct PoolImpl {
   Status validate(Report* report);
 
  private:
-  Status attach(bool clean, Report* report);
+  Status attach(bool clean, const PoolOptions& options, Report* report);
   Status recover(Report* report);
 };
 

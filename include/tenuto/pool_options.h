@@ -28,6 +28,9 @@ constexpr const char* medium_name(Medium m) {
   return "unknown";
 }
 
+// The heap's thresholds. They change no format: a pool may be opened with others each time.
+struct HeapOptions {};
+
 struct PoolOptions {
   std::uint64_t size = 64u << 20;         // bytes of a new pool; at least kPoolBytesMin
   std::uint64_t size_max = 256ull << 30;  // it grows up to this; also the address space reserved
@@ -42,6 +45,7 @@ struct PoolOptions {
   bool model_delays = false;
   unsigned stripes = 6;           // bitmap lines that neighbouring blocks go to in turn, 1..32
   unsigned recovery_threads = 0;  // 0: all cores
+  HeapOptions heap = {};
   // Told about things a person should know (e.g. that a power cut may damage this pool).
   std::function<void(std::string_view)> log = {};
 };

@@ -13,8 +13,9 @@ namespace tenuto::inline TENUTO_ABI::heap {
 Heap::Heap() = default;
 Heap::~Heap() = default;
 
-Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l)
-    : file(f),
+Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o)
+    : options(o),
+      file(f),
       lanes(l),
       pages(f.bytes_max()),
       frames(f, fr),
@@ -55,9 +56,10 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
   return *h;
 }
 
-Slab* Heap::State::slab_at(PoolOffset o) const {
+SlabBlock Heap::State::slab_block(PoolOffset o) const {
   const PageTable::Entry e = pages.find(o);
-  return e.owner == PageOwner::slab ? e.slab() : nullptr;
+  if (e.owner != PageOwner::slab) return {};
+  return {e.slab(), e.slab()->index_of(o)};
 }
 
 Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind) {
@@ -92,9 +94,8 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
   for (unsigned i = *got; i > 1; --i) {
-    Slab* slab = slab_at(blocks[i - 1]);
-    const unsigned index = slab->index_of(blocks[i - 1]);
-    if (!cache.put(blocks[i - 1], slab->stripe_of(index))) {
+    const SlabBlock b = slab_block(blocks[i - 1]);
+    if (!cache.put(blocks[i - 1], b.slab->stripe_of(b.index))) {
       h.spill.assign(1, blocks[i - 1]);
       give_to_slabs(h.spill);
     }
@@ -103,12 +104,11 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
 }
 
 void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
-  Slab* slab = slab_at(block);
+  const auto [slab, index] = slab_block(block);
   if (slab == nullptr) {
     extents.release(block, h.core);
     return;
   }
-  const unsigned index = slab->index_of(block);
   TENUTO_ASSERT(index != kNoBlock);
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   if (!cache.ready()) cache.init(slab->class_id, slab->stripes);
@@ -124,11 +124,12 @@ void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
   std::sort(blocks.begin(), blocks.end());
   std::array<unsigned, 256> indexes{};
   for (std::size_t i = 0; i < blocks.size();) {
-    Slab* slab = slab_at(blocks[i]);
-    const std::uint64_t unit = blocks[i].value / kSlabBytes;
+    Slab* const slab = slab_block(blocks[i]).slab;
     std::size_t n = 0;
-    while (i < blocks.size() && blocks[i].value / kSlabBytes == unit && n < indexes.size()) {
-      indexes[n++] = slab->index_of(blocks[i++]);
+    for (; i < blocks.size() && n < indexes.size(); ++i) {
+      const SlabBlock b = slab_block(blocks[i]);
+      if (b.slab != slab) break;
+      indexes[n++] = b.index;
     }
     slab->arena->give(*slab, indexes.data(), n);
   }
@@ -165,8 +166,8 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind) {
   TENUTO_TRY(state_->file.writable());
   Result<Block> block = state_->reserve(state_->mine(), bytes, kind);
   if (!block || kind == Kind::derived) return block;
-  if (Slab* slab = state_->slab_at(block->offset)) {
-    const bool fresh = slab->set_reserved(slab->index_of(block->offset));
+  if (const SlabBlock b = state_->slab_block(block->offset)) {
+    const bool fresh = b.slab->set_reserved(b.index);
     TENUTO_ASSERT(fresh);
   }
   return block;
@@ -178,11 +179,10 @@ void Heap::release(PoolOffset block) {
   LaneHeap& h = state_->mine();
   bool derived = false;
   bool sound = false;
-  if (Slab* slab = state_->slab_at(block)) {
-    const unsigned i = slab->index_of(block);
-    derived = slab->kind == Kind::derived;
-    sound = i != kNoBlock && (derived || !slab->live(i));
-    if (sound && !derived) slab->clear_reserved(i);
+  if (const SlabBlock b = state_->slab_block(block)) {
+    derived = b.slab->kind == Kind::derived;
+    sound = b.index != kNoBlock && (derived || !b.slab->live(b.index));
+    if (sound && !derived) b.slab->clear_reserved(b.index);
   } else {
     derived = state_->extents.find(block, Kind::derived, Wanted::not_free).has_value();
     sound = derived || state_->extents.cancel(block);
@@ -198,51 +198,45 @@ void Heap::release(PoolOffset block) {
 }
 
 Result<Block> Heap::find_allocated(PoolOffset block) const {
-  const PageTable::Entry e = state_->pages.find(block);
-  if (e.owner == PageOwner::slab) {
-    const Slab& slab = *e.slab();
-    const unsigned i = slab.index_of(block);
-    if (slab.kind != Kind::logged || i == kNoBlock || !slab.live(i)) return Status::not_found;
-    return Block{block, slab.block_bytes};
+  if (const SlabBlock b = state_->slab_block(block)) {
+    const bool found = b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->live(b.index);
+    if (!found) return Status::not_found;
+    return Block{block, b.slab->block_bytes};
   }
-  if (e.owner == PageOwner::none) return Status::not_found;
   return state_->extents.find(block, Kind::logged, Wanted::allocated);
 }
 
 bool Heap::claim_free(PoolOffset block) {
-  if (Slab* slab = state_->slab_at(block)) {
-    const unsigned i = slab->index_of(block);
-    return slab->kind == Kind::logged && i != kNoBlock && slab->clear_live(i);
+  if (const SlabBlock b = state_->slab_block(block)) {
+    return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
   }
   return state_->extents.claim(block);
 }
 
 void Heap::unclaim_free(PoolOffset block) {
-  if (Slab* slab = state_->slab_at(block)) {
-    slab->set_live(slab->index_of(block));
+  if (const SlabBlock b = state_->slab_block(block)) {
+    b.slab->set_live(b.index);
   } else {
     state_->extents.unclaim(block);
   }
 }
 
 void Heap::mark_allocated(PoolOffset block) {
-  if (Slab* slab = state_->slab_at(block)) {
-    const unsigned i = slab->index_of(block);
-    TENUTO_ASSERT(i != kNoBlock);
-    const bool reserved = slab->clear_reserved(i);
+  if (const SlabBlock b = state_->slab_block(block)) {
+    TENUTO_ASSERT(b.index != kNoBlock);
+    const bool reserved = b.slab->clear_reserved(b.index);
     TENUTO_ASSERT(reserved);
-    slab->set_persistent(i, true);
-    slab->set_live(i);
+    b.slab->set_persistent(b.index, true);
+    b.slab->set_live(b.index);
   } else {
     state_->extents.mark_allocated(block);
   }
 }
 
 void Heap::mark_free(PoolOffset block) {
-  if (Slab* slab = state_->slab_at(block)) {
-    const unsigned i = slab->index_of(block);
-    TENUTO_ASSERT(i != kNoBlock && !slab->live(i));
-    slab->set_persistent(i, false);
+  if (const SlabBlock b = state_->slab_block(block)) {
+    TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
+    b.slab->set_persistent(b.index, false);
   } else {
     state_->extents.mark_free(block);
   }
@@ -272,20 +266,17 @@ std::uint64_t Heap::usable_size(PoolOffset block) const {
 }
 
 Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
-  const PageTable::Entry e = state_->pages.find(block);
-  if (e.owner == PageOwner::slab) {
-    const Slab& slab = *e.slab();
-    const unsigned i = slab.index_of(block);
-    if (slab.kind != kind || i == kNoBlock) return Status::not_found;
+  if (const SlabBlock b = state_->slab_block(block)) {
+    const Slab& slab = *b.slab;
+    if (slab.kind != kind || b.index == kNoBlock) return Status::not_found;
     if (kind == Kind::logged) {
-      if (!slab.live(i) && !slab.reserved(i)) return Status::not_found;
+      if (!slab.live(b.index) && !slab.reserved(b.index)) return Status::not_found;
       return Block{block, slab.block_bytes};
     }
     const std::lock_guard lock(slab.arena->mu);
-    if (slab.is_free(i)) return Status::not_found;
+    if (slab.is_free(b.index)) return Status::not_found;
     return Block{block, slab.block_bytes};
   }
-  if (e.owner == PageOwner::none) return Status::not_found;
   return state_->extents.find(block, kind, Wanted::in_use);
 }
 

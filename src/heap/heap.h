@@ -17,6 +17,7 @@
 #include "frame/frames.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
+#include "tenuto/pool_options.h"
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
@@ -45,7 +46,8 @@ class Heap {
   // mark() by the owners of derived blocks, finish_recovery. After a clean close only
   // finish_recovery.
   static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
-                                            pm::Lanes& lanes, bool clean, Report* report);
+                                            pm::Lanes& lanes, bool clean,
+                                            const HeapOptions& options, Report* report);
   ~Heap();
 
   // --- use -------------------------------------------------------------------------------------

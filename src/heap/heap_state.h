@@ -19,8 +19,9 @@ namespace tenuto::inline TENUTO_ABI::heap {
 inline constexpr std::size_t kLanesMax = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
 
 struct Heap::State {
-  State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l);
+  State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapOptions& o);
 
+  const HeapOptions options;
   pm::PoolFile& file;
   pm::Lanes& lanes;
   PageTable pages;
@@ -46,7 +47,7 @@ struct Heap::State {
   void empty_caches(LaneHeap& h);
   // Everything that idle lanes and this one hold without need, back to slabs and frames.
   void scavenge(LaneHeap& h);
-  Slab* slab_at(PoolOffset o) const;
+  SlabBlock slab_block(PoolOffset o) const;
 
   // --- intent.cc
   bool is_word(const PtrWord& dest) const;

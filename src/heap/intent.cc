@@ -82,7 +82,7 @@ void Heap::State::flush_unfenced(LaneHeap& h) {
     const PoolOffset dest{h.pending_dest[n % kFreeSlots].load(std::memory_order_relaxed)};
     flush(*file.at<PtrWord>(dest));
     const PoolOffset block = h.limbo_at(i).block;
-    if (const Slab* slab = slab_at(block)) flush(slab->persistent_word(slab->index_of(block)));
+    if (const SlabBlock b = slab_block(block)) flush(b.slab->persistent_word(b.index));
   }
 }
 
@@ -110,7 +110,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
       auto after = std::upper_bound(blocks.begin(), blocks.end(), PoolOffset{d});
       if (after == blocks.begin()) continue;
       const PoolOffset before = *std::prev(after);
-      const Slab* slab = slab_at(before);
+      const Slab* slab = slab_block(before).slab;
       const std::uint64_t bytes =
           slab != nullptr
               ? slab->block_bytes
@@ -137,11 +137,10 @@ void Heap::State::publish_block(LaneHeap& h, const Block& block, PtrWord& dest) 
   after_fence(h);
 
   tenuto::publish(dest.raw, pointer);
-  if (Slab* slab = slab_at(block.offset)) {
-    const unsigned i = slab->index_of(block.offset);
-    slab->set_persistent(i, true);
-    slab->set_live(i);
-    slab->clear_reserved(i);
+  if (const SlabBlock b = slab_block(block.offset)) {
+    b.slab->set_persistent(b.index, true);
+    b.slab->set_live(b.index);
+    b.slab->clear_reserved(b.index);
   } else {
     extents.mark_allocated(block.offset);
   }

@@ -19,9 +19,10 @@ constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
 }  // namespace
 
 Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
-                                         pm::Lanes& lanes, bool clean, Report* report) {
+                                         pm::Lanes& lanes, bool clean, const HeapOptions& options,
+                                         Report* report) {
   std::unique_ptr<Heap> heap(new Heap);
-  heap->state_ = std::make_unique<State>(file, frames, lanes);
+  heap->state_ = std::make_unique<State>(file, frames, lanes, options);
   State& s = *heap->state_;
   s.clean = clean;
   TENUTO_TRY(s.extents.open(report));
@@ -100,9 +101,9 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
     if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
     return extents.recover(block, bytes / kFrameBytes, allocated, report);
   }
-  const Slab* slab = slab_at(block);
-  const unsigned i = slab != nullptr ? slab->index_of(block) : kNoBlock;
-  if (i == kNoBlock || slab->kind != Kind::logged) return damaged("it names no block of a slab");
+  const auto [slab, i] = slab_block(block);
+  if (slab == nullptr || i == kNoBlock || slab->kind != Kind::logged)
+    return damaged("it names no block of a slab");
   if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
   if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
   return Status::ok;
@@ -110,10 +111,9 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
 
 Status Heap::recover_block(PoolOffset block, bool allocated, Report* report) {
   State& s = *state_;
-  if (const Slab* slab = s.slab_at(block)) {
-    const unsigned i = slab->index_of(block);
-    if (i != kNoBlock && slab->kind == Kind::logged) {
-      if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
+  if (const SlabBlock b = s.slab_block(block)) {
+    if (b.index != kNoBlock && b.slab->kind == Kind::logged) {
+      if (b.slab->persistent(b.index) != allocated) b.slab->set_persistent(b.index, allocated);
       return Status::ok;
     }
   } else if (!allocated || s.extents.known(block)) {
@@ -125,9 +125,8 @@ Status Heap::recover_block(PoolOffset block, bool allocated, Report* report) {
 
 Status Heap::mark(PoolOffset block, Report* report) {
   State& s = *state_;
-  Slab* slab = s.slab_at(block);
+  const auto [slab, i] = s.slab_block(block);
   if (slab == nullptr) return s.extents.mark(block, report);
-  const unsigned i = slab->index_of(block);
   if (i == kNoBlock || slab->kind != Kind::derived) {
     return fail(Status::corrupt, report, "a reference leads to no block",
                 s.file.where(block, "reference"));

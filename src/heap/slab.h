@@ -121,6 +121,14 @@ struct Slab {
   unsigned take(PoolOffset* out, unsigned want);
 };
 
+// Where a small block stands. index is kNoBlock when no block of the slab starts there; slab is
+// null when the place belongs to no slab.
+struct SlabBlock {
+  Slab* slab = nullptr;
+  unsigned index = kNoBlock;
+  explicit operator bool() const { return slab != nullptr; }
+};
+
 // Makes the volatile twin of the persistent slab at `offset` with the (sound) header `h`. All bits
 // clear.
 void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h);

@@ -52,7 +52,7 @@ struct PoolParts {
     if (!made) return made.error();
     file = std::move(*made);
     frame::Frames::format_zone(*file, file->zone(0), pm::kHeadBytes);
-    TENUTO_TRY(attach(true));
+    TENUTO_TRY(attach(true, options));
     TENUTO_TRY(heap->finish_recovery(&leaked, &report));
     TENUTO_TRY(file->set_state(pm::PoolState::running));
     return file->link_into_place(&report);
@@ -67,7 +67,7 @@ struct PoolParts {
     auto opened = pm::PoolFile::open(path, options, &report);
     if (!opened) return opened.error();
     file = std::move(*opened);
-    TENUTO_TRY(attach(file->was_clean()));
+    TENUTO_TRY(attach(file->was_clean(), options));
     if (!file->was_clean()) return heap->replay_intents(&report);
     return Status::ok;
   }
@@ -95,14 +95,14 @@ struct PoolParts {
   PtrWord& root(std::size_t i) { return reinterpret_cast<PtrWord&>(file->head().roots[i]); }
 
  private:
-  Status attach(bool clean) {
+  Status attach(bool clean, const PoolOptions& options) {
     auto l = pm::Lanes::open(*file, &report);
     if (!l) return l.error();
     lanes = std::move(*l);
     auto f = frame::Frames::open(*file, clean, &report);
     if (!f) return f.error();
     frames = std::move(*f);
-    auto h = heap::Heap::open(*file, *frames, *lanes, clean, &report);
+    auto h = heap::Heap::open(*file, *frames, *lanes, clean, options.heap, &report);
     if (!h) return h.error();
     heap = std::move(*h);
     return Status::ok;

@@ -1,6 +1,7 @@
 // The public Pool: each call finds its layer.
 #include "tenuto/pool.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "pm/media.h"
@@ -50,20 +51,54 @@ Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
   return s == Status::ok ? impl_->file->bad_pages() : s;
 }
 
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
+  Result<Reserved> block = reserve(bytes, options);
+  if (!block) return block.error();
+  const Status s = publish(*block, dest);
+  if (s != Status::ok) static_cast<void>(cancel(*block));
+  return s;
+}
+
 Status Pool::free_from(PtrWord& dest) {
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->heap->free_from(dest));
   return impl_->file->bad_pages();
 }
 
-Result<Reserved> Pool::reserve(std::uint64_t bytes) {
+Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
   if (impl_ == nullptr) return Status::closed;
-  Result<heap::Block> block = impl_->heap->reserve(bytes, heap::Kind::logged);
+  if (!contains(&dest)) return Status::invalid_argument;
+  auto* const old =
+      static_cast<std::byte*>(PtrWord::decode(&dest, __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE)));
+  if (old == nullptr) return malloc_to(bytes, dest, options);
+  if (bytes == 0) return free_from(dest);
+  const std::uint64_t had = usable_size(old);
+  const auto at = reinterpret_cast<std::byte*>(&dest);
+  if (had == 0 || (at >= old && at < old + had)) return Status::invalid_argument;
+  const Result<std::uint64_t> size = heap::block_bytes(bytes, options.align);
+  if (!size) return size.error();
+  if (*size == had && offset_of(old).value % options.align == 0) return Status::ok;
+  return run([&](Transaction& tx) {
+    Result<void*> fresh = tx.alloc(bytes, {.align = options.align});
+    if (!fresh) return fresh.error();
+    const std::uint64_t kept = std::min(had, bytes);
+    std::memcpy(*fresh, old, kept);
+    if (options.zero) std::memset(static_cast<std::byte*>(*fresh) + kept, 0, bytes - kept);
+    TENUTO_TRY(tx.add(dest));
+    __atomic_store_n(&dest.raw, PtrWord::encode(&dest, *fresh), __ATOMIC_RELEASE);
+    return tx.free(old);
+  });
+}
+
+Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options) {
+  if (impl_ == nullptr) return Status::closed;
+  Result<heap::Block> block = impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
   if (!block && block.error() == Status::full) {
     impl_->engine->reclaim(impl_->engine->mine());
-    block = impl_->heap->reserve(bytes, heap::Kind::logged);
+    block = impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
   }
   if (!block) return block.error();
+  if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
   TENUTO_TRY(impl_->file->bad_pages());
   return Reserved{block->offset, impl_->file->at<void>(block->offset), block->bytes};
 }

@@ -47,8 +47,8 @@ TEST(Format, superblock) {
   s.variant = 1;
   s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
   EXPECT_EQ(hex(s),
-            "54454e55544f3100010000000403020140000000020000000700000000000000"
-            "897766554433221100f153650000000006000000010000000000000004d06777");
+            "54454e55544f3100020000000403020140000000020000000700000000000000"
+            "897766554433221100f15365000000000600000001000000000000000bbb389e");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(&s.magic)), "TENUTO1");
 }
 
@@ -114,10 +114,12 @@ TEST(Format, slabs_are_cut_as_ever) {
   };
   constexpr Cut kCuts[] = {
       {16, 6, 8, 576, 4060}, {32, 6, 6, 448, 2034},    {48, 6, 6, 448, 1356}, {64, 6, 6, 448, 1017},
-      {128, 6, 6, 448, 508}, {4096, 6, 6, 448, 15},    {16256, 6, 6, 448, 4}, {16, 1, 8, 576, 4060},
-      {64, 1, 2, 192, 1021}, {16256, 32, 32, 2112, 3}, {16256, 1, 1, 128, 4},
+      {128, 6, 6, 512, 508}, {4096, 6, 6, 4096, 15},   {16256, 6, 6, 512, 4}, {16, 1, 8, 576, 4060},
+      {64, 1, 2, 192, 1021}, {16256, 32, 32, 2176, 3}, {16256, 1, 1, 128, 4},
   };
   for (const Cut& c : kCuts) {
+    // Blocks are aligned to the largest power of two in their size, up to a frame.
+    EXPECT_EQ(c.data % std::min(c.bytes & -c.bytes, 4096u), 0u);
     const heap::SlabGeometry g = heap::slab_geometry(c.bytes, c.stripes);
     EXPECT_EQ(g.stripes, c.want) << c.bytes << " in " << c.stripes;
     EXPECT_EQ(g.data_offset, c.data) << c.bytes << " in " << c.stripes;

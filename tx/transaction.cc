@@ -28,9 +28,9 @@ Status Transaction::add_later(const void* p, std::size_t bytes) {
 
 Status Transaction::ready() { return txn_ == nullptr ? begin_status_ : txn_->ready(); }
 
-Result<void*> Transaction::alloc(std::uint64_t bytes) {
+Result<void*> Transaction::alloc(std::uint64_t bytes, const AllocOptions& options) {
   if (txn_ == nullptr) return begin_status_;
-  return txn_->alloc(bytes);
+  return txn_->alloc(bytes, options);
 }
 
 Status Transaction::free(const void* p) { return txn_ == nullptr ? begin_status_ : txn_->free(p); }

@@ -31,6 +31,7 @@
 #include "tx/txn.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -128,12 +129,12 @@ Status Txn::ready() {
   return Status::ok;
 }
 
-Result<void*> Txn::alloc(std::uint64_t bytes) {
+Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   if (const Status s = status(); s != Status::ok) return s;
-  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::logged);
+  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::logged, options.align);
   if (!block && block.error() == Status::full) {
     engine_.reclaim(*this);
-    block = heap_.reserve(bytes, heap::Kind::logged);
+    block = heap_.reserve(bytes, heap::Kind::logged, options.align);
   }
   if (!block) return block.error();
   const Status s = log(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
@@ -143,7 +144,9 @@ Result<void*> Txn::alloc(std::uint64_t bytes) {
   }
   alloc_pending_ = true;
   remember_new(block->offset, bytes);
-  return static_cast<void*>(file_.at<std::byte>(block->offset));
+  void* const data = file_.at<void>(block->offset);
+  if (options.zero) std::memset(data, 0, bytes);
+  return data;
 }
 
 void Txn::remember_new(PoolOffset block, std::uint64_t bytes) {

@@ -17,6 +17,7 @@
 #include "heap/heap.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
+#include "tenuto/alloc_options.h"
 #include "tenuto/status.h"
 #include "tx/ranges.h"
 #include "tx/undo.h"
@@ -58,7 +59,7 @@ class Txn {
     TENUTO_TRY(add_later(p, bytes));
     return ready();
   }
-  Result<void*> alloc(std::uint64_t bytes);
+  Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
   Status free(const void* p);
   Status lock(std::mutex& m);
   Status on_commit(std::function<void()> f);

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "tenuto/alloc_options.h"
 #include "tenuto/persist.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/ptr.h"
@@ -83,8 +84,11 @@ class Pool {
   // Durable on return. Two fences. The seal (09-protocols): until this thread's next fence or
   // locked instruction (releasing a mutex is one) no other thread may touch dest or the block.
   Status malloc_to(std::uint64_t bytes, PtrWord& dest);
+  // The same, aligned or zero-filled.
+  Status malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options);
   template <class T>
   Status malloc_to(Ptr<T>& dest, std::uint64_t bytes = sizeof(T)) {
+    if constexpr (alignof(T) > 16) return malloc_to(bytes, dest.word(), {.align = alignof(T)});
     return malloc_to(bytes, dest.word());
   }
 
@@ -97,8 +101,18 @@ class Pool {
     return free_from(dest.word());
   }
 
-  // Two-step allocation: reserve, fill, then publish (makes dest point to it) or cancel.
-  Result<Reserved> reserve(std::uint64_t bytes);
+  // Makes the block that dest points to at least `bytes` large, in one atomic step: after any crash
+  // dest points to the old block or to the new one, and nothing is lost. The contents are kept up
+  // to the smaller size; with options.zero what the block grew by is zero. A null dest is
+  // malloc_to, no bytes is free_from. Where the old block has the size that `bytes` gets anyway,
+  // nothing is done; else it moves: pointers to it other than dest lead nowhere afterwards.
+  // ok | full | too_large | invalid_argument (as free_from, or dest lies in the block) | read_only.
+  // Durable on return; inside a transaction it is a part of that. Three fences when it moves.
+  Status realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options = {});
+
+  // Two-step allocation: reserve, fill, then publish (makes dest point to it) or cancel. With
+  // options.zero the bytes asked for are zero and flushed (durable with publish).
+  Result<Reserved> reserve(std::uint64_t bytes, const AllocOptions& options = {});
   Status publish(const Reserved& block, PtrWord& dest);
   Status cancel(const Reserved& block);  // ok | invalid_argument (not reserved, or published)
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tenuto/abi.h"
 
@@ -47,7 +48,7 @@ class Ptr {
   T* get() const {
     return static_cast<T*>(PtrWord::decode(&word_, __atomic_load_n(&word_.raw, __ATOMIC_ACQUIRE)));
   }
-  T& operator*() const requires(!__is_same(T, void)) { return *get(); }
+  std::add_lvalue_reference_t<T> operator*() const requires(!std::is_void_v<T>) { return *get(); }
   T* operator->() const { return get(); }
   explicit operator bool() const { return __atomic_load_n(&word_.raw, __ATOMIC_RELAXED) != 0; }
   bool operator==(const Ptr& o) const { return get() == o.get(); }

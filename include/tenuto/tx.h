@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tenuto/alloc_options.h"
 #include "tenuto/persist.h"
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
@@ -63,14 +64,12 @@ class Transaction {
   Status ready();
 
   // A block that becomes allocated at commit and vanishes with an abort. Contents undefined;
-  // flushed at commit as a whole. full | too_large | aborted.
-  Result<void*> alloc(std::uint64_t bytes);
+  // flushed at commit as a whole. full | too_large | invalid_argument (alignment) | aborted.
+  Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
   // Constructs a T in a fresh block.
   template <class T, class... Args>
   Result<T*> make(Args&&... args) {
-    static_assert(alignof(T) <= 16 || (alignof(T) <= kLineBytes && sizeof(T) % kLineBytes == 0),
-                  "blocks are 16-byte aligned, 64-byte when their size is a multiple of 64");
-    Result<void*> block = alloc(sizeof(T));
+    Result<void*> block = alloc(sizeof(T), {.align = alignof(T)});
     if (!block) return block.error();
     return new (*block) T(std::forward<Args>(args)...);
   }

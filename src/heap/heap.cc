@@ -1,6 +1,7 @@
 #include "heap/heap.h"
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "heap/heap_state.h"
@@ -62,15 +63,25 @@ SlabBlock Heap::State::slab_block(PoolOffset o) const {
   return {e.slab(), e.slab()->index_of(o)};
 }
 
-Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind) {
+Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
+  if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
+  const ClassId class_id = class_of(bytes, align);
+  if (class_id != kNoClass) return std::uint64_t{kClassBytes[class_id.value]};
+  if (bytes > round_down(~0ull, kHugeBytes)) return Status::too_large;
+  return round_up(std::max(bytes, align), bytes > kExtentBytesMax ? kHugeBytes : kFrameBytes);
+}
+
+Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
+                                   std::uint64_t align) {
   if (bytes > file.bytes_max()) return Status::too_large;
-  if (bytes > kSmallBytesMax) {
+  if (!std::has_single_bit(align) || align > kFrameBytes) return Status::invalid_argument;
+  const ClassId class_id = class_of(bytes, align);
+  if (class_id == kNoClass) {
     Result<Block> block = extents.reserve(bytes, kind, h.core);
     if (block || block.error() != Status::full) return block;
     scavenge(h);
     return extents.reserve(bytes, kind, h.core);
   }
-  const ClassId class_id = class_of(bytes);
   ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
   PoolOffset block = cache.take();
   if (!block) {
@@ -162,9 +173,9 @@ void Heap::State::scavenge(LaneHeap& h) {
 
 // --- the interface ------------------------------------------------------------------------------
 
-Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind) {
+Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align) {
   TENUTO_TRY(state_->file.writable());
-  Result<Block> block = state_->reserve(state_->mine(), bytes, kind);
+  Result<Block> block = state_->reserve(state_->mine(), bytes, kind, align);
   if (!block || kind == Kind::derived) return block;
   if (const SlabBlock b = state_->slab_block(block->offset)) {
     const bool fresh = b.slab->set_reserved(b.index);

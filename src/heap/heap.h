@@ -39,6 +39,9 @@ struct HeapStats {
   std::uint64_t book_bytes = 0;
 };
 
+// The size of the block that reserve(bytes, kind, align) gives. too_large | invalid_argument.
+Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align);
+
 class Heap {
  public:
   // Attaches (an empty heap is all zeros in the head page): reads the bookkeeping log, finds the
@@ -55,10 +58,10 @@ class Heap {
   Status malloc_to(std::uint64_t bytes, PtrWord& dest);
   Status free_from(PtrWord& dest);
 
-  // A block that only this process knows of; a crash frees it. 64-byte aligned when bytes is a
-  // multiple of 64, else 16-byte aligned. full | too_large. No flush, no fence, no lock when the
-  // thread's cache has one.
-  Result<Block> reserve(std::uint64_t bytes, Kind kind);
+  // A block that only this process knows of; a crash frees it. Aligned to `align`, a power of two
+  // up to kHugeBytes; besides, 64-byte aligned when bytes is a multiple of 64. full | too_large |
+  // invalid_argument. No flush, no fence, no lock when the thread's cache has one.
+  Result<Block> reserve(std::uint64_t bytes, Kind kind, std::uint64_t align = 16);
   // Reserve's inverse, and the last step of every free: the block may be handed out again at
   // once. REQUIRES: reserved by reserve(), or a derived block that nothing durable names any
   // more, or a logged one after mark_free and a fence.

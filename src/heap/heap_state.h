@@ -39,7 +39,7 @@ struct Heap::State {
   // --- heap.cc
   LaneHeap& mine();
   LaneHeap& lane_heap(pm::Lane& lane);
-  Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind);
+  Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16);
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
   // To the lane's cache, or to the slab when the cache is full; extents go to the free extents.
   void give_back(LaneHeap& h, PoolOffset block);

@@ -3,6 +3,7 @@
 // multiple of 64 holds line-aligned blocks, and requests that are multiples of 64 get such a one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -39,6 +40,17 @@ constexpr ClassId class_of(std::uint64_t bytes) {
   return {internal::kClassTable[(bytes + 15) / 16]};
 }
 
+// The smallest class for a request aligned to `align`, a power of two; kNoClass when there is none.
+// A slab's blocks begin at a multiple of the largest power of two in their size (slab_geometry).
+inline constexpr ClassId kNoClass{kClasses};
+constexpr ClassId class_of(std::uint64_t bytes, std::uint64_t align) {
+  if (bytes > kSmallBytesMax || align > kFrameBytes) return kNoClass;
+  ClassId c = class_of(bytes);
+  if (align <= 16) return c;
+  while (c != kNoClass && kClassBytes[c.value] % align != 0) c.value += 1;
+  return c;
+}
+
 // How a slab of the class is cut, for the pool's number of stripes.
 struct SlabGeometry {
   std::uint32_t stripes;
@@ -46,8 +58,10 @@ struct SlabGeometry {
   std::uint32_t blocks;
 };
 constexpr SlabGeometry slab_geometry(std::uint32_t block_bytes, std::uint32_t stripes) {
+  const std::uint64_t align = std::min<std::uint64_t>(block_bytes & -block_bytes, kFrameBytes);
   for (;; ++stripes) {
-    const std::uint32_t data = static_cast<std::uint32_t>(kLineBytes) * (1 + stripes);
+    const auto data = static_cast<std::uint32_t>(
+        round_up(kLineBytes * (1 + stripes), std::max(align, kLineBytes)));
     const std::uint32_t blocks = (static_cast<std::uint32_t>(kSlabBytes) - data) / block_bytes;
     if (blocks <= stripes * kStripeBits) return {stripes, data, blocks};
   }

@@ -80,6 +80,12 @@ TEST_F(PoolAlloc, types_bring_their_alignment) {
   }),
             Status::ok);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(get(0)) % 256, 0u);
+  auto& wide = reinterpret_cast<Ptr<Wide>&>(words_->slot[1]);
+  ASSERT_EQ(pool_->malloc_to(wide), Status::ok);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.get()) % 256, 0u);
+  auto& untyped = reinterpret_cast<Ptr<void>&>(words_->slot[2]);
+  ASSERT_EQ(pool_->malloc_to(untyped, 40), Status::ok);
+  EXPECT_NE(untyped.get(), nullptr);
 }
 
 TEST_F(PoolAlloc, zeros_where_others_wrote_before) {

@@ -88,9 +88,12 @@ class Pool {
   Status malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options);
   template <class T>
   Status malloc_to(Ptr<T>& dest, std::uint64_t bytes = sizeof(T)) {
-    if constexpr (alignof(T) > 16) return malloc_to(bytes, dest.word(), {.align = alignof(T)});
+    if constexpr (alignof(T) > 16) {
+      return malloc_to(bytes, dest.word(), AllocOptions{.align = alignof(T)});
+    }
     return malloc_to(bytes, dest.word());
   }
+  Status malloc_to(Ptr<void>& dest, std::uint64_t bytes) { return malloc_to(bytes, dest.word()); }
 
   // Detaches and frees the block that dest points to, in one atomic step; dest becomes null.
   // ok | invalid_argument (null, foreign, interior pointer or a double free: nothing is done) |

@@ -23,12 +23,16 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   auto impl = std::make_unique<PoolImpl>();
   impl->file = std::move(*made);
   impl->recovery_threads = options.recovery_threads;
+  impl->durability = options.durability;
   frame::Frames::format_zone(*impl->file, impl->file->zone(0), pm::kHeadBytes);
   TENUTO_TRY(impl->attach(true, options, report));
   TENUTO_TRY(impl->recover(report));
   TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   TENUTO_TRY(impl->file->link_into_place(report));
-  return impl;
+  if (!impl->file->wants_journal()) return impl;
+  TENUTO_TRY(impl->close());
+  impl.reset();
+  return open(path, options, report);
 }
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const PoolOptions& options,
@@ -39,6 +43,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   auto impl = std::make_unique<PoolImpl>();
   impl->file = std::move(*opened);
   impl->recovery_threads = options.recovery_threads;
+  impl->durability = options.durability;
   impl->was_clean = impl->file->was_clean();
   TENUTO_TRY(impl->attach(impl->was_clean, options, report));
   TENUTO_TRY(impl->recover(report));

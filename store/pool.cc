@@ -48,6 +48,7 @@ Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
     impl_->engine->reclaim(impl_->engine->mine());
     s = impl_->heap->malloc_to(bytes, dest);
   }
+  if (s == Status::ok) s = impl_->settle(impl_->durability);
   return s == Status::ok ? impl_->file->bad_pages() : s;
 }
 
@@ -62,6 +63,7 @@ Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& o
 Status Pool::free_from(PtrWord& dest) {
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->heap->free_from(dest));
+  TENUTO_TRY(impl_->settle(impl_->durability));
   return impl_->file->bad_pages();
 }
 
@@ -106,6 +108,7 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
 Status Pool::publish(const Reserved& block, PtrWord& dest) {
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->heap->publish({block.offset, block.bytes}, dest));
+  TENUTO_TRY(impl_->settle(impl_->durability));
   return impl_->file->bad_pages();
 }
 
@@ -182,6 +185,12 @@ PoolStats Pool::stats() const {
   return s;
 }
 
+Status Pool::sync() {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->file->sync());
+  return impl_->file->poisoned();
+}
+
 Status Pool::health(Report* report) const {
   if (impl_ == nullptr) return Status::closed;
   const pm::PoolFile& file = *impl_->file;
@@ -204,6 +213,7 @@ Transaction::Transaction(Pool& pool) {
   tx::Txn& txn = pool.impl_->engine->mine();
   begin_status_ = txn.begin();
   if (begin_status_ == Status::ok) txn_ = &txn;
+  durability_ = pool.impl_->durability;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI

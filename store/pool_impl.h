@@ -24,6 +24,7 @@ struct PoolImpl {
   std::unique_ptr<tx::Engine> engine;
   std::unique_ptr<store::Tree> tree;  // null: no store, or a clean one nobody asked for
   unsigned recovery_threads = 0;
+  Durability durability = Durability::sync;  // of calls without an option for it
   bool was_clean = true;
   double recovery_ms = 0;
   std::uint64_t leaked_frames = 0;
@@ -39,6 +40,13 @@ struct PoolImpl {
 
   // Builds the tree of the pool's store if there is one and recovery did not.
   Status open_tree(Report* report);
+
+  // What an operation that wrote and fenced returns in the end: with sync, after what it wrote is
+  // durable (medium journal; the others wait for nothing). io.
+  Status settle(Durability d) {
+    if (d == Durability::sync && file->journal() != nullptr) return file->sync();
+    return Status::ok;
+  }
 
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
   // Checks every layer below the store. Quiescent.

@@ -155,28 +155,30 @@ Status Store::contains(std::string_view key) const {
   return tree->lookup(key, record, false);
 }
 
-Status Store::put(std::string_view key, std::string_view value, WriteOptions /*options*/) {
+Status Store::put(std::string_view key, std::string_view value, WriteOptions options) {
   store::Tree* tree = tree_of(impl_);
-  return tree == nullptr ? Status::closed : tree->put(key, value);
+  if (tree == nullptr) return Status::closed;
+  TENUTO_TRY(tree->put(key, value));
+  return impl_->pool.impl_->settle(options.durability);
 }
 
-Status Store::erase(std::string_view key, WriteOptions /*options*/) {
+Status Store::erase(std::string_view key, WriteOptions options) {
   store::Tree* tree = tree_of(impl_);
-  return tree == nullptr ? Status::closed : tree->erase(key);
+  if (tree == nullptr) return Status::closed;
+  TENUTO_TRY(tree->erase(key));
+  return impl_->pool.impl_->settle(options.durability);
 }
 
-Status Store::write(const WriteBatch& batch, WriteOptions /*options*/) {
+Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Tree* tree = tree_of(impl_);
   if (tree == nullptr) return Status::closed;
   std::vector<store::BatchOp> ops;
   StoreImpl::append(batch, ops);
-  return tree->write(std::move(ops));
+  TENUTO_TRY(tree->write(std::move(ops)));
+  return impl_->pool.impl_->settle(options.durability);
 }
 
-// On the media there are now, what was acknowledged is durable.
-Status Store::sync() {
-  return tree_of(impl_) == nullptr ? Status::closed : impl_->pool.impl_->file->poisoned();
-}
+Status Store::sync() { return tree_of(impl_) == nullptr ? Status::closed : impl_->pool.sync(); }
 
 Status Store::validate(Report* report) const {
   const store::Tree* tree = tree_of(impl_);

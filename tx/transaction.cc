@@ -45,9 +45,14 @@ Status Transaction::on_abort(std::function<void()> f) {
   return txn_ == nullptr ? begin_status_ : txn_->on_abort(std::move(f));
 }
 
-Status Transaction::commit() {
+Status Transaction::commit() { return commit(durability_); }
+
+Status Transaction::commit(Durability durability) {
   if (txn_ == nullptr) return begin_status_;
-  const Status s = std::exchange(txn_, nullptr)->commit();
+  tx::Txn& txn = *std::exchange(txn_, nullptr);
+  Status s = txn.commit();
+  // A transaction that joined another one is durable with that.
+  if (s == Status::ok && durability == Durability::sync && !txn.active()) s = txn.sync();
   begin_status_ = s == Status::ok ? Status::closed : s;
   return s;
 }

@@ -38,11 +38,6 @@ constexpr U64Key u64_key(std::uint64_t n) {
   return k;
 }
 
-// sync: the call returns when the write survives what the medium survives (a power cut on `line`).
-// buffered: it may return before; a crash loses at most a recent suffix, never a middle. On the
-// media `line` and `cache` both return after the fence and are the same.
-enum class Durability : std::uint8_t { sync, buffered };
-
 struct WriteOptions {
   Durability durability = Durability::sync;
 };

@@ -148,6 +148,10 @@ class Pool {
     return tx.commit();
   }
 
+  // Everything that was acknowledged before, by any thread, is durable when this returns (medium
+  // journal; on the others it was). ok | io, or why the pool turned read-only | closed.
+  Status sync();
+
   bool contains(const void* p) const;         // p lies in this pool's mapping
   PoolOffset offset_of(const void* p) const;  // REQUIRES: contains(p)
   void* at(PoolOffset offset) const;          // null for offset 0 or beyond the end

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "tenuto/abi.h"
@@ -11,8 +12,10 @@ namespace tenuto::inline TENUTO_ABI {
 
 // What survives (src/pm/README.md): line: a power cut, on persistent memory mapped with MAP_SYNC.
 // cache: a crash of the process; a power cut only where CPU caches are persistent. model: as line,
-// and every flush is counted. automatic: line where the file system grants MAP_SYNC, else cache.
-enum class Medium : std::uint8_t { automatic, line, cache, model };
+// and every flush is counted. journal: a power cut, on any file system: what was synced survives
+// for certain, the rest up to some moment shortly before. automatic: line where the file system
+// grants MAP_SYNC, cache in memory (tmpfs), else journal.
+enum class Medium : std::uint8_t { automatic, line, cache, model, journal };
 
 constexpr const char* medium_name(Medium m) {
   switch (m) {
@@ -24,9 +27,26 @@ constexpr const char* medium_name(Medium m) {
       return "cache";
     case Medium::model:
       return "model";
+    case Medium::journal:
+      return "journal";
   }
   return "unknown";
 }
+
+// sync: the call returns when the write survives what the medium survives. buffered: it may return
+// before; a crash loses at most a recent suffix, never a middle. On the media `line` and `cache`
+// both return after the fence and are the same. On `journal` sync waits for the device, and
+// buffered loses at most JournalOptions::sync_every_ms of work, whether power or process ends.
+enum class Durability : std::uint8_t { sync, buffered };
+
+// Of medium `journal`.
+struct JournalOptions {
+  std::string path = {};              // empty: the pool's path with ".journal"
+  std::uint64_t bytes = 64ull << 20;  // of a new journal; how much recovery may have to read
+  // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the
+  // journal is full.
+  unsigned sync_every_ms = 100;
+};
 
 // The heap's thresholds. They change no format: a pool may be opened with others each time.
 struct HeapOptions {};
@@ -46,6 +66,9 @@ struct PoolOptions {
   unsigned stripes = 6;           // bitmap lines that neighbouring blocks go to in turn, 1..32
   unsigned recovery_threads = 0;  // 0: all cores
   HeapOptions heap = {};
+  JournalOptions journal = {};
+  // Of what has no option of its own: malloc_to, free_from, publish, realloc_to, transactions.
+  Durability durability = Durability::sync;
   // Told about things a person should know (e.g. that a power cut may damage this pool).
   std::function<void(std::string_view)> log = {};
 };

@@ -23,6 +23,7 @@
 
 #include "tenuto/alloc_options.h"
 #include "tenuto/persist.h"
+#include "tenuto/pool_options.h"
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
@@ -97,14 +98,18 @@ class Transaction {
   // Commits (the outermost) or leaves (an inner one). aborted when an inner one was aborted.
   // Durable on return. Two fences besides those of add and ready; none when nothing was added,
   // allocated or freed.
+  // io on medium journal: committed, but not known to be durable.
   Status commit();
+  // The same, synced or buffered as said here instead of by PoolOptions::durability.
+  Status commit(Durability durability);
   // Rolls everything back at once, whatever the depth; later calls return Status::aborted. Two
   // fences when something was added, none otherwise.
   void abort();
 
  private:
-  tx::Txn* txn_ = nullptr;            // null when it did not begin, or has ended
-  Status begin_status_ = Status::ok;  // why txn_ is null
+  Durability durability_ = Durability::buffered;  // layers that have no Pool sync themselves
+  tx::Txn* txn_ = nullptr;                        // null when it did not begin, or has ended
+  Status begin_status_ = Status::ok;              // why txn_ is null
 };
 
 }  // namespace tenuto::inline TENUTO_ABI

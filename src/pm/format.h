@@ -43,8 +43,8 @@ struct Superblock {
   std::uint64_t created_unix_s;
   std::uint32_t stripes;  // of new slabs
   std::uint32_t variant;  // consistency variant of the heap; 1 = log
-  std::uint32_t reserved;
-  std::uint32_t crc;  // crc32c of all before
+  std::uint32_t journal;  // running with a journal: the low half of its incarnation; else 0
+  std::uint32_t crc;      // crc32c of all before
 };
 static_assert(OnMedia<Superblock>);
 static_assert(sizeof(Superblock) == 64 && offsetof(Superblock, crc) == 60);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pm/assert.h"
+#include "pm/journal.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -33,6 +34,7 @@ struct Region {
   std::atomic<std::uintptr_t> end = 0;
   std::atomic<Medium> medium = Medium::cache;
   std::atomic<bool> delays = false;
+  std::atomic<Journal*> journal = nullptr;
 };
 
 constinit std::array<Region, kRegionsMax> regions;
@@ -139,6 +141,7 @@ void flush_line_with(FlushInstruction how, const char* line) {
 struct Found {
   Medium medium = Medium::cache;
   bool delays = false;
+  Journal* journal = nullptr;
 };
 
 // The region that holds p. Other slots may change hands meanwhile: what was read of one counts only
@@ -150,7 +153,8 @@ std::optional<Found> find_region(std::uintptr_t p) {
     const std::uintptr_t base = r.base.load(std::memory_order_acquire);
     if (base == 0 || p < base || p >= r.end.load(std::memory_order_acquire)) continue;
     const Found found{r.medium.load(std::memory_order_acquire),
-                      r.delays.load(std::memory_order_acquire)};
+                      r.delays.load(std::memory_order_acquire),
+                      r.journal.load(std::memory_order_acquire)};
     if (r.base.load(std::memory_order_relaxed) == base) return found;
   }
   return std::nullopt;
@@ -189,7 +193,8 @@ FlushInstruction flush_instruction() {
   return best;
 }
 
-void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays) {
+void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
+                     Journal* journal) {
   const std::lock_guard lock(regions_mu);
   std::size_t i = 0;
   while (i < kRegionsMax && regions[i].base.load(std::memory_order_relaxed) != 0) ++i;
@@ -198,6 +203,7 @@ void register_region(const void* base, std::uint64_t bytes, Medium medium, bool 
   regions[i].end.store(at + bytes, std::memory_order_relaxed);
   regions[i].medium.store(medium, std::memory_order_relaxed);
   regions[i].delays.store(delays, std::memory_order_relaxed);
+  regions[i].journal.store(journal, std::memory_order_relaxed);
   regions[i].base.store(at, std::memory_order_release);
   if (i >= regions_used.load(std::memory_order_relaxed)) {
     regions_used.store(i + 1, std::memory_order_release);
@@ -218,6 +224,7 @@ void unregister_region(const void* base) {
 void flush_cold(const void* p, std::size_t bytes) {
   const std::optional<Found> region = find_region(reinterpret_cast<std::uintptr_t>(p));
   if (!region || region->medium == Medium::cache) return;
+  if (region->medium == Medium::journal) return region->journal->capture(p, bytes);
   const FlushInstruction how = flush_instruction();
   const char* end = static_cast<const char*>(p) + bytes;
   for (const char* line = line_of(p); line < end; line += kLineBytes) {
@@ -230,6 +237,7 @@ void flush_cold(const void* p, std::size_t bytes) {
 
 void fence_cold() {
   sfence();
+  Capture::fence_all();
   bump(thread_model().counts.fences);
 }
 

@@ -16,7 +16,11 @@ namespace tenuto::inline TENUTO_ABI::pm {
 enum class FlushInstruction : std::uint8_t { clwb, clflushopt, clflush };
 FlushInstruction flush_instruction();
 
-void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays);
+class Journal;
+
+// `journal` takes the flushes of medium journal, else null.
+void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
+                     Journal* journal);
 void unregister_region(const void* base);
 
 // What medium `model` saw. A reflush is a line flushed again with fewer than four other lines

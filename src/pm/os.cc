@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
@@ -77,6 +80,13 @@ bool is_in_memory(int fd) {
   struct statfs fs {};
   if (::fstatfs(fd, &fs) != 0) return false;
   return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+}
+
+bool grants_map_sync(int fd) {
+  void* p = ::mmap(nullptr, kFrameBytes, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+  if (p == MAP_FAILED) return false;
+  ::munmap(p, kFrameBytes);
+  return true;
 }
 
 std::string directory_of(std::string_view path) {

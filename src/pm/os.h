@@ -24,7 +24,8 @@ Status lock_file(int fd, bool exclusive, std::string_view path, Report* report);
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report);
 
-bool is_in_memory(int fd);  // tmpfs or ramfs
+bool is_in_memory(int fd);     // tmpfs or ramfs
+bool grants_map_sync(int fd);  // a mapping whose stores need no sync but their lines' flush
 
 std::string directory_of(std::string_view path);
 

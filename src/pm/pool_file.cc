@@ -16,6 +16,7 @@
 
 #include "pm/assert.h"
 #include "pm/crc32c.h"
+#include "pm/journal.h"
 #include "pm/media.h"
 #include "pm/os.h"
 #include "pm/plant.h"
@@ -30,12 +31,15 @@ constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
 constexpr std::uint64_t kGrowFraction = 8;  // a pool grows by an eighth
 }  // namespace
 
+PoolFile::PoolFile() = default;
+
 PoolFile::~PoolFile() {
   if (base_ != nullptr) {
     trace_unmap(base_);
     unregister_region(base_);
     forget_bus_errors(base_);
   }
+  journal_.reset();
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) ::unlink(unnamed_.c_str());
   if (fd_ >= 0) ::close(fd_);
@@ -60,7 +64,8 @@ Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
 
 Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   const int prot = read_only() ? PROT_READ : PROT_READ | PROT_WRITE;
-  const int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
+  int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
+  if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
   void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));
   if (p == MAP_FAILED) return status_of_errno(errno);
   ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
@@ -68,18 +73,43 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   return Status::ok;
 }
 
-Status PoolFile::map_and_choose_medium(const PoolOptions& options, std::uint64_t bytes,
-                                       Report* report) {
+void PoolFile::choose_medium(const PoolOptions& options) {
   in_memory_ = is_in_memory(fd_);
-  map_sync_ = true;
-  if (map_file(0, bytes) != Status::ok) {
-    map_sync_ = false;
-    if (const Status s = map_file(0, bytes); s != Status::ok) {
-      return fail_errno(errno, "cannot map the pool file", path_, report);
-    }
-  }
+  map_sync_ = grants_map_sync(fd_);
   medium_ = options.medium;
-  if (medium_ == Medium::automatic) medium_ = map_sync_ ? Medium::line : Medium::cache;
+  if (medium_ == Medium::automatic) {
+    const bool journal = !in_memory_ && !options.read_only;
+    medium_ = map_sync_ ? Medium::line : journal ? Medium::journal : Medium::cache;
+  }
+  // The traced twin records a shared mapping; and nothing is written to a read-only pool.
+  if (medium_ == Medium::journal && (kTraced || options.read_only)) medium_ = Medium::cache;
+}
+
+Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
+  JournalFile::Expected expected{super_.pool_id, was_clean_ ? 0 : super_.journal};
+  if (medium_ != Medium::journal && expected.incarnation == 0) return Status::ok;
+  if (options.read_only) return Status::ok;  // refused as unclean, or nothing to write
+  const std::string journal_path =
+      options.journal.path.empty() ? path_ + ".journal" : options.journal.path;
+  auto journal =
+      Journal::open(options.journal, journal_path, fd_, expected, &replayed_blocks_, report);
+  if (!journal) return journal.error();
+  if (medium_ == Medium::journal) journal_ = std::move(*journal);
+  return Status::ok;
+}
+
+Status PoolFile::sync() {
+  if (journal_ == nullptr) return Status::ok;
+  return journal_->sync();
+}
+
+Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* report) {
+  if (const Status s = map_file(0, bytes); s != Status::ok) {
+    return fail_errno(errno, "cannot map the pool file", path_, report);
+  }
+  if (journal_ != nullptr) {
+    journal_->start(base_, [this](Status why, const std::string& what) { poison(why, what); });
+  }
   if (!power_cut_safe()) {
     log(in_memory_ ? "the pool is in memory: it survives a crash of the process, not a power cut"
                    : "this file system grants no synchronous mapping: the pool survives a crash "
@@ -91,7 +121,7 @@ Status PoolFile::map_and_choose_medium(const PoolOptions& options, std::uint64_t
 }
 
 void PoolFile::register_mapping(const PoolOptions& options) {
-  register_region(base_, bytes_max_, medium_, options.model_delays);
+  register_region(base_, bytes_max_, medium_, options.model_delays, journal_.get());
   if (options.catch_bus_errors) catch_bus_errors(base_, bytes_max_, health_);
 }
 
@@ -104,12 +134,22 @@ Status PoolFile::set_state(PoolState state, Report* report) {
     return Status::io;
   };
   TENUTO_TRY(bad_pages(report));
-  if (!in_memory_ && !map_sync_ && state == PoolState::clean) {
+  const bool clean = state == PoolState::clean;
+  if (clean && journal_ != nullptr) TENUTO_TRY(journal_->finish(report));
+  if (clean && journal_ == nullptr && !in_memory_ && !map_sync_) {
     if (::fdatasync(fd_) != 0) return failed("cannot write the pool to its device (fdatasync)");
   }
   super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
   super_.state = static_cast<std::uint32_t>(state);
+  super_.journal = clean || journal_ == nullptr ? 0 : journal_->incarnation();
   super_.crc = crc32c(&super_, offsetof(Superblock, crc));
+  if (journal_ != nullptr) {
+    // Past the mapping, which nobody writes back.
+    const auto at = static_cast<off_t>((super_.sequence & 1) * kFrameBytes);
+    const bool written = ::pwrite(fd_, &super_, sizeof super_, at) == sizeof super_;
+    if (!written || ::fdatasync(fd_) != 0) return failed("cannot write the superblock");
+    return bad_pages(report);
+  }
   auto& copy = *at<Superblock>({(super_.sequence & 1) * kFrameBytes});
   copy_flush(&copy, &super_, sizeof super_);
   fence("superblock copy", "pool state change");
@@ -138,6 +178,10 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
     // When the file system cannot give what the policy wants, what is needed will do.
     want = least;
     s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
+  }
+  if (s == Status::ok && journal_ != nullptr && ::fsync(fd_) != 0) {
+    // What the journal says of the new space must have somewhere to go after a power cut.
+    s = fail_errno(errno, "cannot sync the longer file", {}, &why);
   }
   if (s == Status::ok) {
     s = map_file(old_bytes, old_bytes + want);

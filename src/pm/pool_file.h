@@ -31,6 +31,8 @@ inline constexpr std::uint64_t kMapAlignBytes = 4u << 20;
 // zone before the zone count commits it.
 using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes)>;
 
+class Journal;
+
 class PoolFile {
  public:
   // Makes a nameless file, preallocates and maps it, and writes zone 0's entry (head page and
@@ -107,17 +109,28 @@ class PoolFile {
   // ok, or why writes are refused: closed pools, read_only, or what poisoned it.
   Status writable() const;
   Medium medium() const { return medium_; }
-  // Whether a power cut leaves what the fences promised.
-  bool power_cut_safe() const { return map_sync_ && medium_ != Medium::cache; }
+  // Whether a power cut leaves what the fences (on medium journal: the syncs) promised.
+  bool power_cut_safe() const {
+    return medium_ == Medium::journal ? !in_memory_ : map_sync_ && medium_ != Medium::cache;
+  }
+  // Whether `create` made it for medium journal: it is to be closed and opened again.
+  bool wants_journal() const { return wants_journal_; }
+  // Null but on medium journal.
+  const Journal* journal() const { return journal_.get(); }
+  std::uint64_t replayed_blocks() const { return replayed_blocks_; }  // of the journal, by open
+  // Medium journal: everything fenced before is durable on return. Others: nothing to do. io.
+  Status sync();
   void log(std::string_view text) const;
   // "path, offset 4096 (what)": the `where` of reports.
   std::string where(PoolOffset o, std::string_view what) const;
 
  private:
-  PoolFile() = default;
+  PoolFile();
   Status reserve_addresses(std::uint64_t size_max, Report* report);
+  void choose_medium(const PoolOptions& options);
+  Status open_journal(const PoolOptions& options, Report* report);
   Status map_file(std::uint64_t from, std::uint64_t to);
-  Status map_and_choose_medium(const PoolOptions& options, std::uint64_t bytes, Report* report);
+  Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   void register_mapping(const PoolOptions& options);
   Status bad_pages_found(Report* report) const;
   Status read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
@@ -136,7 +149,10 @@ class PoolFile {
   Medium medium_ = Medium::cache;
   bool map_sync_ = false;   // the file system granted MAP_SYNC
   bool in_memory_ = false;  // tmpfs: there is no device to write to
+  bool wants_journal_ = false;
   bool was_clean_ = true;
+  std::uint64_t replayed_blocks_ = 0;
+  std::unique_ptr<Journal> journal_;
   std::function<void(std::string_view)> log_;
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;

@@ -104,7 +104,11 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   const std::uint64_t bytes = round_up(options.size, kHugeBytes);
   TENUTO_TRY(reserve_space(f->fd_, 0, bytes, path, report));
   TENUTO_TRY(f->reserve_addresses(options.size_max, report));
-  TENUTO_TRY(f->map_and_choose_medium(options, bytes, report));
+  f->choose_medium(options);
+  // It gets its journal once it is whole and has a name.
+  f->wants_journal_ = f->medium_ == Medium::journal;
+  if (f->wants_journal_) f->medium_ = Medium::cache;
+  TENUTO_TRY(f->map(options, bytes, report));
 
   Superblock& s = f->super_;
   s.magic = kPoolMagic;
@@ -164,13 +168,19 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
     return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
   }
   TENUTO_TRY(lock_file(f->fd_, !options.read_only, path, report));
-  const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
+  auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   TENUTO_TRY(f->read_superblock(file_bytes, report));
+  f->choose_medium(options);
   if (options.read_only && !f->was_clean_) {
     return fail(Status::read_only, report,
                 "the pool was not closed cleanly and needs recovery; open it once for writing",
                 f->path_);
   }
+  TENUTO_TRY(f->open_journal(options, report));
+  // What the journal held may have made it longer.
+  if (::fstat(f->fd_, &st) != 0)
+    return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
+  file_bytes = static_cast<std::uint64_t>(st.st_size);
   TENUTO_TRY(f->reserve_addresses(std::max(options.size_max, file_bytes), report));
   // Map what the zone table says, which a crash during growth leaves shorter than the file.
   ZoneEntry last{};
@@ -191,7 +201,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
                 f->where({at}, "zone table"), std::to_string(pool_bytes) + " bytes",
                 std::to_string(file_bytes));
   }
-  TENUTO_TRY(f->map_and_choose_medium(options, pool_bytes, report));
+  TENUTO_TRY(f->map(options, pool_bytes, report));
   TENUTO_TRY(f->check_zones(pool_bytes, report));
   return f;
 }

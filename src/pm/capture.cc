@@ -1,0 +1,222 @@
+#include "pm/capture.h"
+
+#include <immintrin.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+// --- pictures ------------------------------------------------------------------------------------
+
+namespace {
+
+bool has_avx512() {
+  static const bool has = __builtin_cpu_supports("avx512f") != 0;
+  return has;
+}
+
+// A picture of the line as it was at one moment. With AVX-512 it is one aligned 64-byte load, which
+// the processors that have it do not tear. Without, the line is read until two readings in a row
+// agree: a line that changes and changes back between the two could be mistaken, which takes two
+// stores of another thread to one line within some nanoseconds.
+void take_picture(LineBytes& to, const void* line) {
+  if (has_avx512()) [[likely]] {
+    // The register is one that code compiled without AVX-512 does not use.
+    asm volatile("vmovdqa64 (%1), %%zmm16\n\tvmovdqa64 %%zmm16, (%0)"
+                 :
+                 : "r"(&to), "r"(line)
+                 : "memory"
+#ifdef __AVX512F__
+                   ,
+                   "xmm16"
+#endif
+    );
+    return;
+  }
+  const auto* words = static_cast<const std::uint64_t*>(line);
+  const auto read = [words](LineBytes& into) {
+    for (std::size_t i = 0; i < into.word.size(); ++i) {
+      into.word[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
+    }
+  };
+  LineBytes again;
+  read(to);
+  for (read(again); again.word != to.word; read(again)) to = again;
+}
+
+}  // namespace
+
+std::size_t LineMap::find_or_add(std::uint64_t line) {
+  if (index_.empty()) rehash(64);
+  const std::size_t mask = index_.size() - 1;
+  std::size_t i = slot_of(line);
+  for (; index_[i] >> 32 == generation_; i = (i + 1) & mask) {
+    const std::uint64_t at = index_[i] & ~0u;
+    if (keys_[at].line == line) return at;
+  }
+  index_[i] = generation_ << 32 | keys_.size();
+  keys_.push_back({line, 0});
+  pictures_.emplace_back();
+  if (keys_.size() * 2 > index_.size()) rehash(index_.size() * 2);
+  return keys_.size() - 1;
+}
+
+void LineMap::rehash(std::size_t slots) {
+  index_.assign(slots, 0);
+  generation_ = 1;
+  for (std::size_t k = 0; k < keys_.size(); ++k) {
+    std::size_t i = slot_of(keys_[k].line);
+    while (index_[i] != 0) i = (i + 1) & (slots - 1);
+    index_[i] = generation_ << 32 | k;
+  }
+}
+
+void LineMap::put(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture) {
+  const std::size_t at = find_or_add(line);
+  keys_[at].sequence = sequence;
+  pictures_[at] = picture;
+}
+
+void LineMap::merge(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture) {
+  const std::size_t at = find_or_add(line);
+  if (keys_[at].sequence > sequence) return;
+  keys_[at].sequence = sequence;
+  pictures_[at] = picture;
+}
+
+void LineMap::clear() {
+  keys_.clear();
+  pictures_.clear();
+  if (++generation_ >> 32 != 0) rehash(index_.size());
+}
+
+// --- threads -------------------------------------------------------------------------------------
+
+// The slots a thread has, one a pool, latest used first. They keep their Capture alive: a pool may
+// be closed while a thread still has flushes to fence.
+struct ThreadCaptures {
+  struct Held {
+    std::shared_ptr<Capture> capture;
+    Capture::Slot* slot;
+  };
+  std::vector<Held> held;
+
+  // What stands in the buffers of a thread that ends belongs to its epoch's cut all the same.
+  ~ThreadCaptures() {
+    for (const Held& h : held) {
+      const std::lock_guard lock(h.capture->mu_);
+      h.capture->idle_.push_back(h.slot);
+    }
+  }
+};
+
+namespace {
+thread_local ThreadCaptures thread_captures;
+}
+
+Capture::Slot& Capture::mine() {
+  std::vector<ThreadCaptures::Held>& held = thread_captures.held;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    if (held[i].capture.get() != this) continue;
+    if (i != 0) std::swap(held[i], held[0]);
+    return *held[0].slot;
+  }
+  std::erase_if(held, [](const auto& h) { return h.capture.use_count() == 1; });  // of closed pools
+  Slot* slot = nullptr;
+  {
+    const std::lock_guard lock(mu_);
+    if (idle_.empty()) {
+      slot = &slots_.emplace_back();
+    } else {
+      slot = idle_.back();
+      idle_.pop_back();
+    }
+  }
+  slot->last_tag = 0;
+  held.insert(held.begin(), {shared_from_this(), slot});
+  return *slot;
+}
+
+// --- the protocol --------------------------------------------------------------------------------
+
+void Capture::capture(const void* p, std::size_t bytes) {
+  Slot& slot = mine();
+  const std::uint64_t first = static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
+  const std::uint64_t end = (first + bytes + kLineBytes - 1) / kLineBytes;
+  const std::uint64_t entered = slot.count.load(std::memory_order_relaxed) + 1;
+  slot.count.store(entered, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::size_t fresh = 0;
+  for (std::uint64_t line = first / kLineBytes; line < end; ++line) {
+    std::atomic<std::uint64_t>& stripe = stripes_[line % kStripes].sequence;
+    const std::uint64_t sequence = stripe.fetch_add(1, std::memory_order_seq_cst) + 1;
+    const std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
+    LineBytes picture;
+    take_picture(picture, base_ + line * kLineBytes);
+    LineMap& buffer = slot.buffers[tag & 1];
+    const std::size_t before = buffer.size();
+    buffer.put(line, sequence, picture);
+    fresh += buffer.size() - before;
+    slot.last_tag = tag;
+  }
+  slot.count.store(entered + 1, std::memory_order_release);
+  if (fresh != 0) pending_lines_.fetch_add(fresh, std::memory_order_relaxed);
+}
+
+void Capture::fence(Slot& slot) const {
+  for (unsigned spins = 0; closed_.load(std::memory_order_acquire) + 1 < slot.last_tag; ++spins) {
+    if (spins < 1000) {
+      _mm_pause();
+    } else {
+      ::sched_yield();
+    }
+  }
+  slot.last_tag = 0;
+}
+
+void Capture::fence_all() {
+  for (const ThreadCaptures::Held& h : thread_captures.held) {
+    if (h.slot->last_tag != 0) h.capture->fence(*h.slot);
+  }
+}
+
+std::uint64_t Capture::cut(LineMap& out) {
+  const std::uint64_t e = epoch_.load(std::memory_order_relaxed);
+  epoch_.store(e + 1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::vector<Slot*> slots;
+  {
+    // A slot that is made after this was entered after the epoch was published.
+    const std::lock_guard lock(mu_);
+    slots.reserve(slots_.size());
+    for (Slot& s : slots_) slots.push_back(&s);
+  }
+  for (const Slot* s : slots) {
+    const std::uint64_t c = s->count.load(std::memory_order_acquire);
+    if ((c & 1) == 0) continue;
+    for (unsigned spins = 0; s->count.load(std::memory_order_acquire) == c; ++spins) {
+      if (spins < 1000) {
+        _mm_pause();
+      } else {
+        ::sched_yield();
+      }
+    }
+  }
+  closed_.store(e, std::memory_order_release);
+  for (Slot* s : slots) {
+    LineMap& from = s->buffers[e & 1];
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      out.merge(from.line(i), from.sequence(i), from.picture(i));
+    }
+    pending_lines_.fetch_sub(from.size(), std::memory_order_relaxed);
+    from.clear();
+  }
+  return e;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

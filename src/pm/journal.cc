@@ -1,0 +1,233 @@
+#include "pm/journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "pm/os.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+namespace {
+
+constexpr std::size_t kPieceBytes = 64u << 10;  // captured at once, so that a cut waits little
+constexpr std::uint64_t kEpochShare = 8;       // an epoch of more than an eighth of the ring is cut
+constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoint begins
+
+}  // namespace
+
+// --- opening -------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, std::string_view path,
+                                               int pool_fd, const JournalFile::Expected& expected,
+                                               std::uint64_t* replayed, Report* report) {
+  std::unique_ptr<Journal> j(new Journal(options, pool_fd));
+  auto file = JournalFile::open(path, options.bytes, expected, report);
+  if (!file) return file.error();
+  j->file_ = std::move(*file);
+  *replayed = 0;
+  if (expected.incarnation != 0) {
+    LineMap merged;
+    TENUTO_TRY(j->file_->replay(
+        [&](const LineMap& block) {
+          *replayed += 1;
+          for (std::size_t i = 0; i < block.size(); ++i) {
+            merged.put(block.line(i), 0, block.picture(i));
+          }
+          return Status::ok;
+        },
+        report));
+    std::uint64_t bytes = 0;
+    if (write_to_pool(pool_fd, merged, &bytes) != Status::ok || ::fdatasync(pool_fd) != 0) {
+      return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
+    }
+  }
+  TENUTO_TRY(j->file_->begin(report));
+  return j;
+}
+
+void Journal::start(const std::byte* base, OnFailure on_failure) {
+  capture_ = std::make_shared<Capture>(base);
+  on_failure_ = std::move(on_failure);
+  thread_ = std::thread([this] { run(); });
+}
+
+Journal::~Journal() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(thread_mu_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+// In the order of the file, neighbours together.
+Status Journal::write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes) {
+  std::vector<std::uint32_t> order(lines.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return lines.line(a) < lines.line(b); });
+  std::vector<LineBytes> run;
+  for (std::size_t i = 0; i < order.size();) {
+    const std::uint64_t first = lines.line(order[i]);
+    run.clear();
+    for (; i < order.size() && lines.line(order[i]) == first + run.size() &&
+           run.size() < kPieceBytes / kLineBytes;
+         ++i) {
+      run.push_back(lines.picture(order[i]));
+    }
+    const auto* data = reinterpret_cast<const char*>(run.data());
+    for (std::size_t done = 0, want = run.size() * kLineBytes; done < want;) {
+      const ssize_t n = ::pwrite(pool_fd, data + done, want - done,
+                                 static_cast<off_t>(first * kLineBytes + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        if (n == 0) errno = EIO;
+        return status_of_errno(errno);
+      }
+      done += static_cast<std::size_t>(n);
+    }
+    *bytes += run.size() * kLineBytes;
+  }
+  return Status::ok;
+}
+
+// --- use -----------------------------------------------------------------------------------------
+
+void Journal::capture(const void* p, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(p);
+  while (bytes > 0) {
+    const std::size_t n = std::min(bytes, kPieceBytes);
+    capture_->capture(at, n);
+    at += n;
+    bytes -= n;
+    // Never inside a capture, and after a failure nothing will make room: the pool is read-only.
+    const std::uint64_t waiting = capture_->pending_lines() * kLineBytes;
+    if (waiting > file_->ring_bytes() / kEpochShare && failed_.load() == Status::ok) {
+      static_cast<void>(commit(capture_->epoch()));
+    }
+  }
+}
+
+Status Journal::sync() { return commit(capture_->epoch()); }
+
+Status Journal::commit(std::uint64_t wanted) {
+  if (durable_.load(std::memory_order_acquire) >= wanted) return Status::ok;
+  const std::lock_guard lock(commit_mu_);
+  // Often another thread's commit, waited for just now, was ours too.
+  while (durable_.load(std::memory_order_acquire) < wanted) TENUTO_TRY(commit_locked());
+  return Status::ok;
+}
+
+Status Journal::commit_locked() {
+  TENUTO_TRY(failed_.load());
+  cut_.clear();
+  const std::uint64_t e = capture_->cut(cut_);
+  if (cut_.size() != 0) {
+    Status s = append();
+    if (s == Status::full) {
+      TENUTO_TRY(checkpoint());
+      s = append();
+    }
+    if (s != Status::ok) return fail_for_good(s, "cannot write to the journal");
+  }
+  durable_.store(e, std::memory_order_release);
+  return Status::ok;
+}
+
+// The end of the journal and the pictures for the next checkpoint move together.
+Status Journal::append() {
+  const std::lock_guard lock(state_mu_);
+  TENUTO_TRY(file_->append(cut_));
+  stats_.commits += 1;
+  stats_.lines += cut_.size();
+  for (std::size_t i = 0; i < cut_.size(); ++i) {
+    since_checkpoint_.put(cut_.line(i), 0, cut_.picture(i));
+  }
+  if (file_->used_bytes() > file_->ring_bytes() / kCheckpointShare) {
+    const std::lock_guard lock_of_thread(thread_mu_);
+    wants_checkpoint_ = true;
+    wake_.notify_one();
+  }
+  return Status::ok;
+}
+
+Status Journal::fail_for_good(Status why, const std::string& what) {
+  Status none = Status::ok;
+  const Status told = why == Status::full ? Status::full : Status::io;
+  if (failed_.compare_exchange_strong(none, told)) on_failure_(told, what);
+  return failed_.load();
+}
+
+Status Journal::checkpoint() {
+  const std::lock_guard lock(checkpoint_mu_);
+  JournalFile::Position start;
+  applied_.clear();
+  {
+    const std::lock_guard state(state_mu_);
+    start = file_->end();
+    std::swap(applied_, since_checkpoint_);
+  }
+  std::uint64_t bytes = 0;
+  if (write_to_pool(pool_fd_, applied_, &bytes) != Status::ok || ::fdatasync(pool_fd_) != 0) {
+    return fail_for_good(Status::io, "cannot write the journal's content to the pool");
+  }
+  const std::lock_guard state(state_mu_);
+  if (file_->set_start(start) != Status::ok) {
+    return fail_for_good(Status::io, "cannot write the journal's header");
+  }
+  stats_.checkpoints += 1;
+  stats_.checkpoint_bytes += bytes;
+  stats_.device_flushes += 1;
+  return Status::ok;
+}
+
+Status Journal::finish(Report* report) {
+  Status s = sync();
+  if (s == Status::ok) s = checkpoint();
+  if (s == Status::ok) return s;
+  return fail(s, report, "the journal could not be written into the pool: a write or sync failed",
+              file_->path());
+}
+
+void Journal::run() {
+  const auto every = std::chrono::milliseconds(options_.sync_every_ms);
+  std::unique_lock lock(thread_mu_);
+  while (!stopping_) {
+    const auto woken = [this] { return stopping_ || wants_checkpoint_; };
+    if (options_.sync_every_ms == 0) {
+      wake_.wait(lock, woken);
+    } else {
+      wake_.wait_for(lock, every, woken);
+    }
+    if (stopping_) return;
+    const bool wants_checkpoint = std::exchange(wants_checkpoint_, false);
+    lock.unlock();
+    // Failures are told to the pool; there is nobody else to tell here.
+    if (wants_checkpoint) static_cast<void>(checkpoint());
+    if (options_.sync_every_ms != 0 && capture_->pending_lines() != 0) static_cast<void>(sync());
+    lock.lock();
+  }
+}
+
+JournalStats Journal::stats() const {
+  const std::lock_guard lock(state_mu_);
+  JournalStats s = stats_;
+  s.payload_bytes = file_->payload_bytes();
+  s.written_bytes = file_->written_bytes();
+  s.device_flushes += file_->device_flushes();
+  s.used_bytes = file_->used_bytes();
+  s.ring_bytes = file_->ring_bytes();
+  s.direct = file_->direct();
+  return s;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,116 @@
+// Medium `journal`: a pool on any file system, safe against power cuts. The pool is mapped
+// privately; flushes take pictures (capture.h), cuts go to the journal file (journal_file.h) in one
+// device write for all who wait, and the pictures reach the pool file behind. Called by PoolFile.
+//
+//   flush    picture into the epoch                            nothing waits
+//   fence    orders against the epochs                         buffered: a crash loses whole epochs
+//   sync     cut, block appended durably                       everything fenced before survives
+//   checkpoint   S = end of the journal | pictures before S into the pool file, fdatasync
+//                | header: start = S | ring space before S is reused
+//   open     blocks from start on into the pool file, fdatasync | header: new incarnation
+//            | superblock: running | stores
+//
+// Authoritative at each moment: pool file, then blocks from the header's start on. The pool file's
+// pages in memory are nobody's: the kernel never writes a private mapping back.
+//
+// Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
+// many threads share one device write. A thread of our own makes the periodic ones and the
+// checkpoints. Failure of a write or sync is final: the pool turns read-only, and sync says so.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "pm/capture.h"
+#include "pm/journal_file.h"
+#include "tenuto/pool_options.h"
+#include "tenuto/status.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+struct JournalStats {
+  std::uint64_t commits = 0;         // blocks
+  std::uint64_t lines = 0;           // merged pictures in them
+  std::uint64_t payload_bytes = 0;   // of them, compressed, with headers
+  std::uint64_t written_bytes = 0;   // with padding
+  std::uint64_t device_flushes = 0;  // of journal and pool
+  std::uint64_t checkpoints = 0;
+  std::uint64_t checkpoint_bytes = 0;  // written to the pool file
+  std::uint64_t used_bytes = 0;        // of the ring, now
+  std::uint64_t ring_bytes = 0;
+  bool direct = false;  // blocks go past the page cache
+};
+
+class Journal {
+ public:
+  // Told once, from any thread, when a write or sync failed.
+  using OnFailure = std::function<void(Status, const std::string& what)>;
+
+  // Opens the pool's journal, brings the pool file (pool_fd) up to its end, and begins a new life;
+  // `expected` as JournalFile::open. *replayed: blocks. Nothing is captured before start().
+  static Result<std::unique_ptr<Journal>> open(const JournalOptions& options, std::string_view path,
+                                               int pool_fd, const JournalFile::Expected& expected,
+                                               std::uint64_t* replayed, Report* report);
+  // The pool is mapped at base, and stores begin.
+  void start(const std::byte* base, OnFailure on_failure);
+  // Stops its thread. What was not synced is lost, as in a crash.
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // Flush and back-pressure: takes pictures, and makes a commit when too many wait. Any thread.
+  void capture(const void* p, std::size_t bytes);
+
+  // Everything fenced before the call is durable on return. io when the journal failed, now or
+  // before. Any thread.
+  Status sync();
+
+  // All of it into the pool file, durably, and the journal empty. Quiescent.
+  Status finish(Report* report);
+
+  // The low half of this life's number, for the superblock; never 0.
+  std::uint32_t incarnation() const { return static_cast<std::uint32_t>(file_->incarnation()); }
+  JournalStats stats() const;
+
+ private:
+  Journal(const JournalOptions& options, int pool_fd) : options_(options), pool_fd_(pool_fd) {}
+  static Status write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes);
+  Status commit(std::uint64_t wanted);
+  Status commit_locked();
+  Status append();
+  Status checkpoint();
+  Status fail_for_good(Status why, const std::string& what);
+  void run();
+
+  const JournalOptions options_;
+  const int pool_fd_;
+  std::shared_ptr<Capture> capture_;
+  OnFailure on_failure_;
+  std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
+  std::atomic<Status> failed_ = Status::ok;
+
+  // Lock order: commit_mu_, checkpoint_mu_, state_mu_, thread_mu_.
+  std::mutex commit_mu_;  // one commit at a time
+  LineMap cut_;           // guarded by commit_mu_
+  std::mutex checkpoint_mu_;
+  LineMap applied_;  // guarded by checkpoint_mu_
+  mutable std::mutex state_mu_;
+  std::unique_ptr<JournalFile> file_;  // guarded by state_mu_
+  LineMap since_checkpoint_;           // guarded by state_mu_: pictures of the blocks since start
+  JournalStats stats_;                 // guarded by state_mu_
+
+  std::mutex thread_mu_;
+  std::condition_variable wake_;
+  bool stopping_ = false;          // guarded by thread_mu_
+  bool wants_checkpoint_ = false;  // guarded by thread_mu_
+  std::thread thread_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -4,11 +4,26 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pm/journal.h"
 #include "pm/media.h"
 #include "store/pool_impl.h"
 #include "tenuto/tx.h"
 
 namespace tenuto::inline TENUTO_ABI {
+
+namespace {
+void add_journal(const pm::JournalStats& j, PoolStats& s) {
+  s.journal_bytes = j.ring_bytes;
+  s.journal_used_bytes = j.used_bytes;
+  s.journal_commits = j.commits;
+  s.journal_lines = j.lines;
+  s.journal_payload_bytes = j.payload_bytes;
+  s.journal_written_bytes = j.written_bytes;
+  s.journal_device_flushes = j.device_flushes;
+  s.journal_checkpoints = j.checkpoints;
+  s.journal_checkpoint_bytes = j.checkpoint_bytes;
+}
+}  // namespace
 
 Pool::Pool(std::unique_ptr<PoolImpl> impl) : impl_(std::move(impl)) {}
 Pool::Pool(Pool&&) noexcept = default;
@@ -182,6 +197,7 @@ PoolStats Pool::stats() const {
   s.reflushes = counts.reflushes;
   s.writes_sequential = counts.writes_sequential;
   s.writes_random = counts.writes_random;
+  if (const pm::Journal* journal = impl_->file->journal()) add_journal(journal->stats(), s);
   return s;
 }
 

@@ -12,7 +12,8 @@ namespace {
 const std::map<std::string, Medium> kMediumNames = {{"auto", Medium::automatic},
                                                     {"line", Medium::line},
                                                     {"cache", Medium::cache},
-                                                    {"model", Medium::model}};
+                                                    {"model", Medium::model},
+                                                    {"journal", Medium::journal}};
 const std::map<std::string, KeyKind> kKeyNames = {{"bytes", KeyKind::bytes}, {"u64", KeyKind::u64}};
 const std::map<std::string, RecordFormat> kFormatNames = {{"tsv", RecordFormat::tsv},
                                                           {"jsonl", RecordFormat::jsonl}};

@@ -11,9 +11,16 @@
 
 namespace tenuto::tool {
 
+namespace {
+// A command's journal lives as long as the command: small, since it is written when it is made.
+constexpr std::uint64_t kJournalBytes = 8u << 20;
+}  // namespace
+
 PoolOptions pool_options(const CommonArgs& args, bool notes) {
   PoolOptions options;
   options.medium = args.medium;
+  options.journal.bytes = kJournalBytes;
+  options.journal.keep = false;
   options.read_only = args.read_only;
   options.size_max = args.size_max;
   if ((notes || args.verbose) && !args.quiet) options.log = print_note;

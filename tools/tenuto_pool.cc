@@ -98,6 +98,16 @@ void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.bytes("book_bytes", "bookkeeping log", s.book_bytes);
   facts.count("zones", "zones", s.zones);
   facts.count("lanes", "lanes", s.lanes);
+  if (s.journal_bytes != 0) {
+    facts.bytes("journal_bytes", "journal", s.journal_bytes);
+    facts.bytes("journal_used_bytes", "journal, in use", s.journal_used_bytes);
+    facts.count("journal_commits", "journal commits", s.journal_commits);
+    facts.bytes("journal_payload_bytes", "journal content", s.journal_payload_bytes);
+    facts.bytes("journal_written_bytes", "journal written", s.journal_written_bytes);
+    facts.count("journal_device_flushes", "device flushes", s.journal_device_flushes);
+    facts.count("journal_checkpoints", "checkpoints", s.journal_checkpoints);
+    facts.bytes("journal_checkpoint_bytes", "checkpoints wrote", s.journal_checkpoint_bytes);
+  }
   if (args.medium != Medium::model) return;
   // Counted on this medium only: what this open and close cost.
   facts.count("lines_flushed", "lines flushed", s.lines_flushed);

@@ -14,7 +14,8 @@ using tenuto::Status;
 using tenuto::Store;
 
 std::optional<Medium> medium_of(std::string_view name) {
-  for (const Medium m : {Medium::automatic, Medium::line, Medium::cache, Medium::model}) {
+  for (const Medium m :
+       {Medium::automatic, Medium::line, Medium::cache, Medium::model, Medium::journal}) {
     if (name == tenuto::medium_name(m)) return m;
   }
   return std::nullopt;
@@ -112,7 +113,10 @@ std::string tenuto_settings(const EngineOptions& options) {
   if (options.medium == "line" || options.medium == "model") {
     survives = "every line flushed: survives a power cut on persistent memory";
   } else if (options.medium == "auto") {
-    survives = "line on persistent memory, elsewhere cache, which survives kill -9";
+    survives = "line on persistent memory, cache in memory, elsewhere journal";
+  } else if (options.medium == "journal") {
+    survives = options.sync ? "one device write a group of commits: survives a power cut"
+                            : "a power cut or kill -9 loses at most the last 100 ms";
   }
   return "medium " + options.medium + " (" + survives + "), " +
          (options.sync ? "sync" : "buffered") +

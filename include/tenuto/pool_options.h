@@ -46,6 +46,7 @@ struct JournalOptions {
   // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the
   // journal is full.
   unsigned sync_every_ms = 100;
+  bool keep = true;  // the file stays after a clean close: the next open need not make it
 };
 
 // The heap's thresholds. They change no format: a pool may be opened with others each time.

@@ -198,6 +198,10 @@ Status Journal::finish(Report* report) {
               file_->path());
 }
 
+void Journal::closed() {
+  if (!options_.keep) ::unlink(file_->path().c_str());
+}
+
 void Journal::run() {
   const auto every = std::chrono::milliseconds(options_.sync_every_ms);
   std::unique_lock lock(thread_mu_);

@@ -75,6 +75,9 @@ class Journal {
   // All of it into the pool file, durably, and the journal empty. Quiescent.
   Status finish(Report* report);
 
+  // The superblock says clean: the file goes unless it is to be kept.
+  void closed();
+
   // The low half of this life's number, for the superblock; never 0.
   std::uint32_t incarnation() const { return static_cast<std::uint32_t>(file_->incarnation()); }
   JournalStats stats() const;

@@ -20,7 +20,7 @@ class Journal;
 
 // `journal` takes the flushes of medium journal, else null.
 void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
-                     Journal* journal);
+                     Journal* journal = nullptr);
 void unregister_region(const void* base);
 
 // What medium `model` saw. A reflush is a line flushed again with fewer than four other lines

@@ -148,6 +148,7 @@ Status PoolFile::set_state(PoolState state, Report* report) {
     const auto at = static_cast<off_t>((super_.sequence & 1) * kFrameBytes);
     const bool written = ::pwrite(fd_, &super_, sizeof super_, at) == sizeof super_;
     if (!written || ::fdatasync(fd_) != 0) return failed("cannot write the superblock");
+    if (clean) journal_->closed();
     return bad_pages(report);
   }
   auto& copy = *at<Superblock>({(super_.sequence & 1) * kFrameBytes});

@@ -42,7 +42,7 @@ enum class Durability : std::uint8_t { sync, buffered };
 // Of medium `journal`.
 struct JournalOptions {
   std::string path = {};              // empty: the pool's path with ".journal"
-  std::uint64_t bytes = 64ull << 20;  // of a new journal; how much recovery may have to read
+  std::uint64_t bytes = 64ull << 20;  // of a new journal, from 256 KiB; what recovery has to read
   // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the
   // journal is full.
   unsigned sync_every_ms = 100;

@@ -144,6 +144,12 @@ Capture::Slot& Capture::mine() {
 
 // --- the protocol --------------------------------------------------------------------------------
 
+bool Capture::reserve(std::uint64_t lines, std::uint64_t limit) {
+  if (pending_lines_.fetch_add(lines, std::memory_order_relaxed) + lines <= limit) return true;
+  pending_lines_.fetch_sub(lines, std::memory_order_relaxed);
+  return false;
+}
+
 void Capture::capture(const void* p, std::size_t bytes) {
   Slot& slot = mine();
   const std::uint64_t first = static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
@@ -151,7 +157,7 @@ void Capture::capture(const void* p, std::size_t bytes) {
   const std::uint64_t entered = slot.count.load(std::memory_order_relaxed) + 1;
   slot.count.store(entered, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  std::size_t fresh = 0;
+  std::size_t replaced = 0;
   for (std::uint64_t line = first / kLineBytes; line < end; ++line) {
     std::atomic<std::uint64_t>& stripe = stripes_[line % kStripes].sequence;
     const std::uint64_t sequence = stripe.fetch_add(1, std::memory_order_seq_cst) + 1;
@@ -161,11 +167,11 @@ void Capture::capture(const void* p, std::size_t bytes) {
     LineMap& buffer = slot.buffers[tag & 1];
     const std::size_t before = buffer.size();
     buffer.put(line, sequence, picture);
-    fresh += buffer.size() - before;
+    replaced += buffer.size() == before ? 1 : 0;
     slot.last_tag = tag;
   }
   slot.count.store(entered + 1, std::memory_order_release);
-  if (fresh != 0) pending_lines_.fetch_add(fresh, std::memory_order_relaxed);
+  if (replaced != 0) pending_lines_.fetch_sub(replaced, std::memory_order_relaxed);
 }
 
 void Capture::fence(Slot& slot) const {

@@ -75,11 +75,13 @@ class Capture : public std::enable_shared_from_this<Capture> {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
+  // Makes room for so many pictures among `limit` waiting for a cut; false: there is none.
+  bool reserve(std::uint64_t lines, std::uint64_t limit);
   // Takes pictures of the lines of [p, p + bytes), which lie in the pool. Never waits. Not to be
-  // called by a signal handler.
+  // called by a signal handler. REQUIRES: room for them, which it uses up.
   void capture(const void* p, std::size_t bytes);
 
-  // Pictures taken since the last cut, roughly.
+  // Pictures that wait for a cut, and room reserved for more.
   std::uint64_t pending_lines() const { return pending_lines_.load(std::memory_order_relaxed); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_seq_cst); }
 

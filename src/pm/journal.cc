@@ -7,18 +7,20 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "pm/journal_lines.h"
 #include "pm/os.h"
+#include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 64u << 10;  // captured at once, so that a cut waits little
-constexpr std::uint64_t kEpochShare = 8;       // an epoch of more than an eighth of the ring is cut
+constexpr std::size_t kPieceBytes = 8u << 10;  // captured at once, so that a cut waits little
+constexpr std::uint64_t kEpochShare = 8;       // no epoch is more than an eighth of the ring
+static_assert(kJournalBytesMin / kEpochShare > kPieceBytes);
 constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoint begins
 
 }  // namespace
@@ -55,6 +57,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
 
 void Journal::start(const std::byte* base, OnFailure on_failure) {
   capture_ = std::make_shared<Capture>(base);
+  epoch_lines_ = file_->ring_bytes() / kEpochShare / kLineBytes;
   on_failure_ = std::move(on_failure);
   thread_ = std::thread([this] { run(); });
 }
@@ -71,10 +74,7 @@ Journal::~Journal() {
 
 // In the order of the file, neighbours together.
 Status Journal::write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes) {
-  std::vector<std::uint32_t> order(lines.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return lines.line(a) < lines.line(b); });
+  const std::vector<std::uint32_t> order = in_order(lines);
   std::vector<LineBytes> run;
   for (std::size_t i = 0; i < order.size();) {
     const std::uint64_t first = lines.line(order[i]);
@@ -103,17 +103,18 @@ Status Journal::write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* 
 // --- use -----------------------------------------------------------------------------------------
 
 void Journal::capture(const void* p, std::size_t bytes) {
-  const auto* at = static_cast<const std::byte*>(p);
-  while (bytes > 0) {
-    const std::size_t n = std::min(bytes, kPieceBytes);
+  const auto* at = reinterpret_cast<const std::byte*>(line_of(p));
+  const auto* const end = static_cast<const std::byte*>(p) + bytes;
+  while (at < end) {
+    const auto n = std::min<std::size_t>(static_cast<std::size_t>(end - at), kPieceBytes);
+    const std::uint64_t lines = (n + kLineBytes - 1) / kLineBytes;
+    // Waits here, never inside a capture. After a failure nobody makes room, and nothing is written
+    // any more: the pool is read-only.
+    while (!capture_->reserve(lines, epoch_lines_)) {
+      if (commit(capture_->epoch()) != Status::ok) return;
+    }
     capture_->capture(at, n);
     at += n;
-    bytes -= n;
-    // Never inside a capture, and after a failure nothing will make room: the pool is read-only.
-    const std::uint64_t waiting = capture_->pending_lines() * kLineBytes;
-    if (waiting > file_->ring_bytes() / kEpochShare && failed_.load() == Status::ok) {
-      static_cast<void>(commit(capture_->epoch()));
-    }
   }
 }
 

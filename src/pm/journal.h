@@ -65,7 +65,7 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Flush and back-pressure: takes pictures, and makes a commit when too many wait. Any thread.
+  // A flush: takes pictures; before that, when too many wait for a cut, makes a commit. Any thread.
   void capture(const void* p, std::size_t bytes);
 
   // Everything fenced before the call is durable on return. io when the journal failed, now or
@@ -96,6 +96,7 @@ class Journal {
   const int pool_fd_;
   std::shared_ptr<Capture> capture_;
   OnFailure on_failure_;
+  std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
   std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
   std::atomic<Status> failed_ = Status::ok;
 

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 
 #include "pm/assert.h"
 #include "pm/crc32c.h"
+#include "pm/journal_lines.h"
 #include "pm/os.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -52,21 +52,6 @@ std::size_t read_all(int fd, std::uint64_t offset, void* to, std::size_t bytes) 
 
 std::uint32_t crc_of(const JournalHeader& h) { return crc32c(&h, offsetof(JournalHeader, crc)); }
 std::uint32_t crc_of(const JournalBlock& b) { return crc32c(&b, offsetof(JournalBlock, crc)); }
-
-void put_number(std::vector<std::byte>& to, std::uint64_t n) {
-  for (; n >= 0x80; n >>= 7) to.push_back(static_cast<std::byte>(n | 0x80));
-  to.push_back(static_cast<std::byte>(n));
-}
-
-bool take_number(const std::byte*& p, const std::byte* end, std::uint64_t* n) {
-  *n = 0;
-  for (unsigned shift = 0; p < end && shift < 64; shift += 7) {
-    const auto b = static_cast<std::uint64_t>(*p++);
-    *n |= (b & 0x7f) << shift;
-    if (b < 0x80) return true;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -240,22 +225,9 @@ Status JournalFile::set_start(Position start) {
 // --- blocks --------------------------------------------------------------------------------------
 
 Status JournalFile::append(const LineMap& lines) {
-  order_.resize(lines.size());
-  std::iota(order_.begin(), order_.end(), 0u);
-  std::sort(order_.begin(), order_.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return lines.line(a) < lines.line(b); });
-  raw_.clear();
-  std::uint64_t before = 0;
-  for (const std::uint32_t i : order_) {
-    put_number(raw_, lines.line(i) - before);
-    before = lines.line(i);
-  }
-  for (const std::uint32_t i : order_) {
-    const auto* p = reinterpret_cast<const std::byte*>(&lines.picture(i));
-    raw_.insert(raw_.end(), p, p + kLineBytes);
-  }
+  pack_lines(lines, raw_);
   TENUTO_ASSERT(raw_.size() < kBlockBytesMax);
-  const int raw_bytes = static_cast<int>(raw_.size());
+  const auto raw_bytes = static_cast<int>(raw_.size());
   const int bound = ::LZ4_compressBound(raw_bytes);
   block_.reserve(sizeof(JournalBlock) + static_cast<std::size_t>(bound) + kJournalUnitBytes);
   std::byte* payload = block_.data() + sizeof(JournalBlock);
@@ -344,21 +316,7 @@ bool JournalFile::read_block(Position at, JournalBlock* block, LineMap* lines) {
     if (n != static_cast<int>(block->raw_bytes)) return false;
     p = raw_.data();
   }
-  const std::byte* const end = p + block->raw_bytes;
-  const std::uint64_t pictures = std::uint64_t{block->lines} * kLineBytes;
-  if (pictures > block->raw_bytes) return false;
-  const std::byte* picture = end - pictures;
-  std::uint64_t line = 0;
-  lines->clear();
-  for (std::uint32_t i = 0; i < block->lines; ++i, picture += kLineBytes) {
-    std::uint64_t delta = 0;
-    if (!take_number(p, end - pictures, &delta)) return false;
-    line += delta;
-    LineBytes bytes;
-    std::memcpy(&bytes, picture, sizeof bytes);
-    lines->put(line, 0, bytes);
-  }
-  return true;
+  return unpack_lines(p, block->raw_bytes, block->lines, *lines);
 }
 
 Status JournalFile::replay(const Apply& apply, Report* report) {

@@ -33,7 +33,7 @@ inline constexpr std::uint64_t kJournalBlockMagic = 0x4b434f4c424e4a;  // "JNBLO
 inline constexpr std::uint32_t kJournalVersion = 1;
 inline constexpr std::uint64_t kJournalUnitBytes = 4096;
 inline constexpr std::uint64_t kJournalRingOffset = 2 * kJournalUnitBytes;
-inline constexpr std::uint64_t kJournalBytesMin = 4u << 20;
+inline constexpr std::uint64_t kJournalBytesMin = 256u << 10;
 
 struct JournalHeader {
   std::uint64_t magic;
@@ -154,7 +154,6 @@ class JournalFile {
   std::uint64_t device_flushes_ = 0;
   DirectBuffer block_;
   std::vector<std::byte> raw_;
-  std::vector<std::uint32_t> order_;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

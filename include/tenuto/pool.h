@@ -37,14 +37,14 @@ struct PoolStats {
   std::uint64_t writes_sequential = 0;  // 256-byte device writes
   std::uint64_t writes_random = 0;
   // Medium journal only, since the open.
-  std::uint64_t journal_bytes = 0;            // size of its ring
-  std::uint64_t journal_used_bytes = 0;       // not yet in the pool file
-  std::uint64_t journal_commits = 0;          // device writes that made something durable
-  std::uint64_t journal_lines = 0;            // in them
-  std::uint64_t journal_payload_bytes = 0;    // in them, compressed
-  std::uint64_t journal_written_bytes = 0;    // with padding to whole pages
-  std::uint64_t journal_device_flushes = 0;   // of journal and pool
-  std::uint64_t journal_checkpoints = 0;      // how often the ring was emptied into the pool
+  std::uint64_t journal_bytes = 0;             // size of its ring
+  std::uint64_t journal_used_bytes = 0;        // not yet in the pool file
+  std::uint64_t journal_commits = 0;           // device writes that made something durable
+  std::uint64_t journal_lines = 0;             // in them
+  std::uint64_t journal_payload_bytes = 0;     // in them, compressed
+  std::uint64_t journal_written_bytes = 0;     // with padding to whole pages
+  std::uint64_t journal_device_flushes = 0;    // of journal and pool
+  std::uint64_t journal_checkpoints = 0;       // how often the ring was emptied into the pool
   std::uint64_t journal_checkpoint_bytes = 0;  // written to the pool by them
 };
 

@@ -12,6 +12,7 @@
 
 #include "pm/journal_lines.h"
 #include "pm/os.h"
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -47,7 +48,9 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
         },
         report));
     std::uint64_t bytes = 0;
-    if (write_to_pool(pool_fd, merged, &bytes) != Status::ok || ::fdatasync(pool_fd) != 0) {
+    const bool forgets_sync = TENUTO_PLANT_DISK("journal_replay_not_synced");
+    if (write_to_pool(pool_fd, merged, &bytes) != Status::ok ||
+        (!forgets_sync && ::fdatasync(pool_fd) != 0)) {
       return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
     }
   }
@@ -118,7 +121,10 @@ void Journal::capture(const void* p, std::size_t bytes) {
   }
 }
 
-Status Journal::sync() { return commit(capture_->epoch()); }
+Status Journal::sync() {
+  if (TENUTO_PLANT_DISK("journal_sync_does_not_wait")) return Status::ok;
+  return commit(capture_->epoch());
+}
 
 Status Journal::commit(std::uint64_t wanted) {
   if (durable_.load(std::memory_order_acquire) >= wanted) return Status::ok;
@@ -150,7 +156,13 @@ Status Journal::append() {
   TENUTO_TRY(file_->append(cut_));
   stats_.commits += 1;
   stats_.lines += cut_.size();
+  const bool missed = TENUTO_PLANT_DISK("journal_block_missed_by_checkpoint");
+  if (missed && stats_.commits % 4 == 0) return Status::ok;
   for (std::size_t i = 0; i < cut_.size(); ++i) {
+    if (TENUTO_PLANT_DISK("journal_checkpoint_keeps_older_pictures")) {
+      since_checkpoint_.merge(cut_.line(i), ~file_->end().block, cut_.picture(i));
+      continue;
+    }
     since_checkpoint_.put(cut_.line(i), 0, cut_.picture(i));
   }
   if (file_->used_bytes() > file_->ring_bytes() / kCheckpointShare) {
@@ -178,7 +190,9 @@ Status Journal::checkpoint() {
     std::swap(applied_, since_checkpoint_);
   }
   std::uint64_t bytes = 0;
-  if (write_to_pool(pool_fd_, applied_, &bytes) != Status::ok || ::fdatasync(pool_fd_) != 0) {
+  const bool early = TENUTO_PLANT_DISK("journal_start_before_pool_synced");
+  if (write_to_pool(pool_fd_, applied_, &bytes) != Status::ok ||
+      (!early && ::fdatasync(pool_fd_) != 0)) {
     return fail_for_good(Status::io, "cannot write the journal's content to the pool");
   }
   const std::lock_guard state(state_mu_);

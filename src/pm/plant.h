@@ -8,6 +8,32 @@
 
 #include "tenuto/abi.h"
 
+//
+// TENUTO_PLANT_DISK is the same for what the twin has not, writes to files: in builds with debug
+// checks, one at a time, switched on by tests/journal_planted_test.cc.
+#ifdef TENUTO_DEBUG_CHECKS
+
+#include <atomic>
+#include <cstring>
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+inline constinit std::atomic<const char*> disk_plant = nullptr;
+inline bool planted_on_disk(const char* name) {
+  const char* p = disk_plant.load(std::memory_order_relaxed);
+  return p != nullptr && std::strcmp(p, name) == 0;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm
+
+#define TENUTO_PLANT_DISK(name) (::tenuto::pm::planted_on_disk(name))
+
+#else
+
+#define TENUTO_PLANT_DISK(name) (false)
+
+#endif
+
 #ifdef TENUTO_TRACED
 
 namespace tenuto::inline TENUTO_ABI::pm {

@@ -1,0 +1,149 @@
+#include "support/io_record.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+namespace tenuto::test {
+
+namespace {
+constexpr std::size_t kSectorBytes = 512;
+std::recursive_mutex record_mu;
+IoRecord* current = nullptr;  // guarded by record_mu
+
+// Puts the sectors of a write that survived into a file's bytes.
+template <class Survives>
+void apply(std::vector<char>& file, const IoRecord::Event& e, const Survives& survives) {
+  if (file.size() < e.offset + e.bytes.size()) file.resize(e.offset + e.bytes.size());
+  for (std::size_t at = 0; at < e.bytes.size();) {
+    const std::uint64_t place = e.offset + at;
+    const std::size_t n = std::min(kSectorBytes - static_cast<std::size_t>(place % kSectorBytes),
+                                   e.bytes.size() - at);
+    if (survives()) {
+      std::copy_n(e.bytes.begin() + static_cast<std::ptrdiff_t>(at), n,
+                  file.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+    at += n;
+  }
+}
+}  // namespace
+
+std::vector<char> read_whole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_whole(const std::string& path, const std::vector<char>& bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+IoRecord::IoRecord(std::vector<std::string> paths) : paths_(std::move(paths)) {
+  for (const std::string& p : paths_) initial_.push_back(read_whole(p));
+  const std::lock_guard lock(record_mu);
+  current = this;
+}
+
+IoRecord::~IoRecord() {
+  const std::lock_guard lock(record_mu);
+  current = nullptr;
+}
+
+void IoRecord::stop() {
+  const std::lock_guard lock(record_mu);
+  recording_ = false;
+}
+
+void IoRecord::mark(std::uint64_t n) {
+  const std::lock_guard lock(record_mu);
+  if (recording_) events_.push_back({Event::Kind::mark, 0, 0, {}, false, n});
+}
+
+bool IoRecord::find(int fd, std::size_t* file) const {
+  struct stat st {};
+  if (!recording_ || ::fstat(fd, &st) != 0) return false;
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    struct stat there {};
+    if (::stat(paths_[i].c_str(), &there) != 0 || there.st_ino != st.st_ino) continue;
+    *file = i;
+    return true;
+  }
+  return false;
+}
+
+void IoRecord::note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset) {
+  std::size_t file = 0;
+  if (!find(fd, &file)) return;
+  const auto* p = static_cast<const char*>(from);
+  const bool durable = (::fcntl(fd, F_GETFL) & O_DSYNC) != 0;
+  events_.push_back({Event::Kind::write, file, offset, {p, p + bytes}, durable, 0});
+}
+
+void IoRecord::note_sync(int fd) {
+  std::size_t file = 0;
+  if (find(fd, &file)) events_.push_back({Event::Kind::sync, file, 0, {}, false, 0});
+}
+
+std::vector<std::vector<char>> IoRecord::cut(std::size_t at, Loss loss,
+                                             std::mt19937_64& rng) const {
+  std::vector<std::vector<char>> files = initial_;
+  std::vector<std::size_t> synced(files.size(), 0);  // writes before this event are durable
+  for (std::size_t i = 0; i < at; ++i) {
+    if (events_[i].kind == Event::Kind::sync) synced[events_[i].file] = i;
+  }
+  const auto maybe = [&] {
+    return loss == Loss::none || (loss == Loss::random && (rng() & 1) != 0);
+  };
+  for (std::size_t i = 0; i <= at && i < events_.size(); ++i) {
+    const Event& e = events_[i];
+    if (e.kind != Event::Kind::write) continue;
+    const bool durable = i < at && (e.durable || i < synced[e.file]);
+    apply(files[e.file], e, [&] { return durable || maybe(); });
+  }
+  return files;
+}
+
+std::uint64_t IoRecord::marked(std::size_t at) const {
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < at; ++i) {
+    if (events_[i].kind == Event::Kind::mark) n = events_[i].mark;
+  }
+  return n;
+}
+
+}  // namespace tenuto::test
+
+extern "C" {
+
+// The record is taken before the call: a cut while it is under way may have lost any of it, and
+// whoever depends on it waits for its return.
+ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
+  const std::lock_guard lock(tenuto::test::record_mu);
+  if (tenuto::test::current != nullptr) {
+    tenuto::test::current->note_write(fd, from, bytes, static_cast<std::uint64_t>(at));
+  }
+  return ::syscall(SYS_pwrite64, fd, from, bytes, at);
+}
+ssize_t pwrite64(int fd, const void* from, size_t bytes, off_t at) {
+  return pwrite(fd, from, bytes, at);
+}
+int fdatasync(int fd) {
+  const std::lock_guard lock(tenuto::test::record_mu);
+  const auto rc = static_cast<int>(::syscall(SYS_fdatasync, fd));
+  if (tenuto::test::current != nullptr) tenuto::test::current->note_sync(fd);
+  return rc;
+}
+int fsync(int fd) {
+  const std::lock_guard lock(tenuto::test::record_mu);
+  const auto rc = static_cast<int>(::syscall(SYS_fsync, fd));
+  if (tenuto::test::current != nullptr) tenuto::test::current->note_sync(fd);
+  return rc;
+}
+
+}  // extern "C"

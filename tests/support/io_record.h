@@ -1,0 +1,62 @@
+// A record of what a program writes to some files, and what their bytes may be after a power cut.
+// The program that links io_record.cc has open, pwrite, fdatasync, fsync and close in place of
+// libc's; calls on other files do what they always do.
+//
+// After a cut a file has every write that a later sync of it, or O_DSYNC, made durable, and of the
+// other writes, and of the one under way, any 512-byte sectors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tenuto::test {
+
+class IoRecord {
+ public:
+  struct Event {
+    enum class Kind { write, sync, mark } kind = Kind::mark;
+    std::size_t file = 0;
+    std::uint64_t offset = 0;
+    std::vector<char> bytes;
+    bool durable = false;    // a write through O_DSYNC
+    std::uint64_t mark = 0;  // what the workload said
+  };
+
+  // Starts with these files as they are. One record at a time in a process.
+  explicit IoRecord(std::vector<std::string> paths);
+  ~IoRecord();
+  IoRecord(const IoRecord&) = delete;
+  IoRecord& operator=(const IoRecord&) = delete;
+
+  void mark(std::uint64_t n);
+  void stop();  // later calls are not recorded
+  const std::vector<Event>& events() const { return events_; }
+
+  // What survives of the writes that are not durable.
+  enum class Loss { all, none, random };
+  // The files' bytes if power fails while event `at` is under way (events().size(): after all).
+  std::vector<std::vector<char>> cut(std::size_t at, Loss loss, std::mt19937_64& rng) const;
+  // The last mark before event `at`; 0: none.
+  std::uint64_t marked(std::size_t at) const;
+
+  // For the calls in io_record.cc.
+  void note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
+  void note_sync(int fd);
+
+ private:
+  struct Seen;
+  bool find(int fd, std::size_t* file) const;
+
+  std::vector<std::string> paths_;
+  std::vector<std::vector<char>> initial_;
+  std::vector<Event> events_;
+  bool recording_ = true;
+};
+
+std::vector<char> read_whole(const std::string& path);
+void write_whole(const std::string& path, const std::vector<char>& bytes);
+
+}  // namespace tenuto::test

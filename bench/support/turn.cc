@@ -1,17 +1,13 @@
-// The child processes of a benchmark; see turn.h.
+// One turn of a store in child processes; see turn.h.
 #include "bench/support/turn.h"
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <new>
-#include <thread>
 
 #include "bench/support/clock.h"
 #include "bench/support/process.h"
@@ -19,23 +15,13 @@
 namespace bench {
 namespace {
 
-constexpr auto kPollInterval = std::chrono::milliseconds(2);
-
 int fail_turn(TurnResult& r, const char* what, const std::string& why) {
   std::snprintf(r.error, sizeof r.error, "%s: %s", what, why.c_str());
   return 1;
 }
 
-double milliseconds_since(std::uint64_t start) { return seconds_of(ticks() - start) * 1e3; }
-
 // The engine `null` answers anything, without end.
 bool holds_data(const EngineKind& kind) { return std::strcmp(kind.name, "null") != 0; }
-
-EngineCounters difference(const EngineCounters& after, const EngineCounters& before) {
-  if (after.lines_flushed < 0) return {};
-  return {after.lines_flushed - before.lines_flushed, after.fences - before.fences,
-          after.reflushes - before.reflushes};
-}
 
 // Opens and reads one record that is there; the time of both is what a user waits.
 bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, double& ms) {
@@ -155,49 +141,6 @@ SharedTurn::~SharedTurn() { ::munmap(static_cast<void*>(cue_), bytes_); }
 void SharedTurn::reset() {
   new (static_cast<void*>(cue_)) Cue;
   new (static_cast<void*>(result_)) TurnResult;
-}
-
-pid_t start_child(const std::function<int()>& body) {
-  std::fflush(nullptr);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::signal(s, SIG_DFL);
-  if (::getppid() != parent) ::_exit(1);
-  const int code = body();
-  std::fflush(nullptr);
-  ::_exit(code);
-}
-
-bool child_runs_for(pid_t child, unsigned milliseconds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  while (std::chrono::steady_clock::now() < end && !interrupted()) {
-    siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-        info.si_pid == child) {
-      return false;
-    }
-    std::this_thread::sleep_for(kPollInterval);
-  }
-  return true;
-}
-
-bool wait_child(pid_t child, unsigned seconds_max, std::string& why) {
-  const bool late = child_runs_for(child, seconds_max * 1000);
-  if (late) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (late)
-    why = interrupted() ? "interrupted" : "took too long and was stopped";
-  else if (WIFSIGNALED(status))
-    why = std::string("died: ") + ::strsignal(WTERMSIG(status));
-  else if (WEXITSTATUS(status) != 0)
-    why = "exit code " + std::to_string(WEXITSTATUS(status));
-  else
-    return true;
-  return false;
 }
 
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,

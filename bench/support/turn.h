@@ -3,14 +3,12 @@
 // come back through shared memory; a crash or hang of an engine costs only its own turn.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/support/child.h"
 #include "bench/support/drive.h"
 #include "bench/support/engine.h"
 #include "bench/support/workload.h"
@@ -64,15 +62,6 @@ class SharedTurn {
   Cue* cue_;
   TurnResult* result_;
 };
-
-// Runs `body` in a child process that dies with this one; returns its id, -1 on failure. The
-// child's exit code is body's result.
-pid_t start_child(const std::function<int()>& body);
-// How the child ended: 0 well; else a text in `why`. Interrupted or longer than `seconds_max`:
-// kills it.
-bool wait_child(pid_t child, unsigned seconds_max, std::string& why);
-// Sleeps that a signal or the child's end cuts short. False when the child has ended.
-bool child_runs_for(pid_t child, unsigned milliseconds);
 
 // Takes one turn in options.dir, which must be empty and is left as the engine leaves it.
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,

@@ -98,11 +98,11 @@ void play(const std::vector<Contestant>& contestants, const Course& course,
       take_turn(*contestants[i].kind, engine, course, options.turn_seconds_max, turn);
       scratch.clear();
       if (interrupted()) return;
-      gather(*turn, course, i, into);
-      gather_failures(*turn, course, contestants[i].label, round, into);
+      gather(turn->result, course, i, into);
+      gather_failures(turn->result, course, contestants[i].label, round, into);
       if (!options.progress) continue;
       for (std::size_t p = course.prepare; p < course.phases.size(); ++p) {
-        const PhaseResult& done = turn->phases[p];
+        const PhaseResult& done = turn->result.phases[p];
         if (!done.ran) continue;
         options.progress(contestants[i], round, course.phases[p].workload,
                          done.seconds > 0 ? static_cast<double>(done.ops) / done.seconds : 0);

@@ -2,12 +2,10 @@
 #include "bench/support/turn.h"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
-#include <new>
 
 #include "bench/support/clock.h"
 #include "bench/support/process.h"
@@ -126,35 +124,20 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
 
 }  // namespace
 
-SharedTurn::SharedTurn() : bytes_(sizeof(Cue) + sizeof(TurnResult)) {
-  void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) {
-    std::perror("mmap");
-    std::exit(1);
-  }
-  cue_ = new (at) Cue;
-  result_ = new (static_cast<void*>(cue_ + 1)) TurnResult;
-}
-
-SharedTurn::~SharedTurn() { ::munmap(static_cast<void*>(cue_), bytes_); }
-
-void SharedTurn::reset() {
-  new (static_cast<void*>(cue_)) Cue;
-  new (static_cast<void*>(result_)) TurnResult;
-}
-
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
-               unsigned seconds_max, SharedTurn& result) {
-  result.reset();
+               unsigned seconds_max, SharedTurn& shared) {
+  shared.reset();
+  TurnResult& result = shared->result;
+  const Cue& cue = shared->cue;
   ns_per_tick();  // calibrated here once, not in every child
   std::string why;
   pid_t child = -1;
   if (!course.kill) {
-    child = start_child([&] { return whole_turn(kind, options, course, *result); });
+    child = start_child([&] { return whole_turn(kind, options, course, result); });
   } else {
     const pid_t victim =
-        start_child([&] { return run_until_killed(kind, options, course, *result, result.cue()); });
-    const auto ready = [&] { return result.cue().ready.load(std::memory_order_acquire); };
+        start_child([&] { return run_until_killed(kind, options, course, result, shared->cue); });
+    const auto ready = [&] { return cue.ready.load(std::memory_order_acquire); };
     bool runs = victim > 0;
     for (unsigned waited = 0; runs && !ready() && waited < seconds_max * 1000; waited += 5) {
       runs = child_runs_for(victim, 5);
@@ -163,16 +146,16 @@ void take_turn(const EngineKind& kind, const EngineOptions& options, const Cours
     if (runs) ::kill(victim, SIGKILL);
     wait_child(victim, seconds_max, why);
     if (!runs) {
-      fail_turn(*result, "before the SIGKILL", why);
+      fail_turn(result, "before the SIGKILL", why);
       return;
     }
-    const std::uint64_t done = result.cue().acknowledged.load(std::memory_order_acquire);
-    child = start_child([&] { return open_after_kill(kind, options, course, done, *result); });
+    const std::uint64_t done = cue.acknowledged.load(std::memory_order_acquire);
+    child = start_child([&] { return open_after_kill(kind, options, course, done, result); });
   }
   if (child < 0) {
-    fail_turn(*result, "fork", std::strerror(errno));
-  } else if (!wait_child(child, seconds_max, why) && result->error[0] == '\0') {
-    fail_turn(*result, "the turn", why);
+    fail_turn(result, "fork", std::strerror(errno));
+  } else if (!wait_child(child, seconds_max, why) && result.error[0] == '\0') {
+    fail_turn(result, "the turn", why);
   }
 }
 

@@ -45,26 +45,15 @@ struct alignas(64) Cue {
   std::atomic<bool> ready{false};              // the last phase has begun
 };
 
-// Memory that a child writes and its parent reads.
-class SharedTurn {
- public:
-  SharedTurn();
-  ~SharedTurn();
-  SharedTurn(const SharedTurn&) = delete;
-  SharedTurn& operator=(const SharedTurn&) = delete;
-  TurnResult& operator*() { return *result_; }
-  TurnResult* operator->() { return result_; }
-  Cue& cue() { return *cue_; }
-  void reset();
-
- private:
-  std::size_t bytes_;
-  Cue* cue_;
-  TurnResult* result_;
+// What the processes of a turn share.
+struct TurnMemory {
+  Cue cue;
+  TurnResult result;
 };
+using SharedTurn = Shared<TurnMemory>;
 
 // Takes one turn in options.dir, which must be empty and is left as the engine leaves it.
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
-               unsigned seconds_max, SharedTurn& result);
+               unsigned seconds_max, SharedTurn& shared);
 
 }  // namespace bench

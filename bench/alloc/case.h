@@ -30,7 +30,7 @@ struct CaseOptions {
 // processes.
 struct CaseFindings {
   double heap_by_tenth[kTenths] = {};  // bytes, the most in each tenth of the time; 0: not measured
-  bool failed = false;
+  bool grows = false;
   char verdict[200] = {};
 };
 

@@ -61,6 +61,7 @@ class PmdkAtomic : public Allocator {
   bool open(const AllocatorOptions& options) override {
     options_ = options;
     ::setenv("PMEM_IS_PMEM_FORCE", "1", 1);  // a tmpfs counts as persistent memory: no msync
+    ::setenv("PMEMOBJ_CONF", "fallocate.at_create=0;", 1);  // the file stays sparse
     if (options.medium == "cache") ::setenv("PMEM_NO_FLUSH", "1", 1);
     if (!f_.load(library_)) return refuse(library_.error());
     const std::string path = options.dir + "/heap.pmdk";
@@ -184,10 +185,11 @@ std::unique_ptr<Allocator> make_pmdk_transactional() {
 }
 
 std::string pmdk_atomic_settings(const std::string& medium) {
-  return "libpmemobj, pmemobj_alloc and pmemobj_free, sparse pool, " + words_of(medium);
+  return "libpmemobj, pmemobj_alloc and pmemobj_free, fallocate.at_create=0, " + words_of(medium);
 }
 std::string pmdk_transactional_settings(const std::string& medium) {
-  return "libpmemobj, a transaction an operation or group, sparse pool, " + words_of(medium);
+  return "libpmemobj, a transaction an operation or group, fallocate.at_create=0, " +
+         words_of(medium);
 }
 
 }  // namespace bench

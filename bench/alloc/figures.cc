@@ -32,7 +32,7 @@ std::string ratio_text(const AllocFigures& first, const AllocFigures& other) {
 void print_row(std::FILE* out, const AllocSetting& s, const AllocContestant& c,
                const AllocFigures& f, const std::string& ratio) {
   const Spread speed = spread_of(f.mops);
-  fmt::print(out, "{:<18}{:<20}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}",
+  fmt::print(out, "{:<22}{:<20}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}",
              case_text(s), c.label, s.stage.work.threads, short_number(speed.median),
              "(" + short_number(speed.min) + ".." + short_number(speed.max) + ")", ratio,
              median_text(f.lines_per_op), median_text(f.fences_per_op),
@@ -45,13 +45,13 @@ void print_row(std::FILE* out, const AllocSetting& s, const AllocContestant& c,
   }
   fmt::print(out, "\n");
   if (!f.open_ms.empty()) {
-    fmt::print(out, "{:<18}{:<20}   open {} ms after SIGKILL", "", c.label,
+    fmt::print(out, "{:<22}{:<20}   open {} ms after SIGKILL", "", c.label,
                median_text(f.open_killed_ms));
     if (!f.recovery_ms.empty()) fmt::print(out, " (recovery {})", median_text(f.recovery_ms));
     fmt::print(out, ", {} ms after a clean close\n", median_text(f.open_ms));
   }
   if (f.findings.verdict[0] != '\0') {
-    fmt::print(out, "{:<18}{:<20}   {}; by tenths, MB:", "", c.label, f.findings.verdict);
+    fmt::print(out, "{:<22}{:<20}   {}; by tenths, MB:", "", c.label, f.findings.verdict);
     for (const double heap : f.findings.heap_by_tenth) fmt::print(out, " {:.1f}", heap / kMB);
     fmt::print(out, "\n");
   }
@@ -89,7 +89,7 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
     for (const double heap : f.findings.heap_by_tenth) {
       tenths += (tenths.empty() ? "" : ",") + fmt::format("{:.0f}", heap);
     }
-    line.raw("heap_by_tenth", "[" + tenths + "]").flag("grows", f.findings.failed);
+    line.raw("heap_by_tenth", "[" + tenths + "]").flag("grows", f.findings.grows);
   }
   if (!ratios.empty()) line.raw("ratio_to", ratios);
   line.text("settings", c.kind->settings(c.medium));
@@ -124,7 +124,7 @@ void AllocFigures::add(const AllocResult& r) {
 }
 
 void print_head(std::FILE* out, bool latency) {
-  fmt::print(out, "\n{:<18}{:<20}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}", "case",
+  fmt::print(out, "\n{:<22}{:<20}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}", "case",
              "allocator", "thr", "Mops/s", "(min..max)", "first/this", "lines", "fences", "reflu",
              "peak MB", "pk/live", "after MB");
   if (latency) fmt::print(out, "{:>9}{:>9}{:>9}{:>9}", "p50 us", "p99 us", "p99.9", "max us");

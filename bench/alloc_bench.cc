@@ -41,7 +41,7 @@ struct Options {
 
 constexpr double kQuickScale = 0.02;
 constexpr std::uint64_t kQuickObjects = 20'000;
-constexpr double kQuickSeconds = 0.5;
+constexpr double kQuickSeconds = 0.2;
 constexpr unsigned kThreadsMax = 256;
 constexpr std::uint64_t kObjectsMax = 1'000'000'000;
 constexpr double kScaleMax = 1e6;

@@ -173,6 +173,9 @@ class Run {
     for (const AllocContestant& c : contestants_) {
       fmt::print(human(), "  {:<20} {}\n", c.label, c.kind->settings(c.medium));
     }
+    for (const std::string& absent : left_out()) {
+      fmt::print(human(), "  {:<20} left out: it has none of the media asked for\n", absent);
+    }
     print_head(human(), o_.latency);
     for (const AllocSetting& s : settings()) {
       if (!fits(s)) return 4;
@@ -187,6 +190,17 @@ class Run {
 
  private:
   std::FILE* human() const { return o_.json == "-" ? stderr : stdout; }
+
+  std::vector<std::string> left_out() const {
+    std::vector<std::string> names;
+    for (const std::string& name : o_.allocators) {
+      if (std::none_of(contestants_.begin(), contestants_.end(),
+                       [&](const AllocContestant& c) { return name == c.kind->name; })) {
+        names.push_back(name);
+      }
+    }
+    return names;
+  }
 
   // The product of all lists; a case that has one thread, or no number of objects, is run once.
   std::vector<AllocSetting> settings() const {

@@ -67,7 +67,7 @@ class Dbmstest final : public Case {
   explicit Dbmstest(const CaseOptions& o)
       : Case(o),
         objects_(std::max<std::uint64_t>(population(2000) / o.threads, 2)),
-        turns_(scaled(50)) {}
+        turns_(scaled(100)) {}
 
   std::uint64_t slots() const override { return objects_ * o_.threads; }
   std::uint64_t live_bytes() const override { return slots() * kUnits * kUnitBytes; }

@@ -12,13 +12,14 @@ void add_measured(std::vector<double>& to, double value) {
   if (value >= 0) to.push_back(value);
 }
 
-// The shape of a case as the table shows it: growth 1M.
+// A case as the table shows it: growth 1M, threadtest x16 (a batch of 16).
 std::string case_text(const AllocSetting& s) {
   std::string text = s.kind->name;
   const std::uint64_t n = s.stage.work.objects;
   if (s.kind->by_objects) {
     text += n % 1'000'000 == 0 ? fmt::format(" {}M", n / 1'000'000) : fmt::format(" {}", n);
   }
+  if (s.stage.work.batch > 1) text += fmt::format(" x{}", s.stage.work.batch);
   return text;
 }
 

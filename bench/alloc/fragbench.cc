@@ -39,7 +39,7 @@ class Fragbench final : public Case {
     return 2 * kAllocatedShare * limit_ * 2 / (w_.before.least + w_.before.most) +
            2 * kAllocatedShare * limit_ * 2 / (w_.after.least + w_.after.most);
   }
-  unsigned samples() const override { return 1000; }
+  unsigned samples() const override { return 256; }
 
   void run(Hands& hands) override {
     Rng rng(o_.seed);

@@ -96,16 +96,13 @@ TEST(Format, slab_header) {
   h.magic = heap::kSlabMagic;
   h.self = 0x120000;
   h.pool_id = kPoolId;
-  h.block_bytes = 64;
-  h.data_offset = 448;
-  h.blocks = 1017;
-  h.class_id = 3;
   h.kind = 1;
   h.stripes = 6;
   h.crc = heap::slab_crc(h);
+  h.shape = heap::ShapeWord::make({{3, 1, 7}, {}}, {0x120000});
   EXPECT_EQ(hex(h),
-            "544e54534c4142000000120000000000897766554433221140000000c0010000"
-            "f90300000301060000000000000000000000000000000000000000004e4cdc11");
+            "544e54534c4142000000120000000000897766554433221101060000772f9e87"
+            "43e0f003000076a1000000000000000000000000000000000000000000000000");
 }
 
 TEST(Format, slabs_are_cut_as_ever) {

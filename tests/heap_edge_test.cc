@@ -338,10 +338,10 @@ TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
   heap::SlabHeader h;
   d.read(&h, at, sizeof h);
   ASSERT_EQ(h.magic, heap::kSlabMagic);
-  const heap::SlabGeometry g = heap::slab_geometry(h.block_bytes, h.stripes + 1u);
-  h.stripes = static_cast<std::uint8_t>(g.stripes);
-  h.data_offset = g.data_offset;
-  h.blocks = g.blocks;
+  h.stripes += 1;
+  heap::SlabShape shape = h.shape.shape();
+  shape.now.end_line += 1;
+  h.shape = heap::ShapeWord::make(shape, {at});
   h.crc = heap::slab_crc(h);
   d.write(&h, at, sizeof h);
   ASSERT_EQ(d.p.open(d.path.str()), Status::ok) << d.p.report.text();

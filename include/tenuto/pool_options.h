@@ -29,7 +29,11 @@ constexpr const char* medium_name(Medium m) {
 }
 
 // The heap's thresholds. They change no format: a pool may be opened with others each time.
-struct HeapOptions {};
+struct HeapOptions {
+  // A slab of small blocks of which less than this part is in use may become one of another size.
+  // 0: never.
+  double morph_occupancy = 0.2;
+};
 
 struct PoolOptions {
   std::uint64_t size = 64u << 20;         // bytes of a new pool; at least kPoolBytesMin

@@ -13,35 +13,86 @@
 namespace tenuto::inline TENUTO_ABI::heap {
 
 // --- slab: an order-4 frame -------------------------------------------------------------------
-//   line 0              header
-//   line 1 .. stripes   bitmap stripes: block i has bit i / stripes of stripe i % stripes
-//   data_offset         blocks
+//   line 0                        header
+//   line first_line ..            bitmap stripes: block i has bit i / stripes of stripe i % stripes
+//   data_offset                   blocks
+// A morphed slab (morph.h) is cut twice over: each part has its stripes and blocks, and the blocks
+// of the new part begin behind the stripes of both.
 inline constexpr std::uint64_t kSlabBytes = 64u << 10;
 inline constexpr std::uint64_t kSlabMagic = 0x42414c53544e54;  // "TNTSLAB" in the file
 inline constexpr unsigned kStripesMax = 32;
 inline constexpr unsigned kStripeBits = kLineBytes * 8;
 inline constexpr unsigned kBlocksMax = kSlabBytes / 16;
+inline constexpr unsigned kHeaderLinesMax = 127;
+inline constexpr std::uint8_t kNoClass = 63;
+
+// How one part of a slab is cut; the rest follows from the pool's stripes (cut_geometry).
+struct SlabCut {
+  std::uint8_t class_id = kNoClass;
+  std::uint8_t first_line = 0;  // of its stripes
+  std::uint8_t end_line = 0;    // its blocks begin behind the lines before this one
+
+  constexpr explicit operator bool() const { return class_id != kNoClass; }
+  constexpr bool operator==(const SlabCut&) const = default;
+};
+
+struct SlabShape {
+  SlabCut now;
+  SlabCut old;  // of a morphed slab; its bits stay authoritative for its blocks
+
+  constexpr bool operator==(const SlabShape&) const = default;
+};
+
+// The shape in one word, so that it changes at once: class 6 bits, first line 7, end 7, the same of
+// the old part, 8 bits of 0; above them a checksum salted with the slab's offset, never 0.
+struct ShapeWord {
+  std::uint64_t raw = 0;
+
+  static constexpr std::uint64_t pack(const SlabCut& c) {
+    return c.class_id | std::uint64_t{c.first_line} << 6 | std::uint64_t{c.end_line} << 13;
+  }
+  static constexpr SlabCut unpack(std::uint64_t v) {
+    return {static_cast<std::uint8_t>(v & 63), static_cast<std::uint8_t>(v >> 6 & 127),
+            static_cast<std::uint8_t>(v >> 13 & 127)};
+  }
+  static constexpr std::uint64_t pack(const SlabShape& s) {
+    return pack(s.now) | pack(s.old) << 20;
+  }
+
+  static ShapeWord sealed(std::uint64_t value, std::uint64_t salt) {
+    const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value);
+    const std::uint64_t check = (crc ^ crc >> 16) & 0xffff;
+    return {value | (check == 0 ? 0xffff : check) << 48};
+  }
+  static ShapeWord make(const SlabShape& s, PoolOffset slab) { return sealed(pack(s), slab.value); }
+  constexpr std::uint64_t value() const { return raw & ((1ull << 48) - 1); }
+  constexpr SlabShape shape() const { return {unpack(raw), unpack(raw >> 20)}; }
+  bool sound(PoolOffset slab) const {
+    return raw == sealed(value(), slab.value).raw && value() >> 40 == 0;
+  }
+};
+static_assert(pm::OnMedia<ShapeWord> && sizeof(ShapeWord) == 8);
+static_assert(ShapeWord{ShapeWord::pack({{36, 7, 127}, {0, 1, 9}})}.shape() ==
+              SlabShape{{36, 7, 127}, {0, 1, 9}});
 
 struct alignas(kLineBytes) SlabHeader {
   std::uint64_t magic;  // stored last: the fields before are whole when it is there
   std::uint64_t self;   // offset of this slab
   std::uint64_t pool_id;
-  std::uint32_t block_bytes;
-  std::uint32_t data_offset;
-  std::uint32_t blocks;
-  std::uint8_t class_id;
-  std::uint8_t kind;  // heap::Kind
-  std::uint8_t stripes;
-  std::uint8_t zero;
-  std::uint32_t closed_crc;  // of the stripes, at the last clean close
-  std::uint32_t morph[4];    // reserved for slab morphing
-  std::uint32_t crc;         // crc32c of self .. zero
+  std::uint8_t kind;     // heap::Kind
+  std::uint8_t stripes;  // of the pool
+  std::uint16_t zero;
+  std::uint32_t crc;  // crc32c of self .. zero, which never change
+  ShapeWord shape;
+  std::uint32_t closed_crc;  // of the stripes of both parts, at the last clean close
+  std::uint32_t zero_too;
+  std::uint64_t zeros[2];
 };
 static_assert(pm::OnMedia<SlabHeader> && sizeof(SlabHeader) == kLineBytes);
-static_assert(offsetof(SlabHeader, closed_crc) == 40);
+static_assert(offsetof(SlabHeader, crc) == 28 && offsetof(SlabHeader, shape) == 32);
 
 inline std::uint32_t slab_crc(const SlabHeader& h) {
-  return pm::crc32c(&h.self, offsetof(SlabHeader, closed_crc) - offsetof(SlabHeader, self));
+  return pm::crc32c(&h.self, offsetof(SlabHeader, crc) - offsetof(SlabHeader, self));
 }
 
 // --- bookkeeping log: who owns extents and huge objects ----------------------------------------

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "heap/heap_state.h"
+#include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -24,7 +25,7 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   for (unsigned i = 0; i < cores; ++i) {
-    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i));
+    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i, o.morph_occupancy));
   }
 }
 
@@ -60,7 +61,12 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
 SlabBlock Heap::State::slab_block(PoolOffset o) const {
   const PageTable::Entry e = pages.find(o);
   if (e.owner != PageOwner::slab) return {};
-  return {e.slab(), e.slab()->index_of(o)};
+  Slab* const slab = e.slab();
+  if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]] {
+    const unsigned i = old->held_at(o);
+    if (i != kNoBlock) return {old->slab, i};
+  }
+  return {slab, slab->index_of(o)};
 }
 
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
@@ -121,6 +127,10 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
     return;
   }
   TENUTO_ASSERT(index != kNoBlock);
+  if (slab->is_old()) [[unlikely]] {  // its place is wanted by another class
+    slab->arena->give(*slab, &index, 1);
+    return;
+  }
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   if (!cache.ready()) cache.init(slab->class_id, slab->stripes);
   if (cache.put(block, slab->stripe_of(index))) return;
@@ -245,7 +255,8 @@ void Heap::mark_allocated(PoolOffset block) {
 }
 
 void Heap::mark_free(PoolOffset block) {
-  if (const SlabBlock b = state_->slab_block(block)) {
+  if (SlabBlock b = state_->slab_block(block)) {
+    if (TENUTO_PLANT("heap_old_block_clears_new_bit")) b = state_->parts_at(block)[0];
     TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
     b.slab->set_persistent(b.index, false);
   } else {
@@ -299,8 +310,9 @@ HeapStats Heap::stats() const {
   s.book_bytes = state_->extents.book_bytes();
   for (const auto& arena : state_->arenas) {
     arena->for_each_slab([&](const Slab& slab) {
-      s.slabs += 1;
-      s.allocated_bytes += std::uint64_t{slab.blocks - slab.free_count} * slab.block_bytes;
+      s.slabs += slab.is_old() ? 0 : 1;
+      s.morphed_slabs += slab.is_old() ? 1 : 0;
+      s.allocated_bytes += std::uint64_t{slab.used()} * slab.block_bytes;
       if (slab.kind == Kind::logged) s.objects += slab.live_count();
     });
   }

@@ -35,6 +35,7 @@ struct HeapStats {
   std::uint64_t allocated_bytes = 0;
   std::uint64_t objects = 0;  // logged blocks in use
   std::uint64_t slabs = 0;
+  std::uint64_t morphed_slabs = 0;  // that still have blocks of an old part
   std::uint64_t extents = 0;
   std::uint64_t book_bytes = 0;
 };
@@ -90,9 +91,8 @@ class Heap {
   // --- recovery --------------------------------------------------------------------------------
   // Finishes or undoes the mallocs and frees that were under way. Idempotent.
   Status replay_intents(Report* report);
-  // Forces the persistent state of a logged block named by a log: allocated or free. Idempotent.
-  // corrupt when no block can start there.
-  Status recover_block(PoolOffset block, bool allocated, Report* report);
+  // The logged block that a log names is free. Idempotent. corrupt when no block can start there.
+  Status recover_free(PoolOffset block, Report* report);
   // The block (start offset) of kind derived is reachable. Thread-safe. corrupt when no derived
   // block starts there, or it was marked before (reachable twice).
   Status mark(PoolOffset block, Report* report);

@@ -2,6 +2,7 @@
 // (malloc_to and free_from), recover.cc (opening, closing, validation).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -47,6 +48,7 @@ struct Heap::State {
   void empty_caches(LaneHeap& h);
   // Everything that idle lanes and this one hold without need, back to slabs and frames.
   void scavenge(LaneHeap& h);
+  // In the old part of a morphed slab when a held block of it starts there, else in the new one.
   SlabBlock slab_block(PoolOffset o) const;
 
   // --- intent.cc
@@ -64,7 +66,12 @@ struct Heap::State {
   // --- recover.cc
   void find_slabs();
   Status replay_line(pm::LogLine& line, std::uint64_t retired, Report* report);
-  void settle_slab(Slab& slab) const;
+  // In recovery, when nothing is held yet: in the part whose blocks have that size, in each part.
+  SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;
+  std::array<SlabBlock, 2> parts_at(PoolOffset o) const;
+  Status settle(Slab& slab, Report* report) const;
+  void settle_part(Slab& slab) const;
+  Status validate_slab(const Slab& slab, Report* report);
   Status own_frames(std::uint64_t* leaked, Report* report);
   template <class F>
   void for_each_slab(const F& f) {

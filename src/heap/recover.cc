@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "heap/heap_state.h"
+#include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -77,6 +78,20 @@ Status Heap::replay_intents(Report* report) {
   return Status::ok;
 }
 
+std::array<SlabBlock, 2> Heap::State::parts_at(PoolOffset o) const {
+  const PageTable::Entry e = pages.find(o);
+  if (e.owner != PageOwner::slab) return {};
+  const OldPart* old = e.slab()->old.load(std::memory_order_acquire);
+  return {SlabBlock{e.slab(), e.slab()->index_of(o)},
+          old == nullptr ? SlabBlock{} : SlabBlock{old->slab, old->grid.index_of(o)}};
+}
+
+SlabBlock Heap::State::slab_block(PoolOffset o, std::uint64_t bytes) const {
+  const auto [now, old] = parts_at(o);
+  const bool in_old = old && old.slab->block_bytes == bytes;
+  return in_old && !TENUTO_PLANT("heap_intent_replayed_in_new_part") ? old : now;
+}
+
 Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report* report) {
   const auto op = static_cast<Intent>(line.word[0]);
   const PoolOffset block{line.word[1]};
@@ -101,24 +116,27 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
     if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
     return extents.recover(block, bytes / kFrameBytes, allocated, report);
   }
-  const auto [slab, i] = slab_block(block);
-  if (slab == nullptr || i == kNoBlock || slab->kind != Kind::logged)
-    return damaged("it names no block of a slab");
+  const auto [slab, i] = slab_block(block, bytes);
+  const bool sound = slab != nullptr && i != kNoBlock && slab->kind == Kind::logged;
+  if (!sound || slab->block_bytes != bytes) return damaged("it names no block of a slab");
   if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
   if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
   return Status::ok;
 }
 
-Status Heap::recover_block(PoolOffset block, bool allocated, Report* report) {
+// The name has no size. In both parts of a morphed slab is right: the place was in use by one part
+// at a time, and the other's bits there were clear, durably, before.
+Status Heap::recover_free(PoolOffset block, Report* report) {
   State& s = *state_;
-  if (const SlabBlock b = s.slab_block(block)) {
-    if (b.index != kNoBlock && b.slab->kind == Kind::logged) {
-      if (b.slab->persistent(b.index) != allocated) b.slab->set_persistent(b.index, allocated);
-      return Status::ok;
-    }
-  } else if (!allocated || s.extents.known(block)) {
-    return allocated ? Status::ok : s.extents.recover(block, 0, false, report);
+  const auto parts = s.parts_at(block);
+  if (!parts[0]) return s.extents.recover(block, 0, false, report);
+  bool any = false;
+  for (const SlabBlock& b : parts) {
+    if (!b || b.index == kNoBlock || b.slab->kind != Kind::logged) continue;
+    any = true;
+    if (b.slab->persistent(b.index)) b.slab->set_persistent(b.index, false);
   }
+  if (any) return Status::ok;
   return fail(Status::corrupt, report, "a log names a block that cannot be",
               s.file.where(block, "block"));
 }
@@ -139,7 +157,7 @@ Status Heap::mark(PoolOffset block, Report* report) {
 }
 
 // From the authoritative bits to the volatile ones. REQUIRES: arena->mu is held (for_each_slab).
-void Heap::State::settle_slab(Slab& slab) const {
+void Heap::State::settle_part(Slab& slab) const {
   const bool from_marks = slab.kind == Kind::derived && !clean;
   BlockBits used{};
   if (!from_marks) read_stripes(slab, used);
@@ -152,24 +170,39 @@ void Heap::State::settle_slab(Slab& slab) const {
   }
 }
 
+Status Heap::State::settle(Slab& slab, Report* report) const {
+  // A wrong bit would hand out a block that is in use.
+  if (clean && !stripes_sealed(slab)) {
+    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
+                file.where(slab.offset, "slab"));
+  }
+  settle_part(slab);
+  const OldPart* old = slab.old.load(std::memory_order_relaxed);
+  if (old == nullptr) return Status::ok;
+  settle_part(*old->slab);
+  if (old->slab->free_count == old->slab->blocks) {
+    slab.arena->drop_old_part(slab);
+  } else if (!hold_old_blocks(slab)) {
+    return fail(Status::corrupt, report, "blocks of both parts of a slab overlap",
+                file.where(slab.offset, "slab"));
+  }
+  return Status::ok;
+}
+
 Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
   State& s = *state_;
   *leaked_frames = 0;
   TENUTO_TRY(s.extents.build(!s.clean, report));
   std::vector<Slab*> slabs;
-  const Slab* damaged = nullptr;
+  Status status = Status::ok;
   s.for_each_slab([&](Slab& slab) {
-    // A wrong bit would hand out a block that is in use.
-    if (s.clean && !stripes_sealed(slab)) damaged = &slab;
-    s.settle_slab(slab);
+    if (slab.is_old() || status != Status::ok) return;
+    status = s.settle(slab, report);
     slabs.push_back(&slab);
   });
-  if (damaged != nullptr) {
-    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
-                s.file.where(damaged->offset, "slab"));
-  }
+  TENUTO_TRY(status);
   for (Slab* slab : slabs) {
-    if (slab->free_count == slab->blocks && !s.clean) {
+    if (slab->empty() && !s.clean) {
       slab->arena->discard(*slab);
     } else {
       slab->arena->enlist(*slab);
@@ -189,7 +222,9 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
     if (failed == Status::ok) failed = f.keep(frame_of_offset(o), n, report);
     return failed;
   };
-  for_each_slab([&](Slab& slab) { (void)keep(slab.offset, kSlabFrames); });
+  for_each_slab([&](Slab& slab) {
+    if (!slab.is_old()) (void)keep(slab.offset, kSlabFrames);
+  });
   TENUTO_TRY(extents.own_frames(keep));
   for (const PoolOffset o : lanes.extra_segments()) {
     if (TENUTO_PLANT("heap_lane_segments_not_kept")) break;
@@ -220,7 +255,7 @@ Status Heap::close() {
     if (slab.kind == Kind::derived && !TENUTO_PLANT("heap_close_forgets_derived_bits")) {
       write_stripes(slab, slab.free_bits);
     }
-    seal_stripes(slab);
+    if (!slab.is_old()) seal_stripes(slab);
   });
   s.extents.close(0);
   return Status::ok;
@@ -245,29 +280,52 @@ Status Heap::validate(Report* report) {
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   Status status = Status::ok;
   s.for_each_slab([&](Slab& slab) {
-    if (status != Status::ok) return;
-    const auto damaged = [&](PoolOffset o, const char* what) {
-      status = fail(Status::corrupt, report, what, s.file.where(o, "slab"));
-    };
-    if (!find_slab(s.file, slab.offset)) return damaged(slab.offset, "slab header changed");
-    if (!s.frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
-      return damaged(slab.offset, "slab in a free frame");
-    }
-    unsigned free_blocks = 0;
-    for (unsigned i = 0; i < slab.blocks; ++i) {
-      const bool is_free = slab.is_free(i);
-      free_blocks += is_free ? 1 : 0;
-      if (slab.kind == Kind::derived) continue;
-      if (slab.persistent(i) != slab.live(i)) {
-        return damaged(slab.block_offset(i), "block's bit and its use disagree");
-      }
-      if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
-    }
-    if (free_blocks != slab.free_count) damaged(slab.offset, "free blocks are miscounted");
+    if (status == Status::ok) status = s.validate_slab(slab, report);
   });
   TENUTO_TRY(status);
   TENUTO_TRY(s.extents.validate(report));
   return s.frames.frames().validate(report);
+}
+
+// REQUIRES: arena->mu is held.
+Status Heap::State::validate_slab(const Slab& slab, Report* report) {
+  const auto damaged = [&](PoolOffset o, const char* what) {
+    return fail(Status::corrupt, report, what, file.where(o, "slab"));
+  };
+  const OldPart* old = slab.old.load(std::memory_order_relaxed);
+  if (slab.is_old()) {
+    const OldPart* part = slab.successor.load(std::memory_order_relaxed)->old.load();
+    for (unsigned i = 0; i < slab.blocks; ++i) {
+      const bool held = Slab::is_set(part->held, i);
+      if (held == slab.is_free(i)) return damaged(slab.block_offset(i), "held and free disagree");
+    }
+  } else {
+    const std::optional<SlabHeader> header = find_slab(file, slab.offset);
+    if (!header || header->shape.shape() != slab.shape) {
+      return damaged(slab.offset, "slab header changed");
+    }
+    if (!frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
+      return damaged(slab.offset, "slab in a free frame");
+    }
+    if (old == nullptr && !old_stripes_clear(slab)) {
+      return damaged(slab.offset, "a bit of an old part without blocks");
+    }
+  }
+  unsigned free_blocks = 0;
+  for (unsigned i = 0; i < slab.blocks; ++i) {
+    const bool is_free = slab.is_free(i);
+    free_blocks += is_free ? 1 : 0;
+    if (slab.kind == Kind::derived) continue;
+    if (slab.persistent(i) != slab.live(i)) {
+      return damaged(slab.block_offset(i), "block's bit and its use disagree");
+    }
+    if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
+  }
+  if (free_blocks != slab.free_count) return damaged(slab.offset, "free blocks are miscounted");
+  if (old != nullptr && !blocked_soundly(slab)) {
+    return damaged(slab.offset, "blocks of both parts of a slab overlap");
+  }
+  return Status::ok;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

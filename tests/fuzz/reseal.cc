@@ -93,6 +93,7 @@ bool reseal_in_64k(const WorkFile& file, std::uint64_t offset) {
   if (slab.magic == heap::kSlabMagic) {
     if (offset != frame) return false;
     slab.crc = heap::slab_crc(slab);
+    slab.shape = heap::ShapeWord::sealed(slab.shape.value(), frame);
     return true;
   }
   auto& log = file.at<tx::LogFrameHeader>(frame);

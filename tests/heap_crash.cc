@@ -31,6 +31,11 @@ void expect_sound(const std::string& name, std::size_t seeds = 1) {
 TEST(HeapCrash, small_blocks_are_attached_and_detached_whole) { expect_sound("small_blocks"); }
 TEST(HeapCrash, freed_blocks_wait) { expect_sound("no_reuse"); }
 TEST(HeapCrash, slabs_come_and_go) { expect_sound("slabs"); }
+TEST(HeapCrash, large_blocks_make_room_for_small_ones) { expect_sound("from_large_to_small"); }
+TEST(HeapCrash, three_classes_follow_each_other_in_a_slab) { expect_sound("three_classes"); }
+TEST(HeapCrash, a_block_where_the_header_grows_keeps_its_slab) { expect_sound("header_in_use"); }
+TEST(HeapCrash, old_blocks_are_handed_out_from_caches) { expect_sound("cached_old_blocks"); }
+TEST(HeapCrash, a_slab_is_morphed_among_threads) { expect_sound("morph_among_threads"); }
 TEST(HeapCrash, extents_split_and_join) { expect_sound("extents"); }
 TEST(HeapCrash, derived_blocks_follow_from_what_names_them) { expect_sound("derived"); }
 TEST(HeapCrash, a_clean_close_writes_what_derived_blocks_there_are) {

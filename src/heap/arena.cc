@@ -193,7 +193,9 @@ void Arena::unlist(Slab& slab) {
 }
 
 bool Arena::is_sparse(const Slab& slab) const {
-  return slab.kind == Kind::logged && slab.old.load(std::memory_order_relaxed) == nullptr &&
+  const bool in_transition = slab.old.load(std::memory_order_relaxed) != nullptr &&
+                             !TENUTO_PLANT("heap_morph_again_too_early");
+  return slab.kind == Kind::logged && !in_transition &&
          slab.used() < morph_occupancy_ * slab.blocks;
 }
 

@@ -256,7 +256,8 @@ void Heap::mark_allocated(PoolOffset block) {
 
 void Heap::mark_free(PoolOffset block) {
   if (SlabBlock b = state_->slab_block(block)) {
-    if (TENUTO_PLANT("heap_old_block_clears_new_bit")) b = state_->parts_at(block)[0];
+    const SlabBlock now = state_->parts_at(block)[0];
+    if (TENUTO_PLANT("heap_old_block_clears_new_bit") && now.index != kNoBlock) b = now;
     TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
     b.slab->set_persistent(b.index, false);
   } else {

@@ -103,6 +103,91 @@ void slabs(HeapSession& s, CrashContext&) {
   s.put(1, 16'000);
 }
 
+// --- morphing. The table's slab, alone in its class and sparse after every open, is the first to be
+// morphed.
+
+void from_large_to_small(HeapSession& s, CrashContext&) {
+  for (std::size_t i = 0; i < 6; ++i) s.put(i, 128);  // beside the table
+  for (std::size_t i = 0; i < 5; ++i) s.take(i);
+  s.close();
+  s.reopen();
+  s.put(6, 128);
+  s.take(5);
+}
+
+// Three classes in one slab, one after the other; each part's blocks go while the next one is there.
+void three_classes(HeapSession& s, CrashContext&) {
+  s.put(20, 128);  // the table's slab is taken
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  s.put(12, 1000);  // where four of 64 are left, behind dirty blocks
+  s.take(9);
+  s.put(13, 1000);
+  for (const std::size_t i : {10, 11, 8}) s.take(i);
+  scavenge(s);
+  s.put(14, 1000);  // where the last of 64 were
+  scavenge(s);
+  for (std::size_t i = 0; i < 3; ++i) s.put(i, 320);
+  s.take(12);
+  s.take(14);
+  s.put(4, 1000);
+}
+
+// A block in use stands where a second set of stripes would.
+void header_in_use(HeapSession& s, CrashContext&) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 4; ++i) s.put(i, 64);
+  s.take(2);
+  scavenge(s);
+  s.put(5, 1000);
+  s.take(1);
+  s.put(6, 1000);
+}
+
+// Blocks in a lane's cache are old ones when they are handed out.
+void cached_old_blocks(HeapSession& s, CrashContext&) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 10; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 9; ++i) s.take(i);
+  s.close();
+  s.reopen();  // the slab of 64 is another core's now
+  Worker other;
+  other.run([&] {
+    s.put(0, 1000, 1);
+    s.put(1, 64, 1);
+  });
+  s.take(9);
+  other.run([&] {
+    scavenge(s);
+    s.put(2, 320, 1);
+    s.put(3, 64, 1);
+    s.take(1, 1);
+    s.put_unfilled(4, 64, 1);
+  });
+  s.take(4);
+  scavenge(s);
+  s.put(5, 320);
+}
+
+// One morphs while the other frees what was there.
+void morph_among_threads(HeapSession& s, CrashContext& c) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  c.interleave({[&] {
+                  s.put(12, 1000, 0);
+                  s.take(9, 0);
+                  s.put(13, 1000, 0);
+                },
+                [&] {
+                  s.take(10, 1);
+                  s.take(8, 1);
+                  s.put(14, 64, 1);
+                }});
+}
+
 void extents(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   s.put(1, 40'000);
@@ -352,6 +437,11 @@ const std::vector<HeapScript>& heap_scripts() {
       {"slabs", slabs},
       {"dirty_slabs", dirty_slabs, dirty_frames},
       {"living_thread", living_thread},
+      {"from_large_to_small", from_large_to_small},
+      {"three_classes", three_classes},
+      {"header_in_use", header_in_use},
+      {"cached_old_blocks", cached_old_blocks, {}, 0, true},
+      {"morph_among_threads", morph_among_threads},
       {"extents", extents, {}, 0, false, 16 * kMiB},
       {"derived", derived, {}, 0, false, 16 * kMiB},
       {"derived_closed", derived_closed},

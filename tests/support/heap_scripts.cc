@@ -130,8 +130,15 @@ void three_classes(HeapSession& s, CrashContext&) {
   scavenge(s);
   for (std::size_t i = 0; i < 3; ++i) s.put(i, 320);
   s.take(12);
-  s.take(14);
-  s.put(4, 1000);
+}
+
+// Blocks in use, then one of another class between them.
+void room_between(HeapSession& s, CrashContext&) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  s.put(12, 1000);
 }
 
 // A block in use stands where a second set of stripes would.
@@ -439,6 +446,7 @@ const std::vector<HeapScript>& heap_scripts() {
       {"living_thread", living_thread},
       {"from_large_to_small", from_large_to_small},
       {"three_classes", three_classes},
+      {"room_between", room_between},
       {"header_in_use", header_in_use},
       {"cached_old_blocks", cached_old_blocks, {}, 0, true},
       {"morph_among_threads", morph_among_threads},

@@ -134,8 +134,8 @@ void three_classes(HeapSession& s, CrashContext&) {
 
 // Blocks in use, then one of another class between them.
 void room_between(HeapSession& s, CrashContext&) {
-  s.put(20, 128);
-  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  s.put(20, 48);
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 80);
   for (std::size_t i = 0; i < 8; ++i) s.take(i);
   scavenge(s);
   s.put(12, 1000);

@@ -170,6 +170,7 @@ PoolStats Pool::stats() const {
   s.allocated_bytes = heap.allocated_bytes;
   s.objects = heap.objects;
   s.slabs = heap.slabs;
+  s.morphed_slabs = heap.morphed_slabs;
   s.extents = heap.extents;
   s.book_bytes = heap.book_bytes;
   s.zones = frames.zones;

@@ -177,6 +177,60 @@ TEST(HeapStress, threads_free_each_others_blocks_and_hand_lanes_on) {
   EXPECT_EQ(counts.full, 0u);
 }
 
+// The sizes change with the seasons, so that what the last one left sparse is morphed by whoever
+// allocates, while others free the old blocks in it.
+TEST(HeapStress, slabs_are_morphed_while_others_free_blocks_in_them) {
+  constexpr std::array<std::uint64_t, 5> kSeasons = {60, 1000, 200, 3500, 100};
+  constexpr std::uint64_t kSeasonMallocs = 1500;
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  TempPath path("stress6");
+  PoolParts p;
+  PoolOptions o = PoolParts::small_options();
+  o.heap.morph_occupancy = 0.5;
+  ASSERT_EQ(p.create(path.str(), o), Status::ok);
+  Board b(p);
+  std::atomic<std::uint64_t> mallocs = 0, morphed = 0;
+  for (int session = 0; session < 3; ++session) {
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937_64 rng(seed + static_cast<std::uint64_t>(session) * 100 + t);
+        for (int n = 0; n < 8'000 && !testing::Test::HasFatalFailure(); ++n) {
+          const std::size_t i = rng() % Board::kWords;
+          const std::lock_guard lock(b.lock_of(i));
+          PtrWord& w = b.words()[i];
+          Board::Expected& e = b.expected[i];
+          if (e.bytes != 0) {
+            const auto* bytes = static_cast<const unsigned char*>(PtrWord::decode(&w, w.raw));
+            ASSERT_EQ(bytes[0], e.fill);
+            ASSERT_EQ(bytes[e.bytes - 1], e.fill);
+            ASSERT_EQ(p.heap->free_from(w), Status::ok);
+            e = {};
+            continue;
+          }
+          const std::uint64_t season = mallocs.fetch_add(1) / kSeasonMallocs;
+          const std::uint64_t bytes = kSeasons[season % kSeasons.size()] + rng() % 16;
+          ASSERT_EQ(p.heap->malloc_to(bytes, w), Status::ok);
+          e = {bytes, static_cast<unsigned char>(rng())};
+          std::memset(PtrWord::decode(&w, w.raw), e.fill, bytes);
+          if (n % 100 == 0) morphed += p.heap->stats().morphed_slabs;
+        }
+      });
+    }
+    for (auto& t : threads) t.join();
+    ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
+    if (session == 1) {
+      ASSERT_EQ(p.close(), Status::ok);
+    } else {
+      p.crash();
+    }
+    ASSERT_EQ(p.open(path.str(), o), Status::ok) << p.report.text();
+    ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
+  }
+  EXPECT_GT(morphed, 100u);
+}
+
 TEST(HeapStress, the_pool_grows_under_all_of_them) {
   PoolOptions o = PoolParts::small_options();
   o.size = kPoolBytesMin;

@@ -94,7 +94,9 @@ void KillChild::look() {
   std::copy(std::begin(root_->balance), std::end(root_->balance), sight.cell + kBalanceCells);
   look_at_chains();
   look_at_slots();
-  sight.objects = store_->pool().stats().objects;
+  const PoolStats stats = store_->pool().stats();
+  sight.objects = stats.objects;
+  state_.figures.morphed_slabs += stats.morphed_slabs;
   Report report;
   if (store_->validate(&report) != Status::ok) fail("validate: " + report.text());
 }

@@ -11,6 +11,7 @@ constexpr std::uint64_t kEmptyChain = 3;
 constexpr std::uint64_t kAbortEvery = 8;
 constexpr std::uint64_t kBugEvery = 20;
 constexpr std::uint64_t kSlotBytesMax = 10u << 20;  // all slots together, about
+constexpr std::uint64_t kSeasonTickets = 4000;
 
 }  // namespace
 
@@ -189,7 +190,11 @@ void HeapWork::one() {
   held.exchange(false);
 }
 
+// Half of the sizes change with the seasons, so that slabs of the last one are morphed.
 std::uint64_t HeapWork::draw_bytes() {
+  constexpr std::array<std::uint64_t, 5> kSeasons = {40, 900, 110, 3000, 300};
+  const std::uint64_t season = child_.state_.ticket.load() / kSeasonTickets;
+  if (rng_.one_in(2)) return kSeasons[season % kSeasons.size()] / 8 * 8 + 16;
   const std::uint64_t dice = child_.slot_bytes_.load() > kSlotBytesMax ? 0 : rng_.below(100);
   const std::uint64_t most = dice < 60 ? 256 : dice < 85 ? 4096 : dice < 97 ? 32'768 : 300'000;
   return 16 + rng_.below(most) / 8 * 8;

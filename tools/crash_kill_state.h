@@ -81,7 +81,7 @@ struct KillSight {
 };
 
 struct KillFigures {
-  std::uint64_t opens, unclean, rolled_back, leaked_frames;
+  std::uint64_t opens, unclean, rolled_back, leaked_frames, morphed_slabs;
   double recovery_ms_sum, recovery_ms_max;
 };
 

@@ -33,6 +33,7 @@ TEST(HeapCrash, freed_blocks_wait) { expect_sound("no_reuse"); }
 TEST(HeapCrash, slabs_come_and_go) { expect_sound("slabs"); }
 TEST(HeapCrash, large_blocks_make_room_for_small_ones) { expect_sound("from_large_to_small"); }
 TEST(HeapCrash, three_classes_follow_each_other_in_a_slab) { expect_sound("three_classes"); }
+TEST(HeapCrash, old_blocks_are_handed_out_once_more) { expect_sound("old_part_again"); }
 TEST(HeapCrash, a_block_where_the_header_grows_keeps_its_slab) { expect_sound("header_in_use"); }
 TEST(HeapCrash, old_blocks_are_handed_out_from_caches) { expect_sound("cached_old_blocks"); }
 TEST(HeapCrash, a_slab_is_morphed_among_threads) { expect_sound("morph_among_threads"); }

@@ -193,6 +193,12 @@ TEST(HeapFragmentation, a_full_pool_of_sparse_slabs_is_filled_again_by_another_c
   EXPECT_LT(off[1], on[1] / 10);
 }
 
+// A slab has blocks of two classes at most, so a third finds nothing, but each of the two does.
+TEST(HeapFragmentation, classes_take_turns_in_a_full_pool_of_sparse_slabs) {
+  const auto on = fill_in_turn(0.2, 100, {64, 96, 64, 96});
+  for (std::size_t i = 2; i < on.size(); ++i) EXPECT_GT(on[i], on[i - 2] * 8 / 10) << i;
+}
+
 TEST(HeapFragmentation, a_pool_filled_and_emptied_by_one_class_serves_all_others) {
   const std::vector<std::uint64_t> sizes = {64, 1000, 96, 5000, 200, 64};
   const auto on = fill_in_turn(0.2, 0, sizes);

@@ -27,7 +27,7 @@ struct PoolStats {
   std::uint64_t allocated_bytes = 0;  // blocks and extents in use, with rounding
   std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
   std::uint64_t slabs = 0;
-  std::uint64_t morphed_slabs = 0;  // with blocks of two sizes, until those of the old one are freed
+  std::uint64_t morphed_slabs = 0;  // with blocks of two sizes
   std::uint64_t extents = 0;
   std::uint64_t book_bytes = 0;  // bookkeeping log
   std::uint64_t zones = 0;

@@ -24,6 +24,8 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, PoolOffset* out, unsig
       Status why = Status::full;
       if (kind == Kind::logged) slab = morphed_slab(class_id);
       if (slab == nullptr) slab = new_slab(class_id, kind, &why);
+      if (slab == nullptr && kind == Kind::logged) got = take_old(class_id, out, want);
+      if (got > 0) break;
       if (slab == nullptr) return why;
     }
     if (slab->empty()) list.empty -= 1;
@@ -66,9 +68,21 @@ void Arena::relist(Slab& slab, bool was_empty) {
 
 void Arena::drop_old_part(Slab& now) {
   Slab& old = *now.old.load(std::memory_order_relaxed)->slab;
+  if (old.listed) unlist(old);
   now.old.store(nullptr, std::memory_order_release);
   old.successor.store(nullptr, std::memory_order_relaxed);
   spare_twin(old);
+}
+
+// The pool is full: blocks of old parts that are in nobody's way. REQUIRES: mu is held.
+unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
+  for (Slab* old = old_parts_[class_id.value].head; old != nullptr; old = old->next) {
+    Slab& now = *old->successor.load(std::memory_order_relaxed);
+    const unsigned got = take_old_blocks(now, out, want);
+    if (now.listed && now.free_count == 0) unlist(now);
+    if (got > 0) return got;
+  }
+  return 0;
 }
 
 void Arena::spare_twin(Slab& slab) {
@@ -100,6 +114,7 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   now.fill_free_all();
   if (shape.old) {
     join_parts(now, slab);
+    list(slab);
     const bool apart = hold_old_blocks(now);
     TENUTO_ASSERT(apart);
   } else {
@@ -158,6 +173,7 @@ Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
 void Arena::enlist(Slab& slab) {
   const std::lock_guard lock(mu);
   relist(slab, false);
+  if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) list(*old->slab);
 }
 
 void Arena::discard(Slab& slab) {
@@ -195,7 +211,7 @@ void Arena::unlist(Slab& slab) {
 bool Arena::is_sparse(const Slab& slab) const {
   const bool in_transition = slab.old.load(std::memory_order_relaxed) != nullptr &&
                              !TENUTO_PLANT("heap_morph_again_too_early");
-  return slab.kind == Kind::logged && !in_transition &&
+  return slab.kind == Kind::logged && !in_transition && slab.free_count != 0 &&
          slab.used() < morph_occupancy_ * slab.blocks;
 }
 

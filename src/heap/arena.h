@@ -79,7 +79,9 @@ class Arena {
   // After blocks became free.
   void relist(Slab& slab, bool was_empty);
   void retire(Slab& slab);
+  unsigned take_old(ClassId class_id, PoolOffset* out, unsigned want);
   List& list_of(const Slab& slab) {
+    if (slab.is_old()) return old_parts_[slab.class_id.value];
     return lists_[static_cast<unsigned>(slab.kind)][slab.class_id.value];
   }
 
@@ -91,6 +93,7 @@ class Arena {
   const double morph_occupancy_;
   // Guarded by mu.
   std::array<std::array<List, kClasses>, 2> lists_{};
+  std::array<List, kClasses> old_parts_{};    // of morphed slabs, by their own class
   std::vector<std::unique_ptr<Slab>> slabs_;  // twins never die while the pool is open
   std::vector<Slab*> spare_twins_;
   Slab* sparse_head_ = nullptr;  // least recently used first

@@ -44,15 +44,6 @@ unsigned count(const Bits& bits, Range r) {
   return n;
 }
 
-template <class F>
-void for_each_set(const AtomicBits& bits, const F& f) {
-  for (unsigned w = 0; w < bits.size(); ++w) {
-    for (std::uint64_t b = word_of(bits, w); b != 0; b &= b - 1) {
-      f(w * 64 + static_cast<unsigned>(std::countr_zero(b)));
-    }
-  }
-}
-
 BlockGrid grid_of(const BlockGrid& slab, const SlabCut& cut, unsigned pool_stripes) {
   const SlabGeometry g = cut_geometry(cut, pool_stripes);
   return {slab.offset, kClassBytes[cut.class_id], g.data_offset, g.blocks, 0};
@@ -115,23 +106,54 @@ void join_parts(Slab& now, Slab& old) {
   now.old.store(&part, std::memory_order_release);  // meets slab_block's load
 }
 
+namespace {
+// False when a new block that block i of the old part overlaps is in use.
+bool hold(Slab& now, OldPart& part, unsigned i) {
+  Slab::set(part.held, i);
+  bool apart = true;
+  const Range over = blocks_over(now, part.grid, i);
+  for (unsigned j = over.begin; j < over.end; ++j) {
+    apart = apart && !now.live(j);
+    if (!now.is_free(j)) continue;
+    now.clear_free(j);
+    now.blocked += 1;
+  }
+  return apart;
+}
+}  // namespace
+
 bool hold_old_blocks(Slab& now) {
   OldPart& part = *now.old.load(std::memory_order_relaxed);
+  bool apart = true;
   for (unsigned i = 0; i < part.grid.blocks; ++i) {
-    if (!part.slab->is_free(i)) Slab::set(part.held, i);
-  }
-  bool sound = true;
-  for_each_set(part.held, [&](unsigned i) {
-    if (TENUTO_PLANT("heap_morph_blocks_over_live_block")) return;
-    const Range over = blocks_over(now, part.grid, i);
-    for (unsigned j = over.begin; j < over.end; ++j) {
-      if (now.live(j)) sound = false;
-      if (!now.is_free(j)) continue;
-      now.clear_free(j);
-      now.blocked += 1;
+    if (part.slab->is_free(i)) continue;
+    if (TENUTO_PLANT("heap_morph_blocks_over_live_block")) {
+      Slab::set(part.held, i);
+      continue;
     }
-  });
-  return sound;
+    apart = hold(now, part, i) && apart;
+  }
+  return apart;
+}
+
+unsigned take_old_blocks(Slab& now, PoolOffset* out, unsigned want) {
+  OldPart& part = *now.old.load(std::memory_order_relaxed);
+  Slab& old = *part.slab;
+  const unsigned header_end = now.shape.now.end_line * static_cast<unsigned>(kLineBytes);
+  unsigned got = 0;
+  for (unsigned i = blocks_over(old, 0, header_end).end; i < old.blocks && got < want; ++i) {
+    if (!old.is_free(i)) continue;
+    const Range over = blocks_over(now, old, i);
+    bool in_use = false;
+    for (unsigned j = over.begin; j < over.end; ++j) {
+      in_use |= !now.is_free(j) && count(part.held, blocks_over(old, now, j)) == 0;
+    }
+    if (in_use) continue;
+    old.clear_free(i);
+    hold(now, part, i);
+    out[got++] = old.block_offset(i);
+  }
+  return got;
 }
 
 bool blocked_soundly(const Slab& now) {

@@ -16,6 +16,8 @@
 // use, in limbo, in a cache) where the new header ends, too few new blocks between those that are
 // not free. Only logged slabs: recovery learns of derived blocks from marks, which name no size.
 //
+// When the pool is full, blocks of the old part that are in nobody's way are handed out once more.
+//
 // In DRAM each part has a twin. That of the old part is not touched by a morph, so threads that
 // hold one of its blocks go on with it; the page table names the new part's, which has the OldPart.
 #pragma once
@@ -54,6 +56,9 @@ void join_parts(Slab& now, Slab& old);
 // The old part's blocks that are not free are held, and those of the new part that overlap them not
 // free. False when one of these is in use.
 bool hold_old_blocks(Slab& now);
+// Up to `want` blocks of the old part that overlap nothing in use become held again, and those of
+// the new part that overlap them not free. Writes nothing: both parts have their bits.
+unsigned take_old_blocks(Slab& now, PoolOffset* out, unsigned want);
 // Whether the blocks of the new part that held ones overlap are out of use, and so many as counted.
 bool blocked_soundly(const Slab& now);
 // Block i of the old part is given back. New blocks that no other held block overlaps become free.

@@ -1,13 +1,12 @@
 #include "support/heap_scripts.h"
 
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "heap/format.h"
 #include "pm/assert.h"
+#include "support/heap_script_parts.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {
@@ -16,47 +15,6 @@ namespace {
 
 using Cells = HeapCells;
 constexpr std::uint64_t kMiB = 1u << 20;
-
-// A second thread that does what it is told and lives on between.
-class Worker {
- public:
-  Worker() : thread_([this] { work(); }) {}
-  ~Worker() {
-    run(nullptr);
-    thread_.join();
-  }
-  void run(std::function<void()> job) {
-    std::unique_lock lock(mu_);
-    job_ = std::move(job);
-    end_ = job_ == nullptr;
-    busy_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !busy_; });
-  }
-
- private:
-  void work() {
-    std::unique_lock lock(mu_);
-    for (;;) {
-      changed_.wait(lock, [this] { return busy_; });
-      if (!end_) job_();
-      busy_ = false;
-      changed_.notify_all();
-      if (end_) return;
-    }
-  }
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::function<void()> job_;
-  bool busy_ = false, end_ = false;
-  std::thread thread_;
-};
-
-// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
-void scavenge(HeapSession& s) {
-  const std::uint64_t bytes = s.pool().file->bytes() - kMiB;
-  EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);
-}
 
 void small_blocks(HeapSession& s, CrashContext&) {
   s.put(0, 64);
@@ -101,98 +59,6 @@ void slabs(HeapSession& s, CrashContext&) {
   s.close();
   s.reopen();
   s.put(1, 16'000);
-}
-
-// --- morphing. The table's slab, alone in its class and sparse after every open, is the first to be
-// morphed.
-
-void from_large_to_small(HeapSession& s, CrashContext&) {
-  for (std::size_t i = 0; i < 6; ++i) s.put(i, 128);  // beside the table
-  for (std::size_t i = 0; i < 5; ++i) s.take(i);
-  s.close();
-  s.reopen();
-  s.put(6, 128);
-  s.take(5);
-}
-
-// Three classes in one slab, one after the other; each part's blocks go while the next one is there.
-void three_classes(HeapSession& s, CrashContext&) {
-  s.put(20, 128);  // the table's slab is taken
-  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
-  for (std::size_t i = 0; i < 8; ++i) s.take(i);
-  scavenge(s);
-  s.put(12, 1000);  // where four of 64 are left, behind dirty blocks
-  s.take(9);
-  s.put(13, 1000);
-  for (const std::size_t i : {10, 11, 8}) s.take(i);
-  scavenge(s);
-  s.put(14, 1000);  // where the last of 64 were
-  scavenge(s);
-  for (std::size_t i = 0; i < 3; ++i) s.put(i, 320);
-  s.take(12);
-}
-
-// Blocks in use, then one of another class between them.
-void room_between(HeapSession& s, CrashContext&) {
-  s.put(20, 48);
-  for (std::size_t i = 0; i < 12; ++i) s.put(i, 80);
-  for (std::size_t i = 0; i < 8; ++i) s.take(i);
-  scavenge(s);
-  s.put(12, 1000);
-}
-
-// A block in use stands where a second set of stripes would.
-void header_in_use(HeapSession& s, CrashContext&) {
-  s.put(20, 128);
-  for (std::size_t i = 0; i < 4; ++i) s.put(i, 64);
-  s.take(2);
-  scavenge(s);
-  s.put(5, 1000);
-  s.take(1);
-  s.put(6, 1000);
-}
-
-// Blocks in a lane's cache are old ones when they are handed out.
-void cached_old_blocks(HeapSession& s, CrashContext&) {
-  s.put(20, 128);
-  for (std::size_t i = 0; i < 10; ++i) s.put(i, 64);
-  for (std::size_t i = 0; i < 9; ++i) s.take(i);
-  s.close();
-  s.reopen();  // the slab of 64 is another core's now
-  Worker other;
-  other.run([&] {
-    s.put(0, 1000, 1);
-    s.put(1, 64, 1);
-  });
-  s.take(9);
-  other.run([&] {
-    scavenge(s);
-    s.put(2, 320, 1);
-    s.put(3, 64, 1);
-    s.take(1, 1);
-    s.put_unfilled(4, 64, 1);
-  });
-  s.take(4);
-  scavenge(s);
-  s.put(5, 320);
-}
-
-// One morphs while the other frees what was there.
-void morph_among_threads(HeapSession& s, CrashContext& c) {
-  s.put(20, 128);
-  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
-  for (std::size_t i = 0; i < 8; ++i) s.take(i);
-  scavenge(s);
-  c.interleave({[&] {
-                  s.put(12, 1000, 0);
-                  s.take(9, 0);
-                  s.put(13, 1000, 0);
-                },
-                [&] {
-                  s.take(10, 1);
-                  s.take(8, 1);
-                  s.put(14, 64, 1);
-                }});
 }
 
 void extents(HeapSession& s, CrashContext&) {
@@ -438,33 +304,31 @@ void dirty_frames(PoolParts& p) {
 }  // namespace
 
 const std::vector<HeapScript>& heap_scripts() {
-  static const std::vector<HeapScript> all = {
-      {"small_blocks", small_blocks},
-      {"no_reuse", no_reuse},
-      {"slabs", slabs},
-      {"dirty_slabs", dirty_slabs, dirty_frames},
-      {"living_thread", living_thread},
-      {"from_large_to_small", from_large_to_small},
-      {"three_classes", three_classes},
-      {"room_between", room_between},
-      {"header_in_use", header_in_use},
-      {"cached_old_blocks", cached_old_blocks, {}, 0, true},
-      {"morph_among_threads", morph_among_threads},
-      {"extents", extents, {}, 0, false, 16 * kMiB},
-      {"derived", derived, {}, 0, false, 16 * kMiB},
-      {"derived_closed", derived_closed},
-      {"containers", containers, {}, 0, true},
-      {"two_lanes", two_lanes, {}, 0, true},
-      {"handed_on", handed_on},
-      {"interleaved", interleaved},
-      {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
-      {"shared_chunk", shared_chunk},
-      {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
-      {"compaction", compaction, compaction_before},
-      {"zone_growth", zone_growth, {}, 64 * kMiB},
-      {"lane_growth", lane_growth, dirty_frames},
-      {"log_holes", log_holes},
-  };
+  static const std::vector<HeapScript> all = [] {
+    std::vector<HeapScript> s = {
+        {"small_blocks", small_blocks},
+        {"no_reuse", no_reuse},
+        {"slabs", slabs},
+        {"dirty_slabs", dirty_slabs, dirty_frames},
+        {"living_thread", living_thread},
+        {"extents", extents, {}, 0, false, 16 * kMiB},
+        {"derived", derived, {}, 0, false, 16 * kMiB},
+        {"derived_closed", derived_closed},
+        {"containers", containers, {}, 0, true},
+        {"two_lanes", two_lanes, {}, 0, true},
+        {"handed_on", handed_on},
+        {"interleaved", interleaved},
+        {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
+        {"shared_chunk", shared_chunk},
+        {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
+        {"compaction", compaction, compaction_before},
+        {"zone_growth", zone_growth, {}, 64 * kMiB},
+        {"lane_growth", lane_growth, dirty_frames},
+        {"log_holes", log_holes},
+    };
+    add_morph_scripts(s);
+    return s;
+  }();
   return all;
 }
 
@@ -490,6 +354,7 @@ CrashOptions crash_options(const HeapScript& s) {
   o.product_max = scaled(100);
   o.samples_max = scaled(40);
   o.recovery_states_max = scaled(4);
+  o.points_percent = s.points_percent;
   o.locked_instructions_fence = s.locked_instructions_fence;
   return o;
 }

@@ -21,6 +21,7 @@ struct HeapScript {
   // Threads that hand over unfenced lines under malloc_to's seal.
   bool locked_instructions_fence = false;
   std::uint64_t size = kPoolBytesMin;
+  unsigned points_percent = 100;  // of the moments that are not named fences
 };
 
 const std::vector<HeapScript>& heap_scripts();

@@ -348,6 +348,21 @@ TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
   EXPECT_EQ(d.p.heap->usable_size(d.small), 0u);
 }
 
+// An aligned block may be an extent that is smaller than the largest small block.
+TEST(HeapEdge, the_free_of_a_small_extent_is_replayed) {
+  TempPath path("edge13");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str()), Status::ok);
+  const auto block = p.heap->reserve(5000, Kind::logged, kFrameBytes);
+  ASSERT_TRUE(block);
+  ASSERT_EQ(block->bytes, 2 * kFrameBytes);
+  ASSERT_EQ(p.heap->publish(*block, p.root(0)), Status::ok);
+  ASSERT_EQ(p.heap->free_from(p.root(0)), Status::ok);
+  p.crash();
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  EXPECT_EQ(p.heap->usable_size(block->offset), 0u);
+}
+
 // An intent whose checksum is right may still say what cannot be.
 TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
   const std::uint64_t words[][7] = {

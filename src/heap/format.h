@@ -24,15 +24,15 @@ inline constexpr unsigned kStripesMax = 32;
 inline constexpr unsigned kStripeBits = kLineBytes * 8;
 inline constexpr unsigned kBlocksMax = kSlabBytes / 16;
 inline constexpr unsigned kHeaderLinesMax = 127;
-inline constexpr std::uint8_t kNoClass = 63;
+inline constexpr std::uint8_t kNoPart = 63;
 
 // How one part of a slab is cut; the rest follows from the pool's stripes (cut_geometry).
 struct SlabCut {
-  std::uint8_t class_id = kNoClass;
+  std::uint8_t class_id = kNoPart;
   std::uint8_t first_line = 0;  // of its stripes
   std::uint8_t end_line = 0;    // its blocks begin behind the lines before this one
 
-  constexpr explicit operator bool() const { return class_id != kNoClass; }
+  constexpr explicit operator bool() const { return class_id != kNoPart; }
   constexpr bool operator==(const SlabCut&) const = default;
 };
 

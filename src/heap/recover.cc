@@ -112,7 +112,7 @@ Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report
   const bool allocated = op == Intent::malloc_to && attached;
   const bool detach = attached && !TENUTO_PLANT("heap_replay_keeps_destination");
   if (op == Intent::free_from && detach) tenuto::publish(word.raw, 0);
-  if (bytes > kSmallBytesMax) {
+  if (!is_class_bytes(bytes)) {
     if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
     return extents.recover(block, bytes / kFrameBytes, allocated, report);
   }

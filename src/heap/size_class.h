@@ -51,6 +51,12 @@ constexpr ClassId class_of(std::uint64_t bytes, std::uint64_t align) {
   return c;
 }
 
+// Whether blocks of so many bytes stand in slabs. Aligned requests get extents that are smaller than
+// the largest class, but of no class's size.
+constexpr bool is_class_bytes(std::uint64_t bytes) {
+  return bytes <= kSmallBytesMax && kClassBytes[class_of(bytes).value] == bytes;
+}
+
 // Blocks of a slab begin at a multiple of this, so that those of a power of two are aligned to it.
 constexpr std::uint32_t block_alignment(std::uint32_t block_bytes) {
   return std::min(block_bytes & (~block_bytes + 1), static_cast<std::uint32_t>(kFrameBytes));

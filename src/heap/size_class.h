@@ -51,8 +51,8 @@ constexpr ClassId class_of(std::uint64_t bytes, std::uint64_t align) {
   return c;
 }
 
-// Whether blocks of so many bytes stand in slabs. Aligned requests get extents that are smaller than
-// the largest class, but of no class's size.
+// Whether blocks of so many bytes stand in slabs. Aligned requests get extents that are smaller
+// than the largest class, but of no class's size.
 constexpr bool is_class_bytes(std::uint64_t bytes) {
   return bytes <= kSmallBytesMax && kClassBytes[class_of(bytes).value] == bytes;
 }

@@ -159,6 +159,13 @@ PoolInfo Pool::info() const {
   return i;
 }
 
+Status Pool::trim() {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->file->writable());
+  impl_->heap->trim();
+  return Status::ok;
+}
+
 PoolStats Pool::stats() const {
   PoolStats s;
   if (impl_ == nullptr) return s;
@@ -171,7 +178,14 @@ PoolStats Pool::stats() const {
   s.objects = heap.objects;
   s.slabs = heap.slabs;
   s.extents = heap.extents;
+  s.disk_bytes = impl_->file->bytes_on_disk();
+  s.reclaimed_bytes = heap.reclaimed_bytes;
+  s.retained_bytes = heap.retained_bytes;
   s.book_bytes = heap.book_bytes;
+  s.book_list_bytes = heap.book_list_bytes;
+  s.book_live_entries = heap.book_live_entries;
+  s.book_fast_gcs = heap.book_fast_gcs;
+  s.book_slow_gcs = heap.book_slow_gcs;
   s.zones = frames.zones;
   s.lanes = impl_->lanes->count();
   s.lines_flushed = counts.lines;

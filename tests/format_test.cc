@@ -139,7 +139,7 @@ TEST(Format, bookkeeping_log) {
   using heap::BookType;
   EXPECT_EQ(BookEntry::make_extent(BookType::logged, {0x400000}, 5).raw, 0x0000004000000015u);
   EXPECT_EQ(BookEntry::make_extent(BookType::derived, {0x400000}, 1024).raw, 0x0000004000001002u);
-  EXPECT_EQ(BookPosition::make({0xb0400}, 119).value, 0x160f7u);
+  EXPECT_EQ(BookPosition::make(0x2c1, 119).value, 0x160f7u);
   EXPECT_EQ(BookEntry::make_tombstone({0x1234}).raw, 0x48d3u);
   EXPECT_EQ(sizeof(heap::BookChunk), 1024u);
   EXPECT_EQ(heap::kBookChunkEntries, 120u);

@@ -23,12 +23,19 @@ namespace tenuto::inline TENUTO_ABI {
 
 struct PoolStats {
   std::uint64_t file_bytes = 0;       // size of the file
+  std::uint64_t disk_bytes = 0;       // of which the file system holds: less by the holes
   std::uint64_t used_bytes = 0;       // frames taken
   std::uint64_t allocated_bytes = 0;  // blocks and extents in use, with rounding
   std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
   std::uint64_t slabs = 0;
   std::uint64_t extents = 0;
-  std::uint64_t book_bytes = 0;  // bookkeeping log
+  std::uint64_t reclaimed_bytes = 0;    // free extents whose pages are still in the file
+  std::uint64_t retained_bytes = 0;     // free extents whose pages were given back
+  std::uint64_t book_bytes = 0;         // bookkeeping log
+  std::uint64_t book_list_bytes = 0;    // of which in use
+  std::uint64_t book_live_entries = 0;  // extents and huge objects that it says are in use
+  std::uint64_t book_fast_gcs = 0;      // since open: pieces of it dropped as a whole
+  std::uint64_t book_slow_gcs = 0;      // since open: times it was written anew
   std::uint64_t zones = 0;
   std::uint64_t lanes = 0;              // log areas there are
   std::uint64_t lines_flushed = 0;      // medium model only, this process
@@ -156,6 +163,14 @@ class Pool {
   // the place in the report when a page could not be read or written. What was read in place (from
   // objects, views, iterators) is to be believed if this is not io afterwards.
   Status health(Report* report = nullptr) const;
+
+  // Gives everything back that can be given back now: thread caches (of ended threads and of this
+  // one), empty slabs, free extents, the bookkeeping log's garbage; and the pages of all that is
+  // free in pieces of 4 KiB (extents) and 2 MiB (anything else) to the file system, as holes in the
+  // file, where it can have such. Whoever needs that space again asks the file system for it first,
+  // so a full disk means Status::full, not a crash. Takes milliseconds and more; other threads may
+  // go on. ok | closed | read_only.
+  Status trim();
 
   PoolInfo info() const;
   PoolStats stats() const;

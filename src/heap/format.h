@@ -67,7 +67,8 @@ struct alignas(kLineBytes) BookChunk {
   std::uint64_t magic;
   std::uint64_t self;
   std::uint64_t next;  // next chunk of the list, 0 at its end
-  std::uint64_t zero[5];
+  std::uint64_t id;    // of this use of the chunk: never used again, larger than those before
+  std::uint64_t zero[4];
   std::uint64_t entries[kBookChunkEntries];
 
   std::uint64_t& entry(unsigned i) {
@@ -81,14 +82,15 @@ static_assert(pm::OnMedia<BookChunk> && sizeof(BookChunk) == kBookChunkBytes);
 
 enum class BookType : unsigned { empty = 0, logged = 1, derived = 2, tombstone = 3 };
 
-// Where an entry stands: its chunk's number in the pool and its index.
+// Which entry is meant: its chunk's id and its index. Not where the chunk stands: a chunk that is
+// collected and used again must not have its new entries killed by tombstones of the old ones.
 struct BookPosition {
-  std::uint64_t value = 0;  // 0: none (chunk 0 is the superblock)
+  std::uint64_t value = 0;  // 0: none
 
-  static constexpr BookPosition make(PoolOffset chunk, unsigned index) {
-    return {chunk.value / kBookChunkBytes << 7 | index};
+  static constexpr BookPosition make(std::uint64_t chunk_id, unsigned index) {
+    return {chunk_id << 7 | index};
   }
-  constexpr PoolOffset chunk() const { return {(value >> 7) * kBookChunkBytes}; }
+  constexpr std::uint64_t chunk_id() const { return value >> 7; }
   constexpr unsigned index() const { return static_cast<unsigned>(value & 127); }
   constexpr bool operator==(const BookPosition&) const = default;
 };
@@ -113,8 +115,8 @@ static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7).offset().valu
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).frames() == 7);
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).type() == BookType::derived);
 static_assert(BookEntry::make_tombstone({99}).killed().value == 99);
-static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).index() == 119);
-static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).chunk().value == 5 * kBookChunkBytes);
+static_assert(BookPosition::make(5, 119).index() == 119);
+static_assert(BookPosition::make(5, 119).chunk_id() == 5);
 
 // The heap's line in the head page.
 struct BookHead {

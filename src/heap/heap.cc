@@ -20,7 +20,7 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       lanes(l),
       pages(f.bytes_max()),
       frames(f, fr),
-      extents(f, frames, pages),
+      extents(f, frames, options),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   for (unsigned i = 0; i < cores; ++i) {
@@ -98,6 +98,7 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
 
 Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId class_id,
                                        Kind kind) {
+  extents.tick();
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
   if (!cache.ready()) cache.init(class_id, g.stripes);
   std::array<PoolOffset, 64> blocks;
@@ -168,7 +169,7 @@ void Heap::State::scavenge(LaneHeap& h) {
   empty_quarantine(h);  // again: some blocks may have waited for an idle lane
   empty_caches(h);
   for (const auto& arena : arenas) arena->trim();
-  extents.trim(h.core);
+  extents.give_back_free();
 }
 
 // --- the interface ------------------------------------------------------------------------------
@@ -291,12 +292,28 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
   return state_->extents.find(block, kind, Wanted::in_use);
 }
 
+void Heap::trim() {
+  State& s = *state_;
+  if (s.file.writable() != Status::ok) return;
+  s.scavenge(s.mine());
+  s.extents.trim();
+  s.frames.punch_free();
+}
+
 HeapStats Heap::stats() const {
   HeapStats s;
-  s.allocated_bytes = state_->extents.allocated_bytes();
-  s.extents = state_->extents.count();
-  s.objects = state_->extents.live_logged();
-  s.book_bytes = state_->extents.book_bytes();
+  const ExtentStats e = state_->extents.stats();
+  s.allocated_bytes = e.allocated_bytes;
+  s.extents = e.count;
+  s.objects = e.live_logged;
+  s.reclaimed_bytes = e.reclaimed_bytes;
+  s.retained_bytes = e.retained_bytes;
+  s.book_bytes = e.book.bytes;
+  s.book_list_bytes = e.book.list_bytes;
+  s.book_live_entries = e.book.live_entries;
+  s.book_fast_gcs = e.book.fast_gcs;
+  s.book_slow_gcs = e.book.slow_gcs;
+  s.book_segments_given_back = e.book.segments_given_back;
   for (const auto& arena : state_->arenas) {
     arena->for_each_slab([&](const Slab& slab) {
       s.slabs += 1;

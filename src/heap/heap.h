@@ -36,7 +36,14 @@ struct HeapStats {
   std::uint64_t objects = 0;  // logged blocks in use
   std::uint64_t slabs = 0;
   std::uint64_t extents = 0;
-  std::uint64_t book_bytes = 0;
+  std::uint64_t reclaimed_bytes = 0;  // free extents, with pages in the file
+  std::uint64_t retained_bytes = 0;   // free extents, holes in the file
+  std::uint64_t book_bytes = 0;       // segments of the bookkeeping log
+  std::uint64_t book_list_bytes = 0;  // of which in its list
+  std::uint64_t book_live_entries = 0;
+  std::uint64_t book_fast_gcs = 0;  // since open
+  std::uint64_t book_slow_gcs = 0;
+  std::uint64_t book_segments_given_back = 0;
 };
 
 // The size of the block that reserve(bytes, kind, align) gives. too_large | invalid_argument.
@@ -68,6 +75,9 @@ class Heap {
   void release(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
   Status publish(const Block& block, PtrWord& dest);
+
+  // See Pool::trim.
+  void trim();
 
   // --- for transactions ------------------------------------------------------------------------
   // The allocated logged block that starts here; nothing else (interior, free, derived) is found.

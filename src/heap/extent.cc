@@ -161,10 +161,6 @@ void Extents::mark_allocated(PoolOffset o) {
 void Extents::mark_free(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::claimed);
-  if (TENUTO_PLANT("heap_hole_before_tombstone")) {
-    static_cast<void>(frames_.holes().punch(frame_of_offset(o).value, w.frames()));
-    static_cast<void>(frames_.holes().fill(frame_of_offset(o).value, w.frames()));
-  }
   book_.erase(o);
   change_state(o, ExtentState::killed);
 }
@@ -173,6 +169,9 @@ bool Extents::claim(PoolOffset o) {
   if (slots_.find(o).kind() != Kind::logged) return false;
   if (slots_.find(o).state() != ExtentState::live) return false;
   if (!move_state(o, ExtentState::live, ExtentState::claimed)) return false;
+  if (TENUTO_PLANT("heap_hole_before_free_is_durable")) {
+    static_cast<void>(file_.punch(o, kFrameBytes));
+  }
   live_logged_.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }

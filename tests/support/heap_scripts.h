@@ -21,6 +21,8 @@ struct HeapScript {
   // Threads that hand over unfenced lines under malloc_to's seal.
   bool locked_instructions_fence = false;
   std::uint64_t size = kPoolBytesMin;
+  HeapOptions heap = {};
+  std::uint64_t table_bytes = 0;  // of the block that the table is in; at least its own
 };
 
 const std::vector<HeapScript>& heap_scripts();

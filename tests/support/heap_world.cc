@@ -53,10 +53,11 @@ PoolOptions heap_world_options(std::uint64_t size_max) {
 }
 
 void make_heap_world(const std::string& path, const PoolOptions& options,
-                     const std::function<void(PoolParts&)>& more) {
+                     const std::function<void(PoolParts&)>& more, std::uint64_t table_bytes) {
   PoolParts p;
   TENUTO_ASSERT(p.create(path, options) == Status::ok);
-  TENUTO_ASSERT(p.heap->malloc_to(sizeof(HeapTable), p.root(0)) == Status::ok);
+  TENUTO_ASSERT(p.heap->malloc_to(std::max<std::uint64_t>(table_bytes, sizeof(HeapTable)),
+                                  p.root(0)) == Status::ok);
   zero_flush(&table_of(p), sizeof(HeapTable));
   fence("table", "test");
   if (more) more(p);

@@ -80,7 +80,8 @@ class HeapSession {
 PoolOptions heap_world_options(std::uint64_t size_max = kPoolBytesMin);
 // An empty world, closed cleanly; `more` may work on it before.
 void make_heap_world(const std::string& path, const PoolOptions& options,
-                     const std::function<void(PoolParts&)>& more = {});
+                     const std::function<void(PoolParts&)>& more = {},
+                     std::uint64_t table_bytes = 0);
 // Empty, or what is wrong. Then goes on to use the heap.
 std::string check_heap_world(const CrashImage& image, const HeapModel& model,
                              const PoolOptions& options);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -46,6 +47,7 @@ struct Board {
   std::mutex& lock_of(std::size_t i) { return locks[i % kLocks]; }
 
   PoolParts& pool;
+  bool trims = false;  // a thread gives back all the time what can be given back
   std::array<Expected, kWords> expected{};
   std::array<std::mutex, kLocks> locks;
 };
@@ -134,6 +136,13 @@ void expect_exact(PoolParts& p, const Board& b) {
 void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations,
          std::uint64_t bytes_max, Counts& counts) {
   std::vector<std::thread> threads;
+  std::atomic<bool> done = false;
+  std::thread trimmer([&] {
+    while (b.trims && !done) {
+      b.pool.heap->trim();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned g = 0; g < generations; ++g) {
@@ -147,16 +156,19 @@ void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations
     });
   }
   for (auto& t : threads) t.join();
+  done = true;
+  trimmer.join();
 }
 
 void stress(const char* name, const PoolOptions& options, unsigned generations, unsigned operations,
-            std::uint64_t bytes_max, Counts& counts) {
+            std::uint64_t bytes_max, Counts& counts, bool trims = false) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path(name);
   PoolParts p;
   ASSERT_EQ(p.create(path.str(), options), Status::ok) << p.report.text();
   Board b(p);
+  b.trims = trims;
   for (std::uint64_t session = 0; session < 3; ++session) {
     run(b, seed + session, generations, operations, bytes_max, counts);
     ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
@@ -193,6 +205,21 @@ TEST(HeapStress, a_pool_full_most_of_the_time_loses_nothing) {
   stress("stress3", o, 6, 3'000, 200'000, counts);
   EXPECT_GT(counts.full, 0u);
   EXPECT_GT(counts.frees, 100u);
+}
+
+// Pages are punched out of the file under all of them: at once, by a clock, and by trim; the log is
+// written anew and its segments come and go.
+TEST(HeapStress, pages_are_given_back_while_others_allocate) {
+  for (const std::int64_t decay_ms : {0, 20}) {
+    PoolOptions o = PoolParts::small_options();
+    o.size_max = 400 * kMiB;
+    o.heap.decay_ms = decay_ms;
+    o.heap.decay_tick_ms = 1;
+    o.heap.book_chunks_least = o.heap.book_dead_factor = 1;
+    Counts counts;
+    stress("stress6", o, 3, 1'000, 4 * kMiB, counts, decay_ms != 0);
+    EXPECT_EQ(counts.full, 0u);
+  }
 }
 
 // The containers of destinations are freed as well, by any thread, right after what they named.

@@ -73,7 +73,7 @@ void Book::open_tombstone(BookTwin& twin, unsigned i) {
   if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
   if (&target == &twin || target.killer[at]) return;
   target.killer[at] = EntryRef::make(&twin, i);
-  twin.set(i);
+  if (!TENUTO_PLANT("heap_book_tombstone_dropped_early")) twin.set(i);
 }
 
 Status Book::open_segments(Report* report) {

@@ -110,7 +110,7 @@ const std::vector<Planted>& planted_bugs() {
        "the log goes on behind as many entries as were found, over some of them", "log_holes", ""},
       {"heap_compaction_flips_early",
        "compaction flips to the other list before it names the new one", "compaction",
-       "the bookkeeping"},
+       "the bookkeeping|cell . shows"},
       {"heap_book_tombstone_dropped_early",
        "fast GC drops a chunk whose tombstones are still needed", "fast_gc_middle",
        "logged blocks leak or are lost|overlap|two extents"},

@@ -162,8 +162,9 @@ PoolInfo Pool::info() const {
 Status Pool::trim() {
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->file->writable());
+  impl_->engine->reclaim(impl_->engine->mine());
   impl_->heap->trim();
-  return Status::ok;
+  return impl_->file->bad_pages();
 }
 
 PoolStats Pool::stats() const {

@@ -47,6 +47,7 @@ TEST(HeapCrash, threads_share_a_chunk) { expect_sound("shared_chunk"); }
 TEST(HeapCrash, the_log_goes_on_in_another_chunk) { expect_sound("log_chunks"); }
 TEST(HeapCrash, the_log_has_holes) { expect_sound("log_holes"); }
 TEST(HeapCrash, the_log_is_compacted) { expect_sound("compaction"); }
+TEST(HeapCrash, the_log_uses_chunks_of_its_old_list) { expect_sound("compaction_reuse"); }
 TEST(HeapCrash, chunks_of_dead_entries_leave_the_log) { expect_sound("fast_gc"); }
 TEST(HeapCrash, tombstones_stay_as_long_as_what_they_kill) { expect_sound("fast_gc_middle"); }
 TEST(HeapCrash, the_log_gives_segments_back) { expect_sound("segments"); }

@@ -58,7 +58,8 @@ void KillChild::open() {
   StoreOptions o;
   o.pool.size = order_.pool_bytes;
   o.pool.size_max = order_.pool_bytes_max;
-  // Half of the processes punch holes all the time, and keep the bookkeeping log as short as can be.
+  // Half of the processes punch holes all the time, and keep the bookkeeping log as short as can
+  // be.
   if (order_.seed % 2 == 0) {
     o.pool.heap.decay_ms = 0;
     o.pool.heap.book_chunks_least = o.pool.heap.book_dead_factor = 1;

@@ -184,9 +184,10 @@ void Book::free_chunk(PoolOffset o) {
 // Zeroes a free chunk and gives it its header; flushed, not fenced.
 void Book::prepare_chunk(PoolOffset o, std::uint64_t id) {
   BookChunk& c = *chunk(o);
+  if (TENUTO_PLANT("heap_book_tombstones_name_places") && c.id != 0) id = c.id;
   if (!TENUTO_PLANT("heap_book_chunk_not_zeroed")) zero_flush(&c, sizeof c);
   c.self = o.value;
-  c.id = TENUTO_PLANT("heap_book_tombstones_name_places") ? o.value / kBookChunkBytes : id;
+  c.id = id;
   store_ordered(c.magic, kBookChunkMagic);
   flush_bytes(&c, kLineBytes);
 }

@@ -74,13 +74,15 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
 Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
                                    std::uint64_t align) {
   if (bytes > file.bytes_max()) return Status::too_large;
-  if (!std::has_single_bit(align) || align > kFrameBytes) return Status::invalid_argument;
+  if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
   const ClassId class_id = class_of(bytes, align);
   if (class_id == kNoClass) {
-    Result<Block> block = extents.reserve(bytes, kind, h.core);
+    bytes = std::max(bytes, align);
+    align = std::max(align, kFrameBytes);
+    Result<Block> block = extents.reserve(bytes, kind, h.core, align);
     if (block || block.error() != Status::full) return block;
     scavenge(h);
-    return extents.reserve(bytes, kind, h.core);
+    return extents.reserve(bytes, kind, h.core, align);
   }
   ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
   PoolOffset block = cache.take();

@@ -324,14 +324,36 @@ void compaction(HeapSession& s, CrashContext&) {
   s.take(2);
 }
 
-// The first chunk has nothing but dead entries; the tombstones that say so stand in the second one.
+// One thread writes the list anew, the other fills it and begins a chunk where the old one was.
+void compaction_reuse(HeapSession& s, CrashContext&) {
+  heap::Heap& h = *s.pool().heap;
+  std::vector<PoolOffset> extents;
+  for (unsigned i = 0; i + 3 < heap::kBookChunkEntries; ++i) {
+    extents.push_back(h.reserve(20'000, heap::Kind::derived)->offset);
+  }
+  for (int i = 0; i < 3; ++i) {
+    h.release(extents.back());
+    extents.pop_back();
+  }
+  EXPECT_TRUE(h.reserve(20'000, heap::Kind::derived));  // in a second chunk
+  EXPECT_TRUE(h.reserve(20'000, heap::Kind::logged));
+  EXPECT_EQ(h.stats().book_slow_gcs, 1u);
+  Worker other;
+  other.run([&] {
+    for (std::size_t i = 0; i < 6; ++i) s.put(i, 20'000, 1);
+  });
+}
+
+// The first chunk has nothing but dead entries; the tombstones that say so stand in the second one,
+// which has room for two more.
 void fast_gc_before(PoolParts& p) {
+  fill_log(p, 3);
   std::vector<PoolOffset> extents;
   while (log_entries(p) < heap::kBookChunkEntries) {
     extents.push_back(p.heap->reserve(20'000, heap::Kind::derived)->offset);
   }
-  for (std::size_t i = 0; i < extents.size(); ++i) p.heap->release(extents[i]);
-  TENUTO_ASSERT(log_entries(p) == 2 * heap::kBookChunkEntries);
+  for (const PoolOffset o : extents) p.heap->release(o);
+  TENUTO_ASSERT(log_entries(p) == 2 * heap::kBookChunkEntries - 2);
 }
 // One thread takes the chunk out of the list, the other uses it again, for entries where there are
 // tombstones for the old ones.
@@ -461,6 +483,7 @@ const std::vector<HeapScript>& heap_scripts() {
       {"shared_chunk", shared_chunk},
       {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
       {"compaction", compaction, compaction_before, 0, false, kPoolBytesMin, compact_soon()},
+      {"compaction_reuse", compaction_reuse, {}, 0, false, 16 * kMiB, compact_soon()},
       {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB},
       {"fast_gc_middle", fast_gc_middle, fast_gc_middle_before, 0, false, 16 * kMiB, {}, 20'000},
       {"segments", segments, segments_before, 64 * kMiB, false, 64 * kMiB},

@@ -23,6 +23,7 @@ struct HeapScript {
   std::uint64_t size = kPoolBytesMin;
   HeapOptions heap = {};
   std::uint64_t table_bytes = 0;  // of the block that the table is in; at least its own
+  bool slow = false;              // its recovery has much to do: fewer states
 };
 
 const std::vector<HeapScript>& heap_scripts();

@@ -72,8 +72,9 @@ void Book::open_tombstone(BookTwin& twin, unsigned i) {
   const BookEntry killed{chunk(target.at)->entry(at)};
   if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
   if (&target == &twin || target.killer[at]) return;
+  if (TENUTO_PLANT("heap_book_tombstone_dropped_early")) return;
   target.killer[at] = EntryRef::make(&twin, i);
-  if (!TENUTO_PLANT("heap_book_tombstone_dropped_early")) twin.set(i);
+  twin.set(i);
 }
 
 Status Book::open_segments(Report* report) {
@@ -234,9 +235,10 @@ void Book::clear_bit(BookTwin& twin, unsigned i) {
 void Book::append_tombstone(EntryRef killed) {
   const BookPosition names = BookPosition::make(killed.twin()->id, killed.index());
   const EntryRef e = append(BookEntry::make_tombstone(names).raw);
-  if (e.twin() != killed.twin()) {
+  const bool needed = !TENUTO_PLANT("heap_book_tombstone_dropped_early");
+  if (e.twin() != killed.twin() && needed) {
     killed.twin()->killer[killed.index()] = e;
-    if (!TENUTO_PLANT("heap_book_tombstone_dropped_early")) e.twin()->set(e.index());
+    e.twin()->set(e.index());
   }
   clear_bit(*killed.twin(), killed.index());
   live_ -= 1;

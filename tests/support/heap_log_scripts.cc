@@ -123,16 +123,21 @@ void compaction_reuse(HeapSession& s, CrashContext&) {
   });
 }
 
-// The first chunk has nothing but dead entries; the tombstones that say so stand in the second one,
-// which has room for two more.
+// The table's entry keeps the first chunk in the list. The second one has nothing but dead entries;
+// the tombstones that say so stand in the third, with one for the first, and there is room for one
+// more.
 void fast_gc_before(PoolParts& p) {
-  fill_log(p, 3);
+  fill_log(p, heap::kBookChunkEntries);
+  TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
+  TENUTO_ASSERT(log_entries(p) == heap::kBookChunkEntries);
+  fill_log(p, heap::kBookChunkEntries + 3);
   std::vector<PoolOffset> extents;
-  while (log_entries(p) < heap::kBookChunkEntries) {
+  while (log_entries(p) < 2 * heap::kBookChunkEntries) {
     extents.push_back(p.heap->reserve(20'000, heap::Kind::derived)->offset);
   }
   for (const PoolOffset o : extents) p.heap->release(o);
-  TENUTO_ASSERT(log_entries(p) == 2 * heap::kBookChunkEntries - 2);
+  TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
+  TENUTO_ASSERT(log_entries(p) == 3 * heap::kBookChunkEntries - 1);
 }
 // One thread takes the chunk out of the list, the other uses it again, for entries where there are
 // tombstones for the old ones.
@@ -211,7 +216,7 @@ std::vector<HeapScript> heap_log_scripts() {
       {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
       {"compaction", compaction, compaction_before, 0, false, kPoolBytesMin, compact_soon()},
       {"compaction_reuse", compaction_reuse, {}, 0, false, 16 * kMiB, compact_soon(), 0, true},
-      {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB},
+      {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB, {}, 20'000},
       {"fast_gc_middle", fast_gc_middle, fast_gc_middle_before, 0, false, 16 * kMiB, {}, 20'000},
       {"segments", segments, segments_before, 64 * kMiB, false, 64 * kMiB},
       {"holes", holes, {}, 0, false, 16 * kMiB, decay_at_once()},

@@ -74,10 +74,9 @@ TEST(Format, lanes) {
   EXPECT_EQ(pm::kLaneBytes, 8192u);
   EXPECT_EQ(pm::kLaneTxLine, 0u);
   EXPECT_EQ(pm::kLaneRetiredLine, 1u);
-  EXPECT_EQ(pm::kLaneMallocLine, 2u);
-  EXPECT_EQ(pm::kLaneMallocSlots, 4u);
-  EXPECT_EQ(pm::kLaneFreeLine, 6u);
-  EXPECT_EQ(pm::kLaneFreeSlots, 16u);
+  EXPECT_EQ(pm::kLaneRetiredLines, 3u);
+  EXPECT_EQ(pm::kLaneIntentLine, 4u);
+  EXPECT_EQ(pm::kLaneIntentLines, 28u);
   EXPECT_EQ(pm::kLaneUndoLine, 32u);
   EXPECT_EQ(pm::kLaneUndoLines, 48u);
 }

@@ -1,13 +1,12 @@
 #include "support/heap_scripts.h"
 
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "heap/format.h"
 #include "pm/assert.h"
+#include "support/heap_worker.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {
@@ -16,47 +15,6 @@ namespace {
 
 using Cells = HeapCells;
 constexpr std::uint64_t kMiB = 1u << 20;
-
-// A second thread that does what it is told and lives on between.
-class Worker {
- public:
-  Worker() : thread_([this] { work(); }) {}
-  ~Worker() {
-    run(nullptr);
-    thread_.join();
-  }
-  void run(std::function<void()> job) {
-    std::unique_lock lock(mu_);
-    job_ = std::move(job);
-    end_ = job_ == nullptr;
-    busy_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !busy_; });
-  }
-
- private:
-  void work() {
-    std::unique_lock lock(mu_);
-    for (;;) {
-      changed_.wait(lock, [this] { return busy_; });
-      if (!end_) job_();
-      busy_ = false;
-      changed_.notify_all();
-      if (end_) return;
-    }
-  }
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::function<void()> job_;
-  bool busy_ = false, end_ = false;
-  std::thread thread_;
-};
-
-// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
-void scavenge(HeapSession& s) {
-  const std::uint64_t bytes = s.pool().file->bytes() - kMiB;
-  EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);
-}
 
 void small_blocks(HeapSession& s, CrashContext&) {
   s.put(0, 64);
@@ -345,28 +303,38 @@ void dirty_frames(PoolParts& p) {
 
 }  // namespace
 
+// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+void scavenge(HeapSession& s) {
+  const std::uint64_t bytes = s.pool().file->bytes() - kMiB;
+  EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);
+}
+
 const std::vector<HeapScript>& heap_scripts() {
-  static const std::vector<HeapScript> all = {
-      {"small_blocks", small_blocks},
-      {"no_reuse", no_reuse},
-      {"slabs", slabs},
-      {"dirty_slabs", dirty_slabs, dirty_frames},
-      {"living_thread", living_thread},
-      {"extents", extents, {}, 0, false, 16 * kMiB},
-      {"derived", derived, {}, 0, false, 16 * kMiB},
-      {"derived_closed", derived_closed},
-      {"containers", containers, {}, 0, true},
-      {"two_lanes", two_lanes, {}, 0, true},
-      {"handed_on", handed_on},
-      {"interleaved", interleaved},
-      {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
-      {"shared_chunk", shared_chunk},
-      {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
-      {"compaction", compaction, compaction_before},
-      {"zone_growth", zone_growth, {}, 64 * kMiB},
-      {"lane_growth", lane_growth, dirty_frames},
-      {"log_holes", log_holes},
-  };
+  static const std::vector<HeapScript> all = [] {
+    std::vector<HeapScript> list = {
+        {"small_blocks", small_blocks},
+        {"no_reuse", no_reuse},
+        {"slabs", slabs},
+        {"dirty_slabs", dirty_slabs, dirty_frames},
+        {"living_thread", living_thread},
+        {"extents", extents, {}, 0, false, 16 * kMiB},
+        {"derived", derived, {}, 0, false, 16 * kMiB},
+        {"derived_closed", derived_closed},
+        {"containers", containers, {}, 0, true},
+        {"two_lanes", two_lanes, {}, 0, true},
+        {"handed_on", handed_on},
+        {"interleaved", interleaved},
+        {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
+        {"shared_chunk", shared_chunk},
+        {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
+        {"compaction", compaction, compaction_before},
+        {"zone_growth", zone_growth, {}, 64 * kMiB},
+        {"lane_growth", lane_growth, dirty_frames},
+        {"log_holes", log_holes},
+    };
+    add_versioned_scripts(list);
+    return list;
+  }();
   return all;
 }
 

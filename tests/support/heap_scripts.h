@@ -23,7 +23,11 @@ struct HeapScript {
   std::uint64_t size = kPoolBytesMin;
 };
 
+// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+void scavenge(HeapSession& s);
+
 const std::vector<HeapScript>& heap_scripts();
+void add_versioned_scripts(std::vector<HeapScript>& all);  // heap_versioned_scripts.cc
 const HeapScript& heap_script(const std::string& name);
 CrashOptions crash_options(const HeapScript& s);
 CrashResult run(const HeapScript& s, const CrashOptions& crash);

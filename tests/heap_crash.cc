@@ -53,6 +53,9 @@ TEST(HeapCrash, versioned_words_are_attached_detached_and_swapped_whole) {
   expect_sound("versioned");
 }
 TEST(HeapCrash, two_lanes_change_each_others_versioned_words) { expect_sound("versioned_lanes"); }
+TEST(HeapCrash, lanes_replayed_in_reverse_agree) { expect_sound("versioned_reverse"); }
+TEST(HeapCrash, blocks_are_used_again_when_an_intent_says_so) { expect_sound("versioned_reuse"); }
+TEST(HeapCrash, blocks_are_used_again_by_another_thread) { expect_sound("reuse_by_other"); }
 TEST(HeapCrash, containers_of_versioned_words_are_used_again) {
   expect_sound("versioned_containers");
 }

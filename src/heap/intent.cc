@@ -20,8 +20,8 @@ namespace tenuto::inline TENUTO_ABI::heap {
 // Bookkeeping after each fence of the lane.
 void Heap::State::fenced(LaneHeap& h) {
   const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
-  h.retired = early ? h.durable : h.retiring;
   h.durable = h.cleared.load(std::memory_order_relaxed);
+  h.retired = early ? h.durable : h.retiring;
   while (h.in_limbo() && h.limbo_at(h.lines_retired).sequence <= h.retired) {
     const std::size_t slot = h.lines_retired % kIntentLines;
     const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed);

@@ -77,12 +77,11 @@ void Heap::State::store_words(const IntentElement* e, std::size_t n, bool attach
     auto& word = *file.at<std::uint64_t>(e[i].dest);
     const void* target = attach && e[i].block ? file.at<void>(e[i].block) : nullptr;
     const std::uint64_t raw = KindOf<Word>::encode(&word, target, e[i].version);
-    const bool again = i + 1 < n && same_line(&word, file.at<void>(e[i + 1].dest));
-    if (again && !TENUTO_PLANT("heap_batch_words_not_flushed")) {
+    const bool careless = TENUTO_PLANT("heap_batch_flushes_its_last_line");
+    const bool again = i + 1 < n && (careless || same_line(&word, file.at<void>(e[i + 1].dest)));
+    if (again) {
       store_ordered(word, raw);
       if constexpr (kTraced) pm::trace_publish(&word);
-    } else if (again) {
-      store_ordered(word, raw);
     } else {
       tenuto::publish(word, raw);
     }

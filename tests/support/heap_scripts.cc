@@ -289,7 +289,7 @@ void lane_growth(HeapSession& s, CrashContext&) {
 // Frames are used again as they are: what is soiled is where slabs have their header and stripes,
 // and lanes their intents.
 void dirty_frames(PoolParts& p) {
-  constexpr std::size_t kSoiledBytes = 3 * kLineBytes;
+  constexpr std::size_t kSoiledBytes = (pm::kLaneIntentLine + 1) * kLineBytes;
   std::vector<PoolOffset> frames;
   for (int i = 0; i < 40; ++i) {
     const auto f = p.heap->take_log_frame();

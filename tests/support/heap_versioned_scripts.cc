@@ -51,6 +51,8 @@ void lanes(HeapSession& s, CrashContext&) {
   s.swap(V(2), V(3));
   s.swap(V(3), V(2));
   s.swap(V(2), V(1));
+  s.put(1, 64);
+  s.put(2, 64);  // now the swaps are over
   other.run([&] {
     s.take(V(0), 1);
     s.put_unfilled(V(2), 20'000, 1);
@@ -62,6 +64,52 @@ void lanes(HeapSession& s, CrashContext&) {
   s.reopen();
   s.take(V(0));
   s.put(V(0), 64);
+}
+
+// The lane that is replayed last has the older intents.
+void lanes_in_reverse(HeapSession& s, CrashContext&) {
+  Worker other;
+  s.put_unfilled(V(3), 64);
+  other.run([&] {
+    s.put_unfilled(V(0), 64, 1);
+    s.swap(V(0), V(1), 1);
+  });
+  s.take(V(1));
+  other.run([&] { s.put_unfilled(V(1), 64, 1); });
+  s.swap(V(1), V(3));
+}
+
+std::vector<std::size_t> range(std::size_t first, std::size_t count) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(first + i);
+  return all;
+}
+
+// A block is used again as soon as intents alone say that it may: it is the last of as many as are
+// looked at together.
+void reuse(HeapSession& s, CrashContext&) {
+  s.put_unfilled(V(0), 20'000);
+  s.put_all(range(Cells::row(0), 8), 64);
+  s.take_all(range(Cells::row(0), 8));
+  s.put_all(range(Cells::row(0), 8), 64);
+  s.take_all(range(Cells::row(0), 7));
+  s.take(V(0));
+  s.put_unfilled(V(1), 64);
+  s.swap(V(1), V(2));
+  s.put_unfilled(V(0), 20'000);
+  s.swap(V(2), V(1));
+}
+
+// The same by another thread, which nothing but the retirement tells.
+void reuse_by_other(HeapSession& s, CrashContext&) {
+  Worker other;
+  s.put(0, 20'000);
+  s.put_all(range(3, 15), 64);
+  s.take_all(range(3, 15));
+  s.take(0);
+  s.put(1, 64);
+  other.run([&] { s.put(2, 20'000, 1); });
+  s.put(3, 64);
 }
 
 // A container in which another thread's pending malloc names a word is freed and used again, and
@@ -105,12 +153,6 @@ void wraps(HeapSession& s, CrashContext&) {
   set_version(s, V(0), kLater);
   set_version(s, V(1), kLater);
   s.put(0, 64);
-}
-
-std::vector<std::size_t> range(std::size_t first, std::size_t count) {
-  std::vector<std::size_t> all;
-  for (std::size_t i = 0; i < count; ++i) all.push_back(first + i);
-  return all;
 }
 
 void batches(HeapSession& s, CrashContext&) {
@@ -174,6 +216,9 @@ void handed_on(HeapSession& s, CrashContext&) {
 void add_versioned_scripts(std::vector<HeapScript>& all) {
   all.push_back({"versioned", versioned});
   all.push_back({"versioned_lanes", lanes});
+  all.push_back({"versioned_reverse", lanes_in_reverse});
+  all.push_back({"versioned_reuse", reuse});
+  all.push_back({"reuse_by_other", reuse_by_other});
   all.push_back({"versioned_containers", containers});
   all.push_back({"versioned_wraps", wraps});
   all.push_back({"versioned_interleaved", interleaved});

@@ -41,14 +41,53 @@ Status Pool::close() {
   return s;
 }
 
-Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
-  if (impl_ == nullptr) return Status::closed;
-  Status s = impl_->heap->malloc_to(bytes, dest);
+namespace {
+// What transactions hold back is looked for when the pool is full.
+template <class Dest>
+Status malloc_to_dest(PoolImpl* impl, std::uint64_t bytes, Dest& dest) {
+  if (impl == nullptr) return Status::closed;
+  Status s = impl->heap->malloc_to(bytes, dest);
   if (s == Status::full) {
-    impl_->engine->reclaim(impl_->engine->mine());
-    s = impl_->heap->malloc_to(bytes, dest);
+    impl->engine->reclaim(impl->engine->mine());
+    s = impl->heap->malloc_to(bytes, dest);
   }
-  return s == Status::ok ? impl_->file->bad_pages() : s;
+  return s == Status::ok ? impl->file->bad_pages() : s;
+}
+template <class Dest>
+Status free_from_dest(PoolImpl* impl, Dest& dest) {
+  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(impl->heap->free_from(dest));
+  return impl->file->bad_pages();
+}
+template <class Dest>
+Status publish_to(PoolImpl* impl, const Reserved& block, Dest& dest) {
+  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(impl->heap->publish({block.offset, block.bytes}, dest));
+  return impl->file->bad_pages();
+}
+}  // namespace
+
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
+  return malloc_to_dest(impl_.get(), bytes, dest);
+}
+Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest) {
+  return malloc_to_dest(impl_.get(), bytes, dest);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord> dests) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
 }
 
 Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
@@ -59,9 +98,28 @@ Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& o
   return s;
 }
 
-Status Pool::free_from(PtrWord& dest) {
+Status Pool::free_from(PtrWord& dest) { return free_from_dest(impl_.get(), dest); }
+Status Pool::free_from(VPtrWord& dest) { return free_from_dest(impl_.get(), dest); }
+Status Pool::free_from(std::span<PtrWord> dests) {
+  heap::Words<PtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<PtrWord* const> dests) {
+  heap::Words<PtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<VPtrWord> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<VPtrWord* const> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+
+Status Pool::swap(VPtrWord& a, VPtrWord& b) {
   if (impl_ == nullptr) return Status::closed;
-  TENUTO_TRY(impl_->heap->free_from(dest));
+  TENUTO_TRY(impl_->heap->swap(a, b));
   return impl_->file->bad_pages();
 }
 
@@ -104,9 +162,10 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
 }
 
 Status Pool::publish(const Reserved& block, PtrWord& dest) {
-  if (impl_ == nullptr) return Status::closed;
-  TENUTO_TRY(impl_->heap->publish({block.offset, block.bytes}, dest));
-  return impl_->file->bad_pages();
+  return publish_to(impl_.get(), block, dest);
+}
+Status Pool::publish(const Reserved& block, VPtrWord& dest) {
+  return publish_to(impl_.get(), block, dest);
 }
 
 Status Pool::cancel(const Reserved& block) {

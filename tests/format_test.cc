@@ -47,8 +47,8 @@ TEST(Format, superblock) {
   s.variant = 1;
   s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
   EXPECT_EQ(hex(s),
-            "54454e55544f3100020000000403020140000000020000000700000000000000"
-            "897766554433221100f15365000000000600000001000000000000000bbb389e");
+            "54454e55544f3100030000000403020140000000020000000700000000000000"
+            "897766554433221100f1536500000000060000000100000000000000a14f563a");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(&s.magic)), "TENUTO1");
 }
 
@@ -74,10 +74,9 @@ TEST(Format, lanes) {
   EXPECT_EQ(pm::kLaneBytes, 8192u);
   EXPECT_EQ(pm::kLaneTxLine, 0u);
   EXPECT_EQ(pm::kLaneRetiredLine, 1u);
-  EXPECT_EQ(pm::kLaneMallocLine, 2u);
-  EXPECT_EQ(pm::kLaneMallocSlots, 4u);
-  EXPECT_EQ(pm::kLaneFreeLine, 6u);
-  EXPECT_EQ(pm::kLaneFreeSlots, 16u);
+  EXPECT_EQ(pm::kLaneRetiredLines, 3u);
+  EXPECT_EQ(pm::kLaneIntentLine, 4u);
+  EXPECT_EQ(pm::kLaneIntentLines, 28u);
   EXPECT_EQ(pm::kLaneUndoLine, 32u);
   EXPECT_EQ(pm::kLaneUndoLines, 48u);
 }

@@ -270,6 +270,100 @@ TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
   EXPECT_EQ(allocated, reachable);
 }
 
+// Rows of versioned words under one lock each: batches, single calls and swaps by all threads, with
+// no fence or locked instruction asked of anybody, also of words inside containers that go.
+TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  TempPath path("stress6");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), PoolParts::small_options()), Status::ok);
+  constexpr std::size_t kRow = 24, kRows = 12, kRowBytes = kRow * sizeof(VPtrWord);
+  Board b(p);  // word i holds row i
+  std::array<std::atomic<bool>, kRows> held{};
+  const auto row_of = [&](std::size_t i) {
+    return static_cast<VPtrWord*>(PtrWord::decode(&b.words()[i], b.words()[i].raw));
+  };
+  const auto full = [](const VPtrWord& w) { return VPtrWord::decode(&w, w.raw) != nullptr; };
+  const auto clear = [&](VPtrWord* row) {
+    std::vector<VPtrWord*> some;
+    for (std::size_t i = 0; i < kRow; ++i) {
+      if (full(row[i])) some.push_back(&row[i]);
+    }
+    ASSERT_EQ(p.heap->free_from(heap::Words<VPtrWord>(std::span<VPtrWord* const>(some))),
+              Status::ok);
+  };
+  const auto work = [&](std::mt19937_64& rng, std::size_t i) {
+    VPtrWord* row = row_of(i);
+    if (row == nullptr) {
+      ASSERT_EQ(p.heap->malloc_to(kRowBytes, b.words()[i]), Status::ok);
+      zero_flush(row_of(i), kRowBytes);
+      fence("row", "test");
+      return;
+    }
+    const std::size_t at = rng() % kRow, other = rng() % kRow;
+    switch (rng() % 8) {
+      case 0: {
+        std::size_t n = 0;
+        while (at + n < kRow && !full(row[at + n])) ++n;
+        const std::span<VPtrWord> words(row + at, n);
+        ASSERT_EQ(p.heap->malloc_to(any_size(rng) % 400, heap::Words<VPtrWord>(words)), Status::ok);
+        break;
+      }
+      case 1: {
+        clear(row);
+        if (rng() % 3 == 0) {
+          ASSERT_EQ(p.heap->free_from(b.words()[i]), Status::ok);
+        }
+        break;
+      }
+      case 2:
+      case 3:
+        if (at != other) {
+          ASSERT_EQ(p.heap->swap(row[at], row[other]), Status::ok);
+        }
+        break;
+      default:
+        ASSERT_EQ(full(row[at]) ? p.heap->free_from(row[at])
+                                : p.heap->malloc_to(rng() % 30 == 0 ? 20'000 : 64, row[at]),
+                  Status::ok);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 rng(seed + t);
+      for (int n = 0; n < 15'000 && !testing::Test::HasFatalFailure(); ++n) {
+        const std::size_t i = rng() % kRows;
+        if (held[i].exchange(true, std::memory_order_acquire)) continue;
+        work(rng, i);
+        held[i].store(false, std::memory_order_release);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  p.crash();
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  std::set<const void*> reachable = {b.words()};
+  for (std::size_t i = 0; i < kRows; ++i) {
+    const VPtrWord* row = row_of(i);
+    if (row == nullptr) continue;
+    EXPECT_TRUE(reachable.insert(row).second);
+    for (std::size_t k = 0; k < kRow; ++k) {
+      const void* block = VPtrWord::decode(&row[k], row[k].raw);
+      if (block != nullptr) {
+        EXPECT_TRUE(reachable.insert(block).second);
+      }
+    }
+  }
+  std::set<const void*> allocated;
+  p.heap->for_each(Kind::logged,
+                   [&](PoolOffset o, std::uint64_t) { allocated.insert(p.file->at<void>(o)); });
+  EXPECT_EQ(allocated, reachable);
+}
+
 // Derived blocks come and go beside logged ones, each thread's in its own hands.
 TEST(HeapStress, derived_blocks_of_many_threads_survive_by_their_marks) {
   TempPath path("stress5");

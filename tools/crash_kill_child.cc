@@ -163,7 +163,7 @@ void KillChild::look_at_slots() {
   std::vector<std::uint64_t> expected;
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     std::uint64_t& seen = state_.sight.cell[kSlotCells + i];
-    const std::uint64_t* block = root_->slot[i].get();
+    const std::uint64_t* block = root_->block(i);
     seen = kSlotEmpty;
     if (block == nullptr) continue;
     const std::uint64_t usable = store_->pool().usable_size(block);

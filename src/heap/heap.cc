@@ -40,12 +40,14 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
   fresh->arena = arenas[fresh->core].get();
   // Above everything the lane's lines may still say.
-  for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
+  for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
     const pm::LogLine& line = lane.lines[i];
-    const std::uint64_t said = i == pm::kLaneRetiredLine ? line.word[0] : pm::log_sequence(line);
+    const std::uint64_t said = i < pm::kLaneIntentLine ? line.word[0] : pm::log_sequence(line);
     if (TENUTO_PLANT("heap_lane_sequence_starts_anew")) continue;
     fresh->sequence = std::max(fresh->sequence, said);
   }
+  fresh->durable = fresh->retiring = fresh->retired = fresh->sequence;
+  fresh->cleared.store(fresh->sequence, std::memory_order_relaxed);
   LaneHeap* h = fresh.get();
   {
     const std::lock_guard lock(lane_heaps_mu);
@@ -71,8 +73,8 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
   return round_up(std::max(bytes, align), bytes > kExtentBytesMax ? kHugeBytes : kFrameBytes);
 }
 
-Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
-                                   std::uint64_t align) {
+Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
+                                   bool near) {
   if (bytes > file.bytes_max()) return Status::too_large;
   if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
   const ClassId class_id = class_of(bytes, align);
@@ -85,7 +87,7 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
     return extents.reserve(bytes, kind, h.core, align);
   }
   ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
-  PoolOffset block = cache.take();
+  PoolOffset block = near ? cache.take_near() : cache.take();
   if (!block) {
     Result<PoolOffset> got = refill(h, cache, class_id, kind);
     if (!got && got.error() == Status::full) {
@@ -107,14 +109,14 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
   const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
-  for (unsigned i = *got; i > 1; --i) {
+  for (unsigned i = *got; i > 0; --i) {
     const SlabBlock b = slab_block(blocks[i - 1]);
     if (!cache.put(blocks[i - 1], b.slab->stripe_of(b.index))) {
       h.spill.assign(1, blocks[i - 1]);
       give_to_slabs(h.spill);
     }
   }
-  return blocks[0];
+  return cache.take();  // from the stripe whose turn it is
 }
 
 void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
@@ -132,6 +134,14 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
   give_to_slabs(h.spill);
   const bool fits = cache.put(block, slab->stripe_of(index));
   TENUTO_ASSERT(fits);
+}
+
+void Heap::State::put_back(LaneHeap& h, PoolOffset block) {
+  if (!slab_block(block)) {
+    const bool reserved = extents.cancel(block);
+    TENUTO_ASSERT(reserved);
+  }
+  give_back(h, block);
 }
 
 void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
@@ -220,20 +230,9 @@ Result<Block> Heap::find_allocated(PoolOffset block) const {
   return state_->extents.find(block, Kind::logged, Wanted::allocated);
 }
 
-bool Heap::claim_free(PoolOffset block) {
-  if (const SlabBlock b = state_->slab_block(block)) {
-    return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
-  }
-  return state_->extents.claim(block);
-}
+bool Heap::claim_free(PoolOffset block) { return state_->claim(block); }
 
-void Heap::unclaim_free(PoolOffset block) {
-  if (const SlabBlock b = state_->slab_block(block)) {
-    b.slab->set_live(b.index);
-  } else {
-    state_->extents.unclaim(block);
-  }
-}
+void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }
 
 void Heap::mark_allocated(PoolOffset block) {
   if (const SlabBlock b = state_->slab_block(block)) {

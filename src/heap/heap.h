@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "frame/frames.h"
 #include "pm/lane.h"
@@ -21,6 +22,7 @@
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
+#include "tenuto/vptr.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
@@ -29,6 +31,19 @@ enum class Kind : std::uint8_t { logged = 0, derived = 1 };
 struct Block {
   PoolOffset offset;
   std::uint64_t bytes = 0;  // usable
+};
+
+// Destinations of a batch: neighbours, or anywhere.
+template <class Word>
+struct Words {
+  Words(std::span<Word> neighbours) : first(neighbours.data()), count(neighbours.size()) {}
+  Words(std::span<Word* const> anywhere) : each(anywhere.data()), count(anywhere.size()) {}
+  Word& operator[](std::size_t i) const { return each != nullptr ? *each[i] : first[i]; }
+  bool scattered() const { return each != nullptr; }
+
+  Word* first = nullptr;
+  Word* const* each = nullptr;
+  std::size_t count;
 };
 
 struct HeapStats {
@@ -63,7 +78,14 @@ class Heap {
   // --- use -------------------------------------------------------------------------------------
   // See Pool::malloc_to and free_from.
   Status malloc_to(std::uint64_t bytes, PtrWord& dest);
+  Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
   Status free_from(PtrWord& dest);
+  Status free_from(VPtrWord& dest);
+  Status swap(VPtrWord& a, VPtrWord& b);
+  Status malloc_to(std::uint64_t bytes, Words<PtrWord> dests);
+  Status malloc_to(std::uint64_t bytes, Words<VPtrWord> dests);
+  Status free_from(Words<PtrWord> dests);
+  Status free_from(Words<VPtrWord> dests);
 
   // A block that only this process knows of; a crash frees it. Aligned to `align`, a power of two
   // up to kHugeBytes; besides, 64-byte aligned when bytes is a multiple of 64. full | too_large |
@@ -75,6 +97,7 @@ class Heap {
   void release(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
   Status publish(const Block& block, PtrWord& dest);
+  Status publish(const Block& block, VPtrWord& dest);
 
   // See Pool::trim.
   void trim();

@@ -217,7 +217,7 @@ void lane_growth(HeapSession& s, CrashContext&) {
 // Frames are used again as they are: what is soiled is where slabs have their header and stripes,
 // and lanes their intents.
 void dirty_frames(PoolParts& p) {
-  constexpr std::size_t kSoiledBytes = 3 * kLineBytes;
+  constexpr std::size_t kSoiledBytes = (pm::kLaneIntentLine + 1) * kLineBytes;
   std::vector<PoolOffset> frames;
   for (int i = 0; i < 40; ++i) {
     const auto f = p.heap->take_log_frame();
@@ -233,7 +233,7 @@ void dirty_frames(PoolParts& p) {
 
 const std::vector<HeapScript>& heap_scripts() {
   static const std::vector<HeapScript> all = [] {
-    std::vector<HeapScript> s = {
+    std::vector<HeapScript> list = {
         {"small_blocks", small_blocks},
         {"no_reuse", no_reuse},
         {"slabs", slabs},
@@ -249,8 +249,9 @@ const std::vector<HeapScript>& heap_scripts() {
         {"zone_growth", zone_growth, {}, 64 * kMiB},
         {"lane_growth", lane_growth, dirty_frames},
     };
-    for (HeapScript& log : heap_log_scripts()) s.push_back(std::move(log));
-    return s;
+    for (HeapScript& log : heap_log_scripts()) list.push_back(std::move(log));
+    add_versioned_scripts(list);
+    return list;
   }();
   return all;
 }

@@ -26,7 +26,11 @@ struct HeapScript {
   bool slow = false;              // its recovery has much to do: fewer states
 };
 
+// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+void scavenge(HeapSession& s);
+
 const std::vector<HeapScript>& heap_scripts();
+void add_versioned_scripts(std::vector<HeapScript>& all);  // heap_versioned_scripts.cc
 const HeapScript& heap_script(const std::string& name);
 CrashOptions crash_options(const HeapScript& s);
 CrashResult run(const HeapScript& s, const CrashOptions& crash);

@@ -74,10 +74,9 @@ TEST(Format, lanes) {
   EXPECT_EQ(pm::kLaneBytes, 8192u);
   EXPECT_EQ(pm::kLaneTxLine, 0u);
   EXPECT_EQ(pm::kLaneRetiredLine, 1u);
-  EXPECT_EQ(pm::kLaneMallocLine, 2u);
-  EXPECT_EQ(pm::kLaneMallocSlots, 4u);
-  EXPECT_EQ(pm::kLaneFreeLine, 6u);
-  EXPECT_EQ(pm::kLaneFreeSlots, 16u);
+  EXPECT_EQ(pm::kLaneRetiredLines, 3u);
+  EXPECT_EQ(pm::kLaneIntentLine, 4u);
+  EXPECT_EQ(pm::kLaneIntentLines, 28u);
   EXPECT_EQ(pm::kLaneUndoLine, 32u);
   EXPECT_EQ(pm::kLaneUndoLines, 48u);
 }
@@ -136,7 +135,7 @@ TEST(Format, bookkeeping_log) {
   using heap::BookType;
   EXPECT_EQ(BookEntry::make_extent(BookType::logged, {0x400000}, 5).raw, 0x0000004000000015u);
   EXPECT_EQ(BookEntry::make_extent(BookType::derived, {0x400000}, 1024).raw, 0x0000004000001002u);
-  EXPECT_EQ(BookPosition::make({0xb0400}, 119).value, 0x160f7u);
+  EXPECT_EQ(BookPosition::make(0x2c1, 119).value, 0x160f7u);
   EXPECT_EQ(BookEntry::make_tombstone({0x1234}).raw, 0x48d3u);
   EXPECT_EQ(sizeof(heap::BookChunk), 1024u);
   EXPECT_EQ(heap::kBookChunkEntries, 120u);

@@ -22,6 +22,7 @@ inline constexpr std::uint32_t kBalances = 32;
 inline constexpr std::uint32_t kChains = 12;
 inline constexpr std::uint32_t kChainNodesMax = 24;
 inline constexpr std::uint32_t kSlots = 192;
+inline constexpr std::uint32_t kPlainSlots = 96;  // the others are versioned words
 inline constexpr std::uint32_t kBalanceCells = 0;
 inline constexpr std::uint32_t kChainCells = kBalances;
 inline constexpr std::uint32_t kSlotCells = kBalances + kChains;

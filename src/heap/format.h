@@ -118,7 +118,8 @@ struct alignas(kLineBytes) BookChunk {
   std::uint64_t magic;
   std::uint64_t self;
   std::uint64_t next;  // next chunk of the list, 0 at its end
-  std::uint64_t zero[5];
+  std::uint64_t id;    // of this use of the chunk: never used again, larger than those before
+  std::uint64_t zero[4];
   std::uint64_t entries[kBookChunkEntries];
 
   std::uint64_t& entry(unsigned i) {
@@ -132,14 +133,15 @@ static_assert(pm::OnMedia<BookChunk> && sizeof(BookChunk) == kBookChunkBytes);
 
 enum class BookType : unsigned { empty = 0, logged = 1, derived = 2, tombstone = 3 };
 
-// Where an entry stands: its chunk's number in the pool and its index.
+// Which entry is meant: its chunk's id and its index. Not where the chunk stands: a chunk that is
+// collected and used again must not have its new entries killed by tombstones of the old ones.
 struct BookPosition {
-  std::uint64_t value = 0;  // 0: none (chunk 0 is the superblock)
+  std::uint64_t value = 0;  // 0: none
 
-  static constexpr BookPosition make(PoolOffset chunk, unsigned index) {
-    return {chunk.value / kBookChunkBytes << 7 | index};
+  static constexpr BookPosition make(std::uint64_t chunk_id, unsigned index) {
+    return {chunk_id << 7 | index};
   }
-  constexpr PoolOffset chunk() const { return {(value >> 7) * kBookChunkBytes}; }
+  constexpr std::uint64_t chunk_id() const { return value >> 7; }
   constexpr unsigned index() const { return static_cast<unsigned>(value & 127); }
   constexpr bool operator==(const BookPosition&) const = default;
 };
@@ -164,8 +166,8 @@ static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7).offset().valu
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).frames() == 7);
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).type() == BookType::derived);
 static_assert(BookEntry::make_tombstone({99}).killed().value == 99);
-static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).index() == 119);
-static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).chunk().value == 5 * kBookChunkBytes);
+static_assert(BookPosition::make(5, 119).index() == 119);
+static_assert(BookPosition::make(5, 119).chunk_id() == 5);
 
 // The heap's line in the head page.
 struct BookHead {
@@ -177,7 +179,61 @@ struct BookHead {
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 
 // --- intents in a lane ---------------------------------------------------------------------------
-// LogLine words: 0 operation, 1 block, 2 destination, 3 bytes of the block.
-enum class Intent : std::uint64_t { malloc_to = 1, free_from = 2 };
+// A log line that names blocks and the words they are attached to or detached from.
+//   word 0        IntentHead
+//   word 1        bytes of each block
+//   word 2..6     by form:
+//     pairs       up to 2: destination, target, destination, target, bytes of the second block
+//     run         up to 4: first destination, targets; the destinations are neighbours
+//     packed      up to 16: first destination, target, then 12 bits for each block: where in the
+//                 slab's 64 KiB it stands, in units of 16 bytes. The target's block is the slab
+// A target is a block's place in units of 16 bytes, and the version that the word gets.
+enum class IntentOp : unsigned {
+  malloc_to = 1,
+  free_from = 2,
+  versioned_malloc = 3,
+  versioned_free = 4,
+  swap = 5,
+};
+enum class IntentForm : unsigned { pairs = 0, run = 1, packed = 2 };
+inline constexpr bool is_versioned(IntentOp op) { return op >= IntentOp::versioned_malloc; }
+
+inline constexpr std::size_t kIntentPairs = 2;
+inline constexpr std::size_t kIntentRun = 4;
+inline constexpr std::size_t kIntentPacked = 16;
+inline constexpr unsigned kPackedBits = 12;
+static_assert((16u << kPackedBits) == kSlabBytes && kIntentPacked * kPackedBits == 3 * 64);
+
+// `retired`: every intent of this lane up to that sequence is over (see intent.cc).
+struct IntentHead {
+  std::uint64_t raw = 0;
+
+  static constexpr IntentHead make(IntentOp op, IntentForm form, std::size_t count,
+                                   std::uint64_t retired) {
+    return {retired << 16 | count << 8 | static_cast<std::uint64_t>(form) << 4 |
+            static_cast<std::uint64_t>(op)};
+  }
+  constexpr unsigned op() const { return raw & 15; }
+  constexpr unsigned form() const { return raw >> 4 & 15; }
+  constexpr std::size_t count() const { return raw >> 8 & 255; }
+  constexpr std::uint64_t retired() const { return raw >> 16; }
+};
+static_assert(IntentHead::make(IntentOp::swap, IntentForm::run, 3, 1ull << 47).retired() ==
+              1ull << 47);
+static_assert(IntentHead::make(IntentOp::swap, IntentForm::run, 3, 9).count() == 3);
+
+struct IntentTarget {
+  std::uint64_t raw = 0;
+
+  static constexpr unsigned kPlaceBits = 40;
+  static constexpr IntentTarget make(PoolOffset block, std::uint32_t version) {
+    return {std::uint64_t{version} << kPlaceBits | block.value / 16};
+  }
+  constexpr PoolOffset block() const { return {(raw & ((1ull << kPlaceBits) - 1)) * 16}; }
+  constexpr std::uint32_t version() const { return static_cast<std::uint32_t>(raw >> kPlaceBits); }
+};
+inline constexpr std::uint64_t kPoolBytesMax = 16ull << IntentTarget::kPlaceBits;
+static_assert(IntentTarget::make({48}, 77).block().value == 48);
+static_assert(IntentTarget::make({48}, 0xffffff).version() == 0xffffff);
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

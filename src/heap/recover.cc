@@ -1,7 +1,7 @@
-// Opening, recovering, closing and validating a heap. The order is in heap.h. Nothing here fences
-// but between the replay of intents and their erasure: what else recovery writes becomes durable
-// with the frames it gives back, and what a close writes with the frames' counters, and until then
-// a crash is followed by the same recovery.
+// Opening, recovering, closing and validating a heap. The order is in heap.h; replay.cc replays the
+// intents. Nothing here fences: what recovery writes becomes durable with the frames it gives back,
+// and what a close writes with the frames' counters, and until then a crash is followed by the same
+// recovery.
 #include <algorithm>
 #include <bit>
 
@@ -22,6 +22,10 @@ constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
 Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
                                          pm::Lanes& lanes, bool clean, const HeapOptions& options,
                                          Report* report) {
+  if (file.bytes_max() > kPoolBytesMax) {
+    return fail(Status::invalid_argument, report, "the pool may grow larger than intents can name",
+                file.path(), std::to_string(kPoolBytesMax), std::to_string(file.bytes_max()));
+  }
   std::unique_ptr<Heap> heap(new Heap);
   heap->state_ = std::make_unique<State>(file, frames, lanes, options);
   State& s = *heap->state_;
@@ -49,35 +53,6 @@ void Heap::State::find_slabs() {
   }
 }
 
-Status Heap::replay_intents(Report* report) {
-  State& s = *state_;
-  std::vector<pm::LogLine*> sealed;
-  for (const auto& lane : s.lanes.all()) {
-    const std::uint64_t said = lane->lines[pm::kLaneRetiredLine].word[0];
-    const std::uint64_t retired = TENUTO_PLANT("heap_retired_frees_replayed") ? 0 : said;
-    for (std::size_t i = pm::kLaneMallocLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
-      pm::LogLine& line = lane->lines[i];
-      switch (pm::log_line_state(line)) {
-        case pm::LogLineState::empty:
-          continue;
-        case pm::LogLineState::damaged:
-          return fail(Status::corrupt, report, "an intent's checksum does not match",
-                      s.file.where(s.file.offset_of(&line), "lane intent"));
-        case pm::LogLineState::sealed:
-          break;
-      }
-      TENUTO_TRY(s.replay_line(line, retired, report));
-      if (TENUTO_PLANT("heap_intent_erased_while_replaying")) pm::clear_log_line(line);
-      sealed.push_back(&line);
-    }
-  }
-  if (sealed.empty()) return Status::ok;
-  fence("replayed intents", "intents are erased");
-  for (pm::LogLine* line : sealed) pm::clear_log_line(*line);
-  fence("intents are erased", "the heap is used");
-  return Status::ok;
-}
-
 std::array<SlabBlock, 2> Heap::State::parts_at(PoolOffset o) const {
   const PageTable::Entry e = pages.find(o);
   if (e.owner != PageOwner::slab) return {};
@@ -90,38 +65,6 @@ SlabBlock Heap::State::slab_block(PoolOffset o, std::uint64_t bytes) const {
   const auto [now, old] = parts_at(o);
   const bool in_old = old && old.slab->block_bytes == bytes;
   return in_old && !TENUTO_PLANT("heap_intent_replayed_in_new_part") ? old : now;
-}
-
-Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report* report) {
-  const auto op = static_cast<Intent>(line.word[0]);
-  const PoolOffset block{line.word[1]};
-  const PoolOffset dest{line.word[2]};
-  const std::uint64_t bytes = line.word[3];
-  const auto damaged = [&](const char* what) {
-    return fail(Status::corrupt, report, what, file.where(file.offset_of(&line), "lane intent"));
-  };
-  if (op != Intent::malloc_to && op != Intent::free_from) return damaged("unknown operation");
-  if (op == Intent::free_from && pm::log_sequence(line) <= retired) return Status::ok;
-  const bool dest_sound =
-      dest.value % sizeof(PtrWord) == 0 && dest.value <= file.bytes() - sizeof(PtrWord);
-  if (!dest_sound) return damaged("its destination lies outside the pool");
-  if (!file.in_range(block, 1)) return damaged("its block lies outside the pool");
-
-  auto& word = *file.at<PtrWord>(dest);
-  const bool attached = word.raw != 0 && PtrWord::decode(&word, word.raw) == file.at<void>(block);
-  const bool allocated = op == Intent::malloc_to && attached;
-  const bool detach = attached && !TENUTO_PLANT("heap_replay_keeps_destination");
-  if (op == Intent::free_from && detach) tenuto::publish(word.raw, 0);
-  if (!is_class_bytes(bytes)) {
-    if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
-    return extents.recover(block, bytes / kFrameBytes, allocated, report);
-  }
-  const auto [slab, i] = slab_block(block, bytes);
-  const bool sound = slab != nullptr && i != kNoBlock && slab->kind == Kind::logged;
-  if (!sound || slab->block_bytes != bytes) return damaged("it names no block of a slab");
-  if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
-  if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
-  return Status::ok;
 }
 
 // The name has no size. In both parts of a morphed slab is right: the place was in use by one part

@@ -124,7 +124,7 @@ void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
     const LaneId lane{static_cast<std::uint32_t>(in_lanes / pm::kLaneBytes)};
     if (line == pm::kLaneTxLine) {
       reseal_tx_line(file.at<tx::TxLine>(offset), lane);
-    } else if (line != pm::kLaneRetiredLine) {
+    } else if (line >= pm::kLaneIntentLine) {
       reseal_log_line(file.at<pm::LogLine>(offset));
     }
   } else if (offset == pm::kHeadBytes) {

@@ -126,11 +126,20 @@ void morph_among_threads(HeapSession& s, CrashContext& c) {
 void add_morph_scripts(std::vector<HeapScript>& scripts) {
   const HeapScript more[] = {
       {"from_large_to_small", from_large_to_small},
-      {"three_classes", three_classes, {}, kPoolBytesMin, false, kPoolBytesMin, 60},
+      {"three_classes", three_classes, {}, kPoolBytesMin, false, kPoolBytesMin, {}, 0, false, 60},
       {"room_between", room_between},
-      {"old_part_again", old_part_again, {}, kPoolBytesMin, false, kPoolBytesMin, 30},
+      {"old_part_again", old_part_again, {}, kPoolBytesMin, false, kPoolBytesMin, {}, 0, false, 30},
       {"header_in_use", header_in_use},
-      {"cached_old_blocks", cached_old_blocks, {}, kPoolBytesMin, true, kPoolBytesMin, 40},
+      {"cached_old_blocks",
+       cached_old_blocks,
+       {},
+       kPoolBytesMin,
+       true,
+       kPoolBytesMin,
+       {},
+       0,
+       false,
+       40},
       {"morph_among_threads", morph_among_threads},
   };
   scripts.insert(scripts.end(), std::begin(more), std::end(more));

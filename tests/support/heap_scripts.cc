@@ -189,78 +189,6 @@ void interleaved(HeapSession& s, CrashContext& c) {
                 }});
 }
 
-// --- what one thread makes and another uses first: the maker's own next fence does not help it
-// -----
-
-void use_extents(PoolParts& p, int pairs) {
-  for (int i = 0; i < pairs; ++i) {
-    TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
-    TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
-  }
-}
-
-void log_segment(HeapSession& s, CrashContext&) {
-  EXPECT_TRUE(s.pool().heap->reserve(3 * kMiB, heap::Kind::logged));
-  Worker other;
-  other.run([&] { s.put(0, 20'000, 1); });
-  s.put(1, 20'000);
-}
-
-void shared_chunk(HeapSession& s, CrashContext&) {
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
-  Worker other;
-  other.run([&] { s.put(0, 20'000, 1); });
-  s.put(1, 20'000);
-}
-
-// The log's list goes on in another chunk, and an entry of the first is killed.
-void log_chunks(HeapSession& s, CrashContext&) {
-  s.put(0, 20'000);
-  s.put(1, 20'000);
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
-  Worker other;
-  other.run([&] { s.put(2, 20'000, 1); });
-  s.take(1);
-  s.take(0);
-}
-
-// Entries of two threads in one chunk, of which the first is fenced by nobody: recovery finds the
-// second alone, and may have to append behind it.
-void log_holes(HeapSession& s, CrashContext&) {
-  s.put(0, 20'000);
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
-  Worker other;
-  other.run([&] {
-    s.put(1, 20'000, 1);
-    s.put(2, 20'000, 1);
-  });
-}
-
-// The log is about to be compacted, for the second time, so that chunks are used again.
-void compaction_before(PoolParts& p) {
-  const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
-  const auto entries = [&] {
-    std::size_t n = 0;
-    for (PoolOffset o{head.list[head.alt]}; o;) {
-      const auto& c = *p.file->at<heap::BookChunk>(o);
-      for (const std::uint64_t e : c.entries) n += e != 0 ? 1 : 0;
-      o = {c.next};
-    }
-    return n;
-  };
-  while (head.alt == 0) use_extents(p, 1);
-  while (entries() < 4 * heap::kBookChunkEntries) use_extents(p, 1);
-}
-void compaction(HeapSession& s, CrashContext&) {
-  s.put(0, 20'000);
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
-  Worker other;
-  other.run([&] { s.put(1, 20'000, 1); });
-  s.take(0);
-  s.put(2, 20'000);
-  other.run([&] { s.take(1, 1); });
-}
-
 void zone_growth(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   EXPECT_TRUE(s.pool().heap->reserve(7 * kMiB, heap::Kind::logged));
@@ -289,7 +217,7 @@ void lane_growth(HeapSession& s, CrashContext&) {
 // Frames are used again as they are: what is soiled is where slabs have their header and stripes,
 // and lanes their intents.
 void dirty_frames(PoolParts& p) {
-  constexpr std::size_t kSoiledBytes = 3 * kLineBytes;
+  constexpr std::size_t kSoiledBytes = (pm::kLaneIntentLine + 1) * kLineBytes;
   std::vector<PoolOffset> frames;
   for (int i = 0; i < 40; ++i) {
     const auto f = p.heap->take_log_frame();
@@ -305,7 +233,7 @@ void dirty_frames(PoolParts& p) {
 
 const std::vector<HeapScript>& heap_scripts() {
   static const std::vector<HeapScript> all = [] {
-    std::vector<HeapScript> s = {
+    std::vector<HeapScript> list = {
         {"small_blocks", small_blocks},
         {"no_reuse", no_reuse},
         {"slabs", slabs},
@@ -318,16 +246,13 @@ const std::vector<HeapScript>& heap_scripts() {
         {"two_lanes", two_lanes, {}, 0, true},
         {"handed_on", handed_on},
         {"interleaved", interleaved},
-        {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
-        {"shared_chunk", shared_chunk},
-        {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
-        {"compaction", compaction, compaction_before},
         {"zone_growth", zone_growth, {}, 64 * kMiB},
         {"lane_growth", lane_growth, dirty_frames},
-        {"log_holes", log_holes},
     };
-    add_morph_scripts(s);
-    return s;
+    for (HeapScript& log : heap_log_scripts()) list.push_back(std::move(log));
+    add_versioned_scripts(list);
+    add_morph_scripts(list);
+    return list;
   }();
   return all;
 }
@@ -344,6 +269,7 @@ namespace {
 PoolOptions options_of(const HeapScript& s) {
   PoolOptions o = heap_world_options(std::max(s.size_max, s.size));
   o.size = s.size;
+  o.heap = s.heap;
   return o;
 }
 
@@ -355,6 +281,10 @@ CrashOptions crash_options(const HeapScript& s) {
   o.samples_max = scaled(40);
   o.recovery_states_max = scaled(4);
   o.points_percent = s.points_percent;
+  if (s.slow) {
+    o.product_max = o.samples_max = scaled(20);
+    o.recovery_states_max = scaled(1);
+  }
   o.locked_instructions_fence = s.locked_instructions_fence;
   return o;
 }
@@ -363,7 +293,7 @@ CrashResult run(const HeapScript& s, const CrashOptions& crash) {
   static HeapModel model;
   const PoolOptions options = options_of(s);
   return CrashRunner(crash).run(
-      [&](const std::string& path) { make_heap_world(path, options, s.before); },
+      [&](const std::string& path) { make_heap_world(path, options, s.before, s.table_bytes); },
       [&](CrashContext& c) {
         HeapSession session(c, model, options);
         s.body(session, c);

@@ -269,12 +269,7 @@ class Run {
 
   bool write_json() const {
     if (o_.json.empty()) return true;
-    std::FILE* file = o_.json == "-" ? stdout : std::fopen(o_.json.c_str(), "w");
-    bool written = file != nullptr;
-    for (const std::string& line : json_) {
-      written = written && std::fprintf(file, "%s\n", line.c_str()) > 0;
-    }
-    if (file != nullptr && file != stdout) written = std::fclose(file) == 0 && written;
+    const bool written = write_lines(o_.json, json_);
     if (!written) fmt::print(stderr, "kv_bench: cannot write {}\n", o_.json);
     return written;
   }

@@ -56,15 +56,56 @@ Status Pool::close() {
   return s;
 }
 
-Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
-  if (impl_ == nullptr) return Status::closed;
-  Status s = impl_->heap->malloc_to(bytes, dest);
+namespace {
+// What transactions hold back is looked for when the pool is full.
+template <class Dest>
+Status malloc_to_dest(PoolImpl* impl, std::uint64_t bytes, Dest& dest) {
+  if (impl == nullptr) return Status::closed;
+  Status s = impl->heap->malloc_to(bytes, dest);
   if (s == Status::full) {
-    impl_->engine->reclaim(impl_->engine->mine());
-    s = impl_->heap->malloc_to(bytes, dest);
+    impl->engine->reclaim(impl->engine->mine());
+    s = impl->heap->malloc_to(bytes, dest);
   }
-  if (s == Status::ok) s = impl_->settle(impl_->durability);
-  return s == Status::ok ? impl_->file->bad_pages() : s;
+  if (s == Status::ok) s = impl->settle(impl->durability);
+  return s == Status::ok ? impl->file->bad_pages() : s;
+}
+template <class Dest>
+Status free_from_dest(PoolImpl* impl, Dest& dest) {
+  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(impl->heap->free_from(dest));
+  TENUTO_TRY(impl->settle(impl->durability));
+  return impl->file->bad_pages();
+}
+template <class Dest>
+Status publish_to(PoolImpl* impl, const Reserved& block, Dest& dest) {
+  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(impl->heap->publish({block.offset, block.bytes}, dest));
+  TENUTO_TRY(impl->settle(impl->durability));
+  return impl->file->bad_pages();
+}
+}  // namespace
+
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
+  return malloc_to_dest(impl_.get(), bytes, dest);
+}
+Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest) {
+  return malloc_to_dest(impl_.get(), bytes, dest);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord> dests) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words);
 }
 
 Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
@@ -75,9 +116,28 @@ Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& o
   return s;
 }
 
-Status Pool::free_from(PtrWord& dest) {
+Status Pool::free_from(PtrWord& dest) { return free_from_dest(impl_.get(), dest); }
+Status Pool::free_from(VPtrWord& dest) { return free_from_dest(impl_.get(), dest); }
+Status Pool::free_from(std::span<PtrWord> dests) {
+  heap::Words<PtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<PtrWord* const> dests) {
+  heap::Words<PtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<VPtrWord> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<VPtrWord* const> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+
+Status Pool::swap(VPtrWord& a, VPtrWord& b) {
   if (impl_ == nullptr) return Status::closed;
-  TENUTO_TRY(impl_->heap->free_from(dest));
+  TENUTO_TRY(impl_->heap->swap(a, b));
   TENUTO_TRY(impl_->settle(impl_->durability));
   return impl_->file->bad_pages();
 }
@@ -121,10 +181,10 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
 }
 
 Status Pool::publish(const Reserved& block, PtrWord& dest) {
-  if (impl_ == nullptr) return Status::closed;
-  TENUTO_TRY(impl_->heap->publish({block.offset, block.bytes}, dest));
-  TENUTO_TRY(impl_->settle(impl_->durability));
-  return impl_->file->bad_pages();
+  return publish_to(impl_.get(), block, dest);
+}
+Status Pool::publish(const Reserved& block, VPtrWord& dest) {
+  return publish_to(impl_.get(), block, dest);
 }
 
 Status Pool::cancel(const Reserved& block) {
@@ -177,6 +237,14 @@ PoolInfo Pool::info() const {
   return i;
 }
 
+Status Pool::trim() {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->file->writable());
+  impl_->engine->reclaim(impl_->engine->mine());
+  impl_->heap->trim();
+  return impl_->file->bad_pages();
+}
+
 PoolStats Pool::stats() const {
   PoolStats s;
   if (impl_ == nullptr) return s;
@@ -188,8 +256,16 @@ PoolStats Pool::stats() const {
   s.allocated_bytes = heap.allocated_bytes;
   s.objects = heap.objects;
   s.slabs = heap.slabs;
+  s.morphed_slabs = heap.morphed_slabs;
   s.extents = heap.extents;
+  s.disk_bytes = impl_->file->bytes_on_disk();
+  s.reclaimed_bytes = heap.reclaimed_bytes;
+  s.retained_bytes = heap.retained_bytes;
   s.book_bytes = heap.book_bytes;
+  s.book_list_bytes = heap.book_list_bytes;
+  s.book_live_entries = heap.book_live_entries;
+  s.book_fast_gcs = heap.book_fast_gcs;
+  s.book_slow_gcs = heap.book_slow_gcs;
   s.zones = frames.zones;
   s.lanes = impl_->lanes->count();
   s.lines_flushed = counts.lines;

@@ -45,7 +45,7 @@ void Salvage::find_slabs() {
       continue;
     }
     auto found = std::make_unique<FoundSlab>();
-    heap::attach_slab(found->slab, file_, o, *header);
+    heap::attach_slab(found->slab, file_, o, *header, header->shape.shape());
     heap::read_stripes(found->slab, found->used);
     slabs_.emplace(o.value / heap::kSlabBytes, std::move(found));
   }

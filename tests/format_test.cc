@@ -47,8 +47,8 @@ TEST(Format, superblock) {
   s.variant = 1;
   s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
   EXPECT_EQ(hex(s),
-            "54454e55544f3100020000000403020140000000020000000700000000000000"
-            "897766554433221100f15365000000000600000001000000000000000bbb389e");
+            "54454e55544f3100030000000403020140000000020000000700000000000000"
+            "897766554433221100f1536500000000060000000100000000000000a14f563a");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(&s.magic)), "TENUTO1");
 }
 
@@ -74,10 +74,9 @@ TEST(Format, lanes) {
   EXPECT_EQ(pm::kLaneBytes, 8192u);
   EXPECT_EQ(pm::kLaneTxLine, 0u);
   EXPECT_EQ(pm::kLaneRetiredLine, 1u);
-  EXPECT_EQ(pm::kLaneMallocLine, 2u);
-  EXPECT_EQ(pm::kLaneMallocSlots, 4u);
-  EXPECT_EQ(pm::kLaneFreeLine, 6u);
-  EXPECT_EQ(pm::kLaneFreeSlots, 16u);
+  EXPECT_EQ(pm::kLaneRetiredLines, 3u);
+  EXPECT_EQ(pm::kLaneIntentLine, 4u);
+  EXPECT_EQ(pm::kLaneIntentLines, 28u);
   EXPECT_EQ(pm::kLaneUndoLine, 32u);
   EXPECT_EQ(pm::kLaneUndoLines, 48u);
 }
@@ -96,16 +95,13 @@ TEST(Format, slab_header) {
   h.magic = heap::kSlabMagic;
   h.self = 0x120000;
   h.pool_id = kPoolId;
-  h.block_bytes = 64;
-  h.data_offset = 448;
-  h.blocks = 1017;
-  h.class_id = 3;
   h.kind = 1;
   h.stripes = 6;
   h.crc = heap::slab_crc(h);
+  h.shape = heap::ShapeWord::make({{3, 1, 7}, {}}, {0x120000});
   EXPECT_EQ(hex(h),
-            "544e54534c4142000000120000000000897766554433221140000000c0010000"
-            "f90300000301060000000000000000000000000000000000000000004e4cdc11");
+            "544e54534c4142000000120000000000897766554433221101060000772f9e87"
+            "43e0f003000076a1000000000000000000000000000000000000000000000000");
 }
 
 TEST(Format, slabs_are_cut_as_ever) {
@@ -139,7 +135,7 @@ TEST(Format, bookkeeping_log) {
   using heap::BookType;
   EXPECT_EQ(BookEntry::make_extent(BookType::logged, {0x400000}, 5).raw, 0x0000004000000015u);
   EXPECT_EQ(BookEntry::make_extent(BookType::derived, {0x400000}, 1024).raw, 0x0000004000001002u);
-  EXPECT_EQ(BookPosition::make({0xb0400}, 119).value, 0x160f7u);
+  EXPECT_EQ(BookPosition::make(0x2c1, 119).value, 0x160f7u);
   EXPECT_EQ(BookEntry::make_tombstone({0x1234}).raw, 0x48d3u);
   EXPECT_EQ(sizeof(heap::BookChunk), 1024u);
   EXPECT_EQ(heap::kBookChunkEntries, 120u);

@@ -31,6 +31,12 @@ void expect_sound(const std::string& name, std::size_t seeds = 1) {
 TEST(HeapCrash, small_blocks_are_attached_and_detached_whole) { expect_sound("small_blocks"); }
 TEST(HeapCrash, freed_blocks_wait) { expect_sound("no_reuse"); }
 TEST(HeapCrash, slabs_come_and_go) { expect_sound("slabs"); }
+TEST(HeapCrash, large_blocks_make_room_for_small_ones) { expect_sound("from_large_to_small"); }
+TEST(HeapCrash, three_classes_follow_each_other_in_a_slab) { expect_sound("three_classes"); }
+TEST(HeapCrash, old_blocks_are_handed_out_once_more) { expect_sound("old_part_again"); }
+TEST(HeapCrash, a_block_where_the_header_grows_keeps_its_slab) { expect_sound("header_in_use"); }
+TEST(HeapCrash, old_blocks_are_handed_out_from_caches) { expect_sound("cached_old_blocks"); }
+TEST(HeapCrash, a_slab_is_morphed_among_threads) { expect_sound("morph_among_threads"); }
 TEST(HeapCrash, extents_split_and_join) { expect_sound("extents"); }
 TEST(HeapCrash, derived_blocks_follow_from_what_names_them) { expect_sound("derived"); }
 TEST(HeapCrash, a_clean_close_writes_what_derived_blocks_there_are) {
@@ -47,8 +53,32 @@ TEST(HeapCrash, threads_share_a_chunk) { expect_sound("shared_chunk"); }
 TEST(HeapCrash, the_log_goes_on_in_another_chunk) { expect_sound("log_chunks"); }
 TEST(HeapCrash, the_log_has_holes) { expect_sound("log_holes"); }
 TEST(HeapCrash, the_log_is_compacted) { expect_sound("compaction"); }
+TEST(HeapCrash, the_log_uses_chunks_of_its_old_list) { expect_sound("compaction_reuse"); }
+TEST(HeapCrash, chunks_of_dead_entries_leave_the_log) { expect_sound("fast_gc"); }
+TEST(HeapCrash, tombstones_stay_as_long_as_what_they_kill) { expect_sound("fast_gc_middle"); }
+TEST(HeapCrash, the_log_gives_segments_back) { expect_sound("segments"); }
+TEST(HeapCrash, free_extents_lose_their_pages) { expect_sound("holes"); }
 TEST(HeapCrash, zones_are_added) { expect_sound("zone_growth"); }
 TEST(HeapCrash, lanes_are_added) { expect_sound("lane_growth"); }
+TEST(HeapCrash, versioned_words_are_attached_detached_and_swapped_whole) {
+  expect_sound("versioned");
+}
+TEST(HeapCrash, two_lanes_change_each_others_versioned_words) { expect_sound("versioned_lanes"); }
+TEST(HeapCrash, lanes_replayed_in_reverse_agree) { expect_sound("versioned_reverse"); }
+TEST(HeapCrash, blocks_are_used_again_when_an_intent_says_so) { expect_sound("versioned_reuse"); }
+TEST(HeapCrash, blocks_are_used_again_by_another_thread) { expect_sound("reuse_by_other"); }
+TEST(HeapCrash, containers_of_versioned_words_are_used_again) {
+  expect_sound("versioned_containers");
+}
+TEST(HeapCrash, versions_go_round_over_other_lanes_intents) { expect_sound("versioned_wraps"); }
+TEST(HeapCrash, interleaved_threads_change_versioned_words) {
+  expect_sound("versioned_interleaved", 2);
+}
+TEST(HeapCrash, lanes_are_handed_on_with_versioned_words_under_way) {
+  expect_sound("versioned_handed_on");
+}
+TEST(HeapCrash, batches_are_attached_and_detached_block_by_block) { expect_sound("batches"); }
+TEST(HeapCrash, batches_of_two_lanes_change_the_same_words) { expect_sound("batches_of_lanes"); }
 
 }  // namespace
 }  // namespace tenuto::test

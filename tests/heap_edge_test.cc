@@ -243,29 +243,6 @@ TEST(HeapEdge, an_object_larger_than_any_zone_makes_a_zone_of_its_own) {
   EXPECT_EQ(p.heap->malloc_to(257 * kMiB, p.root(1)), Status::too_large);
 }
 
-// The intent line is flushed twice, sealed and cleared; nothing else is flushed again soon.
-TEST(HeapEdge, malloc_to_costs_one_reflush_and_free_from_none) {
-  TempPath path("edge12");
-  PoolParts p;
-  PoolOptions o = PoolParts::small_options();
-  o.medium = Medium::model;
-  ASSERT_EQ(p.create(path.str(), o), Status::ok);
-  constexpr std::size_t kOps = 20;
-  auto w = words(p, 8 * (kOps + 1));
-  ASSERT_EQ(p.heap->malloc_to(64, *w[8 * kOps]), Status::ok);  // makes the slab
-  const pm::ModelCounts start = pm::thread_model_counts();
-  for (std::size_t i = 0; i < kOps; ++i) ASSERT_EQ(p.heap->malloc_to(64, *w[8 * i]), Status::ok);
-  const pm::ModelCounts made = pm::thread_model_counts();
-  EXPECT_LE((made - start).reflushes, kOps + 1);
-  EXPECT_EQ((made - start).lines, 4 * kOps);
-  EXPECT_EQ((made - start).fences, 2 * kOps);
-  for (std::size_t i = 0; i < kOps; ++i) ASSERT_EQ(p.heap->free_from(*w[8 * i]), Status::ok);
-  const pm::ModelCounts freed = pm::thread_model_counts() - made;
-  EXPECT_LE(freed.reflushes, 1u);
-  EXPECT_LE(freed.lines, 3 * kOps + kOps / 7 + 1) << "and the retired word now and then";
-  EXPECT_EQ(freed.fences, kOps);
-}
-
 // --- damage
 // ---------------------------------------------------------------------------------------
 
@@ -338,48 +315,82 @@ TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
   heap::SlabHeader h;
   d.read(&h, at, sizeof h);
   ASSERT_EQ(h.magic, heap::kSlabMagic);
-  const heap::SlabGeometry g = heap::slab_geometry(h.block_bytes, h.stripes + 1u);
-  h.stripes = static_cast<std::uint8_t>(g.stripes);
-  h.data_offset = g.data_offset;
-  h.blocks = g.blocks;
+  h.stripes += 1;
+  heap::SlabShape shape = h.shape.shape();
+  shape.now.end_line += 1;
+  h.shape = heap::ShapeWord::make(shape, {at});
   h.crc = heap::slab_crc(h);
   d.write(&h, at, sizeof h);
   ASSERT_EQ(d.p.open(d.path.str()), Status::ok) << d.p.report.text();
   EXPECT_EQ(d.p.heap->usable_size(d.small), 0u);
 }
 
+// An aligned block may be an extent that is smaller than the largest small block.
+TEST(HeapEdge, the_free_of_a_small_extent_is_replayed) {
+  TempPath path("edge13");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str()), Status::ok);
+  const auto block = p.heap->reserve(5000, Kind::logged, kFrameBytes);
+  ASSERT_TRUE(block);
+  ASSERT_EQ(block->bytes, 2 * kFrameBytes);
+  ASSERT_EQ(p.heap->publish(*block, p.root(0)), Status::ok);
+  ASSERT_EQ(p.heap->free_from(p.root(0)), Status::ok);
+  p.crash();
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  EXPECT_EQ(p.heap->usable_size(block->offset), 0u);
+}
+
 // An intent whose checksum is right may still say what cannot be.
 TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
+  using heap::IntentForm;
+  using heap::IntentHead;
+  using heap::IntentOp;
+  using heap::IntentTarget;
+  const auto head = [](IntentOp op, IntentForm form = IntentForm::pairs, std::size_t count = 1) {
+    return IntentHead::make(op, form, count, 0).raw;
+  };
+  const auto malloc_to = IntentOp::malloc_to, free_from = IntentOp::free_from;
+  const std::uint64_t block = IntentTarget::make({1u << 20}, 0).raw;
   const std::uint64_t words[][7] = {
-      {9, 1u << 20, 64, 64, 0, 0, 0},          // unknown operation
-      {1, 1u << 20, 1ull << 40, 64, 0, 0, 0},  // destination outside
-      {1, 1u << 20, 65, 64, 0, 0, 0},          // destination not a word
-      {2, 1u << 20, 64, 64, 0, 0, 0},          // no slab there
-      {1, 1u << 20, 64, 20000, 0, 0, 0},       // not whole frames
-      {1, 1ull << 63, 64, 64, 0, 0, 0},        // block outside
-      {2, ~0ull, 64, 64, 0, 0, 0},
-      {2, ~0ull, ~0ull, ~0ull, 0, 0, 0},
+      {head(static_cast<IntentOp>(9)), 64, 64, block, 0, 0, 0},            // unknown operation
+      {head(malloc_to, static_cast<IntentForm>(3)), 64, 64, block, 0, 0},  // unknown form
+      {head(malloc_to, IntentForm::pairs, 3), 64, 64, block, 0, 0, 0},     // too many
+      {head(malloc_to, IntentForm::run, 5), 64, 64, block, 0, 0, 0},
+      {head(malloc_to, IntentForm::packed, 17), 64, 64, block, 0, 0, 0},
+      {head(malloc_to, IntentForm::pairs, 0), 64, 64, block, 0, 0, 0},  // or none
+      {head(malloc_to), 64, 1ull << 40, block, 0, 0, 0},                // destination outside
+      {head(malloc_to), 64, 65, block, 0, 0, 0},                        // not a word
+      {head(free_from), 64, 64, block, 0, 0, 0},                        // no slab there
+      {head(IntentOp::versioned_free), 64, 64, block, 0, 0, 0},
+      {head(malloc_to), 20000, 64, block, 0, 0, 0},                        // not whole frames
+      {head(malloc_to), 64, 64, IntentTarget::make({1ull << 43}, 0).raw},  // block outside
+      {head(free_from), 64, 64, 0, 0, 0, 0},                               // no block
+      {head(free_from), 64, 64, ~0ull, 0, 0, 0},
+      {head(IntentOp::swap, IntentForm::pairs, 2), 64, 64, block, ~0ull, block, 64},
+      {~0ull, ~0ull, ~0ull, ~0ull, 0, 0, 0},
   };
   for (const auto& w : words) {
     TempPath path("edge10");
     PoolParts p;
     ASSERT_EQ(p.create(path.str()), Status::ok);
-    pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneFreeLine + 2], w, 77);
+    pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneIntentLine + 2], w, 77);
     p.crash();
     EXPECT_EQ(p.open(path.str()), Status::corrupt) << w[0] << " " << w[1];
+    EXPECT_FALSE(p.report.text().empty());
   }
   // Attached extents across a chunk's end, or a huge one not on huge frames.
-  for (const std::uint64_t block : {8 * kMiB - 4096, 9 * kMiB}) {
+  for (const std::uint64_t there : {8 * kMiB - 4096, 9 * kMiB}) {
     TempPath path("edge11");
     PoolParts p;
     ASSERT_EQ(p.create(path.str()), Status::ok);
     PtrWord& d = p.root(0);
-    d.raw = PtrWord::encode(&d, p.file->at<void>({block}));
-    const std::uint64_t bytes = block == 9 * kMiB ? 3 * kMiB : 2 * 4096 + 4096 * 4;
-    const std::uint64_t w2[7] = {1, block, p.file->offset_of(&d).value, bytes, 0, 0, 0};
-    pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneMallocLine], w2, 77);
+    d.raw = PtrWord::encode(&d, p.file->at<void>({there}));
+    const std::uint64_t bytes = there == 9 * kMiB ? 3 * kMiB : 2 * 4096 + 4096 * 4;
+    const std::uint64_t w2[7] = {head(malloc_to), bytes, p.file->offset_of(&d).value,
+                                 IntentTarget::make({there}, 0).raw};
+    pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneIntentLine], w2, 77);
     p.crash();
-    EXPECT_EQ(p.open(path.str()), Status::corrupt) << block;
+    EXPECT_EQ(p.open(path.str()), Status::corrupt) << there;
   }
 }
 

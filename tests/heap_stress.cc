@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -46,6 +47,7 @@ struct Board {
   std::mutex& lock_of(std::size_t i) { return locks[i % kLocks]; }
 
   PoolParts& pool;
+  bool trims = false;  // a thread gives back all the time what can be given back
   std::array<Expected, kWords> expected{};
   std::array<std::mutex, kLocks> locks;
 };
@@ -134,6 +136,13 @@ void expect_exact(PoolParts& p, const Board& b) {
 void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations,
          std::uint64_t bytes_max, Counts& counts) {
   std::vector<std::thread> threads;
+  std::atomic<bool> done = false;
+  std::thread trimmer([&] {
+    while (b.trims && !done) {
+      b.pool.heap->trim();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned g = 0; g < generations; ++g) {
@@ -147,16 +156,19 @@ void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations
     });
   }
   for (auto& t : threads) t.join();
+  done = true;
+  trimmer.join();
 }
 
 void stress(const char* name, const PoolOptions& options, unsigned generations, unsigned operations,
-            std::uint64_t bytes_max, Counts& counts) {
+            std::uint64_t bytes_max, Counts& counts, bool trims = false) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   TempPath path(name);
   PoolParts p;
   ASSERT_EQ(p.create(path.str(), options), Status::ok) << p.report.text();
   Board b(p);
+  b.trims = trims;
   for (std::uint64_t session = 0; session < 3; ++session) {
     run(b, seed + session, generations, operations, bytes_max, counts);
     ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
@@ -177,6 +189,60 @@ TEST(HeapStress, threads_free_each_others_blocks_and_hand_lanes_on) {
   EXPECT_EQ(counts.full, 0u);
 }
 
+// The sizes change with the seasons, so that what the last one left sparse is morphed by whoever
+// allocates, while others free the old blocks in it.
+TEST(HeapStress, slabs_are_morphed_while_others_free_blocks_in_them) {
+  constexpr std::array<std::uint64_t, 5> kSeasons = {60, 1000, 200, 3500, 100};
+  constexpr std::uint64_t kSeasonMallocs = 1500;
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  TempPath path("stress6");
+  PoolParts p;
+  PoolOptions o = PoolParts::small_options();
+  o.heap.morph_occupancy = 0.5;
+  ASSERT_EQ(p.create(path.str(), o), Status::ok);
+  Board b(p);
+  std::atomic<std::uint64_t> mallocs = 0, morphed = 0;
+  for (int session = 0; session < 3; ++session) {
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937_64 rng(seed + static_cast<std::uint64_t>(session) * 100 + t);
+        for (int n = 0; n < 8'000 && !testing::Test::HasFatalFailure(); ++n) {
+          const std::size_t i = rng() % Board::kWords;
+          const std::lock_guard lock(b.lock_of(i));
+          PtrWord& w = b.words()[i];
+          Board::Expected& e = b.expected[i];
+          if (e.bytes != 0) {
+            const auto* bytes = static_cast<const unsigned char*>(PtrWord::decode(&w, w.raw));
+            ASSERT_EQ(bytes[0], e.fill);
+            ASSERT_EQ(bytes[e.bytes - 1], e.fill);
+            ASSERT_EQ(p.heap->free_from(w), Status::ok);
+            e = {};
+            continue;
+          }
+          const std::uint64_t season = mallocs.fetch_add(1) / kSeasonMallocs;
+          const std::uint64_t bytes = kSeasons[season % kSeasons.size()] + rng() % 16;
+          ASSERT_EQ(p.heap->malloc_to(bytes, w), Status::ok);
+          e = {bytes, static_cast<unsigned char>(rng())};
+          std::memset(PtrWord::decode(&w, w.raw), e.fill, bytes);
+          if (n % 100 == 0) morphed += p.heap->stats().morphed_slabs;
+        }
+      });
+    }
+    for (auto& t : threads) t.join();
+    ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
+    if (session == 1) {
+      ASSERT_EQ(p.close(), Status::ok);
+    } else {
+      p.crash();
+    }
+    ASSERT_EQ(p.open(path.str(), o), Status::ok) << p.report.text();
+    ASSERT_NO_FATAL_FAILURE(expect_exact(p, b));
+  }
+  EXPECT_GT(morphed, 100u);
+}
+
 TEST(HeapStress, the_pool_grows_under_all_of_them) {
   PoolOptions o = PoolParts::small_options();
   o.size = kPoolBytesMin;
@@ -193,6 +259,21 @@ TEST(HeapStress, a_pool_full_most_of_the_time_loses_nothing) {
   stress("stress3", o, 6, 3'000, 200'000, counts);
   EXPECT_GT(counts.full, 0u);
   EXPECT_GT(counts.frees, 100u);
+}
+
+// Pages are punched out of the file under all of them: at once, by a clock, and by trim; the log is
+// written anew and its segments come and go.
+TEST(HeapStress, pages_are_given_back_while_others_allocate) {
+  for (const std::int64_t decay_ms : {0, 20}) {
+    PoolOptions o = PoolParts::small_options();
+    o.size_max = 400 * kMiB;
+    o.heap.decay_ms = decay_ms;
+    o.heap.decay_tick_ms = 1;
+    o.heap.book_chunks_least = o.heap.book_dead_factor = 1;
+    Counts counts;
+    stress("stress6", o, 3, 1'000, 4 * kMiB, counts, decay_ms != 0);
+    EXPECT_EQ(counts.full, 0u);
+  }
 }
 
 // The containers of destinations are freed as well, by any thread, right after what they named.
@@ -240,6 +321,100 @@ TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
     reachable += inner == nullptr ? 0 : inner->raw == 0 ? 1 : 2;
   }
   p.heap->for_each(Kind::logged, [&](PoolOffset, std::uint64_t) { allocated += 1; });
+  EXPECT_EQ(allocated, reachable);
+}
+
+// Rows of versioned words under one lock each: batches, single calls and swaps by all threads, with
+// no fence or locked instruction asked of anybody, also of words inside containers that go.
+TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  TempPath path("stress6");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), PoolParts::small_options()), Status::ok);
+  constexpr std::size_t kRow = 24, kRows = 12, kRowBytes = kRow * sizeof(VPtrWord);
+  Board b(p);  // word i holds row i
+  std::array<std::atomic<bool>, kRows> held{};
+  const auto row_of = [&](std::size_t i) {
+    return static_cast<VPtrWord*>(PtrWord::decode(&b.words()[i], b.words()[i].raw));
+  };
+  const auto full = [](const VPtrWord& w) { return VPtrWord::decode(&w, w.raw) != nullptr; };
+  const auto clear = [&](VPtrWord* row) {
+    std::vector<VPtrWord*> some;
+    for (std::size_t i = 0; i < kRow; ++i) {
+      if (full(row[i])) some.push_back(&row[i]);
+    }
+    ASSERT_EQ(p.heap->free_from(heap::Words<VPtrWord>(std::span<VPtrWord* const>(some))),
+              Status::ok);
+  };
+  const auto work = [&](std::mt19937_64& rng, std::size_t i) {
+    VPtrWord* row = row_of(i);
+    if (row == nullptr) {
+      ASSERT_EQ(p.heap->malloc_to(kRowBytes, b.words()[i]), Status::ok);
+      zero_flush(row_of(i), kRowBytes);
+      fence("row", "test");
+      return;
+    }
+    const std::size_t at = rng() % kRow, other = rng() % kRow;
+    switch (rng() % 8) {
+      case 0: {
+        std::size_t n = 0;
+        while (at + n < kRow && !full(row[at + n])) ++n;
+        const std::span<VPtrWord> words(row + at, n);
+        ASSERT_EQ(p.heap->malloc_to(any_size(rng) % 400, heap::Words<VPtrWord>(words)), Status::ok);
+        break;
+      }
+      case 1: {
+        clear(row);
+        if (rng() % 3 == 0) {
+          ASSERT_EQ(p.heap->free_from(b.words()[i]), Status::ok);
+        }
+        break;
+      }
+      case 2:
+      case 3:
+        if (at != other) {
+          ASSERT_EQ(p.heap->swap(row[at], row[other]), Status::ok);
+        }
+        break;
+      default:
+        ASSERT_EQ(full(row[at]) ? p.heap->free_from(row[at])
+                                : p.heap->malloc_to(rng() % 30 == 0 ? 20'000 : 64, row[at]),
+                  Status::ok);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 rng(seed + t);
+      for (int n = 0; n < 15'000 && !testing::Test::HasFatalFailure(); ++n) {
+        const std::size_t i = rng() % kRows;
+        if (held[i].exchange(true, std::memory_order_acquire)) continue;
+        work(rng, i);
+        held[i].store(false, std::memory_order_release);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  p.crash();
+  ASSERT_EQ(p.open(path.str()), Status::ok) << p.report.text();
+  ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+  std::set<const void*> reachable = {b.words()};
+  for (std::size_t i = 0; i < kRows; ++i) {
+    const VPtrWord* row = row_of(i);
+    if (row == nullptr) continue;
+    EXPECT_TRUE(reachable.insert(row).second);
+    for (std::size_t k = 0; k < kRow; ++k) {
+      const void* block = VPtrWord::decode(&row[k], row[k].raw);
+      if (block != nullptr) {
+        EXPECT_TRUE(reachable.insert(block).second);
+      }
+    }
+  }
+  std::set<const void*> allocated;
+  p.heap->for_each(Kind::logged,
+                   [&](PoolOffset o, std::uint64_t) { allocated.insert(p.file->at<void>(o)); });
   EXPECT_EQ(allocated, reachable);
 }
 

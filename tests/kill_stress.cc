@@ -42,15 +42,16 @@ TEST(KillStress, nothing_acknowledged_is_lost_and_nothing_leaks) {
   std::printf(
       "%lu kills (%lu in recovery, %lu in the check), %lu pools, %lu key operations (%lu batches, "
       "%lu cut off, %lu full), %lu steps, %lu unclean opens, %lu rolled back, %lu frames given "
-      "back, recovery mean %.2f ms, max %.2f ms, %.1f s\n",
+      "back, %lu morphed slabs seen, recovery mean %.2f ms, max %.2f ms, %.1f s\n",
       t.kills, t.in_recovery, t.in_check, t.pools, t.key_operations, t.batches,
       t.pending_operations, t.full, t.steps, t.unclean_opens, t.rolled_back, t.leaked_frames,
-      t.recovery_ms_mean, t.recovery_ms_max, t.seconds);
+      t.morphed_slabs, t.recovery_ms_mean, t.recovery_ms_max, t.seconds);
   for (const auto& f : r.findings) ADD_FAILURE() << "kill " << f.kill << ": " << f.text << f.folder;
   EXPECT_EQ(t.kills, r.findings.empty() ? o.kills : t.kills);
   EXPECT_GT(t.key_operations, t.kills) << "the children hardly did anything: this proves nothing";
   EXPECT_GT(t.steps, t.kills);
   EXPECT_GT(t.sights, t.kills / 3);
+  EXPECT_GT(t.morphed_slabs, t.kills / 20) << "the sizes do not change enough to morph slabs";
 }
 
 // How a history that has no explanation may show.

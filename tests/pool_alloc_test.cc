@@ -43,7 +43,7 @@ class PoolAlloc : public testing::Test {
 
 TEST_F(PoolAlloc, blocks_start_where_was_asked) {
   int i = 0;
-  for (std::uint64_t align = 1; align <= kFrameBytes; align *= 2) {
+  for (std::uint64_t align = 1; align <= kHugeBytes; align *= 2) {
     for (const std::uint64_t bytes : {1u, 24u, 64u, 100u, 1000u, 4096u, 5000u, 16000u, 40000u}) {
       ASSERT_EQ(pool_->malloc_to(bytes, word(i), {.align = align}), Status::ok);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(get(i)) % align, 0u) << bytes << " at " << align;

@@ -58,6 +58,12 @@ TEST(tx_crash, blocks_are_linked_or_free) {
   expect_sound(kBlocks, {kReady, kLateAlloc, kData, kCommit, kDrain, kDrained});
 }
 
+TEST(tx_crash, blocks_of_a_morphed_slab_are_linked_or_free) {
+  constexpr Fence kStripes = {"empty stripes of the new part", "slab shape"};
+  constexpr Fence kShape = {"slab shape", "blocks of the new part are handed out"};
+  expect_sound(kMorphed, {kReady, kData, kCommit, kStripes, kShape});
+}
+
 TEST(tx_crash, an_abort_is_as_if_nothing_was) {
   expect_sound(kAborts, {kReady, kRestored, kRetired, kCommit});
 }

@@ -284,6 +284,7 @@ class KillLoop {
     t.unclean_opens = f.unclean;
     t.rolled_back = f.rolled_back;
     t.leaked_frames = f.leaked_frames;
+    t.morphed_slabs = f.morphed_slabs;
     t.recovery_ms_mean = f.unclean == 0 ? 0 : f.recovery_ms_sum / static_cast<double>(f.unclean);
     t.recovery_ms_max = f.recovery_ms_max;
     t.seconds = us_since(start_) / 1e6;

@@ -75,6 +75,7 @@ struct KillTotals {
   std::uint64_t unclean_opens = 0;
   std::uint64_t rolled_back = 0;
   std::uint64_t leaked_frames = 0;
+  std::uint64_t morphed_slabs = 0;  // found by all the looks together
   double recovery_ms_mean = 0;
   double recovery_ms_max = 0;
   double seconds = 0;

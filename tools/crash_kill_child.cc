@@ -58,6 +58,12 @@ void KillChild::open() {
   StoreOptions o;
   o.pool.size = order_.pool_bytes;
   o.pool.size_max = order_.pool_bytes_max;
+  // Half of the processes punch holes all the time, and keep the bookkeeping log as short as can
+  // be.
+  if (order_.seed % 2 == 0) {
+    o.pool.heap.decay_ms = 0;
+    o.pool.heap.book_chunks_least = o.pool.heap.book_dead_factor = 1;
+  }
   Report report;
   auto opened = Store::open(order_.path, o, &report);
   if (!opened) fail("open: " + std::string(status_name(opened.error())) + " " + report.text());
@@ -94,7 +100,9 @@ void KillChild::look() {
   std::copy(std::begin(root_->balance), std::end(root_->balance), sight.cell + kBalanceCells);
   look_at_chains();
   look_at_slots();
-  sight.objects = store_->pool().stats().objects;
+  const PoolStats stats = store_->pool().stats();
+  sight.objects = stats.objects;
+  state_.figures.morphed_slabs += stats.morphed_slabs;
   Report report;
   if (store_->validate(&report) != Status::ok) fail("validate: " + report.text());
 }
@@ -157,7 +165,7 @@ void KillChild::look_at_slots() {
   std::vector<std::uint64_t> expected;
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     std::uint64_t& seen = state_.sight.cell[kSlotCells + i];
-    const std::uint64_t* block = root_->slot[i].get();
+    const std::uint64_t* block = root_->block(i);
     seen = kSlotEmpty;
     if (block == nullptr) continue;
     const std::uint64_t usable = store_->pool().usable_size(block);

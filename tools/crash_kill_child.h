@@ -52,7 +52,12 @@ struct KillChain {
 struct KillRoot {
   std::uint64_t balance[kBalances];
   KillChain chain[kChains];
-  Ptr<std::uint64_t> slot[kSlots];
+  Ptr<std::uint64_t> slot[kPlainSlots];
+  VPtr<std::uint64_t> versioned[kSlots - kPlainSlots];
+
+  std::uint64_t* block(std::uint32_t i) const {
+    return i < kPlainSlots ? slot[i].get() : versioned[i - kPlainSlots].get();
+  }
 };
 
 class KillChild {
@@ -147,6 +152,13 @@ class HeapWork {
   void reserve(std::uint32_t slot);
   void release(std::uint32_t slot);
   void fill(std::uint32_t slot);
+  // Of versioned words: two change their blocks, three neighbours are allocated or freed at once.
+  void swap(std::uint32_t slot);
+  void batch(std::uint32_t slot);
+  // Runs f(slots) while it holds them all, unless another thread has one.
+  template <class F>
+  void holding(std::initializer_list<std::uint32_t> slots, const F& f);
+  std::uint64_t stamp_of(std::uint32_t slot) const { return child_.state_.cell[kSlotCells + slot]; }
   std::uint64_t draw_bytes();
   std::uint64_t draw_stamp(std::uint64_t bytes);
 

@@ -11,6 +11,7 @@ constexpr std::uint64_t kEmptyChain = 3;
 constexpr std::uint64_t kAbortEvery = 8;
 constexpr std::uint64_t kBugEvery = 20;
 constexpr std::uint64_t kSlotBytesMax = 10u << 20;  // all slots together, about
+constexpr std::uint64_t kSeasonTickets = 4000;
 
 }  // namespace
 
@@ -174,22 +175,75 @@ HeapWork::HeapWork(KillChild& child, std::uint32_t thread, std::uint64_t seed)
 
 // Whoever holds a slot may be another thread than the one that filled it. The exchanges are locked
 // instructions, which is what malloc_to and free_from ask of a hand-over.
-void HeapWork::one() {
-  const auto slot = static_cast<std::uint32_t>(rng_.below(kSlots));
-  std::atomic<bool>& held = child_.slot_held_[slot];
-  if (held.exchange(true)) return;
-  const std::uint64_t stamp = child_.state_.cell[kSlotCells + slot];
-  if (stamp == kSlotEmpty) {
-    rng_.one_in(2) ? allocate(slot) : reserve(slot);
-  } else if (stamp == kSlotRaw && rng_.one_in(2)) {
-    fill(slot);
-  } else {
-    release(slot);
+template <class F>
+void HeapWork::holding(std::initializer_list<std::uint32_t> slots, const F& f) {
+  std::size_t held = 0;
+  for (const std::uint32_t slot : slots) {
+    if (child_.slot_held_[slot].exchange(true)) break;
+    held += 1;
   }
-  held.exchange(false);
+  if (held == slots.size()) f();
+  for (std::size_t i = 0; i < held; ++i) child_.slot_held_[slots.begin()[i]].exchange(false);
 }
 
+void HeapWork::one() {
+  const auto slot = static_cast<std::uint32_t>(rng_.below(kSlots));
+  if (slot >= kPlainSlots && rng_.one_in(4)) return swap(slot);
+  if (slot >= kPlainSlots && rng_.one_in(4)) return batch(slot);
+  holding({slot}, [&] {
+    const std::uint64_t stamp = stamp_of(slot);
+    if (stamp == kSlotEmpty) {
+      rng_.one_in(2) ? allocate(slot) : reserve(slot);
+    } else if (stamp == kSlotRaw && rng_.one_in(2)) {
+      fill(slot);
+    } else {
+      release(slot);
+    }
+  });
+}
+
+void HeapWork::swap(std::uint32_t a) {
+  const auto b = kPlainSlots + static_cast<std::uint32_t>(rng_.below(kSlots - kPlainSlots));
+  if (a == b) return;
+  holding({a, b}, [&] {
+    VPtr<std::uint64_t>* const words = child_.root_->versioned;
+    const std::uint64_t in_a = stamp_of(a), in_b = stamp_of(b);
+    child_.begin_step(log_, {{kSlotCells + a, in_a, in_b}, {kSlotCells + b, in_b, in_a}});
+    child_.check(child_.store_->pool().swap(words[a - kPlainSlots], words[b - kPlainSlots]),
+                 "swap");
+    child_.end_step(log_);
+  });
+}
+
+// So few neighbours have one intent, which is why a kill leaves all of them or none.
+void HeapWork::batch(std::uint32_t slot) {
+  const std::uint32_t a = std::min(slot, kSlots - 3);
+  holding({a, a + 1, a + 2}, [&] {
+    Pool& pool = child_.store_->pool();
+    const std::span<VPtr<std::uint64_t>> words(&child_.root_->versioned[a - kPlainSlots], 3);
+    const std::uint64_t stamp[3] = {stamp_of(a), stamp_of(a + 1), stamp_of(a + 2)};
+    const bool none = stamp[0] == kSlotEmpty && stamp[1] == kSlotEmpty && stamp[2] == kSlotEmpty;
+    const bool all = stamp[0] != kSlotEmpty && stamp[1] != kSlotEmpty && stamp[2] != kSlotEmpty;
+    if (!none && !all) return;
+    const std::uint64_t after = none ? kSlotRaw : kSlotEmpty;
+    child_.begin_step(log_, {{kSlotCells + a, stamp[0], after},
+                             {kSlotCells + a + 1, stamp[1], after},
+                             {kSlotCells + a + 2, stamp[2], after}});
+    const Status s = none ? pool.malloc_to(words, 16 + rng_.below(250)) : pool.free_from(words);
+    if (s == Status::full) return child_.cancel_step(log_);
+    child_.check(s, none ? "malloc_to of three" : "free_from of three");
+    child_.end_step(log_);
+    for (const std::uint64_t old : stamp) {
+      child_.slot_bytes_ -= old > kSlotRaw ? kill_stamp_bytes(old) : 0;
+    }
+  });
+}
+
+// Half of the sizes change with the seasons, so that slabs of the last one are morphed.
 std::uint64_t HeapWork::draw_bytes() {
+  constexpr std::array<std::uint64_t, 5> kSeasons = {40, 900, 110, 3000, 300};
+  const std::uint64_t season = child_.state_.ticket.load() / kSeasonTickets;
+  if (rng_.one_in(2)) return kSeasons[season % kSeasons.size()] / 8 * 8 + 16;
   const std::uint64_t dice = child_.slot_bytes_.load() > kSlotBytesMax ? 0 : rng_.below(100);
   const std::uint64_t most = dice < 60 ? 256 : dice < 85 ? 4096 : dice < 97 ? 32'768 : 300'000;
   return 16 + rng_.below(most) / 8 * 8;
@@ -201,7 +255,11 @@ std::uint64_t HeapWork::draw_stamp(std::uint64_t bytes) {
 
 void HeapWork::allocate(std::uint32_t slot) {
   child_.begin_step(log_, {{kSlotCells + slot, kSlotEmpty, kSlotRaw}});
-  const Status s = child_.store_->pool().malloc_to(child_.root_->slot[slot], draw_bytes());
+  Pool& pool = child_.store_->pool();
+  KillRoot& root = *child_.root_;
+  const std::uint64_t bytes = draw_bytes();
+  const Status s = slot < kPlainSlots ? pool.malloc_to(root.slot[slot], bytes)
+                                      : pool.malloc_to(root.versioned[slot - kPlainSlots], bytes);
   if (s == Status::full) return child_.cancel_step(log_);
   child_.check(s, "malloc_to");
   child_.end_step(log_);
@@ -210,7 +268,7 @@ void HeapWork::allocate(std::uint32_t slot) {
 
 // The block's bytes are written in place: until this is acknowledged they mean nothing.
 void HeapWork::fill(std::uint32_t slot) {
-  std::uint64_t* block = child_.root_->slot[slot].get();
+  std::uint64_t* block = child_.root_->block(slot);
   const std::uint64_t usable = child_.store_->pool().usable_size(block);
   if (usable < 16) child_.fail("a slot's block has no size");
   const std::uint64_t stamp = draw_stamp(std::min<std::uint64_t>(usable / 8 * 8, 300'000));
@@ -234,19 +292,26 @@ void HeapWork::reserve(std::uint32_t slot) {
   flush_bytes(reserved->data, bytes);
   fence("slot's block", "slot is published");
   child_.begin_step(log_, {{kSlotCells + slot, kSlotEmpty, stamp}});
-  child_.check(pool.publish(*reserved, child_.root_->slot[slot].word()), "publish");
+  KillRoot& root = *child_.root_;
+  child_.check(slot < kPlainSlots
+                   ? pool.publish(*reserved, root.slot[slot].word())
+                   : pool.publish(*reserved, root.versioned[slot - kPlainSlots].word()),
+               "publish");
   child_.end_step(log_);
   child_.slot_bytes_ += bytes;
 }
 
 void HeapWork::release(std::uint32_t slot) {
   const std::uint64_t stamp = child_.state_.cell[kSlotCells + slot];
-  const std::uint64_t* block = child_.root_->slot[slot].get();
+  const std::uint64_t* block = child_.root_->block(slot);
   if (stamp > kSlotRaw && *block != stamp) {
     child_.fail("slot " + std::to_string(slot) + ": another's bytes in its block");
   }
   child_.begin_step(log_, {{kSlotCells + slot, stamp, kSlotEmpty}});
-  if (child_.order_.bug == KillBug::lost_block && rng_.one_in(kBugEvery)) {
+  if (slot >= kPlainSlots) {
+    VPtr<std::uint64_t>& word = child_.root_->versioned[slot - kPlainSlots];
+    child_.check(child_.store_->pool().free_from(word), "free_from");
+  } else if (child_.order_.bug == KillBug::lost_block && rng_.one_in(kBugEvery)) {
     publish(child_.root_->slot[slot].word(), {});
     fence("slot", "slot is acknowledged");
   } else {

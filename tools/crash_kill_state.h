@@ -22,6 +22,7 @@ inline constexpr std::uint32_t kBalances = 32;
 inline constexpr std::uint32_t kChains = 12;
 inline constexpr std::uint32_t kChainNodesMax = 24;
 inline constexpr std::uint32_t kSlots = 192;
+inline constexpr std::uint32_t kPlainSlots = 96;  // the others are versioned words
 inline constexpr std::uint32_t kBalanceCells = 0;
 inline constexpr std::uint32_t kChainCells = kBalances;
 inline constexpr std::uint32_t kSlotCells = kBalances + kChains;
@@ -81,7 +82,7 @@ struct KillSight {
 };
 
 struct KillFigures {
-  std::uint64_t opens, unclean, rolled_back, leaked_frames;
+  std::uint64_t opens, unclean, rolled_back, leaked_frames, morphed_slabs;
   double recovery_ms_sum, recovery_ms_max;
 };
 

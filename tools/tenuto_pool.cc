@@ -91,11 +91,18 @@ Error create_at(const CreateArgs& args, const std::string& path) {
 
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.bytes("file_bytes", "file size", s.file_bytes);
+  facts.bytes("disk_bytes", "on disk", s.disk_bytes);
   facts.bytes("used_bytes", "used frames", s.used_bytes);
   facts.bytes("allocated_bytes", "allocated", s.allocated_bytes);
   facts.count("slabs", "slabs", s.slabs);
   facts.count("extents", "extents", s.extents);
+  facts.bytes("reclaimed_bytes", "free extents", s.reclaimed_bytes);
+  facts.bytes("retained_bytes", "free extents, holes", s.retained_bytes);
   facts.bytes("book_bytes", "bookkeeping log", s.book_bytes);
+  facts.bytes("book_list_bytes", "  in use", s.book_list_bytes);
+  facts.count("book_live_entries", "  live entries", s.book_live_entries);
+  facts.count("book_fast_gcs", "  pieces dropped", s.book_fast_gcs);
+  facts.count("book_slow_gcs", "  written anew", s.book_slow_gcs);
   facts.count("zones", "zones", s.zones);
   facts.count("lanes", "lanes", s.lanes);
   if (s.journal_bytes != 0) {

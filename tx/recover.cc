@@ -148,13 +148,13 @@ Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report*
 
 Status apply(pm::PoolFile& file, heap::Heap& heap, const LaneLog& log, Report* report) {
   for (const PoolOffset block : log.redo_free) {
-    TENUTO_TRY(heap.recover_block(block, false, report));
+    TENUTO_TRY(heap.recover_free(block, report));
   }
   for (auto line = log.undo.rbegin(); line != log.undo.rend(); ++line) {
     const EntryHead head{(*line)->word[0]};
     if (head.kind() == EntryKind::alloc) {
       if (TENUTO_PLANT("tx_allocation_not_undone")) continue;
-      TENUTO_TRY(heap.recover_block(head.offset(), false, report));
+      TENUTO_TRY(heap.recover_free(head.offset(), report));
     } else {
       restore_entry(file, **line);
       flush_bytes(file.at<std::byte>(head.offset()), head.length());

@@ -36,4 +36,6 @@ inline double seconds_of(std::uint64_t tick_count) {
   return static_cast<double>(tick_count) * ns_per_tick() * 1e-9;
 }
 
+inline double milliseconds_since(std::uint64_t start) { return seconds_of(ticks() - start) * 1e3; }
+
 }  // namespace bench

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "bench/support/clock.h"
-
 namespace bench {
 namespace {
 
@@ -75,12 +73,6 @@ void add_new_cases(const Course& course, ContestFigures& into) {
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return {(values[(n - 1) / 2] + values[n / 2]) / 2, values.front(), values.back()};
-}
-
 const CaseFigures* ContestFigures::find(std::size_t contestant, Workload workload) const {
   const auto at = figures.find({contestant, workload});
   return at == figures.end() ? nullptr : &at->second;
@@ -90,15 +82,7 @@ std::optional<Spread> ContestFigures::ratio_to(std::size_t other, Workload workl
   const CaseFigures* mine = find(0, workload);
   const CaseFigures* theirs = find(other, workload);
   if (mine == nullptr || theirs == nullptr || other == 0) return std::nullopt;
-  if (mine->ops_per_second.empty() ||
-      mine->ops_per_second.size() != theirs->ops_per_second.size()) {
-    return std::nullopt;  // a turn failed: the rounds no longer pair up
-  }
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < mine->ops_per_second.size(); ++i) {
-    ratios.push_back(mine->ops_per_second[i] / theirs->ops_per_second[i]);
-  }
-  return spread_of(std::move(ratios));
+  return ratio_of(mine->ops_per_second, theirs->ops_per_second);
 }
 
 void play(const std::vector<Contestant>& contestants, const Course& course,
@@ -114,11 +98,11 @@ void play(const std::vector<Contestant>& contestants, const Course& course,
       take_turn(*contestants[i].kind, engine, course, options.turn_seconds_max, turn);
       scratch.clear();
       if (interrupted()) return;
-      gather(*turn, course, i, into);
-      gather_failures(*turn, course, contestants[i].label, round, into);
+      gather(turn->result, course, i, into);
+      gather_failures(turn->result, course, contestants[i].label, round, into);
       if (!options.progress) continue;
       for (std::size_t p = course.prepare; p < course.phases.size(); ++p) {
-        const PhaseResult& done = turn->phases[p];
+        const PhaseResult& done = turn->result.phases[p];
         if (!done.ran) continue;
         options.progress(contestants[i], round, course.phases[p].workload,
                          done.seconds > 0 ? static_cast<double>(done.ops) / done.seconds : 0);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/support/process.h"
+#include "bench/support/spread.h"
 #include "bench/support/turn.h"
 
 namespace bench {
@@ -17,14 +18,6 @@ struct Contestant {
   std::string medium = "auto";
   std::string label;  // "tenuto", or "tenuto/line" where several media take part
 };
-
-struct Spread {
-  double median = 0;
-  double min = 0;
-  double max = 0;
-};
-// REQUIRES: values is not empty. The median of an even number is the mean of the middle two.
-Spread spread_of(std::vector<double> values);
 
 // One engine on one workload, over all rounds. Empty vectors: not measured.
 struct CaseFigures {

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "bench/support/counters.h"
+
 namespace bench {
 
 struct EngineOptions {
@@ -41,13 +43,6 @@ class Session {
   virtual bool erase(std::string_view key) = 0;  // false: not there (where the engine says so)
   // Up to `count` records from the first key >= start; returns how many there were.
   virtual std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) = 0;
-};
-
-// What the engine itself counts; negative: it does not.
-struct EngineCounters {
-  double lines_flushed = -1;
-  double fences = -1;
-  double reflushes = -1;
 };
 
 class Engine {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "bench/support/engine.h"
+#include "bench/support/tenuto_medium.h"
 #include "tenuto/kv.h"
 
 namespace bench {
@@ -12,14 +13,6 @@ using tenuto::Durability;
 using tenuto::Medium;
 using tenuto::Status;
 using tenuto::Store;
-
-std::optional<Medium> medium_of(std::string_view name) {
-  for (const Medium m :
-       {Medium::automatic, Medium::line, Medium::cache, Medium::model, Medium::journal}) {
-    if (name == tenuto::medium_name(m)) return m;
-  }
-  return std::nullopt;
-}
 
 class TenutoSession final : public Session {
  public:

@@ -3,27 +3,8 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
-
-#include "bench/support/clock.h"
-
 namespace bench {
 namespace {
-
-double microseconds(std::uint64_t tick_count) {
-  return static_cast<double>(tick_count) * ns_per_tick() * 1e-3;
-}
-
-// Three significant digits at any size: 0.123 12.3 123 12345.
-std::string short_number(double v) {
-  if (v == 0) return "0";
-  const int digits = v < 1 ? 3 : v < 10 ? 2 : v < 100 ? 1 : 0;
-  return fmt::format("{:.{}f}", v, digits);
-}
-
-std::string median_text(const std::vector<double>& values, double unit = 1) {
-  return values.empty() ? "-" : short_number(spread_of(values).median / unit);
-}
 
 std::string latency_text(const Histogram& h) {
   return fmt::format("{:>8}{:>8}{:>8}{:>9}", short_number(microseconds(h.percentile(0.5))),
@@ -52,21 +33,6 @@ void print_case(std::FILE* out, const ContestFigures& figures, std::size_t conte
     fmt::print(out, "\n");
     row.clear();
   }
-}
-
-void add_latency(JsonLine& line, const Histogram& h) {
-  line.number("p50_us", microseconds(h.percentile(0.5)));
-  line.number("p99_us", microseconds(h.percentile(0.99)));
-  line.number("p999_us", microseconds(h.percentile(0.999)));
-  line.number("max_us", microseconds(h.max()));
-}
-
-void add_median(JsonLine& line, const char* name, const std::vector<double>& values) {
-  if (!values.empty()) line.number(name, spread_of(values).median);
-}
-
-void add_median_whole(JsonLine& line, const char* name, const std::vector<double>& values) {
-  if (!values.empty()) line.integer(name, std::llround(spread_of(values).median));
 }
 
 std::string latencies_by_kind(const CaseFigures& f) {
@@ -139,14 +105,6 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
 }
 
 }  // namespace
-
-std::string json_of(const Spread& spread) {
-  return JsonLine()
-      .number("median", spread.median)
-      .number("min", spread.min)
-      .number("max", spread.max)
-      .str();
-}
 
 void print_settings(std::FILE* out, const Setting& setting,
                     const std::vector<Contestant>& contestants) {

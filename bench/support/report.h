@@ -33,6 +33,4 @@ void print_settings(std::FILE* out, const Setting& setting,
 // One JSON object for each contestant and case.
 std::vector<std::string> json_lines(const Setting& setting, const ContestFigures& figures);
 
-std::string json_of(const Spread& spread);
-
 }  // namespace bench

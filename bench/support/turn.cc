@@ -1,17 +1,11 @@
-// The child processes of a benchmark; see turn.h.
+// One turn of a store in child processes; see turn.h.
 #include "bench/support/turn.h"
 
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <new>
-#include <thread>
 
 #include "bench/support/clock.h"
 #include "bench/support/process.h"
@@ -19,23 +13,13 @@
 namespace bench {
 namespace {
 
-constexpr auto kPollInterval = std::chrono::milliseconds(2);
-
 int fail_turn(TurnResult& r, const char* what, const std::string& why) {
   std::snprintf(r.error, sizeof r.error, "%s: %s", what, why.c_str());
   return 1;
 }
 
-double milliseconds_since(std::uint64_t start) { return seconds_of(ticks() - start) * 1e3; }
-
 // The engine `null` answers anything, without end.
 bool holds_data(const EngineKind& kind) { return std::strcmp(kind.name, "null") != 0; }
-
-EngineCounters difference(const EngineCounters& after, const EngineCounters& before) {
-  if (after.lines_flushed < 0) return {};
-  return {after.lines_flushed - before.lines_flushed, after.fences - before.fences,
-          after.reflushes - before.reflushes};
-}
 
 // Opens and reads one record that is there; the time of both is what a user waits.
 bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, double& ms) {
@@ -140,78 +124,20 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
 
 }  // namespace
 
-SharedTurn::SharedTurn() : bytes_(sizeof(Cue) + sizeof(TurnResult)) {
-  void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) {
-    std::perror("mmap");
-    std::exit(1);
-  }
-  cue_ = new (at) Cue;
-  result_ = new (static_cast<void*>(cue_ + 1)) TurnResult;
-}
-
-SharedTurn::~SharedTurn() { ::munmap(static_cast<void*>(cue_), bytes_); }
-
-void SharedTurn::reset() {
-  new (static_cast<void*>(cue_)) Cue;
-  new (static_cast<void*>(result_)) TurnResult;
-}
-
-pid_t start_child(const std::function<int()>& body) {
-  std::fflush(nullptr);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::signal(s, SIG_DFL);
-  if (::getppid() != parent) ::_exit(1);
-  const int code = body();
-  std::fflush(nullptr);
-  ::_exit(code);
-}
-
-bool child_runs_for(pid_t child, unsigned milliseconds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  while (std::chrono::steady_clock::now() < end && !interrupted()) {
-    siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-        info.si_pid == child) {
-      return false;
-    }
-    std::this_thread::sleep_for(kPollInterval);
-  }
-  return true;
-}
-
-bool wait_child(pid_t child, unsigned seconds_max, std::string& why) {
-  const bool late = child_runs_for(child, seconds_max * 1000);
-  if (late) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (late)
-    why = interrupted() ? "interrupted" : "took too long and was stopped";
-  else if (WIFSIGNALED(status))
-    why = std::string("died: ") + ::strsignal(WTERMSIG(status));
-  else if (WEXITSTATUS(status) != 0)
-    why = "exit code " + std::to_string(WEXITSTATUS(status));
-  else
-    return true;
-  return false;
-}
-
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
-               unsigned seconds_max, SharedTurn& result) {
-  result.reset();
+               unsigned seconds_max, SharedTurn& shared) {
+  shared.reset();
+  TurnResult& result = shared->result;
+  const Cue& cue = shared->cue;
   ns_per_tick();  // calibrated here once, not in every child
   std::string why;
   pid_t child = -1;
   if (!course.kill) {
-    child = start_child([&] { return whole_turn(kind, options, course, *result); });
+    child = start_child([&] { return whole_turn(kind, options, course, result); });
   } else {
     const pid_t victim =
-        start_child([&] { return run_until_killed(kind, options, course, *result, result.cue()); });
-    const auto ready = [&] { return result.cue().ready.load(std::memory_order_acquire); };
+        start_child([&] { return run_until_killed(kind, options, course, result, shared->cue); });
+    const auto ready = [&] { return cue.ready.load(std::memory_order_acquire); };
     bool runs = victim > 0;
     for (unsigned waited = 0; runs && !ready() && waited < seconds_max * 1000; waited += 5) {
       runs = child_runs_for(victim, 5);
@@ -220,16 +146,16 @@ void take_turn(const EngineKind& kind, const EngineOptions& options, const Cours
     if (runs) ::kill(victim, SIGKILL);
     wait_child(victim, seconds_max, why);
     if (!runs) {
-      fail_turn(*result, "before the SIGKILL", why);
+      fail_turn(result, "before the SIGKILL", why);
       return;
     }
-    const std::uint64_t done = result.cue().acknowledged.load(std::memory_order_acquire);
-    child = start_child([&] { return open_after_kill(kind, options, course, done, *result); });
+    const std::uint64_t done = cue.acknowledged.load(std::memory_order_acquire);
+    child = start_child([&] { return open_after_kill(kind, options, course, done, result); });
   }
   if (child < 0) {
-    fail_turn(*result, "fork", std::strerror(errno));
-  } else if (!wait_child(child, seconds_max, why) && result->error[0] == '\0') {
-    fail_turn(*result, "the turn", why);
+    fail_turn(result, "fork", std::strerror(errno));
+  } else if (!wait_child(child, seconds_max, why) && result.error[0] == '\0') {
+    fail_turn(result, "the turn", why);
   }
 }
 

@@ -3,14 +3,12 @@
 // come back through shared memory; a crash or hang of an engine costs only its own turn.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/support/child.h"
 #include "bench/support/drive.h"
 #include "bench/support/engine.h"
 #include "bench/support/workload.h"
@@ -47,35 +45,15 @@ struct alignas(64) Cue {
   std::atomic<bool> ready{false};              // the last phase has begun
 };
 
-// Memory that a child writes and its parent reads.
-class SharedTurn {
- public:
-  SharedTurn();
-  ~SharedTurn();
-  SharedTurn(const SharedTurn&) = delete;
-  SharedTurn& operator=(const SharedTurn&) = delete;
-  TurnResult& operator*() { return *result_; }
-  TurnResult* operator->() { return result_; }
-  Cue& cue() { return *cue_; }
-  void reset();
-
- private:
-  std::size_t bytes_;
-  Cue* cue_;
-  TurnResult* result_;
+// What the processes of a turn share.
+struct TurnMemory {
+  Cue cue;
+  TurnResult result;
 };
-
-// Runs `body` in a child process that dies with this one; returns its id, -1 on failure. The
-// child's exit code is body's result.
-pid_t start_child(const std::function<int()>& body);
-// How the child ended: 0 well; else a text in `why`. Interrupted or longer than `seconds_max`:
-// kills it.
-bool wait_child(pid_t child, unsigned seconds_max, std::string& why);
-// Sleeps that a signal or the child's end cuts short. False when the child has ended.
-bool child_runs_for(pid_t child, unsigned milliseconds);
+using SharedTurn = Shared<TurnMemory>;
 
 // Takes one turn in options.dir, which must be empty and is left as the engine leaves it.
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
-               unsigned seconds_max, SharedTurn& result);
+               unsigned seconds_max, SharedTurn& shared);
 
 }  // namespace bench

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,17 +19,26 @@
 #include "tenuto/status.h"
 #include "tenuto/tx.h"
 #include "tenuto/units.h"
+#include "tenuto/vptr.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
 struct PoolStats {
   std::uint64_t file_bytes = 0;       // size of the file
+  std::uint64_t disk_bytes = 0;       // of which the file system holds: less by the holes
   std::uint64_t used_bytes = 0;       // frames taken
   std::uint64_t allocated_bytes = 0;  // blocks and extents in use, with rounding
   std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
   std::uint64_t slabs = 0;
+  std::uint64_t morphed_slabs = 0;  // with blocks of two sizes
   std::uint64_t extents = 0;
-  std::uint64_t book_bytes = 0;  // bookkeeping log
+  std::uint64_t reclaimed_bytes = 0;    // free extents whose pages are still in the file
+  std::uint64_t retained_bytes = 0;     // free extents whose pages were given back
+  std::uint64_t book_bytes = 0;         // bookkeeping log
+  std::uint64_t book_list_bytes = 0;    // of which in use
+  std::uint64_t book_live_entries = 0;  // extents and huge objects that it says are in use
+  std::uint64_t book_fast_gcs = 0;      // since open: pieces of it dropped as a whole
+  std::uint64_t book_slow_gcs = 0;      // since open: times it was written anew
   std::uint64_t zones = 0;
   std::uint64_t lanes = 0;              // log areas there are
   std::uint64_t lines_flushed = 0;      // medium model only, this process
@@ -123,10 +133,72 @@ class Pool {
   // Durable on return; inside a transaction it is a part of that. Three fences when it moves.
   Status realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options = {});
 
-  // Two-step allocation: reserve, fill, then publish (makes dest point to it) or cancel. With
-  // options.zero the bytes asked for are zero and flushed (durable with publish).
+  // The same for versioned words (tenuto/vptr.h): one fence each (two for objects above 16 KiB),
+  // and no seal: any thread may use dest and the block at once. invalid_argument also in a pool
+  // that may grow beyond what a versioned word can span.
+  Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
+  template <class T>
+  Status malloc_to(VPtr<T>& dest, std::uint64_t bytes = sizeof(T)) {
+    static_assert(alignof(T) <= 16, "reserve it with its alignment, then publish it");
+    return malloc_to(bytes, dest.word());
+  }
+  Status free_from(VPtrWord& dest);
+  template <class T>
+  Status free_from(VPtr<T>& dest) {
+    return free_from(dest.word());
+  }
+  // Exchanges what two versioned words of this pool point to, either of which may be null, in one
+  // atomic step: with a null one it is a move. A block must not come to hang on a word inside
+  // itself. ok | invalid_argument (the same word twice, a word outside the pool, or one that points
+  // to no block) | read_only. Durable on return. One fence.
+  Status swap(VPtrWord& a, VPtrWord& b);
+  template <class T>
+  Status swap(VPtr<T>& a, VPtr<T>& b) {
+    return swap(a.word(), b.word());
+  }
+
+  // Batches: one block of at least `bytes` for each of the destinations, which are neighbours in an
+  // array or stand anywhere, with the fences of a single malloc_to for up to 16 to 128 of them (a
+  // group: it is longest for neighbours), and every line that they share flushed once. Each block
+  // is attached in an atomic step of its own: on full, too_large or invalid_argument (also for a
+  // destination that stands twice) none is; after a crash during the call any of them may be. On
+  // return all are durable; for plain words the seal of malloc_to holds for the whole batch.
+  Status malloc_to(std::uint64_t bytes, std::span<PtrWord> dests);
+  Status malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests);
+  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests);
+  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests);
+  template <class T>
+  Status malloc_to(std::span<Ptr<T>> dests, std::uint64_t bytes = sizeof(T)) {
+    static_assert(alignof(T) <= 16, "reserve them with their alignment, then publish them");
+    return malloc_to(bytes, words_of<PtrWord>(dests));
+  }
+  template <class T>
+  Status malloc_to(std::span<VPtr<T>> dests, std::uint64_t bytes = sizeof(T)) {
+    static_assert(alignof(T) <= 16, "reserve them with their alignment, then publish them");
+    return malloc_to(bytes, words_of<VPtrWord>(dests));
+  }
+  // Detaches and frees the blocks that the words point to, with one fence a group. Each in an
+  // atomic step of its own; on invalid_argument (a null word, a block or word that stands twice, or
+  // what free_from refuses) nothing is done.
+  Status free_from(std::span<PtrWord> dests);
+  Status free_from(std::span<PtrWord* const> dests);
+  Status free_from(std::span<VPtrWord> dests);
+  Status free_from(std::span<VPtrWord* const> dests);
+  template <class T>
+  Status free_from(std::span<Ptr<T>> dests) {
+    return free_from(words_of<PtrWord>(dests));
+  }
+  template <class T>
+  Status free_from(std::span<VPtr<T>> dests) {
+    return free_from(words_of<VPtrWord>(dests));
+  }
+
+  // Two-step allocation: reserve, fill and flush, then publish (makes dest point to it: two fences,
+  // the first of which covers what was flushed before) or cancel. With options.zero the bytes asked
+  // for are zero and flushed (durable with publish).
   Result<Reserved> reserve(std::uint64_t bytes, const AllocOptions& options = {});
   Status publish(const Reserved& block, PtrWord& dest);
+  Status publish(const Reserved& block, VPtrWord& dest);
   Status cancel(const Reserved& block);  // ok | invalid_argument (not reserved, or published)
 
   // Bytes usable in the allocated block that starts at p; 0 when there is none.
@@ -171,6 +243,15 @@ class Pool {
   // objects, views, iterators) is to be believed if this is not io afterwards.
   Status health(Report* report = nullptr) const;
 
+  // Gives everything back that can be given back now: thread caches (of ended threads and of this
+  // one), empty slabs, free extents, the bookkeeping log's garbage; and the pages of all that is
+  // free in pieces of 4 KiB (extents) and 2 MiB (anything else) to the file system, as holes in the
+  // file, where it can have such. Whoever needs that space again asks the file system for it first,
+  // so a full disk means Status::full, not a crash. Takes milliseconds and more. Other threads may
+  // go on; one that allocates meanwhile may find a pool full, or make it grow, because of 2 MiB
+  // that are just being looked after. ok | closed | read_only | io.
+  Status trim();
+
   PoolInfo info() const;
   PoolStats stats() const;
   // Checks frames, slabs, extents, log and lanes against each other. Quiescent.
@@ -181,6 +262,12 @@ class Pool {
   friend class Transaction;
   friend struct StoreImpl;
   explicit Pool(std::unique_ptr<PoolImpl>);
+  // The words of an array of pointers, which have no other members.
+  template <class Word, class Pointer>
+  static std::span<Word> words_of(std::span<Pointer> pointers) {
+    static_assert(sizeof(Pointer) == sizeof(Word));
+    return {pointers.empty() ? nullptr : &pointers.front().word(), pointers.size()};
+  }
   std::unique_ptr<PoolImpl> impl_;
 };
 

@@ -50,7 +50,23 @@ struct JournalOptions {
 };
 
 // The heap's thresholds. They change no format: a pool may be opened with others each time.
-struct HeapOptions {};
+struct HeapOptions {
+  // A slab of small blocks of which less than this part is in use may become one of another size.
+  // 0: never.
+  double morph_occupancy = 0.2;
+  // Free extents lose their pages again, the longest free ones first: so that of what became free
+  // at one time all is there at first, half after half of this time, and nothing at its end
+  // (smootherstep, as in jemalloc). 0: at once; negative: never, but by Pool::trim.
+  std::int64_t decay_ms = 10'000;
+  std::int64_t decay_tick_ms = 50;  // how often that is looked at, by operations that come along
+  // The bookkeeping log is written anew when it has this many entries for each live one, or, from
+  // book_heap_ppm millionths of the pool's bytes on, two; never below book_chunks_least KiB.
+  std::uint64_t book_dead_factor = 4;
+  std::uint64_t book_heap_ppm = 2'000;
+  std::uint64_t book_chunks_least = 4;
+  // Milliseconds of a clock that never goes back, for tests. Empty: the system's coarse one.
+  std::function<std::int64_t()> clock_ms = {};
+};
 
 struct PoolOptions {
   std::uint64_t size = 64u << 20;         // bytes of a new pool; at least kPoolBytesMin

@@ -137,6 +137,11 @@ Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
   return state_->upper.put_run(frame, static_cast<std::uint32_t>(count));
 }
 
+Status Frames::get_huge(FrameId frame) {
+  if (state_->file.read_only()) return Status::read_only;
+  return state_->upper.get_huge(frame);
+}
+
 bool Frames::taken(FrameId frame, unsigned order) const {
   if (order > kOrderMax) return false;
   const std::uint64_t frames = std::uint64_t{1} << order;

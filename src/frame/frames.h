@@ -66,6 +66,8 @@ class Frames {
   // children, highest run first. full when there is no such run. Flushes the children's lines.
   Result<FrameId> get_run(std::uint64_t count, unsigned core);
   Status put_run(FrameId frame, std::uint64_t count, unsigned core);
+  // This huge frame, if it is free: full when it is not. To be given back by put_run.
+  Status get_huge(FrameId frame);
 
   // Takes the zones into service that were appended to the file's table, up to this one at least.
   // Thread-safe, beside any get and put. corrupt when one was not formatted.

@@ -84,6 +84,18 @@ Result<FrameId> Upper::get_run(std::uint32_t count) {
   return frame.id;
 }
 
+Status Upper::get_huge(FrameId frame) {
+  Zone* zone = find(frame, kHugeFrames);
+  if (zone == nullptr || frame.value % kHugeFrames != 0) return Status::invalid_argument;
+  const std::uint32_t child = zone->relative(frame) / kHugeFrames;
+  unsigned moves = 0;
+  const Moves::Transit transit(moves_, moves);
+  if (!claim_run(*zone, child, 1)) return Status::full;
+  if (zone->lower.get_run(child, 1)) return Status::ok;
+  credit_run(*zone, child, 1);
+  return Status::full;
+}
+
 Status Upper::put_run(FrameId frame, std::uint32_t count) {
   Zone* zone = find(frame, std::uint64_t{count} * kHugeFrames);
   if (zone == nullptr || frame.value % kHugeFrames != 0) return Status::corrupt;

@@ -1,12 +1,17 @@
 #include "heap/arena.h"
 
+#include <algorithm>
+
+#include "heap/morph.h"
 #include "pm/assert.h"
+#include "pm/plant.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
 namespace {
 constexpr unsigned kEmptySlabsKept = 1;  // a class, against frames going back and forth
-}
+constexpr unsigned kMorphTries = 8;      // sparse slabs looked at before a new one is taken
+}  // namespace
 
 Result<unsigned> Arena::take(ClassId class_id, Kind kind, PoolOffset* out, unsigned want) {
   const std::lock_guard lock(mu);
@@ -17,18 +22,25 @@ Result<unsigned> Arena::take(ClassId class_id, Kind kind, PoolOffset* out, unsig
     if (slab == nullptr) {
       if (got > 0) break;
       Status why = Status::full;
-      slab = new_slab(class_id, kind, &why);
+      if (kind == Kind::logged) slab = morphed_slab(class_id);
+      if (slab == nullptr) slab = new_slab(class_id, kind, &why);
+      if (slab == nullptr && kind == Kind::logged) got = take_old(class_id, out, want);
+      if (got > 0) break;
       if (slab == nullptr) return why;
     }
-    if (slab->free_count == slab->blocks) list.empty -= 1;
+    if (slab->empty()) list.empty -= 1;
     got += slab->take(out + got, want - got);
     if (slab->free_count == 0) unlist(*slab);
+    if (slab->sparse && !is_sparse(*slab)) unlist_sparse(*slab);
   }
   return got;
 }
 
 void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
   const std::lock_guard lock(mu);
+  Slab* const successor = slab.successor.load(std::memory_order_relaxed);
+  Slab& now = successor != nullptr ? *successor : slab;
+  const bool was_empty = now.empty();
   for (std::size_t i = 0; i < count; ++i) {
     if (slab.is_free(indexes[i])) {  // freed twice: two references led to it
       file_.log(file_.where(slab.block_offset(indexes[i]), "freed twice"));
@@ -36,12 +48,82 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
       continue;
     }
     slab.set_free(indexes[i]);
+    if (successor != nullptr) free_old_block(now, indexes[i]);
   }
-  if (!slab.listed) list(slab);
-  if (slab.free_count < slab.blocks) return;
-  List& l = list_of(slab);
-  l.empty += 1;
-  if (l.empty > kEmptySlabsKept) retire(slab);
+  if (successor != nullptr && slab.free_count == slab.blocks) drop_old_part(now);
+  relist(now, was_empty);
+  if (now.empty() && list_of(now).empty > kEmptySlabsKept) retire(now);
+}
+
+// REQUIRES: mu is held, for both.
+void Arena::relist(Slab& slab, bool was_empty) {
+  if (slab.free_count != 0 && !slab.listed) list(slab);
+  if (!slab.sparse && is_sparse(slab)) {  // last in its class's list from now on
+    unlist(slab);
+    list_sparse(slab);
+    list(slab);
+  }
+  if (slab.empty() && !was_empty) list_of(slab).empty += 1;
+}
+
+void Arena::drop_old_part(Slab& now) {
+  Slab& old = *now.old.load(std::memory_order_relaxed)->slab;
+  if (old.listed) unlist(old);
+  now.old.store(nullptr, std::memory_order_release);
+  old.successor.store(nullptr, std::memory_order_relaxed);
+  spare_twin(old);
+}
+
+// The pool is full: blocks of old parts that are in nobody's way. REQUIRES: mu is held.
+unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
+  for (Slab* old = old_parts_[class_id.value].head; old != nullptr; old = old->next) {
+    Slab& now = *old->successor.load(std::memory_order_relaxed);
+    const unsigned got = take_old_blocks(now, out, want);
+    if (now.listed && now.free_count == 0) unlist(now);
+    if (got > 0) return got;
+  }
+  return 0;
+}
+
+void Arena::spare_twin(Slab& slab) {
+  slab.header = nullptr;
+  spare_twins_.push_back(&slab);
+}
+
+// A sparse slab of another class, morphed into this one; null when none can be. Two fences, once a
+// slab. REQUIRES: mu is held, and no slab of the class has free blocks.
+Slab* Arena::morphed_slab(ClassId class_id) {
+  const unsigned tries = std::min(kMorphTries, sparse_count_);
+  for (unsigned i = 0; i < tries; ++i) {
+    Slab& slab = *sparse_head_;
+    unlist_sparse(slab);
+    const auto shape = plan_morph(slab, class_id, file_.superblock().stripes);
+    if (shape) return &morph(slab, *shape);
+    list_sparse(slab);  // others' turn first
+  }
+  return nullptr;
+}
+
+Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
+  if (slab.empty()) list_of(slab).empty -= 1;
+  if (slab.listed) unlist(slab);
+  write_shape(file_, slab, shape);
+  Slab& now = fresh_twin();
+  attach_slab(now, file_, slab.offset, *slab.header, shape);
+  now.arena = this;
+  now.fill_free_all();
+  if (shape.old) {
+    join_parts(now, slab);
+    list(slab);
+    const bool apart = hold_old_blocks(now);
+    TENUTO_ASSERT(apart);
+  } else {
+    spare_twin(slab);
+  }
+  pages_.set(slab.offset, PageOwner::slab, &now);
+  list(now);
+  if (now.empty()) list_of(now).empty += 1;
+  return now;
 }
 
 Slab& Arena::fresh_twin() {
@@ -63,7 +145,7 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   }
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
   Slab& slab = fresh_twin();
-  attach_slab(slab, file_, *frame, header);
+  attach_slab(slab, file_, *frame, header, header.shape.shape());
   slab.arena = this;
   slab.fill_free_all();
   pages_.set(*frame, PageOwner::slab, &slab);
@@ -75,62 +157,90 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
 Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   const std::lock_guard lock(mu);
   Slab& slab = fresh_twin();
-  attach_slab(slab, file_, offset, header);
+  const SlabShape shape = header.shape.shape();
+  attach_slab(slab, file_, offset, header, shape);
   slab.arena = this;
+  if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
+    Slab& old = fresh_twin();
+    attach_slab(old, file_, offset, header, {shape.old, {}});
+    old.arena = this;
+    join_parts(slab, old);
+  }
   pages_.set(offset, PageOwner::slab, &slab);
   return slab;
 }
 
 void Arena::enlist(Slab& slab) {
   const std::lock_guard lock(mu);
-  if (slab.free_count == 0) return;
-  list(slab);
-  if (slab.free_count == slab.blocks) list_of(slab).empty += 1;
+  relist(slab, false);
+  if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) list(*old->slab);
 }
 
 void Arena::discard(Slab& slab) {
   const std::lock_guard lock(mu);
   pages_.clear(slab.offset);
   erase_slab(slab);
-  slab.header = nullptr;
-  spare_twins_.push_back(&slab);
+  spare_twin(slab);
 }
 
 void Arena::trim() {
   const std::lock_guard lock(mu);
   for (const auto& slab : slabs_) {
-    if (slab->header != nullptr && slab->free_count == slab->blocks) retire(*slab);
+    if (slab->header != nullptr && !slab->is_old() && slab->empty()) retire(*slab);
   }
 }
 
-// REQUIRES for list and unlist: mu is held.
+// REQUIRES for list to unlist_sparse: mu is held.
 void Arena::list(Slab& slab) {
   List& l = list_of(slab);
-  slab.prev = nullptr;
-  slab.next = l.head;
-  if (l.head != nullptr) l.head->prev = &slab;
-  l.head = &slab;
+  slab.prev = slab.sparse ? l.tail : nullptr;
+  slab.next = slab.sparse ? nullptr : l.head;
+  (slab.prev != nullptr ? slab.prev->next : l.head) = &slab;
+  (slab.next != nullptr ? slab.next->prev : l.tail) = &slab;
   slab.listed = true;
 }
 
 void Arena::unlist(Slab& slab) {
   List& l = list_of(slab);
   (slab.prev != nullptr ? slab.prev->next : l.head) = slab.next;
-  if (slab.next != nullptr) slab.next->prev = slab.prev;
+  (slab.next != nullptr ? slab.next->prev : l.tail) = slab.prev;
   slab.prev = slab.next = nullptr;
   slab.listed = false;
+}
+
+bool Arena::is_sparse(const Slab& slab) const {
+  const bool in_transition = slab.old.load(std::memory_order_relaxed) != nullptr &&
+                             !TENUTO_PLANT("heap_morph_again_too_early");
+  return slab.kind == Kind::logged && !in_transition && slab.free_count != 0 &&
+         slab.used() < morph_occupancy_ * slab.blocks;
+}
+
+void Arena::list_sparse(Slab& slab) {
+  slab.sparse_prev = sparse_tail_;
+  (sparse_tail_ != nullptr ? sparse_tail_->sparse_next : sparse_head_) = &slab;
+  sparse_tail_ = &slab;
+  sparse_count_ += 1;
+  slab.sparse = true;
+}
+
+void Arena::unlist_sparse(Slab& slab) {
+  (slab.sparse_prev != nullptr ? slab.sparse_prev->sparse_next : sparse_head_) = slab.sparse_next;
+  (slab.sparse_next != nullptr ? slab.sparse_next->sparse_prev : sparse_tail_) = slab.sparse_prev;
+  slab.sparse_prev = slab.sparse_next = nullptr;
+  sparse_count_ -= 1;
+  slab.sparse = false;
 }
 
 // REQUIRES: mu is held, every block is free. One fence.
 void Arena::retire(Slab& slab) {
   list_of(slab).empty -= 1;
   unlist(slab);
+  if (slab.sparse) unlist_sparse(slab);
   pages_.clear(slab.offset);
   erase_slab(slab);
   fence("slab header erased", "its frame is given back");
   frames_.put(slab.offset, frame::kOrderSlab, core_);
-  slab.header = nullptr;
-  spare_twins_.push_back(&slab);
+  spare_twin(slab);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,7 +1,11 @@
 // An arena: the slabs that a group of lanes takes blocks from, by kind and class, under one lock.
 // Called by the thread caches to refill and spill, and by recovery to fill.
 //
-// (Slab morphing will choose among the slabs of an arena here.)
+// A slab of logged blocks of which less than the threshold is in use is *sparse*: it stands last in
+// its class's list, so that it empties, and in the arena's list of sparse slabs, in the order in
+// which that happened. A class without free blocks morphs the first of these that can be (morph.h)
+// before it takes a new slab. What only one class ever took from is no candidate before something
+// was given back.
 #pragma once
 
 #include <array>
@@ -17,8 +21,13 @@ namespace tenuto::inline TENUTO_ABI::heap {
 
 class Arena {
  public:
-  Arena(pm::PoolFile& file, FrameSource& frames, PageTable& pages, unsigned core)
-      : file_(file), frames_(frames), pages_(pages), core_(core) {}
+  Arena(pm::PoolFile& file, FrameSource& frames, PageTable& pages, unsigned core,
+        double morph_occupancy)
+      : file_(file),
+        frames_(frames),
+        pages_(pages),
+        core_(core),
+        morph_occupancy_(morph_occupancy) {}
 
   // Up to `want` blocks of the class, at least one unless full.
   Result<unsigned> take(ClassId class_id, Kind kind, PoolOffset* out, unsigned want);
@@ -27,15 +36,20 @@ class Arena {
   // loses its frame.
   void give(Slab& slab, const unsigned* indexes, std::size_t count);
 
-  // Recovery: a twin for a slab found in the pool; once its free_bits are final, either
-  // enlist it or, when nothing in it is used, discard it (its header is erased, not fenced).
+  // Recovery: a twin for a slab found in the pool, or one for each part; once its free_bits are
+  // final, either enlist it or, when nothing in it is used, discard it (its header is erased, not
+  // fenced).
   Slab& adopt(PoolOffset offset, const SlabHeader& header);
   void enlist(Slab& slab);
   void discard(Slab& slab);
 
+  // The old part has no block left: its twin goes. REQUIRES: mu is held.
+  void drop_old_part(Slab& now);
+
   // Gives back the frames of all wholly free slabs.
   void trim();
 
+  // Old parts have a turn of their own.
   template <class F>
   void for_each_slab(const F& f) {
     const std::lock_guard lock(mu);
@@ -49,14 +63,25 @@ class Arena {
  private:
   struct List {
     Slab* head = nullptr;  // slabs with free blocks
-    unsigned empty = 0;    // of which wholly free
+    Slab* tail = nullptr;
+    unsigned empty = 0;  // of which wholly free
   };
   Slab* new_slab(ClassId class_id, Kind kind, Status* why);
+  Slab* morphed_slab(ClassId class_id);
+  Slab& morph(Slab& slab, const SlabShape& shape);
   Slab& fresh_twin();
+  void spare_twin(Slab& slab);
   void list(Slab& slab);
   void unlist(Slab& slab);
+  bool is_sparse(const Slab& slab) const;
+  void list_sparse(Slab& slab);
+  void unlist_sparse(Slab& slab);
+  // After blocks became free.
+  void relist(Slab& slab, bool was_empty);
   void retire(Slab& slab);
+  unsigned take_old(ClassId class_id, PoolOffset* out, unsigned want);
   List& list_of(const Slab& slab) {
+    if (slab.is_old()) return old_parts_[slab.class_id.value];
     return lists_[static_cast<unsigned>(slab.kind)][slab.class_id.value];
   }
 
@@ -65,10 +90,15 @@ class Arena {
   FrameSource& frames_;
   PageTable& pages_;
   const unsigned core_;
+  const double morph_occupancy_;
   // Guarded by mu.
   std::array<std::array<List, kClasses>, 2> lists_{};
+  std::array<List, kClasses> old_parts_{};    // of morphed slabs, by their own class
   std::vector<std::unique_ptr<Slab>> slabs_;  // twins never die while the pool is open
   std::vector<Slab*> spare_twins_;
+  Slab* sparse_head_ = nullptr;  // least recently used first
+  Slab* sparse_tail_ = nullptr;
+  unsigned sparse_count_ = 0;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

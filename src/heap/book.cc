@@ -1,7 +1,7 @@
+// Reading the bookkeeping log, and appending to it. See book_gc.cc for how it is kept short.
 #include "heap/book.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "pm/assert.h"
@@ -11,42 +11,70 @@
 namespace tenuto::inline TENUTO_ABI::heap {
 
 namespace {
-constexpr std::uint64_t kCompactChunksLeast = 4;  // below this a log is not worth compacting
-}
+// Recovery may find holes where entries were, and has to append those again without a frame to put
+// them in: at most one a lane.
+constexpr std::uint64_t kRedoneEntries = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
+}  // namespace
 
 Status Book::damaged(Report* report, PoolOffset o, std::string_view what) const {
   return fail(Status::corrupt, report, "the bookkeeping log is damaged", file_.where(o, what));
 }
 
+// --- open ---------------------------------------------------------------------------------------
+
 Status Book::open(std::vector<BookRecord>& live, Report* report) {
   TENUTO_TRY(open_segments(report));
-  TENUTO_TRY(open_list(list_, report));
-  std::unordered_set<std::uint64_t> killed;
-  std::unordered_map<std::uint64_t, BookRecord> records;
-  for (std::size_t c = 0; c < list_.size(); ++c) {
+  TENUTO_TRY(open_list(report));
+  // Entries first: a tombstone may stand before what it kills is known.
+  for (BookTwin* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
-      const BookEntry e{chunk(list_[c])->entry(i)};
+      const BookEntry e{chunk(t->at)->entry(i)};
       if (e.raw == 0) continue;
       const unsigned end = TENUTO_PLANT("heap_book_holes_not_counted") ? tail_used_ + 1 : i + 1;
-      if (c + 1 == list_.size()) tail_used_ = end;
-      const BookPosition at = BookPosition::make(list_[c], i);
-      if (e.type() == BookType::tombstone) {
-        killed.insert(e.killed().value);
-        continue;
-      }
+      if (t == last_) tail_used_ = end;
+      if (e.type() == BookType::tombstone) continue;
       const bool sound = e.type() != BookType::empty && e.frames() != 0 &&
                          file_.in_range(e.offset(), e.frames() * kFrameBytes);
-      if (!sound) return damaged(report, list_[c], "entry " + std::to_string(i));
-      const Kind kind = e.type() == BookType::logged ? Kind::logged : Kind::derived;
-      records.emplace(at.value, BookRecord{e.offset(), e.frames(), kind, at});
+      if (!sound) return damaged(report, t->at, "entry " + std::to_string(i));
+      t->set(i);
     }
   }
-  for (const std::uint64_t k : killed) records.erase(k);
-  for (const auto& [position, record] : records) live.push_back(record);
+  for (BookTwin* t = first_; t != nullptr; t = t->next) {
+    for (unsigned i = 0; i < kBookChunkEntries; ++i) open_tombstone(*t, i);
+  }
+  for (BookTwin* t = first_; t != nullptr; t = t->next) {
+    for (unsigned i = 0; i < kBookChunkEntries; ++i) {
+      const BookEntry e{chunk(t->at)->entry(i)};
+      if (!t->matter(i) || e.type() == BookType::tombstone) continue;
+      const Kind kind = e.type() == BookType::logged ? Kind::logged : Kind::derived;
+      live.push_back({e.offset(), e.frames(), kind});
+      slots_.at(e.offset()).set_entry(EntryRef::make(t, i));
+    }
+    if (t->count == 0 && t != last_) empty_.push_back(t);
+  }
+  live_ = live.size();
+  spare_.store(static_cast<std::int64_t>(room()) - static_cast<std::int64_t>(live_) -
+               static_cast<std::int64_t>(kRedoneEntries));
+  wants_tending_.store(true, std::memory_order_relaxed);
   std::sort(live.begin(), live.end(), [](const BookRecord& a, const BookRecord& b) {
     return a.offset.value < b.offset.value;
   });
   return Status::ok;
+}
+
+void Book::open_tombstone(BookTwin& twin, unsigned i) {
+  const BookEntry e{chunk(twin.at)->entry(i)};
+  if (e.raw == 0 || e.type() != BookType::tombstone) return;
+  const auto it = twins_.find(e.killed().chunk_id());
+  const unsigned at = e.killed().index();
+  if (it == twins_.end() || at >= kBookChunkEntries) return;  // its chunk has left the list
+  BookTwin& target = *it->second;
+  const BookEntry killed{chunk(target.at)->entry(at)};
+  if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
+  if (&target == &twin || target.killer[at]) return;
+  if (TENUTO_PLANT("heap_book_tombstone_dropped_early")) return;
+  target.killer[at] = EntryRef::make(&twin, i);
+  twin.set(i);
 }
 
 Status Book::open_segments(Report* report) {
@@ -55,7 +83,7 @@ Status Book::open_segments(Report* report) {
     if (!file_.in_range(o, kBookSegmentBytes) || o.value % kBookSegmentBytes != 0) {
       return damaged(report, o, "segment outside the pool");
     }
-    const auto& s = *file_.at<BookSegment>(o);
+    const BookSegment& s = segment(o);
     if (s.magic != kBookSegmentMagic || s.self != o.value) {
       return damaged(report, o, "segment header");
     }
@@ -66,124 +94,230 @@ Status Book::open_segments(Report* report) {
   return Status::ok;
 }
 
-Status Book::open_list(std::vector<PoolOffset>& list, Report* report) {
+Status Book::open_list(Report* report) {
   if (head().alt > 1) {
     return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)}, "alt");
   }
-  std::unordered_set<std::uint64_t> unused;
   for (const PoolOffset s : segments_) {
     for (std::uint64_t at = kBookChunkBytes; at < kBookSegmentBytes; at += kBookChunkBytes) {
-      unused.insert(s.value + at);
+      free_chunks_.insert(s.value + at);
     }
   }
   for (PoolOffset o{head().list[head().alt]}; o; o = {chunk(o)->next}) {
     // Erased when visited, so a loop or a foreign chunk is found here.
-    if (unused.erase(o.value) == 0) return damaged(report, o, "chunk list");
-    if (chunk(o)->magic != kBookChunkMagic || chunk(o)->self != o.value) {
-      return damaged(report, o, "chunk header");
-    }
-    list.push_back(o);
+    if (free_chunks_.erase(o.value) == 0) return damaged(report, o, "chunk list");
+    const BookChunk& c = *chunk(o);
+    const bool sound = c.magic == kBookChunkMagic && c.self == o.value && c.id != 0;
+    if (!sound || twins_.contains(c.id)) return damaged(report, o, "chunk header");
+    add_twin(o, c.id);
+    next_id_ = std::max(next_id_, c.id + 1);
   }
-  for (const std::uint64_t o : unused) free_chunks_.push_back({o});
-  std::sort(free_chunks_.begin(), free_chunks_.end(), std::greater<>());
-  if (!list.empty()) tail_used_ = 0;
+  if (last_ != nullptr) tail_used_ = 0;
   return Status::ok;
 }
+
+// --- room ---------------------------------------------------------------------------------------
 
 std::uint64_t Book::room() const {
   return free_chunks_.size() * kBookChunkEntries + (kBookChunkEntries - tail_used_);
 }
 
-Status Book::ensure_room(std::uint64_t entries) {
-  while (room() < entries) TENUTO_TRY(new_segment());
+Status Book::promise() {
+  if (!wants_tending_.load(std::memory_order_relaxed)) [[likely]] {
+    if (spare_.fetch_sub(2, std::memory_order_relaxed) >= 2) return Status::ok;
+    unpromise();
+  }
+  const std::lock_guard lock(mu_);
+  tend_locked(false);
+  while (spare_.fetch_sub(2, std::memory_order_relaxed) < 2) {
+    unpromise();
+    TENUTO_TRY(new_segment());
+  }
   return Status::ok;
 }
 
 Status Book::new_segment() {
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, 0);
   if (!frame) return frame.error();
-  auto& s = *file_.at<BookSegment>(*frame);
+  BookSegment& s = segment(*frame);
   if (TENUTO_PLANT("heap_book_segment_linked_early")) publish(head().segment, frame->value);
   s = {kBookSegmentMagic, frame->value, head().segment, {}};
   flush(s);
   fence("book segment header", "segment is linked");
   publish(head().segment, frame->value);
   fence("segment is linked", "its chunks are used");
-  segments_.push_back(*frame);
-  for (std::uint64_t at = kBookSegmentBytes - kBookChunkBytes; at > 0; at -= kBookChunkBytes) {
-    free_chunks_.push_back(*frame + at);
+  segments_.insert(segments_.begin(), *frame);
+  for (std::uint64_t at = kBookChunkBytes; at < kBookSegmentBytes; at += kBookChunkBytes) {
+    free_chunks_.insert(frame->value + at);
   }
+  const auto fresh = (kBookSegmentBytes / kBookChunkBytes - 1) * kBookChunkEntries;
+  spare_.fetch_add(static_cast<std::int64_t>(fresh), std::memory_order_relaxed);
   return Status::ok;
 }
 
+// --- chunks -------------------------------------------------------------------------------------
+
+BookTwin& Book::add_twin(PoolOffset at, std::uint64_t id) {
+  auto fresh = std::make_unique<BookTwin>();
+  BookTwin& t = *fresh;
+  t.at = at;
+  t.id = id;
+  t.prev = last_;
+  (last_ != nullptr ? last_->next : first_) = &t;
+  last_ = &t;
+  twins_.emplace(id, std::move(fresh));
+  used_[round_down(at.value, kBookSegmentBytes)] += 1;
+  return t;
+}
+
+PoolOffset Book::take_chunk() {
+  TENUTO_ASSERT(!free_chunks_.empty());
+  const PoolOffset o{*free_chunks_.begin()};
+  free_chunks_.erase(free_chunks_.begin());
+  return o;
+}
+
+void Book::free_chunk(PoolOffset o) {
+  free_chunks_.insert(o.value);
+  used_[round_down(o.value, kBookSegmentBytes)] -= 1;
+}
+
 // Zeroes a free chunk and gives it its header; flushed, not fenced.
-void Book::prepare_chunk(PoolOffset o) {
+void Book::prepare_chunk(PoolOffset o, std::uint64_t id) {
   BookChunk& c = *chunk(o);
+  if (TENUTO_PLANT("heap_book_tombstones_name_places") && c.id != 0) id = c.id;
   if (!TENUTO_PLANT("heap_book_chunk_not_zeroed")) zero_flush(&c, sizeof c);
   c.self = o.value;
+  c.id = id;
   store_ordered(c.magic, kBookChunkMagic);
   flush_bytes(&c, kLineBytes);
 }
 
 void Book::start_chunk() {
-  TENUTO_ASSERT(!free_chunks_.empty());
-  const PoolOffset o = free_chunks_.back();
-  free_chunks_.pop_back();
-  if (TENUTO_PLANT("heap_book_chunk_linked_early") && !list_.empty()) {
-    publish(chunk(list_.back())->next, o.value);
+  const PoolOffset o = take_chunk();
+  if (TENUTO_PLANT("heap_book_chunk_linked_early") && last_ != nullptr) {
+    publish(chunk(last_->at)->next, o.value);
   }
-  prepare_chunk(o);
+  prepare_chunk(o, next_id_);
   fence("empty book chunk", "chunk is linked");
-  if (list_.empty()) {
-    publish(head().list[head().alt], o.value);
-  } else {
-    publish(chunk(list_.back())->next, o.value);
-  }
+  publish(last_ == nullptr ? head().list[head().alt] : chunk(last_->at)->next, o.value);
   fence("chunk is linked", "its entries count");
-  list_.push_back(o);
+  if (last_ != nullptr && last_->count == 0) empty_.push_back(last_);
+  add_twin(o, chunk(o)->id);
+  next_id_ += 1;
   tail_used_ = 0;
+  wants_tending_.store(true, std::memory_order_relaxed);
 }
 
-BookPosition Book::append(BookEntry entry) {
-  if (list_.empty() || tail_used_ == kBookChunkEntries) start_chunk();
+EntryRef Book::append(std::uint64_t raw) {
+  if (tail_used_ == kBookChunkEntries) start_chunk();
   const unsigned i = tail_used_++;
-  publish(chunk(list_.back())->entry(i), entry.raw);
-  return BookPosition::make(list_.back(), i);
+  publish(chunk(last_->at)->entry(i), raw);
+  return EntryRef::make(last_, i);
 }
 
-bool Book::wants_compaction(std::uint64_t live) const {
-  const std::uint64_t used = list_.size() * kBookChunkEntries;
-  return list_.size() > kCompactChunksLeast && used > 4 * live;
+// --- entries ------------------------------------------------------------------------------------
+
+void Book::record(PoolOffset o, std::uint64_t frames, Kind kind) {
+  const auto type = kind == Kind::logged ? BookType::logged : BookType::derived;
+  const std::lock_guard lock(mu_);
+  const EntryRef e = append(BookEntry::make_extent(type, o, frames).raw);
+  e.twin()->set(e.index());
+  slots_.at(o).set_entry(e);
+  live_ += 1;
 }
 
-void Book::compact(std::uint64_t live, const std::function<void(const Sink&)>& each) {
-  const std::uint64_t chunks = live / kBookChunkEntries + 1;
-  if (free_chunks_.size() < chunks) return;
-  std::vector<PoolOffset> fresh(free_chunks_.end() - static_cast<std::ptrdiff_t>(chunks),
-                                free_chunks_.end());
-  free_chunks_.resize(free_chunks_.size() - chunks);
-  for (std::size_t c = 0; c < chunks; ++c) {
-    prepare_chunk(fresh[c]);
-    chunk(fresh[c])->next = c + 1 < chunks ? fresh[c + 1].value : 0;
+void Book::clear_bit(BookTwin& twin, unsigned i) {
+  twin.clear(i);
+  if (twin.count == 0 && &twin != last_) empty_.push_back(&twin);
+}
+
+void Book::append_tombstone(EntryRef killed) {
+  const BookPosition names = BookPosition::make(killed.twin()->id, killed.index());
+  const EntryRef e = append(BookEntry::make_tombstone(names).raw);
+  const bool needed = !TENUTO_PLANT("heap_book_tombstone_dropped_early");
+  if (e.twin() != killed.twin() && needed) {
+    killed.twin()->killer[killed.index()] = e;
+    e.twin()->set(e.index());
   }
-  std::uint64_t n = 0;
-  each([&](BookEntry e) {
-    const PoolOffset at = fresh[n / kBookChunkEntries];
-    const auto i = static_cast<unsigned>(n++ % kBookChunkEntries);
-    chunk(at)->entry(i) = e.raw;
-    return BookPosition::make(at, i);
-  });
-  TENUTO_ASSERT(n == live);
-  for (const PoolOffset o : fresh) flush_bytes(chunk(o), kBookChunkBytes);
-  const std::uint64_t other = 1 - head().alt;
-  if (TENUTO_PLANT("heap_compaction_flips_early")) publish(head().alt, other);
-  publish(head().list[other], fresh.front().value);
-  fence("compacted list", "alt names it");
-  publish(head().alt, other);
-  fence("alt names it", "old chunks are reused");
-  free_chunks_.insert(free_chunks_.end(), list_.begin(), list_.end());
-  list_ = std::move(fresh);
-  tail_used_ = static_cast<unsigned>(n - (chunks - 1) * kBookChunkEntries);
+  clear_bit(*killed.twin(), killed.index());
+  live_ -= 1;
+}
+
+void Book::erase(PoolOffset o) {
+  const std::lock_guard lock(mu_);
+  append_tombstone(slots_.at(o).entry());
+}
+
+// Recovery has no promise, but the room that is kept for it.
+Status Book::recover_record(PoolOffset o, std::uint64_t frames) {
+  {
+    const std::lock_guard lock(mu_);
+    if (room() == 0) TENUTO_TRY(new_segment());
+    spare_.fetch_sub(2, std::memory_order_relaxed);
+  }
+  record(o, frames, Kind::logged);
+  return Status::ok;
+}
+
+Status Book::recover_erase(PoolOffset o) {
+  {
+    const std::lock_guard lock(mu_);
+    if (room() == 0) TENUTO_TRY(new_segment());
+  }
+  erase(o);
+  return Status::ok;
+}
+
+// --- introspection ------------------------------------------------------------------------------
+
+void Book::flush_list() const {
+  const std::lock_guard lock(mu_);
+  for (const BookTwin* t = first_; t != nullptr; t = t->next) {
+    flush_bytes(chunk(t->at), kBookChunkBytes);
+  }
+}
+
+std::vector<PoolOffset> Book::segments() const {
+  const std::lock_guard lock(mu_);
+  return segments_;
+}
+
+BookStats Book::stats() const {
+  const std::lock_guard lock(mu_);
+  return {segments_.size() * kBookSegmentBytes,
+          twins_.size() * kBookChunkBytes,
+          live_,
+          fast_gcs_,
+          slow_gcs_,
+          given_back_};
+}
+
+// Quiescent: nothing is promised.
+Status Book::validate(Report* report) const {
+  const std::lock_guard lock(mu_);
+  std::uint64_t extents = 0;
+  for (const BookTwin* t = first_; t != nullptr; t = t->next) {
+    const BookChunk& c = *chunk(t->at);
+    const std::uint64_t next = t->next == nullptr ? 0 : t->next->at.value;
+    if (c.id != t->id || c.next != next) return damaged(report, t->at, "chunk header changed");
+    unsigned bits = 0;
+    for (unsigned i = 0; i < kBookChunkEntries; ++i) {
+      if (!t->matter(i)) continue;
+      bits += 1;
+      const BookEntry e{c.entry(i)};
+      if (e.type() == BookType::empty) return damaged(report, t->at, "entry lost");
+      if (e.type() == BookType::tombstone) continue;
+      extents += 1;
+      const EntryRef entry = slots_.at(e.offset()).entry();
+      if (entry.raw != EntryRef::make(const_cast<BookTwin*>(t), i).raw) {
+        return damaged(report, t->at, "entry " + std::to_string(i) + " is not its extent's");
+      }
+    }
+    if (bits != t->count) return damaged(report, t->at, "entries are miscounted");
+  }
+  if (extents != live_) return damaged(report, {}, "live entries are miscounted");
+  return Status::ok;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,22 +1,40 @@
 // The bookkeeping log: which extents and huge objects are in use (NVAlloc's log-structured
-// bookkeeping). Called by extent.cc, under its lock.
+// bookkeeping). Called by extent.cc; has a lock of its own.
 //
 // Authoritative: the list that `alt` names. An extent is in use when its entry is there and no
 // tombstone names that entry; order does not matter, a lost entry leaves a hole.
 //   append        entry (one word) | whatever the caller's protocol says next
 //   new chunk     zeroed chunk | link | entries: a chunk in the list has no stale entries
 //   new segment   its header | link: a segment in the list has a sound header
-//   compaction    new list | its head | alt | old chunks are reused: alt flips between two whole
+//   fast GC       unlinked chunk | tombstones that name its entries are dead | chunk is reused
+//   slow GC       new list | its head | alt | old chunks are reused: alt flips between two whole
 //                 lists
+//   segment goes  unlinked segment | its frame is given back
+//
+// Every chunk has a twin in DRAM (BookTwin) with a bit for each entry that matters:
+//   an extent's entry        no tombstone has been appended for it
+//   a tombstone              the entry it kills stands in another chunk, and that is in the list
+// A chunk without such bits leaves the list (fast GC) without being read: what it says of extents
+// is over, and what it kills is in no list any more, or goes with it. The killed entry's chunk is
+// never the later one, so the oldest chunk without live extents can always go. A tombstone names a
+// chunk's id, which is never used again: it means nothing once that chunk has left, whoever uses
+// its place. Ids grow, and the last chunk of the list, which has the largest, never leaves it:
+// no crash can bring an old id back.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "heap/format.h"
 #include "heap/frame_source.h"
 #include "heap/heap.h"
+#include "heap/slots.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
@@ -25,54 +43,119 @@ struct BookRecord {
   PoolOffset offset;
   std::uint64_t frames = 0;
   Kind kind = Kind::logged;
-  BookPosition position;
+};
+
+struct BookStats {
+  std::uint64_t bytes = 0;         // segments
+  std::uint64_t list_bytes = 0;    // of which in the list
+  std::uint64_t live_entries = 0;  // extents in use
+  std::uint64_t fast_gcs = 0;      // chunks unlinked since open
+  std::uint64_t slow_gcs = 0;      // lists written anew since open
+  std::uint64_t segments_given_back = 0;
+};
+
+// A chunk of the list. Twins stand on multiples of 128, so that a word holds a twin and an index.
+struct alignas(128) BookTwin {
+  PoolOffset at;
+  std::uint64_t id = 0;
+  BookTwin* prev = nullptr;
+  BookTwin* next = nullptr;
+  std::uint64_t matters[2] = {};                     // by entry
+  unsigned count = 0;                                // of these bits
+  std::array<EntryRef, kBookChunkEntries> killer{};  // the tombstone that names it, by entry
+
+  bool matter(unsigned i) const { return (matters[i / 64] >> (i % 64) & 1) != 0; }
+  void set(unsigned i) {
+    matters[i / 64] |= std::uint64_t{1} << (i % 64);
+    count += 1;
+  }
+  void clear(unsigned i) {
+    matters[i / 64] &= ~(std::uint64_t{1} << (i % 64));
+    count -= 1;
+  }
 };
 
 class Book {
  public:
-  Book(pm::PoolFile& file, FrameSource& frames) : file_(file), frames_(frames) {}
+  Book(pm::PoolFile& file, FrameSource& frames, Slots& slots, const HeapOptions& options)
+      : file_(file), frames_(frames), slots_(slots), options_(options) {}
 
-  // Reads the log. corrupt with the place of what cannot be.
+  // Reads the log; `live` by offset. corrupt with the place of what cannot be.
   Status open(std::vector<BookRecord>& live, Report* report);
 
-  // Makes sure that `entries` more can be appended, come what may: room for an extent's own entry
-  // and its tombstone is taken before the extent is. full when the pool has no frame for it.
-  Status ensure_room(std::uint64_t entries);
-  std::uint64_t room() const;
+  // Room for an extent's entry and its tombstone is taken before the extent is. full when the pool
+  // has no frame for it. One atomic subtraction; once in a while the log is tended.
+  Status promise();
+  void unpromise() { spare_.fetch_add(2, std::memory_order_relaxed); }
 
-  // Appends and flushes; durable after the caller's fence. REQUIRES: room.
-  BookPosition append(BookEntry entry);
+  // Append and flush; durable after the caller's fence. REQUIRES: promised; recorded.
+  void record(PoolOffset o, std::uint64_t frames, Kind kind);
+  void erase(PoolOffset o);
+  // The same in recovery, without promise: full when there is no room.
+  Status recover_record(PoolOffset o, std::uint64_t frames);
+  Status recover_erase(PoolOffset o);
 
-  // Whether most of the list is dead, and compaction would pay.
-  bool wants_compaction(std::uint64_t live) const;
-  // Writes a new list of the entries that `each` yields (it is called with a function to pass
-  // them to, which returns their new positions) and flips to it. Skipped without room.
-  using Sink = std::function<BookPosition(BookEntry)>;
-  void compact(std::uint64_t live, const std::function<void(const Sink&)>& each);
+  // Collects what can be collected now; `thoroughly`: even when it hardly pays.
+  void tend(bool thoroughly);
 
   // Flushes the whole list.
-  void flush_list() const {
-    for (const PoolOffset o : list_) flush_bytes(chunk(o), kBookChunkBytes);
-  }
+  void flush_list() const;
 
-  const std::vector<PoolOffset>& segments() const { return segments_; }
+  std::vector<PoolOffset> segments() const;
+  BookStats stats() const;
+  Status validate(Report* report) const;
 
  private:
   BookHead& head() const { return *reinterpret_cast<BookHead*>(file_.head().heap); }
   BookChunk* chunk(PoolOffset o) const { return file_.at<BookChunk>(o); }
-  Status open_segments(Report* report);
-  Status open_list(std::vector<PoolOffset>& list, Report* report);
-  Status new_segment();
-  void prepare_chunk(PoolOffset o);
-  void start_chunk();
+  BookSegment& segment(PoolOffset o) const { return *file_.at<BookSegment>(o); }
   Status damaged(Report* report, PoolOffset o, std::string_view what) const;
+
+  // REQUIRES for all that follows: mu_ is held (or the pool is being opened).
+  Status open_segments(Report* report);
+  Status open_list(Report* report);
+  void open_tombstone(BookTwin& twin, unsigned i);
+  std::uint64_t room() const;
+  BookTwin& add_twin(PoolOffset at, std::uint64_t id);
+  void free_chunk(PoolOffset o);
+  PoolOffset take_chunk();
+  Status new_segment();
+  void prepare_chunk(PoolOffset o, std::uint64_t id);
+  void start_chunk();
+  EntryRef append(std::uint64_t raw);
+  void append_tombstone(EntryRef killed);
+  void clear_bit(BookTwin& twin, unsigned i);
+
+  // --- book_gc.cc
+  void tend_locked(bool thoroughly);
+  void collect_empty();
+  void unlink(BookTwin& twin);
+  bool wants_rewrite(bool thoroughly) const;
+  void rewrite();
+  void give_back_segments(bool thoroughly);
 
   pm::PoolFile& file_;
   FrameSource& frames_;
-  std::vector<PoolOffset> segments_;
-  std::vector<PoolOffset> list_;  // chunks of the live list, in order
-  std::vector<PoolOffset> free_chunks_;
+  Slots& slots_;
+  const HeapOptions& options_;
+
+  // spare == room() - live - 2 * promised - kRedoneEntries
+  std::atomic<std::int64_t> spare_ = 0;
+  std::atomic<bool> wants_tending_ = false;  // a chunk was begun
+
+  mutable std::mutex mu_;
+  // Guarded by mu_.
+  std::vector<PoolOffset> segments_;                  // in the order of their list
+  std::unordered_map<std::uint64_t, unsigned> used_;  // chunks in use, by segment
+  std::set<std::uint64_t> free_chunks_;               // the lowest is taken first
+  std::unordered_map<std::uint64_t, std::unique_ptr<BookTwin>> twins_;  // by id
+  BookTwin* first_ = nullptr;                                           // of the list
+  BookTwin* last_ = nullptr;
+  std::vector<BookTwin*> empty_;            // without bits, not the last
   unsigned tail_used_ = kBookChunkEntries;  // entries of the last chunk
+  std::uint64_t next_id_ = 1;
+  std::uint64_t live_ = 0;
+  std::uint64_t fast_gcs_ = 0, slow_gcs_ = 0, given_back_ = 0;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,40 +1,41 @@
 // Extents (16 KiB .. 2 MiB, cut from 4-MiB chunks by best fit, coalesced when freed) and huge
-// objects (runs of huge frames). Virtual headers in DRAM; the bookkeeping log says what is in use.
-// Called by heap.cc. One lock.
+// objects (runs of huge frames). What is known of them stands in slots (slots.h); the bookkeeping
+// log says what is in use. Called by heap.cc.
 //
-// (Decay from reclaimed to retained to holes in the file will move free extents here.)
+//   reserved, live, claimed, killed   in use, or on the way
+//   reclaimed                         free, with pages in the file (or with some)
+//   retained                          free, its pages given back: holes in the file
+// Free extents decay from reclaimed to retained (decay.h), driven by the operations that come
+// along. A chunk that is wholly retained goes back to the frame allocator; wholly free ones with
+// pages do when frames run short, before the file grows.
 //
 // Durable order: a chunk's frames are fenced before any thread can cut an extent from it; a huge
 // object's by the first fence of whatever protocol records it (their bits are flushed before its
 // entry is). A chunk is owned by the extents in it: one without live extents after a crash is
-// given back. A freed extent is reused only when its
-// tombstone is durable.
+// given back. An extent is free only when its tombstone is durable: then it may be reused, and a
+// hole may be punched.
+//
+// Locks: mu_ for what is free; lookups and changes of state of one extent take none. The log has
+// its own, and may ask for frames while it holds it, hence for ours: never the other way round.
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <set>
+#include <vector>
 
 #include "heap/book.h"
-#include "heap/page_table.h"
+#include "heap/decay.h"
+#include "heap/free_extents.h"
+#include "heap/slots.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
-inline constexpr std::uint64_t kChunkBytes = 4u << 20;
-inline constexpr unsigned kChunkFrames = kChunkBytes / kFrameBytes;
 inline constexpr unsigned kHugeFrames = kHugeBytes / kFrameBytes;
 inline constexpr std::uint64_t kExtentBytesMax = kHugeBytes;
-
-enum class ExtentState : std::uint8_t {
-  free,
-  reserved,  // taken, no entry yet
-  live,      // entry appended
-  claimed,   // live, and somebody is freeing it
-  killed,    // tombstone appended, not yet reusable
-};
 
 // What find() may find.
 enum class Wanted : std::uint8_t {
@@ -43,27 +44,18 @@ enum class Wanted : std::uint8_t {
   not_free,   // also what is on its way to becoming free
 };
 
-struct Extent {
-  PoolOffset offset;
-  std::uint64_t frames = 0;
-  ExtentState state = ExtentState::free;
-  Kind kind = Kind::logged;
-  BookPosition entry;
-};
-
-// The part of a 4-MiB region that belongs to extents: all of it, or one 2-MiB half.
-struct Chunk {
-  PoolOffset region;
-  unsigned first = 0;  // frame within the region
-  unsigned end = 0;
-  std::array<Extent*, kChunkFrames> at{};  // by first and by last frame
+struct ExtentStats {
+  std::uint64_t count = 0;  // in use or reserved
+  std::uint64_t allocated_bytes = 0;
+  std::uint64_t live_logged = 0;
+  std::uint64_t reclaimed_bytes = 0;
+  std::uint64_t retained_bytes = 0;
+  BookStats book;
 };
 
 class Extents {
  public:
-  Extents(pm::PoolFile& file, FrameSource& frames, PageTable& pages)
-      : file_(file), frames_(frames), pages_(pages), book_(file, frames) {}
-  ~Extents();
+  Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options);
 
   // Recovery, in this order. open reads the log; recover_* and mark correct it (thread-safe);
   // build makes chunks and free extents and drops derived extents that were not marked
@@ -74,12 +66,14 @@ class Extents {
   Status build(bool drop_unmarked, Report* report);
   // Calls keep(first frame, frames) for everything that extents and log own.
   Status own_frames(const std::function<Status(PoolOffset, std::uint64_t)>& keep) const;
-  bool known(PoolOffset o) const;  // during recovery: the log has a live extent there
+  bool known(PoolOffset o);  // during recovery: the log has a live extent there
   // During recovery: the end of a live extent that covers some of the 64 KiB at o; 0: none.
-  std::uint64_t end_of_known(PoolOffset o) const;
+  std::uint64_t end_of_known(PoolOffset o);
 
-  // derived extents get their entry at once (flushed, not fenced).
-  Result<Block> reserve(std::uint64_t bytes, Kind kind, unsigned core);
+  // At a multiple of `align`, a power of two from a frame to a huge frame. derived extents get
+  // their entry at once (flushed, not fenced).
+  Result<Block> reserve(std::uint64_t bytes, Kind kind, unsigned core,
+                        std::uint64_t align = kFrameBytes);
   // Makes it free. A derived extent's tombstone is written and fenced here; a logged one must be
   // reserved, or killed and fenced.
   void release(PoolOffset o, unsigned core);
@@ -91,64 +85,97 @@ class Extents {
   // reserved, or was killed before.
   bool cancel(PoolOffset o);
   Result<Block> find(PoolOffset o, Kind kind, Wanted wanted) const;
+  // f is called without locks. Quiescent.
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const;
-  std::uint64_t allocated_bytes() const;
-  std::uint64_t count() const;
-  std::uint64_t live_logged() const;
-  std::uint64_t book_bytes() const;
+  ExtentStats stats() const;
   Status validate(Report* report) const;
-  // Gives back the chunk kept in reserve.
-  void trim(unsigned core);
+
+  // Called now and then by operations that come along: looks at the clock, rarely.
+  void tick();
+  // Wholly free huge frames go back to the frame allocator. Whether there were any.
+  bool give_back_free();
+  // Everything that can be given back: the log's garbage, and all pages of free extents.
+  void trim();
   // Flushes the bookkeeping log for threads that flushed and may not have fenced.
-  void flush_log() const;
+  void flush_log() const { book_.flush_list(); }
   // For a clean close, after which nothing else may be called: gives back the frames that open
   // would not find, which builds chunks from live extents.
   void close(unsigned core);
 
  private:
   struct Recovered {
-    std::uint64_t frames = 0;
-    Kind kind = Kind::logged;
-    BookPosition position;
+    BookRecord record;
     bool marked = false;
   };
-  using FreeKey = std::pair<std::uint64_t, std::uint64_t>;  // frames, offset: best fit first
+  struct Fit {  // of a request
+    std::uint64_t frames = 0;
+    std::uint64_t align = 1;
+  };
 
-  Extent* lookup(PoolOffset o) const;
-  void for_each_taken(const std::function<void(Extent&)>& f) const;
-  Extent* take_small(std::uint64_t frames, unsigned core, Status* why);
-  Extent* take_huge(std::uint64_t huge_frames, unsigned core, Status* why);
-  Status ensure_book();
-  Chunk* new_chunk(unsigned core, Status* why);
-  Chunk& add_chunk(PoolOffset region, unsigned first, unsigned end);
-  void drop_chunk(Chunk& chunk, unsigned core);
-  void place(Chunk& chunk, Extent* e);
-  void unplace(Chunk& chunk, Extent* e);
-  void free_extent(Chunk& chunk, Extent* e, unsigned core);
-  Chunk& chunk_of(PoolOffset o) const;
-  // Whether an extent of so many frames can stand there.
+  // --- extent.cc
+  Result<std::uint64_t> take_small(const Fit& fit, Kind kind, unsigned core);
+  Result<std::uint64_t> take_huge(std::uint64_t huge_frames, Kind kind, unsigned core);
+  std::uint64_t carve(std::uint64_t from, const Fit& fit, Kind kind);
+  std::uint64_t resident(std::uint64_t frame, std::uint64_t frames, const ExtentWord& of) const;
+  bool move_state(PoolOffset o, ExtentState from, ExtentState to);
+  void change_state(PoolOffset o, ExtentState to);
+  // REQUIRES: mu_ is held.
+  Result<std::uint64_t> new_chunk(unsigned core, std::unique_lock<std::mutex>& lock);
+  enum class Age : std::uint8_t { young, old };
+  std::uint64_t put_free(std::uint64_t frame, std::uint64_t frames, std::uint64_t resident,
+                         Age age = Age::young);
+  std::uint8_t& halves_of(std::uint64_t frame) { return halves_[frame / kChunkFrames]; }
+
+  // --- extent_decay.cc
+  void decay();
+  void purge(std::unique_lock<std::mutex>& lock, std::uint64_t want);
+  bool purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want);
+  void give_back(std::uint64_t frame);
+  void give_back_whole(std::uint64_t frame);
+  std::int64_t now_ms() const;
+
+  // --- extent_recover.cc
+  // Calls f(frame, word) for each extent of all chunks.
+  template <class F>
+  void for_each_extent(const F& f) const {
+    for (std::uint64_t region = 0; region < halves_.size(); ++region) {
+      for (std::uint64_t i = halves_[region] == 2 ? kHugeFrames : 0;
+           i < frames_of_halves(halves_[region]);) {
+        const ExtentWord w = slots_[region * kChunkFrames + i].get();
+        f(region * kChunkFrames + i, w);
+        i += std::max<std::uint64_t>(w.frames(), 1);
+      }
+    }
+  }
+  static std::uint64_t frames_of_halves(std::uint8_t halves) {
+    return halves == 0 ? 0 : halves == 1 ? kHugeFrames : kChunkFrames;
+  }
+  std::vector<Recovered>::iterator recovered(PoolOffset o);
   bool well_placed(PoolOffset o, std::uint64_t frames) const;
   bool whole_huge_frames(PoolOffset o, std::uint64_t frames) const;
   Status build_chunks(Report* report);
-  void fill_gaps(Chunk& chunk);
-  void append_entry(Extent& e);
-  void append_tombstone(Extent& e);
+  void fill_gaps();
+  Status validate_chunks(std::uint64_t entries, Report* report) const;
   Status damaged(Report* report, PoolOffset o, std::string_view what) const;
 
   pm::PoolFile& file_;
   FrameSource& frames_;
-  PageTable& pages_;
+  const HeapOptions& options_;
+  Slots slots_;
+  Book book_;
+  std::atomic<std::uint64_t> live_logged_ = 0;
+  std::atomic<unsigned> looks_ = 0;  // operations, in order to read the clock seldom
+  std::mutex recover_mu_;
+  // Guarded by recover_mu_.
+  std::vector<Recovered> recovered_;  // by offset; empty after build
   mutable std::mutex mu_;
   // Guarded by mu_.
-  Book book_;
-  std::map<std::uint64_t, Recovered> recovered_;            // by offset; empty after build
-  std::map<std::uint64_t, std::unique_ptr<Chunk>> chunks_;  // by region
-  std::map<std::uint64_t, Extent*> huge_;
-  std::set<FreeKey> free_;
-  std::uint64_t live_ = 0;      // extents with an entry
-  std::uint64_t reserved_ = 0;  // without
-  std::uint64_t allocated_frames_ = 0;
-  Chunk* spare_ = nullptr;  // one wholly free chunk is kept
+  std::vector<std::uint8_t> halves_;  // of each 4-MiB region: which belong to extents, as bits
+  std::map<std::uint64_t, std::uint64_t> huge_;  // first frame, frames
+  FreeExtents free_;
+  Decay decay_;
+  std::uint64_t taken_ = 0;  // extents in use or reserved
+  std::uint64_t taken_frames_ = 0;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -15,17 +15,17 @@ Status Extents::damaged(Report* report, PoolOffset o, std::string_view what) con
 }
 
 Status Extents::open(Report* report) {
-  const std::lock_guard lock(mu_);
   std::vector<BookRecord> live;
   TENUTO_TRY(book_.open(live, report));
+  const std::lock_guard lock(recover_mu_);
+  recovered_.reserve(live.size());
   for (const BookRecord& r : live) {
     if (!well_placed(r.offset, r.frames)) return damaged(report, r.offset, "extent's place");
-    if (!recovered_.emplace(r.offset.value, Recovered{r.frames, r.kind, r.position, false})
-             .second) {
+    if (!recovered_.empty() && recovered_.back().record.offset == r.offset) {
       return damaged(report, r.offset, "two extents at one place");
     }
+    recovered_.push_back({r, false});
   }
-  live_ = recovered_.size();
   return Status::ok;
 }
 
@@ -38,69 +38,73 @@ bool Extents::well_placed(PoolOffset o, std::uint64_t frames) const {
   return o.value / kChunkBytes == (o.value + frames * kFrameBytes - 1) / kChunkBytes;
 }
 
-bool Extents::known(PoolOffset o) const {
-  const std::lock_guard lock(mu_);
-  return recovered_.contains(o.value);
+// The first that does not stand before o.
+std::vector<Extents::Recovered>::iterator Extents::recovered(PoolOffset o) {
+  return std::lower_bound(recovered_.begin(), recovered_.end(), o,
+                          [](const Recovered& r, PoolOffset at) { return r.record.offset < at; });
 }
 
-std::uint64_t Extents::end_of_known(PoolOffset o) const {
-  const std::lock_guard lock(mu_);
-  auto after = recovered_.lower_bound(o.value + kSlabBytes);
+bool Extents::known(PoolOffset o) {
+  const std::lock_guard lock(recover_mu_);
+  const auto it = recovered(o);
+  return it != recovered_.end() && it->record.offset == o;
+}
+
+std::uint64_t Extents::end_of_known(PoolOffset o) {
+  const std::lock_guard lock(recover_mu_);
+  const auto after = recovered(o + kSlabBytes);
   if (after == recovered_.begin()) return 0;
-  const auto& [offset, r] = *std::prev(after);
-  const std::uint64_t end = offset + r.frames * kFrameBytes;
+  const BookRecord& r = std::prev(after)->record;
+  const std::uint64_t end = r.offset.value + r.frames * kFrameBytes;
   return end > o.value ? end : 0;
 }
 
 Status Extents::recover(PoolOffset o, std::uint64_t frames, bool allocated, Report* report) {
-  const std::lock_guard lock(mu_);
-  const auto it = recovered_.find(o.value);
+  const std::lock_guard lock(recover_mu_);
+  const auto it = recovered(o);
+  const bool there = it != recovered_.end() && it->record.offset == o;
   if (!allocated) {
-    if (it == recovered_.end()) return Status::ok;
-    if (it->second.kind != Kind::logged) return damaged(report, o, "an intent names it");
+    if (!there) return Status::ok;
+    if (it->record.kind != Kind::logged) return damaged(report, o, "an intent names it");
     if (TENUTO_PLANT("heap_extent_not_freed_by_replay")) return Status::ok;
-    TENUTO_TRY(book_.ensure_room(1));
-    book_.append(BookEntry::make_tombstone(it->second.position));
+    TENUTO_TRY(book_.recover_erase(o));
     recovered_.erase(it);
-    live_ -= 1;
     return Status::ok;
   }
-  if (it != recovered_.end()) {
-    const bool same = it->second.kind == Kind::logged && it->second.frames == frames;
+  if (there) {
+    const bool same = it->record.kind == Kind::logged && it->record.frames == frames;
     return same ? Status::ok : damaged(report, o, "an intent says otherwise");
   }
   if (!well_placed(o, frames)) return damaged(report, o, "an intent names it");
-  TENUTO_TRY(book_.ensure_room(2));
-  const auto at = book_.append(BookEntry::make_extent(BookType::logged, o, frames));
-  recovered_.emplace(o.value, Recovered{frames, Kind::logged, at, false});
-  live_ += 1;
+  TENUTO_TRY(book_.recover_record(o, frames));
+  recovered_.insert(it, {{o, frames, Kind::logged}, false});
   return Status::ok;
 }
 
 Status Extents::mark(PoolOffset o, Report* report) {
-  const std::lock_guard lock(mu_);
-  const auto it = recovered_.find(o.value);
-  if (it == recovered_.end() || it->second.kind != Kind::derived) {
+  const std::lock_guard lock(recover_mu_);
+  const auto it = recovered(o);
+  if (it == recovered_.end() || it->record.offset != o || it->record.kind != Kind::derived) {
     return damaged(report, o, "no extent there, but it is referred to");
   }
-  if (it->second.marked) return damaged(report, o, "referred to twice");
-  it->second.marked = true;
+  if (it->marked) return damaged(report, o, "referred to twice");
+  it->marked = true;
   return Status::ok;
 }
 
 Status Extents::build(bool drop_unmarked, Report* report) {
-  const std::lock_guard lock(mu_);
+  const std::lock_guard lock(recover_mu_);
   if (drop_unmarked && !TENUTO_PLANT("heap_unmarked_extents_stay")) {
-    for (auto it = recovered_.begin(); it != recovered_.end();) {
-      if (it->second.kind != Kind::derived || it->second.marked) {
-        ++it;
-        continue;
+    std::vector<Recovered> kept;
+    kept.reserve(recovered_.size());
+    for (const Recovered& r : recovered_) {
+      if (r.record.kind == Kind::derived && !r.marked) {
+        TENUTO_TRY(book_.recover_erase(r.record.offset));
+      } else {
+        kept.push_back(r);
       }
-      TENUTO_TRY(book_.ensure_room(1));
-      book_.append(BookEntry::make_tombstone(it->second.position));
-      it = recovered_.erase(it);
-      live_ -= 1;
     }
+    recovered_ = std::move(kept);
   }
   return build_chunks(report);
 }
@@ -115,101 +119,149 @@ bool Extents::whole_huge_frames(PoolOffset o, std::uint64_t frames) const {
 }
 
 Status Extents::build_chunks(Report* report) {
+  const std::lock_guard lock(mu_);
   std::uint64_t end_before = 0;
-  for (const auto& [offset, r] : recovered_) {
-    if (offset < end_before) return damaged(report, {offset}, "extents overlap");
-    if (!whole_huge_frames({offset}, r.frames)) {
-      return damaged(report, {offset}, "extent in frames that are not taken for extents");
+  std::uint64_t logged = 0;
+  for (const auto& [r, marked] : recovered_) {
+    if (r.offset.value < end_before) return damaged(report, r.offset, "extents overlap");
+    if (!whole_huge_frames(r.offset, r.frames)) {
+      return damaged(report, r.offset, "extent in frames that are not taken for extents");
     }
-    end_before = offset + r.frames * kFrameBytes;
-    auto* e = new Extent{{offset}, r.frames, ExtentState::live, r.kind, r.position};
-    allocated_frames_ += r.frames;
-    if (r.frames > kExtentBytesMax / kFrameBytes) {
-      pages_.set(e->offset, PageOwner::huge, e);
-      huge_.emplace(offset, e);
+    end_before = r.offset.value + r.frames * kFrameBytes;
+    slots_.at(r.offset).set(ExtentWord::make(ExtentState::live, r.kind, r.frames));
+    taken_ += 1;
+    taken_frames_ += r.frames;
+    logged += r.kind == Kind::logged ? 1 : 0;
+    const std::uint64_t frame = frame_of_offset(r.offset).value;
+    if (r.frames > kHugeFrames) {
+      huge_.emplace(frame, r.frames);
       continue;
     }
-    const PoolOffset region{round_down(offset, kChunkBytes)};
-    const auto first = static_cast<unsigned>((offset - region.value) / kFrameBytes);
-    const auto half_begin = first / kHugeFrames * kHugeFrames;
-    const auto half_end = static_cast<unsigned>(round_up(first + r.frames, kHugeFrames));
-    auto it = chunks_.find(region.value);
-    Chunk& chunk = it == chunks_.end() ? add_chunk(region, half_begin, half_end) : *it->second;
-    if (chunk.end < half_end) {
-      for (std::uint64_t at = chunk.end * kFrameBytes; at < half_end * kFrameBytes;
-           at += kSlabBytes) {
-        pages_.set(region + at, PageOwner::chunk, &chunk);
-      }
-      chunk.end = half_end;
+    for (std::uint64_t h = frame / kHugeFrames; h <= (end_before - 1) / kHugeBytes; ++h) {
+      halves_[h / 2] |= static_cast<std::uint8_t>(1u << (h % 2));
     }
-    place(chunk, e);
   }
+  live_logged_.store(logged, std::memory_order_relaxed);
   recovered_.clear();
-  for (auto& [region, chunk] : chunks_) fill_gaps(*chunk);
+  recovered_.shrink_to_fit();
+  fill_gaps();
   return Status::ok;
 }
 
-void Extents::fill_gaps(Chunk& chunk) {
-  unsigned i = chunk.first;
-  while (i < chunk.end) {
-    if (chunk.at[i] != nullptr) {
-      i += static_cast<unsigned>(chunk.at[i]->frames);
-      continue;
+void Extents::fill_gaps() {
+  const Holes& holes = frames_.holes();
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  const auto add_gap = [&] {
+    if (end > begin) free_.add(begin, end - begin, end - begin - holes.count(begin, end - begin));
+  };
+  for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
+    if (frame != end || frame % kChunkFrames == 0) {
+      add_gap();
+      begin = end = frame;
     }
-    unsigned end = i + 1;
-    while (end < chunk.end && chunk.at[end] == nullptr) ++end;
-    place(chunk,
-          new Extent{chunk.region + i * kFrameBytes, end - i, ExtentState::free, Kind::logged, {}});
-    i = end;
-  }
+    if (w.state() == ExtentState::none) {
+      end = frame + 1;
+      return;
+    }
+    add_gap();
+    begin = end = frame + w.frames();
+  });
+  add_gap();
 }
 
 Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)>& keep) const {
-  const std::lock_guard lock(mu_);
-  for (const auto& [region, chunk] : chunks_) {
-    for (unsigned f = chunk->first; f < chunk->end; f += kHugeFrames) {
-      if (TENUTO_PLANT("heap_second_half_of_chunk_not_kept") && f > chunk->first) break;
-      TENUTO_TRY(keep(chunk->region + f * kFrameBytes, kHugeFrames));
-    }
-  }
-  for (const auto& [offset, e] : huge_) TENUTO_TRY(keep(e->offset, e->frames));
   for (const PoolOffset s : book_.segments()) {
     TENUTO_TRY(keep(s, kBookSegmentBytes / kFrameBytes));
   }
+  const std::lock_guard lock(mu_);
+  for (std::uint64_t h = 0; h < 2 * halves_.size(); ++h) {
+    if ((halves_[h / 2] >> (h % 2) & 1) == 0) continue;
+    const bool second = h % 2 == 1 && halves_[h / 2] == 3;
+    if (second && TENUTO_PLANT("heap_second_half_of_chunk_not_kept")) continue;
+    TENUTO_TRY(keep(offset_of_frame({h * kHugeFrames}), kHugeFrames));
+  }
+  for (const auto& [frame, frames] : huge_) TENUTO_TRY(keep(offset_of_frame({frame}), frames));
+  return Status::ok;
+}
+
+// --- introspection ------------------------------------------------------------------------------
+
+void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const {
+  std::vector<BookRecord> found;
+  const auto look = [&](std::uint64_t frame, const ExtentWord& w) {
+    const bool in_use = w.state() == ExtentState::live || w.state() == ExtentState::reserved;
+    if (in_use && w.kind() == kind) found.push_back({offset_of_frame({frame}), w.frames(), kind});
+  };
+  {
+    const std::lock_guard lock(mu_);
+    for_each_extent(look);
+    for (const auto& [frame, frames] : huge_) look(frame, slots_[frame].get());
+  }
+  for (const BookRecord& r : found) f(r.offset, r.frames * kFrameBytes);
+}
+
+ExtentStats Extents::stats() const {
+  ExtentStats s;
+  s.book = book_.stats();
+  s.live_logged = live_logged_.load(std::memory_order_relaxed);
+  const std::lock_guard lock(mu_);
+  s.count = taken_;
+  s.allocated_bytes = taken_frames_ * kFrameBytes;
+  s.reclaimed_bytes = free_.frames_resident() * kFrameBytes;
+  s.retained_bytes = (free_.frames_free() - free_.frames_resident()) * kFrameBytes;
+  return s;
+}
+
+Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
+  Status status = Status::ok;
+  const auto bad = [&](std::uint64_t frame, const char* what) {
+    if (status == Status::ok) status = damaged(report, offset_of_frame({frame}), what);
+  };
+  std::uint64_t free_frames = 0, resident_frames = 0, live = 0, logged = 0, next = 0;
+  bool free_before = false;
+  const auto count = [&](const ExtentWord& w) {
+    const bool in_log = w.state() == ExtentState::live || w.state() == ExtentState::claimed;
+    live += in_log ? 1 : 0;
+    logged += w.kind() == Kind::logged && w.state() == ExtentState::live ? 1 : 0;
+  };
+  for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
+    const bool free_now = w.state() == ExtentState::free;
+    if (!free_now && !w.used()) return bad(frame, "chunk is not covered by extents");
+    const std::uint64_t end = frame + w.frames();
+    if ((end - 1) / kChunkFrames != frame / kChunkFrames) bad(frame, "extent leaves its chunk");
+    const bool neighbour = frame == next && frame % kChunkFrames != 0;
+    if (free_now && free_before && neighbour) bad(frame, "free neighbours not joined");
+    if (free_now && free_.ending_at(end - 1) != frame) bad(frame, "free extent without its end");
+    free_before = free_now;
+    next = end;
+    if (!free_now) return count(w);
+    const std::uint64_t holes = frames_.holes().count(frame, w.frames());
+    if (w.frames() - holes != w.resident()) bad(frame, "pages are miscounted");
+    free_frames += w.frames();
+    resident_frames += w.resident();
+  });
+  for (const auto& [frame, frames] : huge_) count(slots_[frame].get());
+  std::uint64_t listed = 0;
+  free_.for_each_from(1, [&](std::uint64_t frame, std::uint64_t frames) {
+    const ExtentWord w = slots_[frame].get();
+    if (w.state() != ExtentState::free || w.frames() != frames) bad(frame, "not free, but listed");
+    listed += frames;
+  });
+  TENUTO_TRY(status);
+  const bool agree = listed == free_frames && free_.frames_free() == free_frames &&
+                     free_.frames_resident() == resident_frames;
+  if (!agree) return damaged(report, {}, "free lists disagree");
+  if (logged != live_logged_.load()) return damaged(report, {}, "live extents are miscounted");
+  if (live != entries) return damaged(report, {}, "entries and extents differ");
   return Status::ok;
 }
 
 Status Extents::validate(Report* report) const {
+  TENUTO_TRY(book_.validate(report));
+  const std::uint64_t entries = book_.stats().live_entries;
   const std::lock_guard lock(mu_);
-  std::uint64_t free_frames = 0;
-  std::uint64_t live = 0;
-  for (const auto& [region, chunk] : chunks_) {
-    bool free_before = false;
-    for (unsigned i = chunk->first; i < chunk->end;) {
-      const Extent* e = chunk->at[i];
-      const PoolOffset at = chunk->region + i * kFrameBytes;
-      if (e == nullptr || e->offset != at || e->frames == 0 || i + e->frames > chunk->end) {
-        return damaged(report, at, "chunk is not covered by extents");
-      }
-      const bool free_now = e->state == ExtentState::free;
-      if (free_now && free_before) return damaged(report, at, "free neighbours not joined");
-      if (free_now && !free_.contains({e->frames, e->offset.value})) {
-        return damaged(report, at, "free extent not listed");
-      }
-      if (free_now) free_frames += e->frames;
-      if (e->state == ExtentState::live || e->state == ExtentState::claimed) live += 1;
-      free_before = free_now;
-      i += static_cast<unsigned>(e->frames);
-    }
-  }
-  for (const auto& [offset, e] : huge_) {
-    if (e->state == ExtentState::live || e->state == ExtentState::claimed) live += 1;
-  }
-  std::uint64_t listed = 0;
-  for (const FreeKey& k : free_) listed += k.first;
-  if (listed != free_frames) return damaged(report, {}, "free lists disagree");
-  if (live != live_) return damaged(report, {}, "live extents are miscounted");
-  return Status::ok;
+  return validate_chunks(entries, report);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

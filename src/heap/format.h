@@ -13,35 +13,86 @@
 namespace tenuto::inline TENUTO_ABI::heap {
 
 // --- slab: an order-4 frame -------------------------------------------------------------------
-//   line 0              header
-//   line 1 .. stripes   bitmap stripes: block i has bit i / stripes of stripe i % stripes
-//   data_offset         blocks
+//   line 0                        header
+//   line first_line ..            bitmap stripes: block i has bit i / stripes of stripe i % stripes
+//   data_offset                   blocks
+// A morphed slab (morph.h) is cut twice over: each part has its stripes and blocks, and the blocks
+// of the new part begin behind the stripes of both.
 inline constexpr std::uint64_t kSlabBytes = 64u << 10;
 inline constexpr std::uint64_t kSlabMagic = 0x42414c53544e54;  // "TNTSLAB" in the file
 inline constexpr unsigned kStripesMax = 32;
 inline constexpr unsigned kStripeBits = kLineBytes * 8;
 inline constexpr unsigned kBlocksMax = kSlabBytes / 16;
+inline constexpr unsigned kHeaderLinesMax = 127;
+inline constexpr std::uint8_t kNoPart = 63;
+
+// How one part of a slab is cut; the rest follows from the pool's stripes (cut_geometry).
+struct SlabCut {
+  std::uint8_t class_id = kNoPart;
+  std::uint8_t first_line = 0;  // of its stripes
+  std::uint8_t end_line = 0;    // its blocks begin behind the lines before this one
+
+  constexpr explicit operator bool() const { return class_id != kNoPart; }
+  constexpr bool operator==(const SlabCut&) const = default;
+};
+
+struct SlabShape {
+  SlabCut now;
+  SlabCut old;  // of a morphed slab; its bits stay authoritative for its blocks
+
+  constexpr bool operator==(const SlabShape&) const = default;
+};
+
+// The shape in one word, so that it changes at once: class 6 bits, first line 7, end 7, the same of
+// the old part, 8 bits of 0; above them a checksum salted with the slab's offset, never 0.
+struct ShapeWord {
+  std::uint64_t raw = 0;
+
+  static constexpr std::uint64_t pack(const SlabCut& c) {
+    return c.class_id | std::uint64_t{c.first_line} << 6 | std::uint64_t{c.end_line} << 13;
+  }
+  static constexpr SlabCut unpack(std::uint64_t v) {
+    return {static_cast<std::uint8_t>(v & 63), static_cast<std::uint8_t>(v >> 6 & 127),
+            static_cast<std::uint8_t>(v >> 13 & 127)};
+  }
+  static constexpr std::uint64_t pack(const SlabShape& s) {
+    return pack(s.now) | pack(s.old) << 20;
+  }
+
+  static ShapeWord sealed(std::uint64_t value, std::uint64_t salt) {
+    const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value);
+    const std::uint64_t check = (crc ^ crc >> 16) & 0xffff;
+    return {value | (check == 0 ? 0xffff : check) << 48};
+  }
+  static ShapeWord make(const SlabShape& s, PoolOffset slab) { return sealed(pack(s), slab.value); }
+  constexpr std::uint64_t value() const { return raw & ((1ull << 48) - 1); }
+  constexpr SlabShape shape() const { return {unpack(raw), unpack(raw >> 20)}; }
+  bool sound(PoolOffset slab) const {
+    return raw == sealed(value(), slab.value).raw && value() >> 40 == 0;
+  }
+};
+static_assert(pm::OnMedia<ShapeWord> && sizeof(ShapeWord) == 8);
+static_assert(ShapeWord{ShapeWord::pack({{36, 7, 127}, {0, 1, 9}})}.shape() ==
+              SlabShape{{36, 7, 127}, {0, 1, 9}});
 
 struct alignas(kLineBytes) SlabHeader {
   std::uint64_t magic;  // stored last: the fields before are whole when it is there
   std::uint64_t self;   // offset of this slab
   std::uint64_t pool_id;
-  std::uint32_t block_bytes;
-  std::uint32_t data_offset;
-  std::uint32_t blocks;
-  std::uint8_t class_id;
-  std::uint8_t kind;  // heap::Kind
-  std::uint8_t stripes;
-  std::uint8_t zero;
-  std::uint32_t closed_crc;  // of the stripes, at the last clean close
-  std::uint32_t morph[4];    // reserved for slab morphing
-  std::uint32_t crc;         // crc32c of self .. zero
+  std::uint8_t kind;     // heap::Kind
+  std::uint8_t stripes;  // of the pool
+  std::uint16_t zero;
+  std::uint32_t crc;  // crc32c of self .. zero, which never change
+  ShapeWord shape;
+  std::uint32_t closed_crc;  // of the stripes of both parts, at the last clean close
+  std::uint32_t zero_too;
+  std::uint64_t zeros[2];
 };
 static_assert(pm::OnMedia<SlabHeader> && sizeof(SlabHeader) == kLineBytes);
-static_assert(offsetof(SlabHeader, closed_crc) == 40);
+static_assert(offsetof(SlabHeader, crc) == 28 && offsetof(SlabHeader, shape) == 32);
 
 inline std::uint32_t slab_crc(const SlabHeader& h) {
-  return pm::crc32c(&h.self, offsetof(SlabHeader, closed_crc) - offsetof(SlabHeader, self));
+  return pm::crc32c(&h.self, offsetof(SlabHeader, crc) - offsetof(SlabHeader, self));
 }
 
 // --- bookkeeping log: who owns extents and huge objects ----------------------------------------
@@ -67,7 +118,8 @@ struct alignas(kLineBytes) BookChunk {
   std::uint64_t magic;
   std::uint64_t self;
   std::uint64_t next;  // next chunk of the list, 0 at its end
-  std::uint64_t zero[5];
+  std::uint64_t id;    // of this use of the chunk: never used again, larger than those before
+  std::uint64_t zero[4];
   std::uint64_t entries[kBookChunkEntries];
 
   std::uint64_t& entry(unsigned i) {
@@ -81,14 +133,15 @@ static_assert(pm::OnMedia<BookChunk> && sizeof(BookChunk) == kBookChunkBytes);
 
 enum class BookType : unsigned { empty = 0, logged = 1, derived = 2, tombstone = 3 };
 
-// Where an entry stands: its chunk's number in the pool and its index.
+// Which entry is meant: its chunk's id and its index. Not where the chunk stands: a chunk that is
+// collected and used again must not have its new entries killed by tombstones of the old ones.
 struct BookPosition {
-  std::uint64_t value = 0;  // 0: none (chunk 0 is the superblock)
+  std::uint64_t value = 0;  // 0: none
 
-  static constexpr BookPosition make(PoolOffset chunk, unsigned index) {
-    return {chunk.value / kBookChunkBytes << 7 | index};
+  static constexpr BookPosition make(std::uint64_t chunk_id, unsigned index) {
+    return {chunk_id << 7 | index};
   }
-  constexpr PoolOffset chunk() const { return {(value >> 7) * kBookChunkBytes}; }
+  constexpr std::uint64_t chunk_id() const { return value >> 7; }
   constexpr unsigned index() const { return static_cast<unsigned>(value & 127); }
   constexpr bool operator==(const BookPosition&) const = default;
 };
@@ -113,8 +166,8 @@ static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7).offset().valu
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).frames() == 7);
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).type() == BookType::derived);
 static_assert(BookEntry::make_tombstone({99}).killed().value == 99);
-static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).index() == 119);
-static_assert(BookPosition::make({5 * kBookChunkBytes}, 119).chunk().value == 5 * kBookChunkBytes);
+static_assert(BookPosition::make(5, 119).index() == 119);
+static_assert(BookPosition::make(5, 119).chunk_id() == 5);
 
 // The heap's line in the head page.
 struct BookHead {
@@ -126,7 +179,61 @@ struct BookHead {
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 
 // --- intents in a lane ---------------------------------------------------------------------------
-// LogLine words: 0 operation, 1 block, 2 destination, 3 bytes of the block.
-enum class Intent : std::uint64_t { malloc_to = 1, free_from = 2 };
+// A log line that names blocks and the words they are attached to or detached from.
+//   word 0        IntentHead
+//   word 1        bytes of each block
+//   word 2..6     by form:
+//     pairs       up to 2: destination, target, destination, target, bytes of the second block
+//     run         up to 4: first destination, targets; the destinations are neighbours
+//     packed      up to 16: first destination, target, then 12 bits for each block: where in the
+//                 slab's 64 KiB it stands, in units of 16 bytes. The target's block is the slab
+// A target is a block's place in units of 16 bytes, and the version that the word gets.
+enum class IntentOp : unsigned {
+  malloc_to = 1,
+  free_from = 2,
+  versioned_malloc = 3,
+  versioned_free = 4,
+  swap = 5,
+};
+enum class IntentForm : unsigned { pairs = 0, run = 1, packed = 2 };
+inline constexpr bool is_versioned(IntentOp op) { return op >= IntentOp::versioned_malloc; }
+
+inline constexpr std::size_t kIntentPairs = 2;
+inline constexpr std::size_t kIntentRun = 4;
+inline constexpr std::size_t kIntentPacked = 16;
+inline constexpr unsigned kPackedBits = 12;
+static_assert((16u << kPackedBits) == kSlabBytes && kIntentPacked * kPackedBits == 3 * 64);
+
+// `retired`: every intent of this lane up to that sequence is over (see intent.cc).
+struct IntentHead {
+  std::uint64_t raw = 0;
+
+  static constexpr IntentHead make(IntentOp op, IntentForm form, std::size_t count,
+                                   std::uint64_t retired) {
+    return {retired << 16 | count << 8 | static_cast<std::uint64_t>(form) << 4 |
+            static_cast<std::uint64_t>(op)};
+  }
+  constexpr unsigned op() const { return raw & 15; }
+  constexpr unsigned form() const { return raw >> 4 & 15; }
+  constexpr std::size_t count() const { return raw >> 8 & 255; }
+  constexpr std::uint64_t retired() const { return raw >> 16; }
+};
+static_assert(IntentHead::make(IntentOp::swap, IntentForm::run, 3, 1ull << 47).retired() ==
+              1ull << 47);
+static_assert(IntentHead::make(IntentOp::swap, IntentForm::run, 3, 9).count() == 3);
+
+struct IntentTarget {
+  std::uint64_t raw = 0;
+
+  static constexpr unsigned kPlaceBits = 40;
+  static constexpr IntentTarget make(PoolOffset block, std::uint32_t version) {
+    return {std::uint64_t{version} << kPlaceBits | block.value / 16};
+  }
+  constexpr PoolOffset block() const { return {(raw & ((1ull << kPlaceBits) - 1)) * 16}; }
+  constexpr std::uint32_t version() const { return static_cast<std::uint32_t>(raw >> kPlaceBits); }
+};
+inline constexpr std::uint64_t kPoolBytesMax = 16ull << IntentTarget::kPlaceBits;
+static_assert(IntentTarget::make({48}, 77).block().value == 48);
+static_assert(IntentTarget::make({48}, 0xffffff).version() == 0xffffff);
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -5,6 +5,7 @@ namespace tenuto::inline TENUTO_ABI::heap {
 template <class Get>
 Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_frames) {
   Result<FrameId> got = get();
+  if (!got && got.error() == Status::full && reclaim_ && reclaim_()) got = get();
   if (!got && got.error() == Status::full) {
     // One thread grows; the others find its zone.
     const std::lock_guard lock(grow_mu_);
@@ -24,13 +25,29 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_f
   return offset_of_frame(*got);
 }
 
-Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
+Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core) {
   const std::uint64_t huge_frames = order <= frame::kOrderHuge ? 1 : 2;
   return get_or_grow([&] { return frames_.get(order, core); }, huge_frames);
 }
 
+Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
+  Result<PoolOffset> got = get_unfilled(order, core);
+  if (!got) return got;
+  const Status s = holes_.fill(frame_of_offset(*got).value, std::uint64_t{1} << order);
+  if (s == Status::ok) return got;
+  put(*got, order, core);
+  return s;
+}
+
 Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core) {
-  return get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames);
+  Result<PoolOffset> got =
+      get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames);
+  if (!got) return got;
+  const Status s =
+      holes_.fill(frame_of_offset(*got).value, huge_frames * (kHugeBytes / kFrameBytes));
+  if (s == Status::ok) return got;
+  put_run(*got, huge_frames, core);
+  return s;
 }
 
 void FrameSource::put(PoolOffset o, unsigned order, unsigned core) {
@@ -39,6 +56,18 @@ void FrameSource::put(PoolOffset o, unsigned order, unsigned core) {
 
 void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core) {
   given_back(o, frames_.put_run(frame_of_offset(o), huge_frames, core));
+}
+
+// Each is taken while its pages go, so that nobody else can have it. Nothing names it, so nothing
+// has to be durable before.
+void FrameSource::punch_free() {
+  constexpr std::uint64_t kFrames = kHugeBytes / kFrameBytes;
+  for (std::uint64_t f = 0; f < file_.bytes() / kFrameBytes && file_.may_punch(); f += kFrames) {
+    if (holes_.count(f, kFrames) == kFrames) continue;
+    if (frames_.get_huge({f}) != Status::ok) continue;
+    static_cast<void>(holes_.punch(f, kFrames));  // else its pages stay
+    put_run(offset_of_frame({f}), 1, 0);
+  }
 }
 
 // A pool that turned read-only meanwhile (damage, a bad page) keeps its frames until it is

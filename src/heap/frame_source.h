@@ -1,9 +1,12 @@
-// Where the heap gets frames: the frame allocator, and the growth of the file when that is full.
+// Where the heap gets frames: the frame allocator, what the extents can do without, and the growth
+// of the file when there are none. What it hands out has space in the file.
 #pragma once
 
+#include <functional>
 #include <mutex>
 
 #include "frame/frames.h"
+#include "heap/holes.h"
 #include "pm/pool_file.h"
 #include "tenuto/status.h"
 
@@ -11,16 +14,27 @@ namespace tenuto::inline TENUTO_ABI::heap {
 
 class FrameSource {
  public:
-  FrameSource(pm::PoolFile& file, frame::Frames& frames) : file_(file), frames_(frames) {}
+  FrameSource(pm::PoolFile& file, frame::Frames& frames)
+      : file_(file), frames_(frames), holes_(file) {}
 
   // As Frames::get and get_run; grows the pool before it says full. The frame bits are flushed,
   // not fenced.
   Result<PoolOffset> get(unsigned order, unsigned core);
   Result<PoolOffset> get_run(std::uint64_t huge_frames, unsigned core);
+  // The same for somebody who looks after holes himself.
+  Result<PoolOffset> get_unfilled(unsigned order, unsigned core);
   void put(PoolOffset o, unsigned order, unsigned core);
   void put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core);
 
+  // Somebody who gives frames back before the file grows, and says whether he did. Called without
+  // locks of this class; set once, before use.
+  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+
+  // Gives the pages of all free huge frames back to the file system.
+  void punch_free();
+
   frame::Frames& frames() { return frames_; }
+  Holes& holes() { return holes_; }
 
  private:
   void given_back(PoolOffset o, Status s);
@@ -29,6 +43,8 @@ class FrameSource {
 
   pm::PoolFile& file_;
   frame::Frames& frames_;
+  Holes holes_;
+  std::function<bool()> reclaim_;
   std::mutex grow_mu_;
 };
 

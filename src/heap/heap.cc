@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "heap/heap_state.h"
+#include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -20,11 +21,11 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       lanes(l),
       pages(f.bytes_max()),
       frames(f, fr),
-      extents(f, frames, pages),
+      extents(f, frames, options),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   for (unsigned i = 0; i < cores; ++i) {
-    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i));
+    arenas.push_back(std::make_unique<Arena>(f, frames, pages, i, o.morph_occupancy));
   }
 }
 
@@ -40,12 +41,14 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
   fresh->arena = arenas[fresh->core].get();
   // Above everything the lane's lines may still say.
-  for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
+  for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
     const pm::LogLine& line = lane.lines[i];
-    const std::uint64_t said = i == pm::kLaneRetiredLine ? line.word[0] : pm::log_sequence(line);
+    const std::uint64_t said = i < pm::kLaneIntentLine ? line.word[0] : pm::log_sequence(line);
     if (TENUTO_PLANT("heap_lane_sequence_starts_anew")) continue;
     fresh->sequence = std::max(fresh->sequence, said);
   }
+  fresh->durable = fresh->retiring = fresh->retired = fresh->sequence;
+  fresh->cleared.store(fresh->sequence, std::memory_order_relaxed);
   LaneHeap* h = fresh.get();
   {
     const std::lock_guard lock(lane_heaps_mu);
@@ -60,7 +63,12 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
 SlabBlock Heap::State::slab_block(PoolOffset o) const {
   const PageTable::Entry e = pages.find(o);
   if (e.owner != PageOwner::slab) return {};
-  return {e.slab(), e.slab()->index_of(o)};
+  Slab* const slab = e.slab();
+  if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]] {
+    const unsigned i = old->held_at(o);
+    if (i != kNoBlock) return {old->slab, i};
+  }
+  return {slab, slab->index_of(o)};
 }
 
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
@@ -71,19 +79,21 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
   return round_up(std::max(bytes, align), bytes > kExtentBytesMax ? kHugeBytes : kFrameBytes);
 }
 
-Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
-                                   std::uint64_t align) {
+Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
+                                   bool near) {
   if (bytes > file.bytes_max()) return Status::too_large;
-  if (!std::has_single_bit(align) || align > kFrameBytes) return Status::invalid_argument;
+  if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
   const ClassId class_id = class_of(bytes, align);
   if (class_id == kNoClass) {
-    Result<Block> block = extents.reserve(bytes, kind, h.core);
+    bytes = std::max(bytes, align);
+    align = std::max(align, kFrameBytes);
+    Result<Block> block = extents.reserve(bytes, kind, h.core, align);
     if (block || block.error() != Status::full) return block;
     scavenge(h);
-    return extents.reserve(bytes, kind, h.core);
+    return extents.reserve(bytes, kind, h.core, align);
   }
   ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
-  PoolOffset block = cache.take();
+  PoolOffset block = near ? cache.take_near() : cache.take();
   if (!block) {
     Result<PoolOffset> got = refill(h, cache, class_id, kind);
     if (!got && got.error() == Status::full) {
@@ -98,20 +108,21 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind,
 
 Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId class_id,
                                        Kind kind) {
+  extents.tick();
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
   if (!cache.ready()) cache.init(class_id, g.stripes);
   std::array<PoolOffset, 64> blocks;
   const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
-  for (unsigned i = *got; i > 1; --i) {
+  for (unsigned i = *got; i > 0; --i) {
     const SlabBlock b = slab_block(blocks[i - 1]);
     if (!cache.put(blocks[i - 1], b.slab->stripe_of(b.index))) {
       h.spill.assign(1, blocks[i - 1]);
       give_to_slabs(h.spill);
     }
   }
-  return blocks[0];
+  return cache.take();  // from the stripe whose turn it is
 }
 
 void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
@@ -121,6 +132,10 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
     return;
   }
   TENUTO_ASSERT(index != kNoBlock);
+  if (slab->is_old()) [[unlikely]] {  // its place is wanted by another class
+    slab->arena->give(*slab, &index, 1);
+    return;
+  }
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   if (!cache.ready()) cache.init(slab->class_id, slab->stripes);
   if (cache.put(block, slab->stripe_of(index))) return;
@@ -129,6 +144,14 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
   give_to_slabs(h.spill);
   const bool fits = cache.put(block, slab->stripe_of(index));
   TENUTO_ASSERT(fits);
+}
+
+void Heap::State::put_back(LaneHeap& h, PoolOffset block) {
+  if (!slab_block(block)) {
+    const bool reserved = extents.cancel(block);
+    TENUTO_ASSERT(reserved);
+  }
+  give_back(h, block);
 }
 
 void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
@@ -168,7 +191,7 @@ void Heap::State::scavenge(LaneHeap& h) {
   empty_quarantine(h);  // again: some blocks may have waited for an idle lane
   empty_caches(h);
   for (const auto& arena : arenas) arena->trim();
-  extents.trim(h.core);
+  extents.give_back_free();
 }
 
 // --- the interface ------------------------------------------------------------------------------
@@ -217,20 +240,9 @@ Result<Block> Heap::find_allocated(PoolOffset block) const {
   return state_->extents.find(block, Kind::logged, Wanted::allocated);
 }
 
-bool Heap::claim_free(PoolOffset block) {
-  if (const SlabBlock b = state_->slab_block(block)) {
-    return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
-  }
-  return state_->extents.claim(block);
-}
+bool Heap::claim_free(PoolOffset block) { return state_->claim(block); }
 
-void Heap::unclaim_free(PoolOffset block) {
-  if (const SlabBlock b = state_->slab_block(block)) {
-    b.slab->set_live(b.index);
-  } else {
-    state_->extents.unclaim(block);
-  }
-}
+void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }
 
 void Heap::mark_allocated(PoolOffset block) {
   if (const SlabBlock b = state_->slab_block(block)) {
@@ -245,7 +257,9 @@ void Heap::mark_allocated(PoolOffset block) {
 }
 
 void Heap::mark_free(PoolOffset block) {
-  if (const SlabBlock b = state_->slab_block(block)) {
+  if (SlabBlock b = state_->slab_block(block)) {
+    const SlabBlock now = state_->parts_at(block)[0];
+    if (TENUTO_PLANT("heap_old_block_clears_new_bit") && now.index != kNoBlock) b = now;
     TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
     b.slab->set_persistent(b.index, false);
   } else {
@@ -291,16 +305,33 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
   return state_->extents.find(block, kind, Wanted::in_use);
 }
 
+void Heap::trim() {
+  State& s = *state_;
+  if (s.file.writable() != Status::ok) return;
+  s.scavenge(s.mine());
+  s.extents.trim();
+  s.frames.punch_free();
+}
+
 HeapStats Heap::stats() const {
   HeapStats s;
-  s.allocated_bytes = state_->extents.allocated_bytes();
-  s.extents = state_->extents.count();
-  s.objects = state_->extents.live_logged();
-  s.book_bytes = state_->extents.book_bytes();
+  const ExtentStats e = state_->extents.stats();
+  s.allocated_bytes = e.allocated_bytes;
+  s.extents = e.count;
+  s.objects = e.live_logged;
+  s.reclaimed_bytes = e.reclaimed_bytes;
+  s.retained_bytes = e.retained_bytes;
+  s.book_bytes = e.book.bytes;
+  s.book_list_bytes = e.book.list_bytes;
+  s.book_live_entries = e.book.live_entries;
+  s.book_fast_gcs = e.book.fast_gcs;
+  s.book_slow_gcs = e.book.slow_gcs;
+  s.book_segments_given_back = e.book.segments_given_back;
   for (const auto& arena : state_->arenas) {
     arena->for_each_slab([&](const Slab& slab) {
-      s.slabs += 1;
-      s.allocated_bytes += std::uint64_t{slab.blocks - slab.free_count} * slab.block_bytes;
+      s.slabs += slab.is_old() ? 0 : 1;
+      s.morphed_slabs += slab.is_old() ? 1 : 0;
+      s.allocated_bytes += std::uint64_t{slab.used()} * slab.block_bytes;
       if (slab.kind == Kind::logged) s.objects += slab.live_count();
     });
   }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "frame/frames.h"
 #include "pm/lane.h"
@@ -21,6 +22,7 @@
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
+#include "tenuto/vptr.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
@@ -31,12 +33,33 @@ struct Block {
   std::uint64_t bytes = 0;  // usable
 };
 
+// Destinations of a batch: neighbours, or anywhere.
+template <class Word>
+struct Words {
+  Words(std::span<Word> neighbours) : first(neighbours.data()), count(neighbours.size()) {}
+  Words(std::span<Word* const> anywhere) : each(anywhere.data()), count(anywhere.size()) {}
+  Word& operator[](std::size_t i) const { return each != nullptr ? *each[i] : first[i]; }
+  bool scattered() const { return each != nullptr; }
+
+  Word* first = nullptr;
+  Word* const* each = nullptr;
+  std::size_t count;
+};
+
 struct HeapStats {
   std::uint64_t allocated_bytes = 0;
   std::uint64_t objects = 0;  // logged blocks in use
   std::uint64_t slabs = 0;
+  std::uint64_t morphed_slabs = 0;  // that still have blocks of an old part
   std::uint64_t extents = 0;
-  std::uint64_t book_bytes = 0;
+  std::uint64_t reclaimed_bytes = 0;  // free extents, with pages in the file
+  std::uint64_t retained_bytes = 0;   // free extents, holes in the file
+  std::uint64_t book_bytes = 0;       // segments of the bookkeeping log
+  std::uint64_t book_list_bytes = 0;  // of which in its list
+  std::uint64_t book_live_entries = 0;
+  std::uint64_t book_fast_gcs = 0;  // since open
+  std::uint64_t book_slow_gcs = 0;
+  std::uint64_t book_segments_given_back = 0;
 };
 
 // The size of the block that reserve(bytes, kind, align) gives. too_large | invalid_argument.
@@ -56,7 +79,14 @@ class Heap {
   // --- use -------------------------------------------------------------------------------------
   // See Pool::malloc_to and free_from.
   Status malloc_to(std::uint64_t bytes, PtrWord& dest);
+  Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
   Status free_from(PtrWord& dest);
+  Status free_from(VPtrWord& dest);
+  Status swap(VPtrWord& a, VPtrWord& b);
+  Status malloc_to(std::uint64_t bytes, Words<PtrWord> dests);
+  Status malloc_to(std::uint64_t bytes, Words<VPtrWord> dests);
+  Status free_from(Words<PtrWord> dests);
+  Status free_from(Words<VPtrWord> dests);
 
   // A block that only this process knows of; a crash frees it. Aligned to `align`, a power of two
   // up to kHugeBytes; besides, 64-byte aligned when bytes is a multiple of 64. full | too_large |
@@ -68,6 +98,10 @@ class Heap {
   void release(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
   Status publish(const Block& block, PtrWord& dest);
+  Status publish(const Block& block, VPtrWord& dest);
+
+  // See Pool::trim.
+  void trim();
 
   // --- for transactions ------------------------------------------------------------------------
   // The allocated logged block that starts here; nothing else (interior, free, derived) is found.
@@ -90,9 +124,8 @@ class Heap {
   // --- recovery --------------------------------------------------------------------------------
   // Finishes or undoes the mallocs and frees that were under way. Idempotent.
   Status replay_intents(Report* report);
-  // Forces the persistent state of a logged block named by a log: allocated or free. Idempotent.
-  // corrupt when no block can start there.
-  Status recover_block(PoolOffset block, bool allocated, Report* report);
+  // The logged block that a log names is free. Idempotent. corrupt when no block can start there.
+  Status recover_free(PoolOffset block, Report* report);
   // The block (start offset) of kind derived is reachable. Thread-safe. corrupt when no derived
   // block starts there, or it was marked before (reachable twice).
   Status mark(PoolOffset block, Report* report);

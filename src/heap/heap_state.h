@@ -1,7 +1,8 @@
-// The parts of a Heap, shared by the files that implement it: heap.cc (blocks), intent.cc
-// (malloc_to and free_from), recover.cc (opening, closing, validation).
+// The parts of a Heap, shared by the files that implement it: heap.cc (blocks), malloc.cc
+// (malloc_to and its kin) over intent.cc, replay.cc, recover.cc (opening, closing, validation).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -39,32 +40,79 @@ struct Heap::State {
   // --- heap.cc
   LaneHeap& mine();
   LaneHeap& lane_heap(pm::Lane& lane);
-  Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16);
+  // `near`: its bit shall share a line with the last one's.
+  Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
+                        bool near = false);
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
   // To the lane's cache, or to the slab when the cache is full; extents go to the free extents.
   void give_back(LaneHeap& h, PoolOffset block);
+  // The same for a logged block that was reserved and never published.
+  void put_back(LaneHeap& h, PoolOffset block);
   void give_to_slabs(std::vector<PoolOffset>& blocks);
   void empty_caches(LaneHeap& h);
   // Everything that idle lanes and this one hold without need, back to slabs and frames.
   void scavenge(LaneHeap& h);
+  // In the old part of a morphed slab when a held block of it starts there, else in the new one.
   SlabBlock slab_block(PoolOffset o) const;
 
   // --- intent.cc
-  bool is_word(const PtrWord& dest) const;
-  void publish_block(LaneHeap& h, const Block& block, PtrWord& dest);
-  void before_fence(LaneHeap& h);
-  void after_fence(LaneHeap& h);
+  void fenced(LaneHeap& h);
+  // Writes the intents of as many elements as fit a group of lines, at least one. Returns how many.
+  std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
+  void publish_retired(LaneHeap& h, std::uint64_t sequence);
   void drain_limbo(LaneHeap& h);
+  void flush_effects(const LaneHeap& h, std::uint64_t upto);
   // Flushes again what a lane's thread flushed and may not have fenced.
   void flush_unfenced(LaneHeap& h);
+  void settle_word(LaneHeap& h, PoolOffset dest);
   // A logged block whose free is durable and retired: reused once no lane can still write into it.
   void retire(LaneHeap& h, PoolOffset block);
   void empty_quarantine(LaneHeap& h);
+  std::uint64_t block_bytes(PoolOffset block) const;
+
+  // --- malloc.cc; Word is PtrWord or VPtrWord
+  template <class Word>
+  bool is_word(const Word& dest) const;
+  template <class Word>
+  void store_words(const IntentElement* e, std::size_t n, bool attach);
+  void store_bits(const IntentElement* e, std::size_t n, bool on);
+  template <class Word>
+  void settle_words(LaneHeap& h, const IntentElement* e, std::size_t n);
+  template <class Word>
+  void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
+  template <class Word>
+  void detach(LaneHeap& h, const IntentElement* e, std::size_t n);
+  template <class Word>
+  Status malloc_one(std::uint64_t bytes, Word& dest);
+  template <class Word>
+  Status claim_from(const Heap& heap, const Word& dest, IntentElement& e);
+  template <class Word>
+  Status free_one(const Heap& heap, Word& dest);
+  template <class Word>
+  Status publish_one(const Heap& heap, const Block& block, Word& dest);
+  template <class Word>
+  Status malloc_many(std::uint64_t bytes, const Words<Word>& dests);
+  template <class Word>
+  Status free_many(const Heap& heap, const Words<Word>& dests);
+  bool repeats(LaneHeap& h) const;
+  bool claim(PoolOffset block);
+  void unclaim(PoolOffset block);
+
+  // --- replay.cc
+  struct Replay;
+  Status read_lane(const pm::Lane& lane, std::vector<pm::LogLine*>& sealed,
+                   std::vector<Replay>& live, Report* report);
+  Status replay_words(const Replay& r, Report* report) const;
+  Status replay_bits(const Replay& r, Report* report);
 
   // --- recover.cc
   void find_slabs();
-  Status replay_line(pm::LogLine& line, std::uint64_t retired, Report* report);
-  void settle_slab(Slab& slab) const;
+  // In recovery, when nothing is held yet: in the part whose blocks have that size, in each part.
+  SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;
+  std::array<SlabBlock, 2> parts_at(PoolOffset o) const;
+  Status settle(Slab& slab, Report* report) const;
+  void settle_part(Slab& slab) const;
+  Status validate_slab(const Slab& slab, Report* report);
   Status own_frames(std::uint64_t* leaked, Report* report);
   template <class F>
   void for_each_slab(const F& f) {

@@ -1,16 +1,13 @@
-// malloc_to and free_from: protocols R2F and F1 of 09-protocols, on a lane's intent lines.
+// The life of an intent: written before its operation, replayed by recovery if a crash meets it,
+// retired afterwards. The operations are in malloc.cc; which protocol keeps what is argued there.
 //
-//   malloc_to   W{malloc, b, d} | D = b; B = 1 | W = 0 (flushed, rides on the lane's next fence)
-//   free_from   W{free, b, d, s} | D = 0; B = 0 (flushed, ride on the lane's next fence)
-//               later, after such a fence: lane.retired = s, and after one more fence b is reused
-//
-// W is the intent line, D the destination word, B the block's bit (or its entry in the
-// bookkeeping log). Authoritative: while W is sealed (and, for a free, above lane.retired) the
-// intent, then D and B. Recovery: malloc: B = (D == b), which finishes or undoes; free: D = 0 if
-// it is still b, B = 0. First fence: the intent is there before D or B changes. Second fence of
-// malloc_to: the caller may rely on D. What the missing third fence asks of callers is the seal
-// (Pool::malloc_to). Two intents and frees of other lanes never name the same block: it is in
-// limbo as long as an intent names it, so lanes may be replayed in any order.
+// An intent is over when its sequence is not above the lane's retired one, which is the highest of
+// what the lane's retired lines and the heads of its intents say. malloc_to on a plain word stores
+// it into a retired line, since other threads may use the word after this thread's next fence; all
+// others leave it to the lane's next intent, which has to be written anyway.
+//   intents, which carry the last sequence known to be durable | destinations and bits
+// A line that is overwritten may have carried it; those written since carry at least as much, and
+// of them there are always more than one group.
 #include <algorithm>
 
 #include "heap/heap_state.h"
@@ -20,188 +17,181 @@
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
-namespace {
-pm::LogLine& malloc_line(LaneHeap& h) { return h.lane->lines[pm::kLaneMallocLine + h.malloc_slot]; }
-pm::LogLine& free_line(LaneHeap& h, std::uint64_t n) {
-  return h.lane->lines[pm::kLaneFreeLine + n % kFreeSlots];
+// Bookkeeping after each fence of the lane.
+void Heap::State::fenced(LaneHeap& h) {
+  const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
+  h.durable = h.cleared.load(std::memory_order_relaxed);
+  h.retired = early ? h.durable : h.retiring;
+  while (h.in_limbo() && h.limbo_at(h.lines_retired).sequence <= h.retired) {
+    const std::size_t slot = h.lines_retired % kIntentLines;
+    const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed);
+    if ((mask >> slot & 1) != 0) {
+      h.pending_mask.store(mask & ~(1u << slot), std::memory_order_release);
+    }
+    h.lines_retired += 1;
+    const LimboLine& l = h.limbo[slot];
+    for (std::size_t i = 0; i < l.count; ++i) retire(h, l.block[i]);
+  }
 }
-std::uint64_t& retired_word(LaneHeap& h) { return h.lane->lines[pm::kLaneRetiredLine].word[0]; }
+
+namespace {
+// Which destinations the intent would write to, for others to see.
+void set_pending(LaneHeap& h, std::size_t slot, const IntentElement* e, std::size_t n) {
+  const bool neighbours = e[n - 1].dest.value == e[0].dest.value + 8 * (n - 1);
+  const PendingDests first = PendingDests::make(e[0].dest, neighbours ? n : 1);
+  h.pending[slot][0].store(first.raw, std::memory_order_relaxed);
+  const std::uint64_t second = neighbours ? 0 : PendingDests::make(e[1].dest, 1).raw;
+  h.pending[slot][1].store(second, std::memory_order_relaxed);
+  const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed) | 1u << slot;
+  h.pending_mask.store(mask, std::memory_order_release);
+}
 }  // namespace
 
-bool Heap::State::is_word(const PtrWord& dest) const {
-  return file.contains(&dest) && reinterpret_cast<std::uintptr_t>(&dest) % alignof(PtrWord) == 0;
+std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentElement* e,
+                                       std::size_t n) {
+  if (h.lines - h.lines_retired + kGroupLines > kIntentLines) drain_limbo(h);
+  const bool early = TENUTO_PLANT("heap_free_retired_before_durable");
+  h.retiring = std::max(h.retiring, early ? h.cleared.load() : h.durable);
+  const bool frees = op == IntentOp::free_from || op == IntentOp::versioned_free;
+  bool pending = op != IntentOp::malloc_to;
+  if (op == IntentOp::versioned_malloc && TENUTO_PLANT("heap_versioned_malloc_not_pending")) {
+    pending = false;
+  }
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < kGroupLines && done < n; ++i) {
+    std::uint64_t words[7];
+    const std::size_t count = pack_intent(words, op, h.retiring, e + done, n - done);
+    const std::size_t slot = h.lines % kIntentLines;
+    LimboLine& l = h.limbo[slot];
+    l.sequence = ++h.sequence;
+    l.count = frees ? count : 0;
+    for (std::size_t k = 0; k < l.count; ++k) l.block[k] = e[done + k].block;
+    if (pending) set_pending(h, slot, e + done, count);
+    pm::write_log_line(h.line_at(h.lines), words, h.sequence);
+    h.lines += 1;
+    done += count;
+    if (TENUTO_PLANT("heap_batch_fits_one_line")) return n;
+  }
+  return done;
 }
 
-// Retires the frees that are known to be durable, when there are enough of them. Flushed.
-void Heap::State::before_fence(LaneHeap& h) {
-  if (h.limbo_count < kRetireEvery) return;
-  std::uint64_t retired = 0;
-  for (unsigned i = 0; i < h.limbo_count; ++i) {
-    LimboFree& f = h.limbo_at(i);
-    if (f.stage != LimboStage::durable && !TENUTO_PLANT("heap_free_retired_before_durable"))
-      continue;
-    f.stage = LimboStage::retiring;
-    retired = f.sequence;
-  }
-  if (retired != 0) tenuto::publish(retired_word(h), retired);
-}
-
-void Heap::State::after_fence(LaneHeap& h) {
-  const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
-  const LimboStage over = early ? LimboStage::durable : LimboStage::retiring;
-  while (h.limbo_count > 0 && h.limbo_at(0).stage >= over) {
-    const PoolOffset block = h.limbo_at(0).block;
-    h.pending_dest[(h.frees - h.limbo_count) % kFreeSlots].store(0, std::memory_order_release);
-    h.limbo_count -= 1;
-    retire(h, block);
-  }
-  for (unsigned i = 0; i < h.limbo_count; ++i) {
-    LimboFree& f = h.limbo_at(i);
-    if (f.stage == LimboStage::cleared) f.stage = LimboStage::durable;
-  }
+void Heap::State::publish_retired(LaneHeap& h, std::uint64_t sequence) {
+  h.retiring = sequence;
+  tenuto::publish(h.retired_word(h.retired_turn++ % 2), sequence);
 }
 
 void Heap::State::drain_limbo(LaneHeap& h) {
-  if (h.limbo_count > 0) {
+  if (h.in_limbo()) {
     fence("cleared destinations and bits", "their intents are retired");
-    const std::uint64_t last = h.limbo_at(h.limbo_count - 1).sequence;
-    for (unsigned i = 0; i < h.limbo_count; ++i) h.limbo_at(i).stage = LimboStage::retiring;
-    tenuto::publish(retired_word(h), last);
+    fenced(h);
+    publish_retired(h, h.durable);
     fence("retired intents", "their blocks are reused");
-    after_fence(h);
+    fenced(h);
   }
   empty_quarantine(h);
 }
 
-void Heap::State::flush_unfenced(LaneHeap& h) {
-  for (std::size_t i = 0; i < pm::kLaneMallocSlots; ++i) {
-    flush(h.lane->lines[pm::kLaneMallocLine + i]);
+// Flushes what the lane's intents up to `upto` stored. The intents are read as recovery would read
+// them: their lane's owner may be writing the next ones. The bits of a slab are flushed with all
+// that its header may need, since the slab's twin belongs to others.
+void Heap::State::flush_effects(const LaneHeap& h, std::uint64_t upto) {
+  bool extents_too = false;
+  for (std::size_t i = 0; i < kIntentLines; ++i) {
+    const pm::LogLine& line = h.line_at(i);
+    pm::LogLine copy;
+    copy.seal = __atomic_load_n(&line.seal, __ATOMIC_ACQUIRE);
+    for (std::size_t w = 0; w < 7; ++w) {
+      copy.word[w] = __atomic_load_n(&line.word[w], __ATOMIC_ACQUIRE);
+    }
+    if (pm::log_line_state(copy) != pm::LogLineState::sealed) continue;
+    const std::optional<IntentView> v = unpack_intent(copy.word);
+    if (!v || pm::log_sequence(copy) > upto) continue;
+    for (std::size_t k = 0; k < v->count; ++k) {
+      const IntentElement& e = v->element[k];
+      flush(*file.at<std::uint64_t>(e.dest));
+      if (!e.block) continue;
+      if (!is_class_bytes(e.bytes)) {
+        extents_too = true;
+        continue;
+      }
+      const PoolOffset slab{round_down(e.block.value, kSlabBytes)};
+      flush_bytes(file.at<std::byte>(slab), kLineBytes * (1 + kHeaderLinesMax));
+    }
   }
-  for (unsigned i = 0; i < h.limbo_count; ++i) {
-    const std::uint64_t n = h.frees - h.limbo_count + i;
-    const PoolOffset dest{h.pending_dest[n % kFreeSlots].load(std::memory_order_relaxed)};
-    flush(*file.at<PtrWord>(dest));
-    const PoolOffset block = h.limbo_at(i).block;
-    if (const SlabBlock b = slab_block(block)) flush(b.slab->persistent_word(b.index));
+  if (extents_too) extents.flush_log();
+}
+
+void Heap::State::flush_unfenced(LaneHeap& h) {
+  for (std::size_t i = 0; i < pm::kLaneRetiredLines; ++i) flush(h.retired_word(i));
+  flush_effects(h, h.sequence);
+}
+
+// Ends the life of every intent that names the word, whosever it is. Used when a version is about
+// to go round another quarter: an intent that is half of all versions old would look like a new
+// one. Fenced; as seldom as that.
+void Heap::State::settle_word(LaneHeap& h, PoolOffset dest) {
+  drain_limbo(h);
+  const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);
+  for (std::size_t id = 0; id < end; ++id) {
+    const LaneHeap* other = lane_heaps[id].load(std::memory_order_acquire);
+    if (other == nullptr || other == &h) continue;
+    const std::uint64_t settled = other->cleared.load(std::memory_order_acquire);
+    bool named = false;
+    other->for_each_pending([&](PendingDests d) {
+      named = named || (dest.value >= d.first() && dest.value <= d.last());
+    });
+    if (!named || TENUTO_PLANT("heap_version_wraps_over_other_lanes")) continue;
+    flush_effects(*other, settled);
+    fence("another lane's destinations and bits", "its intents are retired");
+    fenced(h);
+    std::uint64_t& word = other->retired_word(pm::kLaneRetiredLines - 1);
+    std::uint64_t said = __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+    while (said < settled && !__atomic_compare_exchange_n(&word, &said, settled, false,
+                                                          __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    }
+    flush(word);  // durable with the intent that follows
   }
 }
+
+// --- quarantine ---------------------------------------------------------------------------------
 
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
   h.quarantine.push_back(block);
   if (h.quarantine.size() >= kQuarantineBatch) empty_quarantine(h);
 }
 
-// A free intent of another lane that names a destination inside a freed block would, replayed
-// after the block's reuse, write into somebody else's data if that happens to look like the old
-// pointer. Such blocks wait for that lane.
+// An intent of another lane that names a destination inside a freed block would, replayed after the
+// block's reuse, write into somebody else's data if that happens to look like the old pointer or
+// like an older version. Such blocks wait for that lane.
 void Heap::State::empty_quarantine(LaneHeap& h) {
   if (h.quarantine.empty()) return;
   std::vector<PoolOffset>& blocks = h.quarantine;
   std::sort(blocks.begin(), blocks.end());
-  std::vector<PoolOffset> kept;
+  std::vector<PoolOffset>& kept = h.quarantine_kept;
+  kept.clear();
   const std::size_t lanes_used = lane_heaps_end.load(std::memory_order_acquire);
   const std::size_t end = TENUTO_PLANT("heap_quarantine_skipped") ? 0 : lanes_used;
   for (std::size_t id = 0; id < end; ++id) {
     const LaneHeap* other = lane_heaps[id].load(std::memory_order_acquire);
     if (other == nullptr) continue;
-    for (const auto& dest : other->pending_dest) {
-      const std::uint64_t d = dest.load(std::memory_order_acquire);
-      if (d == 0) continue;
-      auto after = std::upper_bound(blocks.begin(), blocks.end(), PoolOffset{d});
-      if (after == blocks.begin()) continue;
-      const PoolOffset before = *std::prev(after);
-      const Slab* slab = slab_block(before).slab;
-      const std::uint64_t bytes =
-          slab != nullptr
-              ? slab->block_bytes
-              : extents.find(before, Kind::logged, Wanted::not_free).value_or(Block{}).bytes;
-      if (d >= before.value + bytes) continue;
-      kept.push_back(before);
-      blocks.erase(std::prev(after));
-    }
+    other->for_each_pending([&](PendingDests d) {
+      // From the last block that starts at or before the last destination, while they reach it.
+      auto after = std::upper_bound(blocks.begin(), blocks.end(), PoolOffset{d.last()});
+      while (after != blocks.begin()) {
+        const PoolOffset before = *std::prev(after);
+        if (d.first() >= before.value + block_bytes(before)) break;
+        kept.push_back(before);
+        after = blocks.erase(std::prev(after));
+      }
+    });
   }
   for (const PoolOffset block : blocks) give_back(h, block);
-  blocks = std::move(kept);
+  blocks.swap(kept);
 }
 
-void Heap::State::publish_block(LaneHeap& h, const Block& block, PtrWord& dest) {
-  pm::LogLine& w = malloc_line(h);
-  h.malloc_slot = (h.malloc_slot + 1) % pm::kLaneMallocSlots;
-  const std::uint64_t words[7] = {static_cast<std::uint64_t>(Intent::malloc_to), block.offset.value,
-                                  file.offset_of(&dest).value, block.bytes};
-  const std::uint64_t pointer = PtrWord::encode(&dest, file.at<void>(block.offset));
-  if (TENUTO_PLANT("heap_destination_before_intent")) tenuto::publish(dest.raw, pointer);
-  pm::write_log_line(w, words, ++h.sequence);
-  before_fence(h);
-  fence("malloc intent", "destination and bit");
-  after_fence(h);
-
-  tenuto::publish(dest.raw, pointer);
-  if (const SlabBlock b = slab_block(block.offset)) {
-    b.slab->set_persistent(b.index, true);
-    b.slab->set_live(b.index);
-    b.slab->clear_reserved(b.index);
-  } else {
-    extents.mark_allocated(block.offset);
-  }
-  before_fence(h);
-  fence("destination and bit", "malloc_to returns");
-  after_fence(h);
-  pm::clear_log_line(w);
-}
-
-Status Heap::malloc_to(std::uint64_t bytes, PtrWord& dest) {
-  TENUTO_TRY(state_->file.writable());
-  if (!state_->is_word(dest)) return Status::invalid_argument;
-  if (__atomic_load_n(&dest.raw, __ATOMIC_RELAXED) != 0) return Status::invalid_argument;
-  LaneHeap& h = state_->mine();
-  const Result<Block> block = state_->reserve(h, bytes, Kind::logged);
-  if (!block) return block.error();
-  state_->publish_block(h, *block, dest);
-  return Status::ok;
-}
-
-Status Heap::publish(const Block& block, PtrWord& dest) {
-  TENUTO_TRY(state_->file.writable());
-  if (!state_->is_word(dest)) return Status::invalid_argument;
-  if (__atomic_load_n(&dest.raw, __ATOMIC_RELAXED) != 0) return Status::invalid_argument;
-  const Result<Block> taken = find_taken(block.offset, Kind::logged);
-  if (!taken || find_allocated(block.offset)) return Status::invalid_argument;
-  state_->publish_block(state_->mine(), *taken, dest);
-  return Status::ok;
-}
-
-Status Heap::free_from(PtrWord& dest) {
-  State& s = *state_;
-  TENUTO_TRY(s.file.writable());
-  if (!s.is_word(dest)) return Status::invalid_argument;
-  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
-  const void* target = PtrWord::decode(&dest, raw);
-  if (target == nullptr || !s.file.contains(target)) return Status::invalid_argument;
-  const PoolOffset block = s.file.offset_of(target);
-  const Result<Block> found = find_allocated(block);
-  if (!found || !claim_free(block)) return Status::invalid_argument;
-
-  LaneHeap& h = s.mine();
-  if (h.limbo_count == kFreeSlots) s.drain_limbo(h);
-  const std::uint64_t words[7] = {static_cast<std::uint64_t>(Intent::free_from), block.value,
-                                  s.file.offset_of(&dest).value, found->bytes};
-  const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
-  if (early) mark_free(block);
-  pm::write_log_line(free_line(h, h.frees), words, ++h.sequence);
-  s.before_fence(h);
-  fence("free intent", "destination and bit cleared");
-  s.after_fence(h);
-
-  tenuto::publish(dest.raw, 0);
-  if (!early) mark_free(block);
-  h.pending_dest[h.frees % kFreeSlots].store(s.file.offset_of(&dest).value,
-                                             std::memory_order_release);
-  h.limbo[h.frees % kFreeSlots] = {block, h.sequence, LimboStage::cleared};
-  h.frees += 1;
-  h.limbo_count += 1;
-  if (TENUTO_PLANT("heap_free_without_limbo")) s.give_back(h, block);
-  return Status::ok;
+std::uint64_t Heap::State::block_bytes(PoolOffset block) const {
+  if (const Slab* slab = slab_block(block).slab; slab != nullptr) return slab->block_bytes;
+  return extents.find(block, Kind::logged, Wanted::not_free).value_or(Block{}).bytes;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

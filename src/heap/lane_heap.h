@@ -1,14 +1,18 @@
 // What the heap keeps for each lane, in DRAM: the caches of free blocks, the state of its intents,
-// and the freed blocks that may not be reused yet. Owner: whoever holds the lane; only
-// pending_dest is read by others.
+// and the freed blocks that may not be reused yet. Owner: whoever holds the lane; only what is
+// atomic is read by others.
 //
-// Limbo (protocol F1 of 09-protocols): free_from makes only its intent durable; the cleared
-// destination and bit ride on the lane's next fence. A free goes through
-//   cleared    its stores are flushed
+// Every operation of a lane has a sequence, and these follow one another:
+//   sequence   its intent is written
+//   cleared    its destinations and bits are stored and flushed
 //   durable    a later fence of this lane returned
-//   retiring   lane.retired = its sequence was stored and flushed
-//   (gone)     a later fence returned: recovery ignores the intent, the block may be reused
-// so a block never returns while an intent that names it could be replayed.
+//   retiring   a word on media that says so was stored and flushed: a retired line, or the head of
+//              the lane's next intent
+//   retired    a later fence returned: recovery ignores the intent
+// Until then its blocks are in limbo if it frees, so that a block never returns while an intent
+// that names it could be replayed, and its destinations are pending: memory that contains one is
+// not used again.
+//   retired <= retiring, retired <= durable <= cleared <= sequence
 #pragma once
 
 #include <array>
@@ -17,21 +21,34 @@
 #include <vector>
 
 #include "heap/arena.h"
+#include "heap/intent_line.h"
 #include "heap/tcache.h"
 #include "pm/lane.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
-inline constexpr unsigned kFreeSlots = pm::kLaneFreeSlots;
-inline constexpr unsigned kRetireEvery = kFreeSlots / 2;  // frees under one retired word
+inline constexpr std::size_t kIntentLines = pm::kLaneIntentLines;
+// Of one group: three groups fit, the one that is written and the two before it.
+inline constexpr std::size_t kGroupLines = 8;
+static_assert(3 * kGroupLines <= kIntentLines && kIntentLines <= 32);
 inline constexpr std::size_t kQuarantineBatch = 16;  // blocks checked against other lanes at once
 
-enum class LimboStage : std::uint8_t { cleared, durable, retiring };
+// Neighbouring destinations in one word: where the first is, and how many.
+struct PendingDests {
+  std::uint64_t raw = 0;
 
-struct LimboFree {
-  PoolOffset block;
+  static constexpr PendingDests make(PoolOffset first, std::size_t count) {
+    return {first.value << 8 | count};
+  }
+  constexpr std::uint64_t first() const { return raw >> 8; }
+  constexpr std::uint64_t last() const { return first() + 8 * (raw & 255) - 8; }
+};
+
+// What an intent line holds back until it is retired.
+struct LimboLine {
   std::uint64_t sequence = 0;
-  LimboStage stage = LimboStage::cleared;
+  std::size_t count = 0;  // blocks; none unless it frees
+  std::array<PoolOffset, kIntentPacked> block;
 };
 
 struct LaneHeap {
@@ -40,21 +57,47 @@ struct LaneHeap {
   unsigned core = 0;
   std::array<std::array<ClassCache, kClasses>, 2> caches;  // by kind, class
   std::vector<PoolOffset> spill;                           // scratch
+  std::vector<IntentElement> batch;                        // scratch
 
-  // Intents. A sequence is never used twice in a lane; free intent `s` stands in slot s % slots of
-  // the ring, counted by free_count alone.
+  // Sequences, never used twice in a lane. Intents stand in the ring of lines by `lines`.
   std::uint64_t sequence = 0;
-  unsigned malloc_slot = 0;
-  std::uint64_t frees = 0;
-  std::array<LimboFree, kFreeSlots> limbo{};  // ring: frees - limbo_count .. frees - 1
-  unsigned limbo_count = 0;
-  // Destinations that a live free intent could still write to after a crash; 0: none. Others
-  // check it before they reuse memory that contains one.
-  alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kFreeSlots> pending_dest{};
+  std::uint64_t durable = 0;
+  std::uint64_t retiring = 0;
+  std::uint64_t retired = 0;
+  std::uint64_t lines = 0;          // written so far
+  std::uint64_t lines_retired = 0;  // of them
+  unsigned retired_turn = 0;        // which retired line is next
+  std::array<LimboLine, kIntentLines> limbo;
   // Retired frees, waiting until no other lane has a pending destination inside them.
   std::vector<PoolOffset> quarantine;
+  std::vector<PoolOffset> quarantine_kept;  // scratch
 
-  LimboFree& limbo_at(unsigned i) { return limbo[(frees - limbo_count + i) % kFreeSlots]; }
+  // Destinations that a live intent could still write to after a crash, by line: those of a bit
+  // that is clear in the mask say nothing. Others check them before they reuse memory.
+  alignas(kLineBytes) std::atomic<std::uint32_t> pending_mask = 0;
+  std::atomic<std::uint64_t> cleared = 0;
+  std::array<std::array<std::atomic<std::uint64_t>, kIntentPairs>, kIntentLines> pending{};
+
+  bool in_limbo() const { return lines != lines_retired; }
+  LimboLine& limbo_at(std::uint64_t line) { return limbo[line % kIntentLines]; }
+  pm::LogLine& line_at(std::uint64_t line) const {
+    return lane->lines[pm::kLaneIntentLine + line % kIntentLines];
+  }
+  std::uint64_t& retired_word(std::size_t i) const {
+    return lane->lines[pm::kLaneRetiredLine + i].word[0];
+  }
+  // Calls f(PendingDests) for all there are.
+  template <class F>
+  void for_each_pending(const F& f) const {
+    std::uint32_t mask = pending_mask.load(std::memory_order_acquire);
+    for (; mask != 0; mask &= mask - 1) {
+      const auto slot = static_cast<std::size_t>(std::countr_zero(mask));
+      for (const auto& dests : pending[slot]) {
+        const PendingDests d{dests.load(std::memory_order_acquire)};
+        if (d.raw != 0) f(d);
+      }
+    }
+  }
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

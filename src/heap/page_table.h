@@ -1,5 +1,5 @@
-// Which structure owns a place in the pool: one word per 64 KiB of address space, looked up
-// without a lock by every free. DRAM only, touched pages only.
+// Which slab owns a place in the pool: one word per 64 KiB of address space, looked up without a
+// lock by every free. Extents have a table of their own (slots.h). DRAM only, touched pages only.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,10 +14,8 @@
 namespace tenuto::inline TENUTO_ABI::heap {
 
 struct Slab;
-struct Chunk;
-struct Extent;
 
-enum class PageOwner : std::uintptr_t { none = 0, slab = 1, chunk = 2, huge = 3 };
+enum class PageOwner : std::uintptr_t { none = 0, slab = 1 };
 
 class PageTable {
  public:
@@ -36,8 +34,6 @@ class PageTable {
     PageOwner owner;
     void* object;
     Slab* slab() const { return static_cast<Slab*>(object); }
-    Chunk* chunk() const { return static_cast<Chunk*>(object); }
-    Extent* huge() const { return static_cast<Extent*>(object); }
   };
   Entry find(PoolOffset o) const {
     const std::uint64_t unit = o.value / kSlabBytes;

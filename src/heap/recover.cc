@@ -1,11 +1,12 @@
-// Opening, recovering, closing and validating a heap. The order is in heap.h. Nothing here fences
-// but between the replay of intents and their erasure: what else recovery writes becomes durable
-// with the frames it gives back, and what a close writes with the frames' counters, and until then
-// a crash is followed by the same recovery.
+// Opening, recovering, closing and validating a heap. The order is in heap.h; replay.cc replays the
+// intents. Nothing here fences: what recovery writes becomes durable with the frames it gives back,
+// and what a close writes with the frames' counters, and until then a crash is followed by the same
+// recovery.
 #include <algorithm>
 #include <bit>
 
 #include "heap/heap_state.h"
+#include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -21,6 +22,10 @@ constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
 Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
                                          pm::Lanes& lanes, bool clean, const HeapOptions& options,
                                          Report* report) {
+  if (file.bytes_max() > kPoolBytesMax) {
+    return fail(Status::invalid_argument, report, "the pool may grow larger than intents can name",
+                file.path(), std::to_string(kPoolBytesMax), std::to_string(file.bytes_max()));
+  }
   std::unique_ptr<Heap> heap(new Heap);
   heap->state_ = std::make_unique<State>(file, frames, lanes, options);
   State& s = *heap->state_;
@@ -48,77 +53,33 @@ void Heap::State::find_slabs() {
   }
 }
 
-Status Heap::replay_intents(Report* report) {
-  State& s = *state_;
-  std::vector<pm::LogLine*> sealed;
-  for (const auto& lane : s.lanes.all()) {
-    const std::uint64_t said = lane->lines[pm::kLaneRetiredLine].word[0];
-    const std::uint64_t retired = TENUTO_PLANT("heap_retired_frees_replayed") ? 0 : said;
-    for (std::size_t i = pm::kLaneMallocLine; i < pm::kLaneFreeLine + kFreeSlots; ++i) {
-      pm::LogLine& line = lane->lines[i];
-      switch (pm::log_line_state(line)) {
-        case pm::LogLineState::empty:
-          continue;
-        case pm::LogLineState::damaged:
-          return fail(Status::corrupt, report, "an intent's checksum does not match",
-                      s.file.where(s.file.offset_of(&line), "lane intent"));
-        case pm::LogLineState::sealed:
-          break;
-      }
-      TENUTO_TRY(s.replay_line(line, retired, report));
-      if (TENUTO_PLANT("heap_intent_erased_while_replaying")) pm::clear_log_line(line);
-      sealed.push_back(&line);
-    }
-  }
-  if (sealed.empty()) return Status::ok;
-  fence("replayed intents", "intents are erased");
-  for (pm::LogLine* line : sealed) pm::clear_log_line(*line);
-  fence("intents are erased", "the heap is used");
-  return Status::ok;
+std::array<SlabBlock, 2> Heap::State::parts_at(PoolOffset o) const {
+  const PageTable::Entry e = pages.find(o);
+  if (e.owner != PageOwner::slab) return {};
+  const OldPart* old = e.slab()->old.load(std::memory_order_acquire);
+  return {SlabBlock{e.slab(), e.slab()->index_of(o)},
+          old == nullptr ? SlabBlock{} : SlabBlock{old->slab, old->grid.index_of(o)}};
 }
 
-Status Heap::State::replay_line(pm::LogLine& line, std::uint64_t retired, Report* report) {
-  const auto op = static_cast<Intent>(line.word[0]);
-  const PoolOffset block{line.word[1]};
-  const PoolOffset dest{line.word[2]};
-  const std::uint64_t bytes = line.word[3];
-  const auto damaged = [&](const char* what) {
-    return fail(Status::corrupt, report, what, file.where(file.offset_of(&line), "lane intent"));
-  };
-  if (op != Intent::malloc_to && op != Intent::free_from) return damaged("unknown operation");
-  if (op == Intent::free_from && pm::log_sequence(line) <= retired) return Status::ok;
-  const bool dest_sound =
-      dest.value % sizeof(PtrWord) == 0 && dest.value <= file.bytes() - sizeof(PtrWord);
-  if (!dest_sound) return damaged("its destination lies outside the pool");
-  if (!file.in_range(block, 1)) return damaged("its block lies outside the pool");
-
-  auto& word = *file.at<PtrWord>(dest);
-  const bool attached = word.raw != 0 && PtrWord::decode(&word, word.raw) == file.at<void>(block);
-  const bool allocated = op == Intent::malloc_to && attached;
-  const bool detach = attached && !TENUTO_PLANT("heap_replay_keeps_destination");
-  if (op == Intent::free_from && detach) tenuto::publish(word.raw, 0);
-  if (bytes > kSmallBytesMax) {
-    if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
-    return extents.recover(block, bytes / kFrameBytes, allocated, report);
-  }
-  const auto [slab, i] = slab_block(block);
-  if (slab == nullptr || i == kNoBlock || slab->kind != Kind::logged)
-    return damaged("it names no block of a slab");
-  if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && op == Intent::malloc_to) return Status::ok;
-  if (slab->persistent(i) != allocated) slab->set_persistent(i, allocated);
-  return Status::ok;
+SlabBlock Heap::State::slab_block(PoolOffset o, std::uint64_t bytes) const {
+  const auto [now, old] = parts_at(o);
+  const bool in_old = old && old.slab->block_bytes == bytes;
+  return in_old && !TENUTO_PLANT("heap_intent_replayed_in_new_part") ? old : now;
 }
 
-Status Heap::recover_block(PoolOffset block, bool allocated, Report* report) {
+// The name has no size. In both parts of a morphed slab is right: the place was in use by one part
+// at a time, and the other's bits there were clear, durably, before.
+Status Heap::recover_free(PoolOffset block, Report* report) {
   State& s = *state_;
-  if (const SlabBlock b = s.slab_block(block)) {
-    if (b.index != kNoBlock && b.slab->kind == Kind::logged) {
-      if (b.slab->persistent(b.index) != allocated) b.slab->set_persistent(b.index, allocated);
-      return Status::ok;
-    }
-  } else if (!allocated || s.extents.known(block)) {
-    return allocated ? Status::ok : s.extents.recover(block, 0, false, report);
+  const auto parts = s.parts_at(block);
+  if (!parts[0]) return s.extents.recover(block, 0, false, report);
+  bool any = false;
+  for (const SlabBlock& b : parts) {
+    if (!b || b.index == kNoBlock || b.slab->kind != Kind::logged) continue;
+    any = true;
+    if (b.slab->persistent(b.index)) b.slab->set_persistent(b.index, false);
   }
+  if (any) return Status::ok;
   return fail(Status::corrupt, report, "a log names a block that cannot be",
               s.file.where(block, "block"));
 }
@@ -139,7 +100,7 @@ Status Heap::mark(PoolOffset block, Report* report) {
 }
 
 // From the authoritative bits to the volatile ones. REQUIRES: arena->mu is held (for_each_slab).
-void Heap::State::settle_slab(Slab& slab) const {
+void Heap::State::settle_part(Slab& slab) const {
   const bool from_marks = slab.kind == Kind::derived && !clean;
   BlockBits used{};
   if (!from_marks) read_stripes(slab, used);
@@ -152,24 +113,39 @@ void Heap::State::settle_slab(Slab& slab) const {
   }
 }
 
+Status Heap::State::settle(Slab& slab, Report* report) const {
+  // A wrong bit would hand out a block that is in use.
+  if (clean && !stripes_sealed(slab)) {
+    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
+                file.where(slab.offset, "slab"));
+  }
+  settle_part(slab);
+  const OldPart* old = slab.old.load(std::memory_order_relaxed);
+  if (old == nullptr) return Status::ok;
+  settle_part(*old->slab);
+  if (old->slab->free_count == old->slab->blocks) {
+    slab.arena->drop_old_part(slab);
+  } else if (!hold_old_blocks(slab)) {
+    return fail(Status::corrupt, report, "blocks of both parts of a slab overlap",
+                file.where(slab.offset, "slab"));
+  }
+  return Status::ok;
+}
+
 Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
   State& s = *state_;
   *leaked_frames = 0;
   TENUTO_TRY(s.extents.build(!s.clean, report));
   std::vector<Slab*> slabs;
-  const Slab* damaged = nullptr;
+  Status status = Status::ok;
   s.for_each_slab([&](Slab& slab) {
-    // A wrong bit would hand out a block that is in use.
-    if (s.clean && !stripes_sealed(slab)) damaged = &slab;
-    s.settle_slab(slab);
+    if (slab.is_old() || status != Status::ok) return;
+    status = s.settle(slab, report);
     slabs.push_back(&slab);
   });
-  if (damaged != nullptr) {
-    return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
-                s.file.where(damaged->offset, "slab"));
-  }
+  TENUTO_TRY(status);
   for (Slab* slab : slabs) {
-    if (slab->free_count == slab->blocks && !s.clean) {
+    if (slab->empty() && !s.clean) {
       slab->arena->discard(*slab);
     } else {
       slab->arena->enlist(*slab);
@@ -189,7 +165,9 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
     if (failed == Status::ok) failed = f.keep(frame_of_offset(o), n, report);
     return failed;
   };
-  for_each_slab([&](Slab& slab) { (void)keep(slab.offset, kSlabFrames); });
+  for_each_slab([&](Slab& slab) {
+    if (!slab.is_old()) (void)keep(slab.offset, kSlabFrames);
+  });
   TENUTO_TRY(extents.own_frames(keep));
   for (const PoolOffset o : lanes.extra_segments()) {
     if (TENUTO_PLANT("heap_lane_segments_not_kept")) break;
@@ -220,7 +198,7 @@ Status Heap::close() {
     if (slab.kind == Kind::derived && !TENUTO_PLANT("heap_close_forgets_derived_bits")) {
       write_stripes(slab, slab.free_bits);
     }
-    seal_stripes(slab);
+    if (!slab.is_old()) seal_stripes(slab);
   });
   s.extents.close(0);
   return Status::ok;
@@ -245,29 +223,52 @@ Status Heap::validate(Report* report) {
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   Status status = Status::ok;
   s.for_each_slab([&](Slab& slab) {
-    if (status != Status::ok) return;
-    const auto damaged = [&](PoolOffset o, const char* what) {
-      status = fail(Status::corrupt, report, what, s.file.where(o, "slab"));
-    };
-    if (!find_slab(s.file, slab.offset)) return damaged(slab.offset, "slab header changed");
-    if (!s.frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
-      return damaged(slab.offset, "slab in a free frame");
-    }
-    unsigned free_blocks = 0;
-    for (unsigned i = 0; i < slab.blocks; ++i) {
-      const bool is_free = slab.is_free(i);
-      free_blocks += is_free ? 1 : 0;
-      if (slab.kind == Kind::derived) continue;
-      if (slab.persistent(i) != slab.live(i)) {
-        return damaged(slab.block_offset(i), "block's bit and its use disagree");
-      }
-      if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
-    }
-    if (free_blocks != slab.free_count) damaged(slab.offset, "free blocks are miscounted");
+    if (status == Status::ok) status = s.validate_slab(slab, report);
   });
   TENUTO_TRY(status);
   TENUTO_TRY(s.extents.validate(report));
   return s.frames.frames().validate(report);
+}
+
+// REQUIRES: arena->mu is held.
+Status Heap::State::validate_slab(const Slab& slab, Report* report) {
+  const auto damaged = [&](PoolOffset o, const char* what) {
+    return fail(Status::corrupt, report, what, file.where(o, "slab"));
+  };
+  const OldPart* old = slab.old.load(std::memory_order_relaxed);
+  if (slab.is_old()) {
+    const OldPart* part = slab.successor.load(std::memory_order_relaxed)->old.load();
+    for (unsigned i = 0; i < slab.blocks; ++i) {
+      const bool held = Slab::is_set(part->held, i);
+      if (held == slab.is_free(i)) return damaged(slab.block_offset(i), "held and free disagree");
+    }
+  } else {
+    const std::optional<SlabHeader> header = find_slab(file, slab.offset);
+    if (!header || header->shape.shape() != slab.shape) {
+      return damaged(slab.offset, "slab header changed");
+    }
+    if (!frames.frames().taken(frame_of_offset(slab.offset), frame::kOrderSlab)) {
+      return damaged(slab.offset, "slab in a free frame");
+    }
+    if (old == nullptr && !old_stripes_clear(slab)) {
+      return damaged(slab.offset, "a bit of an old part without blocks");
+    }
+  }
+  unsigned free_blocks = 0;
+  for (unsigned i = 0; i < slab.blocks; ++i) {
+    const bool is_free = slab.is_free(i);
+    free_blocks += is_free ? 1 : 0;
+    if (slab.kind == Kind::derived) continue;
+    if (slab.persistent(i) != slab.live(i)) {
+      return damaged(slab.block_offset(i), "block's bit and its use disagree");
+    }
+    if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
+  }
+  if (free_blocks != slab.free_count) return damaged(slab.offset, "free blocks are miscounted");
+  if (old != nullptr && !blocked_soundly(slab)) {
+    return damaged(slab.offset, "blocks of both parts of a slab overlap");
+  }
+  return Status::ok;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -51,21 +51,63 @@ constexpr ClassId class_of(std::uint64_t bytes, std::uint64_t align) {
   return c;
 }
 
+// Whether blocks of so many bytes stand in slabs. Aligned requests get extents that are smaller
+// than the largest class, but of no class's size.
+constexpr bool is_class_bytes(std::uint64_t bytes) {
+  return bytes <= kSmallBytesMax && kClassBytes[class_of(bytes).value] == bytes;
+}
+
+// Blocks of a slab begin at a multiple of this, so that those of a power of two are aligned to it.
+constexpr std::uint32_t block_alignment(std::uint32_t block_bytes) {
+  return std::min(block_bytes & (~block_bytes + 1), static_cast<std::uint32_t>(kFrameBytes));
+}
+
 // How a slab of the class is cut, for the pool's number of stripes.
 struct SlabGeometry {
   std::uint32_t stripes;
   std::uint32_t data_offset;
   std::uint32_t blocks;
 };
-constexpr SlabGeometry slab_geometry(std::uint32_t block_bytes, std::uint32_t stripes) {
-  const std::uint64_t align = std::min<std::uint64_t>(block_bytes & -block_bytes, kFrameBytes);
+
+namespace internal {
+constexpr SlabGeometry geometry_behind(std::uint32_t block_bytes, std::uint32_t stripes,
+                                       std::uint32_t header_lines, std::uint32_t alignment) {
+  const auto header = header_lines * static_cast<std::uint32_t>(kLineBytes);
+  const std::uint32_t data = (header + alignment - 1) / alignment * alignment;
+  return {stripes, data, (static_cast<std::uint32_t>(kSlabBytes) - data) / block_bytes};
+}
+constexpr SlabGeometry geometry_aligned(std::uint32_t block_bytes, std::uint32_t stripes,
+                                        std::uint32_t alignment) {
   for (;; ++stripes) {
-    const auto data = static_cast<std::uint32_t>(
-        round_up(kLineBytes * (1 + stripes), std::max(align, kLineBytes)));
-    const std::uint32_t blocks = (static_cast<std::uint32_t>(kSlabBytes) - data) / block_bytes;
-    if (blocks <= stripes * kStripeBits) return {stripes, data, blocks};
+    const SlabGeometry g = geometry_behind(block_bytes, stripes, 1 + stripes, alignment);
+    if (g.blocks <= stripes * kStripeBits) return g;
   }
 }
+}  // namespace internal
+
+constexpr SlabGeometry slab_geometry(std::uint32_t block_bytes, std::uint32_t stripes) {
+  return internal::geometry_aligned(block_bytes, stripes, block_alignment(block_bytes));
+}
+
+// The same for a part of a morphed slab, whose blocks begin later. REQUIRES: a class's cut.
+constexpr SlabGeometry cut_geometry(const SlabCut& cut, std::uint32_t stripes) {
+  const std::uint32_t bytes = kClassBytes[cut.class_id];
+  return internal::geometry_behind(bytes, slab_geometry(bytes, stripes).stripes, cut.end_line,
+                                   block_alignment(bytes));
+}
+
+namespace internal {
+constexpr bool alignment_costs_at_most_one_block() {
+  for (const std::uint32_t bytes : kClassBytes) {
+    for (std::uint32_t stripes = 1; stripes <= kStripesMax; ++stripes) {
+      const SlabGeometry packed = geometry_aligned(bytes, stripes, 1);
+      if (slab_geometry(bytes, stripes).blocks + 1 < packed.blocks) return false;
+    }
+  }
+  return true;
+}
+static_assert(alignment_costs_at_most_one_block());
+}  // namespace internal
 
 static_assert(class_of(0).value == 0 && class_of(16).value == 0 && class_of(17).value == 1);
 static_assert(kClassBytes[class_of(116 + 8).value] == 128);

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
+
+Slab::Slab() = default;
+Slab::~Slab() = default;
 
 void Slab::fill_free_all() {
   free_bits.fill(0);
@@ -28,28 +32,35 @@ unsigned Slab::take(PoolOffset* out, unsigned want) {
   return got;
 }
 
-void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h) {
-  slab.header = file.at<SlabHeader>(offset);
+void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h,
+                 const SlabShape& shape) {
+  const SlabGeometry g = cut_geometry(shape.now, h.stripes);
   slab.offset = offset;
-  slab.block_bytes = h.block_bytes;
-  slab.data_offset = h.data_offset;
-  slab.blocks = h.blocks;
-  slab.stripes = h.stripes;
-  slab.divider = static_cast<std::uint32_t>(((1ull << 32) + h.block_bytes - 1) / h.block_bytes);
-  slab.class_id = {h.class_id};
+  slab.block_bytes = kClassBytes[shape.now.class_id];
+  slab.data_offset = g.data_offset;
+  slab.blocks = g.blocks;
+  slab.divider =
+      static_cast<std::uint32_t>(((1ull << 32) + slab.block_bytes - 1) / slab.block_bytes);
+  slab.header = file.at<SlabHeader>(offset);
+  slab.shape = shape;
+  slab.stripes = g.stripes;
+  slab.class_id = {shape.now.class_id};
   slab.kind = static_cast<Kind>(h.kind);
+  slab.old.store(nullptr, std::memory_order_relaxed);
+  slab.successor.store(nullptr, std::memory_order_relaxed);
   slab.free_bits.fill(0);
   slab.free_count = 0;
-  slab.prev = slab.next = nullptr;
-  slab.listed = false;
+  slab.blocked = 0;
+  slab.prev = slab.next = slab.sparse_prev = slab.sparse_next = nullptr;
+  slab.listed = slab.sparse = false;
   for (auto& word : slab.live_bits) word.store(0, std::memory_order_relaxed);
   for (auto& word : slab.reserved_bits) word.store(0, std::memory_order_relaxed);
 }
 
 SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind) {
   auto& h = *file.at<SlabHeader>(offset);
-  const std::uint32_t block_bytes = kClassBytes[class_id.value];
-  const SlabGeometry g = slab_geometry(block_bytes, file.superblock().stripes);
+  const unsigned pool_stripes = file.superblock().stripes;
+  const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], pool_stripes);
   store_ordered(h.magic, 0);
   if (!TENUTO_PLANT("heap_slab_stripes_not_zeroed")) zero_flush(&h, kLineBytes * (1 + g.stripes));
   fence("slab frame and empty stripes", "slab header");
@@ -57,13 +68,11 @@ SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, 
   SlabHeader said{};
   said.self = offset.value;
   said.pool_id = file.superblock().pool_id;
-  said.block_bytes = block_bytes;
-  said.data_offset = g.data_offset;
-  said.blocks = g.blocks;
-  said.class_id = class_id.value;
   said.kind = static_cast<std::uint8_t>(kind);
-  said.stripes = static_cast<std::uint8_t>(g.stripes);
+  said.stripes = static_cast<std::uint8_t>(pool_stripes);
   said.crc = slab_crc(said);
+  const SlabCut cut{class_id.value, 1, static_cast<std::uint8_t>(1 + g.stripes)};
+  said.shape = ShapeWord::make({cut, {}}, offset);
   h = said;
   publish(h.magic, kSlabMagic);
   fence("slab header", "its blocks are handed out");
@@ -73,14 +82,26 @@ SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, 
 void erase_slab(Slab& slab) { publish(slab.header->magic, 0); }
 
 namespace {
+bool is_cut(const SlabCut& cut, unsigned stripes) {
+  if (cut.class_id >= kClasses || cut.first_line == 0) return false;
+  const SlabGeometry g = slab_geometry(kClassBytes[cut.class_id], stripes);
+  return cut.first_line + g.stripes <= cut.end_line;
+}
+
 bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, unsigned stripes) {
   if (h.magic != kSlabMagic || h.self != offset.value) return false;
   if (h.pool_id != pool_id || h.crc != slab_crc(h)) return false;
-  if (h.class_id >= kClasses || h.kind > 1 || h.block_bytes != kClassBytes[h.class_id]) {
+  if (h.kind > 1 || h.stripes != stripes || !h.shape.sound(offset)) return false;
+  const auto [now, old] = h.shape.shape();
+  if (!is_cut(now, stripes)) return false;
+  if (!old) return old == SlabCut{};
+  if (h.kind != static_cast<std::uint8_t>(Kind::logged) || old.class_id == now.class_id)
     return false;
-  }
-  const SlabGeometry g = slab_geometry(h.block_bytes, stripes);
-  return g.stripes == h.stripes && g.data_offset == h.data_offset && g.blocks == h.blocks;
+  if (!is_cut(old, stripes)) return false;
+  // The new part's blocks begin behind both sets of stripes, which are apart.
+  const unsigned now_end = now.first_line + cut_geometry(now, stripes).stripes;
+  const unsigned old_end = old.first_line + cut_geometry(old, stripes).stripes;
+  return old_end <= now.end_line && (now_end <= old.first_line || old_end <= now.first_line);
 }
 
 // Each word is read once: the file may be cut under the mapping between a check and a use.
@@ -111,7 +132,7 @@ std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOf
 }
 
 void write_stripes(const Slab& slab, const BlockBits& free_bits) {
-  auto* stripes = reinterpret_cast<std::uint64_t*>(slab.header) + 8;
+  auto* stripes = slab.header + slab.shape.now.first_line;
   std::array<std::uint64_t, std::size_t{kStripesMax} * 8> image{};
   for (unsigned i = 0; i < slab.blocks; ++i) {
     if ((free_bits[i / 64] >> (i % 64) & 1) != 0) continue;
@@ -122,9 +143,25 @@ void write_stripes(const Slab& slab, const BlockBits& free_bits) {
 
 namespace {
 std::uint32_t stripes_crc(const Slab& slab) {
-  return pm::crc32c(slab.header + 1, std::size_t{slab.stripes} * kLineBytes);
+  std::uint32_t crc = 0;
+  for (const SlabCut& cut : {slab.shape.now, slab.shape.old}) {
+    if (!cut) continue;
+    const std::size_t lines = cut_geometry(cut, slab.header->stripes).stripes;
+    crc = pm::crc32c(slab.header + cut.first_line, lines * kLineBytes, crc);
+  }
+  return crc;
 }
 }  // namespace
+
+bool old_stripes_clear(const Slab& slab) {
+  const SlabCut& old = slab.shape.old;
+  if (!old) return true;
+  const auto* words = reinterpret_cast<const std::uint64_t*>(slab.header + old.first_line);
+  const unsigned lines = cut_geometry(old, slab.header->stripes).stripes;
+  return std::all_of(words, words + std::size_t{8} * lines, [](const std::uint64_t& w) {
+    return __atomic_load_n(&w, __ATOMIC_ACQUIRE) == 0;
+  });
+}
 
 void seal_stripes(const Slab& slab) {
   store_ordered(slab.header->closed_crc, stripes_crc(slab));
@@ -134,7 +171,8 @@ void seal_stripes(const Slab& slab) {
 bool stripes_sealed(const Slab& slab) { return slab.header->closed_crc == stripes_crc(slab); }
 
 void read_stripes(const Slab& slab, BlockBits& used) {
-  const auto* words = reinterpret_cast<const std::uint64_t*>(slab.header) + 8;
+  const auto* words =
+      reinterpret_cast<const std::uint64_t*>(slab.header + slab.shape.now.first_line);
   used.fill(0);
   for (unsigned w = 0; w < slab.stripes * 8; ++w) {
     std::uint64_t bits = __atomic_load_n(&words[w], __ATOMIC_ACQUIRE);

@@ -2,7 +2,7 @@
 //
 // Authoritative: for logged blocks the bit in the persistent stripes; for derived blocks nothing
 // while the pool runs (a clean close writes the stripes, a crash recovery asks the owner). The
-// header is written once, before any block is handed out:
+// header is written before any block is handed out, and then only its shape changes (morph.h):
 //   zeroed stripes, frame bit | header, magic last in its line | blocks are handed out
 // First fence: a header promises clean stripes and a taken frame. Second: a block that a log names
 // has a slab. A slab goes back to its frame only when empty, and its magic is erased and fenced
@@ -31,28 +31,13 @@ inline constexpr unsigned kNoBlock = ~0u;
 using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;  // one a block
 using AtomicBits = std::array<std::atomic<std::uint64_t>, kBlocksMax / 64>;
 
-struct Slab {
-  // Constant while the slab lives.
-  SlabHeader* header = nullptr;
-  PoolOffset offset;
+// Where the blocks of a slab, or of one part of it, stand.
+struct BlockGrid {
+  PoolOffset offset;  // of the slab
   std::uint32_t block_bytes = 0;
   std::uint32_t data_offset = 0;
   std::uint32_t blocks = 0;
-  std::uint32_t stripes = 0;
   std::uint32_t divider = 0;  // 2^32 / block_bytes, rounded up
-  ClassId class_id;
-  Kind kind = Kind::logged;
-  Arena* arena = nullptr;
-  // Guarded by arena->mu. free_bits: blocks of this slab in no cache and not in use.
-  BlockBits free_bits{};
-  std::uint32_t free_count = 0;
-  Slab* prev = nullptr;
-  Slab* next = nullptr;
-  bool listed = false;
-  // Atomic. Logged: block is allocated and nobody is freeing it. Derived: marked by recovery.
-  AtomicBits live_bits{};
-  // Atomic. Logged blocks that reserve() handed out and nobody published or released yet.
-  AtomicBits reserved_bits{};
 
   PoolOffset block_offset(unsigned i) const { return offset + data_offset + i * block_bytes; }
   // The index of the block that starts at o, or kNoBlock. No division.
@@ -62,11 +47,53 @@ struct Slab {
     return o.value >= offset.value + data_offset && i < blocks && i * block_bytes == d ? i
                                                                                        : kNoBlock;
   }
+};
+
+struct OldPart;  // morph.h
+
+// The twin of a slab, or of one part of a morphed one. The page table names that of the new part.
+struct Slab : BlockGrid {
+  // Constant while the slab lives.
+  SlabHeader* header = nullptr;
+  SlabShape shape;  // as its header says, or said when this twin was made
+  std::uint32_t stripes = 0;
+  ClassId class_id;
+  Kind kind = Kind::logged;
+  Arena* arena = nullptr;
+  // Atomic. Of a new part: the old one, as long as blocks of it are held. Of an old part: the new.
+  std::atomic<OldPart*> old = nullptr;
+  std::atomic<Slab*> successor = nullptr;
+  std::unique_ptr<OldPart> old_storage;  // made when first needed, kept with the twin
+  // Guarded by arena->mu. free_bits: blocks of this slab in no cache and not in use.
+  BlockBits free_bits{};
+  std::uint32_t free_count = 0;
+  std::uint32_t blocked = 0;  // not free because held blocks of the old part overlap them
+  Slab* prev = nullptr;
+  Slab* next = nullptr;
+  Slab* sparse_prev = nullptr;
+  Slab* sparse_next = nullptr;
+  bool listed = false;
+  bool sparse = false;  // in the arena's list of slabs that may be morphed
+  // Atomic. Logged: block is allocated and nobody is freeing it. Derived: marked by recovery.
+  AtomicBits live_bits{};
+  // Atomic. Logged blocks that reserve() handed out and nobody published or released yet.
+  AtomicBits reserved_bits{};
+
+  Slab();
+  ~Slab();
+  bool is_old() const { return successor.load(std::memory_order_acquire) != nullptr; }
+  // Nothing in it is in use, in a cache or held by its old part.
+  bool empty() const {
+    return free_count == blocks && old.load(std::memory_order_relaxed) == nullptr;
+  }
+  unsigned used() const { return blocks - free_count - blocked; }
+
   unsigned stripe_of(unsigned i) const { return i % stripes; }
 
   // The persistent word and bit of block i.
   std::uint64_t& persistent_word(unsigned i) const {
-    auto* words = reinterpret_cast<std::uint64_t*>(header) + 8 * (1 + i % stripes);
+    const unsigned line = shape.now.first_line + i % stripes;
+    auto* words = reinterpret_cast<std::uint64_t*>(header) + std::size_t{8} * line;
     return words[i / stripes / 64];
   }
   bool persistent(unsigned i) const {
@@ -116,6 +143,10 @@ struct Slab {
     free_bits[i / 64] |= 1ull << (i % 64);
     free_count += 1;
   }
+  void clear_free(unsigned i) {
+    free_bits[i / 64] &= ~(1ull << (i % 64));
+    free_count -= 1;
+  }
   void fill_free_all();
   // Takes up to `want` free blocks, lowest first, so that neighbours go to different stripes.
   unsigned take(PoolOffset* out, unsigned want);
@@ -129,9 +160,10 @@ struct SlabBlock {
   explicit operator bool() const { return slab != nullptr; }
 };
 
-// Makes the volatile twin of the persistent slab at `offset` with the (sound) header `h`. All bits
-// clear.
-void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h);
+// Makes the volatile twin of the persistent slab at `offset` with the (sound) header `h`, of the
+// part that is cut like `shape.now`. All bits clear.
+void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h,
+                 const SlabShape& shape);
 // Writes a new slab into a fresh frame; two fences. Returns its header.
 SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind);
 // Erases the magic; flushed, not fenced.
@@ -146,6 +178,8 @@ void write_stripes(const Slab& slab, const BlockBits& free_bits);
 void seal_stripes(const Slab& slab);
 // After one: whether they are.
 bool stripes_sealed(const Slab& slab);
+// The stripes of the old part that the shape still names, in DRAM long forgotten, are all zero.
+bool old_stripes_clear(const Slab& slab);
 // The persistent bitmap in block order; bits that stand for no block are left out.
 void read_stripes(const Slab& slab, BlockBits& used);
 

@@ -35,6 +35,13 @@ class ClassCache {
     count_ -= 1;
     return block;
   }
+  // A block from the stripe of the last one, if that has one. For batches, whose bits may as well
+  // share a line.
+  PoolOffset take_near() {
+    const unsigned last = cursor_ == 0 ? stripes_ - 1 : cursor_ - 1;
+    if (count_ != 0 && size_[last] != 0) cursor_ = last;
+    return take();
+  }
   // False when the stripe's list is full.
   bool put(PoolOffset block, unsigned stripe) {
     if (size_[stripe] == per_stripe_) return false;

@@ -27,7 +27,7 @@ concept OnMedia = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T
     std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
 
 inline constexpr std::uint64_t kPoolMagic = 0x314f54554e4554;  // "TENUTO1" in the file
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::uint32_t kByteOrderMark = 0x01020304;
 
 enum class PoolState : std::uint32_t { clean = 1, running = 2 };
@@ -90,22 +90,19 @@ inline constexpr std::uint64_t kHeadBytes = kLanesOffset + kLaneSegmentBytes;
 // A lane: the persistent log area of one thread. The heap's intents and the transaction log have
 // their lines in it; neither knows the other's.
 //   line 0        transaction header (tx/format.h)
-//   line 1        heap: retired sequence
-//   line 2..5     heap: malloc intents, used in turn so that none is flushed again soon
-//   line 6..21    heap: free intents, a ring
-//   line 22..31   reserved
+//   line 1..3     heap: retired sequences, the first two used in turn, the third by other lanes
+//   line 4..31    heap: intents, a ring
 //   line 32..79   undo area 0
 //   line 80..127  undo area 1
 inline constexpr std::size_t kLaneLines = kLaneBytes / kLineBytes;
 inline constexpr std::size_t kLaneTxLine = 0;
 inline constexpr std::size_t kLaneRetiredLine = 1;
-inline constexpr std::size_t kLaneMallocLine = 2;
-inline constexpr std::size_t kLaneMallocSlots = 4;
-inline constexpr std::size_t kLaneFreeLine = kLaneMallocLine + kLaneMallocSlots;
-inline constexpr std::size_t kLaneFreeSlots = 16;
+inline constexpr std::size_t kLaneRetiredLines = 3;
+inline constexpr std::size_t kLaneIntentLine = kLaneRetiredLine + kLaneRetiredLines;
+inline constexpr std::size_t kLaneIntentLines = 28;
 inline constexpr std::size_t kLaneUndoLine = 32;
 inline constexpr std::size_t kLaneUndoLines = 48;  // each of the two areas
-static_assert(kLaneFreeLine + kLaneFreeSlots <= kLaneUndoLine);
+static_assert(kLaneIntentLine + kLaneIntentLines == kLaneUndoLine);
 static_assert(kLaneUndoLine + 2 * kLaneUndoLines == kLaneLines);
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -64,6 +64,18 @@ class PoolFile {
   // maps, calls format, commits the entry. full at size_max or when the file system has no room.
   Result<ZoneEntry> grow(std::uint64_t bytes, const FormatZone& format);
 
+  // --- pool_holes.cc: whole frames, behind the head
+  // Whether free space may be given back to the file system now: the one place to forbid it.
+  bool may_punch() const;
+  // Gives the pages of [o, o + bytes) back. Contents are undefined from then on. Anything but ok:
+  // nothing was done; when the file system cannot do it at all, may_punch() says so from now on.
+  // REQUIRES: nobody owns the place, whatever a crash leaves.
+  Status punch(PoolOffset o, std::uint64_t bytes);
+  // Makes sure that stores to [o, o + bytes) have space, where there may be holes. full.
+  Status fill(PoolOffset o, std::uint64_t bytes);
+  std::uint64_t bytes_on_disk() const;
+  void for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const;
+
   std::byte* base() const { return base_; }
   template <class T>
   T* at(PoolOffset o) const {
@@ -157,6 +169,7 @@ class PoolFile {
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
   PoolHealth health_;
+  std::atomic<bool> can_punch_ = true;
   mutable std::atomic<bool> told_ = false;  // the log knows of the bad page
   // Guarded by grow_mu_.
   std::mutex grow_mu_;

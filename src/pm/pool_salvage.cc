@@ -49,6 +49,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
   f->bytes_.store(mapped, std::memory_order_release);
   f->medium_ = Medium::cache;
   f->in_memory_ = true;
+  f->can_punch_ = false;
   f->register_mapping({});
   return f;
 }

@@ -12,7 +12,7 @@
 
 #include "fuzz/bases.h"
 #include "fuzz/input.h"
-#include "heap/format.h"
+#include "heap/intent_line.h"
 #include "pm/log.h"
 #include "store/pool_impl.h"
 #include "tx/format.h"
@@ -54,10 +54,12 @@ class Logs {
     switch (kind) {
       case 0:
       case 1:
-        return intent(lane, kind == 0 ? heap::Intent::malloc_to : heap::Intent::free_from);
-      case 2:
-        line(lane, pm::kLaneRetiredLine).word[0] = in_.u8();
+        return intent(lane);
+      case 2: {
+        const unsigned said = in_.u8();
+        line(lane, pm::kLaneRetiredLine + said % pm::kLaneRetiredLines).word[0] = said;
         return;
+      }
       case 3:
         return tx_line(lane);
       case 4:
@@ -125,18 +127,27 @@ class Logs {
     return how < 0xf0 ? in_.u32() : in_.u64();
   }
 
-  void intent(std::size_t lane, heap::Intent op) {
+  // Of one or two blocks, packed as the heap does it or with any head.
+  void intent(std::size_t lane) {
+    const unsigned how = in_.u8();
+    const auto op = static_cast<heap::IntentOp>(1 + how % 5);
+    heap::IntentElement e[2];
+    for (auto& x : e) {
+      x = {{destination()}, {round_down(block(), 16)}, bytes(), in_.u8()};
+    }
+    std::uint64_t words[7];
+    heap::pack_intent(words, op, in_.u8() % 4, e, 1 + how / 8 % 2);
+    if (how >= 0xf8) words[0] = in_.u64();
+    if (how == 0xf7) words[3] = in_.u64();
     const unsigned place = in_.u8();
-    const std::size_t i = op == heap::Intent::malloc_to
-                              ? pm::kLaneMallocLine + place % pm::kLaneMallocSlots
-                              : pm::kLaneFreeLine + place % pm::kLaneFreeSlots;
-    const std::uint64_t words[7] = {place < 250 ? static_cast<std::uint64_t>(op) : in_.u8(),
-                                    block(), destination(), bytes()};
-    pm::write_log_line(line(lane, i), words, 1 + in_.u8());
-    if ((place & 0x80) == 0 || words[2] > kPoolBytes - 8 || words[1] > kPoolBytes) return;
+    pm::write_log_line(line(lane, pm::kLaneIntentLine + place % pm::kLaneIntentLines), words,
+                       1 + in_.u8());
+    if ((place & 0x80) == 0 || words[2] > kPoolBytes - 8 || e[0].block.value > kPoolBytes) return;
     // As an operation would have left it: attached.
-    auto& word = file_.at<PtrWord>(round_down(words[2], 8));
-    word.raw = PtrWord::encode(&word, file_.data() + words[1]);
+    auto& word = file_.at<std::uint64_t>(round_down(words[2], 8));
+    const void* target = file_.data() + e[0].block.value;
+    word = heap::is_versioned(op) ? VPtrWord::encode(&word, target, e[0].version)
+                                  : PtrWord::encode(&word, target);
   }
   std::uint64_t bytes() {
     const unsigned how = in_.u8();

@@ -93,6 +93,7 @@ bool reseal_in_64k(const WorkFile& file, std::uint64_t offset) {
   if (slab.magic == heap::kSlabMagic) {
     if (offset != frame) return false;
     slab.crc = heap::slab_crc(slab);
+    slab.shape = heap::ShapeWord::sealed(slab.shape.value(), frame);
     return true;
   }
   auto& log = file.at<tx::LogFrameHeader>(frame);
@@ -123,7 +124,7 @@ void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
     const LaneId lane{static_cast<std::uint32_t>(in_lanes / pm::kLaneBytes)};
     if (line == pm::kLaneTxLine) {
       reseal_tx_line(file.at<tx::TxLine>(offset), lane);
-    } else if (line != pm::kLaneRetiredLine) {
+    } else if (line >= pm::kLaneIntentLine) {
       reseal_log_line(file.at<pm::LogLine>(offset));
     }
   } else if (offset == pm::kHeadBytes) {

@@ -1,12 +1,14 @@
 // The protocols of malloc_to and free_from (src/heap/README.md) on a simulated persistent memory:
-// R2F with two intent lines a lane, F1 with a ring of free intents, limbo, the retired word, and
-// the quarantine of blocks in which another lane's pending free still names a word. Used by
-// alloc_model.cc, which says what is run and planted.
+// R2F and F1 on plain words, TAG1 on versioned ones, batches of two, swaps, one ring of intents a
+// lane whose lines also carry what is retired, the retired words, limbo, the quarantine of blocks
+// in which another lane's pending intent still names a word, and settling of other lanes before a
+// version wraps. Used by alloc_model.cc, which says what is run and planted.
 //
-// A block has one word. As a pointer block that word is a destination like the roots are, so that
-// containers are freed and used again; as a data block it holds a number, which may look just like
-// a pointer that stood there. What must hold after a crash is exact: acknowledged operations are
-// there, others all or nothing, and a block is allocated exactly if something points to it.
+// A block has one word. As a pointer block that word is a destination like the roots are (plain or
+// versioned), so that containers are freed and used again; as a data block it holds a number, which
+// may look just like a pointer that stood there. What must hold after a crash is exact:
+// acknowledged operations are there, others all or nothing (a batch's elements each by itself), and
+// a block is allocated exactly if something points to it.
 #pragma once
 
 #include <algorithm>
@@ -33,28 +35,59 @@ enum class AllocPlant {
   malloc_intent_unfenced,
   malloc_returns_unfenced,
   malloc_intent_stays,
+  malloc_retired_before_fence,
   free_intent_unfenced,
   intent_sealed_first,
   sequence_starts_anew,
   lane_handed_on_without_fence,
   recovery_trusts_the_bit,
   recovery_ignores_the_retired_word,
+  recovery_ignores_what_intents_carry,
+  recovery_forgets_what_was_carried,
   recovery_keeps_the_destination,
   recovery_erases_before_fence,
   close_leaves_limbo,
+  batch_line_unflushed,
+  publish_contents_unfenced,
+  tag_version_not_raised,
+  tag_quarantine_for_frees_only,
+  tag_bits_while_replaying,
+  tag_bit_of_any_version,
+  tag_free_by_version,
+  swap_leaves_bits,
+  swap_half_at_a_time,
+  wrap_ignored,
+  wrap_settles_own_lane_only,
+  settle_without_fence,
 };
-inline constexpr int kAllocPlants = static_cast<int>(AllocPlant::close_leaves_limbo);
+inline constexpr int kAllocPlants = static_cast<int>(AllocPlant::settle_without_fence);
 
 struct AllocConfig {
   std::size_t threads = 2, roots = 2, blocks = 2;
-  std::size_t ring = 3;  // free intents a lane
+  std::size_t tagged_roots = 0;  // the first of the roots are versioned
+  unsigned version_bits = 7;     // few of them wrap
+  std::size_t ring = 4;          // intents a lane
   bool roots_share_line = false;
-  bool moves = true, hand_overs = false;
+  bool moves = true, hand_overs = false, batches = false;
+  bool batch_shares_line = true;
   AllocPlant plant = AllocPlant::none;
 };
 
 struct AllocOp {
-  enum Kind { malloc_pointer, malloc_data, free, move, hand_over, drain_idle } kind;
+  // malloc_*: what the block's own word is; raw: anything. batch_*: dest and other.
+  enum Kind {
+    malloc_pointer,
+    malloc_tagged,
+    malloc_data,
+    malloc_raw,
+    batch_malloc,
+    free,
+    batch_free,
+    move,
+    swap,
+    hand_over,
+    drain_idle
+  } kind;
   std::size_t dest = 0, other = 0;  // destinations; malloc_data: other is the number's block
 };
 
@@ -82,37 +115,53 @@ class AllocProtocol {
 
  private:
   static constexpr std::size_t kNobody = ~std::size_t{0};
-  static constexpr std::size_t kMallocLines = 2;  // any number does
-  enum Intent : Word { kMalloc = 1, kFree = 2 };
-  enum class Type : std::uint8_t { none, pointer, data };
-  enum class Stage : std::uint8_t { cleared, durable, retiring };
+  static constexpr std::size_t kRetiredWords = 3;  // two in turn, and one for other lanes
+  enum Intent : Word { kMalloc = 1, kFree, kTagMalloc, kTagFree, kSwap };
+  enum class Type : std::uint8_t { none, pointer, tagged, data, raw };
 
-  struct Limbo {
-    std::size_t block, dest;
-    Word sequence;
-    Stage stage;
+  // What an intent says of one word: after it, `dest` holds `block` (or none, when it is freed).
+  struct Element {
+    std::size_t dest = 0, block = 0;
+    Word version = 0;
   };
+  struct Line {
+    Word op = 0, sequence = 0, carried = 0;
+    std::vector<Element> elements;
+  };
+  struct Limbo {
+    Word sequence = 0;
+    std::size_t first_line = 0;
+    std::vector<std::size_t> blocks, dests;
+    bool frees = true;
+  };
+  // retired <= durable <= cleared <= sequence, and retired <= retiring
   struct Lane {
     std::size_t flusher = 0;
     bool idle = false;  // its thread has ended
-    Word sequence = 0;
-    std::size_t mallocs = 0, frees = 0;
+    Word sequence = 0, cleared = 0, durable = 0, retiring = 0, retired = 0;
+    std::size_t lines = 0, turn = 0;
     std::vector<Limbo> limbo;
     std::vector<std::size_t> quarantine;
+  };
+  struct Change {
+    std::size_t dest = 0;
+    Word after = 0;
+    std::size_t block = 0;
+    Type type = Type::none;  // of a block that is new
+    Word fill = 0;           // its word
   };
   struct Running {
     bool on = false;
     Op op{};
-    std::size_t block = 0;
-    Type type = Type::none;
+    std::vector<Change> changes;
   };
 
-  // Layout: lanes (malloc lines, ring, retired line), bitmap, roots, blocks.
-  std::size_t lane_lines() const { return kMallocLines + c_.ring + 1; }
+  // Layout: lanes (ring, retired lines), bitmap, roots, blocks.
+  std::size_t lane_lines() const { return c_.ring + kRetiredWords; }
   std::size_t line_at(std::size_t t, std::size_t i) const {
     return (t * lane_lines() + i) * kLineWords;
   }
-  std::size_t retired_at(std::size_t t) const { return line_at(t, kMallocLines + c_.ring); }
+  std::size_t retired_at(std::size_t t, std::size_t i) const { return line_at(t, c_.ring + i); }
   std::size_t bitmap_at() const { return line_at(c_.threads, 0); }
   std::size_t dest_at(std::size_t d) const {
     const std::size_t first = bitmap_at() + kLineWords;
@@ -122,8 +171,28 @@ class AllocProtocol {
   std::size_t dests() const { return c_.roots + c_.blocks; }
   std::size_t inner(std::size_t block) const { return c_.roots + block - 1; }
   std::size_t words() const { return dest_at(dests()); }
-  static Word pointer_to(std::size_t block) { return block << 1 | 1; }
-  static std::size_t block_of(Word raw) { return raw >> 1; }
+
+  // Words: version in the high bits (of plain ones 0), block in bits 1 to 7.
+  static Word pointer_to(std::size_t block) { return block == 0 ? 0 : block << 1 | 1; }
+  static std::size_t block_of(Word raw) { return raw >> 1 & 127; }
+  static Word version_of(Word raw) { return raw >> 8; }
+  static Word tagged(Word version, std::size_t block) { return version << 8 | pointer_to(block); }
+  bool older(Word version, Word than) const {
+    const Word range = Word{1} << c_.version_bits;
+    const Word ahead = (than - version) & (range - 1);
+    return ahead != 0 && ahead < range / 2;
+  }
+  Word next_version(Word version) const {
+    return (version + 1) & ((Word{1} << c_.version_bits) - 1);
+  }
+  bool is_tagged(std::size_t d) const {
+    return d < c_.roots ? d < c_.tagged_roots : type_[d - c_.roots + 1] == Type::tagged;
+  }
+  bool is_pointer(std::size_t d) const {
+    if (d < c_.roots) return true;
+    const Type type = type_[d - c_.roots + 1];
+    return type == Type::pointer || type == Type::tagged;
+  }
 
   bool planted(AllocPlant p) const { return c_.plant == p; }
   bool is_allocated(const Image& image, std::size_t block) const {
@@ -135,21 +204,32 @@ class AllocProtocol {
     m.flush(flusher, bitmap_at());
   }
   bool usable(std::size_t t, std::size_t d) const;
+  bool leaf(std::size_t d) const;
+  void possible_pairs(std::size_t t, std::size_t d, std::vector<Op>& all) const;
   void release(std::size_t t, std::size_t block);
   void empty_quarantine(Lane& lane);
-  void before_fence(std::size_t t);
   void after_fence(std::size_t t);
-  void retire_done(std::size_t t, Stage stage);
+  void release_retired(std::size_t t);
 
   void put_fence(std::vector<Step>& s, std::size_t t, bool of_protocol = true);
   void put_store(std::vector<Step>& s, std::size_t t, std::size_t word, Word value, bool flush);
-  void put_intent(std::vector<Step>& s, std::size_t t, std::size_t line, Intent op,
-                  std::size_t block, std::size_t dest, Word sequence);
+  void put_intent(std::vector<Step>& s, std::size_t t, Intent op,
+                  const std::vector<Element>& elements);
+  Word put_intents(std::vector<Step>& s, std::size_t t, Intent op);
   void put_drain(std::vector<Step>& s, std::size_t t, std::size_t lane);
+  void put_settle(std::vector<Step>& s, std::size_t t, std::size_t dest);
+  void put_effects(std::vector<Step>& s, std::size_t t, int bit);
+  void put_pending(std::vector<Step>& s, std::size_t t, Word sequence, bool frees);
+  void put_done(std::vector<Step>& s, std::size_t t, bool seal);
   void put_malloc(std::vector<Step>& s, std::size_t t);
   void put_free(std::vector<Step>& s, std::size_t t);
   void put_move(std::vector<Step>& s, std::size_t t);
+  void put_swap(std::vector<Step>& s, std::size_t t);
+  Word raised(std::size_t dest, std::size_t block) const;
 
+  Line read_line(const Memory& m, std::size_t at) const;
+  void replay_words(Memory& m, const Line& line) const;
+  void replay_bits(Memory& m, const Line& line) const;
   // What image may show at destination d, and which block that is (0: none, or a number).
   std::string check_dest(const Image& image, std::size_t d, std::size_t* block) const;
 
@@ -166,7 +246,8 @@ class AllocProtocol {
 };
 
 inline std::string AllocProtocol::name_of(const Op& op) const {
-  static const char* const kNames[] = {"malloc", "data", "free", "move", "exit", "drain"};
+  static const char* const kNames[] = {"malloc", "vmalloc", "data", "raw",  "malloc2", "free",
+                                       "free2",  "move",    "swap", "exit", "drain"};
   return std::string(kNames[op.kind]) + "(" + std::to_string(op.dest) + "," +
          std::to_string(op.other) + ")";
 }
@@ -179,9 +260,11 @@ inline void AllocProtocol::boot(bool adopt) {
     for (const Running& r : running_) {
       if (!r.on) continue;
       const std::size_t d = r.op.dest;
-      const Word found = r.op.kind <= AllocOp::move ? m_.load(dest_at(d)) : 0;
-      if (r.op.kind <= AllocOp::malloc_data && found != 0) type_[r.block] = r.type;
-      if (r.op.kind == AllocOp::move && found != 0 && m_.load(dest_at(r.op.other)) != 0) {
+      for (const Change& c : r.changes) {
+        if (c.type != Type::none && m_.load(dest_at(c.dest)) == c.after) type_[c.block] = c.type;
+      }
+      if (r.op.kind == AllocOp::move && m_.load(dest_at(d)) != 0 &&
+          m_.load(dest_at(r.op.other)) != 0) {
         // The application ends its own move.
         m_.store(dest_at(d), 0);
         m_.flush(0, dest_at(d));
@@ -201,38 +284,107 @@ inline void AllocProtocol::boot(bool adopt) {
   sealed_by_.assign(c_.blocks + 1, kNobody);
   lanes_.assign(c_.threads, {});
   for (std::size_t t = 0; t < c_.threads; ++t) {
-    lanes_[t].flusher = t;
+    Lane& lane = lanes_[t];
+    lane.flusher = t;
     if (planted(AllocPlant::sequence_starts_anew)) continue;
-    lanes_[t].sequence = m_.load(retired_at(t));
-    for (std::size_t i = 0; i < kMallocLines + c_.ring; ++i) {
-      lanes_[t].sequence = std::max(lanes_[t].sequence, m_.load(line_at(t, i)) >> 2);
+    for (std::size_t i = 0; i < kRetiredWords; ++i) {
+      lane.sequence = std::max(lane.sequence, m_.load(retired_at(t, i)));
     }
+    for (std::size_t i = 0; i < c_.ring; ++i) {
+      lane.sequence = std::max(lane.sequence, m_.load(line_at(t, i)) >> 4);
+    }
+    lane.cleared = lane.durable = lane.retiring = lane.retired = lane.sequence;
+  }
+}
+
+// --- recovery ------------------------------------------------------------------------------------
+
+inline AllocProtocol::Line AllocProtocol::read_line(const Memory& m, std::size_t at) const {
+  Line line;
+  const Word seal = m.load(at);
+  line.op = seal & 15;
+  line.sequence = seal >> 4;
+  line.carried = m.load(at + 3);
+  for (std::size_t i = 1; i <= 2; ++i) {
+    const Word w = m.load(at + i);
+    if (w != 0) line.elements.push_back({(w >> 16) - 1, w >> 8 & 255, w & 255});
+  }
+  return line;
+}
+
+// Words first: whether a bit follows from a word is known when no other intent can change it.
+inline void AllocProtocol::replay_words(Memory& m, const Line& line) const {
+  const auto set = [&](std::size_t d, Word value) {
+    m.store(dest_at(d), value);
+    m.flush(0, dest_at(d));
+  };
+  for (const Element& e : line.elements) {
+    const Word raw = m.load(dest_at(e.dest));
+    if (line.op == kFree && raw == pointer_to(e.block) &&
+        !planted(AllocPlant::recovery_keeps_the_destination)) {
+      set(e.dest, 0);
+    }
+    if (line.op >= kTagMalloc && older(version_of(raw), e.version)) {
+      set(e.dest, tagged(e.version, line.op == kTagFree ? 0 : e.block));
+    }
+    if (line.op == kSwap && planted(AllocPlant::swap_half_at_a_time)) break;
+  }
+}
+
+inline void AllocProtocol::replay_bits(Memory& m, const Line& line) const {
+  for (const Element& e : line.elements) {
+    if (e.block == 0) continue;
+    const Word raw = m.load(dest_at(e.dest));
+    bool allocated = false;
+    if (line.op == kMalloc) {
+      if (planted(AllocPlant::recovery_trusts_the_bit)) continue;
+      allocated = raw == pointer_to(e.block);
+    } else if (line.op == kTagMalloc || line.op == kSwap) {
+      // Otherwise a later operation on the word has taken care of the block.
+      const bool current = raw == tagged(e.version, e.block);
+      if (!current && !planted(AllocPlant::tag_bit_of_any_version)) continue;
+      allocated = true;
+    } else if (line.op == kTagFree && planted(AllocPlant::tag_free_by_version)) {
+      if (version_of(raw) != e.version) continue;
+    }
+    if (is_allocated(m.now(), e.block) != allocated) set_bit(m, 0, e.block, allocated);
   }
 }
 
 inline void AllocProtocol::recover(Memory& m, const std::vector<std::size_t>& lanes) const {
   std::vector<std::size_t> sealed;
+  std::vector<Line> live;
   for (const std::size_t t : lanes) {
-    const Word retired =
-        planted(AllocPlant::recovery_ignores_the_retired_word) ? 0 : m.load(retired_at(t));
-    for (std::size_t i = 0; i < kMallocLines + c_.ring; ++i) {
-      const std::size_t at = line_at(t, i);
-      const Word seal = m.load(at);
-      if (seal == 0) continue;
-      sealed.push_back(at);
-      const std::size_t block = m.load(at + 1), dest = m.load(at + 2);
-      if ((seal & 3) == kFree && seal >> 2 <= retired) continue;
-      const bool attached = m.load(dest_at(dest)) == pointer_to(block);
-      const bool allocated = (seal & 3) == kMalloc && attached;
-      if ((seal & 3) == kFree && attached && !planted(AllocPlant::recovery_keeps_the_destination)) {
-        m.store(dest_at(dest), 0);
-        m.flush(0, dest_at(dest));
-      }
-      if ((seal & 3) == kMalloc && planted(AllocPlant::recovery_trusts_the_bit)) continue;
-      if (is_allocated(m.now(), block) != allocated) set_bit(m, 0, block, allocated);
+    Word retired = 0;
+    for (std::size_t i = 0; i < kRetiredWords; ++i) {
+      retired = std::max(retired, m.load(retired_at(t, i)));
     }
+    const Word said = retired;
+    if (planted(AllocPlant::recovery_ignores_the_retired_word)) retired = 0;
+    const std::size_t before = sealed.size();
+    for (std::size_t i = 0; i < c_.ring; ++i) {
+      const std::size_t at = line_at(t, i);
+      if (m.load(at) == 0) continue;
+      sealed.push_back(at);
+      if (planted(AllocPlant::recovery_ignores_what_intents_carry)) continue;
+      retired = std::max(retired, m.load(at + 3));
+    }
+    for (std::size_t i = before; i < sealed.size(); ++i) {
+      const Line line = read_line(m, sealed[i]);
+      if (line.sequence > retired) live.push_back(line);
+    }
+    if (retired <= said || planted(AllocPlant::recovery_forgets_what_was_carried)) continue;
+    m.store(retired_at(t, 0), retired);
+    m.flush(0, retired_at(t, 0));
   }
   if (sealed.empty()) return;
+  for (const Line& line : live) {
+    replay_words(m, line);
+    if (planted(AllocPlant::tag_bits_while_replaying)) replay_bits(m, line);
+  }
+  for (const Line& line : live) {
+    if (!planted(AllocPlant::tag_bits_while_replaying)) replay_bits(m, line);
+  }
   if (!planted(AllocPlant::recovery_erases_before_fence)) m.fence(0);
   for (const std::size_t at : sealed) {
     m.store(at, 0);
@@ -252,17 +404,18 @@ inline void AllocProtocol::close() {
   }
 }
 
+// --- the judge -----------------------------------------------------------------------------------
+
 inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
                                              std::size_t* block) const {
   const Word raw = image[dest_at(d)];
-  Word may[3] = {value_[d], value_[d], value_[d]};
+  Word may[2] = {value_[d], value_[d]};
   for (const Running& r : running_) {
-    if (!r.on || r.op.kind > AllocOp::move) continue;
-    if (r.op.dest == d) may[1] = r.op.kind <= AllocOp::malloc_data ? pointer_to(r.block) : 0;
-    if (r.op.kind == AllocOp::move && r.op.other == d) may[1] = pointer_to(r.block);
-    // A block under way to its first owner: its word was filled before.
-    if (r.op.kind <= AllocOp::malloc_data && inner(r.block) == d) {
-      may[0] = may[1] = may[2] = r.op.kind == AllocOp::malloc_data ? pointer_to(r.op.other) : 0;
+    if (!r.on) continue;
+    for (const Change& c : r.changes) {
+      if (c.dest == d) may[1] = c.after;
+      // A block under way to its first owner: its word was filled before.
+      if (c.type != Type::none && inner(c.block) == d) may[0] = may[1] = c.fill;
     }
   }
   if (raw != may[0] && raw != may[1]) {
@@ -276,7 +429,10 @@ inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
 inline std::string AllocProtocol::check(const Image& image) const {
   std::vector<Type> type = type_;
   for (const Running& r : running_) {
-    if (r.on && r.op.kind <= AllocOp::malloc_data) type[r.block] = r.type;
+    if (!r.on) continue;
+    for (const Change& c : r.changes) {
+      if (c.type != Type::none) type[c.block] = c.type;
+    }
   }
   std::vector<std::size_t> count(c_.blocks + 1, 0), from(c_.blocks + 1, 0);
   std::vector<std::size_t> todo;
@@ -285,9 +441,10 @@ inline std::string AllocProtocol::check(const Image& image) const {
     const std::size_t d = todo.back();
     todo.pop_back();
     std::size_t block = 0;
+    if (d >= c_.roots && type[d - c_.roots + 1] == Type::raw) continue;
     if (std::string e = check_dest(image, d, &block); !e.empty()) return e;
     if (block == 0 || (d >= c_.roots && type[d - c_.roots + 1] == Type::data)) continue;
-    // A move may be seen at both ends.
+    // A move may be seen at both ends; a swap may not.
     const auto one_move = [&](const Running& r) {
       const bool ends = (r.op.dest == d && r.op.other == from[block]) ||
                         (r.op.other == d && r.op.dest == from[block]);
@@ -299,7 +456,8 @@ inline std::string AllocProtocol::check(const Image& image) const {
     todo.push_back(inner(block));
   }
   for (const Running& r : running_) {
-    if (r.on && r.op.kind == AllocOp::move && count[r.block] == 0) return "moved block lost";
+    if (r.on && r.op.kind == AllocOp::move && count[r.changes[0].block] == 0)
+      return "moved block lost";
   }
   for (std::size_t b = 1; b <= c_.blocks; ++b) {
     const bool allocated = is_allocated(image, b);
@@ -315,8 +473,12 @@ inline std::uint64_t AllocProtocol::state_hash() const {
   for (const Type t : type_) h = mix(h * 31 + static_cast<std::uint64_t>(t));
   for (const Running& r : running_) {
     if (!r.on) continue;
-    const std::uint64_t op = static_cast<std::uint64_t>(r.op.kind) + 1;
-    h = mix(h * 31 + (op << 24 | r.op.dest << 16 | r.op.other << 8 | r.block));
+    h = mix(h * 31 + static_cast<std::uint64_t>(r.op.kind) + 1);
+    for (const Change& c : r.changes) {
+      h = mix(h * 31 +
+              (c.after << 20 | c.dest << 12 | c.block << 4 | static_cast<std::uint64_t>(c.type)));
+      h = mix(h * 31 + c.fill);
+    }
   }
   return h;
 }

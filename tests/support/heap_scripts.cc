@@ -1,13 +1,12 @@
 #include "support/heap_scripts.h"
 
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "heap/format.h"
 #include "pm/assert.h"
+#include "support/heap_script_parts.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {
@@ -16,47 +15,6 @@ namespace {
 
 using Cells = HeapCells;
 constexpr std::uint64_t kMiB = 1u << 20;
-
-// A second thread that does what it is told and lives on between.
-class Worker {
- public:
-  Worker() : thread_([this] { work(); }) {}
-  ~Worker() {
-    run(nullptr);
-    thread_.join();
-  }
-  void run(std::function<void()> job) {
-    std::unique_lock lock(mu_);
-    job_ = std::move(job);
-    end_ = job_ == nullptr;
-    busy_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !busy_; });
-  }
-
- private:
-  void work() {
-    std::unique_lock lock(mu_);
-    for (;;) {
-      changed_.wait(lock, [this] { return busy_; });
-      if (!end_) job_();
-      busy_ = false;
-      changed_.notify_all();
-      if (end_) return;
-    }
-  }
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::function<void()> job_;
-  bool busy_ = false, end_ = false;
-  std::thread thread_;
-};
-
-// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
-void scavenge(HeapSession& s) {
-  const std::uint64_t bytes = s.pool().file->bytes() - kMiB;
-  EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);
-}
 
 void small_blocks(HeapSession& s, CrashContext&) {
   s.put(0, 64);
@@ -231,78 +189,6 @@ void interleaved(HeapSession& s, CrashContext& c) {
                 }});
 }
 
-// --- what one thread makes and another uses first: the maker's own next fence does not help it
-// -----
-
-void use_extents(PoolParts& p, int pairs) {
-  for (int i = 0; i < pairs; ++i) {
-    TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
-    TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
-  }
-}
-
-void log_segment(HeapSession& s, CrashContext&) {
-  EXPECT_TRUE(s.pool().heap->reserve(3 * kMiB, heap::Kind::logged));
-  Worker other;
-  other.run([&] { s.put(0, 20'000, 1); });
-  s.put(1, 20'000);
-}
-
-void shared_chunk(HeapSession& s, CrashContext&) {
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
-  Worker other;
-  other.run([&] { s.put(0, 20'000, 1); });
-  s.put(1, 20'000);
-}
-
-// The log's list goes on in another chunk, and an entry of the first is killed.
-void log_chunks(HeapSession& s, CrashContext&) {
-  s.put(0, 20'000);
-  s.put(1, 20'000);
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
-  Worker other;
-  other.run([&] { s.put(2, 20'000, 1); });
-  s.take(1);
-  s.take(0);
-}
-
-// Entries of two threads in one chunk, of which the first is fenced by nobody: recovery finds the
-// second alone, and may have to append behind it.
-void log_holes(HeapSession& s, CrashContext&) {
-  s.put(0, 20'000);
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
-  Worker other;
-  other.run([&] {
-    s.put(1, 20'000, 1);
-    s.put(2, 20'000, 1);
-  });
-}
-
-// The log is about to be compacted, for the second time, so that chunks are used again.
-void compaction_before(PoolParts& p) {
-  const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
-  const auto entries = [&] {
-    std::size_t n = 0;
-    for (PoolOffset o{head.list[head.alt]}; o;) {
-      const auto& c = *p.file->at<heap::BookChunk>(o);
-      for (const std::uint64_t e : c.entries) n += e != 0 ? 1 : 0;
-      o = {c.next};
-    }
-    return n;
-  };
-  while (head.alt == 0) use_extents(p, 1);
-  while (entries() < 4 * heap::kBookChunkEntries) use_extents(p, 1);
-}
-void compaction(HeapSession& s, CrashContext&) {
-  s.put(0, 20'000);
-  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
-  Worker other;
-  other.run([&] { s.put(1, 20'000, 1); });
-  s.take(0);
-  s.put(2, 20'000);
-  other.run([&] { s.take(1, 1); });
-}
-
 void zone_growth(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   EXPECT_TRUE(s.pool().heap->reserve(7 * kMiB, heap::Kind::logged));
@@ -331,7 +217,7 @@ void lane_growth(HeapSession& s, CrashContext&) {
 // Frames are used again as they are: what is soiled is where slabs have their header and stripes,
 // and lanes their intents.
 void dirty_frames(PoolParts& p) {
-  constexpr std::size_t kSoiledBytes = 3 * kLineBytes;
+  constexpr std::size_t kSoiledBytes = (pm::kLaneIntentLine + 1) * kLineBytes;
   std::vector<PoolOffset> frames;
   for (int i = 0; i < 40; ++i) {
     const auto f = p.heap->take_log_frame();
@@ -346,27 +232,28 @@ void dirty_frames(PoolParts& p) {
 }  // namespace
 
 const std::vector<HeapScript>& heap_scripts() {
-  static const std::vector<HeapScript> all = {
-      {"small_blocks", small_blocks},
-      {"no_reuse", no_reuse},
-      {"slabs", slabs},
-      {"dirty_slabs", dirty_slabs, dirty_frames},
-      {"living_thread", living_thread},
-      {"extents", extents, {}, 0, false, 16 * kMiB},
-      {"derived", derived, {}, 0, false, 16 * kMiB},
-      {"derived_closed", derived_closed},
-      {"containers", containers, {}, 0, true},
-      {"two_lanes", two_lanes, {}, 0, true},
-      {"handed_on", handed_on},
-      {"interleaved", interleaved},
-      {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
-      {"shared_chunk", shared_chunk},
-      {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
-      {"compaction", compaction, compaction_before},
-      {"zone_growth", zone_growth, {}, 64 * kMiB},
-      {"lane_growth", lane_growth, dirty_frames},
-      {"log_holes", log_holes},
-  };
+  static const std::vector<HeapScript> all = [] {
+    std::vector<HeapScript> list = {
+        {"small_blocks", small_blocks},
+        {"no_reuse", no_reuse},
+        {"slabs", slabs},
+        {"dirty_slabs", dirty_slabs, dirty_frames},
+        {"living_thread", living_thread},
+        {"extents", extents, {}, 0, false, 16 * kMiB},
+        {"derived", derived, {}, 0, false, 16 * kMiB},
+        {"derived_closed", derived_closed},
+        {"containers", containers, {}, 0, true},
+        {"two_lanes", two_lanes, {}, 0, true},
+        {"handed_on", handed_on},
+        {"interleaved", interleaved},
+        {"zone_growth", zone_growth, {}, 64 * kMiB},
+        {"lane_growth", lane_growth, dirty_frames},
+    };
+    for (HeapScript& log : heap_log_scripts()) list.push_back(std::move(log));
+    add_versioned_scripts(list);
+    add_morph_scripts(list);
+    return list;
+  }();
   return all;
 }
 
@@ -382,6 +269,7 @@ namespace {
 PoolOptions options_of(const HeapScript& s) {
   PoolOptions o = heap_world_options(std::max(s.size_max, s.size));
   o.size = s.size;
+  o.heap = s.heap;
   return o;
 }
 
@@ -392,6 +280,11 @@ CrashOptions crash_options(const HeapScript& s) {
   o.product_max = scaled(100);
   o.samples_max = scaled(40);
   o.recovery_states_max = scaled(4);
+  o.points_percent = s.points_percent;
+  if (s.slow) {
+    o.product_max = o.samples_max = scaled(20);
+    o.recovery_states_max = scaled(1);
+  }
   o.locked_instructions_fence = s.locked_instructions_fence;
   return o;
 }
@@ -400,7 +293,7 @@ CrashResult run(const HeapScript& s, const CrashOptions& crash) {
   static HeapModel model;
   const PoolOptions options = options_of(s);
   return CrashRunner(crash).run(
-      [&](const std::string& path) { make_heap_world(path, options, s.before); },
+      [&](const std::string& path) { make_heap_world(path, options, s.before, s.table_bytes); },
       [&](CrashContext& c) {
         HeapSession session(c, model, options);
         s.body(session, c);

@@ -21,9 +21,17 @@ struct HeapScript {
   // Threads that hand over unfenced lines under malloc_to's seal.
   bool locked_instructions_fence = false;
   std::uint64_t size = kPoolBytesMin;
+  HeapOptions heap = {};
+  std::uint64_t table_bytes = 0;  // of the block that the table is in; at least its own
+  bool slow = false;              // its recovery has much to do: fewer states
+  unsigned points_percent = 100;  // of the moments that are not named fences
 };
 
+// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+void scavenge(HeapSession& s);
+
 const std::vector<HeapScript>& heap_scripts();
+void add_versioned_scripts(std::vector<HeapScript>& all);  // heap_versioned_scripts.cc
 const HeapScript& heap_script(const std::string& name);
 CrashOptions crash_options(const HeapScript& s);
 CrashResult run(const HeapScript& s, const CrashOptions& crash);

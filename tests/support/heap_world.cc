@@ -20,25 +20,52 @@ HeapTable& table_of(PoolParts& p) {
   return *static_cast<HeapTable*>(PtrWord::decode(&p.root(0), p.root(0).raw));
 }
 
-// The word of a cell; null when the block that holds it is not there.
-PtrWord* word_of(PoolParts& p, std::size_t cell) {
-  HeapTable& t = table_of(p);
-  if (cell < HeapCells::kSlots) return &t.slot[cell].word;
-  if (cell >= HeapCells::derived(0)) return &t.derived[cell - HeapCells::derived(0)].word;
-  const PtrWord& outer = t.slot[cell - HeapCells::kSlots].word;
-  auto* block = static_cast<std::uint64_t*>(PtrWord::decode(&outer, outer.raw));
-  return block == nullptr ? nullptr : reinterpret_cast<PtrWord*>(block + 1);
+bool is_derived(std::size_t cell) {
+  return cell >= HeapCells::derived(0) && cell < HeapCells::kFirstVersioned;
+}
+bool is_versioned(std::size_t cell) { return cell >= HeapCells::kFirstVersioned; }
+bool is_inner(std::size_t cell) {
+  return (cell >= HeapCells::kSlots && cell < HeapCells::derived(0)) ||
+         cell >= HeapCells::versioned_inner(0);
+}
+// The slot whose block the cell lies in. REQUIRES: is_inner.
+std::size_t slot_of(std::size_t cell) {
+  return cell - (is_versioned(cell) ? HeapCells::versioned_inner(0) : HeapCells::kSlots);
 }
 
-bool is_derived(std::size_t cell) { return cell >= HeapCells::derived(0); }
+// The word of a cell; null when the block that holds it is not there.
+std::uint64_t* raw_of(PoolParts& p, std::size_t cell) {
+  HeapTable& t = table_of(p);
+  if (is_inner(cell)) {
+    const PtrWord& outer = t.slot[slot_of(cell)].word;
+    auto* block = static_cast<std::uint64_t*>(PtrWord::decode(&outer, outer.raw));
+    return block == nullptr ? nullptr : block + (is_versioned(cell) ? 2 : 1);
+  }
+  if (cell < HeapCells::kSlots) return &t.slot[cell].word.raw;
+  if (is_derived(cell)) return &t.derived[cell - HeapCells::derived(0)].word.raw;
+  const std::size_t i = cell - HeapCells::kFirstVersioned;
+  return i < HeapTable::kSpread ? &t.versioned[i].word.raw : &t.row[i - HeapTable::kSpread].raw;
+}
+PtrWord* word_of(PoolParts& p, std::size_t cell) {
+  return reinterpret_cast<PtrWord*>(raw_of(p, cell));
+}
+// Offset of what the cell points to; null for none.
+PoolOffset target_of(PoolParts& p, std::size_t cell) {
+  const std::uint64_t* raw = raw_of(p, cell);
+  if (raw == nullptr) return {};
+  if (is_derived(cell)) return {*raw};
+  const void* at = is_versioned(cell) ? VPtrWord::decode(raw, *raw) : PtrWord::decode(raw, *raw);
+  return at == nullptr ? PoolOffset{} : p.file->offset_of(at);
+}
 
-// Tag in the first and in the last word, and the second word; flushed.
+// Tag in the first and in the last word, and the second and third word; flushed.
 void fill(std::byte* block, std::uint64_t bytes, std::uint64_t tag, std::uint64_t second) {
   auto* w = reinterpret_cast<std::uint64_t*>(block);
   w[1] = second;
+  if (bytes > 32) w[2] = second;
   w[bytes / 8 - 1] = tag;
   w[0] = tag;
-  flush_bytes(w, 16);
+  flush_bytes(w, 24);
   flush_bytes(&w[bytes / 8 - 1], 8);
 }
 
@@ -53,10 +80,11 @@ PoolOptions heap_world_options(std::uint64_t size_max) {
 }
 
 void make_heap_world(const std::string& path, const PoolOptions& options,
-                     const std::function<void(PoolParts&)>& more) {
+                     const std::function<void(PoolParts&)>& more, std::uint64_t table_bytes) {
   PoolParts p;
   TENUTO_ASSERT(p.create(path, options) == Status::ok);
-  TENUTO_ASSERT(p.heap->malloc_to(sizeof(HeapTable), p.root(0)) == Status::ok);
+  TENUTO_ASSERT(p.heap->malloc_to(std::max<std::uint64_t>(table_bytes, sizeof(HeapTable)),
+                                  p.root(0)) == Status::ok);
   zero_flush(&table_of(p), sizeof(HeapTable));
   fence("table", "test");
   if (more) more(p);
@@ -81,16 +109,26 @@ void HeapSession::reopen() {
 void HeapSession::close() { EXPECT_EQ(pool_.close(), Status::ok); }
 
 PtrWord& HeapSession::word(std::size_t cell) { return *word_of(pool_, cell); }
+VPtrWord& HeapSession::versioned(std::size_t cell) {
+  return *reinterpret_cast<VPtrWord*>(raw_of(pool_, cell));
+}
 
-void HeapSession::change(unsigned thread, std::size_t cell, HeapNode after) {
-  context_.update([&] { model_.change[thread] = {true, cell, after}; });
+void HeapSession::change(unsigned thread,
+                         const std::vector<std::pair<std::size_t, HeapNode>>& all) {
+  TENUTO_ASSERT(all.size() <= HeapModel::kBatch);
+  context_.update([&] {
+    HeapModel::Change* c = &model_.change[thread * HeapModel::kBatch];
+    for (const auto& [cell, after] : all) *c++ = {true, cell, after};
+  });
 }
 
 void HeapSession::done(unsigned thread) {
   context_.update([&] {
-    HeapModel::Change& c = model_.change[thread];
-    model_.now[c.cell] = c.after;
-    c.on = false;
+    for (std::size_t i = 0; i < HeapModel::kBatch; ++i) {
+      HeapModel::Change& c = model_.change[thread * HeapModel::kBatch + i];
+      if (c.on) model_.now[c.cell] = c.after;
+      c.on = false;
+    }
   });
 }
 
@@ -103,34 +141,83 @@ void HeapSession::put(std::size_t cell, std::uint64_t bytes, unsigned thread, st
   EXPECT_TRUE(block);
   if (!block) return;
   fill(pool_.file->at<std::byte>(block->offset), bytes, tag, data);
-  PtrWord& dest = word(cell);
-  if (kind == Kind::logged) {
-    EXPECT_EQ(pool_.heap->publish(*block, dest), Status::ok);
-  } else {
+  if (kind == Kind::derived) {
     fence("record", "derived word");
-    publish(dest.raw, block->offset.value);
+    publish(*raw_of(pool_, cell), block->offset.value);
     fence("derived word", "test");
+  } else if (is_versioned(cell)) {
+    EXPECT_EQ(pool_.heap->publish(*block, versioned(cell)), Status::ok);
+  } else {
+    EXPECT_EQ(pool_.heap->publish(*block, word(cell)), Status::ok);
   }
   done(thread);
 }
 
 void HeapSession::put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread) {
   change(thread, cell, {bytes, 0, 0});
-  EXPECT_EQ(pool_.heap->malloc_to(bytes, word(cell)), Status::ok);
+  const Status s = is_versioned(cell) ? pool_.heap->malloc_to(bytes, versioned(cell))
+                                      : pool_.heap->malloc_to(bytes, word(cell));
+  EXPECT_EQ(s, Status::ok);
   done(thread);
 }
 
 void HeapSession::take(std::size_t cell, unsigned thread) {
   change(thread, cell, {});
-  PtrWord& dest = word(cell);
   if (is_derived(cell)) {
-    const PoolOffset block{dest.raw};
-    publish(dest.raw, 0);
+    const PoolOffset block{*raw_of(pool_, cell)};
+    publish(*raw_of(pool_, cell), 0);
     fence("derived word", "test");
     pool_.heap->release(block);
+  } else if (is_versioned(cell)) {
+    EXPECT_EQ(pool_.heap->free_from(versioned(cell)), Status::ok);
   } else {
-    EXPECT_EQ(pool_.heap->free_from(dest), Status::ok);
+    EXPECT_EQ(pool_.heap->free_from(word(cell)), Status::ok);
   }
+  done(thread);
+}
+
+namespace {
+// Calls f(Words) for the cells' words, as a row when they are neighbours.
+template <class Word, class F>
+Status with_words(PoolParts& p, const std::vector<std::size_t>& cells, const F& f) {
+  std::vector<Word*> words;
+  bool row = true;
+  for (const std::size_t c : cells) {
+    words.push_back(reinterpret_cast<Word*>(raw_of(p, c)));
+    row = row && words.back() == words.front() + (words.size() - 1);
+  }
+  if (row) return f(heap::Words<Word>(std::span<Word>(words.front(), words.size())));
+  return f(heap::Words<Word>(std::span<Word* const>(words)));
+}
+}  // namespace
+
+void HeapSession::put_all(const std::vector<std::size_t>& cells, std::uint64_t bytes,
+                          unsigned thread) {
+  std::vector<std::pair<std::size_t, HeapNode>> all;
+  for (const std::size_t c : cells) all.push_back({c, {bytes, 0, 0}});
+  change(thread, all);
+  const auto malloc_to = [&](const auto& words) { return pool_.heap->malloc_to(bytes, words); };
+  const Status s = is_versioned(cells[0]) ? with_words<VPtrWord>(pool_, cells, malloc_to)
+                                          : with_words<PtrWord>(pool_, cells, malloc_to);
+  EXPECT_EQ(s, Status::ok);
+  done(thread);
+}
+
+void HeapSession::take_all(const std::vector<std::size_t>& cells, unsigned thread) {
+  std::vector<std::pair<std::size_t, HeapNode>> all;
+  for (const std::size_t c : cells) all.push_back({c, {}});
+  change(thread, all);
+  const auto free_from = [&](const auto& words) { return pool_.heap->free_from(words); };
+  const Status s = is_versioned(cells[0]) ? with_words<VPtrWord>(pool_, cells, free_from)
+                                          : with_words<PtrWord>(pool_, cells, free_from);
+  EXPECT_EQ(s, Status::ok);
+  done(thread);
+}
+
+// Half of it would show as a block that two cells name, or none.
+void HeapSession::swap(std::size_t a, std::size_t b, unsigned thread) {
+  change(thread, {{a, model_.now[b]}, {b, model_.now[a]}});
+  EXPECT_EQ(pool_.heap->swap(versioned(a), versioned(b)), Status::ok);
   done(thread);
 }
 
@@ -206,12 +293,8 @@ class Judge {
 
  private:
   bool shows(std::size_t c, const HeapNode& node) {
-    const PtrWord* w = word_of(p_, c);
-    if (w == nullptr) return node.bytes == 0;
-    if (w->raw == 0) return node.bytes == 0;
-    if (node.bytes == 0) return false;
-    const PoolOffset o =
-        is_derived(c) ? PoolOffset{w->raw} : p_.file->offset_of(PtrWord::decode(w, w->raw));
+    const PoolOffset o = target_of(p_, c);
+    if (!o || node.bytes == 0) return !o && node.bytes == 0;
     const Kind kind = is_derived(c) ? Kind::derived : Kind::logged;
     const Result<heap::Block> block = p_.heap->find_taken(o, kind);
     if (!block || block->bytes < node.bytes) return false;
@@ -226,10 +309,13 @@ class Judge {
 
   // The inner cell is a destination only if its block is there, filled, and not of data.
   bool exists(std::size_t c) {
-    if (c < HeapCells::kSlots || is_derived(c)) return true;
-    const std::size_t slot = c - HeapCells::kSlots;
-    const auto container = [](const HeapNode& n) { return n.tag != 0 && n.data == 0; };
-    if (word_of(p_, c) == nullptr) return true;
+    if (!is_inner(c)) return true;
+    const std::size_t slot = slot_of(c);
+    const std::uint64_t least = is_versioned(c) ? 40 : 32;
+    const auto container = [&](const HeapNode& n) {
+      return n.tag != 0 && n.data == 0 && n.bytes >= least;
+    };
+    if (raw_of(p_, c) == nullptr) return true;
     bool yes = container(model_.now[slot]);
     for (const auto& change : model_.change) {
       if (change.on && change.cell == slot) yes = yes || container(change.after);
@@ -243,8 +329,8 @@ class Judge {
       if (change.on && change.cell == c && shows(c, change.after)) return {};
     }
     const HeapNode& n = model_.now[c];
-    const PtrWord* w = word_of(p_, c);
-    return "shows " + std::to_string(w == nullptr ? 0 : w->raw) + " instead of " +
+    const std::uint64_t* w = raw_of(p_, c);
+    return "shows " + std::to_string(w == nullptr ? 0 : *w) + " instead of " +
            std::to_string(n.bytes) + " bytes tagged " + std::to_string(n.tag);
   }
 

@@ -1,8 +1,8 @@
 // A small persistent world for crash tests of the heap below transactions: a table of destinations
-// for logged blocks, each of which may have a destination of its own inside (so that containers are
-// freed and used again), and of words that name derived blocks. After a crash every cell shows its
-// last acknowledged content, or that of an operation that was under way; the blocks and frames that
-// are taken are exactly those that follow from it.
+// for logged blocks, plain and versioned, each of which may have destinations of both kinds inside
+// (so that containers are freed and used again), and of words that name derived blocks. After a
+// crash every cell shows its last acknowledged content, or that of an operation that was under way;
+// the blocks and frames that are taken are exactly those that follow from it.
 #pragma once
 
 #include <array>
@@ -20,27 +20,43 @@ namespace tenuto::test {
 struct HeapTable {
   static constexpr std::size_t kSlots = 24;
   static constexpr std::size_t kDerived = 8;
+  static constexpr std::size_t kVersioned = 12;
   struct alignas(kLineBytes) Slot {
     PtrWord word;
     std::uint64_t pad[7];
   };
   Slot slot[kSlots];
   Slot derived[kDerived];  // raw: offset
+  // The last ones are neighbours, the others have lines of their own.
+  static constexpr std::size_t kSpread = 4;
+  struct alignas(kLineBytes) VSlot {
+    VPtrWord word;
+    std::uint64_t pad[7];
+  };
+  VSlot versioned[kSpread];
+  VPtrWord row[kVersioned - kSpread];
 };
 
 // What a cell names. bytes 0: nothing; tag 0: contents not known.
 struct HeapNode {
   std::uint64_t bytes = 0;
   std::uint64_t tag = 0;
-  std::uint64_t data = 0;  // what its second word holds, when not a destination
+  std::uint64_t data = 0;  // what its second and third word hold, when not destinations
 };
 
-// Cells: slots, then the destinations inside their blocks, then derived words.
+// Cells: slots, then the destinations inside their blocks, then derived words, then versioned words
+// of the table and inside the blocks of slots.
 struct HeapCells {
   static constexpr std::size_t kSlots = HeapTable::kSlots;
-  static constexpr std::size_t kCells = 2 * kSlots + HeapTable::kDerived;
+  static constexpr std::size_t kFirstVersioned = 2 * kSlots + HeapTable::kDerived;
+  static constexpr std::size_t kCells = kFirstVersioned + HeapTable::kVersioned + kSlots;
   static constexpr std::size_t inner(std::size_t slot) { return kSlots + slot; }
   static constexpr std::size_t derived(std::size_t i) { return 2 * kSlots + i; }
+  static constexpr std::size_t versioned(std::size_t i) { return kFirstVersioned + i; }
+  static constexpr std::size_t row(std::size_t i) { return versioned(HeapTable::kSpread + i); }
+  static constexpr std::size_t versioned_inner(std::size_t slot) {
+    return kFirstVersioned + HeapTable::kVersioned + slot;
+  }
 };
 
 struct HeapModel {
@@ -50,7 +66,8 @@ struct HeapModel {
     HeapNode after;
   };
   std::array<HeapNode, HeapCells::kCells> now{};
-  std::array<Change, 4> change{};  // by thread
+  static constexpr std::size_t kThreads = 4, kBatch = 20;
+  std::array<Change, kThreads * kBatch> change{};  // by thread
 };
 
 class HeapSession {
@@ -61,13 +78,21 @@ class HeapSession {
   void put(std::size_t cell, std::uint64_t bytes, unsigned thread = 0, std::uint64_t data = 0);
   void put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread = 0);  // malloc_to
   void take(std::size_t cell, unsigned thread = 0);
+  // Batches; all cells plain or all versioned. Neighbours are given as such.
+  void put_all(const std::vector<std::size_t>& cells, std::uint64_t bytes, unsigned thread = 0);
+  void take_all(const std::vector<std::size_t>& cells, unsigned thread = 0);
+  void swap(std::size_t a, std::size_t b, unsigned thread = 0);  // versioned
   void close();
   void reopen();
   PtrWord& word(std::size_t cell);
+  VPtrWord& versioned(std::size_t cell);
   PoolParts& pool() { return pool_; }
 
  private:
-  void change(unsigned thread, std::size_t cell, HeapNode after);
+  void change(unsigned thread, std::size_t cell, HeapNode after) {
+    change(thread, std::vector<std::pair<std::size_t, HeapNode>>{{cell, after}});
+  }
+  void change(unsigned thread, const std::vector<std::pair<std::size_t, HeapNode>>& all);
   void done(unsigned thread);
 
   CrashContext& context_;
@@ -80,7 +105,8 @@ class HeapSession {
 PoolOptions heap_world_options(std::uint64_t size_max = kPoolBytesMin);
 // An empty world, closed cleanly; `more` may work on it before.
 void make_heap_world(const std::string& path, const PoolOptions& options,
-                     const std::function<void(PoolParts&)>& more = {});
+                     const std::function<void(PoolParts&)>& more = {},
+                     std::uint64_t table_bytes = 0);
 // Empty, or what is wrong. Then goes on to use the heap.
 std::string check_heap_world(const CrashImage& image, const HeapModel& model,
                              const PoolOptions& options);

@@ -41,6 +41,11 @@ inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::
 // Lane 1 makes blocks of those that an open transaction of lane 0 has made and freed.
 inline const Script kCancelled = {{Op::cancel_many, 0}, {Op::link_large, 1}, {Op::transfer, 0}};
 
+// The world's slab is morphed with blocks in it that transactions free, also after a crash.
+inline const Script kMorphed = {Op::link_page, Op::link_page,    Op::sparse,  Op::link,
+                                Op::unlink,    Op::abort_stores, Op::replace, Op::link,
+                                Op::unlink,    Op::sparse,       Op::link,    Op::unlink};
+
 // Log frames that lane 0 has given back are used by lane 1 at once.
 inline const Script kReusedFrame = {{Op::overflow, 0}, {Op::drain, 0}, {Op::overflow, 1}};
 

@@ -13,6 +13,7 @@ namespace {
 PoolOptions tiny() {
   PoolOptions o = PoolParts::small_options();
   o.size = o.size_max = kPoolBytesMin;
+  o.heap.morph_occupancy = 0.3;  // of the world's slab, with two blocks more
   return o;
 }
 
@@ -46,6 +47,7 @@ void WorldState::apply(Op op, std::uint64_t choice) {
       break;
     case Op::link:
     case Op::late_link:
+    case Op::link_page:
     case Op::link_large:
       tag[p.d] = p.tag;
       break;
@@ -72,6 +74,7 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::abort_overflow:
     case Op::cancel_many:
     case Op::drain:
+    case Op::sparse:
       break;
   }
 }
@@ -163,6 +166,8 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       return set_dest(tx, w.dest[p.d], 64, after.tag[p.d], false);
     case Op::late_link:
       return set_dest(tx, w.dest[p.d], 64, after.tag[p.d], true);
+    case Op::link_page:
+      return set_dest(tx, w.dest[p.d], 4096, after.tag[p.d], false);
     case Op::link_large:
       return set_dest(tx, w.dest[p.d], kLargeBytes, after.tag[p.d], false);
     case Op::link_many:
@@ -194,6 +199,7 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       return Status::aborted;
     case Op::cancel_many:
     case Op::drain:
+    case Op::sparse:
       return Status::ok;
   }
   return Status::ok;
@@ -204,6 +210,10 @@ Status perform(TxParts& p, World& w, Op op, std::uint64_t choice, const WorldSta
     p.engine->mine().drain();
     p.engine->mine().trim(0);
     return Status::ok;
+  }
+  if (op == Op::sparse) {
+    const auto none = p.heap->reserve(p.file->bytes() - (1u << 20), heap::Kind::logged);
+    return !none && none.error() == Status::full ? Status::ok : Status::invalid_argument;
   }
   const Status s = p.run([&](Transaction& tx) { return body(tx, w, op, choice, after); });
   return s == Status::aborted && after.shown_by(w) ? Status::ok : s;

@@ -22,6 +22,8 @@ enum class Op {
   unlink,        // free a block
   replace,       // free one, make one, change a word
   cancel,        // make a block and free it again, beside an added range
+  link_page,     // beside the world, in its slab
+  sparse,        // caches emptied, so that slabs of which little is in use may be morphed
   link_large,    // an extent
   batch,         // add_later many, one ready, as the store does
   overflow,      // more entries than the lane's area holds

@@ -1,0 +1,105 @@
+// The thin adapter between the benchmark and an allocator. The unit is NVAlloc's: a block is
+// allocated *to* a destination, a word that then points to it, and freed *from* it. Destinations of
+// persistent allocators lie in their pool (root()), those of volatile ones in DRAM; each call costs
+// the same one virtual call for every allocator.
+//
+// An allocator is opened, used and closed in a child process of its own (stage.h). To add one:
+// engine_<name>.cc with a factory, and a row in engines.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "bench/support/counters.h"
+
+namespace bench {
+
+struct AllocatorOptions {
+  std::string dir;     // exists; the pool's file goes here
+  std::string medium;  // of a persistent allocator: auto, line, cache, model
+  std::uint64_t root_bytes = 0;
+  std::uint64_t live_bytes = 0;  // requested and in use at once, at most
+};
+
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  // Makes a new pool, or opens the one that is there. False: error() says why.
+  virtual bool open(const AllocatorOptions& options) = 0;
+  virtual bool close() = 0;
+
+  // The place of the destinations: options.root_bytes, zero when new. Null: error() says why.
+  virtual std::byte* root() = 0;
+  virtual std::size_t word_bytes() const = 0;  // of one destination
+  // Allocates to a destination that is zero; the block, or null when refused.
+  virtual void* malloc_to(std::uint64_t bytes, void* dest) = 0;
+  virtual bool free_from(void* dest) = 0;      // dest is zero afterwards
+  virtual void* follow(const void* dest) = 0;  // the block a destination points to
+  // A group of operations with what the allocator offers for several at once (shared fences, one
+  // transaction); one by one where it offers nothing. REQUIRES: destinations differ. All or false.
+  virtual bool malloc_group(std::span<void* const> dests, std::span<const std::uint64_t> bytes) {
+    bool all = true;
+    for (std::size_t i = 0; i < dests.size(); ++i) {
+      all = malloc_to(bytes[i], dests[i]) != nullptr && all;
+    }
+    return all;
+  }
+  virtual bool free_group(std::span<void* const> dests) {
+    bool all = true;
+    for (void* dest : dests) all = free_from(dest) && all;
+    return all;
+  }
+
+  // What the heap takes: frames of a pool, touched blocks of a file, private memory. Cheap enough
+  // to be asked some thousand times a run.
+  virtual std::uint64_t heap_bytes() = 0;
+  virtual EngineCounters counters() { return {}; }
+  virtual double recovery_ms() { return -1; }  // the open's own figure, where it has one
+  virtual bool validate() { return true; }     // its own check of itself
+  virtual std::string medium() { return {}; }  // in use; empty where there are no media
+  const std::string& error() const { return error_; }
+
+ protected:
+  bool refuse(std::string why) {
+    error_ = std::move(why);
+    return false;
+  }
+  std::string error_;
+};
+
+struct AllocatorKind {
+  const char* name;
+  const char* engine;   // in JSON
+  const char* variant;  // of the engine; empty: it has only one
+  std::unique_ptr<Allocator> (*make)();
+  std::string (*settings)(const std::string& medium);
+  bool persistent;    // its list is found again after a crash
+  const char* media;  // those it has, comma-separated; empty: volatile memory
+};
+
+// All there are, tenuto first.
+std::span<const AllocatorKind> allocator_kinds();
+const AllocatorKind* find_allocator(std::string_view name);
+bool has_medium(const AllocatorKind& kind, std::string_view medium);
+
+// Factories, one a line of the table; defined in engine_<name>.cc.
+std::unique_ptr<Allocator> make_tenuto_logged();
+std::unique_ptr<Allocator> make_tenuto_reserved();
+std::unique_ptr<Allocator> make_pmdk_atomic();
+std::unique_ptr<Allocator> make_pmdk_transactional();
+std::unique_ptr<Allocator> make_mimalloc();
+std::unique_ptr<Allocator> make_jemalloc();
+std::unique_ptr<Allocator> make_glibc();
+std::string tenuto_logged_settings(const std::string& medium);
+std::string tenuto_reserved_settings(const std::string& medium);
+std::string pmdk_atomic_settings(const std::string& medium);
+std::string pmdk_transactional_settings(const std::string& medium);
+std::string mimalloc_settings(const std::string& medium);
+std::string jemalloc_settings(const std::string& medium);
+std::string glibc_settings(const std::string& medium);
+
+}  // namespace bench

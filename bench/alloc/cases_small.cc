@@ -1,0 +1,192 @@
+// The benchmarks of small objects: Threadtest, Prod-con, Shbench. NVAlloc's (ASPLOS'22) names and
+// parameters, fewer repetitions.
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "bench/alloc/case.h"
+
+namespace bench {
+namespace {
+
+constexpr std::uint64_t kSmallBytes = 64;
+
+class Threadtest final : public Case {
+ public:
+  explicit Threadtest(const CaseOptions& o)
+      : Case(o), objects_(population(100'000) / o.threads), turns_(scaled(20)) {}
+
+  std::uint64_t slots() const override { return objects_ * o_.threads; }
+  std::uint64_t live_bytes() const override { return slots() * kSmallBytes; }
+  std::uint64_t ops() const override { return 2 * objects_ * turns_; }
+  std::uint64_t value_bytes() const override { return kSmallBytes; }
+  void prepare(Hands& hands) override { turn(hands); }
+  void run(Hands& hands) override {
+    for (std::uint64_t i = 0; i < turns_; ++i) turn(hands);
+  }
+
+ private:
+  void turn(Hands& hands) {
+    const std::uint32_t first = first_slot(hands);
+    const auto end = static_cast<std::uint32_t>(first + objects_);
+    for (std::uint32_t slot = first; slot < end; ++slot) hands.take(slot, kSmallBytes);
+    for (std::uint32_t slot = first; slot < end; ++slot) hands.drop(slot);
+    hands.settle();
+  }
+
+  const std::uint64_t objects_;  // of a thread
+  const std::uint64_t turns_;
+};
+
+// --- prodcon ------------------------------------------------------------------------------------
+
+// The objects go through a ring of slots without a lock. Both counters are moved by a locked
+// instruction: that is what malloc_to's contract (the seal) asks for before another thread may
+// touch a block and its destination.
+class Prodcon final : public Case {
+ public:
+  static constexpr std::uint64_t kRing = 1024;
+  static_assert(kRing >= 2 * kBatchMax);
+
+  explicit Prodcon(const CaseOptions& o)
+      : Case(o), rings_((o.threads + 1) / 2), objects_(scaled(1e6) / rings_.size() + 1) {}
+
+  std::uint64_t slots() const override { return rings_.size() * kRing; }
+  std::uint64_t live_bytes() const override { return slots() * kSmallBytes; }
+  std::uint64_t ops() const override { return alone(0) ? 2 * objects_ : objects_; }
+  std::uint64_t value_bytes() const override { return kSmallBytes; }
+  void prepare(Hands& hands) override {
+    if (hands.thread() % 2 == 0) fill_and_drain(hands, kRing);
+  }
+  void run(Hands& hands) override {
+    if (alone(hands.thread())) return fill_and_drain(hands, objects_);
+    hands.thread() % 2 == 0 ? produce(hands) : consume(hands);
+  }
+
+ private:
+  struct alignas(128) Ring {
+    alignas(64) std::atomic<std::uint64_t> produced{0};
+    alignas(64) std::atomic<std::uint64_t> consumed{0};
+  };
+
+  bool alone(unsigned thread) const { return thread % 2 == 0 && thread + 1 == o_.threads; }
+  Ring& ring(const Hands& hands) { return rings_[hands.thread() / 2]; }
+  static std::uint32_t slot(const Hands& hands, std::uint64_t i) {
+    return static_cast<std::uint32_t>(hands.thread() / 2 * kRing + i % kRing);
+  }
+
+  void produce(Hands& hands) {
+    Ring& r = ring(hands);
+    for (std::uint64_t i = 0; i < objects_;) {
+      const std::uint64_t end = std::min(objects_, i + hands.batch());
+      wait([&] { return end - r.consumed.load(std::memory_order_acquire) <= kRing; });
+      for (; i < end; ++i) hands.take(slot(hands, i), kSmallBytes);
+      hands.settle();
+      r.produced.exchange(i, std::memory_order_acq_rel);
+    }
+  }
+  void consume(Hands& hands) {
+    Ring& r = ring(hands);
+    for (std::uint64_t i = 0; i < objects_;) {
+      const std::uint64_t end = std::min(objects_, i + hands.batch());
+      wait([&] { return r.produced.load(std::memory_order_acquire) >= end; });
+      for (; i < end; ++i) hands.drop(slot(hands, i));
+      hands.settle();
+      r.consumed.exchange(i, std::memory_order_acq_rel);
+    }
+  }
+  void fill_and_drain(Hands& hands, std::uint64_t objects) {
+    for (std::uint64_t done = 0; done < objects; done += kRing) {
+      const std::uint64_t n = std::min(kRing, objects - done);
+      for (std::uint64_t i = 0; i < n; ++i) hands.take(slot(hands, i), kSmallBytes);
+      for (std::uint64_t i = 0; i < n; ++i) hands.drop(slot(hands, i));
+    }
+    hands.settle();
+  }
+  template <class Condition>
+  static void wait(Condition&& condition) {
+    constexpr unsigned kPausesMax = 1000;  // then the other may need this processor
+    for (unsigned i = 0; !condition(); ++i) {
+      i % kPausesMax == kPausesMax - 1 ? std::this_thread::yield() : _mm_pause();
+    }
+  }
+
+  std::deque<Ring> rings_;
+  const std::uint64_t objects_;  // of a pair
+};
+
+// --- shbench ------------------------------------------------------------------------------------
+
+// After MicroQuill's: a pass asks for a series of sizes, each halved down to the smallest, small
+// ones more often. The blocks fill a buffer of slots. When it is full all are freed but a fifth,
+// another one each time: those before the kept ones in the order they came, those behind against
+// it.
+class Shbench final : public Case {
+ public:
+  Shbench(const CaseOptions& o, std::uint64_t bytes_max)
+      : Case(o), bytes_max_(bytes_max), buffer_(population(10'000)), passes_(scaled(400)) {
+    for (std::uint64_t base = kSmallBytes; base < bytes_max_; base = base * 3 / 2 + 1) {
+      for (std::uint64_t bytes = base; bytes >= kSmallBytes; bytes /= 2) {
+        sizes_.insert(sizes_.end(), bytes < 100 ? 250 : 50, bytes);
+      }
+    }
+  }
+
+  std::uint64_t slots() const override { return buffer_ * o_.threads; }
+  std::uint64_t live_bytes() const override { return slots() * bytes_max_; }
+  std::uint64_t ops() const override { return 2 * passes_ * sizes_.size(); }
+  void prepare(Hands& hands) override { play(hands, 1); }
+  void run(Hands& hands) override { play(hands, passes_); }
+
+ private:
+  void play(Hands& hands, std::uint64_t passes) {
+    const std::uint32_t first = first_slot(hands);
+    const auto n = static_cast<std::uint32_t>(buffer_);
+    const std::uint32_t kept_slots = std::max(n / 5, 1u);
+    std::uint32_t kept = 0;  // where the kept ones begin
+    std::uint32_t kept_end = 0;
+    std::uint32_t at = 0;
+    const auto turn_over = [&] {
+      kept = kept_end >= n ? 0 : kept_end;
+      kept_end = std::min(n, kept + kept_slots);
+      for (std::uint32_t i = 0; i < kept; ++i) hands.drop(first + i);
+      for (std::uint32_t i = n; i > kept_end; --i) hands.drop(first + i - 1);
+      at = 0;
+    };
+    for (std::uint64_t pass = 0; pass < passes; ++pass) {
+      for (const std::uint64_t bytes : sizes_) {
+        if (at == kept && kept_end > kept) at = kept_end;
+        if (at >= n) {
+          turn_over();
+          if (at == kept) at = kept_end;
+        }
+        hands.take(first + at++, bytes);
+      }
+    }
+    hands.settle();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (hands.ledger().live(first + i)) hands.drop(first + i);
+    }
+    hands.settle();
+  }
+
+  const std::uint64_t bytes_max_;
+  const std::uint64_t buffer_;  // slots of a thread
+  const std::uint64_t passes_;
+  std::vector<std::uint64_t> sizes_;  // of a pass
+};
+
+}  // namespace
+
+std::unique_ptr<Case> make_threadtest(const CaseOptions& o) {
+  return std::make_unique<Threadtest>(o);
+}
+std::unique_ptr<Case> make_prodcon(const CaseOptions& o) { return std::make_unique<Prodcon>(o); }
+std::unique_ptr<Case> make_shbench(const CaseOptions& o) {
+  return std::make_unique<Shbench>(o, 1000);
+}
+std::unique_ptr<Case> make_shbench_400(const CaseOptions& o) {
+  return std::make_unique<Shbench>(o, 400);
+}
+
+}  // namespace bench

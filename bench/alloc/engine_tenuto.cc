@@ -1,0 +1,137 @@
+// Tenuto behind the adapter, through the public header alone. Two variants: malloc_to and free_from
+// on plain destinations in the pool; and reserve and cancel, blocks of the pool that only this
+// process knows of, for which nothing is flushed.
+#include <optional>
+#include <vector>
+
+#include "bench/alloc/allocator.h"
+#include "bench/support/tenuto_medium.h"
+#include "tenuto/pool.h"
+
+namespace bench {
+namespace {
+
+using tenuto::Pool;
+using tenuto::PtrWord;
+using tenuto::Status;
+
+class TenutoAllocator : public Allocator {
+ public:
+  bool open(const AllocatorOptions& options) override {
+    options_ = options;
+    const std::optional<tenuto::Medium> medium = medium_of(options.medium);
+    if (!medium) return refuse("no medium is called " + options.medium);
+    tenuto::PoolOptions how;
+    how.medium = *medium;
+    const std::string path = options.dir + "/heap.tnt";
+    tenuto::Report report;
+    tenuto::Result<Pool> pool = Pool::open(path, how, &report);
+    if (!pool && pool.error() == Status::not_found) pool = Pool::create(path, how, &report);
+    if (!pool) return fail(pool.error(), report);
+    pool_.emplace(std::move(*pool));
+    return true;
+  }
+  bool close() override {
+    const Status s = pool_->close();
+    pool_.reset();
+    return s == Status::ok || refuse(std::string("close: ") + tenuto::status_name(s));
+  }
+
+  std::byte* root() override {
+    tenuto::Report report;
+    const tenuto::Result<void*> root = pool_->root("alloc_bench", options_.root_bytes, &report);
+    if (!root) {
+      fail(root.error(), report);
+      return nullptr;
+    }
+    return static_cast<std::byte*>(*root);
+  }
+  std::size_t word_bytes() const override { return sizeof(PtrWord); }
+  void* malloc_to(std::uint64_t bytes, void* dest) override {
+    PtrWord& word = *static_cast<PtrWord*>(dest);
+    return pool_->malloc_to(bytes, word) == Status::ok ? PtrWord::decode(&word, word.raw) : nullptr;
+  }
+  bool free_from(void* dest) override {
+    return pool_->free_from(*static_cast<PtrWord*>(dest)) == Status::ok;
+  }
+  void* follow(const void* dest) override {
+    return PtrWord::decode(dest, static_cast<const PtrWord*>(dest)->raw);
+  }
+
+  std::uint64_t heap_bytes() override { return pool_->stats().used_bytes; }
+  EngineCounters counters() override {
+    if (pool_->info().medium != tenuto::Medium::model) return {};
+    const tenuto::PoolStats s = pool_->stats();
+    return {static_cast<double>(s.lines_flushed), static_cast<double>(s.fences),
+            static_cast<double>(s.reflushes)};
+  }
+  double recovery_ms() override { return pool_->info().recovery_ms; }
+  bool validate() override {
+    tenuto::Report report;
+    const Status s = pool_->validate(&report);
+    return s == Status::ok || fail(s, report);
+  }
+  std::string medium() override { return tenuto::medium_name(pool_->info().medium); }
+
+ protected:
+  Pool& pool() { return *pool_; }
+  const AllocatorOptions& options() const { return options_; }
+
+ private:
+  bool fail(Status s, const tenuto::Report& report) {
+    return refuse(std::string(tenuto::status_name(s)) + ": " + report.text());
+  }
+
+  AllocatorOptions options_;
+  std::optional<Pool> pool_;
+};
+
+// Destinations are in DRAM: nobody else finds such a block.
+class TenutoReserved final : public TenutoAllocator {
+ public:
+  std::byte* root() override {
+    root_.assign(options().root_bytes, std::byte{0});
+    return root_.data();
+  }
+  std::size_t word_bytes() const override { return sizeof(tenuto::Reserved); }
+  void* malloc_to(std::uint64_t bytes, void* dest) override {
+    const tenuto::Result<tenuto::Reserved> block = pool().reserve(bytes);
+    if (!block) return nullptr;
+    *static_cast<tenuto::Reserved*>(dest) = *block;
+    return block->data;
+  }
+  bool free_from(void* dest) override {
+    tenuto::Reserved& block = *static_cast<tenuto::Reserved*>(dest);
+    const bool freed = pool().cancel(block) == Status::ok;
+    block = {};
+    return freed;
+  }
+  void* follow(const void* dest) override {
+    return static_cast<const tenuto::Reserved*>(dest)->data;
+  }
+
+ private:
+  std::vector<std::byte> root_;
+};
+
+std::string words_of(const std::string& medium) {
+  std::string what = "medium " + medium + ", ";
+  if (medium == "line" || medium == "model") return what + "every line flushed";
+  if (medium == "cache") return what + "no flush: survives kill -9";
+  return what + "line on persistent memory, elsewhere cache";
+}
+
+}  // namespace
+
+std::unique_ptr<Allocator> make_tenuto_logged() { return std::make_unique<TenutoAllocator>(); }
+std::unique_ptr<Allocator> make_tenuto_reserved() { return std::make_unique<TenutoReserved>(); }
+
+std::string tenuto_logged_settings(const std::string& medium) {
+  return "malloc_to and free_from, " + words_of(medium) + "; the pool grows from its default size";
+}
+std::string tenuto_reserved_settings(const std::string& medium) {
+  return "reserve and cancel: a crash frees the blocks, " + words_of(medium) +
+         "; the pool grows from its default size";
+}
+
+}  // namespace bench

@@ -1,0 +1,46 @@
+// The list of allocators; see allocator.h.
+#include <algorithm>
+#include <array>
+
+#include "bench/alloc/allocator.h"
+
+namespace bench {
+namespace {
+
+constexpr const char* kTenutoMedia = "auto,line,cache,model";
+constexpr const char* kPmdkMedia = "line,cache";
+
+constexpr std::array kKinds = {
+    AllocatorKind{"tenuto", "tenuto", "log", make_tenuto_logged, tenuto_logged_settings, true,
+                  kTenutoMedia},
+    AllocatorKind{"tenuto-reserve", "tenuto", "reserve", make_tenuto_reserved,
+                  tenuto_reserved_settings, false, kTenutoMedia},
+    AllocatorKind{"pmdk", "pmdk", "", make_pmdk_atomic, pmdk_atomic_settings, true, kPmdkMedia},
+    AllocatorKind{"pmdk-tx", "pmdk-tx", "", make_pmdk_transactional, pmdk_transactional_settings,
+                  true, kPmdkMedia},
+    AllocatorKind{"mimalloc", "mimalloc", "", make_mimalloc, mimalloc_settings, false, ""},
+    AllocatorKind{"jemalloc", "jemalloc", "", make_jemalloc, jemalloc_settings, false, ""},
+    AllocatorKind{"glibc", "glibc", "", make_glibc, glibc_settings, false, ""},
+};
+
+}  // namespace
+
+std::span<const AllocatorKind> allocator_kinds() { return kKinds; }
+
+const AllocatorKind* find_allocator(std::string_view name) {
+  const auto at = std::find_if(kKinds.begin(), kKinds.end(),
+                               [&](const AllocatorKind& kind) { return name == kind.name; });
+  return at == kKinds.end() ? nullptr : &*at;
+}
+
+bool has_medium(const AllocatorKind& kind, std::string_view medium) {
+  std::string_view rest = kind.media;
+  while (!rest.empty()) {
+    const std::string_view first = rest.substr(0, rest.find(','));
+    if (first == medium) return true;
+    rest.remove_prefix(std::min(rest.size(), first.size() + 1));
+  }
+  return false;
+}
+
+}  // namespace bench

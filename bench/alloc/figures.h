@@ -1,0 +1,57 @@
+// The figures of alloc_bench: gathered over the rounds, as a table and as JSON lines.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/alloc/stage.h"
+#include "bench/support/spread.h"
+
+namespace bench {
+
+struct AllocContestant {
+  const AllocatorKind* kind = nullptr;
+  std::string medium;  // empty: volatile
+  std::string label;   // "tenuto", or "tenuto/line" where several media take part
+};
+
+// One contestant in one setting, over all rounds. Empty vectors: not measured.
+struct AllocFigures {
+  std::uint64_t ops = 0;  // of one round
+  std::string medium;     // in use
+  std::vector<double> mops;
+  std::vector<double> lines_per_op;
+  std::vector<double> fences_per_op;
+  std::vector<double> reflushes_per_op;
+  std::vector<double> peak_bytes;
+  std::vector<double> live_bytes;
+  std::vector<double> peak_per_live;
+  std::vector<double> after_bytes;
+  std::vector<double> open_ms;
+  std::vector<double> open_killed_ms;
+  std::vector<double> recovery_ms;
+  std::vector<double> recovery_clean_ms;
+  Histogram latency;
+  CaseFindings findings;  // of the last round
+
+  void add(const AllocResult& result);
+};
+
+struct AllocSetting {
+  const CaseKind* kind = nullptr;
+  StageOptions stage;
+  unsigned rounds = 0;
+  std::string file_system;
+};
+
+void print_head(std::FILE* out, bool latency);
+// A line for each contestant that was measured; the ratio is the first one's over this one's.
+void print_rows(std::FILE* out, const AllocSetting& setting,
+                const std::vector<AllocContestant>& contestants,
+                const std::vector<AllocFigures>& figures);
+std::vector<std::string> json_lines(const AllocSetting& setting,
+                                    const std::vector<AllocContestant>& contestants,
+                                    const std::vector<AllocFigures>& figures);
+
+}  // namespace bench

@@ -1,0 +1,51 @@
+// Plays a case on an allocator in child processes and brings the figures back: open, prepare, run
+// against the clock, check and drop what is live, close. A case that is reopened is killed instead,
+// and opened twice against the clock: after the SIGKILL, and after the clean close that followed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/alloc/allocator.h"
+#include "bench/alloc/case.h"
+#include "bench/support/child.h"
+
+namespace bench {
+
+struct StageOptions {
+  CaseOptions work;
+  std::string dir;  // empty
+  std::string medium;
+  bool verify = false;  // fill and check every byte, keep a map of live blocks
+  bool timed = false;   // each operation (or group) against the clock
+  bool apart = false;   // each destination in a line of its own
+  unsigned seconds_max = 900;
+};
+
+// Plain memory: written by children, read by their parent. Negative: not measured.
+struct AllocResult {
+  bool ran = false;
+  bool finished = false;
+  std::uint64_t ops = 0;
+  double seconds = 0;  // from the first thread's start to the last one's end
+  EngineCounters counted;
+  Histogram latency;             // ticks
+  std::uint64_t heap_start = 0;  // with the destinations, before the first object
+  std::uint64_t heap_peak = 0;   // above the start, at its most
+  std::uint64_t live_peak = 0;   // requested bytes, at their most
+  double heap_after = -1;        // above the start, when all was freed
+  double open_ms = -1;           // after a clean close
+  double open_killed_ms = -1;
+  double recovery_ms = -1;  // the allocator's own part of the open after SIGKILL
+  double recovery_clean_ms = -1;
+  CaseFindings findings;
+  std::uint64_t failures = 0;
+  char first_failure[240] = {};
+  char medium[16] = {};
+  char error[400] = {};  // why the turn did not finish
+};
+
+void play(const AllocatorKind& allocator, const CaseKind& kind, const StageOptions& options,
+          Shared<AllocResult>& result);
+
+}  // namespace bench

@@ -1,0 +1,92 @@
+// A persistent pointer of 8 bytes that carries a version, so that attaching, freeing and exchanging
+// a block costs one fence instead of two: what recovery finds in a log can be told from what the
+// word held later. The pool counts the version up; hence only the pool may change such a word
+// (Pool::malloc_to, free_from, publish, swap), and nobody may copy it. Zero-filled memory holds
+// null pointers of version 0.
+//
+// Contract
+//   - A word lies in a pool's root object or in a block allocated by malloc_to, publish or a
+//     transaction. Once the pool has changed it, it must not be overwritten, zeroed or copied over
+//     by plain stores as long as that block lives. (After the block is freed its memory may hold
+//     anything again: the pool waits with its reuse until no log names the word.)
+//   - It takes no part in transactions: memory given to Transaction::add must not contain a
+//     versioned word that is changed before the transaction ends, since undoing it would set the
+//     version back. Freeing a block that contains versioned words in a transaction is fine; the
+//     block that one points to is freed by Pool::free_from alone.
+//   - No seal: other threads may use the word and the block as soon as the call has returned.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+// The word on media: 24 bits of version, and the distance to the target in units of 16 bytes,
+// counted from the word's address rounded down. Distance 0 is null. Pools up to 8 TiB.
+struct VPtrWord {
+  static constexpr unsigned kVersionBits = 24;
+  static constexpr unsigned kDistanceBits = 64 - kVersionBits;
+  static constexpr std::uint32_t kVersions = 1u << kVersionBits;
+  static constexpr std::uint64_t kUnit = 16;  // every block starts on a multiple of it
+  static constexpr std::uint64_t kPoolBytesMax = kUnit << (kDistanceBits - 1);
+
+  std::uint64_t raw = 0;
+
+  static std::uint64_t encode(const void* at, const void* target, std::uint32_t version) {
+    const auto from = reinterpret_cast<std::uintptr_t>(at) / kUnit;
+    const auto to = reinterpret_cast<std::uintptr_t>(target) / kUnit;
+    const std::uint64_t distance = target == nullptr ? 0 : to - from;
+    return std::uint64_t{version} << kDistanceBits | (distance & kDistanceMask);
+  }
+  static void* decode(const void* at, std::uint64_t raw) {
+    const auto distance = static_cast<std::int64_t>(raw << kVersionBits) >> kVersionBits;
+    if (distance == 0) return nullptr;
+    const auto from = reinterpret_cast<std::uintptr_t>(at) / kUnit;
+    return reinterpret_cast<void*>((from + static_cast<std::uintptr_t>(distance)) * kUnit);
+  }
+  static constexpr std::uint32_t version(std::uint64_t raw) {
+    return static_cast<std::uint32_t>(raw >> kDistanceBits);
+  }
+  static constexpr std::uint32_t next(std::uint32_t version) {
+    return (version + 1) & (kVersions - 1);
+  }
+  // Versions go round; of two that are less than half of the range apart, which came first.
+  static constexpr bool older(std::uint32_t version, std::uint32_t than) {
+    const std::uint32_t ahead = (than - version) & (kVersions - 1);
+    return ahead != 0 && ahead < kVersions / 2;
+  }
+
+ private:
+  static constexpr std::uint64_t kDistanceMask = (1ull << kDistanceBits) - 1;
+};
+static_assert(VPtrWord::older(5, 6) && !VPtrWord::older(6, 5) && !VPtrWord::older(5, 5));
+static_assert(VPtrWord::older(VPtrWord::kVersions - 1, VPtrWord::next(VPtrWord::kVersions - 1)));
+
+template <class T>
+class VPtr {
+ public:
+  VPtr() = default;
+  VPtr(const VPtr&) = delete;
+  VPtr& operator=(const VPtr&) = delete;
+
+  T* get() const {
+    const std::uint64_t raw = __atomic_load_n(&word_.raw, __ATOMIC_ACQUIRE);
+    return static_cast<T*>(VPtrWord::decode(&word_, raw));
+  }
+  T& operator*() const requires(!__is_same(T, void)) { return *get(); }
+  T* operator->() const { return get(); }
+  explicit operator bool() const { return get() != nullptr; }
+
+  // The word itself, for the pool.
+  VPtrWord& word() { return word_; }
+  const VPtrWord& word() const { return word_; }
+
+ private:
+  VPtrWord word_;
+};
+
+static_assert(sizeof(VPtr<int>) == 8);
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,149 @@
+// The garbage of the bookkeeping log. Fast GC takes chunks in which nothing matters any more out of
+// the list: one word and one fence a chunk, nothing is read. Slow GC writes the live entries to a
+// new list when the dead ones are too many. Segments without chunks in use go back to the frame
+// allocator. All of it is done when a chunk was begun and somebody asks for an extent next (and by
+// trim): then the room that was promised to others is there, and no protocol is half-way.
+#include <algorithm>
+
+#include "heap/book.h"
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+namespace {
+constexpr std::uint64_t kSegmentEntries =
+    (kBookSegmentBytes / kBookChunkBytes - 1) * kBookChunkEntries;
+// Room that is kept when segments go: what is missing next would be taken back at once.
+constexpr std::uint64_t kRoomKept = kSegmentEntries / 2;
+}  // namespace
+
+void Book::tend(bool thoroughly) {
+  const std::lock_guard lock(mu_);
+  tend_locked(thoroughly);
+}
+
+void Book::tend_locked(bool thoroughly) {
+  wants_tending_.store(false, std::memory_order_relaxed);
+  const auto before = static_cast<std::int64_t>(room());
+  collect_empty();
+  if (wants_rewrite(thoroughly)) rewrite();
+  spare_.fetch_add(static_cast<std::int64_t>(room()) - before, std::memory_order_relaxed);
+  give_back_segments(thoroughly);
+}
+
+// --- fast GC ------------------------------------------------------------------------------------
+
+void Book::collect_empty() {
+  while (!empty_.empty()) {
+    BookTwin& t = *empty_.back();
+    empty_.pop_back();
+    unlink(t);
+  }
+}
+
+// A chunk that goes sets the tombstones free that named its entries: only now that no crash brings
+// the chunk back. That may empty the next one.
+void Book::unlink(BookTwin& t) {
+  TENUTO_ASSERT(t.count == 0 && &t != last_);
+  std::uint64_t& link = t.prev == nullptr ? head().list[head().alt] : chunk(t.prev->at)->next;
+  if (TENUTO_PLANT("heap_book_chunk_reused_while_linked")) prepare_chunk(t.at, t.id);
+  publish(link, t.next->at.value);
+  fence("chunk is unlinked", "its tombstones are dead and it is reused");
+  (t.prev == nullptr ? first_ : t.prev->next) = t.next;
+  t.next->prev = t.prev;
+  for (const EntryRef killer : t.killer) {
+    if (killer) clear_bit(*killer.twin(), killer.index());
+  }
+  fast_gcs_ += 1;
+  free_chunk(t.at);
+  twins_.erase(t.id);
+}
+
+// --- slow GC ------------------------------------------------------------------------------------
+
+bool Book::wants_rewrite(bool thoroughly) const {
+  const std::uint64_t chunks = twins_.size();
+  const std::uint64_t needed = live_ / kBookChunkEntries + 1;
+  if (thoroughly) return chunks > needed + 1;
+  if (chunks <= options_.book_chunks_least) return false;
+  if (chunks > options_.book_dead_factor * needed) return true;
+  const std::uint64_t share = file_.bytes() / 1'000'000 * options_.book_heap_ppm;
+  return chunks * kBookChunkBytes > share && chunks > 2 * needed;
+}
+
+void Book::rewrite() {
+  const std::uint64_t chunks = live_ / kBookChunkEntries + 1;
+  if (free_chunks_.size() < chunks || first_ == nullptr) return;
+  BookTwin* const old = first_;
+  first_ = last_ = nullptr;
+  for (std::uint64_t c = 0; c < chunks; ++c) {
+    const PoolOffset o = take_chunk();
+    prepare_chunk(o, next_id_);
+    if (last_ != nullptr) chunk(last_->at)->next = o.value;
+    add_twin(o, chunk(o)->id);
+    next_id_ += 1;
+  }
+  std::uint64_t n = 0;
+  BookTwin* to = first_;
+  for (const BookTwin* t = old; t != nullptr; t = t->next) {
+    for (unsigned i = 0; i < kBookChunkEntries; ++i) {
+      const BookEntry e{chunk(t->at)->entry(i)};
+      if (!t->matter(i) || e.type() == BookType::tombstone) continue;
+      if (n != 0 && n % kBookChunkEntries == 0) to = to->next;
+      const auto at = static_cast<unsigned>(n++ % kBookChunkEntries);
+      chunk(to->at)->entry(at) = e.raw;
+      to->set(at);
+      slots_.at(e.offset()).set_entry(EntryRef::make(to, at));
+    }
+  }
+  TENUTO_ASSERT(n == live_);
+  for (const BookTwin* t = first_; t != nullptr; t = t->next) {
+    flush_bytes(chunk(t->at), kBookChunkBytes);
+  }
+  const std::uint64_t other = 1 - head().alt;
+  if (TENUTO_PLANT("heap_compaction_flips_early")) publish(head().alt, other);
+  publish(head().list[other], first_->at.value);
+  fence("compacted list", "alt names it");
+  publish(head().alt, other);
+  fence("alt names it", "old chunks are reused");
+  for (BookTwin* t = old; t != nullptr;) {
+    BookTwin* const next = t->next;
+    free_chunk(t->at);
+    twins_.erase(t->id);
+    t = next;
+  }
+  empty_.clear();
+  tail_used_ = static_cast<unsigned>(n - (chunks - 1) * kBookChunkEntries);
+  slow_gcs_ += 1;
+}
+
+// --- segments -----------------------------------------------------------------------------------
+
+void Book::give_back_segments(bool thoroughly) {
+  const std::uint64_t kept = thoroughly ? 0 : kRoomKept;
+  for (std::size_t i = segments_.size(); i-- > 0;) {
+    const PoolOffset s = segments_[i];
+    if (used_[s.value] != 0) continue;
+    const auto least = static_cast<std::int64_t>(kSegmentEntries + kept);
+    if (spare_.fetch_sub(static_cast<std::int64_t>(kSegmentEntries)) < least) {
+      spare_.fetch_add(static_cast<std::int64_t>(kSegmentEntries));
+      return;
+    }
+    const std::uint64_t after = segment(s).next;
+    const bool early = TENUTO_PLANT("heap_book_segment_returned_while_linked");
+    if (early) frames_.put(s, frame::kOrderSlab, 0);
+    publish(i == 0 ? head().segment : segment(segments_[i - 1]).next, after);
+    fence("segment is unlinked", "its frame is given back");
+    segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(i));
+    used_.erase(s.value);
+    for (std::uint64_t at = kBookChunkBytes; at < kBookSegmentBytes; at += kBookChunkBytes) {
+      free_chunks_.erase(s.value + at);
+    }
+    if (!early) frames_.put(s, frame::kOrderSlab, 0);
+    given_back_ += 1;
+  }
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,66 @@
+// How many frames of free extents may keep their pages (jemalloc's smootherstep decay). Frames that
+// became free in a tick count fully at first, hardly at all when decay_ms has passed, and half in
+// the middle. Pure but for its own state; called by extent_decay.cc under its lock.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tenuto/pool_options.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+class Decay {
+ public:
+  static constexpr std::int64_t kStepsMax = 1000;
+  static constexpr unsigned kFraction = 24;  // bits behind the point
+
+  Decay(const HeapOptions& o, std::int64_t now)
+      : total_ms_(o.decay_ms), tick_ms_(std::max<std::int64_t>(1, o.decay_tick_ms)), tick_at_(now) {
+    if (total_ms_ <= 0) return;
+    tick_ms_ = std::max(tick_ms_, total_ms_ / kStepsMax);
+    const std::int64_t steps = std::max<std::int64_t>(1, total_ms_ / tick_ms_);
+    for (std::int64_t i = steps - 1; i >= 0; --i) {
+      const double x = static_cast<double>(i) / static_cast<double>(steps);
+      const double h = x * x * x * (x * (x * 6 - 15) + 10);
+      weights_.push_back(static_cast<std::uint64_t>(h * (1 << kFraction)));
+    }
+    freed_.assign(weights_.size(), 0);
+  }
+
+  bool never() const { return total_ms_ < 0; }
+  bool at_once() const { return total_ms_ == 0; }
+
+  // Frames that have to lose their pages now, of `resident` that have some.
+  std::uint64_t excess(std::int64_t now, std::uint64_t resident) {
+    if (never()) return 0;
+    if (at_once()) return resident;
+    const std::int64_t ticks = (now - tick_at_) / tick_ms_;
+    if (ticks <= 0) return 0;
+    tick_at_ += ticks * tick_ms_;
+    const auto steps = static_cast<std::int64_t>(freed_.size());
+    const auto gone = static_cast<std::ptrdiff_t>(std::min(ticks, steps));
+    // Youngest first.
+    std::move_backward(freed_.begin(), freed_.end() - gone, freed_.end());
+    std::fill(freed_.begin(), freed_.begin() + gone, 0);
+    const std::uint64_t fresh = resident > known_ ? resident - known_ : 0;
+    freed_[0] += fresh;
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < freed_.size(); ++i) sum += freed_[i] * weights_[i];
+    const std::uint64_t may_stay = sum >> kFraction;
+    known_ = std::min(resident, may_stay);
+    return resident - known_;
+  }
+
+ private:
+  std::int64_t total_ms_;
+  std::int64_t tick_ms_;
+  std::int64_t tick_at_;
+  std::vector<std::uint64_t> weights_;  // by age in ticks, descending
+  std::vector<std::uint64_t> freed_;    // frames that became free, by age
+  std::uint64_t known_ = 0;             // resident ones after the last tick
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,150 @@
+// How free extents lose their pages, and chunks their frames: decay, trim, and what goes back to
+// the frame allocator.
+//
+//   tombstone durable | extent is free | its pages are given back
+// The first arrow is what release() asks for; the second happens here alone, so a hole is never
+// punched where a state of the log could still say live. An extent whose pages are being given back
+// is in no list and joins with nobody: the system call needs no lock.
+#include <time.h>
+
+#include <algorithm>
+
+#include "heap/extent.h"
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+namespace {
+constexpr std::uint64_t kPunchFramesLeast = 16;   // at once, where there are so many
+constexpr unsigned kOperationsBetweenLooks = 64;  // at the clock
+}
+
+// Time stands still in the traced twin unless a test brings a clock: runs have to repeat exactly.
+std::int64_t Extents::now_ms() const {
+  if (options_.clock_ms) return options_.clock_ms();
+  if constexpr (kTraced) return 0;
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
+}
+
+// Lost updates of the count only move the next look.
+void Extents::tick() {
+  if (decay_.never()) return;
+  const unsigned n = looks_.load(std::memory_order_relaxed) + 1;
+  looks_.store(n, std::memory_order_relaxed);
+  if (n % kOperationsBetweenLooks == 0 || decay_.at_once()) decay();
+}
+
+void Extents::decay() {
+  if (!file_.may_punch()) return;
+  const std::int64_t now = now_ms();
+  std::unique_lock lock(mu_);
+  purge(lock, decay_.excess(now, free_.frames_resident()));
+}
+
+void Extents::purge(std::unique_lock<std::mutex>& lock, std::uint64_t want) {
+  while (want > 0 && free_.oldest() != 0) {
+    if (!purge_oldest(lock, want)) return;
+  }
+}
+
+// Gives back the pages at the end of the oldest free extent, as many as are wanted or it has.
+bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want) {
+  const std::uint64_t frame = free_.oldest();
+  const ExtentWord w = slots_[frame].get();
+  const std::uint64_t end = frame + w.frames();
+  free_.remove(frame);
+  slots_[frame].set(ExtentWord::make(ExtentState::busy, Kind::logged, w.frames()));
+  lock.unlock();
+
+  Holes& holes = frames_.holes();
+  const std::uint64_t wanted = std::min(std::max(want, kPunchFramesLeast), w.resident());
+  std::uint64_t from = end;
+  std::uint64_t found = 0;
+  while (from > frame && (found < wanted || from % kPunchFramesLeast != 0)) {
+    from -= 1;
+    found += holes.is_hole(from) ? 0 : 1;
+  }
+  const Status s = holes.punch(from, end - from);
+
+  lock.lock();
+  const std::uint64_t gone = s == Status::ok ? found : 0;
+  slots_[frame].set({});
+  const std::uint64_t now = put_free(frame, w.frames(), w.resident() - gone, Age::old);
+  give_back_whole(now);
+  want -= std::min(want, found);
+  return s == Status::ok;
+}
+
+void Extents::trim() {
+  book_.tend(true);
+  give_back_free();
+  if (!file_.may_punch()) return;
+  std::unique_lock lock(mu_);
+  purge(lock, free_.frames_resident());
+}
+
+// --- frames -------------------------------------------------------------------------------------
+
+// A chunk that is free as a whole and has no pages left is of use to others.
+void Extents::give_back_whole(std::uint64_t frame) {
+  const ExtentWord w = slots_[frame].get();
+  const std::uint64_t whole = halves_of(frame) == 3 ? kChunkFrames : kHugeFrames;
+  if (w.resident() == 0 && w.frames() == whole && frame % kHugeFrames == 0) give_back(frame);
+}
+
+// Cuts the whole huge frames out of a free extent and gives them back. REQUIRES: mu_ is held.
+void Extents::give_back(std::uint64_t frame) {
+  const ExtentWord w = slots_[frame].get();
+  const std::uint64_t end = frame + w.frames();
+  const std::uint64_t first = round_up(frame, kHugeFrames);
+  const std::uint64_t last = round_down(end, kHugeFrames);
+  TENUTO_ASSERT(first < last);
+  const AgeOrder age = free_.remove(frame);
+  if (first > frame) free_.add(frame, first - frame, resident(frame, first - frame, w), age);
+  if (end > last) free_.add(last, end - last, resident(last, end - last, w), age);
+  for (std::uint64_t f = first; f < last; f += kHugeFrames) {
+    halves_of(f) &= static_cast<std::uint8_t>(~(1u << (f / kHugeFrames % 2)));
+    frames_.put(offset_of_frame({f}), frame::kOrderHuge, 0);
+  }
+}
+
+bool Extents::give_back_free() {
+  const std::lock_guard lock(mu_);
+  std::vector<std::uint64_t> whole;
+  free_.for_each_from(kHugeFrames, [&](std::uint64_t f, std::uint64_t frames) {
+    if (round_up(f, kHugeFrames) + kHugeFrames <= f + frames) whole.push_back(f);
+  });
+  for (const std::uint64_t f : whole) give_back(f);
+  return !whole.empty();
+}
+
+// A half of a chunk that no live extent reaches into is nobody's after the next open.
+void Extents::close(unsigned core) {
+  const std::lock_guard lock(mu_);
+  const auto live = [](const ExtentWord& w) {
+    return w.state() == ExtentState::live || w.state() == ExtentState::claimed;
+  };
+  std::vector<std::uint8_t> used(halves_.size());
+  for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
+    if (!live(w)) return;
+    const std::uint64_t last = (frame + w.frames() - 1) / kHugeFrames;
+    for (std::uint64_t h = frame / kHugeFrames; h <= last; ++h) {
+      used[h / 2] |= static_cast<std::uint8_t>(1u << (h % 2));
+    }
+  });
+  for (std::uint64_t h = 0; h < 2 * halves_.size(); ++h) {
+    const unsigned bit = 1u << (h % 2);
+    if ((halves_[h / 2] & bit) == 0 || (used[h / 2] & bit) != 0) continue;
+    frames_.put(offset_of_frame({h * kHugeFrames}), frame::kOrderHuge, core);
+  }
+  for (const auto& [frame, frames] : huge_) {
+    if (live(slots_[frame].get())) continue;
+    frames_.put_run(offset_of_frame({frame}), frames / kHugeFrames, core);
+  }
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

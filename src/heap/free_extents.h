@@ -1,0 +1,87 @@
+// The free extents: by size, for exact best fit in constant time, and by age, for decay. Called by
+// extent*.cc under the lock of the extents. Nothing is allocated: lists run through the slots.
+//
+// Reclaimed extents have pages in the file, or some; retained ones have none. Equations:
+//   sum of frames over all lists == frames_free()
+//   sum of resident frames       == frames_resident()
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "heap/slots.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+inline constexpr std::uint64_t kChunkBytes = 4u << 20;
+inline constexpr unsigned kChunkFrames = kChunkBytes / kFrameBytes;
+
+// One list for each size, latest first, and a bit for each list that is not empty.
+class SizeLists {
+ public:
+  explicit SizeLists(Slots& slots) : slots_(slots) {}
+
+  void push(std::uint64_t frame, std::uint64_t frames);
+  void remove(std::uint64_t frame, std::uint64_t frames);
+  std::uint64_t first(std::uint64_t frames) const { return heads_[frames]; }
+  std::uint64_t next(std::uint64_t frame) const { return slots_[frame].link(Link::size_next); }
+  // The smallest size of at least so many frames that there is; kChunkFrames + 1: none.
+  unsigned size_from(std::uint64_t frames) const;
+
+ private:
+  Slots& slots_;
+  std::array<std::uint64_t, kChunkFrames + 1> heads_{};
+  std::array<std::uint64_t, kChunkFrames / 64 + 1> bits_{};
+};
+
+// Where a free extent goes in the order of age: just older than this one; 0: the youngest.
+struct AgeOrder {
+  std::uint64_t younger = 0;
+};
+
+class FreeExtents {
+ public:
+  explicit FreeExtents(Slots& slots) : slots_(slots), reclaimed_(slots), retained_(slots) {}
+
+  void add(std::uint64_t frame, std::uint64_t frames, std::uint64_t resident, AgeOrder age = {});
+  // Clears its slots. Returns its age.
+  AgeOrder remove(std::uint64_t frame);
+
+  // The smallest reclaimed extent, else the smallest retained one, that has `frames` frames from a
+  // multiple of `align` on; 0: none. Exact when align is 1.
+  std::uint64_t best(std::uint64_t frames, std::uint64_t align) const;
+  std::uint64_t oldest() const { return oldest_; }
+  // Calls f(frame, frames) for all of at least so many frames.
+  template <class F>
+  void for_each_from(std::uint64_t frames, const F& f) const {
+    for (const SizeLists* lists : {&reclaimed_, &retained_}) {
+      for (unsigned size = lists->size_from(frames); size <= kChunkFrames;
+           size = lists->size_from(size + 1)) {
+        for (std::uint64_t at = lists->first(size); at != 0; at = lists->next(at)) f(at, size);
+      }
+    }
+  }
+
+  // The free extent whose last frame this is, or which starts here; 0: none.
+  std::uint64_t ending_at(std::uint64_t frame) const;
+  bool is_free(std::uint64_t frame) const {
+    return slots_[frame].get().state() == ExtentState::free;
+  }
+
+  std::uint64_t frames_free() const { return frames_free_; }
+  std::uint64_t frames_resident() const { return frames_resident_; }
+
+ private:
+  std::uint64_t best_of(const SizeLists& lists, std::uint64_t frames, std::uint64_t align) const;
+
+  Slots& slots_;
+  SizeLists reclaimed_;
+  SizeLists retained_;
+  std::uint64_t oldest_ = 0;  // of those with pages
+  std::uint64_t youngest_ = 0;
+  std::uint64_t frames_free_ = 0;
+  std::uint64_t frames_resident_ = 0;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,90 @@
+// Which frames of the pool have no pages in the file: a bit a frame, in DRAM only. Called by
+// frame_source and by the extents. Whoever owns a frame, or is about to give it away, may change
+// its bit; neighbours may belong to others, so words are atomic.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+
+#include "pm/assert.h"
+#include "pm/pool_file.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+class Holes {
+ public:
+  explicit Holes(pm::PoolFile& file)
+      : file_(file), bytes_((file.bytes_max() / kFrameBytes / 64 + 1) * sizeof(std::uint64_t)) {
+    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TENUTO_ASSERT(p != MAP_FAILED);
+    words_ = static_cast<std::atomic<std::uint64_t>*>(p);
+    if (file.read_only()) return;
+    file.for_each_hole([this](PoolOffset o, std::uint64_t bytes) {
+      const std::uint64_t first = o.value / kFrameBytes;
+      set(first, (o.value + bytes + kFrameBytes - 1) / kFrameBytes - first, true);
+    });
+  }
+  ~Holes() { ::munmap(words_, bytes_); }
+  Holes(const Holes&) = delete;
+  Holes& operator=(const Holes&) = delete;
+
+  bool is_hole(std::uint64_t frame) const {
+    return (word(frame).load(std::memory_order_relaxed) >> (frame % 64) & 1) != 0;
+  }
+  // Frames without pages among these.
+  std::uint64_t count(std::uint64_t first, std::uint64_t frames) const {
+    std::uint64_t n = 0;
+    for_words(first, frames, [&](std::uint64_t at, std::uint64_t mask) {
+      n += static_cast<std::uint64_t>(
+          std::popcount(words_[at].load(std::memory_order_relaxed) & mask));
+    });
+    return n;
+  }
+
+  // Gives all pages of these frames back: see PoolFile::punch.
+  Status punch(std::uint64_t first, std::uint64_t frames) {
+    TENUTO_TRY(file_.punch(offset_of_frame({first}), frames * kFrameBytes));
+    set(first, frames, true);
+    return Status::ok;
+  }
+  // All of them may be stored to. full when the file system has no room.
+  Status fill(std::uint64_t first, std::uint64_t frames) {
+    if (count(first, frames) == 0) [[likely]]
+      return Status::ok;
+    TENUTO_TRY(file_.fill(offset_of_frame({first}), frames * kFrameBytes));
+    set(first, frames, false);
+    return Status::ok;
+  }
+
+ private:
+  std::atomic<std::uint64_t>& word(std::uint64_t frame) const { return words_[frame / 64]; }
+  template <class F>
+  static void for_words(std::uint64_t first, std::uint64_t frames, const F& f) {
+    for (const std::uint64_t end = first + frames; first < end;) {
+      const std::uint64_t n = std::min(end - first, 64 - first % 64);
+      const std::uint64_t ones = n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+      f(first / 64, ones << (first % 64));
+      first += n;
+    }
+  }
+  void set(std::uint64_t first, std::uint64_t frames, bool hole) {
+    for_words(first, frames, [&](std::uint64_t at, std::uint64_t mask) {
+      if (hole) {
+        words_[at].fetch_or(mask, std::memory_order_relaxed);
+      } else {
+        words_[at].fetch_and(~mask, std::memory_order_relaxed);
+      }
+    });
+  }
+
+  pm::PoolFile& file_;
+  std::uint64_t bytes_;
+  std::atomic<std::uint64_t>* words_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,389 @@
+// malloc_to, free_from, publish and swap, of one block or of many: protocols R2F, F1 and TAG1 of
+// 09-protocols on the intents of a lane (intent.cc).
+//
+//   plain word       malloc_to  W{b, d} | D = b; B = 1 | retired = W (flushed, rides on the lane's
+//                               next fence)
+//                    free_from  W{b, d} | D = 0; B = 0 (flushed, ride on the lane's next fence)
+//   versioned word   malloc_to  W{b, d, v} | D = {v, b}; B = 1 (flushed, ...)
+//                    free_from  W{b, d, v} | D = {v, 0}; B = 0 (flushed, ...)
+//                    swap       W{b, d, v; c, e, w} | D = {v, b}; E = {w, c}; B and C flushed again
+//
+// W is the intent, D the destination word, B the block's bit (or its entry in the bookkeeping
+// log), v the version after the one that D has. Authoritative: while W is sealed and not retired
+// the intent, then D and B. Recovery, of all lanes' intents first the words, then the bits:
+//   plain malloc: B = (D == b), which finishes or undoes; plain free: D = 0 if it is b, B = 0
+//   versioned: D = {v, ..} if D's version is older; B = 0 if it freed, B = 1 if D is {v, b} now
+// First fence: the intent is there before D or B changes. A plain malloc_to needs the second one
+// before the caller may rely on D, and asks its callers for the seal (Pool::malloc_to). A versioned
+// intent is replayed forward instead, and what it says cannot be taken for news: if D's version is
+// later, an operation after it has seen to both D and B, since a free sets B under an intent of its
+// own and keeps b in limbo, and a swap flushes B before its own intent is over. Two intents of
+// different lanes that name the same block hence agree, in whatever order they are replayed.
+//
+// A versioned intent that happens to be durable early is replayed too: contents that publish makes
+// reachable are fenced before it. Extents are recorded in words of other threads, which a swap
+// could not flush again: their entries are fenced at once.
+#include <algorithm>
+
+#include "heap/heap_state.h"
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+namespace {
+
+// What the two kinds of words have in common. The words themselves may be read by others.
+struct Plain {
+  using Word = PtrWord;
+  static constexpr IntentOp kMalloc = IntentOp::malloc_to;
+  static constexpr IntentOp kFree = IntentOp::free_from;
+  static std::uint64_t encode(const void* at, const void* target, std::uint32_t) {
+    return PtrWord::encode(at, target);
+  }
+  static std::uint32_t next(std::uint64_t) { return 0; }
+};
+struct Versioned {
+  using Word = VPtrWord;
+  static constexpr IntentOp kMalloc = IntentOp::versioned_malloc;
+  static constexpr IntentOp kFree = IntentOp::versioned_free;
+  static std::uint64_t encode(const void* at, const void* target, std::uint32_t version) {
+    return VPtrWord::encode(at, target, version);
+  }
+  static std::uint32_t next(std::uint64_t raw) { return VPtrWord::next(VPtrWord::version(raw)); }
+};
+template <class Word>
+using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versioned>;
+
+// Every so many versions of a word, intents of other lanes that name it are brought to their end,
+// so that two versions that are compared are never half of the range apart.
+constexpr std::uint32_t kSettleEvery = VPtrWord::kVersions / 4;
+
+bool same_line(const void* a, const void* b) { return pm::line_of(a) == pm::line_of(b); }
+
+}  // namespace
+
+template <class Word>
+bool Heap::State::is_word(const Word& dest) const {
+  if (std::is_same_v<Word, VPtrWord> && file.bytes_max() > VPtrWord::kPoolBytesMax) return false;
+  return file.contains(&dest) && reinterpret_cast<std::uintptr_t>(&dest) % alignof(Word) == 0;
+}
+
+// The words of e[0 .. n) point to their blocks, or to none. Every line is flushed once.
+template <class Word>
+void Heap::State::store_words(const IntentElement* e, std::size_t n, bool attach) {
+  for (std::size_t i = 0; i < n; ++i) {
+    auto& word = *file.at<std::uint64_t>(e[i].dest);
+    const void* target = attach && e[i].block ? file.at<void>(e[i].block) : nullptr;
+    const std::uint64_t raw = KindOf<Word>::encode(&word, target, e[i].version);
+    const bool careless = TENUTO_PLANT("heap_batch_flushes_its_last_line");
+    const bool again = i + 1 < n && (careless || same_line(&word, file.at<void>(e[i + 1].dest)));
+    if (again) {
+      store_ordered(word, raw);
+      if constexpr (kTraced) pm::trace_publish(&word);
+    } else {
+      tenuto::publish(word, raw);
+    }
+  }
+}
+
+// The bits of e[0 .. n), neighbours in one word by one locked instruction, every line flushed once.
+void Heap::State::store_bits(const IntentElement* e, std::size_t n, bool on) {
+  std::uint64_t* word = nullptr;
+  std::uint64_t bits = 0;
+  const auto store = [&](const void* next) {
+    if (word == nullptr) return;
+    if (on) {
+      __atomic_fetch_or(word, bits, __ATOMIC_ACQ_REL);
+    } else {
+      __atomic_fetch_and(word, ~bits, __ATOMIC_ACQ_REL);
+    }
+    if (next == nullptr || !same_line(word, next)) flush(*word);
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    SlabBlock b = slab_block(e[i].block);
+    if (const SlabBlock now = parts_at(e[i].block)[0];
+        TENUTO_PLANT("heap_old_block_clears_new_bit") && !on && now.index != kNoBlock) {
+      b = now;
+    }
+    if (!b) {
+      on ? extents.mark_allocated(e[i].block) : extents.mark_free(e[i].block);
+      continue;
+    }
+    if (on) {
+      b.slab->set_live(b.index);
+      if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
+    }
+    std::uint64_t& mine = b.slab->persistent_word(b.index);
+    if (&mine != word) {
+      store(&mine);
+      word = &mine;
+      bits = 0;
+    }
+    bits |= 1ull << (b.index / b.slab->stripes % 64);
+  }
+  store(nullptr);
+}
+
+template <class Word>
+void Heap::State::settle_words(LaneHeap& h, const IntentElement* e, std::size_t n) {
+  if (std::is_same_v<Word, PtrWord>) return;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (e[i].version % kSettleEvery == 0) [[unlikely]]
+      settle_word(h, e[i].dest);
+  }
+}
+
+// REQUIRES: the words are null, the blocks reserved.
+template <class Word>
+void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
+  using K = KindOf<Word>;
+  constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
+  settle_words<Word>(h, e, n);
+  while (n > 0) {
+    if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
+      store_words<Word>(e, n, true);
+    const std::size_t done = write_intents(h, K::kMalloc, e, n);
+    const std::uint64_t sequence = h.sequence;
+    if (kVersioned) {
+      fence("versioned malloc intent", "destination and bit");
+    } else {
+      fence("malloc intent", "destination and bit");
+    }
+    fenced(h);
+    store_words<Word>(e, done, true);
+    store_bits(e, done, true);
+    h.cleared.store(sequence, std::memory_order_release);
+    if (!kVersioned) {
+      fence("destination and bit", "malloc_to returns");
+      fenced(h);
+    } else if (!is_class_bytes(e[0].bytes)) {
+      fence("entry of a versioned extent", "malloc_to returns");
+      fenced(h);
+    }
+    e += done;
+    n -= done;
+  }
+  if (!kVersioned) publish_retired(h, h.sequence);
+}
+
+// REQUIRES: the words point to the blocks, which are claimed.
+template <class Word>
+void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
+  using K = KindOf<Word>;
+  constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
+  settle_words<Word>(h, e, n);
+  while (n > 0) {
+    const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
+    if (early) store_bits(e, n, false);
+    const std::size_t done = write_intents(h, K::kFree, e, n);
+    const std::uint64_t sequence = h.sequence;
+    if (kVersioned) {
+      fence("versioned free intent", "destination and bit cleared");
+    } else {
+      fence("free intent", "destination and bit cleared");
+    }
+    fenced(h);
+    store_words<Word>(e, done, false);
+    if (!early) store_bits(e, done, false);
+    h.cleared.store(sequence, std::memory_order_release);
+    if (TENUTO_PLANT("heap_free_without_limbo")) {
+      for (std::size_t i = 0; i < done; ++i) give_back(h, e[i].block);
+    }
+    e += done;
+    n -= done;
+  }
+}
+
+// --- one block ----------------------------------------------------------------------------------
+
+template <class Word>
+Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
+  TENUTO_TRY(file.writable());
+  if (!is_word(dest)) return Status::invalid_argument;
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
+  if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
+  LaneHeap& h = mine();
+  const Result<Block> block = reserve(h, bytes, Kind::logged);
+  if (!block) return block.error();
+  const IntentElement e{file.offset_of(&dest), block->offset, block->bytes,
+                        KindOf<Word>::next(raw)};
+  attach<Word>(h, &e, 1);
+  return Status::ok;
+}
+
+// The element that frees what `dest` points to; claims the block.
+template <class Word>
+Status Heap::State::claim_from(const Heap& heap, const Word& dest, IntentElement& e) {
+  if (!is_word(dest)) return Status::invalid_argument;
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
+  const void* target = Word::decode(&dest, raw);
+  if (target == nullptr || !file.contains(target)) return Status::invalid_argument;
+  const PoolOffset block = file.offset_of(target);
+  const Result<Block> found = heap.find_allocated(block);
+  if (!found || !claim(block)) return Status::invalid_argument;
+  const bool same = TENUTO_PLANT("heap_version_not_raised");
+  const std::uint32_t version =
+      same && std::is_same_v<Word, VPtrWord> ? VPtrWord::version(raw) : KindOf<Word>::next(raw);
+  e = {file.offset_of(&dest), block, found->bytes, version};
+  return Status::ok;
+}
+
+bool Heap::State::claim(PoolOffset block) {
+  if (const SlabBlock b = slab_block(block)) {
+    return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
+  }
+  return extents.claim(block);
+}
+
+template <class Word>
+Status Heap::State::free_one(const Heap& heap, Word& dest) {
+  TENUTO_TRY(file.writable());
+  IntentElement e;
+  TENUTO_TRY(claim_from(heap, dest, e));
+  detach<Word>(mine(), &e, 1);
+  return Status::ok;
+}
+
+template <class Word>
+Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest) {
+  TENUTO_TRY(file.writable());
+  if (!is_word(dest)) return Status::invalid_argument;
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
+  if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
+  const Result<Block> taken = heap.find_taken(block.offset, Kind::logged);
+  if (!taken || heap.find_allocated(block.offset)) return Status::invalid_argument;
+  LaneHeap& h = mine();
+  const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
+  if (std::is_same_v<Word, VPtrWord> && !early) {
+    fence("contents of a block", "versioned malloc intent");
+    fenced(h);
+  }
+  const IntentElement e{file.offset_of(&dest), block.offset, taken->bytes, KindOf<Word>::next(raw)};
+  attach<Word>(h, &e, 1);
+  return Status::ok;
+}
+
+Status Heap::malloc_to(std::uint64_t bytes, PtrWord& d) { return state_->malloc_one(bytes, d); }
+Status Heap::malloc_to(std::uint64_t bytes, VPtrWord& d) { return state_->malloc_one(bytes, d); }
+Status Heap::free_from(PtrWord& dest) { return state_->free_one(*this, dest); }
+Status Heap::free_from(VPtrWord& dest) { return state_->free_one(*this, dest); }
+Status Heap::publish(const Block& b, PtrWord& d) { return state_->publish_one(*this, b, d); }
+Status Heap::publish(const Block& b, VPtrWord& d) { return state_->publish_one(*this, b, d); }
+
+Status Heap::swap(VPtrWord& a, VPtrWord& b) {
+  State& s = *state_;
+  TENUTO_TRY(s.file.writable());
+  VPtrWord* const word[2] = {&a, &b};
+  std::uint32_t next[2];
+  IntentElement held[2];  // the block that each word holds now
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (&a == &b || !s.is_word(*word[i])) return Status::invalid_argument;
+    const std::uint64_t raw = __atomic_load_n(&word[i]->raw, __ATOMIC_ACQUIRE);
+    next[i] = Versioned::next(raw);
+    const void* target = VPtrWord::decode(word[i], raw);
+    if (target == nullptr) continue;
+    if (!s.file.contains(target)) return Status::invalid_argument;
+    const Result<Block> found = find_allocated(s.file.offset_of(target));
+    if (!found) return Status::invalid_argument;
+    held[i].block = found->offset;
+    held[i].bytes = found->bytes;
+  }
+  const IntentElement e[2] = {
+      {s.file.offset_of(&a), held[1].block, held[1].bytes, next[0]},
+      {s.file.offset_of(&b), held[0].block, held[0].bytes, next[1]},
+  };
+  LaneHeap& h = s.mine();
+  s.settle_words<VPtrWord>(h, e, 2);
+  const std::size_t done = s.write_intents(h, IntentOp::swap, e, 2);
+  TENUTO_ASSERT(done == 2);
+  fence("swap intent", "versioned words");
+  s.fenced(h);
+  s.store_words<VPtrWord>(e, 2, true);
+  for (const IntentElement& x : e) {
+    // Whoever attached the block may not have fenced its bit, and its intent says nothing now.
+    const SlabBlock held_in = x.block ? s.slab_block(x.block) : SlabBlock{};
+    if (held_in && !TENUTO_PLANT("heap_swap_leaves_bits")) {
+      flush(held_in.slab->persistent_word(held_in.index));
+    }
+  }
+  h.cleared.store(h.sequence, std::memory_order_release);
+  return Status::ok;
+}
+
+// --- many blocks --------------------------------------------------------------------------------
+
+template <class Word>
+Status Heap::State::malloc_many(std::uint64_t bytes, const Words<Word>& dests) {
+  TENUTO_TRY(file.writable());
+  LaneHeap& h = mine();
+  std::vector<IntentElement>& all = h.batch;
+  all.clear();
+  for (std::size_t i = 0; i < dests.count; ++i) {
+    const Word& dest = dests[i];
+    if (!is_word(dest)) return Status::invalid_argument;
+    const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
+    if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
+    all.push_back({file.offset_of(&dest), {}, 0, KindOf<Word>::next(raw)});
+  }
+  if (dests.scattered() && repeats(h)) return Status::invalid_argument;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    // Blocks of one stripe one after the other: their bits share a line.
+    const Result<Block> block = reserve(h, bytes, Kind::logged, 16, i % kIntentPacked != 0);
+    if (!block) {
+      for (std::size_t k = 0; k < i; ++k) put_back(h, all[k].block);
+      return block.error();
+    }
+    all[i].block = block->offset;
+    all[i].bytes = block->bytes;
+  }
+  attach<Word>(h, all.data(), all.size());
+  return Status::ok;
+}
+
+// A destination stands twice in the batch.
+bool Heap::State::repeats(LaneHeap& h) const {
+  std::vector<PoolOffset>& sorted = h.spill;
+  sorted.clear();
+  for (const IntentElement& e : h.batch) sorted.push_back(e.dest);
+  std::sort(sorted.begin(), sorted.end());
+  const bool twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  sorted.clear();
+  return twice;
+}
+
+template <class Word>
+Status Heap::State::free_many(const Heap& heap, const Words<Word>& dests) {
+  TENUTO_TRY(file.writable());
+  LaneHeap& h = mine();
+  std::vector<IntentElement>& all = h.batch;
+  all.resize(dests.count);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Status s = claim_from(heap, dests[i], all[i]);  // a block that stands twice is claimed
+    if (s == Status::ok) continue;
+    for (std::size_t k = 0; k < i; ++k) unclaim(all[k].block);
+    return s;
+  }
+  detach<Word>(h, all.data(), all.size());
+  return Status::ok;
+}
+
+void Heap::State::unclaim(PoolOffset block) {
+  if (const SlabBlock b = slab_block(block)) {
+    b.slab->set_live(b.index);
+  } else {
+    extents.unclaim(block);
+  }
+}
+
+Status Heap::malloc_to(std::uint64_t bytes, Words<PtrWord> dests) {
+  return state_->malloc_many(bytes, dests);
+}
+Status Heap::malloc_to(std::uint64_t bytes, Words<VPtrWord> dests) {
+  return state_->malloc_many(bytes, dests);
+}
+Status Heap::free_from(Words<PtrWord> dests) { return state_->free_many(*this, dests); }
+Status Heap::free_from(Words<VPtrWord> dests) { return state_->free_many(*this, dests); }
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

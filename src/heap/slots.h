@@ -1,0 +1,138 @@
+// What is known in DRAM about each 4-KiB frame that belongs to extents: one slot a frame, in one
+// table over the whole address space of the pool, of which only touched pages exist. A lookup is
+// one load, without a lock, at any offset. Called by extent.cc, free_extents.h and book.cc.
+//
+//   the word of any slot that is neither the first of an extent (or huge object) nor the last of a
+//   free one is 0
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "heap/heap.h"
+#include "pm/assert.h"
+#include "tenuto/units.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+enum class ExtentState : std::uint8_t {
+  none,
+  free,
+  tail,      // the last frame of a free one of several frames
+  busy,      // free, but its pages are being given back just now
+  reserved,  // taken, no entry yet
+  live,      // entry appended
+  claimed,   // live, and somebody is freeing it
+  killed,    // tombstone appended, not yet reusable
+};
+
+// One word: state and kind, and the frames of the extent; when it is free also how many of these
+// have pages in the file.
+struct ExtentWord {
+  std::uint32_t raw = 0;
+
+  static constexpr unsigned kFreeBits = 11;  // frames of a free extent: up to a chunk's
+  static constexpr std::uint64_t kFramesMax = (1u << 26) - 1;
+
+  static constexpr ExtentWord make(ExtentState s, Kind k, std::uint64_t frames) {
+    return {static_cast<std::uint32_t>(frames) | static_cast<std::uint32_t>(k) << 26 |
+            static_cast<std::uint32_t>(s) << 27};
+  }
+  static constexpr ExtentWord make_free(std::uint64_t frames, std::uint64_t resident) {
+    return make(ExtentState::free, Kind::logged, frames | resident << kFreeBits);
+  }
+  static constexpr ExtentWord make_tail(std::uint64_t frames) {
+    return make(ExtentState::tail, Kind::logged, frames);
+  }
+  constexpr ExtentState state() const { return static_cast<ExtentState>(raw >> 27); }
+  constexpr Kind kind() const { return static_cast<Kind>(raw >> 26 & 1); }
+  constexpr std::uint64_t frames() const {
+    const bool is_free = state() == ExtentState::free;
+    return is_free ? raw & ((1u << kFreeBits) - 1) : raw & kFramesMax;
+  }
+  constexpr std::uint64_t resident() const { return (raw & kFramesMax) >> kFreeBits; }
+  constexpr ExtentWord with(ExtentState s) const { return make(s, kind(), raw & kFramesMax); }
+  constexpr bool used() const { return state() >= ExtentState::reserved; }
+};
+static_assert(ExtentWord::make_free(1024, 1024).frames() == 1024);
+static_assert(ExtentWord::make_free(1024, 1000).resident() == 1000);
+static_assert(ExtentWord::make(ExtentState::live, Kind::derived, 1u << 20).frames() == 1u << 20);
+static_assert(ExtentWord::make(ExtentState::live, Kind::derived, 7).kind() == Kind::derived);
+
+struct BookTwin;
+
+// Where an extent's entry stands in the bookkeeping log: the chunk's twin and the index in one
+// word.
+struct EntryRef {
+  std::uintptr_t raw = 0;
+
+  static EntryRef make(BookTwin* twin, unsigned index) {
+    return {reinterpret_cast<std::uintptr_t>(twin) | index};
+  }
+  BookTwin* twin() const { return reinterpret_cast<BookTwin*>(raw & ~std::uintptr_t{127}); }
+  unsigned index() const { return static_cast<unsigned>(raw & 127); }
+  explicit operator bool() const { return raw != 0; }
+};
+
+// The lists that a free extent can be in: those of its size, and of all with pages by age.
+enum class Link : unsigned { size_next, size_prev, younger, older };
+
+struct Slot {
+  std::atomic<std::uint32_t> word;
+
+  ExtentWord get() const { return {word.load(std::memory_order_acquire)}; }
+  void set(ExtentWord w) { word.store(w.raw, std::memory_order_release); }
+
+  // Links are frame numbers, of 40 bits; 0: none. The entry of an extent in use takes the place of
+  // the first two.
+  std::uint64_t link(Link l) const {
+    const auto i = static_cast<unsigned>(l);
+    return low[i] | std::uint64_t{high[i]} << 32;
+  }
+  void set_link(Link l, std::uint64_t frame) {
+    const auto i = static_cast<unsigned>(l);
+    low[i] = static_cast<std::uint32_t>(frame);
+    high[i] = static_cast<std::uint8_t>(frame >> 32);
+  }
+  EntryRef entry() const { return {low[0] | std::uintptr_t{low[1]} << 32}; }
+  void set_entry(EntryRef e) {
+    low[0] = static_cast<std::uint32_t>(e.raw);
+    low[1] = static_cast<std::uint32_t>(e.raw >> 32);
+  }
+
+  std::uint8_t high[4];
+  std::uint32_t low[4];
+};
+static_assert(sizeof(Slot) == 24);
+
+class Slots {
+ public:
+  explicit Slots(std::uint64_t bytes_max)
+      : count_(bytes_max / kFrameBytes + 1), bytes_(count_ * sizeof(Slot)) {
+    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TENUTO_ASSERT(p != MAP_FAILED);
+    slots_ = static_cast<Slot*>(p);
+  }
+  ~Slots() { ::munmap(slots_, bytes_); }
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+
+  Slot& operator[](std::uint64_t frame) const { return slots_[frame]; }
+  // What starts at o; none for places outside the pool or inside a frame.
+  ExtentWord find(PoolOffset o) const {
+    const std::uint64_t frame = o.value / kFrameBytes;
+    if (o.value % kFrameBytes != 0 || frame >= count_) return {};
+    return slots_[frame].get();
+  }
+  Slot& at(PoolOffset o) const { return slots_[o.value / kFrameBytes]; }
+
+ private:
+  std::uint64_t count_;
+  std::uint64_t bytes_;
+  Slot* slots_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -1,0 +1,227 @@
+// Scripts of what extents and the bookkeeping log do: see heap_scripts.h.
+#include "heap/format.h"
+#include "pm/assert.h"
+#include "support/heap_script_parts.h"
+
+namespace tenuto::test {
+
+namespace {
+
+using Cells = HeapCells;
+constexpr std::uint64_t kMiB = 1u << 20;
+
+// --- what one thread makes and another uses first: the maker's own next fence does not help it
+// -----
+
+void use_extents(PoolParts& p, int pairs) {
+  for (int i = 0; i < pairs; ++i) {
+    TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
+    TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
+  }
+}
+
+void log_segment(HeapSession& s, CrashContext&) {
+  EXPECT_TRUE(s.pool().heap->reserve(3 * kMiB, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(0, 20'000, 1); });
+  s.put(1, 20'000);
+}
+
+void shared_chunk(HeapSession& s, CrashContext&) {
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(0, 20'000, 1); });
+  s.put(1, 20'000);
+}
+
+// The log's list goes on in another chunk, and an entry of the first is killed.
+void log_chunks(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  s.put(1, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
+  Worker other;
+  other.run([&] { s.put(2, 20'000, 1); });
+  s.take(1);
+  s.take(0);
+}
+
+// Entries of two threads in one chunk, of which the first is fenced by nobody: recovery finds the
+// second alone, and may have to append behind it.
+void log_holes(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
+  Worker other;
+  other.run([&] {
+    s.put(1, 20'000, 1);
+    s.put(2, 20'000, 1);
+  });
+}
+
+// Entries in the log's list, of any kind.
+std::size_t log_entries(PoolParts& p) {
+  const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
+  std::size_t n = 0;
+  for (PoolOffset o{head.list[head.alt]}; o;) {
+    const auto& c = *p.file->at<heap::BookChunk>(o);
+    for (const std::uint64_t e : c.entries) n += e != 0 ? 1 : 0;
+    o = {c.next};
+  }
+  return n;
+}
+
+// Makes and drops derived extents until the list has so many entries: one of each kind a turn.
+void fill_log(PoolParts& p, std::size_t entries) {
+  while (log_entries(p) + 1 < entries) {
+    const auto block = p.heap->reserve(20'000, heap::Kind::derived);
+    TENUTO_ASSERT(block);
+    p.heap->release(block->offset);
+  }
+}
+
+// The list is about to be written anew, for the second time, so that chunks are used again.
+HeapOptions compact_soon() {
+  HeapOptions o;
+  o.book_chunks_least = o.book_dead_factor = 1;
+  return o;
+}
+void compaction_before(PoolParts& p) {
+  const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
+  TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(2)) == Status::ok);
+  while (head.alt == 0) use_extents(p, 1);
+  TENUTO_ASSERT(p.heap->free_from(p.root(2)) == Status::ok);
+  fill_log(p, heap::kBookChunkEntries - 4);
+}
+void compaction(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
+  Worker other;
+  other.run([&] { s.put(1, 20'000, 1); });
+  s.take(0);
+  s.put(2, 20'000);
+  other.run([&] { s.take(1, 1); });
+  s.put(3, 20'000);
+  s.take(2);
+}
+
+// One thread writes the list anew, the other fills it and begins a chunk where the old one was.
+void compaction_reuse(HeapSession& s, CrashContext&) {
+  heap::Heap& h = *s.pool().heap;
+  std::vector<PoolOffset> extents;
+  for (unsigned i = 0; i + 3 < heap::kBookChunkEntries; ++i) {
+    extents.push_back(h.reserve(20'000, heap::Kind::derived)->offset);
+  }
+  for (int i = 0; i < 3; ++i) {
+    h.release(extents.back());
+    extents.pop_back();
+  }
+  EXPECT_TRUE(h.reserve(20'000, heap::Kind::derived));  // in a second chunk
+  EXPECT_TRUE(h.reserve(20'000, heap::Kind::logged));
+  EXPECT_EQ(h.stats().book_slow_gcs, 1u);
+  Worker other;
+  other.run([&] {
+    for (std::size_t i = 0; i < 6; ++i) s.put(i, 20'000, 1);
+  });
+}
+
+// The table's entry keeps the first chunk in the list. The second one has nothing but dead entries;
+// the tombstones that say so stand in the third, with one for the first, and there is room for one
+// more.
+void fast_gc_before(PoolParts& p) {
+  fill_log(p, heap::kBookChunkEntries);
+  TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
+  TENUTO_ASSERT(log_entries(p) == heap::kBookChunkEntries);
+  fill_log(p, heap::kBookChunkEntries + 3);
+  std::vector<PoolOffset> extents;
+  while (log_entries(p) < 2 * heap::kBookChunkEntries) {
+    extents.push_back(p.heap->reserve(20'000, heap::Kind::derived)->offset);
+  }
+  for (const PoolOffset o : extents) p.heap->release(o);
+  TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
+  TENUTO_ASSERT(log_entries(p) == 3 * heap::kBookChunkEntries - 1);
+}
+// One thread takes the chunk out of the list, the other uses it again, for entries where there are
+// tombstones for the old ones.
+void fast_gc(HeapSession& s, CrashContext&) {
+  EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
+  Worker other;
+  other.run([&] {
+    for (std::size_t i = 0; i < 4; ++i) s.put(i, 20'000, 1);
+  });
+  s.take(0);
+  s.put(4, 20'000);
+}
+
+// The table's own entry keeps the first chunk in the list, and the first chunk a tombstone, which
+// keeps the second; the third is about to have nothing that matters.
+void fast_gc_middle_before(PoolParts& p) {
+  TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
+  fill_log(p, heap::kBookChunkEntries);
+  TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
+  fill_log(p, 3 * heap::kBookChunkEntries - 1);
+}
+void fast_gc_middle(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  s.take(0);
+  for (std::size_t i = 1; i < 4; ++i) s.put(i, 20'000);
+  s.take(2);
+}
+
+// More entries were promised than there ever were, so that the log has a segment too many.
+void segments_before(PoolParts& p) {
+  std::vector<PoolOffset> extents;
+  while (p.heap->stats().book_bytes <= heap::kBookSegmentBytes) {
+    extents.push_back(p.heap->reserve(20'000, heap::Kind::derived)->offset);
+  }
+  for (const PoolOffset o : extents) p.heap->release(o);
+}
+void segments(HeapSession& s, CrashContext&) {
+  s.put(0, 20'000);
+  s.pool().heap->trim();
+  EXPECT_EQ(s.pool().heap->stats().book_segments_given_back, 1u);
+  s.put(1, 16'000);
+  s.put(2, 20'000);
+  s.take(0);
+}
+
+// Free extents lose their pages at once.
+HeapOptions decay_at_once() {
+  HeapOptions o;
+  o.decay_ms = 0;
+  return o;
+}
+void holes(HeapSession& s, CrashContext&) {
+  for (std::size_t i = 0; i < 4; ++i) s.put(i, 20'000);
+  s.put(Cells::derived(0), 40'000);
+  s.take(1);
+  s.take(2);
+  s.take(Cells::derived(0));
+  scavenge(s);
+  s.put(1, 30'000);
+  s.take(0);
+  s.pool().heap->trim();
+  s.put(2, 20'000);
+  s.put(5, 3 * kMiB);
+  s.take(5);
+  s.close();
+  s.reopen();
+  s.take(3);
+}
+
+}  // namespace
+
+std::vector<HeapScript> heap_log_scripts() {
+  return {
+      {"log_segment", log_segment, {}, 0, false, 16 * kMiB},
+      {"shared_chunk", shared_chunk},
+      {"log_chunks", log_chunks, [](PoolParts& p) { use_extents(p, 59); }},
+      {"compaction", compaction, compaction_before, 0, false, kPoolBytesMin, compact_soon()},
+      {"compaction_reuse", compaction_reuse, {}, 0, false, 16 * kMiB, compact_soon(), 0, true},
+      {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB, {}, 20'000},
+      {"fast_gc_middle", fast_gc_middle, fast_gc_middle_before, 0, false, 16 * kMiB, {}, 20'000},
+      {"segments", segments, segments_before, 64 * kMiB, false, 64 * kMiB},
+      {"holes", holes, {}, 0, false, 16 * kMiB, decay_at_once()},
+      {"log_holes", log_holes},
+  };
+}
+
+}  // namespace tenuto::test

@@ -1,0 +1,148 @@
+// The scripts of heap_scripts.h that morph slabs. The table's slab, alone in its class and sparse
+// after every open, is the first to be morphed.
+#include "heap/format.h"
+#include "support/heap_script_parts.h"
+
+namespace tenuto::test {
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+void from_large_to_small(HeapSession& s, CrashContext&) {
+  for (std::size_t i = 0; i < 6; ++i) s.put(i, 128);  // beside the table
+  for (std::size_t i = 0; i < 5; ++i) s.take(i);
+  s.close();
+  s.reopen();
+  s.put(6, 128);
+  s.take(5);
+}
+
+// Three classes in one slab, one after the other; each part's blocks go while the next one is
+// there.
+void three_classes(HeapSession& s, CrashContext&) {
+  s.put(20, 128);  // the table's slab is taken
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  s.put(12, 1000);  // where four of 64 are left, behind dirty blocks
+  s.take(9);
+  s.put(13, 1000);
+  for (const std::size_t i : {10, 11, 8}) s.take(i);
+  scavenge(s);
+  s.put(14, 1000);  // where the last of 64 were
+  scavenge(s);
+  for (std::size_t i = 0; i < 3; ++i) s.put(i, 320);
+  s.take(12);
+}
+
+// Blocks in use, then one of another class between them.
+void room_between(HeapSession& s, CrashContext&) {
+  s.put(20, 48);
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 80);
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  s.put(12, 1000);
+}
+
+// Nothing else is left, so blocks of the old part are handed out once more.
+void old_part_again(HeapSession& s, CrashContext&) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 5; ++i) s.put(i, 320);
+  for (std::size_t i = 0; i < 3; ++i) s.take(i);
+  scavenge(s);
+  s.put(12, 1000);
+  scavenge(s);
+  for (const std::uint64_t bytes : {kMiB, std::uint64_t{20'000}, std::uint64_t{16'000}}) {
+    while (s.pool().heap->reserve(bytes, heap::Kind::derived)) continue;
+  }
+  for (std::size_t i = 0; i < 2; ++i) s.put(i, 320);
+  const auto slab = [&](std::size_t cell) {
+    return reinterpret_cast<std::uintptr_t>(PtrWord::decode(&s.word(cell), s.word(cell).raw)) /
+           heap::kSlabBytes;
+  };
+  EXPECT_EQ(slab(0), slab(3));
+  EXPECT_EQ(slab(12), slab(3));
+  s.take(1);
+  s.take(3);
+}
+
+// A block in use stands where a second set of stripes would.
+void header_in_use(HeapSession& s, CrashContext&) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 4; ++i) s.put(i, 64);
+  s.take(2);
+  scavenge(s);
+  s.put(5, 1000);
+  s.take(1);
+  s.put(6, 1000);
+}
+
+// Blocks in a lane's cache are old ones when they are handed out.
+void cached_old_blocks(HeapSession& s, CrashContext&) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 10; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 9; ++i) s.take(i);
+  s.close();
+  s.reopen();  // the slab of 64 is another core's now
+  Worker other;
+  other.run([&] {
+    s.put(0, 1000, 1);
+    s.put(1, 64, 1);
+  });
+  s.take(9);
+  other.run([&] {
+    scavenge(s);
+    s.put(2, 320, 1);
+    s.put(3, 64, 1);
+    s.take(1, 1);
+    s.put_unfilled(4, 64, 1);
+  });
+  s.take(4);
+  scavenge(s);
+  s.put(5, 320);
+}
+
+// One morphs while the other frees what was there.
+void morph_among_threads(HeapSession& s, CrashContext& c) {
+  s.put(20, 128);
+  for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
+  for (std::size_t i = 0; i < 8; ++i) s.take(i);
+  scavenge(s);
+  c.interleave({[&] {
+                  s.put(12, 1000, 0);
+                  s.take(9, 0);
+                  s.put(13, 1000, 0);
+                },
+                [&] {
+                  s.take(10, 1);
+                  s.take(8, 1);
+                  s.put(14, 64, 1);
+                }});
+}
+
+}  // namespace
+
+void add_morph_scripts(std::vector<HeapScript>& scripts) {
+  const HeapScript more[] = {
+      {"from_large_to_small", from_large_to_small},
+      {"three_classes", three_classes, {}, kPoolBytesMin, false, kPoolBytesMin, {}, 0, false, 60},
+      {"room_between", room_between},
+      {"old_part_again", old_part_again, {}, kPoolBytesMin, false, kPoolBytesMin, {}, 0, false, 30},
+      {"header_in_use", header_in_use},
+      {"cached_old_blocks",
+       cached_old_blocks,
+       {},
+       kPoolBytesMin,
+       true,
+       kPoolBytesMin,
+       {},
+       0,
+       false,
+       40},
+      {"morph_among_threads", morph_among_threads},
+  };
+  scripts.insert(scripts.end(), std::begin(more), std::end(more));
+}
+
+}  // namespace tenuto::test

@@ -7,12 +7,14 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "heap/format.h"
 #include "heap/heap.h"
 #include "heap/size_class.h"
+#include "heap/slab.h"
 #include "pm/media.h"
 #include "support/pool_parts.h"
 
@@ -391,6 +393,31 @@ TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
     pm::write_log_line(p.lanes->all()[3]->lines[pm::kLaneIntentLine], w2, 77);
     p.crash();
     EXPECT_EQ(p.open(path.str()), Status::corrupt) << there;
+  }
+}
+
+TEST(HeapEdge, bits_are_gathered_from_their_stripes) {
+  std::mt19937_64 rng(7);
+  for (const unsigned pool_stripes : {1u, 2u, 6u, 7u, 31u, 32u}) {
+    for (const std::uint32_t bytes : heap::kClassBytes) {
+      alignas(kLineBytes) static std::array<std::byte, 8192> lines;
+      lines.fill({});
+      const heap::SlabGeometry g = heap::slab_geometry(bytes, pool_stripes);
+      heap::Slab slab;
+      slab.header = reinterpret_cast<heap::SlabHeader*>(lines.data());
+      slab.shape.now.first_line = 1;
+      slab.stripes = g.stripes;
+      slab.blocks = g.blocks;
+      heap::BlockBits want{};
+      for (unsigned i = 0; i < g.blocks; ++i) {
+        if ((rng() & 1) == 0) continue;
+        slab.set_persistent(i, true);
+        want[i / 64] |= 1ull << (i % 64);
+      }
+      heap::BlockBits got;
+      heap::read_stripes(slab, got);
+      EXPECT_EQ(got, want) << bytes << " in " << pool_stripes;
+    }
   }
 }
 

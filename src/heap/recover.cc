@@ -40,6 +40,7 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
 // frame is given back, and extents are skipped because they hold users' bytes.
 void Heap::State::find_slabs() {
   std::size_t n = 0;
+  SlabLines lines;
   const std::uint64_t end = file.bytes();
   for (PoolOffset o{round_up(pm::kHeadBytes, kSlabBytes)}; o.value + kSlabBytes <= end;
        o = o + kSlabBytes) {
@@ -48,8 +49,21 @@ void Heap::State::find_slabs() {
       continue;
     }
     if (!frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) continue;
-    const std::optional<SlabHeader> header = find_slab(file, o);
-    if (header) arenas[n++ % arenas.size()]->adopt(o, *header);
+    const std::optional<SlabHeader> header = lines.read(file, o);
+    if (!header) continue;
+    Slab& slab = arenas[n++ % arenas.size()]->adopt(o, *header);
+    slab.sealed = lines.sealed(*header);
+    // The bits of derived blocks mean nothing after a crash: marks take their place.
+    if (slab.kind == Kind::derived && !clean) continue;
+    const auto take_bits = [&lines](Slab& part) {
+      BlockBits used;
+      lines.used(part, used);
+      for (std::size_t w = 0; w < used.size(); ++w) {
+        part.live_bits[w].store(used[w], std::memory_order_relaxed);
+      }
+    };
+    take_bits(slab);
+    if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) take_bits(*old->slab);
   }
 }
 
@@ -77,7 +91,7 @@ Status Heap::recover_free(PoolOffset block, Report* report) {
   for (const SlabBlock& b : parts) {
     if (!b || b.index == kNoBlock || b.slab->kind != Kind::logged) continue;
     any = true;
-    if (b.slab->persistent(b.index)) b.slab->set_persistent(b.index, false);
+    b.slab->recover(b.index, false);
   }
   if (any) return Status::ok;
   return fail(Status::corrupt, report, "a log names a block that cannot be",
@@ -99,23 +113,21 @@ Status Heap::mark(PoolOffset block, Report* report) {
   return Status::ok;
 }
 
-// From the authoritative bits to the volatile ones. REQUIRES: arena->mu is held (for_each_slab).
+// From the bits that were found, replayed or marked to those that are used from now on. REQUIRES:
+// arena->mu is held (for_each_slab).
 void Heap::State::settle_part(Slab& slab) const {
-  const bool from_marks = slab.kind == Kind::derived && !clean;
-  BlockBits used{};
-  if (!from_marks) read_stripes(slab, used);
   slab.fill_free_all();
-  for (std::size_t w = 0; w < used.size(); ++w) {
-    if (from_marks) used[w] = slab.live_bits[w].load(std::memory_order_relaxed);
-    slab.free_bits[w] &= ~used[w];
-    slab.free_count -= static_cast<std::uint32_t>(std::popcount(used[w]));
-    slab.live_bits[w].store(slab.kind == Kind::logged ? used[w] : 0, std::memory_order_relaxed);
+  for (std::size_t w = 0; w < slab.live_bits.size(); ++w) {
+    const std::uint64_t used = slab.live_bits[w].load(std::memory_order_relaxed);
+    slab.free_bits[w] &= ~used;
+    slab.free_count -= static_cast<std::uint32_t>(std::popcount(used));
+    if (slab.kind == Kind::derived) slab.live_bits[w].store(0, std::memory_order_relaxed);
   }
 }
 
 Status Heap::State::settle(Slab& slab, Report* report) const {
   // A wrong bit would hand out a block that is in use.
-  if (clean && !stripes_sealed(slab)) {
+  if (clean && !slab.sealed) {
     return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
                 file.where(slab.offset, "slab"));
   }

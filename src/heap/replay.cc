@@ -138,7 +138,7 @@ Status Heap::State::replay_bits(const Replay& r, Report* report) {
     const bool sound = slab != nullptr && index != kNoBlock && slab->kind == Kind::logged;
     if (!sound || slab->block_bytes != e.bytes) return damaged("it names no block of a slab");
     if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && v.op == IntentOp::malloc_to) continue;
-    if (slab->persistent(index) != allocated) slab->set_persistent(index, allocated);
+    slab->recover(index, allocated);
   }
   return Status::ok;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "heap/morph.h"
 #include "pm/assert.h"
@@ -104,14 +105,10 @@ bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, u
   return old_end <= now.end_line && (now_end <= old.first_line || old_end <= now.first_line);
 }
 
-// Each word is read once: the file may be cut under the mapping between a check and a use.
 SlabHeader copy_header(const pm::PoolFile& file, PoolOffset offset) {
-  std::array<std::uint64_t, kLineBytes / 8> words;
-  const auto* from = file.at<std::uint64_t>(offset);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-  }
-  return std::bit_cast<SlabHeader>(words);
+  SlabHeader h;
+  file.copy_out(offset, &h, sizeof h);
+  return h;
 }
 }  // namespace
 
@@ -142,16 +139,87 @@ void write_stripes(const Slab& slab, const BlockBits& free_bits) {
 }
 
 namespace {
-std::uint32_t stripes_crc(const Slab& slab) {
+std::uint32_t stripes_crc(const SlabHeader* lines, const SlabShape& shape, unsigned pool_stripes) {
   std::uint32_t crc = 0;
-  for (const SlabCut& cut : {slab.shape.now, slab.shape.old}) {
+  for (const SlabCut& cut : {shape.now, shape.old}) {
     if (!cut) continue;
-    const std::size_t lines = cut_geometry(cut, slab.header->stripes).stripes;
-    crc = pm::crc32c(slab.header + cut.first_line, lines * kLineBytes, crc);
+    const std::size_t n = cut_geometry(cut, pool_stripes).stripes;
+    crc = pm::crc32c(lines + cut.first_line, n * kLineBytes, crc);
   }
   return crc;
 }
+std::uint32_t stripes_crc(const Slab& slab) {
+  return stripes_crc(slab.header, slab.shape, slab.header->stripes);
+}
+
+// Of the bits of one stripe's word, which are those of every stripes-th block: the ones in front,
+// at the places that `mask` has.
+std::uint64_t deposit(std::uint64_t bits, std::uint64_t mask) {
+  static const bool fast = __builtin_cpu_supports("bmi2") != 0;
+  std::uint64_t out = 0;
+  if (fast) {
+    asm("pdep %2, %1, %0" : "=r"(out) : "r"(bits), "r"(mask));
+    return out;
+  }
+  for (; mask != 0; mask &= mask - 1, bits >>= 1) {
+    if ((bits & 1) != 0) out |= mask & -mask;
+  }
+  return out;
+}
+
+// From stripes (lines of eight words) to block order; bits that stand for no block are left out.
+// The 64 blocks of one word of `used` have every stripes-th bit in one stripe.
+template <class Word>
+void gather(const Slab& slab, const Word& word, BlockBits& used) {
+  used.fill(0);
+  const unsigned stripes = slab.stripes;
+  std::uint64_t every = 0;
+  for (unsigned i = 0; i < 64; i += stripes) every |= 1ull << i;
+  for (unsigned s = 0; s < stripes; ++s) {
+    for (unsigned w = 0; w < 8 && w * 64 * stripes < slab.blocks; ++w) {
+      std::uint64_t bits = word(s * 8 + w);
+      // Bit k of it is block (w * 64 + k) * stripes + s.
+      for (unsigned j = 0, first = s; bits != 0 && j < stripes; ++j) {
+        const std::size_t at = std::size_t{w} * stripes + j;
+        const std::uint64_t mask = every << first;
+        const auto n = static_cast<unsigned>(std::popcount(mask));
+        if (at < used.size()) used[at] |= deposit(bits, mask);
+        bits = n == 64 ? 0 : bits >> n;
+        first = first + n * stripes - 64;
+      }
+    }
+  }
+  for (unsigned w = slab.blocks / 64; w < used.size(); ++w) {
+    used[w] &= w == slab.blocks / 64 ? (1ull << slab.blocks % 64) - 1 : 0;
+  }
+}
 }  // namespace
+
+std::optional<SlabHeader> SlabLines::read(const pm::PoolFile& file, PoolOffset offset) {
+  constexpr unsigned kUsually = 16;
+  const pm::Superblock& s = file.superblock();
+  file.copy_out(offset, word.data(), kUsually * kLineBytes);
+  SlabHeader h;
+  std::memcpy(static_cast<void*>(&h), word.data(), sizeof h);
+  if (!is_slab_of(h, offset, s.pool_id, s.stripes)) return std::nullopt;
+  const unsigned end = h.shape.shape().now.end_line;
+  if (end > kUsually) {
+    const std::size_t from = std::size_t{kUsually} * kLineBytes;
+    file.copy_out(offset + from, &word[from / 8], (end - kUsually) * kLineBytes);
+  }
+  return h;
+}
+
+bool SlabLines::sealed(const SlabHeader& header) const {
+  const auto* lines = reinterpret_cast<const SlabHeader*>(word.data());
+  return header.closed_crc == stripes_crc(lines, header.shape.shape(), header.stripes);
+}
+
+void SlabLines::used(const Slab& part, BlockBits& bits) const {
+  const std::size_t first = std::size_t{part.shape.now.first_line} * 8;
+  gather(
+      part, [&](std::size_t i) { return word[first + i]; }, bits);
+}
 
 bool old_stripes_clear(const Slab& slab) {
   const SlabCut& old = slab.shape.old;
@@ -173,15 +241,8 @@ bool stripes_sealed(const Slab& slab) { return slab.header->closed_crc == stripe
 void read_stripes(const Slab& slab, BlockBits& used) {
   const auto* words =
       reinterpret_cast<const std::uint64_t*>(slab.header + slab.shape.now.first_line);
-  used.fill(0);
-  for (unsigned w = 0; w < slab.stripes * 8; ++w) {
-    std::uint64_t bits = __atomic_load_n(&words[w], __ATOMIC_ACQUIRE);
-    for (; bits != 0; bits &= bits - 1) {
-      const unsigned within = w % 8 * 64 + static_cast<unsigned>(std::countr_zero(bits));
-      const unsigned i = within * slab.stripes + w / 8;
-      if (i < slab.blocks) used[i / 64] |= 1ull << (i % 64);
-    }
-  }
+  gather(
+      slab, [&](std::size_t i) { return __atomic_load_n(&words[i], __ATOMIC_ACQUIRE); }, used);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -73,6 +73,7 @@ struct Slab : BlockGrid {
   Slab* sparse_prev = nullptr;
   Slab* sparse_next = nullptr;
   bool listed = false;
+  bool sealed = true;   // as it was found by an open after a clean close
   bool sparse = false;  // in the arena's list of slabs that may be morphed
   // Atomic. Logged: block is allocated and nobody is freeing it. Derived: marked by recovery.
   AtomicBits live_bits{};
@@ -125,6 +126,12 @@ struct Slab : BlockGrid {
   }
   bool live(unsigned i) const { return is_set(live_bits, i); }
   bool set_live(unsigned i) { return set(live_bits, i); }
+  // In recovery, when live_bits has what the stripes have: makes both say so.
+  void recover(unsigned i, bool allocated) {
+    if (live(i) == allocated) return;
+    set_persistent(i, allocated);
+    allocated ? set(live_bits, i) : clear(live_bits, i);
+  }
   bool clear_live(unsigned i) { return clear(live_bits, i); }
   bool reserved(unsigned i) const { return is_set(reserved_bits, i); }
   bool set_reserved(unsigned i) { return set(reserved_bits, i); }
@@ -170,6 +177,17 @@ SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, 
 void erase_slab(Slab& slab);
 // A copy of the sound slab header that stands at `offset`, if one does.
 std::optional<SlabHeader> find_slab(const pm::PoolFile& file, PoolOffset offset);
+// The header's lines with the stripes of both parts, copied when recovery finds a slab.
+struct SlabLines {
+  alignas(kLineBytes) std::array<std::uint64_t, (kHeaderLinesMax + 1) * kLineBytes / 8> word;
+
+  // Reads them; a copy of the header, if a sound one stands at `offset`.
+  std::optional<SlabHeader> read(const pm::PoolFile& file, PoolOffset offset);
+  // Whether the stripes are those of the last clean close.
+  bool sealed(const SlabHeader& header) const;
+  // The persistent bits of a part of the slab, in block order.
+  void used(const Slab& part, BlockBits& bits) const;
+};
 // The same where the superblock may be damaged: sound in itself, and of this pool if that is known.
 std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.

@@ -68,6 +68,7 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
   void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));
   if (p == MAP_FAILED) return status_of_errno(errno);
+  shared_ = journal_ == nullptr && !kTraced;
   ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
   bytes_.store(to, std::memory_order_release);
   return Status::ok;
@@ -232,6 +233,18 @@ Status PoolFile::bad_pages_found(Report* report) const {
       where({at}, "first of " + std::to_string(health_.bad_pages.load()) + " bad accesses")));
   if (!told_.exchange(true)) log(r->text());
   return Status::io;
+}
+
+void PoolFile::copy_out(PoolOffset o, void* to, std::size_t bytes) const {
+  if (shared_ &&
+      ::pread(fd_, to, bytes, static_cast<off_t>(o.value)) == static_cast<ssize_t>(bytes)) {
+    return;
+  }
+  // Each word once: the file may be cut under the mapping between a check and a use.
+  const auto* from = at<std::uint64_t>(o);
+  auto* words = static_cast<std::uint64_t*>(to);
+  for (std::size_t i = 0; i < bytes / 8; ++i)
+    words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
 Status PoolFile::writable() const {

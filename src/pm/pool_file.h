@@ -64,6 +64,11 @@ class PoolFile {
   // maps, calls format, commits the entry. full at size_max or when the file system has no room.
   Result<ZoneEntry> grow(std::uint64_t bytes, const FormatZone& format);
 
+  // Copies words out of the pool as they are now. Where the mapping is the file's, without mapping
+  // their pages: for recovery, which looks at a few lines here and there. REQUIRES: o and bytes are
+  // multiples of 8, inside the pool.
+  void copy_out(PoolOffset o, void* to, std::size_t bytes) const;
+
   // --- pool_holes.cc: whole frames, behind the head
   // Whether free space may be given back to the file system now: the one place to forbid it.
   bool may_punch() const;
@@ -162,6 +167,7 @@ class PoolFile {
   bool map_sync_ = false;   // the file system granted MAP_SYNC
   bool in_memory_ = false;  // tmpfs: there is no device to write to
   bool wants_journal_ = false;
+  bool shared_ = false;  // what is stored in the mapping can be read from the file
   bool was_clean_ = true;
   std::uint64_t replayed_blocks_ = 0;
   std::unique_ptr<Journal> journal_;

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/alloc/ablation.h"
 #include "bench/support/counters.h"
 
 namespace bench {
@@ -23,6 +24,7 @@ struct AllocatorOptions {
   std::string medium;  // of a persistent allocator: auto, line, cache, model
   std::uint64_t root_bytes = 0;
   std::uint64_t live_bytes = 0;  // requested and in use at once, at most
+  Ablation ablation = {};        // of tenuto
 };
 
 class Allocator {

@@ -23,6 +23,7 @@ class TenutoAllocator : public Allocator {
     if (!medium) return refuse("no medium is called " + options.medium);
     tenuto::PoolOptions how;
     how.medium = *medium;
+    options.ablation.apply(how);
     const std::string path = options.dir + "/heap.tnt";
     tenuto::Report report;
     tenuto::Result<Pool> pool = Pool::open(path, how, &report);

@@ -65,6 +65,8 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   if (c.kind->variant[0] != '\0') line.text("variant", c.kind->variant);
   if (!f.medium.empty()) line.text("medium", f.medium);
   const CaseOptions& o = s.stage.work;
+  for (const Ablation::Value& v : c.ablation.values) line.number(v.what->name, v.value);
+  if (c.ablation.delays) line.flag("delays", true);
   line.integer("threads", o.threads).integer("batch", o.batch).number("scale", o.scale);
   const std::uint64_t value_bytes = s.kind->make(o)->value_bytes();
   if (value_bytes != 0) line.integer("value_bytes", value_bytes);

@@ -13,7 +13,8 @@ namespace bench {
 struct AllocContestant {
   const AllocatorKind* kind = nullptr;
   std::string medium;  // empty: volatile
-  std::string label;   // "tenuto", or "tenuto/line" where several media take part
+  std::string label;   // "tenuto", "tenuto/line" where several media take part, "tenuto stripes=1"
+  Ablation ablation;
 };
 
 // One contestant in one setting, over all rounds. Empty vectors: not measured.

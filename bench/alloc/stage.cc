@@ -26,7 +26,8 @@ std::size_t stride_of(const Allocator& allocator, bool apart) {
 }
 
 AllocatorOptions options_of(const StageOptions& o, const Case& work, const Allocator& allocator) {
-  return {o.dir, o.medium, work.slots() * stride_of(allocator, o.apart), work.live_bytes()};
+  return {o.dir, o.medium, work.slots() * stride_of(allocator, o.apart), work.live_bytes(),
+          o.ablation};
 }
 
 // One allocator, open, with the hands of all threads.

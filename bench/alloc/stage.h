@@ -16,6 +16,7 @@ struct StageOptions {
   CaseOptions work;
   std::string dir;  // empty
   std::string medium;
+  Ablation ablation;    // of tenuto
   bool verify = false;  // fill and check every byte, keep a map of live blocks
   bool timed = false;   // each operation (or group) against the clock
   bool apart = false;   // each destination in a line of its own

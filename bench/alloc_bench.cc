@@ -99,6 +99,10 @@ void print_list() {
     fmt::print("    {:<14} {}{}\n", kind.name, kind.settings("line"),
                kind.media[0] == '\0' ? "" : fmt::format("; media {}", kind.media));
   }
+  fmt::print("tenuto's settings\n");
+  for (const AblationSwitch& s : ablation_switches()) {
+    fmt::print("    {:<24} {}\n", option_of(s), s.help);
+  }
 }
 
 bool parse_cases(const Options& o, std::vector<const CaseKind*>& to, std::string& wrong) {
@@ -156,12 +160,13 @@ class Run {
     fmt::print(human(), "alloc_bench on {}, {} GB memory free, {} on {}\n", processor_name(),
                free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()));
     for (const AllocContestant& c : contestants_) {
-      fmt::print(human(), "  {:<20} {}\n", c.label, c.kind->settings(c.medium));
+      fmt::print(human(), "  {:<{}} {}\n", c.label, label_width(contestants_),
+                 c.kind->settings(c.medium));
     }
     for (const std::string& absent : left_out()) {
       fmt::print(human(), "  {:<20} left out: it has none of the media asked for\n", absent);
     }
-    print_head(human(), o_.latency);
+    print_head(human(), contestants_, o_.latency);
     for (const AllocSetting& s : settings()) {
       if (!fits(s)) return 4;
       play_setting(s);

@@ -27,6 +27,13 @@ struct AllocatorOptions {
   Ablation ablation = {};        // of tenuto
 };
 
+// What a heap looks like after a run. Negative: it does not tell.
+struct HeapShape {
+  double book_bytes = -1;  // of the bookkeeping log
+  bool has_slabs = false;
+  double slabs_by_tenth[10] = {};  // by the tenths of their blocks that are in use
+};
+
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -60,6 +67,7 @@ class Allocator {
   // to be asked some thousand times a run.
   virtual std::uint64_t heap_bytes() = 0;
   virtual EngineCounters counters() { return {}; }
+  virtual HeapShape shape() { return {}; }
   virtual double recovery_ms() { return -1; }  // the open's own figure, where it has one
   virtual bool validate() { return true; }     // its own check of itself
   virtual std::string medium() { return {}; }  // in use; empty where there are no media

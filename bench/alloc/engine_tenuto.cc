@@ -1,6 +1,7 @@
 // Tenuto behind the adapter, through the public header alone. Two variants: malloc_to and free_from
 // on plain destinations in the pool; and reserve and cancel, blocks of the pool that only this
 // process knows of, for which nothing is flushed.
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -65,6 +66,14 @@ class TenutoAllocator : public Allocator {
     const tenuto::PoolStats s = pool_->stats();
     return {static_cast<double>(s.lines_flushed), static_cast<double>(s.fences),
             static_cast<double>(s.reflushes)};
+  }
+  HeapShape shape() override {
+    const tenuto::PoolStats s = pool_->stats();
+    HeapShape shape;
+    shape.book_bytes = static_cast<double>(s.book_bytes);
+    shape.has_slabs = true;
+    std::copy(s.slabs_by_tenth.begin(), s.slabs_by_tenth.end(), shape.slabs_by_tenth);
+    return shape;
   }
   double recovery_ms() override { return pool_->info().recovery_ms; }
   bool validate() override {

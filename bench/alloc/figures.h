@@ -34,6 +34,8 @@ struct AllocFigures {
   std::vector<double> recovery_ms;
   std::vector<double> recovery_clean_ms;
   Histogram latency;
+  std::vector<double> book_bytes;
+  HeapShape shape;        // of the last round
   CaseFindings findings;  // of the last round
 
   void add(const AllocResult& result);
@@ -46,7 +48,8 @@ struct AllocSetting {
   std::string file_system;
 };
 
-void print_head(std::FILE* out, bool latency);
+std::size_t label_width(const std::vector<AllocContestant>& contestants);
+void print_head(std::FILE* out, const std::vector<AllocContestant>& contestants, bool latency);
 // A line for each contestant that was measured; the ratio is the first one's over this one's.
 void print_rows(std::FILE* out, const AllocSetting& setting,
                 const std::vector<AllocContestant>& contestants,

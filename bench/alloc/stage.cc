@@ -51,6 +51,7 @@ class Stage {
     r_.seconds = on_all_threads([this](Hands& h) { case_.run(h); });
     r_.counted = difference(allocator_.counters(), before);
     sample();
+    r_.shape = allocator_.shape();
     for (const Hands& h : hands_) {
       r_.ops += h.ops();
       r_.latency.merge(h.ticks_per_group());

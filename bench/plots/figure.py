@@ -2,15 +2,12 @@
 
 from collections import namedtuple
 
-from plots import page
-from plots.samples import Spread, ns_per_op
-from plots.svg import Series, short, spread_text
+from plots.samples import ns_per_op
+from plots.svg import spread_text
 
 # number: the paper's. claim: its words in ours. here: what differs. commands(setup): argument lists
 # for alloc_bench. draw(samples): Drawn.
 Figure = namedtuple("Figure", "number title claim here commands draw")
-Drawn = namedtuple("Drawn", "plots tables notes", defaults=((),))
-
 Setup = namedtuple("Setup", "rounds quick threads scale objects directory")
 
 COLOURS = {"tenuto": "c0", "pmdk": "c1", "pmdk-tx": "c3", "mimalloc": "c2", "jemalloc": "c4",
@@ -56,7 +53,3 @@ def speed_rows(samples, names):
 
 COUNT_HEAD = ("lines", "fences", "reflushes")
 SPEED_HEAD = ("Mops/s", "ns an operation")
-
-__all__ = ["Drawn", "Figure", "Series", "Setup", "Spread", "COLOURS", "COUNT_HEAD", "SPEED_HEAD",
-           "arguments", "count_rows", "medium_text", "ns_per_op", "page", "short", "speed_rows",
-           "spread_text", "threads_list"]

@@ -1,10 +1,11 @@
 """Figures 17 and 18: the bookkeeping log's collection, and recovery."""
 
-from plots import svg
-from plots.figure import (COUNT_HEAD, Drawn, Figure, Series, arguments, medium_text,
-                          ns_per_op, page, spread_text)
-from plots.samples import ratio
+from plots import page, svg
+from plots.figure import COUNT_HEAD, Figure, arguments, medium_text
+from plots.page import Drawn
+from plots.samples import ns_per_op, ratio
 from plots.small import log_kib
+from plots.svg import Series, spread_text
 
 NEVER = 10**9
 PPM = (2000, 500, 100)

@@ -2,8 +2,12 @@
 
 import html
 import json
+from collections import namedtuple
 
 from plots.runner import command_text
+
+# What a figure gives to its section: SVG plots and HTML tables.
+Drawn = namedtuple("Drawn", "plots tables")
 
 STYLE = """
 :root { --paper:#fff; --ink:#1c2024; --quiet:#5b6570; --rule:#d8dee4; --box:#f4f6f8;
@@ -62,20 +66,19 @@ def table(caption, head, rows):
             f"<thead><tr>{cells}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n")
 
 
-def section(figure, samples, runs):
-    drawn = figure.draw(samples)
+def section(figure, samples, runs, left_out):
+    drawn = figure.draw(samples) if runs else Drawn((), ())
     commands = list(dict.fromkeys(command_text(run["argv"]) for run in runs))
-    rounds = max(run["round"] for run in runs)
+    rounds = max((run["round"] for run in runs), default=0)
     failed = [line for run in runs for line in run["failed"]]
     parts = [f'<section id="figure-{figure.number}">',
              f"<h2>Figure {figure.number}. {escaped(figure.title)}</h2>",
              '<div class="sides"><div><h3>What the paper reports</h3>', paragraph(figure.claim),
              "</div><div><h3>What is drawn here</h3>", paragraph(figure.here), "</div></div>"]
-    parts += [paragraph(line, "failed") for line in failed]
-    parts += ['<div class="plots">', *drawn.plots, "</div>", *drawn.notes, *drawn.tables]
-    # These words are the page's own; a command that is repeated by hand takes --rounds N.
-    parts += [f"<details><summary>{len(commands)} commands, in turn, {rounds} rounds"
-              "</summary><pre>", "\n".join(escaped(c) for c in commands), "</pre></details>",
+    parts += [paragraph(line, "failed") for line in failed + left_out]
+    parts += ['<div class="plots">', *drawn.plots, "</div>", *drawn.tables]
+    parts += [f"<details><summary>The commands, in turn, {rounds} rounds (by hand: add --rounds "
+              f"{max(rounds, 1)})</summary><pre>", "\n".join(escaped(c) for c in commands), "</pre></details>",
               "</section>\n"]
     return "\n".join(parts)
 
@@ -104,16 +107,23 @@ def head_notes(raw):
     return notes
 
 
+def left_out(raw, figure):
+    return [f"Not measured: this alloc_bench has no {' and no '.join(gone['unknown'])}: "
+            f"{command_text(gone['argv'])}"
+            for gone in raw.get("left_out", []) if gone["figure"] == figure.number]
+
+
 def write(path, raw, figures, samples_of):
     runs = {f.number: [r for r in raw["runs"] if r["figure"] == f.number] for f in figures}
-    shown = [f for f in figures if runs[f.number]]
+    shown = [f for f in figures if runs[f.number] or left_out(raw, f)]
     links = " ".join(f'<a href="#figure-{f.number}">Figure {f.number}</a>' for f in shown)
     parts = ['<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
              '<meta name="viewport" content="width=device-width, initial-scale=1">',
              f"<title>NVAlloc's figures, drawn again</title><style>{STYLE}</style></head><body>",
              "<h1>NVAlloc's figures, drawn again</h1>", *map(paragraph, head_notes(raw)),
              f"<nav>{links}</nav>"]
-    parts += [section(f, samples_of(runs[f.number]), runs[f.number]) for f in shown]
+    parts += [section(f, samples_of(runs[f.number]), runs[f.number], left_out(raw, f))
+              for f in shown]
     machine = json.dumps(raw["machine"], sort_keys=True)
     parts.append(f"<footer><p>Settings of the machine: {escaped(machine)}</p></footer>")
     parts.append("</body></html>\n")

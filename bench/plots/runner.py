@@ -13,6 +13,12 @@ import sys
 import time
 
 
+# Settings of tenuto that only some builds of alloc_bench can change. A figure that asks for one that
+# is missing goes without that command, and the page says so.
+SWITCHES = ("--stripes", "--morph-occupancy", "--book-dead-factor", "--book-heap-ppm",
+            "--book-chunks-least")
+
+
 class Stopped(Exception):
     """A run that cannot go on; its exit code."""
 
@@ -33,6 +39,12 @@ def command_text(argv):
     return shlex.join(["build/release/bench/alloc_bench", *argv])
 
 
+def switches_of(program):
+    """The settings of tenuto that this alloc_bench can change."""
+    listed = subprocess.run([program, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return {word for line in listed.splitlines() for word in line.split()[:1] if word[:2] == "--"}
+
+
 def run_once(program, argv, directory, run):
     command = [program, *argv, "--rounds", "1", "--dir", directory, "--json", "-"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -48,8 +60,16 @@ def run_once(program, argv, directory, run):
 def measure(program, figures, setup, raw_file):
     """All commands of the figures, `setup.rounds` times. Returns what was written to raw_file."""
     raw = {"machine": machine(setup.directory), "quick": setup.quick, "rounds": setup.rounds,
-           "started": time.strftime("%Y-%m-%d %H:%M"), "runs": []}
-    commands = [(f.number, argv) for f in figures for argv in f.commands(setup)]
+           "started": time.strftime("%Y-%m-%d %H:%M"), "left_out": [], "runs": []}
+    known = switches_of(program)
+    commands = []
+    for figure in figures:
+        for argv in figure.commands(setup):
+            unknown = [a for a in argv if a in SWITCHES and a not in known]
+            if unknown:
+                raw["left_out"].append({"figure": figure.number, "argv": argv, "unknown": unknown})
+            else:
+                commands.append((figure.number, argv))
     for round_number in range(1, setup.rounds + 1):
         for at, (figure, argv) in enumerate(commands, start=1):
             print(f"round {round_number}/{setup.rounds}, {at}/{len(commands)}: figure {figure}: "

@@ -1,10 +1,11 @@
 """Figures 9, 11, 16 (a) and 19: small blocks, and what interleaving is worth."""
 
-from plots import svg
-from plots.figure import (COLOURS, COUNT_HEAD, SPEED_HEAD, Drawn, Figure, Series, Spread, arguments,
-                          count_rows, medium_text, ns_per_op, page, speed_rows, spread_text,
-                          threads_list)
-from plots.samples import ratio
+from plots import page, svg
+from plots.figure import (COLOURS, COUNT_HEAD, Figure, SPEED_HEAD, arguments, count_rows,
+                          medium_text, speed_rows, threads_list)
+from plots.page import Drawn
+from plots.samples import Spread, ns_per_op, ratio
+from plots.svg import Series, spread_text
 
 SMALL = ("threadtest", "prodcon", "shbench", "larson-small")
 DASHES = {"line": "", "cache": "dotted", "model with delays": "dashed"}

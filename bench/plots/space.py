@@ -1,10 +1,11 @@
 """Figures 13, 15 and 16 (b): memory, and what morphing is worth."""
 
-from plots import svg
-from plots.figure import (COLOURS, SPEED_HEAD, Drawn, Figure, Series, arguments, medium_text,
-                          ns_per_op, page, speed_rows, spread_text)
-from plots.samples import ratio
+from plots import page, svg
+from plots.figure import COLOURS, Figure, SPEED_HEAD, arguments, medium_text, speed_rows
+from plots.page import Drawn
+from plots.samples import ns_per_op, ratio
 from plots.small import commands_16a, draw_16a
+from plots.svg import Series, spread_text
 
 EVERYONE = ("tenuto", "pmdk", "mimalloc", "jemalloc", "glibc")
 MIB = 1 << 20
@@ -135,10 +136,10 @@ def worth_table(samples, cases):
             rows.append([case, medium_text(s), spread_text(s.spread("peak_per_live")),
                          spread_text(without.spread("peak_per_live")),
                          spread_text(ratio(s, without, "peak_bytes")), spread_text(ratio(s, without)),
-                         spread_text(s.spread("morphs"))])
+                         spread_text(s.spread("morphed_slabs"))])
     return page.table("What morphing does: with it over without it, round by round",
                       ("workload", "medium", "peak / live", "without", "peak, ratio", "speed, ratio",
-                       "slabs morphed"), rows)
+                       "slabs of two sizes at the end"), rows)
 
 
 def everything(samples):
@@ -178,11 +179,11 @@ def draw_16(samples):
              for words, y_label, field in (("memory", "peak / live bytes", "peak_per_live"),
                                            ("time", "ns an operation", ns_per_op))]
     rows = [[p, spread_text(s.spread("peak_per_live")), spread_text(s.spread(ns_per_op)),
-             spread_text(s.spread("lines_per_op")), spread_text(s.spread("morphs"))]
+             spread_text(s.spread("lines_per_op")), spread_text(s.spread("morphed_slabs"))]
             for p, s in zip(percents, found)]
     second = page.table("Fragbench W4 by SU, the occupancy below which a slab may morph",
                         ("SU, %", "peak / live", "ns an operation", "lines an operation",
-                         "slabs morphed"), rows)
+                         "slabs of two sizes at the end"), rows)
     return Drawn(first.plots + plots, first.tables + [second])
 
 

@@ -12,10 +12,21 @@ namespace {
 
 using tenuto::PoolOptions;
 
+std::uint64_t whole(double v) { return static_cast<std::uint64_t>(v); }
+
 constexpr std::array kSwitches = {
     AblationSwitch{"stripes", 1, 32, true,
                    "bitmap lines that neighbours go to in turn; 1: not interleaved",
                    [](PoolOptions& o, double v) { o.stripes = static_cast<unsigned>(v); }},
+    AblationSwitch{"book_dead_factor", 2, 1e9, true,
+                   "the bookkeeping log is rewritten at so many entries for each live one",
+                   [](PoolOptions& o, double v) { o.heap.book_dead_factor = whole(v); }},
+    AblationSwitch{"book_heap_ppm", 0, 1e6, true,
+                   "... or at two, from so many millionths of the pool's bytes on",
+                   [](PoolOptions& o, double v) { o.heap.book_heap_ppm = whole(v); }},
+    AblationSwitch{"book_chunks_least", 1, 1e9, true,
+                   "... but never below so many KiB; 1000000000: never",
+                   [](PoolOptions& o, double v) { o.heap.book_chunks_least = whole(v); }},
 };
 
 }  // namespace

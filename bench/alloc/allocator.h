@@ -29,7 +29,9 @@ struct AllocatorOptions {
 
 // What a heap looks like after a run. Negative: it does not tell.
 struct HeapShape {
-  double book_bytes = -1;  // of the bookkeeping log
+  double book_bytes = -1;  // of the bookkeeping log, in use
+  double book_fast_gcs = -1;
+  double book_slow_gcs = -1;
   bool has_slabs = false;
   double slabs_by_tenth[10] = {};  // by the tenths of their blocks that are in use
 };

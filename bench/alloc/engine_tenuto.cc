@@ -70,7 +70,9 @@ class TenutoAllocator : public Allocator {
   HeapShape shape() override {
     const tenuto::PoolStats s = pool_->stats();
     HeapShape shape;
-    shape.book_bytes = static_cast<double>(s.book_bytes);
+    shape.book_bytes = static_cast<double>(s.book_list_bytes);
+    shape.book_fast_gcs = static_cast<double>(s.book_fast_gcs);
+    shape.book_slow_gcs = static_cast<double>(s.book_slow_gcs);
     shape.has_slabs = true;
     std::copy(s.slabs_by_tenth.begin(), s.slabs_by_tenth.end(), shape.slabs_by_tenth);
     return shape;

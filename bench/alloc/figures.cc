@@ -94,6 +94,8 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   add_median(line, "peak_per_live", f.peak_per_live);
   add_median_whole(line, "after_bytes", f.after_bytes);
   add_median_whole(line, "book_bytes", f.book_bytes);
+  add_median_whole(line, "book_fast_gcs", f.book_fast_gcs);
+  add_median_whole(line, "book_slow_gcs", f.book_slow_gcs);
   if (f.shape.has_slabs) line.raw("slabs_by_tenth", json_list(f.shape.slabs_by_tenth));
   add_median(line, "open_ms", f.open_ms);
   add_median(line, "open_killed_ms", f.open_killed_ms);
@@ -132,6 +134,8 @@ void AllocFigures::add(const AllocResult& r) {
   add_measured(recovery_ms, r.recovery_ms);
   add_measured(recovery_clean_ms, r.recovery_clean_ms);
   add_measured(book_bytes, r.shape.book_bytes);
+  add_measured(book_fast_gcs, r.shape.book_fast_gcs);
+  add_measured(book_slow_gcs, r.shape.book_slow_gcs);
   shape = r.shape;
   latency.merge(r.latency);
   findings = r.findings;

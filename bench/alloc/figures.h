@@ -35,6 +35,8 @@ struct AllocFigures {
   std::vector<double> recovery_clean_ms;
   Histogram latency;
   std::vector<double> book_bytes;
+  std::vector<double> book_fast_gcs;
+  std::vector<double> book_slow_gcs;
   HeapShape shape;        // of the last round
   CaseFindings findings;  // of the last round
 

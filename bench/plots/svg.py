@@ -87,7 +87,7 @@ class Plot:
         for tick in self.axis.ticks:
             y = self.axis.y(tick)
             self.add("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, cls="grid")
-            self.text(LEFT - 6, y + 4, short(tick), "tick end")
+            self.text(LEFT - 6, y + 4, f"{tick:g}", "tick end")
         middle = (TOP + HEIGHT - BOTTOM) / 2
         self.text(13, middle, y_label, "label middle", transform=f"rotate(-90 13 {middle:.1f})")
         for i, category in enumerate(self.categories):

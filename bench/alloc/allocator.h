@@ -32,6 +32,7 @@ struct HeapShape {
   double book_bytes = -1;  // of the bookkeeping log, in use
   double book_fast_gcs = -1;
   double book_slow_gcs = -1;
+  double morphed_slabs = -1;  // with blocks of two sizes
   bool has_slabs = false;
   double slabs_by_tenth[10] = {};  // by the tenths of their blocks that are in use
 };

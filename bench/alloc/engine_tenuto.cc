@@ -73,6 +73,7 @@ class TenutoAllocator : public Allocator {
     shape.book_bytes = static_cast<double>(s.book_list_bytes);
     shape.book_fast_gcs = static_cast<double>(s.book_fast_gcs);
     shape.book_slow_gcs = static_cast<double>(s.book_slow_gcs);
+    shape.morphed_slabs = static_cast<double>(s.morphed_slabs);
     shape.has_slabs = true;
     std::copy(s.slabs_by_tenth.begin(), s.slabs_by_tenth.end(), shape.slabs_by_tenth);
     return shape;

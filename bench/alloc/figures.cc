@@ -96,6 +96,7 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   add_median_whole(line, "book_bytes", f.book_bytes);
   add_median_whole(line, "book_fast_gcs", f.book_fast_gcs);
   add_median_whole(line, "book_slow_gcs", f.book_slow_gcs);
+  add_median_whole(line, "morphed_slabs", f.morphed_slabs);
   if (f.shape.has_slabs) line.raw("slabs_by_tenth", json_list(f.shape.slabs_by_tenth));
   add_median(line, "open_ms", f.open_ms);
   add_median(line, "open_killed_ms", f.open_killed_ms);
@@ -136,6 +137,7 @@ void AllocFigures::add(const AllocResult& r) {
   add_measured(book_bytes, r.shape.book_bytes);
   add_measured(book_fast_gcs, r.shape.book_fast_gcs);
   add_measured(book_slow_gcs, r.shape.book_slow_gcs);
+  add_measured(morphed_slabs, r.shape.morphed_slabs);
   shape = r.shape;
   latency.merge(r.latency);
   findings = r.findings;

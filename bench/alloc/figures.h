@@ -37,6 +37,7 @@ struct AllocFigures {
   std::vector<double> book_bytes;
   std::vector<double> book_fast_gcs;
   std::vector<double> book_slow_gcs;
+  std::vector<double> morphed_slabs;
   HeapShape shape;        // of the last round
   CaseFindings findings;  // of the last round
 

@@ -14,6 +14,11 @@ COLOURS = {"tenuto": "c0", "pmdk": "c1", "pmdk-tx": "c3", "mimalloc": "c2", "jem
            "glibc": "c6"}
 
 
+COUNTS = ("lines_per_op", "fences_per_op", "reflushes_per_op")
+COUNT_HEAD = ("lines", "fences", "reflushes")
+SPEED_HEAD = ("Mops/s", "ns an operation")
+
+
 def arguments(setup, **options):
     """alloc_bench's: dest="a" becomes --dest a, apart=True becomes --apart."""
     given = []
@@ -41,9 +46,8 @@ def threads_list(threads):
 
 def count_rows(samples, names):
     """Lines, fences and reflushes of each sample, exact."""
-    fields = ("lines_per_op", "fences_per_op", "reflushes_per_op")
-    return [[*names(s), *(spread_text(s.spread(f)) for f in fields)] for s in samples
-            if s.spread(fields[0]) is not None]
+    return [[*names(s), *(spread_text(s.spread(f)) for f in COUNTS)] for s in samples
+            if s.spread(COUNTS[0]) is not None]
 
 
 def speed_rows(samples, names):
@@ -51,5 +55,3 @@ def speed_rows(samples, names):
             for s in samples]
 
 
-COUNT_HEAD = ("lines", "fences", "reflushes")
-SPEED_HEAD = ("Mops/s", "ns an operation")

@@ -1,7 +1,7 @@
 """Figures 17 and 18: the bookkeeping log's collection, and recovery."""
 
 from plots import page, svg
-from plots.figure import COUNT_HEAD, Figure, arguments, medium_text
+from plots.figure import COUNT_HEAD, COUNTS, Figure, arguments, medium_text
 from plots.page import Drawn
 from plots.samples import ns_per_op, ratio
 from plots.small import log_kib
@@ -19,8 +19,8 @@ def commands_17(setup):
     commands = []
     for medium in ({"medium": "model", "delays": True}, {"medium": "cache"}):
         common = {"bench": CASES_17, "allocator": "tenuto", **medium}
-        commands += [arguments(setup, book_chunks_least=NEVER, **common),
-                     arguments(setup, book_dead_factor=NEVER, book_heap_ppm=PPM, **common),
+        commands += [arguments(setup, **common, book_chunks_least=NEVER),
+                     arguments(setup, **common, book_dead_factor=NEVER, book_heap_ppm=PPM),
                      arguments(setup, **common)]
     return commands
 
@@ -56,8 +56,7 @@ def row_17(s, off):
             spread_text(ratio(s, off)) if off else "–", spread_text(s.spread(ns_per_op)),
             spread_text(s.spread("book_slow_gcs")), spread_text(s.spread("book_fast_gcs")),
             spread_text(s.spread(log_kib)),
-            *(spread_text(s.spread(f)) for f in ("lines_per_op", "fences_per_op",
-                                                 "reflushes_per_op"))]
+            *(spread_text(s.spread(f)) for f in COUNTS)]
 
 
 FIGURE_17 = Figure(

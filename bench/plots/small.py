@@ -1,7 +1,7 @@
 """Figures 9, 11, 16 (a) and 19: small blocks, and what interleaving is worth."""
 
 from plots import page, svg
-from plots.figure import (COLOURS, COUNT_HEAD, Figure, SPEED_HEAD, arguments, count_rows,
+from plots.figure import (COLOURS, COUNT_HEAD, COUNTS, Figure, SPEED_HEAD, arguments, count_rows,
                           medium_text, speed_rows, threads_list)
 from plots.page import Drawn
 from plots.samples import Spread, ns_per_op, ratio
@@ -76,8 +76,8 @@ CASES_11 = ("threadtest", "larson-small", "dbmstest")
 
 def commands_11(setup):
     common = {"bench": CASES_11, "allocator": "tenuto", "apart": True, "stripes": (1, 6)}
-    return [arguments(setup, medium=("cache", "model"), **common),
-            arguments(setup, medium="model", delays=True, **common)]
+    return [arguments(setup, **common, medium=("cache", "model")),
+            arguments(setup, **common, medium="model", delays=True)]
 
 
 SETTINGS_11 = {1: "1 stripe", 6: "6 stripes"}
@@ -161,54 +161,50 @@ def stripes_of(setup):
     return (1, 2, 6, 32) if setup.quick else (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
-def stripe_plots(samples, title, fields):
-    stripes = samples.values("stripes")
-    plots = []
-    for words, y_label, field, wanted in fields:
-        found = samples.all(**wanted)
-        threads = list(dict.fromkeys(s.get("threads") for s in found))
-        series = [Series(threads_list(t), f"c{i % 7}",
-                         [s.spread(field) if (s := samples.one(stripes=n, threads=t, **wanted))
-                          else None for n in stripes])
-                  for i, t in enumerate(threads)]
-        plots.append(svg.lines(f"{title}: {words}", y_label, stripes, "stripes", series))
-    return plots
+STRIPE_CASES = ("threadtest", "shbench")
 
 
-def stripe_rows(samples, **wanted):
-    return [[s.get("stripes"), s.get("threads"), spread_text(s.spread(ns_per_op)),
-             *(spread_text(s.spread(f)) for f in
-               ("lines_per_op", "fences_per_op", "reflushes_per_op"))] for s in samples.all(**wanted)]
+def stripe_plot(samples, case, words, y_label, field):
+    stripes = samples.values("stripes", case=case)
+    threads = samples.values("threads", case=case)
+    series = []
+    for i, t in enumerate(threads):
+        found = {s.get("stripes"): s for s in samples.all(case=case, threads=t)}
+        series.append(Series(threads_list(t), f"c{i % 7}",
+                             [found[n].spread(field) if n in found else None for n in stripes]))
+    return svg.lines(f"{case}: {words}", y_label, stripes, "stripes", series)
 
 
-STRIPE_HEAD = ("stripes", "threads", "ns an operation", *COUNT_HEAD)
+def stripe_table(samples, cases, caption):
+    rows = [[s.get("case"), s.get("stripes"), s.get("threads"), spread_text(s.spread(ns_per_op)),
+             *(spread_text(s.spread(f)) for f in COUNTS)]
+            for case in cases for s in samples.all(case=case)]
+    return page.table(caption, ("benchmark", "stripes", "threads", "ns an operation", *COUNT_HEAD),
+                      rows)
 
 
 def commands_16a(setup):
-    return [arguments(setup, bench="threadtest", allocator="tenuto", medium="model", delays=True,
+    return [arguments(setup, bench=STRIPE_CASES, allocator="tenuto", medium="model", delays=True,
                       apart=True, stripes=stripes_of(setup), threads=setup.threads)]
 
 
 def draw_16a(samples):
-    here = {"case": "threadtest"}
-    plots = stripe_plots(samples, "Threadtest", [("time", "ns an operation", ns_per_op, here),
-                                                 ("reflushes", "reflushes an operation",
-                                                  "reflushes_per_op", here)])
-    return Drawn(plots, [page.table("Threadtest on medium model with delays, by stripes", STRIPE_HEAD,
-                                    stripe_rows(samples, **here))])
+    cases = [c for c in STRIPE_CASES if samples.all(case=c)]
+    plots = [stripe_plot(samples, c, *what) for c in cases for what in (
+        ("time", "ns an operation", ns_per_op),
+        ("reflushes", "reflushes an operation", "reflushes_per_op"))]
+    return Drawn(plots, [stripe_table(samples, cases, "On medium model with delays, by stripes")])
 
 
 def commands_19(setup):
-    return [arguments(setup, bench="threadtest", allocator="tenuto", medium="cache", apart=True,
+    return [arguments(setup, bench=STRIPE_CASES, allocator="tenuto", medium="cache", apart=True,
                       stripes=stripes_of(setup), threads=max(setup.threads))]
 
 
 def draw_19(samples):
-    plots = stripe_plots(samples, "Threadtest without flushes",
-                         [("time", "ns an operation", ns_per_op, {})])
-    return Drawn(plots, [page.table("Threadtest on medium cache, by stripes",
-                                    ("stripes", "threads", "ns an operation"),
-                                    [row[:3] for row in stripe_rows(samples)])])
+    cases = samples.values("case")
+    return Drawn([stripe_plot(samples, c, "time without flushes", "ns an operation", ns_per_op)
+                  for c in cases], [stripe_table(samples, cases, "On medium cache, by stripes")])
 
 
 FIGURE_19 = Figure(
@@ -216,6 +212,6 @@ FIGURE_19 = Figure(
     "The paper takes the flushes out of all allocators to imitate eADR and runs Threadtest with four "
     "threads: the number of stripes, 1 to 32, makes no difference, and interleaving is switched off "
     "where eADR is found.",
-    "Medium cache, which flushes nothing, with as many threads as there are cores; each destination in a "
+    "Threadtest and Shbench on medium cache, which flushes nothing, with as many threads as there are cores; each destination in a "
     "line of its own.",
     commands_19, draw_19)

@@ -42,11 +42,14 @@ class Axis:
         self.log = log and min((v for v in values if v > 0), default=0) > 0
         if self.log:
             least = min(v for v in values if v > 0)
-            self.low, self.high = math.log10(least * 0.8), math.log10(most * 1.25)
-            ticks = [m * 10.0**e for e in range(math.floor(self.low), math.ceil(self.high) + 1)
-                     for m in (1, 2, 5)]
-            ticks = [t for t in ticks if self.low <= math.log10(t) <= self.high]
-            self.ticks = ticks if len(ticks) <= 8 else ticks[::3]
+            grid = [m * 10.0**e for e in range(math.floor(math.log10(least)) - 1,
+                                               math.ceil(math.log10(most)) + 2) for m in (1, 2, 5)]
+            low = max(t for t in grid if t < least)
+            high = min(t for t in grid if t > most)
+            self.low, self.high = math.log10(low), math.log10(high)
+            self.ticks = [t for t in grid if low <= t <= high]
+            if len(self.ticks) > 8:
+                self.ticks = [t for t in self.ticks if f"{t:e}"[0] == "1"]
         else:
             step = 10.0 ** math.floor(math.log10(most))
             while most / step < 4:

@@ -63,8 +63,8 @@ FIGURE_17 = Figure(
     "17", "What collecting the bookkeeping log costs",
     "Collecting the log when it passes 0.2 % of the heap costs 3 % of the throughput of Larson-large and "
     "8 % of DBMStest's: the log holds nothing but allocation metadata, so there is little to copy.",
-    "Off: the log is never rewritten (pieces in which nothing lives are still dropped whole, as they "
-    "cost no reading). The shares are the paper's rule alone: rewrite when the log is larger than that "
+    "Off: the log is never rewritten. Pieces in which nothing lives are dropped whole all the same, and "
+    "may keep it so short that the paper's rule is never met: the table has how often what happened. The shares are the paper's rule alone: rewrite when the log is larger than that "
     "part of the pool and less than half of it lives. Default: the library's own, which also rewrites at "
     "four entries for each live one.",
     commands_17, draw_17)
@@ -107,6 +107,6 @@ FIGURE_18 = Figure(
     "work off until blocks are used; NVAlloc-GC walks all nodes, as Makalu does.",
     "The process that built the list gets SIGKILL; the next one opens the pool against the clock. The "
     "number of nodes is --objects. Both hold the same list, each node allocated to the pointer in the "
-    "node before it. Slabs are read with as many threads as there are cores.",
+    "node before it.",
     commands_18, draw_18)
 

@@ -39,9 +39,9 @@ class Axis:
 
     def __init__(self, values, log):
         most = max(values, default=1) or 1
-        self.log = log and min((v for v in values if v > 0), default=0) > 0
+        self.log = log and min(values, default=0) > 0
         if self.log:
-            least = min(v for v in values if v > 0)
+            least = min(values)
             grid = [m * 10.0**e for e in range(math.floor(math.log10(least)) - 1,
                                                math.ceil(math.log10(most)) + 2) for m in (1, 2, 5)]
             low = max(t for t in grid if t < least)

@@ -58,7 +58,7 @@ CLASSES = (("below 30 %", 0, 3), ("30 to 70 %", 3, 7), ("70 % and more", 7, 10))
 
 
 def commands_15(setup):
-    bench = ("fragbench-w1", "fragbench-w4") if setup.quick else "fragbench"
+    bench = "fragbench-w4" if setup.quick else "fragbench"
     return [
         arguments(setup, bench=bench, allocator="tenuto", medium=("cache", "line"),
                   morph_occupancy=(0.2, 0)),
@@ -163,7 +163,7 @@ FIGURE_15 = Figure(
 # --- 16 (b): when slabs may morph ---------------------------------------------------------------
 
 def commands_16(setup):
-    occupancies = (0, 0.2, 0.5) if setup.quick else (0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+    occupancies = (0, 0.2) if setup.quick else (0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
     return commands_16a(setup) + [
         arguments(setup, bench="fragbench-w4", allocator="tenuto", medium="model", delays=True,
                   morph_occupancy=occupancies)]

@@ -12,7 +12,7 @@ from collections import namedtuple
 Series = namedtuple("Series", "name colour values dash", defaults=("",))
 
 WIDTH, HEIGHT = 460, 270
-LEFT, RIGHT, TOP, BOTTOM = 56, 10, 30, 40
+LEFT, RIGHT, TOP, BOTTOM = 68, 10, 30, 40
 LEGEND_LINE = 17
 
 

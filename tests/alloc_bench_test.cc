@@ -198,6 +198,8 @@ TEST(AllocBench, each_combination_of_settings_is_a_contestant) {
   EXPECT_EQ(o.stripes, 32u);
   EXPECT_EQ(o.heap.book_heap_ppm, 500u);
   EXPECT_FALSE(o.model_delays);
+  Ablation{{}, true}.apply(o);
+  EXPECT_TRUE(o.model_delays);
   EXPECT_EQ(all[4].text(), " stripes=32 book_heap_ppm=500");
 }
 

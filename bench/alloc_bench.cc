@@ -10,7 +10,7 @@
 #include <cstring>
 #include <set>
 
-#include "bench/alloc/figures.h"
+#include "bench/alloc/contestants.h"
 #include "bench/alloc/library.h"
 #include "bench/support/process.h"
 
@@ -26,6 +26,7 @@ struct Options {
   std::vector<unsigned> threads = {1};
   std::vector<unsigned> batches = {1};
   std::vector<std::uint64_t> objects = {1'000'000};
+  std::vector<std::vector<double>> ablations;  // by switch
   double scale = 1;
   double seconds = 60;
   unsigned rounds = 5;
@@ -35,6 +36,7 @@ struct Options {
   bool verify = false;
   bool latency = false;
   bool apart = false;
+  bool delays = false;
   bool quick = false;
   bool list = false;
 };
@@ -75,6 +77,14 @@ void declare(CLI::App& app, Options& o) {
   app.add_flag("--verify", o.verify, "fill and check every byte, map all live blocks (slow)");
   app.add_flag("--latency", o.latency, "time each operation or group (some 20 ns)");
   app.add_flag("--apart", o.apart, "each destination in a line of its own (default: an array)");
+  app.add_flag("--delays", o.delays, "on medium model: Optane's published delays for each line");
+  o.ablations.resize(ablation_switches().size());
+  for (std::size_t i = 0; i < o.ablations.size(); ++i) {
+    const AblationSwitch& s = ablation_switches()[i];
+    app.add_option(option_of(s), o.ablations[i], s.help)
+        ->delimiter(',')
+        ->group("Tenuto's settings");
+  }
   app.add_flag("--quick", o.quick, "small sizes, one round: seconds, for CI");
   app.add_flag("--list", o.list, "print benchmarks and allocators");
 }
@@ -88,6 +98,10 @@ void print_list() {
   for (const AllocatorKind& kind : allocator_kinds()) {
     fmt::print("    {:<14} {}{}\n", kind.name, kind.settings("line"),
                kind.media[0] == '\0' ? "" : fmt::format("; media {}", kind.media));
+  }
+  fmt::print("tenuto's settings\n");
+  for (const AblationSwitch& s : ablation_switches()) {
+    fmt::print("    {:<24} {}\n", option_of(s), s.help);
   }
 }
 
@@ -106,31 +120,6 @@ bool parse_cases(const Options& o, std::vector<const CaseKind*>& to, std::string
     return false;
   }
   return true;
-}
-
-bool parse_contestants(const Options& o, std::vector<AllocContestant>& to, std::string& wrong) {
-  for (const std::string& medium : o.media) {
-    const auto kinds = allocator_kinds();
-    if (std::none_of(kinds.begin(), kinds.end(),
-                     [&](const AllocatorKind& kind) { return has_medium(kind, medium); })) {
-      wrong = "no medium is called " + medium;
-      return false;
-    }
-  }
-  for (const std::string& name : o.allocators) {
-    const AllocatorKind* kind = find_allocator(name);
-    if (kind == nullptr) {
-      wrong = "no allocator is called " + name;
-      return false;
-    }
-    if (kind->media[0] == '\0') to.push_back({kind, "", name});
-    for (const std::string& medium : o.media) {
-      if (!has_medium(*kind, medium)) continue;
-      to.push_back({kind, medium, o.media.size() > 1 ? name + "/" + medium : name});
-    }
-  }
-  if (to.empty()) wrong = "none of the allocators has one of the media";
-  return !to.empty();
 }
 
 bool parse_numbers(const Options& o, std::string& wrong) {
@@ -171,12 +160,13 @@ class Run {
     fmt::print(human(), "alloc_bench on {}, {} GB memory free, {} on {}\n", processor_name(),
                free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()));
     for (const AllocContestant& c : contestants_) {
-      fmt::print(human(), "  {:<20} {}\n", c.label, c.kind->settings(c.medium));
+      fmt::print(human(), "  {:<{}} {}\n", c.label, label_width(contestants_),
+                 c.kind->settings(c.medium));
     }
     for (const std::string& absent : left_out()) {
       fmt::print(human(), "  {:<20} left out: it has none of the media asked for\n", absent);
     }
-    print_head(human(), o_.latency);
+    print_head(human(), contestants_, o_.latency);
     for (const AllocSetting& s : settings()) {
       if (!fits(s)) return 4;
       play_setting(s);
@@ -248,6 +238,7 @@ class Run {
         if (setting.kind->persistent_only && !c.kind->persistent) continue;
         StageOptions stage = setting.stage;
         stage.medium = c.medium;
+        stage.ablation = c.ablation;
         play(*c.kind, *setting.kind, stage, result);
         scratch_.clear();
         if (interrupted()) return;
@@ -305,10 +296,9 @@ int main(int argc, char** argv) {
   std::string wrong;
   std::vector<const CaseKind*> cases;
   std::vector<AllocContestant> contestants;
-  if (!parse_cases(o, cases, wrong) || !parse_contestants(o, contestants, wrong) ||
-      !parse_numbers(o, wrong)) {
-    return usage_error(wrong);
-  }
+  if (!parse_cases(o, cases, wrong) || !parse_numbers(o, wrong)) return usage_error(wrong);
+  wrong = choose_contestants({o.allocators, o.media, o.ablations, o.delays}, contestants);
+  if (!wrong.empty()) return usage_error(wrong);
   if (std::find(o.allocators.begin(), o.allocators.end(), "jemalloc") != o.allocators.end()) {
     Library::reserve_static_tls(argv);
   }

@@ -257,6 +257,7 @@ PoolStats Pool::stats() const {
   s.objects = heap.objects;
   s.slabs = heap.slabs;
   s.morphed_slabs = heap.morphed_slabs;
+  s.slabs_by_tenth = heap.slabs_by_tenth;
   s.extents = heap.extents;
   s.disk_bytes = impl_->file->bytes_on_disk();
   s.reclaimed_bytes = heap.reclaimed_bytes;

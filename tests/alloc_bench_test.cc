@@ -179,5 +179,37 @@ TEST(AllocBench, a_damaged_list_is_not_taken_for_recovered) {
   EXPECT_STREQ(list->inspect(allocator, slots), "the list ends early");
 }
 
+std::vector<std::vector<double>> ablations(std::vector<double> stripes, std::vector<double> ppm) {
+  std::vector<std::vector<double>> values(ablation_switches().size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string_view name = ablation_switches()[i].name;
+    if (name == "stripes") values[i] = stripes;
+    if (name == "book_heap_ppm") values[i] = ppm;
+  }
+  return values;
+}
+
+TEST(AllocBench, each_combination_of_settings_is_a_contestant) {
+  EXPECT_EQ(combinations(ablations({}, {})).size(), 1u);
+  const std::vector<Ablation> all = combinations(ablations({1, 32}, {0, 500, 2000}));
+  ASSERT_EQ(all.size(), 6u);
+  tenuto::PoolOptions o;
+  all[4].apply(o);
+  EXPECT_EQ(o.stripes, 32u);
+  EXPECT_EQ(o.heap.book_heap_ppm, 500u);
+  EXPECT_FALSE(o.model_delays);
+  Ablation{{}, true}.apply(o);
+  EXPECT_TRUE(o.model_delays);
+  EXPECT_EQ(all[4].text(), " stripes=32 book_heap_ppm=500");
+}
+
+TEST(AllocBench, settings_that_no_pool_has_are_refused) {
+  EXPECT_EQ(wrong_values(ablations({1, 6, 32}, {0})), "");
+  EXPECT_EQ(wrong_values(ablations({33}, {})), "--stripes must be whole numbers 1..32");
+  EXPECT_NE(wrong_values(ablations({0}, {})), "");
+  EXPECT_NE(wrong_values(ablations({1.5}, {})), "");
+  EXPECT_NE(wrong_values(ablations({}, {-1})), "");
+}
+
 }  // namespace
 }  // namespace bench

@@ -59,6 +59,25 @@ TEST_F(PoolAlloc, blocks_start_where_was_asked) {
   EXPECT_EQ(pool_->validate(&report_), Status::ok) << report_.text();
 }
 
+TEST_F(PoolAlloc, stats_tell_how_full_slabs_are) {
+  const auto full = [this] {
+    const PoolStats s = pool_->stats();
+    std::uint64_t sum = 0;
+    for (const std::uint64_t n : s.slabs_by_tenth) sum += n;
+    EXPECT_EQ(sum, s.slabs);
+    return s.slabs_by_tenth[9];
+  };
+  const std::uint64_t before = full();
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(pool_->malloc_to(4096, word(i)), Status::ok);
+  EXPECT_GE(full(), before + 10) << "of 15 blocks each";
+  for (int i = 0; i < 200; ++i) {
+    if (i % 10 != 0) {
+      ASSERT_EQ(pool_->free_from(word(i)), Status::ok);
+    }
+  }
+  EXPECT_LE(full(), before + 5) << "those whose blocks are in the cache";
+}
+
 TEST_F(PoolAlloc, an_alignment_that_cannot_be_is_refused) {
   for (const std::uint64_t align : {0ull, 3ull, 48ull, 4ull << 20, 1ull << 63}) {
     EXPECT_EQ(pool_->malloc_to(64, word(0), {.align = align}), Status::invalid_argument) << align;

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/alloc/ablation.h"
 #include "bench/support/counters.h"
 
 namespace bench {
@@ -23,6 +24,17 @@ struct AllocatorOptions {
   std::string medium;  // of a persistent allocator: auto, line, cache, model
   std::uint64_t root_bytes = 0;
   std::uint64_t live_bytes = 0;  // requested and in use at once, at most
+  Ablation ablation = {};        // of tenuto
+};
+
+// What a heap looks like after a run. Negative: it does not tell.
+struct HeapShape {
+  double book_bytes = -1;  // of the bookkeeping log, in use
+  double book_fast_gcs = -1;
+  double book_slow_gcs = -1;
+  double morphed_slabs = -1;  // with blocks of two sizes
+  bool has_slabs = false;
+  double slabs_by_tenth[10] = {};  // by the tenths of their blocks that are in use
 };
 
 class Allocator {
@@ -58,6 +70,7 @@ class Allocator {
   // to be asked some thousand times a run.
   virtual std::uint64_t heap_bytes() = 0;
   virtual EngineCounters counters() { return {}; }
+  virtual HeapShape shape() { return {}; }
   virtual double recovery_ms() { return -1; }  // the open's own figure, where it has one
   virtual bool validate() { return true; }     // its own check of itself
   virtual std::string medium() { return {}; }  // in use; empty where there are no media

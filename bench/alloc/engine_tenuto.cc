@@ -1,6 +1,7 @@
 // Tenuto behind the adapter, through the public header alone. Two variants: malloc_to and free_from
 // on plain destinations in the pool; and reserve and cancel, blocks of the pool that only this
 // process knows of, for which nothing is flushed.
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,7 @@ class TenutoAllocator : public Allocator {
     if (!medium) return refuse("no medium is called " + options.medium);
     tenuto::PoolOptions how;
     how.medium = *medium;
+    options.ablation.apply(how);
     const std::string path = options.dir + "/heap.tnt";
     tenuto::Report report;
     tenuto::Result<Pool> pool = Pool::open(path, how, &report);
@@ -64,6 +66,17 @@ class TenutoAllocator : public Allocator {
     const tenuto::PoolStats s = pool_->stats();
     return {static_cast<double>(s.lines_flushed), static_cast<double>(s.fences),
             static_cast<double>(s.reflushes)};
+  }
+  HeapShape shape() override {
+    const tenuto::PoolStats s = pool_->stats();
+    HeapShape shape;
+    shape.book_bytes = static_cast<double>(s.book_list_bytes);
+    shape.book_fast_gcs = static_cast<double>(s.book_fast_gcs);
+    shape.book_slow_gcs = static_cast<double>(s.book_slow_gcs);
+    shape.morphed_slabs = static_cast<double>(s.morphed_slabs);
+    shape.has_slabs = true;
+    std::copy(s.slabs_by_tenth.begin(), s.slabs_by_tenth.end(), shape.slabs_by_tenth);
+    return shape;
   }
   double recovery_ms() override { return pool_->info().recovery_ms; }
   bool validate() override {

@@ -3,6 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <span>
+
 namespace bench {
 namespace {
 
@@ -31,10 +34,10 @@ std::string ratio_text(const AllocFigures& first, const AllocFigures& other) {
 }
 
 void print_row(std::FILE* out, const AllocSetting& s, const AllocContestant& c,
-               const AllocFigures& f, const std::string& ratio) {
+               const AllocFigures& f, const std::string& ratio, std::size_t label_width) {
   const Spread speed = spread_of(f.mops);
-  fmt::print(out, "{:<22}{:<20}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}",
-             case_text(s), c.label, s.stage.work.threads, short_number(speed.median),
+  fmt::print(out, "{:<22}{:<{}}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}",
+             case_text(s), c.label, label_width, s.stage.work.threads, short_number(speed.median),
              "(" + short_number(speed.min) + ".." + short_number(speed.max) + ")", ratio,
              median_text(f.lines_per_op), median_text(f.fences_per_op),
              median_text(f.reflushes_per_op), median_text(f.peak_bytes, kMB),
@@ -46,16 +49,23 @@ void print_row(std::FILE* out, const AllocSetting& s, const AllocContestant& c,
   }
   fmt::print(out, "\n");
   if (!f.open_ms.empty()) {
-    fmt::print(out, "{:<22}{:<20}   open {} ms after SIGKILL", "", c.label,
+    fmt::print(out, "{:<22}{:<{}}   open {} ms after SIGKILL", "", c.label, label_width,
                median_text(f.open_killed_ms));
     if (!f.recovery_ms.empty()) fmt::print(out, " (recovery {})", median_text(f.recovery_ms));
     fmt::print(out, ", {} ms after a clean close\n", median_text(f.open_ms));
   }
   if (f.findings.verdict[0] != '\0') {
-    fmt::print(out, "{:<22}{:<20}   {}; by tenths, MB:", "", c.label, f.findings.verdict);
+    fmt::print(out, "{:<22}{:<{}}   {}; by tenths, MB:", "", c.label, label_width,
+               f.findings.verdict);
     for (const double heap : f.findings.heap_by_tenth) fmt::print(out, " {:.1f}", heap / kMB);
     fmt::print(out, "\n");
   }
+}
+
+std::string json_list(std::span<const double> values) {
+  std::string list;
+  for (const double v : values) list += (list.empty() ? "" : ",") + fmt::format("{:.0f}", v);
+  return "[" + list + "]";
 }
 
 std::string json_line(const AllocSetting& s, const AllocContestant& c, const AllocFigures& f,
@@ -65,6 +75,8 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   if (c.kind->variant[0] != '\0') line.text("variant", c.kind->variant);
   if (!f.medium.empty()) line.text("medium", f.medium);
   const CaseOptions& o = s.stage.work;
+  for (const Ablation::Value& v : c.ablation.values) line.number(v.what->name, v.value);
+  if (c.ablation.delays) line.flag("delays", true);
   line.integer("threads", o.threads).integer("batch", o.batch).number("scale", o.scale);
   const std::uint64_t value_bytes = s.kind->make(o)->value_bytes();
   if (value_bytes != 0) line.integer("value_bytes", value_bytes);
@@ -81,16 +93,18 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   add_median_whole(line, "live_bytes", f.live_bytes);
   add_median(line, "peak_per_live", f.peak_per_live);
   add_median_whole(line, "after_bytes", f.after_bytes);
+  add_median_whole(line, "book_bytes", f.book_bytes);
+  add_median_whole(line, "book_fast_gcs", f.book_fast_gcs);
+  add_median_whole(line, "book_slow_gcs", f.book_slow_gcs);
+  add_median_whole(line, "morphed_slabs", f.morphed_slabs);
+  if (f.shape.has_slabs) line.raw("slabs_by_tenth", json_list(f.shape.slabs_by_tenth));
   add_median(line, "open_ms", f.open_ms);
   add_median(line, "open_killed_ms", f.open_killed_ms);
   add_median(line, "recovery_ms", f.recovery_ms);
   add_median(line, "recovery_clean_ms", f.recovery_clean_ms);
   if (f.findings.verdict[0] != '\0') {
-    std::string tenths;
-    for (const double heap : f.findings.heap_by_tenth) {
-      tenths += (tenths.empty() ? "" : ",") + fmt::format("{:.0f}", heap);
-    }
-    line.raw("heap_by_tenth", "[" + tenths + "]").flag("grows", f.findings.grows);
+    line.raw("heap_by_tenth", json_list(f.findings.heap_by_tenth));
+    line.flag("grows", f.findings.grows);
   }
   if (!ratios.empty()) line.raw("ratio_to", ratios);
   line.text("settings", c.kind->settings(c.medium));
@@ -120,14 +134,25 @@ void AllocFigures::add(const AllocResult& r) {
   add_measured(open_killed_ms, r.open_killed_ms);
   add_measured(recovery_ms, r.recovery_ms);
   add_measured(recovery_clean_ms, r.recovery_clean_ms);
+  add_measured(book_bytes, r.shape.book_bytes);
+  add_measured(book_fast_gcs, r.shape.book_fast_gcs);
+  add_measured(book_slow_gcs, r.shape.book_slow_gcs);
+  add_measured(morphed_slabs, r.shape.morphed_slabs);
+  shape = r.shape;
   latency.merge(r.latency);
   findings = r.findings;
 }
 
-void print_head(std::FILE* out, bool latency) {
-  fmt::print(out, "\n{:<22}{:<20}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}", "case",
-             "allocator", "thr", "Mops/s", "(min..max)", "first/this", "lines", "fences", "reflu",
-             "peak MB", "pk/live", "after MB");
+std::size_t label_width(const std::vector<AllocContestant>& contestants) {
+  std::size_t width = 20;
+  for (const AllocContestant& c : contestants) width = std::max(width, c.label.size() + 1);
+  return width;
+}
+
+void print_head(std::FILE* out, const std::vector<AllocContestant>& contestants, bool latency) {
+  fmt::print(out, "\n{:<22}{:<{}}{:>3}{:>9} {:>17} {:>22}{:>7}{:>7}{:>7}{:>9}{:>8}{:>9}", "case",
+             "allocator", label_width(contestants), "thr", "Mops/s", "(min..max)", "first/this",
+             "lines", "fences", "reflu", "peak MB", "pk/live", "after MB");
   if (latency) fmt::print(out, "{:>9}{:>9}{:>9}{:>9}", "p50 us", "p99 us", "p99.9", "max us");
   fmt::print(out, "\n");
 }
@@ -137,7 +162,8 @@ void print_rows(std::FILE* out, const AllocSetting& setting,
                 const std::vector<AllocFigures>& figures) {
   for (std::size_t i = 0; i < contestants.size(); ++i) {
     if (figures[i].mops.empty()) continue;
-    print_row(out, setting, contestants[i], figures[i], ratio_text(figures[0], figures[i]));
+    print_row(out, setting, contestants[i], figures[i], ratio_text(figures[0], figures[i]),
+              label_width(contestants));
   }
   std::fflush(out);
 }

@@ -13,7 +13,8 @@ namespace bench {
 struct AllocContestant {
   const AllocatorKind* kind = nullptr;
   std::string medium;  // empty: volatile
-  std::string label;   // "tenuto", or "tenuto/line" where several media take part
+  std::string label;   // "tenuto", "tenuto/line" where several media take part, "tenuto stripes=1"
+  Ablation ablation;
 };
 
 // One contestant in one setting, over all rounds. Empty vectors: not measured.
@@ -33,6 +34,11 @@ struct AllocFigures {
   std::vector<double> recovery_ms;
   std::vector<double> recovery_clean_ms;
   Histogram latency;
+  std::vector<double> book_bytes;
+  std::vector<double> book_fast_gcs;
+  std::vector<double> book_slow_gcs;
+  std::vector<double> morphed_slabs;
+  HeapShape shape;        // of the last round
   CaseFindings findings;  // of the last round
 
   void add(const AllocResult& result);
@@ -45,7 +51,8 @@ struct AllocSetting {
   std::string file_system;
 };
 
-void print_head(std::FILE* out, bool latency);
+std::size_t label_width(const std::vector<AllocContestant>& contestants);
+void print_head(std::FILE* out, const std::vector<AllocContestant>& contestants, bool latency);
 // A line for each contestant that was measured; the ratio is the first one's over this one's.
 void print_rows(std::FILE* out, const AllocSetting& setting,
                 const std::vector<AllocContestant>& contestants,

@@ -26,7 +26,8 @@ std::size_t stride_of(const Allocator& allocator, bool apart) {
 }
 
 AllocatorOptions options_of(const StageOptions& o, const Case& work, const Allocator& allocator) {
-  return {o.dir, o.medium, work.slots() * stride_of(allocator, o.apart), work.live_bytes()};
+  return {o.dir, o.medium, work.slots() * stride_of(allocator, o.apart), work.live_bytes(),
+          o.ablation};
 }
 
 // One allocator, open, with the hands of all threads.
@@ -50,6 +51,7 @@ class Stage {
     r_.seconds = on_all_threads([this](Hands& h) { case_.run(h); });
     r_.counted = difference(allocator_.counters(), before);
     sample();
+    r_.shape = allocator_.shape();
     for (const Hands& h : hands_) {
       r_.ops += h.ops();
       r_.latency.merge(h.ticks_per_group());

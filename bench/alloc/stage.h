@@ -16,6 +16,7 @@ struct StageOptions {
   CaseOptions work;
   std::string dir;  // empty
   std::string medium;
+  Ablation ablation;    // of tenuto
   bool verify = false;  // fill and check every byte, keep a map of live blocks
   bool timed = false;   // each operation (or group) against the clock
   bool apart = false;   // each destination in a line of its own
@@ -33,6 +34,7 @@ struct AllocResult {
   std::uint64_t heap_start = 0;  // with the destinations, before the first object
   std::uint64_t heap_peak = 0;   // above the start, at its most
   std::uint64_t live_peak = 0;   // requested bytes, at their most
+  HeapShape shape;               // when the last operation was done
   double heap_after = -1;        // above the start, when all was freed
   double open_ms = -1;           // after a clean close
   double open_killed_ms = -1;

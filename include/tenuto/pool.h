@@ -4,6 +4,7 @@
 // Thread safety: all calls from any threads at once, but close. Several pools may be open at once.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,6 +32,9 @@ struct PoolStats {
   std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
   std::uint64_t slabs = 0;
   std::uint64_t morphed_slabs = 0;  // with blocks of two sizes
+  // Slabs by the tenths of their blocks that are not free (in use, in a thread's cache, or under a
+  // block of an old size); last: 90 to 100 %.
+  std::array<std::uint64_t, 10> slabs_by_tenth{};
   std::uint64_t extents = 0;
   std::uint64_t reclaimed_bytes = 0;    // free extents whose pages are still in the file
   std::uint64_t retained_bytes = 0;     // free extents whose pages were given back

@@ -331,6 +331,10 @@ HeapStats Heap::stats() const {
     arena->for_each_slab([&](const Slab& slab) {
       s.slabs += slab.is_old() ? 0 : 1;
       s.morphed_slabs += slab.is_old() ? 1 : 0;
+      if (!slab.is_old()) {
+        const unsigned taken = slab.blocks - slab.free_count;
+        s.slabs_by_tenth[std::min(taken * 10 / slab.blocks, 9u)] += 1;
+      }
       s.allocated_bytes += std::uint64_t{slab.used()} * slab.block_bytes;
       if (slab.kind == Kind::logged) s.objects += slab.live_count();
     });

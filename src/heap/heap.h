@@ -50,7 +50,8 @@ struct HeapStats {
   std::uint64_t allocated_bytes = 0;
   std::uint64_t objects = 0;  // logged blocks in use
   std::uint64_t slabs = 0;
-  std::uint64_t morphed_slabs = 0;  // that still have blocks of an old part
+  std::uint64_t morphed_slabs = 0;                 // that still have blocks of an old part
+  std::array<std::uint64_t, 10> slabs_by_tenth{};  // of their blocks that are not free
   std::uint64_t extents = 0;
   std::uint64_t reclaimed_bytes = 0;  // free extents, with pages in the file
   std::uint64_t retained_bytes = 0;   // free extents, holes in the file

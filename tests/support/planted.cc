@@ -244,7 +244,7 @@ const std::vector<Planted>& planted_bugs() {
       {"store_batch_stored_before_saved", "a batch changes leaves before it logs them",
        "kv_batches", "neither the state before the step nor after it"},
       {"store_named_before_first_leaf", "a store is named before its first leaf is durable",
-       "kv_creation", "the store's word in the head page is damaged"},
+       "kv_creation", "the store's word in the head page is damaged|the store is damaged"},
       {"store_pool_not_marked_running", "an open pool still says that it was closed cleanly",
        "kv_creation", ""},
       {"store_clean_mark_before_close", "the pool says clean before its layers are closed",

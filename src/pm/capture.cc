@@ -193,8 +193,7 @@ void Capture::fence_all() {
 
 std::uint64_t Capture::cut(LineMap& out) {
   const std::uint64_t e = epoch_.load(std::memory_order_relaxed);
-  epoch_.store(e + 1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  epoch_.exchange(e + 1, std::memory_order_seq_cst);  // a full barrier, before the slots are read
   std::vector<Slot*> slots;
   {
     // A slot that is made after this was entered after the epoch was published.

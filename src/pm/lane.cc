@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "pm/assert.h"
+#include "pm/capture.h"
 #include "pm/media.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -31,9 +32,11 @@ struct ThreadLanes {
   };
   std::vector<Held> held;
 
-  // The counters of medium `model` must outlive the fence in our destructor.
+  // The counters of medium `model` and the captures of medium `journal` must outlive the fence in
+  // our destructor, so they are made first.
   ThreadLanes() {
     static_cast<void>(thread_model_counts());
+    Capture::fence_all();
     held.reserve(4);
   }
   // What this thread flushed last may wait for its lane's next fence, and that is another thread's,

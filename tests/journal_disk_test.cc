@@ -190,7 +190,7 @@ class JournalPlanted : public testing::TestWithParam<const char*> {};
 
 TEST_P(JournalPlanted, is_found) {
   std::string found;
-  for (std::uint64_t seed = 1; seed <= 6 && found.empty(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= 20 && found.empty(); ++seed) {
     pm::disk_plant = GetParam();
     found = explore(seed, 40);
     pm::disk_plant = nullptr;

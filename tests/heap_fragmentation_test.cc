@@ -132,6 +132,7 @@ TEST(HeapFragmentation, morphing_lowers_the_peak_when_sizes_change) {
 }
 
 TEST(HeapFragmentation, table_of_thresholds) {
+  // Prints figures for the README; the tests above hold what must be.
   if (std::getenv("TENUTO_FRAG_MB") == nullptr) GTEST_SKIP() << "set TENUTO_FRAG_MB";
   std::printf("| peak / live | off | 10 %% | 20 %% | 30 %% | 50 %% |\n|---|---|---|---|---|---|\n");
   for (const Workload& w : kWorkloads) {

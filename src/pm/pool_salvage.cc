@@ -40,6 +40,14 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
     notes.push_back(why);
     f->was_clean_ = false;
   }
+  if (super == Status::ok && f->super_.journal != 0) {
+    notes.push_back(
+        {"the pool was in use with a journal, which is not read here: what it holds and "
+         "the file does not is missing; if the pool opens with its journal, do that first",
+         f->where({0}, "superblock"),
+         {},
+         {}});
+  }
   const std::uint64_t mapped = round_up(file_bytes, kFrameBytes);
   TENUTO_TRY(f->reserve_addresses(mapped, report));
   // Private: what recovery writes stays here, and costs memory only for the pages written.

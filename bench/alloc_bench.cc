@@ -20,8 +20,8 @@ using namespace bench;
 
 struct Options {
   std::vector<std::string> cases;
-  std::vector<std::string> allocators = {"tenuto",   "tenuto-reserve", "pmdk", "pmdk-tx",
-                                         "mimalloc", "jemalloc",       "glibc"};
+  std::vector<std::string> allocators = {"tenuto",  "tenuto-v", "tenuto-reserve", "pmdk",
+                                         "pmdk-tx", "mimalloc", "jemalloc",       "glibc"};
   std::vector<std::string> media = {"line"};
   std::vector<unsigned> threads = {1};
   std::vector<unsigned> batches = {1};

@@ -58,8 +58,8 @@ Status Pool::close() {
 
 namespace {
 // What transactions hold back is looked for when the pool is full.
-template <class Dest>
-Status malloc_to_dest(PoolImpl* impl, std::uint64_t bytes, Dest& dest) {
+template <class Bytes, class Dest>
+Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest) {
   if (impl == nullptr) return Status::closed;
   Status s = impl->heap->malloc_to(bytes, dest);
   if (s == Status::full) {
@@ -106,6 +106,15 @@ Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests) {
 Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests) {
   heap::Words<VPtrWord> words(dests);
   return malloc_to_dest(impl_.get(), bytes, words);
+}
+
+Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words);
+}
+Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words);
 }
 
 Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {

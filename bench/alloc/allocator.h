@@ -101,6 +101,7 @@ bool has_medium(const AllocatorKind& kind, std::string_view medium);
 
 // Factories, one a line of the table; defined in engine_<name>.cc.
 std::unique_ptr<Allocator> make_tenuto_logged();
+std::unique_ptr<Allocator> make_tenuto_versioned();
 std::unique_ptr<Allocator> make_tenuto_reserved();
 std::unique_ptr<Allocator> make_pmdk_atomic();
 std::unique_ptr<Allocator> make_pmdk_transactional();
@@ -108,6 +109,7 @@ std::unique_ptr<Allocator> make_mimalloc();
 std::unique_ptr<Allocator> make_jemalloc();
 std::unique_ptr<Allocator> make_glibc();
 std::string tenuto_logged_settings(const std::string& medium);
+std::string tenuto_versioned_settings(const std::string& medium);
 std::string tenuto_reserved_settings(const std::string& medium);
 std::string pmdk_atomic_settings(const std::string& medium);
 std::string pmdk_transactional_settings(const std::string& medium);

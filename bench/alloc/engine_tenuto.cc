@@ -1,8 +1,9 @@
-// Tenuto behind the adapter, through the public header alone. Two variants: malloc_to and free_from
-// on plain destinations in the pool; and reserve and cancel, blocks of the pool that only this
-// process knows of, for which nothing is flushed.
+// Tenuto behind the adapter, through the public header alone. Three variants: malloc_to and
+// free_from on plain destinations in the pool, the same on versioned ones, and reserve and cancel,
+// blocks of the pool that only this process knows of, for which nothing is flushed.
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "bench/alloc/allocator.h"
@@ -15,6 +16,7 @@ namespace {
 using tenuto::Pool;
 using tenuto::PtrWord;
 using tenuto::Status;
+using tenuto::VPtrWord;
 
 class TenutoAllocator : public Allocator {
  public:
@@ -48,18 +50,6 @@ class TenutoAllocator : public Allocator {
     }
     return static_cast<std::byte*>(*root);
   }
-  std::size_t word_bytes() const override { return sizeof(PtrWord); }
-  void* malloc_to(std::uint64_t bytes, void* dest) override {
-    PtrWord& word = *static_cast<PtrWord*>(dest);
-    return pool_->malloc_to(bytes, word) == Status::ok ? PtrWord::decode(&word, word.raw) : nullptr;
-  }
-  bool free_from(void* dest) override {
-    return pool_->free_from(*static_cast<PtrWord*>(dest)) == Status::ok;
-  }
-  void* follow(const void* dest) override {
-    return PtrWord::decode(dest, static_cast<const PtrWord*>(dest)->raw);
-  }
-
   std::uint64_t heap_bytes() override { return pool_->stats().used_bytes; }
   EngineCounters counters() override {
     if (pool_->info().medium != tenuto::Medium::model) return {};
@@ -99,6 +89,38 @@ class TenutoAllocator : public Allocator {
   std::optional<Pool> pool_;
 };
 
+template <class Word>
+class TenutoLogged final : public TenutoAllocator {
+ public:
+  std::size_t word_bytes() const override { return sizeof(Word); }
+  void* malloc_to(std::uint64_t bytes, void* dest) override {
+    Word& word = *static_cast<Word*>(dest);
+    return pool().malloc_to(bytes, word) == Status::ok ? Word::decode(&word, word.raw) : nullptr;
+  }
+  bool free_from(void* dest) override {
+    return pool().free_from(*static_cast<Word*>(dest)) == Status::ok;
+  }
+  void* follow(const void* dest) override {
+    return Word::decode(dest, static_cast<const Word*>(dest)->raw);
+  }
+  bool malloc_group(std::span<void* const> dests, std::span<const std::uint64_t> bytes) override {
+    return pool().malloc_to(bytes, words(dests)) == Status::ok;
+  }
+  bool free_group(std::span<void* const> dests) override {
+    return pool().free_from(words(dests)) == Status::ok;
+  }
+
+ private:
+  std::span<Word* const> words(std::span<void* const> dests) {
+    words_.clear();
+    for (void* dest : dests) words_.push_back(static_cast<Word*>(dest));
+    return words_;
+  }
+  static thread_local std::vector<Word*> words_;
+};
+template <class Word>
+thread_local std::vector<Word*> TenutoLogged<Word>::words_;
+
 // Destinations are in DRAM: nobody else finds such a block.
 class TenutoReserved final : public TenutoAllocator {
  public:
@@ -136,11 +158,19 @@ std::string words_of(const std::string& medium) {
 
 }  // namespace
 
-std::unique_ptr<Allocator> make_tenuto_logged() { return std::make_unique<TenutoAllocator>(); }
+std::unique_ptr<Allocator> make_tenuto_logged() {
+  return std::make_unique<TenutoLogged<PtrWord>>();
+}
+std::unique_ptr<Allocator> make_tenuto_versioned() {
+  return std::make_unique<TenutoLogged<VPtrWord>>();
+}
 std::unique_ptr<Allocator> make_tenuto_reserved() { return std::make_unique<TenutoReserved>(); }
 
 std::string tenuto_logged_settings(const std::string& medium) {
   return "malloc_to and free_from, " + words_of(medium) + "; the pool grows from its default size";
+}
+std::string tenuto_versioned_settings(const std::string& medium) {
+  return "the same on versioned destinations, " + words_of(medium);
 }
 std::string tenuto_reserved_settings(const std::string& medium) {
   return "reserve and cancel: a crash frees the blocks, " + words_of(medium) +

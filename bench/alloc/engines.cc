@@ -13,6 +13,8 @@ constexpr const char* kPmdkMedia = "line,cache";
 constexpr std::array kKinds = {
     AllocatorKind{"tenuto", "tenuto", "log", make_tenuto_logged, tenuto_logged_settings, true,
                   kTenutoMedia},
+    AllocatorKind{"tenuto-v", "tenuto", "log, versioned", make_tenuto_versioned,
+                  tenuto_versioned_settings, true, kTenutoMedia},
     AllocatorKind{"tenuto-reserve", "tenuto", "reserve", make_tenuto_reserved,
                   tenuto_reserved_settings, false, kTenutoMedia},
     AllocatorKind{"pmdk", "pmdk", "", make_pmdk_atomic, pmdk_atomic_settings, true, kPmdkMedia},

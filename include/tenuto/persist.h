@@ -97,15 +97,23 @@ requires(!std::is_pointer_v<T>) inline void flush(const T& object) {
   flush_bytes(&object, sizeof object);
 }
 
-// Stores one aligned 8-byte word (release) and flushes it: the only way to make something
-// reachable. What the word promises must be durable, or be flushed under the same fence in the
-// same line, when this is called.
+// Stores one aligned 8-byte word (release), which the caller flushes: the only way to make
+// something reachable. What the word promises must be durable, or be flushed under the same fence
+// in the same line, when this is called.
+template <class T>
+requires(sizeof(T) == 8 &&
+         std::is_trivially_copyable_v<T>) inline void store_published(T& word,
+                                                                      std::type_identity_t<T> v) {
+  __atomic_store(&word, &v, __ATOMIC_RELEASE);
+  if constexpr (kTraced) pm::trace_publish(&word);
+}
+
+// The same with the flush.
 template <class T>
 requires(sizeof(T) == 8 &&
          std::is_trivially_copyable_v<T>) inline void publish(T& word,
                                                               std::type_identity_t<T> value) {
-  __atomic_store(&word, &value, __ATOMIC_RELEASE);
-  if constexpr (kTraced) pm::trace_publish(&word);
+  store_published(word, value);
   flush_bytes(&word, sizeof word);
 }
 

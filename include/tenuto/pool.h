@@ -171,6 +171,9 @@ class Pool {
   Status malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests);
   Status malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests);
   Status malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests);
+  // The same with a size for each; invalid_argument also when there are not as many sizes.
+  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests);
+  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests);
   template <class T>
   Status malloc_to(std::span<Ptr<T>> dests, std::uint64_t bytes = sizeof(T)) {
     static_assert(alignof(T) <= 16, "reserve them with their alignment, then publish them");

@@ -212,19 +212,20 @@ void Book::start_chunk() {
 EntryRef Book::append(std::uint64_t raw) {
   if (tail_used_ == kBookChunkEntries) start_chunk();
   const unsigned i = tail_used_++;
-  publish(chunk(last_->at)->entry(i), raw);
+  store_published(chunk(last_->at)->entry(i), raw);
   return EntryRef::make(last_, i);
 }
 
 // --- entries ------------------------------------------------------------------------------------
 
-void Book::record(PoolOffset o, std::uint64_t frames, Kind kind) {
+const std::uint64_t& Book::record(PoolOffset o, std::uint64_t frames, Kind kind) {
   const auto type = kind == Kind::logged ? BookType::logged : BookType::derived;
   const std::lock_guard lock(mu_);
   const EntryRef e = append(BookEntry::make_extent(type, o, frames).raw);
   e.twin()->set(e.index());
   slots_.at(o).set_entry(e);
   live_ += 1;
+  return word(e);
 }
 
 void Book::clear_bit(BookTwin& twin, unsigned i) {
@@ -232,7 +233,7 @@ void Book::clear_bit(BookTwin& twin, unsigned i) {
   if (twin.count == 0 && &twin != last_) empty_.push_back(&twin);
 }
 
-void Book::append_tombstone(EntryRef killed) {
+EntryRef Book::append_tombstone(EntryRef killed) {
   const BookPosition names = BookPosition::make(killed.twin()->id, killed.index());
   const EntryRef e = append(BookEntry::make_tombstone(names).raw);
   const bool needed = !TENUTO_PLANT("heap_book_tombstone_dropped_early");
@@ -242,11 +243,12 @@ void Book::append_tombstone(EntryRef killed) {
   }
   clear_bit(*killed.twin(), killed.index());
   live_ -= 1;
+  return e;
 }
 
-void Book::erase(PoolOffset o) {
+const std::uint64_t& Book::erase(PoolOffset o) {
   const std::lock_guard lock(mu_);
-  append_tombstone(slots_.at(o).entry());
+  return word(append_tombstone(slots_.at(o).entry()));
 }
 
 // Recovery has no promise, but the room that is kept for it.
@@ -256,7 +258,7 @@ Status Book::recover_record(PoolOffset o, std::uint64_t frames) {
     if (room() == 0) TENUTO_TRY(new_segment());
     spare_.fetch_sub(2, std::memory_order_relaxed);
   }
-  record(o, frames, Kind::logged);
+  flush(record(o, frames, Kind::logged));
   return Status::ok;
 }
 
@@ -265,7 +267,7 @@ Status Book::recover_erase(PoolOffset o) {
     const std::lock_guard lock(mu_);
     if (room() == 0) TENUTO_TRY(new_segment());
   }
-  erase(o);
+  flush(erase(o));
   return Status::ok;
 }
 

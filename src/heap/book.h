@@ -88,10 +88,11 @@ class Book {
   Status promise();
   void unpromise() { spare_.fetch_add(2, std::memory_order_relaxed); }
 
-  // Append and flush; durable after the caller's fence. REQUIRES: promised; recorded.
-  void record(PoolOffset o, std::uint64_t frames, Kind kind);
-  void erase(PoolOffset o);
-  // The same in recovery, without promise: full when there is no room.
+  // Append and return the word that the caller flushes (not under the lock, whose end would wait
+  // for it); durable after the caller's fence. REQUIRES: promised; recorded.
+  [[nodiscard]] const std::uint64_t& record(PoolOffset o, std::uint64_t frames, Kind kind);
+  [[nodiscard]] const std::uint64_t& erase(PoolOffset o);
+  // The same with the flush in recovery, without promise: full when there is no room.
   Status recover_record(PoolOffset o, std::uint64_t frames);
   Status recover_erase(PoolOffset o);
 
@@ -123,7 +124,8 @@ class Book {
   void prepare_chunk(PoolOffset o, std::uint64_t id);
   void start_chunk();
   EntryRef append(std::uint64_t raw);
-  void append_tombstone(EntryRef killed);
+  EntryRef append_tombstone(EntryRef killed);
+  const std::uint64_t& word(EntryRef e) const { return chunk(e.twin()->at)->entry(e.index()); }
   void clear_bit(BookTwin& twin, unsigned i);
 
   // --- book_gc.cc

@@ -119,7 +119,7 @@ Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, st
   const PoolOffset o = offset_of_frame({*frame});
   const std::uint64_t frames = slots_[*frame].get().frames();
   if (kind == Kind::derived) {
-    book_.record(o, frames, kind);
+    flush(book_.record(o, frames, kind));
     change_state(o, ExtentState::live);
   }
   return Block{o, frames * kFrameBytes};
@@ -150,19 +150,21 @@ bool Extents::cancel(PoolOffset o) {
   return true;
 }
 
-void Extents::mark_allocated(PoolOffset o) {
+const std::uint64_t& Extents::mark_allocated(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::reserved);
-  book_.record(o, w.frames(), w.kind());
+  const std::uint64_t& entry = book_.record(o, w.frames(), w.kind());
   change_state(o, ExtentState::live);
   live_logged_.fetch_add(1, std::memory_order_relaxed);
+  return entry;
 }
 
-void Extents::mark_free(PoolOffset o) {
+const std::uint64_t& Extents::mark_free(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::claimed);
-  book_.erase(o);
+  const std::uint64_t& tombstone = book_.erase(o);
   change_state(o, ExtentState::killed);
+  return tombstone;
 }
 
 bool Extents::claim(PoolOffset o) {
@@ -198,7 +200,7 @@ void Extents::release(PoolOffset o, unsigned core) {
   const ExtentWord w = slots_.find(o);
   if (w.kind() == Kind::derived) {
     TENUTO_ASSERT(w.state() == ExtentState::live);
-    book_.erase(o);
+    flush(book_.erase(o));
     change_state(o, ExtentState::killed);
     fence("extent tombstone", "extent is reused");
   } else {

@@ -77,8 +77,9 @@ class Extents {
   // Makes it free. A derived extent's tombstone is written and fenced here; a logged one must be
   // reserved, or killed and fenced.
   void release(PoolOffset o, unsigned core);
-  void mark_allocated(PoolOffset o);  // entry; flushed
-  void mark_free(PoolOffset o);       // tombstone; flushed
+  // Append an entry or a tombstone and return its word, which the caller flushes.
+  [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset o);
+  [[nodiscard]] const std::uint64_t& mark_free(PoolOffset o);
   bool claim(PoolOffset o);
   void unclaim(PoolOffset o);
   // Before the release of a logged one, so that nobody finds it any more: true when it was

@@ -29,13 +29,8 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
   }
 }
 
-LaneHeap& Heap::State::mine() { return lane_heap(lanes.mine()); }
-
-LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
+LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
   std::atomic<LaneHeap*>& at = lane_heaps[lane.id.value];
-  if (LaneHeap* h = at.load(std::memory_order_acquire)) [[likely]] {
-    return *h;
-  }
   auto fresh = std::make_unique<LaneHeap>();
   fresh->lane = &lane;
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
@@ -60,15 +55,10 @@ LaneHeap& Heap::State::lane_heap(pm::Lane& lane) {
   return *h;
 }
 
-SlabBlock Heap::State::slab_block(PoolOffset o) const {
-  const PageTable::Entry e = pages.find(o);
-  if (e.owner != PageOwner::slab) return {};
-  Slab* const slab = e.slab();
-  if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]] {
-    const unsigned i = old->held_at(o);
-    if (i != kNoBlock) return {old->slab, i};
-  }
-  return {slab, slab->index_of(o)};
+SlabBlock Heap::State::old_block(Slab& slab, const OldPart& old, PoolOffset o) {
+  const unsigned i = old.held_at(o);
+  if (i != kNoBlock) return {old.slab, i};
+  return {&slab, slab.index_of(o)};
 }
 
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
@@ -232,15 +222,10 @@ void Heap::release(PoolOffset block) {
 }
 
 Result<Block> Heap::find_allocated(PoolOffset block) const {
-  if (const SlabBlock b = state_->slab_block(block)) {
-    const bool found = b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->live(b.index);
-    if (!found) return Status::not_found;
-    return Block{block, b.slab->block_bytes};
-  }
-  return state_->extents.find(block, Kind::logged, Wanted::allocated);
+  return state_->find_allocated(block, state_->slab_block(block));
 }
 
-bool Heap::claim_free(PoolOffset block) { return state_->claim(block); }
+bool Heap::claim_free(PoolOffset block) { return state_->claim(block, state_->slab_block(block)); }
 
 void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }
 
@@ -252,7 +237,7 @@ void Heap::mark_allocated(PoolOffset block) {
     b.slab->set_persistent(b.index, true);
     b.slab->set_live(b.index);
   } else {
-    state_->extents.mark_allocated(block);
+    flush(state_->extents.mark_allocated(block));
   }
 }
 
@@ -263,7 +248,7 @@ void Heap::mark_free(PoolOffset block) {
     TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
     b.slab->set_persistent(b.index, false);
   } else {
-    state_->extents.mark_free(block);
+    flush(state_->extents.mark_free(block));
   }
 }
 

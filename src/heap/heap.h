@@ -46,6 +46,17 @@ struct Words {
   std::size_t count;
 };
 
+// Bytes of its blocks: the same for all, or each its own.
+struct Sizes {
+  Sizes(std::uint64_t all) : same(all) {}
+  Sizes(std::span<const std::uint64_t> of_each) : each(of_each) {}
+  std::uint64_t operator[](std::size_t i) const { return each.empty() ? same : each[i]; }
+  bool fit(std::size_t count) const { return each.empty() || each.size() == count; }
+
+  std::uint64_t same = 0;
+  std::span<const std::uint64_t> each;
+};
+
 struct HeapStats {
   std::uint64_t allocated_bytes = 0;
   std::uint64_t objects = 0;  // logged blocks in use
@@ -84,10 +95,10 @@ class Heap {
   Status free_from(PtrWord& dest);
   Status free_from(VPtrWord& dest);
   Status swap(VPtrWord& a, VPtrWord& b);
-  Status malloc_to(std::uint64_t bytes, Words<PtrWord> dests);
-  Status malloc_to(std::uint64_t bytes, Words<VPtrWord> dests);
-  Status free_from(Words<PtrWord> dests);
-  Status free_from(Words<VPtrWord> dests);
+  Status malloc_to(const Sizes& bytes, const Words<PtrWord>& dests);
+  Status malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests);
+  Status free_from(const Words<PtrWord>& dests);
+  Status free_from(const Words<VPtrWord>& dests);
 
   // A block that only this process knows of; a crash frees it. Aligned to `align`, a power of two
   // up to kHugeBytes; besides, 64-byte aligned when bytes is a multiple of 64. full | too_large |

@@ -38,8 +38,13 @@ struct Heap::State {
   std::vector<PoolOffset> log_frames;  // named by own_log_frame
 
   // --- heap.cc
-  LaneHeap& mine();
-  LaneHeap& lane_heap(pm::Lane& lane);
+  LaneHeap& mine() { return lane_heap(lanes.mine()); }
+  LaneHeap& lane_heap(pm::Lane& lane) {
+    if (LaneHeap* h = lane_heaps[lane.id.value].load(std::memory_order_acquire)) [[likely]]
+      return *h;
+    return make_lane_heap(lane);
+  }
+  LaneHeap& make_lane_heap(pm::Lane& lane);
   // `near`: its bit shall share a line with the last one's.
   Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
                         bool near = false);
@@ -53,10 +58,19 @@ struct Heap::State {
   // Everything that idle lanes and this one hold without need, back to slabs and frames.
   void scavenge(LaneHeap& h);
   // In the old part of a morphed slab when a held block of it starts there, else in the new one.
-  SlabBlock slab_block(PoolOffset o) const;
+  SlabBlock slab_block(PoolOffset o) const {
+    const PageTable::Entry e = pages.find(o);
+    if (e.owner != PageOwner::slab) return {};
+    Slab* const slab = e.slab();
+    if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]]
+      return old_block(*slab, *old, o);
+    return {slab, slab->index_of(o)};
+  }
+  static SlabBlock old_block(Slab& slab, const OldPart& old, PoolOffset o);
 
   // --- intent.cc
-  void fenced(LaneHeap& h);
+  // The lane's fence: flushes its dirty lines first.
+  void fence_lane(LaneHeap& h, const char* first, const char* then);
   // Writes the intents of as many elements as fit a group of lines, at least one. Returns how many.
   std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
   void publish_retired(LaneHeap& h, std::uint64_t sequence);
@@ -67,6 +81,7 @@ struct Heap::State {
   void settle_word(LaneHeap& h, PoolOffset dest);
   // A logged block whose free is durable and retired: reused once no lane can still write into it.
   void retire(LaneHeap& h, PoolOffset block);
+  bool any_pending_near(const std::vector<PoolOffset>& blocks) const;
   void empty_quarantine(LaneHeap& h);
   std::uint64_t block_bytes(PoolOffset block) const;
 
@@ -74,28 +89,31 @@ struct Heap::State {
   template <class Word>
   bool is_word(const Word& dest) const;
   template <class Word>
-  void store_words(const IntentElement* e, std::size_t n, bool attach);
-  void store_bits(const IntentElement* e, std::size_t n, bool on);
+  void store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach);
+  void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
   void settle_words(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word>
   void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word>
-  void detach(LaneHeap& h, const IntentElement* e, std::size_t n);
+  Status detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed);
+  Status forget_intent(LaneHeap& h);
   template <class Word>
   Status malloc_one(std::uint64_t bytes, Word& dest);
   template <class Word>
-  Status claim_from(const Heap& heap, const Word& dest, IntentElement& e);
+  Status find_from(const Word& dest, IntentElement& e) const;
   template <class Word>
-  Status free_one(const Heap& heap, Word& dest);
+  Status free_one(Word& dest);
   template <class Word>
   Status publish_one(const Heap& heap, const Block& block, Word& dest);
   template <class Word>
-  Status malloc_many(std::uint64_t bytes, const Words<Word>& dests);
+  Status malloc_many(const Sizes& bytes, const Words<Word>& dests);
   template <class Word>
-  Status free_many(const Heap& heap, const Words<Word>& dests);
+  Status free_many(const Words<Word>& dests);
   bool repeats(LaneHeap& h) const;
-  bool claim(PoolOffset block);
+  IntentElement element(const void* dest, const Block& block, std::uint32_t version) const;
+  Result<Block> find_allocated(PoolOffset block, const SlabBlock& b) const;
+  bool claim(PoolOffset block, const SlabBlock& b);
   void unclaim(PoolOffset block);
 
   // --- replay.cc

@@ -17,8 +17,9 @@
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
-// Bookkeeping after each fence of the lane.
-void Heap::State::fenced(LaneHeap& h) {
+void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
+  h.dirty.flush();
+  fence(first, then);
   const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
   h.durable = h.cleared.load(std::memory_order_relaxed);
   h.retired = early ? h.durable : h.retiring;
@@ -82,11 +83,9 @@ void Heap::State::publish_retired(LaneHeap& h, std::uint64_t sequence) {
 
 void Heap::State::drain_limbo(LaneHeap& h) {
   if (h.in_limbo()) {
-    fence("cleared destinations and bits", "their intents are retired");
-    fenced(h);
+    fence_lane(h, "cleared destinations and bits", "their intents are retired");
     publish_retired(h, h.durable);
-    fence("retired intents", "their blocks are reused");
-    fenced(h);
+    fence_lane(h, "retired intents", "their blocks are reused");
   }
   empty_quarantine(h);
 }
@@ -142,8 +141,7 @@ void Heap::State::settle_word(LaneHeap& h, PoolOffset dest) {
     });
     if (!named || TENUTO_PLANT("heap_version_wraps_over_other_lanes")) continue;
     flush_effects(*other, settled);
-    fence("another lane's destinations and bits", "its intents are retired");
-    fenced(h);
+    fence_lane(h, "another lane's destinations and bits", "its intents are retired");
     std::uint64_t& word = other->retired_word(pm::kLaneRetiredLines - 1);
     std::uint64_t said = __atomic_load_n(&word, __ATOMIC_ACQUIRE);
     while (said < settled && !__atomic_compare_exchange_n(&word, &said, settled, false,
@@ -163,9 +161,36 @@ void Heap::State::retire(LaneHeap& h, PoolOffset block) {
 // An intent of another lane that names a destination inside a freed block would, replayed after the
 // block's reuse, write into somebody else's data if that happens to look like the old pointer or
 // like an older version. Such blocks wait for that lane.
+// Whether a pending destination may lie in one of the blocks; if not, which is usual, nothing has
+// to be sorted. Compared by a few bits of the slab's number, extents lie anywhere.
+bool Heap::State::any_pending_near(const std::vector<PoolOffset>& blocks) const {
+  const auto bit_of = [](std::uint64_t offset) {
+    return std::uint64_t{1} << (offset / kSlabBytes % 64);
+  };
+  std::uint64_t near = 0;
+  for (const PoolOffset block : blocks) {
+    near |= pages.find(block).owner == PageOwner::slab ? bit_of(block.value) : ~std::uint64_t{0};
+  }
+  bool found = false;
+  const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);
+  for (std::size_t id = 0; id < end && !found; ++id) {
+    const LaneHeap* lane = lane_heaps[id].load(std::memory_order_acquire);
+    if (lane == nullptr) continue;
+    lane->for_each_pending([&](PendingDests d) {
+      found = found || ((bit_of(d.first()) | bit_of(d.last())) & near) != 0;
+    });
+  }
+  return found;
+}
+
 void Heap::State::empty_quarantine(LaneHeap& h) {
   if (h.quarantine.empty()) return;
   std::vector<PoolOffset>& blocks = h.quarantine;
+  if (!any_pending_near(blocks)) {
+    for (const PoolOffset block : blocks) give_back(h, block);
+    blocks.clear();
+    return;
+  }
   std::sort(blocks.begin(), blocks.end());
   std::vector<PoolOffset>& kept = h.quarantine_kept;
   kept.clear();

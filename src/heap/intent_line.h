@@ -10,13 +10,18 @@
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
+struct Slab;
+
 // One word and one block. version: what a versioned word gets, 0 for a plain one. A swap may name
-// no block (null): the word is to hold none.
+// no block (null): the word is to hold none. slab, index: where a small block stands, found once by
+// the operation, which owns the block.
 struct IntentElement {
   PoolOffset dest;
   PoolOffset block;
   std::uint64_t bytes = 0;
   std::uint32_t version = 0;
+  unsigned index = 0;
+  Slab* slab = nullptr;
 };
 
 struct IntentView {
@@ -96,7 +101,8 @@ inline std::optional<IntentView> unpack_intent(const std::uint64_t (&words)[7]) 
   if (v.count == 0) return std::nullopt;
   const IntentTarget first{words[3]};
   const auto set = [&](std::size_t i, IntentTarget target) {
-    v.element[i] = {PoolOffset{words[2]} + 8 * i, target.block(), words[1], target.version()};
+    v.element[i] = {
+        PoolOffset{words[2]} + 8 * i, target.block(), words[1], target.version(), 0, nullptr};
   };
   switch (static_cast<IntentForm>(head.form())) {
     case IntentForm::pairs:
@@ -104,7 +110,7 @@ inline std::optional<IntentView> unpack_intent(const std::uint64_t (&words)[7]) 
       set(0, first);
       if (v.count == 2) {
         const IntentTarget second{words[5]};
-        v.element[1] = {{words[4]}, second.block(), words[6], second.version()};
+        v.element[1] = {{words[4]}, second.block(), words[6], second.version(), 0, nullptr};
       }
       return v;
     case IntentForm::run:

@@ -4,8 +4,8 @@
 //
 // Every operation of a lane has a sequence, and these follow one another:
 //   sequence   its intent is written
-//   cleared    its destinations and bits are stored and flushed
-//   durable    a later fence of this lane returned
+//   cleared    its destinations and bits are stored, and flushed before the lane's next fence
+//   durable    that fence returned
 //   retiring   a word on media that says so was stored and flushed: a retired line, or the head of
 //              the lane's next intent
 //   retired    a later fence returned: recovery ignores the intent
@@ -24,6 +24,7 @@
 #include "heap/intent_line.h"
 #include "heap/tcache.h"
 #include "pm/lane.h"
+#include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
@@ -51,6 +52,28 @@ struct LimboLine {
   std::array<PoolOffset, kIntentPacked> block;
 };
 
+// Lines that were stored to and not flushed yet. A locked instruction waits for every flush before
+// it as a fence does, so an operation makes its stores first and flushes just before a fence; what
+// its intent covers is left to the lane's next one.
+class DirtyLines {
+ public:
+  void add(const std::uint64_t& word) {
+    transient(&word, sizeof word);  // for a while: an intent says it, or the fence is at once
+    const char* line = pm::line_of(&word);
+    if (count_ != 0 && lines_[count_ - 1] == line) return;
+    if (count_ == lines_.size()) flush();
+    lines_[count_++] = line;
+  }
+  void flush() {
+    for (std::size_t i = 0; i < count_; ++i) flush_bytes(lines_[i], kLineBytes);
+    count_ = 0;
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::array<const char*, 128> lines_;
+};
+
 struct LaneHeap {
   pm::Lane* lane = nullptr;
   Arena* arena = nullptr;
@@ -67,6 +90,7 @@ struct LaneHeap {
   std::uint64_t lines = 0;          // written so far
   std::uint64_t lines_retired = 0;  // of them
   unsigned retired_turn = 0;        // which retired line is next
+  DirtyLines dirty;                 // of operations that are not durable yet
   std::array<LimboLine, kIntentLines> limbo;
   // Retired frees, waiting until no other lane has a pending destination inside them.
   std::vector<PoolOffset> quarantine;

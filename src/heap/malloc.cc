@@ -8,6 +8,8 @@
 //                    free_from  W{b, d, v} | D = {v, 0}; B = 0 (flushed, ...)
 //                    swap       W{b, d, v; c, e, w} | D = {v, b}; E = {w, c}; B and C flushed again
 //
+// What rides is flushed just before that fence, except the retired word (LaneHeap::dirty).
+//
 // W is the intent, D the destination word, B the block's bit (or its entry in the bookkeeping
 // log), v the version after the one that D has. Authoritative: while W is sealed and not retired
 // the intent, then D and B. Recovery, of all lanes' intents first the words, then the bits:
@@ -60,7 +62,9 @@ using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versione
 // so that two versions that are compared are never half of the range apart.
 constexpr std::uint32_t kSettleEvery = VPtrWord::kVersions / 4;
 
-bool same_line(const void* a, const void* b) { return pm::line_of(a) == pm::line_of(b); }
+bool has_extents(const IntentElement* e, std::size_t n) {
+  return std::any_of(e, e + n, [](const IntentElement& x) { return x.slab == nullptr; });
+}
 
 }  // namespace
 
@@ -70,60 +74,55 @@ bool Heap::State::is_word(const Word& dest) const {
   return file.contains(&dest) && reinterpret_cast<std::uintptr_t>(&dest) % alignof(Word) == 0;
 }
 
-// The words of e[0 .. n) point to their blocks, or to none. Every line is flushed once.
+// The words of e[0 .. n) point to their blocks, or to none.
 template <class Word>
-void Heap::State::store_words(const IntentElement* e, std::size_t n, bool attach) {
+void Heap::State::store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach) {
   for (std::size_t i = 0; i < n; ++i) {
     auto& word = *file.at<std::uint64_t>(e[i].dest);
     const void* target = attach && e[i].block ? file.at<void>(e[i].block) : nullptr;
     const std::uint64_t raw = KindOf<Word>::encode(&word, target, e[i].version);
-    const bool careless = TENUTO_PLANT("heap_batch_flushes_its_last_line");
-    const bool again = i + 1 < n && (careless || same_line(&word, file.at<void>(e[i + 1].dest)));
-    if (again) {
-      store_ordered(word, raw);
-      if constexpr (kTraced) pm::trace_publish(&word);
-    } else {
-      tenuto::publish(word, raw);
-    }
+    store_published(word, raw);
+    if (i + 1 < n && TENUTO_PLANT("heap_batch_flushes_its_last_line")) continue;
+    h.dirty.add(word);
   }
 }
 
-// The bits of e[0 .. n), neighbours in one word by one locked instruction, every line flushed once.
-void Heap::State::store_bits(const IntentElement* e, std::size_t n, bool on) {
+// The bits of e[0 .. n), neighbours in one word by one locked instruction.
+void Heap::State::store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on) {
   std::uint64_t* word = nullptr;
   std::uint64_t bits = 0;
-  const auto store = [&](const void* next) {
+  const auto store = [&] {
     if (word == nullptr) return;
     if (on) {
       __atomic_fetch_or(word, bits, __ATOMIC_ACQ_REL);
     } else {
       __atomic_fetch_and(word, ~bits, __ATOMIC_ACQ_REL);
     }
-    if (next == nullptr || !same_line(word, next)) flush(*word);
+    h.dirty.add(*word);
   };
   for (std::size_t i = 0; i < n; ++i) {
-    SlabBlock b = slab_block(e[i].block);
-    if (const SlabBlock now = parts_at(e[i].block)[0];
-        TENUTO_PLANT("heap_old_block_clears_new_bit") && !on && now.index != kNoBlock) {
-      b = now;
+    SlabBlock b{e[i].slab, e[i].index};
+    if (TENUTO_PLANT("heap_old_block_clears_new_bit") && !on) {
+      const SlabBlock now = parts_at(e[i].block)[0];
+      if (now.index != kNoBlock) b = now;
     }
     if (!b) {
-      on ? extents.mark_allocated(e[i].block) : extents.mark_free(e[i].block);
+      h.dirty.add(on ? extents.mark_allocated(e[i].block) : extents.mark_free(e[i].block));
       continue;
     }
     if (on) {
       b.slab->set_live(b.index);
       if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
     }
-    std::uint64_t& mine = b.slab->persistent_word(b.index);
-    if (&mine != word) {
-      store(&mine);
-      word = &mine;
+    const BitPlace place = b.slab->place(b.index);
+    if (&place.word != word) {
+      store();
+      word = &place.word;
       bits = 0;
     }
-    bits |= 1ull << (b.index / b.slab->stripes % 64);
+    bits |= place.bit;
   }
-  store(nullptr);
+  store();
 }
 
 template <class Word>
@@ -143,24 +142,17 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   settle_words<Word>(h, e, n);
   while (n > 0) {
     if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
-      store_words<Word>(e, n, true);
+      store_words<Word>(h, e, n, true);
     const std::size_t done = write_intents(h, K::kMalloc, e, n);
     const std::uint64_t sequence = h.sequence;
-    if (kVersioned) {
-      fence("versioned malloc intent", "destination and bit");
-    } else {
-      fence("malloc intent", "destination and bit");
-    }
-    fenced(h);
-    store_words<Word>(e, done, true);
-    store_bits(e, done, true);
+    fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
+    store_bits(h, e, done, true);
+    store_words<Word>(h, e, done, true);
     h.cleared.store(sequence, std::memory_order_release);
     if (!kVersioned) {
-      fence("destination and bit", "malloc_to returns");
-      fenced(h);
-    } else if (!is_class_bytes(e[0].bytes)) {
-      fence("entry of a versioned extent", "malloc_to returns");
-      fenced(h);
+      fence_lane(h, "destination and bit", "malloc_to returns");
+    } else if (has_extents(e, done)) {
+      fence_lane(h, "entry of a versioned extent", "malloc_to returns");
     }
     e += done;
     n -= done;
@@ -168,25 +160,23 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   if (!kVersioned) publish_retired(h, h.sequence);
 }
 
-// REQUIRES: the words point to the blocks, which are claimed.
+// REQUIRES: the words point to the blocks, which are claimed, or are claimed here: a single one,
+// for less waiting. A claim that fails then is a race for the block that the other thread has won.
 template <class Word>
-void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
+Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed) {
   using K = KindOf<Word>;
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
   settle_words<Word>(h, e, n);
   while (n > 0) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
-    if (early) store_bits(e, n, false);
+    if (early) store_bits(h, e, n, false);
     const std::size_t done = write_intents(h, K::kFree, e, n);
     const std::uint64_t sequence = h.sequence;
-    if (kVersioned) {
-      fence("versioned free intent", "destination and bit cleared");
-    } else {
-      fence("free intent", "destination and bit cleared");
-    }
-    fenced(h);
-    store_words<Word>(e, done, false);
-    if (!early) store_bits(e, done, false);
+    fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
+               "destination and bit cleared");
+    if (!claimed && !claim(e->block, {e->slab, e->index})) return forget_intent(h);
+    if (!early) store_bits(h, e, done, false);
+    store_words<Word>(h, e, done, false);
     h.cleared.store(sequence, std::memory_order_release);
     if (TENUTO_PLANT("heap_free_without_limbo")) {
       for (std::size_t i = 0; i < done; ++i) give_back(h, e[i].block);
@@ -194,6 +184,16 @@ void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
     e += done;
     n -= done;
   }
+  return Status::ok;
+}
+
+// The last intent is fenced and will not be followed: over before the block can be anybody's.
+Status Heap::State::forget_intent(LaneHeap& h) {
+  h.limbo_at(h.lines - 1).count = 0;
+  h.cleared.store(h.sequence, std::memory_order_release);
+  publish_retired(h, h.sequence);
+  fence_lane(h, "intent of a lost race retired", "free_from returns");
+  return Status::invalid_argument;
 }
 
 // --- one block ----------------------------------------------------------------------------------
@@ -207,43 +207,53 @@ Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
   LaneHeap& h = mine();
   const Result<Block> block = reserve(h, bytes, Kind::logged);
   if (!block) return block.error();
-  const IntentElement e{file.offset_of(&dest), block->offset, block->bytes,
-                        KindOf<Word>::next(raw)};
+  const IntentElement e = element(&dest, *block, KindOf<Word>::next(raw));
   attach<Word>(h, &e, 1);
   return Status::ok;
 }
 
-// The element that frees what `dest` points to; claims the block.
+IntentElement Heap::State::element(const void* dest, const Block& block,
+                                   std::uint32_t version) const {
+  const SlabBlock b = slab_block(block.offset);
+  return {file.offset_of(dest), block.offset, block.bytes, version, b.index, b.slab};
+}
+
+// The element that frees what `dest` points to.
 template <class Word>
-Status Heap::State::claim_from(const Heap& heap, const Word& dest, IntentElement& e) {
+Status Heap::State::find_from(const Word& dest, IntentElement& e) const {
   if (!is_word(dest)) return Status::invalid_argument;
   const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
   const void* target = Word::decode(&dest, raw);
   if (target == nullptr || !file.contains(target)) return Status::invalid_argument;
   const PoolOffset block = file.offset_of(target);
-  const Result<Block> found = heap.find_allocated(block);
-  if (!found || !claim(block)) return Status::invalid_argument;
+  const SlabBlock b = slab_block(block);
+  const Result<Block> found = find_allocated(block, b);
+  if (!found) return Status::invalid_argument;
   const bool same = TENUTO_PLANT("heap_version_not_raised");
   const std::uint32_t version =
       same && std::is_same_v<Word, VPtrWord> ? VPtrWord::version(raw) : KindOf<Word>::next(raw);
-  e = {file.offset_of(&dest), block, found->bytes, version};
+  e = {file.offset_of(&dest), block, found->bytes, version, b.index, b.slab};
   return Status::ok;
 }
 
-bool Heap::State::claim(PoolOffset block) {
-  if (const SlabBlock b = slab_block(block)) {
-    return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
-  }
-  return extents.claim(block);
+Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) const {
+  if (!b) return extents.find(block, Kind::logged, Wanted::allocated);
+  const bool found = b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->live(b.index);
+  if (!found) return Status::not_found;
+  return Block{block, b.slab->block_bytes};
+}
+
+bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
+  if (!b) return extents.claim(block);
+  return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
 }
 
 template <class Word>
-Status Heap::State::free_one(const Heap& heap, Word& dest) {
+Status Heap::State::free_one(Word& dest) {
   TENUTO_TRY(file.writable());
   IntentElement e;
-  TENUTO_TRY(claim_from(heap, dest, e));
-  detach<Word>(mine(), &e, 1);
-  return Status::ok;
+  TENUTO_TRY(find_from(dest, e));
+  return detach<Word>(mine(), &e, 1, false);
 }
 
 template <class Word>
@@ -257,18 +267,17 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   LaneHeap& h = mine();
   const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
   if (std::is_same_v<Word, VPtrWord> && !early) {
-    fence("contents of a block", "versioned malloc intent");
-    fenced(h);
+    fence_lane(h, "contents of a block", "versioned malloc intent");
   }
-  const IntentElement e{file.offset_of(&dest), block.offset, taken->bytes, KindOf<Word>::next(raw)};
+  const IntentElement e = element(&dest, *taken, KindOf<Word>::next(raw));
   attach<Word>(h, &e, 1);
   return Status::ok;
 }
 
 Status Heap::malloc_to(std::uint64_t bytes, PtrWord& d) { return state_->malloc_one(bytes, d); }
 Status Heap::malloc_to(std::uint64_t bytes, VPtrWord& d) { return state_->malloc_one(bytes, d); }
-Status Heap::free_from(PtrWord& dest) { return state_->free_one(*this, dest); }
-Status Heap::free_from(VPtrWord& dest) { return state_->free_one(*this, dest); }
+Status Heap::free_from(PtrWord& dest) { return state_->free_one(dest); }
+Status Heap::free_from(VPtrWord& dest) { return state_->free_one(dest); }
 Status Heap::publish(const Block& b, PtrWord& d) { return state_->publish_one(*this, b, d); }
 Status Heap::publish(const Block& b, VPtrWord& d) { return state_->publish_one(*this, b, d); }
 
@@ -277,35 +286,33 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
   TENUTO_TRY(s.file.writable());
   VPtrWord* const word[2] = {&a, &b};
   std::uint32_t next[2];
-  IntentElement held[2];  // the block that each word holds now
+  IntentElement held[2];  // each word, and the block that it holds now
   for (std::size_t i = 0; i < 2; ++i) {
     if (&a == &b || !s.is_word(*word[i])) return Status::invalid_argument;
     const std::uint64_t raw = __atomic_load_n(&word[i]->raw, __ATOMIC_ACQUIRE);
     next[i] = Versioned::next(raw);
+    held[i].dest = s.file.offset_of(word[i]);
     const void* target = VPtrWord::decode(word[i], raw);
     if (target == nullptr) continue;
     if (!s.file.contains(target)) return Status::invalid_argument;
     const Result<Block> found = find_allocated(s.file.offset_of(target));
     if (!found) return Status::invalid_argument;
-    held[i].block = found->offset;
-    held[i].bytes = found->bytes;
+    held[i] = s.element(word[i], *found, 0);
   }
   const IntentElement e[2] = {
-      {s.file.offset_of(&a), held[1].block, held[1].bytes, next[0]},
-      {s.file.offset_of(&b), held[0].block, held[0].bytes, next[1]},
+      {held[0].dest, held[1].block, held[1].bytes, next[0], held[1].index, held[1].slab},
+      {held[1].dest, held[0].block, held[0].bytes, next[1], held[0].index, held[0].slab},
   };
   LaneHeap& h = s.mine();
   s.settle_words<VPtrWord>(h, e, 2);
   const std::size_t done = s.write_intents(h, IntentOp::swap, e, 2);
   TENUTO_ASSERT(done == 2);
-  fence("swap intent", "versioned words");
-  s.fenced(h);
-  s.store_words<VPtrWord>(e, 2, true);
+  s.fence_lane(h, "swap intent", "versioned words");
+  s.store_words<VPtrWord>(h, e, 2, true);
   for (const IntentElement& x : e) {
     // Whoever attached the block may not have fenced its bit, and its intent says nothing now.
-    const SlabBlock held_in = x.block ? s.slab_block(x.block) : SlabBlock{};
-    if (held_in && !TENUTO_PLANT("heap_swap_leaves_bits")) {
-      flush(held_in.slab->persistent_word(held_in.index));
+    if (x.slab != nullptr && !TENUTO_PLANT("heap_swap_leaves_bits")) {
+      h.dirty.add(x.slab->place(x.index).word);
     }
   }
   h.cleared.store(h.sequence, std::memory_order_release);
@@ -315,8 +322,9 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
 // --- many blocks --------------------------------------------------------------------------------
 
 template <class Word>
-Status Heap::State::malloc_many(std::uint64_t bytes, const Words<Word>& dests) {
+Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests) {
   TENUTO_TRY(file.writable());
+  if (!bytes.fit(dests.count)) return Status::invalid_argument;
   LaneHeap& h = mine();
   std::vector<IntentElement>& all = h.batch;
   all.clear();
@@ -325,18 +333,17 @@ Status Heap::State::malloc_many(std::uint64_t bytes, const Words<Word>& dests) {
     if (!is_word(dest)) return Status::invalid_argument;
     const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
     if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
-    all.push_back({file.offset_of(&dest), {}, 0, KindOf<Word>::next(raw)});
+    all.push_back({file.offset_of(&dest), {}, 0, KindOf<Word>::next(raw), 0, nullptr});
   }
   if (dests.scattered() && repeats(h)) return Status::invalid_argument;
   for (std::size_t i = 0; i < all.size(); ++i) {
     // Blocks of one stripe one after the other: their bits share a line.
-    const Result<Block> block = reserve(h, bytes, Kind::logged, 16, i % kIntentPacked != 0);
+    const Result<Block> block = reserve(h, bytes[i], Kind::logged, 16, i % kIntentPacked != 0);
     if (!block) {
       for (std::size_t k = 0; k < i; ++k) put_back(h, all[k].block);
       return block.error();
     }
-    all[i].block = block->offset;
-    all[i].bytes = block->bytes;
+    all[i] = element(&dests[i], *block, all[i].version);
   }
   attach<Word>(h, all.data(), all.size());
   return Status::ok;
@@ -354,19 +361,20 @@ bool Heap::State::repeats(LaneHeap& h) const {
 }
 
 template <class Word>
-Status Heap::State::free_many(const Heap& heap, const Words<Word>& dests) {
+Status Heap::State::free_many(const Words<Word>& dests) {
   TENUTO_TRY(file.writable());
   LaneHeap& h = mine();
   std::vector<IntentElement>& all = h.batch;
   all.resize(dests.count);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Status s = claim_from(heap, dests[i], all[i]);  // a block that stands twice is claimed
+    Status s = find_from(dests[i], all[i]);
+    if (s == Status::ok && !claim(all[i].block, {all[i].slab, all[i].index}))
+      s = Status::invalid_argument;  // stands twice
     if (s == Status::ok) continue;
     for (std::size_t k = 0; k < i; ++k) unclaim(all[k].block);
     return s;
   }
-  detach<Word>(h, all.data(), all.size());
-  return Status::ok;
+  return detach<Word>(h, all.data(), all.size(), true);
 }
 
 void Heap::State::unclaim(PoolOffset block) {
@@ -377,13 +385,13 @@ void Heap::State::unclaim(PoolOffset block) {
   }
 }
 
-Status Heap::malloc_to(std::uint64_t bytes, Words<PtrWord> dests) {
+Status Heap::malloc_to(const Sizes& bytes, const Words<PtrWord>& dests) {
   return state_->malloc_many(bytes, dests);
 }
-Status Heap::malloc_to(std::uint64_t bytes, Words<VPtrWord> dests) {
+Status Heap::malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests) {
   return state_->malloc_many(bytes, dests);
 }
-Status Heap::free_from(Words<PtrWord> dests) { return state_->free_many(*this, dests); }
-Status Heap::free_from(Words<VPtrWord> dests) { return state_->free_many(*this, dests); }
+Status Heap::free_from(const Words<PtrWord>& dests) { return state_->free_many(dests); }
+Status Heap::free_from(const Words<VPtrWord>& dests) { return state_->free_many(dests); }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

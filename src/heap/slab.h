@@ -51,12 +51,19 @@ struct BlockGrid {
 
 struct OldPart;  // morph.h
 
+// Where the persistent bit of a block stands.
+struct BitPlace {
+  std::uint64_t& word;
+  std::uint64_t bit;
+};
+
 // The twin of a slab, or of one part of a morphed one. The page table names that of the new part.
 struct Slab : BlockGrid {
   // Constant while the slab lives.
   SlabHeader* header = nullptr;
   SlabShape shape;  // as its header says, or said when this twin was made
   std::uint32_t stripes = 0;
+  std::uint32_t stripe_divider = 0;  // 2^20 / stripes, rounded up
   ClassId class_id;
   Kind kind = Kind::logged;
   Arena* arena = nullptr;
@@ -89,21 +96,23 @@ struct Slab : BlockGrid {
   }
   unsigned used() const { return blocks - free_count - blocked; }
 
-  unsigned stripe_of(unsigned i) const { return i % stripes; }
+  // i / stripes without a division; exact, as no index reaches 2^12 and no divisor exceeds 32.
+  unsigned row_of(unsigned i) const { return i * stripe_divider >> 20; }
+  unsigned stripe_of(unsigned i) const { return i - row_of(i) * stripes; }
 
-  // The persistent word and bit of block i.
-  std::uint64_t& persistent_word(unsigned i) const {
-    const unsigned line = shape.now.first_line + i % stripes;
+  BitPlace place(unsigned i) const {
+    const unsigned row = row_of(i);
+    const unsigned line = shape.now.first_line + (i - row * stripes);
     auto* words = reinterpret_cast<std::uint64_t*>(header) + std::size_t{8} * line;
-    return words[i / stripes / 64];
+    return {words[row / 64], 1ull << row % 64};
   }
   bool persistent(unsigned i) const {
-    return (__atomic_load_n(&persistent_word(i), __ATOMIC_ACQUIRE) >> (i / stripes % 64) & 1) != 0;
+    const auto [word, bit] = place(i);
+    return (__atomic_load_n(&word, __ATOMIC_ACQUIRE) & bit) != 0;
   }
   // Changes and flushes the bit; other threads change neighbours' bits meanwhile. One line.
   void set_persistent(unsigned i, bool on) const {
-    std::uint64_t& word = persistent_word(i);
-    const std::uint64_t bit = 1ull << (i / stripes % 64);
+    const auto [word, bit] = place(i);
     if (on) {
       __atomic_fetch_or(&word, bit, __ATOMIC_ACQ_REL);
     } else {

@@ -42,6 +42,7 @@ struct ThreadLanes {
   // What this thread flushed last may wait for its lane's next fence, and that is another thread's,
   // which covers none of our flushes.
   ~ThreadLanes() {
+    last_lane = {};
     if (!held.empty()) fence("flushed by an ending thread", "its lane is handed on");
     const std::lock_guard lock(open_mu);
     for (const Held& h : held) {
@@ -118,11 +119,14 @@ void Lanes::attach(PoolOffset segment) {
   segments_ += 1;
 }
 
-Lane& Lanes::mine() {
+Lane& Lanes::find_mine() {
   ThreadLanes& mine = thread_lanes;
-  if (Lane* lane = ThreadLanes::find(mine.held, instance_)) return *lane;
-  Lane* lane = acquire();
-  mine.add(instance_, lane);
+  Lane* lane = ThreadLanes::find(mine.held, instance_);
+  if (lane == nullptr) {
+    lane = acquire();
+    mine.add(instance_, lane);
+  }
+  last_lane = {instance_, lane};
   return *lane;
 }
 

@@ -28,6 +28,13 @@ struct Lane {
   LogLine* lines = nullptr;  // kLaneLines of them, persistent
 };
 
+// The lane that this thread used last, and of which pool, so that the next use finds it at once.
+struct LastLane {
+  std::uint64_t instance = 0;
+  Lane* lane = nullptr;
+};
+inline constinit thread_local LastLane last_lane;
+
 class Lanes {
  public:
   // Takes 512 KiB of pool for another segment; full when there is none.
@@ -42,7 +49,11 @@ class Lanes {
   // The calling thread's lane. When all are held by living threads the table grows; when it can
   // not (table or pool full), the call waits until a thread ends. Cost when held: one
   // thread-local load and compare.
-  Lane& mine();
+  Lane& mine() {
+    if (last_lane.instance == instance_) [[likely]]
+      return *last_lane.lane;
+    return find_mine();
+  }
 
   // All lanes that exist, for recovery and close. REQUIRES: quiescent.
   const std::deque<std::unique_ptr<Lane>>& all() const { return lanes_; }
@@ -56,6 +67,7 @@ class Lanes {
  private:
   friend struct ThreadLanes;
   explicit Lanes(PoolFile& file);
+  Lane& find_mine();
   Lane* acquire();
   void release(Lane* lane);
   void attach(PoolOffset segment);

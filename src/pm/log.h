@@ -23,6 +23,7 @@ inline constexpr std::uint64_t kLogSequenceMax = (1ull << 48) - 1;
 
 inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequence) {
   std::uint32_t crc = crc32c_u64(~0u, sequence);
+#pragma GCC unroll 7
   for (const std::uint64_t w : word) crc = crc32c_u64(crc, w);
   return sequence << 16 | ((crc ^ crc >> 16) & 0xffff);
 }
@@ -32,6 +33,7 @@ inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequ
 inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7], std::uint64_t sequence) {
   if (!TENUTO_PLANT("pm_log_seal_not_zeroed_first")) store_ordered(line.seal, 0);
   if (TENUTO_PLANT("pm_log_seal_before_words")) store_ordered(line.seal, log_seal(word, sequence));
+#pragma GCC unroll 7
   for (int i = 0; i < 7; ++i) store_ordered(line.word[i], word[i]);
   store_ordered(line.seal, log_seal(word, sequence));
   flush(line);

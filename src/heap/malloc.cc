@@ -191,6 +191,7 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
 Status Heap::State::forget_intent(LaneHeap& h) {
   h.limbo_at(h.lines - 1).count = 0;
   h.cleared.store(h.sequence, std::memory_order_release);
+  if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;
   publish_retired(h, h.sequence);
   fence_lane(h, "intent of a lost race retired", "free_from returns");
   return Status::invalid_argument;

@@ -169,6 +169,7 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
   settle_words<Word>(h, e, n);
   while (n > 0) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
+    if (early && !claimed) claimed = claim(e->block, {e->slab, e->index});
     if (early) store_bits(h, e, n, false);
     const std::size_t done = write_intents(h, K::kFree, e, n);
     const std::uint64_t sequence = h.sequence;

@@ -1,5 +1,6 @@
 // kv_bench: YCSB's load and workloads A..F and a few more on tenuto, RocksDB, LMDB, LevelDB and
-// WiredTiger in one program. What is measured, and how, is in bench/README.md; --list and --help say the rest.
+// WiredTiger in one program. What is measured, and how, is in bench/README.md; --list and --help
+// say the rest.
 #include <CLI/CLI.hpp>
 
 #include <fmt/core.h>
@@ -54,7 +55,8 @@ void declare(CLI::App& app, Options& o) {
   list_of("--distribution", o.distributions, "zipfian, uniform, latest (d is always latest)");
   list_of("--durability", o.durabilities, "buffered (survives kill -9) or sync (a power cut)");
   list_of("--medium", o.media, "tenuto's media: auto, line, cache, model, journal");
-  list_of("--journal-writes", o.journal_writes, "how its journal is written: direct, dsync, fdatasync");
+  list_of("--journal-writes", o.journal_writes,
+          "how its journal is written: direct, dsync, fdatasync");
   list_of("--threads", o.threads, "numbers of threads");
   list_of("--key", o.key_bytes, "key sizes: 8 (integers) or 16..255");
   list_of("--value", o.value_bytes, "value sizes: 8..1048576");

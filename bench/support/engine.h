@@ -21,7 +21,7 @@ struct EngineOptions {
   bool sync = false;            // true: a write is acknowledged when it survives a power cut
   std::string medium = "auto";  // tenuto only
   std::string journal_writes = "direct";  // on medium journal, see io_meter.h
-  bool integer_keys = false;    // all keys are 8-byte big-endian integers
+  bool integer_keys = false;              // all keys are 8-byte big-endian integers
   unsigned threads = 1;
   std::uint64_t value_bytes = 100;  // typical
   std::uint64_t data_bytes = 0;     // keys and values expected at most, for sizing caches and maps

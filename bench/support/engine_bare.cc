@@ -69,9 +69,9 @@ class BareEngine final : public Engine {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (file < 0) return refuse("open");
     const std::vector<char> zeros(kPages * kPageBytes);
-    const bool filled = ::pwrite(file, zeros.data(), zeros.size(), 0) ==
-                            static_cast<ssize_t>(zeros.size()) &&
-                        ::fsync(file) == 0;
+    const bool filled =
+        ::pwrite(file, zeros.data(), zeros.size(), 0) == static_cast<ssize_t>(zeros.size()) &&
+        ::fsync(file) == 0;
     ::close(file);
     if (!filled) return refuse("write");
     fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DSYNC | O_DIRECT);

@@ -93,8 +93,8 @@ std::string device_text(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return "unknown";
   // Of a partition the queue is its disk's.
-  const std::string device = "/sys/dev/block/" + std::to_string(major(st.st_dev)) + ":" +
-                             std::to_string(minor(st.st_dev));
+  const std::string device =
+      "/sys/dev/block/" + std::to_string(major(st.st_dev)) + ":" + std::to_string(minor(st.st_dev));
   std::error_code ec;
   const std::string name = fs::canonical(device, ec).filename();
   if (ec) return "no block device";

@@ -120,9 +120,9 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
 }
 
 void print_io(std::FILE* out, const ContestFigures& figures) {
-  fmt::print(out, "\n{:<14}{:<16}{:>10}{:>12}{:>12}{:>10}{:>10}{:>11}{:>11}{:>11}{:>12}\n", "for each",
-             "engine", "CPU us", "sync calls", "flushes*", "bytes", "bytes*", "commits", "lines",
-             "payload", "checkpoint");
+  fmt::print(out, "\n{:<14}{:<16}{:>10}{:>12}{:>12}{:>10}{:>10}{:>11}{:>11}{:>11}{:>12}\n",
+             "for each", "engine", "CPU us", "sync calls", "flushes*", "bytes", "bytes*", "commits",
+             "lines", "payload", "checkpoint");
   for (const Workload w : figures.cases) {
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
       const CaseFigures* f = figures.find(i, w);
@@ -167,8 +167,8 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) print_case(out, figures, i, w);
   }
   print_io(out, figures);
-  fmt::print(out, "\n{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", "at the end of",
-             "engine", "memory MB", "file MB", "open ms", "after SIGKILL", "close ms", "lost ms");
+  fmt::print(out, "\n{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", "at the end of", "engine",
+             "memory MB", "file MB", "open ms", "after SIGKILL", "close ms", "lost ms");
   for (const Workload w : figures.cases) {
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
       const CaseFigures* f = figures.find(i, w);

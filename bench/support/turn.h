@@ -36,8 +36,8 @@ struct TurnResult {
   double open_ms = -1;         // open and one read, after a clean close
   double open_killed_ms = -1;  // the same after SIGKILL
   double close_ms = -1;
-  // After SIGKILL, where the last writes may be lost: how many of the last phase were found, how many
-  // acknowledged ones were not, and how old the first of these was.
+  // After SIGKILL, where the last writes may be lost: how many of the last phase were found, how
+  // many acknowledged ones were not, and how old the first of these was.
   std::int64_t kept = -1;
   double lost_ops = -1;
   double lost_ms = -1;

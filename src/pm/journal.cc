@@ -127,15 +127,27 @@ Status Journal::sync() {
 }
 
 Status Journal::commit(std::uint64_t wanted) {
-  if (durable_.load(std::memory_order_acquire) >= wanted) return Status::ok;
-  const std::lock_guard lock(commit_mu_);
-  // Often another thread's commit, waited for just now, was ours too.
-  while (durable_.load(std::memory_order_acquire) < wanted) TENUTO_TRY(commit_locked());
-  return Status::ok;
+  const auto is_durable = [&] { return durable_.load(std::memory_order_acquire) >= wanted; };
+  if (is_durable()) return Status::ok;
+  turns_.arrive(wanted);
+  Status s = Status::ok;
+  while (s == Status::ok && !is_durable()) {
+    const std::uint32_t round = turns_.round();
+    s = failed_.load();
+    if (s != Status::ok || is_durable()) continue;
+    if (!turns_.lead()) {
+      turns_.wait(round, wanted);
+      continue;
+    }
+    if (!is_durable()) s = commit_now();
+    turns_.pass(durable_.load(std::memory_order_relaxed), s != Status::ok);
+  }
+  return s;
 }
 
-Status Journal::commit_locked() {
+Status Journal::commit_now() {
   TENUTO_TRY(failed_.load());
+  turns_.gather(capture_->epoch());
   cut_.clear();
   const std::uint64_t e = capture_->cut(cut_);
   if (cut_.size() != 0) {

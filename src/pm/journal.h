@@ -30,6 +30,7 @@
 
 #include "pm/capture.h"
 #include "pm/journal_file.h"
+#include "pm/journal_turns.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 
@@ -86,7 +87,7 @@ class Journal {
   Journal(const JournalOptions& options, int pool_fd) : options_(options), pool_fd_(pool_fd) {}
   static Status write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes);
   Status commit(std::uint64_t wanted);
-  Status commit_locked();
+  Status commit_now();
   Status append();
   Status checkpoint();
   Status fail_for_good(Status why, const std::string& what);
@@ -100,9 +101,9 @@ class Journal {
   std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
   std::atomic<Status> failed_ = Status::ok;
 
-  // Lock order: commit_mu_, checkpoint_mu_, state_mu_, thread_mu_.
-  std::mutex commit_mu_;  // one commit at a time
-  LineMap cut_;           // guarded by commit_mu_
+  CommitTurns turns_;  // one commit at a time
+  LineMap cut_;        // its leader's
+  // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
   LineMap applied_;  // guarded by checkpoint_mu_
   mutable std::mutex state_mu_;

@@ -110,14 +110,11 @@ void Journal::capture(const void* p, std::size_t bytes) {
   const auto* const end = static_cast<const std::byte*>(p) + bytes;
   while (at < end) {
     const auto n = std::min<std::size_t>(static_cast<std::size_t>(end - at), kPieceBytes);
-    const std::uint64_t lines = (n + kLineBytes - 1) / kLineBytes;
+    const std::byte* const stopped = capture_->capture(at, n, epoch_lines_);
+    at = stopped == nullptr ? at + n : stopped;
     // Waits here, never inside a capture. After a failure nobody makes room, and nothing is written
     // any more: the pool is read-only.
-    while (!capture_->reserve(lines, epoch_lines_)) {
-      if (commit(capture_->epoch()) != Status::ok) return;
-    }
-    capture_->capture(at, n);
-    at += n;
+    if (stopped != nullptr && commit(capture_->epoch()) != Status::ok) return;
   }
 }
 

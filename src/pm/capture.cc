@@ -228,11 +228,12 @@ std::uint64_t Capture::cut(LineMap& out) {
   closed_.store(e, std::memory_order_release);
   for (Slot* s : slots) {
     LineMap& from = s->buffers[e & 1];
+    const std::uint64_t room = std::exchange(s->room[e & 1], 0);
+    pending_lines_.fetch_sub(from.size() + room, std::memory_order_relaxed);
+    if (out.size() == 0) std::swap(out, from);
     for (std::size_t i = 0; i < from.size(); ++i) {
       out.merge(from.line(i), from.sequence(i), from.picture(i));
     }
-    pending_lines_.fetch_sub(from.size() + std::exchange(s->room[e & 1], 0),
-                             std::memory_order_relaxed);
     from.clear();
   }
   return e;

@@ -14,7 +14,8 @@
 // pages in memory are nobody's: the kernel never writes a private mapping back.
 //
 // Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
-// many threads share one device write. A thread of our own makes the periodic ones and the
+// many threads share one device write. A thread of our own makes the periodic ones, early when much
+// waits (an epoch that fits into a core's cache costs much less than one that does not), and the
 // checkpoints. Failure of a write or sync is final: the pool turns read-only, and sync says so.
 #pragma once
 
@@ -98,6 +99,8 @@ class Journal {
   std::shared_ptr<Capture> capture_;
   OnFailure on_failure_;
   std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
+  std::uint64_t early_lines_ = 0;  // so many wait: the next periodic commit comes early
+  std::atomic<bool> early_ = false;
   std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
   std::atomic<Status> failed_ = Status::ok;
 

@@ -63,7 +63,7 @@ void declare(CLI::App& app, Options& o) {
           "benchmarks (--list), fragbench for its four, all; usual ones if none");
   list_of("--allocator", o.allocators, "allocators; ratios are the first one's over each other's");
   list_of("--medium", o.media,
-          "media of the persistent ones: line, cache; tenuto: auto, model, too");
+          "media of the persistent ones: line, cache; tenuto: auto, model, journal, too");
   list_of("--threads", o.threads, "numbers of threads");
   list_of("--batch", o.batches, "operations in a group: one transaction, shared fences");
   list_of("--objects", o.objects, "for recovery-list and growth");
@@ -157,8 +157,9 @@ class Run {
                  std::strerror(errno));
       return 8;
     }
-    fmt::print(human(), "alloc_bench on {}, {} GB memory free, {} on {}\n", processor_name(),
-               free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()));
+    fmt::print(human(), "alloc_bench on {}, {} GB memory free, {} on {}, {}\n", processor_name(),
+               free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()),
+               device_text(scratch_.path()));
     for (const AllocContestant& c : contestants_) {
       fmt::print(human(), "  {:<{}} {}\n", c.label, label_width(contestants_),
                  c.kind->settings(c.medium));

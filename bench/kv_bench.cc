@@ -1,5 +1,6 @@
-// kv_bench: YCSB's load and workloads A..F and a few more on tenuto, RocksDB, LMDB and LevelDB in
-// one program. What is measured, and how, is in bench/README.md; --list and --help say the rest.
+// kv_bench: YCSB's load and workloads A..F and a few more on tenuto, RocksDB, LMDB, LevelDB and
+// WiredTiger in one program. What is measured, and how, is in bench/README.md; --list and --help
+// say the rest.
 #include <CLI/CLI.hpp>
 
 #include <fmt/core.h>
@@ -20,6 +21,7 @@ struct Options {
   std::vector<std::string> distributions = {"zipfian"};
   std::vector<std::string> durabilities = {"buffered"};
   std::vector<std::string> media = {"auto"};
+  std::vector<std::string> journal_writes = {"direct"};
   std::vector<unsigned> threads = {1};
   std::vector<std::size_t> key_bytes = {16};
   std::vector<std::size_t> value_bytes = {100};
@@ -52,7 +54,9 @@ void declare(CLI::App& app, Options& o) {
   list_of("--workload", o.workloads, "workloads (--list)");
   list_of("--distribution", o.distributions, "zipfian, uniform, latest (d is always latest)");
   list_of("--durability", o.durabilities, "buffered (survives kill -9) or sync (a power cut)");
-  list_of("--medium", o.media, "tenuto's media: auto, line, cache, model");
+  list_of("--medium", o.media, "tenuto's media: auto, line, cache, model, journal");
+  list_of("--journal-writes", o.journal_writes,
+          "how its journal is written: direct, dsync, fdatasync");
   list_of("--threads", o.threads, "numbers of threads");
   list_of("--key", o.key_bytes, "key sizes: 8 (integers) or 16..255");
   list_of("--value", o.value_bytes, "value sizes: 8..1048576");
@@ -142,8 +146,9 @@ class Run {
                  std::strerror(errno));
       return 8;
     }
-    fmt::print(human(), "kv_bench on {}, {} GB memory free, {} on {}\n", processor_name(),
-               free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()));
+    fmt::print(human(), "kv_bench on {}, {} GB memory free, {} on {}, {}\n", processor_name(),
+               free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()),
+               device_text(scratch_.path()));
     for (const Point& p : points) {
       if (!fits(p)) return 4;
       play_point(p);
@@ -180,6 +185,7 @@ class Run {
     setting.rounds = o_.rounds;
     setting.seed = o_.seed;
     setting.file_system = file_system_name(scratch_.path());
+    setting.device = device_text(scratch_.path());
     setting.engine.sync = p.sync;
     setting.engine.integer_keys = records.integer_keys();
     setting.engine.threads = p.threads;
@@ -316,17 +322,30 @@ bool parse_points(const Options& o, std::vector<Point>& points, std::string& wro
 
 std::vector<Contestant> contestants_of(const Options& o, std::string& unknown) {
   std::vector<Contestant> all;
+  for (const std::string& writes : o.journal_writes) {
+    if (journal_writes_of(writes)) continue;
+    unknown = writes;
+    return {};
+  }
   for (const std::string& name : o.engines) {
     const EngineKind* kind = find_engine(name);
     if (kind == nullptr) {
       unknown = name;
       return {};
     }
-    const bool has_media = name == "tenuto";
+    if (name != "tenuto") {
+      all.push_back({kind, "", name});
+      continue;
+    }
     for (const std::string& medium : o.media) {
-      const bool several = has_media && o.media.size() > 1;
-      all.push_back({kind, medium, several ? name + "/" + medium : name});
-      if (!has_media) break;
+      const std::string label = o.media.size() > 1 ? name + "/" + medium : name;
+      if (medium != "journal" || o.journal_writes.size() == 1) {
+        all.push_back({kind, medium, label, o.journal_writes.front()});
+        continue;
+      }
+      for (const std::string& writes : o.journal_writes) {
+        all.push_back({kind, medium, label + "/" + writes, writes});
+      }
     }
   }
   return all;
@@ -355,7 +374,7 @@ int main(int argc, char** argv) {
   Program program;
   if (!parse_workloads(o, program, wrong)) return usage_error("no workload is called " + wrong);
   std::vector<Contestant> contestants = contestants_of(o, wrong);
-  if (contestants.empty()) return usage_error("no engine is called " + wrong);
+  if (contestants.empty()) return usage_error("no engine or way of writing is called " + wrong);
   std::vector<Point> points;
   if (!parse_points(o, points, wrong)) return usage_error(wrong);
   const std::uint64_t ops = o.ops == 0 ? o.records : o.ops;

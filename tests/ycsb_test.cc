@@ -324,6 +324,32 @@ TEST(Plan, a_cut_off_phase_allows_the_one_operation_in_flight) {
   EXPECT_FALSE(expected.allows(never.record, never.version));
 }
 
+TEST(Plan, a_prefix_of_all_phases_is_all_up_to_a_version_and_nothing_after_it) {
+  const YcsbRecords records(16, 100, false);
+  Planner planner(records, 1, kSeed);
+  const Phase load = planner.load(50);
+  const Phase updates = planner.next(Workload::open, 100, Distribution::uniform);
+  for (const std::uint32_t latest :
+       {0u, load.streams[0].ops[20].version, updates.streams[0].ops[70].version}) {
+    Expected expected(1);
+    expected.apply_until(load, latest);
+    expected.apply_until(updates, latest);
+    std::map<std::uint32_t, std::uint32_t> last;
+    for (const Phase* phase : {&load, &updates}) {
+      for (const Op& op : phase->streams[0].ops) {
+        if (op.version <= latest) last[op.record] = op.version;
+      }
+    }
+    EXPECT_EQ(expected.live(), last.size());
+    for (const Phase* phase : {&load, &updates}) {
+      for (const Op& op : phase->streams[0].ops) {
+        EXPECT_EQ(expected.allows(op.record, op.version),
+                  last.contains(op.record) && last[op.record] == op.version);
+      }
+    }
+  }
+}
+
 TEST(Plan, same_seed_same_stream) {
   const YcsbRecords records(16, 100, false);
   std::string keys[3];

@@ -72,6 +72,9 @@ class Allocator {
   virtual EngineCounters counters() { return {}; }
   virtual HeapShape shape() { return {}; }
   virtual double recovery_ms() { return -1; }  // the open's own figure, where it has one
+  // What was done, and flushed, survives a crash: called before one.
+  virtual void flush(const void*, std::uint64_t /*bytes*/) {}
+  virtual bool sync() { return true; }
   virtual bool validate() { return true; }     // its own check of itself
   virtual std::string medium() { return {}; }  // in use; empty where there are no media
   const std::string& error() const { return error_; }

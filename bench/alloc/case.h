@@ -56,6 +56,9 @@ class Case {
   virtual void prepare(Hands&) {}
   virtual void run(Hands& hands) = 0;
   virtual void conclude(CaseFindings&) {}
+  // Before a crash, not timed: flushes contents that the blocks must keep, for media where a plain
+  // store does not outlive the process.
+  virtual void flush_contents(Allocator&, Slots) {}
   // The pool was opened again after what run() left: null, or what is wrong with it. Only for cases
   // that are reopened.
   virtual const char* inspect(Allocator&, Slots) { return nullptr; }

@@ -8,6 +8,7 @@
 
 #include "bench/alloc/allocator.h"
 #include "bench/support/tenuto_medium.h"
+#include "tenuto/persist.h"
 #include "tenuto/pool.h"
 
 namespace bench {
@@ -26,6 +27,7 @@ class TenutoAllocator : public Allocator {
     if (!medium) return refuse("no medium is called " + options.medium);
     tenuto::PoolOptions how;
     how.medium = *medium;
+    how.durability = tenuto::Durability::buffered;  // on the other media the same as sync
     options.ablation.apply(how);
     const std::string path = options.dir + "/heap.tnt";
     tenuto::Report report;
@@ -67,6 +69,11 @@ class TenutoAllocator : public Allocator {
     shape.has_slabs = true;
     std::copy(s.slabs_by_tenth.begin(), s.slabs_by_tenth.end(), shape.slabs_by_tenth);
     return shape;
+  }
+  void flush(const void* p, std::uint64_t bytes) override { tenuto::flush_bytes(p, bytes); }
+  bool sync() override {
+    tenuto::fence("contents of the benchmark", "the crash");
+    return pool_->sync() == Status::ok;
   }
   double recovery_ms() override { return pool_->info().recovery_ms; }
   bool validate() override {
@@ -153,7 +160,8 @@ std::string words_of(const std::string& medium) {
   std::string what = "medium " + medium + ", ";
   if (medium == "line" || medium == "model") return what + "every line flushed";
   if (medium == "cache") return what + "no flush: survives kill -9";
-  return what + "line on persistent memory, elsewhere cache";
+  if (medium == "journal") return what + "buffered: a power cut loses at most the last 100 ms";
+  return what + "line on persistent memory, in memory cache, elsewhere a buffered journal";
 }
 
 }  // namespace

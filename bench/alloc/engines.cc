@@ -7,7 +7,7 @@
 namespace bench {
 namespace {
 
-constexpr const char* kTenutoMedia = "auto,line,cache,model";
+constexpr const char* kTenutoMedia = "auto,line,cache,model,journal";
 constexpr const char* kPmdkMedia = "line,cache";
 
 constexpr std::array kKinds = {

@@ -48,6 +48,17 @@ class RecoveryList final : public Case {
     }
   }
 
+  void flush_contents(Allocator& allocator, Slots slots) override {
+    Rng sizes(o_.seed);
+    const void* dest = slots.at(0);
+    for (std::uint64_t i = 1; i <= o_.objects; ++i) {
+      const void* node = allocator.follow(dest);
+      if (node == nullptr) return;
+      allocator.flush(node, kNodeBytes.draw(sizes));
+      dest = node;
+    }
+  }
+
   const char* inspect(Allocator& allocator, Slots slots) override {
     Rng sizes(o_.seed);
     const void* dest = slots.at(0);

@@ -135,7 +135,11 @@ int run_case(const AllocatorKind& kind, const CaseKind& what, const StageOptions
   {
     Stage stage(*allocator, *work, o, slots, r);
     stage.run();
-    if (what.reopened && kind.persistent) ::raise(SIGKILL);
+    if (what.reopened && kind.persistent) {
+      work->flush_contents(*allocator, slots);
+      if (!allocator->sync()) return refuse(r, "sync", allocator->error());
+      ::raise(SIGKILL);
+    }
     stage.clear();
   }
   if (!allocator->validate()) return refuse(r, "validate", allocator->error());

@@ -14,6 +14,28 @@ void add_time(std::vector<double>& to, double ms) {
   if (ms >= 0) to.push_back(ms);
 }
 
+std::uint64_t writes_of(const PhaseResult& p) {
+  std::uint64_t writes = 0;
+  for (const OpKind kind : {OpKind::update, OpKind::insert, OpKind::rmw, OpKind::erase}) {
+    writes += p.by_kind[static_cast<std::size_t>(kind)].total();
+  }
+  return writes;
+}
+
+void gather_io(const PhaseResult& p, CaseFigures& f) {
+  add_per_op(f.cpu_us_per_op, p.io.cpu_seconds * 1e6, static_cast<double>(p.ops));
+  const auto writes = static_cast<double>(writes_of(p));
+  add_per_op(f.sync_calls_per_write, p.io.sync_calls, writes);
+  add_per_op(f.device_flushes_per_write, p.io.device_flushes, writes);
+  add_per_op(f.storage_bytes_per_write, p.io.storage_bytes, writes);
+  add_per_op(f.device_bytes_per_write, p.io.device_bytes, writes);
+  add_per_op(f.commits_per_write, p.journal.commits, writes);
+  add_per_op(f.journal_lines_per_write, p.journal.lines, writes);
+  add_per_op(f.journal_payload_per_write, p.journal.payload_bytes, writes);
+  add_per_op(f.journal_written_per_write, p.journal.written_bytes, writes);
+  add_per_op(f.checkpoint_bytes_per_write, p.journal.checkpoint_bytes, writes);
+}
+
 void gather(const TurnResult& turn, const Course& course, std::size_t contestant,
             ContestFigures& into) {
   for (std::size_t i = course.prepare; i < course.phases.size(); ++i) {
@@ -29,6 +51,8 @@ void gather(const TurnResult& turn, const Course& course, std::size_t contestant
       add_time(f.open_killed_ms, turn.open_killed_ms);
       add_time(f.open_ms, turn.open_ms);
       add_time(f.close_ms, turn.close_ms);
+      add_time(f.lost_ms, turn.lost_ms);
+      add_time(f.lost_ops, turn.lost_ops);
     }
     if (cut_short) continue;
     f.ops_per_second.push_back(ops / p.seconds);
@@ -39,6 +63,7 @@ void gather(const TurnResult& turn, const Course& course, std::size_t contestant
     const bool counted = p.counted.lines_flushed >= 0;
     add_per_op(f.bytes_written_per_op, counted ? 64 * p.counted.lines_flushed : p.write_call_bytes,
                ops);
+    gather_io(p, f);
     f.memory_bytes.push_back(p.anonymous_bytes);
     for (std::size_t k = 0; k < kOpKinds; ++k) {
       f.by_kind[k].merge(p.by_kind[k]);
@@ -95,6 +120,7 @@ void play(const std::vector<Contestant>& contestants, const Course& course,
       EngineOptions engine = options.engine;
       engine.dir = scratch.path();
       engine.medium = contestants[i].medium;
+      engine.journal_writes = contestants[i].journal_writes;
       take_turn(*contestants[i].kind, engine, course, options.turn_seconds_max, turn);
       scratch.clear();
       if (interrupted()) return;

@@ -17,6 +17,7 @@ struct Contestant {
   const EngineKind* kind = nullptr;
   std::string medium = "auto";
   std::string label;  // "tenuto", or "tenuto/line" where several media take part
+  std::string journal_writes = "direct";
 };
 
 // One engine on one workload, over all rounds. Empty vectors: not measured.
@@ -29,6 +30,19 @@ struct CaseFigures {
   std::vector<double> fences_per_op;
   std::vector<double> reflushes_per_op;
   std::vector<double> bytes_written_per_op;
+  std::vector<double> cpu_us_per_op;
+  // For each write (insert, update, read-modify-write, erase); on tenuto's journal the last five.
+  std::vector<double> sync_calls_per_write;
+  std::vector<double> device_flushes_per_write;
+  std::vector<double> storage_bytes_per_write;
+  std::vector<double> device_bytes_per_write;
+  std::vector<double> commits_per_write;
+  std::vector<double> journal_lines_per_write;
+  std::vector<double> journal_payload_per_write;
+  std::vector<double> journal_written_per_write;
+  std::vector<double> checkpoint_bytes_per_write;
+  std::vector<double> lost_ops;
+  std::vector<double> lost_ms;
   std::vector<double> memory_bytes;
   std::vector<double> file_bytes;
   std::vector<double> open_ms;

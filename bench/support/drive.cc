@@ -147,6 +147,21 @@ class SweepSink final : public Sink {
   std::string previous_;
 };
 
+class LatestSink final : public Sink {
+ public:
+  explicit LatestSink(const Records& records) : records_(records) {}
+
+  void take(std::string_view key, std::string_view value) override {
+    std::uint32_t version = 0;
+    if (records_.check_value(key, value, version)) latest = std::max(latest, version);
+  }
+
+  std::uint32_t latest = 0;
+
+ private:
+  const Records& records_;
+};
+
 void add_client(const Client& c, PhaseResult& into) {
   into.ops += c.result.ops;
   into.scanned += c.result.scanned;
@@ -203,6 +218,13 @@ void sweep(Engine& engine, const Records& records, const Expected& expected, Pha
                 static_cast<unsigned long long>(sink.seen),
                 static_cast<unsigned long long>(expected.live()));
   note_failure(result, what, "");
+}
+
+std::uint32_t latest_version(Engine& engine, const Records& records) {
+  const std::unique_ptr<Session> session = engine.session();
+  LatestSink sink(records);
+  session->scan("", ~std::uint64_t{0}, sink);
+  return sink.latest;
 }
 
 }  // namespace bench

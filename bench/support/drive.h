@@ -7,6 +7,7 @@
 
 #include "bench/support/engine.h"
 #include "bench/support/histogram.h"
+#include "bench/support/io_meter.h"
 #include "bench/support/workload.h"
 
 namespace bench {
@@ -19,6 +20,8 @@ struct PhaseResult {
   double seconds = 0;           // from the first thread's start to the last one's end
   Histogram by_kind[kOpKinds];  // in ticks; an operation's check is part of it
   EngineCounters counted;       // during the phase; negative: not counted
+  JournalCounters journal;
+  IoUse io;
   double write_call_bytes = -1;
   double anonymous_bytes = 0;  // the engine's private memory at the end
   double file_bytes = 0;       // blocks on the file system at the end
@@ -34,5 +37,8 @@ void drive(Engine& engine, const Records& records, const Phase& phase, bool trus
 // Reads the store from end to end: order, every value, every version, the count. Counts failures
 // into the result.
 void sweep(Engine& engine, const Records& records, const Expected& expected, PhaseResult& result);
+
+// The highest version in the store; 0 when it is empty. What is no value is left to a sweep.
+std::uint32_t latest_version(Engine& engine, const Records& records);
 
 }  // namespace bench

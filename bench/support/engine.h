@@ -20,7 +20,8 @@ struct EngineOptions {
   std::string dir;              // exists; the engine puts its files here
   bool sync = false;            // true: a write is acknowledged when it survives a power cut
   std::string medium = "auto";  // tenuto only
-  bool integer_keys = false;    // all keys are 8-byte big-endian integers
+  std::string journal_writes = "direct";  // on medium journal, see io_meter.h
+  bool integer_keys = false;              // all keys are 8-byte big-endian integers
   unsigned threads = 1;
   std::uint64_t value_bytes = 100;  // typical
   std::uint64_t data_bytes = 0;     // keys and values expected at most, for sizing caches and maps
@@ -53,6 +54,7 @@ class Engine {
   virtual std::unique_ptr<Session> session() = 0;  // after open; destroy before close
   virtual bool close() = 0;
   virtual EngineCounters counters() { return {}; }
+  virtual JournalCounters journal_counters() { return {}; }
   // What `auto` came to; empty where there are no media. REQUIRES: open.
   virtual std::string medium() { return {}; }
   // The store's own check of itself where it has one; true when there is none.
@@ -69,9 +71,11 @@ struct EngineKind {
   // The guarantee and the settings in words, as printed with the figures.
   std::string (*settings)(const EngineOptions&);
   bool file_writes_are_all;  // the write(2) bytes of the process are what the engine wrote
+  bool holds_data = true;    // false: answers anything, without end; nothing to check
 };
 
-// All engines there are, tenuto first. `null` does nothing: its figures are the client's ceiling.
+// All engines there are, tenuto first. `null` does nothing: its figures are the client's ceiling;
+// `bare` only writes: its are the device's.
 std::span<const EngineKind> engine_kinds();
 const EngineKind* find_engine(std::string_view name);
 
@@ -80,11 +84,15 @@ std::unique_ptr<Engine> make_tenuto();
 std::unique_ptr<Engine> make_rocksdb();
 std::unique_ptr<Engine> make_lmdb();
 std::unique_ptr<Engine> make_leveldb();
+std::unique_ptr<Engine> make_wiredtiger();
+std::unique_ptr<Engine> make_bare();
 std::unique_ptr<Engine> make_null();
 std::string tenuto_settings(const EngineOptions&);
 std::string rocksdb_settings(const EngineOptions&);
 std::string lmdb_settings(const EngineOptions&);
 std::string leveldb_settings(const EngineOptions&);
+std::string wiredtiger_settings(const EngineOptions&);
+std::string bare_settings(const EngineOptions&);
 std::string null_settings(const EngineOptions&);
 
 }  // namespace bench

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "bench/support/engine.h"
+#include "bench/support/io_meter.h"
 #include "bench/support/tenuto_medium.h"
 #include "tenuto/kv.h"
 
@@ -52,6 +53,9 @@ class TenutoEngine final : public Engine {
   bool open(const EngineOptions& options) override {
     const std::optional<Medium> medium = medium_of(options.medium);
     if (!medium) return refuse("no medium is called " + options.medium);
+    const std::optional<JournalWrites> writes = journal_writes_of(options.journal_writes);
+    if (!writes) return refuse("a journal is not written by " + options.journal_writes);
+    set_journal_writes(*writes);
     tenuto::StoreOptions how;
     how.pool.medium = *medium;
     how.key_kind = options.integer_keys ? tenuto::KeyKind::u64 : tenuto::KeyKind::bytes;
@@ -78,6 +82,14 @@ class TenutoEngine final : public Engine {
     if (store_->pool().info().medium != Medium::model) return {};
     return {static_cast<double>(pool.lines_flushed), static_cast<double>(pool.fences),
             static_cast<double>(pool.reflushes)};
+  }
+  JournalCounters journal_counters() override {
+    if (store_->pool().info().medium != Medium::journal) return {};
+    const tenuto::PoolStats pool = store_->stats().pool;
+    return {static_cast<double>(pool.journal_commits), static_cast<double>(pool.journal_lines),
+            static_cast<double>(pool.journal_payload_bytes),
+            static_cast<double>(pool.journal_written_bytes),
+            static_cast<double>(pool.journal_checkpoint_bytes)};
   }
   std::string medium() override { return tenuto::medium_name(store_->pool().info().medium); }
   bool validate() override {
@@ -110,6 +122,7 @@ std::string tenuto_settings(const EngineOptions& options) {
   } else if (options.medium == "journal") {
     survives = options.sync ? "one device write a group of commits: survives a power cut"
                             : "a power cut or kill -9 loses at most the last 100 ms";
+    if (options.journal_writes != "direct") survives += ", written by " + options.journal_writes;
   }
   return "medium " + options.medium + " (" + survives + "), " +
          (options.sync ? "sync" : "buffered") +

@@ -48,7 +48,9 @@ constexpr std::array kKinds = {
     EngineKind{"rocksdb", make_rocksdb, rocksdb_settings, true},
     EngineKind{"lmdb", make_lmdb, lmdb_settings, false},
     EngineKind{"leveldb", make_leveldb, leveldb_settings, true},
-    EngineKind{"null", make_null, null_settings, false},
+    EngineKind{"wiredtiger", make_wiredtiger, wiredtiger_settings, true},
+    EngineKind{"bare", make_bare, bare_settings, true, false},
+    EngineKind{"null", make_null, null_settings, false, false},
 };
 
 }  // namespace

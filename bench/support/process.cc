@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -86,6 +87,27 @@ std::string file_system_name(const std::string& path) {
   char magic[32];
   std::snprintf(magic, sizeof magic, "0x%lx", static_cast<unsigned long>(st.f_type));
   return magic;
+}
+
+std::string device_text(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return "unknown";
+  // Of a partition the queue is its disk's.
+  const std::string device =
+      "/sys/dev/block/" + std::to_string(major(st.st_dev)) + ":" + std::to_string(minor(st.st_dev));
+  std::error_code ec;
+  const std::string name = fs::canonical(device, ec).filename();
+  if (ec) return "no block device";
+  const auto of_queue = [&](const std::string& file) {
+    for (const char* place : {"/queue/", "/../queue/"}) {
+      std::ifstream in(device + place + file);
+      std::string text;
+      if (std::getline(in, text)) return text;
+    }
+    return std::string("?");
+  };
+  return name + ", cache: " + of_queue("write_cache") +
+         (of_queue("fua") == "1" ? ", FUA" : ", no FUA");
 }
 
 bool Scratch::create(const std::string& parent, const std::string& name) {

@@ -18,6 +18,8 @@ DirectorySize directory_size(const std::string& dir);
 
 // "tmpfs", "ext4", "overlay" ... or a hexadecimal magic.
 std::string file_system_name(const std::string& path);
+// The device under a directory: "vda, write cache, no FUA"; "no block device".
+std::string device_text(const std::string& path);
 std::uint64_t free_memory_bytes();  // MemAvailable
 std::string processor_name();
 

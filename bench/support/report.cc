@@ -22,12 +22,12 @@ void print_case(std::FILE* out, const ContestFigures& figures, std::size_t conte
     ratio = fmt::format("{:.2f}x ({:.2f}..{:.2f})", r->median, r->min, r->max);
   }
   std::string row = fmt::format(
-      "{:<14}{:<14}{:>9} {:>17} {:>20}", workload_name(w), figures.contestants[contestant].label,
+      "{:<14}{:<16}{:>9} {:>17} {:>20}", workload_name(w), figures.contestants[contestant].label,
       short_number(speed.median / 1e3),
       "(" + short_number(speed.min / 1e3) + ".." + short_number(speed.max / 1e3) + ")", ratio);
   for (std::size_t k = 0; k < kOpKinds; ++k) {
     if (f->by_kind[k].total() == 0) continue;
-    fmt::print(out, "{:<77} {:<7}{}", row, op_name(static_cast<OpKind>(k)),
+    fmt::print(out, "{:<79} {:<7}{}", row, op_name(static_cast<OpKind>(k)),
                latency_text(f->by_kind[k]));
     if (!row.empty()) fmt::print(out, "{:>9}", median_text(f->bytes_written_per_op));
     fmt::print(out, "\n");
@@ -62,6 +62,7 @@ std::string ratios_to_others(const ContestFigures& figures, Workload w) {
 EngineOptions options_of(const Setting& setting, const Contestant& c) {
   EngineOptions options = setting.engine;
   options.medium = c.medium;
+  options.journal_writes = c.journal_writes;
   return options;
 }
 
@@ -78,6 +79,8 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   line.text("key_order", s.ordered ? "ordered" : "hashed");
   line.text("distribution", w == Workload::d ? "latest" : distribution_name(s.distribution));
   line.text("durability", s.engine.sync || w == Workload::sync_insert ? "sync" : "buffered");
+  if (f.medium == "journal") line.text("journal_writes", c.journal_writes);
+  line.text("device", s.device);
   line.text("file_system", s.file_system).integer("rounds", s.rounds).integer("seed", s.seed);
   if (!f.ops_per_second.empty()) {
     Spread mops = spread_of(f.ops_per_second);
@@ -91,6 +94,18 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   add_median(line, "fences_per_op", f.fences_per_op);
   add_median(line, "reflushes_per_op", f.reflushes_per_op);
   add_median(line, "bytes_written_per_op", f.bytes_written_per_op);
+  add_median(line, "cpu_us_per_op", f.cpu_us_per_op);
+  add_median(line, "sync_calls_per_write", f.sync_calls_per_write);
+  add_median(line, "device_flushes_per_write", f.device_flushes_per_write);
+  add_median(line, "storage_bytes_per_write", f.storage_bytes_per_write);
+  add_median(line, "device_bytes_per_write", f.device_bytes_per_write);
+  add_median(line, "commits_per_write", f.commits_per_write);
+  add_median(line, "journal_lines_per_write", f.journal_lines_per_write);
+  add_median(line, "journal_payload_per_write", f.journal_payload_per_write);
+  add_median(line, "journal_written_per_write", f.journal_written_per_write);
+  add_median(line, "checkpoint_bytes_per_write", f.checkpoint_bytes_per_write);
+  add_median(line, "lost_ops", f.lost_ops);
+  add_median(line, "lost_ms", f.lost_ms);
   add_median_whole(line, "memory_bytes", f.memory_bytes);
   add_median_whole(line, "file_bytes", f.file_bytes);
   add_median(line, "open_ms", f.open_ms);
@@ -102,6 +117,29 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   options.sync = options.sync || w == Workload::sync_insert;
   line.text("settings", c.kind->settings(options));
   return line.str();
+}
+
+void print_io(std::FILE* out, const ContestFigures& figures) {
+  fmt::print(out, "\n{:<14}{:<16}{:>10}{:>12}{:>12}{:>10}{:>10}{:>11}{:>11}{:>11}{:>12}\n",
+             "for each", "engine", "CPU us", "sync calls", "flushes*", "bytes", "bytes*", "commits",
+             "lines", "payload", "checkpoint");
+  for (const Workload w : figures.cases) {
+    for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
+      const CaseFigures* f = figures.find(i, w);
+      if (f == nullptr || f->cpu_us_per_op.empty()) continue;
+      fmt::print(out, "{:<14}{:<16}{:>10}{:>12}{:>12}{:>10}{:>10}{:>11}{:>11}{:>11}{:>12}\n",
+                 workload_name(w), figures.contestants[i].label, median_text(f->cpu_us_per_op),
+                 median_text(f->sync_calls_per_write), median_text(f->device_flushes_per_write),
+                 median_text(f->storage_bytes_per_write), median_text(f->device_bytes_per_write),
+                 median_text(f->commits_per_write), median_text(f->journal_lines_per_write),
+                 median_text(f->journal_payload_per_write),
+                 median_text(f->checkpoint_bytes_per_write));
+    }
+  }
+  fmt::print(out,
+             "CPU: for each operation, all threads of the process; the others for each write. Sync "
+             "calls: fsync and its kin, and writes to O_DSYNC files. Bytes: sent to storage by the "
+             "process. *: of the whole device, whoever caused it.\n");
 }
 
 }  // namespace
@@ -122,14 +160,15 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
              s.engine.sync ? "sync" : "buffered", s.rounds, s.rounds == 1 ? "" : "s",
              s.file_system);
   const std::string first = figures.contestants.front().label + "/this";
-  fmt::print(out, "{:<14}{:<14}{:>9} {:>17} {:>20} {:<7}{:>8}{:>8}{:>8}{:>9}{:>9}\n", "workload",
+  fmt::print(out, "{:<14}{:<16}{:>9} {:>17} {:>20} {:<7}{:>8}{:>8}{:>8}{:>9}{:>9}\n", "workload",
              "engine", "kops/s", "(min..max)", figures.contestants.size() > 1 ? first : "", " op",
              "p50 us", "p99 us", "p99.9", "max us", "B/op");
   for (const Workload w : figures.cases) {
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) print_case(out, figures, i, w);
   }
-  fmt::print(out, "\n{:<14}{:<14}{:>12}{:>12}{:>12}{:>14}{:>12}\n", "at the end of", "engine",
-             "memory MB", "file MB", "open ms", "after SIGKILL", "close ms");
+  print_io(out, figures);
+  fmt::print(out, "\n{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", "at the end of", "engine",
+             "memory MB", "file MB", "open ms", "after SIGKILL", "close ms", "lost ms");
   for (const Workload w : figures.cases) {
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
       const CaseFigures* f = figures.find(i, w);
@@ -137,10 +176,10 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
           (w != figures.cases.back() && w != Workload::load && f->open_ms.empty())) {
         continue;
       }
-      fmt::print(out, "{:<14}{:<14}{:>12}{:>12}{:>12}{:>14}{:>12}\n", workload_name(w),
+      fmt::print(out, "{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", workload_name(w),
                  figures.contestants[i].label, median_text(f->memory_bytes, 1e6),
                  median_text(f->file_bytes, 1e6), median_text(f->open_ms),
-                 median_text(f->open_killed_ms), median_text(f->close_ms));
+                 median_text(f->open_killed_ms), median_text(f->close_ms), median_text(f->lost_ms));
     }
   }
 }

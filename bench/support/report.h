@@ -23,6 +23,7 @@ struct Setting {
   std::uint64_t seed = 0;
   EngineOptions engine;
   std::string file_system;
+  std::string device;  // below it, in words
 };
 
 // The table of throughput, ratios and latencies, then one of sizes and open times.

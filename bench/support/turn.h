@@ -24,7 +24,8 @@ struct Course {
   std::vector<Phase> phases;
   std::size_t prepare = 0;  // so many of the phases only prepare and are not reported
   // The last phase is cut short by SIGKILL after kill_after_ms; then the open is timed and what
-  // was acknowledged is checked. REQUIRES: one thread in that phase.
+  // was acknowledged is checked: all of it, or on a buffered journal that a prefix of all writes is
+  // there, and nothing else. REQUIRES: one thread in that phase.
   bool kill = false;
   unsigned kill_after_ms = 0;
 };
@@ -35,6 +36,11 @@ struct TurnResult {
   double open_ms = -1;         // open and one read, after a clean close
   double open_killed_ms = -1;  // the same after SIGKILL
   double close_ms = -1;
+  // After SIGKILL, where the last writes may be lost: how many of the last phase were found, how
+  // many acknowledged ones were not, and how old the first of these was.
+  std::int64_t kept = -1;
+  double lost_ops = -1;
+  double lost_ms = -1;
   char medium[16] = {};  // in use; empty where the engine has none
   char error[400] = {};  // why the turn did not finish
 };

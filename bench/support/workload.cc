@@ -277,6 +277,13 @@ void Expected::apply_prefix(const Phase& phase, std::uint64_t done) {
   if (done < ops.size()) in_flight_ = ops[done];
 }
 
+void Expected::apply_until(const Phase& phase, std::uint32_t latest) {
+  for (const Op& op : phase.streams.front().ops) {
+    if (op.version != 0 && op.version <= latest) set(0, op.record, op.version);
+  }
+  in_flight_.reset();
+}
+
 bool Expected::is_live(std::uint64_t record) const {
   return record < is_live_.size() && is_live_[record];
 }

@@ -110,6 +110,9 @@ class Expected {
   // Only the first `done` operations of a phase of one thread; the next one may have happened.
   void apply_prefix(const Phase& phase, std::uint64_t done);
 
+  // Only the operations of a phase of one thread that wrote versions up to `latest`.
+  void apply_until(const Phase& phase, std::uint32_t latest);
+
   std::uint64_t live() const { return live_; }
   bool is_live(std::uint64_t record) const;
   bool allows(std::uint64_t record, std::uint32_t version) const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "tenuto/persist.h"
 
@@ -14,6 +15,8 @@ namespace tenuto::inline TENUTO_ABI::pm {
 // --- pictures ------------------------------------------------------------------------------------
 
 namespace {
+
+constexpr std::uint64_t kRoomLines = 16;  // a thread takes at once
 
 bool has_avx512() {
   static const bool has = __builtin_cpu_supports("avx512f") != 0;
@@ -51,48 +54,46 @@ void take_picture(LineBytes& to, const void* line) {
 
 }  // namespace
 
-std::size_t LineMap::find_or_add(std::uint64_t line) {
-  if (index_.empty()) rehash(64);
-  const std::size_t mask = index_.size() - 1;
-  std::size_t i = slot_of(line);
-  for (; index_[i] >> 32 == generation_; i = (i + 1) & mask) {
-    const std::uint64_t at = index_[i] & ~0u;
-    if (keys_[at].line == line) return at;
-  }
-  index_[i] = generation_ << 32 | keys_.size();
-  keys_.push_back({line, 0});
-  pictures_.emplace_back();
-  if (keys_.size() * 2 > index_.size()) rehash(index_.size() * 2);
-  return keys_.size() - 1;
+LineBytes* LineMap::find(std::uint64_t line, std::uint64_t sequence) {
+  if (index_.empty()) return nullptr;
+  const std::size_t i = probe(line);
+  if (!is_taken(i)) return nullptr;
+  keys_[index_[i].at].sequence = sequence;
+  return &pictures_[index_[i].at];
+}
+
+LineBytes* LineMap::add(std::uint64_t line, std::uint64_t sequence) {
+  if ((keys_.size() + 1) * 2 > index_.size()) rehash(std::max<std::size_t>(64, index_.size() * 2));
+  index_[probe(line)] = {line, generation_, static_cast<std::uint32_t>(keys_.size())};
+  keys_.push_back({line, sequence});
+  return &pictures_.emplace_back();
 }
 
 void LineMap::rehash(std::size_t slots) {
-  index_.assign(slots, 0);
+  index_.assign(slots, {});
   generation_ = 1;
   for (std::size_t k = 0; k < keys_.size(); ++k) {
-    std::size_t i = slot_of(keys_[k].line);
-    while (index_[i] != 0) i = (i + 1) & (slots - 1);
-    index_[i] = generation_ << 32 | k;
+    index_[probe(keys_[k].line)] = {keys_[k].line, generation_, static_cast<std::uint32_t>(k)};
   }
 }
 
 void LineMap::put(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture) {
-  const std::size_t at = find_or_add(line);
-  keys_[at].sequence = sequence;
-  pictures_[at] = picture;
+  LineBytes* at = find(line, sequence);
+  *(at != nullptr ? at : add(line, sequence)) = picture;
 }
 
 void LineMap::merge(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture) {
-  const std::size_t at = find_or_add(line);
-  if (keys_[at].sequence > sequence) return;
-  keys_[at].sequence = sequence;
-  pictures_[at] = picture;
+  if (!index_.empty()) {
+    const std::size_t i = probe(line);
+    if (is_taken(i) && keys_[index_[i].at].sequence > sequence) return;
+  }
+  put(line, sequence, picture);
 }
 
 void LineMap::clear() {
   keys_.clear();
   pictures_.clear();
-  if (++generation_ >> 32 != 0) rehash(index_.size());
+  if (++generation_ == 0) rehash(index_.size());
 }
 
 // --- threads -------------------------------------------------------------------------------------
@@ -144,34 +145,46 @@ Capture::Slot& Capture::mine() {
 
 // --- the protocol --------------------------------------------------------------------------------
 
-bool Capture::reserve(std::uint64_t lines, std::uint64_t limit) {
-  if (pending_lines_.fetch_add(lines, std::memory_order_relaxed) + lines <= limit) return true;
-  pending_lines_.fetch_sub(lines, std::memory_order_relaxed);
+// Some at a time, so that threads seldom meet here. What an epoch leaves is counted off by its cut.
+bool Capture::take_room(std::uint64_t& room, std::uint64_t limit) {
+  for (const std::uint64_t lines : {kRoomLines, std::uint64_t{1}}) {
+    if (pending_lines_.fetch_add(lines, std::memory_order_relaxed) + lines <= limit) {
+      room = lines;
+      return true;
+    }
+    pending_lines_.fetch_sub(lines, std::memory_order_relaxed);
+  }
   return false;
 }
 
-void Capture::capture(const void* p, std::size_t bytes) {
+const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_t limit) {
   Slot& slot = mine();
   const std::uint64_t first = static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
   const std::uint64_t end = (first + bytes + kLineBytes - 1) / kLineBytes;
   const std::uint64_t entered = slot.count.load(std::memory_order_relaxed) + 1;
   slot.count.store(entered, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  std::size_t replaced = 0;
-  for (std::uint64_t line = first / kLineBytes; line < end; ++line) {
+  // The locked add waits for the caller's stores: what comes behind it is fetched meanwhile.
+  const LineMap& likely = slot.buffers[epoch_.load(std::memory_order_relaxed) & 1];
+  std::uint64_t line = first / kLineBytes;
+  for (; line < end; ++line) {
+    likely.prefetch(line);
     std::atomic<std::uint64_t>& stripe = stripes_[line % kStripes].sequence;
     const std::uint64_t sequence = stripe.fetch_add(1, std::memory_order_seq_cst) + 1;
     const std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
-    LineBytes picture;
-    take_picture(picture, base_ + line * kLineBytes);
     LineMap& buffer = slot.buffers[tag & 1];
-    const std::size_t before = buffer.size();
-    buffer.put(line, sequence, picture);
-    replaced += buffer.size() == before ? 1 : 0;
+    LineBytes* picture = buffer.find(line, sequence);
+    if (picture == nullptr) {
+      std::uint64_t& room = slot.room[tag & 1];
+      if (room == 0 && !take_room(room, limit)) break;
+      room -= 1;
+      picture = buffer.add(line, sequence);
+    }
+    take_picture(*picture, base_ + line * kLineBytes);
     slot.last_tag = tag;
   }
   slot.count.store(entered + 1, std::memory_order_release);
-  if (replaced != 0) pending_lines_.fetch_sub(replaced, std::memory_order_relaxed);
+  return line < end ? base_ + line * kLineBytes : nullptr;
 }
 
 void Capture::fence(Slot& slot) const {
@@ -215,10 +228,12 @@ std::uint64_t Capture::cut(LineMap& out) {
   closed_.store(e, std::memory_order_release);
   for (Slot* s : slots) {
     LineMap& from = s->buffers[e & 1];
+    const std::uint64_t room = std::exchange(s->room[e & 1], 0);
+    pending_lines_.fetch_sub(from.size() + room, std::memory_order_relaxed);
+    if (out.size() == 0) std::swap(out, from);
     for (std::size_t i = 0; i < from.size(); ++i) {
       out.merge(from.line(i), from.sequence(i), from.picture(i));
     }
-    pending_lines_.fetch_sub(from.size(), std::memory_order_relaxed);
     from.clear();
   }
   return e;

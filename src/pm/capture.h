@@ -5,6 +5,7 @@
 //
 //   capture   cnt = odd | seq = stripe[line]++ (a full barrier) | tag = epoch | picture of the line
 //             | buf[tag & 1][line] = {seq, picture} | cnt = even            never waits
+//             no room for one more: cnt = even without a picture; it is taken after a cut
 //   fence     waits until the epoch before the last tag is closed
 //   cut of e  epoch = e + 1 | wait for every slot whose cnt is odd | closed = e   <- the cut
 //             merge buf[e & 1] of all slots: of each line the picture with the highest seq
@@ -44,6 +45,14 @@ class LineMap {
   void put(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture);
   // As put, but an older picture (lower sequence) never replaces a newer one.
   void merge(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture);
+  // The place of a line's next picture, to be written at once. find: nullptr when the line is not
+  // there; add: REQUIRES that it is not there.
+  LineBytes* find(std::uint64_t line, std::uint64_t sequence);
+  LineBytes* add(std::uint64_t line, std::uint64_t sequence);
+  // Asks for the memory that find will look at.
+  void prefetch(std::uint64_t line) const {
+    if (!index_.empty()) __builtin_prefetch(&index_[slot_of(line)]);
+  }
   void clear();
   std::size_t size() const { return keys_.size(); }
   std::uint64_t line(std::size_t i) const { return keys_[i].line; }
@@ -55,8 +64,18 @@ class LineMap {
     std::uint64_t line;
     std::uint64_t sequence;
   };
-  // The position of the line, or of a fresh entry for it (sequence 0).
-  std::size_t find_or_add(std::uint64_t line);
+  struct Entry {
+    std::uint64_t line;
+    std::uint32_t generation;
+    std::uint32_t at;
+  };
+  // Where in the index the line is, or could be put.
+  std::size_t probe(std::uint64_t line) const {
+    std::size_t i = slot_of(line);
+    while (is_taken(i) && index_[i].line != line) i = (i + 1) & (index_.size() - 1);
+    return i;
+  }
+  bool is_taken(std::size_t i) const { return index_[i].generation == generation_; }
   std::size_t slot_of(std::uint64_t line) const {
     return (line * 0x9e3779b97f4a7c15ull >> 20) & (index_.size() - 1);
   }
@@ -64,8 +83,8 @@ class LineMap {
 
   std::vector<Key> keys_;
   std::vector<LineBytes> pictures_;
-  std::vector<std::uint64_t> index_;  // by hash, linear probing: generation << 32 | position
-  std::uint64_t generation_ = 1;      // entries of another one are empty
+  std::vector<Entry> index_;      // by hash, linear probing
+  std::uint32_t generation_ = 1;  // entries of another one are empty
 };
 
 // Made by make_shared: threads that flushed keep it alive.
@@ -75,13 +94,12 @@ class Capture : public std::enable_shared_from_this<Capture> {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Makes room for so many pictures among `limit` waiting for a cut; false: there is none.
-  bool reserve(std::uint64_t lines, std::uint64_t limit);
-  // Takes pictures of the lines of [p, p + bytes), which lie in the pool. Never waits. Not to be
-  // called by a signal handler. REQUIRES: room for them, which it uses up.
-  void capture(const void* p, std::size_t bytes);
+  // Takes pictures of the lines of [p, p + bytes), which lie in the pool. Never waits; where
+  // `limit` pictures wait for a cut, it stops and returns the first line it did not take. Else
+  // nullptr. Not to be called by a signal handler.
+  const std::byte* capture(const void* p, std::size_t bytes, std::uint64_t limit);
 
-  // Pictures that wait for a cut, and room reserved for more.
+  // Pictures that wait for a cut, and room that threads hold for more.
   std::uint64_t pending_lines() const { return pending_lines_.load(std::memory_order_relaxed); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_seq_cst); }
 
@@ -97,7 +115,9 @@ class Capture : public std::enable_shared_from_this<Capture> {
   struct alignas(kLineBytes) Slot {
     std::atomic<std::uint64_t> count = 0;  // odd while its thread takes pictures
     std::uint64_t last_tag = 0;            // of its thread since its last fence; 0: none
-    alignas(kLineBytes) std::array<LineMap, 2> buffers;  // by parity of the epoch
+    // By parity of the epoch: its thread's while it takes pictures, then the cut's.
+    alignas(kLineBytes) std::array<LineMap, 2> buffers;
+    std::array<std::uint64_t, 2> room = {};  // for so many more pictures, counted as pending
   };
   struct alignas(kLineBytes) Stripe {
     std::atomic<std::uint64_t> sequence = 0;
@@ -105,6 +125,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
   static constexpr std::size_t kStripes = 256;
 
   Slot& mine();
+  bool take_room(std::uint64_t& room, std::uint64_t limit);
   void fence(Slot& slot) const;
 
   const std::byte* const base_;

@@ -22,7 +22,8 @@ namespace {
 constexpr std::size_t kPieceBytes = 8u << 10;  // captured at once, so that a cut waits little
 constexpr std::uint64_t kEpochShare = 8;       // no epoch is more than an eighth of the ring
 static_assert(kJournalBytesMin / kEpochShare > kPieceBytes);
-constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoint begins
+constexpr std::uint64_t kEarlyLines = 16u << 10;  // a MiB of pictures: fits into a core's cache
+constexpr std::uint64_t kCheckpointShare = 2;     // at half of the ring a checkpoint begins
 
 }  // namespace
 
@@ -61,6 +62,8 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
 void Journal::start(const std::byte* base, OnFailure on_failure) {
   capture_ = std::make_shared<Capture>(base);
   epoch_lines_ = file_->ring_bytes() / kEpochShare / kLineBytes;
+  early_lines_ = std::min(epoch_lines_ / 2, kEarlyLines);
+  if (options_.sync_every_ms == 0) early_lines_ = ~std::uint64_t{0};
   on_failure_ = std::move(on_failure);
   thread_ = std::thread([this] { run(); });
 }
@@ -110,14 +113,16 @@ void Journal::capture(const void* p, std::size_t bytes) {
   const auto* const end = static_cast<const std::byte*>(p) + bytes;
   while (at < end) {
     const auto n = std::min<std::size_t>(static_cast<std::size_t>(end - at), kPieceBytes);
-    const std::uint64_t lines = (n + kLineBytes - 1) / kLineBytes;
+    const std::byte* const stopped = capture_->capture(at, n, epoch_lines_);
+    at = stopped == nullptr ? at + n : stopped;
+    if (capture_->pending_lines() > early_lines_ && !early_.load(std::memory_order_relaxed) &&
+        !early_.exchange(true, std::memory_order_relaxed)) {
+      const std::lock_guard lock(thread_mu_);
+      wake_.notify_one();
+    }
     // Waits here, never inside a capture. After a failure nobody makes room, and nothing is written
     // any more: the pool is read-only.
-    while (!capture_->reserve(lines, epoch_lines_)) {
-      if (commit(capture_->epoch()) != Status::ok) return;
-    }
-    capture_->capture(at, n);
-    at += n;
+    if (stopped != nullptr && commit(capture_->epoch()) != Status::ok) return;
   }
 }
 
@@ -127,15 +132,27 @@ Status Journal::sync() {
 }
 
 Status Journal::commit(std::uint64_t wanted) {
-  if (durable_.load(std::memory_order_acquire) >= wanted) return Status::ok;
-  const std::lock_guard lock(commit_mu_);
-  // Often another thread's commit, waited for just now, was ours too.
-  while (durable_.load(std::memory_order_acquire) < wanted) TENUTO_TRY(commit_locked());
-  return Status::ok;
+  const auto is_durable = [&] { return durable_.load(std::memory_order_acquire) >= wanted; };
+  if (is_durable()) return Status::ok;
+  turns_.arrive(wanted);
+  Status s = Status::ok;
+  while (s == Status::ok && !is_durable()) {
+    const std::uint32_t round = turns_.round();
+    s = failed_.load();
+    if (s != Status::ok || is_durable()) continue;
+    if (!turns_.lead()) {
+      turns_.wait(round, wanted);
+      continue;
+    }
+    if (!is_durable()) s = commit_now();
+    turns_.pass(durable_.load(std::memory_order_relaxed), s != Status::ok);
+  }
+  return s;
 }
 
-Status Journal::commit_locked() {
+Status Journal::commit_now() {
   TENUTO_TRY(failed_.load());
+  turns_.gather(capture_->epoch());
   cut_.clear();
   const std::uint64_t e = capture_->cut(cut_);
   if (cut_.size() != 0) {
@@ -221,7 +238,9 @@ void Journal::run() {
   const auto every = std::chrono::milliseconds(options_.sync_every_ms);
   std::unique_lock lock(thread_mu_);
   while (!stopping_) {
-    const auto woken = [this] { return stopping_ || wants_checkpoint_; };
+    const auto woken = [this] {
+      return stopping_ || wants_checkpoint_ || early_.load(std::memory_order_relaxed);
+    };
     if (options_.sync_every_ms == 0) {
       wake_.wait(lock, woken);
     } else {
@@ -230,6 +249,7 @@ void Journal::run() {
     if (stopping_) return;
     const bool wants_checkpoint = std::exchange(wants_checkpoint_, false);
     lock.unlock();
+    early_.store(false, std::memory_order_relaxed);
     // Failures are told to the pool; there is nobody else to tell here.
     if (wants_checkpoint) static_cast<void>(checkpoint());
     if (options_.sync_every_ms != 0 && capture_->pending_lines() != 0) static_cast<void>(sync());

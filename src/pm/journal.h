@@ -14,7 +14,8 @@
 // pages in memory are nobody's: the kernel never writes a private mapping back.
 //
 // Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
-// many threads share one device write. A thread of our own makes the periodic ones and the
+// many threads share one device write. A thread of our own makes the periodic ones, early when much
+// waits (an epoch that fits into a core's cache costs much less than one that does not), and the
 // checkpoints. Failure of a write or sync is final: the pool turns read-only, and sync says so.
 #pragma once
 
@@ -30,6 +31,7 @@
 
 #include "pm/capture.h"
 #include "pm/journal_file.h"
+#include "pm/journal_turns.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 
@@ -86,7 +88,7 @@ class Journal {
   Journal(const JournalOptions& options, int pool_fd) : options_(options), pool_fd_(pool_fd) {}
   static Status write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes);
   Status commit(std::uint64_t wanted);
-  Status commit_locked();
+  Status commit_now();
   Status append();
   Status checkpoint();
   Status fail_for_good(Status why, const std::string& what);
@@ -97,12 +99,14 @@ class Journal {
   std::shared_ptr<Capture> capture_;
   OnFailure on_failure_;
   std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
+  std::uint64_t early_lines_ = 0;  // so many wait: the next periodic commit comes early
+  std::atomic<bool> early_ = false;
   std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
   std::atomic<Status> failed_ = Status::ok;
 
-  // Lock order: commit_mu_, checkpoint_mu_, state_mu_, thread_mu_.
-  std::mutex commit_mu_;  // one commit at a time
-  LineMap cut_;           // guarded by commit_mu_
+  CommitTurns turns_;  // one commit at a time
+  LineMap cut_;        // its leader's
+  // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
   LineMap applied_;  // guarded by checkpoint_mu_
   mutable std::mutex state_mu_;

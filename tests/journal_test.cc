@@ -198,6 +198,28 @@ TEST(Journal, an_unclean_pool_opens_only_with_its_journal) {
   ASSERT_EQ(s.close(), Status::ok);
 }
 
+// Each of these opens begins a life of the journal's and fails before the pool is recovered: there
+// is no address space of that size.
+TEST(Journal, opens_that_fail_one_after_the_other_leave_a_pool_that_opens) {
+  Paths paths("journal-open-fails");
+  in_a_life([&] {
+    Store& s = *new Store(open_or_die(paths, journalled(paths)));
+    ASSERT_EQ(s.put("a", "1"), Status::ok);
+    ASSERT_EQ(s.sync(), Status::ok);
+  });
+  StoreOptions impossible = journalled(paths);
+  impossible.pool.size_max = std::uint64_t{1} << 50;
+  Report report;
+  for (int i = 0; i < 3; ++i) {
+    const Status refused = Store::open(paths.pool.str(), impossible, &report).error();
+    ASSERT_NE(refused, Status::ok);
+    ASSERT_NE(refused, Status::corrupt) << report.text();
+  }
+  Store s = open_or_die(paths, journalled(paths));
+  EXPECT_EQ(s.contains("a"), Status::ok);
+  ASSERT_EQ(s.close(), Status::ok);
+}
+
 TEST(Journal, the_journal_of_another_pool_is_refused) {
   Paths paths("journal-one");
   Paths others("journal-two");

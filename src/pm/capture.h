@@ -1,7 +1,7 @@
 // Medium `journal`, first half: flushes take pictures of lines, and a cut collects the pictures of
 // one epoch. Called by media.cc (capture, fence) and journal.cc (cut). No I/O here.
 //
-// The protocol, checked by enumeration in tests/model/journal_model.cc. Each thread has a slot.
+// The protocol, checked by enumeration in tests/journal_model.cc. Each thread has a slot.
 //
 //   capture   cnt = odd | seq = stripe[line]++ (a full barrier) | tag = epoch | picture of the line
 //             | buf[tag & 1][line] = {seq, picture} | cnt = even            never waits

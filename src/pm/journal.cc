@@ -33,6 +33,11 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
                                                int pool_fd, const JournalFile::Expected& expected,
                                                std::uint64_t* replayed, Report* report) {
   std::unique_ptr<Journal> j(new Journal(options, pool_fd));
+  // A killed process may have left a superblock that can be read and is not durable. It says
+  // whether the blocks count, so it comes before what is done about them.
+  if (::fdatasync(pool_fd) != 0) {
+    return fail_errno(errno, "cannot sync the pool before its journal is read", path, report);
+  }
   auto file = JournalFile::open(path, options.bytes, expected, report);
   if (!file) return file.error();
   j->file_ = std::move(*file);

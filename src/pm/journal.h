@@ -7,8 +7,10 @@
 //   sync     cut, block appended durably                       everything fenced before survives
 //   checkpoint   S = end of the journal | pictures before S into the pool file, fdatasync
 //                | header: start = S | ring space before S is reused
-//   open     blocks from start on into the pool file, fdatasync | header: new incarnation
-//            | superblock: running | stores
+//   open     both files synced: a kill may have left them ahead of their devices
+//            | blocks from start on into the pool file, fdatasync | header: new incarnation
+//            | superblock names it | stores (a clean pool's superblock names it once recovery,
+//            which has nothing to repair then, is done)
 //
 // Authoritative at each moment: pool file, then blocks from the header's start on. The pool file's
 // pages in memory are nobody's: the kernel never writes a private mapping back.

@@ -98,6 +98,8 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open(std::string_view path, st
     if (!S_ISREG(st.st_mode)) {
       return fail(Status::invalid_argument, report, "this is not a regular file", f->path_);
     }
+    // After a kill, blocks that can be read need not be durable; what is replayed has to be.
+    if (::fdatasync(f->fd_) != 0) return f->failed("cannot sync the pool's journal", report);
     TENUTO_TRY(f->read_header(static_cast<std::uint64_t>(st.st_size), expected, report));
     if (f->header_.magic == 0) TENUTO_TRY(f->make(path, bytes, expected.pool_id, report));
   }
@@ -188,6 +190,7 @@ Status JournalFile::read_header(std::uint64_t file_bytes, const Expected& expect
     return fail(Status::corrupt, report, "the journal is shorter than it says: truncated?", path_,
                 std::to_string(best.ring_bytes + kJournalRingOffset), std::to_string(file_bytes));
   }
+  unnamed_ = expected.incarnation != 0 && life != expected.incarnation;
   header_ = best;
   ring_bytes_ = best.ring_bytes;
   start_ = end_ = {best.start, best.start_block};
@@ -212,7 +215,8 @@ Status JournalFile::write_header(Report* report) {
 }
 
 Status JournalFile::begin(Report* report) {
-  if (!TENUTO_PLANT_DISK("journal_incarnation_kept")) header_.incarnation += 1;
+  // Lives that end before the pool names them must not add up: their number is used again.
+  if (!unnamed_ && !TENUTO_PLANT_DISK("journal_incarnation_kept")) header_.incarnation += 1;
   if (static_cast<std::uint32_t>(header_.incarnation) == 0) header_.incarnation += 1;
   start_ = end_ = {0, 1};
   return write_header(report);

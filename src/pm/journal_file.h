@@ -147,6 +147,7 @@ class JournalFile {
   bool direct_ = false;
   std::uint64_t ring_bytes_ = 0;
   JournalHeader header_{};
+  bool unnamed_ = false;  // the header's life, which then has no blocks: none before it is named
   Position start_;
   Position end_;
   std::uint64_t written_bytes_ = 0;

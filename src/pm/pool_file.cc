@@ -96,6 +96,9 @@ Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
       Journal::open(options.journal, journal_path, fd_, expected, &replayed_blocks_, report);
   if (!journal) return journal.error();
   if (medium_ == Medium::journal) journal_ = std::move(*journal);
+  // The new life is named before recovery's stores can be in its journal.
+  if (journal_ != nullptr && expected.incarnation != 0)
+    return set_state(PoolState::running, report);
   return Status::ok;
 }
 

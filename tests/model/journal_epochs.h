@@ -1,0 +1,174 @@
+// The epochs of medium `journal` (src/pm/capture.h; the commits and checkpoints of journal.cc) in
+// every order: two lines of two words, up to three threads with the store buffers of x86, one or
+// two pools. Threads run short programs; each pool has somebody who commits, and pool 0 somebody
+// who makes a checkpoint. Steps are as fine as other threads could see them.
+//
+// Judged at every block and at every moment of a checkpoint: what recovery would build of the pool
+// file and the blocks is what real memory could have held at the moment of that cut: of each line a
+// version that stood in memory, not older than what was fenced by then. And: sync returned only
+// when what was fenced before is there.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace tenuto_model {
+
+enum class EpochPlant {
+  none,
+  sequence_after_picture,
+  tag_before_barrier,       // the locked add comes after the epoch was read
+  no_barrier,               // the sequence is taken by a plain add
+  tag_before_announcement,  // the epoch is read before the slot says so
+  one_line_announced,       // the slot is left after the first line of several
+  torn_picture,             // word by word
+  picture_read_twice,       // until two readings agree: what machines without AVX-512 do
+  keeps_old_sequence,       // a replaced picture has the sequence of the one before
+  fence_does_not_wait,
+  cut_does_not_wait,
+  epoch_published_late,  // without a barrier: the slots are read first
+  slots_listed_first,    // before the epoch is published
+  slot_cleared_when_handed_on,
+  sync_waits_for_own_tag,
+  checkpoint_copies_memory,  // what stands in memory, not the pictures of durable blocks
+  checkpoint_of_block_in_flight,
+  checkpoint_starts_at_its_end,  // the start moves to the journal's end of then
+  checkpoint_start_before_pool_synced,
+  checkpoint_keeps_older_pictures,
+};
+inline constexpr int kEpochPlants = 19;
+
+using Byte = std::uint8_t;
+inline constexpr int kLines = 2, kPoolsMax = 2, kThreadsMax = 3, kEpochs = 4;
+inline constexpr int kVersionsMax = 12, kBufferMax = 3;
+using Line = std::array<Byte, 2>;
+
+enum class Verb : Byte { end, store, flush, fence, when, sync, leave };
+struct Instruction {
+  Verb verb = Verb::end;
+  Byte at = 0;  // line; of flush: a set of lines; of sync: a pool
+  Byte word = 0;
+  Byte value = 0;
+};
+using Program = std::vector<Instruction>;  // the last one is end
+
+struct EpochConfig {
+  EpochPlant plant = EpochPlant::none;
+  int pools = 1;  // two: line 1 is the second one's
+  int cuts = 2;   // of each pool, at most; kEpochs - 2 at most
+  bool checkpoint = false;
+  bool second_implies_first = false;  // judged too: line 1 changed, so line 0 did
+  std::size_t states_max = 300'000;
+};
+
+class EpochModel {
+ public:
+  EpochModel(const EpochConfig& config, std::vector<Program> programs);
+
+  // Every order of all steps, until something is wrong.
+  void explore();
+
+  std::size_t states = 0;
+  bool whole = true;      // false: states_max was reached
+  std::string violation;  // empty: none
+  std::string trace;      // the steps that led to it
+
+ private:
+  struct Picture {
+    Byte there, sequence;
+    Line words;
+  };
+  struct Stored {  // in a store buffer: a word, or a slot's count
+    Byte is_count, at, word, value;
+    Byte covered;  // 1: by a flush, 2: and fenced (only where a barrier is missing)
+  };
+  struct Thread {
+    Byte pc, step, buffered, tag, sequence, flushed, wanted, last_tag;
+    Line picture, again;
+    std::array<Byte, kPoolsMax> slot;  // + 1; 0: none yet
+    std::array<Byte, kLines> required, needed;
+    std::array<Stored, kBufferMax> buffer;
+  };
+  struct Slot {
+    Byte count, last_tag;
+    std::array<std::array<Picture, kLines>, 2> pictures;  // by parity of the epoch
+  };
+  struct Pool {
+    Byte epoch, closed, durable, start, step, at, seen, listed, made, idle;
+    std::array<Slot, kThreadsMax> slots;
+  };
+  struct State {
+    std::array<Line, kLines> memory, file, unsynced;
+    std::array<Thread, kThreadsMax> threads;
+    std::array<Pool, kPoolsMax> pools;
+    std::array<std::array<Picture, kLines>, kEpochs> blocks;
+    std::array<std::array<Byte, kLines>, kEpochs> oldest, latest;  // versions legal at the cut
+    std::array<std::array<Line, kVersionsMax>, kLines> versions;
+    std::array<Byte, kLines> version, fenced, sequence, pending;  // pending: written, not synced
+    Byte checkpoint, through;
+  };
+  static_assert(alignof(State) == 1);  // bytes only: hashed whole
+
+  enum class Step : char {
+    announce = 'A',
+    sequence = 'S',
+    tag = 'L',
+    picture = 'C',
+    first = 'c',
+    second = 'd',
+    first_again = 'e',
+    second_again = 'f',
+    put = 'P',
+    leave = 'X',
+    barrier = 'F',
+  };
+  struct Act {
+    Step step;
+    Byte line;
+  };
+
+  bool is(EpochPlant p) const { return config_.plant == p; }
+  int pool_of(int line) const { return config_.pools == 1 ? 0 : line; }
+  void write_scripts();
+  bool act(State& s, int action);
+  std::string name_of(const State& s, int action) const;
+  // Each: false when it has to wait.
+  bool run(State& s, int t);
+  bool drain(State& s, int t);
+  bool flush(State& s, int t, int lines);
+  bool capture(State& s, int t, Act act, const std::vector<Act>& script);
+  bool fence(State& s, int t);
+  bool sync(State& s, int t, int pool);
+  bool commit(State& s, int p);
+  bool checkpoint(State& s);
+
+  Slot& slot_of(State& s, int t, int p) { return s.pools[p].slots[s.threads[t].slot[p] - 1]; }
+  bool push(Thread& t, Stored e) {
+    if (t.buffered == kBufferMax) return false;
+    t.buffer[t.buffered++] = e;
+    return true;
+  }
+  Byte load(const State& s, int t, int line, int word) const;
+  void next(Thread& t) { t.pc += 1, t.step = 0; }
+  void put(State& s, int t, int line);
+  Line recovered(const State& s, int line, int epoch, bool of_unsynced) const;
+  void judge(const State& s, int p);
+  void judge_both(const State& s);
+  void wrong(const std::string& what) {
+    if (violation.empty()) violation = what;
+  }
+
+  const EpochConfig config_;
+  const std::vector<Program> programs_;
+  const int threads_;
+  std::array<std::vector<Act>, 4> scripts_;  // by set of lines
+};
+
+}  // namespace tenuto_model
+
+#include "journal_epochs_run.h"
+#include "journal_epochs_search.h"

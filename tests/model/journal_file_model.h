@@ -1,0 +1,192 @@
+// The files of medium `journal` (src/pm/journal_file.h; open, commit and checkpoint of journal.cc):
+// a ring of units of two sectors, two header copies, a pool file of a few lines, and lives that end
+// in a kill or a power cut before any write or sync, those of recovery included.
+//
+// A device keeps any subset of the sectors written since its last sync, each as written once or as
+// it was before; of the journal's own writes, which a power cut interrupts, a sector may also be
+// damaged. After a kill everything written can be read, and is not therefore durable.
+//
+// Judged at each open: the pool is exactly what the acknowledged blocks made of it, possibly with
+// the one that was in flight; and it opens at all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "memory.h"
+
+namespace tenuto_model {
+
+enum class FilePlant {
+  none,
+  no_incarnation_in_checksum,
+  start_before_pool_synced,
+  space_reused_before_header,  // the start moves in memory before its header is durable
+  one_header_copy,
+  older_header_believed,
+  next_block_begun_early,   // before the last one is durable
+  replay_not_synced,        // the new life begins before the pool is durable
+  running_before_new_life,  // the superblock names a life whose header is not durable
+  torn_block_believed,
+  block_missed_by_checkpoint,
+  clean_before_pool_synced,
+  damage_taken_for_the_end,
+};
+inline constexpr int kFilePlants = 12;
+
+struct FileConfig {
+  FilePlant plant = FilePlant::none;
+  int units = 5;  // of the ring
+  int lines = 3;
+  int lives = 3;         // before the last, which only opens
+  int operations = 8;    // of a life, at most
+  int crash_every = 24;  // device operations, about
+  bool damages = false;  // a sector of the journal before the last open
+  bool kills_leave_journal_unsynced = false;
+  // The superblock names a new life before recovery stores anything, and the number of one that it
+  // never named is used again; else it is named when it runs, and each open is a life.
+  bool life_named_first = true;
+  bool synced_when_opened = true;  // both files, before anything is done about their contents
+};
+
+// What a file holds, and what its device may hold instead.
+template <class Content>
+class Device {
+ public:
+  explicit Device(std::size_t n) : durable_(n), pending_(n) {}
+  const Content& read(std::size_t i) const {
+    return pending_[i].empty() ? durable_[i] : pending_[i].back();
+  }
+  void write(std::size_t i, const Content& c) { pending_[i].push_back(c); }
+  void sync() {
+    for (std::size_t i = 0; i < durable_.size(); ++i) {
+      if (!pending_[i].empty()) durable_[i] = pending_[i].back();
+      pending_[i].clear();
+    }
+  }
+  // `pick(n)` chooses; `damaged` is what an interrupted write may leave, or null.
+  template <class Pick>
+  void cut_power(const Pick& pick, const Content* damaged) {
+    for (std::size_t i = 0; i < durable_.size(); ++i) {
+      std::vector<Content>& written = pending_[i];
+      if (written.empty()) continue;
+      const std::size_t n = pick(written.size() + (damaged != nullptr ? 2 : 1));
+      if (n > written.size()) durable_[i] = *damaged;
+      if (n >= 1 && n <= written.size()) durable_[i] = written[n - 1];
+      written.clear();
+    }
+  }
+  std::size_t size() const { return durable_.size(); }
+
+ private:
+  std::vector<Content> durable_;
+  std::vector<std::vector<Content>> pending_;  // since the last sync, oldest first
+};
+
+// Checksums are perfect: a head is sound unless its sector is damaged, a payload when it is what
+// its head says.
+struct Sector {
+  enum Kind { zeros, head, payload, header, damaged } kind = zeros;
+  std::uint64_t incarnation = 0, number = 0, position = 0;  // head; header: the start
+  std::uint64_t sequence = 0;                               // header
+  bool skip = false;                                        // head
+  std::uint64_t payload_crc = 0;                            // head
+  int pairs = 0;                                            // head
+  int line = 0, value = 0;                                  // payload
+};
+
+using Values = std::vector<int>;
+
+class FileModel {
+ public:
+  explicit FileModel(const FileConfig& config);
+  void run(std::uint64_t seed);  // some lives; look at failure
+
+  std::uint64_t opens = 0, crashes = 0, replayed = 0, laps = 0, reported = 0, unnoticed = 0;
+  std::string failure;  // the first one, and the run that led to it
+
+ private:
+  struct Crash {};
+  struct Position {
+    std::uint64_t at = 0, block = 0;
+  };
+  using Pairs = std::vector<std::pair<int, int>>;  // line, value
+  static constexpr std::size_t kUnitSectors = 2, kHeaders = 2;
+
+  bool is(FilePlant p) const { return config_.plant == p; }
+  std::size_t pick(std::size_t n) { return n <= 1 ? 0 : rng_() % n; }
+  void say(const std::string& what) { story_ += " " + what; }
+  void fail(const std::string& what) {
+    if (failure.empty()) failure = what + ":" + story_;
+  }
+  void may_crash() {
+    if (crashing_ && pick(static_cast<std::size_t>(config_.crash_every)) == 0) throw Crash{};
+  }
+  std::size_t ring_sector(std::uint64_t position) const {
+    return kHeaders + position % static_cast<std::uint64_t>(config_.units) * kUnitSectors;
+  }
+
+  // The device, a crash possible before each step.
+  void write_journal(std::size_t i, const Sector& s) { may_crash(), journal_.write(i, s); }
+  void sync_journal() { may_crash(), journal_.sync(); }
+  void write_pool(std::size_t i, int value) { may_crash(), pool_.write(i, value); }
+  void sync_pool() { may_crash(), pool_.sync(); }
+
+  // As journal_file.cc.
+  bool read_header(int expected);
+  bool read_block(Position at, bool* skip, Pairs* pairs) const;
+  bool replay(Values* merged);
+  void write_header();
+  bool append(const Pairs& pairs);
+  void write_block(const Pairs& pairs, bool skip);
+  std::uint64_t room() const {
+    return static_cast<std::uint64_t>(config_.units) - (end_.at - start_.at);
+  }
+
+  // As journal.cc and pool_file.cc.
+  bool open();
+  void name_life();
+  void recover();
+  void commit(bool acknowledged);
+  void checkpoint_step();
+  void checkpoint_all();
+  void close();
+  void work();
+  void crash();
+  void damage_and_open();
+  void judge(const char* where);
+  Values pool_lines() const;
+
+  const FileConfig config_;
+  Rng rng_;
+  Device<Sector> journal_;
+  Device<int> pool_;  // the lines, then the superblock: 0 clean, else the incarnation that runs
+  bool crashing_ = false;
+  std::string story_;
+  int next_value_ = 1;
+
+  // Of the life that runs.
+  Sector header_;
+  Position start_, end_;
+  Values memory_;
+  std::map<int, int> since_checkpoint_, applied_;
+  Position checkpoint_start_;
+  int checkpoint_ = 0;    // the next step of one under way
+  bool unnamed_ = false;  // the header's life: the superblock names the one before
+  std::vector<std::pair<std::size_t, std::size_t>> blocks_;  // all that were begun: their sectors
+  std::size_t last_ = 0;                                     // of them, the last one acknowledged
+  std::uint64_t commits_ = 0;
+
+  // What has to be there.
+  Values acknowledged_;
+  Values before_;                  // as acknowledged before the last block
+  std::vector<Values> in_flight_;  // any of them may be there instead
+};
+
+}  // namespace tenuto_model
+
+#include "journal_file_run.h"

@@ -26,12 +26,11 @@ bool PoolFile::may_punch() const {
 namespace {
 
 int punch_file(int fd, std::uint64_t from, std::uint64_t bytes) {
-  int rc = 0;
-  do {
-    rc = ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
-                     static_cast<off_t>(bytes));
-  } while (rc != 0 && errno == EINTR);
-  return rc == 0 ? 0 : errno;
+  const auto punch = [&] {
+    return ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                       static_cast<off_t>(bytes));
+  };
+  return uninterrupted(punch) == 0 ? 0 : errno;
 }
 
 }  // namespace

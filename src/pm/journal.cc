@@ -71,6 +71,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
     }
   }
   TENUTO_TRY(j->file_->begin(expected, report));
+  j->file_->keep();
   return j;
 }
 
@@ -197,9 +198,7 @@ double Journal::recovery_ms_locked() const {
 Status Journal::fail_for_good(Report why) {
   Status none = Status::ok;
   if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
-  why.what +=
-      "; the pool is read-only from now on. What was synced is safe: see to the device, close the "
-      "pool, and open it again";
+  why.what += "; what was synced is safe: see to the device, close the pool, and open it again";
   on_failure_(why);
   return Status::io;
 }
@@ -207,7 +206,7 @@ Status Journal::fail_for_good(Report why) {
 Status Journal::checkpoint() {
   const std::lock_guard lock(checkpoint_mu_);
   // After a failed one its pictures are gone, and the start must not move.
-  if (!TENUTO_PLANT_DISK("journal_checkpoint_after_a_failed_one")) TENUTO_TRY(status());
+  TENUTO_TRY(status());
   JournalFile::Position start;
   applied_.clear();
   {

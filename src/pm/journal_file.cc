@@ -32,6 +32,7 @@ void DirectBuffer::reserve(std::size_t bytes) {
 }
 
 JournalFile::~JournalFile() {
+  if (made_) ::unlink(path_.c_str());
   if (direct_fd_ >= 0) ::close(direct_fd_);
   if (fd_ >= 0) ::close(fd_);
 }
@@ -89,19 +90,14 @@ Status JournalFile::open_direct(int access, Report* report) {
 }
 
 Status JournalFile::make(std::uint64_t bytes, std::uint64_t pool_id, Report* report) {
-  const bool fresh = fd_ < 0;
-  if (fresh) {
+  if (fd_ < 0) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd_ < 0) return failed("cannot create the pool's journal", report);
+    made_ = true;
+    TENUTO_TRY(lock_file(fd_, true, path_, report));
   }
   ring_bytes_ = round_up(std::max(bytes, kJournalBytesMin), kJournalUnitBytes);
-  Status s = fresh ? lock_file(fd_, true, path_, report) : Status::ok;
-  if (s == Status::ok) s = write_zeros(kJournalRingOffset + ring_bytes_, report);
-  if (s != Status::ok) {
-    if (fresh) ::unlink(path_.c_str());
-    return s;
-  }
-  made_ = fresh;
+  TENUTO_TRY(write_zeros(kJournalRingOffset + ring_bytes_, report));
   header_ = {};
   header_.magic = kJournalMagic;
   header_.version = kJournalVersion;
@@ -174,7 +170,7 @@ Status JournalFile::read_header(std::uint64_t file_bytes, const Expected& expect
   if (best.pool_id != expected.pool_id && best.incarnation == 0 && !expects) {
     return Status::ok;  // of a pool that never came into being
   }
-  if (best.pool_id != expected.pool_id) {
+  if (best.pool_id != expected.pool_id && !expected.any_pool()) {
     return fail(expects ? Status::corrupt : Status::invalid_argument, report,
                 "this is another pool's journal", path_, std::to_string(expected.pool_id),
                 std::to_string(best.pool_id));
@@ -220,8 +216,6 @@ Status JournalFile::write_header(Position start, Report* report) {
   std::memset(page.data(), 0, kJournalUnitBytes);
   std::memcpy(page.data(), &h, sizeof h);
   const std::uint64_t at = (h.sequence & 1) * kJournalUnitBytes;
-  const bool early = TENUTO_PLANT_DISK("journal_start_moves_before_its_header");
-  if (early) start_ = start;
   if (!write_all(direct_fd_, at, page.data(), kJournalUnitBytes, kJournalUnitBytes)) {
     return failed("cannot write the journal's header", report);
   }

@@ -47,6 +47,7 @@ class JournalFile {
     // A superblock copy is damaged, so that the other may be of an older state: what the journal
     // holds counts, of whatever life.
     bool unsure = false;
+    bool any_pool() const { return pool_id == 0; }  // a rescue that was told so
     bool to_be_read() const { return incarnation != 0 || unsure; }
   };
   using Position = JournalPosition;
@@ -72,6 +73,9 @@ class JournalFile {
   // again.
   Status claim(Report* report) { return write_header({0, 1}, report); }
 
+  // A file that this open made goes again with it, until it is kept: nothing is in it.
+  void keep() { made_ = false; }
+
   // The first write of a new life: an empty journal of the next incarnation, durable. REQUIRES:
   // what replay found is durable in the pool.
   Status begin(const Expected& expected, Report* report);
@@ -91,7 +95,6 @@ class JournalFile {
   std::uint64_t payload_bytes() const { return payload_bytes_; }    // compressed
   std::uint64_t device_flushes() const { return device_flushes_; }  // of the journal
   bool direct() const { return direct_; }
-  bool made() const { return made_; }  // by this open
   const std::string& path() const { return path_; }
 
  private:

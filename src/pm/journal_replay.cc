@@ -173,7 +173,6 @@ class Replay {
     ended_ = true;
     end_ = {torn->at, torn->head.number};
     lines_.resize(torn->first);
-    if (TENUTO_PLANT_DISK("journal_blocks_behind_a_torn_one_applied")) return;
     blocks_.erase(torn, blocks_.end());
   }
 

@@ -40,7 +40,6 @@ PoolFile::~PoolFile() {
     forget_bus_errors(base_);
   }
   journal_.reset();
-  if (new_journal_ != nullptr && new_journal_->made()) ::unlink(new_journal_->path().c_str());
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) ::unlink(unnamed_.c_str());
   if (fd_ >= 0) ::close(fd_);
@@ -64,7 +63,8 @@ Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
 }
 
 Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
-  const int prot = read_only() ? PROT_READ : PROT_READ | PROT_WRITE;
+  // Not read_only(): what turns so while it grows is still written to in memory.
+  const int prot = opened_to_read_ ? PROT_READ : PROT_READ | PROT_WRITE;
   int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
   if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
   void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));

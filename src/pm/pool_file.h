@@ -48,10 +48,15 @@ class PoolFile {
                                                 Report* report);
   // For the rescue of what is left of a damaged pool (store/rescue.h): believes nothing but the
   // length of the file, which is mapped privately, so that recovery may write and the file never
-  // changes. Superblock and state are what could be found; `notes` gets what could not.
-  // not_a_pool, wrong_version (a sound superblock says so), busy, permission, not_found, io.
+  // changes. Superblock and state are what could be found; `notes` gets what could not. A pool left
+  // with its journal (`journal`, or beside it) is mapped with what that holds; `losses` gets what
+  // of it cannot be had. not_a_pool, wrong_version (a sound superblock says so), corrupt (a journal
+  // is there and not this pool's), busy, permission, not_found, io.
   static Result<std::unique_ptr<PoolFile>> open_damaged(std::string_view path,
-                                                        std::vector<Report>& notes, Report* report);
+                                                        const std::string& journal,
+                                                        std::vector<Report>& notes,
+                                                        std::vector<Report>& losses,
+                                                        Report* report);
   ~PoolFile();  // unmaps and unlocks, whatever the state
   PoolFile(const PoolFile&) = delete;
   PoolFile& operator=(const PoolFile&) = delete;
@@ -153,6 +158,9 @@ class PoolFile {
   Status make_journal(const PoolOptions& options, Report* report);
   Status open_journal(const PoolOptions& options, Report* report);
   Status write_superblock(Report* report);
+  Status apply_journal(const std::string& given, bool super_known, std::vector<Report>& losses,
+                       Report* report);
+  Status apply_journal(JournalFile& journal, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   void register_mapping(const PoolOptions& options);
@@ -165,6 +173,7 @@ class PoolFile {
   // Constant after open.
   std::string path_;
   int fd_ = -1;
+  bool opened_to_read_ = false;
   std::string unnamed_;            // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets
   std::uint64_t reserved_bytes_ = 0;

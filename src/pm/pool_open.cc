@@ -139,7 +139,8 @@ Status PoolFile::link_into_place(Report* report) {
     if (rc == 0) unnamed_.clear();
   }
   if (rc != 0) return fail_errno(errno, "cannot give the pool file its name", path_, report);
-  new_journal_.reset();  // it stays
+  if (new_journal_ != nullptr) new_journal_->keep();
+  new_journal_.reset();
   if (!in_memory_) {
     // The name must survive a power cut as surely as what is in the file.
     const int dir = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -157,6 +158,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   f->log_ = options.log;
+  f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
   f->fd_ = ::open(f->path_.c_str(), (options.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
   if (f->fd_ < 0) {

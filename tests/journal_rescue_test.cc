@@ -210,6 +210,13 @@ TEST_F(JournalRescue, planted_mistakes_are_found) {
     wrong += !s || records_of(*s) != expected(40) ? 1 : 0;
   }
   EXPECT_GT(wrong, 0);
+  write_image(paths_.pool.str(), pool);
+  write_image(paths_.journal.str(), journal);
+  flip(paths_.journal.str(), blocks()[20] + 70);
+  pm::disk_plant = "journal_damage_taken_for_its_end";
+  EXPECT_EQ(rescue_it(), Status::ok);
+  pm::disk_plant = nullptr;
+  EXPECT_EQ(rescue_it(), Status::corrupt);
 }
 
 #endif

@@ -177,7 +177,7 @@ TEST_P(JournalFault, loses_nothing_that_was_synced) {
   EXPECT_LT(n, kCallsMax);
   std::printf("%s: %d calls\n", f.name, n - 1);
   EXPECT_TRUE(names.contains("pwrite"));
-  EXPECT_TRUE(f.step > 10 || names.contains("fdatasync"));
+  EXPECT_TRUE(f.step > 5 || names.contains("fdatasync"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, JournalFault,

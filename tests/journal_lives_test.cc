@@ -2,6 +2,7 @@
 // get: always checkpointed in time, for its space and for the time that a replay may take.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
 #include "pm/plant.h"

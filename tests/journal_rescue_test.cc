@@ -164,7 +164,7 @@ TEST_F(JournalRescue, a_journal_of_another_pool_or_life_is_refused) {
 TEST_F(JournalRescue, a_damaged_superblock_does_not_hide_the_journal) {
   make(paths_);
   const Bytes sound = read_image(paths_.pool.str());
-  for (const auto& [first, last] : {std::pair{0, 0}, {1, 1}, {0, 1}}) {
+  for (const auto& [first, last] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{0, 1}}) {
     write_image(paths_.pool.str(), sound);
     lose_superblocks(first, last);
     EXPECT_EQ(rescue_it(), Status::ok) << report_.text();

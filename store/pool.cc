@@ -22,6 +22,10 @@ void add_journal(const pm::JournalStats& j, PoolStats& s) {
   s.journal_device_flushes = j.device_flushes;
   s.journal_checkpoints = j.checkpoints;
   s.journal_checkpoint_bytes = j.checkpoint_bytes;
+  s.journal_recovery_ms = j.recovery_ms;
+  s.journal_replayed_bytes = j.replayed.ring_bytes;
+  s.journal_replayed_lines = j.replayed.lines;
+  s.journal_replay_ms = j.replayed.ms;
 }
 }  // namespace
 
@@ -295,12 +299,7 @@ Status Pool::sync() {
 
 Status Pool::health(Report* report) const {
   if (impl_ == nullptr) return Status::closed;
-  const pm::PoolFile& file = *impl_->file;
-  TENUTO_TRY(file.bad_pages(report));
-  const Status s = file.poisoned();
-  if (s == Status::ok) return s;
-  return fail(s, report, "the pool turned read-only: damage was found, or a write failed",
-              file.path());
+  return impl_->file->health(report);
 }
 
 Status Pool::validate(Report* report) const {

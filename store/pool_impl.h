@@ -41,12 +41,8 @@ struct PoolImpl {
   // Builds the tree of the pool's store if there is one and recovery did not.
   Status open_tree(Report* report);
 
-  // What an operation that wrote and fenced returns in the end: with sync, after what it wrote is
-  // durable (medium journal; the others wait for nothing). io.
-  Status settle(Durability d) {
-    if (d == Durability::sync && file->journal() != nullptr) return file->sync();
-    return Status::ok;
-  }
+  // What an operation that wrote and fenced returns in the end (pm::PoolFile::settle).
+  Status settle(Durability d) { return file->settle(d); }
 
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
   // Checks every layer below the store. Quiescent.

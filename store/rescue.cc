@@ -27,9 +27,10 @@ class Rescue {
   Rescue(pm::PoolFile& file, const RescueOptions& options, RescueResult& result)
       : file_(file), options_(options), result_(result), salvage_(file) {}
 
-  // Finds all there is; writes nothing.
-  void find() {
+  // Finds all there is; writes nothing. `losses`: of the journal, which may be about any key.
+  void find(std::vector<Report> losses) {
     result_.was_clean = file_.was_clean();
+    for (Report& r : losses) lose({std::move(r), true, {}, {}});
     roll_back();
     read_store_word();
     salvage_.run();
@@ -340,10 +341,11 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
     return fail(Status::exists, report, "there is a file already where the new pool should be",
                 std::string(fresh));
   }
-  auto file = pm::PoolFile::open_damaged(damaged, result.notes, report);
+  std::vector<Report> losses;
+  auto file = pm::PoolFile::open_damaged(damaged, options.journal, result.notes, losses, report);
   if (!file) return file.error();
   store::Rescue rescue(**file, options, result);
-  rescue.find();
+  rescue.find(std::move(losses));
   if (!rescue.anything() && !options.scavenge) {
     return fail(Status::not_found, report, "nothing usable was found", std::string(damaged));
   }

@@ -12,32 +12,14 @@
 #include <thread>
 #include <vector>
 
-#include "pm/pool_file.h"
-#include "support/pool_parts.h"
+#include "support/journal_parts.h"
 #include "tenuto/kv.h"
 #include "tenuto/pool.h"
 
 namespace tenuto {
 namespace {
 
-using test::TempPath;
-
-// A pool and its journal, both removed at the end.
-struct Paths {
-  explicit Paths(const std::string& name) : pool(name), journal(name + ".journal") {}
-  TempPath pool;
-  TempPath journal;
-};
-
-StoreOptions journalled(const Paths& paths, unsigned sync_every_ms = 0) {
-  StoreOptions o;
-  o.pool = test::PoolParts::small_options();
-  o.pool.medium = Medium::journal;
-  o.pool.journal.path = paths.journal.str();
-  o.pool.journal.bytes = 4u << 20;
-  o.pool.journal.sync_every_ms = sync_every_ms;
-  return o;
-}
+using Paths = test::JournalPaths;
 
 // Runs body in a process that ends as by SIGKILL: nothing is closed.
 void in_a_life(const std::function<void()>& body) {
@@ -268,19 +250,6 @@ TEST(Journal, a_damaged_block_before_a_whole_one_is_corruption_and_a_torn_last_o
   Store s = open_or_die(paths, journalled(paths));
   for (int i = 0; i < 9; ++i) EXPECT_EQ(s.contains(key(i)), Status::ok) << i;
   EXPECT_EQ(s.validate(), Status::ok);
-}
-
-TEST(Journal, a_rescue_says_that_the_journal_was_not_read) {
-  Paths paths("journal-rescue");
-  in_a_life([&] {
-    Store& s = *new Store(open_or_die(paths, journalled(paths)));
-    ASSERT_EQ(s.put("a", "1"), Status::ok);
-  });
-  std::vector<Report> notes;
-  Report report;
-  ASSERT_TRUE(pm::PoolFile::open_damaged(paths.pool.str(), notes, &report)) << report.text();
-  ASSERT_EQ(notes.size(), 1u);
-  EXPECT_NE(notes[0].text().find("journal"), std::string::npos) << notes[0].text();
 }
 
 TEST(Journal, transactions_and_objects_are_synced_too) {

@@ -35,6 +35,7 @@ struct CreateArgs : CommonArgs, NewPoolArgs {
 
 struct CheckArgs : CommonArgs {
   std::string repair;                 // where the rescued records go; empty: only look
+  std::string journal;                // of the damaged pool; empty: beside it
   bool scavenge = false;              // with records that may be old
   KeyKind key_kind = KeyKind::bytes;  // where the pool does not say
 };

@@ -114,6 +114,10 @@ void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
     facts.count("journal_device_flushes", "device flushes", s.journal_device_flushes);
     facts.count("journal_checkpoints", "checkpoints", s.journal_checkpoints);
     facts.bytes("journal_checkpoint_bytes", "checkpoints wrote", s.journal_checkpoint_bytes);
+    facts.ms("journal_recovery_ms", "replay would take", s.journal_recovery_ms);
+    facts.bytes("journal_replayed_bytes", "replayed", s.journal_replayed_bytes);
+    facts.count("journal_replayed_lines", "  lines", s.journal_replayed_lines);
+    facts.ms("journal_replay_ms", "  in", s.journal_replay_ms);
   }
   if (args.medium != Medium::model) return;
   // Counted on this medium only: what this open and close cost.
@@ -219,6 +223,9 @@ Error run_check(const CheckArgs& args) {
   if (!args.repair.empty()) return run_repair(args);
   if (args.scavenge) {
     return failed(Status::invalid_argument, "--scavenge needs --repair NEWPOOL", "--scavenge");
+  }
+  if (!args.journal.empty()) {
+    return failed(Status::invalid_argument, "--journal needs --repair NEWPOOL", "--journal");
   }
   Session session;
   if (Error error = session.open(args, Access::recover)) return report_unsound(args, error);

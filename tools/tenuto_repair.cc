@@ -86,6 +86,7 @@ Error run_repair(const CheckArgs& args) {
   options.pool = pool_options(args, true);
   options.pool.read_only = false;
   options.scavenge = args.scavenge;
+  options.journal = args.journal;
   options.key_kind_otherwise = args.key_kind;
   // Under its name only when complete, so that a rescue cut short is not taken for one.
   const std::string fresh = temporary_name(args.repair);

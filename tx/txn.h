@@ -52,7 +52,7 @@ class Txn {
     return aborted_ ? Status::aborted : Status::ok;
   }
   bool active() const { return depth_ > 0; }
-  Status sync() { return file_.sync(); }
+  Status settle(Durability d) { return file_.settle(d); }
 
   // See Transaction for these.
   Status add_later(const void* p, std::size_t bytes);

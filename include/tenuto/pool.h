@@ -60,6 +60,10 @@ struct PoolStats {
   std::uint64_t journal_device_flushes = 0;    // of journal and pool
   std::uint64_t journal_checkpoints = 0;       // how often the ring was emptied into the pool
   std::uint64_t journal_checkpoint_bytes = 0;  // written to the pool by them
+  double journal_recovery_ms = 0;              // about what a replay would take if it crashed now
+  std::uint64_t journal_replayed_bytes = 0;  // of the ring, by the open; 0: nothing was left in it
+  std::uint64_t journal_replayed_lines = 0;
+  double journal_replay_ms = 0;
 };
 
 struct PoolInfo {

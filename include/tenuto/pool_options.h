@@ -46,6 +46,10 @@ struct JournalOptions {
   // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the
   // journal is full.
   unsigned sync_every_ms = 100;
+  // The journal is emptied into the pool early enough that replaying it after a crash takes about
+  // so long (PoolStats::journal_recovery_ms is the estimate, from what checkpoints and the last
+  // replay took). 0: when it is half full.
+  unsigned recovery_ms_max = 2000;
   bool keep = true;  // the file stays after a clean close: the next open need not make it
 };
 

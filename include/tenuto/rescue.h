@@ -19,6 +19,9 @@ namespace tenuto::inline TENUTO_ABI {
 
 struct RescueOptions {
   PoolOptions pool;  // of the new pool
+  // Where the damaged pool's journal is, if it was left with one; empty: its path with ".journal".
+  // It is read, never written. Missing or damaged: a loss. Another pool's: corrupt, and no rescue.
+  std::string journal = {};
   // Take records, too, that may be old: where keys are lost, and never instead of a current one.
   bool scavenge = false;
   // Where the damaged pool does not say any more (a note tells): the kind of its keys.

@@ -113,32 +113,32 @@ Status Frames::add_zone(const pm::ZoneEntry& zone) {
 
 Result<FrameId> Frames::get(unsigned order, unsigned core) {
   if (order > kOrderMax) return Status::invalid_argument;
-  if (state_->file.read_only()) return Status::read_only;
+  TENUTO_TRY(state_->file.writable());
   return state_->upper.get(order, core);
 }
 
 Status Frames::put(FrameId frame, unsigned order, unsigned core) {
   if (order > kOrderMax) return Status::invalid_argument;
-  if (state_->file.read_only()) return Status::read_only;
+  TENUTO_TRY(state_->file.writable());
   return state_->upper.put(frame, order, core);
 }
 
 Result<FrameId> Frames::get_run(std::uint64_t count, unsigned /*core*/) {
   if (count == 0) return Status::invalid_argument;
-  if (state_->file.read_only()) return Status::read_only;
+  TENUTO_TRY(state_->file.writable());
   if (count > kZoneFramesMax / kHugeFrames) return Status::full;
   return state_->upper.get_run(static_cast<std::uint32_t>(count));
 }
 
 Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
   if (count == 0) return Status::invalid_argument;
-  if (state_->file.read_only()) return Status::read_only;
+  TENUTO_TRY(state_->file.writable());
   if (count > kZoneFramesMax / kHugeFrames) return Status::corrupt;
   return state_->upper.put_run(frame, static_cast<std::uint32_t>(count));
 }
 
 Status Frames::get_huge(FrameId frame) {
-  if (state_->file.read_only()) return Status::read_only;
+  TENUTO_TRY(state_->file.writable());
   return state_->upper.get_huge(frame);
 }
 

@@ -1,15 +1,14 @@
 #include "pm/journal.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
-#include <vector>
 
+#include "pm/assert.h"
+#include "pm/bus_error.h"
 #include "pm/journal_lines.h"
 #include "pm/os.h"
 #include "pm/plant.h"
@@ -23,15 +22,32 @@ constexpr std::size_t kPieceBytes = 8u << 10;  // captured at once, so that a cu
 constexpr std::uint64_t kEpochShare = 8;       // no epoch is more than an eighth of the ring
 static_assert(kJournalBytesMin / kEpochShare > kPieceBytes);
 constexpr std::uint64_t kEarlyLines = 16u << 10;  // a MiB of pictures: fits into a core's cache
-constexpr std::uint64_t kCheckpointShare = 2;     // at half of the ring a checkpoint begins
+constexpr std::uint64_t kEpochBytesMax = 32u << 20;
+constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoint begins
+
+// What a replay costs, before anything was measured; and how much of what is measured is believed
+// at a time. Pages that a checkpoint finds in the page cache a replay has to read first.
+constexpr double kNsPerLine = 1000;
+constexpr double kNsPerByte = 2;
+constexpr double kNewShare = 0.25;
+constexpr double kColdFactor = 2;
+constexpr std::uint64_t kLinesMeasuredMin = 1000;  // fewer say more of the sync than of the lines
+
+using Clock = std::chrono::steady_clock;
+double ns_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+}
 
 }  // namespace
 
 // --- opening -------------------------------------------------------------------------------------
 
+Journal::Journal(const JournalOptions& options, int pool_fd)
+    : options_(options), pool_fd_(pool_fd), ns_per_line_(kNsPerLine), ns_per_byte_(kNsPerByte) {}
+
 Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, std::string_view path,
                                                int pool_fd, const JournalFile::Expected& expected,
-                                               std::uint64_t* replayed, Report* report) {
+                                               const ReplayOptions& how, Report* report) {
   std::unique_ptr<Journal> j(new Journal(options, pool_fd));
   // A killed process may have left a superblock that can be read and is not durable. It says
   // whether the blocks count, so it comes before what is done about them.
@@ -41,34 +57,36 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
   auto file = JournalFile::open(path, options.bytes, expected, report);
   if (!file) return file.error();
   j->file_ = std::move(*file);
-  *replayed = 0;
-  if (expected.incarnation != 0) {
-    LineMap merged;
-    TENUTO_TRY(j->file_->replay(
-        [&](const LineMap& block) {
-          *replayed += 1;
-          for (std::size_t i = 0; i < block.size(); ++i) {
-            merged.put(block.line(i), 0, block.picture(i));
-          }
-          return Status::ok;
-        },
-        report));
-    std::uint64_t bytes = 0;
-    const bool forgets_sync = TENUTO_PLANT_DISK("journal_replay_not_synced");
-    if (write_to_pool(pool_fd, merged, &bytes) != Status::ok ||
-        (!forgets_sync && ::fdatasync(pool_fd) != 0)) {
+  if (expected.to_be_read()) {
+    ReplayStats& r = j->stats_.replayed;
+    const auto to_pool = [&](std::span<const LinePicture> pictures) {
+      if (write_to_pool(pool_fd, pictures, how.threads, &r.pool_bytes) == Status::ok) {
+        return Status::ok;
+      }
+      return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
+    };
+    const auto begin = Clock::now();
+    TENUTO_TRY(j->file_->replay(how, to_pool, &r, report));
+    if (!TENUTO_PLANT_DISK("journal_replay_not_synced") && !sync_data(pool_fd)) {
       return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
     }
+    r.ms = ns_since(begin) / 1e6;
+    if (r.lines >= kLinesMeasuredMin) {
+      j->ns_per_line_ = r.ms * 1e6 / static_cast<double>(r.lines);
+      j->ns_per_byte_ = 0;  // in it
+    }
   }
-  TENUTO_TRY(j->file_->begin(report));
+  TENUTO_TRY(j->file_->begin(expected, report));
+  j->file_->keep();
   return j;
 }
 
-void Journal::start(const std::byte* base, OnFailure on_failure) {
+void Journal::start(const std::byte* base, const PoolHealth* health, OnFailure on_failure) {
   capture_ = std::make_shared<Capture>(base);
-  epoch_lines_ = file_->ring_bytes() / kEpochShare / kLineBytes;
+  epoch_lines_ = std::min(file_->ring_bytes() / kEpochShare, kEpochBytesMax) / kLineBytes;
   early_lines_ = std::min(epoch_lines_ / 2, kEarlyLines);
   if (options_.sync_every_ms == 0) early_lines_ = ~std::uint64_t{0};
+  health_ = health;
   on_failure_ = std::move(on_failure);
   thread_ = std::thread([this] { run(); });
 }
@@ -81,34 +99,6 @@ Journal::~Journal() {
   }
   wake_.notify_all();
   thread_.join();
-}
-
-// In the order of the file, neighbours together.
-Status Journal::write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes) {
-  const std::vector<std::uint32_t> order = in_order(lines);
-  std::vector<LineBytes> run;
-  for (std::size_t i = 0; i < order.size();) {
-    const std::uint64_t first = lines.line(order[i]);
-    run.clear();
-    for (; i < order.size() && lines.line(order[i]) == first + run.size() &&
-           run.size() < kPieceBytes / kLineBytes;
-         ++i) {
-      run.push_back(lines.picture(order[i]));
-    }
-    const auto* data = reinterpret_cast<const char*>(run.data());
-    for (std::size_t done = 0, want = run.size() * kLineBytes; done < want;) {
-      const ssize_t n = ::pwrite(pool_fd, data + done, want - done,
-                                 static_cast<off_t>(first * kLineBytes + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        if (n == 0) errno = EIO;
-        return status_of_errno(errno);
-      }
-      done += static_cast<std::size_t>(n);
-    }
-    *bytes += run.size() * kLineBytes;
-  }
-  return Status::ok;
 }
 
 // --- use -----------------------------------------------------------------------------------------
@@ -156,30 +146,54 @@ Status Journal::commit(std::uint64_t wanted) {
 }
 
 Status Journal::commit_now() {
-  TENUTO_TRY(failed_.load());
+  TENUTO_TRY(status());
   turns_.gather(capture_->epoch());
   cut_.clear();
   const std::uint64_t e = capture_->cut(cut_);
+  if (health_ != nullptr && health_->bad_page.load() != 0) {
+    return fail_for_good(
+        {"a page of the pool cannot be read or written, so nothing more is written "
+         "to the journal",
+         file_->path(),
+         {},
+         {}});
+  }
   if (cut_.size() != 0) {
     Status s = append();
     if (s == Status::full) {
       TENUTO_TRY(checkpoint());
       s = append();
     }
-    if (s != Status::ok) return fail_for_good(s, "cannot write to the journal");
+    TENUTO_ASSERT(s != Status::full);  // an empty ring has room for any epoch
+    TENUTO_TRY(s);
   }
   durable_.store(e, std::memory_order_release);
   return Status::ok;
 }
 
-// The end of the journal and the pictures for the next checkpoint move together.
+// The end of the journal and the pictures for the next checkpoint move together. io: for good.
 Status Journal::append() {
-  const std::lock_guard lock(state_mu_);
-  TENUTO_TRY(file_->append(cut_));
+  Report why;
+  bool too_long = false;
+  {
+    const std::lock_guard lock(state_mu_);
+    const Status s = file_->append(cut_, &why);
+    if (s == Status::full) return s;
+    if (s == Status::ok) {
+      note_appended();
+      too_long = options_.recovery_ms_max != 0 && recovery_ms_locked() > options_.recovery_ms_max;
+    }
+    if (s != Status::ok && TENUTO_PLANT_DISK("journal_failed_write_forgotten")) return Status::ok;
+  }
+  if (!why.what.empty()) return fail_for_good(std::move(why));
+  return too_long && !TENUTO_PLANT_DISK("journal_recovery_not_bounded") ? checkpoint() : Status::ok;
+}
+
+void Journal::note_appended() {
   stats_.commits += 1;
   stats_.lines += cut_.size();
   const bool missed = TENUTO_PLANT_DISK("journal_block_missed_by_checkpoint");
-  if (missed && stats_.commits % 4 == 0) return Status::ok;
+  if (missed && stats_.commits % 4 == 0) return;
   for (std::size_t i = 0; i < cut_.size(); ++i) {
     if (TENUTO_PLANT_DISK("journal_checkpoint_keeps_older_pictures")) {
       since_checkpoint_.merge(cut_.line(i), ~file_->end().block, cut_.picture(i));
@@ -187,51 +201,90 @@ Status Journal::append() {
     }
     since_checkpoint_.put(cut_.line(i), 0, cut_.picture(i));
   }
-  if (file_->used_bytes() > file_->ring_bytes() / kCheckpointShare) {
-    const std::lock_guard lock_of_thread(thread_mu_);
-    wants_checkpoint_ = true;
-    wake_.notify_one();
-  }
-  return Status::ok;
+  const bool half_full = file_->used_bytes() > file_->ring_bytes() / kCheckpointShare;
+  const bool half_long =
+      options_.recovery_ms_max != 0 && recovery_ms_locked() > options_.recovery_ms_max / 2.0;
+  if (!half_full && !half_long) return;
+  const std::lock_guard lock_of_thread(thread_mu_);
+  wants_checkpoint_ = true;
+  wake_.notify_one();
 }
 
-Status Journal::fail_for_good(Status why, const std::string& what) {
+double Journal::recovery_ms_locked() const {
+  const auto lines = static_cast<double>(since_checkpoint_.size() + applying_lines_);
+  const auto bytes = static_cast<double>(file_->used_bytes());
+  return (lines * ns_per_line_ + bytes * ns_per_byte_) / 1e6;
+}
+
+// `why` says what failed and where; what that means and what to do is the same for all.
+Status Journal::fail_for_good(Report why) {
   Status none = Status::ok;
-  const Status told = why == Status::full ? Status::full : Status::io;
-  if (failed_.compare_exchange_strong(none, told)) on_failure_(told, what);
-  return failed_.load();
+  if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
+  why.what += "; what was synced is safe: see to the device, close the pool, and open it again";
+  on_failure_(why);
+  return Status::io;
 }
 
 Status Journal::checkpoint() {
   const std::lock_guard lock(checkpoint_mu_);
+  // After a failed one its pictures are gone, and the start must not move.
+  TENUTO_TRY(status());
   JournalFile::Position start;
   applied_.clear();
   {
     const std::lock_guard state(state_mu_);
     start = file_->end();
     std::swap(applied_, since_checkpoint_);
+    applying_lines_ = applied_.size();
   }
+  const auto begin = Clock::now();
   std::uint64_t bytes = 0;
   const bool early = TENUTO_PLANT_DISK("journal_start_before_pool_synced");
-  if (write_to_pool(pool_fd_, applied_, &bytes) != Status::ok ||
-      (!early && ::fdatasync(pool_fd_) != 0)) {
-    return fail_for_good(Status::io, "cannot write the journal's content to the pool");
+  const bool careless = TENUTO_PLANT_DISK("journal_failed_checkpoint_forgotten");
+  const bool applied = write_to_pool(pool_fd_, in_order(applied_), 1, &bytes) == Status::ok &&
+                       (early || sync_data(pool_fd_));
+  if (!applied && !careless)
+    return fail_for_good(failure("cannot write the journal's content to the pool"));
+  Report why;
+  {
+    const std::lock_guard state(state_mu_);
+    if (file_->set_start(start, &why) == Status::ok) {
+      applying_lines_ = 0;
+      const auto lines = static_cast<double>(applied_.size());
+      if (applied_.size() >= kLinesMeasuredMin) {
+        const double measured = kColdFactor * ns_since(begin) / lines;
+        ns_per_line_ += kNewShare * (measured - ns_per_line_);
+      }
+      stats_.checkpoints += 1;
+      stats_.checkpoint_bytes += bytes;
+      stats_.device_flushes += 1;
+    }
   }
-  const std::lock_guard state(state_mu_);
-  if (file_->set_start(start) != Status::ok) {
-    return fail_for_good(Status::io, "cannot write the journal's header");
-  }
-  stats_.checkpoints += 1;
-  stats_.checkpoint_bytes += bytes;
-  stats_.device_flushes += 1;
-  return Status::ok;
+  return why.what.empty() ? Status::ok : fail_for_good(std::move(why));
+}
+
+Report Journal::failure(const char* what) const {
+  Report why;
+  static_cast<void>(fail_errno(errno, what, file_->path(), &why));
+  return why;
+}
+
+Status Journal::sync_pool(Report* report) {
+  const std::lock_guard lock(checkpoint_mu_);
+  if (sync_whole(pool_fd_)) return Status::ok;
+  Report why = failure("cannot sync the pool file");
+  if (report != nullptr) *report = why;
+  if (TENUTO_PLANT_DISK("journal_failed_sync_of_the_pool_forgotten")) return Status::io;
+  return fail_for_good(std::move(why));
 }
 
 Status Journal::finish(Report* report) {
   Status s = sync();
   if (s == Status::ok) s = checkpoint();
   if (s == Status::ok) return s;
-  return fail(s, report, "the journal could not be written into the pool: a write or sync failed",
+  return fail(s, report,
+              "the journal could not be written into the pool: a write or sync failed. What was "
+              "synced is safe: see to the device, and open the pool again",
               file_->path());
 }
 
@@ -271,6 +324,7 @@ JournalStats Journal::stats() const {
   s.used_bytes = file_->used_bytes();
   s.ring_bytes = file_->ring_bytes();
   s.direct = file_->direct();
+  s.recovery_ms = recovery_ms_locked();
   return s;
 }
 

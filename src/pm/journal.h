@@ -18,7 +18,13 @@
 // Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
 // many threads share one device write. A thread of our own makes the periodic ones, early when much
 // waits (an epoch that fits into a core's cache costs much less than one that does not), and the
-// checkpoints. Failure of a write or sync is final: the pool turns read-only, and sync says so.
+// checkpoints.
+//
+// Failure of a write or sync is final, whatever comes after: what a failed sync had to write may be
+// gone from the page cache, and a later sync that succeeds says nothing of it. Nothing is committed
+// or checkpointed any more, pictures are dropped, and the pool turns read-only; the next open
+// replays what was durable. An operation asks status() when it has taken its last picture, so that
+// none says ok of which pictures were dropped.
 #pragma once
 
 #include <atomic>
@@ -39,6 +45,8 @@
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
+struct PoolHealth;
+
 struct JournalStats {
   std::uint64_t commits = 0;         // blocks
   std::uint64_t lines = 0;           // merged pictures in them
@@ -49,21 +57,24 @@ struct JournalStats {
   std::uint64_t checkpoint_bytes = 0;  // written to the pool file
   std::uint64_t used_bytes = 0;        // of the ring, now
   std::uint64_t ring_bytes = 0;
-  bool direct = false;  // blocks go past the page cache
+  bool direct = false;     // blocks go past the page cache
+  double recovery_ms = 0;  // about what a replay after a crash now would take
+  ReplayStats replayed;    // by the open
 };
 
 class Journal {
  public:
   // Told once, from any thread, when a write or sync failed.
-  using OnFailure = std::function<void(Status, const std::string& what)>;
+  using OnFailure = std::function<void(const Report&)>;
 
   // Opens the pool's journal, brings the pool file (pool_fd) up to its end, and begins a new life;
-  // `expected` as JournalFile::open. *replayed: blocks. Nothing is captured before start().
+  // `expected` as JournalFile::open. Nothing is captured before start().
   static Result<std::unique_ptr<Journal>> open(const JournalOptions& options, std::string_view path,
                                                int pool_fd, const JournalFile::Expected& expected,
-                                               std::uint64_t* replayed, Report* report);
-  // The pool is mapped at base, and stores begin.
-  void start(const std::byte* base, OnFailure on_failure);
+                                               const ReplayOptions& how, Report* report);
+  // The pool is mapped at base, and stores begin. Once `health` knows of a bad page nothing more is
+  // committed: it may come of the zeros in its place.
+  void start(const std::byte* base, const PoolHealth* health, OnFailure on_failure);
   // Stops its thread. What was not synced is lost, as in a crash.
   ~Journal();
   Journal(const Journal&) = delete;
@@ -75,6 +86,11 @@ class Journal {
   // Everything fenced before the call is durable on return. io when the journal failed, now or
   // before. Any thread.
   Status sync();
+  // ok, or io: the journal failed, and what was flushed since may be lost.
+  Status status() const { return failed_.load(std::memory_order_acquire); }
+  // fsync of the pool file for others. A failure of it is one of the journal, whose next checkpoint
+  // would not be told of it again.
+  Status sync_pool(Report* report);
 
   // All of it into the pool file, durably, and the journal empty. Quiescent.
   Status finish(Report* report);
@@ -85,20 +101,24 @@ class Journal {
   // The low half of this life's number, for the superblock; never 0.
   std::uint32_t incarnation() const { return static_cast<std::uint32_t>(file_->incarnation()); }
   JournalStats stats() const;
+  const ReplayStats& replayed() const { return stats_.replayed; }  // constant after open
 
  private:
-  Journal(const JournalOptions& options, int pool_fd) : options_(options), pool_fd_(pool_fd) {}
-  static Status write_to_pool(int pool_fd, const LineMap& lines, std::uint64_t* bytes);
+  Journal(const JournalOptions& options, int pool_fd);
   Status commit(std::uint64_t wanted);
   Status commit_now();
   Status append();
+  void note_appended();  // REQUIRES: state_mu_
   Status checkpoint();
-  Status fail_for_good(Status why, const std::string& what);
+  double recovery_ms_locked() const;
+  Status fail_for_good(Report why);
+  Report failure(const char* what) const;  // of the call that set errno
   void run();
 
   const JournalOptions options_;
   const int pool_fd_;
   std::shared_ptr<Capture> capture_;
+  const PoolHealth* health_ = nullptr;
   OnFailure on_failure_;
   std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
   std::uint64_t early_lines_ = 0;  // so many wait: the next periodic commit comes early
@@ -114,6 +134,9 @@ class Journal {
   mutable std::mutex state_mu_;
   std::unique_ptr<JournalFile> file_;  // guarded by state_mu_
   LineMap since_checkpoint_;           // guarded by state_mu_: pictures of the blocks since start
+  std::uint64_t applying_lines_ = 0;   // guarded by state_mu_: of the checkpoint under way
+  double ns_per_line_;                 // guarded by state_mu_: to the pool file, as measured
+  double ns_per_byte_;                 // of the ring, to read and unpack; constant after open
   JournalStats stats_;                 // guarded by state_mu_
 
   std::mutex thread_mu_;

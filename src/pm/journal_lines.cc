@@ -1,16 +1,28 @@
 #include "pm/journal_lines.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
-#include <numeric>
+#include <memory>
+
+#include "pm/os.h"
+#include "pm/parallel.h"
+#include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
+// --- blocks --------------------------------------------------------------------------------------
+
 namespace {
 
-void put_number(std::vector<std::byte>& to, std::uint64_t n) {
-  for (; n >= 0x80; n >>= 7) to.push_back(static_cast<std::byte>(n | 0x80));
-  to.push_back(static_cast<std::byte>(n));
+constexpr std::size_t kNumberBytesMax = 10;  // of 64 bits, 7 a byte
+
+std::byte* put_number(std::byte* to, std::uint64_t n) {
+  for (; n >= 0x80; n >>= 7) *to++ = static_cast<std::byte>(n | 0x80);
+  *to++ = static_cast<std::byte>(n);
+  return to;
 }
 
 bool take_number(const std::byte*& p, const std::byte* end, std::uint64_t* n) {
@@ -25,43 +37,125 @@ bool take_number(const std::byte*& p, const std::byte* end, std::uint64_t* n) {
 
 }  // namespace
 
-std::vector<std::uint32_t> in_order(const LineMap& lines) {
-  std::vector<std::uint32_t> order(lines.size());
-  std::iota(order.begin(), order.end(), 0u);
+std::vector<LinePicture> in_order(const LineMap& lines) {
+  std::vector<LinePicture> order(lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    order[i] = {lines.line(i), reinterpret_cast<const std::byte*>(&lines.picture(i))};
+  }
   std::sort(order.begin(), order.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return lines.line(a) < lines.line(b); });
+            [](const LinePicture& a, const LinePicture& b) { return a.line < b.line; });
   return order;
 }
 
 void pack_lines(const LineMap& lines, std::vector<std::byte>& out) {
-  const std::vector<std::uint32_t> order = in_order(lines);
-  out.clear();
+  const std::vector<LinePicture> order = in_order(lines);
+  out.resize(order.size() * (kNumberBytesMax + kLineBytes));
+  std::byte* to = out.data();
   std::uint64_t before = 0;
-  for (const std::uint32_t i : order) {
-    put_number(out, lines.line(i) - before);
-    before = lines.line(i);
+  for (const LinePicture& l : order) {
+    to = put_number(to, l.line - before);
+    before = l.line;
   }
-  for (const std::uint32_t i : order) {
-    const auto* p = reinterpret_cast<const std::byte*>(&lines.picture(i));
-    out.insert(out.end(), p, p + kLineBytes);
+  for (const LinePicture& l : order) {
+    std::memcpy(to, l.bytes, kLineBytes);
+    to += kLineBytes;
   }
+  out.resize(static_cast<std::size_t>(to - out.data()));
 }
 
-bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LineMap& lines) {
+bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LinePicture* out) {
   if (count > bytes / kLineBytes) return false;
   const std::byte* const pictures = p + (bytes - count * kLineBytes);
-  const std::byte* picture = pictures;
   std::uint64_t line = 0;
-  lines.clear();
-  for (std::uint64_t i = 0; i < count; ++i, picture += kLineBytes) {
+  for (std::uint64_t i = 0; i < count; ++i) {
     std::uint64_t delta = 0;
     if (!take_number(p, pictures, &delta)) return false;
     line += delta;
-    LineBytes content;
-    std::memcpy(&content, picture, sizeof content);
-    lines.put(line, 0, content);
+    out[i] = {line, pictures + i * kLineBytes};
   }
   return true;
+}
+
+// --- the pool file -------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::uint64_t kLinesPerPage = kFrameBytes / kLineBytes;
+constexpr std::uint64_t kSpanBytesMax = 1u << 20;  // read and written at once
+// Pages without a picture that a span takes along: to read and write so much costs a device less
+// than one more request.
+constexpr std::uint64_t kGapPagesMax = 8;
+constexpr std::size_t kPartsMax = 128;
+constexpr unsigned kThreadsMin = 8;  // they wait for the device more than they work
+constexpr std::uint64_t kLineMax = std::uint64_t{1} << 56;
+
+std::uint64_t page_of(const LinePicture& l) { return l.line / kLinesPerPage; }
+
+// The pictures of one span, in a buffer of the span's bytes. What no picture covers is read first;
+// what is not there yet (a file that grows meanwhile) is zeros.
+Status write_span(int fd, std::span<const LinePicture> pictures, std::byte* buffer,
+                  std::uint64_t* bytes) {
+  const std::uint64_t first = page_of(pictures.front());
+  const std::uint64_t n = (page_of(pictures.back()) - first + 1) * kFrameBytes;
+  const std::uint64_t at = first * kFrameBytes;
+  if (pictures.size() * kLineBytes != n) {
+    const std::size_t got = read_all(fd, at, buffer, n);
+    if (got != n && errno != 0) return status_of_errno(errno);
+    std::memset(buffer + got, 0, n - got);
+  }
+  for (const LinePicture& l : pictures) {
+    std::memcpy(buffer + (l.line * kLineBytes - at), l.bytes, kLineBytes);
+  }
+  if (!write_all(fd, at, buffer, n)) return status_of_errno(errno);
+  *bytes = n;
+  return Status::ok;
+}
+
+// Where the spans begin, and the end.
+std::vector<std::size_t> spans_of(std::span<const LinePicture> pictures) {
+  std::vector<std::size_t> begins;
+  std::uint64_t first_page = 0;
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    const std::uint64_t page = page_of(pictures[i]);
+    const bool near = i != 0 && page - page_of(pictures[i - 1]) <= kGapPagesMax + 1 &&
+                      (page - first_page + 1) * kFrameBytes <= kSpanBytesMax;
+    if (near) continue;
+    begins.push_back(i);
+    first_page = page;
+  }
+  begins.push_back(pictures.size());
+  return begins;
+}
+
+}  // namespace
+
+Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigned threads,
+                     std::uint64_t* bytes) {
+  if (pictures.empty()) return Status::ok;
+  if (pictures.back().line > kLineMax) {
+    errno = EFBIG;
+    return Status::corrupt;
+  }
+  const std::vector<std::size_t> begins = spans_of(pictures);
+  const std::size_t spans = begins.size() - 1;
+  const std::size_t parts = std::min(spans, threads == 1 ? 1 : kPartsMax);
+  std::atomic<std::uint64_t> written = 0;
+  std::atomic<int> error = 0;
+  const auto write = [&](std::size_t part) {
+    const std::unique_ptr<std::byte[]> buffer(new std::byte[kSpanBytesMax]);
+    for (std::size_t i = spans * part / parts; i < spans * (part + 1) / parts; ++i) {
+      if (error.load(std::memory_order_relaxed) != 0) return;
+      std::uint64_t n = 0;
+      const auto span = pictures.subspan(begins[i], begins[i + 1] - begins[i]);
+      if (write_span(pool_fd, span, buffer.get(), &n) != Status::ok) error.store(errno);
+      written.fetch_add(n, std::memory_order_relaxed);
+    }
+  };
+  waiting_each(parts, threads == 1 ? 1 : std::max(threads, kThreadsMin), write);
+  *bytes += written.load();
+  if (error.load() == 0) return Status::ok;
+  errno = error.load();
+  return status_of_errno(errno);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

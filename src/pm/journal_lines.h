@@ -1,21 +1,38 @@
-// Pictures of lines as the bytes of a journal block: line numbers, as differences, then the
-// pictures in the same order. Called by journal.cc and journal_file.cc.
+// Pictures of lines on their way between memory and files: as the bytes of a journal block (line
+// numbers, as differences, then the pictures in the same order), and written to the pool file.
+// Called by journal.cc, journal_file.cc and journal_replay.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "pm/capture.h"
+#include "tenuto/status.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
-// The positions of the map's entries by ascending line.
-std::vector<std::uint32_t> in_order(const LineMap& lines);
+// A picture that stands somewhere else, on any address.
+struct LinePicture {
+  std::uint64_t line = 0;
+  const std::byte* bytes = nullptr;
+};
+
+// By ascending line.
+std::vector<LinePicture> in_order(const LineMap& lines);
 
 void pack_lines(const LineMap& lines, std::vector<std::byte>& out);
 
-// False when the bytes are not those of so many lines. Replaces what is in `lines`.
-bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LineMap& lines);
+// Appends the `count` pictures of packed lines, which stay where they are, in ascending order;
+// false when the bytes are not those of so many lines.
+bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LinePicture* out);
+
+// Writes the pictures, which come by ascending line, to the pool file: page by page, since what
+// the file system writes is pages; pages between them come along where that is cheaper. Not
+// durable yet. *bytes grows by what was written. io, full, corrupt (a line beyond what can be),
+// with errno.
+Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigned threads,
+                     std::uint64_t* bytes);
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -14,6 +14,10 @@
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
+namespace {
+constexpr unsigned kShortWritesMax = 16;  // in a row that got no granule further
+}
+
 Status status_of_errno(int error) {
   switch (error) {
     case ENOENT:
@@ -64,16 +68,55 @@ Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_v
                      Report* report) {
   const auto at = static_cast<off_t>(from);
   const auto bytes = static_cast<off_t>(to - from);
-  int rc = 0;
-  do {
-    rc = ::fallocate(fd, 0, at, bytes);
-  } while (rc != 0 && errno == EINTR);
-  if (rc == 0) return Status::ok;
+  if (uninterrupted([&] { return ::fallocate(fd, 0, at, bytes); }) == 0) return Status::ok;
   // A file system without fallocate gets the blocks written, which reserves them as surely.
   const int error = errno == EOPNOTSUPP ? ::posix_fallocate(fd, at, bytes) : errno;
   if (error == 0) return Status::ok;
   return fail_errno(error, "cannot reserve " + std::to_string(to - from) + " bytes for the pool",
                     path, report);
+}
+
+bool write_all(int fd, std::uint64_t offset, const void* data, std::size_t bytes,
+               std::size_t granule) {
+  const auto* from = static_cast<const std::byte*>(data);
+  for (unsigned stuck = 0; bytes > 0;) {
+    const ssize_t n =
+        uninterrupted([&] { return ::pwrite(fd, from, bytes, static_cast<off_t>(offset)); });
+    if (n < 0) return false;
+    const auto got = static_cast<std::size_t>(n);
+    const std::size_t done = got == bytes ? got : got - got % granule;
+    stuck = done == 0 ? stuck + 1 : 0;
+    if (stuck > kShortWritesMax) {
+      errno = EIO;
+      return false;
+    }
+    from += done;
+    offset += done;
+    bytes -= done;
+  }
+  return true;
+}
+
+std::size_t read_all(int fd, std::uint64_t offset, void* to, std::size_t bytes) {
+  std::size_t got = 0;
+  while (got < bytes) {
+    const ssize_t n = uninterrupted([&] {
+      return ::pread(fd, static_cast<std::byte*>(to) + got, bytes - got,
+                     static_cast<off_t>(offset + got));
+    });
+    if (n < 0) return got;
+    if (n == 0) break;
+    got += static_cast<std::size_t>(n);
+  }
+  if (got < bytes) errno = 0;
+  return got;
+}
+
+bool sync_data(int fd) {
+  return uninterrupted([&] { return ::fdatasync(fd); }) == 0;
+}
+bool sync_whole(int fd) {
+  return uninterrupted([&] { return ::fsync(fd); }) == 0;
 }
 
 bool is_in_memory(int fd) {

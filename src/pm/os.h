@@ -1,7 +1,10 @@
-// The system calls a pool file needs, with errno turned into Status and words. Called by
-// pool_file*.cc only.
+// The system calls a pool file and its journal need, with errno turned into Status and words.
+// Called by pool_*.cc and journal*.cc only. Calls that a signal interrupted are made again, so
+// often that only a stream of signals without end is an error.
 #pragma once
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +12,16 @@
 #include "tenuto/status.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
+
+inline constexpr unsigned kInterruptionsMax = 100'000;  // of one call
+
+// `call` until it is not interrupted any more.
+template <class F>
+auto uninterrupted(const F& call) {
+  auto rc = call();
+  for (unsigned n = 0; rc < 0 && errno == EINTR && n < kInterruptionsMax; ++n) rc = call();
+  return rc;
+}
 
 // The status that an errno means to a caller of open, write or allocate.
 Status status_of_errno(int error);
@@ -23,6 +36,15 @@ Status lock_file(int fd, bool exclusive, std::string_view path, Report* report);
 // mapping can fail for want of space. full when the file system has no room.
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report);
+
+// Writes all of it at `offset`; false, with errno, when that failed. What the system wrote a part
+// of is gone on with from a multiple of `granule`: a write past the page cache must begin at one.
+bool write_all(int fd, std::uint64_t offset, const void* data, std::size_t bytes,
+               std::size_t granule = 1);
+// As many bytes as were there: fewer where the file ends (errno is 0) or a read failed (errno).
+std::size_t read_all(int fd, std::uint64_t offset, void* to, std::size_t bytes);
+bool sync_data(int fd);   // fdatasync
+bool sync_whole(int fd);  // fsync
 
 bool is_in_memory(int fd);     // tmpfs or ramfs
 bool grants_map_sync(int fd);  // a mapping whose stores need no sync but their lines' flush

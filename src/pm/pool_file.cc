@@ -63,7 +63,8 @@ Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
 }
 
 Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
-  const int prot = read_only() ? PROT_READ : PROT_READ | PROT_WRITE;
+  // Not read_only(): what turns so while it grows is still written to in memory.
+  const int prot = opened_to_read_ ? PROT_READ : PROT_READ | PROT_WRITE;
   int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
   if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
   void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));
@@ -86,33 +87,12 @@ void PoolFile::choose_medium(const PoolOptions& options) {
   if (medium_ == Medium::journal && (kTraced || options.read_only)) medium_ = Medium::cache;
 }
 
-Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
-  JournalFile::Expected expected{super_.pool_id, was_clean_ ? 0 : super_.journal};
-  if (medium_ != Medium::journal && expected.incarnation == 0) return Status::ok;
-  if (options.read_only) return Status::ok;  // refused as unclean, or nothing to write
-  const std::string journal_path =
-      options.journal.path.empty() ? path_ + ".journal" : options.journal.path;
-  auto journal =
-      Journal::open(options.journal, journal_path, fd_, expected, &replayed_blocks_, report);
-  if (!journal) return journal.error();
-  if (medium_ == Medium::journal) journal_ = std::move(*journal);
-  // The new life is named before recovery's stores can be in its journal.
-  if (journal_ != nullptr && expected.incarnation != 0)
-    return set_state(PoolState::running, report);
-  return Status::ok;
-}
-
-Status PoolFile::sync() {
-  if (journal_ == nullptr) return Status::ok;
-  return journal_->sync();
-}
-
 Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* report) {
   if (const Status s = map_file(0, bytes); s != Status::ok) {
     return fail_errno(errno, "cannot map the pool file", path_, report);
   }
   if (journal_ != nullptr) {
-    journal_->start(base_, [this](Status why, const std::string& what) { poison(why, what); });
+    journal_->start(base_, &health_, [this](const Report& why) { poison(Status::io, why); });
   }
   if (!power_cut_safe()) {
     log(in_memory_ ? "the pool is in memory: it survives a crash of the process, not a power cut"
@@ -130,43 +110,49 @@ void PoolFile::register_mapping(const PoolOptions& options) {
 }
 
 Status PoolFile::set_state(PoolState state, Report* report) {
-  const auto failed = [&](const char* what) {
-    Report local;
-    Report* r = report != nullptr ? report : &local;
-    static_cast<void>(fail_errno(errno, what, path_, r));
-    poison(Status::io, r->what);
-    return Status::io;
-  };
   TENUTO_TRY(bad_pages(report));
   const bool clean = state == PoolState::clean;
   if (clean && journal_ != nullptr && !TENUTO_PLANT_DISK("journal_clean_before_it_is_empty")) {
     TENUTO_TRY(journal_->finish(report));
   }
-  if (clean && journal_ == nullptr && !in_memory_ && !map_sync_) {
-    if (::fdatasync(fd_) != 0) return failed("cannot write the pool to its device (fdatasync)");
-  }
   super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
   super_.state = static_cast<std::uint32_t>(state);
   super_.journal = clean || journal_ == nullptr ? 0 : journal_->incarnation();
   super_.crc = crc32c(&super_, offsetof(Superblock, crc));
-  if (journal_ != nullptr) {
-    // Past the mapping, which nobody writes back.
-    const auto at = static_cast<off_t>((super_.sequence & 1) * kFrameBytes);
-    const bool written = ::pwrite(fd_, &super_, sizeof super_, at) == sizeof super_;
-    const bool lazy = TENUTO_PLANT_DISK("journal_superblock_not_synced");
-    if (!written || (!lazy && ::fdatasync(fd_) != 0)) return failed("cannot write the superblock");
-    if (clean) journal_->closed();
-    return bad_pages(report);
+  Report local;
+  Report* r = report != nullptr ? report : &local;
+  if (const Status s = write_superblock(r); s != Status::ok) {
+    poison(Status::io, *r);
+    return s;
   }
-  auto& copy = *at<Superblock>({(super_.sequence & 1) * kFrameBytes});
-  copy_flush(&copy, &super_, sizeof super_);
-  fence("superblock copy", "pool state change");
-  if (!in_memory_ && !map_sync_) {
-    if (::msync(base_, kFrameBytes * 2, MS_SYNC) != 0) {
-      return failed("cannot write the superblock to its device (msync)");
-    }
-  }
+  if (clean && journal_ != nullptr) journal_->closed();
   return bad_pages(report);
+}
+
+// Always io when it fails. Under a journal past the mapping, which nobody writes back.
+Status PoolFile::write_superblock(Report* report) {
+  const auto failed = [&](const char* what) {
+    static_cast<void>(fail_errno(errno, what, path_, report));
+    return Status::io;
+  };
+  const std::uint64_t at = (super_.sequence & 1) * kFrameBytes;
+  if (journal_ != nullptr) {
+    const bool lazy = TENUTO_PLANT_DISK("journal_superblock_not_synced");
+    if (!write_all(fd_, at, &super_, sizeof super_)) return failed("cannot write the superblock");
+    if (!lazy && !sync_data(fd_)) return failed("cannot write the superblock (fdatasync)");
+    return Status::ok;
+  }
+  const bool on_device = !in_memory_ && !map_sync_;
+  const bool clean = super_.state == static_cast<std::uint32_t>(PoolState::clean);
+  if (clean && on_device && !sync_data(fd_)) {
+    return failed("cannot write the pool to its device (fdatasync)");
+  }
+  copy_flush(this->at<Superblock>({at}), &super_, sizeof super_);
+  fence("superblock copy", "pool state change");
+  if (on_device && ::msync(base_, kFrameBytes * 2, MS_SYNC) != 0) {
+    return failed("cannot write the superblock to its device (msync)");
+  }
+  return Status::ok;
 }
 
 Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
@@ -187,10 +173,8 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
     want = least;
     s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   }
-  if (s == Status::ok && journal_ != nullptr && ::fsync(fd_) != 0) {
-    // What the journal says of the new space must have somewhere to go after a power cut.
-    s = fail_errno(errno, "cannot sync the longer file", {}, &why);
-  }
+  // What the journal says of the new space must have somewhere to go after a power cut.
+  if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
   if (s == Status::ok) {
     s = map_file(old_bytes, old_bytes + want);
     if (s != Status::ok) static_cast<void>(fail_errno(errno, "cannot map the new space", {}, &why));
@@ -217,12 +201,29 @@ std::size_t PoolFile::zone_count() const {
   return __atomic_load_n(&head().zone_count, __ATOMIC_ACQUIRE);
 }
 
-void PoolFile::poison(Status why, std::string_view what) {
+void PoolFile::poison(Status why, const Report& report) {
   Status none = Status::ok;
   if (health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
-    log("the pool turned read-only: " + std::string(what.empty() ? status_name(why) : what));
+    {
+      const std::lock_guard lock(poison_mu_);
+      poison_ = report;
+    }
+    log("the pool turned read-only: " +
+        (report.what.empty() ? std::string(status_name(why)) : report.text()));
   }
   health_.read_only.store(true, std::memory_order_relaxed);
+}
+
+Status PoolFile::health(Report* report) const {
+  TENUTO_TRY(bad_pages(report));
+  const Status s = poisoned();
+  if (s == Status::ok) return s;
+  const std::lock_guard lock(poison_mu_);
+  if (!poison_.what.empty()) {
+    if (report != nullptr) *report = poison_;
+    return s;
+  }
+  return fail(s, report, "the pool turned read-only: damage was found, or a write failed", path_);
 }
 
 Status PoolFile::bad_pages_found(Report* report) const {

@@ -32,6 +32,7 @@ inline constexpr std::uint64_t kMapAlignBytes = 4u << 20;
 using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes)>;
 
 class Journal;
+class JournalFile;
 
 class PoolFile {
  public:
@@ -47,10 +48,15 @@ class PoolFile {
                                                 Report* report);
   // For the rescue of what is left of a damaged pool (store/rescue.h): believes nothing but the
   // length of the file, which is mapped privately, so that recovery may write and the file never
-  // changes. Superblock and state are what could be found; `notes` gets what could not.
-  // not_a_pool, wrong_version (a sound superblock says so), busy, permission, not_found, io.
+  // changes. Superblock and state are what could be found; `notes` gets what could not. A pool left
+  // with its journal (`journal`, or beside it) is mapped with what that holds; `losses` gets what
+  // of it cannot be had. not_a_pool, wrong_version (a sound superblock says so), corrupt (a journal
+  // is there and not this pool's), busy, permission, not_found, io.
   static Result<std::unique_ptr<PoolFile>> open_damaged(std::string_view path,
-                                                        std::vector<Report>& notes, Report* report);
+                                                        const std::string& journal,
+                                                        std::vector<Report>& notes,
+                                                        std::vector<Report>& losses,
+                                                        Report* report);
   ~PoolFile();  // unmaps and unlocks, whatever the state
   PoolFile(const PoolFile&) = delete;
   PoolFile& operator=(const PoolFile&) = delete;
@@ -110,8 +116,10 @@ class PoolFile {
   bool was_clean() const { return was_clean_; }
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: from now on nothing is written. Sticky.
-  void poison(Status why, std::string_view what = {});
+  void poison(Status why, const Report& report = {});
   Status poisoned() const { return health_.poisoned.load(std::memory_order_relaxed); }
+  // ok, or why the pool turned read-only, with what is known of it.
+  Status health(Report* report) const;
   // To be asked after the work and before an operation says how it went: io when a page could not
   // be read or written (pm/bus_error.h), so that zeros in its place may have been seen. One load.
   Status bad_pages() const {
@@ -134,9 +142,11 @@ class PoolFile {
   bool wants_journal() const { return wants_journal_; }
   // Null but on medium journal.
   const Journal* journal() const { return journal_.get(); }
-  std::uint64_t replayed_blocks() const { return replayed_blocks_; }  // of the journal, by open
   // Medium journal: everything fenced before is durable on return. Others: nothing to do. io.
   Status sync();
+  // What an operation that wrote and fenced returns in the end. sync: it is durable. buffered: it
+  // is in the journal's hands; io when the journal failed meanwhile, and did not take all of it.
+  Status settle(Durability d);
   void log(std::string_view text) const;
   // "path, offset 4096 (what)": the `where` of reports.
   std::string where(PoolOffset o, std::string_view what) const;
@@ -145,7 +155,12 @@ class PoolFile {
   PoolFile();
   Status reserve_addresses(std::uint64_t size_max, Report* report);
   void choose_medium(const PoolOptions& options);
+  Status make_journal(const PoolOptions& options, Report* report);
   Status open_journal(const PoolOptions& options, Report* report);
+  Status write_superblock(Report* report);
+  Status apply_journal(const std::string& given, bool super_known, std::vector<Report>& losses,
+                       Report* report);
+  Status apply_journal(JournalFile& journal, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   void register_mapping(const PoolOptions& options);
@@ -158,6 +173,7 @@ class PoolFile {
   // Constant after open.
   std::string path_;
   int fd_ = -1;
+  bool opened_to_read_ = false;
   std::string unnamed_;            // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets
   std::uint64_t reserved_bytes_ = 0;
@@ -169,8 +185,9 @@ class PoolFile {
   bool wants_journal_ = false;
   bool shared_ = false;  // what is stored in the mapping can be read from the file
   bool was_clean_ = true;
-  std::uint64_t replayed_blocks_ = 0;
+  bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
   std::unique_ptr<Journal> journal_;
+  std::unique_ptr<JournalFile> new_journal_;  // of a pool that has no name yet
   std::function<void(std::string_view)> log_;
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
@@ -179,6 +196,9 @@ class PoolFile {
   mutable std::atomic<bool> told_ = false;  // the log knows of the bad page
   // Guarded by grow_mu_.
   std::mutex grow_mu_;
+  // Guarded by poison_mu_.
+  mutable std::mutex poison_mu_;
+  Report poison_;  // what turned it read-only
   // Written by set_state only, which is not concurrent.
   Superblock super_{};
 };

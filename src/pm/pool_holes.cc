@@ -12,7 +12,9 @@
 
 #include <cerrno>
 
+#include "pm/journal.h"
 #include "pm/os.h"
+#include "pm/plant.h"
 #include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
@@ -26,12 +28,11 @@ bool PoolFile::may_punch() const {
 namespace {
 
 int punch_file(int fd, std::uint64_t from, std::uint64_t bytes) {
-  int rc = 0;
-  do {
-    rc = ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
-                     static_cast<off_t>(bytes));
-  } while (rc != 0 && errno == EINTR);
-  return rc == 0 ? 0 : errno;
+  const auto punch = [&] {
+    return ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                       static_cast<off_t>(bytes));
+  };
+  return uninterrupted(punch) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -62,7 +63,9 @@ Status PoolFile::punch(PoolOffset o, std::uint64_t bytes) {
 Status PoolFile::fill(PoolOffset o, std::uint64_t bytes) {
   if constexpr (kTraced) return Status::ok;
   Report why;
-  const Status s = reserve_space(fd_, o.value, o.value + bytes, path_, &why);
+  Status s = reserve_space(fd_, o.value, o.value + bytes, path_, &why);
+  // What the journal says of it must have somewhere to go after a power cut.
+  if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
   if (s != Status::ok) log("space that was given back is not to be had again: " + why.what);
   return s;
 }
@@ -76,7 +79,9 @@ std::uint64_t PoolFile::bytes_on_disk() const {
 // call and nothing else.
 void PoolFile::for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const {
   const std::uint64_t end = bytes();
-  if (kTraced || !may_punch() || bytes_on_disk() >= end) return;
+  // Also where none may be punched: those of an earlier open, under another medium.
+  if (kTraced || read_only() || TENUTO_PLANT_DISK("journal_stores_into_holes")) return;
+  if (bytes_on_disk() >= end) return;
   for (std::uint64_t at = 0; at < end;) {
     const off_t hole = ::lseek(fd_, static_cast<off_t>(at), SEEK_HOLE);
     // Who does not know where the holes are must take everything for one.

@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "pm/crc32c.h"
+#include "pm/journal_file.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "pm/pool_file.h"
@@ -124,6 +125,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   flush(entry);
   publish(f->head().zone_count, 1);
   publish(f->head().lane_segments[0], kLanesOffset);
+  if (f->wants_journal_) TENUTO_TRY(f->make_journal(options, report));
   return f;
 }
 
@@ -137,12 +139,15 @@ Status PoolFile::link_into_place(Report* report) {
     if (rc == 0) unnamed_.clear();
   }
   if (rc != 0) return fail_errno(errno, "cannot give the pool file its name", path_, report);
+  if (new_journal_ != nullptr) new_journal_->keep();
+  new_journal_.reset();
   if (!in_memory_) {
     // The name must survive a power cut as surely as what is in the file.
     const int dir = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = dir >= 0 && ::fsync(dir) == 0;
+    const bool synced = dir >= 0 && sync_whole(dir);
+    const int error = errno;
     if (dir >= 0) ::close(dir);
-    if (!synced) return fail_errno(errno, "cannot sync the pool's directory", path_, report);
+    if (!synced) return fail_errno(error, "cannot sync the pool's directory", path_, report);
   }
   return Status::ok;
 }
@@ -153,6 +158,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   f->log_ = options.log;
+  f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
   f->fd_ = ::open(f->path_.c_str(), (options.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
   if (f->fd_ < 0) {
@@ -208,10 +214,9 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
 
 Status PoolFile::read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
                          Report* report) const {
-  const ssize_t n = ::pread(fd_, to, bytes, static_cast<off_t>(offset));
-  if (n == static_cast<ssize_t>(bytes)) return Status::ok;
+  if (read_all(fd_, offset, to, bytes) == bytes) return Status::ok;
   const std::string place = where({offset}, what);
-  if (n < 0) return fail_errno(errno, "cannot read the pool file (pread)", place, report);
+  if (errno != 0) return fail_errno(errno, "cannot read the pool file (pread)", place, report);
   return fail(Status::corrupt, report, "the file ends where the pool does not: truncated?", place);
 }
 
@@ -253,6 +258,7 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   // out of date, so recovery runs.
   const bool both = status[1 - best] == Status::ok ||
                     (super_.sequence == 1 && status[1 - best] == Status::not_a_pool);
+  copy_damaged_ = !both;
   was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
                super_.state == static_cast<std::uint32_t>(PoolState::clean);
   return Status::ok;

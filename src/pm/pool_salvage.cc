@@ -1,19 +1,25 @@
 // A damaged pool file opened for reading what is left of it. Nothing in it is believed: the whole
-// file is mapped, and the layers above look at each thing before they take it.
+// file is mapped, what its journal holds goes over it, and the layers above look at each thing
+// before they take it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
+#include "pm/journal_file.h"
 #include "pm/os.h"
+#include "pm/plant.h"
 #include "pm/pool_file.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
 Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
+                                                         const std::string& journal,
                                                          std::vector<Report>& notes,
+                                                         std::vector<Report>& losses,
                                                          Report* report) {
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
@@ -40,14 +46,6 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
     notes.push_back(why);
     f->was_clean_ = false;
   }
-  if (super == Status::ok && f->super_.journal != 0) {
-    notes.push_back(
-        {"the pool was in use with a journal, which is not read here: what it holds and "
-         "the file does not is missing; if the pool opens with its journal, do that first",
-         f->where({0}, "superblock"),
-         {},
-         {}});
-  }
   const std::uint64_t mapped = round_up(file_bytes, kFrameBytes);
   TENUTO_TRY(f->reserve_addresses(mapped, report));
   // Private: what recovery writes stays here, and costs memory only for the pages written.
@@ -59,7 +57,86 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
   f->in_memory_ = true;
   f->can_punch_ = false;
   f->register_mapping({});
+  f->copy_damaged_ |= super != Status::ok;
+  TENUTO_TRY(f->apply_journal(journal, super == Status::ok, losses, report));
   return f;
+}
+
+// What the journal holds goes over what the file does, in the mapping. A journal that the pool says
+// it needs and that is there must be the right one: who wants to do without moves it away.
+Status PoolFile::apply_journal(const std::string& given, bool super_known,
+                               std::vector<Report>& losses, Report* report) {
+  const bool needed = super_known && super_.journal != 0;
+  if (!needed && !copy_damaged_) return Status::ok;
+  const std::string journal = given.empty() ? path_ + ".journal" : given;
+  if (::access(journal.c_str(), F_OK) != 0) {
+    if (!given.empty()) {
+      return fail(Status::not_found, report, "there is no journal", journal);
+    }
+    if (needed) {
+      losses.push_back(
+          {"the pool was in use with a journal, which is not there: what it holds and "
+           "the file does not is missing; give its place if it is elsewhere",
+           journal,
+           {},
+           {}});
+    }
+    return Status::ok;
+  }
+  JournalFile::Expected expected{super_.pool_id, needed ? super_.journal : 0, copy_damaged_};
+  // A damaged copy may still say whose it is; when none does, only who names the journal knows.
+  std::vector<std::uint64_t> ids{super_.pool_id};
+  if (!super_known) {
+    ids = {at<Superblock>({0})->pool_id, at<Superblock>({kFrameBytes})->pool_id};
+    if (ids[0] == 0 && ids[1] == 0 && given.empty()) ids.clear();
+  }
+  Report why{"nothing says whose journal this is: it is read only when its place is given",
+             journal,
+             {},
+             {}};
+  for (const std::uint64_t id : ids) {
+    expected.pool_id = id;
+    auto file = JournalFile::open_to_read(journal, expected, &why);
+    if (file) return apply_journal(**file, losses);
+  }
+  if (needed && !copy_damaged_) {
+    if (report != nullptr) *report = why;
+    if (report != nullptr) {
+      report->what += "; move it away to rescue what the pool file holds without it";
+    }
+    return Status::corrupt;
+  }
+  why.what += ": what the journal holds and the file does not is missing";
+  losses.push_back(std::move(why));
+  return Status::ok;
+}
+
+Status PoolFile::apply_journal(JournalFile& journal, std::vector<Report>& losses) {
+  std::uint64_t outside = 0;
+  const auto apply = [&](std::span<const LinePicture> pictures) {
+    for (const LinePicture& l : pictures) {
+      if (l.line >= bytes() / kLineBytes) {
+        outside += 1;
+        continue;
+      }
+      std::memcpy(base_ + l.line * kLineBytes, l.bytes, kLineBytes);
+    }
+    return Status::ok;
+  };
+  Report why;
+  const bool ignored = TENUTO_PLANT_DISK("journal_not_read_by_a_rescue");
+  const Status s = ignored ? Status::ok : journal.replay({}, apply, nullptr, &why);
+  if (s != Status::ok) {
+    why.what += ": what was written after it is missing";
+    losses.push_back(std::move(why));
+  }
+  if (outside != 0) {
+    losses.push_back({"the file is shorter than its journal says: truncated?",
+                      path_,
+                      {},
+                      std::to_string(outside) + " lines behind its end"});
+  }
+  return Status::ok;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

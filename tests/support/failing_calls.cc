@@ -7,9 +7,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
+#include <mutex>
 
 namespace {
 
@@ -17,28 +19,51 @@ struct Plan {
   int left = 0;  // calls until the one that fails; 0: no plan
   int error = 0;
   bool lasting = false;
+  const char* only = nullptr;  // calls of this name count; null: all
   const char* failed = nullptr;
 };
 thread_local Plan plan;
+std::mutex anywhere_mu;
+Plan anywhere;  // of all threads; guarded by anywhere_mu
+
+bool fails(Plan& p, const char* name) {
+  if (p.only != nullptr && std::strcmp(p.only, name) != 0) return false;
+  const bool again = p.failed != nullptr && p.lasting && std::strcmp(p.failed, name) == 0;
+  if (!again && (p.left == 0 || --p.left != 0)) return false;
+  p.failed = name;
+  errno = p.error;
+  return true;
+}
 
 bool fails(const char* name) {
-  const bool again = plan.failed != nullptr && plan.lasting && std::strcmp(plan.failed, name) == 0;
-  if (!again && (plan.left == 0 || --plan.left != 0)) return false;
-  plan.failed = name;
-  errno = plan.error;
-  return true;
+  {
+    const std::lock_guard lock(anywhere_mu);
+    if (fails(anywhere, name)) return true;
+  }
+  return fails(plan, name);
+}
+
+bool take(Plan& p, std::string* name) {
+  const char* failed = p.failed;
+  p = {};
+  if (failed != nullptr && name != nullptr) *name = failed;
+  return failed != nullptr;
 }
 
 }  // namespace
 
 namespace tenuto::test {
 
-void fail_call(int n, int error, bool lasting) { plan = {n, error, lasting, nullptr}; }
-bool failed_call(std::string* name) {
-  const char* failed = plan.failed;
-  plan = {};
-  if (failed != nullptr && name != nullptr) *name = failed;
-  return failed != nullptr;
+void fail_call(int n, int error, bool lasting) { plan = {n, error, lasting, nullptr, nullptr}; }
+bool failed_call(std::string* name) { return take(plan, name); }
+
+void fail_call_anywhere(int n, int error, bool lasting, const char* only) {
+  const std::lock_guard lock(anywhere_mu);
+  anywhere = {n, error, lasting, only, nullptr};
+}
+bool failed_call_anywhere(std::string* name) {
+  const std::lock_guard lock(anywhere_mu);
+  return take(anywhere, name);
 }
 
 }  // namespace tenuto::test
@@ -67,6 +92,21 @@ int fdatasync(int fd) {
 int fsync(int fd) { return fails("fsync") ? -1 : static_cast<int>(::syscall(SYS_fsync, fd)); }
 int msync(void* p, size_t bytes, int flags) {
   return fails("msync") ? -1 : static_cast<int>(::syscall(SYS_msync, p, bytes, flags));
+}
+ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
+  if (fails("pwrite")) {
+    if (errno == tenuto::test::kHalfWrite) {
+      bytes = bytes / 2 + 1;
+    } else if (errno == tenuto::test::kShortWrite) {
+      bytes = std::min(bytes, tenuto::test::kShortWriteBytes);
+    } else {
+      return -1;
+    }
+  }
+  return ::syscall(SYS_pwrite64, fd, from, bytes, at);
+}
+ssize_t pwrite64(int fd, const void* from, size_t bytes, off_t at) {
+  return pwrite(fd, from, bytes, at);
 }
 ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
   return fails("pread") ? -1 : ::syscall(SYS_pread64, fd, to, bytes, at);

@@ -1,0 +1,152 @@
+// Lives of one pool under changing media, ended by a close or a kill; and how full the journal may
+// get: always checkpointed in time, for its space and for the time that a replay may take.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+
+#include "pm/plant.h"
+#include "support/journal_parts.h"
+#include "support/pool_image.h"
+
+namespace tenuto::test {
+namespace {
+
+std::string noise(std::size_t bytes, std::mt19937_64& rng) {
+  std::string v(bytes, ' ');
+  for (char& c : v) c = static_cast<char>(rng());
+  return v;
+}
+
+class JournalLives : public testing::TestWithParam<bool> {};
+
+// A journal that is kept beside a pool whose later lives do without it means nothing to them, nor
+// to those that use it again.
+TEST_P(JournalLives, each_medium_reads_what_any_other_left) {
+  const bool keep = GetParam();
+  const JournalPaths paths("journal-lives");
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 rng(seed);
+  Records model;
+  int seen[3][2] = {};
+  for (int life = 0; life < 60; ++life) {
+    const auto which = static_cast<std::size_t>(rng() % 3);
+    const bool clean = rng() % 2 == 0;
+    seen[which][clean ? 1 : 0] += 1;
+    StoreOptions o = journalled(paths);
+    o.pool.medium = std::array{Medium::cache, Medium::line, Medium::journal}[which];
+    o.pool.size = kPoolBytesMin;
+    o.pool.journal.bytes = 256u << 10;
+    o.pool.journal.keep = keep;
+    Records next = model;
+    for (int i = 0; i < 12; ++i) next[std::to_string(rng() % 50)] = noise(300, rng);
+    SCOPED_TRACE("life " + std::to_string(life) + (clean ? ", closed, " : ", killed, ") +
+                 medium_name(o.pool.medium));
+    run_and_kill([&] {
+      Report report;
+      Result<Store> s = Store::open(paths.pool.str(), o, &report);
+      if (!s) std::fprintf(stderr, "%s\n", report.text().c_str());
+      if (!s || records_of(*s) != model || s->validate() != Status::ok) return false;
+      for (const auto& [key, value] : next) {
+        if (s->put(key, value) != Status::ok) return false;
+      }
+      if (clean) return s->close() == Status::ok;
+      std::_Exit(0);
+    });
+    if (HasFatalFailure()) return;
+    model = next;
+  }
+  for (const auto& of_medium : seen) EXPECT_TRUE(of_medium[0] > 0 && of_medium[1] > 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Journal, JournalLives, testing::Bool(),
+                         [](const auto& keep) { return keep.param ? "kept" : "removed"; });
+
+// Whatever the sizes, buffered or synced: a ring of the least size takes all of it.
+TEST(JournalSpace, a_full_journal_can_always_be_checkpointed) {
+  const JournalPaths paths("journal-space");
+  StoreOptions o = journalled(paths);
+  o.pool.size = 32u << 20;
+  o.pool.journal.bytes = 256u << 10;
+  o.pool.journal.recovery_ms_max = 0;
+  std::mt19937_64 rng(7);
+  Records model;
+  {
+    Result<Store> s = Store::open(paths.pool.str(), o);
+    ASSERT_TRUE(s);
+    std::uint64_t most = 0;
+    for (int i = 0; i < 400; ++i) {
+      const std::string key = std::to_string(rng() % 60);
+      const std::size_t bytes = rng() % 40 == 0 ? 900'000 : rng() % 20'000;
+      model[key] = noise(bytes, rng);
+      const Durability d = rng() % 3 == 0 ? Durability::sync : Durability::buffered;
+      ASSERT_EQ(s->put(key, model[key], {d}), Status::ok);
+      most = std::max(most, s->stats().pool.journal_used_bytes);
+    }
+    EXPECT_GT(most, o.pool.journal.bytes / 2);
+    EXPECT_LE(most, o.pool.journal.bytes);
+    EXPECT_GT(s->stats().pool.journal_checkpoints, 10u);
+    ASSERT_EQ(s->close(), Status::ok);
+  }
+  Result<Store> s = Store::open(paths.pool.str(), o);
+  ASSERT_TRUE(s);
+  EXPECT_EQ(records_of(*s), model);
+}
+
+// The longest that a replay would have taken, after each of many writes.
+double longest_replay(unsigned recovery_ms_max, PoolStats* stats) {
+  const JournalPaths paths("journal-bound");
+  StoreOptions o = journalled(paths);
+  o.pool.size = 32u << 20;
+  o.pool.journal.bytes = 32u << 20;
+  o.pool.journal.recovery_ms_max = recovery_ms_max;
+  Result<Store> s = Store::open(paths.pool.str(), o);
+  EXPECT_TRUE(s);
+  std::mt19937_64 rng(8);
+  double most = 0;
+  for (int i = 0; s && i < 1500; ++i) {
+    EXPECT_EQ(s->put(std::to_string(rng() % 5000), noise(2000, rng)), Status::ok);
+    most = std::max(most, s->stats().pool.journal_recovery_ms);
+  }
+  if (s) *stats = s->stats().pool;
+  return most;
+}
+
+TEST(JournalBound, a_replay_never_takes_longer_than_was_asked_for) {
+  PoolStats free;
+  PoolStats bound;
+  EXPECT_GT(longest_replay(0, &free), 6);
+  EXPECT_EQ(free.journal_checkpoints, 0u);
+  EXPECT_LE(longest_replay(4, &bound), 4);
+  EXPECT_GT(bound.journal_checkpoints, 2u);
+#ifdef TENUTO_DEBUG_CHECKS
+  // The journal's thread alone may come too late.
+  pm::disk_plant = "journal_recovery_not_bounded";
+  EXPECT_GT(longest_replay(1, &bound), 1);
+  pm::disk_plant = nullptr;
+#endif
+}
+
+TEST(JournalBound, what_was_replayed_is_told) {
+  const JournalPaths paths("journal-told");
+  run_and_kill([&] {
+    Store& s = *new Store(std::move(*Store::open(paths.pool.str(), journalled(paths))));
+    for (int i = 0; i < 50; ++i) {
+      if (s.put(std::to_string(i), std::string(1000, 'x')) != Status::ok) return false;
+    }
+    return true;
+  });
+  for (const bool killed : {true, false}) {
+    Result<Store> s = Store::open(paths.pool.str(), journalled(paths));
+    ASSERT_TRUE(s);
+    const PoolStats stats = s->stats().pool;
+    EXPECT_EQ(stats.journal_replayed_bytes >= 50u * 4096, killed);
+    EXPECT_EQ(stats.journal_replayed_lines >= 50u * 16, killed);
+    EXPECT_EQ(stats.journal_replay_ms > 0, killed);
+    ASSERT_EQ(s->close(), Status::ok);
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -1,0 +1,225 @@
+// A pool that was left with its journal, and then damaged: a rescue reads the journal, too, and
+// tells a torn end from damage. Likewise an open that finds half of its superblock gone.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "pm/journal_format.h"
+#include "pm/plant.h"
+#include "support/journal_parts.h"
+#include "support/pool_image.h"
+#include "tenuto/rescue.h"
+
+namespace tenuto::test {
+namespace {
+
+std::string key_of(int i) { return "key" + std::to_string(100 + i); }
+
+class JournalRescue : public testing::Test {
+ protected:
+  void TearDown() override {
+#ifdef TENUTO_DEBUG_CHECKS
+    pm::disk_plant = nullptr;
+#endif
+  }
+
+  // Records in the file; more in the journal alone, synced one by one.
+  void make(const JournalPaths& paths) {
+    run_and_kill([&] {
+      Result<Store> s = Store::open(paths.pool.str(), journalled(paths));
+      for (int i = 0; s && i < 20; ++i) {
+        if (s->put(key_of(i), "old") != Status::ok) return false;
+      }
+      return s && s->close() == Status::ok;
+    });
+    run_and_kill([&] {
+      Store& s = *new Store(std::move(*Store::open(paths.pool.str(), journalled(paths))));
+      for (int i = 10; i < 40; ++i) {
+        if (s.put(key_of(i), "new") != Status::ok) return false;
+      }
+      return true;
+    });
+  }
+
+  Status rescue_it(const std::string& journal = {}) {
+    ::unlink(fresh_.str().c_str());
+    RescueOptions options;
+    options.pool.medium = Medium::cache;
+    options.journal = journal;
+    const Bytes pool = read_image(paths_.pool.str());
+    const Status s = rescue(paths_.pool.str(), fresh_.str(), options, result_, &report_);
+    EXPECT_EQ(read_image(paths_.pool.str()), pool) << "the damaged file was changed";
+    records_.clear();
+    if (::access(fresh_.str().c_str(), F_OK) != 0) return s;
+    Result<Store> made = Store::open(fresh_.str(), {.pool = options.pool});
+    EXPECT_TRUE(made);
+    if (made) records_ = records_of(*made);
+    return s;
+  }
+
+  // Up to `n` of the 40 operations' results.
+  Records expected(int n) const {
+    Records r;
+    for (int i = 0; i < 20; ++i) r[key_of(i)] = "old";
+    for (int i = 10; i < n; ++i) r[key_of(i)] = "new";
+    return r;
+  }
+
+  std::vector<std::size_t> blocks() const {
+    const Bytes journal = read_image(paths_.journal.str());
+    std::vector<std::size_t> found;
+    pm::JournalHeader best{};
+    for (const std::size_t at : {std::size_t{0}, std::size_t{pm::kJournalUnitBytes}}) {
+      pm::JournalHeader h{};
+      std::memcpy(&h, &journal[at], sizeof h);
+      if (h.sequence > best.sequence) best = h;
+    }
+    for (std::size_t at = pm::kJournalRingOffset; at < journal.size();
+         at += pm::kJournalUnitBytes) {
+      pm::JournalBlock b{};
+      std::memcpy(&b, &journal[at], sizeof b);
+      const bool ours = b.magic == pm::kJournalBlockMagic && b.incarnation == best.incarnation;
+      if (ours && b.crc == pm::crc_of(b)) found.push_back(at);
+    }
+    return found;
+  }
+
+  static void flip(const std::string& path, std::size_t at) {
+    Bytes b = read_image(path);
+    b[at] ^= 1;
+    write_image(path, b);
+  }
+
+  void lose_superblocks(int first, int last) {
+    Bytes b = read_image(paths_.pool.str());
+    for (int i = first; i <= last; ++i) {
+      b[static_cast<std::size_t>(i) * kFrameBytes + offsetof(pm::Superblock, created_unix_s)] ^= 1;
+    }
+    write_image(paths_.pool.str(), b);
+  }
+
+  JournalPaths paths_{"journal-rescue"};
+  TempPath fresh_{"journal-rescued"};
+  RescueResult result_;
+  Report report_;
+  Records records_;
+};
+
+TEST_F(JournalRescue, what_stands_in_the_journal_alone_is_rescued) {
+  make(paths_);
+  EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
+  EXPECT_EQ(records_, expected(40));
+  TempPath elsewhere("journal-elsewhere");
+  ASSERT_EQ(::rename(paths_.journal.str().c_str(), elsewhere.str().c_str()), 0);
+  EXPECT_EQ(rescue_it(elsewhere.str()), Status::ok) << report_.text();
+  EXPECT_EQ(records_, expected(40));
+  EXPECT_EQ(rescue_it(paths_.journal.str()), Status::not_found);
+}
+
+TEST_F(JournalRescue, a_journal_that_is_gone_is_a_loss) {
+  make(paths_);
+  ::unlink(paths_.journal.str().c_str());
+  EXPECT_EQ(rescue_it(), Status::corrupt);
+  EXPECT_EQ(records_, expected(0));
+  ASSERT_FALSE(result_.losses.empty());
+  EXPECT_NE(result_.losses[0].report.text().find(paths_.journal.str()), std::string::npos);
+}
+
+TEST_F(JournalRescue, a_torn_end_is_no_loss_and_damage_is) {
+  make(paths_);
+  const std::vector<std::size_t> at = blocks();
+  ASSERT_GE(at.size(), 30u);
+  flip(paths_.journal.str(), at.back() + 70);
+  EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
+  EXPECT_EQ(records_, expected(39));
+  flip(paths_.journal.str(), at[at.size() - 5] + 70);
+  EXPECT_EQ(rescue_it(), Status::corrupt);
+  EXPECT_EQ(records_, expected(35));
+  ASSERT_FALSE(result_.losses.empty());
+  EXPECT_NE(result_.losses[0].report.text().find("block"), std::string::npos);
+}
+
+TEST_F(JournalRescue, a_journal_of_another_pool_or_life_is_refused) {
+  make(paths_);
+  JournalPaths other("journal-rescue-other");
+  make(other);
+  const Bytes ours = read_image(paths_.journal.str());
+  EXPECT_EQ(rescue_it(other.journal.str()), Status::corrupt);
+  EXPECT_NE(report_.text().find("another pool"), std::string::npos) << report_.text();
+  EXPECT_TRUE(records_.empty());
+  // A later life of this pool, and its journal of now.
+  { ASSERT_TRUE(Store::open(paths_.pool.str(), journalled(paths_))); }
+  run_and_kill([&] {
+    Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), journalled(paths_))));
+    return s.put("later", "1") == Status::ok;
+  });
+  write_image(paths_.journal.str(), ours);
+  EXPECT_EQ(rescue_it(), Status::corrupt);
+  EXPECT_NE(report_.text().find("replaced"), std::string::npos) << report_.text();
+  EXPECT_TRUE(records_.empty());
+}
+
+TEST_F(JournalRescue, a_damaged_superblock_does_not_hide_the_journal) {
+  make(paths_);
+  const Bytes sound = read_image(paths_.pool.str());
+  for (const auto& [first, last] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{0, 1}}) {
+    write_image(paths_.pool.str(), sound);
+    lose_superblocks(first, last);
+    EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
+    EXPECT_EQ(records_, expected(40)) << first << last;
+  }
+}
+
+TEST_F(JournalRescue, an_open_with_half_a_superblock_replays_all) {
+  make(paths_);
+  const Bytes pool = read_image(paths_.pool.str());
+  const Bytes journal = read_image(paths_.journal.str());
+  for (const Medium medium : {Medium::journal, Medium::cache}) {
+    for (const int copy : {0, 1}) {
+      write_image(paths_.pool.str(), pool);
+      write_image(paths_.journal.str(), journal);
+      lose_superblocks(copy, copy);
+      StoreOptions o = journalled(paths_);
+      o.pool.medium = medium;
+      Result<Store> s = Store::open(paths_.pool.str(), o, &report_);
+      ASSERT_TRUE(s) << report_.text();
+      EXPECT_EQ(records_of(*s), expected(40)) << copy;
+      EXPECT_EQ(s->validate(), Status::ok);
+    }
+  }
+}
+
+#ifdef TENUTO_DEBUG_CHECKS
+
+TEST_F(JournalRescue, planted_mistakes_are_found) {
+  make(paths_);
+  pm::disk_plant = "journal_not_read_by_a_rescue";
+  static_cast<void>(rescue_it());
+  EXPECT_NE(records_, expected(40));
+  pm::disk_plant = "journal_of_a_lost_superblock_ignored";
+  const Bytes pool = read_image(paths_.pool.str());
+  const Bytes journal = read_image(paths_.journal.str());
+  int wrong = 0;
+  for (const int copy : {0, 1}) {
+    write_image(paths_.pool.str(), pool);
+    write_image(paths_.journal.str(), journal);
+    lose_superblocks(copy, copy);
+    Result<Store> s = Store::open(paths_.pool.str(), journalled(paths_));
+    wrong += !s || records_of(*s) != expected(40) ? 1 : 0;
+  }
+  EXPECT_GT(wrong, 0);
+  write_image(paths_.pool.str(), pool);
+  write_image(paths_.journal.str(), journal);
+  flip(paths_.journal.str(), blocks()[20] + 70);
+  pm::disk_plant = "journal_damage_taken_for_its_end";
+  EXPECT_EQ(rescue_it(), Status::ok);
+  pm::disk_plant = nullptr;
+  EXPECT_EQ(rescue_it(), Status::corrupt);
+}
+
+#endif
+
+}  // namespace
+}  // namespace tenuto::test

@@ -129,12 +129,17 @@ Status Txn::ready() {
   return Status::ok;
 }
 
+Result<heap::Block> Txn::reserve(std::uint64_t bytes, const AllocOptions& options) {
+  if (options.type != 0) return heap_.reserve_typed(bytes, options.type, options.align);
+  return heap_.reserve(bytes, heap::Kind::logged, options.align);
+}
+
 Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   if (const Status s = status(); s != Status::ok) return s;
-  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::logged, options.align);
+  Result<heap::Block> block = reserve(bytes, options);
   if (!block && block.error() == Status::full) {
     engine_.reclaim(*this);
-    block = heap_.reserve(bytes, heap::Kind::logged, options.align);
+    block = reserve(bytes, options);
   }
   if (!block) return block.error();
   const Status s = log(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
@@ -263,8 +268,9 @@ void Txn::commit_outermost() {
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);
   flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
+  bool to_confirm = false;
   for (const NewBlock& b : new_blocks_) {
-    if (!b.cancelled) heap_.mark_allocated(b.offset);
+    if (!b.cancelled && heap_.mark_allocated(b.offset)) to_confirm = true;
   }
   const bool early = TENUTO_PLANT("tx_bits_freed_before_commit");
   for (const heap::Block& b : freed_) {
@@ -275,6 +281,9 @@ void Txn::commit_outermost() {
   write_header(frees ? s - 1 : s, s);
   fence("commit record", "freed bits");
   committed_ = s;
+  for (const NewBlock& b : new_blocks_) {
+    if (to_confirm && !b.cancelled) heap_.confirm_allocated(b.offset);
+  }
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
     if (b.cancelled && !TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);

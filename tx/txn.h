@@ -88,6 +88,7 @@ class Txn {
     bool cancelled;       // freed again by the same transaction
   };
 
+  Result<heap::Block> reserve(std::uint64_t bytes, const AllocOptions& options);
   Status log(EntryHead head, const void* old);
   Status log_old_bytes(Range r);
   NewBlock* find_new(PoolOffset block);

@@ -188,18 +188,6 @@ void Heap::State::scavenge(LaneHeap& h) {
   extents.give_back_free();
 }
 
-Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) const {
-  if (!b) return extents.find(block, Kind::logged, Wanted::allocated);
-  const bool found = is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
-  if (!found) return Status::not_found;
-  return Block{block, b.slab->block_bytes};
-}
-
-bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
-  if (!b) return extents.claim(block);
-  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
-}
-
 void Heap::State::unclaim(PoolOffset block) {
   if (const SlabBlock b = slab_block(block)) {
     b.slab->set_live(b.index);

@@ -237,6 +237,18 @@ Status Heap::State::find_from(const Word& dest, IntentElement& e) const {
   return Status::ok;
 }
 
+Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) const {
+  if (!b) return extents.find(block, Kind::logged, Wanted::allocated);
+  const bool found = is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
+  if (!found) return Status::not_found;
+  return Block{block, b.slab->block_bytes};
+}
+
+bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
+  if (!b) return extents.claim(block);
+  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
+}
+
 template <class Word>
 Status Heap::State::free_one(Word& dest) {
   TENUTO_TRY(file.writable());

@@ -407,6 +407,7 @@ TEST(HeapEdge, bits_are_gathered_from_their_stripes) {
       slab.header = reinterpret_cast<heap::SlabHeader*>(lines.data());
       slab.shape.now.first_line = 1;
       slab.stripes = g.stripes;
+      slab.stripe_divider = ((1u << 20) + g.stripes - 1) / g.stripes;
       slab.blocks = g.blocks;
       heap::BlockBits want{};
       for (unsigned i = 0; i < g.blocks; ++i) {

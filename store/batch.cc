@@ -82,8 +82,9 @@ class Tree::Batch {
       if (i + 1 < ops_.size() && ops_[i + 1].key == ops_[i].key) continue;
       changes_.push_back({&ops_[i], {}, hash_key(ops_[i].key), false, 0, {}, 0});
       if (ops_[i].erase) continue;
-      const Result<heap::Block> record = tree_.make_record(ops_[i].key, ops_[i].value);
+      const Result<heap::Block> record = tree_.reserve_record(ops_[i].key, ops_[i].value);
       if (!record) return record.error();
+      write_record(tree_.file_.at<std::byte>(record->offset), ops_[i].key, ops_[i].value);
       changes_.back().record = record->offset;
     }
     return Status::ok;

@@ -109,17 +109,15 @@ Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
   return heap_.reserve(bytes, heap::Kind::derived);
 }
 
-Result<heap::Block> Tree::make_record(std::string_view key, std::string_view value) {
+Result<heap::Block> Tree::reserve_record(std::string_view key, std::string_view value) {
   if (value.size() > kOffsetMask) return Status::too_large;
-  Result<heap::Block> block = reserve(record_block_bytes(record_bytes(key.size(), value.size())));
-  if (block) write_record(file_.at<std::byte>(block->offset), key, value);
-  return block;
+  return reserve(record_block_bytes(record_bytes(key.size(), value.size())));
 }
 
 Status Tree::put(std::string_view key, std::string_view value) {
   TENUTO_TRY(check_key(key));
   TENUTO_TRY(file_.writable());
-  const Result<heap::Block> record = make_record(key, value);
+  const Result<heap::Block> record = reserve_record(key, value);
   if (!record) return record.error();
   Status s = put_at(key, value, record->offset);
   if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
@@ -132,6 +130,9 @@ Status Tree::put(std::string_view key, std::string_view value) {
 
 Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset record) {
   const EpochGuard guard;
+  // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
+  // would wait for it.
+  write_record(file_.at<std::byte>(record), key, value);
   const KeyHash hash = hash_key(key);
   const SlotWord word = SlotWord::make(record, hash.slot);
   const auto bytes = static_cast<std::int64_t>(key.size() + value.size());

@@ -133,7 +133,7 @@ class Tree {
   Status check_key(std::string_view key) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
-  Result<heap::Block> make_record(std::string_view key, std::string_view value);
+  Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   Status put_at(std::string_view key, std::string_view value, PoolOffset record);
   void free(const Retired& item);
   void count_record_bytes() const;

@@ -44,7 +44,8 @@ std::vector<std::string> literals(const std::string& text, std::size_t at) {
   return found;
 }
 
-// "first|then" of all calls of fence() and persist() in the product, with a place of each.
+// "first|then" of all calls of fence() and its kin in the product, with a place of each. A call may
+// choose the first name of several.
 std::map<std::string, std::string> fences_of_the_product() {
   std::map<std::string, std::string> names;
   const fs::path root = TENUTO_SOURCE_DIR;
@@ -55,7 +56,7 @@ std::map<std::string, std::string> fences_of_the_product() {
                             path.filename().string().starts_with("trace");
       if (explorer || (path.extension() != ".cc" && path.extension() != ".h")) continue;
       const std::string text = content(path);
-      for (const std::string call : {"fence(", "persist("}) {
+      for (const std::string call : {"fence(", "fence_lane(", "persist("}) {
         for (std::size_t at = text.find(call); at != std::string::npos;
              at = text.find(call, at + 1)) {
           const std::size_t line = text.rfind('\n', at);
@@ -63,8 +64,9 @@ std::map<std::string, std::string> fences_of_the_product() {
           if (before.find("//") != std::string_view::npos) continue;
           if (at > 0 && (std::isalnum(text[at - 1]) != 0 || text[at - 1] == '_')) continue;
           const std::vector<std::string> words = literals(text, at + call.size() - 1);
-          if (words.size() != 2) continue;  // a declaration
-          names[words[0] + "|" + words[1]] = fs::relative(path, root);
+          for (std::size_t i = 0; i + 1 < words.size(); ++i) {  // a declaration has none
+            names[words[i] + "|" + words.back()] = fs::relative(path, root);
+          }
         }
       }
     }

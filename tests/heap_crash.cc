@@ -47,6 +47,8 @@ TEST(HeapCrash, two_lanes_free_each_others_blocks) { expect_sound("two_lanes"); 
 TEST(HeapCrash, slabs_are_made_in_frames_that_hold_anything) { expect_sound("dirty_slabs"); }
 TEST(HeapCrash, a_close_speaks_for_threads_that_live_on) { expect_sound("living_thread"); }
 TEST(HeapCrash, lanes_are_handed_on_with_frees_under_way) { expect_sound("handed_on"); }
+TEST(HeapCrash, a_thread_ends_behind_a_malloc) { expect_sound("last_malloc"); }
+TEST(HeapCrash, two_threads_free_the_same_word) { expect_sound("lost_race", 2); }
 TEST(HeapCrash, interleaved_threads_disturb_nobody) { expect_sound("interleaved", 3); }
 TEST(HeapCrash, the_log_gets_its_first_segment) { expect_sound("log_segment"); }
 TEST(HeapCrash, threads_share_a_chunk) { expect_sound("shared_chunk"); }
@@ -57,6 +59,7 @@ TEST(HeapCrash, the_log_uses_chunks_of_its_old_list) { expect_sound("compaction_
 TEST(HeapCrash, chunks_of_dead_entries_leave_the_log) { expect_sound("fast_gc"); }
 TEST(HeapCrash, tombstones_stay_as_long_as_what_they_kill) { expect_sound("fast_gc_middle"); }
 TEST(HeapCrash, the_log_gives_segments_back) { expect_sound("segments"); }
+TEST(HeapCrash, the_log_goes_on_in_another_segment) { expect_sound("second_segment"); }
 TEST(HeapCrash, free_extents_lose_their_pages) { expect_sound("holes"); }
 TEST(HeapCrash, zones_are_added) { expect_sound("zone_growth"); }
 TEST(HeapCrash, lanes_are_added) { expect_sound("lane_growth"); }

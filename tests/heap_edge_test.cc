@@ -406,13 +406,12 @@ TEST(HeapEdge, bits_are_gathered_from_their_stripes) {
       heap::Slab slab;
       slab.header = reinterpret_cast<heap::SlabHeader*>(lines.data());
       slab.shape.now.first_line = 1;
-      slab.stripes = g.stripes;
-      slab.stripe_divider = ((1u << 20) + g.stripes - 1) / g.stripes;
+      slab.set_stripes(g.stripes);
       slab.blocks = g.blocks;
       heap::BlockBits want{};
       for (unsigned i = 0; i < g.blocks; ++i) {
         if ((rng() & 1) == 0) continue;
-        slab.set_persistent(i, true);
+        flush(slab.store_persistent(i, true));
         want[i / 64] |= 1ull << (i % 64);
       }
       heap::BlockBits got;

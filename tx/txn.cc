@@ -4,12 +4,13 @@
 //   add, alloc, free   entries of s, flushed
 //   |  undo entries | in-place stores        a store must not outlive its old bytes (ready)
 //   |  last entries | allocation bits        only when something was logged after the last ready
-//   modified lines, new blocks and their bits flushed
+//   bits of new blocks set; modified lines, new blocks and bits flushed
 //   |  modified data | commit record         T promises all of it
 //   T: frees_done, committed = s             commit, and retirement of the entries in one store
 //   |  commit record | freed bits            from here on the transaction lives
-//   freed blocks' bits cleared, flushed      no fence: they ride on the lane's next one; until T
-//                                            has said frees_done the blocks stay in limbo
+//   freed blocks' bits cleared               flushed before the first fence of the lane's next
+//                                            transaction that ends; until T has said frees_done
+//                                            the blocks stay in limbo
 //
 // frees_done is s when s freed nothing, else s - 1: the fence before T made the clear bits of s - 1
 // durable. The entries of s - 1 are in the other area, so they could be read till then.
@@ -148,6 +149,7 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
     return s;
   }
   alloc_pending_ = true;
+  any_typed_ = any_typed_ || options.type != 0;
   remember_new(block->offset, bytes);
   void* const data = file_.at<void>(block->offset);
   if (options.zero) std::memset(data, 0, bytes);
@@ -267,29 +269,27 @@ void Txn::commit_outermost() {
   const std::uint64_t s = log_.sequence();
   if (undo_pending_ || alloc_pending_) fence("last entries", "allocation bits");
   if (TENUTO_PLANT("tx_commit_record_before_data")) write_header(s - 1, s);
-  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
-  bool to_confirm = false;
   for (const NewBlock& b : new_blocks_) {
-    if (!b.cancelled && heap_.mark_allocated(b.offset)) to_confirm = true;
+    if (!b.cancelled) dirty_.add(heap_.mark_allocated(b.offset));
   }
   const bool early = TENUTO_PLANT("tx_bits_freed_before_commit");
   for (const heap::Block& b : freed_) {
-    if (early) heap_.mark_free(b.offset);
+    if (early) dirty_.add(heap_.mark_free(b.offset));
   }
+  flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
+  dirty_.flush();
   fence("modified data", "commit record");
   const bool frees = !freed_.empty() && !TENUTO_PLANT("tx_frees_done_before_durable");
   write_header(frees ? s - 1 : s, s);
   fence("commit record", "freed bits");
   committed_ = s;
-  for (const NewBlock& b : new_blocks_) {
-    if (to_confirm && !b.cancelled) heap_.confirm_allocated(b.offset);
-  }
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
+    if (any_typed_ && !b.cancelled) heap_.confirm_allocated(b.offset);
     if (b.cancelled && !TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
-    if (!early) heap_.mark_free(b.offset);
+    if (!early) dirty_.add(heap_.mark_free(b.offset));
     limbo_bytes_ += b.bytes;
   }
   limbo_.swap(freed_);
@@ -303,6 +303,7 @@ void Txn::roll_back() {
     const std::uint64_t s = log_.sequence();
     log_.restore();
     flush_modified(false);
+    dirty_.flush();
     fence("restored bytes", "retirement");
     if (!TENUTO_PLANT("tx_abort_reuses_sequence")) {
       write_header(TENUTO_PLANT("tx_abort_keeps_frees_done") ? s - 1 : s, s);
@@ -349,6 +350,7 @@ void Txn::abort() {
 
 void Txn::drain() {
   if (limbo_.empty()) return;
+  dirty_.flush();
   fence("freed bits", "drained mark");
   TxLine& line = tx_line(lane_);
   const std::uint64_t salt = salt_of(lane_.id, WordPlace::frees_done);
@@ -374,7 +376,7 @@ void Txn::end(bool committed) {
   };
   count(committed ? stats_.committed : stats_.aborted, 1);
   count(stats_.entries, log_.size());
-  undo_pending_ = alloc_pending_ = false;
+  undo_pending_ = alloc_pending_ = any_typed_ = false;
   aborted_ = false;
   added_.clear();
   fresh_.clear();

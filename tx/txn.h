@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "heap/heap.h"
+#include "pm/dirty_lines.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
 #include "tenuto/alloc_options.h"
@@ -113,6 +114,7 @@ class Txn {
   bool in_callbacks_ = false;
   bool undo_pending_ = false;    // undo entries are flushed and not fenced
   bool alloc_pending_ = false;   // alloc entries are
+  bool any_typed_ = false;       // of the new blocks
   std::uint64_t committed_ = 0;  // as in the transaction line
   UndoLog log_;
   RangeSet added_;  // logged, outside new blocks
@@ -120,7 +122,8 @@ class Txn {
   std::vector<NewBlock> new_blocks_;
   std::unordered_map<std::uint64_t, std::size_t> new_index_;  // only when there are many
   std::vector<heap::Block> freed_;
-  std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are flushed
+  std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
+  pm::DirtyLines dirty_;            // these bits
   std::uint64_t limbo_bytes_ = 0;
   std::vector<std::mutex*> locks_;
   std::vector<std::function<void()>> on_commit_, on_abort_;

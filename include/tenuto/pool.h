@@ -154,7 +154,8 @@ class Pool {
 
   // Detaches and frees the block that dest points to, in one atomic step; dest becomes null.
   // ok | invalid_argument (null, foreign, interior pointer or a double free: nothing is done) |
-  // read_only. One fence.
+  // read_only. One fence. Two threads must not free one block at once: one of them gets
+  // invalid_argument, but a crash in that moment may cost whoever gets the block next.
   Status free_from(PtrWord& dest);
   template <class T>
   Status free_from(Ptr<T>& dest) {

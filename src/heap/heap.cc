@@ -241,32 +241,27 @@ bool Heap::claim_free(PoolOffset block) { return state_->claim(block, state_->sl
 
 void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }
 
-bool Heap::mark_allocated(PoolOffset block) {
+const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
   const SlabBlock b = state_->slab_block(block);
-  if (b && b.slab->kind != Kind::typed) {
-    TENUTO_ASSERT(b.index != kNoBlock);
-    const bool reserved = b.slab->clear_reserved(b.index);
-    TENUTO_ASSERT(reserved);
-    b.slab->set_persistent(b.index, true);
-    b.slab->set_live(b.index);
-  } else if (b || state_->extents.is_typed(block)) {
-    state_->mark_typed(block);
-    return true;
-  } else {
-    flush(state_->extents.mark_allocated(block));
-  }
-  return false;
+  if (b ? b.slab->kind == Kind::typed : state_->extents.is_typed(block)) [[unlikely]]
+    return state_->mark_typed(block);
+  if (!b) return state_->extents.mark_allocated(block);
+  TENUTO_ASSERT(b.index != kNoBlock);
+  const bool reserved = b.slab->clear_reserved(b.index);
+  TENUTO_ASSERT(reserved);
+  b.slab->set_live(b.index);
+  return b.slab->store_persistent(b.index, true);
 }
 
-void Heap::mark_free(PoolOffset block) {
-  if (SlabBlock b = state_->slab_block(block)) {
+const std::uint64_t& Heap::mark_free(PoolOffset block) {
+  SlabBlock b = state_->slab_block(block);
+  if (!b) return state_->extents.mark_free(block);
+  if (TENUTO_PLANT("heap_old_block_clears_new_bit")) {
     const SlabBlock now = state_->parts_at(block)[0];
-    if (TENUTO_PLANT("heap_old_block_clears_new_bit") && now.index != kNoBlock) b = now;
-    TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
-    b.slab->set_persistent(b.index, false);
-  } else {
-    flush(state_->extents.mark_free(block));
+    if (now.index != kNoBlock) b = now;
   }
+  TENUTO_ASSERT(b.index != kNoBlock && !b.slab->live(b.index));
+  return b.slab->store_persistent(b.index, false);
 }
 
 Result<PoolOffset> Heap::take_log_frame() {

@@ -141,13 +141,13 @@ class Heap {
   // Claims an allocated logged block for being freed: true once, until unclaim or release.
   bool claim_free(PoolOffset block);
   void unclaim_free(PoolOffset block);
-  // Sets / clears the block's persistent bit or appends to the bookkeeping log. Flushed, not
-  // fenced. mark_allocated: REQUIRES reserved. Returns whether confirm_allocated has to follow once
-  // the transaction is durable: a block with a type is found by others then, not before.
-  // mark_free: REQUIRES claimed; the block stays out of use until release().
-  [[nodiscard]] bool mark_allocated(PoolOffset block);
+  // Sets / clears the block's persistent bit or appends to the bookkeeping log, and returns the
+  // word, which the caller flushes. mark_allocated: REQUIRES reserved. mark_free: REQUIRES claimed;
+  // the block stays out of use until release().
+  [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset block);
+  [[nodiscard]] const std::uint64_t& mark_free(PoolOffset block);
+  // Once the transaction is durable: others find the block if it has a type. Else nothing.
   void confirm_allocated(PoolOffset block);
-  void mark_free(PoolOffset block);
 
   // 64-KiB frames for logs of the layers above, which must name them again by own_frames in every
   // recovery (between open and finish_recovery). Contents undefined. Not fenced.

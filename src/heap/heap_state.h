@@ -122,7 +122,7 @@ struct Heap::State {
   std::size_t write_typed_intent(LaneHeap& h, const IntentElement& e);
   void store_word(LaneHeap& h, const IntentElement& e) const;
   void prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted, bool versioned);
-  void mark_typed(PoolOffset block);
+  const std::uint64_t& mark_typed(PoolOffset block);
   PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;
 
   // --- replay.cc

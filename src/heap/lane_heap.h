@@ -23,8 +23,8 @@
 #include "heap/arena.h"
 #include "heap/intent_line.h"
 #include "heap/tcache.h"
+#include "pm/dirty_lines.h"
 #include "pm/lane.h"
-#include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
@@ -52,28 +52,6 @@ struct LimboLine {
   std::array<PoolOffset, kIntentPacked> block;
 };
 
-// Lines that were stored to and not flushed yet. A locked instruction waits for every flush before
-// it as a fence does, so an operation makes its stores first and flushes just before a fence; what
-// its intent covers is left to the lane's next one.
-class DirtyLines {
- public:
-  void add(const std::uint64_t& word) {
-    transient(&word, sizeof word);  // for a while: an intent says it, or the fence is at once
-    const char* line = pm::line_of(&word);
-    if (count_ != 0 && lines_[count_ - 1] == line) return;
-    if (count_ == lines_.size()) flush();
-    lines_[count_++] = line;
-  }
-  void flush() {
-    for (std::size_t i = 0; i < count_; ++i) flush_bytes(lines_[i], kLineBytes);
-    count_ = 0;
-  }
-
- private:
-  std::size_t count_ = 0;
-  std::array<const char*, 128> lines_;
-};
-
 struct LaneHeap {
   pm::Lane* lane = nullptr;
   Arena* arena = nullptr;
@@ -90,7 +68,7 @@ struct LaneHeap {
   std::uint64_t lines = 0;          // written so far
   std::uint64_t lines_retired = 0;  // of them
   unsigned retired_turn = 0;        // which retired line is next
-  DirtyLines dirty;                 // of operations that are not durable yet
+  pm::DirtyLines dirty;             // of operations that are not durable yet
   std::array<LimboLine, kIntentLines> limbo;
   // Retired frees, waiting until no other lane has a pending destination inside them.
   std::vector<PoolOffset> quarantine;

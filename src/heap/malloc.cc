@@ -170,6 +170,7 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
   settle_words<Word>(h, e, n);
   while (n > 0) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
+    if (early && !claimed) claimed = claim(e->block, {e->slab, e->index});
     if (early) store_bits(h, e, n, false);
     const std::size_t done = write_intents(h, K::kFree, e, n);
     const std::uint64_t sequence = h.sequence;
@@ -192,6 +193,7 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
 Status Heap::State::forget_intent(LaneHeap& h) {
   h.limbo_at(h.lines - 1).count = 0;
   h.cleared.store(h.sequence, std::memory_order_release);
+  if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;
   publish_retired(h, h.sequence);
   fence_lane(h, "intent of a lost race retired", "free_from returns");
   return Status::invalid_argument;

@@ -47,8 +47,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
       static_cast<std::uint32_t>(((1ull << 32) + slab.block_bytes - 1) / slab.block_bytes);
   slab.header = file.at<SlabHeader>(offset);
   slab.shape = shape;
-  slab.stripes = g.stripes;
-  slab.stripe_divider = ((1u << 20) + g.stripes - 1) / g.stripes;
+  slab.set_stripes(g.stripes);
   slab.class_id = {shape.now.class_id};
   slab.kind = kind;
   slab.old.store(nullptr, std::memory_order_relaxed);

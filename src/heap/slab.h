@@ -62,8 +62,8 @@ struct BitPlace {
 struct Slab : BlockGrid {
   // Constant while the slab lives.
   SlabHeader* header = nullptr;
-  SlabShape shape;  // as its header says, or said when this twin was made
-  std::uint32_t stripes = 0;
+  SlabShape shape;                   // as its header says, or said when this twin was made
+  std::uint32_t stripes = 0;         // set_stripes
   std::uint32_t stripe_divider = 0;  // 2^20 / stripes, rounded up
   ClassId class_id;
   Kind kind = Kind::logged;
@@ -97,6 +97,10 @@ struct Slab : BlockGrid {
   }
   unsigned used() const { return blocks - free_count - blocked; }
 
+  void set_stripes(std::uint32_t n) {
+    stripes = n;
+    stripe_divider = ((1u << 20) + n - 1) / n;
+  }
   // i / stripes without a division; exact, as no index reaches 2^12 and no divisor exceeds 32.
   unsigned row_of(unsigned i) const { return i * stripe_divider >> 20; }
   unsigned stripe_of(unsigned i) const { return i - row_of(i) * stripes; }
@@ -111,15 +115,15 @@ struct Slab : BlockGrid {
     const auto [word, bit] = place(i);
     return (__atomic_load_n(&word, __ATOMIC_ACQUIRE) & bit) != 0;
   }
-  // Changes and flushes the bit; other threads change neighbours' bits meanwhile. One line.
-  void set_persistent(unsigned i, bool on) const {
+  // Changes the bit; other threads change neighbours' bits meanwhile. The caller flushes the word.
+  const std::uint64_t& store_persistent(unsigned i, bool on) const {
     const auto [word, bit] = place(i);
     if (on) {
       __atomic_fetch_or(&word, bit, __ATOMIC_ACQ_REL);
     } else {
       __atomic_fetch_and(&word, ~bit, __ATOMIC_ACQ_REL);
     }
-    flush(word);
+    return word;
   }
 
   // The type of block i of a slab of typed ones. Those of a stripe's blocks stand side by side: a
@@ -147,7 +151,7 @@ struct Slab : BlockGrid {
   // In recovery, when live_bits has what the stripes have: makes both say so.
   void recover(unsigned i, bool allocated) {
     if (live(i) == allocated) return;
-    set_persistent(i, allocated);
+    flush(store_persistent(i, allocated));
     allocated ? set(live_bits, i) : clear(live_bits, i);
   }
   bool clear_live(unsigned i) { return clear(live_bits, i); }

@@ -109,12 +109,12 @@ void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOpti
 
 // --- transactions -------------------------------------------------------------------------------
 
-void Heap::State::mark_typed(PoolOffset block) {
+const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
   if (!TENUTO_PLANT("tx_types_not_flushed")) flush_type(block);
   const SlabBlock b = slab_block(block);
-  if (!b) return flush(extents.record(block));
+  if (!b) return extents.record(block);
   TENUTO_ASSERT(b.slab->reserved(b.index));
-  b.slab->set_persistent(b.index, true);
+  return b.slab->store_persistent(b.index, true);
 }
 
 void Heap::confirm_allocated(PoolOffset block) {

@@ -183,6 +183,30 @@ void segments(HeapSession& s, CrashContext&) {
   s.take(0);
 }
 
+// The log's only chunk is full, and its segment lies behind the place of the next one: free chunks
+// are taken from the lowest place, so that the next one is of the next segment.
+void second_segment_before(PoolParts& p) {
+  std::vector<PoolOffset> frames;
+  do {
+    frames.push_back(*p.heap->take_log_frame());
+  } while (frames.back().value < 50 * kMiB);
+  fill_log(p, heap::kBookChunkEntries);
+  TENUTO_ASSERT(log_entries(p) == heap::kBookChunkEntries);
+  for (const PoolOffset f : frames) p.heap->put_log_frame(f);
+}
+// One thread is promised room that takes a second segment, another begins a chunk in it, which the
+// last chunk names.
+void second_segment(HeapSession& s, CrashContext&) {
+  heap::Heap& h = *s.pool().heap;
+  const auto& head = *reinterpret_cast<heap::BookHead*>(s.pool().file->head().heap);
+  const std::uint64_t first = head.segment;
+  while (head.segment == first) EXPECT_TRUE(h.reserve(20'000, heap::Kind::logged));
+  EXPECT_LT(head.segment, first);
+  Worker other;
+  other.run([&] { s.put(0, 20'000, 1); });
+  s.put(1, 20'000);
+}
+
 // Free extents lose their pages at once.
 HeapOptions decay_at_once() {
   HeapOptions o;
@@ -219,6 +243,7 @@ std::vector<HeapScript> heap_log_scripts() {
       {"fast_gc", fast_gc, fast_gc_before, 0, false, 16 * kMiB, {}, 20'000},
       {"fast_gc_middle", fast_gc_middle, fast_gc_middle_before, 0, false, 16 * kMiB, {}, 20'000},
       {"segments", segments, segments_before, 64 * kMiB, false, 64 * kMiB},
+      {"second_segment", second_segment, second_segment_before, 64 * kMiB, false, 64 * kMiB},
       {"holes", holes, {}, 0, false, 16 * kMiB, decay_at_once()},
       {"log_holes", log_holes},
   };

@@ -1,10 +1,12 @@
 #include "support/heap_scripts.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "heap/format.h"
+#include "heap/lane_heap.h"
 #include "pm/assert.h"
 #include "support/heap_script_parts.h"
 #include "tenuto/persist.h"
@@ -172,6 +174,57 @@ void handed_on(HeapSession& s, CrashContext&) {
   }).join();
 }
 
+// The thread's next block out of limbo does not wait for others: it is the last of a batch.
+void fill_quarantine(HeapSession& s) {
+  heap::Heap& h = *s.pool().heap;
+  for (std::size_t i = 1; i < heap::kQuarantineBatch; ++i) {
+    h.release(h.reserve(64, heap::Kind::logged)->offset);
+  }
+}
+
+// A thread ends right behind a malloc and nobody takes its lane. That its intent is over is what it
+// flushed last; another thread frees the block, and is given it again for another word.
+void last_malloc(HeapSession& s, CrashContext&) {
+  s.put(0, 64);
+  fill_quarantine(s);
+  std::thread([&] { s.put_unfilled(1, 20'000, 1); }).join();
+  const void* const block = PtrWord::decode(&s.word(1), s.word(1).raw);
+  s.take(1);
+  s.put(2, 64);
+  s.take(2);
+  s.put(3, 20'000);
+  EXPECT_EQ(PtrWord::decode(&s.word(3), s.word(3).raw), block);
+}
+
+// Two threads free the same word. One is refused, does nothing more and lives on; the other one is
+// given the block again, for another word.
+void lost_race(HeapSession& s, CrashContext& c) {
+  s.put(0, 20'000);
+  fence("block for others", "test");
+  std::atomic<unsigned> ready = 0, won = 0, lost = 0, over = 0;
+  const auto body = [&](unsigned thread) {
+    fill_quarantine(s);
+    ready.fetch_add(1);
+    while (ready.load() != 2) {
+    }
+    if (!s.take_raced(0, thread)) {
+      lost.fetch_add(1);
+      while (over.load() == 0 && lost.load() != 2) {
+      }
+      return;
+    }
+    won.fetch_add(1);
+    while (won.load() + lost.load() != 2) {
+    }
+    s.put(2 * thread + 1, 64, thread);
+    s.take(2 * thread + 1, thread);
+    s.put(2 * thread + 2, 20'000, thread);
+    over.fetch_add(1);
+  };
+  c.interleave({[&] { body(0); }, [&] { body(1); }});
+  EXPECT_EQ(won.load(), 1u);
+}
+
 void interleaved(HeapSession& s, CrashContext& c) {
   c.interleave({[&] {
                   s.put(0, 64, 0);
@@ -245,6 +298,8 @@ const std::vector<HeapScript>& heap_scripts() {
         {"containers", containers, {}, 0, true},
         {"two_lanes", two_lanes, {}, 0, true},
         {"handed_on", handed_on},
+        {"last_malloc", last_malloc},
+        {.name = "lost_race", .body = lost_race, .switch_every = 2},
         {"interleaved", interleaved},
         {"zone_growth", zone_growth, {}, 64 * kMiB},
         {"lane_growth", lane_growth, dirty_frames},
@@ -282,6 +337,7 @@ CrashOptions crash_options(const HeapScript& s) {
   o.samples_max = scaled(40);
   o.recovery_states_max = scaled(4);
   o.points_percent = s.points_percent;
+  o.switch_every = s.switch_every;
   if (s.slow) {
     o.product_max = o.samples_max = scaled(20);
     o.recovery_states_max = scaled(1);

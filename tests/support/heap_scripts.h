@@ -25,6 +25,7 @@ struct HeapScript {
   std::uint64_t table_bytes = 0;  // of the block that the table is in; at least its own
   bool slow = false;              // its recovery has much to do: fewer states
   unsigned points_percent = 100;  // of the moments that are not named fences
+  unsigned switch_every = 0;      // of interleaved threads; 0: the seed chooses
 };
 
 // Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.

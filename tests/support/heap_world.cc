@@ -190,6 +190,18 @@ void HeapSession::take(std::size_t cell, unsigned thread) {
   done(thread);
 }
 
+bool HeapSession::take_raced(std::size_t cell, unsigned thread) {
+  change(thread, cell, {});
+  const Status s = pool_.heap->free_from(word(cell));
+  if (s == Status::ok) {
+    done(thread);
+    return true;
+  }
+  EXPECT_EQ(s, Status::invalid_argument);
+  context_.update([&] { model_.change[thread * HeapModel::kBatch].on = false; });
+  return false;
+}
+
 namespace {
 // Calls f(Words) for the cells' words, as a row when they are neighbours.
 template <class Word, class F>

@@ -82,6 +82,8 @@ class HeapSession {
   void put(std::size_t cell, std::uint64_t bytes, unsigned thread = 0, std::uint64_t data = 0);
   void put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread = 0);  // malloc_to
   void take(std::size_t cell, unsigned thread = 0);
+  // The same while another thread takes it too. False: that one has it.
+  bool take_raced(std::size_t cell, unsigned thread);
   // Batches; all cells plain or all versioned. Neighbours are given as such.
   void put_all(const std::vector<std::size_t>& cells, std::uint64_t bytes, unsigned thread = 0);
   void take_all(const std::vector<std::size_t>& cells, unsigned thread = 0);

@@ -87,6 +87,8 @@ const std::vector<Planted>& planted_bugs() {
       {"heap_bit_cleared_before_intent", "free_from clears the bit before its intent is durable",
        "small_blocks", "free intent"},
       {"heap_free_without_limbo", "a freed block is reused at once", "no_reuse", "cell 1: shows"},
+      {"heap_lost_claim_not_retired", "who loses a race for a free leaves its intent behind",
+       "lost_race", "cell .: shows|leak or are lost|two extents"},
       {"heap_free_retired_before_durable", "a free is retired before it is durable", "small_blocks",
        "free intent"},
       {"heap_block_reused_before_retirement", "a block is reused before its free is retired",

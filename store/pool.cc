@@ -62,13 +62,13 @@ Status Pool::close() {
 
 namespace {
 // What transactions hold back is looked for when the pool is full.
-template <class Bytes, class Dest>
-Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest) {
+template <class Bytes, class Dest, class... Options>
+Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Options&... options) {
   if (impl == nullptr) return Status::closed;
-  Status s = impl->heap->malloc_to(bytes, dest);
+  Status s = impl->heap->malloc_to(bytes, dest, options...);
   if (s == Status::full) {
     impl->engine->reclaim(impl->engine->mine());
-    s = impl->heap->malloc_to(bytes, dest);
+    s = impl->heap->malloc_to(bytes, dest, options...);
   }
   if (s == Status::ok) s = impl->settle(impl->durability);
   return s == Status::ok ? impl->file->bad_pages() : s;
@@ -95,38 +95,60 @@ Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
 Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest) {
   return malloc_to_dest(impl_.get(), bytes, dest);
 }
-Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord> dests) {
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord> dests, const AllocOptions& options) {
   heap::Words<PtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
 }
-Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests) {
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests,
+                       const AllocOptions& options) {
   heap::Words<PtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
 }
-Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests) {
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests,
+                       const AllocOptions& options) {
   heap::Words<VPtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
 }
-Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests) {
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests,
+                       const AllocOptions& options) {
   heap::Words<VPtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
 }
 
-Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests) {
+Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests,
+                       const AllocOptions& options) {
   heap::Words<PtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words);
+  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words, options);
 }
-Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests) {
+Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests,
+                       const AllocOptions& options) {
   heap::Words<VPtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words);
+  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words, options);
 }
 
-Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
-  Result<Reserved> block = reserve(bytes, options);
+namespace {
+template <class Dest, class Publish>
+Status malloc_in_two_steps(Pool& pool, std::uint64_t bytes, Dest& dest, const AllocOptions& options,
+                           const Publish& publish) {
+  Result<Reserved> block = pool.reserve(bytes, options);
   if (!block) return block.error();
   const Status s = publish(*block, dest);
-  if (s != Status::ok) static_cast<void>(cancel(*block));
+  if (s != Status::ok) static_cast<void>(pool.cancel(*block));
   return s;
+}
+}  // namespace
+
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
+  return malloc_in_two_steps(*this, bytes, dest, options,
+                             [this](const Reserved& b, PtrWord& d) { return publish(b, d); });
+}
+Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest, const AllocOptions& options) {
+  return malloc_in_two_steps(*this, bytes, dest, options, [&](const Reserved& b, VPtrWord& d) {
+    if (options.zero || options.type == 0) return publish(b, d);
+    TENUTO_TRY(impl_->heap->publish_typed({b.offset, b.bytes}, d));
+    TENUTO_TRY(impl_->settle(impl_->durability));
+    return impl_->file->bad_pages();
+  });
 }
 
 Status Pool::free_from(PtrWord& dest) { return free_from_dest(impl_.get(), dest); }
@@ -165,11 +187,14 @@ Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& 
   const std::uint64_t had = usable_size(old);
   const auto at = reinterpret_cast<std::byte*>(&dest);
   if (had == 0 || (at >= old && at < old + had)) return Status::invalid_argument;
-  const Result<std::uint64_t> size = heap::block_bytes(bytes, options.align);
+  const std::uint64_t had_type = type_of(old);
+  const std::uint64_t type = options.type != 0 ? options.type : had_type;
+  const Result<std::uint64_t> size = heap::block_bytes(bytes, options.align, type != 0);
   if (!size) return size.error();
-  if (*size == had && offset_of(old).value % options.align == 0) return Status::ok;
+  const bool fits = *size == had && offset_of(old).value % options.align == 0;
+  if (fits && type == had_type) return Status::ok;
   return run([&](Transaction& tx) {
-    Result<void*> fresh = tx.alloc(bytes, {.align = options.align});
+    Result<void*> fresh = tx.alloc(bytes, {.align = options.align, .type = type});
     if (!fresh) return fresh.error();
     const std::uint64_t kept = std::min(had, bytes);
     std::memcpy(*fresh, old, kept);
@@ -182,10 +207,14 @@ Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& 
 
 Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options) {
   if (impl_ == nullptr) return Status::closed;
-  Result<heap::Block> block = impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
+  const auto reserve_block = [&] {
+    if (options.type == 0) return impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
+    return impl_->heap->reserve_typed(bytes, options.type, options.align);
+  };
+  Result<heap::Block> block = reserve_block();
   if (!block && block.error() == Status::full) {
     impl_->engine->reclaim(impl_->engine->mine());
-    block = impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
+    block = reserve_block();
   }
   if (!block) return block.error();
   if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
@@ -211,6 +240,36 @@ Status Pool::cancel(const Reserved& block) {
 
 std::uint64_t Pool::usable_size(const void* p) const {
   return contains(p) ? impl_->heap->usable_size(impl_->file->offset_of(p)) : 0;
+}
+
+std::uint64_t Pool::type_of(const void* p) const {
+  return contains(p) ? impl_->heap->type_of(impl_->file->offset_of(p)) : 0;
+}
+
+namespace {
+Result<void*> find_typed(PoolImpl* impl, PoolOffset from, std::uint64_t type, Report* report) {
+  if (type == 0) {
+    return fail(Status::invalid_argument, report, "blocks without a type cannot be walked through",
+                impl->file->path(), "a type above 0", "0");
+  }
+  const PoolOffset found = impl->heap->find_typed(from, type);
+  TENUTO_TRY(impl->file->bad_pages(report));
+  return found ? impl->file->at<void>(found) : nullptr;
+}
+}  // namespace
+
+Result<void*> Pool::first(std::uint64_t type, Report* report) const {
+  if (impl_ == nullptr) return Status::closed;
+  return find_typed(impl_.get(), {0}, type, report);
+}
+
+Result<void*> Pool::next(const void* p, std::uint64_t type, Report* report) const {
+  if (impl_ == nullptr) return Status::closed;
+  if (!contains(p)) {
+    return fail(Status::invalid_argument, report, "the walk cannot go on from outside the pool",
+                impl_->file->path());
+  }
+  return find_typed(impl_.get(), offset_of(p) + 1, type, report);
 }
 
 Result<void*> Pool::root(std::string_view layout, std::uint64_t bytes, Report* report) {

@@ -5,9 +5,12 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "heap/format.h"
+#include "heap/morph.h"
 #include "heap/size_class.h"
 #include "pm/crc32c.h"
 #include "pm/format.h"
@@ -47,8 +50,8 @@ TEST(Format, superblock) {
   s.variant = 1;
   s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
   EXPECT_EQ(hex(s),
-            "54454e55544f3100030000000403020140000000020000000700000000000000"
-            "897766554433221100f1536500000000060000000100000000000000a14f563a");
+            "54454e55544f3100040000000403020140000000020000000700000000000000"
+            "897766554433221100f1536500000000060000000100000000000000e41b6a49");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(&s.magic)), "TENUTO1");
 }
 
@@ -129,12 +132,48 @@ TEST(Format, slabs_are_cut_as_ever) {
   EXPECT_EQ(heap::kClassBytes, classes);
 }
 
+TEST(Format, slabs_of_typed_blocks_are_cut_as_ever) {
+  struct Cut {
+    std::uint32_t bytes, stripes, data, blocks;
+  };
+  constexpr Cut kCuts[] = {{16, 6, 22272, 2704}, {64, 6, 7680, 904},  {128, 6, 4352, 478},
+                           {4096, 6, 4096, 15},  {7232, 6, 512, 8},   {16256, 6, 512, 4},
+                           {16, 1, 22272, 2704}, {64, 32, 9216, 880}, {16256, 32, 2176, 3}};
+  for (const Cut& c : kCuts) {
+    const heap::SlabGeometry g = heap::typed_geometry(c.bytes, c.stripes);
+    EXPECT_EQ(g.data_offset, c.data) << c.bytes << " in " << c.stripes;
+    EXPECT_EQ(g.blocks, c.blocks) << c.bytes << " in " << c.stripes;
+  }
+  for (const std::uint32_t bytes : heap::kClassBytes) {
+    for (std::uint32_t stripes = 1; stripes <= heap::kStripesMax; ++stripes) {
+      const heap::SlabGeometry g = heap::typed_geometry(bytes, stripes);
+      EXPECT_EQ(g.stripes, heap::slab_geometry(bytes, stripes).stripes);
+      EXPECT_LE((1 + g.stripes) * kLineBytes + g.blocks * 8, g.data_offset);
+      EXPECT_LE(g.data_offset + std::uint64_t{g.blocks} * bytes, heap::kSlabBytes);
+      // Each block has a word of its own, and there are no others between.
+      heap::Slab slab;
+      std::vector<std::uint64_t> frame(heap::kSlabBytes / 8);
+      slab.header = reinterpret_cast<heap::SlabHeader*>(frame.data());
+      slab.shape.now.end_line = static_cast<std::uint8_t>(1 + g.stripes);
+      slab.stripes = g.stripes;
+      slab.stripe_divider = ((1u << 20) + g.stripes - 1) / g.stripes;
+      slab.blocks = g.blocks;
+      std::set<const std::uint64_t*> words;
+      for (unsigned i = 0; i < g.blocks; ++i) words.insert(&slab.type_word(i));
+      ASSERT_EQ(words.size(), g.blocks);
+      EXPECT_EQ(*words.begin(), frame.data() + 8 * (1 + g.stripes));
+      EXPECT_EQ(*words.rbegin(), *words.begin() + g.blocks - 1);
+    }
+  }
+}
+
 TEST(Format, bookkeeping_log) {
   using heap::BookEntry;
   using heap::BookPosition;
   using heap::BookType;
   EXPECT_EQ(BookEntry::make_extent(BookType::logged, {0x400000}, 5).raw, 0x0000004000000015u);
   EXPECT_EQ(BookEntry::make_extent(BookType::derived, {0x400000}, 1024).raw, 0x0000004000001002u);
+  EXPECT_EQ(BookEntry::make_extent(BookType::logged, {0x400000}, 5, true).raw, 0x8000004000000015u);
   EXPECT_EQ(BookPosition::make(0x2c1, 119).value, 0x160f7u);
   EXPECT_EQ(BookEntry::make_tombstone({0x1234}).raw, 0x48d3u);
   EXPECT_EQ(sizeof(heap::BookChunk), 1024u);

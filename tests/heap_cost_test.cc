@@ -48,9 +48,10 @@ class Costs {
     return c;
   }
   // So that slabs are there and caches full.
-  void warm(std::uint64_t bytes) {
+  void warm(std::uint64_t bytes, std::uint64_t type = 0) {
+    const AllocOptions o{.type = type};
     for (std::size_t i = 0; i < count_; ++i)
-      EXPECT_EQ(p.heap->malloc_to(bytes, (*this)[i]), Status::ok);
+      EXPECT_EQ(p.heap->malloc_to(bytes, span(i, 1), o), Status::ok);
     for (std::size_t i = 0; i < count_; ++i) EXPECT_EQ(p.heap->free_from((*this)[i]), Status::ok);
   }
 
@@ -97,13 +98,14 @@ TEST(HeapCost, a_versioned_swap_of_one_block_takes_four_lines_and_one_fence) {
 
 // 16 neighbours: their words fill two lines, their bits one or two, their intents mostly one.
 template <class Word>
-void expect_batch_costs(double malloc_lines, std::uint64_t malloc_fences, double free_lines) {
+void expect_batch_costs(double malloc_lines, std::uint64_t malloc_fences, double free_lines,
+                        std::uint64_t type = 0) {
   constexpr std::size_t kBatch = 16, kBatches = 59;
   Costs<Word> c(1, kBatch * (kBatches + 1));
-  c.warm(64);
+  c.warm(64, type);
   const auto made = c.of(
       [&](std::size_t i) {
-        ASSERT_EQ(c.p.heap->malloc_to(64, c.span(i * kBatch, kBatch)), Status::ok);
+        ASSERT_EQ(c.p.heap->malloc_to(64, c.span(i * kBatch, kBatch), {.type = type}), Status::ok);
       },
       kBatches + 1);
   const auto freed = c.of(
@@ -120,6 +122,45 @@ void expect_batch_costs(double malloc_lines, std::uint64_t malloc_fences, double
 TEST(HeapCost, a_plain_batch_of_16_takes_two_fences) { expect_batch_costs<PtrWord>(6.3, 2, 5.3); }
 TEST(HeapCost, a_versioned_batch_of_16_takes_one_fence) {
   expect_batch_costs<VPtrWord>(5.3, 1, 5.3);
+}
+
+// --- with a type: a line more to allocate, nothing more to free --------------------------------
+
+template <class Word>
+void expect_typed_costs(std::uint64_t bytes, std::uint64_t malloc_lines,
+                        std::uint64_t malloc_fences) {
+  Costs<Word> c(8);
+  c.warm(bytes, 7);
+  const auto made = c.of([&](std::size_t i) {
+    const Result<heap::Block> block = c.p.heap->reserve_typed(bytes, 7);
+    ASSERT_TRUE(block);
+    if constexpr (std::is_same_v<Word, VPtrWord>) {
+      ASSERT_EQ(c.p.heap->publish_typed(*block, c[i]), Status::ok);
+    } else {
+      ASSERT_EQ(c.p.heap->publish(*block, c[i]), Status::ok);
+    }
+  });
+  const auto freed = c.of([&](std::size_t i) { ASSERT_EQ(c.p.heap->free_from(c[i]), Status::ok); });
+  EXPECT_EQ(made.lines, malloc_lines * kOps);
+  EXPECT_EQ(made.fences, malloc_fences * kOps);
+  EXPECT_EQ(made.reflushes, 0u);
+  EXPECT_EQ(freed.lines, 3 * kOps);
+  EXPECT_EQ(freed.fences, kOps);
+  EXPECT_EQ(freed.reflushes, 0u);
+}
+
+TEST(HeapCost, a_type_costs_plain_malloc_to_a_line_and_no_fence) {
+  expect_typed_costs<PtrWord>(64, 5, 2);
+}
+TEST(HeapCost, a_type_costs_versioned_malloc_to_a_line_and_no_fence) {
+  expect_typed_costs<VPtrWord>(64, 4, 1);
+}
+// Their blocks come from two slabs, as 904 fit into one.
+TEST(HeapCost, the_types_of_a_batch_of_16_share_lines) {
+  expect_batch_costs<PtrWord>(11.1, 2, 5.8, 7);
+}
+TEST(HeapCost, the_types_of_a_versioned_batch_take_a_fence_besides) {
+  expect_batch_costs<VPtrWord>(10.1, 2, 5.8, 7);
 }
 
 }  // namespace

@@ -80,6 +80,14 @@ TEST(HeapCrash, interleaved_threads_change_versioned_words) {
 TEST(HeapCrash, lanes_are_handed_on_with_versioned_words_under_way) {
   expect_sound("versioned_handed_on");
 }
+TEST(HeapCrash, blocks_keep_the_type_they_were_given) { expect_sound("typed"); }
+TEST(HeapCrash, blocks_used_again_have_their_new_type) { expect_sound("typed_again"); }
+TEST(HeapCrash, extents_have_types) { expect_sound("typed_extents"); }
+TEST(HeapCrash, slabs_of_types_come_and_go) { expect_sound("typed_slabs"); }
+TEST(HeapCrash, versioned_words_get_blocks_with_types) { expect_sound("typed_versioned"); }
+TEST(HeapCrash, batches_have_types) { expect_sound("typed_batches"); }
+TEST(HeapCrash, threads_hand_blocks_with_types_to_each_other) { expect_sound("typed_lanes"); }
+TEST(HeapCrash, interleaved_threads_make_blocks_with_types) { expect_sound("typed_interleaved"); }
 TEST(HeapCrash, batches_are_attached_and_detached_block_by_block) { expect_sound("batches"); }
 TEST(HeapCrash, batches_of_two_lanes_change_the_same_words) { expect_sound("batches_of_lanes"); }
 

@@ -147,6 +147,15 @@ TEST(TxCostTest, allocation_and_free_ride_on_the_same_three_fences) {
   };
   // Two entries, new block, its bit, link, transaction line.
   EXPECT_COST(b.measure("alloc 64 B + add 8 B + link", link), 3, 6);
+  EXPECT_COST(b.measure("alloc 64 B with a type + the same",
+                        [&](Transaction& tx) {
+                          const Result<void*> fresh = tx.alloc(64, {.type = 7});
+                          if (!fresh) return fresh.error();
+                          TENUTO_TRY(tx.add(head));
+                          head = static_cast<Line*>(*fresh);
+                          return Status::ok;
+                        }),
+              3, 7);
   EXPECT_COST(b.measure("alloc 64 B + add inside it + link",
                         [&](Transaction& tx) {
                           const Result<Line*> fresh = tx.make<Line>();

@@ -58,6 +58,10 @@ TEST(tx_crash, blocks_are_linked_or_free) {
   expect_sound(kBlocks, {kReady, kLateAlloc, kData, kCommit, kDrain, kDrained});
 }
 
+TEST(tx_crash, blocks_with_types_are_found_when_they_are_linked) {
+  expect_sound(kTypes, {kReady, kData, kCommit});
+}
+
 TEST(tx_crash, blocks_of_a_morphed_slab_are_linked_or_free) {
   constexpr Fence kStripes = {"empty stripes of the new part", "slab shape"};
   constexpr Fence kShape = {"slab shape", "blocks of the new part are handed out"};

@@ -130,12 +130,17 @@ Status Txn::ready() {
   return Status::ok;
 }
 
+Result<heap::Block> Txn::reserve(std::uint64_t bytes, const AllocOptions& options) {
+  if (options.type != 0) return heap_.reserve_typed(bytes, options.type, options.align);
+  return heap_.reserve(bytes, heap::Kind::logged, options.align);
+}
+
 Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   if (const Status s = status(); s != Status::ok) return s;
-  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::logged, options.align);
+  Result<heap::Block> block = reserve(bytes, options);
   if (!block && block.error() == Status::full) {
     engine_.reclaim(*this);
-    block = heap_.reserve(bytes, heap::Kind::logged, options.align);
+    block = reserve(bytes, options);
   }
   if (!block) return block.error();
   const Status s = log(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
@@ -144,6 +149,7 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
     return s;
   }
   alloc_pending_ = true;
+  any_typed_ = any_typed_ || options.type != 0;
   remember_new(block->offset, bytes);
   void* const data = file_.at<void>(block->offset);
   if (options.zero) std::memset(data, 0, bytes);
@@ -279,6 +285,7 @@ void Txn::commit_outermost() {
   committed_ = s;
   release_limbo();
   for (const NewBlock& b : new_blocks_) {
+    if (any_typed_ && !b.cancelled) heap_.confirm_allocated(b.offset);
     if (b.cancelled && !TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(b.offset);
   }
   for (const heap::Block& b : freed_) {
@@ -369,7 +376,7 @@ void Txn::end(bool committed) {
   };
   count(committed ? stats_.committed : stats_.aborted, 1);
   count(stats_.entries, log_.size());
-  undo_pending_ = alloc_pending_ = false;
+  undo_pending_ = alloc_pending_ = any_typed_ = false;
   aborted_ = false;
   added_.clear();
   fresh_.clear();

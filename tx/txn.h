@@ -89,6 +89,7 @@ class Txn {
     bool cancelled;       // freed again by the same transaction
   };
 
+  Result<heap::Block> reserve(std::uint64_t bytes, const AllocOptions& options);
   Status log(EntryHead head, const void* old);
   Status log_old_bytes(Range r);
   NewBlock* find_new(PoolOffset block);
@@ -113,6 +114,7 @@ class Txn {
   bool in_callbacks_ = false;
   bool undo_pending_ = false;    // undo entries are flushed and not fenced
   bool alloc_pending_ = false;   // alloc entries are
+  bool any_typed_ = false;       // of the new blocks
   std::uint64_t committed_ = 0;  // as in the transaction line
   UndoLog log_;
   RangeSet added_;  // logged, outside new blocks

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,6 +83,38 @@ struct PoolInfo {
 };
 
 struct PoolImpl;  // store/pool_impl.h
+class Pool;
+
+// All objects of a type (Pool::objects): an input range, to be gone through once.
+template <class T>
+class Objects {
+ public:
+  class Iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    Iterator(const Pool& pool, std::uint64_t type);
+    T& operator*() const { return *object_; }
+    T* operator->() const { return object_; }
+    Iterator& operator++();
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return object_ == nullptr; }
+
+   private:
+    const Pool* pool_ = nullptr;
+    std::uint64_t type_ = 0;
+    T* object_ = nullptr;
+  };
+
+  Objects(const Pool& pool, std::uint64_t type) : pool_(pool), type_(type) {}
+  Iterator begin() const { return Iterator(pool_, type_); }
+  static std::default_sentinel_t end() { return {}; }
+
+ private:
+  const Pool& pool_;
+  std::uint64_t type_;
+};
 
 // Memory taken from the pool that nobody can find yet: a crash frees it. Give it to publish() or
 // cancel(). `bytes` is what may be used.
@@ -135,7 +168,8 @@ class Pool {
 
   // Makes the block that dest points to at least `bytes` large, in one atomic step: after any crash
   // dest points to the old block or to the new one, and nothing is lost. The contents are kept up
-  // to the smaller size; with options.zero what the block grew by is zero. A null dest is
+  // to the smaller size, its type unless options name another; with options.zero what the block
+  // grew by is zero. A null dest is
   // malloc_to, no bytes is free_from. Where the old block has the size that `bytes` gets anyway,
   // nothing is done; else it moves: pointers to it other than dest lead nowhere afterwards.
   // ok | full | too_large | invalid_argument (as free_from, or dest lies in the block) | read_only.
@@ -146,6 +180,8 @@ class Pool {
   // and no seal: any thread may use dest and the block at once. invalid_argument also in a pool
   // that may grow beyond what a versioned word can span.
   Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
+  // Aligned, zero-filled or with a type. With a type that is all: as above, else one fence more.
+  Status malloc_to(std::uint64_t bytes, VPtrWord& dest, const AllocOptions& options);
   template <class T>
   Status malloc_to(VPtr<T>& dest, std::uint64_t bytes = sizeof(T)) {
     static_assert(alignof(T) <= 16, "reserve it with its alignment, then publish it");
@@ -172,22 +208,26 @@ class Pool {
   // is attached in an atomic step of its own: on full, too_large or invalid_argument (also for a
   // destination that stands twice) none is; after a crash during the call any of them may be. On
   // return all are durable; for plain words the seal of malloc_to holds for the whole batch.
-  Status malloc_to(std::uint64_t bytes, std::span<PtrWord> dests);
-  Status malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests);
-  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests);
-  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests);
+  // Options cost versioned words one fence a batch.
+  Status malloc_to(std::uint64_t bytes, std::span<PtrWord> dests, const AllocOptions& options = {});
+  Status malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests,
+                   const AllocOptions& options = {});
+  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests,
+                   const AllocOptions& options = {});
+  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests,
+                   const AllocOptions& options = {});
   // The same with a size for each; invalid_argument also when there are not as many sizes.
-  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests);
-  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests);
+  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests,
+                   const AllocOptions& options = {});
+  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests,
+                   const AllocOptions& options = {});
   template <class T>
   Status malloc_to(std::span<Ptr<T>> dests, std::uint64_t bytes = sizeof(T)) {
-    static_assert(alignof(T) <= 16, "reserve them with their alignment, then publish them");
-    return malloc_to(bytes, words_of<PtrWord>(dests));
+    return malloc_to(bytes, words_of<PtrWord>(dests), AllocOptions{.align = aligned_for<T>()});
   }
   template <class T>
   Status malloc_to(std::span<VPtr<T>> dests, std::uint64_t bytes = sizeof(T)) {
-    static_assert(alignof(T) <= 16, "reserve them with their alignment, then publish them");
-    return malloc_to(bytes, words_of<VPtrWord>(dests));
+    return malloc_to(bytes, words_of<VPtrWord>(dests), AllocOptions{.align = aligned_for<T>()});
   }
   // Detaches and frees the blocks that the words point to, with one fence a group. Each in an
   // atomic step of its own; on invalid_argument (a null word, a block or word that stands twice, or
@@ -215,6 +255,29 @@ class Pool {
 
   // Bytes usable in the allocated block that starts at p; 0 when there is none.
   std::uint64_t usable_size(const void* p) const;
+
+  // The type that the block that starts at p was given; 0 when it has none, or a walk would not
+  // show it.
+  std::uint64_t type_of(const void* p) const;
+
+  // A walk through all blocks that were allocated with a type, in the order of addresses, however
+  // and by whom: the first one, and the first one behind `p`, which may lie anywhere in the pool,
+  // so that the block before may have been freed meanwhile. Null at the end. invalid_argument: type
+  // 0, or p outside the pool.
+  // Other threads may allocate and free. What is allocated during the whole walk is shown once,
+  // what only a part of it perhaps, or twice if it moved; nothing that is only reserved, in a
+  // transaction that has not committed (durably), or freed. What a transaction frees is shown until
+  // it commits, what malloc_to or publish attaches may be from shortly before they return. That a
+  // block stays allocated, and when its contents may be read, is the caller's business: allocate by
+  // transactions, or publish what was filled, where others walk. No fence.
+  Result<void*> first(std::uint64_t type, Report* report = nullptr) const;
+  Result<void*> next(const void* p, std::uint64_t type, Report* report = nullptr) const;
+  // The same walk: for (Account& a : pool.objects<Account>(kAccount)). Nothing for type 0. The
+  // objects gone by may be freed. The pool must neither move nor be closed meanwhile.
+  template <class T>
+  Objects<T> objects(std::uint64_t type) const {
+    return Objects<T>(*this, type);
+  }
 
   // The root object: allocated zero-filled on first use under the name `layout` (at most 55
   // bytes); later calls must use the same layout and size, else invalid_argument.
@@ -274,6 +337,10 @@ class Pool {
   friend class Transaction;
   friend struct StoreImpl;
   explicit Pool(std::unique_ptr<PoolImpl>);
+  template <class T>
+  static constexpr std::uint64_t aligned_for() {
+    return alignof(T) > AllocOptions{}.align ? alignof(T) : AllocOptions{}.align;
+  }
   // The words of an array of pointers, which have no other members.
   template <class Word, class Pointer>
   static std::span<Word> words_of(std::span<Pointer> pointers) {
@@ -282,5 +349,15 @@ class Pool {
   }
   std::unique_ptr<PoolImpl> impl_;
 };
+
+template <class T>
+Objects<T>::Iterator::Iterator(const Pool& pool, std::uint64_t type)
+    : pool_(&pool), type_(type), object_(static_cast<T*>(pool.first(type).value_or(nullptr))) {}
+
+template <class T>
+typename Objects<T>::Iterator& Objects<T>::Iterator::operator++() {
+  object_ = static_cast<T*>(pool_->next(object_, type_).value_or(nullptr));
+  return *this;
+}
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -11,6 +11,10 @@ namespace tenuto::inline TENUTO_ABI::heap {
 namespace {
 constexpr unsigned kEmptySlabsKept = 1;  // a class, against frames going back and forth
 constexpr unsigned kMorphTries = 8;      // sparse slabs looked at before a new one is taken
+
+PageOwner owner_of(const Slab& slab) {
+  return slab.kind == Kind::typed ? PageOwner::typed : PageOwner::slab;
+}
 }  // namespace
 
 Result<unsigned> Arena::take(ClassId class_id, Kind kind, PoolOffset* out, unsigned want) {
@@ -110,7 +114,6 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   write_shape(file_, slab, shape);
   Slab& now = fresh_twin();
   attach_slab(now, file_, slab.offset, *slab.header, shape);
-  now.arena = this;
   now.fill_free_all();
   if (shape.old) {
     join_parts(now, slab);
@@ -133,6 +136,7 @@ Slab& Arena::fresh_twin() {
     return slab;
   }
   slabs_.push_back(std::make_unique<Slab>());
+  slabs_.back()->arena = this;
   return *slabs_.back();
 }
 
@@ -146,9 +150,8 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
   Slab& slab = fresh_twin();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
-  slab.arena = this;
   slab.fill_free_all();
-  pages_.set(*frame, PageOwner::slab, &slab);
+  pages_.set(*frame, owner_of(slab), &slab);
   list(slab);
   list_of(slab).empty += 1;
   return &slab;
@@ -159,14 +162,12 @@ Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   Slab& slab = fresh_twin();
   const SlabShape shape = header.shape.shape();
   attach_slab(slab, file_, offset, header, shape);
-  slab.arena = this;
   if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
     Slab& old = fresh_twin();
     attach_slab(old, file_, offset, header, {shape.old, {}});
-    old.arena = this;
     join_parts(slab, old);
   }
-  pages_.set(offset, PageOwner::slab, &slab);
+  pages_.set(offset, owner_of(slab), &slab);
   return slab;
 }
 

@@ -92,7 +92,7 @@ class Arena {
   const unsigned core_;
   const double morph_occupancy_;
   // Guarded by mu.
-  std::array<std::array<List, kClasses>, 2> lists_{};
+  std::array<std::array<List, kClasses>, kKinds> lists_{};
   std::array<List, kClasses> old_parts_{};    // of morphed slabs, by their own class
   std::vector<std::unique_ptr<Slab>> slabs_;  // twins never die while the pool is open
   std::vector<Slab*> spare_twins_;

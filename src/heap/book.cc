@@ -14,6 +14,11 @@ namespace {
 // Recovery may find holes where entries were, and has to append those again without a frame to put
 // them in: at most one a lane.
 constexpr std::uint64_t kRedoneEntries = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
+
+Kind kind_of(const BookEntry& e) {
+  if (e.type() == BookType::derived) return Kind::derived;
+  return e.typed() ? Kind::typed : Kind::logged;
+}
 }  // namespace
 
 Status Book::damaged(Report* report, PoolOffset o, std::string_view what) const {
@@ -34,6 +39,7 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
       if (t == last_) tail_used_ = end;
       if (e.type() == BookType::tombstone) continue;
       const bool sound = e.type() != BookType::empty && e.frames() != 0 &&
+                         (!e.typed() || e.type() == BookType::logged) &&
                          file_.in_range(e.offset(), e.frames() * kFrameBytes);
       if (!sound) return damaged(report, t->at, "entry " + std::to_string(i));
       t->set(i);
@@ -46,8 +52,7 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(t->at)->entry(i)};
       if (!t->matter(i) || e.type() == BookType::tombstone) continue;
-      const Kind kind = e.type() == BookType::logged ? Kind::logged : Kind::derived;
-      live.push_back({e.offset(), e.frames(), kind});
+      live.push_back({e.offset(), e.frames(), kind_of(e)});
       slots_.at(e.offset()).set_entry(EntryRef::make(t, i));
     }
     if (t->count == 0 && t != last_) empty_.push_back(t);
@@ -219,9 +224,9 @@ EntryRef Book::append(std::uint64_t raw) {
 // --- entries ------------------------------------------------------------------------------------
 
 const std::uint64_t& Book::record(PoolOffset o, std::uint64_t frames, Kind kind) {
-  const auto type = kind == Kind::logged ? BookType::logged : BookType::derived;
+  const auto type = is_logged(kind) ? BookType::logged : BookType::derived;
   const std::lock_guard lock(mu_);
-  const EntryRef e = append(BookEntry::make_extent(type, o, frames).raw);
+  const EntryRef e = append(BookEntry::make_extent(type, o, frames, kind == Kind::typed).raw);
   e.twin()->set(e.index());
   slots_.at(o).set_entry(e);
   live_ += 1;
@@ -252,13 +257,13 @@ const std::uint64_t& Book::erase(PoolOffset o) {
 }
 
 // Recovery has no promise, but the room that is kept for it.
-Status Book::recover_record(PoolOffset o, std::uint64_t frames) {
+Status Book::recover_record(const BookRecord& r) {
   {
     const std::lock_guard lock(mu_);
     if (room() == 0) TENUTO_TRY(new_segment());
     spare_.fetch_sub(2, std::memory_order_relaxed);
   }
-  flush(record(o, frames, Kind::logged));
+  flush(record(r.offset, r.frames, r.kind));
   return Status::ok;
 }
 

@@ -93,7 +93,7 @@ class Book {
   [[nodiscard]] const std::uint64_t& record(PoolOffset o, std::uint64_t frames, Kind kind);
   [[nodiscard]] const std::uint64_t& erase(PoolOffset o);
   // The same with the flush in recovery, without promise: full when there is no room.
-  Status recover_record(PoolOffset o, std::uint64_t frames);
+  Status recover_record(const BookRecord& record);
   Status recover_erase(PoolOffset o);
 
   // Collects what can be collected now; `thoroughly`: even when it hardly pays.

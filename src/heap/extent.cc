@@ -117,12 +117,14 @@ Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, st
     return frame.error();
   }
   const PoolOffset o = offset_of_frame({*frame});
-  const std::uint64_t frames = slots_[*frame].get().frames();
+  const ExtentWord w = slots_[*frame].get();
   if (kind == Kind::derived) {
-    flush(book_.record(o, frames, kind));
+    flush(book_.record(o, w.frames(), kind));
     change_state(o, ExtentState::live);
+  } else if (kind == Kind::typed) {
+    typed_.fetch_add(1, std::memory_order_relaxed);
   }
-  return Block{o, frames * kFrameBytes};
+  return Block{o, w.bytes()};
 }
 
 // --- states of one extent -----------------------------------------------------------------------
@@ -143,7 +145,7 @@ void Extents::change_state(PoolOffset o, ExtentState to) {
 
 bool Extents::cancel(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
-  if (!w.used() || w.kind() != Kind::logged) return false;
+  if (!w.used() || !is_logged(w.kind())) return false;
   if (w.state() == ExtentState::killed) return true;
   if (!move_state(o, ExtentState::reserved, ExtentState::killed)) return false;
   book_.unpromise();
@@ -151,12 +153,20 @@ bool Extents::cancel(PoolOffset o) {
 }
 
 const std::uint64_t& Extents::mark_allocated(PoolOffset o) {
+  const std::uint64_t& entry = record(o);
+  set_live(o);
+  return entry;
+}
+
+const std::uint64_t& Extents::record(PoolOffset o) {
   const ExtentWord w = slots_.find(o);
   TENUTO_ASSERT(w.state() == ExtentState::reserved);
-  const std::uint64_t& entry = book_.record(o, w.frames(), w.kind());
+  return book_.record(o, w.frames(), w.kind());
+}
+
+void Extents::set_live(PoolOffset o) {
   change_state(o, ExtentState::live);
   live_logged_.fetch_add(1, std::memory_order_relaxed);
-  return entry;
 }
 
 const std::uint64_t& Extents::mark_free(PoolOffset o) {
@@ -168,7 +178,7 @@ const std::uint64_t& Extents::mark_free(PoolOffset o) {
 }
 
 bool Extents::claim(PoolOffset o) {
-  if (slots_.find(o).kind() != Kind::logged) return false;
+  if (!is_logged(slots_.find(o).kind())) return false;
   if (slots_.find(o).state() != ExtentState::live) return false;
   if (!move_state(o, ExtentState::live, ExtentState::claimed)) return false;
   if (TENUTO_PLANT("heap_hole_before_free_is_durable")) {
@@ -186,12 +196,12 @@ void Extents::unclaim(PoolOffset o) {
 
 Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
   const ExtentWord w = slots_.find(o);
-  if (!w.used() || w.kind() != kind) return Status::not_found;
+  if (!w.used() || is_logged(w.kind()) != is_logged(kind)) return Status::not_found;
   const bool live = w.state() == ExtentState::live;
   const bool in_use = live || w.state() == ExtentState::reserved;
   if (wanted == Wanted::allocated && !live) return Status::not_found;
   if (wanted == Wanted::in_use && !in_use) return Status::not_found;
-  return Block{o, w.frames() * kFrameBytes};
+  return Block{o, w.bytes()};
 }
 
 // --- giving back --------------------------------------------------------------------------------
@@ -206,6 +216,7 @@ void Extents::release(PoolOffset o, unsigned core) {
   } else {
     TENUTO_ASSERT(w.state() == ExtentState::killed);
   }
+  if (w.kind() == Kind::typed) typed_.fetch_sub(1, std::memory_order_relaxed);
   const std::uint64_t frame = frame_of_offset(o).value;
   {
     const std::lock_guard lock(mu_);

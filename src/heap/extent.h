@@ -61,7 +61,7 @@ class Extents {
   // build makes chunks and free extents and drops derived extents that were not marked
   // (drop_unmarked; durable with the fence that ends the frames' recovery).
   Status open(Report* report);
-  Status recover(PoolOffset o, std::uint64_t frames, bool allocated, Report* report);
+  Status recover(const BookRecord& said, bool allocated, Report* report);
   Status mark(PoolOffset o, Report* report);
   Status build(bool drop_unmarked, Report* report);
   // Calls keep(first frame, frames) for everything that extents and log own.
@@ -71,7 +71,7 @@ class Extents {
   std::uint64_t end_of_known(PoolOffset o);
 
   // At a multiple of `align`, a power of two from a frame to a huge frame. derived extents get
-  // their entry at once (flushed, not fenced).
+  // their entry at once (flushed, not fenced). typed: `bytes` includes the type's.
   Result<Block> reserve(std::uint64_t bytes, Kind kind, unsigned core,
                         std::uint64_t align = kFrameBytes);
   // Makes it free. A derived extent's tombstone is written and fenced here; a logged one must be
@@ -80,12 +80,25 @@ class Extents {
   // Append an entry or a tombstone and return its word, which the caller flushes.
   [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset o);
   [[nodiscard]] const std::uint64_t& mark_free(PoolOffset o);
+  // The two halves of mark_allocated: the entry; from then on it is found.
+  [[nodiscard]] const std::uint64_t& record(PoolOffset o);
+  void set_live(PoolOffset o);
   bool claim(PoolOffset o);
   void unclaim(PoolOffset o);
   // Before the release of a logged one, so that nobody finds it any more: true when it was
   // reserved, or was killed before.
   bool cancel(PoolOffset o);
   Result<Block> find(PoolOffset o, Kind kind, Wanted wanted) const;
+  // Something with a type is in use there.
+  bool is_typed(PoolOffset o) const {
+    const ExtentWord w = slots_.find(o);
+    return w.used() && w.kind() == Kind::typed;
+  }
+  bool shows_typed(PoolOffset o) const;          // and is allocated
+  std::uint64_t& type_word(PoolOffset o) const;  // REQUIRES: is_typed
+  // The first extent or huge object of the type that starts in [from, end), which lie in one huge
+  // frame, and is allocated, also if somebody frees it just now; null when there is none.
+  PoolOffset find_typed(PoolOffset from, PoolOffset end, std::uint64_t type) const;
   // f is called without locks. Quiescent.
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const;
   ExtentStats stats() const;
@@ -165,7 +178,8 @@ class Extents {
   Slots slots_;
   Book book_;
   std::atomic<std::uint64_t> live_logged_ = 0;
-  std::atomic<unsigned> looks_ = 0;  // operations, in order to read the clock seldom
+  std::atomic<std::uint64_t> typed_ = 0;  // in use or reserved
+  std::atomic<unsigned> looks_ = 0;       // operations, in order to read the clock seldom
   std::mutex recover_mu_;
   // Guarded by recover_mu_.
   std::vector<Recovered> recovered_;  // by offset; empty after build

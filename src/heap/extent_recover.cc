@@ -59,25 +59,28 @@ std::uint64_t Extents::end_of_known(PoolOffset o) {
   return end > o.value ? end : 0;
 }
 
-Status Extents::recover(PoolOffset o, std::uint64_t frames, bool allocated, Report* report) {
+Status Extents::recover(const BookRecord& said, bool allocated, Report* report) {
   const std::lock_guard lock(recover_mu_);
+  const PoolOffset o = said.offset;
   const auto it = recovered(o);
   const bool there = it != recovered_.end() && it->record.offset == o;
   if (!allocated) {
     if (!there) return Status::ok;
-    if (it->record.kind != Kind::logged) return damaged(report, o, "an intent names it");
+    if (!is_logged(it->record.kind)) return damaged(report, o, "an intent names it");
     if (TENUTO_PLANT("heap_extent_not_freed_by_replay")) return Status::ok;
     TENUTO_TRY(book_.recover_erase(o));
     recovered_.erase(it);
     return Status::ok;
   }
   if (there) {
-    const bool same = it->record.kind == Kind::logged && it->record.frames == frames;
+    const bool same = it->record.kind == said.kind && it->record.frames == said.frames;
     return same ? Status::ok : damaged(report, o, "an intent says otherwise");
   }
-  if (!well_placed(o, frames)) return damaged(report, o, "an intent names it");
-  TENUTO_TRY(book_.recover_record(o, frames));
-  recovered_.insert(it, {{o, frames, Kind::logged}, false});
+  if (!well_placed(o, said.frames)) return damaged(report, o, "an intent names it");
+  BookRecord record = said;
+  if (TENUTO_PLANT("heap_recovered_extent_has_no_type")) record.kind = Kind::logged;
+  TENUTO_TRY(book_.recover_record(record));
+  recovered_.insert(it, {record, false});
   return Status::ok;
 }
 
@@ -122,6 +125,7 @@ Status Extents::build_chunks(Report* report) {
   const std::lock_guard lock(mu_);
   std::uint64_t end_before = 0;
   std::uint64_t logged = 0;
+  std::uint64_t typed = 0;
   for (const auto& [r, marked] : recovered_) {
     if (r.offset.value < end_before) return damaged(report, r.offset, "extents overlap");
     if (!whole_huge_frames(r.offset, r.frames)) {
@@ -131,7 +135,8 @@ Status Extents::build_chunks(Report* report) {
     slots_.at(r.offset).set(ExtentWord::make(ExtentState::live, r.kind, r.frames));
     taken_ += 1;
     taken_frames_ += r.frames;
-    logged += r.kind == Kind::logged ? 1 : 0;
+    logged += is_logged(r.kind) ? 1 : 0;
+    typed += r.kind == Kind::typed ? 1 : 0;
     const std::uint64_t frame = frame_of_offset(r.offset).value;
     if (r.frames > kHugeFrames) {
       huge_.emplace(frame, r.frames);
@@ -142,6 +147,7 @@ Status Extents::build_chunks(Report* report) {
     }
   }
   live_logged_.store(logged, std::memory_order_relaxed);
+  typed_.store(typed, std::memory_order_relaxed);
   recovered_.clear();
   recovered_.shrink_to_fit();
   fill_gaps();
@@ -188,17 +194,19 @@ Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)
 // --- introspection ------------------------------------------------------------------------------
 
 void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const {
-  std::vector<BookRecord> found;
+  std::vector<Block> found;
   const auto look = [&](std::uint64_t frame, const ExtentWord& w) {
     const bool in_use = w.state() == ExtentState::live || w.state() == ExtentState::reserved;
-    if (in_use && w.kind() == kind) found.push_back({offset_of_frame({frame}), w.frames(), kind});
+    if (in_use && is_logged(w.kind()) == is_logged(kind)) {
+      found.push_back({offset_of_frame({frame}), w.bytes()});
+    }
   };
   {
     const std::lock_guard lock(mu_);
     for_each_extent(look);
     for (const auto& [frame, frames] : huge_) look(frame, slots_[frame].get());
   }
-  for (const BookRecord& r : found) f(r.offset, r.frames * kFrameBytes);
+  for (const Block& b : found) f(b.offset, b.bytes);
 }
 
 ExtentStats Extents::stats() const {
@@ -218,12 +226,15 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
   const auto bad = [&](std::uint64_t frame, const char* what) {
     if (status == Status::ok) status = damaged(report, offset_of_frame({frame}), what);
   };
-  std::uint64_t free_frames = 0, resident_frames = 0, live = 0, logged = 0, next = 0;
+  std::uint64_t free_frames = 0, resident_frames = 0, live = 0, logged = 0, typed = 0, next = 0;
   bool free_before = false;
-  const auto count = [&](const ExtentWord& w) {
+  const auto count = [&](std::uint64_t frame, const ExtentWord& w) {
     const bool in_log = w.state() == ExtentState::live || w.state() == ExtentState::claimed;
     live += in_log ? 1 : 0;
-    logged += w.kind() == Kind::logged && w.state() == ExtentState::live ? 1 : 0;
+    logged += is_logged(w.kind()) && w.state() == ExtentState::live ? 1 : 0;
+    if (w.kind() != Kind::typed) return;
+    typed += 1;
+    if (in_log && type_word(offset_of_frame({frame})) == 0) bad(frame, "typed, without a type");
   };
   for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
     const bool free_now = w.state() == ExtentState::free;
@@ -235,13 +246,13 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
     if (free_now && free_.ending_at(end - 1) != frame) bad(frame, "free extent without its end");
     free_before = free_now;
     next = end;
-    if (!free_now) return count(w);
+    if (!free_now) return count(frame, w);
     const std::uint64_t holes = frames_.holes().count(frame, w.frames());
     if (w.frames() - holes != w.resident()) bad(frame, "pages are miscounted");
     free_frames += w.frames();
     resident_frames += w.resident();
   });
-  for (const auto& [frame, frames] : huge_) count(slots_[frame].get());
+  for (const auto& [frame, frames] : huge_) count(frame, slots_[frame].get());
   std::uint64_t listed = 0;
   free_.for_each_from(1, [&](std::uint64_t frame, std::uint64_t frames) {
     const ExtentWord w = slots_[frame].get();
@@ -253,6 +264,7 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
                      free_.frames_resident() == resident_frames;
   if (!agree) return damaged(report, {}, "free lists disagree");
   if (logged != live_logged_.load()) return damaged(report, {}, "live extents are miscounted");
+  if (typed != typed_.load()) return damaged(report, {}, "extents with types are miscounted");
   if (live != entries) return damaged(report, {}, "entries and extents differ");
   return Status::ok;
 }

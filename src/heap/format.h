@@ -16,6 +16,7 @@ namespace tenuto::inline TENUTO_ABI::heap {
 //   line 0                        header
 //   line first_line ..            bitmap stripes: block i has bit i / stripes of stripe i % stripes
 //   data_offset                   blocks
+// A slab of typed blocks has their types, a word each, in the lines behind its stripes.
 // A morphed slab (morph.h) is cut twice over: each part has its stripes and blocks, and the blocks
 // of the new part begin behind the stripes of both.
 inline constexpr std::uint64_t kSlabBytes = 64u << 10;
@@ -146,25 +147,31 @@ struct BookPosition {
   constexpr bool operator==(const BookPosition&) const = default;
 };
 
-// One word: type in the low 2 bits; an extent has 26 bits of size and 36 bits of place, both in
-// 4-KiB frames; a tombstone has the position of the entry it kills.
+// One word: type in the low 2 bits; an extent has 26 bits of size and 35 bits of place, both in
+// 4-KiB frames, and a bit that says that its last word is the type of a typed block; a tombstone
+// has the position of the entry it kills.
 struct BookEntry {
   std::uint64_t raw = 0;
 
-  static constexpr BookEntry make_extent(BookType type, PoolOffset offset, std::uint64_t frames) {
-    return {offset.value / kFrameBytes << 28 | frames << 2 | static_cast<unsigned>(type)};
+  static constexpr BookEntry make_extent(BookType type, PoolOffset offset, std::uint64_t frames,
+                                         bool typed = false) {
+    return {std::uint64_t{typed} << 63 | offset.value / kFrameBytes << 28 | frames << 2 |
+            static_cast<unsigned>(type)};
   }
   static constexpr BookEntry make_tombstone(BookPosition killed) {
     return {killed.value << 2 | static_cast<unsigned>(BookType::tombstone)};
   }
   constexpr BookType type() const { return static_cast<BookType>(raw & 3); }
-  constexpr PoolOffset offset() const { return {(raw >> 28) * kFrameBytes}; }
+  constexpr PoolOffset offset() const { return {(raw << 1 >> 29) * kFrameBytes}; }
+  constexpr bool typed() const { return raw >> 63 != 0; }
   constexpr std::uint64_t frames() const { return raw >> 2 & ((1u << 26) - 1); }
   constexpr BookPosition killed() const { return {raw >> 2}; }
 };
 static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7).offset().value == 12288);
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).frames() == 7);
 static_assert(BookEntry::make_extent(BookType::derived, {12288}, 7).type() == BookType::derived);
+static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7, true).offset().value == 12288);
+static_assert(BookEntry::make_extent(BookType::logged, {12288}, 7, true).typed());
 static_assert(BookEntry::make_tombstone({99}).killed().value == 99);
 static_assert(BookPosition::make(5, 119).index() == 119);
 static_assert(BookPosition::make(5, 119).chunk_id() == 5);
@@ -187,13 +194,16 @@ static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::
 //     run         up to 4: first destination, targets; the destinations are neighbours
 //     packed      up to 16: first destination, target, then 12 bits for each block: where in the
 //                 slab's 64 KiB it stands, in units of 16 bytes. The target's block is the slab
-// A target is a block's place in units of 16 bytes, and the version that the word gets.
+// A malloc of a typed block on a versioned word is the pair of its word and block, and, as the
+// bytes of a second block, its type. A target is a block's place in units of 16 bytes, and the
+// version that the word gets.
 enum class IntentOp : unsigned {
   malloc_to = 1,
   free_from = 2,
   versioned_malloc = 3,
   versioned_free = 4,
   swap = 5,
+  typed_malloc = 6,  // on a versioned word
 };
 enum class IntentForm : unsigned { pairs = 0, run = 1, packed = 2 };
 inline constexpr bool is_versioned(IntentOp op) { return op >= IntentOp::versioned_malloc; }

@@ -61,12 +61,15 @@ SlabBlock Heap::State::old_block(Slab& slab, const OldPart& old, PoolOffset o) {
   return {&slab, slab.index_of(o)};
 }
 
-Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align) {
+Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool typed) {
   if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
   const ClassId class_id = class_of(bytes, align);
   if (class_id != kNoClass) return std::uint64_t{kClassBytes[class_id.value]};
-  if (bytes > round_down(~0ull, kHugeBytes)) return Status::too_large;
-  return round_up(std::max(bytes, align), bytes > kExtentBytesMax ? kHugeBytes : kFrameBytes);
+  const std::uint64_t type = typed ? kTypeBytes : 0;
+  if (bytes > round_down(~0ull, kHugeBytes) - type) return Status::too_large;
+  bytes += type;
+  const std::uint64_t unit = bytes > kExtentBytesMax ? kHugeBytes : kFrameBytes;
+  return round_up(std::max(bytes, align), unit) - type;
 }
 
 Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
@@ -75,6 +78,7 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, 
   if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
   const ClassId class_id = class_of(bytes, align);
   if (class_id == kNoClass) {
+    if (kind == Kind::typed) bytes += kTypeBytes;
     bytes = std::max(bytes, align);
     align = std::max(align, kFrameBytes);
     Result<Block> block = extents.reserve(bytes, kind, h.core, align);
@@ -184,6 +188,14 @@ void Heap::State::scavenge(LaneHeap& h) {
   extents.give_back_free();
 }
 
+void Heap::State::unclaim(PoolOffset block) {
+  if (const SlabBlock b = slab_block(block)) {
+    b.slab->set_live(b.index);
+  } else {
+    extents.unclaim(block);
+  }
+}
+
 // --- the interface ------------------------------------------------------------------------------
 
 Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align) {
@@ -231,6 +243,8 @@ void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }
 
 const std::uint64_t& Heap::mark_allocated(PoolOffset block) {
   const SlabBlock b = state_->slab_block(block);
+  if (b ? b.slab->kind == Kind::typed : state_->extents.is_typed(block)) [[unlikely]]
+    return state_->mark_typed(block);
   if (!b) return state_->extents.mark_allocated(block);
   TENUTO_ASSERT(b.index != kNoBlock);
   const bool reserved = b.slab->clear_reserved(b.index);
@@ -276,8 +290,8 @@ std::uint64_t Heap::usable_size(PoolOffset block) const {
 Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
   if (const SlabBlock b = state_->slab_block(block)) {
     const Slab& slab = *b.slab;
-    if (slab.kind != kind || b.index == kNoBlock) return Status::not_found;
-    if (kind == Kind::logged) {
+    if (is_logged(slab.kind) != is_logged(kind) || b.index == kNoBlock) return Status::not_found;
+    if (is_logged(kind)) {
       if (!slab.live(b.index) && !slab.reserved(b.index)) return Status::not_found;
       return Block{block, slab.block_bytes};
     }
@@ -319,7 +333,7 @@ HeapStats Heap::stats() const {
         s.slabs_by_tenth[std::min(taken * 10 / slab.blocks, 9u)] += 1;
       }
       s.allocated_bytes += std::uint64_t{slab.used()} * slab.block_bytes;
-      if (slab.kind == Kind::logged) s.objects += slab.live_count();
+      if (is_logged(slab.kind)) s.objects += slab.live_count();
     });
   }
   return s;

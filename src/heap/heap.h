@@ -7,6 +7,8 @@
 // records): nothing is flushed for them; a clean close writes their bits out, after a crash the
 // owner names them again by mark(). See heap/README.md for the protocols.
 //
+// A `typed` block is a logged one that has a type, a number, by which it is found (typed.cc).
+//
 // Thread safety: everything but open, recovery and close from any thread.
 #pragma once
 
@@ -18,6 +20,7 @@
 #include "frame/frames.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
+#include "tenuto/alloc_options.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/ptr.h"
 #include "tenuto/status.h"
@@ -26,7 +29,10 @@
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
-enum class Kind : std::uint8_t { logged = 0, derived = 1 };
+enum class Kind : std::uint8_t { logged = 0, derived = 1, typed = 2 };
+inline constexpr std::size_t kKinds = 3;
+// Where a kind is asked for, `logged` also means those with a type.
+inline constexpr bool is_logged(Kind k) { return k != Kind::derived; }
 
 struct Block {
   PoolOffset offset;
@@ -74,8 +80,9 @@ struct HeapStats {
   std::uint64_t book_segments_given_back = 0;
 };
 
-// The size of the block that reserve(bytes, kind, align) gives. too_large | invalid_argument.
-Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align);
+// The usable bytes of the block that reserve(bytes, kind, align) gives, or reserve_typed. too_large
+// | invalid_argument.
+Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool typed = false);
 
 class Heap {
  public:
@@ -95,8 +102,10 @@ class Heap {
   Status free_from(PtrWord& dest);
   Status free_from(VPtrWord& dest);
   Status swap(VPtrWord& a, VPtrWord& b);
-  Status malloc_to(const Sizes& bytes, const Words<PtrWord>& dests);
-  Status malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests);
+  Status malloc_to(const Sizes& bytes, const Words<PtrWord>& dests,
+                   const AllocOptions& options = {});
+  Status malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests,
+                   const AllocOptions& options = {});
   Status free_from(const Words<PtrWord>& dests);
   Status free_from(const Words<VPtrWord>& dests);
 
@@ -104,6 +113,8 @@ class Heap {
   // up to kHugeBytes; besides, 64-byte aligned when bytes is a multiple of 64. full | too_large |
   // invalid_argument. No flush, no fence, no lock when the thread's cache has one.
   Result<Block> reserve(std::uint64_t bytes, Kind kind, std::uint64_t align = 16);
+  // The same for a logged block with a type, which is not 0.
+  Result<Block> reserve_typed(std::uint64_t bytes, std::uint64_t type, std::uint64_t align = 16);
   // Reserve's inverse, and the last step of every free: the block may be handed out again at
   // once. REQUIRES: reserved by reserve(), or a derived block that nothing durable names any
   // more, or a logged one after mark_free and a fence.
@@ -111,6 +122,15 @@ class Heap {
   // Makes dest point to a reserved logged block: the second half of malloc_to.
   Status publish(const Block& block, PtrWord& dest);
   Status publish(const Block& block, VPtrWord& dest);
+  // The same for a block with a type whose contents are nobody's yet: one fence, as malloc_to.
+  Status publish_typed(const Block& block, VPtrWord& dest);
+
+  // --- by type (typed.cc) ----------------------------------------------------------------------
+  // Of the block that starts there, if find_typed would show it; else 0.
+  std::uint64_t type_of(PoolOffset block) const;
+  // The first block of the type that starts at `from` or behind it; null when there is none. See
+  // Pool::first.
+  PoolOffset find_typed(PoolOffset from, std::uint64_t type) const;
 
   // See Pool::trim.
   void trim();
@@ -126,6 +146,8 @@ class Heap {
   // the block stays out of use until release().
   [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset block);
   [[nodiscard]] const std::uint64_t& mark_free(PoolOffset block);
+  // Once the transaction is durable: others find the block if it has a type. Else nothing.
+  void confirm_allocated(PoolOffset block);
 
   // 64-KiB frames for logs of the layers above, which must name them again by own_frames in every
   // recovery (between open and finish_recovery). Contents undefined. Not fenced.

@@ -60,13 +60,16 @@ struct Heap::State {
   // In the old part of a morphed slab when a held block of it starts there, else in the new one.
   SlabBlock slab_block(PoolOffset o) const {
     const PageTable::Entry e = pages.find(o);
-    if (e.owner != PageOwner::slab) return {};
+    if (e.owner == PageOwner::none) return {};
     Slab* const slab = e.slab();
     if (const OldPart* old = slab->old.load(std::memory_order_acquire)) [[unlikely]]
       return old_block(*slab, *old, o);
     return {slab, slab->index_of(o)};
   }
   static SlabBlock old_block(Slab& slab, const OldPart& old, PoolOffset o);
+  Result<Block> find_allocated(PoolOffset block, const SlabBlock& b) const;
+  bool claim(PoolOffset block, const SlabBlock& b);
+  void unclaim(PoolOffset block);
 
   // --- intent.cc
   // The lane's fence: flushes its dirty lines first.
@@ -93,7 +96,7 @@ struct Heap::State {
   void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
   void settle_words(LaneHeap& h, const IntentElement* e, std::size_t n);
-  template <class Word>
+  template <class Word, bool kWithType = false>
   void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word>
   Status detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed);
@@ -104,17 +107,23 @@ struct Heap::State {
   Status find_from(const Word& dest, IntentElement& e) const;
   template <class Word>
   Status free_one(Word& dest);
-  template <class Word>
+  template <class Word, bool kUnfilled = false>
   Status publish_one(const Heap& heap, const Block& block, Word& dest);
   template <class Word>
-  Status malloc_many(const Sizes& bytes, const Words<Word>& dests);
+  Status malloc_many(const Sizes& bytes, const Words<Word>& dests, const AllocOptions& wanted);
   template <class Word>
   Status free_many(const Words<Word>& dests);
   bool repeats(LaneHeap& h) const;
   IntentElement element(const void* dest, const Block& block, std::uint32_t version) const;
-  Result<Block> find_allocated(PoolOffset block, const SlabBlock& b) const;
-  bool claim(PoolOffset block, const SlabBlock& b);
-  void unclaim(PoolOffset block);
+
+  // --- typed.cc
+  std::uint64_t* type_word(PoolOffset block) const;
+  void flush_type(PoolOffset block) const;
+  std::size_t write_typed_intent(LaneHeap& h, const IntentElement& e);
+  void store_word(LaneHeap& h, const IntentElement& e) const;
+  void prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted, bool versioned);
+  const std::uint64_t& mark_typed(PoolOffset block);
+  PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;
 
   // --- replay.cc
   struct Replay;

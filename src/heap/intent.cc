@@ -169,7 +169,7 @@ bool Heap::State::any_pending_near(const std::vector<PoolOffset>& blocks) const 
   };
   std::uint64_t near = 0;
   for (const PoolOffset block : blocks) {
-    near |= pages.find(block).owner == PageOwner::slab ? bit_of(block.value) : ~std::uint64_t{0};
+    near |= pages.find(block).owner != PageOwner::none ? bit_of(block.value) : ~std::uint64_t{0};
   }
   bool found = false;
   const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);

@@ -28,6 +28,7 @@ struct IntentView {
   IntentOp op = IntentOp::malloc_to;
   std::uint64_t retired = 0;
   std::size_t count = 0;
+  std::uint64_t type = 0;  // of typed_malloc
   std::array<IntentElement, kIntentPacked> element{};
 };
 
@@ -97,8 +98,16 @@ inline std::optional<IntentView> unpack_intent(const std::uint64_t (&words)[7]) 
   v.op = static_cast<IntentOp>(head.op());
   v.retired = head.retired();
   v.count = head.count();
-  if (head.op() == 0 || head.op() > static_cast<unsigned>(IntentOp::swap)) return std::nullopt;
+  if (head.op() == 0 || head.op() > static_cast<unsigned>(IntentOp::typed_malloc))
+    return std::nullopt;
   if (v.count == 0) return std::nullopt;
+  if (v.op == IntentOp::typed_malloc) {
+    const bool sound = head.form() == static_cast<unsigned>(IntentForm::pairs) && v.count == 2 &&
+                       words[4] == 0 && words[5] == 0 && words[6] != 0;
+    if (!sound) return std::nullopt;
+    v.count = 1;
+    v.type = words[6];
+  }
   const IntentTarget first{words[3]};
   const auto set = [&](std::size_t i, IntentTarget target) {
     v.element[i] = {

@@ -56,9 +56,9 @@ struct LaneHeap {
   pm::Lane* lane = nullptr;
   Arena* arena = nullptr;
   unsigned core = 0;
-  std::array<std::array<ClassCache, kClasses>, 2> caches;  // by kind, class
-  std::vector<PoolOffset> spill;                           // scratch
-  std::vector<IntentElement> batch;                        // scratch
+  std::array<std::array<ClassCache, kClasses>, kKinds> caches;  // by kind, class
+  std::vector<PoolOffset> spill;                                // scratch
+  std::vector<IntentElement> batch;                             // scratch
 
   // Sequences, never used twice in a lane. Intents stand in the ring of lines by `lines`.
   std::uint64_t sequence = 0;

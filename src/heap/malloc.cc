@@ -135,7 +135,7 @@ void Heap::State::settle_words(LaneHeap& h, const IntentElement* e, std::size_t 
 }
 
 // REQUIRES: the words are null, the blocks reserved.
-template <class Word>
+template <class Word, bool kWithType>
 void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   using K = KindOf<Word>;
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
@@ -143,11 +143,12 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   while (n > 0) {
     if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
       store_words<Word>(h, e, n, true);
-    const std::size_t done = write_intents(h, K::kMalloc, e, n);
+    const std::size_t done =
+        kWithType ? write_typed_intent(h, *e) : write_intents(h, K::kMalloc, e, n);
     const std::uint64_t sequence = h.sequence;
     fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
     store_bits(h, e, done, true);
-    store_words<Word>(h, e, done, true);
+    kWithType ? store_word(h, *e) : store_words<Word>(h, e, done, true);
     h.cleared.store(sequence, std::memory_order_release);
     if (!kVersioned) {
       fence_lane(h, "destination and bit", "malloc_to returns");
@@ -240,14 +241,14 @@ Status Heap::State::find_from(const Word& dest, IntentElement& e) const {
 
 Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) const {
   if (!b) return extents.find(block, Kind::logged, Wanted::allocated);
-  const bool found = b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->live(b.index);
+  const bool found = is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
   if (!found) return Status::not_found;
   return Block{block, b.slab->block_bytes};
 }
 
 bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
   if (!b) return extents.claim(block);
-  return b.slab->kind == Kind::logged && b.index != kNoBlock && b.slab->clear_live(b.index);
+  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
 }
 
 template <class Word>
@@ -258,7 +259,7 @@ Status Heap::State::free_one(Word& dest) {
   return detach<Word>(mine(), &e, 1, false);
 }
 
-template <class Word>
+template <class Word, bool kUnfilled>
 Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest) {
   TENUTO_TRY(file.writable());
   if (!is_word(dest)) return Status::invalid_argument;
@@ -267,12 +268,14 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   const Result<Block> taken = heap.find_taken(block.offset, Kind::logged);
   if (!taken || heap.find_allocated(block.offset)) return Status::invalid_argument;
   LaneHeap& h = mine();
+  if (pages.find(block.offset).owner != PageOwner::slab) [[unlikely]]
+    flush_type(block.offset);
   const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
-  if (std::is_same_v<Word, VPtrWord> && !early) {
+  if (std::is_same_v<Word, VPtrWord> && !kUnfilled && !early) {
     fence_lane(h, "contents of a block", "versioned malloc intent");
   }
   const IntentElement e = element(&dest, *taken, KindOf<Word>::next(raw));
-  attach<Word>(h, &e, 1);
+  attach<Word, kUnfilled>(h, &e, 1);
   return Status::ok;
 }
 
@@ -282,6 +285,9 @@ Status Heap::free_from(PtrWord& dest) { return state_->free_one(dest); }
 Status Heap::free_from(VPtrWord& dest) { return state_->free_one(dest); }
 Status Heap::publish(const Block& b, PtrWord& d) { return state_->publish_one(*this, b, d); }
 Status Heap::publish(const Block& b, VPtrWord& d) { return state_->publish_one(*this, b, d); }
+Status Heap::publish_typed(const Block& b, VPtrWord& d) {
+  return state_->publish_one<VPtrWord, true>(*this, b, d);
+}
 
 Status Heap::swap(VPtrWord& a, VPtrWord& b) {
   State& s = *state_;
@@ -324,7 +330,8 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
 // --- many blocks --------------------------------------------------------------------------------
 
 template <class Word>
-Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests) {
+Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
+                                const AllocOptions& wanted) {
   TENUTO_TRY(file.writable());
   if (!bytes.fit(dests.count)) return Status::invalid_argument;
   LaneHeap& h = mine();
@@ -340,13 +347,16 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests) {
   if (dests.scattered() && repeats(h)) return Status::invalid_argument;
   for (std::size_t i = 0; i < all.size(); ++i) {
     // Blocks of one stripe one after the other: their bits share a line.
-    const Result<Block> block = reserve(h, bytes[i], Kind::logged, 16, i % kIntentPacked != 0);
+    const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
+    const Result<Block> block = reserve(h, bytes[i], kind, wanted.align, i % kIntentPacked != 0);
     if (!block) {
       for (std::size_t k = 0; k < i; ++k) put_back(h, all[k].block);
       return block.error();
     }
     all[i] = element(&dests[i], *block, all[i].version);
   }
+  if (wanted.type != 0 || wanted.zero)
+    prepare_batch(h, bytes, wanted, std::is_same_v<Word, VPtrWord>);
   attach<Word>(h, all.data(), all.size());
   return Status::ok;
 }
@@ -379,19 +389,11 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   return detach<Word>(h, all.data(), all.size(), true);
 }
 
-void Heap::State::unclaim(PoolOffset block) {
-  if (const SlabBlock b = slab_block(block)) {
-    b.slab->set_live(b.index);
-  } else {
-    extents.unclaim(block);
-  }
+Status Heap::malloc_to(const Sizes& bytes, const Words<PtrWord>& dests, const AllocOptions& o) {
+  return state_->malloc_many(bytes, dests, o);
 }
-
-Status Heap::malloc_to(const Sizes& bytes, const Words<PtrWord>& dests) {
-  return state_->malloc_many(bytes, dests);
-}
-Status Heap::malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests) {
-  return state_->malloc_many(bytes, dests);
+Status Heap::malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests, const AllocOptions& o) {
+  return state_->malloc_many(bytes, dests, o);
 }
 Status Heap::free_from(const Words<PtrWord>& dests) { return state_->free_many(dests); }
 Status Heap::free_from(const Words<VPtrWord>& dests) { return state_->free_many(dests); }

@@ -15,7 +15,8 @@ namespace tenuto::inline TENUTO_ABI::heap {
 
 struct Slab;
 
-enum class PageOwner : std::uintptr_t { none = 0, slab = 1 };
+// typed: a slab too, of blocks with types.
+enum class PageOwner : std::uintptr_t { none = 0, slab = 1, typed = 2 };
 
 class PageTable {
  public:

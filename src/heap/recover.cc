@@ -69,7 +69,7 @@ void Heap::State::find_slabs() {
 
 std::array<SlabBlock, 2> Heap::State::parts_at(PoolOffset o) const {
   const PageTable::Entry e = pages.find(o);
-  if (e.owner != PageOwner::slab) return {};
+  if (e.owner == PageOwner::none) return {};
   const OldPart* old = e.slab()->old.load(std::memory_order_acquire);
   return {SlabBlock{e.slab(), e.slab()->index_of(o)},
           old == nullptr ? SlabBlock{} : SlabBlock{old->slab, old->grid.index_of(o)}};
@@ -86,10 +86,10 @@ SlabBlock Heap::State::slab_block(PoolOffset o, std::uint64_t bytes) const {
 Status Heap::recover_free(PoolOffset block, Report* report) {
   State& s = *state_;
   const auto parts = s.parts_at(block);
-  if (!parts[0]) return s.extents.recover(block, 0, false, report);
+  if (!parts[0]) return s.extents.recover({block, 0, Kind::logged}, false, report);
   bool any = false;
   for (const SlabBlock& b : parts) {
-    if (!b || b.index == kNoBlock || b.slab->kind != Kind::logged) continue;
+    if (!b || b.index == kNoBlock || !is_logged(b.slab->kind)) continue;
     any = true;
     b.slab->recover(b.index, false);
   }
@@ -220,10 +220,9 @@ void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_
   State& s = *state_;
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   s.for_each_slab([&](Slab& slab) {
-    if (slab.kind != kind) return;
+    if (is_logged(slab.kind) != is_logged(kind)) return;
     for (unsigned i = 0; i < slab.blocks; ++i) {
-      const bool in_use =
-          kind == Kind::logged ? slab.live(i) || slab.reserved(i) : !slab.is_free(i);
+      const bool in_use = is_logged(kind) ? slab.live(i) || slab.reserved(i) : !slab.is_free(i);
       if (in_use) f(slab.block_offset(i), slab.block_bytes);
     }
   });
@@ -275,6 +274,9 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
       return damaged(slab.block_offset(i), "block's bit and its use disagree");
     }
     if (is_free && slab.live(i)) return damaged(slab.block_offset(i), "free block in use");
+    if (slab.kind == Kind::typed && slab.live(i) && slab.type_word(i) == 0) {
+      return damaged(slab.block_offset(i), "typed block without a type");
+    }
   }
   if (free_blocks != slab.free_count) return damaged(slab.offset, "free blocks are miscounted");
   if (old != nullptr && !blocked_soundly(slab)) {

@@ -19,6 +19,11 @@ namespace {
 bool is_current(const std::uint64_t& word, const void* block, std::uint32_t version) {
   return VPtrWord::version(word) == version && VPtrWord::decode(&word, word) == block;
 }
+
+void store_type(std::uint64_t& word, std::uint64_t type) {
+  if (word == type || TENUTO_PLANT("heap_replay_keeps_stale_type")) return;
+  tenuto::publish(word, type);
+}
 }  // namespace
 
 Status Heap::State::read_lane(const pm::Lane& lane, std::vector<pm::LogLine*>& sealed,
@@ -123,22 +128,31 @@ Status Heap::State::replay_bits(const Replay& r, Report* report) {
     bool allocated = false;
     if (v.op == IntentOp::malloc_to) {
       allocated = word != 0 && PtrWord::decode(&word, word) == block;
-    } else if (v.op == IntentOp::versioned_malloc || v.op == IntentOp::swap) {
+    } else if (is_versioned(v.op) && v.op != IntentOp::versioned_free) {
       // Otherwise the block is the business of a later operation, and perhaps somebody else's.
       allocated = is_current(word, block, e.version);
       if (!allocated && !TENUTO_PLANT("heap_versioned_bit_of_any_version")) continue;
       allocated = true;
     }
     if (!is_class_bytes(e.bytes)) {
-      if (e.bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
-      TENUTO_TRY(extents.recover(e.block, e.bytes / kFrameBytes, allocated, report));
+      // What is usable of an extent with a type is a word less.
+      const Kind kind = e.bytes % kFrameBytes == 0 ? Kind::logged : Kind::typed;
+      const std::uint64_t bytes = e.bytes + (kind == Kind::typed ? kTypeBytes : 0);
+      if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");
+      TENUTO_TRY(extents.recover({e.block, bytes / kFrameBytes, kind}, allocated, report));
+      if (v.type == 0) continue;
+      if (kind != Kind::typed) return damaged("its block cannot have a type");
+      store_type(*file.at<std::uint64_t>(e.block + e.bytes), v.type);
       continue;
     }
     const auto [slab, index] = slab_block(e.block, e.bytes);
-    const bool sound = slab != nullptr && index != kNoBlock && slab->kind == Kind::logged;
+    const bool sound = slab != nullptr && index != kNoBlock && is_logged(slab->kind);
     if (!sound || slab->block_bytes != e.bytes) return damaged("it names no block of a slab");
     if (TENUTO_PLANT("heap_recovery_trusts_the_bit") && v.op == IntentOp::malloc_to) continue;
     slab->recover(index, allocated);
+    if (v.type == 0) continue;
+    if (slab->kind != Kind::typed) return damaged("its block cannot have a type");
+    store_type(slab->type_word(index), v.type);
   }
   return Status::ok;
 }

@@ -18,6 +18,7 @@ inline constexpr std::array<std::uint32_t, 37> kClassBytes = {
     3584, 4096, 4992, 5888, 6464, 7232, 8128, 9280, 10816, 12992, 16256};
 inline constexpr unsigned kClasses = kClassBytes.size();
 inline constexpr std::uint64_t kSmallBytesMax = kClassBytes.back();
+inline constexpr std::uint32_t kTypeBytes = 8;
 
 namespace internal {
 constexpr auto make_class_table() {
@@ -94,6 +95,19 @@ constexpr SlabGeometry cut_geometry(const SlabCut& cut, std::uint32_t stripes) {
   const std::uint32_t bytes = kClassBytes[cut.class_id];
   return internal::geometry_behind(bytes, slab_geometry(bytes, stripes).stripes, cut.end_line,
                                    block_alignment(bytes));
+}
+
+// The same for a slab of typed blocks, with lines for their types between stripes and blocks.
+constexpr SlabGeometry typed_geometry(std::uint32_t block_bytes, std::uint32_t pool_stripes) {
+  const std::uint32_t stripes = slab_geometry(block_bytes, pool_stripes).stripes;
+  const std::uint32_t header = (1 + stripes) * static_cast<std::uint32_t>(kLineBytes);
+  const std::uint32_t blocks =
+      (static_cast<std::uint32_t>(kSlabBytes) - header) / (block_bytes + kTypeBytes);
+  for (std::uint32_t lines = std::max(blocks / 8, 1u);; ++lines) {
+    const SlabGeometry g = internal::geometry_behind(block_bytes, stripes, 1 + stripes + lines,
+                                                     block_alignment(block_bytes));
+    if (g.blocks <= lines * 8) return g;
+  }
 }
 
 namespace internal {

@@ -35,7 +35,10 @@ unsigned Slab::take(PoolOffset* out, unsigned want) {
 
 void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h,
                  const SlabShape& shape) {
-  const SlabGeometry g = cut_geometry(shape.now, h.stripes);
+  const auto kind = static_cast<Kind>(h.kind);
+  const SlabGeometry g = kind == Kind::typed
+                             ? typed_geometry(kClassBytes[shape.now.class_id], h.stripes)
+                             : cut_geometry(shape.now, h.stripes);
   slab.offset = offset;
   slab.block_bytes = kClassBytes[shape.now.class_id];
   slab.data_offset = g.data_offset;
@@ -46,7 +49,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
   slab.shape = shape;
   slab.set_stripes(g.stripes);
   slab.class_id = {shape.now.class_id};
-  slab.kind = static_cast<Kind>(h.kind);
+  slab.kind = kind;
   slab.old.store(nullptr, std::memory_order_relaxed);
   slab.successor.store(nullptr, std::memory_order_relaxed);
   slab.free_bits.fill(0);
@@ -92,9 +95,12 @@ bool is_cut(const SlabCut& cut, unsigned stripes) {
 bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, unsigned stripes) {
   if (h.magic != kSlabMagic || h.self != offset.value) return false;
   if (h.pool_id != pool_id || h.crc != slab_crc(h)) return false;
-  if (h.kind > 1 || h.stripes != stripes || !h.shape.sound(offset)) return false;
+  if (h.kind >= kKinds || h.stripes != stripes || !h.shape.sound(offset)) return false;
   const auto [now, old] = h.shape.shape();
   if (!is_cut(now, stripes)) return false;
+  const unsigned end_line = 1 + slab_geometry(kClassBytes[now.class_id], stripes).stripes;
+  const bool typed = h.kind == static_cast<std::uint8_t>(Kind::typed);
+  if (typed && (now.first_line != 1 || now.end_line != end_line)) return false;
   if (!old) return old == SlabCut{};
   if (h.kind != static_cast<std::uint8_t>(Kind::logged) || old.class_id == now.class_id)
     return false;

@@ -9,6 +9,7 @@
 // first, so a header found by recovery is never a stale one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -66,7 +67,7 @@ struct Slab : BlockGrid {
   std::uint32_t stripe_divider = 0;  // 2^20 / stripes, rounded up
   ClassId class_id;
   Kind kind = Kind::logged;
-  Arena* arena = nullptr;
+  Arena* arena = nullptr;  // constant: also when the twin stands for another slab
   // Atomic. Of a new part: the old one, as long as blocks of it are held. Of an old part: the new.
   std::atomic<OldPart*> old = nullptr;
   std::atomic<Slab*> successor = nullptr;
@@ -123,6 +124,14 @@ struct Slab : BlockGrid {
       __atomic_fetch_and(&word, ~bit, __ATOMIC_ACQ_REL);
     }
     return word;
+  }
+
+  // The type of block i of a slab of typed ones. Those of a stripe's blocks stand side by side: a
+  // batch takes neighbours of one stripe, single allocations go round the stripes.
+  std::uint64_t& type_word(unsigned i) const {
+    const unsigned stripe = stripe_of(i);
+    const unsigned before = stripe * row_of(blocks) + std::min(stripe, stripe_of(blocks));
+    return reinterpret_cast<std::uint64_t*>(header + shape.now.end_line)[before + row_of(i)];
   }
 
   static bool is_set(const AtomicBits& bits, unsigned i) {

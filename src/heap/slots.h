@@ -38,7 +38,7 @@ struct ExtentWord {
 
   static constexpr ExtentWord make(ExtentState s, Kind k, std::uint64_t frames) {
     return {static_cast<std::uint32_t>(frames) | static_cast<std::uint32_t>(k) << 26 |
-            static_cast<std::uint32_t>(s) << 27};
+            static_cast<std::uint32_t>(s) << 28};
   }
   static constexpr ExtentWord make_free(std::uint64_t frames, std::uint64_t resident) {
     return make(ExtentState::free, Kind::logged, frames | resident << kFreeBits);
@@ -46,11 +46,15 @@ struct ExtentWord {
   static constexpr ExtentWord make_tail(std::uint64_t frames) {
     return make(ExtentState::tail, Kind::logged, frames);
   }
-  constexpr ExtentState state() const { return static_cast<ExtentState>(raw >> 27); }
-  constexpr Kind kind() const { return static_cast<Kind>(raw >> 26 & 1); }
+  constexpr ExtentState state() const { return static_cast<ExtentState>(raw >> 28); }
+  constexpr Kind kind() const { return static_cast<Kind>(raw >> 26 & 3); }
   constexpr std::uint64_t frames() const {
     const bool is_free = state() == ExtentState::free;
     return is_free ? raw & ((1u << kFreeBits) - 1) : raw & kFramesMax;
+  }
+  // What its user may use: not the type of a typed one, its last word.
+  constexpr std::uint64_t bytes() const {
+    return frames() * kFrameBytes - (kind() == Kind::typed ? sizeof(std::uint64_t) : 0);
   }
   constexpr std::uint64_t resident() const { return (raw & kFramesMax) >> kFreeBits; }
   constexpr ExtentWord with(ExtentState s) const { return make(s, kind(), raw & kFramesMax); }
@@ -60,6 +64,8 @@ static_assert(ExtentWord::make_free(1024, 1024).frames() == 1024);
 static_assert(ExtentWord::make_free(1024, 1000).resident() == 1000);
 static_assert(ExtentWord::make(ExtentState::live, Kind::derived, 1u << 20).frames() == 1u << 20);
 static_assert(ExtentWord::make(ExtentState::live, Kind::derived, 7).kind() == Kind::derived);
+static_assert(ExtentWord::make(ExtentState::killed, Kind::typed, 7).state() == ExtentState::killed);
+static_assert(ExtentWord::make(ExtentState::killed, Kind::typed, 1).bytes() == 4088);
 
 struct BookTwin;
 

@@ -27,7 +27,7 @@ concept OnMedia = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T
     std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
 
 inline constexpr std::uint64_t kPoolMagic = 0x314f54554e4554;  // "TENUTO1" in the file
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::uint32_t kByteOrderMark = 0x01020304;
 
 enum class PoolState : std::uint32_t { clean = 1, running = 2 };

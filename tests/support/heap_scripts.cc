@@ -306,6 +306,7 @@ const std::vector<HeapScript>& heap_scripts() {
     };
     for (HeapScript& log : heap_log_scripts()) list.push_back(std::move(log));
     add_versioned_scripts(list);
+    add_typed_scripts(list);
     add_morph_scripts(list);
     return list;
   }();

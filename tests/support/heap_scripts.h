@@ -33,6 +33,7 @@ void scavenge(HeapSession& s);
 
 const std::vector<HeapScript>& heap_scripts();
 void add_versioned_scripts(std::vector<HeapScript>& all);  // heap_versioned_scripts.cc
+void add_typed_scripts(std::vector<HeapScript>& all);      // heap_typed_scripts.cc
 const HeapScript& heap_script(const std::string& name);
 CrashOptions crash_options(const HeapScript& s);
 CrashResult run(const HeapScript& s, const CrashOptions& crash);

@@ -132,16 +132,21 @@ void HeapSession::done(unsigned thread) {
   });
 }
 
+Result<heap::Block> HeapSession::reserve(std::size_t cell, std::uint64_t bytes) {
+  if (is_derived(cell)) return pool_.heap->reserve(bytes, Kind::derived);
+  if (type_ != 0) return pool_.heap->reserve_typed(bytes, type_);
+  return pool_.heap->reserve(bytes, Kind::logged);
+}
+
 void HeapSession::put(std::size_t cell, std::uint64_t bytes, unsigned thread, std::uint64_t data) {
   const std::uint64_t tag = ++tag_;
   TENUTO_ASSERT(bytes >= 32 && bytes % 8 == 0);
-  change(thread, cell, {bytes, tag, data});
-  const Kind kind = is_derived(cell) ? Kind::derived : Kind::logged;
-  const Result<heap::Block> block = pool_.heap->reserve(bytes, kind);
+  change(thread, cell, {bytes, tag, data, is_derived(cell) ? 0 : type_});
+  const Result<heap::Block> block = reserve(cell, bytes);
   EXPECT_TRUE(block);
   if (!block) return;
   fill(pool_.file->at<std::byte>(block->offset), bytes, tag, data);
-  if (kind == Kind::derived) {
+  if (is_derived(cell)) {
     fence("record", "derived word");
     publish(*raw_of(pool_, cell), block->offset.value);
     fence("derived word", "test");
@@ -154,9 +159,18 @@ void HeapSession::put(std::size_t cell, std::uint64_t bytes, unsigned thread, st
 }
 
 void HeapSession::put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread) {
-  change(thread, cell, {bytes, 0, 0});
-  const Status s = is_versioned(cell) ? pool_.heap->malloc_to(bytes, versioned(cell))
-                                      : pool_.heap->malloc_to(bytes, word(cell));
+  change(thread, cell, {bytes, 0, 0, type_});
+  Status s = Status::ok;
+  if (type_ != 0) {
+    const Result<heap::Block> block = pool_.heap->reserve_typed(bytes, type_);
+    EXPECT_TRUE(block);
+    if (!block) return;
+    s = is_versioned(cell) ? pool_.heap->publish_typed(*block, versioned(cell))
+                           : pool_.heap->publish(*block, word(cell));
+  } else {
+    s = is_versioned(cell) ? pool_.heap->malloc_to(bytes, versioned(cell))
+                           : pool_.heap->malloc_to(bytes, word(cell));
+  }
   EXPECT_EQ(s, Status::ok);
   done(thread);
 }
@@ -206,9 +220,11 @@ Status with_words(PoolParts& p, const std::vector<std::size_t>& cells, const F& 
 void HeapSession::put_all(const std::vector<std::size_t>& cells, std::uint64_t bytes,
                           unsigned thread) {
   std::vector<std::pair<std::size_t, HeapNode>> all;
-  for (const std::size_t c : cells) all.push_back({c, {bytes, 0, 0}});
+  for (const std::size_t c : cells) all.push_back({c, {bytes, 0, 0, type_}});
   change(thread, all);
-  const auto malloc_to = [&](const auto& words) { return pool_.heap->malloc_to(bytes, words); };
+  const auto malloc_to = [&](const auto& words) {
+    return pool_.heap->malloc_to(bytes, words, {.type = type_});
+  };
   const Status s = is_versioned(cells[0]) ? with_words<VPtrWord>(pool_, cells, malloc_to)
                                           : with_words<PtrWord>(pool_, cells, malloc_to);
   EXPECT_EQ(s, Status::ok);
@@ -263,9 +279,18 @@ class Judge {
   std::string exact() {
     std::set<std::uint64_t> reachable = {p_.file->offset_of(&table_of(p_)).value};
     std::set<std::uint64_t> derived;
+    std::array<std::set<std::uint64_t>, HeapSession::kTypesEnd> typed;
     for (const auto& [cell, offset] : found_) {
       auto& set = is_derived(cell) ? derived : reachable;
       if (!set.insert(offset).second) return "block " + std::to_string(offset) + " is used twice";
+      if (!is_derived(cell)) typed.at(p_.heap->type_of({offset})).insert(offset);
+    }
+    for (std::uint64_t type = 1; type < typed.size(); ++type) {
+      std::set<std::uint64_t> shown;
+      for (PoolOffset o = p_.heap->find_typed({0}, type); o; o = p_.heap->find_typed(o + 1, type)) {
+        shown.insert(o.value);
+      }
+      if (shown != typed[type]) return "the walk shows other blocks than there are";
     }
     std::set<std::uint64_t> slabs, halves;
     std::uint64_t huge_frames = 0;
@@ -276,7 +301,7 @@ class Judge {
         if (bytes <= heap::kSmallBytesMax) {
           slabs.insert(o.value / heap::kSlabBytes);
         } else if (bytes > heap::kExtentBytesMax) {
-          huge_frames += bytes / kFrameBytes;
+          huge_frames += (bytes + kFrameBytes - 1) / kFrameBytes;  // those of a type lack a word
         } else {
           halves.insert(o.value / kHugeBytes);
           halves.insert((o.value + bytes - 1) / kHugeBytes);
@@ -315,6 +340,7 @@ class Judge {
       return false;
     }
     if (node.data != 0 && words[1] != node.data) return false;
+    if (kind == Kind::logged && p_.heap->type_of(o) != node.type) return false;
     found_.emplace_back(c, o.value);
     return true;
   }

@@ -42,6 +42,7 @@ struct HeapNode {
   std::uint64_t bytes = 0;
   std::uint64_t tag = 0;
   std::uint64_t data = 0;  // what its second and third word hold, when not destinations
+  std::uint64_t type = 0;  // below HeapSession::kTypesEnd
 };
 
 // Cells: slots, then the destinations inside their blocks, then derived words, then versioned words
@@ -74,6 +75,9 @@ class HeapSession {
  public:
   HeapSession(CrashContext& context, HeapModel& model, PoolOptions options);
 
+  // What logged blocks are made of from now on; 0: none.
+  static constexpr std::uint64_t kTypesEnd = 4;
+  void set_type(std::uint64_t type) { type_ = type; }
   // By the calling thread, `thread` is its number in the model.
   void put(std::size_t cell, std::uint64_t bytes, unsigned thread = 0, std::uint64_t data = 0);
   void put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread = 0);  // malloc_to
@@ -91,6 +95,7 @@ class HeapSession {
   PoolParts& pool() { return pool_; }
 
  private:
+  Result<heap::Block> reserve(std::size_t cell, std::uint64_t bytes);
   void change(unsigned thread, std::size_t cell, HeapNode after) {
     change(thread, std::vector<std::pair<std::size_t, HeapNode>>{{cell, after}});
   }
@@ -102,6 +107,7 @@ class HeapSession {
   PoolOptions options_;
   PoolParts pool_;
   std::uint64_t tag_ = 1000;
+  std::uint64_t type_ = 0;
 };
 
 PoolOptions heap_world_options(std::uint64_t size_max = kPoolBytesMin);

@@ -27,6 +27,10 @@ inline const Script kTransfers = {Op::transfer, Op::transfer, Op::one_by_one, Op
 inline const Script kBlocks = {Op::link,    Op::replace, Op::late_link, Op::cancel,     Op::unlink,
                                Op::replace, Op::link,    Op::unlink,    Op::link_large, Op::drain,
                                Op::link,    Op::unlink,  Op::replace};
+inline const Script kTypes = {
+    Op::link_typed,   Op::link_typed,       Op::replace,          Op::link_typed,
+    Op::abort_stores, Op::unlink,           Op::link_typed_large, Op::drain,
+    Op::link_typed,   Op::link_typed_large, Op::link_typed_large, Op::link_typed};
 inline const Script kAborts = {Op::link,         Op::abort_stores, Op::transfer,
                                Op::abort_early,  Op::abort_stores, Op::unlink,
                                Op::abort_stores, Op::link,         Op::abort_early,

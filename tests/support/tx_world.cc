@@ -1,5 +1,6 @@
 #include "support/tx_world.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -16,6 +17,8 @@ PoolOptions tiny() {
   o.heap.morph_occupancy = 0.3;  // of the world's slab, with two blocks more
   return o;
 }
+
+constexpr std::uint64_t kTypes = 3;
 
 // What a step's choice number picks.
 struct Picks {
@@ -44,15 +47,23 @@ void WorldState::apply(Op op, std::uint64_t choice) {
     case Op::replace:
       word[p.a] += 1;
       tag[p.d] = p.tag;
+      type[p.d] = 0;
       break;
     case Op::link:
     case Op::late_link:
     case Op::link_page:
     case Op::link_large:
       tag[p.d] = p.tag;
+      type[p.d] = 0;
+      break;
+    case Op::link_typed:
+    case Op::link_typed_large:
+      tag[p.d] = p.tag;
+      type[p.d] = 1 + p.tag / 2 % kTypes;
       break;
     case Op::unlink:
       tag[p.d] = 0;
+      type[p.d] = 0;
       break;
     case Op::cancel:
       word[p.a] += 1;
@@ -108,12 +119,12 @@ Status put(Transaction& tx, std::uint64_t& word, std::uint64_t value) {
 
 // Frees what dest names and makes a block with this tag, unless it is 0.
 Status set_dest(Transaction& tx, Ptr<std::uint64_t>& dest, std::uint64_t bytes, std::uint64_t tag,
-                bool add_first) {
+                bool add_first, std::uint64_t type = 0) {
   if (add_first) TENUTO_TRY(tx.add(dest));
   if (dest) TENUTO_TRY(tx.destroy(dest.get()));
   std::uint64_t* block = nullptr;
   if (tag != 0) {
-    const Result<void*> fresh = tx.alloc(bytes);
+    const Result<void*> fresh = tx.alloc(bytes, {.type = type});
     if (!fresh) return fresh.error();
     block = static_cast<std::uint64_t*>(*fresh);
     *block = tag;
@@ -170,6 +181,11 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       return set_dest(tx, w.dest[p.d], 4096, after.tag[p.d], false);
     case Op::link_large:
       return set_dest(tx, w.dest[p.d], kLargeBytes, after.tag[p.d], false);
+    case Op::link_typed:
+    case Op::link_typed_large: {
+      const std::uint64_t bytes = op == Op::link_typed ? 64 : kLargeBytes;
+      return set_dest(tx, w.dest[p.d], bytes, after.tag[p.d], false, after.type[p.d]);
+    }
     case Op::link_many:
     case Op::unlink_many:
       for (auto& dest : w.many) TENUTO_TRY(set_dest(tx, dest, kLargeBytes, after.many, false));
@@ -186,7 +202,7 @@ Status body(Transaction& tx, World& w, Op op, std::uint64_t choice, const WorldS
       return add_spread(tx, w, 1);
     case Op::abort_stores:
       TENUTO_TRY(put(tx, w.word[p.a], 1234567));
-      TENUTO_TRY(set_dest(tx, w.dest[p.d], 64, 7654321, false));
+      TENUTO_TRY(set_dest(tx, w.dest[p.d], 64, 7654321, false, choice % 2));
       TENUTO_TRY(put(tx, w.word[p.b], 2345678));
       return Status::aborted;
     case Op::abort_early: {
@@ -300,7 +316,25 @@ void TxCrash::workload(CrashContext& c) const {
   ASSERT_EQ(p.close(), Status::ok);
 }
 
-std::string TxCrash::check_blocks(TxParts& p, const World& w) const {
+namespace {
+// What a walk shows is what the state says.
+bool types_are_right(TxParts& p, const World& w, const WorldState& state) {
+  for (std::uint64_t type = 1; type <= kTypes; ++type) {
+    std::vector<PoolOffset> want, shown;
+    for (std::size_t d = 0; d < World::kDests; ++d) {
+      if (state.type[d] == type) want.push_back(p.file->offset_of(w.dest[d].get()));
+    }
+    std::sort(want.begin(), want.end());
+    for (PoolOffset o = p.heap->find_typed({0}, type); o; o = p.heap->find_typed(o + 1, type)) {
+      shown.push_back(o);
+    }
+    if (shown != want) return false;
+  }
+  return true;
+}
+}  // namespace
+
+std::string TxCrash::check_blocks(TxParts& p, const World& w, const WorldState& state) const {
   std::size_t named = 1;
   const auto missing = [&](const Ptr<std::uint64_t>& dest) {
     if (!dest) return false;
@@ -314,6 +348,7 @@ std::string TxCrash::check_blocks(TxParts& p, const World& w) const {
     if (missing(dest)) return "a reachable block is free";
   }
   if (p.allocated_blocks().size() != named) return "a block leaked";
+  if (!types_are_right(p, w, state)) return "other blocks of a type than there are";
   if (p.heap->validate(&p.report) != Status::ok) return "heap: " + p.report.text();
   if (p.engine->validate(&p.report) != Status::ok) return "tx: " + p.report.text();
   return {};
@@ -333,7 +368,7 @@ std::string TxCrash::use_again(TxParts& p, const CrashImage& image, const WorldS
   if (p.open(image.path(), tiny()) != Status::ok) return "open again: " + p.report.text();
   const World& w = p.get_root<World>(0);
   if (!after.shown_by(w)) return "a later open changed the world";
-  if (std::string e = check_blocks(p, w); !e.empty()) return "later open: " + e;
+  if (std::string e = check_blocks(p, w, after); !e.empty()) return "later open: " + e;
   return p.close() == Status::ok ? "" : "close failed";
 }
 
@@ -346,7 +381,7 @@ std::string TxCrash::check(const CrashImage& image) const {
     if (states_.at(n).shown_by(w)) found = &states_[n];
   }
   if (found == nullptr) return "the world after no number of steps";
-  if (std::string e = check_blocks(p, w); !e.empty()) return e;
+  if (std::string e = check_blocks(p, w, *found); !e.empty()) return e;
   image.recovered();
   return use_again(p, image, *found);
 }

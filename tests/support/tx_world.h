@@ -15,16 +15,18 @@
 namespace tenuto::test {
 
 enum class Op {
-  transfer,      // two words under one fence
-  one_by_one,    // three words, a fence each
-  link,          // make a block
-  late_link,     // add before the allocation
-  unlink,        // free a block
-  replace,       // free one, make one, change a word
-  cancel,        // make a block and free it again, beside an added range
-  link_page,     // beside the world, in its slab
-  sparse,        // caches emptied, so that slabs of which little is in use may be morphed
-  link_large,    // an extent
+  transfer,    // two words under one fence
+  one_by_one,  // three words, a fence each
+  link,        // make a block
+  late_link,   // add before the allocation
+  unlink,      // free a block
+  replace,     // free one, make one, change a word
+  cancel,      // make a block and free it again, beside an added range
+  link_page,   // beside the world, in its slab
+  sparse,      // caches emptied, so that slabs of which little is in use may be morphed
+  link_large,  // an extent
+  link_typed,  // with one of three types
+  link_typed_large,
   batch,         // add_later many, one ready, as the store does
   overflow,      // more entries than the lane's area holds
   abort_stores,  // roll back after in-place stores, an allocation and a free
@@ -62,7 +64,8 @@ struct World {
 // What a world must show.
 struct WorldState {
   std::uint64_t word[World::kWords] = {};
-  std::uint64_t tag[World::kDests] = {};  // contents of the block; 0: null
+  std::uint64_t tag[World::kDests] = {};   // contents of the block; 0: null
+  std::uint64_t type[World::kDests] = {};  // of the block
   std::uint64_t many = 0;
   std::uint64_t spread = 0;  // in all of them
 
@@ -83,7 +86,7 @@ class TxCrash {
   static void setup(const std::string& path);
   void workload(CrashContext& c) const;
   std::string check(const CrashImage& image) const;
-  std::string check_blocks(TxParts& p, const World& w) const;
+  std::string check_blocks(TxParts& p, const World& w, const WorldState& state) const;
   std::string use_again(TxParts& p, const CrashImage& image, const WorldState& found) const;
 
   Script script_;

@@ -1,0 +1,211 @@
+// Blocks with a type, and the walk that finds them. A typed block is a logged one; its type is a
+// word: of small blocks in a table between the stripes and the blocks of their slab, which has
+// typed blocks only; of an extent or huge object its last 8 bytes. The bit, or the entry in the
+// bookkeeping log, says whether there is a block, the word what it is; of a free one it says
+// nothing, so no free touches it.
+//
+// Stored when the block is reserved, flushed by whoever makes it reachable, before the fence that
+// its protocol has anyway: a line, no fence.
+//   publish, plain      type | malloc intent's fence | D, B
+//   publish, versioned  type | contents of a block | versioned malloc intent: it is replayed
+//   forward
+//                       and may be durable early, so the type must be there before
+//   malloc_to, versioned  type, versioned malloc intent | D, B: the intent names the type too, and
+//                       recovery stores it, for it may be durable and the type's line not
+//   batches             as publish, the versioned ones with that fence once for all
+//   transactions        type, bit | modified data | commit record
+//
+// The walk goes through the pool in the order of addresses and shows what is allocated: bits and
+// entries, not the twins' `live`, which a free clears long before its transaction commits. A block
+// of a transaction has its bit before the commit record; till that is durable it is `reserved`.
+#include <algorithm>
+#include <bit>
+
+#include "heap/heap_state.h"
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+// --- words --------------------------------------------------------------------------------------
+
+std::uint64_t& Extents::type_word(PoolOffset o) const {
+  return *file_.at<std::uint64_t>(o + slots_.find(o).bytes());
+}
+
+// Null when what stands there has no type.
+std::uint64_t* Heap::State::type_word(PoolOffset block) const {
+  if (const SlabBlock b = slab_block(block)) {
+    const bool typed = b.slab->kind == Kind::typed && b.index != kNoBlock;
+    return typed ? &b.slab->type_word(b.index) : nullptr;
+  }
+  return extents.is_typed(block) ? &extents.type_word(block) : nullptr;
+}
+
+void Heap::State::flush_type(PoolOffset block) const {
+  const std::uint64_t* word = type_word(block);
+  if (word != nullptr && !TENUTO_PLANT("heap_type_not_flushed")) flush(*word);
+}
+
+// As write_intents does for a pair, the second of which only carries the type.
+std::size_t Heap::State::write_typed_intent(LaneHeap& h, const IntentElement& e) {
+  IntentElement pair[2] = {e, {}};
+  pair[1].bytes = *type_word(e.block);
+  const std::size_t done = write_intents(h, IntentOp::typed_malloc, pair, 2);
+  TENUTO_ASSERT(done == 2);
+  return 1;
+}
+
+// A versioned word points to its block. Apart from store_words, so that this stays in one piece
+// with the ways that know no types.
+void Heap::State::store_word(LaneHeap& h, const IntentElement& e) const {
+  auto& word = *file.at<std::uint64_t>(e.dest);
+  store_published(word, VPtrWord::encode(&word, file.at<void>(e.block), e.version));
+  h.dirty.add(word);
+}
+
+namespace {
+std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+}  // namespace
+
+Result<Block> Heap::reserve_typed(std::uint64_t bytes, std::uint64_t type, std::uint64_t align) {
+  TENUTO_ASSERT(type != 0);
+  TENUTO_TRY(state_->file.writable());
+  Result<Block> block = state_->reserve(state_->mine(), bytes, Kind::typed, align);
+  if (!block) return block;
+  if (const SlabBlock b = state_->slab_block(block->offset)) {
+    const bool fresh = b.slab->set_reserved(b.index);
+    TENUTO_ASSERT(fresh);
+  }
+  store_ordered(*state_->type_word(block->offset), type);
+  return block;
+}
+
+// What a batch's blocks are to hold before any of them is named. Every line of types is flushed
+// once.
+void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted,
+                                bool versioned) {
+  std::vector<PoolOffset>& lines = h.spill;
+  lines.clear();
+  for (std::size_t i = 0; i < h.batch.size(); ++i) {
+    const IntentElement& e = h.batch[i];
+    if (wanted.zero) zero_flush(file.at<void>(e.block), bytes[i]);
+    if (wanted.type == 0) continue;
+    std::uint64_t& word = *type_word(e.block);
+    store_ordered(word, wanted.type);
+    lines.push_back({round_down(file.offset_of(&word).value, kLineBytes)});
+  }
+  std::sort(lines.begin(), lines.end());
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+  if (TENUTO_PLANT("heap_batch_flushes_its_last_type") && lines.size() > 1) {
+    lines.erase(lines.begin(), std::prev(lines.end()));
+  }
+  for (const PoolOffset line : lines) flush_bytes(file.at<void>(line), kLineBytes);
+  lines.clear();
+  if (!versioned) return;
+  fence_lane(h, "contents of a block", "versioned malloc intent");
+}
+
+// --- transactions -------------------------------------------------------------------------------
+
+const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
+  if (!TENUTO_PLANT("tx_types_not_flushed")) flush_type(block);
+  const SlabBlock b = slab_block(block);
+  if (!b) return extents.record(block);
+  TENUTO_ASSERT(b.slab->reserved(b.index));
+  return b.slab->store_persistent(b.index, true);
+}
+
+void Heap::confirm_allocated(PoolOffset block) {
+  State& s = *state_;
+  if (const SlabBlock b = s.slab_block(block)) {
+    if (b.slab->kind != Kind::typed) return;
+    b.slab->set_live(b.index);
+    b.slab->clear_reserved(b.index);
+  } else if (s.extents.is_typed(block)) {
+    s.extents.set_live(block);
+  }
+}
+
+// --- the walk -----------------------------------------------------------------------------------
+
+namespace {
+bool shows(const Slab& slab, unsigned i) { return slab.persistent(i) && !slab.reserved(i); }
+bool shows(const ExtentWord& w) {
+  return w.state() == ExtentState::live || w.state() == ExtentState::claimed;
+}
+}  // namespace
+
+bool Extents::shows_typed(PoolOffset o) const { return is_typed(o) && shows(slots_.find(o)); }
+
+std::uint64_t Heap::type_of(PoolOffset block) const {
+  const State& s = *state_;
+  const SlabBlock b = s.slab_block(block);
+  const std::uint64_t* const word = s.type_word(block);
+  const bool shown = b ? word != nullptr && shows(*b.slab, b.index) : s.extents.shows_typed(block);
+  return shown ? load(*word) : 0;
+}
+
+// The first one in the 64 KiB that `from` lies in, at `from` or behind it.
+PoolOffset Heap::State::find_in_slab(PoolOffset from, std::uint64_t type) const {
+  const PageTable::Entry e = pages.find(from);
+  if (e.owner != PageOwner::typed) return {};
+  const Slab& slab = *e.slab();
+  const std::lock_guard lock(slab.arena->mu);  // so that it goes on standing for this slab
+  const PageTable::Entry now = pages.find(from);
+  if (now.owner != e.owner || now.object != e.object) return {};
+  const std::uint64_t first = slab.offset.value + slab.data_offset;
+  const std::uint64_t before = from.value > first ? from.value - first : 0;
+  for (auto i = static_cast<unsigned>((before + slab.block_bytes - 1) / slab.block_bytes);
+       i < slab.blocks; ++i) {
+    const bool all = TENUTO_PLANT("heap_walk_shows_what_is_not_allocated");
+    const std::uint64_t taken = (all ? ~0ull : ~slab.free_bits[i / 64]) >> i % 64;
+    if (taken == 0) {
+      i |= 63;
+      continue;
+    }
+    i += static_cast<unsigned>(std::countr_zero(taken));
+    if (i >= slab.blocks) break;
+    const std::uint64_t& word = slab.type_word(i);
+    if (load(word) != type) continue;
+    if (!all && !shows(slab, i)) continue;
+    // Freed and reserved again as something else meanwhile: of what it was nothing is shown.
+    if (load(word) == type) return slab.block_offset(i);
+  }
+  return {};
+}
+
+PoolOffset Extents::find_typed(PoolOffset from, PoolOffset end, std::uint64_t type) const {
+  if (typed_.load(std::memory_order_relaxed) == 0) return {};
+  const std::lock_guard lock(mu_);
+  const std::uint64_t half = from.value / kHugeBytes;
+  const bool chunk = (halves_[half / 2] >> (half % 2) & 1) != 0;
+  std::uint64_t frame = round_up(from.value, kFrameBytes) / kFrameBytes;
+  if (!chunk && frame % kHugeFrames != 0) return {};  // inside a huge object, or nobody's
+  while (frame < end.value / kFrameBytes) {
+    const ExtentWord w = slots_[frame].get();
+    const PoolOffset o = offset_of_frame({frame});
+    if (shows(w) && w.kind() == Kind::typed && load(type_word(o)) == type) return o;
+    if (!chunk) return {};
+    frame += w.state() == ExtentState::tail ? 1 : std::max<std::uint64_t>(w.frames(), 1);
+  }
+  return {};
+}
+
+PoolOffset Heap::find_typed(PoolOffset from, std::uint64_t type) const {
+  const State& s = *state_;
+  const std::uint64_t end = s.file.bytes();
+  while (from.value < end) {
+    // A huge frame holds slabs or extents, never both.
+    const PoolOffset next{std::min(round_down(from.value, kHugeBytes) + kHugeBytes, end)};
+    for (PoolOffset at = from; at < next; at = {round_down(at.value, kSlabBytes) + kSlabBytes}) {
+      if (const PoolOffset found = s.find_in_slab(at, type)) return found;
+    }
+    if (const PoolOffset found = s.extents.find_typed(from, next, type)) return found;
+    from = next;
+  }
+  return {};
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

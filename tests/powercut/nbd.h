@@ -1,0 +1,13 @@
+// The few words of the NBD protocol (github.com/NetworkBlockDevice/nbd, doc/proto.md) that QEMU
+// needs of a disk: fixed newstyle handshake, simple replies, read, write and flush. One client.
+#pragma once
+
+#include "powercut/volatile_disk.h"
+
+namespace tenuto::powercut {
+
+// Serves the disk until the client hangs up or vanishes, which is when its power goes. False when
+// it never came to a handshake, or broke the protocol.
+bool serve_nbd(int client, VolatileDisk& disk);
+
+}  // namespace tenuto::powercut

@@ -81,6 +81,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open(std::string_view path, st
                                                        const Expected& expected, Report* report) {
   std::unique_ptr<JournalFile> f(new JournalFile);
   f->path_ = path;
+  f->pool_names_ = expected.incarnation;
   f->fd_ = ::open(f->path_.c_str(), O_RDWR | O_CLOEXEC);
   if (f->fd_ < 0 && errno != ENOENT) return f->failed("cannot open the pool's journal", report);
   if (f->fd_ < 0 && expected.incarnation != 0) {
@@ -173,10 +174,10 @@ Status JournalFile::read_header(std::uint64_t file_bytes, const Expected& expect
                 "this is another pool's journal", path_, std::to_string(expected.pool_id),
                 std::to_string(best.pool_id));
   }
-  // The header of a new life is written before the pool says so.
+  // The header of a new life is written before the pool names that.
   const auto life = static_cast<std::uint32_t>(best.incarnation);
   if (expected.incarnation != 0 && life != expected.incarnation &&
-      life != expected.incarnation + 1) {
+      best.pool_names != expected.incarnation) {
     return fail(Status::corrupt, report,
                 "the journal is older or newer than the pool: one of the two was replaced", path_,
                 std::to_string(expected.incarnation), std::to_string(life));
@@ -214,6 +215,7 @@ Status JournalFile::write_header(Report* report) {
 Status JournalFile::begin(Report* report) {
   if (!TENUTO_PLANT_DISK("journal_incarnation_kept")) header_.incarnation += 1;
   if (static_cast<std::uint32_t>(header_.incarnation) == 0) header_.incarnation += 1;
+  header_.pool_names = pool_names_;
   start_ = end_ = {0, 1};
   return write_header(report);
 }

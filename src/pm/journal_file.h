@@ -45,7 +45,9 @@ struct JournalHeader {
   std::uint64_t incarnation;  // of the open that wrote it
   std::uint64_t start;        // ring position (never wraps) of the first block that counts
   std::uint64_t start_block;  // and its number
-  std::uint32_t zero;
+  // The incarnation that the pool named when this one began. The pool still names it after crashes
+  // before the superblock says running, however many incarnations those began.
+  std::uint32_t pool_names;
   std::uint32_t crc;  // crc32c of all before
 };
 static_assert(OnMedia<JournalHeader> && sizeof(JournalHeader) == 72);
@@ -146,6 +148,7 @@ class JournalFile {
   int write_fd_ = -1;  // blocks; O_DSYNC, O_DIRECT where the file system has it
   bool direct_ = false;
   std::uint64_t ring_bytes_ = 0;
+  std::uint32_t pool_names_ = 0;  // when it was opened
   JournalHeader header_{};
   Position start_;
   Position end_;

@@ -102,9 +102,10 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open(std::string_view path, st
     TENUTO_TRY(f->read_header(static_cast<std::uint64_t>(st.st_size), expected, report));
     if (f->header_.magic == 0) TENUTO_TRY(f->make(path, bytes, expected.pool_id, report));
   }
-  f->write_fd_ = ::open(f->path_.c_str(), O_RDWR | O_CLOEXEC | O_DSYNC | O_DIRECT);
+  const int dsync = TENUTO_PLANT_DISK("journal_blocks_not_synced") ? 0 : O_DSYNC;
+  f->write_fd_ = ::open(f->path_.c_str(), O_RDWR | O_CLOEXEC | dsync | O_DIRECT);
   f->direct_ = f->write_fd_ >= 0;
-  if (!f->direct_) f->write_fd_ = ::open(f->path_.c_str(), O_RDWR | O_CLOEXEC | O_DSYNC);
+  if (!f->direct_) f->write_fd_ = ::open(f->path_.c_str(), O_RDWR | O_CLOEXEC | dsync);
   if (f->write_fd_ < 0) return f->failed("cannot open the pool's journal for writing", report);
   return f;
 }

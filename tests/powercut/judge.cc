@@ -9,6 +9,7 @@ namespace {
 
 // Erases leave no stamp behind: so many operations after the last one that did are tried.
 constexpr std::uint64_t kUnstampedMax = 64;
+constexpr unsigned kDifferencesShown = 4;
 
 std::string of_thread(unsigned thread, const std::string& what) {
   return "thread " + std::to_string(thread) + ": " + what;
@@ -54,10 +55,12 @@ std::string judge_keys(const Found& found, unsigned thread, const Story& story, 
   }
   std::string wrong = "no prefix of at least " + std::to_string(story.durable()[thread]) +
                       " operations; at operation " + std::to_string(model.done());
-  for (unsigned k = 0; k < kKeys; ++k) {
+  unsigned shown = 0;
+  for (unsigned k = 0; k < kKeys && shown < kDifferencesShown; ++k) {
     const Stamp there = found.stamps[k];
     const Stamp meant = model.stamps()[k];
     if (there == meant) continue;
+    shown += 1;
     wrong += ", key " + std::to_string(k) + " is of " + std::to_string(there.op) + " (life " +
              std::to_string(there.life) + "), not of " + std::to_string(meant.op) + " (life " +
              std::to_string(meant.life) + ")";

@@ -126,15 +126,14 @@ bool shake_hands(Client& c, std::uint64_t disk_bytes) {
 
 // A flush takes as long as on a disk, and is lost when the power goes meanwhile: one that took no
 // time would leave no moment in which something is written and not durable.
-bool power_lasts(int fd) {
-  constexpr int kFlushMs = 2;
+bool power_lasts(int fd, int flush_ms) {
   pollfd client{fd, POLLRDHUP, 0};
-  return ::poll(&client, 1, kFlushMs) == 0;
+  return ::poll(&client, 1, flush_ms) == 0;
 }
 
 }  // namespace
 
-bool serve_nbd(int fd, VolatileDisk& disk) {
+bool serve_nbd(int fd, VolatileDisk& disk, int flush_ms) {
   Client c(fd);
   if (!shake_hands(c, disk.bytes())) return false;
   std::vector<char> data;
@@ -157,7 +156,7 @@ bool serve_nbd(int fd, VolatileDisk& disk) {
         break;
       }
       case kFlush:
-        if (!power_lasts(fd)) return true;
+        if (!power_lasts(fd, flush_ms)) return true;
         done = disk.flush();
         break;
       case kDisconnect:

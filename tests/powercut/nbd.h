@@ -6,8 +6,8 @@
 
 namespace tenuto::powercut {
 
-// Serves the disk until the client hangs up or vanishes, which is when its power goes. False when
-// it never came to a handshake, or broke the protocol.
-bool serve_nbd(int client, VolatileDisk& disk);
+// Serves the disk until the client hangs up or vanishes, which is when its power goes. A flush
+// takes flush_ms. False when it never came to a handshake, or broke the protocol.
+bool serve_nbd(int client, VolatileDisk& disk, int flush_ms);
 
 }  // namespace tenuto::powercut

@@ -22,6 +22,8 @@
 
 namespace {
 
+constexpr std::uint64_t kFlushMsMax = 10;  // from a fast SSD to a slow one; the seed decides
+
 int usage(const char* why) {
   std::fprintf(stderr,
                "powercut_vdisk: %s\n"
@@ -57,8 +59,10 @@ int main(int argc, char** argv) {
   const int client = ::accept(listener, nullptr, nullptr);
 
   VolatileDisk disk(image, static_cast<std::uint64_t>(st.st_size));
-  if (!serve_nbd(client, disk)) return usage("the client does not speak NBD as expected");
-  if (!disk.cut(*loss, std::strtoull(argv[4], nullptr, 10))) return usage("the image fails");
+  const std::uint64_t seed = std::strtoull(argv[4], nullptr, 10);
+  const auto flush_ms = static_cast<int>(1 + seed % kFlushMsMax);
+  if (!serve_nbd(client, disk, flush_ms)) return usage("the client does not speak NBD as expected");
+  if (!disk.cut(*loss, seed)) return usage("the image fails");
   const VolatileDisk::Counts& n = disk.counts();
   std::printf(
       "{\"writes\": %llu, \"sectors\": %llu, \"flushes\": %llu, \"unflushed\": %llu, "

@@ -17,6 +17,7 @@ MEMORY_MODULES = ("nvdimm/libnvdimm", "nvdimm/nd_btt", "acpi/nfit/nfit", "nvdimm
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static",
          "mkfs.ext4": "e2fsprogs", "xz": "xz-utils", "lz4": "lz4", "ldd": "libc-bin",
          "dpkg-deb": "dpkg", "apt-get": "apt", "strip": "binutils"}
+COMPRESSIONS = ((b"\x02\x21\x4c\x18", ("lz4", "-dc")), (b"\xfd7zXZ\0", ("xz", "-dc")))
 APPLETS = ("sh", "mount", "insmod", "echo", "sleep", "rm", "cat", "dmesg", "tail", "umount")
 
 
@@ -79,7 +80,7 @@ class Kernel:
         """QEMU starts the uncompressed kernel at once; emulated, unpacking takes seconds."""
         with open(path, "rb") as f:
             data = f.read()
-        for magic, command in ((b"\x02\x21\x4c\x18", ["lz4", "-dc"]), (b"\xfd7zXZ\0", ["xz", "-dc"])):
+        for magic, command in COMPRESSIONS:
             at = data.find(magic)
             while at >= 0:
                 out = subprocess.run(command, input=data[at:], stdout=subprocess.PIPE,

@@ -84,7 +84,8 @@ void live(const Order& order, const Story& story, Wire& wire) {
   auto store = Store::open(order.folder + "/pool", options_of(order, !story.has_life()), &report);
   if (!store)
     wrong(wire, std::string("open: ") + status_name(store.error()) + ": " + report.text());
-  const bool clean = store->pool().info().was_clean;
+  const PoolInfo info = store->pool().info();
+  if (!info.power_cut_safe || info.medium != order.medium) wrong(wire, "this medium loses data");
   const std::string opened = watch.lap();
   if (store->validate(&report) != Status::ok) wrong(wire, "validate: " + report.text());
   auto objects = store->pool().root<Objects>(kObjectsLayout, &report);
@@ -96,7 +97,8 @@ void live(const Order& order, const Story& story, Wire& wire) {
   std::string found = "L " + name;
   for (const std::uint64_t n : models.done()) found += " " + std::to_string(n);
   wire.say(found);
-  wire.say("V " + name + (clean ? " 1 " : " 0 ") + opened + " " + validated + " " + watch.lap());
+  wire.say("V " + name + (info.was_clean ? " 1 " : " 0 ") + opened + " " + validated + " " +
+           watch.lap());
   wire.drain();  // no operation of this life is done before the story has the life
 
   std::mt19937_64 rng(mix(order.seed, life));

@@ -4,15 +4,13 @@ The processor is emulated: a /dev/kvm that can be opened is not yet one that wor
 that runs the same everywhere is worth more here than a fast one.
 """
 
-import ctypes
-import json
 import os
 import re
-import signal
 import subprocess
 import time
 
 from rig import kernel
+from rig.disk import ends_with_parent
 
 # Who sends what through the second serial port: tests/powercut/story.h, and E from here.
 INIT = """#!/bin/sh
@@ -38,28 +36,19 @@ echo "E powercut_life ended with status $status" >/dev/ttyS1
 sleep 100000
 """
 
-PARAMETERS = ("console=ttyS0 quiet panic=1 mitigations=off nokaslr tsc=reliable no_timer_check "
-              "random.trust_cpu=on")
-DISK_BYTES = 128 << 20
-
 
 class Finding(Exception):
     """Something is wrong with what a cut left."""
 
 
-def _ends_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 class Machine:
     """One disk and the boots on it. `folder` gets all files."""
 
-    def __init__(self, folder, the_kernel, vdisk, life, seed, plant=None):
-        self.folder, self.kernel, self.vdisk, self.plant = folder, the_kernel, vdisk, plant
-        self.seed = seed
-        os.makedirs(folder, exist_ok=True)
+    def __init__(self, folder, the_kernel, disk, life, seed, plant=None):
+        self.folder, self.kernel, self.disk = folder, the_kernel, disk
+        self._order = f"{disk.order} SEED={seed} PLANT={plant or ''}\n"
         self._first_files = kernel.first_files(the_kernel, life, INIT)
-        self._qemu = self._disk = None
+        self._qemu = None
         self._read = 0
         self._lines = []
 
@@ -68,75 +57,53 @@ class Machine:
 
     def new_disk(self):
         """An empty file system, and nothing told of it."""
-        for name in ("disk.img", "story"):
-            with open(self.path(name), "wb"):
-                pass
-        os.truncate(self.path("disk.img"), DISK_BYTES)
-        done = subprocess.run([kernel.tool("mkfs.ext4"), "-q", "-F", self.path("disk.img")],
-                              stdin=subprocess.DEVNULL, check=False)
-        if done.returncode != 0:
-            raise kernel.Unavailable("mkfs.ext4 failed")
+        self.disk.make()
+        with open(self.path("story"), "wb"):
+            pass
 
     # --- power on and off ------------------------------------------------------------------------
 
     def boot(self, loss, disk_seed):
         """Power on; `loss` is what its end will do to the disk."""
         order = kernel.Archive()
-        order.put("order", (f"DEVICE=/dev/vda MOUNT= SEED={self.seed} MEDIUM=journal "
-                            f"PLANT={self.plant or ''}\n").encode())
+        order.put("order", self._order.encode())
         order.copy(self.path("story"), "story", 0o644)
         with open(self.path("initrd"), "wb") as f:
             f.write(self._first_files + order.bytes())
-        for name in ("port", "console", "vdisk.out"):
+        for name in ("port", "console"):
             with open(self.path(name), "wb"):
                 pass
         self._read, self._lines = 0, []
-        # A socket's name must be short; the folder's may be long.
-        socket = f"/tmp/powercut-{os.getpid()}.socket"
-        with open(self.path("vdisk.out"), "wb") as out:
-            self._disk = subprocess.Popen(
-                [self.vdisk, socket, self.path("disk.img"), loss, str(disk_seed)],
-                stdin=subprocess.DEVNULL, stdout=out, preexec_fn=_ends_with_parent)
-        self._until(lambda: os.path.getsize(self.path("vdisk.out")) > 0, 20, "the disk to start")
+        options = self.disk.start(loss, disk_seed)
         with open(self.path("qemu.err"), "wb") as err:
             self._qemu = subprocess.Popen(
-                [kernel.tool("qemu-system-x86_64"), "-M", "q35", "-accel", "tcg", "-cpu", "max",
-                 "-smp", "2", "-m", "256M", "-nodefaults", "-no-user-config", "-display", "none",
-                 "-no-reboot", "-serial", "file:" + self.path("console"),
-                 "-serial", "file:" + self.path("port"),
-                 "-drive", f"if=none,id=disk,driver=nbd,server.type=unix,server.path={socket}",
-                 "-device", "virtio-blk-pci,drive=disk,write-cache=on,discard=off,write-zeroes=off",
+                [kernel.tool("qemu-system-x86_64"), *kernel.MACHINE, *options,
+                 "-serial", "file:" + self.path("console"), "-serial", "file:" + self.path("port"),
                  "-kernel", self.kernel.image, "-initrd", self.path("initrd"),
-                 "-append", PARAMETERS],
-                stdin=subprocess.DEVNULL, stderr=err, preexec_fn=_ends_with_parent)
+                 "-append", kernel.PARAMETERS],
+                stdin=subprocess.DEVNULL, stderr=err, preexec_fn=ends_with_parent)
 
     def cut(self):
         """Power off; what the disk says of it. What was told until now is in the story."""
-        alive = self._qemu is not None and self._qemu.poll() is None
-        self.stop()
-        self.lines()
+        alive = self._qemu.poll() is None
+        self._power_off()
+        did = self.disk.settle()
         with open(self.path("story"), "a", encoding="ascii") as f:
-            f.writelines(line + "\n" for line in self._lines if line[:1] in "LA")
-        with open(self.path("vdisk.out"), encoding="ascii") as f:
-            told = f.read().splitlines()
+            f.writelines(line + "\n" for line in self.lines() if line[:1] in ("L", "A"))
         if not alive:
             raise Finding("the machine was off before its power was cut")
-        if not told[-1].startswith("{"):
-            raise Finding("the disk did not say what it lost")
-        return json.loads(told[-1])
+        return did
 
-    def stop(self):
-        """No process stays."""
+    def _power_off(self):
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu.wait()
-        if self._disk is not None:
-            try:
-                self._disk.wait(timeout=30 if self._qemu is not None else 0)
-            except subprocess.TimeoutExpired:
-                self._disk.kill()
-                self._disk.wait()
-        self._qemu = self._disk = None
+            self._qemu = None
+
+    def stop(self):
+        """No process stays."""
+        self._power_off()
+        self.disk.stop()
 
     # --- what it tells ---------------------------------------------------------------------------
 

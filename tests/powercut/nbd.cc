@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -128,12 +129,13 @@ bool shake_hands(Client& c, std::uint64_t disk_bytes) {
 // time would leave no moment in which something is written and not durable.
 bool power_lasts(int fd, int flush_ms) {
   pollfd client{fd, POLLRDHUP, 0};
-  return ::poll(&client, 1, flush_ms) == 0;
+  const int gone = ::poll(&client, 1, flush_ms);
+  return gone == 0 || (gone < 0 && errno == EINTR);
 }
 
 }  // namespace
 
-bool serve_nbd(int fd, VolatileDisk& disk, int flush_ms) {
+bool serve_nbd(int fd, VolatileDisk& disk, int flush_ms, const volatile std::sig_atomic_t& stop) {
   Client c(fd);
   if (!shake_hands(c, disk.bytes())) return false;
   std::vector<char> data;
@@ -157,12 +159,19 @@ bool serve_nbd(int fd, VolatileDisk& disk, int flush_ms) {
       }
       case kFlush:
         if (!power_lasts(fd, flush_ms)) return true;
-        done = disk.flush();
+        done = (stop != 0 && disk.has_unflushed()) || disk.flush();
         break;
       case kDisconnect:
         return true;
       default:
         break;
+    }
+    if (stop != 0 && disk.has_unflushed()) {
+      std::puts("stopped");
+      std::fflush(stdout);
+      pollfd client{fd, POLLRDHUP, 0};
+      while (::poll(&client, 1, -1) < 0 && errno == EINTR) continue;
+      return true;
     }
     c.put32(kReplyMagic).put32(done ? 0 : kInvalid).put(&q.cookie, sizeof q.cookie);
     if (command == kRead && done) c.put(data.data(), data.size());

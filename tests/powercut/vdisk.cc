@@ -4,8 +4,9 @@
 //
 // Serves IMAGE over NBD at the Unix socket SOCKET to one client; says "ready" when it listens. When
 // the client is gone the power is: unflushed writes are settled as LOSS says (volatile_disk.h), and
-// one line tells what happened. QEMU's own cache modes cannot do this: what the guest wrote and did
-// not flush is in the host's file, and survives.
+// one line tells what happened. After SIGUSR1 it stops in the middle of its work (nbd.h). QEMU's
+// own cache modes cannot do this: what the guest wrote and did not flush is in the host's file, and
+// survives.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,6 +24,8 @@
 namespace {
 
 constexpr std::uint64_t kFlushMsMax = 10;  // from a fast SSD to a slow one; the seed decides
+
+volatile std::sig_atomic_t stop = 0;
 
 int usage(const char* why) {
   std::fprintf(stderr,
@@ -54,6 +57,9 @@ int main(int argc, char** argv) {
       ::listen(listener, 1) != 0) {
     return usage("cannot listen at the socket");
   }
+  struct sigaction on_stop {};
+  on_stop.sa_handler = [](int) { stop = 1; };
+  ::sigaction(SIGUSR1, &on_stop, nullptr);
   std::puts("ready");
   std::fflush(stdout);
   const int client = ::accept(listener, nullptr, nullptr);
@@ -61,7 +67,8 @@ int main(int argc, char** argv) {
   VolatileDisk disk(image, static_cast<std::uint64_t>(st.st_size));
   const std::uint64_t seed = std::strtoull(argv[4], nullptr, 10);
   const auto flush_ms = static_cast<int>(1 + seed % kFlushMsMax);
-  if (!serve_nbd(client, disk, flush_ms)) return usage("the client does not speak NBD as expected");
+  if (!serve_nbd(client, disk, flush_ms, stop))
+    return usage("the client does not speak NBD as expected");
   if (!disk.cut(*loss, seed)) return usage("the image fails");
   const VolatileDisk::Counts& n = disk.counts();
   std::printf(

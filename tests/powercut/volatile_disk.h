@@ -42,6 +42,7 @@ class VolatileDisk {
   bool cut(Loss loss, std::uint64_t seed);
 
   std::uint64_t bytes() const { return bytes_; }
+  bool has_unflushed() const { return !cache_.empty(); }
   const Counts& counts() const { return counts_; }
 
  private:

@@ -63,6 +63,16 @@ class Disk:
         return ["-drive", f"if=none,id=disk,driver=nbd,server.type=unix,server.path={socket}",
                 "-device", "virtio-blk-pci,drive=disk,write-cache=on,discard=off,write-zeroes=off"]
 
+    def stop_at_work(self, seconds):
+        """Lets it fall silent while something is unflushed, if there is such a moment so soon."""
+        self._process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with open(self._out, "rb") as f:
+                if b"stopped" in f.read():
+                    return
+            time.sleep(0.002)
+
     def settle(self):
         """After the cut: what it did."""
         self._process.wait(timeout=60)
@@ -134,6 +144,9 @@ class Memory:
         return ["-machine", "nvdimm=on,nvdimm-persistence=mem-ctrl", "-object",
                 f"memory-backend-file,id=memory,mem-path={path},share=on,size={BYTES},align=2M",
                 "-device", "nvdimm,id=nvdimm,memdev=memory"]
+
+    def stop_at_work(self, seconds):
+        pass
 
     def start(self, _loss, _seed):
         return self._options(self.image)

@@ -41,6 +41,10 @@ class Finding(Exception):
     """Something is wrong with what a cut left."""
 
 
+class Silent(Finding):
+    """The machine stopped, or said nothing for too long."""
+
+
 class Machine:
     """One disk and the boots on it. `folder` gets all files."""
 
@@ -128,7 +132,7 @@ class Machine:
                 self._lines = []  # said once
                 raise Finding(line[2:])
             if self._qemu.poll() is not None:
-                raise Finding("the machine stopped by itself: " + self.last_words())
+                raise Silent("the machine stopped by itself: " + self.last_words())
             return happened()
         self._until(look, seconds, what)
 
@@ -136,7 +140,7 @@ class Machine:
         end = time.monotonic() + seconds
         while not happened():
             if time.monotonic() > end:
-                raise Finding(f"waited {seconds} s for {what}; " + self.last_words())
+                raise Silent(f"waited {seconds} s for {what}; " + self.last_words())
             time.sleep(0.002)
 
     def last_words(self):

@@ -237,6 +237,11 @@ Result<Block> Heap::find_allocated(PoolOffset block) const {
   return state_->find_allocated(block, state_->slab_block(block));
 }
 
+bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
+  if (!b) return extents.claim(block);
+  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
+}
+
 bool Heap::claim_free(PoolOffset block) { return state_->claim(block, state_->slab_block(block)); }
 
 void Heap::unclaim_free(PoolOffset block) { state_->unclaim(block); }

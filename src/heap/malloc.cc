@@ -246,11 +246,6 @@ Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) 
   return Block{block, b.slab->block_bytes};
 }
 
-bool Heap::State::claim(PoolOffset block, const SlabBlock& b) {
-  if (!b) return extents.claim(block);
-  return is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->clear_live(b.index);
-}
-
 template <class Word>
 Status Heap::State::free_one(Word& dest) {
   TENUTO_TRY(file.writable());

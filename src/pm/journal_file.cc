@@ -83,7 +83,8 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open_to_read(std::string_view 
 }
 
 Status JournalFile::open_direct(int access, Report* report) {
-  const int flags = access | O_CLOEXEC | O_DSYNC;
+  const int dsync = TENUTO_PLANT_DISK("journal_blocks_not_synced") ? 0 : O_DSYNC;
+  const int flags = access | O_CLOEXEC | dsync;
   direct_fd_ = ::open(path_.c_str(), flags | O_DIRECT);
   direct_ = direct_fd_ >= 0;
   if (!direct_) direct_fd_ = ::open(path_.c_str(), flags);
@@ -177,7 +178,7 @@ Status JournalFile::read_header(std::uint64_t file_bytes, const Expected& expect
                 "this is another pool's journal", path_, std::to_string(expected.pool_id),
                 std::to_string(best.pool_id));
   }
-  // The header of a new life is written before the pool says so.
+  // The header of a new life is written before the pool names that.
   const auto life = static_cast<std::uint32_t>(best.incarnation);
   if (expected.incarnation != 0 && !expected.unsure && life != expected.incarnation &&
       life != next_incarnation(expected.incarnation)) {

@@ -130,6 +130,10 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
 }
 
 Status PoolFile::link_into_place(Report* report) {
+  // A power cut from here on may leave the name: what it names must be whole.
+  if (!in_memory_ && !map_sync_ && ::fsync(fd_) != 0) {
+    return fail_errno(errno, "cannot write the pool to its device (fsync)", path_, report);
+  }
   int rc = 0;
   if (unnamed_.empty()) {
     const std::string proc = "/proc/self/fd/" + std::to_string(fd_);

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "pm/assert.h"
+#include "pm/trace.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
@@ -31,6 +32,7 @@ Registry& registry() {
 }
 
 EpochSlot& take_slot() {
+  const pm::TraceUninterrupted alone;
   Registry& r = registry();
   std::unique_lock lock(r.mu);
   for (;;) {

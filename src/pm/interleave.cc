@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "pm/assert.h"
+#include "pm/trace.h"
 #include "pm/trace_recorder.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -19,13 +20,24 @@ void take(sem_t& s) {
   while (::sem_wait(&s) != 0) TENUTO_ASSERT(errno == EINTR);
 }
 
-// False when kPatienceNs went by first.
-bool take_in_time(sem_t& s) {
+timespec end_of_patience() {
   timespec until{};
   ::clock_gettime(CLOCK_REALTIME, &until);
   until.tv_nsec += kPatienceNs;
   until.tv_sec += until.tv_nsec / 1'000'000'000;
   until.tv_nsec %= 1'000'000'000;
+  return until;
+}
+
+// False when kPatienceNs went by first, for both.
+bool join_in_time(pthread_t thread) {
+  const timespec until = end_of_patience();
+  const int failed = ::pthread_timedjoin_np(thread, nullptr, &until);
+  TENUTO_ASSERT(failed == 0 || failed == ETIMEDOUT);
+  return failed == 0;
+}
+bool take_in_time(sem_t& s) {
+  const timespec until = end_of_patience();
   while (::sem_timedwait(&s, &until) != 0) {
     if (errno == ETIMEDOUT) return false;
     TENUTO_ASSERT(errno == EINTR);
@@ -43,6 +55,9 @@ Interleaver::Interleaver(std::uint64_t seed, std::uint32_t switch_every)
 }
 
 bool Interleaver::managed() { return own_slot != nullptr; }
+
+TraceUninterrupted::TraceUninterrupted() : before_(Interleaver::pause(true)) {}
+TraceUninterrupted::~TraceUninterrupted() { Interleaver::pause(before_); }
 
 void Interleaver::step(bool must_switch) {
   Slot* mine = own_slot;
@@ -88,25 +103,29 @@ void Interleaver::hand_over(Slot& from) {
   wait(from);
 }
 
+void* Interleaver::play(void* slot) {
+  Slot& mine = *static_cast<Slot*>(slot);
+  mine.owner->wait(mine);
+  own_slot = &mine;
+  (*mine.body)();
+  own_slot = nullptr;  // what the thread's end does is not interrupted
+  mine.ended.store(true, std::memory_order_release);
+  post(mine.owner->ended_);
+  return nullptr;
+}
+
 void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
   TENUTO_ASSERT(::sem_init(&ended_, 0, 0) == 0);
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     slots_.push_back(std::make_unique<Slot>());
     slots_.back()->owner = this;
     slots_.back()->index = i;
+    slots_.back()->body = &bodies[i];
     TENUTO_ASSERT(::sem_init(&slots_.back()->wake, 0, 0) == 0);
   }
   token_.store(bodies.size(), std::memory_order_relaxed);  // nobody's
-  for (std::size_t i = 0; i < bodies.size(); ++i) {
-    slots_[i]->thread = std::thread([this, i, &bodies] {
-      Slot& mine = *slots_[i];
-      wait(mine);
-      own_slot = &mine;
-      bodies[i]();
-      own_slot = nullptr;  // what the thread's end does is not interrupted
-      mine.ended.store(true, std::memory_order_release);
-      post(ended_);
-    });
+  for (const auto& s : slots_) {
+    TENUTO_ASSERT(::pthread_create(&s->thread, nullptr, play, s.get()) == 0);
   }
   std::size_t next = 0;
   std::size_t living = bodies.size();
@@ -115,14 +134,14 @@ void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
   while (living != 0) {
     const bool in_time = take_in_time(ended_);
     const std::uint64_t steps = steps_.load(std::memory_order_relaxed);
-    if (in_time) {
-      for (const auto& s : slots_) {
-        if (s->joined || !s->ended.load(std::memory_order_acquire)) continue;
-        s->thread.join();
-        s->joined = true;
-        --living;
-      }
-    } else if (steps != steps_seen || Recorder::held_by_any()) {
+    bool kept = false;  // its end waits for a lock of somebody who waits for the token
+    for (const auto& s : slots_) {
+      if (s->joined || !s->ended.load(std::memory_order_acquire)) continue;
+      s->joined = join_in_time(s->thread);
+      kept |= !s->joined;
+      living -= s->joined ? 1 : 0;
+    }
+    if (!in_time && !kept && (steps != steps_seen || Recorder::held_by_any())) {
       steps_seen = steps;
       continue;
     }

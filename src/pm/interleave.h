@@ -7,13 +7,14 @@
 // anything else is passed over after a while, at the price of a run that may not repeat.
 #pragma once
 
+#include <pthread.h>
 #include <semaphore.h>
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "pm/explore_states.h"
@@ -36,6 +37,10 @@ class Interleaver {
     if (own_slot != nullptr) [[unlikely]]
       step(false);
   }
+  // Whether points of the calling thread are none for now. Returns what it was.
+  static bool pause(bool paused) {
+    return own_slot != nullptr && std::exchange(own_slot->inside, paused);
+  }
   // The calling thread cannot go on before another has: runs another, if there is one.
   static void blocked() { step(true); }
 
@@ -44,13 +49,15 @@ class Interleaver {
     Interleaver* owner;
     std::size_t index;
     sem_t wake;
-    std::thread thread;
+    pthread_t thread{};
+    const std::function<void()>* body = nullptr;
     bool inside = false;  // a point of its own
     std::atomic<bool> ended = false;
     bool joined = false;
   };
   static void step(bool must_switch);
   void hand_over(Slot& from);
+  static void* play(void* slot);
   void give(std::size_t to);
   void wait(Slot& mine);
   bool choose_next(std::size_t besides, std::size_t& chosen);

@@ -22,11 +22,27 @@ void trace_unmap(void* base);
 // commits, and never if it aborts.
 void trace_tx(TraceTx what);
 
+// While it lives, no other of the explorer's threads runs instead of this one: for locks of the
+// whole process, which a recovery in a crashed image's process would find taken for ever.
+class TraceUninterrupted {
+ public:
+  TraceUninterrupted();
+  ~TraceUninterrupted();
+  TraceUninterrupted(const TraceUninterrupted&) = delete;
+  TraceUninterrupted& operator=(const TraceUninterrupted&) = delete;
+
+ private:
+  const bool before_;
+};
+
 #else
 
 inline void trace_map(void* /*base*/, std::uint64_t /*bytes*/, int /*fd*/) {}
 inline void trace_unmap(void* /*base*/) {}
 inline void trace_tx(TraceTx /*what*/) {}
+struct TraceUninterrupted {
+  TraceUninterrupted() {}
+};
 
 #endif
 

@@ -181,9 +181,6 @@ bool Extents::claim(PoolOffset o) {
   if (!is_logged(slots_.find(o).kind())) return false;
   if (slots_.find(o).state() != ExtentState::live) return false;
   if (!move_state(o, ExtentState::live, ExtentState::claimed)) return false;
-  if (TENUTO_PLANT("heap_hole_before_free_is_durable")) {
-    static_cast<void>(file_.punch(o, kFrameBytes));
-  }
   live_logged_.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }

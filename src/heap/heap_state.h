@@ -79,8 +79,6 @@ struct Heap::State {
   void publish_retired(LaneHeap& h, std::uint64_t sequence);
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);
-  // Flushes again what a lane's thread flushed and may not have fenced.
-  void flush_unfenced(LaneHeap& h);
   void settle_word(LaneHeap& h, PoolOffset dest);
   // A logged block whose free is durable and retired: reused once no lane can still write into it.
   void retire(LaneHeap& h, PoolOffset block);

@@ -120,11 +120,6 @@ void Heap::State::flush_effects(const LaneHeap& h, std::uint64_t upto) {
   if (extents_too) extents.flush_log();
 }
 
-void Heap::State::flush_unfenced(LaneHeap& h) {
-  for (std::size_t i = 0; i < pm::kLaneRetiredLines; ++i) flush(h.retired_word(i));
-  flush_effects(h, h.sequence);
-}
-
 // Ends the life of every intent that names the word, whosever it is. Used when a version is about
 // to go round another quarter: an intent that is half of all versions old would look like a new
 // one. Fenced; as seldom as that.

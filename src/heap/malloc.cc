@@ -170,6 +170,8 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
   settle_words<Word>(h, e, n);
   while (n > 0) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
+    if (TENUTO_PLANT("heap_hole_before_free_is_durable") && e->slab == nullptr)
+      static_cast<void>(file.punch(e->block, kFrameBytes));
     if (early && !claimed) claimed = claim(e->block, {e->slab, e->index});
     if (early) store_bits(h, e, n, false);
     const std::size_t done = write_intents(h, K::kFree, e, n);

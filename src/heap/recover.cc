@@ -196,14 +196,13 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
 Status Heap::close() {
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
+  s.extents.flush_log();  // by threads that live on and may never fence again
+  const bool careless = TENUTO_PLANT("heap_close_forgets_living_threads");
   for (const auto& h : s.lane_heaps_owned) {
-    // Its thread may live on and never fence again.
-    if (!TENUTO_PLANT("heap_close_forgets_living_threads")) s.flush_unfenced(*h);
+    if (!careless) s.drain_limbo(*h);
   }
-  s.extents.flush_log();
-  for (const auto& h : s.lane_heaps_owned) s.drain_limbo(*h);
   for (const auto& h : s.lane_heaps_owned) {
-    s.drain_limbo(*h);  // what waited for the others
+    if (!careless) s.drain_limbo(*h);  // what waited for the others
     s.empty_caches(*h);
   }
   s.for_each_slab([](Slab& slab) {

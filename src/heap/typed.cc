@@ -110,7 +110,7 @@ void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOpti
 // --- transactions -------------------------------------------------------------------------------
 
 const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
-  if (!TENUTO_PLANT("tx_types_not_flushed")) flush_type(block);
+  if (!TENUTO_PLANT("heap_types_of_commit_not_flushed")) flush_type(block);
   const SlabBlock b = slab_block(block);
   if (!b) return extents.record(block);
   TENUTO_ASSERT(b.slab->reserved(b.index));

@@ -215,7 +215,8 @@ void HeapWork::swap(std::uint32_t a) {
   });
 }
 
-// So few neighbours have one intent, which is why a kill leaves all of them or none.
+// So few neighbours with blocks of one size have one intent, which is why a kill leaves all of them
+// or none. Of several sizes they have two.
 void HeapWork::batch(std::uint32_t slot) {
   const std::uint32_t a = std::min(slot, kSlots - 3);
   holding({a, a + 1, a + 2}, [&] {
@@ -225,6 +226,8 @@ void HeapWork::batch(std::uint32_t slot) {
     const bool none = stamp[0] == kSlotEmpty && stamp[1] == kSlotEmpty && stamp[2] == kSlotEmpty;
     const bool all = stamp[0] != kSlotEmpty && stamp[1] != kSlotEmpty && stamp[2] != kSlotEmpty;
     if (!none && !all) return;
+    const auto size = [&](std::size_t i) { return pool.usable_size(words[i].get()); };
+    if (all && (size(0) != size(1) || size(0) != size(2))) return;
     const std::uint64_t after = none ? kSlotRaw : kSlotEmpty;
     child_.begin_step(log_, {{kSlotCells + a, stamp[0], after},
                              {kSlotCells + a + 1, stamp[1], after},

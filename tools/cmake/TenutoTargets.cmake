@@ -4,6 +4,7 @@
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
 #   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
 #   tenuto_test(NAME [TRACED] [AFTER_CRASHES] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
+#   tenuto_c_test(NAME)
 #   tenuto_fuzz(NAME MUTATIONS n [SOURCES f...] [LIBS lib...])
 
 include_guard(GLOBAL)
@@ -229,6 +230,22 @@ function(tenuto_fuzz name)
   set_tests_properties(${target}_corpus PROPERTIES LABELS fuzz TIMEOUT 300)
   add_dependencies(tests_fuzz ${target})
   add_dependencies(fuzz_targets ${target})
+endfunction()
+
+# tenuto_c_test(NAME_test): a test of the C API, a program in C that ends with 0.
+function(tenuto_c_test name)
+  if(NOT TENUTO_BUILD_TESTS)
+    return()
+  endif()
+  add_executable(${name} ${name}.c)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
+  # The language of its last link step: the library is C++.
+  set_target_properties(${name} PROPERTIES C_STANDARD 99 C_EXTENSIONS ON LINKER_LANGUAGE CXX)
+  target_link_libraries(${name} PRIVATE tenuto)
+  add_dependencies(tests_test ${name})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS test TIMEOUT 120)
 endfunction()
 
 # Shared helpers of the tests, once for each twin. A test's layer decides what it may pull in: the

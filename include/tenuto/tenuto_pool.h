@@ -1,0 +1,243 @@
+/* The C API, lower half: pools, allocation to a pointer in the pool, transactions over objects.
+ * The upper half, the key-value store, is tenuto/tenuto.h. Each call is the C++ call of the same
+ * name, whose header (tenuto/pool.h, tenuto/tx.h) says what it promises, costs and returns; what is
+ * said here is what differs in C.
+ *
+ * - A call that can fail returns a tenuto_status. Where it takes `char** message`, a failure also
+ *   leaves a text there that names what, where and what to do; release it by tenuto_free. NULL for
+ *   message: no text is wanted.
+ * - Options are set to their defaults by tenuto_..._options_init, never by hand, so that a program
+ *   keeps its meaning when a later version has more of them. NULL stands for all defaults.
+ * - A handle may be used as its C++ twin: a pool and a store by all threads, a transaction, batch,
+ *   iterator or view by one at a time. NULL as a handle is answered by invalid_argument.
+ * - Nothing is thrown. When the process has no memory left it ends.
+ */
+#ifndef TENUTO_TENUTO_POOL_H
+#define TENUTO_TENUTO_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tenuto::Status; the numbers never change. */
+typedef enum tenuto_status {
+  TENUTO_OK = 0,
+  TENUTO_NOT_FOUND = 1,
+  TENUTO_INVALID_ARGUMENT = 2,
+  TENUTO_EXISTS = 3,
+  TENUTO_FULL = 4,
+  TENUTO_TOO_LARGE = 5,
+  TENUTO_BUSY = 6,
+  TENUTO_PERMISSION = 7,
+  TENUTO_IO = 8,
+  TENUTO_CORRUPT = 9,
+  TENUTO_NOT_A_POOL = 10,
+  TENUTO_WRONG_VERSION = 11,
+  TENUTO_READ_ONLY = 12,
+  TENUTO_CONFLICT = 13,
+  TENUTO_ABORTED = 14,
+  TENUTO_CLOSED = 15
+} tenuto_status;
+
+const char* tenuto_status_name(tenuto_status status); /* "not_found"; never NULL */
+
+/* Releases what a call handed out: messages, values. NULL is fine. */
+void tenuto_free(void* memory);
+
+typedef enum tenuto_medium {
+  TENUTO_MEDIUM_AUTOMATIC = 0,
+  TENUTO_MEDIUM_LINE = 1,
+  TENUTO_MEDIUM_CACHE = 2,
+  TENUTO_MEDIUM_MODEL = 3,
+  TENUTO_MEDIUM_JOURNAL = 4
+} tenuto_medium;
+
+typedef enum tenuto_durability { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 } tenuto_durability;
+
+/* Told about things a person should know. The text ends with a zero byte and dies with the call. */
+typedef void (*tenuto_log_fn)(void* context, const char* text);
+
+/* tenuto::PoolOptions with its HeapOptions and JournalOptions. */
+typedef struct tenuto_pool_options {
+  size_t struct_bytes; /* set by tenuto_pool_options_init */
+  uint64_t size;
+  uint64_t size_max;
+  tenuto_medium medium;
+  int read_only;
+  int catch_bus_errors;
+  int model_delays;
+  unsigned stripes;
+  unsigned recovery_threads;
+  tenuto_durability durability;
+  double morph_occupancy;
+  int64_t decay_ms;
+  int64_t decay_tick_ms;
+  uint64_t book_dead_factor;
+  uint64_t book_heap_ppm;
+  uint64_t book_chunks_least;
+  const char* journal_path; /* NULL: the pool's path with ".journal" */
+  uint64_t journal_bytes;
+  unsigned journal_sync_every_ms;
+  unsigned journal_recovery_ms_max;
+  int journal_keep;
+  tenuto_log_fn log; /* NULL: nobody is told */
+  void* log_context;
+} tenuto_pool_options;
+
+void tenuto_pool_options_init(tenuto_pool_options* options);
+
+/* tenuto::PoolInfo. The texts live as long as the pool's handle, until the next call. */
+typedef struct tenuto_pool_info {
+  const char* path;
+  const char* layout;
+  uint64_t pool_id;
+  uint32_t version;
+  tenuto_medium medium;
+  int power_cut_safe;
+  int was_clean;
+  int read_only;
+  int has_store;
+  double recovery_ms;
+  uint64_t leaked_frames;
+  uint64_t rolled_back;
+} tenuto_pool_info;
+
+/* tenuto::PoolStats. */
+typedef struct tenuto_pool_stats {
+  uint64_t file_bytes, disk_bytes, used_bytes, allocated_bytes, objects;
+  uint64_t slabs, morphed_slabs, slabs_by_tenth[10];
+  uint64_t extents, reclaimed_bytes, retained_bytes;
+  uint64_t book_bytes, book_list_bytes, book_live_entries, book_fast_gcs, book_slow_gcs;
+  uint64_t zones, lanes;
+  uint64_t lines_flushed, fences, reflushes, writes_sequential, writes_random;
+  uint64_t journal_bytes, journal_used_bytes, journal_commits, journal_lines;
+  uint64_t journal_payload_bytes, journal_written_bytes, journal_device_flushes;
+  uint64_t journal_checkpoints, journal_checkpoint_bytes;
+  double journal_recovery_ms;
+  uint64_t journal_replayed_bytes, journal_replayed_lines;
+  double journal_replay_ms;
+} tenuto_pool_stats;
+
+/* Pointers in the pool: zero is null. They stand in the root object or in allocated blocks, and
+ * are not to be copied by memcpy. */
+typedef struct tenuto_ptr {
+  uint64_t raw;
+} tenuto_ptr;
+typedef struct tenuto_vptr { /* versioned: changed by the pool alone */
+  uint64_t raw;
+} tenuto_vptr;
+
+void* tenuto_ptr_get(const tenuto_ptr* at);
+void tenuto_ptr_set(tenuto_ptr* at,
+                    const void* target); /* a plain store: flush it, or add it first */
+void* tenuto_vptr_get(const tenuto_vptr* at);
+
+/* tenuto::AllocOptions. */
+typedef struct tenuto_alloc_options {
+  size_t struct_bytes; /* set by tenuto_alloc_options_init */
+  uint64_t align;
+  int zero;
+  uint64_t type;
+} tenuto_alloc_options;
+
+void tenuto_alloc_options_init(tenuto_alloc_options* options);
+
+typedef struct tenuto_pool tenuto_pool;
+
+tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* options,
+                                 tenuto_pool** pool, char** message);
+tenuto_status tenuto_pool_open(const char* path, const tenuto_pool_options* options,
+                               tenuto_pool** pool, char** message);
+/* Closes the pool and, unless it says busy, releases the handle. invalid_argument for the pool of a
+ * store, which tenuto_store_close closes. */
+tenuto_status tenuto_pool_close(tenuto_pool* pool);
+
+tenuto_status tenuto_malloc_to(tenuto_pool* pool, uint64_t bytes, tenuto_ptr* dest,
+                               const tenuto_alloc_options* options);
+tenuto_status tenuto_free_from(tenuto_pool* pool, tenuto_ptr* dest);
+tenuto_status tenuto_realloc_to(tenuto_pool* pool, uint64_t bytes, tenuto_ptr* dest,
+                                const tenuto_alloc_options* options);
+tenuto_status tenuto_vmalloc_to(tenuto_pool* pool, uint64_t bytes, tenuto_vptr* dest,
+                                const tenuto_alloc_options* options);
+tenuto_status tenuto_vfree_from(tenuto_pool* pool, tenuto_vptr* dest);
+tenuto_status tenuto_vswap(tenuto_pool* pool, tenuto_vptr* a, tenuto_vptr* b);
+
+/* Batches, to words that may stand anywhere. bytes: one size for each. */
+tenuto_status tenuto_malloc_to_many(tenuto_pool* pool, const uint64_t* bytes,
+                                    tenuto_ptr* const* dests, size_t count,
+                                    const tenuto_alloc_options* options);
+tenuto_status tenuto_free_from_many(tenuto_pool* pool, tenuto_ptr* const* dests, size_t count);
+tenuto_status tenuto_vmalloc_to_many(tenuto_pool* pool, const uint64_t* bytes,
+                                     tenuto_vptr* const* dests, size_t count,
+                                     const tenuto_alloc_options* options);
+tenuto_status tenuto_vfree_from_many(tenuto_pool* pool, tenuto_vptr* const* dests, size_t count);
+
+/* tenuto::Reserved: a block that only this process knows, until it is published or cancelled. */
+typedef struct tenuto_reserved {
+  uint64_t offset;
+  void* data;
+  uint64_t bytes;
+} tenuto_reserved;
+
+tenuto_status tenuto_reserve(tenuto_pool* pool, uint64_t bytes, const tenuto_alloc_options* options,
+                             tenuto_reserved* block);
+tenuto_status tenuto_publish(tenuto_pool* pool, const tenuto_reserved* block, tenuto_ptr* dest);
+tenuto_status tenuto_vpublish(tenuto_pool* pool, const tenuto_reserved* block, tenuto_vptr* dest);
+tenuto_status tenuto_cancel(tenuto_pool* pool, const tenuto_reserved* block);
+
+uint64_t tenuto_usable_size(const tenuto_pool* pool,
+                            const void* block);                      /* 0: no block starts there */
+uint64_t tenuto_type_of(const tenuto_pool* pool, const void* block); /* 0: none */
+/* *block: NULL at the end of the walk. */
+tenuto_status tenuto_first(const tenuto_pool* pool, uint64_t type, void** block);
+tenuto_status tenuto_next(const tenuto_pool* pool, const void* behind, uint64_t type, void** block);
+
+tenuto_status tenuto_root(tenuto_pool* pool, const char* layout, uint64_t bytes, void** root,
+                          char** message);
+
+int tenuto_pool_contains(const tenuto_pool* pool, const void* p);
+uint64_t tenuto_offset_of(const tenuto_pool* pool, const void* p); /* 0: not in the pool */
+void* tenuto_at(const tenuto_pool* pool, uint64_t offset);         /* NULL: offset 0, or beyond */
+
+tenuto_status tenuto_pool_sync(tenuto_pool* pool);
+tenuto_status tenuto_pool_health(const tenuto_pool* pool, char** message);
+tenuto_status tenuto_pool_trim(tenuto_pool* pool);
+tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message);
+tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info);
+tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool, tenuto_pool_stats* stats);
+
+/* Durable order by hand (tenuto/persist.h), for stores to objects in a pool outside transactions.
+ */
+void tenuto_flush(const void* p, size_t bytes);
+void tenuto_fence(const char* first, const char* then); /* what is safe, before what happens */
+
+/* Transactions over objects: tenuto::Transaction. Begun, used and ended by one thread; one begun
+ * inside another of the same pool joins it. */
+typedef struct tenuto_tx tenuto_tx;
+typedef void (*tenuto_tx_fn)(void* context);
+
+tenuto_status tenuto_tx_begin(tenuto_pool* pool, tenuto_tx** tx);
+tenuto_status tenuto_tx_add(tenuto_tx* tx, const void* p, size_t bytes);
+tenuto_status tenuto_tx_add_later(tenuto_tx* tx, const void* p, size_t bytes);
+tenuto_status tenuto_tx_ready(tenuto_tx* tx);
+tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_options* options,
+                              void** block);
+tenuto_status tenuto_tx_free(tenuto_tx* tx, const void* block);
+tenuto_status tenuto_tx_on_commit(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
+tenuto_status tenuto_tx_on_abort(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
+/* Both end the transaction and release the handle, whatever they return. */
+tenuto_status tenuto_tx_commit(tenuto_tx* tx, tenuto_durability durability);
+void tenuto_tx_abort(tenuto_tx* tx);
+/* Runs body in a transaction: TENUTO_OK commits, anything else rolls back and is handed on. The
+ * handle given to body is the call's own: body must neither commit nor abort it. */
+typedef tenuto_status (*tenuto_tx_body)(tenuto_tx* tx, void* context);
+tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -32,11 +32,12 @@ void WriteBatch::clear() {
   bytes_.clear();
 }
 
-void StoreImpl::append(const WriteBatch& batch, std::vector<store::BatchOp>& ops) {
+void StoreImpl::append(store::Tree& tree, const WriteBatch& batch,
+                       std::vector<store::BatchOp>& ops) {
   const std::string_view bytes = batch.bytes_;
   for (const WriteBatch::Op& op : batch.ops_) {
-    ops.push_back({bytes.substr(op.key_at, op.key_bytes), bytes.substr(op.value_at, op.value_bytes),
-                   op.erase});
+    ops.push_back({&tree, bytes.substr(op.key_at, op.key_bytes),
+                   bytes.substr(op.value_at, op.value_bytes), op.erase});
   }
 }
 
@@ -173,8 +174,8 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Tree* tree = tree_of(impl_);
   if (tree == nullptr) return Status::closed;
   std::vector<store::BatchOp> ops;
-  StoreImpl::append(batch, ops);
-  TENUTO_TRY(tree->write(std::move(ops)));
+  StoreImpl::append(*tree, batch, ops);
+  TENUTO_TRY(store::Tree::write(std::move(ops)));
   return impl_->pool.impl_->settle(options.durability);
 }
 

@@ -108,6 +108,9 @@ class Tree::Check {
     tree_.limbos_.for_each([this](const Retired& item) {
       if (item.what == Retired::What::block) reached_.emplace(item.word, false);
     });
+    tree_.history_.for_each([this](const OldVersion& v) {
+      if (v.tree == &tree_ && v.record) reached_.emplace(v.record.value, false);
+    });
     Status status = Status::ok;
     std::uint64_t taken = 0;
     tree_.heap_.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {

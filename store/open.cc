@@ -81,16 +81,20 @@ Status PoolImpl::recover(Report* report) {
 
 Status PoolImpl::open_tree(Report* report) {
   if (tree != nullptr || !store::Tree::exists(*file)) return Status::ok;
-  auto built = store::Tree::rebuild(*file, *heap, *engine, was_clean, recovery_threads, report);
+  auto built =
+      store::Tree::rebuild(*file, *heap, *engine, *history, was_clean, recovery_threads, report);
   if (!built) return built.error();
   tree = std::move(*built);
   return Status::ok;
 }
 
+PoolImpl::~PoolImpl() { history->shut(false); }
+
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
+  history->shut(true);
   if (tree != nullptr) TENUTO_TRY(tree->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {
     TENUTO_TRY(file->set_state(pm::PoolState::clean));

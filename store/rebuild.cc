@@ -32,7 +32,7 @@ bool Tree::exists(const pm::PoolFile& file) {
 }
 
 Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine,
-                                           KeyKind kind, Report* report) {
+                                           History& history, KeyKind kind, Report* report) {
   const Result<heap::Block> block = heap.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) {
     return fail(block.error(), report, "no room in the pool for a store", file.path());
@@ -55,7 +55,7 @@ Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap,
   publish(file.head().roots[pm::kRootStore], block->offset.value);
   fence("store is named again", "store is used");
 
-  std::unique_ptr<Tree> tree(new Tree(file, heap, engine, kind));
+  std::unique_ptr<Tree> tree(new Tree(file, heap, engine, history, kind));
   VLeaf* twin = tree->twins_.take();
   twin->leaf = file.at<Leaf>(block->offset);
   tree->index_.build({twin}, {std::string()});
@@ -193,8 +193,8 @@ class Tree::Rebuild {
 };
 
 Result<std::unique_ptr<Tree>> Tree::rebuild(pm::PoolFile& file, heap::Heap& heap,
-                                            tx::Engine& engine, bool clean, unsigned threads,
-                                            Report* report) {
+                                            tx::Engine& engine, History& history, bool clean,
+                                            unsigned threads, Report* report) {
   const auto begin = std::chrono::steady_clock::now();
   const std::uint64_t* head = file.head().store;
   const StoreWord word{head[kHeadWord]};
@@ -214,7 +214,7 @@ Result<std::unique_ptr<Tree>> Tree::rebuild(pm::PoolFile& file, heap::Heap& heap
     publish(again, head[kHeadFirstLeaf]);  // the crash met the creation
     fence("store is named again", "store is used");
   }
-  std::unique_ptr<Tree> tree(new Tree(file, heap, engine, word.kind()));
+  std::unique_ptr<Tree> tree(new Tree(file, heap, engine, history, word.kind()));
   TENUTO_TRY(Rebuild(*tree, clean, report).run(threads));
   if (clean) {
     // What the close wrote is a fact about this very state, or the state was not closed cleanly.

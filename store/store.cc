@@ -32,11 +32,12 @@ void WriteBatch::clear() {
   bytes_.clear();
 }
 
-void StoreImpl::append(const WriteBatch& batch, std::vector<store::BatchOp>& ops) {
+void StoreImpl::append(store::Tree& tree, const WriteBatch& batch,
+                       std::vector<store::BatchOp>& ops) {
   const std::string_view bytes = batch.bytes_;
   for (const WriteBatch::Op& op : batch.ops_) {
-    ops.push_back({bytes.substr(op.key_at, op.key_bytes), bytes.substr(op.value_at, op.value_bytes),
-                   op.erase});
+    ops.push_back({&tree, bytes.substr(op.key_at, op.key_bytes),
+                   bytes.substr(op.value_at, op.value_bytes), op.erase});
   }
 }
 
@@ -65,11 +66,13 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
     TENUTO_TRY(p.file->writable());
-    auto made = store::Tree::create(*p.file, *p.heap, *p.engine, options.key_kind, report);
+    auto made =
+        store::Tree::create(*p.file, *p.heap, *p.engine, *p.history, options.key_kind, report);
     if (!made) return made.error();
     p.tree = std::move(*made);
   }
   p.tree->set_verify_reads(options.verify_reads);
+  p.history->set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
   if (options.check_key_kind && p.tree->kind() != options.key_kind) {
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
@@ -173,8 +176,8 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Tree* tree = tree_of(impl_);
   if (tree == nullptr) return Status::closed;
   std::vector<store::BatchOp> ops;
-  StoreImpl::append(batch, ops);
-  TENUTO_TRY(tree->write(std::move(ops)));
+  StoreImpl::append(*tree, batch, ops);
+  TENUTO_TRY(store::Tree::write(std::move(ops)));
   return impl_->pool.impl_->settle(options.durability);
 }
 
@@ -197,6 +200,13 @@ StoreStats Store::stats() const {
   const store::Tree* tree = tree_of(impl_);
   if (tree == nullptr) return s;
   tree->stats(s);
+  tree->history().expire_old();
+  const store::HistoryStats h = tree->history().stats();
+  s.snapshots = h.snapshots;
+  s.snapshot_oldest_age_ms = h.oldest_age_ms;
+  s.snapshot_versions = h.versions;
+  s.snapshot_bytes = h.held_bytes;
+  s.snapshots_expired = h.expired;
   s.pool = impl_->pool.stats();
   return s;
 }

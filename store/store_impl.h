@@ -15,7 +15,7 @@ struct StoreImpl {
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
-  static void append(const WriteBatch& batch, std::vector<store::BatchOp>& ops);
+  static void append(store::Tree& tree, const WriteBatch& batch, std::vector<store::BatchOp>& ops);
 
   Pool pool;
 };

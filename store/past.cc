@@ -45,12 +45,15 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
   }
 }
 
-Status Tree::entries_at(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const {
-  TENUTO_TRY(entries(place, out, true));
-  if (at == nullptr) return Status::ok;
-  if (VLeaf::history(place.version) == 0) return settled(*at);
+// Where the leaf has no history it is as it was.
+Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const {
+  if (VLeaf::history(place.version) == 0) {
+    TENUTO_TRY(ordered(place, nullptr, out));
+    return settled(at);
+  }
+  TENUTO_TRY(entries(place, out));
   std::vector<const OldVersion*> past;
-  history_.collect(place.version, at->moment, past);
+  history_.collect(place.version, at.moment, past);
   if (!place.leaf->still(place.version)) return Status::conflict;
   std::erase_if(out, [&](const Entry& e) {
     const auto v = std::lower_bound(
@@ -60,14 +63,11 @@ Status Tree::entries_at(const Place& place, const SnapshotCore* at, std::vector<
   });
   for (const OldVersion* v : past) {
     if (!v->record) continue;
-    Entry e{{}, SlotWord::make(v->record, 0), 0};
-    if (!read_record(file_, v->record, e.record)) return damaged(v->record, "record");
-    if (verify_reads_ && !record_sound(file_, v->record, e.record)) {
-      return damaged(v->record, "record's checksum");
-    }
-    out.push_back(e);
+    out.push_back({{}, SlotWord::make(v->record, hash_key(v->key()).slot), 0});
+    TENUTO_TRY(read(out.back(), false));
   }
-  return settled(*at);
+  sort(out);
+  return settled(at);
 }
 
 // --- validation ---------------------------------------------------------------------------------

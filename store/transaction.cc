@@ -56,14 +56,21 @@ void Work::rollback_to(std::size_t count) {
   }
 }
 
+bool Work::writes_between(std::string_view low, const Fence& end) const {
+  const auto from = latest.lower_bound(low);
+  return from != latest.end() && (!end.bounded || from->first < end.key);
+}
+
 void Work::overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const {
   const auto from = latest.lower_bound(low);
   const auto to = end.bounded ? latest.lower_bound(end.key) : latest.end();
-  if (from == to) return;
   std::erase_if(entries, [this](const Entry& e) { return latest.contains(e.record.key); });
   for (auto at = from; at != to; ++at) {
     const Write& w = writes[at->second];
-    if (w.value) entries.push_back({{w.key, *w.value}, {}, 0});
+    if (w.value) {
+      const SlotWord word = SlotWord::make({}, hash_key(w.key).slot);
+      entries.push_back({{w.key, *w.value}, word, 0, true, true});
+    }
   }
 }
 

@@ -39,6 +39,7 @@ struct Work {
   const Write* own(std::string_view key) const;
   Status write(std::string_view key, std::optional<std::string_view> value);
   void rollback_to(std::size_t count);
+  bool writes_between(std::string_view low, const Fence& end) const;
   // Puts the writes of a leaf with these bounds in the place of its entries.
   void overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const;
   Status commit();

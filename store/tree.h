@@ -67,6 +67,8 @@ struct Entry {
   Record record;
   SlotWord word;
   std::uint8_t slot;
+  bool read = false;      // the record's place and lengths are known
+  bool verified = false;  // and its checksum was compared
 };
 
 class Tree;
@@ -165,8 +167,17 @@ class Tree {
   // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
   // REQUIRES: an epoch guard.
   Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
-  // The same at a snapshot's moment, or now when there is none.
-  Status entries_at(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
+  // The leaf's entries by key, now or at a snapshot's moment, records read only where they had to
+  // be: see read(). Leaves the order in the twin for the next one. REQUIRES: an epoch guard.
+  // conflict: as above.
+  Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
+  // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
+  Status read(Entry& entry, bool for_value) const;
+  void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
+  // Asks for a leaf that may be walked over soon: its twin, or, when that has come, what its
+  // records begin with. Whatever it finds is a hint.
+  static void prefetch_twin(const VLeaf& twin);
+  void prefetch_first_records(const VLeaf& twin) const;
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
   Result<std::string_view> low_of(const VLeaf& twin) const;
@@ -194,6 +205,7 @@ class Tree {
 
   Tree(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, History& history, KeyKind kind);
 
+  Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);

@@ -201,6 +201,11 @@ class History : public std::enable_shared_from_this<History> {
   bool closed() const { return closed_.load(std::memory_order_acquire); }
   // The same for one tree that is dropped; its records are the caller's business.
   void forget(const Tree& tree);
+  // And of each of its leaves.
+  void forget(VLeaf& twin) {
+    const std::lock_guard lock(mu_);
+    if (VLeaf::history(twin.version.load(std::memory_order_relaxed)) != 0) give_head(twin);
+  }
 
   HistoryStats stats() const;
   // Calls f for all versions that are held. REQUIRES: no writer.

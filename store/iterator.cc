@@ -29,13 +29,13 @@ std::optional<std::string> behind_prefix(std::string prefix) {
 }  // namespace
 
 struct Iterator::Impl {
-  Impl(const store::Tree* t, IteratorOptions o, std::shared_ptr<store::SnapshotCore> moment,
-       std::shared_ptr<store::Work> transaction)
-      : tree(t),
+  Impl(std::shared_ptr<CollectionState> s, IteratorOptions o,
+       std::shared_ptr<store::SnapshotCore> moment, std::shared_ptr<store::Work> transaction)
+      : state(std::move(s)),
         slot(store::take_loose_slot()),
         at_moment(std::move(moment)),
         work(std::move(transaction)) {
-    if (tree == nullptr) status = Status::closed;
+    if (state == nullptr) status = Status::closed;
     entries.reserve(store::kSlots);
     lower = std::max(o.lower.value_or(std::string()), o.prefix);
     upper = std::move(o.upper);
@@ -67,7 +67,13 @@ struct Iterator::Impl {
     if (status != Status::ok) return false;
     slot.enter();
     pinned = true;
-    return true;
+    status = state->alive();
+    if (status == Status::ok) {
+      tree = state->tree.get();
+      return true;
+    }
+    leave();
+    return false;
   }
   std::string_view key() const { return entries[at].record.key; }
 
@@ -278,13 +284,14 @@ struct Iterator::Impl {
   static constexpr std::size_t kAhead = 8;  // records
 
   // Constant.
-  const store::Tree* const tree;
+  const std::shared_ptr<CollectionState> state;
   store::EpochSlot& slot;
   std::string lower;                                     // inclusive
   std::optional<std::string> upper;                      // exclusive
   const std::shared_ptr<store::SnapshotCore> at_moment;  // null: each leaf as it is
   const std::shared_ptr<store::Work> work;               // null: no transaction's
   std::size_t range = 0;                                 // of work->reads
+  const store::Tree* tree = nullptr;                     // while positioned
   // The leaf at hand.
   std::vector<store::Entry> entries;
   store::Fence right;  // upper bound of its keys
@@ -311,24 +318,26 @@ std::string_view Iterator::key() const { return impl_->key(); }
 std::string_view Iterator::value() const { return impl_->entries[impl_->at].record.value; }
 Status Iterator::status() const {
   if (impl_->status != Status::ok) return impl_->status;
-  return impl_->tree->bad_pages();  // of the value, which the iterator did not look at
+  const CollectionUse use(impl_->state.get());
+  // Of the value, which the iterator did not look at.
+  return use.status() == Status::ok ? use->bad_pages() : Status::ok;
 }
 
-Iterator Store::iterator(IteratorOptions options) const {
-  return Iterator(std::make_unique<Iterator::Impl>(impl_ == nullptr ? nullptr : impl_->tree(),
-                                                   std::move(options), nullptr, nullptr));
+Iterator Collection::iterator(IteratorOptions options) const {
+  return Iterator(std::make_unique<Iterator::Impl>(state_, std::move(options), nullptr, nullptr));
 }
 
-Iterator Snapshot::iterator(IteratorOptions options) const {
-  const store::Tree* tree = usable() == Status::ok ? tree_ : nullptr;
-  return Iterator(std::make_unique<Iterator::Impl>(tree, std::move(options), core_, nullptr));
+Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
+  const bool there = usable() == Status::ok;
+  return Iterator(std::make_unique<Iterator::Impl>(there ? collection.state_ : nullptr,
+                                                   std::move(options), core_, nullptr));
 }
 
 Iterator StoreTransaction::iterator(IteratorOptions options) {
-  const bool usable = impl_ != nullptr && impl_->look() == Status::ok;
+  const bool there = impl_ != nullptr && impl_->look() == Status::ok;
   return Iterator(std::make_unique<Iterator::Impl>(
-      usable ? impl_->tree : nullptr, std::move(options), usable ? impl_->reads.snapshot : nullptr,
-      usable ? impl_ : nullptr));
+      there ? impl_->main : nullptr, std::move(options), there ? impl_->reads.snapshot : nullptr,
+      there ? impl_ : nullptr));
 }
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -5,8 +5,8 @@
 
 namespace tenuto::inline TENUTO_ABI {
 
-Snapshot::Snapshot(std::shared_ptr<store::SnapshotCore> core, const store::Tree* tree)
-    : core_(std::move(core)), tree_(tree) {}
+Snapshot::Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main)
+    : core_(std::move(core)), main_(main.state_) {}
 Snapshot::Snapshot(Snapshot&&) noexcept = default;
 Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
 Snapshot::~Snapshot() = default;
@@ -18,37 +18,51 @@ Status Snapshot::usable() const {
   return core_->expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
 
-Status Snapshot::get(std::string_view key, std::string& value) const {
+Status Snapshot::get(const Collection& collection, std::string_view key, std::string& value) const {
   TENUTO_TRY(usable());
   const store::EpochGuard guard;
+  const CollectionUse use(collection.state_.get());
+  TENUTO_TRY(use.status());
   store::Record record;
-  TENUTO_TRY(tree_->lookup_at(key, *core_, record));
+  TENUTO_TRY(use->lookup_at(key, *core_, record));
   value.assign(record.value);
-  return tree_->bad_pages();
+  return use->bad_pages();
 }
 
-Result<std::string> Snapshot::get(std::string_view key) const {
+Result<std::string> Snapshot::get(const Collection& collection, std::string_view key) const {
   std::string value;
-  const Status s = get(key, value);
+  const Status s = get(collection, key, value);
   if (s != Status::ok) return s;
   return value;
 }
 
-Status Snapshot::contains(std::string_view key) const {
+Status Snapshot::contains(const Collection& collection, std::string_view key) const {
   TENUTO_TRY(usable());
   const store::EpochGuard guard;
+  const CollectionUse use(collection.state_.get());
+  TENUTO_TRY(use.status());
   store::Record record;
-  return tree_->lookup_at(key, *core_, record, false);
+  return use->lookup_at(key, *core_, record, false);
+}
+
+Status Snapshot::get(std::string_view key, std::string& value) const {
+  return get(Collection(main_), key, value);
+}
+Result<std::string> Snapshot::get(std::string_view key) const {
+  return get(Collection(main_), key);
+}
+Status Snapshot::contains(std::string_view key) const { return contains(Collection(main_), key); }
+Iterator Snapshot::iterator(IteratorOptions options) const {
+  return iterator(Collection(main_), std::move(options));
 }
 
 void Snapshot::release() { core_.reset(); }
 
 Result<Snapshot> Store::snapshot() const {
-  const store::Tree* tree = impl_ == nullptr ? nullptr : impl_->tree();
-  if (tree == nullptr) return Status::closed;
-  auto core = tree->history().take();
+  if (impl_ == nullptr || impl_->collections() == nullptr) return Status::closed;
+  auto core = impl_->pool.impl_->history->take();
   if (!core) return core.error();
-  return Snapshot(std::move(*core), tree);
+  return Snapshot(std::move(*core), impl_->main);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -28,7 +28,7 @@ struct Work {
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
 
-  Work(PoolImpl* p, Tree* t, const TransactionOptions& o) : pool(p), tree(t), options(o) {}
+  Work(PoolImpl* p, const TransactionOptions& o) : pool(p), options(o) {}
   ~Work() { end(); }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
@@ -47,7 +47,9 @@ struct Work {
 
   // Constant.
   PoolImpl* const pool;
-  Tree* const tree;
+  const std::shared_ptr<CollectionState> main =
+      pool == nullptr ? nullptr : pool->collections->main();
+  Tree* const tree = pool == nullptr ? nullptr : main->tree.get();
   const TransactionOptions options;
   const std::shared_ptr<History> history = pool == nullptr ? nullptr : pool->history;
 

@@ -1,11 +1,11 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
-// Called by store.cc (the public Store); made by store/open.cc, which recovers what stands below.
+// Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
 //
 // Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
 // that look first · split.cc leaves that come and go · batch.cc atomic batches · iterator.cc
-// cursors · rebuild.cc creation and opening · check.cc validation.
+// cursors · rebuild.cc making and opening · check.cc validation.
 //
-// Thread safety: everything but create, rebuild, close and validate from any thread.
+// Thread safety: everything but make, rebuild, close, give_back and validate from any thread.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "heap/heap.h"
@@ -33,8 +34,8 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-// Leaf twins come from rows that are freed with the tree, so that neighbours stand together; in
-// huge pages where the system has them.
+// Leaf twins come from rows that are freed with the pool, so that neighbours stand together; in
+// huge pages where the system has them. Small trees share a row.
 class Twins {
  public:
   Twins() = default;
@@ -46,7 +47,6 @@ class Twins {
   VLeaf* take_row(std::size_t count);
   VLeaf* take();
   void put(VLeaf* twin);
-  std::uint64_t bytes() const;
 
  private:
   struct Row {
@@ -59,7 +59,17 @@ class Twins {
   // Guarded by mu_.
   std::vector<Row> rows_;
   std::vector<VLeaf*> idle_;
-  std::uint64_t total_ = 0;
+  VLeaf* fresh_ = nullptr;  // of the last row, never handed out
+  std::size_t fresh_count_ = 0;
+};
+
+// What all trees of a pool stand on.
+struct Ground {
+  pm::PoolFile& file;
+  heap::Heap& heap;
+  tx::Engine& engine;
+  History& history;
+  Twins twins;
 };
 
 // An entry of a leaf with its key, for those who need the order.
@@ -106,21 +116,24 @@ using Decide = std::function<Decision(const Record* old)>;
 
 class Tree {
  public:
-  // Makes the first leaf of a new store. Crash-safe: until the last fence the pool has no store.
-  static Result<std::unique_ptr<Tree>> create(pm::PoolFile& file, heap::Heap& heap,
-                                              tx::Engine& engine, History& history, KeyKind kind,
-                                              Report* report);
-  // Whether the pool's head names a store.
-  static bool exists(const pm::PoolFile& file);
-  // Builds the tree of an existing store. After a crash (clean == false) it finishes half-done
-  // splits and marks every block of the store in the heap: call it after the recovery of tx and
-  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf.
-  static Result<std::unique_ptr<Tree>> rebuild(pm::PoolFile& file, heap::Heap& heap,
-                                               tx::Engine& engine, History& history, bool clean,
-                                               unsigned threads, Report* report);
-  // Gives all retired blocks back and writes the counts, so that the heap may be closed.
-  // REQUIRES: no reader, no writer.
-  Status close();
+  // An empty tree. Its first leaf is written and flushed, not fenced, and named nowhere: after a
+  // crash it is nobody's.
+  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
+  // Builds the tree whose first leaf this is. After a crash (clean == false) it finishes half-done
+  // splits and marks every block of the tree in the heap: call it after the recovery of tx and
+  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf. `parallel`:
+  // by the threads of the calling thread's arena (oneTBB).
+  static Result<std::unique_ptr<Tree>> rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                               KeyKind kind, bool clean, bool parallel,
+                                               Report* report);
+  // Gives all retired blocks back and writes the counts; flushed, to be fenced before the pool says
+  // that it was closed. REQUIRES: no reader, no writer.
+  void close();
+  // Gives every block of the tree to the heap. REQUIRES: nothing durable names the tree, nobody
+  // looks at it or ever will.
+  void give_back();
+  // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
+  void collect() { limbos_.collect_all(); }
   ~Tree();
 
   // Before any other thread knows the tree.
@@ -151,12 +164,20 @@ class Tree {
                    bool for_value = true) const;
   // Whether the key was changed after the moment. A hint: it may be changed at any time.
   bool changed_since(std::string_view key, const SnapshotCore& at) const;
-  Status validate(Report* report) const;
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
   Status check_key(std::string_view key) const;
   // The trees of a pool differ in it; batches lock leaves in its order.
-  std::uint64_t id() const { return id_; }
+  TreeId id() const { return id_; }
+  PoolOffset first_leaf() const { return first_leaf_; }
+
+  // validate checks the tree and notes what it reaches in the heap, note_dropped what stands in a
+  // tree that waits to be given back; check_heap compares with the heap what all trees of a pool
+  // reach.
+  using Reached = std::unordered_map<std::uint64_t, bool>;  // offset: reachable, not only retired
+  Status validate(Reached& reached, Report* report) const;
+  void note_dropped(Reached& reached) const;
+  static Status check_heap(const Ground& ground, const Reached& reached, Report* report);
 
   // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
   Status bad_pages() const { return file_.bad_pages(); }
@@ -203,7 +224,7 @@ class Tree {
   class Rebuild;      // rebuild.cc
   class Check;        // check.cc
 
-  Tree(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, History& history, KeyKind kind);
+  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
@@ -218,6 +239,8 @@ class Tree {
   struct Conditional;  // conditional.cc
   void free(const Retired& item);
   void count_record_bytes() const;
+  TreeCounts written_counts() const;
+  void write_counts(const TreeCounts& counts);
   // Whether a snapshot needs what was replaced; see History::keep.
   bool keep(MomentWord now, const Replaced& r) { return now.snapshots() != 0 && history_.keep(r); }
   void retire_block(PoolOffset block) {
@@ -243,8 +266,9 @@ class Tree {
   heap::Heap& heap_;
   tx::Engine& engine_;
   History& history_;
+  const TreeId id_;
+  const PoolOffset first_leaf_;
   KeyKind kind_;
-  std::uint64_t id_ = 0;
   bool verify_reads_ = true;
   double rebuild_ms_ = 0;
   std::int64_t records_at_open_ = 0;
@@ -253,7 +277,7 @@ class Tree {
   mutable std::atomic<bool> record_bytes_known_{true};
   mutable std::mutex count_mu_;
 
-  Twins twins_;
+  Twins& twins_;
   mutable Limbos limbos_;
   Index index_;
 };

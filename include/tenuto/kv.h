@@ -74,12 +74,26 @@ struct StoreStats {
   PoolStats pool;
 };
 
+class Collection;          // tenuto/collection.h
+struct CollectionOptions;  // tenuto/collection.h
+struct RenameOptions;      // tenuto/collection.h
+
+// What Store::collections() tells of one.
+struct CollectionInfo {
+  std::string name;
+  std::uint64_t id = 0;  // never given twice in a pool
+};
+
 // Puts and erases that become durable together or not at all. A later entry for the same key
 // overrides an earlier one. Copies what it is given.
 class WriteBatch {
  public:
+  // In the default collection,
   void put(std::string_view key, std::string_view value);
   void erase(std::string_view key);
+  // and in others of the same store.
+  void put(const Collection& collection, std::string_view key, std::string_view value);
+  void erase(const Collection& collection, std::string_view key);
   void clear();
   bool empty() const { return ops_.empty(); }
   std::size_t count() const { return ops_.size(); }
@@ -89,10 +103,15 @@ class WriteBatch {
   friend struct StoreImpl;
   struct Op {
     std::size_t key_at = 0, key_bytes = 0, value_at = 0, value_bytes = 0;
+    std::uint32_t collection = 0;  // index into collections_ + 1; 0: the default one
     bool erase = false;
   };
+  void add(std::uint32_t collection, std::string_view key, std::string_view value, bool erase);
+  std::uint32_t index_of(const Collection& collection);
+
   std::vector<Op> ops_;
   std::string bytes_;
+  std::vector<std::shared_ptr<struct CollectionState>> collections_;
 };
 
 struct IteratorOptions {
@@ -123,7 +142,7 @@ class Iterator {
   Status status() const;  // ok | corrupt (damage ended the walk) | io | closed (a closed store's)
 
  private:
-  friend class Store;
+  friend class Collection;
   friend class Snapshot;
   friend class StoreTransaction;
   struct Impl;
@@ -142,7 +161,7 @@ class View {
   std::string_view value() const { return value_; }
 
  private:
-  friend class Store;
+  friend class Collection;
   void* guard_ = nullptr;
   std::string_view value_;
 };
@@ -184,12 +203,34 @@ class Store {
   // ok | not_found | as put. One fence, one line.
   Status erase(std::string_view key, WriteOptions = {});
 
-  // Applies all of the batch or nothing. As put; invalid_argument also inside a transaction of
-  // this thread on the pool. Three fences, however many entries (and two for each leaf it splits).
+  // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
+  // them was dropped; invalid_argument also when one is of another store, and inside a transaction
+  // of this thread on the pool. Three fences, however many entries (and two for each leaf it
+  // splits).
   Status write(const WriteBatch& batch, WriteOptions = {});
 
   // A cursor, not yet positioned.
   Iterator iterator(IteratorOptions options = {}) const;
+
+  // --- named collections (tenuto/collection.h); all atomic, also in a crash ---------------------
+  // Opens it, or makes it: two fences beside those of a put. ok | exists, not_found,
+  // invalid_argument (name, options) | corrupt | full | read_only | closed.
+  Result<Collection> collection(std::string_view name, Report* report = nullptr);
+  Result<Collection> collection(std::string_view name, const CollectionOptions& options,
+                                Report* report = nullptr);
+  // The one that the store's own calls use.
+  Collection default_collection() const;
+  // The others, by name.
+  Result<std::vector<CollectionInfo>> collections(Report* report = nullptr) const;
+  // Drops it with all its records, at the cost of one erase; its memory is given back once nobody
+  // looks at it any more. Handles of it answer not_found from now on. ok | not_found | corrupt |
+  // read_only | closed.
+  Status drop(std::string_view name, Report* report = nullptr);
+  // Handles stay good. As drop; exists, when there is one with the new name that the options do not
+  // allow to be replaced | full. invalid_argument inside a transaction of this thread.
+  Status rename(std::string_view from, std::string_view to, Report* report = nullptr);
+  Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                Report* report = nullptr);
 
   // The store as it is now, for reads; see tenuto/snapshot.h. busy (65535 are active) | closed.
   Result<Snapshot> snapshot() const;

@@ -23,7 +23,6 @@ namespace tenuto::inline TENUTO_ABI {
 
 namespace store {
 struct SnapshotCore;
-class Tree;
 }  // namespace store
 
 class Snapshot {
@@ -32,11 +31,17 @@ class Snapshot {
   Snapshot& operator=(Snapshot&&) noexcept;
   ~Snapshot();  // releases
 
-  // As those of Store; and expired: it was given up, being the oldest beyond a bound.
+  // As those of Store; and expired: it was given up, being the oldest beyond a bound. A collection
+  // that was made later is empty; of one that was dropped since nothing is left: not_found.
+  Status get(const Collection& collection, std::string_view key, std::string& value) const;
+  Result<std::string> get(const Collection& collection, std::string_view key) const;
+  Status contains(const Collection& collection, std::string_view key) const;
+  // The iterator keeps the moment alive by itself.
+  Iterator iterator(const Collection& collection, IteratorOptions options = {}) const;
+  // Of the default collection.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
   Status contains(std::string_view key) const;
-  // The iterator keeps the moment alive by itself.
   Iterator iterator(IteratorOptions options = {}) const;
 
   // Lets it go early; closed from then on.
@@ -44,11 +49,11 @@ class Snapshot {
 
  private:
   friend class Store;
-  Snapshot(std::shared_ptr<store::SnapshotCore> core, const store::Tree* tree);
+  Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main);
   Status usable() const;
 
   std::shared_ptr<store::SnapshotCore> core_;
-  const store::Tree* tree_;
+  std::shared_ptr<struct CollectionState> main_;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -236,6 +236,7 @@ std::string_view Iterator::key() const { return impl_->key(); }
 std::string_view Iterator::value() const { return impl_->entries[impl_->at].record.value; }
 Status Iterator::status() const {
   if (impl_->status != Status::ok) return impl_->status;
+  if (impl_->at_moment != nullptr && impl_->at_moment->history->closed()) return Status::closed;
   return impl_->tree->bad_pages();  // of the value, which the iterator did not look at
 }
 
@@ -245,7 +246,7 @@ Iterator Store::iterator(IteratorOptions options) const {
 }
 
 Iterator Snapshot::iterator(IteratorOptions options) const {
-  const store::Tree* tree = usable() == Status::ok ? tree_ : nullptr;
+  const store::Tree* tree = usable() == Status::closed ? nullptr : tree_;
   return Iterator(std::make_unique<Iterator::Impl>(tree, std::move(options), core_, nullptr));
 }
 

@@ -47,6 +47,7 @@ struct Work {
   // Constant.
   PoolImpl* const pool;
   Tree* const tree;
+  const std::uint64_t tree_id = tree == nullptr ? 0 : tree->id();  // also when the tree is gone
   const TransactionOptions options;
   const std::shared_ptr<History> history = pool == nullptr ? nullptr : pool->history;
 

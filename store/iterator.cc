@@ -318,6 +318,7 @@ std::string_view Iterator::key() const { return impl_->key(); }
 std::string_view Iterator::value() const { return impl_->entries[impl_->at].record.value; }
 Status Iterator::status() const {
   if (impl_->status != Status::ok) return impl_->status;
+  if (impl_->at_moment != nullptr && impl_->at_moment->history->closed()) return Status::closed;
   const CollectionUse use(impl_->state.get());
   // Of the value, which the iterator did not look at.
   return use.status() == Status::ok ? use->bad_pages() : Status::ok;
@@ -328,7 +329,7 @@ Iterator Collection::iterator(IteratorOptions options) const {
 }
 
 Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
-  const bool there = usable() == Status::ok;
+  const bool there = usable() != Status::closed;
   return Iterator(std::make_unique<Iterator::Impl>(there ? collection.state_ : nullptr,
                                                    std::move(options), core_, nullptr));
 }

@@ -50,6 +50,7 @@ struct Work {
   const std::shared_ptr<CollectionState> main =
       pool == nullptr ? nullptr : pool->collections->main();
   Tree* const tree = pool == nullptr ? nullptr : main->tree.get();
+  const std::uint64_t tree_id = tree == nullptr ? 0 : tree->id().value;  // also when it is gone
   const TransactionOptions options;
   const std::shared_ptr<History> history = pool == nullptr ? nullptr : pool->history;
 

@@ -1,0 +1,187 @@
+/* The C API, upper half: the key-value store. Each call is the C++ call of the same name, whose
+ * header (tenuto/kv.h, tenuto/collection.h) says what it promises, costs and returns; what holds
+ * for all calls in C is said in tenuto/tenuto_pool.h.
+ *
+ *   tenuto_store* store;
+ *   char* message;
+ *   if (tenuto_store_open("data.tnt", NULL, &store, &message) != TENUTO_OK) {
+ *     fprintf(stderr, "%s\n", message);
+ *     tenuto_free(message);
+ *     return 1;
+ *   }
+ *   tenuto_collection* all = tenuto_default_collection(store);
+ *   tenuto_put(all, "key", 3, "value", 5, TENUTO_SYNC);
+ *   tenuto_store_close(store);
+ *
+ * Keys and values are bytes with a length. Handles that come from a store (collections, iterators,
+ * views, batches) are released before it is closed.
+ */
+#ifndef TENUTO_TENUTO_H
+#define TENUTO_TENUTO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tenuto/tenuto_pool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes seen in place: not to be released, and gone with what they were taken from. */
+typedef struct tenuto_slice {
+  const void* data;
+  size_t bytes;
+} tenuto_slice;
+
+typedef enum tenuto_key_kind { TENUTO_KEYS_BYTES = 1, TENUTO_KEYS_U64 = 2 } tenuto_key_kind;
+
+/* The eight bytes of an integer key, in the order of numbers. */
+void tenuto_u64_key(uint64_t number, unsigned char key[8]);
+
+/* --- the store -------------------------------------------------------------------------------- */
+
+/* tenuto::StoreOptions; `pool` is initialised with the rest. */
+typedef struct tenuto_store_options {
+  size_t struct_bytes; /* set by tenuto_store_options_init */
+  tenuto_pool_options pool;
+  int create_if_missing;
+  int error_if_exists;
+  tenuto_key_kind key_kind;
+  int check_key_kind;
+  int verify_reads;
+} tenuto_store_options;
+
+void tenuto_store_options_init(tenuto_store_options* options);
+
+/* tenuto::StoreStats. */
+typedef struct tenuto_store_stats {
+  uint64_t records, record_bytes;
+  uint64_t leaves, inner_nodes, height, index_dram_bytes;
+  double rebuild_ms;
+  tenuto_pool_stats pool;
+} tenuto_store_stats;
+
+typedef struct tenuto_store tenuto_store;
+typedef struct tenuto_collection tenuto_collection;
+
+tenuto_status tenuto_store_open(const char* path, const tenuto_store_options* options,
+                                tenuto_store** store, char** message);
+/* Closes the store and, unless it says busy, releases the handle. */
+tenuto_status tenuto_store_close(tenuto_store* store);
+tenuto_status tenuto_store_sync(tenuto_store* store);
+tenuto_status tenuto_store_validate(const tenuto_store* store, char** message);
+tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_stats* stats);
+tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store);
+/* The pool below, for objects beside the records. It belongs to the store and is closed with it. */
+tenuto_pool* tenuto_store_pool(tenuto_store* store);
+
+/* --- collections ------------------------------------------------------------------------------ */
+
+/* tenuto::CollectionOptions. */
+typedef struct tenuto_collection_options {
+  size_t struct_bytes; /* set by tenuto_collection_options_init */
+  int create_if_missing;
+  int error_if_exists;
+  tenuto_key_kind order;
+  int check_order;
+} tenuto_collection_options;
+
+void tenuto_collection_options_init(tenuto_collection_options* options);
+
+typedef struct tenuto_collection_stats {
+  uint64_t records, record_bytes;
+  uint64_t leaves, inner_nodes, height, index_dram_bytes;
+} tenuto_collection_stats;
+
+/* The collection without a name. It belongs to the store: not to be released. */
+tenuto_collection* tenuto_default_collection(tenuto_store* store);
+/* Opens or makes one by its name; release it by tenuto_collection_release. */
+tenuto_status tenuto_collection_open(tenuto_store* store, const char* name,
+                                     const tenuto_collection_options* options,
+                                     tenuto_collection** collection, char** message);
+/* Forgets the handle; the collection stays. */
+void tenuto_collection_release(tenuto_collection* collection);
+tenuto_status tenuto_collection_drop(tenuto_store* store, const char* name, char** message);
+/* replace: one that has the new name is dropped in the same step. */
+tenuto_status tenuto_collection_rename(tenuto_store* store, const char* from, const char* to,
+                                       int replace, char** message);
+/* Calls each(context, name, id) for every named collection, in order of the names, until it returns
+ * something else than 0. */
+typedef int (*tenuto_collection_fn)(void* context, const char* name, uint64_t id);
+tenuto_status tenuto_collections(const tenuto_store* store, tenuto_collection_fn each,
+                                 void* context, char** message);
+/* Release the name by tenuto_free. */
+tenuto_status tenuto_collection_name(const tenuto_collection* collection, char** name);
+uint64_t tenuto_collection_id(const tenuto_collection* collection);
+tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection);
+tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
+                                          tenuto_collection_stats* stats);
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+/* A copy of the value, to be released by tenuto_free; a zero byte follows it. NULL and 0 when the
+ * status is not TENUTO_OK. */
+tenuto_status tenuto_get(const tenuto_collection* in, const void* key, size_t key_bytes,
+                         void** value, size_t* value_bytes);
+tenuto_status tenuto_contains(const tenuto_collection* in, const void* key, size_t key_bytes);
+tenuto_status tenuto_put(tenuto_collection* in, const void* key, size_t key_bytes,
+                         const void* value, size_t value_bytes, tenuto_durability durability);
+tenuto_status tenuto_erase(tenuto_collection* in, const void* key, size_t key_bytes,
+                           tenuto_durability durability);
+
+/* A value in place, until the view is released, which is to be soon, by the thread that made it. */
+typedef struct tenuto_view tenuto_view;
+tenuto_status tenuto_view_open(const tenuto_collection* in, const void* key, size_t key_bytes,
+                               tenuto_view** view, tenuto_slice* value);
+void tenuto_view_release(tenuto_view* view);
+
+/* --- batches ---------------------------------------------------------------------------------- */
+
+typedef struct tenuto_batch tenuto_batch;
+tenuto_batch* tenuto_batch_new(void);
+void tenuto_batch_release(tenuto_batch* batch);
+tenuto_status tenuto_batch_put(tenuto_batch* batch, const tenuto_collection* in, const void* key,
+                               size_t key_bytes, const void* value, size_t value_bytes);
+tenuto_status tenuto_batch_erase(tenuto_batch* batch, const tenuto_collection* in, const void* key,
+                                 size_t key_bytes);
+void tenuto_batch_clear(tenuto_batch* batch);
+size_t tenuto_batch_count(const tenuto_batch* batch);
+/* All of it or nothing. The batch stays as it is. */
+tenuto_status tenuto_write(tenuto_store* store, const tenuto_batch* batch,
+                           tenuto_durability durability);
+
+/* --- iterators -------------------------------------------------------------------------------- */
+
+/* tenuto::IteratorOptions. NULL: no bound. The bytes are copied. */
+typedef struct tenuto_iterator_options {
+  size_t struct_bytes; /* set by tenuto_iterator_options_init */
+  tenuto_slice prefix;
+  tenuto_slice lower; /* inclusive */
+  tenuto_slice upper; /* exclusive */
+} tenuto_iterator_options;
+
+void tenuto_iterator_options_init(tenuto_iterator_options* options);
+
+typedef struct tenuto_iterator tenuto_iterator;
+tenuto_status tenuto_iterator_open(const tenuto_collection* in,
+                                   const tenuto_iterator_options* options, tenuto_iterator** it);
+void tenuto_iterator_release(tenuto_iterator* it);
+void tenuto_iterator_seek_first(tenuto_iterator* it);
+void tenuto_iterator_seek_last(tenuto_iterator* it);
+void tenuto_iterator_seek(tenuto_iterator* it, const void* key, size_t key_bytes);
+void tenuto_iterator_seek_for_prev(tenuto_iterator* it, const void* key, size_t key_bytes);
+/* Nothing happens where the iterator stands nowhere. */
+void tenuto_iterator_next(tenuto_iterator* it);
+void tenuto_iterator_prev(tenuto_iterator* it);
+int tenuto_iterator_valid(const tenuto_iterator* it);
+/* Until the iterator moves; NULL and 0 where it stands nowhere. */
+tenuto_slice tenuto_iterator_key(const tenuto_iterator* it);
+tenuto_slice tenuto_iterator_value(const tenuto_iterator* it);
+tenuto_status tenuto_iterator_status(const tenuto_iterator* it);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

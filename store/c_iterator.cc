@@ -1,0 +1,70 @@
+// The C API: iterators.
+#include "store/c_handles.h"
+
+using namespace tenuto;
+using c::bytes_of;
+using c::slice;
+
+namespace {
+
+std::string copied(const tenuto_slice& s) { return std::string(bytes_of(s.data, s.bytes)); }
+
+bool stands(const tenuto_iterator* it) { return it != nullptr && it->it.valid(); }
+
+}  // namespace
+
+extern "C" {
+
+void tenuto_iterator_options_init(tenuto_iterator_options* options) {
+  if (options == nullptr) return;
+  *options = {};
+  options->struct_bytes = sizeof *options;
+}
+
+tenuto_status tenuto_iterator_open(const tenuto_collection* in,
+                                   const tenuto_iterator_options* options, tenuto_iterator** it) {
+  if (in == nullptr || it == nullptr) return TENUTO_INVALID_ARGUMENT;
+  *it = nullptr;
+  tenuto_iterator_options o;
+  tenuto_iterator_options_init(&o);
+  if (!c::take_options(o, options)) return TENUTO_INVALID_ARGUMENT;
+  IteratorOptions wanted;
+  if (o.prefix.data != nullptr) wanted.prefix = copied(o.prefix);
+  if (o.lower.data != nullptr) wanted.lower = copied(o.lower);
+  if (o.upper.data != nullptr) wanted.upper = copied(o.upper);
+  *it = new tenuto_iterator{in->collection.iterator(std::move(wanted))};
+  return c::give((*it)->it.status());
+}
+
+void tenuto_iterator_release(tenuto_iterator* it) { delete it; }
+
+void tenuto_iterator_seek_first(tenuto_iterator* it) {
+  if (it != nullptr) it->it.seek_first();
+}
+void tenuto_iterator_seek_last(tenuto_iterator* it) {
+  if (it != nullptr) it->it.seek_last();
+}
+void tenuto_iterator_seek(tenuto_iterator* it, const void* key, size_t key_bytes) {
+  if (it != nullptr) it->it.seek(bytes_of(key, key_bytes));
+}
+void tenuto_iterator_seek_for_prev(tenuto_iterator* it, const void* key, size_t key_bytes) {
+  if (it != nullptr) it->it.seek_for_prev(bytes_of(key, key_bytes));
+}
+void tenuto_iterator_next(tenuto_iterator* it) {
+  if (stands(it)) it->it.next();
+}
+void tenuto_iterator_prev(tenuto_iterator* it) {
+  if (stands(it)) it->it.prev();
+}
+int tenuto_iterator_valid(const tenuto_iterator* it) { return stands(it); }
+tenuto_slice tenuto_iterator_key(const tenuto_iterator* it) {
+  return stands(it) ? slice(it->it.key()) : tenuto_slice{};
+}
+tenuto_slice tenuto_iterator_value(const tenuto_iterator* it) {
+  return stands(it) ? slice(it->it.value()) : tenuto_slice{};
+}
+tenuto_status tenuto_iterator_status(const tenuto_iterator* it) {
+  return it == nullptr ? TENUTO_INVALID_ARGUMENT : c::give(it->it.status());
+}
+
+}  // extern "C"

@@ -4,6 +4,8 @@
 #include "store/pool_impl.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::inline TENUTO_ABI {
 

@@ -20,6 +20,8 @@
 
 #include "support/kv_fixture.h"
 #include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto {
 namespace {

@@ -264,6 +264,3 @@ class Store {
 };
 
 }  // namespace tenuto::inline TENUTO_ABI
-
-#include "tenuto/snapshot.h"
-#include "tenuto/transaction.h"

@@ -15,6 +15,8 @@
 
 #include "support/isolation.h"
 #include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::test {
 

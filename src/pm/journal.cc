@@ -51,7 +51,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
   std::unique_ptr<Journal> j(new Journal(options, pool_fd));
   // A killed process may have left a superblock that can be read and is not durable. It says
   // whether the blocks count, so it comes before what is done about them.
-  if (::fdatasync(pool_fd) != 0) {
+  if (!sync_data(pool_fd)) {
     return fail_errno(errno, "cannot sync the pool before its journal is read", path, report);
   }
   auto file = JournalFile::open(path, options.bytes, expected, report);

@@ -58,7 +58,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open(std::string_view path, st
   if (f->fd_ >= 0) {
     TENUTO_TRY(lock_file(f->fd_, true, path, report));
     // After a kill, blocks that can be read need not be durable; what is replayed has to be.
-    if (::fdatasync(f->fd_) != 0) return f->failed("cannot sync the pool's journal", report);
+    if (!sync_data(f->fd_)) return f->failed("cannot sync the pool's journal", report);
     TENUTO_TRY(f->check_file(expected, report));
   }
   if (f->header_.magic == 0) TENUTO_TRY(f->make(bytes, expected.pool_id, report));

@@ -149,7 +149,7 @@ Status PoolFile::write_superblock(Report* report) {
   }
   copy_flush(this->at<Superblock>({at}), &super_, sizeof super_);
   fence("superblock copy", "pool state change");
-  if (on_device && ::msync(base_, kFrameBytes * 2, MS_SYNC) != 0) {
+  if (on_device && uninterrupted([&] { return ::msync(base_, kFrameBytes * 2, MS_SYNC); }) != 0) {
     return failed("cannot write the superblock to its device (msync)");
   }
   return Status::ok;

@@ -131,7 +131,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
 
 Status PoolFile::link_into_place(Report* report) {
   // A power cut from here on may leave the name: what it names must be whole.
-  if (!in_memory_ && !map_sync_ && ::fsync(fd_) != 0) {
+  if (!in_memory_ && !map_sync_ && !sync_whole(fd_)) {
     return fail_errno(errno, "cannot write the pool to its device (fsync)", path_, report);
   }
   int rc = 0;

@@ -54,46 +54,32 @@ void take_picture(LineBytes& to, const void* line) {
 
 }  // namespace
 
-LineBytes* LineMap::find(std::uint64_t line, std::uint64_t sequence) {
-  if (index_.empty()) return nullptr;
-  const std::size_t i = probe(line);
-  if (!is_taken(i)) return nullptr;
-  keys_[index_[i].at].sequence = sequence;
-  return &pictures_[index_[i].at];
+void PictureRow::grow() {
+  const std::size_t capacity = std::max<std::size_t>(64, capacity_ * 2);
+  auto keys = std::make_unique_for_overwrite<Key[]>(capacity);
+  auto pictures = std::make_unique_for_overwrite<LineBytes[]>(capacity);
+  std::copy_n(keys_.get(), size_, keys.get());
+  std::copy_n(pictures_.get(), size_, pictures.get());
+  keys_ = std::move(keys);
+  pictures_ = std::move(pictures);
+  capacity_ = capacity;
 }
 
-LineBytes* LineMap::add(std::uint64_t line, std::uint64_t sequence) {
-  if ((keys_.size() + 1) * 2 > index_.size()) rehash(std::max<std::size_t>(64, index_.size() * 2));
-  index_[probe(line)] = {line, generation_, static_cast<std::uint32_t>(keys_.size())};
-  keys_.push_back({line, sequence});
-  return &pictures_.emplace_back();
+void CutRows::take(PictureRow& row) {
+  if (row.size() == 0) return;
+  if (used_ == rows_.size()) rows_.emplace_back();
+  std::swap(rows_[used_++], row);
 }
 
-void LineMap::rehash(std::size_t slots) {
-  index_.assign(slots, {});
-  generation_ = 1;
-  for (std::size_t k = 0; k < keys_.size(); ++k) {
-    index_[probe(keys_[k].line)] = {keys_[k].line, generation_, static_cast<std::uint32_t>(k)};
-  }
+void CutRows::clear() {
+  for (std::size_t i = 0; i < used_; ++i) rows_[i].clear();
+  used_ = 0;
 }
 
-void LineMap::put(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture) {
-  LineBytes* at = find(line, sequence);
-  *(at != nullptr ? at : add(line, sequence)) = picture;
-}
-
-void LineMap::merge(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture) {
-  if (!index_.empty()) {
-    const std::size_t i = probe(line);
-    if (is_taken(i) && keys_[index_[i].at].sequence > sequence) return;
-  }
-  put(line, sequence, picture);
-}
-
-void LineMap::clear() {
-  keys_.clear();
-  pictures_.clear();
-  if (++generation_ == 0) rehash(index_.size());
+std::size_t CutRows::pictures() const {
+  std::size_t n = 0;
+  for (const PictureRow& row : rows()) n += row.size();
+  return n;
 }
 
 // --- threads -------------------------------------------------------------------------------------
@@ -157,6 +143,21 @@ bool Capture::take_room(std::uint64_t& room, std::uint64_t limit) {
   return false;
 }
 
+LineBytes* Capture::place(Slot& slot, std::uint64_t line, std::uint64_t sequence, std::uint64_t tag,
+                          std::uint64_t limit) {
+  PictureRow& row = slot.rows[tag & 1];
+  Slot::Recent& recent = slot.recent[line * 0x9e3779b97f4a7c15ull >> (64 - Slot::kRecentBits)];
+  if (recent.line == static_cast<std::uint32_t>(line)) {
+    LineBytes* const again = row.replace(recent.at, line, sequence);
+    if (again != nullptr) return again;
+  }
+  std::uint64_t& room = slot.room[tag & 1];
+  if (room == 0 && !take_room(room, limit)) return nullptr;
+  room -= 1;
+  recent = {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(row.size())};
+  return row.add(line, sequence);
+}
+
 const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_t limit) {
   Slot& slot = mine();
   const std::uint64_t first = static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
@@ -164,22 +165,13 @@ const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_
   const std::uint64_t entered = slot.count.load(std::memory_order_relaxed) + 1;
   slot.count.store(entered, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  // The locked add waits for the caller's stores: what comes behind it is fetched meanwhile.
-  const LineMap& likely = slot.buffers[epoch_.load(std::memory_order_relaxed) & 1];
   std::uint64_t line = first / kLineBytes;
   for (; line < end; ++line) {
-    likely.prefetch(line);
     std::atomic<std::uint64_t>& stripe = stripes_[line % kStripes].sequence;
     const std::uint64_t sequence = stripe.fetch_add(1, std::memory_order_seq_cst) + 1;
     const std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
-    LineMap& buffer = slot.buffers[tag & 1];
-    LineBytes* picture = buffer.find(line, sequence);
-    if (picture == nullptr) {
-      std::uint64_t& room = slot.room[tag & 1];
-      if (room == 0 && !take_room(room, limit)) break;
-      room -= 1;
-      picture = buffer.add(line, sequence);
-    }
+    LineBytes* const picture = place(slot, line, sequence, tag, limit);
+    if (picture == nullptr) break;
     take_picture(*picture, base_ + line * kLineBytes);
     slot.last_tag = tag;
   }
@@ -204,7 +196,7 @@ void Capture::fence_all() {
   }
 }
 
-std::uint64_t Capture::cut(LineMap& out) {
+std::uint64_t Capture::cut(CutRows& out) {
   const std::uint64_t e = epoch_.load(std::memory_order_relaxed);
   epoch_.exchange(e + 1, std::memory_order_seq_cst);  // a full barrier, before the slots are read
   std::vector<Slot*> slots;
@@ -227,14 +219,10 @@ std::uint64_t Capture::cut(LineMap& out) {
   }
   closed_.store(e, std::memory_order_release);
   for (Slot* s : slots) {
-    LineMap& from = s->buffers[e & 1];
+    PictureRow& row = s->rows[e & 1];
     const std::uint64_t room = std::exchange(s->room[e & 1], 0);
-    pending_lines_.fetch_sub(from.size() + room, std::memory_order_relaxed);
-    if (out.size() == 0) std::swap(out, from);
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      out.merge(from.line(i), from.sequence(i), from.picture(i));
-    }
-    from.clear();
+    pending_lines_.fetch_sub(row.size() + room, std::memory_order_relaxed);
+    out.take(row);
   }
   return e;
 }

@@ -4,11 +4,13 @@
 // The protocol, checked by enumeration in tests/journal_model.cc. Each thread has a slot.
 //
 //   capture   cnt = odd | seq = stripe[line]++ (a full barrier) | tag = epoch | picture of the line
-//             | buf[tag & 1][line] = {seq, picture} | cnt = even            never waits
-//             no room for one more: cnt = even without a picture; it is taken after a cut
+//             | row[tag & 1] += {line, seq, picture} | cnt = even           never waits
+//             a line that the thread's table of recent lines finds in the row: over its picture,
+//             with the new seq; no room for one more: cnt = even, taken after a cut
 //   fence     waits until the epoch before the last tag is closed
 //   cut of e  epoch = e + 1 | wait for every slot whose cnt is odd | closed = e   <- the cut
-//             merge buf[e & 1] of all slots: of each line the picture with the highest seq
+//             take row[e & 1] of all slots; of each line the picture with the highest seq counts
+//             (newest_pictures in journal_lines.h, after the cut)
 //
 // What makes the pictures of the epochs up to a cut a state that a crash could have left:
 //   - a capture tagged e is seen, and waited for: it entered before it read the epoch;
@@ -18,6 +20,10 @@
 //   - a fence over a capture tagged e + 1 returns after the cut of e, so that what its caller does
 //     next cannot be captured below what it depends on.
 // A picture is one 64-byte load, so that it is a prefix of the line's stores whoever writes it.
+//
+// A flush appends to memory that was touched in order; the table, some lines of the first cache,
+// only keeps hot lines from filling it. That the older pictures of a line stand in the row too
+// changes nothing: whether one is overwritten or loses to a higher seq later is the same.
 #pragma once
 
 #include <array>
@@ -27,6 +33,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "tenuto/abi.h"
@@ -38,23 +45,24 @@ struct alignas(kLineBytes) LineBytes {
   std::array<std::uint64_t, kLineBytes / 8> word;
 };
 
-// Pictures by line number; one a line. Grows, and keeps what it grew to.
-class LineMap {
+// Pictures in the order they were taken. Grows, and keeps what it grew to.
+class PictureRow {
  public:
-  // Replaces the picture of a line that is there.
-  void put(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture);
-  // As put, but an older picture (lower sequence) never replaces a newer one.
-  void merge(std::uint64_t line, std::uint64_t sequence, const LineBytes& picture);
-  // The place of a line's next picture, to be written at once. find: nullptr when the line is not
-  // there; add: REQUIRES that it is not there.
-  LineBytes* find(std::uint64_t line, std::uint64_t sequence);
-  LineBytes* add(std::uint64_t line, std::uint64_t sequence);
-  // Asks for the memory that find will look at.
-  void prefetch(std::uint64_t line) const {
-    if (!index_.empty()) __builtin_prefetch(&index_[slot_of(line)]);
+  // The place of a new picture at the end, to be written at once.
+  LineBytes* add(std::uint64_t line, std::uint64_t sequence) {
+    if (size_ == capacity_) [[unlikely]]
+      grow();
+    keys_[size_] = {line, sequence};
+    return &pictures_[size_++];
   }
-  void clear();
-  std::size_t size() const { return keys_.size(); }
+  // The place of the line's next picture over the one at i; nullptr when that is not the line's.
+  LineBytes* replace(std::size_t i, std::uint64_t line, std::uint64_t sequence) {
+    if (i >= size_ || keys_[i].line != line) return nullptr;
+    keys_[i].sequence = sequence;
+    return &pictures_[i];
+  }
+  void clear() { size_ = 0; }
+  std::size_t size() const { return size_; }
   std::uint64_t line(std::size_t i) const { return keys_[i].line; }
   std::uint64_t sequence(std::size_t i) const { return keys_[i].sequence; }
   const LineBytes& picture(std::size_t i) const { return pictures_[i]; }
@@ -64,27 +72,26 @@ class LineMap {
     std::uint64_t line;
     std::uint64_t sequence;
   };
-  struct Entry {
-    std::uint64_t line;
-    std::uint32_t generation;
-    std::uint32_t at;
-  };
-  // Where in the index the line is, or could be put.
-  std::size_t probe(std::uint64_t line) const {
-    std::size_t i = slot_of(line);
-    while (is_taken(i) && index_[i].line != line) i = (i + 1) & (index_.size() - 1);
-    return i;
-  }
-  bool is_taken(std::size_t i) const { return index_[i].generation == generation_; }
-  std::size_t slot_of(std::uint64_t line) const {
-    return (line * 0x9e3779b97f4a7c15ull >> 20) & (index_.size() - 1);
-  }
-  void rehash(std::size_t slots);
+  void grow();
 
-  std::vector<Key> keys_;
-  std::vector<LineBytes> pictures_;
-  std::vector<Entry> index_;      // by hash, linear probing
-  std::uint32_t generation_ = 1;  // entries of another one are empty
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+  std::unique_ptr<Key[]> keys_;
+  std::unique_ptr<LineBytes[]> pictures_;
+};
+
+// What a cut took: a row of each thread that flushed in the epoch. Rows are used again.
+class CutRows {
+ public:
+  // Takes what is in the row, and leaves an empty one there.
+  void take(PictureRow& row);
+  void clear();
+  std::span<const PictureRow> rows() const { return {rows_.data(), used_}; }
+  std::size_t pictures() const;
+
+ private:
+  std::vector<PictureRow> rows_;  // behind the used ones: empty
+  std::size_t used_ = 0;
 };
 
 // Made by make_shared: threads that flushed keep it alive.
@@ -103,9 +110,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::uint64_t pending_lines() const { return pending_lines_.load(std::memory_order_relaxed); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_seq_cst); }
 
-  // Ends the current epoch e, merges its pictures into `out` (whatever is there is kept: it must be
-  // empty) and returns e. One caller at a time.
-  std::uint64_t cut(LineMap& out);
+  // Ends the current epoch e, adds its pictures to `out` and returns e. One caller at a time.
+  std::uint64_t cut(CutRows& out);
 
   // The fence of the calling thread, over all captures of all pools.
   static void fence_all();
@@ -116,8 +122,15 @@ class Capture : public std::enable_shared_from_this<Capture> {
     std::atomic<std::uint64_t> count = 0;  // odd while its thread takes pictures
     std::uint64_t last_tag = 0;            // of its thread since its last fence; 0: none
     // By parity of the epoch: its thread's while it takes pictures, then the cut's.
-    alignas(kLineBytes) std::array<LineMap, 2> buffers;
+    alignas(kLineBytes) std::array<PictureRow, 2> rows;
     std::array<std::uint64_t, 2> room = {};  // for so many more pictures, counted as pending
+    // By hash of the line: where in a row its picture may stand. Its thread's; the row decides.
+    struct Recent {
+      std::uint32_t line = 0;  // low half
+      std::uint32_t at = 0;
+    };
+    static constexpr unsigned kRecentBits = 9;
+    std::array<Recent, 1u << kRecentBits> recent;
   };
   struct alignas(kLineBytes) Stripe {
     std::atomic<std::uint64_t> sequence = 0;
@@ -125,6 +138,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   static constexpr std::size_t kStripes = 256;
 
   Slot& mine();
+  LineBytes* place(Slot& slot, std::uint64_t line, std::uint64_t sequence, std::uint64_t tag,
+                   std::uint64_t limit);
   bool take_room(std::uint64_t& room, std::uint64_t limit);
   void fence(Slot& slot) const;
 

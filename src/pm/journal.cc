@@ -9,7 +9,6 @@
 
 #include "pm/assert.h"
 #include "pm/bus_error.h"
-#include "pm/journal_lines.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -158,11 +157,12 @@ Status Journal::commit_now() {
          {},
          {}});
   }
-  if (cut_.size() != 0) {
-    Status s = append();
+  const std::span<const LinePicture> pictures = newest_.of(cut_.rows());
+  if (!pictures.empty()) {
+    Status s = append(pictures);
     if (s == Status::full) {
       TENUTO_TRY(checkpoint());
-      s = append();
+      s = append(pictures);
     }
     TENUTO_ASSERT(s != Status::full);  // an empty ring has room for any epoch
     TENUTO_TRY(s);
@@ -172,15 +172,15 @@ Status Journal::commit_now() {
 }
 
 // The end of the journal and the pictures for the next checkpoint move together. io: for good.
-Status Journal::append() {
+Status Journal::append(std::span<const LinePicture> pictures) {
   Report why;
   bool too_long = false;
   {
     const std::lock_guard lock(state_mu_);
-    const Status s = file_->append(cut_, &why);
+    const Status s = file_->append(pictures, &why);
     if (s == Status::full) return s;
     if (s == Status::ok) {
-      note_appended();
+      note_appended(pictures);
       too_long = options_.recovery_ms_max != 0 && recovery_ms_locked() > options_.recovery_ms_max;
     }
     if (s != Status::ok && TENUTO_PLANT_DISK("journal_failed_write_forgotten")) return Status::ok;
@@ -189,17 +189,17 @@ Status Journal::append() {
   return too_long && !TENUTO_PLANT_DISK("journal_recovery_not_bounded") ? checkpoint() : Status::ok;
 }
 
-void Journal::note_appended() {
+void Journal::note_appended(std::span<const LinePicture> pictures) {
   stats_.commits += 1;
-  stats_.lines += cut_.size();
+  stats_.lines += pictures.size();
   const bool missed = TENUTO_PLANT_DISK("journal_block_missed_by_checkpoint");
   if (missed && stats_.commits % 4 == 0) return;
-  for (std::size_t i = 0; i < cut_.size(); ++i) {
-    if (TENUTO_PLANT_DISK("journal_checkpoint_keeps_older_pictures")) {
-      since_checkpoint_.merge(cut_.line(i), ~file_->end().block, cut_.picture(i));
-      continue;
+  if (TENUTO_PLANT_DISK("journal_checkpoint_keeps_older_pictures")) {
+    for (const LinePicture& p : pictures) {
+      if (!since_checkpoint_.has(p.line)) since_checkpoint_.put_all({&p, 1});
     }
-    since_checkpoint_.put(cut_.line(i), 0, cut_.picture(i));
+  } else {
+    since_checkpoint_.put_all(pictures);
   }
   const bool half_full = file_->used_bytes() > file_->ring_bytes() / kCheckpointShare;
   const bool half_long =
@@ -241,7 +241,7 @@ Status Journal::checkpoint() {
   std::uint64_t bytes = 0;
   const bool early = TENUTO_PLANT_DISK("journal_start_before_pool_synced");
   const bool careless = TENUTO_PLANT_DISK("journal_failed_checkpoint_forgotten");
-  const bool applied = write_to_pool(pool_fd_, in_order(applied_), 1, &bytes) == Status::ok &&
+  const bool applied = write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
                        (early || sync_data(pool_fd_));
   if (!applied && !careless)
     return fail_for_good(failure("cannot write the journal's content to the pool"));

@@ -33,6 +33,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -40,6 +41,7 @@
 #include "pm/capture.h"
 #include "pm/journal_file.h"
 #include "pm/journal_turns.h"
+#include "pm/line_map.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 
@@ -107,8 +109,8 @@ class Journal {
   Journal(const JournalOptions& options, int pool_fd);
   Status commit(std::uint64_t wanted);
   Status commit_now();
-  Status append();
-  void note_appended();  // REQUIRES: state_mu_
+  Status append(std::span<const LinePicture> pictures);
+  void note_appended(std::span<const LinePicture> pictures);  // REQUIRES: state_mu_
   Status checkpoint();
   double recovery_ms_locked() const;
   Status fail_for_good(Report why);
@@ -127,7 +129,9 @@ class Journal {
   std::atomic<Status> failed_ = Status::ok;
 
   CommitTurns turns_;  // one commit at a time
-  LineMap cut_;        // its leader's
+  // Its leader's: what it cut, and of that what counts.
+  CutRows cut_;
+  NewestPictures newest_;
   // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
   LineMap applied_;  // guarded by checkpoint_mu_

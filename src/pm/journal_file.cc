@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "pm/assert.h"
-#include "pm/journal_lines.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 
@@ -242,8 +241,8 @@ Status JournalFile::begin(const Expected& expected, Report* report) {
   return write_header(end_, report);
 }
 
-Status JournalFile::append(const LineMap& lines, Report* report) {
-  pack_lines(lines, raw_);
+Status JournalFile::append(std::span<const LinePicture> pictures, Report* report) {
+  pack_lines(pictures, raw_);
   TENUTO_ASSERT(raw_.size() < kJournalBlockBytesMax);
   const auto raw_bytes = static_cast<int>(raw_.size());
   const int bound = ::LZ4_compressBound(raw_bytes);
@@ -283,7 +282,7 @@ Status JournalFile::append(const LineMap& lines, Report* report) {
   b.number = end_.block;
   b.position = end_.at;
   b.kind = static_cast<std::uint32_t>(JournalBlockKind::lines);
-  b.lines = static_cast<std::uint32_t>(lines.size());
+  b.lines = static_cast<std::uint32_t>(pictures.size());
   b.raw_bytes = static_cast<std::uint32_t>(raw_bytes);
   b.payload_crc = crc32c(payload, static_cast<std::size_t>(packed));
   b.crc = crc_of(b);

@@ -9,12 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "pm/capture.h"
 #include "pm/journal_format.h"
+#include "pm/journal_lines.h"
 #include "pm/journal_replay.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
@@ -82,7 +83,7 @@ class JournalFile {
 
   // Appends a block with these pictures, durable on return. full: the ring has no room before
   // set_start moves (nothing is written). io, with the report.
-  Status append(const LineMap& lines, Report* report);
+  Status append(std::span<const LinePicture> pictures, Report* report);
   // Where the next block goes; a start for set_start once all before is in the pool.
   Position end() const { return end_; }
   // Space before `start` may be written again on return. io: nothing changed.

@@ -6,12 +6,69 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "pm/os.h"
 #include "pm/parallel.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
+
+// --- order ---------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr unsigned kDigitBits = 11;
+constexpr std::size_t kDigits = 1u << kDigitBits;
+constexpr std::size_t kRadixMin = 512;  // fewer are sorted by comparing
+
+// By line: digit by digit from the lowest, those alone in which lines differ.
+template <class T>
+void sort_lines(std::vector<T>& v, std::vector<T>& scratch) {
+  const auto less = [](const T& a, const T& b) { return a.line < b.line; };
+  if (v.size() < kRadixMin) {
+    std::sort(v.begin(), v.end(), less);
+    return;
+  }
+  std::uint64_t differ = 0;
+  for (const T& t : v) differ |= t.line ^ v.front().line;
+  scratch.resize(v.size());
+  for (unsigned shift = 0; shift < 64 && differ >> shift != 0; shift += kDigitBits) {
+    if ((differ >> shift) % kDigits == 0) continue;
+    const auto digit = [shift](const T& t) { return (t.line >> shift) % kDigits; };
+    std::array<std::uint32_t, kDigits> at{};
+    for (const T& t : v) at[digit(t)] += 1;
+    std::uint32_t before = 0;
+    for (std::uint32_t& n : at) n = std::exchange(before, before + n);
+    for (const T& t : v) scratch[at[digit(t)]++] = t;
+    v.swap(scratch);
+  }
+}
+
+}  // namespace
+
+void sort_by_line(std::vector<LinePicture>& pictures, std::vector<LinePicture>& scratch) {
+  sort_lines(pictures, scratch);
+}
+
+std::span<const LinePicture> NewestPictures::of(std::span<const PictureRow> rows) {
+  places_.clear();
+  for (std::uint32_t r = 0; r < rows.size(); ++r) {
+    for (std::uint32_t i = 0; i < rows[r].size(); ++i) places_.push_back({rows[r].line(i), r, i});
+  }
+  sort_lines(places_, scratch_);
+  newest_.clear();
+  const auto sequence = [&](const Place& p) { return rows[p.row].sequence(p.at); };
+  for (auto p = places_.begin(); p != places_.end();) {
+    auto newest = p;
+    for (++p; p != places_.end() && p->line == newest->line; ++p) {
+      if (sequence(*p) > sequence(*newest)) newest = p;
+    }
+    const LineBytes& picture = rows[newest->row].picture(newest->at);
+    newest_.push_back({newest->line, reinterpret_cast<const std::byte*>(&picture)});
+  }
+  return newest_;
+}
 
 // --- blocks --------------------------------------------------------------------------------------
 
@@ -37,26 +94,15 @@ bool take_number(const std::byte*& p, const std::byte* end, std::uint64_t* n) {
 
 }  // namespace
 
-std::vector<LinePicture> in_order(const LineMap& lines) {
-  std::vector<LinePicture> order(lines.size());
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    order[i] = {lines.line(i), reinterpret_cast<const std::byte*>(&lines.picture(i))};
-  }
-  std::sort(order.begin(), order.end(),
-            [](const LinePicture& a, const LinePicture& b) { return a.line < b.line; });
-  return order;
-}
-
-void pack_lines(const LineMap& lines, std::vector<std::byte>& out) {
-  const std::vector<LinePicture> order = in_order(lines);
-  out.resize(order.size() * (kNumberBytesMax + kLineBytes));
+void pack_lines(std::span<const LinePicture> pictures, std::vector<std::byte>& out) {
+  out.resize(pictures.size() * (kNumberBytesMax + kLineBytes));
   std::byte* to = out.data();
   std::uint64_t before = 0;
-  for (const LinePicture& l : order) {
+  for (const LinePicture& l : pictures) {
     to = put_number(to, l.line - before);
     before = l.line;
   }
-  for (const LinePicture& l : order) {
+  for (const LinePicture& l : pictures) {
     std::memcpy(to, l.bytes, kLineBytes);
     to += kLineBytes;
   }

@@ -1,6 +1,7 @@
-// Pictures of lines on their way between memory and files: as the bytes of a journal block (line
-// numbers, as differences, then the pictures in the same order), and written to the pool file.
-// Called by journal.cc, journal_file.cc and journal_replay.cc.
+// Pictures of lines on their way between memory and files: of what a cut took the newest of each
+// line, as the bytes of a journal block (line numbers, as differences, then the pictures in the
+// same order), and written to the pool file. Called by journal.cc, journal_file.cc, line_map.cc and
+// journal_replay.cc.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,26 @@ struct LinePicture {
   const std::byte* bytes = nullptr;
 };
 
-// By ascending line.
-std::vector<LinePicture> in_order(const LineMap& lines);
+// Sorts by line; scratch gets as large.
+void sort_by_line(std::vector<LinePicture>& pictures, std::vector<LinePicture>& scratch);
 
-void pack_lines(const LineMap& lines, std::vector<std::byte>& out);
+// The pictures that count of what a cut took: of each line the one with the highest sequence, by
+// ascending line. They stand until the rows change or it is called again.
+class NewestPictures {
+ public:
+  std::span<const LinePicture> of(std::span<const PictureRow> rows);
 
+ private:
+  struct Place {
+    std::uint64_t line;
+    std::uint32_t row;
+    std::uint32_t at;
+  };
+  std::vector<Place> places_, scratch_;
+  std::vector<LinePicture> newest_;
+};
+
+void pack_lines(std::span<const LinePicture> pictures, std::vector<std::byte>& out);
 // Appends the `count` pictures of packed lines, which stay where they are, in ascending order;
 // false when the bytes are not those of so many lines.
 bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LinePicture* out);

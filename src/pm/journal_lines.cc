@@ -10,6 +10,7 @@
 
 #include "pm/os.h"
 #include "pm/parallel.h"
+#include "pm/plant.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -62,7 +63,8 @@ std::span<const LinePicture> NewestPictures::of(std::span<const PictureRow> rows
   for (auto p = places_.begin(); p != places_.end();) {
     auto newest = p;
     for (++p; p != places_.end() && p->line == newest->line; ++p) {
-      if (sequence(*p) > sequence(*newest)) newest = p;
+      const bool newer = sequence(*p) > sequence(*newest);
+      if (newer != TENUTO_PLANT_DISK("journal_cut_keeps_older_pictures")) newest = p;
     }
     const LineBytes& picture = rows[newest->row].picture(newest->at);
     newest_.push_back({newest->line, reinterpret_cast<const std::byte*>(&picture)});

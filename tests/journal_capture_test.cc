@@ -1,0 +1,181 @@
+// Pictures of lines on medium journal: rows, cuts, and what counts of them. Threads store to lines
+// they share while epochs are cut; pictures are compared with what the lines held.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "pm/capture.h"
+#include "pm/journal_lines.h"
+#include "pm/line_map.h"
+#include "pm/plant.h"
+
+namespace tenuto::pm {
+namespace {
+
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+struct Lines {
+  explicit Lines(std::size_t n) : line(n), capture(std::make_shared<Capture>(base())) {}
+  const std::byte* base() const { return reinterpret_cast<const std::byte*>(line.data()); }
+  const std::byte* flush(std::size_t i, std::size_t n = 1, std::uint64_t limit = kNoLimit) {
+    return capture->capture(&line[i], n * kLineBytes, limit);
+  }
+  std::vector<LineBytes> line;
+  std::shared_ptr<Capture> capture;
+};
+
+LineBytes bytes_of(const LinePicture& p) {
+  LineBytes l;
+  std::memcpy(&l, p.bytes, sizeof l);
+  return l;
+}
+
+// Random lines, some of them hot, flushed again and again: what a cut took is each line once, as it
+// was when it was flushed last.
+TEST(JournalCapture, a_cut_has_the_last_picture_of_each_line) {
+  std::mt19937_64 rng(1);
+  Lines lines(5000);
+  CutRows cut;
+  NewestPictures newest;
+  for (const std::size_t flushes : {0u, 1u, 10u, 300u, 700u, 20'000u}) {
+    std::map<std::uint64_t, std::uint64_t> expected;
+    for (std::size_t i = 0; i < flushes; ++i) {
+      const std::size_t at = rng() % (rng() % 2 == 0 ? 20 : lines.line.size());
+      lines.line[at].word[3] = expected[at] = rng();
+      EXPECT_EQ(lines.flush(at), nullptr);
+    }
+    cut.clear();
+    lines.capture->cut(cut);
+    const auto pictures = newest.of(cut.rows());
+    ASSERT_EQ(pictures.size(), expected.size());
+    auto p = pictures.begin();
+    for (const auto& [line, value] : expected) {
+      EXPECT_EQ(p->line, line);
+      EXPECT_EQ(bytes_of(*p++).word[3], value);
+    }
+    EXPECT_EQ(lines.capture->pending_lines(), 0u);
+  }
+}
+
+TEST(JournalCapture, hot_lines_are_overwritten_in_place) {
+  Lines lines(64);
+  for (std::size_t i = 0; i < 10'000; ++i) lines.flush(i % 8);
+  EXPECT_LE(lines.capture->pending_lines(), 64u);
+}
+
+TEST(JournalCapture, no_more_pictures_than_the_limit_wait) {
+  Lines lines(1000);
+  const std::byte* const stopped = lines.flush(0, 1000, 100);
+  ASSERT_EQ(stopped, reinterpret_cast<const std::byte*>(&lines.line[100]));
+  EXPECT_EQ(lines.flush(100, 1, 100), stopped);
+  CutRows cut;
+  lines.capture->cut(cut);
+  EXPECT_EQ(cut.pictures(), 100u);
+  EXPECT_EQ(lines.flush(100, 100, 100), nullptr);
+}
+
+// Each thread raises words of its own in lines that all share, in pairs of lines: the second one's
+// word only when the first one's was flushed and fenced. Whatever the cuts took, no word falls
+// back, and no second word is ahead of its first.
+bool threads_and_cuts_agree() {
+  constexpr std::size_t kThreads = 4, kPairs = 40, kRounds = 3000;
+  Lines lines(2 * kPairs);
+  std::atomic<std::size_t> running = kThreads;
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 rng(t);
+      const auto raise = [&](std::size_t i) {
+        std::atomic_ref word(lines.line[i].word[t]);
+        word.store(word.load() + 1);
+        lines.flush(i);
+        Capture::fence_all();
+      };
+      for (std::size_t r = 0; r < kRounds; ++r) {
+        const std::size_t pair = rng() % kPairs;
+        raise(2 * pair);
+        raise(2 * pair + 1);
+      }
+      running -= 1;
+    });
+  }
+  std::vector<LineBytes> durable(lines.line.size());
+  CutRows cut;
+  NewestPictures newest;
+  bool agree = true;
+  for (bool last = false; !last;) {
+    last = running == 0;
+    cut.clear();
+    lines.capture->cut(cut);
+    for (const LinePicture& p : newest.of(cut.rows())) {
+      const LineBytes now = bytes_of(p);
+      for (std::size_t t = 0; t < kThreads; ++t) {
+        agree &= now.word[t] >= durable[p.line].word[t];
+      }
+      durable[p.line] = now;
+    }
+    for (std::size_t pair = 0; pair < kPairs; ++pair) {
+      for (std::size_t t = 0; t < kThreads; ++t) {
+        const std::uint64_t first = durable[2 * pair].word[t];
+        const std::uint64_t second = durable[2 * pair + 1].word[t];
+        agree &= second <= first && first <= second + 1;
+      }
+    }
+  }
+  for (std::thread& t : threads) t.join();
+  for (std::size_t i = 0; i < durable.size(); ++i) agree &= durable[i].word == lines.line[i].word;
+  return agree;
+}
+
+TEST(JournalCapture, threads_on_shared_lines_leave_states_of_real_memory) {
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(threads_and_cuts_agree());
+}
+
+#ifdef TENUTO_DEBUG_CHECKS
+TEST(JournalCapture, of_a_line_the_older_picture_would_show) {
+  bool agree = true;
+  disk_plant = "journal_cut_keeps_older_pictures";
+  for (int i = 0; i < 20 && agree; ++i) agree = threads_and_cuts_agree();
+  disk_plant = nullptr;
+  EXPECT_FALSE(agree);
+}
+#endif
+
+TEST(JournalCapture, a_map_has_the_newest_of_all_blocks_in_order) {
+  std::mt19937_64 rng(2);
+  LineMap map;
+  for (int life = 0; life < 3; ++life) {
+    std::map<std::uint64_t, std::uint64_t> expected;
+    for (int block = 0; block < 20; ++block) {
+      std::map<std::uint64_t, LineBytes> lines;
+      const std::uint64_t spread = 1ull << (8 + rng() % 30);
+      for (int i = 0; i < 800; ++i) lines[rng() % spread].word[0] = rng();
+      std::vector<LinePicture> pictures;
+      for (const auto& [line, bytes] : lines) {
+        pictures.push_back({line, reinterpret_cast<const std::byte*>(&bytes)});
+        expected[line] = bytes.word[0];
+      }
+      map.put_all(pictures);
+    }
+    const std::vector<LinePicture> order = map.in_order();
+    ASSERT_EQ(order.size(), expected.size());
+    auto p = order.begin();
+    for (const auto& [line, value] : expected) {
+      EXPECT_TRUE(map.has(line));
+      EXPECT_EQ(p->line, line);
+      EXPECT_EQ(bytes_of(*p++).word[0], value);
+    }
+    map.clear();
+    EXPECT_EQ(map.size(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::pm

@@ -10,6 +10,8 @@
 #include "pm/assert.h"
 #include "tenuto/persist.h"
 
+#include "support/explored_medium.h"
+
 namespace tenuto::test {
 
 using heap::Kind;
@@ -75,8 +77,7 @@ PoolOptions heap_world_options(std::uint64_t size_max) {
   PoolOptions o = PoolParts::small_options();
   o.size = kPoolBytesMin;
   o.size_max = size_max;
-  o.medium = Medium::line;
-  return o;
+  return on_explored_medium(o);
 }
 
 void make_heap_world(const std::string& path, const PoolOptions& options,

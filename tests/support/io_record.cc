@@ -6,14 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
+#include <new>
+#include <utility>
 
 namespace tenuto::test {
 
 namespace {
 constexpr std::size_t kSectorBytes = 512;
+constexpr std::size_t kPageBytes = 4096;
 std::recursive_mutex record_mu;
 IoRecord* current = nullptr;  // guarded by record_mu
 
@@ -34,14 +37,34 @@ void apply(std::vector<char>& file, const IoRecord::Event& e, const Survives& su
 }
 }  // namespace
 
+// By system calls of their own, which are not recorded.
 std::vector<char> read_whole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat st {};
+  if (fd < 0 || ::fstat(fd, &st) != 0) return {};
+  std::vector<char> bytes(static_cast<std::size_t>(st.st_size));
+  std::size_t at = 0;
+  for (ssize_t n = 1; n > 0 && at < bytes.size(); at += static_cast<std::size_t>(n)) {
+    n = std::max<ssize_t>(
+        0, ::pread(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at)));
+  }
+  ::close(fd);
+  bytes.resize(at);
+  return bytes;
 }
 
+// Pages of zeros stay holes.
 void write_whole(const std::string& path, const std::vector<char>& bytes) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  static const std::vector<char> zeros(kPageBytes);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool written = fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes.size())) == 0;
+  for (std::size_t at = 0; written && at < bytes.size(); at += kPageBytes) {
+    const std::size_t n = std::min(kPageBytes, bytes.size() - at);
+    if (std::memcmp(&bytes[at], zeros.data(), n) == 0) continue;
+    written = ::syscall(SYS_pwrite64, fd, &bytes[at], n, at) == static_cast<ssize_t>(n);
+  }
+  if (fd >= 0) ::close(fd);
+  if (!written) std::abort();
 }
 
 IoRecord::IoRecord(std::vector<std::string> paths) : paths_(std::move(paths)) {
@@ -58,6 +81,11 @@ IoRecord::~IoRecord() {
 void IoRecord::stop() {
   const std::lock_guard lock(record_mu);
   recording_ = false;
+}
+
+void IoRecord::forked() {
+  current = nullptr;
+  new (&record_mu) std::recursive_mutex;
 }
 
 void IoRecord::mark(std::uint64_t n) {
@@ -83,11 +111,21 @@ void IoRecord::note_write(int fd, const void* from, std::size_t bytes, std::uint
   const auto* p = static_cast<const char*>(from);
   const bool durable = (::fcntl(fd, F_GETFL) & O_DSYNC) != 0;
   events_.push_back({Event::Kind::write, file, offset, {p, p + bytes}, durable, 0});
+  if (on_event_) on_event_(events_.size() - 1);
+}
+
+void IoRecord::note_growth(int fd, std::uint64_t end) {
+  std::size_t file = 0;
+  if (!find(fd, &file)) return;
+  events_.push_back({Event::Kind::grow, file, end, {}, false, 0});
+  if (on_event_) on_event_(events_.size() - 1);
 }
 
 void IoRecord::note_sync(int fd) {
   std::size_t file = 0;
-  if (find(fd, &file)) events_.push_back({Event::Kind::sync, file, 0, {}, false, 0});
+  if (!find(fd, &file)) return;
+  events_.push_back({Event::Kind::sync, file, 0, {}, false, 0});
+  if (on_event_) on_event_(events_.size() - 1);
 }
 
 std::vector<std::vector<char>> IoRecord::cut(std::size_t at, Loss loss,
@@ -102,8 +140,13 @@ std::vector<std::vector<char>> IoRecord::cut(std::size_t at, Loss loss,
   };
   for (std::size_t i = 0; i <= at && i < events_.size(); ++i) {
     const Event& e = events_[i];
-    if (e.kind != Event::Kind::write) continue;
+    if (e.kind != Event::Kind::write && e.kind != Event::Kind::grow) continue;
     const bool durable = i < at && (e.durable || i < synced[e.file]);
+    if (e.kind == Event::Kind::grow) {
+      std::vector<char>& file = files[e.file];
+      if (file.size() < e.offset && (durable || maybe())) file.resize(e.offset);
+      continue;
+    }
     apply(files[e.file], e, [&] { return durable || maybe(); });
   }
   return files;
@@ -133,6 +176,14 @@ ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
 ssize_t pwrite64(int fd, const void* from, size_t bytes, off_t at) {
   return pwrite(fd, from, bytes, at);
 }
+int fallocate(int fd, int mode, off_t at, off_t bytes) {
+  const std::lock_guard lock(tenuto::test::record_mu);
+  if (tenuto::test::current != nullptr && mode == 0) {
+    tenuto::test::current->note_growth(fd, static_cast<std::uint64_t>(at + bytes));
+  }
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, at, bytes));
+}
+int fallocate64(int fd, int mode, off_t at, off_t bytes) { return fallocate(fd, mode, at, bytes); }
 int fdatasync(int fd) {
   const std::lock_guard lock(tenuto::test::record_mu);
   const auto rc = static_cast<int>(::syscall(SYS_fdatasync, fd));

@@ -1,5 +1,5 @@
 // A record of what a program writes to some files, and what their bytes may be after a power cut.
-// The program that links io_record.cc has open, pwrite, fdatasync, fsync and close in place of
+// The program that links io_record.cc has pwrite, fallocate, fdatasync and fsync in place of
 // libc's; calls on other files do what they always do.
 //
 // After a cut a file has every write that a later sync of it, or O_DSYNC, made durable, and of the
@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,9 +18,9 @@ namespace tenuto::test {
 class IoRecord {
  public:
   struct Event {
-    enum class Kind { write, sync, mark } kind = Kind::mark;
+    enum class Kind { write, grow, sync, mark } kind = Kind::mark;
     std::size_t file = 0;
-    std::uint64_t offset = 0;
+    std::uint64_t offset = 0;  // of grow: where the file ends from then on
     std::vector<char> bytes;
     bool durable = false;    // a write through O_DSYNC
     std::uint64_t mark = 0;  // what the workload said
@@ -33,6 +34,12 @@ class IoRecord {
 
   void mark(std::uint64_t n);
   void stop();  // later calls are not recorded
+  // Called by whoever makes the call when an event is under way: after all others were recorded,
+  // and before a write is made.
+  void watch(std::function<void(std::size_t at)> on_event) { on_event_ = std::move(on_event); }
+  // In a forked child, before anything else: no call is recorded any more, and a lock that another
+  // thread held is free.
+  static void forked();
   const std::vector<Event>& events() const { return events_; }
 
   // What survives of the writes that are not durable.
@@ -44,6 +51,7 @@ class IoRecord {
 
   // For the calls in io_record.cc.
   void note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
+  void note_growth(int fd, std::uint64_t end);
   void note_sync(int fd);
 
  private:
@@ -53,6 +61,7 @@ class IoRecord {
   std::vector<std::string> paths_;
   std::vector<std::vector<char>> initial_;
   std::vector<Event> events_;
+  std::function<void(std::size_t)> on_event_;
   bool recording_ = true;
 };
 

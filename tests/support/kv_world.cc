@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "support/explored_medium.h"
+
 namespace tenuto::test {
 
 namespace {
@@ -64,8 +66,8 @@ StoreOptions kv_world_options() {
   StoreOptions o;
   o.pool.size = kPoolBytesMin;
   o.pool.size_max = 4 * kPoolBytesMin;
-  o.pool.medium = Medium::cache;  // the twin records whatever the medium
   o.pool.recovery_threads = 1;
+  o.pool = on_explored_medium(o.pool);
   return o;
 }
 

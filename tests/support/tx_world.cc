@@ -7,6 +7,8 @@
 #include <random>
 #include <thread>
 
+#include "support/explored_medium.h"
+
 namespace tenuto::test {
 
 namespace {
@@ -15,7 +17,7 @@ PoolOptions tiny() {
   PoolOptions o = PoolParts::small_options();
   o.size = o.size_max = kPoolBytesMin;
   o.heap.morph_occupancy = 0.3;  // of the world's slab, with two blocks more
-  return o;
+  return on_explored_medium(o);
 }
 
 constexpr std::uint64_t kTypes = 3;

@@ -1,13 +1,18 @@
 // Pictures of lines on medium journal: rows, cuts, and what counts of them. Threads store to lines
 // they share while epochs are cut; pictures are compared with what the lines held.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -93,6 +98,7 @@ bool threads_and_cuts_agree() {
     threads.emplace_back([&, t] {
       std::mt19937_64 rng(t);
       const auto raise = [&](std::size_t i) {
+        lines.flush((i + 2) % lines.line.size());  // for the same fence
         std::atomic_ref word(lines.line[i].word[t]);
         word.store(word.load() + 1);
         lines.flush(i);
@@ -139,13 +145,41 @@ TEST(JournalCapture, threads_on_shared_lines_leave_states_of_real_memory) {
 }
 
 #ifdef TENUTO_DEBUG_CHECKS
-TEST(JournalCapture, of_a_line_the_older_picture_would_show) {
+
+class JournalCapturePlanted : public testing::TestWithParam<const char*> {};
+
+TEST_P(JournalCapturePlanted, is_found) {
   bool agree = true;
-  disk_plant = "journal_cut_keeps_older_pictures";
-  for (int i = 0; i < 20 && agree; ++i) agree = threads_and_cuts_agree();
+  disk_plant = GetParam();
+  for (int i = 0; i < 50 && agree; ++i) agree = threads_and_cuts_agree();
   disk_plant = nullptr;
   EXPECT_FALSE(agree);
 }
+
+INSTANTIATE_TEST_SUITE_P(Plants, JournalCapturePlanted,
+                         testing::Values("journal_cut_keeps_older_pictures",
+                                         "journal_tag_once_a_fence"),
+                         [](const auto& plant) { return std::string(plant.param); });
+
+// A capture that waits inside for room, and a cut that waits for the capture.
+TEST(JournalCapture, a_capture_that_waits_for_room_never_ends) {
+  const auto full_while_cut = [](const char* mistake) {
+    disk_plant = mistake;
+    ::alarm(mistake == nullptr ? 30 : 1);
+    Lines lines(100);
+    std::thread flushes([&] { lines.flush(0, 100, 50); });
+    CutRows cut;
+    while (lines.capture->pending_lines() < 50) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    lines.capture->cut(cut);
+    flushes.join();
+    std::exit(0);
+  };
+  EXPECT_EXIT(full_while_cut(nullptr), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(full_while_cut("journal_capture_waits_for_room"), testing::KilledBySignal(SIGALRM),
+              "");
+}
+
 #endif
 
 TEST(JournalCapture, a_map_has_the_newest_of_all_blocks_in_order) {

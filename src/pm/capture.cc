@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -152,7 +153,9 @@ LineBytes* Capture::place(Slot& slot, std::uint64_t line, std::uint64_t sequence
     if (again != nullptr) return again;
   }
   std::uint64_t& room = slot.room[tag & 1];
-  if (room == 0 && !take_room(room, limit)) return nullptr;
+  while (room == 0 && !take_room(room, limit)) {
+    if (!TENUTO_PLANT_DISK("journal_capture_waits_for_room")) return nullptr;
+  }
   room -= 1;
   recent = {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(row.size())};
   return row.add(line, sequence);
@@ -169,7 +172,9 @@ const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_
   for (; line < end; ++line) {
     std::atomic<std::uint64_t>& stripe = stripes_[line % kStripes].sequence;
     const std::uint64_t sequence = stripe.fetch_add(1, std::memory_order_seq_cst) + 1;
-    const std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
+    std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
+    const bool tagged_once = TENUTO_PLANT_DISK("journal_tag_once_a_fence");
+    if (tagged_once && slot.last_tag != 0) tag = slot.last_tag;
     LineBytes* const picture = place(slot, line, sequence, tag, limit);
     if (picture == nullptr) break;
     take_picture(*picture, base_ + line * kLineBytes);

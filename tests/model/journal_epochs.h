@@ -3,6 +3,9 @@
 // two pools. Threads run short programs; each pool has somebody who commits, and pool 0 somebody
 // who makes a checkpoint. Steps are as fine as other threads could see them.
 //
+// A slot has one picture of a line, the last: capture.h may keep older ones of the same thread too,
+// which have lower sequences and never count.
+//
 // Judged at every block and at every moment of a checkpoint: what recovery would build of the pool
 // file and the blocks is what real memory could have held at the moment of that cut: of each line a
 // version that stood in memory, not older than what was fenced by then. And: sync returned only
@@ -23,6 +26,7 @@ enum class EpochPlant {
   sequence_after_picture,
   tag_before_barrier,       // the locked add comes after the epoch was read
   no_barrier,               // the sequence is taken by a plain add
+  membarrier_at_cut,        // as that, but the cut has all threads' stores drained
   tag_before_announcement,  // the epoch is read before the slot says so
   one_line_announced,       // the slot is left after the first line of several
   torn_picture,             // word by word
@@ -40,7 +44,7 @@ enum class EpochPlant {
   checkpoint_start_before_pool_synced,
   checkpoint_keeps_older_pictures,
 };
-inline constexpr int kEpochPlants = 19;
+inline constexpr int kEpochPlants = 20;
 
 using Byte = std::uint8_t;
 inline constexpr int kLines = 2, kPoolsMax = 2, kThreadsMax = 3, kEpochs = 4;

@@ -114,8 +114,11 @@ function(tenuto_umbrella)
       add_library(tenuto${suffix} INTERFACE)
     endif()
     add_dependencies(libraries ${interface} tenuto${suffix})
-    # Usage requirements (headers, flags, packages) come from the layers.
-    target_link_libraries(tenuto${suffix} INTERFACE ${interface})
+    # Usage requirements (headers, flags, packages) come from the layers; installed, from here.
+    target_link_libraries(tenuto${suffix} INTERFACE "$<BUILD_INTERFACE:${interface}>")
+    if(objects AND TENUTO_INSTALL)
+      tenuto_install_interface(tenuto${suffix})
+    endif()
     add_library(tenuto::tenuto${suffix} ALIAS tenuto${suffix})
   endforeach()
 endfunction()

@@ -169,6 +169,10 @@ void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
     const unsigned i = n->find(separator);
     // `left` is locked, so it is still the leaf of these keys, and n, which is live, knows it.
     TENUTO_ASSERT(n->leaf(i) == left);
+    if (Node* with = n->with_child(i, separator, right); with != nullptr) {
+      replace(n, separator, with);
+      return;
+    }
     NodeShape s = n->shape();
     s.children.insert(s.children.begin() + i + 1, right);
     s.seps.insert(s.seps.begin() + i, std::string(separator));

@@ -8,12 +8,8 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-std::uint64_t key_head(std::string_view rest) {
+std::uint64_t short_key_head(std::string_view rest) {
   std::uint64_t word = 0;
-  if (rest.size() >= sizeof word) [[likely]] {
-    std::memcpy(&word, rest.data(), sizeof word);
-    return __builtin_bswap64(word);
-  }
   for (std::size_t i = 0; i < rest.size(); ++i) {
     word |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(rest[i])) << (56 - 8 * i);
   }
@@ -32,31 +28,12 @@ std::string_view shortest_separator(std::string_view left, std::string_view righ
   return right.substr(0, common_prefix(left, right) + 1);
 }
 
-unsigned Node::find(std::string_view key) const { return rank(key, true); }
-unsigned Node::find_before(std::string_view key) const { return rank(key, false); }
-
-// The number of separators below the key (or equal to it, when inclusive).
-unsigned Node::rank(std::string_view key, bool inclusive) const {
-  if (prefix_bytes_ > 0) {
-    const std::size_t n = std::min<std::size_t>(prefix_bytes_, key.size());
-    const int order = n == 0 ? 0 : std::memcmp(key.data(), prefix(), n);
-    if (order < 0 || (order == 0 && n < prefix_bytes_)) return 0;
-    if (order > 0) return separators();
-    key.remove_prefix(n);
-  }
-  const std::uint64_t head = key_head(key);
-  unsigned group = 0;
-  for (unsigned i = 0; i < kHints; ++i) group += hint_[i] <= head ? 1u : 0u;
-  group = std::min(group, groups());  // all-ones keys also count hints that are not there
-  if (group == 0) return 0;
-  const std::uint64_t* in_group = heads() + (group - 1) * kGroup;
-  unsigned n = 0;
-  for (unsigned i = 0; i < kGroup; ++i) n += in_group[i] <= head ? 1u : 0u;
-  n = std::min((group - 1) * kGroup + n, separators());
-  if (n == 0 || heads()[n - 1] != head) return n;
-  unsigned first = n - 1;
-  while (first > 0 && heads()[first - 1] == head) --first;
-  return rank_among_equals(key, first, n, inclusive);
+unsigned Node::rank_beside_prefix(std::string_view key, bool inclusive) const {
+  const std::size_t n = std::min<std::size_t>(prefix_bytes_, key.size());
+  const int order = n == 0 ? 0 : std::memcmp(key.data(), prefix(), n);
+  if (order < 0 || (order == 0 && n < prefix_bytes_)) return 0;
+  if (order > 0) return separators();
+  return rank_of_head(key.substr(n), inclusive);
 }
 
 unsigned Node::rank_among_equals(std::string_view rest, unsigned from, unsigned to,
@@ -89,46 +66,98 @@ NodeShape Node::shape() const {
   return s;
 }
 
+// A node without contents.
+Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_bytes) {
+  const std::size_t seps = children - 1;
+  const std::size_t groups = (seps + kGroup - 1) / kGroup;
+  const std::size_t bytes =
+      sizeof(Node) + groups * kGroup * 8 + children * 8 + seps * 4 + text_bytes;
+  void* memory = ::operator new (bytes, std::align_val_t{alignof(Node)});
+  Node* n = new (memory) Node;
+  n->bytes_ = static_cast<std::uint32_t>(bytes);
+  n->level_ = static_cast<std::uint8_t>(level);
+  n->count_ = static_cast<std::uint8_t>(children);
+  return n;
+}
+
+// REQUIRES: room in the text where the prefix is long.
+void Node::set_prefix(std::string_view prefix) {
+  prefix_bytes_ = static_cast<std::uint32_t>(prefix.size());
+  if (prefix.size() > kPrefixInline) {
+    std::memcpy(text(), prefix.data(), prefix.size());
+    suffix_start_ = prefix_bytes_;
+    return;
+  }
+  if (!prefix.empty()) std::memcpy(prefix_, prefix.data(), prefix.size());
+  if (!prefix.empty() && prefix.size() <= kPrefixWord) {
+    prefix_word_ = key_head(prefix) >> (64 - 8 * prefix.size());
+  }
+}
+
+// REQUIRES: the heads of all separators are there.
+void Node::set_hints() {
+  for (std::size_t i = separators(); i < groups() * kGroup; ++i) heads()[i] = kNoHead;
+  for (std::size_t g = 0; g < kHints; ++g) {
+    hint_[g] = g < groups() ? heads()[g * kGroup] : kNoHead;
+  }
+}
+
 Node* Node::make(unsigned level, const NodeShape& shape, std::size_t from, std::size_t to) {
   TENUTO_ASSERT(from < to && to - from <= kFanout && to <= shape.children.size());
   const std::size_t count = to - from;
   const std::string* sep = shape.seps.data() + from;
   const std::size_t seps = count - 1;
   const std::size_t prefix = seps == 0 ? 0 : common_prefix(sep[0], sep[seps - 1]);
-  const std::size_t groups = (seps + kGroup - 1) / kGroup;
   std::size_t text_bytes = prefix > kPrefixInline ? prefix : 0;
   for (std::size_t i = 0; i < seps; ++i) text_bytes += sep[i].size() - prefix;
-  const std::size_t bytes = sizeof(Node) + groups * kGroup * 8 + count * 8 + seps * 4 + text_bytes;
 
-  void* memory = ::operator new (bytes, std::align_val_t{alignof(Node)});
-  Node* n = new (memory) Node;
-  n->bytes_ = static_cast<std::uint32_t>(bytes);
-  n->level_ = static_cast<std::uint8_t>(level);
-  n->count_ = static_cast<std::uint8_t>(count);
-  n->prefix_bytes_ = static_cast<std::uint32_t>(prefix);
+  Node* n = allocate(level, count, text_bytes);
+  if (prefix > 0) n->set_prefix(std::string_view(sep[0]).substr(0, prefix));
   char* text = n->text();
-  std::size_t at = 0;
-  if (prefix > kPrefixInline) {
-    std::memcpy(text, sep[0].data(), prefix);
-    at = prefix;
-  } else if (prefix > 0) {
-    std::memcpy(n->prefix_, sep[0].data(), prefix);
-  }
-  n->suffix_start_ = static_cast<std::uint32_t>(at);
+  std::size_t at = n->suffix_start_;
   for (std::size_t i = 0; i < seps; ++i) {
     const std::string_view rest = std::string_view(sep[i]).substr(prefix);
-    n->heads()[i] = key_head(rest);
+    n->heads()[i] = ranked(key_head(rest));
     if (!rest.empty()) std::memcpy(text + at, rest.data(), rest.size());
     at += rest.size();
     n->ends()[i] = static_cast<std::uint32_t>(at);
   }
-  for (std::size_t i = seps; i < groups * kGroup; ++i) n->heads()[i] = ~0ull;
-  for (std::size_t g = 0; g < kHints; ++g) {
-    n->hint_[g] = g < groups ? n->heads()[g * kGroup] : ~0ull;
-  }
+  n->set_hints();
   for (std::size_t i = 0; i < count; ++i) {
     new (&n->children()[i]) std::atomic<void*>(shape.children[from + i]);
   }
+  return n;
+}
+
+Node* Node::with_child(unsigned i, std::string_view separator, void* right) const {
+  const unsigned old = separators();
+  if (count_ >= kFanout || old == 0) return nullptr;
+  const std::string_view shared(prefix(), prefix_bytes_);
+  if (separator.substr(0, shared.size()) != shared) return nullptr;
+  const std::string_view rest = separator.substr(shared.size());
+  const std::uint32_t text_end = ends()[old - 1];
+  const std::uint32_t at = i == 0 ? suffix_start_ : ends()[i - 1];  // where the new suffix goes
+  const auto grown = static_cast<std::uint32_t>(rest.size());
+
+  Node* n = allocate(level_, count_ + 1u, text_end + grown);
+  n->prefix_bytes_ = prefix_bytes_;
+  n->suffix_start_ = suffix_start_;
+  n->prefix_word_ = prefix_word_;
+  std::memcpy(n->prefix_, prefix_, sizeof prefix_);
+  std::memcpy(n->heads(), heads(), i * sizeof *heads());
+  n->heads()[i] = ranked(key_head(rest));
+  std::memcpy(n->heads() + i + 1, heads() + i, (old - i) * sizeof *heads());
+  n->set_hints();
+  for (unsigned c = 0, from = 0; c < n->count_; ++c) {
+    void* child = c == i + 1 ? right : children()[from++].load(std::memory_order_acquire);
+    new (&n->children()[c]) std::atomic<void*>(child);
+  }
+  std::memcpy(n->ends(), ends(), i * sizeof *ends());
+  n->ends()[i] = at + grown;
+  for (unsigned s = i; s < old; ++s) n->ends()[s + 1] = ends()[s] + grown;
+  std::memcpy(n->text(), text(), at);
+  if (grown > 0) std::memcpy(n->text() + at, rest.data(), grown);
+  std::memcpy(n->text() + at + grown, text() + at, text_end - at);
   return n;
 }
 

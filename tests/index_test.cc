@@ -37,6 +37,51 @@ NodeShape shape_of(const std::set<std::string>& separators, std::vector<VLeaf>& 
   return s;
 }
 
+TEST(IndexTest, copy_with_one_more_child_is_the_node_made_from_its_shape) {
+  Rng rng(6);
+  std::vector<VLeaf> leaves(kFanout + 1);
+  int copied = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const std::string prefix(rng() % 4 == 0 ? rng() % 60 : rng() % 10,
+                             round % 7 == 0 ? '\xff' : 'p');
+    std::set<std::string> separators;
+    const std::size_t wanted = 1 + rng() % (kFanout - 1);
+    for (std::size_t i = 0; i < 4 * wanted && separators.size() < wanted; ++i) {
+      std::string s = tricky_key(rng, prefix, 12);
+      if (!s.empty()) separators.insert(std::move(s));
+    }
+    if (separators.empty()) continue;
+    const NodeShape shape = shape_of(separators, leaves);
+    std::string added = tricky_key(rng, prefix, 12);
+    if (added.empty() || !separators.insert(added).second) continue;
+    Node* node = Node::make(1, shape, 0, shape.children.size());
+    const unsigned at = node->find(added);
+    Node* copy = node->with_child(at, added, &leaves[kFanout]);
+    if (copy != nullptr) {
+      ++copied;
+      NodeShape wanted_shape = shape;
+      wanted_shape.seps.insert(wanted_shape.seps.begin() + at, added);
+      wanted_shape.children.insert(wanted_shape.children.begin() + at + 1, &leaves[kFanout]);
+      const NodeShape got = copy->shape();
+      ASSERT_EQ(got.seps, wanted_shape.seps) << "round " << round;
+      ASSERT_EQ(got.children, wanted_shape.children) << "round " << round;
+      for (int i = 0; i < 50; ++i) {
+        const std::string key = tricky_key(rng, prefix, 12);
+        const auto above = std::upper_bound(got.seps.begin(), got.seps.end(), key);
+        ASSERT_EQ(copy->find(key), above - got.seps.begin()) << "round " << round;
+      }
+      Node::destroy(copy);
+    } else {
+      // Full, or of another prefix than the rest.
+      const bool full = shape.children.size() == kFanout;
+      const std::size_t shared = common_prefix(shape.seps.front(), shape.seps.back());
+      EXPECT_TRUE(full || added.substr(0, shared) != shape.seps.front().substr(0, shared));
+    }
+    Node::destroy(node);
+  }
+  EXPECT_GT(copied, 1000);
+}
+
 TEST(IndexTest, node_search_agrees_with_upper_bound) {
   Rng rng(20261121);
   std::vector<VLeaf> leaves(kFanout);

@@ -56,6 +56,13 @@ inline void write_record(std::byte* block, std::string_view key, std::string_vie
   flush_bytes(block, record_bytes(key.size(), value.size()));
 }
 
+// Asks for the two lines in which most records stand, whatever offset it is given.
+inline void prefetch_record(const pm::PoolFile& file, PoolOffset at) {
+  if (!file.in_range(at, 2 * kLineBytes)) return;
+  __builtin_prefetch(file.at<char>(at));
+  __builtin_prefetch(file.at<char>(at + kLineBytes));
+}
+
 // The record at an offset read from media; false when it cannot be one (the caller reports
 // damage). Does not verify the checksum.
 inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {

@@ -48,6 +48,7 @@ Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Foun
     const auto slot = static_cast<unsigned>(std::countr_zero(hits));
     const SlotWord word = place.leaf->word(slot);
     if (word.hash() != hash.slot) continue;
+    prefetch_record(file_, word.record());
     if (!place.leaf->still(place.version)) return Status::conflict;
     Record record;
     if (!read_record(file_, word.record(), record)) return damaged(word.record(), "record");

@@ -26,6 +26,18 @@ TEST(Crc32c, published_vectors) {
   EXPECT_EQ(pm::crc32c("", 0), 0u);
 }
 
+TEST(Crc32c, every_length_is_the_sum_of_its_bytes) {
+  unsigned char bytes[80];
+  for (std::size_t i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<unsigned char>(37 * i + 5);
+  for (std::size_t from = 0; from < 8; ++from) {
+    std::uint32_t crc = ~0u;
+    for (std::size_t n = 0; from + n <= sizeof bytes; ++n) {
+      ASSERT_EQ(pm::crc32c(bytes + from, n), ~crc) << from << " " << n;
+      if (from + n < sizeof bytes) crc = pm::crc32c_u8(crc, bytes[from + n]);
+    }
+  }
+}
+
 TEST(Crc32c, continues_and_takes_any_length_at_any_address) {
   std::mt19937_64 rng(1);
   std::array<unsigned char, 80> bytes{};

@@ -16,6 +16,11 @@ inline std::uint32_t crc32c_u64(std::uint32_t crc, std::uint64_t word) {
   return static_cast<std::uint32_t>(c);
 }
 
+inline std::uint32_t crc32c_u32(std::uint32_t crc, std::uint32_t word) {
+  asm("crc32l %1, %0" : "+r"(crc) : "r"(word));
+  return crc;
+}
+
 inline std::uint32_t crc32c_u8(std::uint32_t crc, std::uint8_t byte) {
   asm("crc32b %1, %0" : "+r"(crc) : "r"(byte));
   return crc;
@@ -24,13 +29,21 @@ inline std::uint32_t crc32c_u8(std::uint32_t crc, std::uint8_t byte) {
 // The checksum of [p, p + bytes) continued from `crc` (start with 0).
 inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc = 0) {
   const auto* b = static_cast<const unsigned char*>(p);
-  crc = ~crc;
+  // Eight bytes at a time in a wide register: narrowing it each time would add to the chain.
+  std::uint64_t wide = static_cast<std::uint32_t>(~crc);
   for (; bytes >= 8; bytes -= 8, b += 8) {
     std::uint64_t w;
     std::memcpy(&w, b, 8);
-    crc = crc32c_u64(crc, w);
+    asm("crc32q %1, %0" : "+r"(wide) : "rm"(w));
   }
-  for (; bytes > 0; --bytes, ++b) crc = crc32c_u8(crc, *b);
+  crc = static_cast<std::uint32_t>(wide);
+  if ((bytes & 4) != 0) {
+    std::uint32_t w;
+    std::memcpy(&w, b, 4);
+    crc = crc32c_u32(crc, w);
+    b += 4;
+  }
+  for (bytes &= 3; bytes > 0; --bytes, ++b) crc = crc32c_u8(crc, *b);
   return ~crc;
 }
 

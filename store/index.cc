@@ -71,6 +71,7 @@ Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
           upper->bounded = bound_node != nullptr;
           upper->key.clear();
           if (bound_node != nullptr) bound_node->append_separator(bound, upper->key);
+          upper->next = bound_node == n ? n->leaf(bound + 1) : nullptr;
         }
         return {leaf, v};
       }

@@ -43,6 +43,7 @@ struct Place {
 struct Fence {
   bool bounded = false;
   std::string key;
+  const VLeaf* next = nullptr;  // a hint: the leaf behind it, where that costs nothing to know
 };
 
 class Index {

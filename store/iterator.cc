@@ -1,6 +1,7 @@
-// Cursors. A leaf's entries are read at one moment, sorted, and walked; the next leaf is found by
+// Cursors. A leaf's entries are seen at one moment, in order, and walked; the next leaf is found by
 // descending with the bound between the two, so nothing is held but the epoch, under which the
-// records seen stay as they are.
+// records seen stay as they are. A record is read when the cursor comes to it (walk.cc), and asked
+// for some steps before; so is the next leaf.
 //
 // No key is seen twice or skipped although leaves split and vanish meanwhile: whatever leaf comes
 // next, the walk goes on behind (or before) the last key it gave.
@@ -26,6 +27,7 @@ std::optional<std::string> behind_prefix(std::string prefix) {
 struct Iterator::Impl {
   Impl(const store::Tree* t, IteratorOptions o) : tree(t), slot(store::take_loose_slot()) {
     if (tree == nullptr) status = Status::closed;
+    entries.reserve(store::kSlots);
     lower = std::max(o.lower.value_or(std::string()), o.prefix);
     upper = std::move(o.upper);
     if (!o.prefix.empty()) {
@@ -62,7 +64,8 @@ struct Iterator::Impl {
   bool load(std::string_view key, store::Aim aim) {
     for (;;) {
       const store::Place place = tree->index().locate(key, aim, &right);
-      const Status s = tree->entries(place, entries, true);
+      store::Tree::prefetch_twin(*place.leaf);
+      const Status s = tree->ordered(place, entries);
       if (s == Status::conflict) continue;
       Result<std::string_view> low = tree->low_of(*place.leaf);
       if (s != Status::ok || !low) {
@@ -76,44 +79,113 @@ struct Iterator::Impl {
         return false;
       }
       left = *low;
-      store::Tree::sort(entries);
       return true;
     }
   }
 
-  std::size_t count_below(std::string_view key, bool inclusive) const {
-    const auto before = [&](const store::Entry& e) {
-      return inclusive ? e.record.key <= key : e.record.key < key;
-    };
-    return static_cast<std::size_t>(std::partition_point(entries.begin(), entries.end(), before) -
-                                    entries.begin());
+  // False: damage, which ends the walk.
+  bool read(std::size_t i, bool for_value) {
+    Status s = tree->read(entries[i], for_value);
+    if (s == Status::ok) s = tree->bad_pages();
+    if (s == Status::ok) return true;
+    leave();
+    status = s;
+    return false;
+  }
+
+  // False: damage. The keys of three halvings are asked for at once.
+  bool count_below(std::string_view key, bool inclusive, std::size_t& count) {
+    std::size_t from = 0;
+    std::size_t to = entries.size();
+    for (unsigned step = 0; from < to; ++step) {
+      const std::size_t mid = from + (to - from) / 2;
+      if (step % 3 == 0) {
+        for (std::size_t eighth = 1; eighth < 8; ++eighth) {
+          tree->prefetch(entries[from + (to - from) * eighth / 8].word);
+        }
+      }
+      if (!read(mid, false)) return false;
+      const std::string_view at_mid = entries[mid].record.key;
+      if (inclusive ? at_mid <= key : at_mid < key) {
+        from = mid + 1;
+      } else {
+        to = mid;
+      }
+    }
+    count = from;
+    return true;
+  }
+
+  // The place of this very key, found by its hash. entries.size(): it is not here. False: damage.
+  bool find_exact(std::string_view key, std::size_t& place) {
+    const std::uint16_t hash = store::hash_key(key).slot;
+    for (place = 0; place < entries.size(); ++place) {
+      if (entries[place].word.hash() != hash) continue;
+      if (!read(place, false)) return false;
+      if (entries[place].record.key == key) return true;
+    }
+    return true;
+  }
+
+  // Stands at an entry, or ends the walk there. The lines of the next ones, and of the next leaf,
+  // are on their way meanwhile.
+  void stand(std::size_t i) {
+    if (!read(i, true)) return;
+    at = i;
+    positioned = (!upper || key() < *upper) && key() >= lower;
+    if (!positioned) return leave();
+  }
+  void stand_forward(std::size_t i) {
+    if (i + kAhead < entries.size()) {
+      tree->prefetch(entries[i + kAhead].word);
+    } else if (right.next != nullptr && i + kAhead == entries.size()) {
+      store::Tree::prefetch_twin(*right.next);
+    } else if (right.next != nullptr && i + kAhead / 2 == entries.size()) {
+      tree->prefetch_first_records(*right.next);
+    }
+    stand(i);
+  }
+  void prefetch_from(std::size_t i) const {
+    for (std::size_t n = std::min(i + kAhead, entries.size()); i < n; ++i) {
+      tree->prefetch(entries[i].word);
+    }
   }
 
   // From the leaf just loaded to the first key behind `from` (or at it).
   void settle_forward(const std::string& from, bool inclusive) {
-    at = count_below(from, !inclusive);
-    while (at == entries.size()) {
+    std::size_t i = entries.size();
+    if (inclusive && !find_exact(from, i)) return;
+    if (i == entries.size() && !count_below(from, !inclusive, i)) return;
+    go_forward(from, inclusive, i);
+  }
+  // To entry i, or, where the leaf ends before it, to the first of the leaves behind.
+  void go_forward(const std::string& from, bool inclusive, std::size_t i) {
+    while (i == entries.size()) {
       if (!right.bounded) return leave();
       const std::string bound = right.key;
       if (!load(bound, store::Aim::at)) return;
-      at = count_below(from, !inclusive);
+      prefetch_from(0);
+      // All of it is behind `from`, unless the leaf was merged into its left neighbour meanwhile.
+      i = 0;
+      if (entries.empty()) continue;
+      if (!read(0, false)) return;
+      const bool behind = from < entries[0].record.key;
+      if (!behind && !count_below(from, !inclusive, i)) return;
     }
-    positioned = !upper || key() < *upper;
-    if (!positioned) leave();
+    prefetch_from(i);
+    stand_forward(i);
   }
 
   // From the leaf just loaded to the last key before `from` (or at it).
   void settle_backward(const std::string* from, bool inclusive) {
-    std::size_t n = from == nullptr ? entries.size() : count_below(*from, inclusive);
-    while (n == 0) {
+    for (;;) {
+      std::size_t n = entries.size();
+      if (from != nullptr && !count_below(*from, inclusive, n)) return;
+      if (n > 0) return stand(n - 1);
       if (left.empty()) return leave();
       const std::string bound = left;
       if (!load(bound, store::Aim::before)) return;
-      n = from == nullptr ? entries.size() : count_below(*from, inclusive);
     }
-    at = n - 1;
-    positioned = key() >= lower;
-    if (!positioned) leave();
   }
 
   void seek(std::string_view key) {
@@ -137,26 +209,17 @@ struct Iterator::Impl {
     if (begin() && load(from, store::Aim::at)) settle_backward(&from, true);
   }
   void next() {
-    if (at + 1 < entries.size()) {
-      at += 1;
-      positioned = !upper || key() < *upper;
-      if (!positioned) leave();
-      return;
-    }
+    if (at + 1 < entries.size()) return stand_forward(at + 1);
     const std::string from(key());
-    at = entries.size();
-    settle_forward(from, false);
+    go_forward(from, false, entries.size());
   }
   void prev() {
-    if (at > 0) {
-      at -= 1;
-      positioned = key() >= lower;
-      if (!positioned) leave();
-      return;
-    }
+    if (at > 0) return stand(at - 1);
     const std::string from(key());
     settle_backward(&from, false);
   }
+
+  static constexpr std::size_t kAhead = 8;  // records
 
   // Constant.
   const store::Tree* const tree;

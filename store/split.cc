@@ -19,20 +19,8 @@ Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_value
     out.push_back({{}, twin.word(slot), slot});
   }
   if (!twin.still(place.version)) return Status::conflict;
-  for (const Entry& e : out) {
-    if (file_.in_range(e.word.record(), 2 * kLineBytes)) {
-      __builtin_prefetch(file_.at<char>(e.word.record()));
-      __builtin_prefetch(file_.at<char>(e.word.record() + kLineBytes));
-    }
-  }
-  for (Entry& e : out) {
-    if (!read_record(file_, e.word.record(), e.record)) {
-      return damaged(e.word.record(), "record");
-    }
-    if (for_values && verify_reads_ && !record_sound(file_, e.word.record(), e.record)) {
-      return damaged(e.word.record(), "record's checksum");
-    }
-  }
+  for (const Entry& e : out) prefetch(e.word);
+  for (Entry& e : out) TENUTO_TRY(read(e, for_values));
   return Status::ok;
 }
 

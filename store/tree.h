@@ -62,6 +62,8 @@ struct Entry {
   Record record;
   SlotWord word;
   std::uint8_t slot;
+  bool read = false;      // the record's place and lengths are known
+  bool verified = false;  // and its checksum was compared
 };
 
 struct BatchOp {
@@ -111,6 +113,16 @@ class Tree {
   // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
   // REQUIRES: an epoch guard.
   Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
+  // The leaf's entries by key, records read only where they had to be: see read(). Leaves the order
+  // in the twin for the next one. REQUIRES: an epoch guard. conflict: as above.
+  Status ordered(const Place& place, std::vector<Entry>& out) const;
+  // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
+  Status read(Entry& entry, bool for_value) const;
+  void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
+  // Asks for a leaf that may be walked over soon: its twin, or, when that has come, what its
+  // records begin with. Whatever it finds is a hint.
+  static void prefetch_twin(const VLeaf& twin);
+  void prefetch_first_records(const VLeaf& twin) const;
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
   Result<std::string_view> low_of(const VLeaf& twin) const;

@@ -3,11 +3,16 @@
 // and the record, and reads nothing else from the pool (whose pages are small and whose memory may
 // be slow; twins lie in huge pages). Called by the tree, the iterator and rebuild.
 //
-// version: bit 0 locked, bit 1 dead (unlinked; never changes again), the rest counts the changes.
+// version: bit 0 locked, bit 1 dead (unlinked; never changes again), bit 63 ordered, the rest
+// counts the changes.
 // A reader takes an unlocked version, looks, and believes what it saw when the version is still
 // the same. A writer holds the lock through its last fence, so nothing is seen that could be lost.
 // A fingerprint is stored after its slot word, so whatever word stands behind a fingerprint that
 // matches belongs to a record which an epoch guard keeps alive.
+//
+// ordered: somebody walked over the leaf and left the order of its slots in a line of their own, so
+// that the next one need not read and sort the keys. An insert takes the bit back, nothing more;
+// updates and erases leave it, for the order of the other keys is the same.
 #pragma once
 
 #include <emmintrin.h>
@@ -77,11 +82,14 @@ struct alignas(kLineBytes) VLeaf {
   static constexpr std::uint64_t kLocked = 1;
   static constexpr std::uint64_t kDead = 2;
   static constexpr std::uint64_t kStep = 4;
+  static constexpr std::uint64_t kOrdered = 1ull << 63;
 
   std::atomic<std::uint64_t> version{0};
   Leaf* leaf = nullptr;                           // constant while the twin is linked
   PrintBytes print{};                             // 0: the slot is empty
   std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
+  std::atomic<std::uint8_t> order[kSlots] =
+      {};  // while ordered: slots by key, empty ones among them
 
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
 
@@ -135,10 +143,22 @@ struct alignas(kLineBytes) VLeaf {
   SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
   // REQUIRES: locked, or not yet to be seen. The word first: see above.
   void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
+    version.store(version.load(std::memory_order_relaxed) & ~kOrdered, std::memory_order_relaxed);
     set_word(i, w);
     set_print(i, p);
   }
+
+  // Slot i of the order; to be believed while the version, with kOrdered, is still the same.
+  unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_relaxed); }
+  // Leaves the order, if nothing has changed since `seen`. Cost: a short lock.
+  void keep_order(std::uint64_t seen, const std::uint8_t* slots, unsigned count) {
+    if ((seen & kOrdered) != 0 || !lock_if(seen)) return;
+    for (unsigned i = 0; i < count; ++i) order[i].store(slots[i], std::memory_order_relaxed);
+    for (unsigned i = count; i < kSlots; ++i) order[i].store(kSlots, std::memory_order_relaxed);
+    version.store(seen | kOrdered, std::memory_order_release);
+  }
 };
-static_assert(sizeof(VLeaf) == 7 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
+static_assert(sizeof(VLeaf) == 8 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
+static_assert(offsetof(VLeaf, order) == 7 * kLineBytes);
 
 }  // namespace tenuto::inline TENUTO_ABI::store

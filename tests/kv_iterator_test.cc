@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -165,6 +167,37 @@ TEST_F(KvIteratorTest, prefix_shows_what_starts_with_it_even_of_0xff) {
   Iterator it = s.iterator({"a", "ab", "abc"});
   it.seek_first();
   EXPECT_EQ(keys(it), (Keys{"ab"}));  // "abc" < "ab\xff"
+}
+
+// A leaf remembers the order in which somebody walked over it; every kind of write lies between two
+// walks, also an erase and an insert that reuse a slot.
+TEST_F(KvIteratorTest, every_walk_is_in_order_whatever_was_written_since_the_last_one) {
+  Store s = opened();
+  std::map<std::string, std::string> model;
+  std::mt19937_64 rng(20261121);
+  for (int step = 0; step < 3000; ++step) {
+    const std::string key = key_of(static_cast<int>(rng() % 150));
+    const std::string value = std::to_string(step);
+    if (rng() % 3 == 0) {
+      ASSERT_EQ(s.erase(key), model.erase(key) != 0 ? Status::ok : Status::not_found);
+    } else {
+      ASSERT_EQ(s.put(key, value), Status::ok);
+      model[key] = value;
+    }
+    Iterator it = s.iterator();
+    auto expected = model.lower_bound(key);
+    it.seek(key);
+    for (int n = 0; n < 60; ++n, ++expected, it.next()) {
+      ASSERT_EQ(it.valid(), expected != model.end()) << "step " << step;
+      if (!it.valid()) break;
+      ASSERT_EQ(it.key(), expected->first) << "step " << step;
+      ASSERT_EQ(it.value(), expected->second) << "step " << step;
+    }
+    if (step % 8 != 0) continue;
+    auto last = model.rbegin();
+    for (it.seek_last(); it.valid(); it.prev(), ++last) ASSERT_EQ(it.key(), last->first);
+    ASSERT_TRUE(last == model.rend());
+  }
 }
 
 TEST_F(KvIteratorTest, erasing_under_the_cursor_skips_nothing) {

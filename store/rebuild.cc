@@ -1,6 +1,7 @@
 // From a pool to a tree: creation of an empty store, and the rebuilding of twins and inner nodes
-// at open. The chain of leaves is walked once, by one thread, reading a line or two of each leaf;
-// everything about a single leaf is done in parallel (oneTBB).
+// at open. The chain of leaves is walked once, by one thread, reading one line of each leaf; behind
+// it everything about a single leaf is done in parallel (oneTBB), so that the walk is all that
+// waits.
 //
 // Creation: first leaf, store word |first leaf| HeadPage.store[0] |store is named| HeadPage.roots
 // |store is named again|. The first fence keeps a name from a leaf that is not whole, the second
@@ -13,13 +14,14 @@
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own
 // bitmap is changed, and only bits of entries that stand in the neighbour, too.
-#include <tbb/blocked_range.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <tbb/task_group.h>
 
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <deque>
+#include <iterator>
 
 #include "pm/plant.h"
 #include "store/tree.h"
@@ -68,128 +70,196 @@ class Tree::Rebuild {
   Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
 
   Status run(unsigned threads) {
-    TENUTO_TRY(walk_chain());
-    twins_ = tree_.twins_.take_row(leaves_.size());
-    const auto each = [this](const tbb::blocked_range<std::size_t>& r) {
-      for (std::size_t i = r.begin(); i != r.end(); ++i) {
-        if (failed_.load(std::memory_order_relaxed)) return;
-        if (const Status s = rebuild_leaf(i); s != Status::ok) note(s);
-      }
-    };
-    const tbb::blocked_range<std::size_t> all(0, leaves_.size(), kGrain);
     if (threads == 1) {
-      each(all);
+      TENUTO_TRY(walk_chain([this](Chunk& c) { rebuild_chunk(c); }));
     } else {
       tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : static_cast<int>(threads));
-      arena.execute([&] { tbb::parallel_for(all, each); });
+      Status walked = Status::ok;
+      arena.execute([&] {
+        tbb::task_group behind;
+        walked = walk_chain([&](Chunk& c) { behind.run([this, &c] { rebuild_chunk(c); }); });
+        behind.wait();
+      });
+      TENUTO_TRY(walked);
     }
     if (failed_.load(std::memory_order_acquire)) {
       if (report_ != nullptr) *report_ = first_report_;
       return first_status_;
     }
     std::vector<VLeaf*> twins;
-    twins.reserve(leaves_.size());
-    for (std::size_t i = 0; i < leaves_.size(); ++i) twins.push_back(&twins_[i]);
-    tree_.index_.build(twins, std::move(lows_));
+    std::vector<std::string> lows;
+    twins.reserve(leaves_);
+    lows.reserve(leaves_);
+    for (Chunk& c : chunks_) {
+      for (std::size_t i = 0; i < c.count; ++i) twins.push_back(&c.twins[i]);
+      std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
+    }
+    tree_.index_.build(twins, std::move(lows));
     tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
     return Status::ok;
   }
 
  private:
-  static constexpr std::size_t kGrain = 64;
+  static constexpr std::size_t kChunk = 128;
+  static constexpr std::size_t kRow = kHugeBytes / sizeof(VLeaf);  // twins taken at once
+  static_assert(kRow % kChunk == 0);
+
+  // Leaves in a row, the twins they get, and what stands on either side.
+  struct Chunk {
+    PoolOffset before;  // 0: it begins with the first leaf
+    PoolOffset at[kChunk];
+    PoolOffset behind;  // 0: it ends with the last one
+    std::size_t count = 0;
+    VLeaf* twins = nullptr;
+    std::vector<std::string> lows;
+  };
 
   Status damaged(Report* report, PoolOffset at, const char* what) const {
     return fail(Status::corrupt, report, "the store is damaged", tree_.file_.where(at, what));
   }
-
-  void note(Status s) {
-    const std::lock_guard lock(mu_);
-    if (failed_.load(std::memory_order_relaxed)) return;
-    first_status_ = s;
-    first_report_ = last_report_;
-    failed_.store(true, std::memory_order_release);
+  bool can_be_leaf(PoolOffset at) const {
+    return at.value % kLineBytes == 0 && tree_.file_.in_range(at, sizeof(Leaf));
   }
+  Leaf& leaf_at(PoolOffset at) const { return *tree_.file_.at<Leaf>(at); }
 
-  // The leaves in order, with separators that ascend, which also excludes loops.
-  Status walk_chain() {
-    const auto is_leaf = [this](PoolOffset at) {
-      return at.value % kLineBytes == 0 && tree_.file_.in_range(at, sizeof(Leaf));
-    };
+  // Hands the leaves out in order, a chunk at a time. One line of each is read here, and its order
+  // looked at elsewhere, so the walk's length is what excludes loops.
+  template <class Take>
+  Status walk_chain(Take&& take) {
+    const std::size_t leaves_max = tree_.file_.bytes() / sizeof(Leaf);
+    PoolOffset before{};
     PoolOffset at{tree_.file_.head().store[kHeadFirstLeaf]};
     while (at) {
-      if (!is_leaf(at)) return damaged(report_, at, "chain of leaves");
-      Leaf& leaf = *tree_.file_.at<Leaf>(at);
-      const PoolOffset next = next_of(leaf);
-      if (is_leaf(next)) {
-        __builtin_prefetch(tree_.file_.at<Leaf>(next));
-        __builtin_prefetch(&tree_.file_.at<Leaf>(next)->low);
+      if (leaves_ % kRow == 0) row_ = tree_.twins_.take_row(kRow);
+      Chunk& c = chunks_.emplace_back();
+      c.before = before;
+      c.twins = row_ + leaves_ % kRow;
+      for (; at && c.count < kChunk; ++c.count) {
+        if (!can_be_leaf(at) || leaves_ == leaves_max)
+          return damaged(report_, at, "chain of leaves");
+        const Leaf& leaf = leaf_at(at);
+        if (!is_sound(leaf.head.next)) return damaged(report_, at, "link to the next leaf");
+        c.at[c.count] = before = at;
+        at = next_of(leaf);
+        leaves_ += 1;
       }
-      const bool check = !TENUTO_PLANT("store_separator_checksum_not_compared");
-      const Result<std::string_view> low = store::low_of(tree_.file_, leaf, check);
-      if (!low) return damaged(report_, at, "low separator");
-      const bool ordered = lows_.empty() ? low->empty() : lows_.back() < *low;
-      if (!ordered) return damaged(report_, at, "order of leaves");
-      if (!is_sound(leaf.head.bitmap)) return damaged(report_, at, "leaf bitmap");
-      if (!is_sound(leaf.head.next)) return damaged(report_, at, "link to the next leaf");
-      leaves_.push_back(at);
-      lows_.emplace_back(*low);
-      at = next;
+      c.behind = at;
+      if (at && !can_be_leaf(at)) continue;  // found damaged above
+      take(c);
+      if (failed_.load(std::memory_order_relaxed)) break;
     }
     return Status::ok;
   }
 
-  Status rebuild_leaf(std::size_t i) {
-    Report report;
-    const Status s = rebuild_leaf(i, &report);
-    if (s != Status::ok) {
+  void rebuild_chunk(Chunk& c) {
+    c.lows.reserve(c.count);
+    for (std::size_t i = 0; i < c.count; ++i) {
+      if (failed_.load(std::memory_order_relaxed)) return;
+      if (i + 1 < c.count) prefetch(c.at[i + 1]);
+      Report report;
+      const Status s = rebuild_leaf(c, i, &report);
+      if (s == Status::ok) continue;
       const std::lock_guard lock(mu_);
-      last_report_ = std::move(report);
+      if (failed_.load(std::memory_order_relaxed)) return;
+      first_status_ = s;
+      first_report_ = std::move(report);
+      failed_.store(true, std::memory_order_release);
     }
-    return s;
   }
 
-  Status rebuild_leaf(std::size_t i, Report* report) {
-    const PoolOffset at = leaves_[i];
-    Leaf& leaf = *tree_.file_.at<Leaf>(at);
-    if (!clean_) {
-      if (i + 1 < leaves_.size() && resolve_split(leaf, *tree_.file_.at<Leaf>(leaves_[i + 1]))) {
-        fence("split finished", "store is used");
-      }
-      TENUTO_TRY(tree_.heap_.mark(at, report));
-      const PoolOffset block = low_block(leaf);
-      if (block && !TENUTO_PLANT("store_separator_block_not_marked")) {
-        TENUTO_TRY(tree_.heap_.mark(block, report));
-      }
+  void prefetch(PoolOffset at) const {
+    for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {
+      __builtin_prefetch(tree_.file_.at<char>(at + line));
     }
-    VLeaf& twin = twins_[i];
+  }
+
+  Status rebuild_leaf(Chunk& c, std::size_t i, Report* report) {
+    const PoolOffset at = c.at[i];
+    Leaf& leaf = leaf_at(at);
+    TENUTO_TRY(take_low(c, i, leaf, report));
+    if (!is_sound(leaf.head.bitmap)) return damaged(report, at, "leaf bitmap");
+    if (!clean_)
+      TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
+    VLeaf& twin = c.twins[i];
     twin.leaf = &leaf;
-    std::int64_t records = 0;
-    for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
-      const auto slot = static_cast<unsigned>(std::countr_zero(used));
-      const PoolOffset record = leaf.slot[slot].record();
-      if (leaf.head.print[slot] == 0 || !tree_.file_.in_range(record, sizeof(RecordHead))) {
-        return damaged(report, at + kLineBytes + slot * sizeof(SlotWord), "slot of a leaf");
-      }
-      if (!clean_) TENUTO_TRY(tree_.heap_.mark(record, report));
-      twin.set_entry(slot, leaf.slot[slot], leaf.head.print[slot]);
-      records += 1;
+    const std::uint64_t used = bitmap_of(leaf);
+    const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), twin);
+    if (bad != kSlots) {
+      return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
     }
-    records_.fetch_add(records, std::memory_order_relaxed);
+    for (std::uint64_t rest = clean_ ? 0 : used; rest != 0; rest &= rest - 1) {
+      TENUTO_TRY(tree_.heap_.mark(leaf.slot[std::countr_zero(rest)].record(), report));
+    }
+    records_.fetch_add(std::popcount(used), std::memory_order_relaxed);
     return Status::ok;
+  }
+
+  // Separators ascend from leaf to leaf, also from the chunk before.
+  Status take_low(Chunk& c, std::size_t i, const Leaf& leaf, Report* report) const {
+    const PoolOffset at = c.at[i];
+    const bool check = !TENUTO_PLANT("store_separator_checksum_not_compared");
+    const Result<std::string_view> low = store::low_of(tree_.file_, leaf, check);
+    if (!low) return damaged(report, at, "low separator");
+    bool ordered = low->empty();
+    if (i > 0) {
+      ordered = c.lows.back() < *low;
+    } else if (c.before) {
+      const Result<std::string_view> left = store::low_of(tree_.file_, leaf_at(c.before));
+      ordered = left && *left < *low;
+    }
+    if (!ordered) return damaged(report, at, "order of leaves");
+    c.lows.emplace_back(*low);
+    return Status::ok;
+  }
+
+  // Finishes a split that got no further than `next`, and marks the leaf's own blocks.
+  Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, Report* report) const {
+    if (next) {
+      const Leaf& right = leaf_at(next);
+      // Another thread may be changing it; whatever is believed of it must be sound.
+      const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
+      if (!bitmap.sound(salt_of(right.head.bitmap))) return damaged(report, next, "leaf bitmap");
+      if (resolve_split(leaf, right)) fence("split finished", "store is used");
+    }
+    TENUTO_TRY(tree_.heap_.mark(at, report));
+    const PoolOffset block = low_block(leaf);
+    if (block && !TENUTO_PLANT("store_separator_block_not_marked")) {
+      TENUTO_TRY(tree_.heap_.mark(block, report));
+    }
+    return Status::ok;
+  }
+
+  // The slots into a twin that nobody sees yet. Returns the first used one that cannot be; kSlots:
+  // there is none. Cost: a few instructions a slot, no branch.
+  static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
+                             VLeaf& twin) {
+    std::uint64_t bad = 0;
+    for (unsigned i = 0; i < kSlots; ++i) {
+      const std::uint64_t in_use = used >> i & 1;
+      const SlotWord word = leaf.slot[i];
+      const auto print = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - in_use));
+      const std::uint64_t at = word.record().value;
+      const bool wrong = at < pm::kHeadBytes || at > record_max || print == 0;
+      bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
+      twin.words[i].store(word.raw, std::memory_order_relaxed);
+      twin.print[i].store(print, std::memory_order_relaxed);
+    }
+    return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
   }
 
   Tree& tree_;
   const bool clean_;
   Report* const report_;
-  std::vector<PoolOffset> leaves_;
-  std::vector<std::string> lows_;
-  VLeaf* twins_ = nullptr;
+  // Of the walk; a chunk handed out belongs to its task.
+  std::deque<Chunk> chunks_;
+  std::size_t leaves_ = 0;
+  VLeaf* row_ = nullptr;
   std::atomic<std::int64_t> records_{0};
   std::atomic<bool> failed_{false};
   std::mutex mu_;
-  // Guarded by mu_.
+  // Guarded by mu_ until failed_ says so.
   Status first_status_ = Status::ok;
-  Report first_report_, last_report_;
+  Report first_report_;
 };
 
 Result<std::unique_ptr<Tree>> Tree::rebuild(pm::PoolFile& file, heap::Heap& heap,

@@ -1,4 +1,5 @@
 // The public Store: each call finds the tree of its pool.
+#include <algorithm>
 #include <utility>
 
 #include "store/store_impl.h"
@@ -176,6 +177,28 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
   StoreImpl::append(batch, ops);
   TENUTO_TRY(tree->write(std::move(ops)));
   return impl_->pool.impl_->settle(options.durability);
+}
+
+Status Store::bulk_load(std::span<const KeyValue> sorted, WriteOptions options) {
+  store::Tree* tree = tree_of(impl_);
+  if (tree == nullptr) return Status::closed;
+  PoolImpl& pool = *impl_->pool.impl_;
+  TENUTO_TRY(tree->bulk_load(sorted, pool.recovery_threads));
+  return pool.settle(options.durability);
+}
+
+Status Store::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
+  constexpr std::size_t kAtOnce = 64;
+  const store::Tree* tree = tree_of(impl_);
+  if (tree == nullptr) return Status::closed;
+  for (std::size_t from = 0; from < keys.size(); from += kAtOnce) {
+    const std::size_t n = std::min(kAtOnce, keys.size() - from);
+    store::Looked found[kAtOnce];
+    const store::EpochGuard guard;
+    tree->multi_lookup(keys.subspan(from, n), {found, n});
+    for (std::size_t i = 0; i < n; ++i) each(from + i, found[i].status, found[i].record.value);
+  }
+  return Status::ok;
 }
 
 Status Store::sync() { return tree_of(impl_) == nullptr ? Status::closed : impl_->pool.sync(); }

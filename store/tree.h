@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,12 @@ struct Entry {
   bool verified = false;  // and its checksum was compared
 };
 
+// The answer to one key of many.
+struct Looked {
+  Status status = Status::not_found;
+  Record record;
+};
+
 struct BatchOp {
   std::string_view key;
   std::string_view value;
@@ -95,11 +102,17 @@ class Tree {
 
   // See Store for these. lookup: REQUIRES an epoch guard, and the record stays under it.
   Status lookup(std::string_view key, Record& out, bool for_value = true) const;
+  // Many keys, whose cache misses overlap (multi_get.cc). REQUIRES: as lookup.
+  void multi_lookup(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Status get(std::string_view key, std::string& value) const;
   Status put(std::string_view key, std::string_view value);
   Status erase(std::string_view key);
   // Ops in the order given; a later one for the same key wins.
   Status write(std::vector<BatchOp> ops);
+  // All of ascending keys into an empty tree, or nothing of them, with a fence or two for thousands
+  // (bulk.cc). invalid_argument: they do not ascend, or begin with the empty key. exists: the tree
+  // is not empty, or somebody wrote to it meanwhile.
+  Status bulk_load(std::span<const KeyValue> sorted, unsigned threads);
   Status validate(Report* report) const;
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
@@ -139,11 +152,15 @@ class Tree {
   class Batch;        // batch.cc
   class Rebuild;      // rebuild.cc
   class Check;        // check.cc
+  class Bulk;         // bulk.cc
 
   Tree(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, KeyKind kind);
 
   Status check_key(std::string_view key) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
+  // What a search means to the caller.
+  Status judge(const Found& found, bool for_value, Record& out) const;
+  void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   Status put_at(std::string_view key, std::string_view value, PoolOffset record);

@@ -333,7 +333,7 @@ std::vector<Contestant> contestants_of(const Options& o, std::string& unknown) {
       unknown = name;
       return {};
     }
-    if (name != "tenuto") {
+    if (!kind->has_media) {
       all.push_back({kind, "", name});
       continue;
     }

@@ -1,5 +1,7 @@
 #include "store/index.h"
 
+#include <array>
+
 #include "pm/assert.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -25,6 +27,25 @@ std::size_t cut(std::size_t children, std::size_t added) {
 Index::~Index() { destroy_below(root_.load(std::memory_order_acquire)); }
 
 void Index::build(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
+  root_.store(make_all(leaves, std::move(separators)), std::memory_order_release);
+}
+
+// While the leaf is locked nobody changes nodes above it, for whoever does has locked a leaf.
+void Index::adopt(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
+  Node* old = root_.load(std::memory_order_acquire);
+  Node* made = make_all(leaves, std::move(separators));
+  root_mu_.lock();
+  set_root(made);
+  for (;;) {
+    TENUTO_ASSERT(old->count() == 1);
+    Node* below = old->level() > 1 ? old->node(0) : nullptr;
+    retire(old);
+    if (below == nullptr) return;
+    old = below;
+  }
+}
+
+Node* Index::make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
   NodeShape row;
   row.children.assign(leaves.begin(), leaves.end());
   row.seps = std::move(separators);
@@ -42,10 +63,7 @@ void Index::build(const std::vector<VLeaf*>& leaves, std::vector<std::string> se
       above.children.push_back(Node::make(level, row, from, to));
       if (i > 0) above.seps.push_back(row.seps[from - 1]);
     }
-    if (nodes == 1) {
-      root_.store(static_cast<Node*>(above.children[0]), std::memory_order_release);
-      return;
-    }
+    if (nodes == 1) return static_cast<Node*>(above.children[0]);
     row = std::move(above);
   }
 }
@@ -79,6 +97,30 @@ Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
       __builtin_prefetch(reinterpret_cast<const char*>(n) + kLineBytes);
     }
     _mm_pause();
+  }
+}
+
+void Index::locate_many(std::span<const std::string_view> keys, Place* out) const {
+  constexpr std::size_t kMany = 16;
+  TENUTO_ASSERT(keys.size() <= kMany);
+  std::array<const Node*, kMany> at;
+  std::array<unsigned, kMany> child;
+  at.fill(root_.load(std::memory_order_acquire));
+  for (unsigned level = at[0]->level(); level > 1; --level) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      at[i] = at[i]->node(at[i]->find(keys[i]));
+      __builtin_prefetch(at[i]);
+      __builtin_prefetch(reinterpret_cast<const char*>(at[i]) + kLineBytes);
+    }
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    child[i] = at[i]->find(keys[i]);
+    __builtin_prefetch(at[i]->leaf(child[i]));
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    VLeaf* leaf = at[i]->leaf(child[i]);
+    const std::uint64_t v = leaf->read_version();
+    out[i] = VLeaf::dead(v) || at[i]->obsolete() ? Place{} : Place{leaf, v};
   }
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,8 @@ class Index {
 
   // Waits while the leaf is locked. Cost: two lines a level.
   Place locate(std::string_view key, Aim aim = Aim::at, Fence* upper = nullptr) const;
+  // Many keys at once, whose misses overlap; a place without a leaf asks for locate().
+  void locate_many(std::span<const std::string_view> keys, Place* out) const;
   // The leaf that held the key a moment ago, locked or not.
   VLeaf* route(std::string_view key) const;
 
@@ -68,6 +71,10 @@ class Index {
   // The leaf with this low separator goes, its left neighbour takes its range. REQUIRES: both are
   // locked; the leaf is not the first.
   void remove(VLeaf* leaf, std::string_view separator);
+
+  // The only leaf is followed by others, in order, with their separators. REQUIRES: the leaf is
+  // locked; `leaves` begin with it.
+  void adopt(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
 
   struct Shape {
     std::uint64_t nodes = 0, levels = 0, bytes = 0;
@@ -88,6 +95,7 @@ class Index {
   void replace(Node* old, std::string_view key, Node* with);
   void replace(Node* old, std::string_view key, Node* left, const std::string& separator,
                Node* right);
+  static Node* make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
   void set_root(Node* root);
   void retire(Node* node);
   void remove_leftmost(Node* node, std::string_view key);

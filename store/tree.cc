@@ -80,16 +80,20 @@ Status Tree::lookup(std::string_view key, Record& out, bool for_value) const {
     const Status s = search(place, key, hash, found);
     if (s == Status::conflict) continue;
     TENUTO_TRY(s);
-    if (!found.found) {
-      TENUTO_TRY(file_.bad_pages());
-      return Status::not_found;
-    }
-    out = found.record;
-    if (for_value && verify_reads_ && !record_sound(file_, found.word.record(), out)) {
-      return damaged(found.word.record(), "record's checksum");
-    }
-    return file_.bad_pages();
+    return judge(found, for_value, out);
   }
+}
+
+Status Tree::judge(const Found& found, bool for_value, Record& out) const {
+  if (!found.found) {
+    TENUTO_TRY(file_.bad_pages());
+    return Status::not_found;
+  }
+  out = found.record;
+  if (for_value && verify_reads_ && !record_sound(file_, found.word.record(), out)) {
+    return damaged(found.word.record(), "record's checksum");
+  }
+  return file_.bad_pages();
 }
 
 Status Tree::get(std::string_view key, std::string& value) const {

@@ -81,6 +81,12 @@ struct Entry {
   bool verified = false;  // and its checksum was compared
 };
 
+// The answer to one key of many.
+struct Looked {
+  Status status = Status::not_found;
+  Record record;
+};
+
 class Tree;
 
 // What a transaction read, to be still so when it commits: ranges of keys, from and to inclusive.
@@ -141,6 +147,8 @@ class Tree {
 
   // See Store for these. lookup: REQUIRES an epoch guard, and the record stays under it.
   Status lookup(std::string_view key, Record& out, bool for_value = true) const;
+  // Many keys, whose cache misses overlap (multi_get.cc). REQUIRES: as lookup.
+  void multi_lookup(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Status get(std::string_view key, std::string& value) const;
   Status put(std::string_view key, std::string_view value);
   Status erase(std::string_view key);
@@ -164,6 +172,10 @@ class Tree {
                    bool for_value = true) const;
   // Whether the key was changed after the moment. A hint: it may be changed at any time.
   bool changed_since(std::string_view key, const SnapshotCore& at) const;
+  // All of ascending keys into an empty tree, or nothing of them, with a fence or two for thousands
+  // (bulk.cc). invalid_argument: they do not ascend, or begin with the empty key. exists: the tree
+  // is not empty, or somebody wrote to it meanwhile. busy: a snapshot or transaction is active.
+  Status bulk_load(std::span<const KeyValue> sorted, unsigned threads);
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
   Status check_key(std::string_view key) const;
@@ -223,11 +235,15 @@ class Tree {
   class Batch;        // batch.cc
   class Rebuild;      // rebuild.cc
   class Check;        // check.cc
+  class Bulk;         // bulk.cc
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
+  // What a search means to the caller.
+  Status judge(const Found& found, bool for_value, Record& out) const;
+  void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   Status put_at(std::string_view key, std::string_view value, PoolOffset record);

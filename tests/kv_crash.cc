@@ -17,8 +17,9 @@ using Fences = std::vector<std::pair<const char*, const char*>>;
 // Each fence named must have been crashed at. One of the store is named nowhere: what a crash at
 // "split finished | store is used" leaves is either the unfinished or the finished split, both of
 // which are crash states of the split itself and are not judged twice.
-void expect_sound(KvCrash subject, const Fences& fences) {
-  const CrashResult r = subject.run(kv_crash_options());
+void expect_sound(KvCrash subject, const Fences& fences,
+                  const CrashOptions& options = kv_crash_options()) {
+  const CrashResult r = subject.run(options);
   EXPECT_TRUE(r.ok()) << r.text();
   for (const auto& [first, then] : fences) {
     EXPECT_TRUE(r.explored(first, then)) << first << " | " << then;
@@ -52,6 +53,10 @@ TEST(kv_crash, an_empty_leaf_goes_without_a_trace) {
 TEST(kv_crash, a_batch_is_there_or_not) {
   expect_sound(kv_batches(), {{"new leaf", "chain link"}});
 }
+TEST(kv_crash, a_bulk_load_is_there_or_not) {
+  expect_sound(kv_bulk(), {{"bulk leaves", "bulk chain"}, {"bulk chain", "bulk load returns"}},
+               kv_bulk_options());
+}
 TEST(kv_crash, a_store_is_created_or_not) {
   expect_sound(kv_creation(), {{"first leaf", "store is named"},
                                {"store is named", "store is named again"},
@@ -64,15 +69,18 @@ TEST(kv_crash, every_dropped_fence_is_found) {
     const char* first;
     const char* then;
     KvCrash subject;
+    CrashOptions options = kv_crash_options();
   } drops[] = {{"record and slot", "leaf header", kv_single_operations()},
                {"leaf header", "insert returns", kv_single_operations()},
                {"record", "slot", kv_single_operations()},
                {"slot", "update returns, old record is retired", kv_single_operations()},
                {"leaf bitmap", "erase returns, record is retired", kv_single_operations()},
                {"new leaf", "chain link", kv_half_split()},
+               {"bulk leaves", "bulk chain", kv_bulk(), kv_bulk_options()},
+               {"bulk chain", "bulk load returns", kv_bulk(), kv_bulk_options()},
                {"first leaf", "store is named", kv_creation()}};
   for (const auto& drop : drops) {
-    CrashOptions o = kv_crash_options();
+    CrashOptions o = drop.options;
     o.findings_max = 1;
     o.minimise = false;
     o.mutation = {Mutation::Kind::drop_fence, drop.first, drop.then, 0};

@@ -24,6 +24,11 @@ std::uint64_t writes_of(const PhaseResult& p) {
 
 void gather_io(const PhaseResult& p, CaseFigures& f) {
   add_per_op(f.cpu_us_per_op, p.io.cpu_seconds * 1e6, static_cast<double>(p.ops));
+  const auto ops = static_cast<double>(p.ops);
+  add_per_op(f.instructions_per_op, p.hardware.instructions, ops);
+  add_per_op(f.cycles_per_op, p.hardware.cycles, ops);
+  add_per_op(f.cache_misses_per_op, p.hardware.cache_misses, ops);
+  add_per_op(f.tlb_misses_per_op, p.hardware.tlb_misses, ops);
   const auto writes = static_cast<double>(writes_of(p));
   add_per_op(f.sync_calls_per_write, p.io.sync_calls, writes);
   add_per_op(f.device_flushes_per_write, p.io.device_flushes, writes);

@@ -31,6 +31,11 @@ struct CaseFigures {
   std::vector<double> reflushes_per_op;
   std::vector<double> bytes_written_per_op;
   std::vector<double> cpu_us_per_op;
+  // The processor's, the client's own work and its checks included.
+  std::vector<double> instructions_per_op;
+  std::vector<double> cycles_per_op;
+  std::vector<double> cache_misses_per_op;
+  std::vector<double> tlb_misses_per_op;
   // For each write (insert, update, read-modify-write, erase); on tenuto's journal the last five.
   std::vector<double> sync_calls_per_write;
   std::vector<double> device_flushes_per_write;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "bench/support/engine.h"
+#include "bench/support/hardware.h"
 #include "bench/support/histogram.h"
 #include "bench/support/io_meter.h"
 #include "bench/support/workload.h"
@@ -22,6 +23,7 @@ struct PhaseResult {
   EngineCounters counted;       // during the phase; negative: not counted
   JournalCounters journal;
   IoUse io;
+  HardwareUse hardware;
   double write_call_bytes = -1;
   double anonymous_bytes = 0;  // the engine's private memory at the end
   double file_bytes = 0;       // blocks on the file system at the end

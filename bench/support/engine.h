@@ -72,6 +72,7 @@ struct EngineKind {
   std::string (*settings)(const EngineOptions&);
   bool file_writes_are_all;  // the write(2) bytes of the process are what the engine wrote
   bool holds_data = true;    // false: answers anything, without end; nothing to check
+  bool has_media = false;    // --medium is for it
 };
 
 // All engines there are, tenuto first. `null` does nothing: its figures are the client's ceiling;
@@ -81,6 +82,9 @@ const EngineKind* find_engine(std::string_view name);
 
 // A factory for each adapter; defined in engine_<name>.cc.
 std::unique_ptr<Engine> make_tenuto();
+std::unique_ptr<Engine> make_fptree_tenuto();
+std::unique_ptr<Engine> make_fptree_tenuto_versioned();
+std::unique_ptr<Engine> make_fptree_pmdk();
 std::unique_ptr<Engine> make_rocksdb();
 std::unique_ptr<Engine> make_lmdb();
 std::unique_ptr<Engine> make_leveldb();
@@ -88,6 +92,9 @@ std::unique_ptr<Engine> make_wiredtiger();
 std::unique_ptr<Engine> make_bare();
 std::unique_ptr<Engine> make_null();
 std::string tenuto_settings(const EngineOptions&);
+std::string fptree_tenuto_settings(const EngineOptions&);
+std::string fptree_tenuto_versioned_settings(const EngineOptions&);
+std::string fptree_pmdk_settings(const EngineOptions&);
 std::string rocksdb_settings(const EngineOptions&);
 std::string lmdb_settings(const EngineOptions&);
 std::string leveldb_settings(const EngineOptions&);

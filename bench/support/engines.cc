@@ -44,11 +44,15 @@ class NullEngine final : public Engine {
 };
 
 constexpr std::array kKinds = {
-    EngineKind{"tenuto", make_tenuto, tenuto_settings, false},
+    EngineKind{"tenuto", make_tenuto, tenuto_settings, false, true, true},
     EngineKind{"rocksdb", make_rocksdb, rocksdb_settings, true},
     EngineKind{"lmdb", make_lmdb, lmdb_settings, false},
     EngineKind{"leveldb", make_leveldb, leveldb_settings, true},
     EngineKind{"wiredtiger", make_wiredtiger, wiredtiger_settings, true},
+    EngineKind{"fptree-tenuto", make_fptree_tenuto, fptree_tenuto_settings, false, true, true},
+    EngineKind{"fptree-tenuto-v", make_fptree_tenuto_versioned, fptree_tenuto_versioned_settings,
+               false, true, true},
+    EngineKind{"fptree-pmdk", make_fptree_pmdk, fptree_pmdk_settings, false, true, true},
     EngineKind{"bare", make_bare, bare_settings, true, false},
     EngineKind{"null", make_null, null_settings, false, false},
 };

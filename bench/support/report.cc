@@ -95,6 +95,10 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   add_median(line, "reflushes_per_op", f.reflushes_per_op);
   add_median(line, "bytes_written_per_op", f.bytes_written_per_op);
   add_median(line, "cpu_us_per_op", f.cpu_us_per_op);
+  add_median(line, "instructions_per_op", f.instructions_per_op);
+  add_median(line, "cycles_per_op", f.cycles_per_op);
+  add_median(line, "cache_misses_per_op", f.cache_misses_per_op);
+  add_median(line, "tlb_misses_per_op", f.tlb_misses_per_op);
   add_median(line, "sync_calls_per_write", f.sync_calls_per_write);
   add_median(line, "device_flushes_per_write", f.device_flushes_per_write);
   add_median(line, "storage_bytes_per_write", f.storage_bytes_per_write);
@@ -142,6 +146,32 @@ void print_io(std::FILE* out, const ContestFigures& figures) {
              "process. *: of the whole device, whoever caused it.\n");
 }
 
+// One row a case, or the reason why there is none.
+void print_hardware(std::FILE* out, const ContestFigures& figures) {
+  const std::string missing = HardwareMeter::why();
+  if (!missing.empty()) fmt::print(out, "\nProcessor's counters: n/a ({})\n", missing);
+  const auto counted = [](const CaseFigures* f) {
+    return f != nullptr && !(f->instructions_per_op.empty() && f->cycles_per_op.empty() &&
+                             f->cache_misses_per_op.empty() && f->tlb_misses_per_op.empty());
+  };
+  bool any = false;
+  for (const Workload w : figures.cases) {
+    for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
+      const CaseFigures* f = figures.find(i, w);
+      if (!counted(f)) continue;
+      if (!any) {
+        fmt::print(out, "\n{:<14}{:<16}{:>14}{:>10}{:>14}{:>12}\n", "for each op", "engine",
+                   "instructions", "cycles", "cache misses", "TLB misses");
+      }
+      any = true;
+      fmt::print(out, "{:<14}{:<16}{:>14}{:>10}{:>14}{:>12}\n", workload_name(w),
+                 figures.contestants[i].label, median_text(f->instructions_per_op),
+                 median_text(f->cycles_per_op), median_text(f->cache_misses_per_op),
+                 median_text(f->tlb_misses_per_op));
+    }
+  }
+}
+
 }  // namespace
 
 void print_settings(std::FILE* out, const Setting& setting,
@@ -167,6 +197,7 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
     for (std::size_t i = 0; i < figures.contestants.size(); ++i) print_case(out, figures, i, w);
   }
   print_io(out, figures);
+  print_hardware(out, figures);
   fmt::print(out, "\n{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", "at the end of", "engine",
              "memory MB", "file MB", "open ms", "after SIGKILL", "close ms", "lost ms");
   for (const Workload w : figures.cases) {

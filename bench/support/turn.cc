@@ -53,9 +53,11 @@ void run_phase(Engine& engine, const EngineKind& kind, const Course& course, con
   const EngineCounters before = engine.counters();
   const JournalCounters journal_before = engine.journal_counters();
   const IoMeter meter(options.dir);
+  const HardwareMeter hardware;
   const std::uint64_t written = write_call_bytes();
   drive(engine, *course.records, phase, trusting, result);
   const std::uint64_t written_after = write_call_bytes();
+  result.hardware = hardware.since_start();
   result.io = meter.since_start();
   result.counted = difference(engine.counters(), before);
   result.journal = difference(engine.journal_counters(), journal_before);

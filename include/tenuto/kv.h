@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -114,6 +115,12 @@ class WriteBatch {
   std::vector<std::shared_ptr<struct CollectionState>> collections_;
 };
 
+// A record to be loaded. Not copied before it is written.
+struct KeyValue {
+  std::string_view key;
+  std::string_view value;
+};
+
 struct IteratorOptions {
   std::string prefix;                // only keys that start with it
   std::optional<std::string> lower;  // inclusive
@@ -208,6 +215,19 @@ class Store {
   // of this thread on the pool. Three fences, however many entries (and two for each leaf it
   // splits).
   Status write(const WriteBatch& batch, WriteOptions = {});
+
+  // Puts all of these, whose keys ascend, into an empty store, or nothing of them: leaves are built
+  // in order by several threads (PoolOptions::recovery_threads) and shown at once. A handful of
+  // fences, whatever their number. As put; exists: the store is not empty, or was written to
+  // meanwhile; busy: a snapshot or transaction is active; invalid_argument: the keys do not ascend,
+  // or the first one is empty.
+  Status bulk_load(std::span<const KeyValue> sorted, WriteOptions = {});
+
+  // Looks many keys up at once, so that the misses of one are waited for beside the others', and
+  // calls each(index, status, value) for all of them in order; statuses as of get. The value lies
+  // in the pool and stays there during the call. Keys are looked up one by one, not at one moment.
+  using EachValue = std::function<void(std::size_t, Status, std::string_view)>;
+  Status multi_get(std::span<const std::string_view> keys, const EachValue& each) const;
 
   // A cursor, not yet positioned.
   Iterator iterator(IteratorOptions options = {}) const;

@@ -46,6 +46,12 @@ Status apply(Store& store, const KvStep& step) {
   return store.write(batch);
 }
 
+Status bulk_load(Store& store, const KvStep& step) {
+  std::vector<KeyValue> sorted;
+  for (const auto& [key, value] : step) sorted.push_back({key, *value});
+  return store.bulk_load(sorted);
+}
+
 std::string read_all(Store& store, Records& out) {
   Iterator it = store.iterator();
   for (it.seek_first(); it.valid(); it.next()) {
@@ -99,7 +105,8 @@ void KvCrash::workload(CrashContext& c) {
   ASSERT_TRUE(store);
   for (const KvStep& step : script_) {
     c.update([&] { step_ = &step; });
-    ASSERT_EQ(apply(*store, step), Status::ok);
+    const bool bulk = bulk_ && &step == script_.data();
+    ASSERT_EQ(bulk ? bulk_load(*store, step) : apply(*store, step), Status::ok);
     c.update([&] {
       apply(model_, step);
       step_ = nullptr;
@@ -143,6 +150,14 @@ CrashOptions kv_crash_options() {
   o.product_max = scaled(60);
   o.samples_max = scaled(20);
   o.recovery_states_max = scaled(2);
+  return o;
+}
+
+CrashOptions kv_bulk_options() {
+  CrashOptions o = kv_crash_options();
+  o.product_max = scaled(12);
+  o.samples_max = scaled(8);
+  o.recovery_depth = 1;
   return o;
 }
 
@@ -228,6 +243,16 @@ KvCrash kv_batches() {
 }
 
 KvCrash kv_many_leaves() { return {filled(0, 2 * kLeafSlots + 1), {}}; }
+
+KvCrash kv_bulk() {
+  const std::string prefix(60, 'p');  // of the keys on both sides of the border
+  KvStep all;
+  for (const auto& [k, v] : filled(0, kLeafSlots - 5)) all.push_back({k, v});
+  for (int i = 0; i < 3; ++i) all.push_back({key(i, prefix), ""});
+  KvCrash c({}, {all, {{key(435), "between"}}});
+  c.begin_with_bulk_load();
+  return c;
+}
 
 KvCrash kv_creation() {
   KvCrash c({}, {{{"a", "first"}}, {{"b", "second"}}});

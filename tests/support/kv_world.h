@@ -31,6 +31,9 @@ class KvCrash {
   // The workload begins with a pool that holds no store.
   void create_in_workload() { create_ = true; }
 
+  // The first step, of puts, is loaded into the empty store by bulk_load.
+  void begin_with_bulk_load() { bulk_ = true; }
+
   // The parts, for other workloads on such a store. check() compares with the model.
   void setup(const std::string& path) const;
   void workload(CrashContext& c);
@@ -43,12 +46,15 @@ class KvCrash {
   Records before_;
   KvScript script_;
   bool create_ = false;
+  bool bulk_ = false;
   Records model_;
   const KvStep* step_ = nullptr;
 };
 
 StoreOptions kv_world_options();
 CrashOptions kv_crash_options();
+// Fewer samples, where each fence has very many lines before it.
+CrashOptions kv_bulk_options();
 
 // Inserts, updates, erases, with records in slabs and in extents.
 KvCrash kv_single_operations();
@@ -66,6 +72,8 @@ KvCrash kv_unlink();
 KvCrash kv_batches();
 // Three leaves; no step.
 KvCrash kv_many_leaves();
+// Two leaves, with a separator that needs a block of its own, loaded at once; then a single step.
+KvCrash kv_bulk();
 // A store where there was none.
 KvCrash kv_creation();
 

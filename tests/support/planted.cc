@@ -268,6 +268,10 @@ const std::vector<Planted>& planted_bugs() {
        "kv_creation", ""},
       {"store_second_name_first", "a new store has its second name before its first", "kv_creation",
        ""},
+      {"store_bulk_named_before_filled", "a bulk load's chain is named before it is written",
+       "kv_bulk", ""},
+      {"store_bulk_separator_unflushed", "a bulk load does not flush long separators", "kv_bulk",
+       ""},
       {"store_separator_checksum_not_compared", "a damaged separator is believed",
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
@@ -329,6 +333,7 @@ const std::vector<Scenario>& scenarios() {
         kv_scenario("kv_half_split", kv_half_split),
         kv_scenario("kv_long_separators", kv_long_separators),
         kv_scenario("kv_batches", kv_batches),
+        {"kv_bulk", [](const CrashOptions& o) { return kv_bulk().run(o); }, kv_bulk_options()},
         kv_scenario("kv_creation", kv_creation),
     };
     for (const HeapScript& h : heap_scripts()) s.push_back(heap_scenario(h.name));

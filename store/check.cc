@@ -1,6 +1,6 @@
-// Store::validate: the chain of leaves against the index, each leaf against its twin and its
-// separators, each record against its slot and its checksum, and all of it against the heap: every
-// block of the store's kind is reachable exactly once. Quiescent.
+// Store::validate: of each tree the chain of leaves against the index, each leaf against its twin
+// and its separators, each record against its slot and its checksum; and all trees against the
+// heap: every block of the store's kind is reachable exactly once. Quiescent.
 #include <bit>
 #include <unordered_map>
 
@@ -11,14 +11,15 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 class Tree::Check {
  public:
-  Check(const Tree& tree, Report* report) : tree_(tree), report_(report) {}
+  Check(const Tree& tree, Reached& reached, Report* report)
+      : tree_(tree), reached_(reached), report_(report) {}
 
   Status run() {
     const EpochGuard guard;
     std::vector<std::pair<VLeaf*, std::string>> leaves;
     tree_.index_.for_each(
         [&](VLeaf* twin, std::string_view sep) { leaves.emplace_back(twin, sep); });
-    PoolOffset expected{tree_.file_.head().store[kHeadFirstLeaf]};
+    PoolOffset expected = tree_.first_leaf_;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const VLeaf& twin = *leaves[i].first;
       const PoolOffset at = tree_.file_.offset_of(twin.leaf);
@@ -28,7 +29,11 @@ class Tree::Check {
       expected = next_of(*twin.leaf);
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
-    return check_heap();
+    // Blocks that wait for readers are taken and rightly unreachable.
+    tree_.limbos_.for_each([this](const Retired& item) {
+      if (item.what == Retired::What::block) reached_.emplace(item.word, false);
+    });
+    return Status::ok;
   }
 
  private:
@@ -51,8 +56,10 @@ class Tree::Check {
                     const std::string* end) {
     const Leaf& leaf = *twin.leaf;
     TENUTO_TRY(reach(at));
-    const Result<std::string_view> low = store::low_of(tree_.file_, leaf, true);
-    if (!low) return damaged(at, "a low separator is damaged");
+    const Result<std::string_view> low = store::low_of(tree_.file_, leaf);
+    if (!low || !low_sound(tree_.file_, leaf, tree_.id_, *low)) {
+      return damaged(at, "a low separator is damaged");
+    }
     if (*low != sep) return damaged(at, "a leaf's separator is not the index's");
     if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
     if (!is_sound(leaf.head.bitmap)) return damaged(at, "a leaf's bitmap is damaged");
@@ -103,32 +110,49 @@ class Tree::Check {
     return Status::ok;
   }
 
-  Status check_heap() {
-    // Blocks that wait for readers are taken and rightly unreachable.
-    tree_.limbos_.for_each([this](const Retired& item) {
-      if (item.what == Retired::What::block) reached_.emplace(item.word, false);
-    });
-    Status status = Status::ok;
-    std::uint64_t taken = 0;
-    tree_.heap_.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {
-      taken += 1;
-      if (status == Status::ok && !reached_.contains(o.value)) {
-        status = damaged(o, "a block of the store is in use and nothing refers to it (leak)");
-      }
-    });
-    TENUTO_TRY(status);
-    if (taken != reached_.size()) return damaged({}, "the heap and the store count differently");
-    return Status::ok;
-  }
-
   const Tree& tree_;
+  Reached& reached_;
   Report* const report_;
-  std::unordered_map<std::uint64_t, bool> reached_;  // offset: reachable, not only retired
 };
 
-Status Tree::validate(Report* report) const {
-  const Status s = Check(*this, report).run();
+Status Tree::validate(Reached& reached, Report* report) const {
+  const Status s = Check(*this, reached, report).run();
   return file_.bad_pages() == Status::ok ? s : file_.bad_pages(report);
+}
+
+void Tree::note_dropped(Reached& reached) const {
+  const auto note = [&](PoolOffset block) {
+    if (block) reached.emplace(block.value, false);
+  };
+  index_.for_each([&](VLeaf* twin, std::string_view) {
+    for (std::uint64_t used = twin->used_slots(); used != 0; used &= used - 1) {
+      note(twin->word(static_cast<unsigned>(std::countr_zero(used))).record());
+    }
+    note(low_block(*twin->leaf));
+    note(file_.offset_of(twin->leaf));
+  });
+  limbos_.for_each([&](const Retired& item) {
+    if (item.what == Retired::What::block) note({item.word});
+  });
+}
+
+Status Tree::check_heap(const Ground& ground, const Reached& reached, Report* report) {
+  Status status = Status::ok;
+  std::uint64_t taken = 0;
+  ground.heap.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {
+    taken += 1;
+    if (status == Status::ok && !reached.contains(o.value)) {
+      status =
+          fail(Status::corrupt, report, "a block of the store is in use and nothing refers to it (leak)",
+               ground.file.where(o, "store"));
+    }
+  });
+  TENUTO_TRY(status);
+  if (taken != reached.size()) {
+    return fail(Status::corrupt, report, "the heap and the store count differently",
+                ground.file.path(), std::to_string(reached.size()), std::to_string(taken));
+  }
+  return Status::ok;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

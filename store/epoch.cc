@@ -89,6 +89,9 @@ std::uint64_t oldest_pinned() {
 
 }  // namespace
 
+std::uint64_t seal_epoch() { return global_epoch.fetch_add(1, std::memory_order_seq_cst); }
+bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_pinned(); }
+
 std::size_t EpochSlot::index() const { return static_cast<std::size_t>(this - slots); }
 
 EpochSlot& take_thread_slot() {
@@ -128,7 +131,7 @@ Limbo& Limbos::make() {
 
 void Limbos::collect(Limbo& limbo) {
   if (!limbo.fresh.empty()) {
-    const std::uint64_t epoch = global_epoch.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint64_t epoch = seal_epoch();
     limbo.sealed.push_back({epoch, std::move(limbo.fresh)});
     limbo.fresh.clear();
     limbo.fresh.reserve(kSealAt);

@@ -76,6 +76,11 @@ class EpochGuard {
   EpochSlot& slot_;
 };
 
+// For what is unlinked as a whole: ends the epoch after the unlinking and returns it ...
+std::uint64_t seal_epoch();
+// ... and says whether everybody who may still look has left.
+bool epoch_is_over(std::uint64_t epoch);
+
 // What was unlinked, on its way to reuse.
 struct Retired {
   enum class What : std::uint8_t { block, node, twin };

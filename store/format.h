@@ -3,13 +3,20 @@
 //
 //   HeadPage.store[0]  offset of the first leaf; 0: the pool has no store (commits the creation)
 //   HeadPage.roots[kRootStore]  the same, written after it
-//   HeadPage.store[1]  StoreWord: version, key kind, check
+//   HeadPage.store[1]  StoreWord: version, key kind, whether there is a catalog (commits its
+//   creation), check
 //   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean
 //   close
+//   HeadPage.store[4]  HeaderWord: offset of the catalog's first leaf
+//   HeadPage.roots[kRootCatalog]  the same, plain, written after it
+//   HeadPage.store[5]  HeaderWord: the next collection's id
 //
-// The leaves form a chain in key order. A leaf holds the keys from its low separator (inclusive)
-// to the next leaf's (exclusive), in no order. The first leaf's separator is empty, and the first
-// leaf is never unlinked.
+// A store is several trees: the default collection, named in the head page; once there are other
+// collections, the catalog, named there, too; and the trees that the catalog names (catalog.h).
+//
+// The leaves of a tree form a chain in key order. A leaf holds the keys from its low separator
+// (inclusive) to the next leaf's (exclusive), in no order. The first leaf's separator is empty, and
+// the first leaf is never unlinked; what its separator leaves free holds the tree's counts.
 #pragma once
 
 #include <bit>
@@ -69,13 +76,35 @@ struct LeafHeader {
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
 
+// Which tree a leaf belongs to: 0 the default collection, 1 the catalog, then the collections in the
+// order of their making. Never used twice in a pool.
+struct TreeId {
+  std::uint64_t value = 0;
+  constexpr auto operator<=>(const TreeId&) const = default;
+};
+inline constexpr TreeId kDefaultTree{0};
+inline constexpr TreeId kCatalogTree{1};
+inline constexpr TreeId kFirstCollection{2};
+
 // The low separator: immutable while the leaf lives. Long ones stand in a block of their own,
 // whose offset is then in the first eight bytes of `data`.
 struct LowSeparator {
-  std::uint32_t bytes;
-  std::uint32_t check;  // crc32c of the leaf's offset and the separator
+  std::uint32_t head;   // 17 bits of length, 15 bits of the tree's id
+  std::uint32_t check;  // crc32c of the leaf's offset, the tree's id if it is not 0, the separator
   char data[kLowInlineMax];
+
+  static constexpr unsigned kLengthBits = 17;
+  static constexpr std::uint32_t make_head(std::size_t bytes, TreeId tree) {
+    return static_cast<std::uint32_t>(bytes) | static_cast<std::uint32_t>(tree.value)
+                                                   << kLengthBits;
+  }
+  constexpr std::size_t bytes() const { return head & ((1u << kLengthBits) - 1); }
+  constexpr bool may_be_of(TreeId tree) const {
+    return head >> kLengthBits == make_head(0, tree) >> kLengthBits;
+  }
 };
+static_assert(LowSeparator{LowSeparator::make_head(65536, {0x12345}), 0, {}}.bytes() == 65536);
+static_assert(LowSeparator{LowSeparator::make_head(9, {0x12345}), 0, {}}.may_be_of({0x12345}));
 static_assert(pm::OnMedia<LowSeparator> && sizeof(LowSeparator) == kLineBytes);
 
 struct Leaf {
@@ -85,6 +114,24 @@ struct Leaf {
 };
 static_assert(pm::OnMedia<Leaf> && sizeof(Leaf) == 8 * kLineBytes);
 static_assert(offsetof(Leaf, slot) == kLineBytes && offsetof(Leaf, low) == 7 * kLineBytes);
+
+// What a tree held at the last clean close; meaningless after a crash. It stands in `data` of the
+// first leaf's separator, which is empty; of the default collection in the head page.
+struct TreeCounts {
+  std::uint64_t records;
+  std::uint64_t record_bytes;
+  std::uint64_t check;
+
+  static TreeCounts make(PoolOffset first_leaf, std::uint64_t records, std::uint64_t bytes) {
+    std::uint32_t crc = pm::crc32c_u64(~0u, first_leaf.value);
+    crc = pm::crc32c_u64(pm::crc32c_u64(crc, records), bytes);
+    return {records, bytes, std::uint64_t{crc} << 32 | 1};
+  }
+  bool sound(PoolOffset first_leaf) const {
+    return check == make(first_leaf, records, record_bytes).check;
+  }
+};
+static_assert(pm::OnMedia<TreeCounts> && sizeof(TreeCounts) <= kLowInlineMax);
 
 // The head of a record block; key and value follow, after an 8-byte length where value_field is
 // all ones. 16-byte keys with 100-byte values make 124 bytes: two lines.
@@ -111,18 +158,26 @@ static_assert(RecordHead::make(65536, RecordHead::kLongValue, 0xabcd).key_bytes(
 static_assert(RecordHead::make(65536, 77, 0xabcd).value_field() == 77);
 static_assert(RecordHead::make(65536, 77, 0xabcd).check() == 0xabcd);
 
-// HeadPage.store[1].
+// HeadPage.store[1]. A library that knows no collections finds another word than it expects and
+// refuses the pool; without a catalog nothing is different for it.
 struct StoreWord {
   std::uint64_t raw;
 
   static constexpr std::uint64_t kVersion = 1;
-  static StoreWord make(KeyKind kind, PoolOffset first_leaf) {
-    const std::uint64_t fields = kVersion << 8 | static_cast<std::uint64_t>(kind);
+  static constexpr std::uint64_t kHasCatalog = 1ull << 16;
+  static StoreWord make(KeyKind kind, bool catalog, PoolOffset first_leaf) {
+    const std::uint64_t fields =
+        kVersion << 8 | static_cast<std::uint64_t>(kind) | (catalog ? kHasCatalog : 0);
     const std::uint32_t check = pm::crc32c_u64(pm::crc32c_u64(~0u, fields), first_leaf.value);
     return {fields | static_cast<std::uint64_t>(check) << 32};
   }
   KeyKind kind() const { return static_cast<KeyKind>(raw & 0xff); }
   std::uint64_t version() const { return raw >> 8 & 0xff; }
+  bool has_catalog() const { return (raw & kHasCatalog) != 0; }
+  bool sound(PoolOffset first_leaf) const {
+    const bool kind_known = kind() == KeyKind::bytes || kind() == KeyKind::u64;
+    return kind_known && raw == make(kind(), has_catalog(), first_leaf).raw;
+  }
 };
 static_assert(pm::OnMedia<StoreWord> && sizeof(StoreWord) == 8);
 
@@ -130,5 +185,7 @@ inline constexpr std::size_t kHeadFirstLeaf = 0;
 inline constexpr std::size_t kHeadWord = 1;
 inline constexpr std::size_t kHeadRecords = 2;
 inline constexpr std::size_t kHeadRecordBytes = 3;
+inline constexpr std::size_t kHeadCatalog = 4;
+inline constexpr std::size_t kHeadNextId = 5;
 
 }  // namespace tenuto::inline TENUTO_ABI::store

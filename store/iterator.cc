@@ -24,8 +24,9 @@ std::optional<std::string> behind_prefix(std::string prefix) {
 }  // namespace
 
 struct Iterator::Impl {
-  Impl(const store::Tree* t, IteratorOptions o) : tree(t), slot(store::take_loose_slot()) {
-    if (tree == nullptr) status = Status::closed;
+  Impl(std::shared_ptr<CollectionState> s, IteratorOptions o)
+      : state(std::move(s)), slot(store::take_loose_slot()) {
+    if (state == nullptr) status = Status::closed;
     lower = std::max(o.lower.value_or(std::string()), o.prefix);
     upper = std::move(o.upper);
     if (!o.prefix.empty()) {
@@ -54,7 +55,13 @@ struct Iterator::Impl {
     if (status != Status::ok) return false;
     slot.enter();
     pinned = true;
-    return true;
+    status = state->alive();
+    if (status == Status::ok) {
+      tree = state->tree.get();
+      return true;
+    }
+    leave();
+    return false;
   }
   std::string_view key() const { return entries[at].record.key; }
 
@@ -159,10 +166,11 @@ struct Iterator::Impl {
   }
 
   // Constant.
-  const store::Tree* const tree;
+  const std::shared_ptr<CollectionState> state;
   store::EpochSlot& slot;
   std::string lower;                 // inclusive
   std::optional<std::string> upper;  // exclusive
+  const store::Tree* tree = nullptr;  // while positioned
   // The leaf at hand.
   std::vector<store::Entry> entries;
   store::Fence right;  // upper bound of its keys
@@ -189,12 +197,13 @@ std::string_view Iterator::key() const { return impl_->key(); }
 std::string_view Iterator::value() const { return impl_->entries[impl_->at].record.value; }
 Status Iterator::status() const {
   if (impl_->status != Status::ok) return impl_->status;
-  return impl_->tree->bad_pages();  // of the value, which the iterator did not look at
+  const CollectionUse use(impl_->state.get());
+  // Of the value, which the iterator did not look at.
+  return use.status() == Status::ok ? use->bad_pages() : Status::ok;
 }
 
-Iterator Store::iterator(IteratorOptions options) const {
-  return Iterator(std::make_unique<Iterator::Impl>(impl_ == nullptr ? nullptr : impl_->tree(),
-                                                   std::move(options)));
+Iterator Collection::iterator(IteratorOptions options) const {
+  return Iterator(std::make_unique<Iterator::Impl>(state_, std::move(options)));
 }
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -13,8 +13,10 @@ namespace {
 
 constexpr unsigned kSlotLines = kSlots / 8;
 
-std::uint32_t low_check(PoolOffset leaf, std::string_view low) {
-  return pm::crc32c(low.data(), low.size(), pm::crc32c_u64(~0u, leaf.value));
+std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
+  std::uint32_t crc = pm::crc32c_u64(~0u, leaf.value);
+  if (tree != kDefaultTree) crc = pm::crc32c_u64(crc, tree.value);
+  return pm::crc32c(low.data(), low.size(), crc);
 }
 
 }  // namespace
@@ -54,10 +56,10 @@ unsigned choose_slot(std::uint64_t used) {
   return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : empty));
 }
 
-void set_low(Leaf& leaf, PoolOffset at, std::string_view low, PoolOffset block) {
+void set_low(Leaf& leaf, PoolOffset at, TreeId tree, std::string_view low, PoolOffset block) {
   leaf.low = {};
-  leaf.low.bytes = static_cast<std::uint32_t>(low.size());
-  leaf.low.check = low_check(at, low);
+  leaf.low.head = LowSeparator::make_head(low.size(), tree);
+  leaf.low.check = low_check(at, tree, low);
   if (low_needs_block(low.size())) {
     std::memcpy(leaf.low.data, &block.value, sizeof block.value);
   } else if (!low.empty()) {
@@ -66,27 +68,29 @@ void set_low(Leaf& leaf, PoolOffset at, std::string_view low, PoolOffset block) 
 }
 
 PoolOffset low_block(const Leaf& leaf) {
-  if (!low_needs_block(leaf.low.bytes)) return {};
+  if (!low_needs_block(leaf.low.bytes())) return {};
   PoolOffset block;
   std::memcpy(&block.value, leaf.low.data, sizeof block.value);
   return block;
 }
 
-Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf, bool check) {
-  const std::size_t bytes = leaf.low.bytes;
+Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf) {
+  const std::size_t bytes = leaf.low.bytes();
   const char* data = leaf.low.data;
   if (low_needs_block(bytes)) {
     const PoolOffset block = low_block(leaf);
     if (bytes > kKeyBytesMax || !file.in_range(block, bytes)) return Status::corrupt;
     data = file.at<const char>(block);
   }
-  const std::string_view low{data, bytes};
-  if (check && leaf.low.check != low_check(file.offset_of(&leaf), low)) return Status::corrupt;
-  return low;
+  return std::string_view{data, bytes};
 }
 
-void fill_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, const NewEntry* entries, unsigned count,
-               std::string_view low, PoolOffset block) {
+bool low_sound(const pm::PoolFile& file, const Leaf& leaf, TreeId tree, std::string_view low) {
+  return leaf.low.may_be_of(tree) && leaf.low.check == low_check(file.offset_of(&leaf), tree, low);
+}
+
+void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const NewEntry* entries,
+               unsigned count, std::string_view low, PoolOffset block) {
   TENUTO_ASSERT(count <= kSlots);
   std::memset(static_cast<void*>(&leaf), 0, sizeof leaf);
   for (unsigned i = 0; i < count; ++i) {
@@ -95,8 +99,18 @@ void fill_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, const NewEntry* entri
   }
   leaf.head.bitmap = header_word(leaf.head.bitmap, (1ull << count) - 1);
   leaf.head.next = header_word(leaf.head.next, next.value);
-  set_low(leaf, at, low, block);
+  set_low(leaf, at, tree, low, block);
   flush(leaf);
+}
+
+void set_counts(Leaf& first, const TreeCounts& counts) {
+  std::memcpy(first.low.data, &counts, sizeof counts);
+}
+
+TreeCounts counts_of(const Leaf& first) {
+  TreeCounts counts;
+  std::memcpy(&counts, first.low.data, sizeof counts);
+  return counts;
 }
 
 void link_split(Leaf& left, PoolOffset right, std::uint64_t keep) {

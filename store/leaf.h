@@ -52,21 +52,27 @@ inline PoolOffset next_of(const Leaf& leaf) { return {leaf.head.next.value()}; }
 unsigned choose_slot(std::uint64_t used);
 
 // Fills the low separator's line; flushed by the caller. `block` is where long ones stand.
-void set_low(Leaf& leaf, PoolOffset at, std::string_view low, PoolOffset block);
+void set_low(Leaf& leaf, PoolOffset at, TreeId tree, std::string_view low, PoolOffset block);
 // Where a separator of this length needs a block of its own.
 inline bool low_needs_block(std::size_t bytes) { return bytes > kLowInlineMax; }
 // The block of a long separator; 0: there is none.
 PoolOffset low_block(const Leaf& leaf);
-// corrupt when what stands there cannot be a separator; the checksum is compared when `check`.
-Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf, bool check = false);
+// corrupt when what stands there cannot be a separator.
+Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf);
+// Whether a separator that was read is the leaf's own and the leaf this tree's.
+bool low_sound(const pm::PoolFile& file, const Leaf& leaf, TreeId tree, std::string_view low);
 
 // Makes a new leaf, holding `count` entries, durable: everything in it is flushed, not fenced.
 struct NewEntry {
   SlotWord word;
   std::uint8_t print;
 };
-void fill_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, const NewEntry* entries, unsigned count,
-               std::string_view low, PoolOffset low_block);
+void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const NewEntry* entries,
+               unsigned count, std::string_view low, PoolOffset low_block);
+
+// The counts in the first leaf of a tree; flushed by the caller.
+void set_counts(Leaf& first, const TreeCounts& counts);
+TreeCounts counts_of(const Leaf& first);
 
 // L.next = right, then L.bitmap = keep, in one line; fenced.
 void link_split(Leaf& left, PoolOffset right, std::uint64_t keep);

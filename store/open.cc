@@ -74,16 +74,23 @@ Status PoolImpl::recover(Report* report) {
   if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
   TENUTO_TRY(engine->recover(report, &rolled_back));
   // After a crash only the store knows which blocks are its own; after a clean close their bits
-  // are there, and the tree can wait until somebody opens the store.
-  if (!was_clean) TENUTO_TRY(open_tree(report));
+  // are there, and the trees can wait until somebody opens the store.
+  if (!was_clean) TENUTO_TRY(open_store(report));
   return heap->finish_recovery(&leaked_frames, report);
 }
 
-Status PoolImpl::open_tree(Report* report) {
-  if (tree != nullptr || !store::Tree::exists(*file)) return Status::ok;
-  auto built = store::Tree::rebuild(*file, *heap, *engine, was_clean, recovery_threads, report);
-  if (!built) return built.error();
-  tree = std::move(*built);
+Status PoolImpl::open_store(Report* report) {
+  if (collections != nullptr || !store::store_is_named(*file)) return Status::ok;
+  auto all = std::make_unique<store::Collections>(*file, *heap, *engine, recovery_threads);
+  TENUTO_TRY(all->open(was_clean, report));
+  collections = std::move(all);
+  return Status::ok;
+}
+
+Status PoolImpl::create_store(KeyKind kind, Report* report) {
+  auto all = std::make_unique<store::Collections>(*file, *heap, *engine, recovery_threads);
+  TENUTO_TRY(all->create(kind, report));
+  collections = std::move(all);
   return Status::ok;
 }
 
@@ -91,7 +98,7 @@ Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
-  if (tree != nullptr) TENUTO_TRY(tree->close());
+  if (collections != nullptr) TENUTO_TRY(collections->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {
     TENUTO_TRY(file->set_state(pm::PoolState::clean));
   }

@@ -9,7 +9,7 @@
 #include "heap/heap.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
-#include "store/tree.h"
+#include "store/collections.h"
 #include "tenuto/pool.h"
 #include "tx/engine.h"
 
@@ -22,7 +22,8 @@ struct PoolImpl {
   std::unique_ptr<frame::Frames> frames;
   std::unique_ptr<heap::Heap> heap;
   std::unique_ptr<tx::Engine> engine;
-  std::unique_ptr<store::Tree> tree;  // null: no store, or a clean one nobody asked for
+  // Null: no store, or a clean one nobody asked for.
+  std::unique_ptr<store::Collections> collections;
   unsigned recovery_threads = 0;
   Durability durability = Durability::sync;  // of calls without an option for it
   bool was_clean = true;
@@ -38,8 +39,12 @@ struct PoolImpl {
   // A clean close: everything volatile is written out and the state says so.
   Status close();
 
-  // Builds the tree of the pool's store if there is one and recovery did not.
-  Status open_tree(Report* report);
+  // Opens the pool's store if there is one and recovery did not.
+  Status open_store(Report* report);
+  // Makes one. REQUIRES: there is none.
+  Status create_store(KeyKind kind, Report* report);
+  // The default collection's; null as above.
+  store::Tree* tree() const { return collections ? collections->main()->tree.get() : nullptr; }
 
   // What an operation that wrote and fenced returns in the end (pm::PoolFile::settle).
   Status settle(Durability d) { return file->settle(d); }

@@ -1,21 +1,16 @@
-// From a pool to a tree: creation of an empty store, and the rebuilding of twins and inner nodes
-// at open. The chain of leaves is walked once, by one thread, reading a line or two of each leaf;
+// From blocks in a pool to a tree: making an empty one, and rebuilding twins and inner nodes at
+// open. The chain of leaves is walked once, by one thread, reading a line or two of each leaf;
 // everything about a single leaf is done in parallel (oneTBB).
-//
-// Creation: first leaf, store word |first leaf| HeadPage.store[0] |store is named| HeadPage.roots
-// |store is named again|. The first fence keeps a name from a leaf that is not whole, the second
-// the second name from being alone, which would look like damage; an open after a crash between the
-// two gives the second name itself. The third makes the store durable before anybody uses it. The
-// offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and the leaf, a
-// derived block nobody marks, is given back by the heap's recovery. The same offset stands among
-// the roots, in another line, so that damage of the first is not taken for a pool without a store.
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own
 // bitmap is changed, and only bits of entries that stand in the neighbour, too.
+//
+// The counts that a clean close writes stand in the first leaf (of the default collection: in the
+// head page), in a line that nothing else is read from. They count only while the pool says that it
+// was closed, so a torn one is never believed.
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include <atomic>
 #include <bit>
@@ -27,37 +22,14 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-bool Tree::exists(const pm::PoolFile& file) {
-  return file.head().store[kHeadFirstLeaf] != 0 || file.head().roots[pm::kRootStore] != 0;
-}
-
-Result<std::unique_ptr<Tree>> Tree::create(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine,
-                                           KeyKind kind, Report* report) {
-  const Result<heap::Block> block = heap.reserve(sizeof(Leaf), heap::Kind::derived);
-  if (!block) {
-    return fail(block.error(), report, "no room in the pool for a store", file.path());
-  }
-  fill_leaf(*file.at<Leaf>(block->offset), block->offset, {}, nullptr, 0, {}, {});
-  std::uint64_t* head = file.head().store;
-  if (TENUTO_PLANT("store_named_before_first_leaf")) {
-    publish(head[kHeadFirstLeaf], block->offset.value);
-  }
-  head[kHeadWord] = StoreWord::make(kind, block->offset).raw;
-  head[kHeadRecords] = 0;
-  head[kHeadRecordBytes] = 0;
-  flush_bytes(head, sizeof file.head().store);
-  fence("first leaf", "store is named");
-  if (TENUTO_PLANT("store_second_name_first")) {
-    publish(file.head().roots[pm::kRootStore], block->offset.value);
-  }
-  publish(head[kHeadFirstLeaf], block->offset.value);
-  fence("store is named", "store is named again");
-  publish(file.head().roots[pm::kRootStore], block->offset.value);
-  fence("store is named again", "store is used");
-
-  std::unique_ptr<Tree> tree(new Tree(file, heap, engine, kind));
+Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind) {
+  const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
+  if (!block) return block.error();
+  Leaf* leaf = ground.file.at<Leaf>(block->offset);
+  fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
+  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
   VLeaf* twin = tree->twins_.take();
-  twin->leaf = file.at<Leaf>(block->offset);
+  twin->leaf = leaf;
   tree->index_.build({twin}, {std::string()});
   return tree;
 }
@@ -67,7 +39,7 @@ class Tree::Rebuild {
  public:
   Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
 
-  Status run(unsigned threads) {
+  Status run(bool parallel) {
     TENUTO_TRY(walk_chain());
     twins_ = tree_.twins_.take_row(leaves_.size());
     const auto each = [this](const tbb::blocked_range<std::size_t>& r) {
@@ -77,11 +49,10 @@ class Tree::Rebuild {
       }
     };
     const tbb::blocked_range<std::size_t> all(0, leaves_.size(), kGrain);
-    if (threads == 1) {
-      each(all);
+    if (parallel) {
+      tbb::parallel_for(all, each);
     } else {
-      tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : static_cast<int>(threads));
-      arena.execute([&] { tbb::parallel_for(all, each); });
+      each(all);
     }
     if (failed_.load(std::memory_order_acquire)) {
       if (report_ != nullptr) *report_ = first_report_;
@@ -115,7 +86,7 @@ class Tree::Rebuild {
     const auto is_leaf = [this](PoolOffset at) {
       return at.value % kLineBytes == 0 && tree_.file_.in_range(at, sizeof(Leaf));
     };
-    PoolOffset at{tree_.file_.head().store[kHeadFirstLeaf]};
+    PoolOffset at = tree_.first_leaf_;
     while (at) {
       if (!is_leaf(at)) return damaged(report_, at, "chain of leaves");
       Leaf& leaf = *tree_.file_.at<Leaf>(at);
@@ -124,9 +95,10 @@ class Tree::Rebuild {
         __builtin_prefetch(tree_.file_.at<Leaf>(next));
         __builtin_prefetch(&tree_.file_.at<Leaf>(next)->low);
       }
-      const bool check = !TENUTO_PLANT("store_separator_checksum_not_compared");
-      const Result<std::string_view> low = store::low_of(tree_.file_, leaf, check);
-      if (!low) return damaged(report_, at, "low separator");
+      const Result<std::string_view> low = store::low_of(tree_.file_, leaf);
+      const bool sound = low && (low_sound(tree_.file_, leaf, tree_.id_, *low) ||
+                                 TENUTO_PLANT("store_separator_checksum_not_compared"));
+      if (!sound) return damaged(report_, at, "low separator");
       const bool ordered = lows_.empty() ? low->empty() : lows_.back() < *low;
       if (!ordered) return damaged(report_, at, "order of leaves");
       if (!is_sound(leaf.head.bitmap)) return damaged(report_, at, "leaf bitmap");
@@ -192,38 +164,22 @@ class Tree::Rebuild {
   Report first_report_, last_report_;
 };
 
-Result<std::unique_ptr<Tree>> Tree::rebuild(pm::PoolFile& file, heap::Heap& heap,
-                                            tx::Engine& engine, bool clean, unsigned threads,
+Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                            KeyKind kind, bool clean, bool parallel,
                                             Report* report) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::uint64_t* head = file.head().store;
-  const StoreWord word{head[kHeadWord]};
-  const bool kind_known = word.kind() == KeyKind::bytes || word.kind() == KeyKind::u64;
-  if (!kind_known || word.version() != StoreWord::kVersion ||
-      word.raw != StoreWord::make(word.kind(), {head[kHeadFirstLeaf]}).raw) {
-    return fail(Status::corrupt, report, "the store's word in the head page is damaged",
-                file.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, store)}, "store word"));
-  }
-  std::uint64_t& again = file.head().roots[pm::kRootStore];
-  if (again != head[kHeadFirstLeaf]) {
-    if (again != 0 || clean) {
-      return fail(Status::corrupt, report, "the two names of the store in the head page differ",
-                  file.where({pm::kHeadPageOffset}, "roots"), std::to_string(head[kHeadFirstLeaf]),
-                  std::to_string(again));
-    }
-    publish(again, head[kHeadFirstLeaf]);  // the crash met the creation
-    fence("store is named again", "store is used");
-  }
-  std::unique_ptr<Tree> tree(new Tree(file, heap, engine, word.kind()));
-  TENUTO_TRY(Rebuild(*tree, clean, report).run(threads));
+  std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, kind));
+  TENUTO_TRY(Rebuild(*tree, clean, report).run(parallel));
   if (clean) {
     // What the close wrote is a fact about this very state, or the state was not closed cleanly.
-    if (head[kHeadRecords] != static_cast<std::uint64_t>(tree->records_at_open_)) {
+    const TreeCounts counts = tree->written_counts();
+    if (!counts.sound(first_leaf) ||
+        counts.records != static_cast<std::uint64_t>(tree->records_at_open_)) {
       return fail(Status::corrupt, report, "the number of records is not what it was at the close",
-                  file.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, store)}, "store line"),
-                  std::to_string(head[kHeadRecords]), std::to_string(tree->records_at_open_));
+                  ground.file.where(first_leaf, "first leaf"), std::to_string(counts.records),
+                  std::to_string(tree->records_at_open_));
     }
-    tree->record_bytes_at_open_ = static_cast<std::int64_t>(head[kHeadRecordBytes]);
+    tree->record_bytes_at_open_ = static_cast<std::int64_t>(counts.record_bytes);
   } else {
     tree->record_bytes_known_.store(false, std::memory_order_relaxed);
   }
@@ -232,16 +188,44 @@ Result<std::unique_ptr<Tree>> Tree::rebuild(pm::PoolFile& file, heap::Heap& heap
   return tree;
 }
 
-Status Tree::close() {
+TreeCounts Tree::written_counts() const {
+  if (id_ != kDefaultTree) return counts_of(*file_.at<Leaf>(first_leaf_));
+  const std::uint64_t* head = file_.head().store;
+  return TreeCounts::make(first_leaf_, head[kHeadRecords], head[kHeadRecordBytes]);
+}
+
+void Tree::write_counts(const TreeCounts& counts) {
+  if (id_ == kDefaultTree) {
+    std::uint64_t* head = file_.head().store;
+    head[kHeadRecords] = counts.records;
+    head[kHeadRecordBytes] = counts.record_bytes;
+    flush_bytes(head, sizeof file_.head().store);
+  } else {
+    Leaf& first = *file_.at<Leaf>(first_leaf_);
+    set_counts(first, counts);
+    flush(first.low);
+  }
+}
+
+void Tree::close() {
   StoreStats counts;
   stats(counts);
   limbos_.drain();
-  std::uint64_t* head = file_.head().store;
-  head[kHeadRecords] = counts.records;
-  head[kHeadRecordBytes] = counts.record_bytes;
-  flush_bytes(head, sizeof file_.head().store);
-  fence("store's counts", "the heap is closed");
-  return Status::ok;
+  write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
+}
+
+void Tree::give_back() {
+  limbos_.drain();
+  std::vector<VLeaf*> twins;
+  index_.for_each([&](VLeaf* twin, std::string_view) { twins.push_back(twin); });
+  for (VLeaf* twin : twins) {
+    for (std::uint64_t used = twin->used_slots(); used != 0; used &= used - 1) {
+      heap_.release(twin->word(static_cast<unsigned>(std::countr_zero(used))).record());
+    }
+    if (const PoolOffset block = low_block(*twin->leaf)) heap_.release(block);
+    heap_.release(file_.offset_of(twin->leaf));
+    twins_.put(twin);
+  }
 }
 
 // After a crash the bytes are counted when somebody first asks; recovery reads no record.
@@ -278,7 +262,7 @@ void Tree::stats(StoreStats& out) const {
   index_.for_each([&](VLeaf*, std::string_view) { out.leaves += 1; });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
-  out.index_dram_bytes = shape.bytes + twins_.bytes();
+  out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);
   out.rebuild_ms = rebuild_ms_;
 }
 

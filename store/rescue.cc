@@ -116,8 +116,7 @@ class Rescue {
   void read_store_word() {
     const std::uint64_t* head = file_.head().store;
     const StoreWord word{head[kHeadWord]};
-    const bool known = word.kind() == KeyKind::bytes || word.kind() == KeyKind::u64;
-    const bool sound = known && word.raw == StoreWord::make(word.kind(), {head[0]}).raw;
+    const bool sound = word.sound({head[kHeadFirstLeaf]});
     result_.key_kind = sound ? word.kind() : options_.key_kind_otherwise;
     if (!sound) {
       result_.notes.push_back(

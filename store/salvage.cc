@@ -76,9 +76,9 @@ void Salvage::for_each_block(
 // A separator's checksum covers the leaf's place, so what fits is a leaf or was one.
 void Salvage::consider(PoolOffset at) {
   const Leaf& leaf = *file_.at<Leaf>(at);
-  if (leaf.low.bytes > kKeyBytesMax) return;
-  const Result<std::string_view> low = low_of(file_, leaf, true);
-  if (!low) return;
+  if (leaf.low.bytes() > kKeyBytesMax) return;
+  const Result<std::string_view> low = low_of(file_, leaf);
+  if (!low || !low_sound(file_, leaf, kDefaultTree, *low)) return;
   by_offset_.emplace(at.value, leaves_.size());
   leaves_.push_back({at, std::string(*low), true, false, false, 0, 0});
 }

@@ -117,7 +117,7 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   if (TENUTO_PLANT("store_split_links_first")) {
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
-  fill_leaf(*right->leaf, block->offset, next, moved, count, low, low_at);
+  fill_leaf(*right->leaf, block->offset, id_, next, moved, count, low, low_at);
   fence("new leaf", "chain link");
   link_split(left, block->offset, kept);
   for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);

@@ -1,4 +1,5 @@
-// The public Store: each call finds the tree of its pool.
+// The public Store: opening and closing, batches, and collections by name. Calls on records are
+// those of the default collection (collection.cc).
 #include <utility>
 
 #include "store/store_impl.h"
@@ -40,40 +41,24 @@ void StoreImpl::append(const WriteBatch& batch, std::vector<store::BatchOp>& ops
   }
 }
 
-// --- View ---------------------------------------------------------------------------------------
-
-View::View(View&& o) noexcept
-    : guard_(std::exchange(o.guard_, nullptr)), value_(std::exchange(o.value_, {})) {}
-
-View& View::operator=(View&& o) noexcept {
-  std::swap(guard_, o.guard_);
-  std::swap(value_, o.value_);
-  return *this;
-}
-
-View::~View() {
-  if (guard_ != nullptr) static_cast<store::EpochSlot*>(guard_)->leave();
-}
-
 // --- Store --------------------------------------------------------------------------------------
 
 Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report) {
   PoolImpl& p = *pool.impl_;
-  TENUTO_TRY(p.open_tree(report));
-  if (p.tree == nullptr) {
+  TENUTO_TRY(p.open_store(report));
+  if (p.collections == nullptr) {
     if (!fresh && !options.create_if_missing) {
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
     TENUTO_TRY(p.file->writable());
-    auto made = store::Tree::create(*p.file, *p.heap, *p.engine, options.key_kind, report);
-    if (!made) return made.error();
-    p.tree = std::move(*made);
+    TENUTO_TRY(p.create_store(options.key_kind, report));
   }
-  p.tree->set_verify_reads(options.verify_reads);
-  if (options.check_key_kind && p.tree->kind() != options.key_kind) {
+  p.collections->set_verify_reads(options.verify_reads);
+  if (options.check_key_kind && p.tree()->kind() != options.key_kind) {
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
   }
+  main = Collection(p.collections->main());
   return Status::ok;
 }
 
@@ -117,86 +102,116 @@ Status Store::close() {
 }
 
 namespace {
-store::Tree* tree_of(const std::unique_ptr<StoreImpl>& impl) {
-  return impl == nullptr ? nullptr : impl->tree();
+store::Collections* collections_of(const std::unique_ptr<StoreImpl>& impl) {
+  return impl == nullptr ? nullptr : impl->collections();
 }
 }  // namespace
 
+// --- records of the default collection ----------------------------------------------------------
+
 Status Store::get(std::string_view key, std::string& value) const {
-  const store::Tree* tree = tree_of(impl_);
-  return tree == nullptr ? Status::closed : tree->get(key, value);
+  return impl_ == nullptr ? Status::closed : impl_->main.get(key, value);
 }
-
 Result<std::string> Store::get(std::string_view key) const {
-  std::string value;
-  const Status s = get(key, value);
-  if (s != Status::ok) return s;
-  return value;
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->main.get(key);
 }
-
 Result<View> Store::view(std::string_view key) const {
-  const store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return Status::closed;
-  View v;
-  store::EpochSlot& slot = store::my_epoch_slot();
-  slot.enter();
-  v.guard_ = &slot;
-  store::Record record;
-  TENUTO_TRY(tree->lookup(key, record));
-  v.value_ = record.value;
-  return v;
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->main.view(key);
 }
-
 Status Store::contains(std::string_view key) const {
-  const store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return Status::closed;
-  const store::EpochGuard guard;
-  store::Record record;
-  return tree->lookup(key, record, false);
+  return impl_ == nullptr ? Status::closed : impl_->main.contains(key);
 }
-
 Status Store::put(std::string_view key, std::string_view value, WriteOptions options) {
-  store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return Status::closed;
-  TENUTO_TRY(tree->put(key, value));
-  return impl_->pool.impl_->settle(options.durability);
+  return impl_ == nullptr ? Status::closed : impl_->main.put(key, value, options);
 }
-
 Status Store::erase(std::string_view key, WriteOptions options) {
-  store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return Status::closed;
-  TENUTO_TRY(tree->erase(key));
-  return impl_->pool.impl_->settle(options.durability);
+  return impl_ == nullptr ? Status::closed : impl_->main.erase(key, options);
+}
+Iterator Store::iterator(IteratorOptions options) const {
+  return default_collection().iterator(std::move(options));
 }
 
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
-  store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return Status::closed;
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
   std::vector<store::BatchOp> ops;
   StoreImpl::append(batch, ops);
-  TENUTO_TRY(tree->write(std::move(ops)));
-  return impl_->pool.impl_->settle(options.durability);
+  TENUTO_TRY(all->main()->tree->write(std::move(ops)));
+  return all->settle(options.durability);
 }
 
-Status Store::sync() { return tree_of(impl_) == nullptr ? Status::closed : impl_->pool.sync(); }
+// --- collections --------------------------------------------------------------------------------
+
+Collection Store::default_collection() const {
+  return impl_ == nullptr ? Collection() : impl_->main;
+}
+
+Result<Collection> Store::collection(std::string_view name, Report* report) {
+  return collection(name, CollectionOptions{}, report);
+}
+
+Result<Collection> Store::collection(std::string_view name, const CollectionOptions& options,
+                                     Report* report) {
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
+  auto state = all->get(name, options, report);
+  if (!state) return state.error();
+  TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  return Collection(std::move(*state));
+}
+
+Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
+  std::vector<store::CatalogEntry> entries;
+  TENUTO_TRY(all->list(entries, report));
+  std::vector<CollectionInfo> out;
+  for (store::CatalogEntry& e : entries) out.push_back({std::move(e.name), e.id.value});
+  return out;
+}
+
+Status Store::drop(std::string_view name, Report* report) {
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(all->drop(name, report));
+  return all->settle(impl_->pool.impl_->durability);
+}
+
+Status Store::rename(std::string_view from, std::string_view to, Report* report) {
+  return rename(from, to, RenameOptions{}, report);
+}
+
+Status Store::rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                     Report* report) {
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(all->rename(from, to, options, report));
+  return all->settle(impl_->pool.impl_->durability);
+}
+
+// --- all of it ----------------------------------------------------------------------------------
+
+Status Store::sync() { return collections_of(impl_) == nullptr ? Status::closed : impl_->pool.sync(); }
 
 Status Store::validate(Report* report) const {
-  const store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return Status::closed;
-  TENUTO_TRY(tree->validate(report));
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(all->validate(report));
   return impl_->pool.validate(report);
 }
 
 KeyKind Store::key_kind() const {
-  const store::Tree* tree = tree_of(impl_);
-  return tree == nullptr ? KeyKind::bytes : tree->kind();
+  const store::Collections* all = collections_of(impl_);
+  return all == nullptr ? KeyKind::bytes : all->main()->tree->kind();
 }
 
 StoreStats Store::stats() const {
   StoreStats s;
-  const store::Tree* tree = tree_of(impl_);
-  if (tree == nullptr) return s;
-  tree->stats(s);
+  const store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return s;
+  all->main()->tree->stats(s);
   s.pool = impl_->pool.stats();
   return s;
 }

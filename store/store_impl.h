@@ -1,8 +1,8 @@
-// What a Store is made of: its pool, whose tree it uses.
+// What a Store is made of: its pool, and the handle of the default collection.
 #pragma once
 
 #include "store/pool_impl.h"
-#include "store/tree.h"
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -11,13 +11,16 @@ struct StoreImpl {
   explicit StoreImpl(Pool p) : pool(std::move(p)) {}
 
   // Null once the pool was closed.
-  store::Tree* tree() const { return pool.impl_ == nullptr ? nullptr : pool.impl_->tree.get(); }
+  store::Collections* collections() const {
+    return pool.impl_ == nullptr ? nullptr : pool.impl_->collections.get();
+  }
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
   static void append(const WriteBatch& batch, std::vector<store::BatchOp>& ops);
 
   Pool pool;
+  Collection main;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI

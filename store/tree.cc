@@ -13,11 +13,14 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-Tree::Tree(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, KeyKind kind)
-    : file_(file),
-      heap_(heap),
-      engine_(engine),
+Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
+    : file_(ground.file),
+      heap_(ground.heap),
+      engine_(ground.engine),
+      id_(id),
+      first_leaf_(first_leaf),
       kind_(kind),
+      twins_(ground.twins),
       limbos_([this](const Retired& item) { free(item); }),
       index_([this](Node* node) {
         limbos_.retire(limbos_.mine(),
@@ -227,38 +230,42 @@ VLeaf* Twins::make_row(std::size_t count) {
   TENUTO_ASSERT(p != MAP_FAILED);
   ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed
   rows_.push_back({p, bytes});
-  total_ += count;
   const auto at = round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes);
   return reinterpret_cast<VLeaf*>(at);
 }
 
 VLeaf* Twins::take_row(std::size_t count) {
+  constexpr std::size_t kRow = kHugeBytes / sizeof(VLeaf);
   const std::lock_guard lock(mu_);
-  return make_row(count);
+  if (count > kRow / 4) return make_row(count);
+  if (fresh_count_ < count) {
+    for (; fresh_count_ > 0; --fresh_count_) idle_.push_back(fresh_++);
+    fresh_ = make_row(kRow);
+    fresh_count_ = kRow;
+  }
+  VLeaf* row = fresh_;
+  fresh_ += count;
+  fresh_count_ -= count;
+  return row;
 }
 
 VLeaf* Twins::take() {
-  constexpr std::size_t kRow = kHugeBytes / sizeof(VLeaf);
-  const std::lock_guard lock(mu_);
-  if (idle_.empty()) {
-    VLeaf* row = make_row(kRow);
-    for (std::size_t i = kRow; i > 0; --i) idle_.push_back(&row[i - 1]);
+  {
+    const std::lock_guard lock(mu_);
+    if (!idle_.empty()) {
+      VLeaf* twin = idle_.back();
+      idle_.pop_back();
+      twin->version.store(0, std::memory_order_relaxed);
+      for (unsigned i = 0; i < kSlots; ++i) twin->set_print(i, 0);
+      return twin;
+    }
   }
-  VLeaf* twin = idle_.back();
-  idle_.pop_back();
-  twin->version.store(0, std::memory_order_relaxed);
-  for (unsigned i = 0; i < kSlots; ++i) twin->set_print(i, 0);
-  return twin;
+  return take_row(1);
 }
 
 void Twins::put(VLeaf* twin) {
   const std::lock_guard lock(mu_);
   idle_.push_back(twin);
-}
-
-std::uint64_t Twins::bytes() const {
-  const std::lock_guard lock(mu_);
-  return total_ * sizeof(VLeaf);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

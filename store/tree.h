@@ -1,10 +1,10 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
-// Called by store.cc (the public Store); made by store/open.cc, which recovers what stands below.
+// Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
 //
 // Files: tree.cc get, put, erase · split.cc leaves that come and go · batch.cc atomic batches ·
-// iterator.cc cursors · rebuild.cc creation and opening · check.cc validation.
+// iterator.cc cursors · rebuild.cc making and opening · check.cc validation.
 //
-// Thread safety: everything but create, rebuild, close and validate from any thread.
+// Thread safety: everything but make, rebuild, close, give_back and validate from any thread.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "heap/heap.h"
@@ -28,8 +29,8 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-// Leaf twins come from rows that are freed with the tree, so that neighbours stand together; in
-// huge pages where the system has them.
+// Leaf twins come from rows that are freed with the pool, so that neighbours stand together; in
+// huge pages where the system has them. Small trees share a row.
 class Twins {
  public:
   Twins() = default;
@@ -41,7 +42,6 @@ class Twins {
   VLeaf* take_row(std::size_t count);
   VLeaf* take();
   void put(VLeaf* twin);
-  std::uint64_t bytes() const;
 
  private:
   struct Row {
@@ -54,7 +54,16 @@ class Twins {
   // Guarded by mu_.
   std::vector<Row> rows_;
   std::vector<VLeaf*> idle_;
-  std::uint64_t total_ = 0;
+  VLeaf* fresh_ = nullptr;  // of the last row, never handed out
+  std::size_t fresh_count_ = 0;
+};
+
+// What all trees of a pool stand on.
+struct Ground {
+  pm::PoolFile& file;
+  heap::Heap& heap;
+  tx::Engine& engine;
+  Twins twins;
 };
 
 // An entry of a leaf with its key, for those who need the order.
@@ -72,20 +81,24 @@ struct BatchOp {
 
 class Tree {
  public:
-  // Makes the first leaf of a new store. Crash-safe: until the last fence the pool has no store.
-  static Result<std::unique_ptr<Tree>> create(pm::PoolFile& file, heap::Heap& heap,
-                                              tx::Engine& engine, KeyKind kind, Report* report);
-  // Whether the pool's head names a store.
-  static bool exists(const pm::PoolFile& file);
-  // Builds the tree of an existing store. After a crash (clean == false) it finishes half-done
-  // splits and marks every block of the store in the heap: call it after the recovery of tx and
-  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf.
-  static Result<std::unique_ptr<Tree>> rebuild(pm::PoolFile& file, heap::Heap& heap,
-                                               tx::Engine& engine, bool clean, unsigned threads,
+  // An empty tree. Its first leaf is written and flushed, not fenced, and named nowhere: after a
+  // crash it is nobody's.
+  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
+  // Builds the tree whose first leaf this is. After a crash (clean == false) it finishes half-done
+  // splits and marks every block of the tree in the heap: call it after the recovery of tx and
+  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf. `parallel`:
+  // by the threads of the calling thread's arena (oneTBB).
+  static Result<std::unique_ptr<Tree>> rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                               KeyKind kind, bool clean, bool parallel,
                                                Report* report);
-  // Gives all retired blocks back and writes the counts, so that the heap may be closed.
-  // REQUIRES: no reader, no writer.
-  Status close();
+  // Gives all retired blocks back and writes the counts; flushed, to be fenced before the pool says
+  // that it was closed. REQUIRES: no reader, no writer.
+  void close();
+  // Gives every block of the tree to the heap. REQUIRES: nothing durable names the tree, nobody
+  // looks at it or ever will.
+  void give_back();
+  // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
+  void collect() { limbos_.collect_all(); }
   ~Tree();
 
   // Before any other thread knows the tree.
@@ -98,9 +111,17 @@ class Tree {
   Status erase(std::string_view key);
   // Ops in the order given; a later one for the same key wins.
   Status write(std::vector<BatchOp> ops);
-  Status validate(Report* report) const;
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
+  TreeId id() const { return id_; }
+  PoolOffset first_leaf() const { return first_leaf_; }
+
+  // Check all of the tree, and note what it reaches in the heap; with `held`, what waits to be
+  // given back is noted as such. check_heap compares with the heap what all trees of a pool reach.
+  using Reached = std::unordered_map<std::uint64_t, bool>;  // offset: reachable, not only retired
+  Status validate(Reached& reached, Report* report) const;
+  void note_dropped(Reached& reached) const;
+  static Status check_heap(const Ground& ground, const Reached& reached, Report* report);
 
   // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
   Status bad_pages() const { return file_.bad_pages(); }
@@ -128,7 +149,7 @@ class Tree {
   class Rebuild;      // rebuild.cc
   class Check;        // check.cc
 
-  Tree(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, KeyKind kind);
+  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
   Status check_key(std::string_view key) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
@@ -137,6 +158,8 @@ class Tree {
   Status put_at(std::string_view key, std::string_view value, PoolOffset record);
   void free(const Retired& item);
   void count_record_bytes() const;
+  TreeCounts written_counts() const;
+  void write_counts(const TreeCounts& counts);
   void retire_block(PoolOffset block) {
     if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block});
   }
@@ -154,6 +177,8 @@ class Tree {
   pm::PoolFile& file_;
   heap::Heap& heap_;
   tx::Engine& engine_;
+  const TreeId id_;
+  const PoolOffset first_leaf_;
   KeyKind kind_;
   bool verify_reads_ = true;
   double rebuild_ms_ = 0;
@@ -163,7 +188,7 @@ class Tree {
   mutable std::atomic<bool> record_bytes_known_{true};
   mutable std::mutex count_mu_;
 
-  Twins twins_;
+  Twins& twins_;
   mutable Limbos limbos_;
   Index index_;
 };

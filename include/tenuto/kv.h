@@ -65,6 +65,16 @@ struct StoreStats {
   PoolStats pool;
 };
 
+class Collection;          // tenuto/collection.h
+struct CollectionOptions;  // tenuto/collection.h
+struct RenameOptions;      // tenuto/collection.h
+
+// What Store::collections() tells of one.
+struct CollectionInfo {
+  std::string name;
+  std::uint64_t id = 0;  // never given twice in a pool
+};
+
 // Puts and erases that become durable together or not at all. A later entry for the same key
 // overrides an earlier one. Copies what it is given.
 class WriteBatch {
@@ -114,7 +124,7 @@ class Iterator {
   Status status() const;  // ok | corrupt (damage ended the walk) | io | closed (a closed store's)
 
  private:
-  friend class Store;
+  friend class Collection;
   struct Impl;
   explicit Iterator(std::unique_ptr<Impl>);
   std::unique_ptr<Impl> impl_;
@@ -131,7 +141,7 @@ class View {
   std::string_view value() const { return value_; }
 
  private:
-  friend class Store;
+  friend class Collection;
   void* guard_ = nullptr;
   std::string_view value_;
 };
@@ -175,6 +185,26 @@ class Store {
 
   // A cursor, not yet positioned.
   Iterator iterator(IteratorOptions options = {}) const;
+
+  // --- named collections (tenuto/collection.h); all atomic, also in a crash ---------------------
+  // Opens it, or makes it: two fences beside those of a put. ok | exists, not_found,
+  // invalid_argument (name, options) | corrupt | full | read_only | closed.
+  Result<Collection> collection(std::string_view name, Report* report = nullptr);
+  Result<Collection> collection(std::string_view name, const CollectionOptions& options,
+                                Report* report = nullptr);
+  // The one that the store's own calls use.
+  Collection default_collection() const;
+  // The others, by name.
+  Result<std::vector<CollectionInfo>> collections(Report* report = nullptr) const;
+  // Drops it with all its records, at the cost of one erase; its memory is given back once nobody
+  // looks at it any more. Handles of it answer not_found from now on. ok | not_found | corrupt |
+  // read_only | closed.
+  Status drop(std::string_view name, Report* report = nullptr);
+  // Handles stay good. As drop; exists, when there is one with the new name that the options do not
+  // allow to be replaced | full. invalid_argument inside a transaction of this thread.
+  Status rename(std::string_view from, std::string_view to, Report* report = nullptr);
+  Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                Report* report = nullptr);
 
   // Everything acknowledged before is durable when this returns.
   Status sync();

@@ -60,6 +60,7 @@ inline constexpr std::size_t kRootSlots = 8;
 inline constexpr std::size_t kRootUser = 0;  // PtrWord of the user's root object
 inline constexpr std::size_t kRootStore =
     1;  // offset of the store's first leaf, once more (store/rebuild.cc)
+inline constexpr std::size_t kRootCatalog = 2;  // of its catalog's first leaf (store/head.cc)
 inline constexpr std::size_t kLaneSegmentsMax = 64;
 inline constexpr std::size_t kLanesPerSegment = 64;
 inline constexpr std::size_t kLaneBytes = 8192;

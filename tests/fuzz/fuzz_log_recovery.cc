@@ -279,13 +279,13 @@ Recovered recover_and_die(const WorkFile& file, bool must_open) {
   PoolImpl& p = **pool;
   Recovered r;
   r.sound = p.validate(&report) == Status::ok &&
-            (p.tree == nullptr || p.tree->validate(&report) == Status::ok);
+            (p.collections == nullptr || p.collections->validate(&report) == Status::ok);
   FUZZ_REQUIRE(r.sound || !must_open, "sound once, but not again: " + report.text());
   FUZZ_REQUIRE(!must_open || p.rolled_back == 0, "rolled back twice");
   r.objects = p.heap->stats().objects;
-  if (p.tree != nullptr && r.sound) {
+  if (p.tree() != nullptr && r.sound) {
     StoreStats stats;
-    p.tree->stats(stats);
+    p.tree()->stats(stats);
     r.records = stats.records;
   }
   return r;

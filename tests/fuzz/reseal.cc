@@ -38,7 +38,7 @@ void reseal_head_page(pm::HeadPage& head) {
   std::uint64_t& word = head.store[store::kHeadWord];
   const store::StoreWord fields{word};
   store::StoreWord made =
-      store::StoreWord::make(fields.kind(), {head.store[store::kHeadFirstLeaf]});
+      store::StoreWord::make(fields.kind(), fields.has_catalog(), {head.store[store::kHeadFirstLeaf]});
   if (fields.version() == store::StoreWord::kVersion) word = made.raw;
 }
 
@@ -46,13 +46,13 @@ void reseal_head_page(pm::HeadPage& head) {
 void reseal_low(const WorkFile& file, std::uint64_t leaf_at) {
   auto& low = file.at<store::Leaf>(leaf_at).low;
   const char* data = low.data;
-  if (low.bytes > store::kLowInlineMax) {
+  if (low.bytes() > store::kLowInlineMax) {
     std::uint64_t block = 0;
     std::memcpy(&block, low.data, sizeof block);
-    if (block > file.bytes() || low.bytes > file.bytes() - block) return;
+    if (block > file.bytes() || low.bytes() > file.bytes() - block) return;
     data = &file.at<char>(block);
   }
-  low.check = pm::crc32c(data, low.bytes, pm::crc32c_u64(~0u, leaf_at));
+  low.check = pm::crc32c(data, low.bytes(), pm::crc32c_u64(~0u, leaf_at));
 }
 
 void reseal_header(const WorkFile& file, std::uint64_t leaf_at) {

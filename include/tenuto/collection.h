@@ -1,0 +1,78 @@
+// Named collections: ordered maps of their own inside one store. They are made, dropped and renamed
+// atomically, survive crashes as everything does, and a WriteBatch changes several of them
+// together. The store's own calls are those of its default collection, which has no name and is
+// always there.
+//
+// Thread safety: as Store. A Collection is a cheap handle; copies of it are the same collection.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tenuto/kv.h"
+#include "tenuto/status.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+inline constexpr std::size_t kCollectionNameMax = 255;
+
+// How a collection orders its keys.
+enum class KeyOrder : std::uint8_t {
+  bytes = 1,  // memcmp, shorter first
+  u64 = 2,    // 8-byte integers by number; pass them through u64_key()
+};
+
+struct CollectionOptions {
+  bool create_if_missing = true;
+  bool error_if_exists = false;  // Status::exists when it is there
+  // Of a new collection; an existing one keeps its own.
+  KeyOrder order = KeyOrder::bytes;
+  bool check_order = false;  // invalid_argument when an existing collection's order differs
+};
+
+struct RenameOptions {
+  bool replace = false;  // drops, in the same step, a collection that has the new name
+};
+
+struct CollectionStats {
+  std::uint64_t records = 0;
+  std::uint64_t record_bytes = 0;  // keys and values
+  std::uint64_t leaves = 0;
+  std::uint64_t inner_nodes = 0;  // DRAM
+  std::uint64_t height = 0;       // inner levels
+  std::uint64_t index_dram_bytes = 0;
+};
+
+// Every call: closed when the store was closed or the handle is empty; not_found when the
+// collection was dropped, which leaves views and positioned iterators what they see. Otherwise as
+// the calls of Store, which say more.
+class Collection {
+ public:
+  Collection() = default;  // an empty handle
+
+  Status get(std::string_view key, std::string& value) const;
+  Result<std::string> get(std::string_view key) const;
+  Result<View> view(std::string_view key) const;
+  Status contains(std::string_view key) const;
+  Status put(std::string_view key, std::string_view value, WriteOptions = {});
+  Status erase(std::string_view key, WriteOptions = {});
+  Iterator iterator(IteratorOptions options = {}) const;
+
+  std::string name() const;   // "" of the default collection
+  std::uint64_t id() const;   // never given twice in a pool; 0: the default collection
+  KeyOrder order() const;
+  CollectionStats stats() const;
+  // ok | not_found | closed.
+  Status status() const;
+
+ private:
+  friend class Store;
+  friend class WriteBatch;
+  friend struct StoreImpl;
+  explicit Collection(std::shared_ptr<struct CollectionState> state) : state_(std::move(state)) {}
+  std::shared_ptr<struct CollectionState> state_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI

@@ -1,0 +1,135 @@
+#include "store/catalog.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+std::uint32_t check_of(const CatalogRecord& record, std::string_view name) {
+  std::uint32_t crc = pm::crc32c(name.data(), name.size(), ~0u);
+  crc = pm::crc32c(reinterpret_cast<const char*>(&record), offsetof(CatalogRecord, check), crc);
+  return crc;
+}
+
+}  // namespace
+
+std::string encode_entry(const CatalogEntry& entry) {
+  CatalogRecord record{};
+  record.first_leaf = entry.first_leaf.value;
+  record.id = entry.id.value;
+  record.version = CatalogRecord::kVersion;
+  record.order = static_cast<std::uint8_t>(entry.spec.order);
+  record.check = check_of(record, entry.name);
+  return {reinterpret_cast<const char*>(&record), sizeof record};
+}
+
+bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& out) {
+  CatalogRecord record;
+  if (value.size() != sizeof record || name.empty()) return false;
+  std::memcpy(&record, value.data(), sizeof record);
+  if (record.version != CatalogRecord::kVersion || record.check != check_of(record, name)) {
+    return false;
+  }
+  out.name = name;
+  out.id = {record.id};
+  out.first_leaf = {record.first_leaf};
+  out.spec.order = static_cast<KeyOrder>(record.order);
+  return out.id >= kFirstCollection;
+}
+
+Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
+  Result<std::unique_ptr<Tree>> tree = Tree::make(ground, kCatalogTree, KeyKind::bytes);
+  if (!tree) return tree.error();
+  name_catalog(ground.file, (*tree)->first_leaf());
+  return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
+}
+
+Result<std::unique_ptr<Catalog>> Catalog::open(Ground& ground, const HeadNames& names, bool clean,
+                                               bool parallel, Report* report) {
+  Result<std::unique_ptr<Tree>> tree = Tree::rebuild(ground, kCatalogTree, names.catalog,
+                                                     KeyKind::bytes, clean, parallel, report);
+  if (!tree) return tree.error();
+  return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
+}
+
+Status Catalog::damaged(std::string_view name, Report* report, const char* what) const {
+  return fail(Status::corrupt, report, what,
+              ground_.file.path() + ", collection " + std::string(name));
+}
+
+Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
+  out.clear();
+  const EpochGuard guard;
+  const std::uint64_t next_id =
+      reinterpret_cast<const HeaderWord&>(ground_.file.head().store[kHeadNextId]).value();
+  std::vector<VLeaf*> leaves;
+  tree_->index().for_each([&](VLeaf* leaf, std::string_view) { leaves.push_back(leaf); });
+  std::vector<Entry> found;
+  for (VLeaf* leaf : leaves) {
+    TENUTO_TRY(tree_->entries({leaf, leaf->read_version()}, found, true));
+    Tree::sort(found);
+    for (const Entry& e : found) {
+      CatalogEntry entry;
+      if (!decode_entry(e.record.key, e.record.value, entry)) {
+        return damaged(e.record.key, report, "an entry of the catalog is damaged");
+      }
+      if (entry.id.value >= next_id) {
+        return damaged(entry.name, report, "a collection's id was not given yet");
+      }
+      out.push_back(std::move(entry));
+    }
+  }
+  std::vector<std::uint64_t> ids;
+  for (const CatalogEntry& e : out) ids.push_back(e.id.value);
+  std::sort(ids.begin(), ids.end());
+  if (std::adjacent_find(ids.begin(), ids.end()) != ids.end()) {
+    return damaged("?", report, "two collections have one id");
+  }
+  return ground_.file.bad_pages(report);
+}
+
+Status Catalog::find(std::string_view name, CatalogEntry& out, Report* report) const {
+  std::string value;
+  TENUTO_TRY(tree_->get(name, value));
+  if (decode_entry(name, value, out)) return Status::ok;
+  return damaged(name, report, "an entry of the catalog is damaged");
+}
+
+Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const CollectionSpec& spec) {
+  const TreeId id = take_id(ground_.file);
+  Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, id, spec.kind());
+  if (!tree) return tree.error();
+  const CatalogEntry entry{std::string(name), id, (*tree)->first_leaf(), spec};
+  const bool too_early = TENUTO_PLANT("store_collection_named_before_first_leaf");
+  if (too_early) std::memset(ground_.file.at<void>(entry.first_leaf), 0, sizeof(Leaf));
+  const Status s = tree_->put(name, encode_entry(entry));
+  if (too_early) {
+    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {}, {});
+    fence("collection's first leaf", "collection is used");
+  }
+  if (s == Status::ok) return tree;
+  const EpochGuard guard;
+  Record named;
+  if (tree_->lookup(name, named) == Status::not_found) (*tree)->give_back();
+  return s;
+}
+
+Status Catalog::remove(std::string_view name) { return tree_->erase(name); }
+
+Status Catalog::rename(const CatalogEntry& entry, std::string_view name) {
+  CatalogEntry renamed = entry;
+  renamed.name = name;
+  const std::string value = encode_entry(renamed);
+  if (TENUTO_PLANT("store_rename_in_two_steps")) {
+    TENUTO_TRY(tree_->put(name, value));
+    return tree_->erase(entry.name);
+  }
+  return tree_->write({{entry.name, {}, true}, {name, value, false}});
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,93 @@
+// The catalog: the tree that says which collections there are. A record's key is a collection's
+// name, its value a CatalogRecord. Called by collections.cc alone, one call at a time.
+//
+// The collections follow from the catalog as the records follow from the leaves: nothing is logged
+// for making or dropping one, and recovery marks the blocks of the trees that the catalog names.
+//
+//   create  first leaf, next id, record and slot |"record and slot"| leaf header |"leaf header"|
+//   drop    bitmap |"leaf bitmap"|, then the tree's blocks are given back
+//   rename  a batch of an erase and a put; with a collection replaced, the put is an update
+//
+// Authoritative is the catalog's leaf, as for any record (leaf.h). The first fence of the put also
+// covers the new tree's first leaf and the word with the next id, which were flushed before: a name
+// promises a whole tree and an id that is never given again. A crash before the second leaves a
+// leaf without a name, a derived block that recovery gives back. A dropped tree's blocks go only
+// after the erase's fence, when no crash brings the name back, and after everybody who may still
+// look has left (epochs). Between two crashes an id may be skipped.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/head.h"
+#include "store/tree.h"
+#include "tenuto/collection.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+// What does not change while a collection lives.
+struct CollectionSpec {
+  KeyOrder order = KeyOrder::bytes;
+
+  KeyKind kind() const { return order == KeyOrder::u64 ? KeyKind::u64 : KeyKind::bytes; }
+  bool operator==(const CollectionSpec&) const = default;
+};
+
+struct CatalogEntry {
+  std::string name;
+  TreeId id;
+  PoolOffset first_leaf;
+  CollectionSpec spec;
+};
+
+// On media: the value of a record in the catalog.
+struct CatalogRecord {
+  std::uint64_t first_leaf;
+  std::uint64_t id;
+  std::uint8_t version;
+  std::uint8_t order;
+  std::uint8_t flags;
+  std::uint8_t unused;
+  std::uint32_t check;  // crc32c of the name and of all but this word
+
+  static constexpr std::uint8_t kVersion = 1;
+};
+static_assert(pm::OnMedia<CatalogRecord> && sizeof(CatalogRecord) == 24);
+
+std::string encode_entry(const CatalogEntry& entry);
+// False: this cannot be a collection of that name.
+bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& out);
+
+class Catalog {
+ public:
+  // Makes an empty one and names it in the head page. Crash-safe.
+  static Result<std::unique_ptr<Catalog>> create(Ground& ground);
+  // See Tree::rebuild.
+  static Result<std::unique_ptr<Catalog>> open(Ground& ground, const HeadNames& names, bool clean,
+                                               bool parallel, Report* report);
+
+  // By name. corrupt when two of them cannot both be.
+  Status list(std::vector<CatalogEntry>& out, Report* report) const;
+  // ok | not_found | corrupt.
+  Status find(std::string_view name, CatalogEntry& out, Report* report) const;
+
+  // An empty collection. REQUIRES: no collection has the name. full: nothing changed.
+  Result<std::unique_ptr<Tree>> add(std::string_view name, const CollectionSpec& spec);
+  Status remove(std::string_view name);
+  // What had the new name has none any more.
+  Status rename(const CatalogEntry& entry, std::string_view name);
+
+  Tree& tree() const { return *tree_; }
+
+ private:
+  Catalog(Ground& ground, std::unique_ptr<Tree> tree)
+      : ground_(ground), tree_(std::move(tree)) {}
+  Status damaged(std::string_view name, Report* report, const char* what) const;
+
+  Ground& ground_;
+  const std::unique_ptr<Tree> tree_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,315 @@
+#include "store/collections.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+void set_life(CollectionState& state, CollectionState::Life life) {
+  state.life.store(life, std::memory_order_release);
+}
+
+Status check_name(std::string_view name, Report* report) {
+  if (!name.empty() && name.size() <= kCollectionNameMax) return Status::ok;
+  return fail(Status::invalid_argument, report, "a collection's name has 1 to 255 bytes", {}, {},
+              std::to_string(name.size()));
+}
+
+std::string in_words(const std::string& path, std::string_view name) {
+  return path + ", collection " + std::string(name);
+}
+
+}  // namespace
+
+Collections::~Collections() {
+  const auto close = [](CollectionState& state) {
+    if (state.tree != nullptr) set_life(state, CollectionState::Life::closed);
+    state.tree.reset();
+  };
+  if (main_ != nullptr) close(*main_);
+  for (const auto& [name, state] : open_) close(*state);
+  for (const Dropped& d : dropped_) d.state->tree.reset();
+}
+
+// --- making and opening the store ---------------------------------------------------------------
+
+Status Collections::create(KeyKind kind, Report* report) {
+  Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, kDefaultTree, kind);
+  if (!tree) {
+    return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
+  }
+  name_store(ground_.file, kind, (*tree)->first_leaf());
+  const CollectionSpec spec{kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
+  main_ = std::make_shared<CollectionState>(this, std::string(), spec, std::move(*tree));
+  return Status::ok;
+}
+
+Status Collections::run(const std::function<Status(bool)>& work) const {
+  if (threads_ == 1) return work(false);
+  tbb::task_arena arena(threads_ == 0 ? tbb::task_arena::automatic : static_cast<int>(threads_));
+  return arena.execute([&] { return work(true); });
+}
+
+Status Collections::open(bool clean, Report* report) {
+  HeadNames names;
+  TENUTO_TRY(read_head(ground_.file, clean, names, report));
+  const CollectionSpec spec{names.kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
+  return run([&](bool parallel) -> Status {
+    if (names.catalog) {
+      auto catalog = Catalog::open(ground_, names, clean, parallel, report);
+      if (!catalog) return catalog.error();
+      catalog_ = std::move(*catalog);
+      has_catalog_.store(true, std::memory_order_relaxed);
+    }
+    auto tree =
+        Tree::rebuild(ground_, kDefaultTree, names.first_leaf, names.kind, clean, parallel, report);
+    if (!tree) return tree.error();
+    main_ = std::make_shared<CollectionState>(this, std::string(), spec, std::move(*tree));
+    if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
+      return Status::ok;
+    }
+    return open_all(parallel, report);
+  });
+}
+
+Result<std::unique_ptr<Tree>> Collections::rebuild(const CatalogEntry& entry, bool clean,
+                                                   bool parallel, Report* report) {
+  Report local;
+  auto tree = Tree::rebuild(ground_, entry.id, entry.first_leaf, entry.spec.kind(), clean, parallel,
+                            &local);
+  if (!tree && report != nullptr) {
+    local.where = in_words(local.where, entry.name);
+    *report = std::move(local);
+  }
+  if (tree) (*tree)->set_verify_reads(verify_reads_);
+  return tree;
+}
+
+// Small collections beside each other, large ones by many threads.
+Status Collections::open_all(bool parallel, Report* report) {
+  std::vector<CatalogEntry> entries;
+  TENUTO_TRY(catalog_->list(entries, report));
+  std::vector<std::unique_ptr<Tree>> trees(entries.size());
+  std::vector<Status> statuses(entries.size(), Status::ok);
+  std::vector<Report> reports(entries.size());
+  const auto each = [&](const tbb::blocked_range<std::size_t>& r) {
+    for (std::size_t i = r.begin(); i != r.end(); ++i) {
+      auto tree = rebuild(entries[i], false, parallel, &reports[i]);
+      if (tree) trees[i] = std::move(*tree);
+      if (!tree) statuses[i] = tree.error();
+    }
+  };
+  const tbb::blocked_range<std::size_t> all(0, entries.size(), 1);
+  if (parallel) {
+    tbb::parallel_for(all, each);
+  } else {
+    each(all);
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (statuses[i] != Status::ok) {
+      if (report != nullptr) *report = reports[i];
+      return statuses[i];
+    }
+    open_.emplace(entries[i].name,
+                  std::make_shared<CollectionState>(this, entries[i].name, entries[i].spec,
+                                                    std::move(trees[i])));
+  }
+  return Status::ok;
+}
+
+Status Collections::close() {
+  const std::lock_guard lock(mu_);
+  for (const Dropped& d : dropped_) d.state->tree->give_back();
+  dropped_.clear();
+  main_->tree->close();
+  if (catalog_ != nullptr) catalog_->tree().close();
+  for (const auto& [name, state] : open_) state->tree->close();
+  fence("store's counts", "the heap is closed");
+  return Status::ok;
+}
+
+void Collections::set_verify_reads(bool on) {
+  const std::lock_guard lock(mu_);
+  verify_reads_ = on;
+  main_->tree->set_verify_reads(on);
+  for (const auto& [name, state] : open_) state->tree->set_verify_reads(on);
+}
+
+// --- finding and making collections -------------------------------------------------------------
+
+// One that exists. not_found leaves the report alone.
+Result<Collections::State> Collections::get_locked(std::string_view name, Report* report) {
+  if (const auto at = open_.find(name); at != open_.end()) return at->second;
+  if (catalog_ == nullptr) return Status::not_found;
+  CatalogEntry entry;
+  TENUTO_TRY(catalog_->find(name, entry, report));
+  std::unique_ptr<Tree> tree;
+  TENUTO_TRY(run([&](bool parallel) -> Status {
+    auto built = rebuild(entry, true, parallel, report);
+    if (built) tree = std::move(*built);
+    return built ? Status::ok : built.error();
+  }));
+  auto state =
+      std::make_shared<CollectionState>(this, std::string(name), entry.spec, std::move(tree));
+  open_.emplace(name, state);
+  return state;
+}
+
+Result<Collections::State> Collections::get(std::string_view name,
+                                            const CollectionOptions& options, Report* report) {
+  TENUTO_TRY(check_name(name, report));
+  const std::string where = in_words(ground_.file.path(), name);
+  const std::lock_guard lock(mu_);
+  Result<State> there = get_locked(name, report);
+  if (there) {
+    if (options.error_if_exists) {
+      return fail(Status::exists, report, "there is such a collection already", where);
+    }
+    if (options.check_order && (*there)->spec.order != options.order) {
+      return fail(Status::invalid_argument, report, "the collection has another order of keys",
+                  where);
+    }
+    return there;
+  }
+  if (there.error() != Status::not_found) return there.error();
+  if (!options.create_if_missing) {
+    return fail(Status::not_found, report, "there is no such collection", where);
+  }
+  TENUTO_TRY(ground_.file.writable());
+  if (catalog_ == nullptr) {
+    auto catalog = Catalog::create(ground_);
+    if (!catalog) return fail(catalog.error(), report, "no room for a catalog", where);
+    catalog_ = std::move(*catalog);
+    has_catalog_.store(true, std::memory_order_relaxed);
+  }
+  free_dropped();
+  const CollectionSpec spec{options.order};
+  auto tree = catalog_->add(name, spec);
+  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  (*tree)->set_verify_reads(verify_reads_);
+  auto state = std::make_shared<CollectionState>(this, std::string(name), spec, std::move(*tree));
+  open_.emplace(name, state);
+  return state;
+}
+
+Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
+  const std::lock_guard lock(mu_);
+  out.clear();
+  return catalog_ == nullptr ? Status::ok : catalog_->list(out, report);
+}
+
+// --- dropping and renaming ----------------------------------------------------------------------
+
+// REQUIRES: nothing durable names it any more.
+void Collections::retire(const State& state) {
+  set_life(*state, CollectionState::Life::dropped);
+  dropped_.push_back({state, seal_epoch()});
+  free_dropped();
+}
+
+void Collections::free_dropped() {
+  std::erase_if(dropped_, [](const Dropped& d) {
+    if (!epoch_is_over(d.epoch)) return false;
+    d.state->tree->give_back();
+    d.state->tree.reset();
+    return true;
+  });
+}
+
+void Collections::make_room() {
+  const std::lock_guard lock(mu_);
+  free_dropped();
+  main_->tree->collect();
+  if (catalog_ != nullptr) catalog_->tree().collect();
+  for (const auto& [name, state] : open_) state->tree->collect();
+}
+
+Status Collections::drop(std::string_view name, Report* report) {
+  TENUTO_TRY(check_name(name, report));
+  const std::lock_guard lock(mu_);
+  TENUTO_TRY(ground_.file.writable());
+  const Result<State> state = get_locked(name, report);
+  if (!state) {
+    return state.error() != Status::not_found
+               ? state.error()
+               : fail(Status::not_found, report, "there is no such collection",
+                      in_words(ground_.file.path(), name));
+  }
+  TENUTO_TRY(catalog_->remove(name));
+  open_.erase(open_.find(name));
+  retire(*state);
+  return Status::ok;
+}
+
+Status Collections::rename(std::string_view from, std::string_view to,
+                           const RenameOptions& options, Report* report) {
+  TENUTO_TRY(check_name(from, report));
+  TENUTO_TRY(check_name(to, report));
+  const std::lock_guard lock(mu_);
+  TENUTO_TRY(ground_.file.writable());
+  const std::string where = in_words(ground_.file.path(), from);
+  CatalogEntry entry;
+  Status s = catalog_ == nullptr ? Status::not_found : catalog_->find(from, entry, report);
+  if (s == Status::not_found) return fail(s, report, "there is no such collection", where);
+  TENUTO_TRY(s);
+  if (from == to) return Status::ok;
+  Result<State> replaced = get_locked(to, report);
+  if (!replaced && replaced.error() != Status::not_found) return replaced.error();
+  if (replaced && !options.replace) {
+    return fail(Status::exists, report, "there is a collection with the new name", where, {},
+                std::string(to));
+  }
+  const bool too_early = replaced && TENUTO_PLANT("store_dropped_before_durable");
+  if (too_early) (*replaced)->tree->give_back();
+  s = catalog_->rename(entry, to);
+  if (s != Status::ok) return fail(s, report, "the collection cannot be renamed", where);
+  if (replaced) {
+    open_.erase(open_.find(to));
+    if (!too_early) retire(*replaced);
+  }
+  if (auto node = open_.extract(std::string(from)); !node.empty()) {
+    {
+      const std::lock_guard name_lock(node.mapped()->name_mu);
+      node.mapped()->name = to;
+    }
+    node.key() = to;
+    open_.insert(std::move(node));
+  }
+  return Status::ok;
+}
+
+// --- validation ---------------------------------------------------------------------------------
+
+Status Collections::validate(Report* report) {
+  const std::lock_guard lock(mu_);
+  Tree::Reached reached;
+  TENUTO_TRY(main_->tree->validate(reached, report));
+  if (catalog_ != nullptr) {
+    TENUTO_TRY(catalog_->tree().validate(reached, report));
+    std::vector<CatalogEntry> entries;
+    TENUTO_TRY(catalog_->list(entries, report));
+    for (const CatalogEntry& entry : entries) {
+      const Result<State> state = get_locked(entry.name, report);
+      if (!state) return state.error();
+      if ((*state)->id != entry.id || (*state)->tree->first_leaf() != entry.first_leaf) {
+        return fail(Status::corrupt, report, "an open collection is not what the catalog names",
+                    in_words(ground_.file.path(), entry.name));
+      }
+      TENUTO_TRY((*state)->tree->validate(reached, report));
+    }
+    if (entries.size() != open_.size()) {
+      return fail(Status::corrupt, report, "a collection is open that the catalog does not name",
+                  ground_.file.path());
+    }
+  }
+  for (const Dropped& d : dropped_) d.state->tree->note_dropped(reached);
+  return Tree::check_heap(ground_, reached, report);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

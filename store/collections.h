@@ -1,0 +1,146 @@
+// All collections of a pool: which are open, and how they are made, found, dropped, renamed and
+// recovered. A part of PoolImpl; called by open.cc, store.cc and collection.cc.
+//
+// After a crash every collection is opened, for only its tree knows which blocks are its own. After
+// a clean close the default one is, and the others when somebody asks for them.
+//
+// A dropped collection: the catalog's erase is durable, then the handles are told, then the epoch is
+// sealed. Every call on a collection that can be dropped pins an epoch before it looks whether it
+// was (CollectionUse), so once that epoch is over nobody is in the tree and nobody comes, and its
+// blocks are given back: at once as a rule, else with the next call that changes the catalog, finds
+// the pool full, or closes it.
+//
+// Locks: mu_ before those of trees; calls on collections do not take it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/catalog.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+namespace store {
+class Collections;
+}  // namespace store
+
+// What all handles of a collection share.
+struct CollectionState {
+  enum class Life : std::uint8_t { open, dropped, closed };
+
+  CollectionState(store::Collections* c, std::string n, const store::CollectionSpec& s,
+                  std::unique_ptr<store::Tree> t)
+      : collections(c), spec(s), tree(std::move(t)), id(tree->id()), name(std::move(n)) {}
+
+  // ok | not_found | closed. Of a collection that can be dropped it is true while the caller's epoch
+  // lasts, if that was pinned before.
+  Status alive() const {
+    const Life now = life.load(std::memory_order_acquire);
+    if (now == Life::open) return Status::ok;
+    return now == Life::closed ? Status::closed : Status::not_found;
+  }
+
+  // Constant while the collection is open.
+  store::Collections* const collections;
+  const store::CollectionSpec spec;
+  std::unique_ptr<store::Tree> tree;
+  const store::TreeId id;
+  // Atomic. Acquire and release: who sees `open` under a pinned epoch may use the tree.
+  std::atomic<Life> life{Life::open};
+  // Guarded by name_mu.
+  std::mutex name_mu;
+  std::string name;
+};
+
+// A call on a collection: holds the tree while it lasts. Cost: for the default collection, which
+// stays, nothing; for others the epoch that every call pins anyway.
+class CollectionUse {
+ public:
+  explicit CollectionUse(const CollectionState* state) : state_(state) {
+    if (state_ == nullptr) return;
+    if (state_->id != store::kDefaultTree) guard_.emplace();
+    status_ = state_->alive();
+  }
+  Status status() const { return status_; }
+  store::Tree* operator->() const { return state_->tree.get(); }  // REQUIRES: status() is ok
+  store::Tree* tree() const { return state_->tree.get(); }
+
+ private:
+  const CollectionState* const state_;
+  std::optional<store::EpochGuard> guard_;
+  Status status_ = Status::closed;
+};
+
+namespace store {
+
+class Collections {
+ public:
+  using State = std::shared_ptr<CollectionState>;
+
+  Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, unsigned threads)
+      : ground_{file, heap, engine, {}}, threads_(threads) {}
+  ~Collections();  // handles that are left are closed
+
+  // Makes the default collection. REQUIRES: the pool has no store.
+  Status create(KeyKind kind, Report* report);
+  // Of a pool with a store: see above.
+  Status open(bool clean, Report* report);
+  // A clean close: blocks that waited are given back, counts are written. REQUIRES: nobody is in a
+  // call. What it flushed is fenced.
+  Status close();
+
+  const State& main() const { return main_; }
+  void set_verify_reads(bool on);
+
+  // See Store for these.
+  Result<State> get(std::string_view name, const CollectionOptions& options, Report* report);
+  Status list(std::vector<CatalogEntry>& out, Report* report);
+  Status drop(std::string_view name, Report* report);
+  Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                Report* report);
+  Status validate(Report* report);
+
+  // No named collection was ever made here.
+  bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
+  // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
+  void make_room();
+  Status settle(Durability d) { return ground_.file.settle(d); }
+  pm::PoolFile& file() const { return ground_.file; }
+
+ private:
+  struct Dropped {
+    State state;
+    std::uint64_t epoch;
+  };
+
+  // In threads_ threads.
+  Status run(const std::function<Status(bool parallel)>& work) const;
+  Status open_all(bool parallel, Report* report);
+  Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
+                                        Report* report);
+  Result<State> get_locked(std::string_view name, Report* report);
+  void retire(const State& state);
+  void free_dropped();
+
+  Ground ground_;
+  const unsigned threads_;
+  bool verify_reads_ = true;
+  State main_;
+  std::atomic<bool> has_catalog_{false};
+
+  std::mutex mu_;
+  // Guarded by mu_.
+  std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
+  std::map<std::string, State, std::less<>> open_;
+  std::vector<Dropped> dropped_;
+};
+
+}  // namespace store
+}  // namespace tenuto::inline TENUTO_ABI

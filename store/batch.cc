@@ -1,6 +1,7 @@
-// Atomic batches. Records are written first; then the leaves are locked in key order, each with
-// room made for what it will get; then the words that change are saved in the lane's undo log, and
-// all leaves are changed in place under one transaction:
+// Atomic batches, over any trees of one pool. Records are written first; then the leaves are locked
+// in the order of trees and keys, each with room made for what it will get; then the words that
+// change are saved in the lane's undo log, and all leaves are changed in place under one
+// transaction:
 //
 //   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
 //
@@ -32,11 +33,14 @@ struct Change {
   unsigned slot = 0;
   SlotWord old_word{};
   std::int64_t old_bytes = 0;
+
+  Tree& tree() const { return *op->tree; }
 };
 
 }  // namespace
 
 struct Tree::LockedLeaf {
+  Tree* tree;
   VLeaf* twin;
   std::size_t first, end;  // changes
   bool header_changes;
@@ -44,12 +48,12 @@ struct Tree::LockedLeaf {
 
 class Tree::Batch {
  public:
-  Batch(Tree& tree, std::vector<BatchOp> ops) : tree_(tree), ops_(std::move(ops)) {}
+  explicit Batch(std::vector<BatchOp> ops) : ops_(std::move(ops)) {}
 
   ~Batch() {
     for (const LockedLeaf& l : locked_) l.twin->unlock();  // may have been split
     for (const Change& c : changes_) {
-      if (c.record) tree_.heap_.release(c.record);
+      if (c.record) c.tree().heap_.release(c.record);
     }
   }
 
@@ -57,7 +61,7 @@ class Tree::Batch {
     TENUTO_TRY(prepare());
     const EpochGuard guard;
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
-    tx::Txn& txn = tree_.engine_.mine();
+    tx::Txn& txn = ops_.front().tree->engine_.mine();
     TENUTO_TRY(txn.begin());
     if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
     Status s = save(txn);
@@ -73,39 +77,48 @@ class Tree::Batch {
   }
 
  private:
-  // One change a key, in key order, with the records written and flushed.
+  static bool before(const BatchOp& a, const BatchOp& b) {
+    if (a.tree != b.tree) return a.tree->id() < b.tree->id();
+    return a.key < b.key;
+  }
+
+  // One change a key, in order, with the records written and flushed.
   Status prepare() {
-    for (const BatchOp& op : ops_) TENUTO_TRY(tree_.check_key(op.key));
-    std::stable_sort(ops_.begin(), ops_.end(),
-                     [](const BatchOp& a, const BatchOp& b) { return a.key < b.key; });
+    for (const BatchOp& op : ops_) TENUTO_TRY(op.tree->check_key(op.key));
+    std::stable_sort(ops_.begin(), ops_.end(), before);
     for (std::size_t i = 0; i < ops_.size(); ++i) {
-      if (i + 1 < ops_.size() && ops_[i + 1].key == ops_[i].key) continue;
+      if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
       changes_.push_back({&ops_[i], {}, hash_key(ops_[i].key), false, 0, {}, 0});
       if (ops_[i].erase) continue;
-      const Result<heap::Block> record = tree_.reserve_record(ops_[i].key, ops_[i].value);
+      Tree& tree = *ops_[i].tree;
+      const Result<heap::Block> record = tree.reserve_record(ops_[i].key, ops_[i].value);
       if (!record) return record.error();
-      write_record(tree_.file_.at<std::byte>(record->offset), ops_[i].key, ops_[i].value);
+      write_record(tree.file_.at<std::byte>(record->offset), ops_[i].key, ops_[i].value);
       changes_.back().record = record->offset;
     }
     return Status::ok;
   }
 
-  // Locks the leaf of changes_[next] and takes all changes that belong there. Keys ascend and so
-  // do the leaves, hence two batches cannot wait for each other in a circle.
+  // Locks the leaf of changes_[next] and takes all changes that belong there. Trees and keys
+  // ascend and so do the leaves, hence two batches cannot wait for each other in a circle.
   Status lock_next(std::size_t& next) {
+    Tree& tree = changes_[next].tree();
     const std::string_view key = changes_[next].op->key;
     VLeaf* twin = nullptr;
     for (;;) {
-      const Place place = tree_.index_.locate(key);
+      const Place place = tree.index_.locate(key);
       if (place.leaf->lock_if(place.version)) {
         twin = place.leaf;
         break;
       }
     }
-    locked_.push_back({twin, next, next, false});
+    locked_.push_back({&tree, twin, next, next, false});
     LockedLeaf& l = locked_.back();
     // The range of a locked leaf does not change, so routing tells what belongs to it.
-    while (l.end < changes_.size() && tree_.index_.route(changes_[l.end].op->key) == twin) ++l.end;
+    while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
+           tree.index_.route(changes_[l.end].op->key) == twin) {
+      ++l.end;
+    }
     TENUTO_TRY(find_all(l));
     TENUTO_TRY(make_room(l));
     choose_slots(l);
@@ -118,12 +131,12 @@ class Tree::Batch {
     for (std::size_t i = l.first; i < l.end; ++i) {
       Change& c = changes_[i];
       Found found;
-      TENUTO_TRY(tree_.search(place, c.op->key, c.hash, found));
+      TENUTO_TRY(l.tree->search(place, c.op->key, c.hash, found));
       c.found = found.found;
       if (!found.found) continue;
       c.slot = found.slot;
       c.old_word = found.word;
-      c.old_bytes = static_cast<std::int64_t>(found.record.key.size() + found.record.value.size());
+      c.old_bytes = bytes_of(found.record);
     }
     return Status::ok;
   }
@@ -139,7 +152,7 @@ class Tree::Batch {
     if (used + inserts <= kSlots) return Status::ok;
 
     std::vector<Entry> sorted;
-    TENUTO_TRY(tree_.entries({l.twin, l.twin->version.load(std::memory_order_relaxed)}, sorted));
+    TENUTO_TRY(l.tree->entries({l.twin, l.twin->version.load(std::memory_order_relaxed)}, sorted));
     sort(sorted);
     // Old and new keys merged; the first kFill of them stay.
     std::size_t old = 0;
@@ -155,9 +168,9 @@ class Tree::Batch {
       last = key;
       (take_old ? old : at) += 1;
     }
-    if (!(last < key)) return tree_.damaged(tree_.file_.offset_of(l.twin->leaf), "leaf");
+    if (!(last < key)) return l.tree->damaged(l.tree->file_.offset_of(l.twin->leaf), "leaf");
     const std::string_view low = shortest_separator(last, key);
-    const Result<VLeaf*> right = tree_.split_off(*l.twin, sorted, old, low);
+    const Result<VLeaf*> right = l.tree->split_off(*l.twin, sorted, old, low);
     if (!right) return right.error();
     while (l.end > l.first && !(changes_[l.end - 1].op->key < low)) --l.end;
     return Status::ok;
@@ -223,48 +236,45 @@ class Tree::Batch {
       }
     }
     // Which leaves became empty is looked at before the locks go: after that twins may die.
-    std::vector<std::string_view> emptied;
+    std::vector<const Change*> emptied;
     for (const LockedLeaf& l : locked_) {
-      if (l.header_changes && l.twin->used_slots() == 0) {
-        emptied.push_back(changes_[l.first].op->key);
-      }
+      if (l.header_changes && l.twin->used_slots() == 0) emptied.push_back(&changes_[l.first]);
     }
     for (const LockedLeaf& l : locked_) l.twin->unlock();
     locked_.clear();
-    std::int64_t records = 0;
-    std::int64_t bytes = 0;
     for (Change& c : changes_) {
-      if (c.found) tree_.retire_block(c.old_word.record());
+      std::int64_t bytes = -c.old_bytes;
+      std::int64_t records = c.found ? -1 : 0;
       if (!c.op->erase) {
-        bytes += static_cast<std::int64_t>(c.op->key.size() + c.op->value.size());
-        records += c.found ? 0 : 1;
-      } else if (c.found) {
-        records -= 1;
+        bytes += bytes_of({c.op->key, c.op->value});
+        records += 1;
       }
-      bytes -= c.old_bytes;
+      if (c.found) c.tree().retire_block(c.old_word.record());
+      c.tree().limbos_.mine().count(records, bytes);
       c.record = {};  // owned by its leaf now
     }
-    tree_.limbos_.mine().count(records, bytes);
-    for (const std::string_view key : emptied) tree_.unlink_empty(key);
+    for (const Change* c : emptied) c->tree().unlink_empty(c->op->key);
   }
 
-  Tree& tree_;
   std::vector<BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
 };
 
 Status Tree::write(std::vector<BatchOp> ops) {
-  TENUTO_TRY(file_.writable());
   if (ops.empty()) return Status::ok;
+  Tree& first = *ops.front().tree;
+  TENUTO_TRY(first.file_.writable());
   // A batch's leaves are unlocked when it returns, so it cannot be undone by a transaction around.
-  if (engine_.mine().active()) return Status::invalid_argument;
-  Status s = Batch(*this, ops).run();
+  if (first.engine_.mine().active()) return Status::invalid_argument;
+  Status s = Batch(ops).run();
   if (s == Status::full) {
-    limbos_.collect_all();
-    s = Batch(*this, std::move(ops)).run();
+    for (const BatchOp& op : ops) {
+      if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all();
+    }
+    s = Batch(std::move(ops)).run();
   }
-  return s == Status::ok ? file_.bad_pages() : s;
+  return s == Status::ok ? first.file_.bad_pages() : s;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -129,7 +129,7 @@ Status Catalog::rename(const CatalogEntry& entry, std::string_view name) {
     TENUTO_TRY(tree_->put(name, value));
     return tree_->erase(entry.name);
   }
-  return tree_->write({{entry.name, {}, true}, {name, value, false}});
+  return Tree::write({{tree_.get(), entry.name, {}, true}, {tree_.get(), name, value, false}});
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

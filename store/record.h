@@ -19,6 +19,11 @@ struct Record {
   std::string_view value;
 };
 
+// As the store counts them.
+inline std::int64_t bytes_of(const Record& r) {
+  return static_cast<std::int64_t>(r.key.size() + r.value.size());
+}
+
 // The bytes of a block that holds such a record.
 constexpr std::uint64_t record_bytes(std::size_t key_bytes, std::size_t value_bytes) {
   const std::uint64_t extra = value_bytes >= RecordHead::kLongValue ? 8 : 0;

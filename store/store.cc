@@ -1,5 +1,7 @@
 // The public Store: opening and closing, batches, and collections by name. Calls on records are
 // those of the default collection (collection.cc).
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "store/store_impl.h"
@@ -8,7 +10,8 @@ namespace tenuto::inline TENUTO_ABI {
 
 // --- WriteBatch ---------------------------------------------------------------------------------
 
-void WriteBatch::put(std::string_view key, std::string_view value) {
+void WriteBatch::add(std::uint32_t collection, std::string_view key, std::string_view value,
+                     bool erase) {
   Op op;
   op.key_at = bytes_.size();
   op.key_bytes = key.size();
@@ -16,29 +19,49 @@ void WriteBatch::put(std::string_view key, std::string_view value) {
   op.value_at = bytes_.size();
   op.value_bytes = value.size();
   bytes_.append(value);
+  op.collection = collection;
+  op.erase = erase;
   ops_.push_back(op);
 }
 
-void WriteBatch::erase(std::string_view key) {
-  Op op;
-  op.key_at = bytes_.size();
-  op.key_bytes = key.size();
-  op.erase = true;
-  bytes_.append(key);
-  ops_.push_back(op);
+// Few collections a batch, and the one of the last entry as a rule.
+std::uint32_t WriteBatch::index_of(const Collection& collection) {
+  const auto at = std::find(collections_.rbegin(), collections_.rend(), collection.state_);
+  if (at != collections_.rend()) return static_cast<std::uint32_t>(collections_.rend() - at);
+  collections_.push_back(collection.state_);
+  return static_cast<std::uint32_t>(collections_.size());
+}
+
+void WriteBatch::put(std::string_view key, std::string_view value) { add(0, key, value, false); }
+void WriteBatch::erase(std::string_view key) { add(0, key, {}, true); }
+void WriteBatch::put(const Collection& collection, std::string_view key, std::string_view value) {
+  add(index_of(collection), key, value, false);
+}
+void WriteBatch::erase(const Collection& collection, std::string_view key) {
+  add(index_of(collection), key, {}, true);
 }
 
 void WriteBatch::clear() {
   ops_.clear();
   bytes_.clear();
+  collections_.clear();
 }
 
-void StoreImpl::append(const WriteBatch& batch, std::vector<store::BatchOp>& ops) {
+Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
+                         std::vector<store::BatchOp>& ops) {
+  for (const auto& state : batch.collections_) {
+    if (state == nullptr) return Status::closed;
+    TENUTO_TRY(state->alive());
+    if (state->collections != &all) return Status::invalid_argument;
+  }
   const std::string_view bytes = batch.bytes_;
   for (const WriteBatch::Op& op : batch.ops_) {
-    ops.push_back({bytes.substr(op.key_at, op.key_bytes), bytes.substr(op.value_at, op.value_bytes),
-                   op.erase});
+    const CollectionState& state =
+        op.collection == 0 ? *all.main() : *batch.collections_[op.collection - 1];
+    ops.push_back({state.tree.get(), bytes.substr(op.key_at, op.key_bytes),
+                   bytes.substr(op.value_at, op.value_bytes), op.erase});
   }
+  return Status::ok;
 }
 
 // --- Store --------------------------------------------------------------------------------------
@@ -136,9 +159,22 @@ Iterator Store::iterator(IteratorOptions options) const {
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;
-  std::vector<store::BatchOp> ops;
-  StoreImpl::append(batch, ops);
-  TENUTO_TRY(all->main()->tree->write(std::move(ops)));
+  for (bool again : {true, false}) {
+    Status s = Status::ok;
+    {
+      std::optional<store::EpochGuard> guard;
+      if (!batch.collections_.empty()) guard.emplace();  // see CollectionUse
+      std::vector<store::BatchOp> ops;
+      TENUTO_TRY(StoreImpl::append(*all, batch, ops));
+      s = store::Tree::write(std::move(ops));
+    }
+    if (s == Status::full && again && !all->alone()) {
+      all->make_room();
+      continue;
+    }
+    TENUTO_TRY(s);
+    break;
+  }
   return all->settle(options.durability);
 }
 

@@ -17,7 +17,9 @@ struct StoreImpl {
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
-  static void append(const WriteBatch& batch, std::vector<store::BatchOp>& ops);
+  // Closed, not_found or invalid_argument when a collection of the batch cannot be written to.
+  static Status append(const store::Collections& all, const WriteBatch& batch,
+                       std::vector<store::BatchOp>& ops);
 
   Pool pool;
   Collection main;

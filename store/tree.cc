@@ -137,43 +137,44 @@ Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset rec
   // would wait for it.
   write_record(file_.at<std::byte>(record), key, value);
   const KeyHash hash = hash_key(key);
-  const SlotWord word = SlotWord::make(record, hash.slot);
-  const auto bytes = static_cast<std::int64_t>(key.size() + value.size());
+  const std::int64_t bytes = bytes_of({key, value});
   bool fenced = false;
   for (;;) {
     const Place place = index_.locate(key);
-    VLeaf& twin = *place.leaf;
     Found old;
-    const Status s = search(place, key, hash, old);
-    if (s == Status::conflict) continue;
-    TENUTO_TRY(s);
-    if (old.found) {
-      // Before the lock, so that readers wait for one fence only.
-      if (!fenced) fence("record", "slot");
-      fenced = true;
-      if (!twin.lock_if(place.version)) continue;
-      const auto old_bytes =
-          static_cast<std::int64_t>(old.record.key.size() + old.record.value.size());
-      if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old.word.record());
-      swap_entry(twin, old.slot, word);
-      twin.unlock();
-      limbos_.mine().count(0, bytes - old_bytes);
-      if (!TENUTO_PLANT("store_old_record_released_early")) retire_block(old.word.record());
-      return Status::ok;
-    }
-    if (!twin.lock_if(place.version)) continue;
-    const std::uint64_t used = twin.used_slots();
-    if (used == kBitmapMask) {
-      const Status split = split_full(twin, key);
-      twin.unlock();
-      TENUTO_TRY(split);
-      continue;
-    }
-    insert_entry(twin, choose_slot(used), word, hash.print);
+    Status s = search(place, key, hash, old);
+    if (s == Status::ok) s = link_record(place, key, hash, old, record, bytes, fenced);
+    if (s != Status::conflict) return s;
+  }
+}
+
+Status Tree::link_record(const Place& place, std::string_view key, KeyHash hash, const Found& old,
+                         PoolOffset record, std::int64_t bytes, bool& fenced) {
+  const SlotWord word = SlotWord::make(record, hash.slot);
+  VLeaf& twin = *place.leaf;
+  if (old.found) {
+    // Before the lock, so that readers wait for one fence only.
+    if (!fenced) fence("record", "slot");
+    fenced = true;
+    if (!twin.lock_if(place.version)) return Status::conflict;
+    if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old.word.record());
+    swap_entry(twin, old.slot, word);
     twin.unlock();
-    limbos_.mine().count(1, bytes);
+    limbos_.mine().count(0, bytes - bytes_of(old.record));
+    if (!TENUTO_PLANT("store_old_record_released_early")) retire_block(old.word.record());
     return Status::ok;
   }
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  const std::uint64_t used = twin.used_slots();
+  if (used == kBitmapMask) {
+    const Status split = split_full(twin, key);
+    twin.unlock();
+    return split == Status::ok ? Status::conflict : split;
+  }
+  insert_entry(twin, choose_slot(used), word, hash.print);
+  twin.unlock();
+  limbos_.mine().count(1, bytes);
+  return Status::ok;
 }
 
 Status Tree::erase(std::string_view key) {
@@ -184,21 +185,23 @@ Status Tree::erase(std::string_view key) {
   for (;;) {
     const Place place = index_.locate(key);
     Found old;
-    const Status s = search(place, key, hash, old);
-    if (s == Status::conflict) continue;
-    TENUTO_TRY(s);
-    if (!old.found) return Status::not_found;
-    VLeaf& twin = *place.leaf;
-    if (!twin.lock_if(place.version)) continue;
-    erase_entry(twin, old.slot);
-    const bool emptied = twin.used_slots() == 0;
-    twin.unlock();
-    limbos_.mine().count(
-        -1, -static_cast<std::int64_t>(old.record.key.size() + old.record.value.size()));
-    retire_block(old.word.record());
-    if (emptied) unlink_empty(key);
-    return file_.bad_pages();
+    Status s = search(place, key, hash, old);
+    if (s == Status::ok) s = old.found ? unlink_record(place, key, old) : Status::not_found;
+    if (s == Status::ok) return file_.bad_pages();
+    if (s != Status::conflict) return s;
   }
+}
+
+Status Tree::unlink_record(const Place& place, std::string_view key, const Found& old) {
+  VLeaf& twin = *place.leaf;
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  erase_entry(twin, old.slot);
+  const bool emptied = twin.used_slots() == 0;
+  twin.unlock();
+  limbos_.mine().count(-1, -bytes_of(old.record));
+  retire_block(old.word.record());
+  if (emptied) unlink_empty(key);
+  return Status::ok;
 }
 
 // --- what was unlinked --------------------------------------------------------------------------

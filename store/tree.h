@@ -1,16 +1,19 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
 // Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
 //
-// Files: tree.cc get, put, erase · split.cc leaves that come and go · batch.cc atomic batches ·
-// iterator.cc cursors · rebuild.cc making and opening · check.cc validation.
+// Files: tree.cc get, put, erase · conditional.cc writes that look first · split.cc leaves that
+// come and go · batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening ·
+// check.cc validation.
 //
 // Thread safety: everything but make, rebuild, close, give_back and validate from any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -73,11 +76,26 @@ struct Entry {
   std::uint8_t slot;
 };
 
+class Tree;
+
+// A change of an atomic batch; `tree` is one of the pool's.
 struct BatchOp {
+  Tree* tree = nullptr;
   std::string_view key;
   std::string_view value;
   bool erase = false;
 };
+
+// What a conditional write does, having seen the key's record.
+struct Decision {
+  enum class What : std::uint8_t { leave, put, erase };
+  What what = What::leave;
+  std::string_view value = {};  // of a put; untouched until put_when asks again or returns
+  Status status = Status::ok;   // what put_when returns when it leaves the key alone
+};
+// Gets the record, null where there is none. Called again when another thread changed this key
+// meanwhile; no lock is held, but it must not write to the store.
+using Decide = std::function<Decision(const Record* old)>;
 
 class Tree {
  public:
@@ -109,15 +127,29 @@ class Tree {
   Status get(std::string_view key, std::string& value) const;
   Status put(std::string_view key, std::string_view value);
   Status erase(std::string_view key);
-  // Ops in the order given; a later one for the same key wins.
-  Status write(std::vector<BatchOp> ops);
+  // Sees the key's record and writes as `decide` says, in one step: nobody writes the key between.
+  Status put_when(std::string_view key, const Decide& decide);
+  // exists: the key is there, and stays as it is.
+  Status put_if_absent(std::string_view key, std::string_view value);
+  // conflict: the value is another than expected (no value: no record), and stays. No desired value
+  // erases.
+  Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                          std::optional<std::string_view> desired);
+  // f makes the new value of the old one (none: no record); no new value erases.
+  using Merge = std::function<std::optional<std::string>(std::optional<std::string_view> old)>;
+  Status merge(std::string_view key, const Merge& f);
+
+  // Atomic, over trees of one pool. Ops in the order given; a later one for the same key wins.
+  static Status write(std::vector<BatchOp> ops);
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
+  // The trees of a pool differ in it; batches lock leaves in its order.
   TreeId id() const { return id_; }
   PoolOffset first_leaf() const { return first_leaf_; }
 
-  // Check all of the tree, and note what it reaches in the heap; with `held`, what waits to be
-  // given back is noted as such. check_heap compares with the heap what all trees of a pool reach.
+  // validate checks the tree and notes what it reaches in the heap, note_dropped what stands in a
+  // tree that waits to be given back; check_heap compares with the heap what all trees of a pool
+  // reach.
   using Reached = std::unordered_map<std::uint64_t, bool>;  // offset: reachable, not only retired
   Status validate(Reached& reached, Report* report) const;
   void note_dropped(Reached& reached) const;
@@ -156,6 +188,12 @@ class Tree {
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   Status put_at(std::string_view key, std::string_view value, PoolOffset record);
+  // The steps under the leaf's lock, to a record that is written, or to none; conflict: the leaf
+  // is not as it was at `place`, look again.
+  Status link_record(const Place& place, std::string_view key, KeyHash hash, const Found& old,
+                     PoolOffset record, std::int64_t bytes, bool& fenced);
+  Status unlink_record(const Place& place, std::string_view key, const Found& old);
+  struct Conditional;  // conditional.cc
   void free(const Retired& item);
   void count_record_bytes() const;
   TreeCounts written_counts() const;

@@ -79,8 +79,12 @@ struct CollectionInfo {
 // overrides an earlier one. Copies what it is given.
 class WriteBatch {
  public:
+  // In the default collection,
   void put(std::string_view key, std::string_view value);
   void erase(std::string_view key);
+  // and in others of the same store.
+  void put(const Collection& collection, std::string_view key, std::string_view value);
+  void erase(const Collection& collection, std::string_view key);
   void clear();
   bool empty() const { return ops_.empty(); }
   std::size_t count() const { return ops_.size(); }
@@ -90,10 +94,15 @@ class WriteBatch {
   friend struct StoreImpl;
   struct Op {
     std::size_t key_at = 0, key_bytes = 0, value_at = 0, value_bytes = 0;
+    std::uint32_t collection = 0;  // index into collections_ + 1; 0: the default one
     bool erase = false;
   };
+  void add(std::uint32_t collection, std::string_view key, std::string_view value, bool erase);
+  std::uint32_t index_of(const Collection& collection);
+
   std::vector<Op> ops_;
   std::string bytes_;
+  std::vector<std::shared_ptr<struct CollectionState>> collections_;
 };
 
 struct IteratorOptions {
@@ -179,8 +188,9 @@ class Store {
   // ok | not_found | as put. One fence, one line.
   Status erase(std::string_view key, WriteOptions = {});
 
-  // Applies all of the batch or nothing. As put; invalid_argument also inside a transaction of
-  // this thread on the pool. Three fences, however many entries (and two for each leaf it splits).
+  // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
+  // them was dropped; invalid_argument also when one is of another store, and inside a transaction
+  // of this thread on the pool. Three fences, however many entries (and two for each leaf it splits).
   Status write(const WriteBatch& batch, WriteOptions = {});
 
   // A cursor, not yet positioned.

@@ -1,0 +1,117 @@
+// Writes that look first: put_if_absent, compare-and-swap, merge, and put_when, of which they are
+// made. The record is seen without a lock, the caller decides, and the leaf is locked only if it
+// has not changed since; so no user's code runs under a lock, and nobody writes the key between.
+// The same fences as a put or an erase.
+#include <optional>
+
+#include "store/tree.h"
+#include "tenuto/persist.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+// One try, in one epoch: as long as the record's offset is the same, so is the record, and a change
+// of other keys in the leaf needs no new decision.
+struct Tree::Conditional {
+  Tree& tree;
+  const std::string_view key;
+  const Decide& decide;
+  const KeyHash hash = hash_key(key);
+  bool decided = false;
+  PoolOffset seen{};  // the record decided upon
+  Decision decision{};
+  PoolOffset written{};
+  bool fenced = false;
+
+  ~Conditional() { drop(); }
+
+  void drop() {
+    if (written) tree.heap_.release(written);
+    written = {};
+    fenced = false;
+  }
+
+  Status look(const Found& old) {
+    const PoolOffset at = old.found ? old.word.record() : PoolOffset{};
+    if (decided && at == seen) return Status::ok;
+    if (old.found && tree.verify_reads_ && !record_sound(tree.file_, at, old.record)) {
+      return tree.damaged(at, "record's checksum");
+    }
+    drop();
+    decision = decide(old.found ? &old.record : nullptr);
+    decided = true;
+    seen = at;
+    if (decision.what != Decision::What::put) return Status::ok;
+    const Result<heap::Block> block = tree.reserve_record(key, decision.value);
+    if (!block) return block.error();
+    written = block->offset;
+    write_record(tree.file_.at<std::byte>(written), key, decision.value);
+    return Status::ok;
+  }
+
+  Status step() {
+    const Place place = tree.index_.locate(key);
+    Found old;
+    TENUTO_TRY(tree.search(place, key, hash, old));
+    TENUTO_TRY(look(old));
+    switch (decision.what) {
+      case Decision::What::leave:
+        return decision.status;
+      case Decision::What::erase:
+        return old.found ? tree.unlink_record(place, key, old) : Status::not_found;
+      case Decision::What::put:
+        break;
+    }
+    const std::int64_t bytes = bytes_of({key, decision.value});
+    TENUTO_TRY(tree.link_record(place, key, hash, old, written, bytes, fenced));
+    written = {};  // the leaf's now
+    return Status::ok;
+  }
+
+  Status run() {
+    const EpochGuard guard;
+    for (;;) {
+      const Status s = step();
+      const bool left = decided && decision.what == Decision::What::leave;
+      if (s != Status::conflict || left) return s;
+    }
+  }
+};
+
+Status Tree::put_when(std::string_view key, const Decide& decide) {
+  TENUTO_TRY(check_key(key));
+  TENUTO_TRY(file_.writable());
+  Status s = Conditional{*this, key, decide}.run();
+  if (s == Status::full) {  // what waits for readers, this thread among them, may make room
+    limbos_.collect_all();
+    s = Conditional{*this, key, decide}.run();
+  }
+  return s == Status::ok ? file_.bad_pages() : s;
+}
+
+Status Tree::put_if_absent(std::string_view key, std::string_view value) {
+  return put_when(key, [&](const Record* old) -> Decision {
+    if (old != nullptr) return {.status = Status::exists};
+    return {Decision::What::put, value};
+  });
+}
+
+Status Tree::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                              std::optional<std::string_view> desired) {
+  return put_when(key, [&](const Record* old) -> Decision {
+    const bool same = old == nullptr ? !expected : expected && old->value == *expected;
+    if (!same) return {.status = Status::conflict};
+    if (desired) return {Decision::What::put, *desired};
+    return {old == nullptr ? Decision::What::leave : Decision::What::erase};
+  });
+}
+
+Status Tree::merge(std::string_view key, const Merge& f) {
+  std::optional<std::string> made;
+  return put_when(key, [&](const Record* old) -> Decision {
+    made = f(old == nullptr ? std::nullopt : std::optional(old->value));
+    if (made) return {Decision::What::put, *made};
+    return {old == nullptr ? Decision::What::leave : Decision::What::erase};
+  });
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -51,8 +51,8 @@ Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
 
 Result<std::unique_ptr<Catalog>> Catalog::open(Ground& ground, const HeadNames& names, bool clean,
                                                bool parallel, Report* report) {
-  Result<std::unique_ptr<Tree>> tree = Tree::rebuild(ground, kCatalogTree, names.catalog,
-                                                     KeyKind::bytes, clean, parallel, report);
+  Result<std::unique_ptr<Tree>> tree =
+      Tree::rebuild(ground, kCatalogTree, names.catalog, KeyKind::bytes, clean, parallel, report);
   if (!tree) return tree.error();
   return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
 }
@@ -109,7 +109,8 @@ Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const Collecti
   if (too_early) std::memset(ground_.file.at<void>(entry.first_leaf), 0, sizeof(Leaf));
   const Status s = tree_->put(name, encode_entry(entry));
   if (too_early) {
-    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {}, {});
+    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {},
+              {});
     fence("collection's first leaf", "collection is used");
   }
   if (s == Status::ok) return tree;

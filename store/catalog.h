@@ -82,8 +82,7 @@ class Catalog {
   Tree& tree() const { return *tree_; }
 
  private:
-  Catalog(Ground& ground, std::unique_ptr<Tree> tree)
-      : ground_(ground), tree_(std::move(tree)) {}
+  Catalog(Ground& ground, std::unique_ptr<Tree> tree) : ground_(ground), tree_(std::move(tree)) {}
   Status damaged(std::string_view name, Report* report, const char* what) const;
 
   Ground& ground_;

@@ -142,9 +142,9 @@ Status Tree::check_heap(const Ground& ground, const Reached& reached, Report* re
   ground.heap.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {
     taken += 1;
     if (status == Status::ok && !reached.contains(o.value)) {
-      status =
-          fail(Status::corrupt, report, "a block of the store is in use and nothing refers to it (leak)",
-               ground.file.where(o, "store"));
+      status = fail(Status::corrupt, report,
+                    "a block of the store is in use and nothing refers to it (leak)",
+                    ground.file.where(o, "store"));
     }
   });
   TENUTO_TRY(status);

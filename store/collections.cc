@@ -161,8 +161,8 @@ Result<Collections::State> Collections::get_locked(std::string_view name, Report
   return state;
 }
 
-Result<Collections::State> Collections::get(std::string_view name,
-                                            const CollectionOptions& options, Report* report) {
+Result<Collections::State> Collections::get(std::string_view name, const CollectionOptions& options,
+                                            Report* report) {
   TENUTO_TRY(check_name(name, report));
   const std::string where = in_words(ground_.file.path(), name);
   const std::lock_guard lock(mu_);
@@ -247,8 +247,8 @@ Status Collections::drop(std::string_view name, Report* report) {
   return Status::ok;
 }
 
-Status Collections::rename(std::string_view from, std::string_view to,
-                           const RenameOptions& options, Report* report) {
+Status Collections::rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                           Report* report) {
   TENUTO_TRY(check_name(from, report));
   TENUTO_TRY(check_name(to, report));
   const std::lock_guard lock(mu_);

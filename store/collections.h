@@ -4,11 +4,11 @@
 // After a crash every collection is opened, for only its tree knows which blocks are its own. After
 // a clean close the default one is, and the others when somebody asks for them.
 //
-// A dropped collection: the catalog's erase is durable, then the handles are told, then the epoch is
-// sealed. Every call on a collection that can be dropped pins an epoch before it looks whether it
-// was (CollectionUse), so once that epoch is over nobody is in the tree and nobody comes, and its
-// blocks are given back: at once as a rule, else with the next call that changes the catalog, finds
-// the pool full, or closes it.
+// A dropped collection: the catalog's erase is durable, then the handles are told, then the epoch
+// is sealed. Every call on a collection that can be dropped pins an epoch before it looks whether
+// it was (CollectionUse), so once that epoch is over nobody is in the tree and nobody comes, and
+// its blocks are given back: at once as a rule, else with the next call that changes the catalog,
+// finds the pool full, or closes it.
 //
 // Locks: mu_ before those of trees; calls on collections do not take it.
 #pragma once
@@ -39,8 +39,8 @@ struct CollectionState {
                   std::unique_ptr<store::Tree> t)
       : collections(c), spec(s), tree(std::move(t)), id(tree->id()), name(std::move(n)) {}
 
-  // ok | not_found | closed. Of a collection that can be dropped it is true while the caller's epoch
-  // lasts, if that was pinned before.
+  // ok | not_found | closed. Of a collection that can be dropped it is true while the caller's
+  // epoch lasts, if that was pinned before.
   Status alive() const {
     const Life now = life.load(std::memory_order_acquire);
     if (now == Life::open) return Status::ok;

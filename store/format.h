@@ -76,8 +76,8 @@ struct LeafHeader {
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
 
-// Which tree a leaf belongs to: 0 the default collection, 1 the catalog, then the collections in the
-// order of their making. Never used twice in a pool.
+// Which tree a leaf belongs to: 0 the default collection, 1 the catalog, then the collections in
+// the order of their making. Never used twice in a pool.
 struct TreeId {
   std::uint64_t value = 0;
   constexpr auto operator<=>(const TreeId&) const = default;

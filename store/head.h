@@ -3,11 +3,11 @@
 // collections.cc; read by rescue.cc.
 //
 // Creation of the store: first leaf, store word |first leaf| HeadPage.store[0] |store is named|
-// HeadPage.roots |store is named again|. The first fence keeps a name from a leaf that is not whole,
-// the second the second name from being alone, which would look like damage; an open after a crash
-// between the two gives the second name itself. The third makes the store durable before anybody
-// uses it. The offset in HeadPage.store[0] is authoritative: while it is 0 there is no store, and
-// the leaf, a derived block nobody marks, is given back by the heap's recovery.
+// HeadPage.roots |store is named again|. The first fence keeps a name from a leaf that is not
+// whole, the second the second name from being alone, which would look like damage; an open after a
+// crash between the two gives the second name itself. The third makes the store durable before
+// anybody uses it. The offset in HeadPage.store[0] is authoritative: while it is 0 there is no
+// store, and the leaf, a derived block nobody marks, is given back by the heap's recovery.
 //
 // Creation of the catalog: first leaf |catalog's first leaf| its name, the next id, the store word
 // |catalog is named| HeadPage.roots |catalog is named again|. The three words stand in one line and

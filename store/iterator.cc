@@ -168,8 +168,8 @@ struct Iterator::Impl {
   // Constant.
   const std::shared_ptr<CollectionState> state;
   store::EpochSlot& slot;
-  std::string lower;                 // inclusive
-  std::optional<std::string> upper;  // exclusive
+  std::string lower;                  // inclusive
+  std::optional<std::string> upper;   // exclusive
   const store::Tree* tree = nullptr;  // while positioned
   // The leaf at hand.
   std::vector<store::Entry> entries;

@@ -229,7 +229,9 @@ Status Store::rename(std::string_view from, std::string_view to, const RenameOpt
 
 // --- all of it ----------------------------------------------------------------------------------
 
-Status Store::sync() { return collections_of(impl_) == nullptr ? Status::closed : impl_->pool.sync(); }
+Status Store::sync() {
+  return collections_of(impl_) == nullptr ? Status::closed : impl_->pool.sync();
+}
 
 Status Store::validate(Report* report) const {
   store::Collections* all = collections_of(impl_);

@@ -26,15 +26,15 @@ class KvConditionalTest : public test::KvFixture {
     auto impl = PoolImpl::open(path_.str(), options_.pool, &report_);
     ASSERT_TRUE(impl) << report_.text();
     impl_ = std::move(*impl);
-    ASSERT_EQ(impl_->open_tree(&report_), Status::ok) << report_.text();
+    ASSERT_EQ(impl_->open_store(&report_), Status::ok) << report_.text();
   }
   void TearDown() override {
     if (impl_ == nullptr) return;
-    EXPECT_EQ(tree().validate(&report_), Status::ok) << report_.text();
+    EXPECT_EQ(impl_->collections->validate(&report_), Status::ok) << report_.text();
     EXPECT_EQ(impl_->close(), Status::ok);
   }
 
-  Tree& tree() { return *impl_->tree; }
+  Tree& tree() { return *impl_->tree(); }
   std::optional<std::string> get(std::string_view key) {
     std::string value;
     const Status s = tree().get(key, value);

@@ -60,8 +60,8 @@ class Collection {
   Status erase(std::string_view key, WriteOptions = {});
   Iterator iterator(IteratorOptions options = {}) const;
 
-  std::string name() const;   // "" of the default collection
-  std::uint64_t id() const;   // never given twice in a pool; 0: the default collection
+  std::string name() const;  // "" of the default collection
+  std::uint64_t id() const;  // never given twice in a pool; 0: the default collection
   KeyOrder order() const;
   CollectionStats stats() const;
   // ok | not_found | closed.

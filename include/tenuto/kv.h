@@ -190,7 +190,8 @@ class Store {
 
   // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
   // them was dropped; invalid_argument also when one is of another store, and inside a transaction
-  // of this thread on the pool. Three fences, however many entries (and two for each leaf it splits).
+  // of this thread on the pool. Three fences, however many entries (and two for each leaf it
+  // splits).
   Status write(const WriteBatch& batch, WriteOptions = {});
 
   // A cursor, not yet positioned.

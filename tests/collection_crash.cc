@@ -1,0 +1,71 @@
+// Collections under the crash explorer: made, dropped, renamed and written together, each step
+// judged against the exact model (support/collection_world.h). planted_crash.cc plants mistakes.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "support/collection_world.h"
+#include "support/kv_world.h"
+
+namespace tenuto::test {
+namespace {
+
+using Fences = std::vector<std::pair<const char*, const char*>>;
+
+// `share`: of the states that kv_crash samples a point, for scripts whose checks take long.
+void expect_sound(CollectionCrash subject, const Fences& fences, std::uint64_t share = 2) {
+  CrashOptions options = kv_crash_options();
+  options.product_max /= share;
+  options.samples_max /= share;
+  const CrashResult r = subject.run(options);
+  EXPECT_TRUE(r.ok()) << r.text();
+  for (const auto& [first, then] : fences) {
+    EXPECT_TRUE(r.explored(first, then)) << first << " | " << then;
+  }
+  std::printf("%llu points, %llu states, %llu in recovery, %llu checks, %.1f s\n",
+              static_cast<unsigned long long>(r.points), static_cast<unsigned long long>(r.unique),
+              static_cast<unsigned long long>(r.recovery_states),
+              static_cast<unsigned long long>(r.checks), r.seconds);
+}
+
+TEST(collection_crash, a_collection_is_made_or_not) {
+  expect_sound(collections_made(), {{"catalog's first leaf", "catalog is named"},
+                                    {"catalog is named", "catalog is named again"},
+                                    {"catalog is named again", "catalog is used"},
+                                    {"record and slot", "leaf header"},
+                                    {"store's counts", "the heap is closed"}});
+}
+TEST(collection_crash, a_dropped_collection_goes_without_a_trace) {
+  expect_sound(collections_dropped(), {{"leaf bitmap", "erase returns, record is retired"}});
+}
+TEST(collection_crash, a_renamed_collection_has_one_name) {
+  expect_sound(collections_renamed(), {});
+}
+TEST(collection_crash, a_batch_over_collections_is_there_or_not) {
+  expect_sound(collections_in_batches(), {{"new leaf", "chain link"}}, 10);
+}
+TEST(collection_crash, a_catalog_of_two_leaves_keeps_every_name) {
+  expect_sound(collections_in_two_leaves(), {{"new leaf", "chain link"}}, 10);
+}
+
+TEST(collection_crash, every_dropped_fence_is_found) {
+  const std::pair<const char*, const char*> drops[] = {
+      {"catalog's first leaf", "catalog is named"},
+      {"catalog is named", "catalog is named again"},
+      {"record and slot", "leaf header"}};
+  for (const auto& [first, then] : drops) {
+    CrashOptions o = kv_crash_options();
+    o.findings_max = 1;
+    o.minimise = false;
+    o.mutation = {Mutation::Kind::drop_fence, first, then, 0};
+    const CrashResult r = collections_made().run(o);
+    EXPECT_FALSE(r.ok()) << first << " | " << then;
+    std::printf("without %-22s found after %llu checks, %.2f s\n", first,
+                static_cast<unsigned long long>(r.checks), r.seconds);
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -8,7 +8,7 @@
 // Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
 // and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
 // that made room are whole by themselves and stay. The leaves are locked to the end, so no reader
-// sees a part.
+// sees a part. A transaction's commit is a batch that first validates what was read (history.h).
 #include <algorithm>
 #include <bit>
 
@@ -30,6 +30,7 @@ struct Change {
   PoolOffset record;  // of a put
   KeyHash hash{};
   bool found = false;
+  bool kept = false;  // the old record, for snapshots
   unsigned slot = 0;
   SlotWord old_word{};
   std::int64_t old_bytes = 0;
@@ -48,7 +49,7 @@ struct Tree::LockedLeaf {
 
 class Tree::Batch {
  public:
-  explicit Batch(std::vector<BatchOp> ops) : ops_(std::move(ops)) {}
+  Batch(std::vector<BatchOp> ops, const ReadSet* reads) : ops_(std::move(ops)), reads_(reads) {}
 
   ~Batch() {
     for (const LockedLeaf& l : locked_) l.twin->unlock();  // may have been split
@@ -60,7 +61,10 @@ class Tree::Batch {
   Status run() {
     TENUTO_TRY(prepare());
     const EpochGuard guard;
+    if (TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
+    if (!TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
+    TENUTO_TRY(validate());
     tx::Txn& txn = ops_.front().tree->engine_.mine();
     TENUTO_TRY(txn.begin());
     if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
@@ -77,6 +81,8 @@ class Tree::Batch {
   }
 
  private:
+  History& history() const { return ops_.front().tree->history_; }
+
   static bool before(const BatchOp& a, const BatchOp& b) {
     if (a.tree != b.tree) return a.tree->id() < b.tree->id();
     return a.key < b.key;
@@ -88,7 +94,8 @@ class Tree::Batch {
     std::stable_sort(ops_.begin(), ops_.end(), before);
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
-      changes_.push_back({&ops_[i], {}, hash_key(ops_[i].key), false, 0, {}, 0});
+      changes_.emplace_back().op = &ops_[i];
+      changes_.back().hash = hash_key(ops_[i].key);
       if (ops_[i].erase) continue;
       Tree& tree = *ops_[i].tree;
       const Result<heap::Block> record = tree.reserve_record(ops_[i].key, ops_[i].value);
@@ -188,6 +195,20 @@ class Tree::Batch {
     }
   }
 
+  // Nothing that the transaction read was changed since; history.h has the argument.
+  Status validate() {
+    if (reads_ == nullptr || reads_->snapshot == nullptr) return Status::ok;
+    std::vector<VLeaf*> mine;
+    for (const LockedLeaf& l : locked_) mine.push_back(l.twin);
+    std::sort(mine.begin(), mine.end());
+    const SnapshotCore& snapshot = *reads_->snapshot;
+    for (const ReadSet::Range& r : reads_->ranges) {
+      TENUTO_TRY(r.tree->unchanged(r, snapshot.moment, mine));
+    }
+    // What expired kept no versions that could have told.
+    return snapshot.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
+  }
+
   Status save(tx::Txn& txn) {
     for (const LockedLeaf& l : locked_) {
       if (l.header_changes && !TENUTO_PLANT("store_batch_header_not_saved"))
@@ -228,6 +249,7 @@ class Tree::Batch {
     for (const LockedLeaf& l : locked_) {
       for (std::size_t i = l.first; i < l.end; ++i) {
         Change& c = changes_[i];
+        keep(l, c);
         if (!c.op->erase) {
           l.twin->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.print);
         } else if (c.found) {
@@ -249,30 +271,41 @@ class Tree::Batch {
         bytes += bytes_of({c.op->key, c.op->value});
         records += 1;
       }
-      if (c.found) c.tree().retire_block(c.old_word.record());
+      if (c.found && !c.kept) c.tree().retire_block(c.old_word.record());
       c.tree().limbos_.mine().count(records, bytes);
       c.record = {};  // owned by its leaf now
     }
+    if (now_.snapshots() != 0) history().sweep();
     for (const Change* c : emptied) c->tree().unlink_empty(c->op->key);
+  }
+
+  void keep(const LockedLeaf& l, Change& c) {
+    if (c.op->erase && !c.found) return;
+    const SnapshotCore* own = reads_ == nullptr ? nullptr : reads_->snapshot.get();
+    c.kept =
+        l.tree->keep(now_, {*l.tree, *l.twin, c.op->key, c.hash, now_.clock(), c.old_word.record(),
+                            static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
   }
 
   std::vector<BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
+  const ReadSet* const reads_;  // null: not a transaction's
+  MomentWord now_{};
 };
 
-Status Tree::write(std::vector<BatchOp> ops) {
+Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
   if (ops.empty()) return Status::ok;
   Tree& first = *ops.front().tree;
   TENUTO_TRY(first.file_.writable());
   // A batch's leaves are unlocked when it returns, so it cannot be undone by a transaction around.
   if (first.engine_.mine().active()) return Status::invalid_argument;
-  Status s = Batch(ops).run();
+  Status s = Batch(ops, reads).run();
   if (s == Status::full) {
     for (const BatchOp& op : ops) {
       if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all();
     }
-    s = Batch(std::move(ops)).run();
+    s = Batch(std::move(ops), reads).run();
   }
   return s == Status::ok ? first.file_.bad_pages() : s;
 }

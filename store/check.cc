@@ -33,6 +33,9 @@ class Tree::Check {
     tree_.limbos_.for_each([this](const Retired& item) {
       if (item.what == Retired::What::block) reached_.emplace(item.word, false);
     });
+    tree_.history_.for_each([this](const OldVersion& v) {
+      if (v.tree == &tree_ && v.record) reached_.emplace(v.record.value, false);
+    });
     return Status::ok;
   }
 
@@ -133,6 +136,9 @@ void Tree::note_dropped(Reached& reached) const {
   });
   limbos_.for_each([&](const Retired& item) {
     if (item.what == Retired::What::block) note({item.word});
+  });
+  history_.for_each([&](const OldVersion& v) {
+    if (v.tree == this) note(v.record);
   });
 }
 

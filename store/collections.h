@@ -84,8 +84,9 @@ class Collections {
  public:
   using State = std::shared_ptr<CollectionState>;
 
-  Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, unsigned threads)
-      : ground_{file, heap, engine, {}}, threads_(threads) {}
+  Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, History& history,
+              unsigned threads)
+      : ground_{file, heap, engine, history, {}}, threads_(threads) {}
   ~Collections();  // handles that are left are closed
 
   // Makes the default collection. REQUIRES: the pool has no store.

@@ -83,8 +83,8 @@ bool epoch_is_over(std::uint64_t epoch);
 
 // What was unlinked, on its way to reuse.
 struct Retired {
-  enum class What : std::uint8_t { block, node, twin };
-  std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*
+  enum class What : std::uint8_t { block, node, twin, old_version };
+  std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*, OldVersion*
   What what = What::block;
 };
 

@@ -2,12 +2,16 @@
 // descending with the bound between the two, so nothing is held but the epoch, under which the
 // records seen stay as they are.
 //
+// A snapshot's cursor sees each leaf as it was at the snapshot's moment; a transaction's, moreover,
+// with its own writes laid over, and notes the range it walked over for the commit's validation.
+//
 // No key is seen twice or skipped although leaves split and vanish meanwhile: whatever leaf comes
 // next, the walk goes on behind (or before) the last key it gave.
 #include <algorithm>
 #include <utility>
 
 #include "store/store_impl.h"
+#include "store/transaction.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -24,8 +28,12 @@ std::optional<std::string> behind_prefix(std::string prefix) {
 }  // namespace
 
 struct Iterator::Impl {
-  Impl(std::shared_ptr<CollectionState> s, IteratorOptions o)
-      : state(std::move(s)), slot(store::take_loose_slot()) {
+  Impl(std::shared_ptr<CollectionState> s, IteratorOptions o,
+       std::shared_ptr<store::SnapshotCore> moment, std::shared_ptr<store::Work> transaction)
+      : state(std::move(s)),
+        slot(store::take_loose_slot()),
+        at_moment(std::move(moment)),
+        work(std::move(transaction)) {
     if (state == nullptr) status = Status::closed;
     lower = std::max(o.lower.value_or(std::string()), o.prefix);
     upper = std::move(o.upper);
@@ -52,6 +60,8 @@ struct Iterator::Impl {
   // A new position: under a new epoch, for a long walk should not pin an old one.
   bool begin() {
     leave();
+    if (work != nullptr && work->ended) status = Status::closed;
+    if (at_moment != nullptr && at_moment->history->closed()) status = Status::closed;
     if (status != Status::ok) return false;
     slot.enter();
     pinned = true;
@@ -69,7 +79,7 @@ struct Iterator::Impl {
   bool load(std::string_view key, store::Aim aim) {
     for (;;) {
       const store::Place place = tree->index().locate(key, aim, &right);
-      const Status s = tree->entries(place, entries, true);
+      const Status s = tree->entries_at(place, at_moment.get(), entries);
       if (s == Status::conflict) continue;
       Result<std::string_view> low = tree->low_of(*place.leaf);
       if (s != Status::ok || !low) {
@@ -83,6 +93,7 @@ struct Iterator::Impl {
         return false;
       }
       left = *low;
+      if (work != nullptr) work->overlay(left, right, entries);
       store::Tree::sort(entries);
       return true;
     }
@@ -125,8 +136,9 @@ struct Iterator::Impl {
 
   void seek(std::string_view key) {
     const std::string from = std::max(std::string(key), lower);
-    if (!begin() || !load(from, store::Aim::at)) return;
-    settle_forward(from, true);
+    if (!begin()) return;
+    if (load(from, store::Aim::at)) settle_forward(from, true);
+    note(&from, nullptr);
   }
   void seek_last() {
     if (!begin()) return;
@@ -134,43 +146,77 @@ struct Iterator::Impl {
       if (upper->empty()) return leave();
       const std::string from = *upper;
       if (load(from, store::Aim::before)) settle_backward(&from, false);
-    } else if (load({}, store::Aim::last)) {
-      settle_backward(nullptr, false);
+      note(nullptr, &from);
+    } else {
+      if (load({}, store::Aim::last)) settle_backward(nullptr, false);
+      note(nullptr, nullptr);
     }
   }
   void seek_for_prev(std::string_view key) {
     if (upper && key >= *upper) return seek_last();
     const std::string from(key);
-    if (begin() && load(from, store::Aim::at)) settle_backward(&from, true);
+    if (!begin()) return;
+    if (load(from, store::Aim::at)) settle_backward(&from, true);
+    note(nullptr, &from);
   }
   void next() {
     if (at + 1 < entries.size()) {
       at += 1;
       positioned = !upper || key() < *upper;
       if (!positioned) leave();
-      return;
+    } else {
+      const std::string from(key());
+      at = entries.size();
+      settle_forward(from, false);
     }
-    const std::string from(key());
-    at = entries.size();
-    settle_forward(from, false);
+    if (work != nullptr) saw_up_to_here();
   }
   void prev() {
     if (at > 0) {
       at -= 1;
       positioned = key() >= lower;
       if (!positioned) leave();
+    } else {
+      const std::string from(key());
+      settle_backward(&from, false);
+    }
+    if (work != nullptr) saw_down_to_here();
+  }
+
+  // A transaction has read what its cursors walked over: a new range, from where the cursor was
+  // sent to where it stands. Null: from where it stands, or to it or the end.
+  void note(const std::string* from, const std::string* to) {
+    if (work == nullptr) return;
+    range = work->reads.ranges.size();
+    work->reads.ranges.push_back({tree, lower, {}, false});
+    store::ReadSet::Range& r = work->reads.ranges.back();
+    if (from != nullptr) {
+      r.from = *from;
+      saw_up_to_here();
       return;
     }
-    const std::string from(key());
-    settle_backward(&from, false);
+    if (to != nullptr) {
+      r.to = *to;
+      r.bounded = true;
+    }
+    saw_down_to_here();
   }
+  void saw_up_to_here() {
+    store::ReadSet::Range& r = work->reads.ranges[range];
+    r.bounded = positioned || upper.has_value();
+    if (r.bounded) r.to = positioned ? key() : *upper;
+  }
+  void saw_down_to_here() { work->reads.ranges[range].from = positioned ? key() : lower; }
 
   // Constant.
   const std::shared_ptr<CollectionState> state;
   store::EpochSlot& slot;
-  std::string lower;                  // inclusive
-  std::optional<std::string> upper;   // exclusive
-  const store::Tree* tree = nullptr;  // while positioned
+  std::string lower;                                     // inclusive
+  std::optional<std::string> upper;                      // exclusive
+  const std::shared_ptr<store::SnapshotCore> at_moment;  // null: each leaf as it is
+  const std::shared_ptr<store::Work> work;               // null: no transaction's
+  std::size_t range = 0;                                 // of work->reads
+  const store::Tree* tree = nullptr;                     // while positioned
   // The leaf at hand.
   std::vector<store::Entry> entries;
   store::Fence right;  // upper bound of its keys
@@ -203,7 +249,20 @@ Status Iterator::status() const {
 }
 
 Iterator Collection::iterator(IteratorOptions options) const {
-  return Iterator(std::make_unique<Iterator::Impl>(state_, std::move(options)));
+  return Iterator(std::make_unique<Iterator::Impl>(state_, std::move(options), nullptr, nullptr));
+}
+
+Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
+  const bool there = usable() == Status::ok;
+  return Iterator(std::make_unique<Iterator::Impl>(there ? collection.state_ : nullptr,
+                                                   std::move(options), core_, nullptr));
+}
+
+Iterator StoreTransaction::iterator(IteratorOptions options) {
+  const bool there = impl_ != nullptr && impl_->look() == Status::ok;
+  return Iterator(std::make_unique<Iterator::Impl>(
+      there ? impl_->main : nullptr, std::move(options), there ? impl_->reads.snapshot : nullptr,
+      there ? impl_ : nullptr));
 }
 
 }  // namespace tenuto::inline TENUTO_ABI

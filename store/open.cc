@@ -81,23 +81,28 @@ Status PoolImpl::recover(Report* report) {
 
 Status PoolImpl::open_store(Report* report) {
   if (collections != nullptr || !store::store_is_named(*file)) return Status::ok;
-  auto all = std::make_unique<store::Collections>(*file, *heap, *engine, recovery_threads);
+  auto all =
+      std::make_unique<store::Collections>(*file, *heap, *engine, *history, recovery_threads);
   TENUTO_TRY(all->open(was_clean, report));
   collections = std::move(all);
   return Status::ok;
 }
 
 Status PoolImpl::create_store(KeyKind kind, Report* report) {
-  auto all = std::make_unique<store::Collections>(*file, *heap, *engine, recovery_threads);
+  auto all =
+      std::make_unique<store::Collections>(*file, *heap, *engine, *history, recovery_threads);
   TENUTO_TRY(all->create(kind, report));
   collections = std::move(all);
   return Status::ok;
 }
 
+PoolImpl::~PoolImpl() { history->shut(false); }
+
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
+  history->shut(true);
   if (collections != nullptr) TENUTO_TRY(collections->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {
     TENUTO_TRY(file->set_state(pm::PoolState::clean));

@@ -22,6 +22,8 @@ struct PoolImpl {
   std::unique_ptr<frame::Frames> frames;
   std::unique_ptr<heap::Heap> heap;
   std::unique_ptr<tx::Engine> engine;
+  // Shared with snapshots, which may outlive the pool.
+  std::shared_ptr<store::History> history = std::make_shared<store::History>();
   // Null: no store, or a clean one nobody asked for.
   std::unique_ptr<store::Collections> collections;
   unsigned recovery_threads = 0;
@@ -31,6 +33,9 @@ struct PoolImpl {
   std::uint64_t leaked_frames = 0;
   std::uint64_t rolled_back = 0;
   std::mutex root_mu;  // one thread makes the root object
+
+  PoolImpl() = default;
+  ~PoolImpl();  // without a close: what snapshots hold is left to recovery
 
   static Result<std::unique_ptr<PoolImpl>> create(std::string_view path, const PoolOptions& options,
                                                   Report* report);

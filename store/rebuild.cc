@@ -216,6 +216,10 @@ void Tree::close() {
 
 void Tree::give_back() {
   limbos_.drain();
+  history_.for_each([this](const OldVersion& v) {
+    if (v.tree == this && v.record) heap_.release(v.record);
+  });
+  history_.forget(*this);
   std::vector<VLeaf*> twins;
   index_.for_each([&](VLeaf* twin, std::string_view) { twins.push_back(twin); });
   for (VLeaf* twin : twins) {

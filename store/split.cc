@@ -44,6 +44,11 @@ void Tree::sort(std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     shared = std::min(shared, common_prefix(first.substr(0, shared), e.record.key));
   }
+  if (entries.size() > kSlots) {  // with old versions of what is gone
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.record.key < b.record.key; });
+    return;
+  }
   struct Ranked {
     std::uint64_t head;
     std::uint32_t at;
@@ -120,6 +125,7 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   fill_leaf(*right->leaf, block->offset, id_, next, moved, count, low, low_at);
   fence("new leaf", "chain link");
   link_split(left, block->offset, kept);
+  history_.divide(twin, *right, low);
   for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
   index_.add(&twin, low, right);
   return right;
@@ -158,6 +164,9 @@ void Tree::unlink_empty(std::string_view key) {
 // REQUIRES: both locked.
 bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
   if (twin.used_slots() != 0) return false;
+  // What snapshots see here would be lost; the sweep of the last version tries again.
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  if (VLeaf::history(version) != 0 && !TENUTO_PLANT("store_history_lost_at_unlink")) return false;
   if (next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
   unlink_next(*left.leaf, next_of(*twin.leaf));
   index_.remove(&twin, low);

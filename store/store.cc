@@ -77,6 +77,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     TENUTO_TRY(p.create_store(options.key_kind, report));
   }
   p.collections->set_verify_reads(options.verify_reads);
+  p.history->set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
   if (options.check_key_kind && p.tree()->kind() != options.key_kind) {
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
@@ -250,6 +251,14 @@ StoreStats Store::stats() const {
   const store::Collections* all = collections_of(impl_);
   if (all == nullptr) return s;
   all->main()->tree->stats(s);
+  store::History& history = *impl_->pool.impl_->history;
+  history.expire_old();
+  const store::HistoryStats h = history.stats();
+  s.snapshots = h.snapshots;
+  s.snapshot_oldest_age_ms = h.oldest_age_ms;
+  s.snapshot_versions = h.versions;
+  s.snapshot_bytes = h.held_bytes;
+  s.snapshots_expired = h.expired;
   s.pool = impl_->pool.stats();
   return s;
 }

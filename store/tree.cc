@@ -17,6 +17,7 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
     : file_(ground.file),
       heap_(ground.heap),
       engine_(ground.engine),
+      history_(ground.history),
       id_(id),
       first_leaf_(first_leaf),
       kind_(kind),
@@ -32,6 +33,9 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
 Tree::~Tree() {
   limbos_.for_each([](const Retired& item) {
     if (item.what == Retired::What::node) Node::destroy(reinterpret_cast<Node*>(item.word));
+    if (item.what == Retired::What::old_version) {
+      OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
+    }
   });
 }
 
@@ -157,11 +161,15 @@ Status Tree::link_record(const Place& place, std::string_view key, KeyHash hash,
     if (!fenced) fence("record", "slot");
     fenced = true;
     if (!twin.lock_if(place.version)) return Status::conflict;
+    const MomentWord now = history_.now();
     if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old.word.record());
     swap_entry(twin, old.slot, word);
+    const bool kept = keep(now, {*this, twin, key, hash, now.clock(), old.word.record(),
+                                 static_cast<std::uint64_t>(bytes_of(old.record))});
     twin.unlock();
     limbos_.mine().count(0, bytes - bytes_of(old.record));
-    if (!TENUTO_PLANT("store_old_record_released_early")) retire_block(old.word.record());
+    if (!kept && !TENUTO_PLANT("store_old_record_released_early")) retire_block(old.word.record());
+    if (now.snapshots() != 0) history_.sweep();
     return Status::ok;
   }
   if (!twin.lock_if(place.version)) return Status::conflict;
@@ -171,9 +179,12 @@ Status Tree::link_record(const Place& place, std::string_view key, KeyHash hash,
     twin.unlock();
     return split == Status::ok ? Status::conflict : split;
   }
+  const MomentWord now = history_.now();
   insert_entry(twin, choose_slot(used), word, hash.print);
+  keep(now, {*this, twin, key, hash, now.clock(), {}});
   twin.unlock();
   limbos_.mine().count(1, bytes);
+  if (now.snapshots() != 0) history_.sweep();
   return Status::ok;
 }
 
@@ -195,11 +206,15 @@ Status Tree::erase(std::string_view key) {
 Status Tree::unlink_record(const Place& place, std::string_view key, const Found& old) {
   VLeaf& twin = *place.leaf;
   if (!twin.lock_if(place.version)) return Status::conflict;
+  const MomentWord now = history_.now();
   erase_entry(twin, old.slot);
+  const bool kept = keep(now, {*this, twin, key, hash_key(key), now.clock(), old.word.record(),
+                               static_cast<std::uint64_t>(bytes_of(old.record)), true});
   const bool emptied = twin.used_slots() == 0;
   twin.unlock();
   limbos_.mine().count(-1, -bytes_of(old.record));
-  retire_block(old.word.record());
+  if (!kept) retire_block(old.word.record());
+  if (now.snapshots() != 0) history_.sweep();
   if (emptied) unlink_empty(key);
   return Status::ok;
 }
@@ -216,6 +231,9 @@ void Tree::free(const Retired& item) {
       break;
     case Retired::What::twin:
       twins_.put(reinterpret_cast<VLeaf*>(item.word));
+      break;
+    case Retired::What::old_version:
+      OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
       break;
   }
 }

@@ -1,9 +1,9 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
 // Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
 //
-// Files: tree.cc get, put, erase · conditional.cc writes that look first · split.cc leaves that
-// come and go · batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening ·
-// check.cc validation.
+// Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
+// that look first · split.cc leaves that come and go · batch.cc atomic batches · iterator.cc
+// cursors · rebuild.cc making and opening · check.cc validation.
 //
 // Thread safety: everything but make, rebuild, close, give_back and validate from any thread.
 #pragma once
@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +24,7 @@
 #include "pm/pool_file.h"
 #include "store/epoch.h"
 #include "store/hash.h"
+#include "store/history.h"
 #include "store/index.h"
 #include "store/leaf.h"
 #include "store/record.h"
@@ -66,6 +68,7 @@ struct Ground {
   pm::PoolFile& file;
   heap::Heap& heap;
   tx::Engine& engine;
+  History& history;
   Twins twins;
 };
 
@@ -77,6 +80,18 @@ struct Entry {
 };
 
 class Tree;
+
+// What a transaction read, to be still so when it commits: ranges of keys, from and to inclusive.
+struct ReadSet {
+  struct Range {
+    const Tree* tree = nullptr;
+    std::string from;
+    std::string to;
+    bool bounded = true;  // false: to the end of the tree
+  };
+  std::vector<Range> ranges;
+  std::shared_ptr<SnapshotCore> snapshot;  // null: nothing was read
+};
 
 // A change of an atomic batch; `tree` is one of the pool's.
 struct BatchOp {
@@ -140,9 +155,16 @@ class Tree {
   Status merge(std::string_view key, const Merge& f);
 
   // Atomic, over trees of one pool. Ops in the order given; a later one for the same key wins.
-  static Status write(std::vector<BatchOp> ops);
+  // What was read is validated first; conflict: it changed, and nothing is done.
+  static Status write(std::vector<BatchOp> ops, const ReadSet* reads = nullptr);
+  // As lookup, at the snapshot's moment. expired | closed, too.
+  Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
+                   bool for_value = true) const;
+  // Whether the key was changed after the moment. A hint: it may be changed at any time.
+  bool changed_since(std::string_view key, const SnapshotCore& at) const;
   void stats(StoreStats& out) const;
   KeyKind kind() const { return kind_; }
+  Status check_key(std::string_view key) const;
   // The trees of a pool differ in it; batches lock leaves in its order.
   TreeId id() const { return id_; }
   PoolOffset first_leaf() const { return first_leaf_; }
@@ -164,10 +186,20 @@ class Tree {
   // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
   // REQUIRES: an epoch guard.
   Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
+  // The same at a snapshot's moment, or now when there is none.
+  Status entries_at(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
   Result<std::string_view> low_of(const VLeaf& twin) const;
   Status damaged(PoolOffset at, const char* what) const;
+
+  // --- for the history
+  // Takes these, sorted by key, out of their leaves. REQUIRES: no lock is held.
+  void sweep(std::span<OldVersion* const> going);
+  // REQUIRES: unlinked.
+  void retire_version(OldVersion* v);
+  void give_back(PoolOffset record) { heap_.release(record); }
+  History& history() const { return history_; }
 
  private:
   struct Found {
@@ -183,7 +215,6 @@ class Tree {
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
-  Status check_key(std::string_view key) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
@@ -198,9 +229,16 @@ class Tree {
   void count_record_bytes() const;
   TreeCounts written_counts() const;
   void write_counts(const TreeCounts& counts);
+  // Whether a snapshot needs what was replaced; see History::keep.
+  bool keep(MomentWord now, const Replaced& r) { return now.snapshots() != 0 && history_.keep(r); }
   void retire_block(PoolOffset block) {
     if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block});
   }
+
+  // past.cc. Whether nobody changed a key of the range after the moment, or is about to; `mine` are
+  // the leaves this thread has locked. conflict: somebody did, or may have.
+  Status unchanged(const ReadSet::Range& range, Moment since, std::span<VLeaf* const> mine) const;
+  Result<std::optional<std::string_view>> end_of(const VLeaf& twin) const;
 
   // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.
   Status split_full(VLeaf& twin, std::string_view key);
@@ -215,6 +253,7 @@ class Tree {
   pm::PoolFile& file_;
   heap::Heap& heap_;
   tx::Engine& engine_;
+  History& history_;
   const TreeId id_;
   const PoolOffset first_leaf_;
   KeyKind kind_;

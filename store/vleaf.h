@@ -3,7 +3,8 @@
 // and the record, and reads nothing else from the pool (whose pages are small and whose memory may
 // be slow; twins lie in huge pages). Called by the tree, the iterator and rebuild.
 //
-// version: bit 0 locked, bit 1 dead (unlinked; never changes again), the rest counts the changes.
+// version: bit 0 locked, bit 1 dead (unlinked; never changes again), 24 bits that name the leaf's
+// history (0: it has none; history.h), the rest counts the changes.
 // A reader takes an unlocked version, looks, and believes what it saw when the version is still
 // the same. A writer holds the lock through its last fence, so nothing is seen that could be lost.
 // A fingerprint is stored after its slot word, so whatever word stands behind a fingerprint that
@@ -76,7 +77,10 @@ inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) 
 struct alignas(kLineBytes) VLeaf {
   static constexpr std::uint64_t kLocked = 1;
   static constexpr std::uint64_t kDead = 2;
-  static constexpr std::uint64_t kStep = 4;
+  static constexpr unsigned kHistoryShift = 2;
+  static constexpr unsigned kHistoryBits = 24;
+  static constexpr std::uint64_t kHistoryMask = ((1ull << kHistoryBits) - 1) << kHistoryShift;
+  static constexpr std::uint64_t kStep = 1ull << (kHistoryShift + kHistoryBits);
 
   std::atomic<std::uint64_t> version{0};
   Leaf* leaf = nullptr;                           // constant while the twin is linked
@@ -84,21 +88,32 @@ struct alignas(kLineBytes) VLeaf {
   std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
 
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
+  static constexpr bool locked(std::uint64_t v) { return (v & kLocked) != 0; }
+  static constexpr std::uint32_t history(std::uint64_t v) {
+    return static_cast<std::uint32_t>((v & kHistoryMask) >> kHistoryShift);
+  }
+  // REQUIRES: locked, or not yet to be seen.
+  void set_history(std::uint32_t which) {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    version.store((v & ~kHistoryMask) | static_cast<std::uint64_t>(which) << kHistoryShift,
+                  std::memory_order_release);
+  }
 
-  // Waits while a writer holds the leaf. Acquire: meets unlock(). May be dead.
+  // Waits while a writer holds the leaf. Meets unlock(). May be dead. Sequentially consistent, as
+  // lock_if is: history.h, "Why a snapshot is one moment".
   std::uint64_t read_version() const {
     Backoff wait;
     for (;;) {
-      const std::uint64_t v = version.load(std::memory_order_acquire);
+      const std::uint64_t v = version.load(std::memory_order_seq_cst);
       if ((v & kLocked) == 0) return v;
       wait.pause();
     }
   }
   bool still(std::uint64_t seen) const { return version.load(std::memory_order_acquire) == seen; }
-  // Locks if nothing has changed since `seen`. Acquire: meets unlock().
+  // Locks if nothing has changed since `seen`. Meets unlock().
   bool lock_if(std::uint64_t seen) {
     std::uint64_t expected = seen;
-    return version.compare_exchange_strong(expected, seen | kLocked, std::memory_order_acquire,
+    return version.compare_exchange_strong(expected, seen | kLocked, std::memory_order_seq_cst,
                                            std::memory_order_relaxed);
   }
   // False when the leaf is dead.

@@ -68,6 +68,7 @@ class Collection {
   Status status() const;
 
  private:
+  friend class Snapshot;
   friend class Store;
   friend class WriteBatch;
   friend struct StoreImpl;

@@ -52,6 +52,10 @@ struct StoreOptions {
   // the medium changed is corrupt and never a wrong value. false: only what cannot be a record at
   // all is noticed.
   bool verify_reads = true;
+  // The oldest snapshots expire when all old versions together hold more than this back, or when
+  // they are older than that. 0: unbounded. See tenuto/snapshot.h.
+  std::uint64_t snapshot_bytes_max = 0;
+  std::uint64_t snapshot_age_ms_max = 0;
 };
 
 struct StoreStats {
@@ -61,7 +65,12 @@ struct StoreStats {
   std::uint64_t inner_nodes = 0;  // DRAM
   std::uint64_t height = 0;       // inner levels
   std::uint64_t index_dram_bytes = 0;
-  double rebuild_ms = 0;  // of the last open
+  double rebuild_ms = 0;        // of the last open
+  std::uint64_t snapshots = 0;  // active ones, of transactions and iterators, too
+  std::uint64_t snapshot_oldest_age_ms = 0;
+  std::uint64_t snapshot_versions = 0;  // old versions held
+  std::uint64_t snapshot_bytes = 0;     // in them: records in the pool, and some DRAM
+  std::uint64_t snapshots_expired = 0;  // since open
   PoolStats pool;
 };
 
@@ -134,6 +143,8 @@ class Iterator {
 
  private:
   friend class Collection;
+  friend class Snapshot;
+  friend class StoreTransaction;
   struct Impl;
   explicit Iterator(std::unique_ptr<Impl>);
   std::unique_ptr<Impl> impl_;
@@ -154,6 +165,10 @@ class View {
   void* guard_ = nullptr;
   std::string_view value_;
 };
+
+class Snapshot;          // tenuto/snapshot.h
+class StoreTransaction;  // tenuto/transaction.h
+struct TransactionOptions;
 
 class Store {
  public:
@@ -217,6 +232,19 @@ class Store {
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report = nullptr);
 
+  // The store as it is now, for reads; see tenuto/snapshot.h. busy (65535 are active) | closed.
+  Result<Snapshot> snapshot() const;
+
+  // Transactions; see tenuto/transaction.h. Of a closed store: all its calls answer closed.
+  StoreTransaction begin() const;
+  StoreTransaction begin(const TransactionOptions& options) const;
+  // Calls f in a transaction and commits when it returns ok; any other status rolls back and is
+  // returned, but for conflict and expired, after which it begins anew, later each time, so f is
+  // called more than once. conflict: there were too many attempts.
+  Status run(const std::function<Status(StoreTransaction&)>& f) const;
+  Status run(const std::function<Status(StoreTransaction&)>& f,
+             const TransactionOptions& options) const;
+
   // Everything acknowledged before is durable when this returns.
   Status sync();
 
@@ -236,3 +264,6 @@ class Store {
 };
 
 }  // namespace tenuto::inline TENUTO_ABI
+
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"

@@ -33,6 +33,7 @@ enum class [[nodiscard]] Status : std::uint8_t{
     conflict = 13,         // a concurrent transaction won; try again
     aborted = 14,          // the transaction's body asked for the abort
     closed = 15,           // the handle was closed or moved from
+    expired = 16,          // the snapshot was given up, being too old or too large (StoreOptions)
 };
 
 // The status's name, e.g. "not_found". Never null.
@@ -41,7 +42,7 @@ constexpr const char* status_name(Status s) {
       "ok",         "not_found",     "invalid_argument", "exists",   "full",
       "too_large",  "busy",          "permission",       "io",       "corrupt",
       "not_a_pool", "wrong_version", "read_only",        "conflict", "aborted",
-      "closed"};
+      "closed",     "expired"};
   const auto i = static_cast<std::size_t>(s);
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }

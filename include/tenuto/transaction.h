@@ -1,0 +1,80 @@
+// Transactions over keys, strictly serialisable: as if they, single puts, batches and snapshots
+// happened one after the other, in an order that agrees with real time. Optimistic: reads see one
+// moment and take no lock, writes are collected, and commit answers `conflict`, having changed
+// nothing, when something that was read has changed since.
+//
+//   store.run([&](StoreTransaction& tx) -> Status {
+//     std::string balance;
+//     TENUTO_TRY(tx.get("alice", balance));
+//     return tx.put("alice", plus_one(balance));
+//   });
+//
+// (Transactions over objects in a pool are another thing: tenuto/tx.h.)
+//
+// Thread safety: a transaction belongs to one thread at a time; any number of them run at once.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tenuto/kv.h"
+#include "tenuto/status.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+struct TransactionOptions {
+  bool read_only = false;  // put and erase answer read_only
+  // Of Store::run: how often it begins anew after a conflict, and how its commit is durable.
+  unsigned attempts_max = 1000;
+  WriteOptions write = {};
+};
+
+class StoreTransaction {
+ public:
+  StoreTransaction(StoreTransaction&&) noexcept;
+  StoreTransaction& operator=(StoreTransaction&&) noexcept;
+  ~StoreTransaction();  // rolls back what was not committed
+
+  // Own writes first, then the store at the moment of this transaction's first read. Statuses as
+  // those of Snapshot; closed once the transaction has ended.
+  Status get(std::string_view key, std::string& value);
+  Result<std::string> get(std::string_view key);
+  Status contains(std::string_view key);
+  // As get, and keeps other transactions off the key until this one ends: their get_for_update,
+  // put, erase and commit of it answer conflict at once. Nobody waits. conflict: another
+  // transaction has it, or it changed since this one began to read; roll back and begin anew.
+  Status get_for_update(std::string_view key, std::string& value);
+
+  // Nothing is written before the commit. ok | too_large | invalid_argument (the key) | conflict
+  // (another transaction has the key for update) | read_only | closed.
+  Status put(std::string_view key, std::string_view value);
+  Status erase(std::string_view key);  // also of a key that is not there
+
+  // Own writes merged in, those made while it stands perhaps. What it walks over is read: a key
+  // that appears there before the commit is a conflict. closed once the transaction has ended.
+  Iterator iterator(IteratorOptions options = {});
+
+  // A point in the transaction to return to: rollback_to forgets the writes made since.
+  struct Savepoint {
+    std::size_t writes = 0;
+  };
+  Savepoint savepoint() const;
+  Status rollback_to(Savepoint point);
+
+  // Ends the transaction. ok: everything is done, durable as the options say. conflict | expired |
+  // full | io | ...: nothing was done. A transaction without writes needs no validation: what it
+  // read was so at one moment.
+  Status commit(WriteOptions options = {});
+  void rollback();
+
+ private:
+  friend class Store;
+  struct Impl;
+  explicit StoreTransaction(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI

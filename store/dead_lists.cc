@@ -1,0 +1,217 @@
+// Which snapshot a version belongs to, and how both come to their end: dead lists. See history.h.
+#include <algorithm>
+#include <chrono>
+
+#include "pm/plant.h"
+#include "store/history.h"
+#include "store/tree.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+std::uint64_t ms_since(std::chrono::steady_clock::time_point t) {
+  const auto took = std::chrono::steady_clock::now() - t;
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+}
+
+}  // namespace
+
+SnapshotCore::~SnapshotCore() {
+  if (history != nullptr) history->release(*this);
+}
+
+void History::set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max) {
+  const std::lock_guard lock(mu_);
+  bytes_max_ = bytes_max;
+  age_ms_max_ = age_ms_max;
+}
+
+// --- lists (all REQUIRE mu_) --------------------------------------------------------------------
+
+void History::own(SnapshotCore& s, OldVersion* v) {
+  v->owner = &s;
+  v->before = nullptr;
+  v->after = s.owned;
+  if (s.owned != nullptr) s.owned->before = v;
+  s.owned = v;
+}
+
+void History::disown(OldVersion* v) {
+  if (v->before != nullptr) {
+    v->before->after = v->after;
+  } else {
+    v->owner->owned = v->after;
+  }
+  if (v->after != nullptr) v->after->before = v->before;
+  v->owner = nullptr;
+}
+
+void History::condemn(OldVersion* v) {
+  disown(v);
+  v->after = condemned_;
+  condemned_ = v;
+  condemned_any_.store(true, std::memory_order_release);
+  stats_.versions -= 1;
+  stats_.held_bytes -= v->held_bytes;
+}
+
+// What it owned goes to the next older one that needs it, or to nobody.
+void History::deactivate(SnapshotCore& s) {
+  word_.fetch_sub(MomentWord::kRelease, std::memory_order_seq_cst);
+  s.active = false;
+  (s.newer != nullptr ? s.newer->older : newest_) = s.older;
+  (s.older != nullptr ? s.older->newer : oldest_) = s.newer;
+  stats_.snapshots -= 1;
+  while (OldVersion* v = s.owned) {
+    const bool needed = s.older != nullptr && s.older->moment >= v->birth &&
+                        !TENUTO_PLANT("store_old_version_released_early");
+    if (needed) {
+      disown(v);
+      own(*s.older, v);
+    } else {
+      condemn(v);
+    }
+  }
+}
+
+void History::expire(SnapshotCore& s) {
+  s.expired.store(true, std::memory_order_release);
+  stats_.expired += 1;
+  deactivate(s);
+}
+
+void History::expire_all() {
+  while (oldest_ != nullptr) expire(*oldest_);
+}
+
+void History::expire_beyond_limits() {
+  while (bytes_max_ != 0 && stats_.held_bytes > bytes_max_ && oldest_ != nullptr) expire(*oldest_);
+  expire_aged();
+}
+
+void History::expire_aged() {
+  if (age_ms_max_ == 0) return;
+  while (oldest_ != nullptr && ms_since(oldest_->taken) > age_ms_max_) expire(*oldest_);
+}
+
+// --- snapshots ----------------------------------------------------------------------------------
+
+Result<std::shared_ptr<SnapshotCore>> History::take() {
+  auto s = std::make_shared<SnapshotCore>();
+  {
+    const std::lock_guard lock(mu_);
+    if (closed()) return Status::closed;
+    expire_aged();
+    if (now().snapshots() == MomentWord::kSnapshotsMax) return Status::busy;
+    s->history = shared_from_this();
+    s->taken = std::chrono::steady_clock::now();
+    s->moment = MomentWord{word_.fetch_add(MomentWord::kTake, std::memory_order_seq_cst)}.clock();
+    s->active = true;
+    s->older = newest_;
+    (newest_ != nullptr ? newest_->newer : oldest_) = s.get();
+    newest_ = s.get();
+    stats_.snapshots += 1;
+  }
+  sweep();
+  return s;
+}
+
+void History::release(SnapshotCore& s) {
+  {
+    const std::lock_guard lock(mu_);
+    if (!s.active) return;
+    deactivate(s);
+  }
+  sweep();
+}
+
+void History::expire_if_old(const SnapshotCore& s) {
+  if (age_ms_max_ != 0 && ms_since(s.taken) > age_ms_max_) expire_old();
+}
+
+void History::expire_old() {
+  {
+    const std::lock_guard lock(mu_);
+    expire_aged();
+  }
+  sweep();
+}
+
+// One thread at a time; who comes meanwhile leaves his to it.
+void History::sweep_all() {
+  std::vector<OldVersion*> going;
+  std::unique_lock lock(mu_);
+  if (sweeping_ || closed()) return;
+  sweeping_ = true;
+  while (condemned_ != nullptr) {
+    going.clear();
+    for (OldVersion* v = condemned_; v != nullptr; v = v->after) going.push_back(v);
+    condemned_ = nullptr;
+    condemned_any_.store(false, std::memory_order_release);
+    lock.unlock();
+    std::sort(going.begin(), going.end(), [](const OldVersion* a, const OldVersion* b) {
+      return a->tree != b->tree ? a->tree < b->tree : a->key() < b->key();
+    });
+    for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
+      while (end < going.size() && going[end]->tree == going[i]->tree) ++end;
+      going[i]->tree->sweep({&going[i], end - i});
+    }
+    lock.lock();
+  }
+  sweeping_ = false;
+  swept_.notify_all();
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+void History::shut(bool give_back) {
+  std::unique_lock lock(mu_);
+  closed_.store(true, std::memory_order_release);
+  swept_.wait(lock, [this] { return !sweeping_; });
+  while (oldest_ != nullptr) deactivate(*oldest_);
+  while (OldVersion* v = condemned_) {
+    condemned_ = v->after;
+    if (give_back && v->record) v->tree->give_back(v->record);
+    OldVersion::destroy(v);
+  }
+  condemned_any_.store(false, std::memory_order_release);
+}
+
+void History::forget(const Tree& tree) {
+  std::unique_lock lock(mu_);
+  swept_.wait(lock, [this] { return !sweeping_; });
+  for (SnapshotCore* s = oldest_; s != nullptr; s = s->newer) {
+    for (OldVersion *v = s->owned, *after = nullptr; v != nullptr; v = after) {
+      after = v->after;
+      if (v->tree == &tree) condemn(v);
+    }
+  }
+  OldVersion** link = &condemned_;
+  while (OldVersion* v = *link) {
+    if (v->tree == &tree) {
+      *link = v->after;
+      OldVersion::destroy(v);
+    } else {
+      link = &v->after;
+    }
+  }
+}
+
+void History::for_each(const std::function<void(const OldVersion&)>& f) const {
+  const std::lock_guard lock(mu_);
+  for (const SnapshotCore* s = oldest_; s != nullptr; s = s->newer) {
+    for (const OldVersion* v = s->owned; v != nullptr; v = v->after) f(*v);
+  }
+  for (const OldVersion* v = condemned_; v != nullptr; v = v->after) f(*v);
+}
+
+HistoryStats History::stats() const {
+  const std::lock_guard lock(mu_);
+  HistoryStats s = stats_;
+  s.oldest_age_ms = oldest_ == nullptr ? 0 : ms_since(oldest_->taken);
+  return s;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

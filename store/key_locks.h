@@ -1,0 +1,66 @@
+// Keys that transactions have locked for update: volatile, of one process, never waited for, so
+// there is no deadlock. Called by transaction.cc. They keep transactions from wasting their work;
+// what makes commits right is the validation (history.h), which single puts cannot pass by either.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+class KeyLocks {
+ public:
+  // False: somebody else has it. Taking what one has is fine, and is released once.
+  bool take(std::uint64_t tree, std::string_view key, const void* owner) {
+    Shard& s = shard(tree, key);
+    const std::lock_guard lock(s.mu);
+    const auto [at, fresh] = s.owners.emplace(name(tree, key), owner);
+    if (fresh) held_.fetch_add(1, std::memory_order_relaxed);
+    return at->second == owner;
+  }
+  void release(std::uint64_t tree, std::string_view key, const void* owner) {
+    Shard& s = shard(tree, key);
+    const std::lock_guard lock(s.mu);
+    const auto at = s.owners.find(name(tree, key));
+    if (at == s.owners.end() || at->second != owner) return;
+    s.owners.erase(at);
+    held_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // A hint: whoever locks it later conflicts by validation.
+  bool held_by_another(std::uint64_t tree, std::string_view key, const void* owner) {
+    if (held_.load(std::memory_order_relaxed) == 0) return false;
+    Shard& s = shard(tree, key);
+    const std::lock_guard lock(s.mu);
+    const auto at = s.owners.find(name(tree, key));
+    return at != s.owners.end() && at->second != owner;
+  }
+
+ private:
+  static constexpr std::size_t kShards = 64;
+  struct Shard {
+    std::mutex mu;
+    std::unordered_map<std::string, const void*> owners;  // guarded by mu
+  };
+
+  static std::string name(std::uint64_t tree, std::string_view key) {
+    std::string n(reinterpret_cast<const char*>(&tree), sizeof tree);
+    n += key;
+    return n;
+  }
+  Shard& shard(std::uint64_t tree, std::string_view key) {
+    return shards_[(std::hash<std::string_view>{}(key) + tree) % kShards];
+  }
+
+  std::array<Shard, kShards> shards_;
+  std::atomic<std::uint64_t> held_{0};
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::store

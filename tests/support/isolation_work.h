@@ -1,0 +1,107 @@
+// Threads that use every way into a store at once, and record what they did and saw for the
+// isolation checker: transactions over lists and registers, with cursors and keys for update;
+// snapshots; single gets; and single puts and batches of registers that one thread alone writes, so
+// that their order is known. Filler keys come and go between them, so leaves split and vanish.
+// Used by isolation_stress (threads, and processes that are killed) and by the crash explorer's
+// scenario (kv_isolation_world.cc).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/isolation.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::test {
+
+// A thread's transactions as numbers, in memory that may outlive its process: an entry's writes are
+// there before the store sees them, its outcome after.
+class TxnLog {
+ public:
+  // The words are zero, or another process's log.
+  explicit TxnLog(std::span<std::uint64_t> words) : words_(words) {}
+
+  // False: the log is full.
+  bool begin(std::uint64_t ticket);
+  void add(TxnOp::Verb verb, std::uint32_t key, std::uint64_t value);
+  void add(std::uint32_t key, const std::vector<std::uint64_t>& values);
+  void end(std::uint64_t ticket, Txn::End how);
+
+  // What has no end has ended by `crash`.
+  std::vector<Txn> read(std::uint32_t thread, std::uint64_t crash) const;
+
+ private:
+  static constexpr std::size_t kReserve = 16384;  // for the longest entry
+  std::span<std::uint64_t> words_;
+  std::size_t header_ = 0;
+};
+
+struct IsolationSize {
+  std::uint32_t lists = 6, registers = 6, own = 4;  // own: a thread
+  std::uint32_t fillers = 60;                       // between each two keys
+  std::uint32_t appends_max = 40;                   // of a list; then another takes its place
+};
+
+class IsolationWork {
+ public:
+  // `clock` counts calls and returns, from 1; `counter` makes values, from 1.
+  IsolationWork(Store& store, IsolationSize size, std::uint32_t thread, TxnLog& log,
+                std::atomic<std::uint64_t>& clock, std::atomic<std::uint64_t>& counter,
+                std::uint64_t seed)
+      : store_(store),
+        size_(size),
+        thread_(thread),
+        log_(log),
+        clock_(clock),
+        counter_(counter),
+        rng_(seed) {}
+
+  // One of the things above; a status that none of them should have, or ok.
+  Status step();
+  // Reads everything in one transaction.
+  Status read_all();
+  bool full() const { return full_; }
+
+  // The order in which threads wrote their own registers.
+  static void set_orders(std::span<const std::vector<Txn>> by_thread, IsolationSize size,
+                         IsolationHistory& history);
+
+ private:
+  enum class Kind : std::uint8_t { list, reg, own };
+  std::uint64_t below(std::uint64_t n) { return rng_() % n; }
+  std::uint64_t tick() { return clock_.fetch_add(1, std::memory_order_seq_cst); }
+  std::uint64_t fresh() { return counter_.fetch_add(1, std::memory_order_seq_cst); }
+  std::uint32_t any_list();
+  std::uint32_t any_register();
+  std::uint32_t any_own(std::uint32_t thread);
+
+  bool begin();
+  Status finish(Status s, bool wrote);
+  Status transaction();
+  Status transaction_step(StoreTransaction& tx);
+  Status walk(Iterator it);
+  template <class Reader>
+  Status read_one(Reader& reader, std::uint32_t key);
+  Status snapshot();
+  Status single();
+  Status batch();
+  Status filler();
+
+  Store& store_;
+  const IsolationSize size_;
+  const std::uint32_t thread_;
+  TxnLog& log_;
+  std::atomic<std::uint64_t>& clock_;
+  std::atomic<std::uint64_t>& counter_;
+  std::mt19937_64 rng_;
+  bool full_ = false;
+};
+
+// Keys by number, see isolation_work.cc.
+bool is_list(std::uint32_t key);
+
+}  // namespace tenuto::test

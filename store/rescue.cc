@@ -7,14 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
+#include <deque>
 #include <unordered_set>
 
 #include "pm/lane.h"
-#include "store/hash.h"
 #include "store/record.h"
-#include "store/rescue_parts.h"
-#include "store/salvage.h"
+#include "store/rescue_tree.h"
 #include "tx/engine.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -25,36 +23,61 @@ namespace {
 class Rescue {
  public:
   Rescue(pm::PoolFile& file, const RescueOptions& options, RescueResult& result)
-      : file_(file), options_(options), result_(result), salvage_(file) {}
+      : file_(file), result_(result), ground_{file, options, result} {}
 
   // Finds all there is; writes nothing. `losses`: of the journal, which may be about any key.
   void find(std::vector<Report> losses) {
     result_.was_clean = file_.was_clean();
-    for (Report& r : losses) lose({std::move(r), true, {}, {}});
+    for (Report& r : losses) ground_.lose({std::move(r), true, {}, {}, {}});
+    ground_.any_key_lost = !losses.empty();
     roll_back();
+    ground_.doubtful = result_.losses_count != 0;
+    ground_.slabs.emplace(file_);
     read_store_word();
-    salvage_.run();
-    for (const Report& r : salvage_.notes()) result_.notes.push_back(r);
-    result_.leaves = salvage_.live().size();
-    note_gaps();
-    judge_leaves();
+    for (TreeRescue& t : trees_) t.find();
   }
-  bool anything() const { return !salvage_.live().empty() || !salvage_.unproven().empty(); }
+  bool anything() const {
+    return std::any_of(trees_.begin(), trees_.end(),
+                       [](const TreeRescue& t) { return t.anything(); });
+  }
 
   Status write(Store& to) {
-    Writer out(to, result_);
-    for (std::size_t i = 0; i < salvage_.live().size(); ++i) TENUTO_TRY(take_leaf(i, out));
-    if (!leaves_are_all_) TENUTO_TRY(take_blocks(out));
-    TENUTO_TRY(take_unproven(out));
-    TENUTO_TRY(out.flush());
+    std::vector<Writer> writers;
+    for (TreeRescue& t : trees_) {
+      const CollectionOptions options{.order = t.entry().spec.order};
+      Collection into = to.default_collection();
+      if (t.entry().id != kDefaultTree) {
+        Result<Collection> made = to.collection(t.entry().name, options);
+        if (!made) return made.error();
+        into = *made;
+      }
+      writers.emplace_back(to, std::move(into), result_);
+    }
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+      TENUTO_TRY(trees_[i].take_leaves([&](const Record& r) { return writers[i].put(r); }));
+    }
+    TENUTO_TRY(take_blocks(to, writers));
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+      TENUTO_TRY(trees_[i].take_unproven(writers[i]));
+    }
+    if (ground_.options.scavenge) TENUTO_TRY(scavenge(writers));
+    for (Writer& w : writers) TENUTO_TRY(w.flush());
     result_.records = to.stats().records;
+    const auto all = to.collections();
+    if (!all) return all.error();
+    for (const CollectionInfo& info : *all) {
+      const Result<Collection> c = to.collection(info.name);
+      if (!c) return c.error();
+      result_.records += c->stats().records;
+    }
+    result_.collections = all->size();
     return Status::ok;
   }
 
   // After write.
   Status verdict() {
     if (const Status s = file_.bad_pages(&bad_page_); s != Status::ok) {
-      lose({bad_page_, false, {}, {}});
+      ground_.lose({bad_page_, false, {}, {}, {}});
     }
     const bool complete =
         result_.expected && *result_.expected == result_.records && result_.scavenged == 0;
@@ -67,11 +90,12 @@ class Rescue {
       return Status::ok;
     }
     if (result_.expected && *result_.expected != result_.records && result_.losses_count == 0) {
-      lose({{"the number of records is not that of the last clean close", file_.path(),
-             std::to_string(*result_.expected), std::to_string(result_.records)},
-            false,
-            {},
-            {}});
+      ground_.lose({{"the number of records is not that of the last clean close", file_.path(),
+                     std::to_string(*result_.expected), std::to_string(result_.records)},
+                    false,
+                    {},
+                    {},
+                    {}});
     }
     const bool all = result_.losses_count == 0 && result_.damaged == 0 && result_.unproven == 0;
     return all ? Status::ok : Status::corrupt;
@@ -89,15 +113,17 @@ class Rescue {
       const bool sound = i == 0 || (segment.value % pm::kLaneSegmentBytes == 0 &&
                                     file_.in_range(segment, pm::kLaneSegmentBytes));
       if (!sound) {
-        lose({{"a segment of transaction logs lies where none can be: what was under way in it may "
-               "be half done",
-               file_.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, lane_segments) + i * 8},
-                           "lane segment table"),
-               {},
-               std::to_string(segment.value)},
-              false,
+        ground_.lose(
+            {{"a segment of transaction logs lies where none can be: what was under way in it may "
+              "be half done",
+              file_.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, lane_segments) + i * 8},
+                          "lane segment table"),
               {},
-              {}});
+              std::to_string(segment.value)},
+             false,
+             {},
+             {},
+             {}});
         continue;
       }
       for (std::size_t k = 0; k < pm::kLanesPerSegment; ++k) {
@@ -109,7 +135,7 @@ class Rescue {
     result_.rolled_back = tx::undo_what_is_left(file_, lanes, damaged);
     for (Report& r : damaged) {
       r.what += ": a transaction that was under way may be half done";
-      lose({std::move(r), false, {}, {}});
+      ground_.lose({std::move(r), false, {}, {}, {}});
     }
   }
 
@@ -117,7 +143,8 @@ class Rescue {
     const std::uint64_t* head = file_.head().store;
     const StoreWord word{head[kHeadWord]};
     const bool sound = word.sound({head[kHeadFirstLeaf]});
-    result_.key_kind = sound ? word.kind() : options_.key_kind_otherwise;
+    result_.key_kind = sound ? word.kind() : ground_.options.key_kind_otherwise;
+    std::optional<std::uint64_t> expected;
     if (!sound) {
       result_.notes.push_back(
           {"the store's word is damaged: the kind of its keys is not known, and was taken as asked",
@@ -125,102 +152,59 @@ class Rescue {
            {},
            {}});
     } else if (file_.was_clean()) {
-      result_.expected = head[kHeadRecords];
+      expected = head[kHeadRecords];
+    }
+    result_.expected = expected;
+    const CollectionSpec spec{result_.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
+    const PoolOffset again{file_.head().roots[pm::kRootStore]};
+    trees_.emplace_back(ground_, CatalogEntry{{}, kDefaultTree, {head[kHeadFirstLeaf]}, spec},
+                        again, expected);
+    const auto& catalog = reinterpret_cast<const HeaderWord&>(head[kHeadCatalog]);
+    const PoolOffset catalog_again{file_.head().roots[pm::kRootCatalog]};
+    if ((sound && word.has_catalog()) || catalog_again) {
+      read_catalog(is_sound(catalog) ? PoolOffset{catalog.value()} : catalog_again, catalog_again);
     }
   }
 
-  void note_gaps() {
-    const std::vector<FoundLeaf>& live = salvage_.live();
-    if (live.empty()) {
-      return lose({{"no leaf of the store can be read", file_.path(), {}, {}}, true, {}, {}});
-    }
-    const auto gap = [&](PoolOffset at, std::string from, std::optional<std::string> to) {
-      lose({{"leaves are missing here", file_.where(at, "leaf"), {}, {}},
-            true,
-            std::move(from),
-            std::move(to)});
-    };
-    if (!live[0].low.empty()) gap({pm::kHeadPageOffset}, {}, live[0].low);
-    for (std::size_t i = 0; i < live.size(); ++i) {
-      if (salvage_.continued(i)) continue;
-      const bool last = i + 1 == live.size();
-      gap(live[i].at, live[i].low, last ? std::nullopt : std::optional(live[i + 1].low));
-    }
+  // The counts of a tree at the clean close.
+  std::optional<std::uint64_t> counts_at(PoolOffset first_leaf) const {
+    const bool there =
+        first_leaf.value % kLineBytes == 0 && file_.in_range(first_leaf, sizeof(Leaf));
+    if (!file_.was_clean() || !there) return std::nullopt;
+    const TreeCounts counts = counts_of(*file_.at<Leaf>(first_leaf));
+    return counts.sound(first_leaf) ? std::optional(counts.records) : std::nullopt;
   }
 
-  // Leaves that hang together from end to end and hold as many records as the clean close counted
-  // need no other witness. Else, after a clean close, the slabs' bits speak, too: an entry whose
-  // block is not in use may be of an older state of its leaf.
-  void judge_leaves() {
-    std::uint64_t entries = 0;
-    for (const FoundLeaf& f : salvage_.live()) {
-      if (!is_sound(salvage_.leaf(f).head.bitmap)) return;
-      entries += static_cast<std::uint64_t>(std::popcount(bitmap_of(salvage_.leaf(f))));
-    }
-    leaves_are_all_ = result_.losses_count == 0 && result_.expected == std::optional(entries);
-  }
-
-  // Whether a sound record with the hash of its slot stands there.
-  bool read_sound(SlotWord word, const std::uint8_t* print, Record& r) const {
-    if (!read_record(file_, word.record(), r) || !record_sound(file_, word.record(), r)) {
-      return false;
-    }
-    const KeyHash hash = hash_key(r.key);
-    return word.hash() == hash.slot && (print == nullptr || *print == hash.print) && kind_fits(r);
-  }
-  bool kind_fits(const Record& r) const {
-    return result_.key_kind != KeyKind::u64 || r.key.size() == sizeof(U64Key);
-  }
-
-  Status take_leaf(std::size_t i, Writer& out) {
-    const std::vector<FoundLeaf>& live = salvage_.live();
-    const FoundLeaf& f = live[i];
-    std::optional<std::string> end;
-    for (std::size_t k = i + 1; k < live.size() && !end; ++k) {
-      if (live[k].low_ok && live[k].low > f.low) end = live[k].low;
-    }
-    const Leaf& leaf = salvage_.leaf(f);
-    accounted_.insert(f.at.value);
-    if (const PoolOffset block = f.low_ok ? low_block(leaf) : PoolOffset{}) {
-      accounted_.insert(block.value);
-    }
-    if (!is_sound(leaf.head.bitmap)) {
-      lose({{"a leaf's bitmap is damaged: which of its records are current is not known",
-             file_.where(f.at, "leaf"),
-             {},
-             {}},
-            true,
-            f.low,
-            end});
-      if (!file_.was_clean()) uncertain_.push_back(f.at);
-      return Status::ok;  // after a clean close its records are found by their blocks
-    }
-    std::uint64_t bad = 0;
-    for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
-      const auto slot = static_cast<unsigned>(std::countr_zero(used));
-      const SlotWord word = leaf.slot[slot];
-      Record r;
-      if (!read_sound(word, &leaf.head.print[slot], r) || r.key < f.low || (end && r.key >= *end)) {
-        bad += 1;
-        continue;
+  void read_catalog(PoolOffset first, PoolOffset again) {
+    TreeRescue catalog(ground_, {"(catalog)", kCatalogTree, first, {}}, again, counts_at(first));
+    const std::uint64_t lost = result_.losses_count;
+    catalog.find();
+    std::uint64_t wrong = 0;
+    std::unordered_set<std::uint64_t> ids;
+    static_cast<void>(catalog.take_leaves([&](const Record& r) {
+      CatalogEntry entry;
+      if (!decode_entry(r.key, r.value, entry) || !ids.insert(entry.id.value).second) {
+        wrong += 1;
+        return Status::ok;
       }
-      if (!leaves_are_all_ && salvage_.in_use(word.record()) == std::optional(false)) {
-        outdated_.push_back(word);
-      } else if (accounted_.insert(word.record().value).second) {
-        TENUTO_TRY(out.put(r));
+      const auto expected = counts_at(entry.first_leaf);
+      if (result_.expected && expected) {
+        *result_.expected += *expected;
+      } else {
+        result_.expected.reset();
       }
-    }
-    if (bad == 0) return Status::ok;
-    result_.damaged += bad;
-    lose({{std::to_string(bad) + " of a leaf's " + std::to_string(std::popcount(bitmap_of(leaf))) +
-               " entries lead to no sound record",
-           file_.where(f.at, "leaf"),
-           {},
-           {}},
-          true,
-          f.low,
-          end});
-    return Status::ok;
+      trees_.emplace_back(ground_, entry, PoolOffset{}, expected);
+      return Status::ok;
+    }));
+    if (wrong == 0 && catalog.whole()) return;
+    if (result_.losses_count == lost && wrong == 0 && !file_.was_clean()) return;
+    catalog_lost_ = true;
+    ground_.lose({{"the catalog is damaged: collections may be missing", file_.path(), {}, {}},
+                  false,
+                  {},
+                  {},
+                  {}});
+    result_.expected.reset();
   }
 
   // A record that fills a block of this size: what else stands in blocks does not look like one.
@@ -228,106 +212,83 @@ class Rescue {
     if (!read_record(file_, block, r)) return false;
     const std::uint64_t need = record_block_bytes(record_bytes(r.key.size(), r.value.size()));
     if (need > heap::kSmallBytesMax) return false;
-    return heap::kClassBytes[heap::class_of(need).value] == bytes && kind_fits(r) &&
-           record_sound(file_, block, r);
+    return heap::kClassBytes[heap::class_of(need).value] == bytes && record_sound(file_, block, r);
+  }
+
+  // The one tree that blocks without a leaf can belong to; none where there are more.
+  std::optional<std::size_t> the_damaged_tree() const {
+    std::optional<std::size_t> found;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+      if (trees_[i].whole()) continue;
+      if (found) return std::nullopt;
+      found = i;
+    }
+    return found;
   }
 
   // After a clean close every block in use is current, its leaf readable or not.
-  Status take_blocks(Writer& out) {
+  Status take_blocks(Store& to, std::vector<Writer>& writers) {
+    const bool whole =
+        std::all_of(trees_.begin(), trees_.end(), [](const TreeRescue& t) { return t.whole(); });
+    if (whole && !catalog_lost_) return Status::ok;
+    const std::optional<std::size_t> owner = catalog_lost_ ? std::nullopt : the_damaged_tree();
+    std::optional<Writer> found;
     Status status = Status::ok;
-    salvage_.for_each_block([&](PoolOffset block, std::uint64_t bytes, std::optional<bool> used) {
-      if (status != Status::ok || !used.value_or(false) || accounted_.contains(block.value)) return;
-      Record r;
-      if (!record_in_block(block, bytes, r)) return;
-      accounted_.insert(block.value);
-      result_.without_leaf += 1;
-      // An entry that could not be believed may be of the same key.
-      status = out.put(r);
-    });
-    return status;
-  }
-
-  // One that may be old. Where nothing is lost it is. Else it is counted, and taken only if asked
-  // for and if no current one has its key.
-  Status may_be_old(const Record& r, Writer& out) {
-    if (!lost_keys_.contains(r.key)) return Status::ok;
-    const Result<bool> there = out.has(r.key);
-    if (!there) return there.error();
-    if (*there) return Status::ok;
-    if (!options_.scavenge) {
-      if (unproven_keys_.emplace(r.key).second) result_.unproven += 1;
-      return Status::ok;
-    }
-    result_.scavenged += 1;
-    return out.put(r);
-  }
-
-  Status take_slots(PoolOffset at, std::uint64_t slots, Writer& out) {
-    const Leaf& leaf = *file_.at<Leaf>(at);
-    for (; slots != 0; slots &= slots - 1) {
-      const SlotWord word = leaf.slot[std::countr_zero(slots)];
-      Record r;
-      if (accounted_.contains(word.record().value) || !read_sound(word, nullptr, r)) continue;
-      if (salvage_.in_use(word.record()) == std::optional(false)) continue;  // freed
-      TENUTO_TRY(may_be_old(r, out));
-    }
-    return Status::ok;
-  }
-
-  Status take_unproven(Writer& out) {
-    lost_keys_.settle();
-    for (const FoundLeaf& f : salvage_.unproven()) {
-      const Leaf& leaf = salvage_.leaf(f);
-      const bool sound = is_sound(leaf.head.bitmap);
-      TENUTO_TRY(take_slots(f.at, sound ? bitmap_of(leaf) : kBitmapMask, out));
-    }
-    for (const PoolOffset at : uncertain_) TENUTO_TRY(take_slots(at, kBitmapMask, out));
-    for (const SlotWord word : outdated_) {
-      Record r;
-      if (read_sound(word, nullptr, r)) TENUTO_TRY(may_be_old(r, out));
-    }
-    if (!options_.scavenge) return Status::ok;
-    Status status = Status::ok;
-    const auto take = [&](PoolOffset block, std::uint64_t bytes, std::optional<bool> used) {
-      if (status != Status::ok || used.has_value() || accounted_.contains(block.value)) return;
-      Record r;
-      if (record_in_block(block, bytes, r)) status = may_be_old(r, out);
-    };
-    salvage_.for_each_block(take);
+    ground_.slabs->for_each_block(
+        [&](PoolOffset block, std::uint64_t bytes, std::optional<bool> used) {
+          const bool known = !used.value_or(false) || ground_.accounted.contains(block.value);
+          Record r;
+          if (status != Status::ok || known || !record_in_block(block, bytes, r)) return;
+          if (owner && !trees_[*owner].kind_fits(r)) return;
+          if (!owner && !found) {
+            Result<Collection> made = to.collection(kLostAndFound);
+            if (!made) return static_cast<void>(status = made.error());
+            found.emplace(to, *made, result_);
+          }
+          ground_.accounted.insert(block.value);
+          result_.without_leaf += 1;
+          // An entry that could not be believed may be of the same key.
+          status = (owner ? writers[*owner] : *found).put(r);
+        });
     TENUTO_TRY(status);
-    return take_large(out);
+    return found ? found->flush() : Status::ok;
   }
 
-  // Records too large for slabs begin on frames.
-  Status take_large(Writer& out) {
+  // Whatever looks like a record, where it can only be of one tree.
+  Status scavenge(std::vector<Writer>& writers) {
+    const std::optional<std::size_t> owner = the_damaged_tree();
+    if (!owner) return Status::ok;
+    TreeRescue& tree = trees_[*owner];
+    Writer& out = writers[*owner];
+    Status status = Status::ok;
+    ground_.slabs->for_each_block(
+        [&](PoolOffset block, std::uint64_t bytes, std::optional<bool> used) {
+          const bool known = used.has_value() || ground_.accounted.contains(block.value);
+          Record r;
+          if (status != Status::ok || known || !record_in_block(block, bytes, r)) return;
+          if (tree.kind_fits(r)) status = tree.may_be_old(r, out);
+        });
+    TENUTO_TRY(status);
+    // Records too large for slabs begin on frames.
     for (PoolOffset o{round_up(pm::kHeadBytes, kFrameBytes)}; o.value < file_.bytes();
          o = o + kFrameBytes) {
       Record r;
-      if (salvage_.in_slab(o) || accounted_.contains(o.value) || !read_record(file_, o, r))
-        continue;
+      const bool known = ground_.slabs->in_slab(o) || ground_.accounted.contains(o.value);
+      if (known || !read_record(file_, o, r)) continue;
       const bool large = record_bytes(r.key.size(), r.value.size()) > heap::kSmallBytesMax;
-      if (large && kind_fits(r) && record_sound(file_, o, r)) TENUTO_TRY(may_be_old(r, out));
+      if (large && tree.kind_fits(r) && record_sound(file_, o, r)) {
+        TENUTO_TRY(tree.may_be_old(r, out));
+      }
     }
     return Status::ok;
   }
 
-  void lose(RescueLoss loss) {
-    result_.losses_count += 1;
-    if (loss.about_keys) lost_keys_.add(loss.from, loss.to);
-    if (result_.losses.size() < kRescueLossesMax) result_.losses.push_back(std::move(loss));
-  }
-
   pm::PoolFile& file_;
-  const RescueOptions& options_;
   RescueResult& result_;
-  Salvage salvage_;
+  RescueGround ground_;
   Report bad_page_;
-  std::unordered_set<std::uint64_t> accounted_;  // blocks whose use is known
-  std::unordered_set<std::string> unproven_keys_;
-  KeyRanges lost_keys_;
-  std::vector<PoolOffset> uncertain_;  // live leaves without a readable bitmap
-  std::vector<SlotWord> outdated_;     // entries whose blocks are not in use
-  bool leaves_are_all_ = false;        // after a clean close: nothing is missing in them
+  std::deque<TreeRescue> trees_;  // the default collection first
+  bool catalog_lost_ = false;     // names may be missing
 };
 
 }  // namespace

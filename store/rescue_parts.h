@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "store/record.h"
+#include "tenuto/collection.h"
 #include "tenuto/rescue.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -58,10 +59,11 @@ inline constexpr std::uint64_t kBatchBytes = 4u << 20;
 // The new pool.
 class Writer {
  public:
-  Writer(Store& to, RescueResult& result) : to_(to), result_(result) {}
+  Writer(Store& to, Collection into, RescueResult& result)
+      : to_(to), into_(std::move(into)), result_(result) {}
 
   Status put(const Record& r) {
-    batch_.put(r.key, r.value);
+    batch_.put(into_, r.key, r.value);
     bytes_ += r.key.size() + r.value.size();
     result_.records += 1;
     result_.record_bytes += r.key.size() + r.value.size();
@@ -76,7 +78,7 @@ class Writer {
   // What was written before must be found.
   Result<bool> has(std::string_view key) {
     TENUTO_TRY(flush());
-    const Status s = to_.contains(key);
+    const Status s = into_.contains(key);
     if (s == Status::ok) return true;
     if (s == Status::not_found) return false;
     return s;
@@ -84,6 +86,7 @@ class Writer {
 
  private:
   Store& to_;
+  Collection into_;
   RescueResult& result_;
   WriteBatch batch_;
   std::uint64_t bytes_ = 0;

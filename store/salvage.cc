@@ -5,7 +5,6 @@
 namespace tenuto::inline TENUTO_ABI::store {
 
 void Salvage::run() {
-  find_slabs();
   find_leaves();
   walk_chain();
   judge_the_rest();
@@ -29,12 +28,12 @@ void Salvage::note(PoolOffset at, std::string what, std::string_view place) {
 
 // --- slabs ---------------------------------------------------------------------------------------
 
-const Salvage::FoundSlab* Salvage::slab_at(PoolOffset o) const {
+const FoundSlabs::FoundSlab* FoundSlabs::slab_at(PoolOffset o) const {
   const auto it = slabs_.find(o.value / heap::kSlabBytes);
   return it == slabs_.end() ? nullptr : it->second.get();
 }
 
-void Salvage::find_slabs() {
+FoundSlabs::FoundSlabs(pm::PoolFile& file) : file_(file) {
   const std::uint64_t end = file_.bytes();
   for (PoolOffset o{round_up(pm::kHeadBytes, heap::kSlabBytes)}; o.value < end;
        o = o + heap::kSlabBytes) {
@@ -51,7 +50,7 @@ void Salvage::find_slabs() {
   }
 }
 
-std::optional<bool> Salvage::in_use(PoolOffset block) const {
+std::optional<bool> FoundSlabs::in_use(PoolOffset block) const {
   const FoundSlab* s = slab_at(block);
   if (s == nullptr || !file_.was_clean() || !heap::stripes_sealed(s->slab)) return std::nullopt;
   const unsigned i = s->slab.index_of(block);
@@ -59,7 +58,7 @@ std::optional<bool> Salvage::in_use(PoolOffset block) const {
   return (s->used[i / 64] >> (i % 64) & 1) != 0;
 }
 
-void Salvage::for_each_block(
+void FoundSlabs::for_each_block(
     const std::function<void(PoolOffset, std::uint64_t, std::optional<bool>)>& f) const {
   for (const auto& [unit, s] : slabs_) {
     if (s->slab.kind != heap::Kind::derived) continue;
@@ -70,25 +69,29 @@ void Salvage::for_each_block(
   }
 }
 
+void FoundSlabs::for_each_leaf_block(const std::function<void(PoolOffset)>& f) const {
+  for (const auto& [unit, s] : slabs_) {
+    if (s->slab.kind != heap::Kind::derived || s->slab.block_bytes != sizeof(Leaf)) continue;
+    for (unsigned i = 0; i < s->slab.blocks; ++i) f(s->slab.block_offset(i));
+  }
+}
+
 // --- leaves
 // ---------------------------------------------------------------------------------------
 
 // A separator's checksum covers the leaf's place, so what fits is a leaf or was one.
 void Salvage::consider(PoolOffset at) {
   const Leaf& leaf = *file_.at<Leaf>(at);
-  if (leaf.low.bytes() > kKeyBytesMax) return;
+  if (!leaf.low.may_be_of(tree_) || leaf.low.bytes() > kKeyBytesMax) return;
   const Result<std::string_view> low = low_of(file_, leaf);
-  if (!low || !low_sound(file_, leaf, kDefaultTree, *low)) return;
+  if (!low || !low_sound(file_, leaf, tree_, *low)) return;
   by_offset_.emplace(at.value, leaves_.size());
   leaves_.push_back({at, std::string(*low), true, false, false, 0, 0});
 }
 
 void Salvage::find_leaves() {
-  for (const auto& [unit, s] : slabs_) {
-    if (s->slab.kind != heap::Kind::derived || s->slab.block_bytes != sizeof(Leaf)) continue;
-    for (unsigned i = 0; i < s->slab.blocks; ++i) consider(s->slab.block_offset(i));
-  }
-  for (const PoolOffset unit : units_without_slab_) find_leaves_without_slab(unit);
+  slabs_.for_each_leaf_block([this](PoolOffset at) { consider(at); });
+  for (const PoolOffset unit : slabs_.units_without_slab()) find_leaves_without_slab(unit);
   for (const FoundLeaf& f : leaves_) {
     if (!is_sound(leaf(f).head.next)) continue;
     if (FoundLeaf* next = find(next_of(leaf(f)))) next->links += 1;
@@ -110,12 +113,11 @@ FoundLeaf* Salvage::find(PoolOffset at) {
 }
 
 void Salvage::walk_chain() {
-  const pm::HeadPage& head = file_.head();
-  PoolOffset at{head.store[kHeadFirstLeaf]};
-  if (find(at) == nullptr && find({head.roots[pm::kRootStore]}) != nullptr) {
+  PoolOffset at = first_;
+  if (find(at) == nullptr && find(again_) != nullptr) {
     note({pm::kHeadPageOffset + offsetof(pm::HeadPage, store)}, "the store's first name is damaged",
          "store line");
-    at = {head.roots[pm::kRootStore]};
+    at = again_;
   }
   std::string last;
   PoolOffset before{};
@@ -191,7 +193,7 @@ void Salvage::judge_the_rest() {
   for (FoundLeaf& f : leaves_) {
     if (f.live) continue;
     const Leaf& l = leaf(f);
-    if (const std::optional<bool> used = in_use(f.at)) {
+    if (const std::optional<bool> used = slabs_.in_use(f.at)) {
       f.live = *used;
       continue;
     }

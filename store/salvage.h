@@ -1,9 +1,9 @@
 // What can be found in a damaged pool: slabs by their headers, leaves by their separators'
-// checksums, and which of these leaves belong to the store. Called by rescue.cc; changes nothing
-// but, on the private mapping, half-done splits.
+// checksums, which also say whose they are, and which of these leaves belong to a tree. Called by
+// rescue.cc and rescue_tree.cc; changes nothing but, on the private mapping, half-done splits.
 //
 // Authoritative, in this order:
-//   the chain from the head page as far as it is readable
+//   the chain from the tree's first leaf as far as it is readable
 //   after a clean close, the slabs' bits: what is in use is current
 //   otherwise a leaf that another sound leaf leads to, unless what it covers contradicts others
 // A leaf that nothing leads to may be one that a crash kept from being linked, and hold old
@@ -33,9 +33,41 @@ struct FoundLeaf {
   std::size_t order = 0;    // among equal separators: in the chain
 };
 
+// The slabs of the pool, and where none can be read.
+class FoundSlabs {
+ public:
+  explicit FoundSlabs(pm::PoolFile& file);
+
+  // After a clean close and with a sound slab: whether the block is in use. Else nothing.
+  std::optional<bool> in_use(PoolOffset block) const;
+  // Calls f(block, bytes, in use) for each block of each readable slab of the store's kind.
+  void for_each_block(
+      const std::function<void(PoolOffset, std::uint64_t, std::optional<bool>)>& f) const;
+  // Whether a slab stands there: scanning for large records leaves them out.
+  bool in_slab(PoolOffset o) const { return slab_at(o) != nullptr; }
+  // Where leaves can be.
+  void for_each_leaf_block(const std::function<void(PoolOffset)>& f) const;
+  const std::vector<PoolOffset>& units_without_slab() const { return units_without_slab_; }
+
+ private:
+  struct FoundSlab {
+    heap::Slab slab;
+    heap::BlockBits used{};
+  };
+  const FoundSlab* slab_at(PoolOffset o) const;
+
+  pm::PoolFile& file_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<FoundSlab>> slabs_;  // by offset / kSlabBytes
+  std::vector<PoolOffset> units_without_slab_;
+};
+
+// The leaves of one tree.
 class Salvage {
  public:
-  explicit Salvage(pm::PoolFile& file) : file_(file) {}
+  // `first` is where the tree begins, `again` what else may say so.
+  Salvage(pm::PoolFile& file, const FoundSlabs& slabs, TreeId tree, PoolOffset first,
+          PoolOffset again)
+      : file_(file), slabs_(slabs), tree_(tree), first_(first), again_(again) {}
 
   void run();
 
@@ -48,22 +80,7 @@ class Salvage {
   // Whether the link of live()[i] leads to live()[i + 1], or is the end.
   bool continued(std::size_t i) const;
 
-  // After a clean close and with a sound slab: whether the block is in use. Else nothing.
-  std::optional<bool> in_use(PoolOffset block) const;
-  // Calls f(block, bytes, in use) for each block of each readable slab of the store's kind.
-  void for_each_block(
-      const std::function<void(PoolOffset, std::uint64_t, std::optional<bool>)>& f) const;
-  // Whether a slab stands there: scanning for large records leaves them out.
-  bool in_slab(PoolOffset o) const { return slab_at(o) != nullptr; }
-
  private:
-  struct FoundSlab {
-    heap::Slab slab;
-    heap::BlockBits used{};
-  };
-
-  const FoundSlab* slab_at(PoolOffset o) const;
-  void find_slabs();
   void find_leaves();
   void find_leaves_without_slab(PoolOffset unit);
   void consider(PoolOffset at);
@@ -78,8 +95,9 @@ class Salvage {
   void note(PoolOffset at, std::string what, std::string_view place);
 
   pm::PoolFile& file_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<FoundSlab>> slabs_;  // by offset / kSlabBytes
-  std::vector<PoolOffset> units_without_slab_;
+  const FoundSlabs& slabs_;
+  const TreeId tree_;
+  const PoolOffset first_, again_;
   std::vector<FoundLeaf> leaves_;
   std::unordered_map<std::uint64_t, std::size_t> by_offset_;
   std::vector<FoundLeaf> live_, unproven_;

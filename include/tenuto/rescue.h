@@ -1,6 +1,9 @@
 // What is left of a damaged pool, written to a new one. The damaged file is mapped privately and
 // never changed; every record is taken by its own checksum.
 //
+// Collections come back with their names and orders. What is current but cannot be told whose it is
+// goes to a collection of its own, kLostAndFound.
+//
 // A record is *current* when the store would have found it. Current records are rescued: those of
 // leaves that hang together, those of leaves another readable leaf leads to, and, when the pool was
 // closed cleanly, all that the heap says is in use. What only looks like a record, and may have
@@ -35,8 +38,10 @@ struct RescueLoss {
   bool about_keys = false;
   std::string from;
   std::optional<std::string> to;
+  std::string collection = {};  // "" is the default one
 };
 
+inline constexpr const char* kLostAndFound = "lost+found";
 inline constexpr std::size_t kRescueLossesMax = 1000;  // listed; all are counted
 
 struct RescueResult {
@@ -50,6 +55,7 @@ struct RescueResult {
   std::uint64_t unproven = 0;      // left out: nobody knows whether they are current
   std::uint64_t damaged = 0;       // entries of leaves that lead to no sound record
   std::uint64_t leaves = 0;        // read
+  std::uint64_t collections = 0;   // that have a name
   std::uint64_t rolled_back = 0;   // transactions that were open
   std::uint64_t losses_count = 0;
   std::vector<RescueLoss> losses;

@@ -1,0 +1,251 @@
+// Pools with collections whose catalog or leaves are damaged: nothing crashes, nothing is lost in
+// silence, and a rescue brings back what is intact under its own name.
+// TENUTO_SEED sets the seed, TENUTO_MUTANTS how many random damages are tried.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "store/format.h"
+#include "support/kv_fixture.h"
+#include "support/pool_image.h"
+#include "tenuto/collection.h"
+#include "tenuto/rescue.h"
+
+namespace tenuto::test {
+namespace {
+
+using World = std::map<std::string, Records>;
+
+class CollectionDamage : public KvFixture {
+ protected:
+  CollectionDamage() {
+    options_.pool.size = 8u << 20;
+    options_.pool.recovery_threads = 1;
+    rescue_.pool = options_.pool;
+  }
+
+  void fill(Store& s, World& now) {
+    put(s.default_collection(), now[""], 0, 300, "main");
+    for (const char* name : {"a", "b", "dropped", "old name"}) {
+      Result<Collection> c = s.collection(name);
+      ASSERT_TRUE(c);
+      put(*c, now[name], 0, 200, name);
+    }
+    Result<Collection> u64 = s.collection("u64", {.order = KeyOrder::u64});
+    ASSERT_TRUE(u64);
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      ASSERT_EQ(u64->put(u64_key(i), "number"), Status::ok);
+      now["u64"].emplace(std::string_view(u64_key(i)), "number");
+    }
+    ASSERT_EQ(s.drop("dropped"), Status::ok);
+    now.erase("dropped");
+    ASSERT_EQ(s.rename("old name", "new name"), Status::ok);
+    now["new name"] = now["old name"];
+    now.erase("old name");
+    ASSERT_TRUE(s.collection("empty"));
+    now["empty"];
+  }
+  static void put(Collection c, Records& now, int from, int to, const std::string& value) {
+    for (int i = from; i < to; ++i) {
+      const std::string v = value + std::string(static_cast<std::size_t>(i % 90), 'x');
+      ASSERT_EQ(c.put(key_of(i * 7919 % 100'003), v), Status::ok);
+      now[key_of(i * 7919 % 100'003)] = v;
+    }
+  }
+
+  Bytes image(bool clean) {
+    ::unlink(path_.str().c_str());
+    world_.clear();
+    const auto use = [&] {
+      Result<Store> s = open();
+      if (!s) return false;
+      fill(*s, world_);
+      if (!clean) std::_Exit(HasFailure() ? 1 : 0);
+      return s->close() == Status::ok && !HasFailure();
+    };
+    if (clean) {
+      EXPECT_TRUE(use());
+    } else {
+      run_and_kill(use);
+      TempPath other("twin");
+      Result<Store> s = Store::open(other.str(), options_);
+      fill(*s, world_);
+    }
+    return read_image(path_.str());
+  }
+
+  static World world_of(Store& s) {
+    World all;
+    all[""] = records_of(s);
+    const auto names = s.collections();
+    if (!names) return all;
+    for (const CollectionInfo& info : *names) {
+      Result<Collection> c = s.collection(info.name, CollectionOptions{.create_if_missing = false});
+      if (!c) continue;
+      Iterator it = c->iterator();
+      Records& records = all[info.name];
+      for (it.seek_first(); it.valid(); it.next()) records.emplace(it.key(), it.value());
+    }
+    return all;
+  }
+
+  Status rescue_image(const Bytes& b) {
+    write_image(path_.str(), b);
+    ::unlink(fresh_.str().c_str());
+    const Status s = rescue(path_.str(), fresh_.str(), rescue_, result_, &report_);
+    EXPECT_EQ(read_image(path_.str()), b) << "the damaged file was changed";
+    rescued_.clear();
+    if (::access(fresh_.str().c_str(), F_OK) != 0) return s;
+    Result<Store> made = Store::open(fresh_.str(), options_, &report_);
+    EXPECT_TRUE(made) << report_.text();
+    if (!made) return s;
+    EXPECT_EQ(made->validate(&report_), Status::ok) << report_.text();
+    rescued_ = world_of(*made);
+    return s;
+  }
+
+  static std::size_t line() { return pm::kHeadPageOffset + offsetof(pm::HeadPage, store); }
+  std::size_t catalog_of(const Bytes& b) {
+    return store::HeaderWord{word_at(b, line() + 8 * store::kHeadCatalog)}.value();
+  }
+  static void set_word(Bytes& b, std::size_t at, std::uint64_t w) { std::memcpy(&b[at], &w, 8); }
+
+  TempPath fresh_{"rescued"};
+  RescueOptions rescue_;
+  RescueResult result_;
+  World world_, rescued_;
+};
+
+TEST_F(CollectionDamage, an_intact_pool_comes_back_whole) {
+  for (const bool clean : {true, false}) {
+    const Bytes b = image(clean);
+    EXPECT_EQ(rescue_image(b), Status::ok) << report_.text();
+    EXPECT_EQ(rescued_, world_) << clean;
+    EXPECT_EQ(result_.collections, 5u);
+    std::uint64_t records = 0;
+    for (const auto& [name, all] : world_) records += all.size();
+    EXPECT_EQ(result_.records, records);
+    if (clean) {
+      EXPECT_EQ(result_.expected, records);
+    }
+  }
+}
+
+TEST_F(CollectionDamage, a_damaged_name_of_the_catalog_is_an_error_and_costs_nothing) {
+  for (const bool clean : {true, false}) {
+    for (const std::size_t at :
+         {line() + 8 * store::kHeadCatalog, line() + 8 * store::kHeadNextId,
+          line() + 8 * store::kHeadWord, pm::kHeadPageOffset + 8 * pm::kRootCatalog}) {
+      Bytes b = image(clean);
+      // A catalog that got no second name is what a crash may leave.
+      const bool root = at == pm::kHeadPageOffset + 8 * pm::kRootCatalog;
+      set_word(b, at, root ? 4096 : 0);
+      write_image(path_.str(), b);
+      EXPECT_EQ(open().error(), Status::corrupt) << at;
+      EXPECT_NE(report_.what, "");
+      static_cast<void>(rescue_image(b));
+      EXPECT_EQ(rescued_, world_) << at << " " << clean;
+    }
+  }
+}
+
+TEST_F(CollectionDamage, a_damaged_catalog_is_told_and_the_default_collection_is_there) {
+  for (const bool clean : {true, false}) {
+    Bytes b = image(clean);
+    const std::size_t at = catalog_of(b);
+    ASSERT_NE(at, 0u);
+    std::fill_n(b.begin() + static_cast<std::ptrdiff_t>(at), sizeof(store::Leaf), 0);
+    write_image(path_.str(), b);
+    EXPECT_EQ(open().error(), Status::corrupt);
+    EXPECT_EQ(rescue_image(b), Status::corrupt);
+    EXPECT_EQ(rescued_[""], world_[""]);
+    const bool told =
+        std::any_of(result_.losses.begin(), result_.losses.end(), [](const RescueLoss& l) {
+          return l.report.what.find("collections may be missing") != std::string::npos;
+        });
+    EXPECT_TRUE(told);
+    if (clean) {
+      EXPECT_GE(rescued_[kLostAndFound].size(), 100u);
+    }
+  }
+}
+
+TEST_F(CollectionDamage, a_damaged_collection_leaves_the_others_whole) {
+  Bytes b = image(true);
+  // The first leaf that says it belongs to the first collection.
+  for (std::size_t at = 0; at + sizeof(store::Leaf) <= b.size(); at += 64) {
+    store::Leaf leaf;
+    std::memcpy(&leaf, &b[at], sizeof leaf);
+    const store::HeaderWord next = leaf.head.next;
+    if (!leaf.low.may_be_of(store::kFirstCollection) || leaf.low.bytes() != 0 ||
+        next.value() == 0 ||
+        next.raw != store::HeaderWord::make(next.value(), at % pm::kMapAlignBytes + 8).raw) {
+      continue;
+    }
+    set_word(b, at, ~0ull);
+    break;
+  }
+  write_image(path_.str(), b);
+  {
+    Store s = opened();  // nobody has asked for it yet
+    EXPECT_EQ(records_of(s), world_[""]);
+    EXPECT_EQ(s.collection("a", CollectionOptions{}, &report_).error(), Status::corrupt);
+    EXPECT_NE(report_.text().find("collection a"), std::string::npos) << report_.text();
+    EXPECT_TRUE(s.collection("b"));
+    EXPECT_EQ(s.validate(&report_), Status::corrupt);
+  }
+  static_cast<void>(rescue_image(b));
+  EXPECT_EQ(rescued_, world_);  // after a clean close the blocks speak for themselves
+}
+
+TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_records) {
+  const char* seed = std::getenv("TENUTO_SEED");
+  std::mt19937_64 rng(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 1);
+  const char* many = std::getenv("TENUTO_MUTANTS");
+  const int count = many != nullptr ? std::atoi(many) : 60;
+  const Bytes clean = image(true);
+  const World world = world_;
+  std::vector<std::size_t> used;
+  for (std::size_t at = 0; at + 64 <= clean.size(); at += 64) {
+    const auto line_at = clean.begin() + static_cast<std::ptrdiff_t>(at);
+    if (std::any_of(line_at, line_at + 64, [](unsigned char c) { return c != 0; })) {
+      used.push_back(at);
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    Bytes b = clean;
+    for (std::uint64_t n = rng() % 3 + 1; n > 0; --n) {
+      // Half of them in the catalog's leaf and the head page.
+      const std::size_t near = rng() % 2 == 0 ? catalog_of(clean) : pm::kHeadPageOffset;
+      const std::size_t at = rng() % 2 == 0 ? used[rng() % used.size()] : near + rng() % 8 * 64;
+      if (rng() % 2 == 0) {
+        b[at + rng() % 64] ^= static_cast<unsigned char>(1u << rng() % 8);
+      } else {
+        std::fill_n(b.begin() + static_cast<std::ptrdiff_t>(at), 64, static_cast<unsigned char>(0));
+      }
+    }
+    write_image(path_.str(), b);
+    if (Result<Store> s = open()) {
+      // What is called sound holds everything that was there.
+      if (s->validate(&report_) == Status::ok) {
+        EXPECT_EQ(world_of(*s), world) << "damage " << i;
+      }
+    }
+    static_cast<void>(rescue_image(b));
+    for (const auto& [name, records] : rescued_) {
+      if (name == kLostAndFound) continue;
+      const auto there = world.find(name);
+      ASSERT_NE(there, world.end()) << name;
+      for (const auto& [key, value] : records) {
+        const auto at = there->second.find(key);
+        ASSERT_TRUE(at != there->second.end() && at->second == value) << name << ": " << key;
+      }
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::test

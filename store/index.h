@@ -68,6 +68,10 @@ class Index {
   // locked; the leaf is not the first.
   void remove(VLeaf* leaf, std::string_view separator);
 
+  // About how many leaves hold keys from `from` (null: the first key) to `to` (null: the last), in
+  // fractions of leaves. Cost: two lines a level.
+  double estimate_leaves(const std::string_view* from, const std::string_view* to) const;
+
   struct Shape {
     std::uint64_t nodes = 0, levels = 0, bytes = 0;
   };

@@ -163,6 +163,8 @@ class Tree {
   // Whether the key was changed after the moment. A hint: it may be changed at any time.
   bool changed_since(std::string_view key, const SnapshotCore& at) const;
   void stats(StoreStats& out) const;
+  // How many records stand in [from, to), to null: the end; from the index alone.
+  std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
   KeyKind kind() const { return kind_; }
   Status check_key(std::string_view key) const;
   // The trees of a pool differ in it; batches lock leaves in its order.

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "pm/assert.h"
+#include "support/collection_world.h"
 #include "support/damage_world.h"
 #include "support/frame_world.h"
 #include "support/heap_scripts.h"
@@ -268,6 +269,21 @@ const std::vector<Planted>& planted_bugs() {
        "kv_creation", ""},
       {"store_second_name_first", "a new store has its second name before its first", "kv_creation",
        ""},
+      {"store_catalog_named_before_first_leaf",
+       "the catalog is named before its first leaf is durable", "collections_made", ""},
+      {"store_catalog_bit_before_name", "the store's word tells of a catalog before it has a name",
+       "collections_made", ""},
+      {"store_collection_named_before_first_leaf",
+       "a collection is named before its first leaf is durable", "collections_made", ""},
+      {"store_collection_id_not_raised", "two collections get one id", "collections_made",
+       "id was not given yet|one id"},
+      {"store_collections_not_marked", "recovery does not mark what collections have",
+       "collections_dropped", ""},
+      {"store_dropped_before_durable",
+       "a collection's memory is given back before its name is gone for good",
+       "collections_renamed", ""},
+      {"store_rename_in_two_steps", "a rename gives the new name before it takes the old one",
+       "collections_renamed", "one id"},
       {"store_separator_checksum_not_compared", "a damaged separator is believed",
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
@@ -289,6 +305,10 @@ Scenario tx_scenario(const char* name, const Script& script) {
 }
 
 Scenario kv_scenario(const char* name, KvCrash (*make)()) {
+  return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
+}
+
+Scenario collection_scenario(const char* name, CollectionCrash (*make)()) {
   return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
 }
 
@@ -330,6 +350,9 @@ const std::vector<Scenario>& scenarios() {
         kv_scenario("kv_long_separators", kv_long_separators),
         kv_scenario("kv_batches", kv_batches),
         kv_scenario("kv_creation", kv_creation),
+        collection_scenario("collections_made", collections_made),
+        collection_scenario("collections_dropped", collections_dropped),
+        collection_scenario("collections_renamed", collections_renamed),
     };
     for (const HeapScript& h : heap_scripts()) s.push_back(heap_scenario(h.name));
     return s;

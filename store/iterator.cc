@@ -244,6 +244,7 @@ std::string_view Iterator::value() const { return impl_->entries[impl_->at].reco
 Status Iterator::status() const {
   if (impl_->status != Status::ok) return impl_->status;
   const CollectionUse use(impl_->state.get());
+  if (use.status() == Status::closed) return Status::closed;
   // Of the value, which the iterator did not look at.
   return use.status() == Status::ok ? use->bad_pages() : Status::ok;
 }
@@ -253,7 +254,7 @@ Iterator Collection::iterator(IteratorOptions options) const {
 }
 
 Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
-  const bool there = usable() == Status::ok;
+  const bool there = usable() != Status::closed;
   return Iterator(std::make_unique<Iterator::Impl>(there ? collection.state_ : nullptr,
                                                    std::move(options), core_, nullptr));
 }

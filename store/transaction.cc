@@ -35,7 +35,7 @@ Status Work::write(std::string_view key, std::optional<std::string_view> value) 
   TENUTO_TRY(usable());
   if (options.read_only) return Status::read_only;
   TENUTO_TRY(tree->check_key(key));
-  if (history->key_locks().held_by_another(tree->id().value, key, this)) return Status::conflict;
+  if (history->key_locks().held_by_another(tree_id, key, this)) return Status::conflict;
   const auto at = latest.find(key);
   const std::size_t before = at == latest.end() ? 0 : at->second + 1;
   std::optional<std::string> copy;
@@ -73,7 +73,7 @@ Status Work::commit() {
   if (doomed) return Status::conflict;
   std::vector<BatchOp> ops;
   for (const auto& [key, at] : latest) {
-    if (history->key_locks().held_by_another(tree->id().value, key, this)) return Status::conflict;
+    if (history->key_locks().held_by_another(tree_id, key, this)) return Status::conflict;
     const std::optional<std::string>& value = writes[at].value;
     ops.push_back({tree, key, value ? std::string_view(*value) : std::string_view(), !value});
   }
@@ -84,7 +84,7 @@ Status Work::commit() {
 void Work::end() {
   if (ended) return;
   ended = true;
-  for (const std::string& key : locked) history->key_locks().release(tree->id().value, key, this);
+  for (const std::string& key : locked) history->key_locks().release(tree_id, key, this);
   reads.snapshot.reset();
 }
 
@@ -140,7 +140,7 @@ Status StoreTransaction::get_for_update(std::string_view key, std::string& value
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->usable());
   TENUTO_TRY(impl_->tree->check_key(key));
-  if (!impl_->history->key_locks().take(impl_->tree->id().value, key, impl_.get())) {
+  if (!impl_->history->key_locks().take(impl_->tree_id, key, impl_.get())) {
     return Status::conflict;
   }
   impl_->locked.emplace_back(key);

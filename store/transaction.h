@@ -49,6 +49,7 @@ struct Work {
   const std::shared_ptr<CollectionState> main =
       pool == nullptr ? nullptr : pool->collections->main();
   Tree* const tree = pool == nullptr ? nullptr : main->tree.get();
+  const std::uint64_t tree_id = main == nullptr ? 0 : main->id.value;  // also when the tree is gone
   const TransactionOptions options;
   const std::shared_ptr<History> history = pool == nullptr ? nullptr : pool->history;
 

@@ -89,6 +89,88 @@ Status Collection::erase(std::string_view key, WriteOptions options) {
   return change(state_.get(), options, [&](store::Tree& tree) { return tree.erase(key); });
 }
 
+// --- writes that look first ---------------------------------------------------------------------
+
+Status Collection::put_if_absent(std::string_view key, std::string_view value,
+                                 WriteOptions options) {
+  return change(state_.get(), options,
+                [&](store::Tree& tree) { return tree.put_if_absent(key, value); });
+}
+
+Status Collection::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                                    std::optional<std::string_view> desired, WriteOptions options) {
+  return change(state_.get(), options,
+                [&](store::Tree& tree) { return tree.compare_and_swap(key, expected, desired); });
+}
+
+Status Collection::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
+  return change(state_.get(), options, [&](store::Tree& tree) { return tree.merge(key, f); });
+}
+
+// --- several keys -------------------------------------------------------------------------------
+
+Result<std::uint64_t> Collection::erase_range(std::string_view from,
+                                              std::optional<std::string_view> to,
+                                              WriteOptions options) {
+  std::vector<std::string> keys;
+  {
+    IteratorOptions range;
+    range.lower = from;
+    if (to) range.upper = *to;
+    Iterator it = iterator(std::move(range));
+    for (it.seek_first(); it.valid(); it.next()) keys.emplace_back(it.key());
+    TENUTO_TRY(it.status());
+  }
+  TENUTO_TRY(change(state_.get(), options, [&](store::Tree& tree) {
+    std::vector<store::BatchOp> ops;
+    for (const std::string& key : keys) ops.push_back({&tree, key, {}, true});
+    return store::Tree::write(std::move(ops));
+  }));
+  return keys.size();
+}
+
+std::vector<Result<std::string>> Collection::multi_get(
+    std::span<const std::string_view> keys) const {
+  std::vector<Result<std::string>> out;
+  out.reserve(keys.size());
+  for (const std::string_view key : keys) out.push_back(get(key));
+  return out;
+}
+
+namespace {
+Result<KeyValue> here(const Iterator& it) {
+  if (it.valid()) {
+    KeyValue found{std::string(it.key()), std::string(it.value())};
+    TENUTO_TRY(it.status());
+    return found;
+  }
+  return it.status() == Status::ok ? Status::not_found : it.status();
+}
+}  // namespace
+
+Result<KeyValue> Collection::lower_bound(std::string_view key) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  Iterator it = iterator();
+  it.seek(key);
+  return here(it);
+}
+
+Result<KeyValue> Collection::upper_bound(std::string_view key) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  Iterator it = iterator();
+  it.seek(key);
+  if (it.valid() && it.key() == key) it.next();
+  return here(it);
+}
+
+std::uint64_t Collection::approximate_count(std::string_view from,
+                                            std::optional<std::string_view> to) const {
+  const CollectionUse use(state_.get());
+  return use.status() == Status::ok ? use->estimate(from, to ? &*to : nullptr) : 0;
+}
+
+// --- about it -----------------------------------------------------------------------------------
+
 std::string Collection::name() const {
   if (state_ == nullptr) return {};
   const std::lock_guard lock(state_->name_mu);

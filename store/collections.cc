@@ -241,6 +241,10 @@ Status Collections::drop(std::string_view name, Report* report) {
                : fail(Status::not_found, report, "there is no such collection",
                       in_words(ground_.file.path(), name));
   }
+  if ((*state)->held.load(std::memory_order_relaxed) != 0) {
+    return fail(Status::busy, report, "a backup reads the collection",
+                in_words(ground_.file.path(), name));
+  }
   TENUTO_TRY(catalog_->remove(name));
   open_.erase(open_.find(name));
   retire(*state);
@@ -265,6 +269,10 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
     return fail(Status::exists, report, "there is a collection with the new name", where, {},
                 std::string(to));
   }
+  if (replaced && (*replaced)->held.load(std::memory_order_relaxed) != 0) {
+    return fail(Status::busy, report, "a backup reads the collection that would be replaced",
+                where);
+  }
   const bool too_early = replaced && TENUTO_PLANT("store_dropped_before_durable");
   if (too_early) (*replaced)->tree->give_back();
   s = catalog_->rename(entry, to);
@@ -281,6 +289,24 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
     node.key() = to;
     open_.insert(std::move(node));
   }
+  return Status::ok;
+}
+
+Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment,
+                             Report* report) {
+  const std::lock_guard lock(mu_);
+  out.assign(1, {main_, std::string()});
+  std::vector<CatalogEntry> entries;
+  if (catalog_ != nullptr) TENUTO_TRY(catalog_->list(entries, report));
+  for (const CatalogEntry& entry : entries) {
+    const Result<State> state = get_locked(entry.name, report);
+    if (!state) return state.error();
+    out.push_back({*state, entry.name});
+  }
+  auto taken = ground_.history.take();
+  if (!taken) return taken.error();
+  moment = std::move(*taken);
+  for (const Held& h : out) h.state->held.fetch_add(1, std::memory_order_relaxed);
   return Status::ok;
 }
 

@@ -52,6 +52,7 @@ struct CollectionState {
   const store::CollectionSpec spec;
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
+  std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
   // Atomic. Acquire and release: who sees `open` under a pinned epoch may use the tree.
   std::atomic<Life> life{Life::open};
   // Guarded by name_mu.
@@ -107,6 +108,13 @@ class Collections {
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report);
   Status validate(Report* report);
+  // All collections, the default one first, and a snapshot that sees them as they are named now.
+  // Each is held until `held` is counted down.
+  struct Held {
+    State state;
+    std::string name;
+  };
+  Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment, Report* report);
 
   // No named collection was ever made here.
   bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }

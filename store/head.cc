@@ -108,7 +108,9 @@ void name_catalog(pm::PoolFile& file, PoolOffset first_leaf) {
 TreeId take_id(pm::PoolFile& file) {
   HeaderWord& next = header_word_at(file, kHeadNextId);
   const TreeId id{next.value()};
-  publish(next, header_word(next, id.value + 1));
+  if (!TENUTO_PLANT("store_collection_id_not_raised")) {
+    publish(next, header_word(next, id.value + 1));
+  }
   return id;
 }
 

@@ -76,6 +76,10 @@ class Index {
   // locked; `leaves` begin with it.
   void adopt(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
 
+  // About how many leaves hold keys from `from` (null: the first key) to `to` (null: the last), in
+  // fractions of leaves. Cost: two lines a level.
+  double estimate_leaves(const std::string_view* from, const std::string_view* to) const;
+
   struct Shape {
     std::uint64_t nodes = 0, levels = 0, bytes = 0;
   };

@@ -320,6 +320,7 @@ Status Iterator::status() const {
   if (impl_->status != Status::ok) return impl_->status;
   if (impl_->at_moment != nullptr && impl_->at_moment->history->closed()) return Status::closed;
   const CollectionUse use(impl_->state.get());
+  if (use.status() == Status::closed) return Status::closed;
   // Of the value, which the iterator did not look at.
   return use.status() == Status::ok ? use->bad_pages() : Status::ok;
 }

@@ -157,6 +157,34 @@ Iterator Store::iterator(IteratorOptions options) const {
   return default_collection().iterator(std::move(options));
 }
 
+Status Store::put_if_absent(std::string_view key, std::string_view value, WriteOptions options) {
+  return default_collection().put_if_absent(key, value, options);
+}
+Status Store::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                               std::optional<std::string_view> desired, WriteOptions options) {
+  return default_collection().compare_and_swap(key, expected, desired, options);
+}
+Status Store::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
+  return default_collection().merge(key, f, options);
+}
+Result<std::uint64_t> Store::erase_range(std::string_view from, std::optional<std::string_view> to,
+                                         WriteOptions options) {
+  return default_collection().erase_range(from, to, options);
+}
+std::vector<Result<std::string>> Store::multi_get(std::span<const std::string_view> keys) const {
+  return default_collection().multi_get(keys);
+}
+Result<KeyValue> Store::lower_bound(std::string_view key) const {
+  return default_collection().lower_bound(key);
+}
+Result<KeyValue> Store::upper_bound(std::string_view key) const {
+  return default_collection().upper_bound(key);
+}
+std::uint64_t Store::approximate_count(std::string_view from,
+                                       std::optional<std::string_view> to) const {
+  return default_collection().approximate_count(from, to);
+}
+
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;

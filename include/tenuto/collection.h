@@ -8,8 +8,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
@@ -58,6 +61,16 @@ class Collection {
   Status contains(std::string_view key) const;
   Status put(std::string_view key, std::string_view value, WriteOptions = {});
   Status erase(std::string_view key, WriteOptions = {});
+  Status put_if_absent(std::string_view key, std::string_view value, WriteOptions = {});
+  Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                          std::optional<std::string_view> desired, WriteOptions = {});
+  Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
+  Result<std::uint64_t> erase_range(std::string_view from, std::optional<std::string_view> to,
+                                    WriteOptions = {});
+  std::vector<Result<std::string>> multi_get(std::span<const std::string_view> keys) const;
+  Result<KeyValue> lower_bound(std::string_view key) const;
+  Result<KeyValue> upper_bound(std::string_view key) const;
+  std::uint64_t approximate_count(std::string_view from, std::optional<std::string_view> to) const;
   Iterator iterator(IteratorOptions options = {}) const;
 
   std::string name() const;  // "" of the default collection

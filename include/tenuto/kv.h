@@ -79,6 +79,15 @@ class Collection;          // tenuto/collection.h
 struct CollectionOptions;  // tenuto/collection.h
 struct RenameOptions;      // tenuto/collection.h
 
+// Makes a new value of the old one (none: the key is not there); no new value erases the key.
+using MergeFunction =
+    std::function<std::optional<std::string>(std::optional<std::string_view> old)>;
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+};
+
 // What Store::collections() tells of one.
 struct CollectionInfo {
   std::string name;
@@ -210,6 +219,30 @@ class Store {
   // ok | not_found | as put. One fence, one line.
   Status erase(std::string_view key, WriteOptions = {});
 
+  // Inserts. exists: the key is there, and stays as it is. Else as put.
+  Status put_if_absent(std::string_view key, std::string_view value, WriteOptions = {});
+  // Replaces a value that is the expected one (none: the key is not there) by the desired one
+  // (none: erases), in one step. conflict: it is another, and stays. Else as put.
+  Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                          std::optional<std::string_view> desired, WriteOptions = {});
+  // The new value is what f makes of the old one, in one step. f is called again when another
+  // thread was quicker; no lock is held meanwhile, but it must not write to the store. Else as put.
+  Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
+  // Erases the keys from `from` (inclusive) to `to` (exclusive; none: to the end), all at once, and
+  // says how many. What others insert there meanwhile may stay. Costs as a batch of these erases,
+  // and memory for their keys. Statuses as write.
+  Result<std::uint64_t> erase_range(std::string_view from, std::optional<std::string_view> to,
+                                    WriteOptions = {});
+
+  // What get says of each key, in the order of the keys; each is seen at a moment of its own.
+  std::vector<Result<std::string>> multi_get(std::span<const std::string_view> keys) const;
+  // The first record whose key is >= key, or > key. ok | not_found | as get.
+  Result<KeyValue> lower_bound(std::string_view key) const;
+  Result<KeyValue> upper_bound(std::string_view key) const;
+  // How many records the range has, about: told from the index, with no leaf and no record read.
+  // Good to some leaves at each end and to how evenly leaves are filled; of everything it is exact.
+  std::uint64_t approximate_count(std::string_view from, std::optional<std::string_view> to) const;
+
   // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
   // them was dropped; invalid_argument also when one is of another store, and inside a transaction
   // of this thread on the pool. Three fences, however many entries (and two for each leaf it
@@ -264,6 +297,13 @@ class Store {
   Status run(const std::function<Status(StoreTransaction&)>& f) const;
   Status run(const std::function<Status(StoreTransaction&)>& f,
              const TransactionOptions& options) const;
+
+  // Writes all collections as they are at one moment to a new pool file, while others go on reading
+  // and writing. The file gets its name when it is complete, so a backup cut short is not taken for
+  // one. A collection cannot be dropped meanwhile (busy). exists | expired (see snapshot.h) | full
+  // (also: the file system) | io | busy | closed.
+  Status backup(const std::string& path, const PoolOptions& options, Report* report = nullptr);
+  Status backup(const std::string& path, Report* report = nullptr);
 
   // Everything acknowledged before is durable when this returns.
   Status sync();

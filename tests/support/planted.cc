@@ -10,9 +10,11 @@
 #include <sstream>
 
 #include "pm/assert.h"
+#include "support/collection_world.h"
 #include "support/damage_world.h"
 #include "support/frame_world.h"
 #include "support/heap_scripts.h"
+#include "support/kv_isolation_world.h"
 #include "support/kv_world.h"
 #include "support/pm_world.h"
 #include "support/tx_scripts.h"
@@ -272,10 +274,48 @@ const std::vector<Planted>& planted_bugs() {
        "kv_bulk", ""},
       {"store_bulk_separator_unflushed", "a bulk load does not flush long separators", "kv_bulk",
        ""},
+      {"store_catalog_named_before_first_leaf",
+       "the catalog is named before its first leaf is durable", "collections_made", ""},
+      {"store_catalog_bit_before_name", "the store's word tells of a catalog before it has a name",
+       "collections_made", ""},
+      {"store_collection_named_before_first_leaf",
+       "a collection is named before its first leaf is durable", "collections_made", ""},
+      {"store_collection_id_not_raised", "two collections get one id", "collections_made",
+       "id was not given yet|one id"},
+      {"store_collections_not_marked", "recovery does not mark what collections have",
+       "collections_dropped", ""},
+      {"store_dropped_before_durable",
+       "a collection's memory is given back before its name is gone for good",
+       "collections_renamed", ""},
+      {"store_rename_in_two_steps", "a rename gives the new name before it takes the old one",
+       "collections_renamed", "one id"},
       {"store_separator_checksum_not_compared", "a damaged separator is believed",
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
        "damaged_record", "scan: corrupt"},
+      {"store_history_not_made_for_inserts", "snapshots are not told that a key was not there",
+       "kv_snapshots", "snapshot one shows key0025"},
+      {"store_history_one_version_a_key", "a key's second change is not kept for a later snapshot",
+       "kv_snapshots", "snapshot two"},
+      {"store_history_lost_at_split", "a split forgets the old versions of what moves",
+       "kv_snapshots", "snapshot one"},
+      {"store_history_lost_at_unlink", "an empty leaf goes although snapshots still see keys there",
+       "kv_snapshots", "snapshot (one|three) misses"},
+      {"store_old_version_released_early",
+       "a snapshot's end takes versions along that an older one needs", "kv_snapshots",
+       "snapshot one"},
+      {"store_commit_keys_not_validated", "a commit does not look whether keys it read changed",
+       "kv_snapshots", "commit after a change: ok|shows mine"},
+      {"store_commit_ranges_not_validated",
+       "a commit does not look whether ranges it walked over changed", "kv_snapshots",
+       "commit after a change: ok|shows mine"},
+      {"store_commit_ignores_locks", "a commit validates what another one is about to change",
+       "kv_interleaved", "isolation: (G2|G-single)"},
+      {"store_moment_before_the_locks", "a batch loads its time before it has its locks",
+       "kv_interleaved", "isolation: (G2|G-single)"},
+      {"store_snapshot_reads_while_leaf_changes",
+       "a snapshot's read does not look again when the leaf changed meanwhile", "kv_interleaved",
+       "isolation: "},
   };
   return all;
 }
@@ -293,6 +333,10 @@ Scenario tx_scenario(const char* name, const Script& script) {
 }
 
 Scenario kv_scenario(const char* name, KvCrash (*make)()) {
+  return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
+}
+
+Scenario collection_scenario(const char* name, CollectionCrash (*make)()) {
   return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
 }
 
@@ -335,6 +379,11 @@ const std::vector<Scenario>& scenarios() {
         kv_scenario("kv_batches", kv_batches),
         {"kv_bulk", [](const CrashOptions& o) { return kv_bulk().run(o); }, kv_bulk_options()},
         kv_scenario("kv_creation", kv_creation),
+        collection_scenario("collections_made", collections_made),
+        collection_scenario("collections_dropped", collections_dropped),
+        collection_scenario("collections_renamed", collections_renamed),
+        {"kv_snapshots", explore_snapshots, schedule_options()},
+        {"kv_interleaved", explore_schedules, schedule_options()},
     };
     for (const HeapScript& h : heap_scripts()) s.push_back(heap_scenario(h.name));
     return s;

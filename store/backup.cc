@@ -1,0 +1,97 @@
+// Store::backup: all collections at one moment into a new pool. The moment is a snapshot, taken
+// while no collection can be made, dropped or renamed; then everything is read through it and
+// written in batches to a pool under another name, which is closed, and so durable, before it gets
+// its own.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "store/store_impl.h"
+#include "tenuto/snapshot.h"
+
+namespace tenuto::inline TENUTO_ABI {
+
+namespace {
+
+constexpr std::size_t kBatchOps = 1000;
+constexpr std::uint64_t kBatchBytes = 4u << 20;
+
+Status copy(Iterator from, Store& to, const Collection& into) {
+  WriteBatch batch;
+  std::uint64_t bytes = 0;
+  for (from.seek_first(); from.valid(); from.next()) {
+    batch.put(into, from.key(), from.value());
+    bytes += from.key().size() + from.value().size();
+    if (batch.count() < kBatchOps && bytes < kBatchBytes) continue;
+    TENUTO_TRY(to.write(batch, {Durability::buffered}));
+    batch.clear();
+    bytes = 0;
+  }
+  TENUTO_TRY(from.status());
+  return to.write(batch, {Durability::buffered});
+}
+
+// The name is durable when this returns.
+Status rename_durably(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) return Status::io;
+  const std::size_t slash = to.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Status::io;
+  // Some file systems cannot sync a folder; the rename is as durable there as it gets.
+  const bool synced = ::fsync(fd) == 0 || errno == EINVAL;
+  ::close(fd);
+  return synced ? Status::ok : Status::io;
+}
+
+}  // namespace
+
+Status Store::backup(const std::string& path, Report* report) {
+  return backup(path, PoolOptions{}, report);
+}
+
+Status Store::backup(const std::string& path, const PoolOptions& options, Report* report) {
+  if (impl_ == nullptr || impl_->collections() == nullptr) return Status::closed;
+  if (::access(path.c_str(), F_OK) == 0) {
+    return fail(Status::exists, report, "there is a file already where the backup should be", path);
+  }
+  std::vector<store::Collections::Held> all;
+  std::shared_ptr<store::SnapshotCore> moment;
+  TENUTO_TRY(impl_->collections()->hold_all(all, moment, report));
+  const Snapshot snapshot(std::move(moment), impl_->main);
+  const std::string partial = path + ".partial";
+  ::unlink(partial.c_str());
+  const auto write = [&]() -> Status {
+    StoreOptions to;
+    to.pool = options;
+    to.error_if_exists = true;
+    to.key_kind = key_kind();
+    Result<Store> store = Store::open(partial, to, report);
+    if (!store) return store.error();
+    for (const store::Collections::Held& held : all) {
+      const Collection from(held.state);
+      Collection into = store->default_collection();
+      if (!held.name.empty()) {
+        Result<Collection> made =
+            store->collection(held.name, {.order = held.state->spec.order}, report);
+        if (!made) return made.error();
+        into = std::move(*made);
+      }
+      TENUTO_TRY(copy(snapshot.iterator(from), *store, into));
+    }
+    return store->close();
+  };
+  Status s = write();
+  for (const store::Collections::Held& h : all) {
+    h.state->held.fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (s == Status::ok) s = rename_durably(partial, path);
+  if (s == Status::ok) return s;
+  ::unlink(partial.c_str());
+  if (report != nullptr && !report->what.empty()) return s;
+  return fail(s, report, "the backup cannot be written", path);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI

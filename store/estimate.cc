@@ -1,0 +1,76 @@
+// How many records a range holds, told from the inner nodes alone. Called by collection.cc.
+//
+// Two descents, one for each end. What lies between them is counted in children of the nodes they
+// pass; a child that was not entered has about as many leaves as the ones that were.
+#include <algorithm>
+#include <cmath>
+
+#include "store/tree.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+// The way to a key: the nodes and which child was entered, from the root down.
+struct Way {
+  const Node* node[kLevelsMax];
+  unsigned child[kLevelsMax];
+  unsigned levels = 0;
+
+  Way(const Node* root, const std::string_view* key, bool to_the_end) {
+    for (const Node* n = root;; n = n->node(child[levels - 1])) {
+      node[levels] = n;
+      child[levels] = key != nullptr ? n->find(*key) : to_the_end ? n->count() - 1u : 0;
+      if (levels++, n->level() == 1) return;
+    }
+  }
+  // Leaves under a child of the node at this depth, judged by the nodes below it on the way.
+  double leaves_of_child(unsigned depth) const {
+    double leaves = 1;
+    for (unsigned d = depth + 1; d < levels; ++d) leaves *= node[d]->count();
+    return leaves;
+  }
+  // Leaves to the left of the way, under the node at `depth` and below, and half of the last one.
+  double leaves_left_of(unsigned depth) const {
+    double leaves = 0.5;
+    for (unsigned d = depth; d < levels; ++d) leaves += child[d] * leaves_of_child(d);
+    return leaves;
+  }
+  double leaves_right_of(unsigned depth) const {
+    double leaves = 0.5;
+    for (unsigned d = depth; d < levels; ++d) {
+      leaves += (node[d]->count() - 1u - child[d]) * leaves_of_child(d);
+    }
+    return leaves;
+  }
+};
+
+}  // namespace
+
+double Index::estimate_leaves(const std::string_view* from, const std::string_view* to) const {
+  const Node* root = root_.load(std::memory_order_acquire);
+  const Way left(root, from, false);
+  const Way right(root, to, true);
+  unsigned d = 0;
+  while (d < left.levels && left.node[d] == right.node[d] && left.child[d] == right.child[d]) ++d;
+  // An end that is open takes the whole of its last leaf.
+  double leaves = (from == nullptr ? 0.5 : 0.0) + (to == nullptr ? 0.5 : 0.0);
+  if (d == left.levels) return leaves;  // both in one leaf
+  const double one = std::sqrt(left.leaves_of_child(d) * right.leaves_of_child(d));
+  // A node may have been replaced between the two descents.
+  const double between = static_cast<double>(right.child[d]) - left.child[d] - 1;
+  leaves += std::max(between, 0.0) * one;
+  return leaves + left.leaves_right_of(d + 1) + right.leaves_left_of(d + 1);
+}
+
+std::uint64_t Tree::estimate(std::string_view from, const std::string_view* to) const {
+  if (to != nullptr && *to <= from) return 0;
+  const EpochGuard guard;
+  const double all = index_.estimate_leaves(nullptr, nullptr);
+  const double part = index_.estimate_leaves(from.empty() ? nullptr : &from, to);
+  const auto records = static_cast<double>(records_at_open_ + limbos_.records());
+  return static_cast<std::uint64_t>(
+      std::llround(std::max(0.0, records * std::min(part / all, 1.0))));
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,104 @@
+// Store::backup: what it holds is the store at one moment, whatever others write meanwhile.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "support/kv_fixture.h"
+#include "support/pool_image.h"
+#include "tenuto/collection.h"
+
+namespace tenuto {
+namespace {
+
+using test::key_of;
+
+class BackupTest : public test::KvFixture {
+ protected:
+  Result<Store> open_copy() { return Store::open(copy_.str(), options_, &report_); }
+  test::TempPath copy_{"backup"};
+};
+
+TEST_F(BackupTest, it_holds_everything_under_its_name) {
+  Store s = opened();
+  for (int i = 0; i < 3000; ++i) ASSERT_EQ(s.put(key_of(i), "main"), Status::ok);
+  Collection n = *s.collection("numbers", CollectionOptions{.order = KeyOrder::u64});
+  ASSERT_EQ(n.put(u64_key(7), "seven"), Status::ok);
+  ASSERT_TRUE(s.collection("empty"));
+  ASSERT_EQ(s.backup(copy_.str(), options_.pool, &report_), Status::ok) << report_.text();
+  EXPECT_EQ(s.backup(copy_.str(), options_.pool, &report_), Status::exists);
+  EXPECT_EQ(s.stats().snapshots, 0u);
+  Result<Store> copy = open_copy();
+  ASSERT_TRUE(copy) << report_.text();
+  EXPECT_TRUE(copy->pool().info().was_clean);
+  EXPECT_EQ(test::records_of(*copy), test::records_of(s));
+  EXPECT_EQ(copy->collections()->size(), 2u);
+  const CollectionOptions there{
+      .create_if_missing = false, .order = KeyOrder::u64, .check_order = true};
+  EXPECT_EQ(*copy->collection("numbers", there)->get(u64_key(7)), "seven");
+  expect_valid(*copy);
+  EXPECT_EQ(s.drop("numbers"), Status::ok);  // it is not held any longer
+}
+
+TEST_F(BackupTest, a_backup_that_fails_leaves_nothing) {
+  options_.pool.size = 64u << 20;
+  Store s = opened();
+  EXPECT_NE(s.backup("/no such folder/backup", options_.pool, &report_), Status::ok);
+  EXPECT_NE(report_.what, "");
+  for (int i = 0; i < 10'000; ++i) ASSERT_EQ(s.put(key_of(i), std::string(2000, 'x')), Status::ok);
+  PoolOptions small = options_.pool;
+  small.size = small.size_max = kPoolBytesMin;
+  EXPECT_EQ(s.backup(copy_.str(), small, &report_), Status::full);
+  EXPECT_NE(::access(copy_.str().c_str(), F_OK), 0);
+  EXPECT_NE(::access((copy_.str() + ".partial").c_str(), F_OK), 0);
+}
+
+// Batches move a balance between two collections: any moment has the same sum.
+TEST_F(BackupTest, it_is_one_moment_while_others_write) {
+  options_.pool.size = 32u << 20;
+  Store s = opened();
+  constexpr int kAccounts = 200, kEach = 100;
+  Collection a = *s.collection("a");
+  Collection b = *s.collection("b");
+  for (int i = 0; i < kAccounts; ++i) {
+    ASSERT_EQ(a.put(key_of(i), std::to_string(kEach)), Status::ok);
+    ASSERT_EQ(b.put(key_of(i), "0"), Status::ok);
+  }
+  std::atomic<bool> stop{false};
+  std::atomic<int> moved{0};
+  std::thread mover([&] {
+    for (int n = 0; !stop.load(); ++n) {
+      const std::string key = key_of(n * 7 % kAccounts);
+      const int in_a = std::stoi(*a.get(key)), in_b = std::stoi(*b.get(key));
+      const int by = in_a > 0 ? 1 : -in_b;
+      WriteBatch batch;
+      batch.put(a, key, std::to_string(in_a - by));
+      batch.put(b, key, std::to_string(in_b + by));
+      ASSERT_EQ(s.write(batch), Status::ok);
+      moved.fetch_add(1);
+    }
+  });
+  for (int round = 0; round < 5; ++round) {
+    const int before = moved.load();
+    ASSERT_EQ(s.backup(copy_.str(), options_.pool, &report_), Status::ok) << report_.text();
+    while (moved.load() == before) std::this_thread::yield();
+    Result<Store> copy = open_copy();
+    ASSERT_TRUE(copy);
+    int sum = 0;
+    for (const char* name : {"a", "b"}) {
+      Iterator it = copy->collection(name)->iterator();
+      for (it.seek_first(); it.valid(); it.next()) sum += std::stoi(std::string(it.value()));
+    }
+    EXPECT_EQ(sum, kAccounts * kEach);
+    ASSERT_EQ(copy->close(), Status::ok);
+    ::unlink(copy_.str().c_str());
+  }
+  stop.store(true);
+  mover.join();
+}
+
+}  // namespace
+}  // namespace tenuto

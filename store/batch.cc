@@ -280,11 +280,10 @@ class Tree::Batch {
   }
 
   void keep(const LockedLeaf& l, Change& c) {
-    if (c.op->erase && !c.found) return;
+    if (now_.snapshots() == 0 || (c.op->erase && !c.found)) return;
     const SnapshotCore* own = reads_ == nullptr ? nullptr : reads_->snapshot.get();
-    c.kept =
-        l.tree->keep(now_, {*l.tree, *l.twin, c.op->key, c.hash, now_.clock(), c.old_word.record(),
-                            static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
+    c.kept = history().keep({*l.tree, *l.twin, c.op->key, c.hash, now_.clock(), c.old_word.record(),
+                             static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
   }
 
   std::vector<BatchOp> ops_;

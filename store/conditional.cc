@@ -15,19 +15,17 @@ struct Tree::Conditional {
   Tree& tree;
   const std::string_view key;
   const Decide& decide;
-  const KeyHash hash = hash_key(key);
   bool decided = false;
   PoolOffset seen{};  // the record decided upon
   Decision decision{};
-  PoolOffset written{};
-  bool fenced = false;
+  Pending pending{key, hash_key(key), {}, 0, false};
 
   ~Conditional() { drop(); }
 
   void drop() {
-    if (written) tree.heap_.release(written);
-    written = {};
-    fenced = false;
+    if (pending.record) tree.heap_.release(pending.record);
+    pending.record = {};
+    pending.fenced = false;
   }
 
   Status look(const Found& old) {
@@ -43,15 +41,16 @@ struct Tree::Conditional {
     if (decision.what != Decision::What::put) return Status::ok;
     const Result<heap::Block> block = tree.reserve_record(key, decision.value);
     if (!block) return block.error();
-    written = block->offset;
-    write_record(tree.file_.at<std::byte>(written), key, decision.value);
+    pending.record = block->offset;
+    pending.bytes = bytes_of({key, decision.value});
+    write_record(tree.file_.at<std::byte>(block->offset), key, decision.value);
     return Status::ok;
   }
 
   Status step() {
     const Place place = tree.index_.locate(key);
     Found old;
-    TENUTO_TRY(tree.search(place, key, hash, old));
+    TENUTO_TRY(tree.search(place, key, pending.hash, old));
     TENUTO_TRY(look(old));
     switch (decision.what) {
       case Decision::What::leave:
@@ -61,9 +60,8 @@ struct Tree::Conditional {
       case Decision::What::put:
         break;
     }
-    const std::int64_t bytes = bytes_of({key, decision.value});
-    TENUTO_TRY(tree.link_record(place, key, hash, old, written, bytes, fenced));
-    written = {};  // the leaf's now
+    TENUTO_TRY(tree.link_record(place, pending, old));
+    pending.record = {};  // the leaf's now
     return Status::ok;
   }
 

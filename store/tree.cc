@@ -137,51 +137,57 @@ Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset rec
   // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
   // would wait for it.
   write_record(file_.at<std::byte>(record), key, value);
-  const KeyHash hash = hash_key(key);
-  const std::int64_t bytes = bytes_of({key, value});
-  bool fenced = false;
+  Pending p{key, hash_key(key), record, bytes_of({key, value}), false};
   for (;;) {
     const Place place = index_.locate(key);
     Found old;
-    Status s = search(place, key, hash, old);
-    if (s == Status::ok) s = link_record(place, key, hash, old, record, bytes, fenced);
+    Status s = search(place, key, p.hash, old);
+    if (s == Status::ok) s = link_record(place, p, old);
     if (s != Status::conflict) return s;
   }
 }
 
-Status Tree::link_record(const Place& place, std::string_view key, KeyHash hash, const Found& old,
-                         PoolOffset record, std::int64_t bytes, bool& fenced) {
-  const SlotWord word = SlotWord::make(record, hash.slot);
+Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
+  const SlotWord word = SlotWord::make(p.record, p.hash.slot);
   VLeaf& twin = *place.leaf;
   if (old.found) {
     // Before the lock, so that readers wait for one fence only.
-    if (!fenced) fence("record", "slot");
-    fenced = true;
+    if (!p.fenced) fence("record", "slot");
+    p.fenced = true;
     if (!twin.lock_if(place.version)) return Status::conflict;
     const MomentWord now = history_.now();
-    if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old.word.record());
+    const PoolOffset old_record = old.word.record();
+    const std::int64_t old_bytes = bytes_of(old.record);
+    if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
     swap_entry(twin, old.slot, word);
-    const bool kept = keep(now, {*this, twin, key, hash, now.clock(), old.word.record(),
-                                 static_cast<std::uint64_t>(bytes_of(old.record))});
+    bool kept = false;
+    if (now.snapshots() != 0) [[unlikely]] {
+      kept = history_.keep({*this, twin, p.key, p.hash, now.clock(), old_record,
+                            static_cast<std::uint64_t>(old_bytes)});
+    }
     twin.unlock();
-    limbos_.mine().count(0, bytes - bytes_of(old.record));
-    if (!kept && !TENUTO_PLANT("store_old_record_released_early")) retire_block(old.word.record());
-    if (now.snapshots() != 0) history_.sweep();
+    limbos_.mine().count(0, p.bytes - old_bytes);
+    if (!kept && !TENUTO_PLANT("store_old_record_released_early")) retire_block(old_record);
+    if (now.snapshots() != 0) [[unlikely]]
+      history_.sweep();
     return Status::ok;
   }
   if (!twin.lock_if(place.version)) return Status::conflict;
   const std::uint64_t used = twin.used_slots();
   if (used == kBitmapMask) {
-    const Status split = split_full(twin, key);
+    const Status split = split_full(twin, p.key);
     twin.unlock();
     return split == Status::ok ? Status::conflict : split;
   }
   const MomentWord now = history_.now();
-  insert_entry(twin, choose_slot(used), word, hash.print);
-  keep(now, {*this, twin, key, hash, now.clock(), {}});
+  insert_entry(twin, choose_slot(used), word, p.hash.print);
+  if (now.snapshots() != 0) [[unlikely]] {
+    static_cast<void>(history_.keep({*this, twin, p.key, p.hash, now.clock(), {}}));
+  }
   twin.unlock();
-  limbos_.mine().count(1, bytes);
-  if (now.snapshots() != 0) history_.sweep();
+  limbos_.mine().count(1, p.bytes);
+  if (now.snapshots() != 0) [[unlikely]]
+    history_.sweep();
   return Status::ok;
 }
 
@@ -205,8 +211,11 @@ Status Tree::unlink_record(const Place& place, std::string_view key, const Found
   if (!twin.lock_if(place.version)) return Status::conflict;
   const MomentWord now = history_.now();
   erase_entry(twin, old.slot);
-  const bool kept = keep(now, {*this, twin, key, hash_key(key), now.clock(), old.word.record(),
-                               static_cast<std::uint64_t>(bytes_of(old.record)), true});
+  bool kept = false;
+  if (now.snapshots() != 0) [[unlikely]] {
+    kept = history_.keep({*this, twin, key, hash_key(key), now.clock(), old.word.record(),
+                          static_cast<std::uint64_t>(bytes_of(old.record)), true});
+  }
   const bool emptied = twin.used_slots() == 0;
   twin.unlock();
   limbos_.mine().count(-1, -bytes_of(old.record));

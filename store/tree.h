@@ -198,16 +198,20 @@ class Tree {
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   Status put_at(std::string_view key, std::string_view value, PoolOffset record);
-  // The steps under the leaf's lock, to a record that is written, or to none; conflict: the leaf
-  // is not as it was at `place`, look again.
-  Status link_record(const Place& place, std::string_view key, KeyHash hash, const Found& old,
-                     PoolOffset record, std::int64_t bytes, bool& fenced);
+  // A record that is written, on its way into its leaf.
+  struct Pending {
+    std::string_view key;
+    KeyHash hash;
+    PoolOffset record;
+    std::int64_t bytes;
+    bool fenced;  // the record
+  };
+  // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
+  Status link_record(const Place& place, Pending& p, const Found& old);
   Status unlink_record(const Place& place, std::string_view key, const Found& old);
   struct Conditional;  // conditional.cc
   void free(const Retired& item);
   void count_record_bytes() const;
-  // Whether a snapshot needs what was replaced; see History::keep.
-  bool keep(MomentWord now, const Replaced& r) { return now.snapshots() != 0 && history_.keep(r); }
   void retire_block(PoolOffset block) {
     if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block});
   }

@@ -13,6 +13,7 @@
 #include "support/damage_world.h"
 #include "support/frame_world.h"
 #include "support/heap_scripts.h"
+#include "support/kv_isolation_world.h"
 #include "support/kv_world.h"
 #include "support/pm_world.h"
 #include "support/tx_scripts.h"
@@ -272,6 +273,29 @@ const std::vector<Planted>& planted_bugs() {
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
        "damaged_record", "scan: corrupt"},
+      {"store_history_not_made_for_inserts", "snapshots are not told that a key was not there",
+       "kv_snapshots", "snapshot one shows key0025"},
+      {"store_history_one_version_a_key", "a key's second change is not kept for a later snapshot",
+       "kv_snapshots", "snapshot two"},
+      {"store_history_lost_at_split", "a split forgets the old versions of what moves",
+       "kv_snapshots", "snapshot one"},
+      {"store_history_lost_at_unlink", "an empty leaf goes although snapshots still see keys there",
+       "kv_snapshots", "snapshot (one|three) misses"},
+      {"store_old_version_released_early",
+       "a snapshot's end takes versions along that an older one needs", "kv_snapshots",
+       "snapshot one"},
+      {"store_commit_keys_not_validated", "a commit does not look whether keys it read changed",
+       "kv_snapshots", "commit after a change: ok|shows mine"},
+      {"store_commit_ranges_not_validated",
+       "a commit does not look whether ranges it walked over changed", "kv_snapshots",
+       "commit after a change: ok|shows mine"},
+      {"store_commit_ignores_locks", "a commit validates what another one is about to change",
+       "kv_interleaved", "isolation: (G2|G-single)"},
+      {"store_moment_before_the_locks", "a batch loads its time before it has its locks",
+       "kv_interleaved", "isolation: (G2|G-single)"},
+      {"store_snapshot_reads_while_leaf_changes",
+       "a snapshot's read does not look again when the leaf changed meanwhile", "kv_interleaved",
+       "isolation: "},
   };
   return all;
 }
@@ -330,6 +354,8 @@ const std::vector<Scenario>& scenarios() {
         kv_scenario("kv_long_separators", kv_long_separators),
         kv_scenario("kv_batches", kv_batches),
         kv_scenario("kv_creation", kv_creation),
+        {"kv_snapshots", explore_snapshots, schedule_options()},
+        {"kv_interleaved", explore_schedules, schedule_options()},
     };
     for (const HeapScript& h : heap_scripts()) s.push_back(heap_scenario(h.name));
     return s;

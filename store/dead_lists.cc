@@ -139,29 +139,27 @@ void History::expire_old() {
   sweep();
 }
 
-// One thread at a time; who comes meanwhile leaves his to it.
+// Those condemned by now; any number of threads, each with a list of its own.
 void History::sweep_all() {
   std::vector<OldVersion*> going;
-  std::unique_lock lock(mu_);
-  if (sweeping_ || closed()) return;
-  sweeping_ = true;
-  while (condemned_ != nullptr) {
-    going.clear();
+  {
+    const std::lock_guard lock(mu_);
+    if (closed()) return;
     for (OldVersion* v = condemned_; v != nullptr; v = v->after) going.push_back(v);
     condemned_ = nullptr;
     condemned_any_.store(false, std::memory_order_release);
-    lock.unlock();
-    std::sort(going.begin(), going.end(), [](const OldVersion* a, const OldVersion* b) {
-      return a->tree != b->tree ? a->tree < b->tree : a->key() < b->key();
-    });
-    for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
-      while (end < going.size() && going[end]->tree == going[i]->tree) ++end;
-      going[i]->tree->sweep({&going[i], end - i});
-    }
-    lock.lock();
+    sweepers_ += 1;
   }
-  sweeping_ = false;
-  swept_.notify_all();
+  std::sort(going.begin(), going.end(), [](const OldVersion* a, const OldVersion* b) {
+    return a->tree != b->tree ? a->tree < b->tree : a->key() < b->key();
+  });
+  for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
+    while (end < going.size() && going[end]->tree == going[i]->tree) ++end;
+    going[i]->tree->sweep({&going[i], end - i});
+  }
+  const std::lock_guard lock(mu_);
+  sweepers_ -= 1;
+  if (sweepers_ == 0) swept_.notify_all();
 }
 
 // --- the end ------------------------------------------------------------------------------------
@@ -169,7 +167,7 @@ void History::sweep_all() {
 void History::shut(bool give_back) {
   std::unique_lock lock(mu_);
   closed_.store(true, std::memory_order_release);
-  swept_.wait(lock, [this] { return !sweeping_; });
+  swept_.wait(lock, [this] { return sweepers_ == 0; });
   while (oldest_ != nullptr) deactivate(*oldest_);
   while (OldVersion* v = condemned_) {
     condemned_ = v->after;
@@ -181,7 +179,7 @@ void History::shut(bool give_back) {
 
 void History::forget(const Tree& tree) {
   std::unique_lock lock(mu_);
-  swept_.wait(lock, [this] { return !sweeping_; });
+  swept_.wait(lock, [this] { return sweepers_ == 0; });
   for (SnapshotCore* s = oldest_; s != nullptr; s = s->newer) {
     for (OldVersion *v = s->owned, *after = nullptr; v != nullptr; v = after) {
       after = v->after;

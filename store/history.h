@@ -256,7 +256,7 @@ class History : public std::enable_shared_from_this<History> {
   SnapshotCore* oldest_ = nullptr;
   SnapshotCore* newest_ = nullptr;
   OldVersion* condemned_ = nullptr;
-  bool sweeping_ = false;
+  unsigned sweepers_ = 0;
   std::vector<std::uint32_t> idle_heads_;
   std::uint32_t heads_ = 1;  // 0 is no head
   HistoryStats stats_;

@@ -21,19 +21,24 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
   if (key.size() > kKeyBytesMax) return Status::too_large;
   const KeyHash hash = hash_key(key);
   for (;;) {
+    const OldVersion* before = nullptr;
+    if (TENUTO_PLANT("store_snapshot_asks_history_first")) {
+      before = history_.find(index_.locate(key).version, key, hash, at.moment);
+    }
     const Place place = index_.locate(key);
     Found found;
     const Status s = search(place, key, hash, found);
     if (s == Status::conflict) continue;
     TENUTO_TRY(s);
     PoolOffset record = found.found ? found.word.record() : PoolOffset{};
-    if (const OldVersion* v = history_.find(place.version, key, hash, at.moment)) {
+    const OldVersion* v = history_.find(place.version, key, hash, at.moment);
+    if (TENUTO_PLANT("store_snapshot_asks_history_first")) v = before;
+    if (v != nullptr) {
       record = v->record;
       found.found = static_cast<bool>(record);
       if (record && !read_record(file_, record, found.record)) return damaged(record, "record");
     }
-    const bool current = place.leaf->still(place.version);
-    if (!current && !TENUTO_PLANT("store_snapshot_reads_while_leaf_changes")) continue;
+    if (!place.leaf->still(place.version)) continue;
     TENUTO_TRY(settled(at));
     TENUTO_TRY(file_.bad_pages());
     if (!found.found) return Status::not_found;

@@ -229,6 +229,14 @@ struct Threads {
   static void setup(const std::string& path) {
     auto store = Store::open(path, kv_world_options());
     ASSERT_TRUE(store);
+    // The two lists and the registers in leaves of their own.
+    WriteBatch fillers;
+    for (int i = 0; i < 60; ++i) {
+      for (const char* where : {"list/000000+", "list/000001+"}) {
+        fillers.put(where + std::to_string(i), "filler");
+      }
+    }
+    ASSERT_EQ(store->write(fillers), Status::ok);
     ASSERT_EQ(store->close(), Status::ok);
   }
 

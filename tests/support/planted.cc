@@ -313,8 +313,8 @@ const std::vector<Planted>& planted_bugs() {
        "kv_interleaved", "isolation: (G2|G-single)"},
       {"store_moment_before_the_locks", "a batch loads its time before it has its locks",
        "kv_interleaved", "isolation: (G2|G-single)"},
-      {"store_snapshot_reads_while_leaf_changes",
-       "a snapshot's read does not look again when the leaf changed meanwhile", "kv_interleaved",
+      {"store_snapshot_asks_history_first",
+       "a snapshot's read looks for an old version before it looks at the leaf", "kv_interleaved",
        "isolation: "},
   };
   return all;

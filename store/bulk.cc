@@ -29,7 +29,7 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 class Tree::Bulk {
  public:
-  Bulk(Tree& tree, std::span<const KeyValue> sorted, unsigned threads)
+  Bulk(Tree& tree, std::span<const BulkRecord> sorted, unsigned threads)
       : tree_(tree), sorted_(sorted), threads_(threads) {
     leaves_.resize((sorted.size() + kFill - 1) / kFill);
   }
@@ -82,7 +82,7 @@ class Tree::Bulk {
     return first.load(std::memory_order_relaxed);
   }
 
-  std::span<const KeyValue> records_of(std::size_t leaf) const {
+  std::span<const BulkRecord> records_of(std::size_t leaf) const {
     const std::size_t from = leaf * kFill;
     return sorted_.subspan(from, std::min(kFill, sorted_.size() - from));
   }
@@ -106,7 +106,7 @@ class Tree::Bulk {
 
   Status fill_one(std::size_t i) {
     Built& leaf = leaves_[i];
-    const std::span<const KeyValue> records = records_of(i);
+    const std::span<const BulkRecord> records = records_of(i);
     const std::string_view before = i == 0 ? std::string_view() : sorted_[i * kFill - 1].key;
     NewEntry entries[kSlots];
     std::uint8_t order[kSlots];
@@ -114,7 +114,7 @@ class Tree::Bulk {
     leaf.records.reserve(records.size());
     std::string_view last = before;
     for (std::size_t n = 0; n < records.size(); ++n) {
-      const KeyValue& r = records[n];
+      const BulkRecord& r = records[n];
       if (!(last < r.key)) return Status::invalid_argument;
       TENUTO_TRY(tree_.check_key(r.key));
       last = r.key;
@@ -186,7 +186,7 @@ class Tree::Bulk {
     tree_.index_.adopt(twins, std::move(lows));
     first.unlock();
     std::int64_t bytes = 0;
-    for (const KeyValue& r : sorted_) {
+    for (const BulkRecord& r : sorted_) {
       bytes += static_cast<std::int64_t>(r.key.size() + r.value.size());
     }
     tree_.limbos_.mine().count(static_cast<std::int64_t>(sorted_.size()), bytes);
@@ -204,13 +204,13 @@ class Tree::Bulk {
   }
 
   Tree& tree_;
-  const std::span<const KeyValue> sorted_;
+  const std::span<const BulkRecord> sorted_;
   const unsigned threads_;
   std::vector<Built> leaves_;
   VLeaf* twins_ = nullptr;
 };
 
-Status Tree::bulk_load(std::span<const KeyValue> sorted, unsigned threads) {
+Status Tree::bulk_load(std::span<const BulkRecord> sorted, unsigned threads) {
   TENUTO_TRY(file_.writable());
   if (sorted.empty()) return Status::ok;
   const Status s = Bulk(*this, sorted, threads).run();

@@ -258,7 +258,7 @@ Status Store::rename(std::string_view from, std::string_view to, const RenameOpt
 
 // --- many at once -------------------------------------------------------------------------------
 
-Status Store::bulk_load(std::span<const KeyValue> sorted, WriteOptions options) {
+Status Store::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;
   TENUTO_TRY(all->main()->tree->bulk_load(sorted, impl_->pool.impl_->recovery_threads));

@@ -175,7 +175,7 @@ class Tree {
   // All of ascending keys into an empty tree, or nothing of them, with a fence or two for thousands
   // (bulk.cc). invalid_argument: they do not ascend, or begin with the empty key. exists: the tree
   // is not empty, or somebody wrote to it meanwhile. busy: a snapshot or transaction is active.
-  Status bulk_load(std::span<const KeyValue> sorted, unsigned threads);
+  Status bulk_load(std::span<const BulkRecord> sorted, unsigned threads);
   void stats(StoreStats& out) const;
   // How many records stand in [from, to), to null: the end; from the index alone.
   std::uint64_t estimate(std::string_view from, const std::string_view* to) const;

@@ -24,8 +24,8 @@ class KvManyTest : public test::KvFixture {
     for (int i = 0; i < count; ++i) m[prefix + key_of(3 * i)] = "value " + std::to_string(i);
     return m;
   }
-  static std::vector<KeyValue> sorted(const Model& m) {
-    std::vector<KeyValue> out;
+  static std::vector<BulkRecord> sorted(const Model& m) {
+    std::vector<BulkRecord> out;
     for (const auto& [key, value] : m) out.push_back({key, value});
     return out;
   }
@@ -83,7 +83,7 @@ TEST_F(KvManyTest, bulk_load_of_any_size_is_a_sound_store) {
 TEST_F(KvManyTest, what_cannot_be_loaded_leaves_nothing) {
   Store s = opened();
   Model model = records(5000);
-  std::vector<KeyValue> all = sorted(model);
+  std::vector<BulkRecord> all = sorted(model);
   std::swap(all[4000], all[4001]);
   EXPECT_EQ(s.bulk_load(all), Status::invalid_argument);
   all = sorted(model);
@@ -111,8 +111,8 @@ TEST_F(KvManyTest, bulk_load_into_a_pool_too_small_says_full_and_leaves_nothing)
   Store s = opened();
   Model model = records(2000);
   const std::string large(kPoolBytesMin / 1000, 'x');
-  std::vector<KeyValue> all = sorted(model);
-  for (KeyValue& r : all) r.value = large;
+  std::vector<BulkRecord> all = sorted(model);
+  for (BulkRecord& r : all) r.value = large;
   EXPECT_EQ(s.bulk_load(all), Status::full);
   expect_same(s, {});
   expect_valid(s);
@@ -155,7 +155,7 @@ TEST_F(KvManyTest, bulk_load_costs_a_handful_of_fences) {
   options_.pool.recovery_threads = 1;
   Store s = opened();
   const Model model = records(20000);
-  const std::vector<KeyValue> all = sorted(model);
+  const std::vector<BulkRecord> all = sorted(model);
   const pm::ModelCounts before = pm::thread_model_counts();
   ASSERT_EQ(s.bulk_load(all), Status::ok);
   const pm::ModelCounts used = pm::thread_model_counts() - before;

@@ -125,7 +125,7 @@ class WriteBatch {
 };
 
 // A record to be loaded. Not copied before it is written.
-struct KeyValue {
+struct BulkRecord {
   std::string_view key;
   std::string_view value;
 };
@@ -254,7 +254,7 @@ class Store {
   // fences, whatever their number. As put; exists: the store is not empty, or was written to
   // meanwhile; busy: a snapshot or transaction is active; invalid_argument: the keys do not ascend,
   // or the first one is empty.
-  Status bulk_load(std::span<const KeyValue> sorted, WriteOptions = {});
+  Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
 
   // Looks many keys up at once, so that the misses of one are waited for beside the others', and
   // calls each(index, status, value) for all of them in order; statuses as of get. The value lies

@@ -47,7 +47,7 @@ Status apply(Store& store, const KvStep& step) {
 }
 
 Status bulk_load(Store& store, const KvStep& step) {
-  std::vector<KeyValue> sorted;
+  std::vector<BulkRecord> sorted;
   for (const auto& [key, value] : step) sorted.push_back({key, *value});
   return store.bulk_load(sorted);
 }

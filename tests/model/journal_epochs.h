@@ -26,7 +26,6 @@ enum class EpochPlant {
   sequence_after_picture,
   tag_before_barrier,       // the locked add comes after the epoch was read
   no_barrier,               // the sequence is taken by a plain add
-  membarrier_at_cut,        // as that, but the cut has all threads' stores drained
   tag_before_announcement,  // the epoch is read before the slot says so
   one_line_announced,       // the slot is left after the first line of several
   torn_picture,             // word by word
@@ -44,7 +43,7 @@ enum class EpochPlant {
   checkpoint_start_before_pool_synced,
   checkpoint_keeps_older_pictures,
 };
-inline constexpr int kEpochPlants = 20;
+inline constexpr int kEpochPlants = 19;
 
 using Byte = std::uint8_t;
 inline constexpr int kLines = 2, kPoolsMax = 2, kThreadsMax = 3, kEpochs = 4;

@@ -154,10 +154,7 @@ inline bool EpochModel::capture(State& s, int t, Act act, const std::vector<Act>
     case Step::barrier:
       return thread.buffered == 0;
     case Step::sequence:  // a locked add: what was stored before is in memory
-      if (thread.buffered != 0 && !is(EpochPlant::no_barrier) &&
-          !is(EpochPlant::membarrier_at_cut)) {
-        return false;
-      }
+      if (thread.buffered != 0 && !is(EpochPlant::no_barrier)) return false;
       thread.sequence = ++s.sequence[act.line];
       return true;
     case Step::tag:
@@ -268,11 +265,6 @@ inline bool EpochModel::commit(State& s, int p) {
       }
       break;
     case 1:
-      if (is(EpochPlant::membarrier_at_cut)) {
-        for (int t = 0; t < threads_; ++t) {
-          while (s.threads[t].buffered != 0) drain(s, t);
-        }
-      }
       listed_first ? publish() : list();
       if (is(EpochPlant::cut_does_not_wait)) pool.step = 3;
       break;

@@ -4,7 +4,9 @@
 #include "store/c_parts.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
 #include "tenuto/tenuto.h"
+#include "tenuto/transaction.h"
 
 struct tenuto_collection {
   tenuto::Collection collection;
@@ -27,6 +29,13 @@ struct tenuto_view {
 struct tenuto_iterator {
   tenuto::Iterator it;
 };
+struct tenuto_snapshot {
+  tenuto::Snapshot snapshot;
+};
+struct tenuto_transaction {
+  tenuto::StoreTransaction* tx;  // its own, or that of tenuto_store_run
+  std::optional<tenuto::StoreTransaction> own = {};
+};
 
 namespace tenuto::inline TENUTO_ABI::c {
 
@@ -34,6 +43,35 @@ namespace tenuto::inline TENUTO_ABI::c {
 inline bool sound(const void* data, std::size_t bytes) { return data != nullptr || bytes == 0; }
 inline bool sound(const tenuto_collection* in, const void* key, std::size_t key_bytes) {
   return in != nullptr && sound(key, key_bytes);
+}
+
+inline bool sound(const tenuto_slice& s) { return sound(s.data, s.bytes); }
+
+inline std::string_view bytes_of(const tenuto_slice& s) { return bytes_of(s.data, s.bytes); }
+inline std::optional<std::string_view> bytes_of(const tenuto_slice* s) {
+  if (s == nullptr) return std::nullopt;
+  return bytes_of(*s);
+}
+
+inline WriteOptions write_options(tenuto_durability d) { return {static_cast<Durability>(d)}; }
+
+// Hands a value out as a copy, or nothing with its status.
+inline tenuto_status give_value(const Result<std::string>& found, void** value,
+                                std::size_t* value_bytes) {
+  *value = nullptr;
+  *value_bytes = 0;
+  if (!found) return give(found.error());
+  *value = give_bytes(*found);
+  *value_bytes = found->size();
+  return TENUTO_OK;
+}
+
+// False: options that were not initialised.
+bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to);
+
+inline tenuto_status give_iterator(Iterator it, tenuto_iterator** to) {
+  *to = new tenuto_iterator{std::move(it)};
+  return give((*to)->it.status());
 }
 
 inline tenuto_slice slice(std::string_view s) { return {s.data(), s.size()}; }

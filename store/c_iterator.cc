@@ -1,13 +1,25 @@
 // The C API: iterators.
 #include "store/c_handles.h"
 
+namespace tenuto::inline TENUTO_ABI::c {
+
+bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to) {
+  tenuto_iterator_options o;
+  tenuto_iterator_options_init(&o);
+  if (!take_options(o, from)) return false;
+  if (o.prefix.data != nullptr) to.prefix = std::string(bytes_of(o.prefix));
+  if (o.lower.data != nullptr) to.lower = std::string(bytes_of(o.lower));
+  if (o.upper.data != nullptr) to.upper = std::string(bytes_of(o.upper));
+  return true;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::c
+
 using namespace tenuto;
 using c::bytes_of;
 using c::slice;
 
 namespace {
-
-std::string copied(const tenuto_slice& s) { return std::string(bytes_of(s.data, s.bytes)); }
 
 bool stands(const tenuto_iterator* it) { return it != nullptr && it->it.valid(); }
 
@@ -25,15 +37,9 @@ tenuto_status tenuto_iterator_open(const tenuto_collection* in,
                                    const tenuto_iterator_options* options, tenuto_iterator** it) {
   if (in == nullptr || it == nullptr) return TENUTO_INVALID_ARGUMENT;
   *it = nullptr;
-  tenuto_iterator_options o;
-  tenuto_iterator_options_init(&o);
-  if (!c::take_options(o, options)) return TENUTO_INVALID_ARGUMENT;
-  IteratorOptions wanted;
-  if (o.prefix.data != nullptr) wanted.prefix = copied(o.prefix);
-  if (o.lower.data != nullptr) wanted.lower = copied(o.lower);
-  if (o.upper.data != nullptr) wanted.upper = copied(o.upper);
-  *it = new tenuto_iterator{in->collection.iterator(std::move(wanted))};
-  return c::give((*it)->it.status());
+  IteratorOptions o;
+  if (!c::take_iterator_options(options, o)) return TENUTO_INVALID_ARGUMENT;
+  return c::give_iterator(in->collection.iterator(std::move(o)), it);
 }
 
 void tenuto_iterator_release(tenuto_iterator* it) { delete it; }

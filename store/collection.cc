@@ -133,8 +133,32 @@ std::vector<Result<std::string>> Collection::multi_get(
     std::span<const std::string_view> keys) const {
   std::vector<Result<std::string>> out;
   out.reserve(keys.size());
-  for (const std::string_view key : keys) out.push_back(get(key));
+  const Status s = multi_get(keys, [&](std::size_t, Status each, std::string_view value) {
+    out.push_back(each == Status::ok ? Result<std::string>(std::string(value)) : each);
+  });
+  while (out.size() < keys.size()) out.emplace_back(s);
   return out;
+}
+
+Status Collection::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
+  constexpr std::size_t kAtOnce = 64;
+  for (std::size_t from = 0; from < keys.size(); from += kAtOnce) {
+    const std::size_t n = std::min(kAtOnce, keys.size() - from);
+    store::Looked found[kAtOnce];
+    const store::EpochGuard guard;
+    const CollectionUse use(state_.get());
+    TENUTO_TRY(use.status());
+    use->multi_lookup(keys.subspan(from, n), {found, n});
+    for (std::size_t i = 0; i < n; ++i) each(from + i, found[i].status, found[i].record.value);
+  }
+  return Status::ok;
+}
+
+// Its tree is locked only while the finished leaves are hung into it.
+Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
+  return change(state_.get(), options, [&](store::Tree& tree) {
+    return tree.bulk_load(sorted, state_->collections->threads());
+  });
 }
 
 namespace {

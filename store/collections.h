@@ -122,6 +122,7 @@ class Collections {
   void make_room();
   Status settle(Durability d) { return ground_.file.settle(d); }
   pm::PoolFile& file() const { return ground_.file; }
+  unsigned threads() const { return threads_; }  // as PoolOptions::recovery_threads
 
  private:
   struct Dropped {

@@ -59,6 +59,7 @@ class Tree::Rebuild {
     twins.reserve(leaves_);
     lows.reserve(leaves_);
     for (Chunk& c : chunks_) {
+      TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::done);
       for (std::size_t i = 0; i < c.count; ++i) twins.push_back(&c.twins[i]);
       std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
     }
@@ -78,6 +79,10 @@ class Tree::Rebuild {
     std::size_t count = 0;
     VLeaf* twins = nullptr;
     std::vector<std::string> lows;
+    // Handed over to a task, and back: TBB's own order is not seen by the thread sanitizer, whose
+    // build does not instrument that library.
+    enum class Turn : std::uint8_t { walk, task, done };
+    std::atomic<Turn> turn{Turn::walk};
   };
 
   Status damaged(Report* report, PoolOffset at, const char* what) const {
@@ -111,6 +116,7 @@ class Tree::Rebuild {
       c.behind = at;
       if (at && !can_be_leaf(at)) continue;  // found damaged above
       for (std::size_t i = c.count; i < kChunk; ++i) tree_.twins_.put(&c.twins[i]);
+      c.turn.store(Chunk::Turn::task, std::memory_order_release);
       take(c);
       if (failed_.load(std::memory_order_relaxed)) break;
     }
@@ -118,6 +124,12 @@ class Tree::Rebuild {
   }
 
   void rebuild_chunk(Chunk& c) {
+    TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::task);
+    rebuild_leaves(c);
+    c.turn.store(Chunk::Turn::done, std::memory_order_release);
+  }
+
+  void rebuild_leaves(Chunk& c) {
     c.lows.reserve(c.count);
     for (std::size_t i = 0; i < c.count; ++i) {
       if (failed_.load(std::memory_order_relaxed)) return;

@@ -259,25 +259,11 @@ Status Store::rename(std::string_view from, std::string_view to, const RenameOpt
 // --- many at once -------------------------------------------------------------------------------
 
 Status Store::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
-  store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
-  TENUTO_TRY(all->main()->tree->bulk_load(sorted, impl_->pool.impl_->recovery_threads));
-  return all->settle(options.durability);
+  return default_collection().bulk_load(sorted, options);
 }
 
 Status Store::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
-  constexpr std::size_t kAtOnce = 64;
-  const store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
-  const store::Tree& tree = *all->main()->tree;
-  for (std::size_t from = 0; from < keys.size(); from += kAtOnce) {
-    const std::size_t n = std::min(kAtOnce, keys.size() - from);
-    store::Looked found[kAtOnce];
-    const store::EpochGuard guard;
-    tree.multi_lookup(keys.subspan(from, n), {found, n});
-    for (std::size_t i = 0; i < n; ++i) each(from + i, found[i].status, found[i].record.value);
-  }
-  return Status::ok;
+  return default_collection().multi_get(keys, each);
 }
 
 // --- all of it ----------------------------------------------------------------------------------

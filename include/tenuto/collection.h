@@ -67,7 +67,9 @@ class Collection {
   Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
   Result<std::uint64_t> erase_range(std::string_view from, std::optional<std::string_view> to,
                                     WriteOptions = {});
+  Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
   std::vector<Result<std::string>> multi_get(std::span<const std::string_view> keys) const;
+  Status multi_get(std::span<const std::string_view> keys, const EachValue& each) const;
   Result<KeyValue> lower_bound(std::string_view key) const;
   Result<KeyValue> upper_bound(std::string_view key) const;
   std::uint64_t approximate_count(std::string_view from, std::optional<std::string_view> to) const;

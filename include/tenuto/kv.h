@@ -88,6 +88,9 @@ struct KeyValue {
   std::string value;
 };
 
+// Of multi_get: which key, what get says of it, its value.
+using EachValue = std::function<void(std::size_t, Status, std::string_view)>;
+
 // What Store::collections() tells of one.
 struct CollectionInfo {
   std::string name;
@@ -259,7 +262,6 @@ class Store {
   // Looks many keys up at once, so that the misses of one are waited for beside the others', and
   // calls each(index, status, value) for all of them in order; statuses as of get. The value lies
   // in the pool and stays there during the call. Keys are looked up one by one, not at one moment.
-  using EachValue = std::function<void(std::size_t, Status, std::string_view)>;
   Status multi_get(std::span<const std::string_view> keys, const EachValue& each) const;
 
   // A cursor, not yet positioned.

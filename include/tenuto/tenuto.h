@@ -130,6 +130,45 @@ tenuto_status tenuto_put(tenuto_collection* in, const void* key, size_t key_byte
 tenuto_status tenuto_erase(tenuto_collection* in, const void* key, size_t key_bytes,
                            tenuto_durability durability);
 
+tenuto_status tenuto_put_if_absent(tenuto_collection* in, const void* key, size_t key_bytes,
+                                   const void* value, size_t value_bytes,
+                                   tenuto_durability durability);
+/* expected and desired: NULL for "no record". */
+tenuto_status tenuto_compare_and_swap(tenuto_collection* in, const void* key, size_t key_bytes,
+                                      const tenuto_slice* expected, const tenuto_slice* desired,
+                                      tenuto_durability durability);
+/* Makes the new value of the old one (NULL: there is no record) and leaves it in *fresh, which may
+ * point to memory of its own, to the old value, or to anything that lives until the call returns.
+ * Not 0: the record is erased. May be called more than once. */
+typedef int (*tenuto_merge_fn)(void* context, const tenuto_slice* old, tenuto_slice* fresh);
+tenuto_status tenuto_merge(tenuto_collection* in, const void* key, size_t key_bytes,
+                           tenuto_merge_fn fn, void* context, tenuto_durability durability);
+/* From `from` (inclusive) to `to` (exclusive; NULL: to the end). erased: how many; may be NULL. */
+tenuto_status tenuto_erase_range(tenuto_collection* in, tenuto_slice from, const tenuto_slice* to,
+                                 uint64_t* erased, tenuto_durability durability);
+uint64_t tenuto_approximate_count(const tenuto_collection* in, tenuto_slice from,
+                                  const tenuto_slice* to);
+/* Calls each for all keys in order. The value is seen in place, and gone when `each` returns. */
+typedef void (*tenuto_each_fn)(void* context, size_t index, tenuto_status status,
+                               tenuto_slice value);
+tenuto_status tenuto_multi_get(const tenuto_collection* in, const tenuto_slice* keys, size_t count,
+                               tenuto_each_fn each, void* context);
+/* Ascending keys into an empty collection. */
+typedef struct tenuto_record {
+  tenuto_slice key;
+  tenuto_slice value;
+} tenuto_record;
+tenuto_status tenuto_bulk_load(tenuto_collection* in, const tenuto_record* sorted, size_t count,
+                               tenuto_durability durability);
+/* The first record whose key is >= key (lower), or > key (upper): copies, each to be released by
+ * tenuto_free. */
+tenuto_status tenuto_lower_bound(const tenuto_collection* in, const void* key, size_t key_bytes,
+                                 void** found_key, size_t* found_key_bytes, void** value,
+                                 size_t* value_bytes);
+tenuto_status tenuto_upper_bound(const tenuto_collection* in, const void* key, size_t key_bytes,
+                                 void** found_key, size_t* found_key_bytes, void** value,
+                                 size_t* value_bytes);
+
 /* A value in place, until the view is released, which is to be soon, by the thread that made it. */
 typedef struct tenuto_view tenuto_view;
 tenuto_status tenuto_view_open(const tenuto_collection* in, const void* key, size_t key_bytes,
@@ -179,6 +218,58 @@ int tenuto_iterator_valid(const tenuto_iterator* it);
 tenuto_slice tenuto_iterator_key(const tenuto_iterator* it);
 tenuto_slice tenuto_iterator_value(const tenuto_iterator* it);
 tenuto_status tenuto_iterator_status(const tenuto_iterator* it);
+
+/* --- snapshots and backup (tenuto/snapshot.h) ---------------------------------------------------
+ */
+
+typedef struct tenuto_snapshot tenuto_snapshot;
+tenuto_status tenuto_snapshot_take(tenuto_store* store, tenuto_snapshot** snapshot);
+void tenuto_snapshot_release(tenuto_snapshot* snapshot);
+tenuto_status tenuto_snapshot_get(const tenuto_snapshot* snapshot, const tenuto_collection* in,
+                                  const void* key, size_t key_bytes, void** value,
+                                  size_t* value_bytes);
+tenuto_status tenuto_snapshot_contains(const tenuto_snapshot* snapshot, const tenuto_collection* in,
+                                       const void* key, size_t key_bytes);
+tenuto_status tenuto_snapshot_iterator(const tenuto_snapshot* snapshot, const tenuto_collection* in,
+                                       const tenuto_iterator_options* options,
+                                       tenuto_iterator** it);
+/* options: of the new pool. */
+tenuto_status tenuto_store_backup(tenuto_store* store, const char* path,
+                                  const tenuto_pool_options* options, char** message);
+
+/* --- transactions over keys (tenuto/transaction.h), of the default collection -------------------
+ */
+
+typedef struct tenuto_transaction tenuto_transaction;
+tenuto_status tenuto_begin(tenuto_store* store, int read_only, tenuto_transaction** tx);
+tenuto_status tenuto_transaction_get(tenuto_transaction* tx, const void* key, size_t key_bytes,
+                                     void** value, size_t* value_bytes);
+tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const void* key,
+                                                size_t key_bytes, void** value,
+                                                size_t* value_bytes);
+tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const void* key,
+                                          size_t key_bytes);
+tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const void* key, size_t key_bytes,
+                                     const void* value, size_t value_bytes);
+tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const void* key, size_t key_bytes);
+tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx,
+                                          const tenuto_iterator_options* options,
+                                          tenuto_iterator** it);
+/* A point to return to: rollback_to forgets what was written since. */
+typedef struct tenuto_savepoint {
+  size_t writes;
+} tenuto_savepoint;
+tenuto_savepoint tenuto_transaction_savepoint(const tenuto_transaction* tx);
+tenuto_status tenuto_transaction_rollback_to(tenuto_transaction* tx, tenuto_savepoint point);
+/* Both end the transaction and release the handle, whatever they return. */
+tenuto_status tenuto_transaction_commit(tenuto_transaction* tx, tenuto_durability durability);
+void tenuto_transaction_rollback(tenuto_transaction* tx);
+/* Runs body until its transaction commits without a conflict, attempts_max times at most (0: the
+ * default). TENUTO_OK commits, anything else but a conflict rolls back and is handed on. The handle
+ * is the call's own: body must not end it. */
+typedef tenuto_status (*tenuto_transaction_body)(tenuto_transaction* tx, void* context);
+tenuto_status tenuto_store_run(tenuto_store* store, tenuto_transaction_body body, void* context,
+                               unsigned attempts_max, tenuto_durability durability);
 
 #ifdef __cplusplus
 }

@@ -39,7 +39,8 @@ typedef enum tenuto_status {
   TENUTO_READ_ONLY = 12,
   TENUTO_CONFLICT = 13,
   TENUTO_ABORTED = 14,
-  TENUTO_CLOSED = 15
+  TENUTO_CLOSED = 15,
+  TENUTO_EXPIRED = 16
 } tenuto_status;
 
 const char* tenuto_status_name(tenuto_status status); /* "not_found"; never NULL */

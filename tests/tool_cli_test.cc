@@ -296,5 +296,38 @@ TEST_F(ToolCli, crash_wants_a_command_and_its_lists_must_be_known) {
   EXPECT_EQ(run({"crash", "kill", "--pool", path("missing")}).code, 1);
 }
 
+TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string copy = path("copy.tnt");
+  expect({"collections", pool}, "");
+  expect({"collections", pool, "--make", "authors"}, "");
+  expect({"collections", pool, "--make", "numbers", "--key", "u64"}, "");
+  expect({"put", pool, "--collection", "authors", "herbert", "Frank"}, "");
+  expect({"put", pool, "--collection", "numbers", "42", "answer"}, "");
+  expect({"put", pool, "herbert", "in the default one"}, "");
+  expect({"get", pool, "--collection", "authors", "herbert"}, "Frank");
+  expect({"scan", pool, "--collection", "numbers"}, "42\tanswer\n");
+  EXPECT_EQ(run({"get", pool, "--collection", "none", "x"}).code, 1);
+  EXPECT_EQ(run({"collections", pool, "--make", "authors"}).code, 3);
+
+  const Outcome dumped = run({"dump", pool, "--collection", "authors", "--format", "tsv"});
+  EXPECT_EQ(dumped.out, "herbert\tFrank\n");
+  const Outcome loaded =
+      run({"load", pool, "--collection", "again", "--create", "--format", "tsv", "-q"}, dumped.out);
+  EXPECT_EQ(loaded.code, 0) << loaded.err;
+  expect({"get", pool, "--collection", "again", "herbert"}, "Frank");
+
+  expect({"backup", pool, copy}, "");
+  expect({"collections", pool, "--drop", "authors"}, "");
+  const json left = run_json({"collections", pool});
+  ASSERT_EQ(left["collections"].size(), 2u);
+  EXPECT_EQ(left["collections"][1]["name"], "numbers");
+  EXPECT_EQ(left["collections"][1]["key_kind"], "u64");
+  EXPECT_EQ(left["collections"][1]["records"], 1);
+  EXPECT_EQ(run_json({"collections", copy})["collections"].size(), 3u);
+  expect({"get", copy, "--collection", "authors", "herbert"}, "Frank");
+  EXPECT_EQ(run({"check", pool}).code, 0);
+}
+
 }  // namespace
 }  // namespace tenuto::test

@@ -103,6 +103,12 @@ void CommandLine::add_size_max(CommonArgs& args) {
   add_size("--size-max", args.size_max, "The pool may grow up to this; above it is full");
 }
 
+void CommandLine::add_collection(CommonArgs& args) {
+  add_text(
+      "--collection", [&args](std::string t) { args.collection = std::move(t); },
+      "The collection with this name instead of the default one", "NAME");
+}
+
 void CommandLine::add_key_kind(KeyKind& kind, const std::string& help) {
   add_choice<KeyKind>(
       "--key", kKeyNames, [&kind](KeyKind chosen) { kind = chosen; }, help);

@@ -74,7 +74,7 @@ Error Session::try_open(const CommonArgs& args, bool read_only) {
 
 Error Session::open_store(const CommonArgs& args, Access access) {
   TENUTO_TOOL_TRY(open(args, access));
-  if (has_store()) return no_error();
+  if (has_store()) return find_collection(args, false, {});
   return failed(Status::not_found, "the pool holds objects but no key-value store", args.path,
                 "'tenuto info' says what is in it");
 }
@@ -93,6 +93,23 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
                         std::move(report));
   }
   store_.emplace(std::move(*store));
+  return find_collection(args, true, new_pool.key_kind);
+}
+
+Error Session::find_collection(const CommonArgs& args, bool make, KeyKind kind) {
+  records_ = store_->default_collection();
+  if (args.collection.empty()) return no_error();
+  CollectionOptions options;
+  options.create_if_missing = make;
+  options.order = kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
+  Report report;
+  Result<Collection> there = store_->collection(args.collection, options, &report);
+  if (!there) {
+    Error error = store_failed(there.error(), "cannot open the collection", args.path, report);
+    if (there.error() == Status::not_found) error.hint = "'tenuto collections PATH' lists them";
+    return error;
+  }
+  records_ = std::move(*there);
   return no_error();
 }
 
@@ -111,7 +128,7 @@ Error Session::close() {
 
 std::string Session::where(std::string_view key) const {
   std::string shown = in_quotes(key);
-  if (has_store() && store_->key_kind() == KeyKind::u64 && key.size() == 8) {
+  if (has_store() && key_kind() == KeyKind::u64 && key.size() == 8) {
     shown = fmt::format("{}", key_number(key));
   }
   return fmt::format("{}, key {}", path_, shown);

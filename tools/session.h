@@ -7,6 +7,7 @@
 
 #include "facts.h"
 #include "output.h"
+#include "tenuto/collection.h"
 #include "tenuto_commands.h"
 
 namespace tenuto::tool {
@@ -31,6 +32,11 @@ class Session {
 
   bool has_store() const { return store_.has_value(); }
   Store& store() { return *store_; }
+  // The collection that was asked for. REQUIRES: has_store().
+  Collection& records() { return records_; }
+  KeyKind key_kind() const {
+    return records_.order() == KeyOrder::u64 ? KeyKind::u64 : KeyKind::bytes;
+  }
   Pool& pool() { return store_ ? store_->pool() : *pool_; }
   double open_ms() const { return open_ms_; }
   // "path, key "abc"" for reports.
@@ -38,10 +44,12 @@ class Session {
 
  private:
   Error try_open(const CommonArgs& args, bool read_only);
+  Error find_collection(const CommonArgs& args, bool make, KeyKind kind);
 
   std::string path_;
   std::optional<Store> store_;
   std::optional<Pool> pool_;
+  Collection records_;
   double open_ms_ = 0;
 };
 

@@ -65,6 +65,7 @@ Run add_stats(CommandLine& line) {
 Run add_put(CommandLine& line) {
   const auto args = std::make_shared<PutArgs>();
   line.add_common(*args, false);
+  line.add_collection(*args);
   line.add_text(
           "KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
       ->required();
@@ -81,6 +82,7 @@ Run add_put(CommandLine& line) {
 Run add_get(CommandLine& line) {
   const auto args = std::make_shared<GetArgs>();
   line.add_common(*args, true);
+  line.add_collection(*args);
   line.add_text(
           "KEY", [&a = *args](std::string t) { a.key = std::move(t); }, "The key")
       ->required();
@@ -92,6 +94,7 @@ Run add_get(CommandLine& line) {
 Run add_del(CommandLine& line) {
   const auto args = std::make_shared<DelArgs>();
   line.add_common(*args, false);
+  line.add_collection(*args);
   line.add_texts("KEY", args->keys,
                  "The keys; one that is not there makes the exit code 1, the others are deleted");
   line.add_flag("--hex", args->hex, "The keys are hexadecimal");
@@ -101,6 +104,7 @@ Run add_del(CommandLine& line) {
 Run add_scan(CommandLine& line) {
   const auto args = std::make_shared<ScanArgs>();
   line.add_common(*args, true);
+  line.add_collection(*args);
   line.add_range(*args);
   line.add_count(
       "--limit", [&a = *args](std::uint64_t n) { a.limit = n; }, "At most N records");
@@ -113,6 +117,7 @@ Run add_scan(CommandLine& line) {
 Run add_load(CommandLine& line) {
   const auto args = std::make_shared<LoadArgs>();
   line.add_common(*args, false);
+  line.add_collection(*args);
   line.add_text(
       "FILE", [&a = *args](std::string t) { a.file = std::move(t); },
       "The input; - or nothing is standard input");
@@ -131,6 +136,7 @@ Run add_load(CommandLine& line) {
 Run add_dump(CommandLine& line) {
   const auto args = std::make_shared<DumpArgs>();
   line.add_common(*args, true);
+  line.add_collection(*args);
   line.add_text(
       "FILE", [&a = *args](std::string t) { a.file = std::move(t); },
       "The output, replaced in one step; - or nothing is standard output");
@@ -138,6 +144,28 @@ Run add_dump(CommandLine& line) {
   line.add_range(*args);
   line.add_flag("--hex", args->hex, "The keys in the options are hexadecimal");
   return [args] { return run_dump(*args); };
+}
+
+Run add_collections(CommandLine& line) {
+  const auto args = std::make_shared<CollectionsArgs>();
+  line.add_common(*args, true);
+  line.add_text(
+      "--make", [&a = *args](std::string t) { a.make = std::move(t); }, "Make an empty one",
+      "NAME");
+  line.add_text(
+      "--drop", [&a = *args](std::string t) { a.drop = std::move(t); },
+      "Drop one with all its records", "NAME");
+  line.add_key_kind(args->key_kind, "With --make: the kind of its keys");
+  return [args] { return run_collections(*args); };
+}
+
+Run add_backup(CommandLine& line) {
+  const auto args = std::make_shared<BackupArgs>();
+  line.add_common(*args, true);
+  line.add_text(
+          "NEWPOOL", [&a = *args](std::string t) { a.to = std::move(t); }, "The copy")
+      ->required();
+  return [args] { return run_backup(*args); };
 }
 
 Run add_crash_kill(CommandLine& line) {
@@ -243,6 +271,13 @@ constexpr std::array kCommands = {
             "  tenuto dump books.tnt books.tsv\n"
             "  tenuto dump books.tnt --format jsonl --prefix d | gzip > d.gz",
             add_dump},
+    Command{"collections", "List the collections of a pool; make or drop one",
+            "  tenuto collections books.tnt\n"
+            "  tenuto collections books.tnt --make authors\n"
+            "  tenuto put books.tnt --collection authors herbert Frank",
+            add_collections},
+    Command{"backup", "Write all of a pool's records, in all collections, to a new pool",
+            "  tenuto backup books.tnt books-today.tnt", add_backup},
     Command{"crash kill", "Kill a working process again and again; check all it acknowledged",
             "  tenuto crash kill --kills 2000\n"
             "  tenuto crash kill --hours 8 --findings /var/tmp --json night.json\n"

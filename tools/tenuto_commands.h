@@ -16,6 +16,7 @@ namespace tenuto::tool {
 
 struct CommonArgs {
   std::string path;
+  std::string collection;  // empty: the default one
   bool json = false;
   bool quiet = false;
   bool verbose = false;
@@ -86,6 +87,18 @@ struct DumpArgs : CommonArgs, RangeArgs {
   std::optional<RecordFormat> format;
 };
 
+struct CollectionsArgs : CommonArgs {
+  std::string make;
+  std::string drop;
+  KeyKind key_kind = KeyKind::bytes;  // of the new one
+};
+
+struct BackupArgs : CommonArgs {
+  std::string to;
+};
+
+Error run_collections(const CollectionsArgs& args);
+Error run_backup(const BackupArgs& args);
 Error run_create(const CreateArgs& args);
 Error run_info(const CommonArgs& args);
 Error run_check(const CheckArgs& args);

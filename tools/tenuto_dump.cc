@@ -14,19 +14,19 @@
 namespace tenuto::tool {
 namespace {
 
-Error write_records(const DumpArgs& args, RecordFormat format, Store& store, Output& out,
+Error write_records(const DumpArgs& args, RecordFormat format, Session& session, Output& out,
                     std::uint64_t& records) {
   IteratorOptions options;
-  TENUTO_TOOL_TRY(parse_range(args, store.key_kind(), options));
+  TENUTO_TOOL_TRY(parse_range(args, session.key_kind(), options));
   const bool whole = !args.prefix && !args.from && !args.to;
   // Escapes make the output somewhat larger than the records: the end of the bar is an estimate.
   Progress progress(is_terminal(STDERR_FILENO) && args.file != "-" && !args.quiet && !args.json,
-                    whole ? store.stats().record_bytes : 0);
-  Iterator it = store.iterator(options);
+                    whole ? session.records().stats().record_bytes : 0);
+  Iterator it = session.records().iterator(options);
   std::string line;
   for (it.seek_first(); it.valid() && out.ok(); it.next()) {
     line.clear();
-    append_record(format, store.key_kind(), it.key(), it.value(), line);
+    append_record(format, session.key_kind(), it.key(), it.value(), line);
     line += '\n';
     out.write(line);
     ++records;
@@ -84,7 +84,7 @@ Error run_dump(const DumpArgs& args) {
   }
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t records = 0;
-  TENUTO_TOOL_TRY(write_records(args, format, session.store(), *out, records));
+  TENUTO_TOOL_TRY(write_records(args, format, session, *out, records));
   TENUTO_TOOL_TRY(session.close());
   TENUTO_TOOL_TRY(out->finish());
   Facts facts;

@@ -32,8 +32,10 @@ class Loader {
         reader_(fd, args.line_bytes_max),
         progress_(is_terminal(STDERR_FILENO) && !args.quiet && !args.json, input_bytes) {}
 
-  Error run(Store& store) {
-    const KeyKind kind = store.key_kind();
+  Error run(Session& session) {
+    const KeyKind kind = session.key_kind();
+    Store& store = session.store();
+    into_ = session.records();
     std::string_view line;
     while (true) {
       Status status = reader_.next(line);
@@ -70,7 +72,7 @@ class Loader {
  private:
   Error add(Store& store) {
     if (batch_.empty()) first_line_ = reader_.line_number();
-    batch_.put(record_.key, record_.value);
+    batch_.put(into_, record_.key, record_.value);
     batch_bytes_ += record_.key.size() + record_.value.size();
     progress_.update(records_ + batch_.count(), reader_.bytes_read());
     if (batch_.count() < args_.batch && batch_bytes_ < kBatchBytesMax) return no_error();
@@ -132,6 +134,7 @@ class Loader {
   LineReader reader_;
   Progress progress_;
   Record record_;
+  Collection into_;
   WriteBatch batch_;
   std::uint64_t batch_bytes_ = 0;
   std::uint64_t first_line_ = 0;  // of the batch
@@ -199,7 +202,7 @@ Error run_load(const LoadArgs& args) {
   catch_stop_signals();
   const auto start = std::chrono::steady_clock::now();
   Loader loader(args, format, input.fd(), name, input.bytes());
-  Error error = loader.run(session.store());
+  Error error = loader.run(session);
   const Status synced = session.store().sync();
   if (!error && synced != Status::ok) {
     error = store_failed(synced, "cannot make the records durable", args.path);

@@ -80,10 +80,10 @@ Error run_put(const PutArgs& args) {
   TENUTO_TOOL_TRY(value_of(args, value));
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::write));
-  const KeyKind kind = session.store().key_kind();
+  const KeyKind kind = session.key_kind();
   std::string key;
   TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
-  const Status status = session.store().put(key, value);
+  const Status status = session.records().put(key, value);
   if (status != Status::ok) return store_failed(status, "cannot put", session.where(key));
   TENUTO_TOOL_TRY(session.close());
   if (!args.json) return no_error();
@@ -95,11 +95,11 @@ Error run_put(const PutArgs& args) {
 Error run_get(const GetArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::read));
-  const KeyKind kind = session.store().key_kind();
+  const KeyKind kind = session.key_kind();
   std::string key;
   TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
   std::string value;
-  const Status status = session.store().get(key, value);
+  const Status status = session.records().get(key, value);
   if (status == Status::not_found) return no_such_key(session, key);
   if (status != Status::ok) return store_failed(status, "cannot get", session.where(key));
   TENUTO_TOOL_TRY(session.close());
@@ -120,7 +120,7 @@ Error run_get(const GetArgs& args) {
 Error run_del(const DelArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::write));
-  const KeyKind kind = session.store().key_kind();
+  const KeyKind kind = session.key_kind();
   // All of the command line is understood before anything is deleted.
   std::vector<std::string> keys(args.keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -130,7 +130,7 @@ Error run_del(const DelArgs& args) {
   std::string missing_json;
   Error missing;
   for (const std::string& key : keys) {
-    const Status status = session.store().erase(key);
+    const Status status = session.records().erase(key);
     if (status == Status::ok) {
       ++deleted;
       continue;
@@ -156,13 +156,13 @@ Error run_del(const DelArgs& args) {
 Error run_scan(const ScanArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::read));
-  const KeyKind kind = session.store().key_kind();
+  const KeyKind kind = session.key_kind();
   IteratorOptions options;
   TENUTO_TOOL_TRY(parse_range(args, kind, options));
   Output out(STDOUT_FILENO, "standard output");
   Status status = Status::ok;
   {
-    Iterator it = session.store().iterator(options);
+    Iterator it = session.records().iterator(options);
     std::uint64_t left = args.limit.value_or(UINT64_MAX);
     std::string line;
     if (left > 0) args.reverse ? it.seek_last() : it.seek_first();

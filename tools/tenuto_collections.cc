@@ -1,0 +1,89 @@
+// Commands on all collections of a pool: collections, backup.
+#include <fmt/format.h>
+
+#include "numbers.h"
+#include "session.h"
+#include "tenuto_commands.h"
+#include "text_format.h"
+
+namespace tenuto::tool {
+namespace {
+
+struct Row {
+  std::string name;
+  std::uint64_t id;
+  bool u64;
+  CollectionStats stats;
+};
+
+Error list(Session& session, const CommonArgs& args, std::vector<Row>& rows) {
+  Report report;
+  const auto all = session.store().collections(&report);
+  if (!all) return store_failed(all.error(), "cannot read the catalog", args.path, report);
+  for (const CollectionInfo& info : *all) {
+    const auto c = session.store().collection(
+        info.name, CollectionOptions{.create_if_missing = false}, &report);
+    if (!c) return store_failed(c.error(), "cannot open a collection", args.path, report);
+    rows.push_back({info.name, info.id, c->order() == KeyOrder::u64, c->stats()});
+  }
+  return no_error();
+}
+
+std::string as_json(const std::vector<Row>& rows) {
+  std::string json = "{\"collections\":[";
+  for (const Row& r : rows) {
+    if (json.back() != '[') json += ',';
+    json += "{\"name\":";
+    append_json_string(json, r.name);
+    json += fmt::format(
+        ",\"id\":{},\"key_kind\":\"{}\",\"records\":{},\"record_bytes\":{},\"leaves\":{}}}", r.id,
+        r.u64 ? "u64" : "bytes", r.stats.records, r.stats.record_bytes, r.stats.leaves);
+  }
+  return json + "]}";
+}
+
+}  // namespace
+
+Error run_collections(const CollectionsArgs& args) {
+  const bool writes = !args.make.empty() || !args.drop.empty();
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, writes ? Access::write : Access::read));
+  Report report;
+  if (!args.make.empty()) {
+    CollectionOptions options;
+    options.error_if_exists = true;
+    options.order = args.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
+    const auto made = session.store().collection(args.make, options, &report);
+    if (!made) return store_failed(made.error(), "cannot make it", args.path, report);
+  }
+  if (!args.drop.empty()) {
+    const Status status = session.store().drop(args.drop, &report);
+    if (status != Status::ok) return store_failed(status, "cannot drop it", args.path, report);
+  }
+  std::vector<Row> rows;
+  if (!writes) TENUTO_TOOL_TRY(list(session, args, rows));
+  TENUTO_TOOL_TRY(session.close());
+  if (writes) return no_error();
+  if (args.json) return print_line(as_json(rows));
+  Output out(STDOUT_FILENO, "standard output");
+  for (const Row& r : rows) {
+    std::string line;
+    append_escaped(line, r.name);
+    out.write(fmt::format("{}\t{} records\t{}\n", line, format_count(r.stats.records),
+                          r.u64 ? "u64" : "bytes"));
+  }
+  return out.finish();
+}
+
+Error run_backup(const BackupArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::read));
+  Report report;
+  PoolOptions options = pool_options(args, false);
+  options.read_only = false;
+  const Status status = session.store().backup(args.to, options, &report);
+  if (status != Status::ok) return store_failed(status, "cannot write the backup", args.to, report);
+  return session.close();
+}
+
+}  // namespace tenuto::tool

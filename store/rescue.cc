@@ -161,8 +161,10 @@ class Rescue {
                         again, expected);
     const auto& catalog = reinterpret_cast<const HeaderWord&>(head[kHeadCatalog]);
     const PoolOffset catalog_again{file_.head().roots[pm::kRootCatalog]};
-    if ((sound && word.has_catalog()) || catalog_again) {
-      read_catalog(is_sound(catalog) ? PoolOffset{catalog.value()} : catalog_again, catalog_again);
+    const bool named = is_sound(catalog) && catalog.value() != 0;
+    const bool told = (sound && word.has_catalog()) || catalog_again || (!sound && named);
+    if (told || leaf_of_another({kDefaultTree})) {
+      read_catalog(named ? PoolOffset{catalog.value()} : catalog_again, catalog_again);
     }
   }
 
@@ -173,6 +175,19 @@ class Rescue {
     if (!file_.was_clean() || !there) return std::nullopt;
     const TreeCounts counts = counts_of(*file_.at<Leaf>(first_leaf));
     return counts.sound(first_leaf) ? std::optional(counts.records) : std::nullopt;
+  }
+
+  // After a clean close: a leaf in use whose tree is none of these.
+  bool leaf_of_another(const std::vector<TreeId>& trees) const {
+    bool found = false;
+    ground_.slabs->for_each_leaf_block([&](PoolOffset at) {
+      if (found || ground_.slabs->in_use(at) != std::optional(true)) return;
+      const Leaf& leaf = *file_.at<Leaf>(at);
+      if (!is_sound(leaf.head.bitmap) || !is_sound(leaf.head.next)) return;
+      found = std::none_of(trees.begin(), trees.end(),
+                           [&](TreeId id) { return leaf.low.may_be_of(id); });
+    });
+    return found;
   }
 
   void read_catalog(PoolOffset first, PoolOffset again) {
@@ -196,8 +211,11 @@ class Rescue {
       trees_.emplace_back(ground_, entry, PoolOffset{}, expected);
       return Status::ok;
     }));
-    if (wrong == 0 && catalog.whole()) return;
-    if (result_.losses_count == lost && wrong == 0 && !file_.was_clean()) return;
+    std::vector<TreeId> known = {kCatalogTree};
+    for (const TreeRescue& t : trees_) known.push_back(t.entry().id);
+    const bool sure = wrong == 0 && !leaf_of_another(known);
+    if (sure && catalog.whole()) return;
+    if (result_.losses_count == lost && sure && !file_.was_clean()) return;
     catalog_lost_ = true;
     ground_.lose({{"the catalog is damaged: collections may be missing", file_.path(), {}, {}},
                   false,

@@ -41,8 +41,8 @@ class TreeRescue {
   const CatalogEntry& entry() const { return entry_; }
   bool anything() const { return !salvage_.live().empty() || !salvage_.unproven().empty(); }
   std::size_t leaves() const { return salvage_.live().size(); }
-  // After a clean close: nothing is missing in the leaves.
-  bool whole() const { return leaves_are_all_; }
+  // After a clean close: nothing is missing in the leaves, as far as they were taken.
+  bool whole() const { return leaves_are_all_ && !lost_; }
 
   // Gives f the records of the live leaves.
   using Take = std::function<Status(const Record&)>;

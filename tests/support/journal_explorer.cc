@@ -44,6 +44,12 @@ using test::JournalCuts;
 constexpr unsigned kSecondsMax = 60;  // of one child
 constexpr std::size_t kTextBytes = 4096;
 
+// Before main: scripts ask for their pools' options before they run.
+[[maybe_unused]] const bool medium_is_chosen = [] {
+  test::explored_medium = Medium::journal;
+  return true;
+}();
+
 std::atomic<pm::Journal*> open_journal = nullptr;  // of the pool that is flushed to
 std::atomic<unsigned> commit_every = 0;            // fences, about; 0: none is made
 thread_local bool committing = false;
@@ -251,7 +257,6 @@ void CrashImage::recovered() const { on_recovered_(); }
 
 CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
                              const Check& check) const {
-  test::explored_medium = Medium::journal;
   return pm::CrashExplorer(options_, check).run(setup, workload);
 }
 

@@ -95,7 +95,7 @@ const std::vector<Planted>& planted_bugs() {
       {"heap_free_retired_before_durable", "a free is retired before it is durable", "small_blocks",
        "free intent"},
       {"heap_block_reused_before_retirement", "a block is reused before its free is retired",
-       "reuse_by_other", "cell 2: shows|leak or are lost"},
+       "reuse_by_other", "cell 2: shows|leak or are lost|two extents at one place"},
       {"heap_quarantine_skipped", "a container is reused under another lane's free of its contents",
        "containers", "cell 1: shows"},
       {"heap_carried_retirement_forgotten",

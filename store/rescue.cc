@@ -163,7 +163,8 @@ class Rescue {
     const PoolOffset catalog_again{file_.head().roots[pm::kRootCatalog]};
     const bool named = is_sound(catalog) && catalog.value() != 0;
     const bool told = (sound && word.has_catalog()) || catalog_again || (!sound && named);
-    if (told || leaf_of_another({kDefaultTree})) {
+    // A sound word without the bit says that there never was a catalog.
+    if (told || (!sound && leaf_of_another({kDefaultTree}))) {
       read_catalog(named ? PoolOffset{catalog.value()} : catalog_again, catalog_again);
     }
   }

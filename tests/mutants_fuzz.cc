@@ -21,6 +21,7 @@
 
 #include "support/kill_records.h"
 #include "support/pool_parts.h"
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
 #include "tenuto/rescue.h"
 
@@ -223,6 +224,17 @@ void write_file(const std::string& path, const Bytes& b) {
   ::close(fd);
 }
 
+// In all collections, lost+found among them.
+std::uint64_t all_records(Store& store) {
+  std::uint64_t n = store.stats().records;
+  const auto named = store.collections();
+  for (const CollectionInfo& c : named ? *named : std::vector<CollectionInfo>()) {
+    const auto collection = store.collection(c.name);
+    if (collection) n += collection->stats().records;
+  }
+  return n;
+}
+
 // A rescue leaves the file as it is, and what it makes is sound.
 std::string rescue_it(const std::string& path, const Bytes& image, bool scavenge) {
   const std::string fresh = path + "-rescued";
@@ -238,7 +250,7 @@ std::string rescue_it(const std::string& path, const Bytes& image, bool scavenge
   std::string wrong;
   auto made = Store::open(fresh, options(), &report);
   if (made && made->validate(&report) != Status::ok) wrong = "the rescued pool is not sound";
-  if (made && made->stats().records != result.records) wrong = "miscounted";
+  if (made && all_records(*made) != result.records) wrong = "miscounted";
   ::unlink(fresh.c_str());
   return wrong;
 }

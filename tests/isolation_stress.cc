@@ -143,6 +143,7 @@ TEST_F(IsolationStress, killed_processes_leave_a_serialisable_history) {
   const int kills = given == nullptr ? 24 : std::atoi(given);
   constexpr int kLives = 6;
   constexpr std::size_t kWords = 1u << 18;
+  options_.pool.recovery_threads = 1;  // the thread sanitizer wants no threads before a fork
   const IsolationSize size{.lists = 5, .registers = 4, .own = 3, .fillers = 20};
   std::mt19937_64 rng(seed_);
   for (int pool = 0; pool < (kills + kLives - 1) / kLives; ++pool) {

@@ -34,7 +34,8 @@ typedef struct tenuto_slice {
   size_t bytes;
 } tenuto_slice;
 
-typedef enum tenuto_key_kind { TENUTO_KEYS_BYTES = 1, TENUTO_KEYS_U64 = 2 } tenuto_key_kind;
+enum { TENUTO_KEYS_BYTES = 1, TENUTO_KEYS_U64 = 2 };
+typedef int tenuto_key_kind;
 
 /* The eight bytes of an integer key, in the order of numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);

@@ -10,6 +10,7 @@
  *   keeps its meaning when a later version has more of them. NULL stands for all defaults.
  * - A handle may be used as its C++ twin: a pool and a store by all threads, a transaction, batch,
  *   iterator or view by one at a time. NULL as a handle is answered by invalid_argument.
+ * - Named numbers are ints: what is none of them is answered by invalid_argument.
  * - Nothing is thrown. When the process has no memory left it ends.
  */
 #ifndef TENUTO_TENUTO_POOL_H
@@ -23,7 +24,7 @@ extern "C" {
 #endif
 
 /* tenuto::Status; the numbers never change. */
-typedef enum tenuto_status {
+enum {
   TENUTO_OK = 0,
   TENUTO_NOT_FOUND = 1,
   TENUTO_INVALID_ARGUMENT = 2,
@@ -41,22 +42,25 @@ typedef enum tenuto_status {
   TENUTO_ABORTED = 14,
   TENUTO_CLOSED = 15,
   TENUTO_EXPIRED = 16
-} tenuto_status;
+};
+typedef int tenuto_status;
 
 const char* tenuto_status_name(tenuto_status status); /* "not_found"; never NULL */
 
 /* Releases what a call handed out: messages, values. NULL is fine. */
 void tenuto_free(void* memory);
 
-typedef enum tenuto_medium {
+enum {
   TENUTO_MEDIUM_AUTOMATIC = 0,
   TENUTO_MEDIUM_LINE = 1,
   TENUTO_MEDIUM_CACHE = 2,
   TENUTO_MEDIUM_MODEL = 3,
   TENUTO_MEDIUM_JOURNAL = 4
-} tenuto_medium;
+};
+typedef int tenuto_medium;
 
-typedef enum tenuto_durability { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 } tenuto_durability;
+enum { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 };
+typedef int tenuto_durability;
 
 /* Told about things a person should know. The text ends with a zero byte and dies with the call. */
 typedef void (*tenuto_log_fn)(void* context, const char* text);

@@ -111,7 +111,6 @@ Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const Collecti
   if (too_early) {
     fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {},
               {});
-    fence("collection's first leaf", "collection is used");
   }
   if (s == Status::ok) return tree;
   const EpochGuard guard;

@@ -33,9 +33,13 @@ Status copy(Iterator from, Store& to, const Collection& into) {
   return to.write(batch, {Durability::buffered});
 }
 
-// The name is durable when this returns.
+// The name is durable when this returns. exists: somebody else has taken it meanwhile.
 Status rename_durably(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) return Status::io;
+  bool renamed = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0;
+  if (!renamed && errno == EEXIST) return Status::exists;
+  // Some file systems do not know the flag.
+  if (!renamed && errno == EINVAL) renamed = std::rename(from.c_str(), to.c_str()) == 0;
+  if (!renamed) return Status::io;
   const std::size_t slash = to.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -52,7 +56,10 @@ Status Store::backup(const std::string& path, Report* report) {
   return backup(path, PoolOptions{}, report);
 }
 
-Status Store::backup(const std::string& path, const PoolOptions& options, Report* report) {
+Status Store::backup(const std::string& path, const PoolOptions& options, Report* told) {
+  Report local;
+  Report* const report = told != nullptr ? told : &local;
+  *report = {};
   if (impl_ == nullptr || impl_->collections() == nullptr) return Status::closed;
   if (::access(path.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already where the backup should be", path);
@@ -62,10 +69,15 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   TENUTO_TRY(impl_->collections()->hold_all(all, moment, report));
   const Snapshot snapshot(std::move(moment), impl_->main);
   const std::string partial = path + ".partial";
+  // Where it is by default, whatever the options say: they may name the journal of this store.
+  const std::string journal = partial + ".journal";
   ::unlink(partial.c_str());
+  ::unlink(journal.c_str());
   const auto write = [&]() -> Status {
     StoreOptions to;
     to.pool = options;
+    to.pool.journal.path.clear();
+    to.pool.journal.keep = false;  // it has done its work when the pool is closed
     to.error_if_exists = true;
     to.key_kind = key_kind();
     Result<Store> store = Store::open(partial, to, report);
@@ -90,7 +102,8 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   if (s == Status::ok) s = rename_durably(partial, path);
   if (s == Status::ok) return s;
   ::unlink(partial.c_str());
-  if (report != nullptr && !report->what.empty()) return s;
+  ::unlink(journal.c_str());
+  if (!report->what.empty()) return s;
   return fail(s, report, "the backup cannot be written", path);
 }
 

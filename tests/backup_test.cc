@@ -43,6 +43,23 @@ TEST_F(BackupTest, it_holds_everything_under_its_name) {
   EXPECT_EQ(s.drop("numbers"), Status::ok);  // it is not held any longer
 }
 
+TEST_F(BackupTest, its_journal_goes_and_the_stores_own_stays) {
+  options_.pool.medium = Medium::journal;
+  options_.pool.journal.path = path_.str() + ".own";
+  options_.pool.journal.bytes = 256u << 10;
+  Store s = opened();
+  ASSERT_EQ(s.put("key", "value"), Status::ok);
+  ASSERT_EQ(s.backup(copy_.str(), options_.pool, &report_), Status::ok) << report_.text();
+  EXPECT_NE(::access((copy_.str() + ".partial.journal").c_str(), F_OK), 0);
+  ASSERT_EQ(s.put("key", "later"), Status::ok);
+  EXPECT_EQ(s.close(), Status::ok);
+  EXPECT_EQ(::access(options_.pool.journal.path.c_str(), F_OK), 0);
+  ::unlink(options_.pool.journal.path.c_str());
+  StoreOptions plain;
+  plain.pool.medium = Medium::cache;
+  EXPECT_EQ(*Store::open(copy_.str(), plain, &report_)->get("key"), "value");
+}
+
 TEST_F(BackupTest, a_backup_that_fails_leaves_nothing) {
   options_.pool.size = 64u << 20;
   Store s = opened();

@@ -268,7 +268,7 @@ class Store {
   Iterator iterator(IteratorOptions options = {}) const;
 
   // --- named collections (tenuto/collection.h); all atomic, also in a crash ---------------------
-  // Opens it, or makes it: two fences beside those of a put. ok | exists, not_found,
+  // Opens it, or makes it: as a put; the first one, three fences more. ok | exists, not_found,
   // invalid_argument (name, options) | corrupt | full | read_only | closed.
   Result<Collection> collection(std::string_view name, Report* report = nullptr);
   Result<Collection> collection(std::string_view name, const CollectionOptions& options,

@@ -9,7 +9,7 @@
 //     return tx.put("alice", plus_one(balance));
 //   });
 //
-// (Transactions over objects in a pool are another thing: tenuto/tx.h.)
+// They are about the default collection. (Those over objects in a pool are others: tenuto/tx.h.)
 //
 // Thread safety: a transaction belongs to one thread at a time; any number of them run at once.
 #pragma once

@@ -59,8 +59,9 @@ struct StoreOptions {
   std::uint64_t snapshot_age_ms_max = 0;
 };
 
+// Up to rebuild_ms: of the default collection.
 struct StoreStats {
-  std::uint64_t records = 0;  // up to rebuild_ms: of the default collection
+  std::uint64_t records = 0;
   std::uint64_t record_bytes = 0;  // keys and values
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;  // DRAM

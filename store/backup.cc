@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "store/cursor.h"
 #include "store/store_impl.h"
-#include "tenuto/snapshot.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -18,10 +18,11 @@ namespace {
 constexpr std::size_t kBatchOps = 1000;
 constexpr std::uint64_t kBatchBytes = 4u << 20;
 
-Status copy(Iterator from, Store& to, const Collection& into) {
+// As the records stand in their trees: no codec is needed, and lifetimes stay.
+Status copy(store::Cursor& from, Store& to, const Collection& into) {
   WriteBatch batch;
   std::uint64_t bytes = 0;
-  for (from.seek_first(); from.valid(); from.next()) {
+  for (from.seek({}); from.valid(); from.next()) {
     batch.put(into, from.key(), from.value());
     bytes += from.key().size() + from.value().size();
     if (batch.count() < kBatchOps && bytes < kBatchBytes) continue;
@@ -67,7 +68,6 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   std::vector<store::Collections::Held> all;
   std::shared_ptr<store::SnapshotCore> moment;
   TENUTO_TRY(impl_->collections()->hold_all(all, moment, report));
-  const Snapshot snapshot(std::move(moment), impl_->main);
   const std::string partial = path + ".partial";
   // Where it is by default, whatever the options say: they may name the journal of this store.
   const std::string journal = partial + ".journal";
@@ -82,16 +82,17 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     to.key_kind = key_kind();
     Result<Store> store = Store::open(partial, to, report);
     if (!store) return store.error();
+    store->impl_->collections()->set_forms(store::Forms::of_stored_keys());
     for (const store::Collections::Held& held : all) {
-      const Collection from(held.state);
       Collection into = store->default_collection();
       if (!held.name.empty()) {
         Result<Collection> made =
-            store->collection(held.name, {.order = held.state->spec.order}, report);
+            store->collection(held.name, options_of(held.state->form.spec()), report);
         if (!made) return made.error();
         into = std::move(*made);
       }
-      TENUTO_TRY(copy(snapshot.iterator(from), *store, into));
+      store::Cursor from(held.state, {}, moment, nullptr, nullptr);
+      TENUTO_TRY(copy(from, *store, into));
     }
     return store->close();
   };

@@ -10,36 +10,52 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 namespace {
 
-std::uint32_t check_of(const CatalogRecord& record, std::string_view name) {
+std::uint32_t check_of(const CatalogRecord& record, std::string_view name, std::string_view codec) {
   std::uint32_t crc = pm::crc32c(name.data(), name.size(), ~0u);
   crc = pm::crc32c(reinterpret_cast<const char*>(&record), offsetof(CatalogRecord, check), crc);
-  return crc;
+  return codec.empty() ? crc : pm::crc32c(codec.data(), codec.size(), crc);
+}
+
+std::uint8_t version_of(const CollectionSpec& spec) {
+  const bool known_to_all = (spec.order == KeyOrder::bytes || spec.order == KeyOrder::u64) &&
+                            !spec.duplicates && !spec.expires;
+  return known_to_all ? CatalogRecord::kVersion : CatalogRecord::kVersionWithForm;
 }
 
 }  // namespace
 
 std::string encode_entry(const CatalogEntry& entry) {
+  const CollectionSpec& spec = entry.spec;
   CatalogRecord record{};
   record.first_leaf = entry.first_leaf.value;
   record.id = entry.id.value;
-  record.version = CatalogRecord::kVersion;
-  record.order = static_cast<std::uint8_t>(entry.spec.order);
-  record.check = check_of(record, entry.name);
-  return {reinterpret_cast<const char*>(&record), sizeof record};
+  record.version = version_of(spec);
+  record.order = static_cast<std::uint8_t>(spec.order);
+  record.flags = static_cast<std::uint8_t>((spec.duplicates ? CatalogRecord::kDuplicates : 0) |
+                                           (spec.expires ? CatalogRecord::kExpires : 0));
+  record.codec_bytes = static_cast<std::uint8_t>(spec.codec.size());
+  record.check = check_of(record, entry.name, spec.codec);
+  return std::string(reinterpret_cast<const char*>(&record), sizeof record) + spec.codec;
 }
 
 bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& out) {
   CatalogRecord record;
-  if (value.size() != sizeof record || name.empty()) return false;
+  if (value.size() < sizeof record || name.empty()) return false;
   std::memcpy(&record, value.data(), sizeof record);
-  if (record.version != CatalogRecord::kVersion || record.check != check_of(record, name)) {
+  const std::string_view codec = value.substr(sizeof record);
+  if (codec.size() != record.codec_bytes || record.check != check_of(record, name, codec)) {
     return false;
   }
   out.name = name;
   out.id = {record.id};
   out.first_leaf = {record.first_leaf};
   out.spec.order = static_cast<KeyOrder>(record.order);
-  return out.id >= kFirstCollection;
+  out.spec.duplicates = (record.flags & CatalogRecord::kDuplicates) != 0;
+  out.spec.expires = (record.flags & CatalogRecord::kExpires) != 0;
+  out.spec.codec = codec;
+  const bool order_known =
+      out.spec.order >= KeyOrder::bytes && out.spec.order <= KeyOrder::registered;
+  return order_known && record.version == version_of(out.spec) && out.id >= kFirstCollection;
 }
 
 Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {

@@ -30,10 +30,21 @@ namespace tenuto::inline TENUTO_ABI::store {
 // What does not change while a collection lives.
 struct CollectionSpec {
   KeyOrder order = KeyOrder::bytes;
+  bool duplicates = false;
+  bool expires = false;
+  std::string codec = {};  // KeyOrder::registered: its name
 
-  KeyKind kind() const { return order == KeyOrder::u64 ? KeyKind::u64 : KeyKind::bytes; }
+  // Of the tree's keys.
+  KeyKind kind() const {
+    const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
+    return integers && !duplicates ? KeyKind::u64 : KeyKind::bytes;
+  }
   bool operator==(const CollectionSpec&) const = default;
 };
+
+inline CollectionSpec default_spec(KeyKind kind) {
+  return {kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
+}
 
 struct CatalogEntry {
   std::string name;
@@ -42,19 +53,26 @@ struct CatalogEntry {
   CollectionSpec spec;
 };
 
-// On media: the value of a record in the catalog.
+// On media: the value of a record in the catalog; the name of the codec follows.
 struct CatalogRecord {
   std::uint64_t first_leaf;
   std::uint64_t id;
   std::uint8_t version;
   std::uint8_t order;
   std::uint8_t flags;
-  std::uint8_t unused;
-  std::uint32_t check;  // crc32c of the name and of all but this word
+  std::uint8_t codec_bytes;
+  std::uint32_t
+      check;  // crc32c of the collection's name, of all but this word, of the codec's name
 
   static constexpr std::uint8_t kVersion = 1;
+  // What a library without these would not understand.
+  static constexpr std::uint8_t kVersionWithForm = 2;
+  static constexpr std::uint8_t kDuplicates = 1;
+  static constexpr std::uint8_t kExpires = 2;
 };
 static_assert(pm::OnMedia<CatalogRecord> && sizeof(CatalogRecord) == 24);
+
+inline constexpr std::size_t kCodecNameMax = 63;
 
 std::string encode_entry(const CatalogEntry& entry);
 // False: this cannot be a collection of that name.

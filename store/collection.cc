@@ -1,7 +1,10 @@
-// The public Collection and View: each call finds its tree, unless the collection was dropped.
+// The public View, and what Collection reads: each call finds its tree, unless the collection was
+// dropped, and makes of what stands there what the collection's form says. Writes:
+// collection_write.cc.
+#include <algorithm>
 #include <utility>
 
-#include "store/store_impl.h"
+#include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -24,25 +27,17 @@ View::~View() {
 
 namespace {
 
-// A write, and a second try after what waited for readers has been freed. What other collections
-// keep counts only where there are any.
-template <class Write>
-Status change(CollectionState* state, WriteOptions options, const Write& write) {
-  for (bool again : {true, false}) {
-    Status s = Status::closed;
-    {
-      const CollectionUse use(state);
-      TENUTO_TRY(use.status());
-      s = write(*use.tree());
-    }
-    if (s == Status::full && again && !state->collections->alone()) {
-      state->collections->make_room();
-      continue;
-    }
-    TENUTO_TRY(s);
-    break;
-  }
-  return state->collections->settle(options.durability);
+// The record that stands for a key: not_found when it has expired. REQUIRES: an epoch guard.
+template <class Found>
+Status find(const CollectionUse& use, const store::Form& form, std::string_view key, bool for_value,
+            const Found& found) {
+  const StoredKey stored(form, key);
+  TENUTO_TRY(stored.status());
+  store::Record record;
+  TENUTO_TRY(use->lookup(stored.get(), record, for_value || form.expires()));
+  if (!form.live(record.value)) return Status::not_found;
+  found(record.value);
+  return Status::ok;
 }
 
 }  // namespace
@@ -50,7 +45,13 @@ Status change(CollectionState* state, WriteOptions options, const Write& write) 
 Status Collection::get(std::string_view key, std::string& value) const {
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  return use->get(key, value);
+  const store::Form& form = state_->form;
+  if (form.plain()) return use->get(key, value);
+  if (form.duplicates()) return first_value(pairs_of(key), value);
+  const store::EpochGuard guard;
+  TENUTO_TRY(find(use, form, key, true,
+                  [&](std::string_view stored) { value.assign(form.value_in(stored)); }));
+  return use->bad_pages();
 }
 
 Result<std::string> Collection::get(std::string_view key) const {
@@ -67,9 +68,17 @@ Result<View> Collection::view(std::string_view key) const {
   v.guard_ = &slot;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  store::Record record;
-  TENUTO_TRY(use->lookup(key, record));
-  v.value_ = record.value;
+  const store::Form& form = state_->form;
+  if (form.duplicates()) {
+    Iterator it = pairs_of(key);
+    it.seek_first();
+    TENUTO_TRY(it.status());
+    if (!it.valid()) return Status::not_found;
+    v.value_ = it.value();  // the end of the record's key, which stays in its place, too
+    return v;
+  }
+  TENUTO_TRY(find(use, form, key, true,
+                  [&](std::string_view stored) { v.value_ = form.value_in(stored); }));
   return v;
 }
 
@@ -77,57 +86,57 @@ Status Collection::contains(std::string_view key) const {
   const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
+  if (state_->form.duplicates()) {
+    std::string value;
+    return first_value(pairs_of(key), value);
+  }
+  return find(use, state_->form, key, false, [](std::string_view) {});
+}
+
+Result<std::uint64_t> Collection::ttl_ms(std::string_view key) const {
+  const store::EpochGuard guard;
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  const store::Form& form = state_->form;
+  std::uint64_t left = 0;
+  if (form.duplicates()) {
+    Iterator it = pairs_of(key);
+    it.seek_first();
+    TENUTO_TRY(it.status());
+    if (!it.valid()) return Status::not_found;
+    return it.ttl_ms();
+  }
+  TENUTO_TRY(
+      find(use, form, key, true, [&](std::string_view stored) { left = form.ttl_ms(stored); }));
+  return left;
+}
+
+// --- duplicates ---------------------------------------------------------------------------------
+
+Status Collection::contains_pair(std::string_view key, std::string_view value) const {
+  const store::EpochGuard guard;
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  const store::Form& form = state_->form;
+  if (!form.duplicates()) return Status::invalid_argument;
+  std::string stored;
+  TENUTO_TRY(form.pair(key, value, stored));
   store::Record record;
-  return use->lookup(key, record, false);
+  TENUTO_TRY(use->lookup(stored, record, form.expires()));
+  return form.live(record.value) ? Status::ok : Status::not_found;
 }
 
-Status Collection::put(std::string_view key, std::string_view value, WriteOptions options) {
-  return change(state_.get(), options, [&](store::Tree& tree) { return tree.put(key, value); });
-}
-
-Status Collection::erase(std::string_view key, WriteOptions options) {
-  return change(state_.get(), options, [&](store::Tree& tree) { return tree.erase(key); });
-}
-
-// --- writes that look first ---------------------------------------------------------------------
-
-Status Collection::put_if_absent(std::string_view key, std::string_view value,
-                                 WriteOptions options) {
-  return change(state_.get(), options,
-                [&](store::Tree& tree) { return tree.put_if_absent(key, value); });
-}
-
-Status Collection::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
-                                    std::optional<std::string_view> desired, WriteOptions options) {
-  return change(state_.get(), options,
-                [&](store::Tree& tree) { return tree.compare_and_swap(key, expected, desired); });
-}
-
-Status Collection::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
-  return change(state_.get(), options, [&](store::Tree& tree) { return tree.merge(key, f); });
+Result<std::uint64_t> Collection::count(std::string_view key) const {
+  if (state_ == nullptr) return Status::closed;
+  if (!state_->form.duplicates()) return Status::invalid_argument;
+  Iterator it = pairs_of(key);
+  std::uint64_t n = 0;
+  for (it.seek_first(); it.valid(); it.next()) ++n;
+  TENUTO_TRY(it.status());
+  return n;
 }
 
 // --- several keys -------------------------------------------------------------------------------
-
-Result<std::uint64_t> Collection::erase_range(std::string_view from,
-                                              std::optional<std::string_view> to,
-                                              WriteOptions options) {
-  std::vector<std::string> keys;
-  {
-    IteratorOptions range;
-    range.lower = from;
-    if (to) range.upper = *to;
-    Iterator it = iterator(std::move(range));
-    for (it.seek_first(); it.valid(); it.next()) keys.emplace_back(it.key());
-    TENUTO_TRY(it.status());
-  }
-  TENUTO_TRY(change(state_.get(), options, [&](store::Tree& tree) {
-    std::vector<store::BatchOp> ops;
-    for (const std::string& key : keys) ops.push_back({&tree, key, {}, true});
-    return store::Tree::write(std::move(ops));
-  }));
-  return keys.size();
-}
 
 std::vector<Result<std::string>> Collection::multi_get(
     std::span<const std::string_view> keys) const {
@@ -142,23 +151,39 @@ std::vector<Result<std::string>> Collection::multi_get(
 
 Status Collection::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
   constexpr std::size_t kAtOnce = 64;
+  if (state_ == nullptr) return Status::closed;
+  const store::Form& form = state_->form;
+  if (form.duplicates()) {
+    TENUTO_TRY(state_->alive());
+    std::string value;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const Status s = get(keys[i], value);
+      each(i, s, s == Status::ok ? std::string_view(value) : std::string_view());
+    }
+    return Status::ok;
+  }
+  std::vector<std::string> rooms(form.plain() ? 0 : std::min(kAtOnce, keys.size()));
   for (std::size_t from = 0; from < keys.size(); from += kAtOnce) {
     const std::size_t n = std::min(kAtOnce, keys.size() - from);
+    std::string_view stored[kAtOnce];
+    Status refused[kAtOnce] = {};
+    for (std::size_t i = 0; i < n; ++i) {
+      stored[i] = keys[from + i];
+      if (!form.plain()) refused[i] = form.key(keys[from + i], rooms[i], stored[i]);
+    }
     store::Looked found[kAtOnce];
     const store::EpochGuard guard;
     const CollectionUse use(state_.get());
     TENUTO_TRY(use.status());
-    use->multi_lookup(keys.subspan(from, n), {found, n});
-    for (std::size_t i = 0; i < n; ++i) each(from + i, found[i].status, found[i].record.value);
+    use->multi_lookup({stored, n}, {found, n});
+    for (std::size_t i = 0; i < n; ++i) {
+      Status s = refused[i] != Status::ok ? refused[i] : found[i].status;
+      if (s == Status::ok && !form.live(found[i].record.value)) s = Status::not_found;
+      each(from + i, s,
+           s == Status::ok ? form.value_in(found[i].record.value) : std::string_view());
+    }
   }
   return Status::ok;
-}
-
-// Its tree is locked only while the finished leaves are hung into it.
-Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
-  return change(state_.get(), options, [&](store::Tree& tree) {
-    return tree.bulk_load(sorted, state_->collections->threads());
-  });
 }
 
 namespace {
@@ -183,14 +208,18 @@ Result<KeyValue> Collection::upper_bound(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
   Iterator it = iterator();
   it.seek(key);
-  if (it.valid() && it.key() == key) it.next();
+  if (it.valid() && it.key() == key) it.next_key();
   return here(it);
 }
 
-std::uint64_t Collection::approximate_count(std::string_view from,
+std::uint64_t Collection::approximate_count(std::optional<std::string_view> from,
                                             std::optional<std::string_view> to) const {
   const CollectionUse use(state_.get());
-  return use.status() == Status::ok ? use->estimate(from, to ? &*to : nullptr) : 0;
+  if (use.status() != Status::ok) return 0;
+  store::Span span;
+  if (state_->form.range(from, to, span) != Status::ok) return 0;
+  const std::string_view upper = span.upper ? std::string_view(*span.upper) : std::string_view();
+  return use->estimate(span.lower, span.upper ? &upper : nullptr);
 }
 
 // --- about it -----------------------------------------------------------------------------------
@@ -204,8 +233,13 @@ std::string Collection::name() const {
 std::uint64_t Collection::id() const { return state_ == nullptr ? 0 : state_->id.value; }
 
 KeyOrder Collection::order() const {
-  return state_ == nullptr ? KeyOrder::bytes : state_->spec.order;
+  return state_ == nullptr ? KeyOrder::bytes : state_->form.spec().order;
 }
+std::string Collection::codec() const {
+  return state_ == nullptr ? std::string() : state_->form.spec().codec;
+}
+bool Collection::duplicates() const { return state_ != nullptr && state_->form.spec().duplicates; }
+bool Collection::expires() const { return state_ != nullptr && state_->form.spec().expires; }
 
 CollectionStats Collection::stats() const {
   const CollectionUse use(state_.get());

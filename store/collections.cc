@@ -1,5 +1,7 @@
 #include "store/collections.h"
 
+#include <algorithm>
+
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -28,6 +30,7 @@ std::string in_words(const std::string& path, std::string_view name) {
 }  // namespace
 
 Collections::~Collections() {
+  reclaimer_.stop();
   const auto close = [](CollectionState& state) {
     if (state.tree != nullptr) set_life(state, CollectionState::Life::closed);
     state.tree.reset();
@@ -45,8 +48,7 @@ Status Collections::create(KeyKind kind, Report* report) {
     return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
   }
   name_store(ground_.file, kind, (*tree)->first_leaf());
-  const CollectionSpec spec{kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
-  main_ = std::make_shared<CollectionState>(this, std::string(), spec, std::move(*tree));
+  main_ = state_of({{}, kDefaultTree, {}, default_spec(kind)}, std::move(*tree));
   return Status::ok;
 }
 
@@ -59,7 +61,6 @@ Status Collections::run(const std::function<Status(bool)>& work) const {
 Status Collections::open(bool clean, Report* report) {
   HeadNames names;
   TENUTO_TRY(read_head(ground_.file, clean, names, report));
-  const CollectionSpec spec{names.kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
   return run([&](bool parallel) -> Status {
     if (names.catalog) {
       auto catalog = Catalog::open(ground_, names, clean, parallel, report);
@@ -70,7 +71,7 @@ Status Collections::open(bool clean, Report* report) {
     auto tree =
         Tree::rebuild(ground_, kDefaultTree, names.first_leaf, names.kind, clean, parallel, report);
     if (!tree) return tree.error();
-    main_ = std::make_shared<CollectionState>(this, std::string(), spec, std::move(*tree));
+    main_ = state_of({{}, kDefaultTree, {}, default_spec(names.kind)}, std::move(*tree));
     if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
       return Status::ok;
     }
@@ -116,9 +117,7 @@ Status Collections::open_all(bool parallel, Report* report) {
       if (report != nullptr) *report = reports[i];
       return statuses[i];
     }
-    open_.emplace(entries[i].name,
-                  std::make_shared<CollectionState>(this, entries[i].name, entries[i].spec,
-                                                    std::move(trees[i])));
+    open_.emplace(entries[i].name, state_of(entries[i], std::move(trees[i])));
   }
   return Status::ok;
 }
@@ -141,6 +140,12 @@ void Collections::set_verify_reads(bool on) {
   for (const auto& [name, state] : open_) state->tree->set_verify_reads(on);
 }
 
+void Collections::set_forms(Forms forms) {
+  const std::lock_guard lock(mu_);
+  forms_ = std::move(forms);
+  for (const auto& [name, state] : open_) state->form = forms_.make(state->form.spec());
+}
+
 // --- finding and making collections -------------------------------------------------------------
 
 // One that exists. not_found leaves the report alone.
@@ -155,32 +160,46 @@ Result<Collections::State> Collections::get_locked(std::string_view name, Report
     if (built) tree = std::move(*built);
     return built ? Status::ok : built.error();
   }));
-  auto state =
-      std::make_shared<CollectionState>(this, std::string(name), entry.spec, std::move(tree));
+  State state = state_of(entry, std::move(tree));
   open_.emplace(name, state);
   return state;
+}
+
+Collections::State Collections::state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree) {
+  return std::make_shared<CollectionState>(this, entry.name, forms_.make(entry.spec),
+                                           std::move(tree));
 }
 
 Result<Collections::State> Collections::get(std::string_view name, const CollectionOptions& options,
                                             Report* report) {
   TENUTO_TRY(check_name(name, report));
   const std::string where = in_words(ground_.file.path(), name);
+  const CollectionSpec asked{options.order, options.duplicates, options.expires, options.codec};
   const std::lock_guard lock(mu_);
   Result<State> there = get_locked(name, report);
   if (there) {
     if (options.error_if_exists) {
       return fail(Status::exists, report, "there is such a collection already", where);
     }
-    if (options.check_order && (*there)->spec.order != options.order) {
-      return fail(Status::invalid_argument, report, "the collection has another order of keys",
+    const CollectionSpec& spec = (*there)->form.spec();
+    if (options.check_order && spec != asked) {
+      return fail(Status::invalid_argument, report,
+                  spec.order != asked.order ? "the collection has another order of keys"
+                                            : "the collection has other records: its codec, "
+                                              "duplicates or expires are not those asked for",
                   where);
     }
+    TENUTO_TRY(forms_.usable(spec, where, report));
     return there;
   }
   if (there.error() != Status::not_found) return there.error();
   if (!options.create_if_missing) {
     return fail(Status::not_found, report, "there is no such collection", where);
   }
+  if (asked.order < KeyOrder::bytes || asked.order > KeyOrder::registered) {
+    return fail(Status::invalid_argument, report, "there is no such order of keys", where);
+  }
+  TENUTO_TRY(forms_.usable(asked, where, report));
   TENUTO_TRY(ground_.file.writable());
   if (catalog_ == nullptr) {
     auto catalog = Catalog::create(ground_);
@@ -189,11 +208,11 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
     has_catalog_.store(true, std::memory_order_relaxed);
   }
   free_dropped();
-  const CollectionSpec spec{options.order};
-  auto tree = catalog_->add(name, spec);
+  auto tree = catalog_->add(name, asked);
   if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
   (*tree)->set_verify_reads(verify_reads_);
-  auto state = std::make_shared<CollectionState>(this, std::string(name), spec, std::move(*tree));
+  State state = state_of({std::string(name), {}, {}, asked}, std::move(*tree));
+  if (asked.expires) reclaimer_.start();
   open_.emplace(name, state);
   return state;
 }
@@ -310,9 +329,35 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
   return Status::ok;
 }
 
+Status Collections::expiring(std::vector<State>& out) {
+  const std::lock_guard lock(mu_);
+  out.clear();
+  std::vector<CatalogEntry> entries;
+  if (catalog_ != nullptr) TENUTO_TRY(catalog_->list(entries, nullptr));
+  for (const CatalogEntry& entry : entries) {
+    if (!entry.spec.expires) continue;
+    const Result<State> state = get_locked(entry.name, nullptr);
+    if (!state) return state.error();
+    out.push_back(*state);
+  }
+  std::sort(out.begin(), out.end(), [](const State& a, const State& b) { return a->id < b->id; });
+  return Status::ok;
+}
+
+Status Collections::start_reclaiming(Report* report) {
+  if (ground_.file.writable() != Status::ok) return Status::ok;
+  std::vector<CatalogEntry> entries;
+  TENUTO_TRY(list(entries, report));
+  const bool any = std::any_of(entries.begin(), entries.end(),
+                               [](const CatalogEntry& entry) { return entry.spec.expires; });
+  if (any) reclaimer_.start();
+  return Status::ok;
+}
+
 // --- validation ---------------------------------------------------------------------------------
 
 Status Collections::validate(Report* report) {
+  const auto quiet = reclaimer_.pause();
   const std::lock_guard lock(mu_);
   Tree::Reached reached;
   TENUTO_TRY(main_->tree->validate(reached, report));

@@ -10,7 +10,8 @@
 // its blocks are given back: at once as a rule, else with the next call that changes the catalog,
 // finds the pool full, or closes it.
 //
-// Locks: mu_ before those of trees; calls on collections do not take it.
+// Locks: the reclaimer's before mu_, mu_ before those of trees; calls on collections do not take
+// it.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,8 @@
 #include <vector>
 
 #include "store/catalog.h"
+#include "store/form.h"
+#include "store/reclaim.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -35,9 +38,13 @@ class Collections;
 struct CollectionState {
   enum class Life : std::uint8_t { open, dropped, closed };
 
-  CollectionState(store::Collections* c, std::string n, const store::CollectionSpec& s,
+  CollectionState(store::Collections* c, std::string n, store::Form f,
                   std::unique_ptr<store::Tree> t)
-      : collections(c), spec(s), tree(std::move(t)), id(tree->id()), name(std::move(n)) {}
+      : collections(c),
+        form(std::move(f)),
+        tree(std::move(t)),
+        id(tree->id()),
+        name(std::move(n)) {}
 
   // ok | not_found | closed. Of a collection that can be dropped it is true while the caller's
   // epoch lasts, if that was pinned before.
@@ -49,7 +56,7 @@ struct CollectionState {
 
   // Constant while the collection is open.
   store::Collections* const collections;
-  const store::CollectionSpec spec;
+  store::Form form;
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
   std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
@@ -100,6 +107,8 @@ class Collections {
 
   const State& main() const { return main_; }
   void set_verify_reads(bool on);
+  // Before anybody uses a named collection.
+  void set_forms(Forms forms);
 
   // See Store for these.
   Result<State> get(std::string_view name, const CollectionOptions& options, Report* report);
@@ -115,6 +124,14 @@ class Collections {
     std::string name;
   };
   Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment, Report* report);
+
+  // Those whose records may expire, opened.
+  Status expiring(std::vector<State>& out);
+  // Its thread starts when there is something to do; it has to be stopped before close. Its lock
+  // comes before mu_.
+  Reclaimer& reclaimer() { return reclaimer_; }
+  // To be called once the reclaimer knows its pace.
+  Status start_reclaiming(Report* report);
 
   // No named collection was ever made here.
   bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
@@ -136,12 +153,14 @@ class Collections {
   Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
                                         Report* report);
   Result<State> get_locked(std::string_view name, Report* report);
+  State state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree);
   void retire(const State& state);
   void free_dropped();
 
   Ground ground_;
   const unsigned threads_;
   bool verify_reads_ = true;
+  Forms forms_;
   State main_;
   std::atomic<bool> has_catalog_{false};
 
@@ -150,6 +169,8 @@ class Collections {
   std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
   std::map<std::string, State, std::less<>> open_;
   std::vector<Dropped> dropped_;
+
+  Reclaimer reclaimer_{*this};
 };
 
 }  // namespace store

@@ -1,7 +1,7 @@
-// Writes that look first: put_if_absent, compare-and-swap, merge, and put_when, of which they are
-// made. The record is seen without a lock, the caller decides, and the leaf is locked only if it
-// has not changed since; so no user's code runs under a lock, and nobody writes the key between.
-// The same fences as a put or an erase.
+// put_when: writes that look first. Put_if_absent, compare-and-swap and merge are made of it
+// (collection_write.cc). The record is seen without a lock, the caller decides, and the leaf is
+// locked only if it has not changed since; so no user's code runs under a lock, and nobody writes
+// the key between. The same fences as a put or an erase.
 #include <optional>
 
 #include "store/tree.h"
@@ -84,32 +84,6 @@ Status Tree::put_when(std::string_view key, const Decide& decide) {
     s = Conditional{*this, key, decide}.run();
   }
   return s == Status::ok ? file_.bad_pages() : s;
-}
-
-Status Tree::put_if_absent(std::string_view key, std::string_view value) {
-  return put_when(key, [&](const Record* old) -> Decision {
-    if (old != nullptr) return {.status = Status::exists};
-    return {Decision::What::put, value};
-  });
-}
-
-Status Tree::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
-                              std::optional<std::string_view> desired) {
-  return put_when(key, [&](const Record* old) -> Decision {
-    const bool same = old == nullptr ? !expected : expected && old->value == *expected;
-    if (!same) return {.status = Status::conflict};
-    if (desired) return {Decision::What::put, *desired};
-    return {old == nullptr ? Decision::What::leave : Decision::What::erase};
-  });
-}
-
-Status Tree::merge(std::string_view key, const Merge& f) {
-  std::optional<std::string> made;
-  return put_when(key, [&](const Record* old) -> Decision {
-    made = f(old == nullptr ? std::nullopt : std::optional(old->value));
-    if (made) return {Decision::What::put, *made};
-    return {old == nullptr ? Decision::What::leave : Decision::What::erase};
-  });
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "store/format.h"
 #include "tenuto/abi.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -19,14 +20,14 @@ namespace tenuto::inline TENUTO_ABI::store {
 class KeyLocks {
  public:
   // False: somebody else has it. Taking what one has is fine, and is released once.
-  bool take(std::uint64_t tree, std::string_view key, const void* owner) {
+  bool take(TreeId tree, std::string_view key, const void* owner) {
     Shard& s = shard(tree, key);
     const std::lock_guard lock(s.mu);
     const auto [at, fresh] = s.owners.emplace(name(tree, key), owner);
     if (fresh) held_.fetch_add(1, std::memory_order_relaxed);
     return at->second == owner;
   }
-  void release(std::uint64_t tree, std::string_view key, const void* owner) {
+  void release(TreeId tree, std::string_view key, const void* owner) {
     Shard& s = shard(tree, key);
     const std::lock_guard lock(s.mu);
     const auto at = s.owners.find(name(tree, key));
@@ -35,7 +36,7 @@ class KeyLocks {
     held_.fetch_sub(1, std::memory_order_relaxed);
   }
   // A hint: whoever locks it later conflicts by validation.
-  bool held_by_another(std::uint64_t tree, std::string_view key, const void* owner) {
+  bool held_by_another(TreeId tree, std::string_view key, const void* owner) {
     if (held_.load(std::memory_order_relaxed) == 0) return false;
     Shard& s = shard(tree, key);
     const std::lock_guard lock(s.mu);
@@ -50,13 +51,13 @@ class KeyLocks {
     std::unordered_map<std::string, const void*> owners;  // guarded by mu
   };
 
-  static std::string name(std::uint64_t tree, std::string_view key) {
-    std::string n(reinterpret_cast<const char*>(&tree), sizeof tree);
+  static std::string name(TreeId tree, std::string_view key) {
+    std::string n(reinterpret_cast<const char*>(&tree.value), sizeof tree.value);
     n += key;
     return n;
   }
-  Shard& shard(std::uint64_t tree, std::string_view key) {
-    return shards_[(std::hash<std::string_view>{}(key) + tree) % kShards];
+  Shard& shard(TreeId tree, std::string_view key) {
+    return shards_[(std::hash<std::string_view>{}(key) + tree.value) % kShards];
   }
 
   std::array<Shard, kShards> shards_;

@@ -102,6 +102,7 @@ Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
   TENUTO_TRY(engine->drain());
+  if (collections != nullptr) collections->reclaimer().stop();
   history->shut(true);
   if (collections != nullptr) TENUTO_TRY(collections->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {

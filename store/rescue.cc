@@ -13,6 +13,7 @@
 #include "pm/lane.h"
 #include "store/record.h"
 #include "store/rescue_tree.h"
+#include "store/store_impl.h"
 #include "tx/engine.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -42,9 +43,11 @@ class Rescue {
   }
 
   Status write(Store& to) {
+    // Records are copied as they stand in their trees; no codec is needed.
+    StoreImpl::of(to).collections()->set_forms(Forms::of_stored_keys());
     std::vector<Writer> writers;
     for (TreeRescue& t : trees_) {
-      const CollectionOptions options{.order = t.entry().spec.order};
+      const CollectionOptions options = options_of(t.entry().spec);
       Collection into = to.default_collection();
       if (t.entry().id != kDefaultTree) {
         Result<Collection> made = to.collection(t.entry().name, options);
@@ -155,7 +158,7 @@ class Rescue {
       expected = head[kHeadRecords];
     }
     result_.expected = expected;
-    const CollectionSpec spec{result_.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
+    const CollectionSpec spec = default_spec(result_.key_kind);
     const PoolOffset again{file_.head().roots[pm::kRootStore]};
     trees_.emplace_back(ground_, CatalogEntry{{}, kDefaultTree, {head[kHeadFirstLeaf]}, spec},
                         again, expected);

@@ -1,7 +1,7 @@
 // The public Snapshot: an active moment (history.h) and the tree it is about.
 #include <utility>
 
-#include "store/store_impl.h"
+#include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -18,15 +18,30 @@ Status Snapshot::usable() const {
   return core_->expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
 
+namespace {
+// The record that stands for a key; not_found when it has expired.
+template <class Found>
+Status find(const CollectionState* state, const store::SnapshotCore& at, std::string_view key,
+            bool for_value, const Found& found) {
+  const store::EpochGuard guard;
+  const CollectionUse use(state);
+  TENUTO_TRY(use.status());
+  const store::Form& form = state->form;
+  const StoredKey stored(form, key);
+  TENUTO_TRY(stored.status());
+  store::Record record;
+  TENUTO_TRY(use->lookup_at(stored.get(), at, record, for_value || form.expires()));
+  if (!form.live(record.value)) return Status::not_found;
+  found(form.value_in(record.value));
+  return for_value ? use->bad_pages() : Status::ok;
+}
+}  // namespace
+
 Status Snapshot::get(const Collection& collection, std::string_view key, std::string& value) const {
   TENUTO_TRY(usable());
-  const store::EpochGuard guard;
-  const CollectionUse use(collection.state_.get());
-  TENUTO_TRY(use.status());
-  store::Record record;
-  TENUTO_TRY(use->lookup_at(key, *core_, record));
-  value.assign(record.value);
-  return use->bad_pages();
+  if (collection.duplicates()) return first_value(pairs_of(collection, key), value);
+  return find(collection.state_.get(), *core_, key, true,
+              [&](std::string_view v) { value.assign(v); });
 }
 
 Result<std::string> Snapshot::get(const Collection& collection, std::string_view key) const {
@@ -38,11 +53,11 @@ Result<std::string> Snapshot::get(const Collection& collection, std::string_view
 
 Status Snapshot::contains(const Collection& collection, std::string_view key) const {
   TENUTO_TRY(usable());
-  const store::EpochGuard guard;
-  const CollectionUse use(collection.state_.get());
-  TENUTO_TRY(use.status());
-  store::Record record;
-  return use->lookup_at(key, *core_, record, false);
+  if (collection.duplicates()) {
+    std::string value;
+    return first_value(pairs_of(collection, key), value);
+  }
+  return find(collection.state_.get(), *core_, key, false, [](std::string_view) {});
 }
 
 Status Snapshot::get(std::string_view key, std::string& value) const {

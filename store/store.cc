@@ -4,14 +4,15 @@
 #include <optional>
 #include <utility>
 
-#include "store/store_impl.h"
+#include "store/cursor.h"
+#include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
 // --- WriteBatch ---------------------------------------------------------------------------------
 
 void WriteBatch::add(std::uint32_t collection, std::string_view key, std::string_view value,
-                     bool erase) {
+                     Op::What what, std::uint64_t ttl_ms) {
   Op op;
   op.key_at = bytes_.size();
   op.key_bytes = key.size();
@@ -19,8 +20,9 @@ void WriteBatch::add(std::uint32_t collection, std::string_view key, std::string
   op.value_at = bytes_.size();
   op.value_bytes = value.size();
   bytes_.append(value);
+  op.ttl_ms = ttl_ms;
   op.collection = collection;
-  op.erase = erase;
+  op.what = what;
   ops_.push_back(op);
 }
 
@@ -32,13 +34,20 @@ std::uint32_t WriteBatch::index_of(const Collection& collection) {
   return static_cast<std::uint32_t>(collections_.size());
 }
 
-void WriteBatch::put(std::string_view key, std::string_view value) { add(0, key, value, false); }
-void WriteBatch::erase(std::string_view key) { add(0, key, {}, true); }
-void WriteBatch::put(const Collection& collection, std::string_view key, std::string_view value) {
-  add(index_of(collection), key, value, false);
+void WriteBatch::put(std::string_view key, std::string_view value) {
+  add(0, key, value, Op::What::put);
+}
+void WriteBatch::erase(std::string_view key) { add(0, key, {}, Op::What::erase); }
+void WriteBatch::put(const Collection& collection, std::string_view key, std::string_view value,
+                     std::uint64_t ttl_ms) {
+  add(index_of(collection), key, value, Op::What::put, ttl_ms);
 }
 void WriteBatch::erase(const Collection& collection, std::string_view key) {
-  add(index_of(collection), key, {}, true);
+  add(index_of(collection), key, {}, Op::What::erase);
+}
+void WriteBatch::erase_pair(const Collection& collection, std::string_view key,
+                            std::string_view value) {
+  add(index_of(collection), key, value, Op::What::erase_pair);
 }
 
 void WriteBatch::clear() {
@@ -47,8 +56,42 @@ void WriteBatch::clear() {
   collections_.clear();
 }
 
-Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
-                         std::vector<store::BatchOp>& ops) {
+// One entry in a collection whose form is not plain.
+Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
+                                const WriteBatch::Op& op, std::string_view key,
+                                std::string_view value, StoredOps& out) {
+  using What = WriteBatch::Op::What;
+  const store::Form& form = state->form;
+  store::Tree* const tree = state->tree.get();
+  if (op.what == What::put) {
+    const StoredRecord stored(form, key, value, op.ttl_ms);
+    TENUTO_TRY(stored.status());
+    out.push({tree, stored.key(), stored.value(), false});
+    return Status::ok;
+  }
+  if (op.what == What::erase_pair) {
+    std::string stored;
+    TENUTO_TRY(form.pair(key, value, stored));
+    out.push({tree, stored, {}, true});
+    return Status::ok;
+  }
+  if (!form.duplicates()) {
+    const StoredKey stored(form, key);
+    TENUTO_TRY(stored.status());
+    out.push({tree, stored.get(), {}, true});
+    return Status::ok;
+  }
+  // All pairs there are now, and those that the batch itself put before.
+  store::Span span;
+  TENUTO_TRY(form.begin_of(key, span.lower));
+  TENUTO_TRY(form.end_of(key, span.upper.emplace()));
+  out.erase_puts(tree, span.lower, *span.upper);
+  store::Cursor cursor(state, std::move(span), nullptr, nullptr, nullptr);
+  for (cursor.seek({}); cursor.valid(); cursor.next()) out.push({tree, cursor.key(), {}, true});
+  return cursor.status();
+}
+
+Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch, StoredOps& out) {
   for (const auto& state : batch.collections_) {
     if (state == nullptr) return Status::closed;
     TENUTO_TRY(state->alive());
@@ -56,10 +99,19 @@ Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
   }
   const std::string_view bytes = batch.bytes_;
   for (const WriteBatch::Op& op : batch.ops_) {
-    const CollectionState& state =
-        op.collection == 0 ? *all.main() : *batch.collections_[op.collection - 1];
-    ops.push_back({state.tree.get(), bytes.substr(op.key_at, op.key_bytes),
-                   bytes.substr(op.value_at, op.value_bytes), op.erase});
+    const auto& state = op.collection == 0 ? all.main() : batch.collections_[op.collection - 1];
+    const std::string_view key = bytes.substr(op.key_at, op.key_bytes);
+    const std::string_view value = bytes.substr(op.value_at, op.value_bytes);
+    const bool pair = op.what == WriteBatch::Op::What::erase_pair;
+    if (pair && !state->form.duplicates()) return Status::invalid_argument;
+    if (!state->form.plain()) {
+      TENUTO_TRY(append_stored(state, op, key, value, out));
+    } else if (op.ttl_ms != 0) {
+      return Status::invalid_argument;
+    } else {
+      const bool erase = op.what == WriteBatch::Op::What::erase;
+      out.ops.push_back({state->tree.get(), key, value, erase});
+    }
   }
   return Status::ok;
 }
@@ -77,7 +129,10 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     TENUTO_TRY(p.create_store(options.key_kind, report));
   }
   p.collections->set_verify_reads(options.verify_reads);
+  p.collections->set_forms({options.codecs, options.clock_ms});
   p.history->set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
+  p.collections->reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
+  TENUTO_TRY(p.collections->start_reclaiming(report));
   if (options.check_key_kind && p.tree()->kind() != options.key_kind) {
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
@@ -167,8 +222,8 @@ Status Store::compare_and_swap(std::string_view key, std::optional<std::string_v
 Status Store::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
   return default_collection().merge(key, f, options);
 }
-Result<std::uint64_t> Store::erase_range(std::string_view from, std::optional<std::string_view> to,
-                                         WriteOptions options) {
+Result<std::uint64_t> Store::erase_range(std::optional<std::string_view> from,
+                                         std::optional<std::string_view> to, WriteOptions options) {
   return default_collection().erase_range(from, to, options);
 }
 std::vector<Result<std::string>> Store::multi_get(std::span<const std::string_view> keys) const {
@@ -180,7 +235,7 @@ Result<KeyValue> Store::lower_bound(std::string_view key) const {
 Result<KeyValue> Store::upper_bound(std::string_view key) const {
   return default_collection().upper_bound(key);
 }
-std::uint64_t Store::approximate_count(std::string_view from,
+std::uint64_t Store::approximate_count(std::optional<std::string_view> from,
                                        std::optional<std::string_view> to) const {
   return default_collection().approximate_count(from, to);
 }
@@ -193,9 +248,9 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
     {
       std::optional<store::EpochGuard> guard;
       if (!batch.collections_.empty()) guard.emplace();  // see CollectionUse
-      std::vector<store::BatchOp> ops;
-      TENUTO_TRY(StoreImpl::append(*all, batch, ops));
-      s = store::Tree::write(std::move(ops));
+      StoredOps stored;
+      TENUTO_TRY(StoreImpl::append(*all, batch, stored));
+      s = store::Tree::write(std::move(stored.ops));
     }
     if (s == Status::full && again && !all->alone()) {
       all->make_room();
@@ -233,7 +288,10 @@ Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
   std::vector<store::CatalogEntry> entries;
   TENUTO_TRY(all->list(entries, report));
   std::vector<CollectionInfo> out;
-  for (store::CatalogEntry& e : entries) out.push_back({std::move(e.name), e.id.value});
+  for (store::CatalogEntry& e : entries) {
+    out.push_back({std::move(e.name), e.id.value, e.spec.order, std::move(e.spec.codec),
+                   e.spec.duplicates, e.spec.expires});
+  }
   return out;
 }
 
@@ -267,6 +325,15 @@ Status Store::multi_get(std::span<const std::string_view> keys, const EachValue&
 }
 
 // --- all of it ----------------------------------------------------------------------------------
+
+Result<std::uint64_t> Store::reclaim(std::uint64_t records_max) {
+  store::Collections* all = collections_of(impl_);
+  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(all->file().writable());
+  auto erased = all->reclaimer().run(records_max);
+  if (erased) TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  return erased;
+}
 
 Status Store::sync() {
   return collections_of(impl_) == nullptr ? Status::closed : impl_->pool.sync();

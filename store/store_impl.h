@@ -1,6 +1,10 @@
 // What a Store is made of: its pool, and the handle of the default collection.
 #pragma once
 
+#include <deque>
+#include <string>
+#include <vector>
+
 #include "store/pool_impl.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
@@ -9,6 +13,24 @@
 
 namespace tenuto::inline TENUTO_ABI {
 
+// A batch as the trees are told of it.
+struct StoredOps {
+  std::vector<store::BatchOp> ops;
+  std::deque<std::string> rooms;  // of what does not stand in the batch itself
+
+  void push(store::BatchOp op) {
+    op.key = rooms.emplace_back(op.key);
+    op.value = rooms.emplace_back(op.value);
+    ops.push_back(op);
+  }
+  // Takes back the puts of a range of keys.
+  void erase_puts(const store::Tree* tree, std::string_view from, std::string_view to) {
+    for (store::BatchOp& op : ops) {
+      if (op.tree == tree && from <= op.key && op.key < to) op.erase = true;
+    }
+  }
+};
+
 struct StoreImpl {
   explicit StoreImpl(Pool p) : pool(std::move(p)) {}
 
@@ -16,12 +38,18 @@ struct StoreImpl {
   store::Collections* collections() const {
     return pool.impl_ == nullptr ? nullptr : pool.impl_->collections.get();
   }
+  static StoreImpl& of(Store& store) { return *store.impl_; }
+  static Collection handle_of(std::shared_ptr<CollectionState> state) {
+    return Collection(std::move(state));
+  }
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
   // Closed, not_found or invalid_argument when a collection of the batch cannot be written to.
-  static Status append(const store::Collections& all, const WriteBatch& batch,
-                       std::vector<store::BatchOp>& ops);
+  static Status append(const store::Collections& all, const WriteBatch& batch, StoredOps& out);
+  static Status append_stored(const std::shared_ptr<CollectionState>& state,
+                              const WriteBatch::Op& op, std::string_view key,
+                              std::string_view value, StoredOps& out);
 
   Pool pool;
   Collection main;

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "store/store_impl.h"
+#include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -26,28 +26,53 @@ Status Work::look() {
   return Status::ok;
 }
 
-const Work::Write* Work::own(std::string_view key) const {
+Status Work::part_of(const std::shared_ptr<CollectionState>& state, Part*& out) {
+  TENUTO_TRY(usable());
+  if (state == nullptr) return Status::closed;
+  TENUTO_TRY(state->alive());
+  if (state->collections != pool->collections.get()) return Status::invalid_argument;
+  for (Part& part : parts) {
+    if (part.state != state) continue;
+    out = &part;
+    return Status::ok;
+  }
+  out = &parts.emplace_back(state, writes);
+  return Status::ok;
+}
+
+const Write* Part::own(std::string_view key) const {
   const auto at = latest.find(key);
   return at == latest.end() ? nullptr : &writes[at->second];
 }
 
-Status Work::write(std::string_view key, std::optional<std::string_view> value) {
-  TENUTO_TRY(usable());
+Status Work::write(Part& part, std::string_view key, std::optional<std::string_view> value) {
   if (options.read_only) return Status::read_only;
-  TENUTO_TRY(tree->check_key(key));
-  if (history->key_locks().held_by_another(tree_id, key, this)) return Status::conflict;
-  const auto at = latest.find(key);
-  const std::size_t before = at == latest.end() ? 0 : at->second + 1;
+  {
+    const CollectionUse use(part.state.get());
+    TENUTO_TRY(use.status());
+    TENUTO_TRY(use->check_key(key));
+  }
+  if (history->key_locks().held_by_another(part.state->id, key, this)) return Status::conflict;
+  const auto at = part.latest.find(key);
+  const std::size_t before = at == part.latest.end() ? 0 : at->second + 1;
   std::optional<std::string> copy;
   if (value) copy.emplace(*value);
-  writes.push_back({std::string(key), std::move(copy), before});
-  if (at != latest.end()) latest.erase(at);
-  latest.emplace(writes.back().key, writes.size() - 1);
+  writes.push_back({&part, std::string(key), std::move(copy), before});
+  if (at != part.latest.end()) part.latest.erase(at);
+  part.latest.emplace(writes.back().key, writes.size() - 1);
   return Status::ok;
+}
+
+bool Work::wrote() const {
+  for (const Part& part : parts) {
+    if (!part.latest.empty()) return true;
+  }
+  return false;
 }
 
 void Work::rollback_to(std::size_t count) {
   for (std::size_t i = writes.size(); i > count; --i) {
+    auto& latest = writes[i - 1].part->latest;
     const auto at = latest.find(writes[i - 1].key);
     if (at == latest.end() || at->second != i - 1) continue;  // taken back before
     std::size_t before = writes[i - 1].before;
@@ -56,12 +81,12 @@ void Work::rollback_to(std::size_t count) {
   }
 }
 
-bool Work::writes_between(std::string_view low, const Fence& end) const {
+bool Part::writes_between(std::string_view low, const Fence& end) const {
   const auto from = latest.lower_bound(low);
   return from != latest.end() && (!end.bounded || from->first < end.key);
 }
 
-void Work::overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const {
+void Part::overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const {
   const auto from = latest.lower_bound(low);
   const auto to = end.bounded ? latest.lower_bound(end.key) : latest.end();
   std::erase_if(entries, [this](const Entry& e) { return latest.contains(e.record.key); });
@@ -76,22 +101,37 @@ void Work::overlay(std::string_view low, const Fence& end, std::vector<Entry>& e
 
 Status Work::commit() {
   TENUTO_TRY(usable());
-  if (latest.empty()) return Status::ok;
+  if (!wrote()) return Status::ok;
   if (doomed) return Status::conflict;
-  std::vector<BatchOp> ops;
-  for (const auto& [key, at] : latest) {
-    if (history->key_locks().held_by_another(tree_id, key, this)) return Status::conflict;
-    const std::optional<std::string>& value = writes[at].value;
-    ops.push_back({tree, key, value ? std::string_view(*value) : std::string_view(), !value});
+  Status s = try_commit();
+  if (s == Status::full && !pool->collections->alone()) {
+    pool->collections->make_room();
+    s = try_commit();
   }
-  for (const std::string& key : keys_read) reads.ranges.push_back({tree, key, key, true});
-  return Tree::write(std::move(ops), &reads);
+  return s;
+}
+
+Status Work::try_commit() {
+  const EpochGuard guard;  // see CollectionUse
+  std::vector<BatchOp> ops;
+  ReadSet all{reads.ranges, reads.snapshot};
+  for (const Part& part : parts) {
+    TENUTO_TRY(part.state->alive());
+    Tree* const tree = part.state->tree.get();
+    for (const auto& [key, at] : part.latest) {
+      if (history->key_locks().held_by_another(tree->id(), key, this)) return Status::conflict;
+      const std::optional<std::string>& value = writes[at].value;
+      ops.push_back({tree, key, value ? std::string_view(*value) : std::string_view(), !value});
+    }
+    for (const std::string& key : part.keys_read) all.ranges.push_back({tree, key, key, true});
+  }
+  return Tree::write(std::move(ops), &all);
 }
 
 void Work::end() {
   if (ended) return;
   ended = true;
-  for (const std::string& key : locked) history->key_locks().release(tree_id, key, this);
+  for (const auto& [tree, key] : locked) history->key_locks().release(tree, key, this);
   reads.snapshot.reset();
 }
 
@@ -106,68 +146,157 @@ StoreTransaction& StoreTransaction::operator=(StoreTransaction&& o) noexcept {
 StoreTransaction::~StoreTransaction() { rollback(); }
 
 namespace {
-// The record of a key, or not_found; noted as read unless it is the transaction's own write.
+// What stands for a key, as it is stored, or not_found; noted as read unless it is the
+// transaction's own write.
 template <class Found>
-Status read(store::Work* work, std::string_view key, bool for_value, const Found& found) {
-  if (work == nullptr) return Status::closed;
-  TENUTO_TRY(work->usable());
-  if (const store::Work::Write* own = work->own(key)) {
-    if (!own->value) return Status::not_found;
-    found(std::string_view(*own->value));
+Status read(store::Work& work, store::Part& part, std::string_view stored, bool for_value,
+            const Found& found) {
+  const store::Form& form = part.state->form;
+  if (const store::Write* own = part.own(stored)) {
+    if (!own->value || !form.live(*own->value)) return Status::not_found;
+    found(form.value_in(*own->value));
     return Status::ok;
   }
-  TENUTO_TRY(work->look());
+  TENUTO_TRY(work.look());
   const store::EpochGuard guard;
+  const CollectionUse use(part.state.get());
+  TENUTO_TRY(use.status());
   store::Record record;
-  const Status s = work->tree->lookup_at(key, *work->reads.snapshot, record, for_value);
+  const Status s =
+      use->lookup_at(stored, *work.reads.snapshot, record, for_value || form.expires());
   const bool answer = s == Status::ok || s == Status::not_found;
-  if (answer && !work->keys_read.contains(key)) work->keys_read.emplace(key);
+  if (answer && !part.keys_read.contains(stored)) part.keys_read.emplace(stored);
   TENUTO_TRY(s);
-  found(record.value);
-  return work->tree->bad_pages();
+  if (!form.live(record.value)) return Status::not_found;
+  found(form.value_in(record.value));
+  return use->bad_pages();
 }
 }  // namespace
 
-Status StoreTransaction::get(std::string_view key, std::string& value) {
-  return read(impl_.get(), key, true, [&](std::string_view v) { value.assign(v); });
+Collection StoreTransaction::main() const {
+  return impl_ == nullptr ? Collection() : Collection(impl_->main);
 }
 
-Result<std::string> StoreTransaction::get(std::string_view key) {
+Status StoreTransaction::get(const Collection& collection, std::string_view key,
+                             std::string& value) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  if (part->state->form.duplicates()) return first_value(pairs_of(collection, key), value);
+  const StoredKey stored(part->state->form, key);
+  TENUTO_TRY(stored.status());
+  return read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
+}
+
+Result<std::string> StoreTransaction::get(const Collection& collection, std::string_view key) {
   std::string value;
-  const Status s = get(key, value);
+  const Status s = get(collection, key, value);
   if (s != Status::ok) return s;
   return value;
 }
 
-Status StoreTransaction::contains(std::string_view key) {
-  return read(impl_.get(), key, false, [](std::string_view) {});
+Status StoreTransaction::contains(const Collection& collection, std::string_view key) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  std::string value;
+  if (part->state->form.duplicates()) return first_value(pairs_of(collection, key), value);
+  const StoredKey stored(part->state->form, key);
+  TENUTO_TRY(stored.status());
+  return read(*impl_, *part, stored.get(), false, [](std::string_view) {});
 }
 
-Status StoreTransaction::get_for_update(std::string_view key, std::string& value) {
+Status StoreTransaction::get_for_update(const Collection& collection, std::string_view key,
+                                        std::string& value) {
   if (impl_ == nullptr) return Status::closed;
-  TENUTO_TRY(impl_->usable());
-  TENUTO_TRY(impl_->tree->check_key(key));
-  if (!impl_->history->key_locks().take(impl_->tree_id, key, impl_.get())) {
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  const CollectionState& state = *part->state;
+  if (state.form.duplicates()) return Status::invalid_argument;
+  const StoredKey stored(state.form, key);
+  TENUTO_TRY(stored.status());
+  {
+    const CollectionUse use(&state);
+    TENUTO_TRY(use.status());
+    TENUTO_TRY(use->check_key(stored.get()));
+  }
+  if (!impl_->history->key_locks().take(state.id, stored.get(), impl_.get())) {
     return Status::conflict;
   }
-  impl_->locked.emplace_back(key);
-  const Status s = get(key, value);
-  if (s != Status::ok && s != Status::not_found) return s;
+  impl_->locked.emplace_back(state.id, stored.get());
+  const Status s =
+      read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
+  if ((s != Status::ok && s != Status::not_found) || part->own(stored.get()) != nullptr) return s;
   // A key that changed since the first read would be found at the commit: say so now.
-  if (impl_->own(key) == nullptr && impl_->tree->changed_since(key, *impl_->reads.snapshot)) {
+  const CollectionUse use(&state);
+  TENUTO_TRY(use.status());
+  if (use->changed_since(stored.get(), *impl_->reads.snapshot)) {
     impl_->doomed = true;
     return Status::conflict;
   }
   return s;
 }
 
-Status StoreTransaction::put(std::string_view key, std::string_view value) {
-  return impl_ == nullptr ? Status::closed : impl_->write(key, value);
+Status StoreTransaction::put(const Collection& collection, std::string_view key,
+                             std::string_view value, std::uint64_t ttl_ms) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  const StoredRecord stored(part->state->form, key, value, ttl_ms);
+  TENUTO_TRY(stored.status());
+  return impl_->write(*part, stored.key(), stored.value());
 }
 
-Status StoreTransaction::erase(std::string_view key) {
-  return impl_ == nullptr ? Status::closed : impl_->write(key, std::nullopt);
+Status StoreTransaction::erase(const Collection& collection, std::string_view key) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  const store::Form& form = part->state->form;
+  if (!form.duplicates()) {
+    const StoredKey stored(form, key);
+    TENUTO_TRY(stored.status());
+    return impl_->write(*part, stored.get(), std::nullopt);
+  }
+  std::vector<std::string> values;
+  {
+    Iterator it = pairs_of(collection, key);
+    for (it.seek_first(); it.valid(); it.next()) values.emplace_back(it.value());
+    TENUTO_TRY(it.status());
+  }
+  for (const std::string& value : values) TENUTO_TRY(erase_pair(collection, key, value));
+  return impl_->options.read_only ? Status::read_only : Status::ok;
 }
+
+Status StoreTransaction::erase_pair(const Collection& collection, std::string_view key,
+                                    std::string_view value) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  if (!part->state->form.duplicates()) return Status::invalid_argument;
+  std::string stored;
+  TENUTO_TRY(part->state->form.pair(key, value, stored));
+  return impl_->write(*part, stored, std::nullopt);
+}
+
+// --- of the default collection ------------------------------------------------------------------
+
+Status StoreTransaction::get(std::string_view key, std::string& value) {
+  return get(main(), key, value);
+}
+Result<std::string> StoreTransaction::get(std::string_view key) { return get(main(), key); }
+Status StoreTransaction::contains(std::string_view key) { return contains(main(), key); }
+Status StoreTransaction::get_for_update(std::string_view key, std::string& value) {
+  return get_for_update(main(), key, value);
+}
+Status StoreTransaction::put(std::string_view key, std::string_view value) {
+  return put(main(), key, value);
+}
+Status StoreTransaction::erase(std::string_view key) { return erase(main(), key); }
+Iterator StoreTransaction::iterator(IteratorOptions options) {
+  return iterator(main(), std::move(options));
+}
+
+// --- its end ------------------------------------------------------------------------------------
 
 StoreTransaction::Savepoint StoreTransaction::savepoint() const {
   return {impl_ == nullptr ? 0 : impl_->writes.size()};
@@ -183,7 +312,7 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
   Status s = impl_->commit();
-  const bool wrote = s == Status::ok && !impl_->latest.empty();
+  const bool wrote = s == Status::ok && impl_->wrote();
   impl_->end();
   if (wrote) s = impl_->pool->settle(options.durability);
   return s;

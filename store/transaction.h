@@ -1,4 +1,4 @@
-// What a transaction has read and wants to write. Made by transaction.cc; its cursors (iterator.cc)
+// What a transaction has read and wants to write. Made by transaction.cc; its cursors (cursor.cc)
 // lay the writes over what they find and note what they walked over.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "store/pool_impl.h"
@@ -17,17 +18,38 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-struct Work {
-  struct Write {
-    std::string key;
-    std::optional<std::string> value;  // none: erase
-    std::size_t before;                // of this key: index + 1 of the write it overrides, or 0
-  };
+struct Part;
+
+struct Write {
+  Part* part;
+  std::string key;
+  std::optional<std::string> value;  // none: erase
+  std::size_t before;                // of this key: index + 1 of the write it overrides, or 0
+};
+
+// What a transaction does in one collection. Keys and values as they stand in its tree.
+struct Part {
   struct Text {
     using is_transparent = void;
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
 
+  Part(std::shared_ptr<CollectionState> s, const std::deque<Write>& w)
+      : state(std::move(s)), writes(w) {}
+
+  const Write* own(std::string_view key) const;
+  bool writes_between(std::string_view low, const Fence& end) const;
+  // Puts the writes of a leaf with these bounds in the place of its entries.
+  void overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const;
+
+  const std::shared_ptr<CollectionState> state;
+  const std::deque<Write>& writes;  // the transaction's
+  std::unordered_set<std::string, Text, std::equal_to<>> keys_read;
+  // Index of the write that counts; keys point into writes.
+  std::map<std::string_view, std::size_t> latest;
+};
+
+struct Work {
   Work(PoolImpl* p, const TransactionOptions& o) : pool(p), options(o) {}
   ~Work() { end(); }
   Work(const Work&) = delete;
@@ -36,32 +58,27 @@ struct Work {
   // Ready to read: with a snapshot, taken now if there is none.
   Status look();
   Status usable() const;
-  const Write* own(std::string_view key) const;
-  Status write(std::string_view key, std::optional<std::string_view> value);
+  // Its part of a collection of this store. not_found: it was dropped.
+  Status part_of(const std::shared_ptr<CollectionState>& state, Part*& out);
+  Status write(Part& part, std::string_view key, std::optional<std::string_view> value);
+  bool wrote() const;
   void rollback_to(std::size_t count);
-  bool writes_between(std::string_view low, const Fence& end) const;
-  // Puts the writes of a leaf with these bounds in the place of its entries.
-  void overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const;
   Status commit();
+  Status try_commit();
   void end();
 
   // Constant.
   PoolImpl* const pool;
   const std::shared_ptr<CollectionState> main =
       pool == nullptr ? nullptr : pool->collections->main();
-  Tree* const tree = pool == nullptr ? nullptr : main->tree.get();
-  const std::uint64_t tree_id = tree == nullptr ? 0 : tree->id().value;  // also when it is gone
   const TransactionOptions options;
   const std::shared_ptr<History> history = pool == nullptr ? nullptr : pool->history;
 
-  // ranges: of cursors; keys are added at the commit.
-  ReadSet reads;
-  std::unordered_set<std::string, Text, std::equal_to<>> keys_read;
+  ReadSet reads;           // ranges: of cursors; keys are added at the commit
+  std::deque<Part> parts;  // they stay where they are
   // In the order of the calls; those taken back stay, for cursors may show them.
   std::deque<Write> writes;
-  // Index of the write that counts; keys point into writes.
-  std::map<std::string_view, std::size_t> latest;
-  std::vector<std::string> locked;
+  std::vector<std::pair<TreeId, std::string>> locked;
   bool doomed = false;  // a key for update had changed: the commit would find it, too
   bool ended = false;
 };

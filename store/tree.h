@@ -154,15 +154,6 @@ class Tree {
   Status erase(std::string_view key);
   // Sees the key's record and writes as `decide` says, in one step: nobody writes the key between.
   Status put_when(std::string_view key, const Decide& decide);
-  // exists: the key is there, and stays as it is.
-  Status put_if_absent(std::string_view key, std::string_view value);
-  // conflict: the value is another than expected (no value: no record), and stays. No desired value
-  // erases.
-  Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
-                          std::optional<std::string_view> desired);
-  // f makes the new value of the old one (none: no record); no new value erases.
-  using Merge = std::function<std::optional<std::string>(std::optional<std::string_view> old)>;
-  Status merge(std::string_view key, const Merge& f);
 
   // Atomic, over trees of one pool. Ops in the order given; a later one for the same key wins.
   // What was read is validated first; conflict: it changed, and nothing is done.

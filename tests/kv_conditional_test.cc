@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "store/pool_impl.h"
+#include "store/store_impl.h"
 #include "support/kv_fixture.h"
 
 namespace tenuto {
@@ -35,6 +35,7 @@ class KvConditionalTest : public test::KvFixture {
   }
 
   Tree& tree() { return *impl_->tree(); }
+  Collection all() { return StoreImpl::handle_of(impl_->collections->main()); }
   std::optional<std::string> get(std::string_view key) {
     std::string value;
     const Status s = tree().get(key, value);
@@ -50,34 +51,34 @@ class KvConditionalTest : public test::KvFixture {
 };
 
 TEST_F(KvConditionalTest, put_if_absent_puts_once) {
-  EXPECT_EQ(tree().put_if_absent("a", "1"), Status::ok);
-  EXPECT_EQ(tree().put_if_absent("a", "2"), Status::exists);
+  EXPECT_EQ(all().put_if_absent("a", "1"), Status::ok);
+  EXPECT_EQ(all().put_if_absent("a", "2"), Status::exists);
   EXPECT_EQ(get("a"), "1");
   EXPECT_EQ(records(), 1u);
 }
 
 TEST_F(KvConditionalTest, compare_and_swap_changes_only_what_was_expected) {
-  EXPECT_EQ(tree().compare_and_swap("a", "1", "2"), Status::conflict);
-  EXPECT_EQ(tree().compare_and_swap("a", std::nullopt, "1"), Status::ok);
-  EXPECT_EQ(tree().compare_and_swap("a", std::nullopt, "3"), Status::conflict);
-  EXPECT_EQ(tree().compare_and_swap("a", "1", "2"), Status::ok);
+  EXPECT_EQ(all().compare_and_swap("a", "1", "2"), Status::conflict);
+  EXPECT_EQ(all().compare_and_swap("a", std::nullopt, "1"), Status::ok);
+  EXPECT_EQ(all().compare_and_swap("a", std::nullopt, "3"), Status::conflict);
+  EXPECT_EQ(all().compare_and_swap("a", "1", "2"), Status::ok);
   EXPECT_EQ(get("a"), "2");
-  EXPECT_EQ(tree().compare_and_swap("a", "1", std::nullopt), Status::conflict);
-  EXPECT_EQ(tree().compare_and_swap("a", "2", std::nullopt), Status::ok);
+  EXPECT_EQ(all().compare_and_swap("a", "1", std::nullopt), Status::conflict);
+  EXPECT_EQ(all().compare_and_swap("a", "2", std::nullopt), Status::ok);
   EXPECT_EQ(get("a"), std::nullopt);
-  EXPECT_EQ(tree().compare_and_swap("a", std::nullopt, std::nullopt), Status::ok);
+  EXPECT_EQ(all().compare_and_swap("a", std::nullopt, std::nullopt), Status::ok);
 }
 
 TEST_F(KvConditionalTest, merge_makes_the_new_value_of_the_old_one) {
   const auto append = [](std::optional<std::string_view> old) -> std::optional<std::string> {
     return std::string(old.value_or("")) + "x";
   };
-  EXPECT_EQ(tree().merge("a", append), Status::ok);
-  EXPECT_EQ(tree().merge("a", append), Status::ok);
+  EXPECT_EQ(all().merge("a", append), Status::ok);
+  EXPECT_EQ(all().merge("a", append), Status::ok);
   EXPECT_EQ(get("a"), "xx");
-  EXPECT_EQ(tree().merge("a", [](auto) { return std::nullopt; }), Status::ok);
+  EXPECT_EQ(all().merge("a", [](auto) { return std::nullopt; }), Status::ok);
   EXPECT_EQ(get("a"), std::nullopt);
-  EXPECT_EQ(tree().merge("a", [](auto) { return std::nullopt; }), Status::ok);
+  EXPECT_EQ(all().merge("a", [](auto) { return std::nullopt; }), Status::ok);
 }
 
 TEST_F(KvConditionalTest, a_decision_may_leave_the_key_with_a_status_of_its_own) {
@@ -95,8 +96,8 @@ TEST_F(KvConditionalTest, a_decision_may_leave_the_key_with_a_status_of_its_own)
 
 TEST_F(KvConditionalTest, conditional_inserts_split_leaves) {
   for (int i = 0; i < 500; ++i)
-    ASSERT_EQ(tree().put_if_absent(key_of(i * 7919 % 500), "v"), Status::ok);
-  for (int i = 0; i < 500; ++i) ASSERT_EQ(tree().put_if_absent(key_of(i), "w"), Status::exists);
+    ASSERT_EQ(all().put_if_absent(key_of(i * 7919 % 500), "v"), Status::ok);
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(all().put_if_absent(key_of(i), "w"), Status::exists);
   EXPECT_EQ(records(), 500u);
 }
 
@@ -133,11 +134,11 @@ TEST_F(KvConditionalTest, threads_that_count_up_lose_nothing) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kRounds; ++i) {
         const std::string key = "counter" + std::to_string((i + t) % kCounters);
-        const Status s = tree().merge(key, [](std::optional<std::string_view> old) {
+        const Status s = all().merge(key, [](std::optional<std::string_view> old) {
           return std::to_string(old ? std::stoi(std::string(*old)) + 1 : 1);
         });
         EXPECT_EQ(s, Status::ok);
-        won += tree().put_if_absent("first" + std::to_string(i), "t") == Status::ok ? 1 : 0;
+        won += all().put_if_absent("first" + std::to_string(i), "t") == Status::ok ? 1 : 0;
       }
     });
   }

@@ -41,6 +41,20 @@ constexpr U64Key u64_key(std::uint64_t n) {
 
 struct WriteOptions {
   Durability durability = Durability::sync;
+  // Of a put into a collection whose records expire: in how many milliseconds. 0: it stays.
+  // invalid_argument in other collections. Batches and transactions say it for each put.
+  std::uint64_t ttl_ms = 0;
+};
+
+// Gives keys an order of the user's: encode makes bytes of a key whose order (memcmp, shorter
+// first) is the order wanted, decode makes the key again; both append nothing and return false when
+// they are given what is no key. They are called on all threads at once, must always do the same,
+// and their encodings differ where keys do. Not a function that compares: the index works on bytes,
+// and recovery, validation and rescue run without anybody's code.
+struct KeyCodec {
+  std::string name;  // 1..63 bytes; stored with the collections that use it
+  std::function<bool(std::string_view key, std::string& encoded)> encode;
+  std::function<bool(std::string_view encoded, std::string& key)> decode;
 };
 
 struct StoreOptions {
@@ -57,6 +71,15 @@ struct StoreOptions {
   // they are older than that. 0: unbounded. See tenuto/snapshot.h.
   std::uint64_t snapshot_bytes_max = 0;
   std::uint64_t snapshot_age_ms_max = 0;
+  // Orders that collections may name (CollectionOptions::codec). A collection whose codec is
+  // missing cannot be opened, and stays what it is.
+  std::vector<KeyCodec> codecs = {};
+  // Records that expired are reclaimed by a thread of the store's own, which runs only where a
+  // collection has such records: so often, so many looked at each time. 0: by Store::reclaim alone.
+  std::uint64_t reclaim_every_ms = 1000;
+  std::uint64_t reclaim_at_once = 10'000;
+  // The time that decides what has expired, in milliseconds since 1970. Empty: the system's.
+  std::function<std::uint64_t()> clock_ms = {};
 };
 
 // Up to rebuild_ms: of the default collection.
@@ -76,7 +99,8 @@ struct StoreStats {
   PoolStats pool;
 };
 
-class Collection;          // tenuto/collection.h
+class Collection;  // tenuto/collection.h
+enum class KeyOrder : std::uint8_t;
 struct CollectionOptions;  // tenuto/collection.h
 struct RenameOptions;      // tenuto/collection.h
 
@@ -96,6 +120,10 @@ using EachValue = std::function<void(std::size_t, Status, std::string_view)>;
 struct CollectionInfo {
   std::string name;
   std::uint64_t id = 0;  // never given twice in a pool
+  KeyOrder order{};
+  std::string codec = {};
+  bool duplicates = false;
+  bool expires = false;
 };
 
 // Puts and erases that become durable together or not at all. A later entry for the same key
@@ -106,8 +134,10 @@ class WriteBatch {
   void put(std::string_view key, std::string_view value);
   void erase(std::string_view key);
   // and in others of the same store.
-  void put(const Collection& collection, std::string_view key, std::string_view value);
+  void put(const Collection& collection, std::string_view key, std::string_view value,
+           std::uint64_t ttl_ms = 0);
   void erase(const Collection& collection, std::string_view key);
+  void erase_pair(const Collection& collection, std::string_view key, std::string_view value);
   void clear();
   bool empty() const { return ops_.empty(); }
   std::size_t count() const { return ops_.size(); }
@@ -117,10 +147,12 @@ class WriteBatch {
   friend struct StoreImpl;
   struct Op {
     std::size_t key_at = 0, key_bytes = 0, value_at = 0, value_bytes = 0;
+    std::uint64_t ttl_ms = 0;
     std::uint32_t collection = 0;  // index into collections_ + 1; 0: the default one
-    bool erase = false;
+    enum class What : std::uint8_t { put, erase, erase_pair } what = What::put;
   };
-  void add(std::uint32_t collection, std::string_view key, std::string_view value, bool erase);
+  void add(std::uint32_t collection, std::string_view key, std::string_view value, Op::What what,
+           std::uint64_t ttl_ms = 0);
   std::uint32_t index_of(const Collection& collection);
 
   std::vector<Op> ops_;
@@ -152,14 +184,22 @@ class Iterator {
 
   void seek_first();
   void seek_last();
+  // Of duplicates seek finds a key's first value, seek_for_prev its last.
   void seek(std::string_view key);           // the first key >= key
   void seek_for_prev(std::string_view key);  // the last key <= key
   void next();                               // REQUIRES: valid()
   void prev();                               // REQUIRES: valid()
+  // Where there are duplicates: the first pair >= {key, value}, and past what else the key has.
+  void seek_pair(std::string_view key, std::string_view value);
+  void next_key();  // to the next key's first value. REQUIRES: valid()
+  void prev_key();  // to the key's before, its last value. REQUIRES: valid()
   bool valid() const;
   std::string_view key() const;    // REQUIRES: valid()
   std::string_view value() const;  // REQUIRES: valid()
-  Status status() const;  // ok | corrupt (damage ended the walk) | io | closed (a closed store's)
+  std::uint64_t ttl_ms() const;    // what the record has left; 0: it stays. REQUIRES: valid()
+  // ok | corrupt (damage ended the walk) | io | closed (a closed store's) | invalid_argument (a
+  // bound or key that the collection cannot have, a prefix where a codec gives the order).
+  Status status() const;
 
  private:
   friend class Collection;
@@ -232,11 +272,12 @@ class Store {
   // The new value is what f makes of the old one, in one step. f is called again when another
   // thread was quicker; no lock is held meanwhile, but it must not write to the store. Else as put.
   Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
-  // Erases the keys from `from` (inclusive) to `to` (exclusive; none: to the end), all at once, and
+  // Erases the keys from `from` (inclusive; none: from the first) to `to` (exclusive; none: to the
+  // end), in the collection's order, all at once, and
   // says how many. What others insert there meanwhile may stay. Costs as a batch of these erases,
   // and memory for their keys. Statuses as write.
-  Result<std::uint64_t> erase_range(std::string_view from, std::optional<std::string_view> to,
-                                    WriteOptions = {});
+  Result<std::uint64_t> erase_range(std::optional<std::string_view> from,
+                                    std::optional<std::string_view> to, WriteOptions = {});
 
   // What get says of each key, in the order of the keys; each is seen at a moment of its own.
   std::vector<Result<std::string>> multi_get(std::span<const std::string_view> keys) const;
@@ -245,7 +286,8 @@ class Store {
   Result<KeyValue> upper_bound(std::string_view key) const;
   // How many records the range has, about: told from the index, with no leaf and no record read.
   // Good to some leaves at each end and to how evenly leaves are filled; of everything it is exact.
-  std::uint64_t approximate_count(std::string_view from, std::optional<std::string_view> to) const;
+  std::uint64_t approximate_count(std::optional<std::string_view> from,
+                                  std::optional<std::string_view> to) const;
 
   // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
   // them was dropped; invalid_argument also when one is of another store, and inside a transaction
@@ -307,6 +349,10 @@ class Store {
   // (also: the file system) | io | busy | closed.
   Status backup(const std::string& path, const PoolOptions& options, Report* report = nullptr);
   Status backup(const std::string& path, Report* report = nullptr);
+
+  // Erases what has expired, wherever anything can; looks at records_max records at most (0: all),
+  // going on where the last call ended, and says how many it erased. Statuses as erase.
+  Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
 
   // Everything acknowledged before is durable when this returns.
   Status sync();

@@ -51,6 +51,7 @@ class Snapshot {
   friend class Store;
   Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main);
   Status usable() const;
+  Iterator pairs_of(const Collection& collection, std::string_view key) const;
 
   std::shared_ptr<store::SnapshotCore> core_;
   std::shared_ptr<struct CollectionState> main_;

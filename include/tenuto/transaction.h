@@ -9,7 +9,9 @@
 //     return tx.put("alice", plus_one(balance));
 //   });
 //
-// They are about the default collection. (Those over objects in a pool are others: tenuto/tx.h.)
+// One transaction may read and write any collections of its store; calls that name none are about
+// the default one. not_found, also of the commit: a collection it uses was dropped. (Transactions
+// over objects in a pool are others: tenuto/tx.h.)
 //
 // Thread safety: a transaction belongs to one thread at a time; any number of them run at once.
 #pragma once
@@ -20,10 +22,15 @@
 #include <string>
 #include <string_view>
 
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
 
 namespace tenuto::inline TENUTO_ABI {
+
+namespace store {
+struct Where;
+}  // namespace store
 
 struct TransactionOptions {
   bool read_only = false;  // put and erase answer read_only
@@ -39,22 +46,38 @@ class StoreTransaction {
   ~StoreTransaction();  // rolls back what was not committed
 
   // Own writes first, then the store at the moment of this transaction's first read. Statuses as
-  // those of Snapshot; closed once the transaction has ended.
-  Status get(std::string_view key, std::string& value);
-  Result<std::string> get(std::string_view key);
-  Status contains(std::string_view key);
+  // those of Snapshot; closed once the transaction has ended; invalid_argument: the collection is
+  // of another store.
+  Status get(const Collection& collection, std::string_view key, std::string& value);
+  Result<std::string> get(const Collection& collection, std::string_view key);
+  Status contains(const Collection& collection, std::string_view key);
   // As get, and keeps other transactions off the key until this one ends: their get_for_update,
   // put, erase and commit of it answer conflict at once. Nobody waits. conflict: another
   // transaction has it, or it changed since this one began to read; roll back and begin anew.
-  Status get_for_update(std::string_view key, std::string& value);
+  // invalid_argument, too: a collection with duplicates.
+  Status get_for_update(const Collection& collection, std::string_view key, std::string& value);
 
-  // Nothing is written before the commit. ok | too_large | invalid_argument (the key) | conflict
-  // (another transaction has the key for update) | read_only | closed.
-  Status put(std::string_view key, std::string_view value);
-  Status erase(std::string_view key);  // also of a key that is not there
+  // Nothing is written before the commit. ok | too_large | invalid_argument (the key; a lifetime
+  // where nothing expires) | conflict (another transaction has the key for update) | read_only |
+  // closed. ttl_ms: as WriteOptions. Of what duplicates there are, put adds one and erase takes
+  // all.
+  Status put(const Collection& collection, std::string_view key, std::string_view value,
+             std::uint64_t ttl_ms = 0);
+  Status erase(const Collection& collection, std::string_view key);  // also of one not there
+  // One of duplicates. invalid_argument: there are none in this collection.
+  Status erase_pair(const Collection& collection, std::string_view key, std::string_view value);
 
   // Own writes merged in, those made while it stands perhaps. What it walks over is read: a key
   // that appears there before the commit is a conflict. closed once the transaction has ended.
+  Iterator iterator(const Collection& collection, IteratorOptions options = {});
+
+  // Of the default collection.
+  Status get(std::string_view key, std::string& value);
+  Result<std::string> get(std::string_view key);
+  Status contains(std::string_view key);
+  Status get_for_update(std::string_view key, std::string& value);
+  Status put(std::string_view key, std::string_view value);
+  Status erase(std::string_view key);
   Iterator iterator(IteratorOptions options = {});
 
   // A point in the transaction to return to: rollback_to forgets the writes made since.
@@ -74,6 +97,9 @@ class StoreTransaction {
   friend class Store;
   struct Impl;
   explicit StoreTransaction(std::shared_ptr<Impl> impl);
+  Collection main() const;
+  Iterator pairs_of(const Collection& collection, std::string_view key);
+  Iterator iterator_in(const Collection& collection, store::Where where);
   std::shared_ptr<Impl> impl_;
 };
 

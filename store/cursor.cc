@@ -1,0 +1,270 @@
+#include "store/cursor.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
+               std::shared_ptr<SnapshotCore> moment, std::shared_ptr<Work> work, Part* part)
+    : state_(std::move(state)),
+      slot_(take_loose_slot()),
+      span_(std::move(span)),
+      at_moment_(std::move(moment)),
+      work_(std::move(work)),
+      part_(part) {
+  if (state_ == nullptr) status_ = Status::closed;
+  entries_.reserve(kSlots);
+}
+
+Cursor::~Cursor() {
+  leave();
+  put_loose_slot(slot_);
+}
+
+void Cursor::fail(Status s) {
+  leave();
+  status_ = s;
+}
+
+Status Cursor::status() const {
+  if (status_ != Status::ok) return status_;
+  if (at_moment_ != nullptr && at_moment_->history->closed()) return Status::closed;
+  const CollectionUse use(state_.get());
+  if (use.status() == Status::closed) return Status::closed;
+  // Of the value, which the cursor did not look at.
+  return use.status() == Status::ok ? use->bad_pages() : Status::ok;
+}
+
+// Forgets the position and lets the reuse of what was seen go on.
+void Cursor::leave() {
+  entries_.clear();
+  at_ = 0;
+  positioned_ = false;
+  if (pinned_) slot_.leave();
+  pinned_ = false;
+}
+// A new position: under a new epoch, for a long walk should not pin an old one.
+bool Cursor::begin() {
+  leave();
+  if (work_ != nullptr && work_->ended) status_ = Status::closed;
+  if (at_moment_ != nullptr && at_moment_->history->closed()) status_ = Status::closed;
+  if (status_ != Status::ok) return false;
+  slot_.enter();
+  pinned_ = true;
+  status_ = state_->alive();
+  if (status_ == Status::ok) {
+    tree_ = state_->tree.get();
+    return true;
+  }
+  leave();
+  return false;
+}
+
+// Reads the leaf that aim finds. False when damage ended the walk.
+bool Cursor::load(std::string_view key, Aim aim) {
+  for (;;) {
+    const Place place = tree_->index().locate(key, aim, &right_);
+    Tree::prefetch_twin(*place.leaf);
+    const Status s = tree_->ordered(place, at_moment_.get(), entries_);
+    if (s == Status::conflict) continue;
+    Result<std::string_view> low = tree_->low_of(*place.leaf);
+    if (s != Status::ok || !low) {
+      leave();
+      status_ = s != Status::ok ? s : low.error();
+      return false;
+    }
+    if (tree_->bad_pages() != Status::ok) {
+      leave();
+      status_ = Status::io;
+      return false;
+    }
+    left_ = *low;
+    if (part_ != nullptr && part_->writes_between(left_, right_)) {
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        if (!read(i, false)) return false;
+      }
+      part_->overlay(left_, right_, entries_);
+      Tree::sort(entries_);
+    }
+    return true;
+  }
+}
+
+// False: damage, which ends the walk.
+bool Cursor::read(std::size_t i, bool for_value) {
+  Status s = tree_->read(entries_[i], for_value);
+  if (s == Status::ok) s = tree_->bad_pages();
+  if (s == Status::ok) return true;
+  leave();
+  status_ = s;
+  return false;
+}
+
+// False: damage. The keys of three halvings are asked for at once.
+bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& count) {
+  std::size_t from = 0;
+  std::size_t to = entries_.size();
+  for (unsigned step = 0; from < to; ++step) {
+    const std::size_t mid = from + (to - from) / 2;
+    if (step % 3 == 0) {
+      for (std::size_t eighth = 1; eighth < 8; ++eighth) {
+        tree_->prefetch(entries_[from + (to - from) * eighth / 8].word);
+      }
+    }
+    if (!read(mid, false)) return false;
+    const std::string_view at_mid = entries_[mid].record.key;
+    if (inclusive ? at_mid <= key : at_mid < key) {
+      from = mid + 1;
+    } else {
+      to = mid;
+    }
+  }
+  count = from;
+  return true;
+}
+
+// The place of this very key, found by its hash. entries_.size(): it is not here. False: damage.
+bool Cursor::find_exact(std::string_view key, std::size_t& place) {
+  const std::uint16_t hash = hash_key(key).slot;
+  for (place = 0; place < entries_.size(); ++place) {
+    if (entries_[place].word.hash() != hash) continue;
+    if (!read(place, false)) return false;
+    if (entries_[place].record.key == key) return true;
+  }
+  return true;
+}
+
+// Stands at an entry, or ends the walk there. The lines of the next ones, and of the next leaf,
+// are on their way meanwhile.
+void Cursor::stand(std::size_t i) {
+  if (!read(i, true)) return;
+  at_ = i;
+  positioned_ = (!span_.upper || key() < *span_.upper) && key() >= span_.lower;
+  if (!positioned_) return leave();
+}
+void Cursor::stand_forward(std::size_t i) {
+  if (i + kAhead < entries_.size()) {
+    tree_->prefetch(entries_[i + kAhead].word);
+  } else if (right_.next != nullptr && i + kAhead == entries_.size()) {
+    Tree::prefetch_twin(*right_.next);
+  } else if (right_.next != nullptr && i + kAhead / 2 == entries_.size()) {
+    tree_->prefetch_first_records(*right_.next);
+  }
+  stand(i);
+}
+void Cursor::prefetch_from(std::size_t i) const {
+  for (std::size_t n = std::min(i + kAhead, entries_.size()); i < n; ++i) {
+    tree_->prefetch(entries_[i].word);
+  }
+}
+
+// From the leaf just loaded to the first key behind `from` (or at it).
+void Cursor::settle_forward(const std::string& from, bool inclusive) {
+  std::size_t i = entries_.size();
+  if (inclusive && !find_exact(from, i)) return;
+  if (i == entries_.size() && !count_below(from, !inclusive, i)) return;
+  go_forward(from, inclusive, i);
+}
+// To entry i, or, where the leaf ends before it, to the first of the leaves behind.
+void Cursor::go_forward(const std::string& from, bool inclusive, std::size_t i) {
+  while (i == entries_.size()) {
+    if (!right_.bounded) return leave();
+    const std::string bound = right_.key;
+    if (!load(bound, Aim::at)) return;
+    prefetch_from(0);
+    // All of it is behind `from`, unless the leaf was merged into its left neighbour meanwhile.
+    i = 0;
+    if (entries_.empty()) continue;
+    if (!read(0, false)) return;
+    const bool behind = from < entries_[0].record.key;
+    if (!behind && !count_below(from, !inclusive, i)) return;
+  }
+  prefetch_from(i);
+  stand_forward(i);
+}
+
+// From the leaf just loaded to the last key before `from` (or at it).
+void Cursor::settle_backward(const std::string* from, bool inclusive) {
+  for (;;) {
+    std::size_t n = entries_.size();
+    if (from != nullptr && !count_below(*from, inclusive, n)) return;
+    if (n > 0) return stand(n - 1);
+    if (left_.empty()) return leave();
+    const std::string bound = left_;
+    if (!load(bound, Aim::before)) return;
+  }
+}
+
+void Cursor::seek(std::string_view key) {
+  const std::string from = std::max(std::string(key), span_.lower);
+  if (!begin()) return;
+  if (load(from, Aim::at)) settle_forward(from, true);
+  note(&from, nullptr);
+}
+void Cursor::seek_last() {
+  if (!begin()) return;
+  if (span_.upper) {
+    if (span_.upper->empty()) return leave();
+    const std::string from = *span_.upper;
+    if (load(from, Aim::before)) settle_backward(&from, false);
+    note(nullptr, &from);
+  } else {
+    if (load({}, Aim::last)) settle_backward(nullptr, false);
+    note(nullptr, nullptr);
+  }
+}
+void Cursor::seek_for_prev(std::string_view key) {
+  if (span_.upper && key >= *span_.upper) return seek_last();
+  const std::string from(key);
+  if (!begin()) return;
+  if (load(from, Aim::at)) settle_backward(&from, true);
+  note(nullptr, &from);
+}
+void Cursor::next() {
+  if (at_ + 1 < entries_.size()) {
+    stand_forward(at_ + 1);
+  } else {
+    const std::string from(key());
+    go_forward(from, false, entries_.size());
+  }
+  if (work_ != nullptr) saw_up_to_here();
+}
+void Cursor::prev() {
+  if (at_ > 0) {
+    stand(at_ - 1);
+  } else {
+    const std::string from(key());
+    settle_backward(&from, false);
+  }
+  if (work_ != nullptr) saw_down_to_here();
+}
+
+// A transaction has read what its cursors walked over: a new range, from where the cursor was
+// sent to where it stands. Null: from where it stands, or to it or the end.
+void Cursor::note(const std::string* from, const std::string* to) {
+  if (work_ == nullptr) return;
+  range_ = work_->reads.ranges.size();
+  work_->reads.ranges.push_back({tree_, span_.lower, {}, false});
+  ReadSet::Range& r = work_->reads.ranges.back();
+  if (from != nullptr) {
+    r.from = *from;
+    saw_up_to_here();
+    return;
+  }
+  if (to != nullptr) {
+    r.to = *to;
+    r.bounded = true;
+  }
+  saw_down_to_here();
+}
+void Cursor::saw_up_to_here() {
+  ReadSet::Range& r = work_->reads.ranges[range_];
+  r.bounded = positioned_ || span_.upper.has_value();
+  if (r.bounded) r.to = positioned_ ? key() : *span_.upper;
+}
+void Cursor::saw_down_to_here() {
+  work_->reads.ranges[range_].from = positioned_ ? key() : span_.lower;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

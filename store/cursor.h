@@ -1,0 +1,88 @@
+// A cursor over a tree, in the order of the bytes that stand in it. What a user's iterator makes of
+// them: iterator.cc.
+//
+// A leaf's entries are seen at one moment, in order, and walked; the next leaf is found by
+// descending with the bound between the two, so nothing is held but the epoch, under which the
+// records seen stay as they are. A record is read when the cursor comes to it (walk.cc), and asked
+// for some steps before; so is the next leaf.
+//
+// A snapshot's cursor sees each leaf as it was at the snapshot's moment; a transaction's, moreover,
+// with its own writes laid over, and notes the range it walked over for the commit's validation.
+//
+// No key is seen twice or skipped although leaves split and vanish meanwhile: whatever leaf comes
+// next, the walk goes on behind (or before) the last key it gave.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/collections.h"
+#include "store/form.h"
+#include "store/transaction.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+class Cursor {
+ public:
+  // Of nothing (state null) it says closed. moment: null, each leaf is seen as it is. work and
+  // part: null, or the transaction's and what it does in this collection.
+  Cursor(std::shared_ptr<CollectionState> state, Span span, std::shared_ptr<SnapshotCore> moment,
+         std::shared_ptr<Work> work, Part* part);
+  ~Cursor();
+  Cursor(const Cursor&) = delete;
+  Cursor& operator=(const Cursor&) = delete;
+
+  void seek(std::string_view key);  // the first key >= key
+  void seek_last();
+  void seek_for_prev(std::string_view key);  // the last key <= key
+  void next();                               // REQUIRES: valid()
+  void prev();                               // REQUIRES: valid()
+  bool valid() const { return positioned_; }
+  std::string_view key() const { return entries_[at_].record.key; }      // REQUIRES: valid()
+  std::string_view value() const { return entries_[at_].record.value; }  // REQUIRES: valid()
+  Status status() const;
+  // Ends the walk for a reason the tree does not know.
+  void fail(Status s);
+
+ private:
+  void leave();
+  bool begin();
+  bool load(std::string_view key, Aim aim);
+  bool read(std::size_t i, bool for_value);
+  bool count_below(std::string_view key, bool inclusive, std::size_t& count);
+  bool find_exact(std::string_view key, std::size_t& place);
+  void stand(std::size_t i);
+  void stand_forward(std::size_t i);
+  void prefetch_from(std::size_t i) const;
+  void settle_forward(const std::string& from, bool inclusive);
+  void go_forward(const std::string& from, bool inclusive, std::size_t i);
+  void settle_backward(const std::string* from, bool inclusive);
+  void note(const std::string* from, const std::string* to);
+  void saw_up_to_here();
+  void saw_down_to_here();
+
+  static constexpr std::size_t kAhead = 8;  // records
+
+  // Constant.
+  const std::shared_ptr<CollectionState> state_;
+  EpochSlot& slot_;
+  const Span span_;
+  const std::shared_ptr<SnapshotCore> at_moment_;  // null: each leaf as it is
+  const std::shared_ptr<Work> work_;               // null: no transaction's
+  Part* const part_;                               // of work_
+  std::size_t range_ = 0;                          // of the transaction's reads
+  const Tree* tree_ = nullptr;                     // while positioned
+  // The leaf at hand.
+  std::vector<Entry> entries_;
+  Fence right_;       // upper bound of its keys
+  std::string left_;  // lower bound, inclusive
+  std::size_t at_ = 0;
+  bool positioned_ = false;
+  bool pinned_ = false;
+  Status status_ = Status::ok;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,112 @@
+#include "store/reclaim.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "store/cursor.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+namespace {
+
+// A cursor holds back the reuse of what others replace: it is let go after so many records.
+constexpr std::uint64_t kAtATime = 1000;
+
+Status erase_if_expired(const CollectionState& state, const std::string& key, bool& erased) {
+  const CollectionUse use(&state);
+  TENUTO_TRY(use.status());
+  return use->put_when(key, [&](const Record* old) -> Decision {
+    erased = old != nullptr && !state.form.live(old->value);
+    return {erased ? Decision::What::erase : Decision::What::leave};
+  });
+}
+
+}  // namespace
+
+Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, std::uint64_t records_max,
+                       std::uint64_t& looked_at, std::uint64_t& erased) {
+  std::string& from = place_[state->id];
+  for (;;) {
+    const std::uint64_t now = std::min(kAtATime, records_max - looked_at);
+    std::vector<std::string> expired;
+    bool at_end = false;
+    {
+      Cursor cursor(state, {}, nullptr, nullptr, nullptr);
+      cursor.seek(from);
+      for (std::uint64_t i = 0; cursor.valid() && i < now; ++i, cursor.next()) {
+        ++looked_at;
+        if (!state->form.live(cursor.value())) expired.emplace_back(cursor.key());
+      }
+      at_end = !cursor.valid();
+      if (!at_end) from = cursor.key();
+      TENUTO_TRY(cursor.status());
+    }
+    for (const std::string& key : expired) {
+      bool gone = false;
+      TENUTO_TRY(erase_if_expired(*state, key, gone));
+      erased += gone ? 1 : 0;
+    }
+    if (at_end) place_.erase(state->id);
+    if (at_end || looked_at == records_max) return Status::ok;
+  }
+}
+
+Result<std::uint64_t> Reclaimer::run(std::uint64_t records_max) {
+  const std::lock_guard lock(run_mu_);
+  std::vector<std::shared_ptr<CollectionState>> states;
+  TENUTO_TRY(all_.expiring(states));
+  if (records_max == 0) {
+    place_.clear();
+    next_ = {};
+    records_max = ~0ull;
+  }
+  const auto at = std::find_if(states.begin(), states.end(),
+                               [this](const auto& state) { return state->id >= next_; });
+  std::rotate(states.begin(), at, states.end());
+  std::uint64_t looked_at = 0;
+  std::uint64_t erased = 0;
+  for (const auto& state : states) {
+    if (looked_at == records_max) break;
+    const Status s = walk(state, records_max, looked_at, erased);
+    if (s != Status::ok && s != Status::not_found) return s;  // not_found: dropped meanwhile
+    next_ = place_.contains(state->id) ? state->id : TreeId{state->id.value + 1};
+  }
+  return erased;
+}
+
+// --- the thread ---------------------------------------------------------------------------------
+
+void Reclaimer::set_pace(std::uint64_t every_ms, std::uint64_t at_once) {
+  const std::lock_guard lock(thread_mu_);
+  every_ms_ = every_ms;
+  at_once_ = std::max<std::uint64_t>(at_once, 1);
+}
+
+void Reclaimer::start() {
+  const std::lock_guard lock(thread_mu_);
+  if (every_ms_ == 0 || stopping_ || thread_.joinable()) return;
+  thread_ = std::thread([this] {
+    std::unique_lock wait(thread_mu_);
+    while (
+        !wake_.wait_for(wait, std::chrono::milliseconds(every_ms_), [this] { return stopping_; })) {
+      const std::uint64_t at_once = at_once_;
+      wait.unlock();
+      (void)run(at_once);  // a failure is the next writer's to see; here it is tried again
+      wait.lock();
+    }
+  });
+}
+
+void Reclaimer::stop() {
+  std::thread ended;
+  {
+    const std::lock_guard lock(thread_mu_);
+    stopping_ = true;
+    ended = std::move(thread_);
+  }
+  wake_.notify_all();
+  if (ended.joinable()) ended.join();
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

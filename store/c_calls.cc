@@ -35,6 +35,49 @@ tenuto_status bound(Bound which, const tenuto_collection* in, const void* key,
 
 extern "C" {
 
+tenuto_status tenuto_put_for(tenuto_collection* in, const void* key, size_t key_bytes,
+                             const void* value, size_t value_bytes, uint64_t ttl_ms,
+                             tenuto_durability durability) {
+  if (!sound(in, key, key_bytes) || !sound(value, value_bytes) || !c::is_durability(durability)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  WriteOptions options = write_options(durability);
+  options.ttl_ms = ttl_ms;
+  return give(in->collection.put(bytes_of(key, key_bytes), bytes_of(value, value_bytes), options));
+}
+
+tenuto_status tenuto_ttl_ms(const tenuto_collection* in, const void* key, size_t key_bytes,
+                            uint64_t* ttl_ms) {
+  if (!sound(in, key, key_bytes) || ttl_ms == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const Result<std::uint64_t> left = in->collection.ttl_ms(bytes_of(key, key_bytes));
+  *ttl_ms = left.value_or(0);
+  return give(left.error());
+}
+
+tenuto_status tenuto_contains_pair(const tenuto_collection* in, const void* key, size_t key_bytes,
+                                   const void* value, size_t value_bytes) {
+  if (!sound(in, key, key_bytes) || !sound(value, value_bytes)) return TENUTO_INVALID_ARGUMENT;
+  return give(in->collection.contains_pair(bytes_of(key, key_bytes), bytes_of(value, value_bytes)));
+}
+
+tenuto_status tenuto_erase_pair(tenuto_collection* in, const void* key, size_t key_bytes,
+                                const void* value, size_t value_bytes,
+                                tenuto_durability durability) {
+  if (!sound(in, key, key_bytes) || !sound(value, value_bytes) || !c::is_durability(durability)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  return give(in->collection.erase_pair(bytes_of(key, key_bytes), bytes_of(value, value_bytes),
+                                        write_options(durability)));
+}
+
+tenuto_status tenuto_count(const tenuto_collection* in, const void* key, size_t key_bytes,
+                           uint64_t* count) {
+  if (!sound(in, key, key_bytes) || count == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const Result<std::uint64_t> n = in->collection.count(bytes_of(key, key_bytes));
+  *count = n.value_or(0);
+  return give(n.error());
+}
+
 tenuto_status tenuto_put_if_absent(tenuto_collection* in, const void* key, size_t key_bytes,
                                    const void* value, size_t value_bytes,
                                    tenuto_durability durability) {
@@ -73,9 +116,10 @@ tenuto_status tenuto_merge(tenuto_collection* in, const void* key, size_t key_by
   return give(in->collection.merge(bytes_of(key, key_bytes), f, write_options(durability)));
 }
 
-tenuto_status tenuto_erase_range(tenuto_collection* in, tenuto_slice from, const tenuto_slice* to,
-                                 uint64_t* erased, tenuto_durability durability) {
-  const bool slices = sound(from) && (to == nullptr || sound(*to));
+tenuto_status tenuto_erase_range(tenuto_collection* in, const tenuto_slice* from,
+                                 const tenuto_slice* to, uint64_t* erased,
+                                 tenuto_durability durability) {
+  const bool slices = (from == nullptr || sound(*from)) && (to == nullptr || sound(*to));
   if (in == nullptr || !slices || !c::is_durability(durability)) return TENUTO_INVALID_ARGUMENT;
   const Result<std::uint64_t> n =
       in->collection.erase_range(bytes_of(from), bytes_of(to), write_options(durability));
@@ -83,9 +127,10 @@ tenuto_status tenuto_erase_range(tenuto_collection* in, tenuto_slice from, const
   return give(n.error());
 }
 
-uint64_t tenuto_approximate_count(const tenuto_collection* in, tenuto_slice from,
+uint64_t tenuto_approximate_count(const tenuto_collection* in, const tenuto_slice* from,
                                   const tenuto_slice* to) {
-  if (in == nullptr || !sound(from) || (to != nullptr && !sound(*to))) return 0;
+  const bool slices = (from == nullptr || sound(*from)) && (to == nullptr || sound(*to));
+  if (in == nullptr || !slices) return 0;
   return in->collection.approximate_count(bytes_of(from), bytes_of(to));
 }
 

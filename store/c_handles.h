@@ -53,7 +53,11 @@ inline std::optional<std::string_view> bytes_of(const tenuto_slice* s) {
   return bytes_of(*s);
 }
 
-inline WriteOptions write_options(tenuto_durability d) { return {static_cast<Durability>(d)}; }
+inline WriteOptions write_options(tenuto_durability d) {
+  WriteOptions options;
+  options.durability = static_cast<Durability>(d);
+  return options;
+}
 
 // Hands a value out as a copy, or nothing with its status.
 inline tenuto_status give_value(const Result<std::string>& found, void** value,

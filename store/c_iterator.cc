@@ -62,12 +62,25 @@ void tenuto_iterator_next(tenuto_iterator* it) {
 void tenuto_iterator_prev(tenuto_iterator* it) {
   if (stands(it)) it->it.prev();
 }
+void tenuto_iterator_seek_pair(tenuto_iterator* it, const void* key, size_t key_bytes,
+                               const void* value, size_t value_bytes) {
+  if (it != nullptr) it->it.seek_pair(bytes_of(key, key_bytes), bytes_of(value, value_bytes));
+}
+void tenuto_iterator_next_key(tenuto_iterator* it) {
+  if (stands(it)) it->it.next_key();
+}
+void tenuto_iterator_prev_key(tenuto_iterator* it) {
+  if (stands(it)) it->it.prev_key();
+}
 int tenuto_iterator_valid(const tenuto_iterator* it) { return stands(it); }
 tenuto_slice tenuto_iterator_key(const tenuto_iterator* it) {
   return stands(it) ? slice(it->it.key()) : tenuto_slice{};
 }
 tenuto_slice tenuto_iterator_value(const tenuto_iterator* it) {
   return stands(it) ? slice(it->it.value()) : tenuto_slice{};
+}
+uint64_t tenuto_iterator_ttl_ms(const tenuto_iterator* it) {
+  return stands(it) ? it->it.ttl_ms() : 0;
 }
 tenuto_status tenuto_iterator_status(const tenuto_iterator* it) {
   return it == nullptr ? TENUTO_INVALID_ARGUMENT : c::give(it->it.status());

@@ -78,49 +78,67 @@ tenuto_status tenuto_begin(tenuto_store* store, int read_only, tenuto_transactio
   return TENUTO_OK;
 }
 
-tenuto_status tenuto_transaction_get(tenuto_transaction* tx, const void* key, size_t key_bytes,
-                                     void** value, size_t* value_bytes) {
-  if (!sound_read(tx, key, key_bytes, value, value_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give_value(tx->tx->get(bytes_of(key, key_bytes)), value, value_bytes);
+tenuto_status tenuto_transaction_get(tenuto_transaction* tx, const tenuto_collection* in,
+                                     const void* key, size_t key_bytes, void** value,
+                                     size_t* value_bytes) {
+  if (in == nullptr || !sound_read(tx, key, key_bytes, value, value_bytes)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  return give_value(tx->tx->get(in->collection, bytes_of(key, key_bytes)), value, value_bytes);
 }
 
-tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const void* key,
-                                                size_t key_bytes, void** value,
+tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const tenuto_collection* in,
+                                                const void* key, size_t key_bytes, void** value,
                                                 size_t* value_bytes) {
-  if (!sound_read(tx, key, key_bytes, value, value_bytes)) return TENUTO_INVALID_ARGUMENT;
+  if (in == nullptr || !sound_read(tx, key, key_bytes, value, value_bytes)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
   std::string found;
-  const Status s = tx->tx->get_for_update(bytes_of(key, key_bytes), found);
+  const Status s = tx->tx->get_for_update(in->collection, bytes_of(key, key_bytes), found);
   return give_value(s == Status::ok ? Result<std::string>(std::move(found)) : s, value,
                     value_bytes);
 }
 
-tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const void* key,
-                                          size_t key_bytes) {
-  if (tx == nullptr || !sound(key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(tx->tx->contains(bytes_of(key, key_bytes)));
+tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const tenuto_collection* in,
+                                          const void* key, size_t key_bytes) {
+  if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx->contains(in->collection, bytes_of(key, key_bytes)));
 }
 
-tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const void* key, size_t key_bytes,
-                                     const void* value, size_t value_bytes) {
-  if (tx == nullptr || !sound(key, key_bytes) || !sound(value, value_bytes)) {
+tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const tenuto_collection* in,
+                                     const void* key, size_t key_bytes, const void* value,
+                                     size_t value_bytes, uint64_t ttl_ms) {
+  if (tx == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  return give(tx->tx->put(bytes_of(key, key_bytes), bytes_of(value, value_bytes)));
+  return give(
+      tx->tx->put(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes), ttl_ms));
 }
 
-tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const void* key, size_t key_bytes) {
-  if (tx == nullptr || !sound(key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(tx->tx->erase(bytes_of(key, key_bytes)));
+tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const tenuto_collection* in,
+                                       const void* key, size_t key_bytes) {
+  if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx->erase(in->collection, bytes_of(key, key_bytes)));
 }
 
-tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx,
+tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto_collection* in,
+                                            const void* key, size_t key_bytes, const void* value,
+                                            size_t value_bytes) {
+  if (tx == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
+    return TENUTO_INVALID_ARGUMENT;
+  }
+  return give(
+      tx->tx->erase_pair(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes)));
+}
+
+tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx, const tenuto_collection* in,
                                           const tenuto_iterator_options* options,
                                           tenuto_iterator** it) {
-  if (tx == nullptr || it == nullptr) return TENUTO_INVALID_ARGUMENT;
+  if (tx == nullptr || in == nullptr || it == nullptr) return TENUTO_INVALID_ARGUMENT;
   *it = nullptr;
   IteratorOptions o;
   if (!c::take_iterator_options(options, o)) return TENUTO_INVALID_ARGUMENT;
-  return c::give_iterator(tx->tx->iterator(std::move(o)), it);
+  return c::give_iterator(tx->tx->iterator(in->collection, std::move(o)), it);
 }
 
 tenuto_savepoint tenuto_transaction_savepoint(const tenuto_transaction* tx) {

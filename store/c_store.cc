@@ -15,6 +15,40 @@ namespace {
 
 static_assert(static_cast<int>(KeyKind::u64) == TENUTO_KEYS_U64);
 static_assert(static_cast<int>(KeyOrder::u64) == TENUTO_KEYS_U64);
+static_assert(static_cast<int>(KeyOrder::reverse) == TENUTO_KEYS_REVERSE);
+static_assert(static_cast<int>(KeyOrder::reverse_u64) == TENUTO_KEYS_REVERSE_U64);
+static_assert(static_cast<int>(KeyOrder::registered) == TENUTO_KEYS_REGISTERED);
+
+// As a KeyCodec has it: once if the room suffices, else twice.
+std::function<bool(std::string_view, std::string&)> codec_function(tenuto_codec_fn fn,
+                                                                   void* context) {
+  if (fn == nullptr) return {};
+  return [fn, context](std::string_view in, std::string& out) {
+    out.resize(in.size() + 16);
+    for (bool again : {true, false}) {
+      tenuto_codec_out to{out.data(), out.size(), 0};
+      if (fn(context, slice(in), &to) != 0) return false;
+      const bool fits = to.bytes <= out.size();
+      out.resize(to.bytes);
+      if (fits) return true;
+      if (!again) return false;  // it asked for so much room, and now wants more
+    }
+    return false;
+  };
+}
+
+Status take_codecs(const tenuto_store_options& from, StoreOptions& to, Report& report) {
+  for (std::size_t i = 0; i < from.codec_count; ++i) {
+    const tenuto_key_codec* codec = from.codecs == nullptr ? nullptr : from.codecs + i;
+    if (codec == nullptr || codec->name == nullptr) {
+      return fail(Status::invalid_argument, &report, "a codec, or its name, is NULL", {}, {},
+                  std::to_string(i));
+    }
+    to.codecs.push_back({codec->name, codec_function(codec->encode, codec->context),
+                         codec_function(codec->decode, codec->context)});
+  }
+  return Status::ok;
+}
 
 template <class Stats>
 void copy_tree_stats(tenuto_collection_stats& to, const Stats& from) {
@@ -38,6 +72,14 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
   to.key_kind = static_cast<KeyKind>(o.key_kind);
   to.check_key_kind = o.check_key_kind != 0;
   to.verify_reads = o.verify_reads != 0;
+  to.snapshot_bytes_max = o.snapshot_bytes_max;
+  to.snapshot_age_ms_max = o.snapshot_age_ms_max;
+  to.reclaim_every_ms = o.reclaim_every_ms;
+  to.reclaim_at_once = o.reclaim_at_once;
+  if (o.clock_ms != nullptr) {
+    to.clock_ms = [clock = o.clock_ms, context = o.clock_context] { return clock(context); };
+  }
+  TENUTO_TRY(take_codecs(o, to, report));
   return c::take_pool_options(o.pool, to.pool, report);
 }
 
@@ -63,6 +105,10 @@ void tenuto_store_options_init(tenuto_store_options* options) {
   options->key_kind = static_cast<tenuto_key_kind>(o.key_kind);
   options->check_key_kind = o.check_key_kind;
   options->verify_reads = o.verify_reads;
+  options->snapshot_bytes_max = o.snapshot_bytes_max;
+  options->snapshot_age_ms_max = o.snapshot_age_ms_max;
+  options->reclaim_every_ms = o.reclaim_every_ms;
+  options->reclaim_at_once = o.reclaim_at_once;
 }
 
 tenuto_status tenuto_store_open(const char* path, const tenuto_store_options* options,
@@ -110,6 +156,11 @@ tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_sta
             .height = tree.height,
             .index_dram_bytes = tree.index_dram_bytes,
             .rebuild_ms = s.rebuild_ms,
+            .snapshots = s.snapshots,
+            .snapshot_oldest_age_ms = s.snapshot_oldest_age_ms,
+            .snapshot_versions = s.snapshot_versions,
+            .snapshot_bytes = s.snapshot_bytes,
+            .snapshots_expired = s.snapshots_expired,
             .pool = {}};
   return tenuto_pool_get_stats(&store->pool, &stats->pool);
 }
@@ -117,6 +168,13 @@ tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_sta
 tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store) {
   return store == nullptr ? TENUTO_KEYS_BYTES
                           : static_cast<tenuto_key_kind>(store->store.key_kind());
+}
+
+tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased) {
+  if (store == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const Result<std::uint64_t> n = store->store.reclaim(records_max);
+  if (erased != nullptr) *erased = n.value_or(0);
+  return give(n.error());
 }
 
 tenuto_pool* tenuto_store_pool(tenuto_store* store) {
@@ -132,7 +190,10 @@ void tenuto_collection_options_init(tenuto_collection_options* options) {
               .create_if_missing = o.create_if_missing,
               .error_if_exists = o.error_if_exists,
               .order = static_cast<tenuto_key_kind>(o.order),
-              .check_order = o.check_order};
+              .check_order = o.check_order,
+              .codec = nullptr,
+              .duplicates = o.duplicates,
+              .expires = o.expires};
 }
 
 tenuto_collection* tenuto_default_collection(tenuto_store* store) {
@@ -155,6 +216,9 @@ tenuto_status tenuto_collection_open(tenuto_store* store, const char* name,
   const CollectionOptions wanted = {.create_if_missing = o.create_if_missing != 0,
                                     .error_if_exists = o.error_if_exists != 0,
                                     .order = static_cast<KeyOrder>(o.order),
+                                    .codec = o.codec == nullptr ? "" : o.codec,
+                                    .duplicates = o.duplicates != 0,
+                                    .expires = o.expires != 0,
                                     .check_order = o.check_order != 0};
   Result<Collection> opened = store->store.collection(name, wanted, &report);
   if (opened) *collection = new tenuto_collection{std::move(*opened)};
@@ -205,101 +269,25 @@ tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection) {
                                : static_cast<tenuto_key_kind>(collection->collection.order());
 }
 
+tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec) {
+  if (collection == nullptr || codec == nullptr) return TENUTO_INVALID_ARGUMENT;
+  *codec = static_cast<char*>(c::give_bytes(collection->collection.codec()));
+  return TENUTO_OK;
+}
+
+int tenuto_collection_duplicates(const tenuto_collection* collection) {
+  return collection != nullptr && collection->collection.duplicates();
+}
+
+int tenuto_collection_expires(const tenuto_collection* collection) {
+  return collection != nullptr && collection->collection.expires();
+}
+
 tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
                                           tenuto_collection_stats* stats) {
   if (collection == nullptr || stats == nullptr) return TENUTO_INVALID_ARGUMENT;
   copy_tree_stats(*stats, collection->collection.stats());
   return give(collection->collection.status());
-}
-
-// --- records ------------------------------------------------------------------------------------
-
-tenuto_status tenuto_get(const tenuto_collection* in, const void* key, size_t key_bytes,
-                         void** value, size_t* value_bytes) {
-  if (!sound(in, key, key_bytes) || value == nullptr || value_bytes == nullptr) {
-    return TENUTO_INVALID_ARGUMENT;
-  }
-  *value = nullptr;
-  *value_bytes = 0;
-  const Result<View> found = in->collection.view(bytes_of(key, key_bytes));
-  if (!found) return give(found.error());
-  *value = c::give_bytes(found->value());
-  *value_bytes = found->value().size();
-  return TENUTO_OK;
-}
-
-tenuto_status tenuto_contains(const tenuto_collection* in, const void* key, size_t key_bytes) {
-  if (!sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(in->collection.contains(bytes_of(key, key_bytes)));
-}
-
-tenuto_status tenuto_put(tenuto_collection* in, const void* key, size_t key_bytes,
-                         const void* value, size_t value_bytes, tenuto_durability durability) {
-  if (!sound(in, key, key_bytes) || !sound(value, value_bytes) || !c::is_durability(durability)) {
-    return TENUTO_INVALID_ARGUMENT;
-  }
-  return give(in->collection.put(bytes_of(key, key_bytes), bytes_of(value, value_bytes),
-                                 {static_cast<Durability>(durability)}));
-}
-
-tenuto_status tenuto_erase(tenuto_collection* in, const void* key, size_t key_bytes,
-                           tenuto_durability durability) {
-  if (!sound(in, key, key_bytes) || !c::is_durability(durability)) return TENUTO_INVALID_ARGUMENT;
-  return give(
-      in->collection.erase(bytes_of(key, key_bytes), {static_cast<Durability>(durability)}));
-}
-
-tenuto_status tenuto_view_open(const tenuto_collection* in, const void* key, size_t key_bytes,
-                               tenuto_view** view, tenuto_slice* value) {
-  if (!sound(in, key, key_bytes) || view == nullptr || value == nullptr) {
-    return TENUTO_INVALID_ARGUMENT;
-  }
-  *view = nullptr;
-  *value = {};
-  Result<View> found = in->collection.view(bytes_of(key, key_bytes));
-  if (!found) return give(found.error());
-  *view = new tenuto_view{std::move(*found)};
-  *value = slice((*view)->view.value());
-  return TENUTO_OK;
-}
-
-void tenuto_view_release(tenuto_view* view) { delete view; }
-
-// --- batches ------------------------------------------------------------------------------------
-
-tenuto_batch* tenuto_batch_new(void) { return new tenuto_batch; }
-void tenuto_batch_release(tenuto_batch* batch) { delete batch; }
-
-tenuto_status tenuto_batch_put(tenuto_batch* batch, const tenuto_collection* in, const void* key,
-                               size_t key_bytes, const void* value, size_t value_bytes) {
-  if (batch == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
-    return TENUTO_INVALID_ARGUMENT;
-  }
-  batch->batch.put(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes));
-  return TENUTO_OK;
-}
-
-tenuto_status tenuto_batch_erase(tenuto_batch* batch, const tenuto_collection* in, const void* key,
-                                 size_t key_bytes) {
-  if (batch == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  batch->batch.erase(in->collection, bytes_of(key, key_bytes));
-  return TENUTO_OK;
-}
-
-void tenuto_batch_clear(tenuto_batch* batch) {
-  if (batch != nullptr) batch->batch.clear();
-}
-
-size_t tenuto_batch_count(const tenuto_batch* batch) {
-  return batch == nullptr ? 0 : batch->batch.count();
-}
-
-tenuto_status tenuto_write(tenuto_store* store, const tenuto_batch* batch,
-                           tenuto_durability durability) {
-  if (store == nullptr || batch == nullptr || !c::is_durability(durability)) {
-    return TENUTO_INVALID_ARGUMENT;
-  }
-  return give(store->store.write(batch->batch, {static_cast<Durability>(durability)}));
 }
 
 }  // extern "C"

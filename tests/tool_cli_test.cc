@@ -302,6 +302,15 @@ TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {
   expect({"collections", pool}, "");
   expect({"collections", pool, "--make", "authors"}, "");
   expect({"collections", pool, "--make", "numbers", "--key", "u64"}, "");
+  expect({"collections", pool, "--make", "log", "--key", "u64", "--reverse", "--duplicates"}, "");
+  expect({"put", pool, "--collection", "log", "1", "a"}, "");
+  expect({"put", pool, "--collection", "log", "2", "b"}, "");
+  expect({"put", pool, "--collection", "log", "1", "c"}, "");
+  expect({"scan", pool, "--collection", "log"}, "2\tb\n1\tc\n1\ta\n");
+  expect({"collections", pool},
+         "authors\t0 records\tbytes\nlog\t3 records\treverse_u64, duplicates\n"
+         "numbers\t0 records\tu64\n");
+  expect({"collections", pool, "--drop", "log"}, "");
   expect({"put", pool, "--collection", "authors", "herbert", "Frank"}, "");
   expect({"put", pool, "--collection", "numbers", "42", "answer"}, "");
   expect({"put", pool, "herbert", "in the default one"}, "");

@@ -35,7 +35,9 @@ class Session {
   // The collection that was asked for. REQUIRES: has_store().
   Collection& records() { return records_; }
   KeyKind key_kind() const {
-    return records_.order() == KeyOrder::u64 ? KeyKind::u64 : KeyKind::bytes;
+    const KeyOrder order = records_.order();
+    const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
+    return integers ? KeyKind::u64 : KeyKind::bytes;
   }
   Pool& pool() { return store_ ? store_->pool() : *pool_; }
   double open_ms() const { return open_ms_; }

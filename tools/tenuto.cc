@@ -156,6 +156,9 @@ Run add_collections(CommandLine& line) {
       "--drop", [&a = *args](std::string t) { a.drop = std::move(t); },
       "Drop one with all its records", "NAME");
   line.add_key_kind(args->key_kind, "With --make: the kind of its keys");
+  line.add_flag("--reverse", args->reverse, "With --make: keys descend");
+  line.add_flag("--duplicates", args->duplicates, "With --make: a key has many values");
+  line.add_flag("--expires", args->expires, "With --make: records may have a lifetime");
   return [args] { return run_collections(*args); };
 }
 

@@ -1,6 +1,8 @@
 // Commands on all collections of a pool: collections, backup.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "numbers.h"
 #include "session.h"
 #include "tenuto_commands.h"
@@ -10,21 +12,39 @@ namespace tenuto::tool {
 namespace {
 
 struct Row {
-  std::string name;
-  std::uint64_t id;
-  bool u64;
-  CollectionStats stats;
+  CollectionInfo info;
+  std::optional<CollectionStats> stats;  // none: its keys have a codec, which a tool has not
 };
+
+std::string order_of(const CollectionInfo& info) {
+  switch (info.order) {
+    case KeyOrder::bytes:
+      return "bytes";
+    case KeyOrder::u64:
+      return "u64";
+    case KeyOrder::reverse:
+      return "reverse";
+    case KeyOrder::reverse_u64:
+      return "reverse_u64";
+    case KeyOrder::registered:
+      break;
+  }
+  return "codec " + info.codec;
+}
 
 Error list(Session& session, const CommonArgs& args, std::vector<Row>& rows) {
   Report report;
   const auto all = session.store().collections(&report);
   if (!all) return store_failed(all.error(), "cannot read the catalog", args.path, report);
   for (const CollectionInfo& info : *all) {
+    if (info.order == KeyOrder::registered) {
+      rows.push_back({info, std::nullopt});
+      continue;
+    }
     const auto c = session.store().collection(
         info.name, CollectionOptions{.create_if_missing = false}, &report);
     if (!c) return store_failed(c.error(), "cannot open a collection", args.path, report);
-    rows.push_back({info.name, info.id, c->order() == KeyOrder::u64, c->stats()});
+    rows.push_back({info, c->stats()});
   }
   return no_error();
 }
@@ -34,10 +54,15 @@ std::string as_json(const std::vector<Row>& rows) {
   for (const Row& r : rows) {
     if (json.back() != '[') json += ',';
     json += "{\"name\":";
-    append_json_string(json, r.name);
-    json += fmt::format(
-        ",\"id\":{},\"key_kind\":\"{}\",\"records\":{},\"record_bytes\":{},\"leaves\":{}}}", r.id,
-        r.u64 ? "u64" : "bytes", r.stats.records, r.stats.record_bytes, r.stats.leaves);
+    append_json_string(json, r.info.name);
+    json += fmt::format(",\"id\":{},\"key_kind\":", r.info.id);
+    append_json_string(json, order_of(r.info));
+    json += fmt::format(",\"duplicates\":{},\"expires\":{}", r.info.duplicates, r.info.expires);
+    if (r.stats) {
+      json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{}", r.stats->records,
+                          r.stats->record_bytes, r.stats->leaves);
+    }
+    json += '}';
   }
   return json + "]}";
 }
@@ -52,7 +77,11 @@ Error run_collections(const CollectionsArgs& args) {
   if (!args.make.empty()) {
     CollectionOptions options;
     options.error_if_exists = true;
-    options.order = args.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
+    const bool u64 = args.key_kind == KeyKind::u64;
+    options.order = args.reverse ? (u64 ? KeyOrder::reverse_u64 : KeyOrder::reverse)
+                                 : (u64 ? KeyOrder::u64 : KeyOrder::bytes);
+    options.duplicates = args.duplicates;
+    options.expires = args.expires;
     const auto made = session.store().collection(args.make, options, &report);
     if (!made) return store_failed(made.error(), "cannot make it", args.path, report);
   }
@@ -68,9 +97,11 @@ Error run_collections(const CollectionsArgs& args) {
   Output out(STDOUT_FILENO, "standard output");
   for (const Row& r : rows) {
     std::string line;
-    append_escaped(line, r.name);
-    out.write(fmt::format("{}\t{} records\t{}\n", line, format_count(r.stats.records),
-                          r.u64 ? "u64" : "bytes"));
+    append_escaped(line, r.info.name);
+    out.write(fmt::format("{}\t{} records\t{}{}{}\n", line,
+                          r.stats ? format_count(r.stats->records) : "?", order_of(r.info),
+                          r.info.duplicates ? ", duplicates" : "",
+                          r.info.expires ? ", expires" : ""));
   }
   return out.finish();
 }

@@ -90,7 +90,10 @@ struct DumpArgs : CommonArgs, RangeArgs {
 struct CollectionsArgs : CommonArgs {
   std::string make;
   std::string drop;
-  KeyKind key_kind = KeyKind::bytes;  // of the new one
+  KeyKind key_kind = KeyKind::bytes;  // of the new one, as the rest
+  bool reverse = false;
+  bool duplicates = false;
+  bool expires = false;
 };
 
 struct BackupArgs : CommonArgs {

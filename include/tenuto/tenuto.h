@@ -34,13 +34,38 @@ typedef struct tenuto_slice {
   size_t bytes;
 } tenuto_slice;
 
-enum { TENUTO_KEYS_BYTES = 1, TENUTO_KEYS_U64 = 2 };
+/* tenuto::KeyKind and tenuto::KeyOrder; a store's own keys have one of the first two. */
+enum {
+  TENUTO_KEYS_BYTES = 1,
+  TENUTO_KEYS_U64 = 2,
+  TENUTO_KEYS_REVERSE = 3,
+  TENUTO_KEYS_REVERSE_U64 = 4,
+  TENUTO_KEYS_REGISTERED = 5
+};
 typedef int tenuto_key_kind;
 
 /* The eight bytes of an integer key, in the order of numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);
 
 /* --- the store -------------------------------------------------------------------------------- */
+
+/* Where a codec's functions leave what they make: at most `room` bytes at `data`, and in `bytes`
+ * how many there are. If there are more than fit, they say so in `bytes` and are called again. */
+typedef struct tenuto_codec_out {
+  void* data;
+  size_t room;
+  size_t bytes;
+} tenuto_codec_out;
+
+/* tenuto::KeyCodec. 0: done; anything else: this is no key. `context` is theirs; the name is
+ * copied. They are called by all threads at once. */
+typedef int (*tenuto_codec_fn)(void* context, tenuto_slice in, tenuto_codec_out* out);
+typedef struct tenuto_key_codec {
+  const char* name;
+  tenuto_codec_fn encode;
+  tenuto_codec_fn decode;
+  void* context;
+} tenuto_key_codec;
 
 /* tenuto::StoreOptions; `pool` is initialised with the rest. */
 typedef struct tenuto_store_options {
@@ -51,6 +76,14 @@ typedef struct tenuto_store_options {
   tenuto_key_kind key_kind;
   int check_key_kind;
   int verify_reads;
+  uint64_t snapshot_bytes_max;
+  uint64_t snapshot_age_ms_max;
+  const tenuto_key_codec* codecs;
+  size_t codec_count;
+  uint64_t reclaim_every_ms;
+  uint64_t reclaim_at_once;
+  uint64_t (*clock_ms)(void* context); /* NULL: the system's */
+  void* clock_context;
 } tenuto_store_options;
 
 void tenuto_store_options_init(tenuto_store_options* options);
@@ -60,6 +93,7 @@ typedef struct tenuto_store_stats {
   uint64_t records, record_bytes;
   uint64_t leaves, inner_nodes, height, index_dram_bytes;
   double rebuild_ms;
+  uint64_t snapshots, snapshot_oldest_age_ms, snapshot_versions, snapshot_bytes, snapshots_expired;
   tenuto_pool_stats pool;
 } tenuto_store_stats;
 
@@ -74,6 +108,8 @@ tenuto_status tenuto_store_sync(tenuto_store* store);
 tenuto_status tenuto_store_validate(const tenuto_store* store, char** message);
 tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_stats* stats);
 tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store);
+/* erased: how many; may be NULL. */
+tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased);
 /* The pool below, for objects beside the records. It belongs to the store and is closed with it. */
 tenuto_pool* tenuto_store_pool(tenuto_store* store);
 
@@ -86,6 +122,9 @@ typedef struct tenuto_collection_options {
   int error_if_exists;
   tenuto_key_kind order;
   int check_order;
+  const char* codec; /* with TENUTO_KEYS_REGISTERED; else NULL */
+  int duplicates;
+  int expires;
 } tenuto_collection_options;
 
 void tenuto_collection_options_init(tenuto_collection_options* options);
@@ -116,6 +155,10 @@ tenuto_status tenuto_collections(const tenuto_store* store, tenuto_collection_fn
 tenuto_status tenuto_collection_name(const tenuto_collection* collection, char** name);
 uint64_t tenuto_collection_id(const tenuto_collection* collection);
 tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection);
+/* Release the codec's name by tenuto_free; "" where there is none. */
+tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec);
+int tenuto_collection_duplicates(const tenuto_collection* collection);
+int tenuto_collection_expires(const tenuto_collection* collection);
 tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
                                           tenuto_collection_stats* stats);
 
@@ -131,6 +174,21 @@ tenuto_status tenuto_put(tenuto_collection* in, const void* key, size_t key_byte
 tenuto_status tenuto_erase(tenuto_collection* in, const void* key, size_t key_bytes,
                            tenuto_durability durability);
 
+/* A put with a lifetime, where records expire, and what is left of it (0: it stays). */
+tenuto_status tenuto_put_for(tenuto_collection* in, const void* key, size_t key_bytes,
+                             const void* value, size_t value_bytes, uint64_t ttl_ms,
+                             tenuto_durability durability);
+tenuto_status tenuto_ttl_ms(const tenuto_collection* in, const void* key, size_t key_bytes,
+                            uint64_t* ttl_ms);
+/* Of duplicates. */
+tenuto_status tenuto_contains_pair(const tenuto_collection* in, const void* key, size_t key_bytes,
+                                   const void* value, size_t value_bytes);
+tenuto_status tenuto_erase_pair(tenuto_collection* in, const void* key, size_t key_bytes,
+                                const void* value, size_t value_bytes,
+                                tenuto_durability durability);
+tenuto_status tenuto_count(const tenuto_collection* in, const void* key, size_t key_bytes,
+                           uint64_t* count);
+
 tenuto_status tenuto_put_if_absent(tenuto_collection* in, const void* key, size_t key_bytes,
                                    const void* value, size_t value_bytes,
                                    tenuto_durability durability);
@@ -144,10 +202,12 @@ tenuto_status tenuto_compare_and_swap(tenuto_collection* in, const void* key, si
 typedef int (*tenuto_merge_fn)(void* context, const tenuto_slice* old, tenuto_slice* fresh);
 tenuto_status tenuto_merge(tenuto_collection* in, const void* key, size_t key_bytes,
                            tenuto_merge_fn fn, void* context, tenuto_durability durability);
-/* From `from` (inclusive) to `to` (exclusive; NULL: to the end). erased: how many; may be NULL. */
-tenuto_status tenuto_erase_range(tenuto_collection* in, tenuto_slice from, const tenuto_slice* to,
-                                 uint64_t* erased, tenuto_durability durability);
-uint64_t tenuto_approximate_count(const tenuto_collection* in, tenuto_slice from,
+/* From `from` (inclusive; NULL: from the first) to `to` (exclusive; NULL: to the end). erased: how
+ * many; may be NULL. */
+tenuto_status tenuto_erase_range(tenuto_collection* in, const tenuto_slice* from,
+                                 const tenuto_slice* to, uint64_t* erased,
+                                 tenuto_durability durability);
+uint64_t tenuto_approximate_count(const tenuto_collection* in, const tenuto_slice* from,
                                   const tenuto_slice* to);
 /* Calls each for all keys in order. The value is seen in place, and gone when `each` returns. */
 typedef void (*tenuto_each_fn)(void* context, size_t index, tenuto_status status,
@@ -185,6 +245,13 @@ tenuto_status tenuto_batch_put(tenuto_batch* batch, const tenuto_collection* in,
                                size_t key_bytes, const void* value, size_t value_bytes);
 tenuto_status tenuto_batch_erase(tenuto_batch* batch, const tenuto_collection* in, const void* key,
                                  size_t key_bytes);
+/* ttl_ms as in tenuto_put_for. */
+tenuto_status tenuto_batch_put_for(tenuto_batch* batch, const tenuto_collection* in,
+                                   const void* key, size_t key_bytes, const void* value,
+                                   size_t value_bytes, uint64_t ttl_ms);
+tenuto_status tenuto_batch_erase_pair(tenuto_batch* batch, const tenuto_collection* in,
+                                      const void* key, size_t key_bytes, const void* value,
+                                      size_t value_bytes);
 void tenuto_batch_clear(tenuto_batch* batch);
 size_t tenuto_batch_count(const tenuto_batch* batch);
 /* All of it or nothing. The batch stays as it is. */
@@ -214,10 +281,17 @@ void tenuto_iterator_seek_for_prev(tenuto_iterator* it, const void* key, size_t 
 /* Nothing happens where the iterator stands nowhere. */
 void tenuto_iterator_next(tenuto_iterator* it);
 void tenuto_iterator_prev(tenuto_iterator* it);
+/* Where there are duplicates. */
+void tenuto_iterator_seek_pair(tenuto_iterator* it, const void* key, size_t key_bytes,
+                               const void* value, size_t value_bytes);
+void tenuto_iterator_next_key(tenuto_iterator* it);
+void tenuto_iterator_prev_key(tenuto_iterator* it);
 int tenuto_iterator_valid(const tenuto_iterator* it);
 /* Until the iterator moves; NULL and 0 where it stands nowhere. */
 tenuto_slice tenuto_iterator_key(const tenuto_iterator* it);
 tenuto_slice tenuto_iterator_value(const tenuto_iterator* it);
+/* What the record has left; 0: it stays, or the iterator stands nowhere. */
+uint64_t tenuto_iterator_ttl_ms(const tenuto_iterator* it);
 tenuto_status tenuto_iterator_status(const tenuto_iterator* it);
 
 /* --- snapshots and backup (tenuto/snapshot.h) ---------------------------------------------------
@@ -238,22 +312,28 @@ tenuto_status tenuto_snapshot_iterator(const tenuto_snapshot* snapshot, const te
 tenuto_status tenuto_store_backup(tenuto_store* store, const char* path,
                                   const tenuto_pool_options* options, char** message);
 
-/* --- transactions over keys (tenuto/transaction.h), of the default collection -------------------
- */
+/* --- transactions over keys (tenuto/transaction.h) -------------------------------------------- */
 
 typedef struct tenuto_transaction tenuto_transaction;
 tenuto_status tenuto_begin(tenuto_store* store, int read_only, tenuto_transaction** tx);
-tenuto_status tenuto_transaction_get(tenuto_transaction* tx, const void* key, size_t key_bytes,
-                                     void** value, size_t* value_bytes);
-tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const void* key,
-                                                size_t key_bytes, void** value,
+tenuto_status tenuto_transaction_get(tenuto_transaction* tx, const tenuto_collection* in,
+                                     const void* key, size_t key_bytes, void** value,
+                                     size_t* value_bytes);
+tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const tenuto_collection* in,
+                                                const void* key, size_t key_bytes, void** value,
                                                 size_t* value_bytes);
-tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const void* key,
-                                          size_t key_bytes);
-tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const void* key, size_t key_bytes,
-                                     const void* value, size_t value_bytes);
-tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const void* key, size_t key_bytes);
-tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx,
+tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const tenuto_collection* in,
+                                          const void* key, size_t key_bytes);
+/* ttl_ms: 0, or as in tenuto_put_for. */
+tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const tenuto_collection* in,
+                                     const void* key, size_t key_bytes, const void* value,
+                                     size_t value_bytes, uint64_t ttl_ms);
+tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const tenuto_collection* in,
+                                       const void* key, size_t key_bytes);
+tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto_collection* in,
+                                            const void* key, size_t key_bytes, const void* value,
+                                            size_t value_bytes);
+tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx, const tenuto_collection* in,
                                           const tenuto_iterator_options* options,
                                           tenuto_iterator** it);
 /* A point to return to: rollback_to forgets what was written since. */

@@ -115,6 +115,11 @@ TEST_F(IsolationStress, many_keys_with_few_conflicts) {
       static_cast<int>(2000 * scale()));
 }
 
+TEST_F(IsolationStress, keys_in_three_collections) {
+  run({.lists = 4, .registers = 4, .own = 3, .fillers = 20, .collections = true},
+      static_cast<int>(3000 * scale()));
+}
+
 // Shared by a process and those it starts.
 class SharedWords {
  public:
@@ -144,7 +149,7 @@ TEST_F(IsolationStress, killed_processes_leave_a_serialisable_history) {
   constexpr int kLives = 6;
   constexpr std::size_t kWords = 1u << 18;
   options_.pool.recovery_threads = 1;  // the thread sanitizer wants no threads before a fork
-  const IsolationSize size{.lists = 5, .registers = 4, .own = 3, .fillers = 20};
+  IsolationSize size{.lists = 5, .registers = 4, .own = 3, .fillers = 20};
   std::mt19937_64 rng(seed_);
   for (int pool = 0; pool < (kills + kLives - 1) / kLives; ++pool) {
     ::unlink(path_.str().c_str());
@@ -153,6 +158,7 @@ TEST_F(IsolationStress, killed_processes_leave_a_serialisable_history) {
     &ready = shared.atomic(2);
     clock = counter = 1;
     std::vector<std::vector<Txn>> by_thread(kThreads + 1);
+    size.collections = pool % 2 == 1;
     { const Store made = opened(); }
     for (int life = 0; life < kLives; ++life) {
       ready = 0;

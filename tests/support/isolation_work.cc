@@ -131,10 +131,24 @@ Status IsolationWork::finish(Status s, bool wrote) {
   return lost ? Status::ok : s;
 }
 
+Collection IsolationWork::made(const char* name, KeyOrder order) {
+  CollectionOptions o;
+  o.order = order;
+  Result<Collection> c = store_.collection(name, o);
+  return c ? std::move(*c) : Collection();  // whose calls say closed
+}
+
+Collection& IsolationWork::in(std::uint32_t key) {
+  return in_[is_list(key) ? 0 : key < kOwn ? 1 : 2];
+}
+
 template <class Reader>
 Status IsolationWork::read_one(Reader& reader, std::uint32_t key) {
   std::string value;
-  const Status s = reader.get(name_of(key), value);
+  return note(reader.get(in(key), name_of(key), value), key, value);
+}
+
+Status IsolationWork::note(Status s, std::uint32_t key, const std::string& value) {
   if (s != Status::ok && s != Status::not_found) return s;
   if (is_list(key)) {
     log_.add(key, values_of(value));
@@ -153,13 +167,21 @@ Status IsolationWork::walk(Iterator it) {
   const std::uint32_t low = base + static_cast<std::uint32_t>(first);
   const std::string from = name_of(low);
   const std::string end = name_of(base + size_.lists - 1) + "~";
-  if (backwards) {
-    for (it.seek_for_prev(end); it.valid() && it.key() >= from; it.prev()) {
-      if (!is_filler(it.key())) seen[key_of(it.key()) - base] = values_of(it.value());
-    }
+  const bool descending = size_.collections;
+  // Which end the walk begins at, and which way the collection goes there.
+  const std::string& start = backwards ? end : from;
+  const bool by_next = backwards == descending;
+  if (by_next) {
+    it.seek(start);
   } else {
-    for (it.seek(from); it.valid() && it.key() < end; it.next()) {
-      if (!is_filler(it.key())) seen[key_of(it.key()) - base] = values_of(it.value());
+    it.seek_for_prev(start);
+  }
+  while (it.valid() && (backwards ? it.key() >= from : it.key() < end)) {
+    if (!is_filler(it.key())) seen[key_of(it.key()) - base] = values_of(it.value());
+    if (by_next) {
+      it.next();
+    } else {
+      it.prev();
     }
   }
   if (it.status() != Status::ok) return it.status();
@@ -173,16 +195,17 @@ Status IsolationWork::transaction_step(StoreTransaction& tx) {
   if (dice < 2) return read_one(tx, any_list());
   if (dice < 3) return read_one(tx, any_register());
   if (dice < 4) return read_one(tx, any_own(static_cast<std::uint32_t>(below(thread_ + 1))));
-  if (dice < 5) return walk(tx.iterator());
+  if (dice < 5) return walk(tx.iterator(in_[0]));
   if (dice < 7) {  // written blindly
     const std::uint32_t key = any_own(thread_);
     const std::uint64_t v = fresh();
     log_.add(TxnOp::Verb::write, key, v);
-    return tx.put(name_of(key), text_of({v}));
+    return tx.put(in(key), name_of(key), text_of({v}));
   }
   const std::uint32_t key = dice < 10 ? any_list() : any_register();
   const bool update = below(4) == 0;
-  const Status s = update ? tx.get_for_update(name_of(key), value) : tx.get(name_of(key), value);
+  const Status s = update ? tx.get_for_update(in(key), name_of(key), value)
+                          : tx.get(in(key), name_of(key), value);
   if (s != Status::ok && s != Status::not_found) return s;
   std::vector<std::uint64_t> values = values_of(s == Status::ok ? value : "");
   const std::uint64_t v = fresh();
@@ -195,7 +218,7 @@ Status IsolationWork::transaction_step(StoreTransaction& tx) {
     values = {v};
     log_.add(TxnOp::Verb::write, key, v);
   }
-  return tx.put(name_of(key), text_of(values));
+  return tx.put(in(key), name_of(key), text_of(values));
 }
 
 Status IsolationWork::transaction() {
@@ -218,7 +241,7 @@ Status IsolationWork::snapshot() {
   Status s = Status::ok;
   for (std::uint64_t n = 1 + below(5); n > 0 && s == Status::ok; --n) {
     const std::uint64_t dice = below(4);
-    s = dice == 0   ? walk(snap->iterator())
+    s = dice == 0   ? walk(snap->iterator(in_[0]))
         : dice == 1 ? read_one(*snap, any_own(static_cast<std::uint32_t>(below(thread_ + 1))))
         : dice == 2 ? read_one(*snap, any_register())
                     : read_one(*snap, any_list());
@@ -228,12 +251,15 @@ Status IsolationWork::snapshot() {
 
 Status IsolationWork::single() {
   if (!begin()) return Status::ok;
-  if (below(2) == 0)
-    return finish(read_one(store_, below(2) == 0 ? any_list() : any_register()), false);
+  if (below(2) == 0) {
+    const std::uint32_t key = below(2) == 0 ? any_list() : any_register();
+    std::string value;
+    return finish(note(in(key).get(name_of(key), value), key, value), false);
+  }
   const std::uint32_t key = any_own(thread_);
   const std::uint64_t v = fresh();
   log_.add(TxnOp::Verb::write, key, v);
-  return finish(store_.put(name_of(key), text_of({v})), true);
+  return finish(in(key).put(name_of(key), text_of({v})), true);
 }
 
 Status IsolationWork::batch() {
@@ -243,7 +269,7 @@ Status IsolationWork::batch() {
     const std::uint32_t key = kOwn + thread_ * kOwnPerThread + i;
     const std::uint64_t v = fresh();
     log_.add(TxnOp::Verb::write, key, v);
-    b.put(name_of(key), text_of({v}));
+    b.put(in(key), name_of(key), text_of({v}));
   }
   return finish(store_.write(b), true);
 }
@@ -256,7 +282,7 @@ Status IsolationWork::filler() {
     char tail[16];
     std::snprintf(tail, sizeof tail, "+%03u/%u", static_cast<unsigned>(i), thread_);
     const std::string name = name_of(key) + tail;
-    const Status s = put ? store_.put(name, "filler") : store_.erase(name);
+    const Status s = put ? in(key).put(name, "filler") : in(key).erase(name);
     if (s != Status::ok && s != Status::not_found) return s;
   }
   return Status::ok;
@@ -274,17 +300,15 @@ Status IsolationWork::step() {
 Status IsolationWork::read_all() {
   if (!begin()) return Status::full;
   StoreTransaction tx = store_.begin();
-  Iterator it = tx.iterator();
-  for (it.seek_first(); it.valid(); it.next()) {
-    if (is_filler(it.key())) continue;
-    const std::uint32_t key = key_of(it.key());
-    if (is_list(key)) {
-      log_.add(key, values_of(it.value()));
-    } else {
-      log_.add(TxnOp::Verb::read, key, values_of(it.value())[0]);
+  for (const Collection& c : in_) {
+    if (&c != in_ && !size_.collections) break;  // they are the same
+    Iterator it = tx.iterator(c);
+    for (it.seek_first(); it.valid(); it.next()) {
+      if (is_filler(it.key())) continue;
+      TENUTO_TRY(note(Status::ok, key_of(it.key()), std::string(it.value())));
     }
+    TENUTO_TRY(it.status());
   }
-  if (it.status() != Status::ok) return it.status();
   return finish(tx.commit(), false);
 }
 

@@ -46,6 +46,9 @@ struct IsolationSize {
   std::uint32_t lists = 6, registers = 6, own = 4;  // own: a thread
   std::uint32_t fillers = 60;                       // between each two keys
   std::uint32_t appends_max = 40;                   // of a list; then another takes its place
+  // Lists stand in a collection of descending keys, own keys in another, registers in the default
+  // one. Else all stand there.
+  bool collections = false;
 };
 
 class IsolationWork {
@@ -60,7 +63,12 @@ class IsolationWork {
         log_(log),
         clock_(clock),
         counter_(counter),
-        rng_(seed) {}
+        rng_(seed) {
+    for (Collection& c : in_) c = store.default_collection();
+    if (!size.collections) return;
+    in_[0] = made("lists", KeyOrder::reverse);
+    in_[2] = made("own", KeyOrder::bytes);
+  }
 
   // One of the things above; a status that none of them should have, or ok.
   Status step();
@@ -88,6 +96,10 @@ class IsolationWork {
   Status walk(Iterator it);
   template <class Reader>
   Status read_one(Reader& reader, std::uint32_t key);
+  Status note(Status s, std::uint32_t key, const std::string& value);
+  Collection made(const char* name, KeyOrder order);
+  // Where a key stands.
+  Collection& in(std::uint32_t key);
   Status snapshot();
   Status single();
   Status batch();
@@ -100,6 +112,7 @@ class IsolationWork {
   std::atomic<std::uint64_t>& clock_;
   std::atomic<std::uint64_t>& counter_;
   std::mt19937_64 rng_;
+  Collection in_[3];  // of lists, registers, own keys
   bool full_ = false;
 };
 

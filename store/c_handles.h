@@ -73,6 +73,9 @@ inline tenuto_status give_value(const Result<std::string>& found, void** value,
 // False: options that were not initialised.
 bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to);
 
+Status take_collection_options(const tenuto_collection_options* from, CollectionOptions& to,
+                               Report& report);
+
 inline tenuto_status give_iterator(Iterator it, tenuto_iterator** to) {
   *to = new tenuto_iterator{std::move(it)};
   return give((*to)->it.status());

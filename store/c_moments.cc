@@ -141,6 +141,27 @@ tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx, const tenuto_c
   return c::give_iterator(tx->tx->iterator(in->collection, std::move(o)), it);
 }
 
+tenuto_status tenuto_transaction_create(tenuto_transaction* tx, const char* name,
+                                        const tenuto_collection_options* options,
+                                        tenuto_collection** collection, char** message) {
+  if (tx == nullptr || name == nullptr || collection == nullptr) return c::null_handle(message);
+  *collection = nullptr;
+  Report report;
+  CollectionOptions wanted;
+  Status s = c::take_collection_options(options, wanted, report);
+  if (s == Status::ok) {
+    Result<Collection> made = tx->tx->create(name, wanted, &report);
+    s = made.error();
+    if (made) *collection = new tenuto_collection{std::move(*made)};
+  }
+  return give(s, report, message);
+}
+
+tenuto_status tenuto_transaction_drop(tenuto_transaction* tx, const tenuto_collection* collection) {
+  if (tx == nullptr || collection == nullptr) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx->drop(collection->collection));
+}
+
 tenuto_savepoint tenuto_transaction_savepoint(const tenuto_transaction* tx) {
   return {tx == nullptr ? 0 : tx->tx->savepoint().writes};
 }

@@ -85,6 +85,24 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
 
 }  // namespace
 
+Status c::take_collection_options(const tenuto_collection_options* from, CollectionOptions& to,
+                                  Report& report) {
+  tenuto_collection_options o;
+  tenuto_collection_options_init(&o);
+  if (!take_options(o, from)) {
+    return fail(Status::invalid_argument, &report,
+                "the options were not initialised; call tenuto_collection_options_init first");
+  }
+  to = {.create_if_missing = o.create_if_missing != 0,
+        .error_if_exists = o.error_if_exists != 0,
+        .order = static_cast<KeyOrder>(o.order),
+        .codec = o.codec == nullptr ? "" : o.codec,
+        .duplicates = o.duplicates != 0,
+        .expires = o.expires != 0,
+        .check_order = o.check_order != 0};
+  return Status::ok;
+}
+
 extern "C" {
 
 void tenuto_u64_key(uint64_t number, unsigned char key[8]) {
@@ -206,20 +224,9 @@ tenuto_status tenuto_collection_open(tenuto_store* store, const char* name,
   if (store == nullptr || name == nullptr || collection == nullptr) return null_handle(message);
   *collection = nullptr;
   Report report;
-  tenuto_collection_options o;
-  tenuto_collection_options_init(&o);
-  if (!c::take_options(o, options)) {
-    return give(fail(Status::invalid_argument, &report,
-                     "the options were not initialised; call tenuto_collection_options_init first"),
-                report, message);
-  }
-  const CollectionOptions wanted = {.create_if_missing = o.create_if_missing != 0,
-                                    .error_if_exists = o.error_if_exists != 0,
-                                    .order = static_cast<KeyOrder>(o.order),
-                                    .codec = o.codec == nullptr ? "" : o.codec,
-                                    .duplicates = o.duplicates != 0,
-                                    .expires = o.expires != 0,
-                                    .check_order = o.check_order != 0};
+  CollectionOptions wanted;
+  const Status s = c::take_collection_options(options, wanted, report);
+  if (s != Status::ok) return give(s, report, message);
   Result<Collection> opened = store->store.collection(name, wanted, &report);
   if (opened) *collection = new tenuto_collection{std::move(*opened)};
   return give(opened.error(), report, message);

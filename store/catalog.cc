@@ -116,10 +116,14 @@ Status Catalog::find(std::string_view name, CatalogEntry& out, Report* report) c
   return damaged(name, report, "an entry of the catalog is damaged");
 }
 
+Result<std::unique_ptr<Tree>> Catalog::make_unnamed(const CollectionSpec& spec) {
+  return Tree::make(ground_, take_id(ground_.file), spec.kind());
+}
+
 Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const CollectionSpec& spec) {
-  const TreeId id = take_id(ground_.file);
-  Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, id, spec.kind());
+  Result<std::unique_ptr<Tree>> tree = make_unnamed(spec);
   if (!tree) return tree.error();
+  const TreeId id = (*tree)->id();
   const CatalogEntry entry{std::string(name), id, (*tree)->first_leaf(), spec};
   const bool too_early = TENUTO_PLANT("store_collection_named_before_first_leaf");
   if (too_early) std::memset(ground_.file.at<void>(entry.first_leaf), 0, sizeof(Leaf));

@@ -6,6 +6,7 @@
 //
 //   create  first leaf, next id, record and slot |"record and slot"| leaf header |"leaf header"|
 //   drop    bitmap |"leaf bitmap"|, then the tree's blocks are given back
+//   in a transaction  the same: the leaf and the id before, the record in the commit's batch
 //   rename  a batch of an erase and a put; with a collection replaced, the put is an update
 //
 // Authoritative is the catalog's leaf, as for any record (leaf.h). The first fence of the put also
@@ -93,6 +94,8 @@ class Catalog {
 
   // An empty collection. REQUIRES: no collection has the name. full: nothing changed.
   Result<std::unique_ptr<Tree>> add(std::string_view name, const CollectionSpec& spec);
+  // The same, but nothing names the tree.
+  Result<std::unique_ptr<Tree>> make_unnamed(const CollectionSpec& spec);
   Status remove(std::string_view name);
   // What had the new name has none any more.
   Status rename(const CatalogEntry& entry, std::string_view name);

@@ -17,17 +17,21 @@ void set_life(CollectionState& state, CollectionState::Life life) {
   state.life.store(life, std::memory_order_release);
 }
 
-Status check_name(std::string_view name, Report* report) {
-  if (!name.empty() && name.size() <= kCollectionNameMax) return Status::ok;
-  return fail(Status::invalid_argument, report, "a collection's name has 1 to 255 bytes", {}, {},
-              std::to_string(name.size()));
-}
-
 std::string in_words(const std::string& path, std::string_view name) {
   return path + ", collection " + std::string(name);
 }
 
 }  // namespace
+
+Status Collections::check_name(std::string_view name, Report* report) {
+  if (!name.empty() && name.size() <= kCollectionNameMax) return Status::ok;
+  return fail(Status::invalid_argument, report, "a collection's name has 1 to 255 bytes", {}, {},
+              std::to_string(name.size()));
+}
+
+std::string Collections::where_of(std::string_view name) const {
+  return in_words(ground_.file.path(), name);
+}
 
 Collections::~Collections() {
   reclaimer_.stop();
@@ -37,6 +41,7 @@ Collections::~Collections() {
   };
   if (main_ != nullptr) close(*main_);
   for (const auto& [name, state] : open_) close(*state);
+  for (const State& state : unnamed_) close(*state);
   for (const Dropped& d : dropped_) d.state->tree.reset();
 }
 
@@ -124,6 +129,7 @@ Status Collections::open_all(bool parallel, Report* report) {
 
 Status Collections::close() {
   const std::lock_guard lock(mu_);
+  for (const State& state : unnamed_) state->tree->give_back();
   for (const Dropped& d : dropped_) d.state->tree->give_back();
   dropped_.clear();
   main_->tree->close();
@@ -173,7 +179,7 @@ Collections::State Collections::state_of(const CatalogEntry& entry, std::unique_
 Result<Collections::State> Collections::get(std::string_view name, const CollectionOptions& options,
                                             Report* report) {
   TENUTO_TRY(check_name(name, report));
-  const std::string where = in_words(ground_.file.path(), name);
+  const std::string where = where_of(name);
   const CollectionSpec asked{options.order, options.duplicates, options.expires, options.codec};
   const std::lock_guard lock(mu_);
   Result<State> there = get_locked(name, report);
@@ -196,17 +202,8 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
   if (!options.create_if_missing) {
     return fail(Status::not_found, report, "there is no such collection", where);
   }
-  if (asked.order < KeyOrder::bytes || asked.order > KeyOrder::registered) {
-    return fail(Status::invalid_argument, report, "there is no such order of keys", where);
-  }
-  TENUTO_TRY(forms_.usable(asked, where, report));
-  TENUTO_TRY(ground_.file.writable());
-  if (catalog_ == nullptr) {
-    auto catalog = Catalog::create(ground_);
-    if (!catalog) return fail(catalog.error(), report, "no room for a catalog", where);
-    catalog_ = std::move(*catalog);
-    has_catalog_.store(true, std::memory_order_relaxed);
-  }
+  TENUTO_TRY(check_new(asked, where, report));
+  TENUTO_TRY(need_catalog(where, report));
   free_dropped();
   auto tree = catalog_->add(name, asked);
   if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
@@ -215,6 +212,24 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
   if (asked.expires) reclaimer_.start();
   open_.emplace(name, state);
   return state;
+}
+
+Status Collections::check_new(const CollectionSpec& spec, const std::string& where,
+                              Report* report) const {
+  if (spec.order < KeyOrder::bytes || spec.order > KeyOrder::registered) {
+    return fail(Status::invalid_argument, report, "there is no such order of keys", where);
+  }
+  TENUTO_TRY(forms_.usable(spec, where, report));
+  return ground_.file.writable();
+}
+
+Status Collections::need_catalog(const std::string& where, Report* report) {
+  if (catalog_ != nullptr) return Status::ok;
+  auto catalog = Catalog::create(ground_);
+  if (!catalog) return fail(catalog.error(), report, "no room for a catalog", where);
+  catalog_ = std::move(*catalog);
+  has_catalog_.store(true, std::memory_order_relaxed);
+  return Status::ok;
 }
 
 Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
@@ -257,12 +272,10 @@ Status Collections::drop(std::string_view name, Report* report) {
   if (!state) {
     return state.error() != Status::not_found
                ? state.error()
-               : fail(Status::not_found, report, "there is no such collection",
-                      in_words(ground_.file.path(), name));
+               : fail(Status::not_found, report, "there is no such collection", where_of(name));
   }
   if ((*state)->held.load(std::memory_order_relaxed) != 0) {
-    return fail(Status::busy, report, "a backup reads the collection",
-                in_words(ground_.file.path(), name));
+    return fail(Status::busy, report, "a backup reads the collection", where_of(name));
   }
   TENUTO_TRY(catalog_->remove(name));
   open_.erase(open_.find(name));
@@ -276,7 +289,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   TENUTO_TRY(check_name(to, report));
   const std::lock_guard lock(mu_);
   TENUTO_TRY(ground_.file.writable());
-  const std::string where = in_words(ground_.file.path(), from);
+  const std::string where = where_of(from);
   CatalogEntry entry;
   Status s = catalog_ == nullptr ? Status::not_found : catalog_->find(from, entry, report);
   if (s == Status::not_found) return fail(s, report, "there is no such collection", where);
@@ -370,7 +383,7 @@ Status Collections::validate(Report* report) {
       if (!state) return state.error();
       if ((*state)->id != entry.id || (*state)->tree->first_leaf() != entry.first_leaf) {
         return fail(Status::corrupt, report, "an open collection is not what the catalog names",
-                    in_words(ground_.file.path(), entry.name));
+                    where_of(entry.name));
       }
       TENUTO_TRY((*state)->tree->validate(reached, report));
     }
@@ -379,6 +392,7 @@ Status Collections::validate(Report* report) {
                   ground_.file.path());
     }
   }
+  for (const State& state : unnamed_) state->tree->note_dropped(reached);
   for (const Dropped& d : dropped_) d.state->tree->note_dropped(reached);
   return Tree::check_heap(ground_, reached, report);
 }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,6 +118,18 @@ class Collections {
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report);
   Status validate(Report* report);
+
+  // For transactions. An empty collection without a name; the catalog is made if there is none.
+  // exists: one has the name that is not among `dropped`.
+  Result<State> make_unnamed(std::string_view name, const CollectionOptions& options,
+                             std::span<const State> dropped, Report* report);
+  // Gives it back. REQUIRES: not closed.
+  void forget_unnamed(const State& state);
+  // Tree::write, and changes of the catalog in the same batch: what `created` names gets its name,
+  // what `dropped` names is dropped. exists | not_found | busy: nothing was done.
+  Status write(std::vector<BatchOp> ops, const ReadSet* reads, std::span<const State> created,
+               std::span<const State> dropped);
+
   // All collections, the default one first, and a snapshot that sees them as they are named now.
   // Each is held until `held` is counted down.
   struct Held {
@@ -147,12 +160,18 @@ class Collections {
     std::uint64_t epoch;
   };
 
+  static Status check_name(std::string_view name, Report* report);
+  std::string where_of(std::string_view name) const;
   // In threads_ threads.
   Status run(const std::function<Status(bool parallel)>& work) const;
   Status open_all(bool parallel, Report* report);
   Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
                                         Report* report);
   Result<State> get_locked(std::string_view name, Report* report);
+  Status check_new(const CollectionSpec& spec, const std::string& where, Report* report) const;
+  Status check_name_free(std::string_view name, std::span<const State> dropped,
+                         Report* report) const;
+  Status need_catalog(const std::string& where, Report* report);
   State state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree);
   void retire(const State& state);
   void free_dropped();
@@ -169,6 +188,7 @@ class Collections {
   std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
   std::map<std::string, State, std::less<>> open_;
   std::vector<Dropped> dropped_;
+  std::vector<State> unnamed_;
 
   Reclaimer reclaimer_{*this};
 };

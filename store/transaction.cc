@@ -63,7 +63,12 @@ Status Work::write(Part& part, std::string_view key, std::optional<std::string_v
   return Status::ok;
 }
 
+bool Work::drops(const Part& part) const {
+  return std::find(dropped.begin(), dropped.end(), part.state) != dropped.end();
+}
+
 bool Work::wrote() const {
+  if (!created.empty() || !dropped.empty()) return true;
   for (const Part& part : parts) {
     if (!part.latest.empty()) return true;
   }
@@ -119,18 +124,24 @@ Status Work::try_commit() {
     TENUTO_TRY(part.state->alive());
     Tree* const tree = part.state->tree.get();
     for (const auto& [key, at] : part.latest) {
+      if (drops(part)) break;
       if (history->key_locks().held_by_another(tree->id(), key, this)) return Status::conflict;
       const std::optional<std::string>& value = writes[at].value;
       ops.push_back({tree, key, value ? std::string_view(*value) : std::string_view(), !value});
     }
     for (const std::string& key : part.keys_read) all.ranges.push_back({tree, key, key, true});
   }
-  return Tree::write(std::move(ops), &all);
+  TENUTO_TRY(pool->collections->write(std::move(ops), &all, created, dropped));
+  created.clear();
+  return Status::ok;
 }
 
 void Work::end() {
-  if (ended) return;
+  if (ended || pool == nullptr) return;
   ended = true;
+  if (!history->closed()) {
+    for (const auto& state : created) pool->collections->forget_unnamed(state);
+  }
   for (const auto& [tree, key] : locked) history->key_locks().release(tree, key, this);
   reads.snapshot.reset();
 }
@@ -276,6 +287,31 @@ Status StoreTransaction::erase_pair(const Collection& collection, std::string_vi
   std::string stored;
   TENUTO_TRY(part->state->form.pair(key, value, stored));
   return impl_->write(*part, stored, std::nullopt);
+}
+
+// --- collections --------------------------------------------------------------------------------
+
+Result<Collection> StoreTransaction::create(std::string_view name, const CollectionOptions& options,
+                                            Report* report) {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->usable());
+  if (impl_->options.read_only) return Status::read_only;
+  auto made = impl_->pool->collections->make_unnamed(name, options, impl_->dropped, report);
+  if (!made) return made.error();
+  impl_->created.push_back(*made);
+  return Collection(std::move(*made));
+}
+
+Status StoreTransaction::drop(const Collection& collection) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  if (impl_->options.read_only) return Status::read_only;
+  const auto& own = impl_->created;
+  const bool is_own = std::find(own.begin(), own.end(), part->state) != own.end();
+  if (is_own || part->state == impl_->main) return Status::invalid_argument;
+  if (!impl_->drops(*part)) impl_->dropped.push_back(part->state);
+  return Status::ok;
 }
 
 // --- of the default collection ------------------------------------------------------------------

@@ -62,6 +62,7 @@ struct Work {
   Status part_of(const std::shared_ptr<CollectionState>& state, Part*& out);
   Status write(Part& part, std::string_view key, std::optional<std::string_view> value);
   bool wrote() const;
+  bool drops(const Part& part) const;
   void rollback_to(std::size_t count);
   Status commit();
   Status try_commit();
@@ -78,6 +79,8 @@ struct Work {
   std::deque<Part> parts;  // they stay where they are
   // In the order of the calls; those taken back stay, for cursors may show them.
   std::deque<Write> writes;
+  std::vector<std::shared_ptr<CollectionState>> created;  // without names until the commit
+  std::vector<std::shared_ptr<CollectionState>> dropped;  // by the commit
   std::vector<std::pair<TreeId, std::string>> locked;
   bool doomed = false;  // a key for update had changed: the commit would find it, too
   bool ended = false;

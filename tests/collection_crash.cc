@@ -46,6 +46,13 @@ TEST(collection_crash, a_renamed_collection_has_one_name) {
 TEST(collection_crash, a_batch_over_collections_is_there_or_not) {
   expect_sound(collections_in_batches(), {{"new leaf", "chain link"}}, 10);
 }
+TEST(collection_crash, a_transaction_makes_fills_and_drops_collections_at_once) {
+  expect_sound(collections_in_transactions(),
+               {{"undo entries", "in-place stores"},
+                {"store's counts", "the heap is closed"},
+                {"leaf bitmap", "erase returns, record is retired"}},
+               4);
+}
 TEST(collection_crash, a_catalog_of_two_leaves_keeps_every_name) {
   expect_sound(collections_in_two_leaves(), {{"new leaf", "chain link"}}, 10);
 }

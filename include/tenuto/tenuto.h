@@ -336,6 +336,11 @@ tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto
 tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx, const tenuto_collection* in,
                                           const tenuto_iterator_options* options,
                                           tenuto_iterator** it);
+/* Release the handle by tenuto_collection_release, whatever becomes of the transaction. */
+tenuto_status tenuto_transaction_create(tenuto_transaction* tx, const char* name,
+                                        const tenuto_collection_options* options,
+                                        tenuto_collection** collection, char** message);
+tenuto_status tenuto_transaction_drop(tenuto_transaction* tx, const tenuto_collection* collection);
 /* A point to return to: rollback_to forgets what was written since. */
 typedef struct tenuto_savepoint {
   size_t writes;

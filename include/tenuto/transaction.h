@@ -80,7 +80,18 @@ class StoreTransaction {
   Status erase(std::string_view key);
   Iterator iterator(IteratorOptions options = {});
 
-  // A point in the transaction to return to: rollback_to forgets the writes made since.
+  // A collection that is there, for all others, from the commit on, and is gone without it; this
+  // transaction writes to it by the handle. Its commit says `exists` when somebody else has taken
+  // the name. Otherwise as Store::collection, of one that is to be made.
+  Result<Collection> create(std::string_view name, const CollectionOptions& options,
+                            Report* report = nullptr);
+  // The collection is dropped with the commit, which says not_found when it is not there any more,
+  // and busy while a backup reads it. Writes to it are not done. invalid_argument: the default one,
+  // or one that this transaction makes.
+  Status drop(const Collection& collection);
+
+  // A point in the transaction to return to: rollback_to forgets the writes made since, but not
+  // what was created and dropped.
   struct Savepoint {
     std::size_t writes = 0;
   };

@@ -6,6 +6,7 @@
 
 #include "support/kv_world.h"
 #include "tenuto/collection.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::test {
 namespace {
@@ -17,6 +18,10 @@ constexpr CollectionOptions kMustExist{.create_if_missing = false};
 
 void apply(World& world, const CollectionStep& step) {
   switch (step.what) {
+    case What::transaction:
+      if (!step.to.empty()) world.erase(step.to);
+      world[step.name];  // the default one is always there
+      [[fallthrough]];
     case What::put:
     case What::batch:
       for (const auto& [name, records] : step.records) {
@@ -48,6 +53,31 @@ Result<Collection> find(Store& store, const std::string& name) {
   return store.collection(name, kMustExist);
 }
 
+// With a lifetime, so that the catalog has a record of the second version.
+Status run_transaction(Store& store, const CollectionStep& step) {
+  return store.run([&](StoreTransaction& tx) -> Status {
+    std::map<std::string, Collection> made;
+    if (!step.to.empty()) {
+      Result<Collection> c = find(store, step.to);
+      if (!c) return c.error();
+      TENUTO_TRY(tx.drop(*c));
+    }
+    if (!step.name.empty()) {
+      Result<Collection> c = tx.create(step.name, {.expires = true});
+      if (!c) return c.error();
+      made.emplace(step.name, *c);
+    }
+    for (const auto& [name, records] : step.records) {
+      Result<Collection> c = made.contains(name) ? made[name] : find(store, name);
+      if (!c) return c.error();
+      for (const auto& [key, value] : records) {
+        TENUTO_TRY(value == "-" ? tx.erase(*c, key) : tx.put(*c, key, value));
+      }
+    }
+    return Status::ok;
+  });
+}
+
 Status apply(Store& store, const CollectionStep& step) {
   switch (step.what) {
     case What::put: {
@@ -72,6 +102,8 @@ Status apply(Store& store, const CollectionStep& step) {
       }
       return store.write(batch);
     }
+    case What::transaction:
+      return run_transaction(store, step);
     case What::create: {
       const auto made = store.collection(step.name, {.error_if_exists = true});
       return made ? Status::ok : made.error();
@@ -146,7 +178,8 @@ void CollectionCrash::workload(CrashContext& c) {
     c.update([&] { step_ = &step; });
     ASSERT_EQ(apply(*store, step), Status::ok);
     std::uint64_t id = 0;
-    if (step.what == What::create) id = store->collection(step.name)->id();
+    const bool made = step.what == What::create || step.what == What::transaction;
+    if (made && !step.name.empty()) id = store->collection(step.name)->id();
     c.update([&] {
       if (id != 0) ids_.insert(id);
       apply(model_, step);
@@ -245,6 +278,15 @@ CollectionCrash collections_in_batches() {
   for (auto& [key, value] : second["b"]) value = "-";
   return {{{"", filled(40)}, {"a", filled(10)}, {"b", {}}},
           {{What::batch, {}, {}, records}, {What::batch, {}, {}, second}}};
+}
+
+CollectionCrash collections_in_transactions() {
+  return {{{"", filled(3)}, {"a", filled(6)}},
+          {{What::transaction, "b", {}, {{"b", filled(3)}, {"a", {{"key0000", "-"}}}}},
+           {What::transaction, {}, "a", {{"b", {{"k", "v"}}}, {"", {{"k", "v"}}}}},
+           {What::transaction, "b", "b", {{"b", {{"again", "new"}}}}},
+           put("b", "more", "v"),
+           drop("b")}};
 }
 
 CollectionCrash collections_in_two_leaves() {

@@ -15,10 +15,10 @@ namespace tenuto::test {
 
 // Whatever a step does becomes durable as a whole.
 struct CollectionStep {
-  enum class What { put, batch, create, drop, rename, replace };
+  enum class What { put, batch, create, drop, rename, replace, transaction };
   What what;
-  std::string name;  // of the collection; "" is the default one
-  std::string to;    // rename, replace
+  std::string name;  // of the collection; "" is the default one; transaction: made, "": none is
+  std::string to;    // rename, replace; transaction: dropped, "": none is
   // put and batch: of each collection, keys and values; "-" as a value erases.
   std::map<std::string, std::map<std::string, std::string>> records;
 };
@@ -56,6 +56,8 @@ CollectionCrash collections_dropped();
 CollectionCrash collections_renamed();
 // Batches over several collections, with splits.
 CollectionCrash collections_in_batches();
+// Transactions that make, fill and drop collections, also one in the place of another.
+CollectionCrash collections_in_transactions();
 // More than a leaf of the catalog holds.
 CollectionCrash collections_in_two_leaves();
 

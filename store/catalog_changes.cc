@@ -1,0 +1,79 @@
+// Collections that transactions make and drop: changes of the catalog in a commit's batch.
+#include <algorithm>
+#include <deque>
+
+#include "store/collections.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+Status Collections::check_name_free(std::string_view name, std::span<const State> dropped,
+                                    Report* report) const {
+  CatalogEntry taken;
+  const Status s = catalog_->find(name, taken, report);
+  if (s == Status::not_found) return Status::ok;
+  TENUTO_TRY(s);
+  const bool freed = std::any_of(dropped.begin(), dropped.end(),
+                                 [&](const State& state) { return state->id == taken.id; });
+  if (freed) return Status::ok;
+  return fail(Status::exists, report, "there is such a collection already", where_of(name));
+}
+
+Result<Collections::State> Collections::make_unnamed(std::string_view name,
+                                                     const CollectionOptions& options,
+                                                     std::span<const State> dropped,
+                                                     Report* report) {
+  TENUTO_TRY(check_name(name, report));
+  const std::string where = where_of(name);
+  const CollectionSpec spec{options.order, options.duplicates, options.expires, options.codec};
+  const std::lock_guard lock(mu_);
+  TENUTO_TRY(check_new(spec, where, report));
+  TENUTO_TRY(need_catalog(where, report));
+  TENUTO_TRY(check_name_free(name, dropped, report));
+  free_dropped();
+  auto tree = catalog_->make_unnamed(spec);
+  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  (*tree)->set_verify_reads(verify_reads_);
+  State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
+  unnamed_.push_back(state);
+  return state;
+}
+
+void Collections::forget_unnamed(const State& state) {
+  const std::lock_guard lock(mu_);
+  if (std::erase(unnamed_, state) != 0) retire(state);
+}
+
+Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
+                          std::span<const State> created, std::span<const State> dropped) {
+  if (created.empty() && dropped.empty()) return Tree::write(std::move(ops), reads);
+  const std::lock_guard lock(mu_);
+  Tree* const catalog = &catalog_->tree();
+  std::deque<std::string> rooms;
+  // Names as they are now: a collection may have been renamed since.
+  for (const State& state : dropped) {
+    const auto at = std::find_if(open_.begin(), open_.end(),
+                                 [&](const auto& named) { return named.second == state; });
+    if (at == open_.end()) return Status::not_found;
+    if (state->held.load(std::memory_order_relaxed) != 0) return Status::busy;
+    ops.push_back({catalog, rooms.emplace_back(at->first), {}, true});
+  }
+  for (const State& state : created) {
+    const CatalogEntry entry{state->name, state->id, state->tree->first_leaf(), state->form.spec()};
+    TENUTO_TRY(check_name_free(entry.name, dropped, nullptr));
+    ops.push_back(
+        {catalog, rooms.emplace_back(entry.name), rooms.emplace_back(encode_entry(entry)), false});
+  }
+  TENUTO_TRY(Tree::write(std::move(ops), reads));
+  for (const State& state : dropped) {
+    std::erase_if(open_, [&](const auto& named) { return named.second == state; });
+    retire(state);
+  }
+  for (const State& state : created) {
+    std::erase(unnamed_, state);
+    open_.emplace(state->name, state);
+    if (state->form.expires()) reclaimer_.start();
+  }
+  return Status::ok;
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::store

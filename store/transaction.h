@@ -1,5 +1,5 @@
-// What a transaction has read and wants to write. Made by transaction.cc; its cursors (cursor.cc)
-// lay the writes over what they find and note what they walked over.
+// What a transaction has read and wants to write (work.cc). Made by transaction.cc; its cursors
+// (cursor.cc) lay the writes over what they find and note what they walked over.
 #pragma once
 
 #include <deque>

@@ -135,15 +135,22 @@ bool Cursor::find_exact(std::string_view key, std::size_t& place) {
   return true;
 }
 
-// Stands at an entry, or ends the walk there. The lines of the next ones, and of the next leaf,
-// are on their way meanwhile.
-void Cursor::stand(std::size_t i) {
+// Stands at an entry, or ends the walk there: who goes forwards began behind the lower bound.
+void Cursor::stand_forward(std::size_t i) {
+  prefetch_behind(i);
+  if (!read(i, true)) return;
+  at_ = i;
+  positioned_ = !span_.upper || key() < *span_.upper;
+  if (!positioned_) return leave();
+}
+void Cursor::stand_backward(std::size_t i) {
   if (!read(i, true)) return;
   at_ = i;
   positioned_ = (!span_.upper || key() < *span_.upper) && key() >= span_.lower;
   if (!positioned_) return leave();
 }
-void Cursor::stand_forward(std::size_t i) {
+// The lines of the next entries, and of the next leaf, are on their way meanwhile.
+void Cursor::prefetch_behind(std::size_t i) const {
   if (i + kAhead < entries_.size()) {
     tree_->prefetch(entries_[i + kAhead].word);
   } else if (right_.next != nullptr && i + kAhead == entries_.size()) {
@@ -151,7 +158,6 @@ void Cursor::stand_forward(std::size_t i) {
   } else if (right_.next != nullptr && i + kAhead / 2 == entries_.size()) {
     tree_->prefetch_first_records(*right_.next);
   }
-  stand(i);
 }
 void Cursor::prefetch_from(std::size_t i) const {
   for (std::size_t n = std::min(i + kAhead, entries_.size()); i < n; ++i) {
@@ -189,7 +195,7 @@ void Cursor::settle_backward(const std::string* from, bool inclusive) {
   for (;;) {
     std::size_t n = entries_.size();
     if (from != nullptr && !count_below(*from, inclusive, n)) return;
-    if (n > 0) return stand(n - 1);
+    if (n > 0) return stand_backward(n - 1);
     if (left_.empty()) return leave();
     const std::string bound = left_;
     if (!load(bound, Aim::before)) return;
@@ -232,7 +238,7 @@ void Cursor::next() {
 }
 void Cursor::prev() {
   if (at_ > 0) {
-    stand(at_ - 1);
+    stand_backward(at_ - 1);
   } else {
     const std::string from(key());
     settle_backward(&from, false);

@@ -54,8 +54,9 @@ class Cursor {
   bool read(std::size_t i, bool for_value);
   bool count_below(std::string_view key, bool inclusive, std::size_t& count);
   bool find_exact(std::string_view key, std::size_t& place);
-  void stand(std::size_t i);
   void stand_forward(std::size_t i);
+  void stand_backward(std::size_t i);
+  void prefetch_behind(std::size_t i) const;
   void prefetch_from(std::size_t i) const;
   void settle_forward(const std::string& from, bool inclusive);
   void go_forward(const std::string& from, bool inclusive, std::size_t i);

@@ -31,6 +31,16 @@ inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc 
   const auto* b = static_cast<const unsigned char*>(p);
   // Eight bytes at a time in a wide register: narrowing it each time would add to the chain.
   std::uint64_t wide = static_cast<std::uint32_t>(~crc);
+  struct [[gnu::packed, gnu::may_alias]] Words {
+    std::uint64_t at[4];
+  };
+  for (; bytes >= sizeof(Words); bytes -= sizeof(Words), b += sizeof(Words)) {
+    // Read where they stand, whatever their alignment.
+    const auto& w = *reinterpret_cast<const Words*>(b);
+    asm("crc32q %1, %0\n\tcrc32q %2, %0\n\tcrc32q %3, %0\n\tcrc32q %4, %0"
+        : "+r"(wide)
+        : "m"(w.at[0]), "m"(w.at[1]), "m"(w.at[2]), "m"(w.at[3]));
+  }
   for (; bytes >= 8; bytes -= 8, b += 8) {
     std::uint64_t w;
     std::memcpy(&w, b, 8);

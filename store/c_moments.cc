@@ -1,4 +1,4 @@
-// The C API: snapshots, backup, transactions over keys.
+// The C API: snapshots, backup, compaction, transactions over keys.
 #include "store/c_handles.h"
 
 using namespace tenuto;
@@ -64,6 +64,36 @@ tenuto_status tenuto_store_backup(tenuto_store* store, const char* path,
   Status s = options == nullptr ? Status::ok : c::take_pool_options(*options, o, report);
   if (s == Status::ok) s = store->store.backup(path, o, &report);
   return give(s, report, message);
+}
+
+void tenuto_compact_options_init(tenuto_compact_options* options) {
+  if (options == nullptr) return;
+  const CompactOptions o;
+  *options = {.struct_bytes = sizeof *options, .moves_max = o.moves_max, .occupancy = o.occupancy};
+}
+
+tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* options,
+                             tenuto_compact_stats* stats, char** message) {
+  if (store == nullptr) return c::null_handle(message);
+  Report report;
+  tenuto_compact_options o;
+  tenuto_compact_options_init(&o);
+  if (!c::take_options(o, options)) {
+    return give(fail(Status::invalid_argument, &report,
+                     "the options were not initialised; call tenuto_compact_options_init first"),
+                report, message);
+  }
+  const auto done = store->store.compact({o.moves_max, o.occupancy}, &report);
+  if (done && stats != nullptr) {
+    *stats = {.bytes_before = done->bytes_before,
+              .bytes_after = done->bytes_after,
+              .records_moved = done->records_moved,
+              .leaves_moved = done->leaves_moved,
+              .leaves_merged = done->leaves_merged,
+              .slabs_emptied = done->slabs_emptied,
+              .complete = done->complete ? 1 : 0};
+  }
+  return give(done.error(), report, message);
 }
 
 // --- transactions -------------------------------------------------------------------------------

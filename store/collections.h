@@ -146,6 +146,9 @@ class Collections {
   // To be called once the reclaimer knows its pace.
   Status start_reclaiming(Report* report);
 
+  // See Store::compact; compact_all.cc.
+  Status compact(const CompactOptions& options, CompactStats& out, Report* report);
+
   // No named collection was ever made here.
   bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
   // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
@@ -175,6 +178,12 @@ class Collections {
   State state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree);
   void retire(const State& state);
   void free_dropped();
+  // compact_all.cc
+  using CompactStep = Status (Tree::*)(std::optional<std::string>& from, CompactWork& work);
+  Status open_those_named(std::vector<State>& out, Report* report);
+  Status compact_each(const std::vector<State>& states, CompactStep step, CompactWork& work);
+  std::vector<PoolOffset> first_leaves(const std::vector<State>& states);
+  void wait_for_readers();
 
   Ground ground_;
   const unsigned threads_;
@@ -183,6 +192,7 @@ class Collections {
   State main_;
   std::atomic<bool> has_catalog_{false};
 
+  std::mutex compact_mu_;  // held by a compaction; before mu_
   std::mutex mu_;
   // Guarded by mu_.
   std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet

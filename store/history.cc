@@ -120,6 +120,26 @@ void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
   if (first(version) == nullptr) give_head(left);
 }
 
+// A reader of `from` who comes to walk through the list of `to` finds its leaf changed after.
+void History::join(VLeaf& to, VLeaf& from) {
+  const std::uint64_t version = from.version.load(std::memory_order_relaxed);
+  const std::uint32_t which = VLeaf::history(version);
+  if (which == 0 || TENUTO_PLANT("store_history_lost_at_merge")) return;
+  const std::lock_guard lock(mu_);
+  if (VLeaf::history(to.version.load(std::memory_order_relaxed)) == 0) {
+    to.set_history(which);
+    from.set_history(0);
+    return;
+  }
+  for (OldVersion* v = first(version); v != nullptr;) {
+    OldVersion* const next = v->next.load(std::memory_order_relaxed);
+    head(which).store(next, std::memory_order_release);
+    push(to, v);
+    v = next;
+  }
+  give_head(from);
+}
+
 // --- reading ------------------------------------------------------------------------------------
 
 const OldVersion* History::find(std::uint64_t version, std::string_view key, KeyHash hash,

@@ -173,6 +173,8 @@ class History : public std::enable_shared_from_this<History> {
   bool keep(const Replaced& r);
   // Entries from `low` on go to the new right leaf, which nobody sees yet.
   void divide(VLeaf& left, VLeaf& right, std::string_view low);
+  // What `from` has goes to `to`, both locked or nobody's yet.
+  void join(VLeaf& to, VLeaf& from);
 
   // --- readers, in an epoch; believe the answer if the leaf's version is still the same after
   // The key's version at the moment, if it is not the leaf's own entry.

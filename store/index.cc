@@ -232,6 +232,23 @@ void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
   }
 }
 
+// No new node: readers who still find the old leaf find it dead, and come again.
+void Index::exchange(VLeaf* leaf, std::string_view key, VLeaf* with) {
+  Backoff wait;
+  for (;;) {
+    Node* n = root_.load(std::memory_order_acquire);
+    while (n->level() > 1) n = n->node(n->find(key));
+    if (n->lock()) {
+      const unsigned i = n->find(key);
+      TENUTO_ASSERT(n->leaf(i) == leaf);
+      n->set_child(i, with);
+      n->unlock();
+      return;
+    }
+    wait.pause();
+  }
+}
+
 void Index::remove(VLeaf* leaf, std::string_view separator) {
   Backoff wait;
   for (;;) {

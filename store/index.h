@@ -72,6 +72,10 @@ class Index {
   // locked; the leaf is not the first.
   void remove(VLeaf* leaf, std::string_view separator);
 
+  // `with` takes the leaf's place. REQUIRES: the leaf is locked, and dies before its unlock; this
+  // is a key of its range.
+  void exchange(VLeaf* leaf, std::string_view key, VLeaf* with);
+
   // The only leaf is followed by others, in order, with their separators. REQUIRES: the leaf is
   // locked; `leaves` begin with it.
   void adopt(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);

@@ -2,8 +2,9 @@
 // Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
 //
 // Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
-// that look first · split.cc leaves that come and go · batch.cc atomic batches · iterator.cc
-// cursors · rebuild.cc making and opening · check.cc validation.
+// that look first · split.cc leaves that come and go · compact.cc leaves and records that move ·
+// batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening · check.cc
+// validation.
 //
 // Thread safety: everything but make, rebuild, close, give_back and validate from any thread.
 #pragma once
@@ -120,6 +121,17 @@ struct Decision {
 // meanwhile; no lock is held, but it must not write to the store.
 using Decide = std::function<Decision(const Record* old)>;
 
+// A compaction under way, over all trees.
+struct CompactWork {
+  std::uint64_t moves_max = 0;  // 0: unbounded
+  CompactStats done;
+
+  bool over() const {
+    return moves_max != 0 &&
+           done.records_moved + done.leaves_moved + done.leaves_merged >= moves_max;
+  }
+};
+
 class Tree {
  public:
   // An empty tree. Its first leaf is written and flushed, not fenced, and named nowhere: after a
@@ -158,6 +170,12 @@ class Tree {
   // Atomic, over trees of one pool. Ops in the order given; a later one for the same key wins.
   // What was read is validated first; conflict: it changed, and nothing is done.
   static Status write(std::vector<BatchOp> ops, const ReadSet* reads = nullptr);
+  // Steps of a compaction (compact.cc): some leaves from `from` on, which then says where to go on;
+  // none: the end. Sparse neighbours become one, blocks leave slabs that are to be emptied. full:
+  // there is no room to move to.
+  Status merge_leaves(std::optional<std::string>& from, CompactWork& work);
+  Status move_blocks(std::optional<std::string>& from, CompactWork& work);
+
   // As lookup, at the snapshot's moment. expired | closed, too.
   Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
                    bool for_value = true) const;
@@ -273,6 +291,14 @@ class Tree {
   // Unlinks the leaf that this key belongs to, if it is empty and not the first.
   void unlink_empty(std::string_view key);
   bool unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low);
+
+  // compact.cc
+  Status merge_pair(const Place& at_left, const Place& at_right);
+  Status merge_locked(VLeaf& left, VLeaf& right);
+  Result<PoolOffset> copy_record(PoolOffset old);
+  Status move_records(const Place& place, CompactWork& work);
+  Status move_leaf(const Place& place, CompactWork& work);
+  void replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low);
 
   // Constant after open.
   pm::PoolFile& file_;

@@ -57,6 +57,13 @@ TEST(kv_crash, a_bulk_load_is_there_or_not) {
   expect_sound(kv_bulk(), {{"bulk leaves", "bulk chain"}, {"bulk chain", "bulk load returns"}},
                kv_bulk_options());
 }
+TEST(kv_crash, a_compaction_keeps_every_record) {
+  expect_sound(kv_compaction(), {{"copies of records", "slots of copies"},
+                                 {"slots of copies", "old records are retired"},
+                                 {"new leaf", "chain link"},
+                                 {"leaf unlinked", "leaf is retired"},
+                                 {"slab header erased", "its frame is given back"}});
+}
 TEST(kv_crash, a_store_is_created_or_not) {
   expect_sound(kv_creation(), {{"first leaf", "store is named"},
                                {"store is named", "store is named again"},
@@ -76,6 +83,9 @@ TEST(kv_crash, every_dropped_fence_is_found) {
                {"slot", "update returns, old record is retired", kv_single_operations()},
                {"leaf bitmap", "erase returns, record is retired", kv_single_operations()},
                {"new leaf", "chain link", kv_half_split()},
+               {"copies of records", "slots of copies", kv_compaction()},
+               {"slots of copies", "old records are retired", kv_compaction()},
+               {"leaf unlinked", "leaf is retired", kv_compaction()},
                {"bulk leaves", "bulk chain", kv_bulk(), kv_bulk_options()},
                {"bulk chain", "bulk load returns", kv_bulk(), kv_bulk_options()},
                {"first leaf", "store is named", kv_creation()}};

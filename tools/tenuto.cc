@@ -171,6 +171,18 @@ Run add_backup(CommandLine& line) {
   return [args] { return run_backup(*args); };
 }
 
+Run add_compact(CommandLine& line) {
+  const auto args = std::make_shared<CompactArgs>();
+  line.add_common(*args, false);
+  line.add_count(
+      "--moves", [&a = *args](std::uint64_t n) { a.moves_max = n; },
+      "Stop after about N records and leaves [no bound]");
+  line.add_count(
+      "--occupancy", [&a = *args](std::uint64_t n) { a.occupancy = n; },
+      "Empty slabs of which less than N per cent is in use [70]");
+  return [args] { return run_compact(*args); };
+}
+
 Run add_crash_kill(CommandLine& line) {
   const auto args = std::make_shared<CrashKillArgs>();
   args->options.kills = 0;
@@ -281,6 +293,10 @@ constexpr std::array kCommands = {
             add_collections},
     Command{"backup", "Write all of a pool's records, in all collections, to a new pool",
             "  tenuto backup books.tnt books-today.tnt", add_backup},
+    Command{"compact", "Give space back that erased and replaced records left behind",
+            "  tenuto compact books.tnt\n"
+            "  tenuto compact books.tnt --moves 100000 --json",
+            add_compact},
     Command{"crash kill", "Kill a working process again and again; check all it acknowledged",
             "  tenuto crash kill --kills 2000\n"
             "  tenuto crash kill --hours 8 --findings /var/tmp --json night.json\n"

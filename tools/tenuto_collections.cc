@@ -1,8 +1,9 @@
-// Commands on all collections of a pool: collections, backup.
+// Commands on all collections of a pool: collections, backup, compact.
 #include <fmt/format.h>
 
 #include <optional>
 
+#include "facts.h"
 #include "numbers.h"
 #include "session.h"
 #include "tenuto_commands.h"
@@ -115,6 +116,30 @@ Error run_backup(const BackupArgs& args) {
   const Status status = session.store().backup(args.to, options, &report);
   if (status != Status::ok) return store_failed(status, "cannot write the backup", args.to, report);
   return session.close();
+}
+
+Error run_compact(const CompactArgs& args) {
+  if (args.occupancy == 0 || args.occupancy > 100) {
+    return failed(Status::invalid_argument, "--occupancy is 1 to 100", "--occupancy");
+  }
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::write));
+  Report report;
+  const auto done =
+      session.store().compact({args.moves_max, static_cast<double>(args.occupancy) / 100}, &report);
+  if (!done) return store_failed(done.error(), "cannot compact the pool", args.path, report);
+  TENUTO_TOOL_TRY(session.close());
+  if (args.quiet && !args.json) return no_error();
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.bytes("bytes_before", "on disk before", done->bytes_before);
+  facts.bytes("bytes_after", "on disk now", done->bytes_after);
+  facts.count("records_moved", "records moved", done->records_moved);
+  facts.count("leaves_moved", "leaves moved", done->leaves_moved);
+  facts.count("leaves_merged", "leaves merged", done->leaves_merged);
+  facts.count("slabs_emptied", "slabs emptied", done->slabs_emptied);
+  facts.flag("complete", "complete", done->complete, done->complete ? "yes" : "no, run it again");
+  return print_facts(args, args.path + ": compacted", facts);
 }
 
 }  // namespace tenuto::tool

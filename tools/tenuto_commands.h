@@ -100,6 +100,12 @@ struct BackupArgs : CommonArgs {
   std::string to;
 };
 
+struct CompactArgs : CommonArgs {
+  std::uint64_t moves_max = 0;
+  std::uint64_t occupancy = 70;  // per cent
+};
+
+Error run_compact(const CompactArgs& args);
 Error run_collections(const CollectionsArgs& args);
 Error run_backup(const BackupArgs& args);
 Error run_create(const CreateArgs& args);

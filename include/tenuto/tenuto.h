@@ -107,6 +107,23 @@ tenuto_status tenuto_store_close(tenuto_store* store);
 tenuto_status tenuto_store_sync(tenuto_store* store);
 tenuto_status tenuto_store_validate(const tenuto_store* store, char** message);
 tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_stats* stats);
+
+/* tenuto::CompactOptions, CompactStats and Store::compact. `stats` may be NULL. */
+typedef struct tenuto_compact_options {
+  size_t struct_bytes; /* set by tenuto_compact_options_init */
+  uint64_t moves_max;
+  double occupancy;
+} tenuto_compact_options;
+
+typedef struct tenuto_compact_stats {
+  uint64_t bytes_before, bytes_after;
+  uint64_t records_moved, leaves_moved, leaves_merged, slabs_emptied;
+  int complete;
+} tenuto_compact_stats;
+
+void tenuto_compact_options_init(tenuto_compact_options* options);
+tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* options,
+                             tenuto_compact_stats* stats, char** message);
 tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store);
 /* erased: how many; may be NULL. */
 tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased);

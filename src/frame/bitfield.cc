@@ -78,6 +78,16 @@ Found take_bits(Bitfield& field, unsigned start, unsigned order) {
   return {};
 }
 
+bool take_bits_at(Bitfield& field, unsigned at, unsigned order) {
+  const std::uint64_t mask = run_mask(at % 64, order);
+  return update(field.words[at / 64],
+                [&](Bits w) -> std::optional<Bits> {
+                  if ((w.raw & mask) != 0) return std::nullopt;
+                  return Bits{w.raw | mask};
+                })
+      .has_value();
+}
+
 bool give_bits(Bitfield& field, unsigned at, unsigned order) {
   if (order > kOrderWord) return give_words(&field.words[at / 64], 1u << (order - kOrderWord));
   const std::uint64_t mask = run_mask(at % 64, order);

@@ -43,6 +43,10 @@ constexpr std::uint64_t run_mask(unsigned at, unsigned order) {
 // order 0: other threads were faster or have not finished yet). Not flushed.
 Found take_bits(Bitfield& field, unsigned start, unsigned order);
 
+// Sets this run of 2^order zero bits; false and nothing changed when one of them is set. REQUIRES:
+// order <= kOrderWord. Not flushed.
+bool take_bits_at(Bitfield& field, unsigned at, unsigned order);
+
 // Clears the run at bit `at`; false and nothing changed when one of its bits is clear. Not flushed.
 bool give_bits(Bitfield& field, unsigned at, unsigned order);
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "frame/bitfield.h"
 #include "frame/lower.h"
 #include "frame/owned.h"
 #include "frame/upper.h"
@@ -140,6 +141,12 @@ Status Frames::put_run(FrameId frame, std::uint64_t count, unsigned /*core*/) {
 Status Frames::get_huge(FrameId frame) {
   TENUTO_TRY(state_->file.writable());
   return state_->upper.get_huge(frame);
+}
+
+Status Frames::get_at(FrameId frame, unsigned order) {
+  if (order > kOrderWord) return Status::invalid_argument;
+  TENUTO_TRY(state_->file.writable());
+  return state_->upper.get_at(frame, order);
 }
 
 bool Frames::taken(FrameId frame, unsigned order) const {

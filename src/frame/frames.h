@@ -69,6 +69,9 @@ class Frames {
   // This huge frame, if it is free: full when it is not. To be given back by put_run.
   Status get_huge(FrameId frame);
 
+  // This frame of an order up to 6, if it is free: full when it is not. To be given back by put.
+  Status get_at(FrameId frame, unsigned order);
+
   // Takes the zones into service that were appended to the file's table, up to this one at least.
   // Thread-safe, beside any get and put. corrupt when one was not formatted.
   Status add_zone(const pm::ZoneEntry& zone);

@@ -137,6 +137,18 @@ Found Lower::get_whole(std::uint32_t start, unsigned order) {
   return {};
 }
 
+bool Lower::get_at(std::uint32_t frame, unsigned order) {
+  const std::uint32_t c = frame / kHugeFrames;
+  const unsigned frames = 1u << order;
+  if (!count_child(c, [=](Child w) { return w.take(frames); })) return false;
+  if (take_bits_at(bitfields_[c], frame % kHugeFrames, order)) {
+    flush(bitfields_[c]);
+    return true;
+  }
+  TENUTO_ASSERT(count_child(c, [=](Child w) { return w.give(frames); }));
+  return false;
+}
+
 bool Lower::put(std::uint32_t frame, unsigned order) {
   return order <= kOrderBaseMax ? put_base(frame, order) : put_whole(frame, order);
 }

@@ -61,6 +61,9 @@ class Lower {
   // when the tree has none of that order. REQUIRES: the caller has lowered the tree's counter by as
   // much.
   Found get(std::uint32_t start, unsigned order);
+  // This frame, if it is free; flushed. REQUIRES: as get; in the zone, aligned, order <=
+  // kOrderWord.
+  bool get_at(std::uint32_t frame, unsigned order);
   // false: not taken as a frame of this order; nothing was changed. REQUIRES: in the zone, aligned.
   bool put(std::uint32_t frame, unsigned order);
   // Whether a frame of this order may have been taken here: all bits are set, or all children are

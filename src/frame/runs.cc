@@ -96,6 +96,22 @@ Status Upper::get_huge(FrameId frame) {
   return Status::full;
 }
 
+// Here because its claim, too, may lie in the tree or in any slot.
+Status Upper::get_at(FrameId frame, unsigned order) {
+  const unsigned frames = 1u << order;
+  Zone* zone = find(frame, frames);
+  if (zone == nullptr || frame.value % frames != 0) return Status::invalid_argument;
+  const std::uint32_t at = zone->relative(frame);
+  if (zone->lower.taken(at, order)) return Status::full;
+  const TreeId id{zone->index(), at / kTreeFrames};
+  unsigned moves = 0;
+  const Moves::Transit transit(moves_, moves);
+  if (!claim(id, frames)) return Status::full;
+  if (zone->lower.get_at(at, order)) return Status::ok;
+  credit(id, frames);
+  return Status::full;
+}
+
 Status Upper::put_run(FrameId frame, std::uint32_t count) {
   Zone* zone = find(frame, std::uint64_t{count} * kHugeFrames);
   if (zone == nullptr || frame.value % kHugeFrames != 0) return Status::corrupt;

@@ -55,6 +55,7 @@ class Upper {
   Result<FrameId> get_run(std::uint32_t count);
   Status put_run(FrameId frame, std::uint32_t count);
   Status get_huge(FrameId frame);
+  Status get_at(FrameId frame, unsigned order);
 
   std::uint32_t zone_count() const { return zone_count_.load(std::memory_order_acquire); }
   Zone& zone(std::uint32_t i) const { return *zones_[i]; }

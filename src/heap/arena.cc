@@ -55,6 +55,10 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
     if (successor != nullptr) free_old_block(now, indexes[i]);
   }
   if (successor != nullptr && slab.free_count == slab.blocks) drop_old_part(now);
+  if (now.leaving.load(std::memory_order_relaxed)) {
+    if (now.empty()) erase(now);
+    return;
+  }
   relist(now, was_empty);
   if (now.empty() && list_of(now).empty > kEmptySlabsKept) retire(now);
 }
@@ -232,11 +236,16 @@ void Arena::unlist_sparse(Slab& slab) {
   slab.sparse = false;
 }
 
-// REQUIRES: mu is held, every block is free. One fence.
+// REQUIRES for both: mu is held, every block is free. One fence.
 void Arena::retire(Slab& slab) {
   list_of(slab).empty -= 1;
   unlist(slab);
   if (slab.sparse) unlist_sparse(slab);
+  erase(slab);
+}
+
+// REQUIRES: it is in no list.
+void Arena::erase(Slab& slab) {
   pages_.clear(slab.offset);
   erase_slab(slab);
   fence("slab header erased", "its frame is given back");

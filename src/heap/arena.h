@@ -49,6 +49,12 @@ class Arena {
   // Gives back the frames of all wholly free slabs.
   void trim();
 
+  // Evacuation (evacuate.cc): nothing is taken from the slab any more, and it goes when it is
+  // empty. False: it is nothing to be emptied. Those that are left stay, and how many.
+  bool leave(Slab& slab);
+  unsigned stay_all();
+  unsigned count_leaving();
+
   // Old parts have a turn of their own.
   template <class F>
   void for_each_slab(const F& f) {
@@ -72,6 +78,7 @@ class Arena {
   Slab& fresh_twin();
   void spare_twin(Slab& slab);
   void list(Slab& slab);
+  void list_last(Slab& slab);
   void unlist(Slab& slab);
   bool is_sparse(const Slab& slab) const;
   void list_sparse(Slab& slab);
@@ -79,6 +86,7 @@ class Arena {
   // After blocks became free.
   void relist(Slab& slab, bool was_empty);
   void retire(Slab& slab);
+  void erase(Slab& slab);
   unsigned take_old(ClassId class_id, PoolOffset* out, unsigned want);
   List& list_of(const Slab& slab) {
     if (slab.is_old()) return old_parts_[slab.class_id.value];

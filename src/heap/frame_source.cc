@@ -59,14 +59,35 @@ void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core
 }
 
 // Each is taken while its pages go, so that nobody else can have it. Nothing names it, so nothing
-// has to be durable before.
+// has to be durable before. Of a huge frame that is in use in part the free 64 KiB go, too.
 void FrameSource::punch_free() {
   constexpr std::uint64_t kFrames = kHugeBytes / kFrameBytes;
   for (std::uint64_t f = 0; f < file_.bytes() / kFrameBytes && file_.may_punch(); f += kFrames) {
     if (holes_.count(f, kFrames) == kFrames) continue;
-    if (frames_.get_huge({f}) != Status::ok) continue;
+    if (frames_.get_huge({f}) != Status::ok) {
+      punch_pieces(f, f + kFrames);
+      continue;
+    }
     static_cast<void>(holes_.punch(f, kFrames));  // else its pages stay
     put_run(offset_of_frame({f}), 1, 0);
+  }
+}
+
+// Neighbours in one system call.
+void FrameSource::punch_pieces(std::uint64_t frame, std::uint64_t end) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << frame::kOrderSlab;
+  const auto take = [&](std::uint64_t f) {
+    return f < end && holes_.count(f, kPiece) != kPiece &&
+           frames_.get_at({f}, frame::kOrderSlab) == Status::ok;
+  };
+  for (; frame < end; frame += kPiece) {
+    const std::uint64_t first = frame;
+    while (take(frame)) frame += kPiece;
+    if (frame == first) continue;
+    static_cast<void>(holes_.punch(first, frame - first));
+    for (std::uint64_t f = first; f < frame; f += kPiece) {
+      put(offset_of_frame({f}), frame::kOrderSlab, 0);
+    }
   }
 }
 

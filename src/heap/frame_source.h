@@ -30,7 +30,7 @@ class FrameSource {
   // locks of this class; set once, before use.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
-  // Gives the pages of all free huge frames back to the file system.
+  // Gives the pages of all free huge frames, and of free slab frames, back to the file system.
   void punch_free();
 
   frame::Frames& frames() { return frames_; }
@@ -38,6 +38,7 @@ class FrameSource {
 
  private:
   void given_back(PoolOffset o, Status s);
+  void punch_pieces(std::uint64_t frame, std::uint64_t end);
   template <class Get>
   Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t huge_frames);
 

@@ -86,6 +86,7 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, 
     scavenge(h);
     return extents.reserve(bytes, kind, h.core, align);
   }
+  make_way(h);
   ClassCache& cache = h.caches[static_cast<unsigned>(kind)][class_id.value];
   PoolOffset block = near ? cache.take_near() : cache.take();
   if (!block) {
@@ -126,7 +127,9 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
     return;
   }
   TENUTO_ASSERT(index != kNoBlock);
-  if (slab->is_old()) [[unlikely]] {  // its place is wanted by another class
+  make_way(h);
+  const bool leaving = slab->leaving.load(std::memory_order_relaxed);
+  if (leaving || slab->is_old()) [[unlikely]] {  // it goes, or its place is wanted by another class
     slab->arena->give(*slab, &index, 1);
     return;
   }

@@ -80,6 +80,11 @@ struct HeapStats {
   std::uint64_t book_segments_given_back = 0;
 };
 
+struct Evacuation {
+  std::uint64_t slabs = 0;
+  bool all = true;  // that are worth it
+};
+
 // The usable bytes of the block that reserve(bytes, kind, align) gives, or reserve_typed. too_large
 // | invalid_argument.
 Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool typed = false);
@@ -134,6 +139,19 @@ class Heap {
 
   // See Pool::trim.
   void trim();
+
+  // --- evacuation (evacuate.cc) ----------------------------------------------------------------
+  // Chooses slabs of derived blocks of which less than `occupancy` is in use and which together
+  // become fewer, emptiest first, with about `blocks_max` blocks (0: any number): nothing is handed
+  // out from them, and each goes when its last block is released. Not those
+  // with a block of `fixed`, which the owner cannot move. One evacuation at a time.
+  Evacuation begin_evacuation(double occupancy, std::uint64_t blocks_max,
+                              std::span<const PoolOffset> fixed);
+  // The block, which the caller holds, stands in one of them. Cost: two loads.
+  bool leaving(PoolOffset block) const;
+  std::uint64_t slabs_leaving() const;
+  // Those that are not empty stay; returns how many.
+  std::uint64_t end_evacuation();
 
   // --- for transactions ------------------------------------------------------------------------
   // The allocated logged block that starts here; nothing else (interior, free, derived) is found.

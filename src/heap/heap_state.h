@@ -35,7 +35,8 @@ struct Heap::State {
   std::vector<std::unique_ptr<LaneHeap>> lane_heaps_owned;
   bool clean = true;  // the pool was closed cleanly before this open
   std::mutex log_frames_mu;
-  std::vector<PoolOffset> log_frames;  // named by own_log_frame
+  std::vector<PoolOffset> log_frames;          // named by own_log_frame
+  std::atomic<std::uint64_t> evacuations = 0;  // begun; a lane that saw fewer empties its caches
 
   // --- heap.cc
   LaneHeap& mine() { return lane_heap(lanes.mine()); }
@@ -55,6 +56,12 @@ struct Heap::State {
   void put_back(LaneHeap& h, PoolOffset block);
   void give_to_slabs(std::vector<PoolOffset>& blocks);
   void empty_caches(LaneHeap& h);
+  // When an evacuation was begun since, the lane's cached blocks may be in its way.
+  void make_way(LaneHeap& h) {
+    if (h.evacuations != evacuations.load(std::memory_order_acquire)) [[unlikely]]
+      empty_derived_caches(h);
+  }
+  void empty_derived_caches(LaneHeap& h);
   // Everything that idle lanes and this one hold without need, back to slabs and frames.
   void scavenge(LaneHeap& h);
   // In the old part of a morphed slab when a held block of it starts there, else in the new one.

@@ -60,6 +60,8 @@ struct LaneHeap {
   std::vector<PoolOffset> spill;                                // scratch
   std::vector<IntentElement> batch;                             // scratch
 
+  std::uint64_t evacuations = 0;  // seen
+
   // Sequences, never used twice in a lane. Intents stand in the ring of lines by `lines`.
   std::uint64_t sequence = 0;
   std::uint64_t durable = 0;

@@ -87,6 +87,8 @@ struct Slab : BlockGrid {
   AtomicBits live_bits{};
   // Atomic. Logged blocks that reserve() handed out and nobody published or released yet.
   AtomicBits reserved_bits{};
+  // Atomic; changed under arena->mu. It is being emptied (evacuate.cc): in no list, in no cache.
+  std::atomic<bool> leaving = false;
 
   Slab();
   ~Slab();

@@ -29,6 +29,7 @@ void apply(Records& records, const KvStep& step) {
 }
 
 Status apply(Store& store, const KvStep& step) {
+  if (step.empty()) return store.compact().error();
   if (step.size() == 1) {
     const auto& [key, value] = step[0];
     if (value) return store.put(key, *value);
@@ -95,7 +96,10 @@ void KvCrash::setup(const std::string& path) const {
   }
   auto store = Store::open(path, kv_world_options());
   ASSERT_TRUE(store);
-  for (const auto& [key, value] : before_) ASSERT_EQ(store->put(key, value), Status::ok);
+  Records all = before_;
+  all.insert(erased_.begin(), erased_.end());
+  for (const auto& [key, value] : all) ASSERT_EQ(store->put(key, value), Status::ok);
+  for (const auto& [key, value] : erased_) ASSERT_EQ(store->erase(key), Status::ok);
   ASSERT_EQ(store->close(), Status::ok);
 }
 
@@ -251,6 +255,28 @@ KvCrash kv_bulk() {
   for (int i = 0; i < 3; ++i) all.push_back({key(i, prefix), ""});
   KvCrash c({}, {all, {{key(435), "between"}}});
   c.begin_with_bulk_load();
+  return c;
+}
+
+KvCrash kv_compaction() {
+  Records before;
+  Records erased;
+  const std::string prefix(60, 'p');  // of keys on both sides of a border
+  // Records as large as leaves share their slabs, so that leaves are left in sparse ones, too.
+  for (int i = 0; i < 124; ++i) {
+    (i % 12 == 0 ? before : erased)[key(i, "a")] =
+        std::string(490, static_cast<char>('a' + i % 26));
+  }
+  for (int i = 0; i < 100; ++i) before[key(i, "b")] = std::to_string(i);
+  for (int i = 0; i < 50; ++i) (i % 9 == 0 ? before : erased)[key(i, prefix)] = std::to_string(i);
+  for (int i = 0; i < 24; ++i) {
+    (i % 8 == 0 ? before : erased)[key(i, "q")] = std::string(5000, static_cast<char>('a' + i));
+  }
+  KvCrash c(before, {{},
+                     {{key(12, "a"), "updated"}},
+                     {{key(0, "q"), std::nullopt}},
+                     {{key(45, "b") + "5", "inserted"}}});
+  c.erase_in_setup(erased);
   return c;
 }
 

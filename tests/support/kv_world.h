@@ -15,7 +15,7 @@
 
 namespace tenuto::test {
 
-// One step: all its entries become durable together. No value: erase.
+// One step: all its entries become durable together. No value: erase. No entries: a compaction.
 using KvStep = std::vector<std::pair<std::string, std::optional<std::string>>>;
 using KvScript = std::vector<KvStep>;
 
@@ -34,6 +34,9 @@ class KvCrash {
   // The first step, of puts, is loaded into the empty store by bulk_load.
   void begin_with_bulk_load() { bulk_ = true; }
 
+  // These were there, too, and were erased before the workload.
+  void erase_in_setup(Records records) { erased_ = std::move(records); }
+
   // The parts, for other workloads on such a store. check() compares with the model.
   void setup(const std::string& path) const;
   void workload(CrashContext& c);
@@ -45,6 +48,7 @@ class KvCrash {
 
   Records before_;
   KvScript script_;
+  Records erased_;
   bool create_ = false;
   bool bulk_ = false;
   Records model_;
@@ -74,6 +78,8 @@ KvCrash kv_batches();
 KvCrash kv_many_leaves();
 // Two leaves, with a separator that needs a block of its own, loaded at once; then a single step.
 KvCrash kv_bulk();
+// Sparse leaves, and slabs of three classes in which records and leaves are left; then writes.
+KvCrash kv_compaction();
 // A store where there was none.
 KvCrash kv_creation();
 

@@ -1,0 +1,170 @@
+// Emptying sparse slabs of derived blocks, with the help of whoever can move the blocks (the
+// store). The heap chooses the slabs and hands nothing out from them; the owner walks over what it
+// has and moves what is leaving(); a slab whose last block is given back loses its frame at once.
+//
+// Volatile all of it: on media nothing says that a slab is being emptied, and a crash leaves the
+// blocks where the owner's structure names them. What cannot be moved (blocks of somebody who does
+// not take part, blocks that a reader holds back) keeps its slab, which is as before when
+// end_evacuation() returns.
+//
+// Blocks of a leaving slab are in no cache, or will soon be in none: give_back() passes them by,
+// and a lane empties its caches when it finds `evacuations` raised. A lane whose thread rests keeps
+// what it has.
+#include <algorithm>
+#include <array>
+
+#include "heap/heap_state.h"
+#include "pm/assert.h"
+
+namespace tenuto::inline TENUTO_ABI::heap {
+
+// --- the arena's part ---------------------------------------------------------------------------
+
+bool Arena::leave(Slab& slab) {
+  const std::lock_guard lock(mu);
+  if (slab.header == nullptr || slab.kind != Kind::derived || slab.empty()) return false;
+  if (slab.listed) unlist(slab);
+  slab.leaving.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+unsigned Arena::stay_all() {
+  const std::lock_guard lock(mu);
+  unsigned left = 0;
+  for (const auto& slab : slabs_) {
+    if (slab->header == nullptr || !slab->leaving.load(std::memory_order_relaxed)) continue;
+    left += 1;
+    slab->leaving.store(false, std::memory_order_relaxed);
+    if (slab->free_count != 0) list_last(*slab);
+  }
+  return left;
+}
+
+unsigned Arena::count_leaving() {
+  const std::lock_guard lock(mu);
+  return static_cast<unsigned>(std::count_if(slabs_.begin(), slabs_.end(), [](const auto& slab) {
+    return slab->header != nullptr && slab->leaving.load(std::memory_order_relaxed);
+  }));
+}
+
+// It empties from now on: others give their free blocks away first.
+void Arena::list_last(Slab& slab) {
+  List& l = list_of(slab);
+  slab.prev = l.tail;
+  slab.next = nullptr;
+  (slab.prev != nullptr ? slab.prev->next : l.head) = &slab;
+  l.tail = &slab;
+  slab.listed = true;
+}
+
+// --- choosing -----------------------------------------------------------------------------------
+
+namespace {
+
+struct Candidate {
+  Slab* slab;
+  unsigned used;
+};
+
+// Of one class: slabs to choose from, emptiest first, and the room in others.
+struct ClassPlan {
+  std::vector<Candidate> sparse;
+  std::uint64_t room = 0;  // free blocks where the caller's blocks come from, in all slabs
+  unsigned blocks = 0;     // of a slab
+  const Arena* from = nullptr;
+
+  // The fewest of the emptiest slabs that give most frames back: what they hold goes to free
+  // blocks of the others, then to new slabs.
+  std::size_t best() const {
+    std::size_t best = 0;
+    std::uint64_t best_gain = 0;
+    std::uint64_t used = 0;
+    std::uint64_t rest = room;
+    for (std::size_t n = 1; n <= sparse.size(); ++n) {
+      const Candidate& c = sparse[n - 1];
+      used += c.used;
+      if (c.slab->arena == from) rest -= blocks - c.used;
+      const std::uint64_t fresh = used > rest ? (used - rest + blocks - 1) / blocks : 0;
+      if (fresh < n && n - fresh > best_gain) {
+        best = n;
+        best_gain = n - fresh;
+      }
+    }
+    return best;
+  }
+};
+
+}  // namespace
+
+Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
+                                  std::span<const PoolOffset> fixed) {
+  State& s = *state_;
+  if (s.file.writable() != Status::ok) return {};
+  LaneHeap& mine = s.mine();
+  s.scavenge(mine);
+  std::array<ClassPlan, kClasses> plans;
+  for (const auto& arena : s.arenas) {
+    arena->for_each_slab([&](const Slab& slab) {
+      if (slab.kind != Kind::derived || slab.empty()) return;
+      ClassPlan& plan = plans[slab.class_id.value];
+      plan.blocks = slab.blocks;
+      plan.from = mine.arena;
+      if (slab.arena == mine.arena) plan.room += slab.free_count;
+      const bool stays = std::any_of(fixed.begin(), fixed.end(), [&](PoolOffset o) {
+        return round_down(o.value, kSlabBytes) == slab.offset.value;
+      });
+      if (!stays && slab.used() < occupancy * slab.blocks) {
+        plan.sparse.push_back({const_cast<Slab*>(&slab), slab.used()});
+      }
+    });
+  }
+  Evacuation chosen;
+  std::uint64_t blocks = 0;
+  for (ClassPlan& plan : plans) {
+    std::sort(plan.sparse.begin(), plan.sparse.end(),
+              [](const Candidate& a, const Candidate& b) { return a.used < b.used; });
+    const std::size_t best = plan.best();
+    for (std::size_t i = 0; i < best; ++i) {
+      const Candidate& c = plan.sparse[i];
+      if (blocks_max != 0 && chosen.slabs != 0 && blocks + c.used > blocks_max) {
+        chosen.all = false;
+        break;
+      }
+      if (!c.slab->arena->leave(*c.slab)) continue;
+      chosen.slabs += 1;
+      blocks += c.used;
+    }
+  }
+  // Release: meets the lanes' load in cache_check(), and the marks are seen then.
+  s.evacuations.fetch_add(1, std::memory_order_release);
+  s.empty_derived_caches(mine);
+  return chosen;
+}
+
+bool Heap::leaving(PoolOffset block) const {
+  const PageTable::Entry e = state_->pages.find(block);
+  return e.owner == PageOwner::slab && e.slab()->leaving.load(std::memory_order_relaxed);
+}
+
+std::uint64_t Heap::slabs_leaving() const {
+  std::uint64_t slabs = 0;
+  for (const auto& arena : state_->arenas) slabs += arena->count_leaving();
+  return slabs;
+}
+
+std::uint64_t Heap::end_evacuation() {
+  std::uint64_t left = 0;
+  for (const auto& arena : state_->arenas) left += arena->stay_all();
+  return left;
+}
+
+void Heap::State::empty_derived_caches(LaneHeap& h) {
+  h.evacuations = evacuations.load(std::memory_order_acquire);
+  std::vector<PoolOffset> blocks;  // h.spill may be in use
+  for (ClassCache& cache : h.caches[static_cast<unsigned>(Kind::derived)]) {
+    if (cache.ready()) cache.spill(blocks, true);
+  }
+  give_to_slabs(blocks);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::heap

@@ -21,9 +21,9 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 namespace {
 
-constexpr unsigned kLeavesAtOnce = 32;      // under one epoch
-constexpr unsigned kTries = 8;              // at a leaf, before it is passed by
-constexpr unsigned kFill = kSlots * 7 / 8;  // of a merged leaf: room for inserts
+constexpr unsigned kLeavesAtOnce = 32;  // under one epoch
+constexpr unsigned kTries = 8;          // at a leaf, before it is passed by
+constexpr unsigned kFill = 44;          // records of a merged leaf at most: room for inserts
 
 unsigned used_of(const VLeaf& twin) {
   return static_cast<unsigned>(std::popcount(twin.used_slots()));
@@ -108,9 +108,7 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
   right.unlock_dead();
   left.unlock();
   retire_block(low_block(*right.leaf));
-  if (!TENUTO_PLANT("store_merged_leaf_released_early")) {
-    retire_block(file_.offset_of(right.leaf));
-  }
+  retire_block(file_.offset_of(right.leaf));
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&right), Retired::What::twin});
   return Status::ok;
 }
@@ -129,9 +127,6 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
     moved[count] = {choose_slot(used), right.word(slot),
                     right.print[slot].load(std::memory_order_relaxed)};
     used |= 1ull << moved[count++].slot;
-  }
-  if (TENUTO_PLANT("store_merged_leaf_released_early")) {
-    heap_.release(file_.offset_of(right.leaf));
   }
   tx::Txn& txn = engine_.mine();
   TENUTO_TRY(txn.begin());
@@ -155,8 +150,8 @@ Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
     Fence upper;
     const Place place = index_.locate(*from, Aim::at, &upper);
-    Status s = move_records(place, work);
-    if (s == Status::not_found) s = move_leaf(place, work);
+    Status s = move_leaf(place, work);
+    if (s == Status::not_found) s = move_records(place, work);
     if ((s == Status::ok || s == Status::conflict) && ++tries < kTries) continue;  // look again
     tries = 0;
     n += 1;

@@ -76,7 +76,7 @@ class KvCompactTest : public test::KvFixture {
 TEST_F(KvCompactTest, space_comes_back_and_every_record_stays) {
   Store s = opened();
   const std::uint64_t empty = compacted(s).bytes_after;
-  const Records left = fill(s, 60'000, 90, 5);
+  const Records left = fill(s, 100'000, 90, 5);
   const StoreStats before = s.stats();
   const CompactStats c = compacted(s);
   EXPECT_TRUE(c.complete);
@@ -337,33 +337,37 @@ TEST_F(KvCompactTest, objects_of_the_pool_stay_where_they_are) {
 // A thread that lives on and does nothing keeps what lies in its cache; its next call lets go.
 TEST_F(KvCompactTest, a_resting_thread_holds_slabs_back_until_it_comes_again) {
   Store s = opened();
-  for (int i = 0; i < 10'000; ++i) ASSERT_EQ(s.put(key_of(i), value(i, 90)), Status::ok);
+  std::vector<int> order;
+  for (int i = 0; i < 20'000; ++i) {
+    ASSERT_EQ(s.put(key_of(i), value(i, 90)), Status::ok);
+    if (i % 5 != 0) order.push_back(i);
+  }
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(kSeed));
   std::atomic<int> turn{0};
+  const auto wait_for = [&](int n) {
+    for (int now = turn.load(); now != n; now = turn.load()) turn.wait(now);
+  };
+  const auto next = [&](int n) {
+    turn.store(n);
+    turn.notify_all();
+  };
   std::thread other([&] {
-    for (int i = 0; i < 10'000; ++i) {
-      if (i % 5 != 0) {
-        EXPECT_EQ(s.erase(key_of(i)), Status::ok);
-      }
-    }
-    turn.store(1, std::memory_order_release);
-    turn.notify_one();
-    turn.wait(1, std::memory_order_acquire);
-    for (int i = 0; i < 200; ++i) EXPECT_EQ(s.put(key_of(i), "x"), Status::ok);
-    turn.store(3, std::memory_order_release);
-    turn.notify_one();
-    turn.wait(3, std::memory_order_acquire);
+    for (const int i : order) EXPECT_EQ(s.erase(key_of(i)), Status::ok);
+    next(1);
+    wait_for(2);
+    EXPECT_EQ(s.put("one", "more"), Status::ok);
+    next(3);
+    wait_for(4);
   });
-  turn.wait(0, std::memory_order_acquire);
+  wait_for(1);
   const CompactStats first = compacted(s);
   EXPECT_FALSE(first.complete);
-  EXPECT_GT(first.slabs_emptied, 0u);
-  turn.store(2, std::memory_order_release);
-  turn.notify_one();
-  turn.wait(2, std::memory_order_acquire);
-  compacted(s);
-  EXPECT_LT(disk_bytes(), first.bytes_after);
-  turn.store(4, std::memory_order_release);
-  turn.notify_one();
+  EXPECT_GT(first.leaves_merged, 0u);
+  next(2);
+  wait_for(3);
+  const CompactStats second = compacted(s);
+  EXPECT_LT(second.bytes_after, first.bytes_after * 2 / 3);
+  next(4);
   other.join();
   EXPECT_TRUE(compacted(s).complete);
   expect_valid(s);

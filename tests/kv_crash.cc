@@ -58,11 +58,19 @@ TEST(kv_crash, a_bulk_load_is_there_or_not) {
                kv_bulk_options());
 }
 TEST(kv_crash, a_compaction_keeps_every_record) {
-  expect_sound(kv_compaction(), {{"copies of records", "slots of copies"},
-                                 {"slots of copies", "old records are retired"},
-                                 {"new leaf", "chain link"},
-                                 {"leaf unlinked", "leaf is retired"},
-                                 {"slab header erased", "its frame is given back"}});
+  expect_sound(kv_compaction(),
+               {{"copies of records", "slots of copies"},
+                {"slots of copies", "old records are retired"},
+                {"new leaf", "chain link"},
+                {"leaf unlinked", "leaf is retired"},
+                {"slab header erased", "its frame is given back"}},
+               kv_compaction_options());
+}
+TEST(kv_crash, a_moved_record_is_in_one_place) {
+  expect_sound(
+      kv_moved_records(),
+      {{"copies of records", "slots of copies"}, {"slots of copies", "old records are retired"}},
+      kv_moved_options());
 }
 TEST(kv_crash, a_store_is_created_or_not) {
   expect_sound(kv_creation(), {{"first leaf", "store is named"},
@@ -77,18 +85,18 @@ TEST(kv_crash, every_dropped_fence_is_found) {
     const char* then;
     KvCrash subject;
     CrashOptions options = kv_crash_options();
-  } drops[] = {{"record and slot", "leaf header", kv_single_operations()},
-               {"leaf header", "insert returns", kv_single_operations()},
-               {"record", "slot", kv_single_operations()},
-               {"slot", "update returns, old record is retired", kv_single_operations()},
-               {"leaf bitmap", "erase returns, record is retired", kv_single_operations()},
-               {"new leaf", "chain link", kv_half_split()},
-               {"copies of records", "slots of copies", kv_compaction()},
-               {"slots of copies", "old records are retired", kv_compaction()},
-               {"leaf unlinked", "leaf is retired", kv_compaction()},
-               {"bulk leaves", "bulk chain", kv_bulk(), kv_bulk_options()},
-               {"bulk chain", "bulk load returns", kv_bulk(), kv_bulk_options()},
-               {"first leaf", "store is named", kv_creation()}};
+  } drops[] = {
+      {"record and slot", "leaf header", kv_single_operations()},
+      {"leaf header", "insert returns", kv_single_operations()},
+      {"record", "slot", kv_single_operations()},
+      {"slot", "update returns, old record is retired", kv_single_operations()},
+      {"leaf bitmap", "erase returns, record is retired", kv_single_operations()},
+      {"new leaf", "chain link", kv_half_split()},
+      {"copies of records", "slots of copies", kv_moved_records(), kv_moved_options()},
+      {"slots of copies", "old records are retired", kv_moved_records(), kv_moved_options()},
+      {"bulk leaves", "bulk chain", kv_bulk(), kv_bulk_options()},
+      {"bulk chain", "bulk load returns", kv_bulk(), kv_bulk_options()},
+      {"first leaf", "store is named", kv_creation()}};
   for (const auto& drop : drops) {
     CrashOptions o = drop.options;
     o.findings_max = 1;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -165,6 +166,20 @@ CrashOptions kv_bulk_options() {
   return o;
 }
 
+CrashOptions kv_moved_options() {
+  CrashOptions o = kv_crash_options();
+  o.recovery_depth = 0;
+  o.recover_twice = false;
+  return o;
+}
+
+CrashOptions kv_compaction_options() {
+  CrashOptions o = kv_bulk_options();
+  o.recovery_depth = 0;  // recovery has nothing to do that kv_batches has not
+  o.points_percent = std::min<std::uint32_t>(100, static_cast<std::uint32_t>(scaled(40)));
+  return o;
+}
+
 namespace {
 
 std::string key(int n, const std::string& prefix = "key") {
@@ -258,6 +273,24 @@ KvCrash kv_bulk() {
   return c;
 }
 
+namespace {
+// Eleven fill a slab; one or two are left in each.
+void add_large(Records& before, Records& erased) {
+  for (int i = 0; i < 24; ++i) {
+    (i % 8 == 0 ? before : erased)[key(i, "q")] = std::string(5000, static_cast<char>('a' + i));
+  }
+}
+}  // namespace
+
+KvCrash kv_moved_records() {
+  Records before;
+  Records erased;
+  add_large(before, erased);
+  KvCrash c(before, {{}, {{key(8, "q"), "updated"}}});
+  c.erase_in_setup(erased);
+  return c;
+}
+
 KvCrash kv_compaction() {
   Records before;
   Records erased;
@@ -269,13 +302,8 @@ KvCrash kv_compaction() {
   }
   for (int i = 0; i < 100; ++i) before[key(i, "b")] = std::to_string(i);
   for (int i = 0; i < 50; ++i) (i % 9 == 0 ? before : erased)[key(i, prefix)] = std::to_string(i);
-  for (int i = 0; i < 24; ++i) {
-    (i % 8 == 0 ? before : erased)[key(i, "q")] = std::string(5000, static_cast<char>('a' + i));
-  }
-  KvCrash c(before, {{},
-                     {{key(12, "a"), "updated"}},
-                     {{key(0, "q"), std::nullopt}},
-                     {{key(45, "b") + "5", "inserted"}}});
+  add_large(before, erased);
+  KvCrash c(before, {{}, {{key(12, "a"), "updated"}}, {{key(45, "b") + "5", "inserted"}}});
   c.erase_in_setup(erased);
   return c;
 }

@@ -59,6 +59,10 @@ StoreOptions kv_world_options();
 CrashOptions kv_crash_options();
 // Fewer samples, where each fence has very many lines before it.
 CrashOptions kv_bulk_options();
+// Of some of the moments: one compaction has many fences.
+CrashOptions kv_compaction_options();
+// All moments; recovery itself is kv_batches' business.
+CrashOptions kv_moved_options();
 
 // Inserts, updates, erases, with records in slabs and in extents.
 KvCrash kv_single_operations();
@@ -80,6 +84,8 @@ KvCrash kv_many_leaves();
 KvCrash kv_bulk();
 // Sparse leaves, and slabs of three classes in which records and leaves are left; then writes.
 KvCrash kv_compaction();
+// One leaf, whose records are all that is left in their slabs; then a write.
+KvCrash kv_moved_records();
 // A store where there was none.
 KvCrash kv_creation();
 

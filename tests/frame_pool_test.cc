@@ -82,6 +82,60 @@ TEST(FramePoolFile, impossible_arguments_are_refused) {
   EXPECT_FALSE(pool.frames->taken({0}, 99));
 }
 
+TEST(FramePoolFile, a_certain_frame_is_given_if_it_is_free) {
+  FramePool pool(16 * kMiB);
+  const std::uint64_t free = pool.free();
+  EXPECT_EQ(pool.frames->get_at({0}, 4), Status::invalid_argument) << "the head's";
+  EXPECT_EQ(pool.frames->get_at({1024 + 1}, 4), Status::invalid_argument) << "not aligned";
+  EXPECT_EQ(pool.frames->get_at({1024}, 7), Status::invalid_argument) << "of several words";
+  ASSERT_EQ(pool.frames->get_at({1024 + 32}, 4), Status::ok);
+  EXPECT_EQ(pool.frames->get_at({1024 + 32}, 4), Status::full);
+  EXPECT_EQ(pool.frames->get_at({1024 + 40}, 3), Status::full) << "a part of it";
+  EXPECT_EQ(pool.frames->get_at({1024}, 6), Status::full) << "it is a part";
+  EXPECT_EQ(pool.frames->get_huge({1024}), Status::full);
+  EXPECT_TRUE(pool.frames->taken({1024 + 32}, 4));
+  EXPECT_EQ(pool.free(), free - 16);
+  ASSERT_EQ(pool.frames->get_huge({1536}), Status::ok);
+  EXPECT_EQ(pool.frames->get_at({1536}, 4), Status::full) << "taken as a whole";
+  EXPECT_EQ(pool.frames->put({1024 + 32}, 4, 0), Status::ok);
+  EXPECT_EQ(pool.frames->put_run({1536}, 1, 0), Status::ok);
+  EXPECT_EQ(pool.free(), free);
+  EXPECT_EQ(pool.disagreement(), "");
+}
+
+// Everybody takes what the others want, one way or the other: nothing is given twice or lost.
+TEST(FramePoolFile, certain_frames_under_threads) {
+  FramePool pool(8 * kMiB);
+  const std::uint64_t free = pool.free();
+  std::vector<std::thread> threads;
+  std::vector<std::atomic<int>> owners(pool.file->bytes() / kFrameBytes);
+  std::atomic<unsigned> wrong = 0;
+  std::atomic<unsigned> certain = 0;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < 4000; ++i) {
+        FrameId f{(i * 37 + t * 11) * 16 % owners.size()};
+        if (t % 2 == 0) {
+          if (pool.frames->get_at(f, 4) != Status::ok) continue;
+          ++certain;
+        } else {
+          const auto got = pool.frames->get(4, t);
+          if (!got) continue;
+          f = *got;
+        }
+        wrong += owners[f.value].exchange(1) != 0 ? 1 : 0;
+        owners[f.value].store(0);
+        wrong += pool.frames->put(f, 4, t) != Status::ok ? 1 : 0;
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong.load(), 0u);
+  EXPECT_GT(certain.load(), 100u);
+  EXPECT_EQ(pool.free(), free);
+  EXPECT_EQ(pool.disagreement(), "");
+}
+
 TEST(FramePoolFile, a_grown_zone_serves_at_once_and_after_reopening) {
   FramePool pool(8 * kMiB);
   while (pool.frames->get(0, 0)) {

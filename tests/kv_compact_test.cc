@@ -76,7 +76,7 @@ class KvCompactTest : public test::KvFixture {
 TEST_F(KvCompactTest, space_comes_back_and_every_record_stays) {
   Store s = opened();
   const std::uint64_t empty = compacted(s).bytes_after;
-  const Records left = fill(s, 100'000, 90, 5);
+  const Records left = fill(s, 100'000, 86, 5);
   const StoreStats before = s.stats();
   const CompactStats c = compacted(s);
   EXPECT_TRUE(c.complete);
@@ -366,10 +366,12 @@ TEST_F(KvCompactTest, a_resting_thread_holds_slabs_back_until_it_comes_again) {
   next(2);
   wait_for(3);
   const CompactStats second = compacted(s);
-  EXPECT_LT(second.bytes_after, first.bytes_after * 2 / 3);
+  EXPECT_LT(second.bytes_after, first.bytes_after);
   next(4);
   other.join();
-  EXPECT_TRUE(compacted(s).complete);
+  const CompactStats last = compacted(s);
+  EXPECT_TRUE(last.complete);
+  EXPECT_LT(last.bytes_after, second.bytes_after);
   expect_valid(s);
 }
 
@@ -431,7 +433,7 @@ TEST_F(KvCompactTest, a_damaged_record_is_not_moved) {
   ASSERT_EQ(::fstat(fd, &st), 0);
   std::string bytes(static_cast<std::size_t>(st.st_size), '\0');
   ASSERT_EQ(::pread(fd, bytes.data(), bytes.size(), 0), st.st_size);
-  // The copy that stands before its own value, which no separator does.
+  // Key and value side by side: a record.
   const std::size_t at = bytes.find(victim + left[victim]);
   ASSERT_NE(at, std::string::npos);
   ASSERT_EQ(::pwrite(fd, "#", 1, static_cast<off_t>(at + victim.size() + 20)), 1);

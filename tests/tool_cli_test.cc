@@ -296,6 +296,33 @@ TEST_F(ToolCli, crash_wants_a_command_and_its_lists_must_be_known) {
   EXPECT_EQ(run({"crash", "kill", "--pool", path("missing")}).code, 1);
 }
 
+TEST_F(ToolCli, compact_gives_space_back) {
+  const std::string pool = new_pool("a.tnt");
+  std::string tsv;
+  std::vector<std::string> gone = {"del", pool};
+  for (int i = 0; i < 600; ++i) {
+    const std::string key = "key" + std::to_string(1000 + i);
+    tsv += key + "\t" + std::string(2000, 'v') + "\n";
+    if (i % 10 != 0) gone.push_back(key);
+  }
+  ASSERT_EQ(run({"load", pool, "--format", "tsv", "-q"}, tsv).code, 0);
+  ASSERT_EQ(run(gone).code, 0);
+  const json bounded = run_json({"compact", pool, "--medium", "cache", "--moves", "5"});
+  EXPECT_EQ(bounded["complete"], false);
+  const json done = run_json({"compact", pool, "--medium", "cache"});
+  EXPECT_EQ(done["complete"], true);
+  EXPECT_GT(done["records_moved"], 20);
+  EXPECT_GT(done["slabs_emptied"], 5);
+  EXPECT_LT(done["bytes_after"], bounded["bytes_before"]);
+  const Outcome text = run({"compact", pool});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("records moved"), std::string::npos) << text.out;
+  expect({"compact", pool, "-q"}, "");
+  EXPECT_EQ(run({"compact", pool, "--occupancy", "101"}).code, 2);
+  EXPECT_EQ(run_json({"info", pool})["records"], 60);
+  EXPECT_EQ(run({"check", pool}).code, 0);
+}
+
 TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {
   const std::string pool = new_pool("a.tnt");
   const std::string copy = path("copy.tnt");

@@ -68,7 +68,8 @@ void History::give_head(VLeaf& twin) {
 // REQUIRES: the leaf has a head.
 void History::push(VLeaf& twin, OldVersion* v) {
   Head& h = head(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
-  v->next.store(h.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  // Release: join() leads readers who stand at v on to versions they have not met.
+  v->next.store(h.load(std::memory_order_relaxed), std::memory_order_release);
   h.store(v, std::memory_order_release);
 }
 

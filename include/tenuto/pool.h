@@ -320,11 +320,11 @@ class Pool {
 
   // Gives everything back that can be given back now: thread caches (of ended threads and of this
   // one), empty slabs, free extents, the bookkeeping log's garbage; and the pages of all that is
-  // free in pieces of 4 KiB (extents) and 64 KiB (anything else) to the file system, as holes in the
-  // file, where it can have such. Whoever needs that space again asks the file system for it first,
-  // so a full disk means Status::full, not a crash. Takes milliseconds and more. Other threads may
-  // go on; one that allocates meanwhile may find a pool full, or make it grow, because of 2 MiB
-  // that are just being looked after. ok | closed | read_only | io.
+  // free in pieces of 4 KiB (extents) and 64 KiB (anything else) to the file system, as holes in
+  // the file, where it can have such. Whoever needs that space again asks the file system for it
+  // first, so a full disk means Status::full, not a crash. Takes milliseconds and more. Other
+  // threads may go on; one that allocates meanwhile may find a pool full, or make it grow, because
+  // of 2 MiB that are just being looked after. ok | closed | read_only | io.
   Status trim();
 
   PoolInfo info() const;

@@ -355,40 +355,6 @@ static void state(tenuto_store* store) {
   CHECK_IS(tenuto_pool_close(tenuto_store_pool(store)), TENUTO_INVALID_ARGUMENT);
 }
 
-static void compaction(tenuto_store* store, tenuto_collection* all) {
-  tenuto_compact_options options;
-  tenuto_compact_stats stats;
-  char* message = NULL;
-  char key[16];
-  char value[1000];
-  int i;
-  memset(value, 'v', sizeof value);
-  for (i = 0; i < 500; ++i) {
-    snprintf(key, sizeof key, "much%04d", i);
-    CHECK_IS(tenuto_put(all, key, 8, value, sizeof value, TENUTO_SYNC), TENUTO_OK);
-  }
-  for (i = 0; i < 500; ++i) {
-    snprintf(key, sizeof key, "much%04d", i);
-    if (i % 10 != 0) CHECK_IS(tenuto_erase(all, key, 8, TENUTO_SYNC), TENUTO_OK);
-  }
-  memset(&stats, 0, sizeof stats);
-  CHECK_IS(tenuto_compact(store, NULL, &stats, NULL), TENUTO_OK);
-  CHECK(stats.leaves_merged > 5 && stats.records_moved > 10 && stats.slabs_emptied > 3);
-  CHECK(stats.bytes_after < stats.bytes_before && stats.complete == 1);
-  CHECK_IS(tenuto_contains(all, "much0490", 8), TENUTO_OK);
-  tenuto_compact_options_init(&options);
-  options.moves_max = 1;
-  CHECK_IS(tenuto_compact(store, &options, NULL, NULL), TENUTO_OK);
-  options.occupancy = 2;
-  CHECK_IS(tenuto_compact(store, &options, &stats, &message), TENUTO_INVALID_ARGUMENT);
-  CHECK(strstr(message, "2.0") != NULL);
-  tenuto_free(message);
-  options.struct_bytes = 1;
-  CHECK_IS(tenuto_compact(store, &options, &stats, NULL), TENUTO_INVALID_ARGUMENT);
-  CHECK_IS(tenuto_compact(NULL, NULL, &stats, NULL), TENUTO_INVALID_ARGUMENT);
-  CHECK_IS(tenuto_contains(all, "much0001", 8), TENUTO_NOT_FOUND);
-}
-
 int main(void) {
   char path[256];
   tenuto_store_options options;
@@ -407,7 +373,6 @@ int main(void) {
   snapshots(store, tenuto_default_collection(store), path);
   transactions(store, tenuto_default_collection(store));
   state(store);
-  compaction(store, tenuto_default_collection(store));
   CHECK_IS(tenuto_store_close(store), TENUTO_OK);
 
   options.create_if_missing = 0;

@@ -99,20 +99,15 @@ struct StoreStats {
   PoolStats pool;
 };
 
-// See Store::compact.
 struct CompactOptions {
-  // About so many records and leaves are moved or merged at most; 0: no bound.
-  std::uint64_t moves_max = 0;
-  // Slabs (64 KiB, records of one size class) of which less than this is in use are emptied, if
-  // their records fit into fewer. Above 0, at most 1.
+  std::uint64_t moves_max = 0;  // about so many records and leaves at most; 0: no bound
+  // Slabs (64 KiB of one size class) of which less is in use are emptied. Above 0, at most 1.
   double occupancy = 0.7;
 };
 
 struct CompactStats {
-  std::uint64_t bytes_before = 0;  // blocks that the file has on its file system
-  std::uint64_t bytes_after = 0;
-  std::uint64_t records_moved = 0;
-  std::uint64_t leaves_moved = 0;
+  std::uint64_t bytes_before = 0, bytes_after = 0;  // blocks that the file has on its file system
+  std::uint64_t records_moved = 0, leaves_moved = 0;
   std::uint64_t leaves_merged = 0;  // into their left neighbours
   std::uint64_t slabs_emptied = 0;
   bool complete = false;  // nothing was left undone because of moves_max, a full pool or others
@@ -373,17 +368,15 @@ class Store {
   // going on where the last call ended, and says how many it erased. Statuses as erase.
   Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
 
-  // Gives space back that erases and replaced values left behind, while others go on reading and
-  // writing: in all collections neighbouring leaves with few records become one, records move out
-  // of slabs that are nearly empty, and what is then free goes back to the file system
-  // (Pool::trim). In place: it needs room for a few slabs, and a crash at any moment leaves the
-  // same records. What views, positioned iterators, snapshots and resting threads hold back stays,
-  // and so do objects of the pool beside the store. Under medium journal the file keeps its blocks
-  // until the pool is trimmed under another one.
-  // Opens all collections. Costs three fences a merged leaf, two a leaf with records to move, and
-  // each writer of that leaf may wait for one of them. ok | busy (another one is under way) |
-  // invalid_argument (options, or inside a transaction of this thread) | read_only | corrupt (a
-  // damaged record is not moved) | io | closed.
+  // Gives space back that erases and replaced values left behind, beside readers and writers: in
+  // all collections (it opens them) neighbouring leaves with few records become one, records leave
+  // slabs that are nearly empty, and what is then free goes back to the file system (Pool::trim;
+  // under medium journal the file keeps its blocks). In place: it needs room for a few slabs. What
+  // views, positioned iterators, snapshots and resting threads hold stays, as do the pool's other
+  // objects. Three fences a merged leaf, two a leaf with records to move, one of which its writers
+  // may wait for. ok | busy (another one is under way) | invalid_argument (options, or inside a
+  // transaction of this thread) | read_only | corrupt (a damaged record is not moved) | io |
+  // closed.
   Result<CompactStats> compact(const CompactOptions& options = {}, Report* report = nullptr);
 
   // Everything acknowledged before is durable when this returns.

@@ -133,6 +133,29 @@ TEST_F(HeapEvacuateTest, a_bound_takes_the_emptiest_first_and_says_that_there_ar
   expect_sound(left);
 }
 
+TEST_F(HeapEvacuateTest, a_full_pool_gets_the_blocks_back_that_were_held_back) {
+  PoolOptions small = PoolParts::small_options();
+  small.size = small.size_max = kPoolBytesMin;
+  const TempPath path("heap_evacuate_full");
+  PoolParts p;
+  ASSERT_EQ(p.create(path.str(), small), Status::ok) << p.report.text();
+  std::vector<PoolOffset> all;
+  while (const auto b = p.heap->reserve(kBytes, Kind::derived)) all.push_back(b->offset);
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % 3 != 0) p.heap->release(all[i]);
+    left += i % 3 == 0 ? 1 : 0;
+  }
+  const Evacuation e = p.heap->begin_evacuation(1.0, 0, {});
+  EXPECT_GT(e.slabs, 10u);
+  std::size_t more = 0;
+  while (p.heap->reserve(kBytes, Kind::derived)) ++more;
+  EXPECT_EQ(more + left, all.size());
+  EXPECT_EQ(p.heap->slabs_leaving(), 0u);
+  EXPECT_EQ(p.heap->end_evacuation(), e.slabs);
+  EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
+}
+
 TEST_F(HeapEvacuateTest, after_a_crash_nobody_knows_of_it) {
   std::vector<PoolOffset> left = sparse(20, 5);
   EXPECT_GT(p_.heap->begin_evacuation(0.7, 0, {}).slabs, 0u);

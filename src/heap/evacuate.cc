@@ -5,7 +5,7 @@
 // Volatile all of it: on media nothing says that a slab is being emptied, and a crash leaves the
 // blocks where the owner's structure names them. What cannot be moved (blocks of somebody who does
 // not take part, blocks that a reader holds back) keeps its slab, which is as before when
-// end_evacuation() returns.
+// end_evacuation() returns, or when somebody finds the pool full.
 //
 // Blocks of a leaving slab are in no cache, or will soon be in none: give_back() passes them by,
 // and a lane empties its caches when it finds `evacuations` raised. A lane whose thread rests keeps
@@ -102,6 +102,9 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   if (s.file.writable() != Status::ok) return {};
   LaneHeap& mine = s.mine();
   s.scavenge(mine);
+  std::vector<std::uint64_t> fixed_slabs;
+  for (const PoolOffset o : fixed) fixed_slabs.push_back(round_down(o.value, kSlabBytes));
+  std::sort(fixed_slabs.begin(), fixed_slabs.end());
   std::array<ClassPlan, kClasses> plans;
   for (const auto& arena : s.arenas) {
     arena->for_each_slab([&](const Slab& slab) {
@@ -110,9 +113,8 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
       plan.blocks = slab.blocks;
       plan.from = mine.arena;
       if (slab.arena == mine.arena) plan.room += slab.free_count;
-      const bool stays = std::any_of(fixed.begin(), fixed.end(), [&](PoolOffset o) {
-        return round_down(o.value, kSlabBytes) == slab.offset.value;
-      });
+      const bool stays =
+          std::binary_search(fixed_slabs.begin(), fixed_slabs.end(), slab.offset.value);
       if (!stays && slab.used() < occupancy * slab.blocks) {
         plan.sparse.push_back({const_cast<Slab*>(&slab), slab.used()});
       }
@@ -153,9 +155,16 @@ std::uint64_t Heap::slabs_leaving() const {
 }
 
 std::uint64_t Heap::end_evacuation() {
-  std::uint64_t left = 0;
-  for (const auto& arena : state_->arenas) left += arena->stay_all();
-  return left;
+  state_->abandon_evacuation();
+  return state_->slabs_stayed.exchange(0, std::memory_order_relaxed);
+}
+
+// Also when somebody finds the pool full, for whom the blocks that are held back may be room.
+bool Heap::State::abandon_evacuation() {
+  std::uint64_t stayed = 0;
+  for (const auto& arena : arenas) stayed += arena->stay_all();
+  slabs_stayed.fetch_add(stayed, std::memory_order_relaxed);
+  return stayed != 0;
 }
 
 void Heap::State::empty_derived_caches(LaneHeap& h) {

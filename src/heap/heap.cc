@@ -95,6 +95,9 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, 
       scavenge(h);
       got = refill(h, cache, class_id, kind);
     }
+    if (!got && got.error() == Status::full && abandon_evacuation()) {
+      got = refill(h, cache, class_id, kind);
+    }
     if (!got) return got.error();
     block = *got;
   }

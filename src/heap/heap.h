@@ -150,7 +150,7 @@ class Heap {
   // The block, which the caller holds, stands in one of them. Cost: two loads.
   bool leaving(PoolOffset block) const;
   std::uint64_t slabs_leaving() const;
-  // Those that are not empty stay; returns how many.
+  // Those that are not empty stay; returns how many. Somebody who finds the pool full ends it, too.
   std::uint64_t end_evacuation();
 
   // --- for transactions ------------------------------------------------------------------------

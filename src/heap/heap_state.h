@@ -35,8 +35,9 @@ struct Heap::State {
   std::vector<std::unique_ptr<LaneHeap>> lane_heaps_owned;
   bool clean = true;  // the pool was closed cleanly before this open
   std::mutex log_frames_mu;
-  std::vector<PoolOffset> log_frames;          // named by own_log_frame
-  std::atomic<std::uint64_t> evacuations = 0;  // begun; a lane that saw fewer empties its caches
+  std::vector<PoolOffset> log_frames;           // named by own_log_frame
+  std::atomic<std::uint64_t> evacuations = 0;   // begun; a lane that saw fewer empties its caches
+  std::atomic<std::uint64_t> slabs_stayed = 0;  // of the present one
 
   // --- heap.cc
   LaneHeap& mine() { return lane_heap(lanes.mine()); }
@@ -62,6 +63,7 @@ struct Heap::State {
       empty_derived_caches(h);
   }
   void empty_derived_caches(LaneHeap& h);
+  bool abandon_evacuation();
   // Everything that idle lanes and this one hold without need, back to slabs and frames.
   void scavenge(LaneHeap& h);
   // In the old part of a morphed slab when a held block of it starts there, else in the new one.

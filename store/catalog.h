@@ -34,17 +34,20 @@ struct CollectionSpec {
   bool duplicates = false;
   bool expires = false;
   std::string codec = {};  // KeyOrder::registered: its name
+  CommitProtocol commit = CommitProtocol::two_fences;
 
   // Of the tree's keys.
   KeyKind kind() const {
     const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
     return integers && !duplicates ? KeyKind::u64 : KeyKind::bytes;
   }
+  TreeSpec tree() const { return {kind(), commit}; }
   bool operator==(const CollectionSpec&) const = default;
 };
 
-inline CollectionSpec default_spec(KeyKind kind) {
-  return {kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
+inline CollectionSpec default_spec(TreeSpec tree) {
+  return {.order = tree.kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes,
+          .commit = tree.commit};
 }
 
 struct CatalogEntry {
@@ -70,6 +73,8 @@ struct CatalogRecord {
   static constexpr std::uint8_t kVersionWithForm = 2;
   static constexpr std::uint8_t kDuplicates = 1;
   static constexpr std::uint8_t kExpires = 2;
+  static constexpr std::uint8_t kVersionWithOneFence = 3;
+  static constexpr std::uint8_t kOneFence = 4;
 };
 static_assert(pm::OnMedia<CatalogRecord> && sizeof(CatalogRecord) == 24);
 

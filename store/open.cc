@@ -88,10 +88,10 @@ Status PoolImpl::open_store(Report* report) {
   return Status::ok;
 }
 
-Status PoolImpl::create_store(KeyKind kind, Report* report) {
+Status PoolImpl::create_store(store::TreeSpec spec, Report* report) {
   auto all =
       std::make_unique<store::Collections>(*file, *heap, *engine, *history, recovery_threads);
-  TENUTO_TRY(all->create(kind, report));
+  TENUTO_TRY(all->create(spec, report));
   collections = std::move(all);
   return Status::ok;
 }

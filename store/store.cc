@@ -126,7 +126,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
     TENUTO_TRY(p.file->writable());
-    TENUTO_TRY(p.create_store(options.key_kind, report));
+    TENUTO_TRY(p.create_store({options.key_kind, options.commit}, report));
   }
   p.collections->set_verify_reads(options.verify_reads);
   p.collections->set_forms({options.codecs, options.clock_ms});

@@ -12,13 +12,13 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 Status Tree::read(Entry& e, bool for_value) const {
   if (!e.read) {
-    if (!read_record(file_, e.word.record(), e.record)) {
+    if (!read_record(e.word.record(), e.record)) {
       return damaged(e.word.record(), "record");
     }
     e.read = true;
   }
   if (for_value && verify_reads_ && !e.verified) {
-    if (!record_sound(file_, e.word.record(), e.record)) {
+    if (!record_sound(e.word.record(), e.record)) {
       return damaged(e.word.record(), "record's checksum");
     }
     e.verified = true;
@@ -43,7 +43,8 @@ Status Tree::ordered(const Place& place, const SnapshotCore* at, std::vector<Ent
     const unsigned slot = twin.ordered_slot(i);
     if (slot >= kSlots) break;
     if ((used >> slot & 1) != 0) {
-      out.push_back({{}, twin.word(slot), static_cast<std::uint8_t>(slot)});
+      const std::uint8_t print = twin.print[slot].load(std::memory_order_relaxed);
+      out.push_back({{}, twin.word(slot), static_cast<std::uint8_t>(slot), print});
     }
   }
   return twin.still(place.version) ? Status::ok : Status::conflict;

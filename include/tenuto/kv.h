@@ -39,6 +39,12 @@ constexpr U64Key u64_key(std::uint64_t n) {
   return k;
 }
 
+// How single puts and erases become durable; chosen when a store or a collection is made, and kept.
+enum class CommitProtocol : std::uint8_t {
+  two_fences = 0,  // a put costs two fences; an open after a crash reads no record
+  one_fence = 1,   // a put costs one; an open after a crash reads every record
+};
+
 struct WriteOptions {
   Durability durability = Durability::sync;
   // Of a put into a collection whose records expire: in how many milliseconds. 0: it stays.
@@ -63,6 +69,7 @@ struct StoreOptions {
   bool error_if_exists = false;       // Status::exists when the file is there
   KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing one keeps its own
   bool check_key_kind = false;        // invalid_argument when an existing store's kind differs
+  CommitProtocol commit = CommitProtocol::two_fences;  // of a new store; an existing one keeps its own
   // Each record that get, view or an iterator hands out is compared with its checksum, so that what
   // the medium changed is corrupt and never a wrong value. false: only what cannot be a record at
   // all is noticed.
@@ -82,7 +89,7 @@ struct StoreOptions {
   std::function<std::uint64_t()> clock_ms = {};
 };
 
-// Up to rebuild_ms: of the default collection.
+// Up to commit: of the default collection.
 struct StoreStats {
   std::uint64_t records = 0;
   std::uint64_t record_bytes = 0;  // keys and values
@@ -91,6 +98,7 @@ struct StoreStats {
   std::uint64_t height = 0;       // inner levels
   std::uint64_t index_dram_bytes = 0;
   double rebuild_ms = 0;        // of the last open
+  CommitProtocol commit = CommitProtocol::two_fences;
   std::uint64_t snapshots = 0;  // active ones, of transactions and iterators, too
   std::uint64_t snapshot_oldest_age_ms = 0;
   std::uint64_t snapshot_versions = 0;  // old versions held
@@ -271,7 +279,8 @@ class Store {
   // Inserts or replaces. ok | full (nothing changed) | too_large (the key, or a record above the
   // pool's size_max) | invalid_argument (a key of a u64 store that is not 8 bytes) | read_only |
   // corrupt | closed.
-  // Durability: see WriteOptions. Two fences; an update flushes the record and one line.
+  // Durability: see WriteOptions. Two fences, or one (CommitProtocol); an update flushes the record
+  // and one line.
   Status put(std::string_view key, std::string_view value, WriteOptions = {});
 
   // ok | not_found | as put. One fence, one line.

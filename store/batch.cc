@@ -5,8 +5,8 @@
 //
 //   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
 //
-// In a tree of one fence a slot word that is durable is an entry, so fresh slots are saved, too, and
-// headers stay as they are.
+// In a tree of one fence a slot word that is durable is an entry, so fresh slots are saved, too,
+// and headers stay as they are.
 //
 // Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
 // and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
@@ -247,8 +247,7 @@ class Tree::Batch {
       if (line == 0) continue;
       const auto from = static_cast<unsigned>(std::countr_zero(line));
       const auto to = static_cast<unsigned>(std::bit_width(line));
-      TENUTO_TRY(
-          txn.add_later(&l.twin->leaf->slot[first + from], (to - from) * sizeof(SlotWord)));
+      TENUTO_TRY(txn.add_later(&l.twin->leaf->slot[first + from], (to - from) * sizeof(SlotWord)));
     }
     return Status::ok;
   }

@@ -144,8 +144,8 @@ class Tree::Bulk {
     }
     const PoolOffset next = i + 1 < leaves_.size() ? leaves_[i + 1].at : PoolOffset{};
     twin.leaf = tree_.file_.at<Leaf>(leaf.at);
-    fill_leaf(*twin.leaf, leaf.at, tree_.leaf_kind(), next, entries, static_cast<unsigned>(records.size()),
-              leaf.low, leaf.low_block);
+    fill_leaf(*twin.leaf, leaf.at, tree_.leaf_kind(), next, entries,
+              static_cast<unsigned>(records.size()), leaf.low, leaf.low_block);
     twin.keep_order(twin.version.load(std::memory_order_relaxed), order,
                     static_cast<unsigned>(records.size()));
     return Status::ok;

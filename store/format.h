@@ -183,15 +183,12 @@ struct TaggedHead {
   static constexpr std::uint32_t make_fields(std::uint64_t key_bytes, std::uint64_t value_field,
                                              bool salt) {
     return static_cast<std::uint32_t>(key_bytes | value_field << RecordHead::kKeyBits |
-                                      std::uint64_t{salt}
-                                          << (RecordHead::kKeyBits + kValueBits));
+                                      std::uint64_t{salt} << (RecordHead::kKeyBits + kValueBits));
   }
   static constexpr TaggedHead make(std::uint32_t fields, std::uint32_t crc) {
     return {fields | std::uint64_t{crc} << 32};
   }
-  constexpr std::uint64_t key_bytes() const {
-    return raw & ((1ull << RecordHead::kKeyBits) - 1);
-  }
+  constexpr std::uint64_t key_bytes() const { return raw & ((1ull << RecordHead::kKeyBits) - 1); }
   constexpr std::uint64_t value_field() const { return raw >> RecordHead::kKeyBits & kLongValue; }
   constexpr std::uint32_t fields() const { return static_cast<std::uint32_t>(raw); }
   constexpr std::uint32_t crc() const { return static_cast<std::uint32_t>(raw >> 32); }

@@ -57,9 +57,8 @@ void link_split_tagged(Leaf& left, PoolOffset right, std::uint64_t moved) {
     fence("chain link", "moved slots are emptied");
   }
   drop_slots(left, moved);
-  if (!TENUTO_PLANT("store_split_returns_before_slots_are_empty")) {
-    fence("moved slots", "leaf lock is released");
-  }
+  // Else another thread's erase in the right leaf could be durable before these.
+  fence("moved slots", "leaf lock is released");
 }
 
 void drop_slots(Leaf& leaf, std::uint64_t slots) {
@@ -142,7 +141,8 @@ class Scanner {
     return head_fits(p, file_, word) && record_sound(p, file_, word.record(), r);
   }
 
-  // Whoever changes the right leaf at the same time, a leaf that a split was about to show is whole.
+  // Whoever changes the right leaf at the same time, a leaf that a split was about to show is
+  // whole.
   static bool stands_in(const Leaf& right, SlotWord word) {
     bool found = false;
     for (const SlotWord& w : right.slot) {

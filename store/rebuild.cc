@@ -4,9 +4,9 @@
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own
-// bitmap is changed, and only bits of entries that stand in the neighbour, too. With one fence a leaf
-// says what may be in it, and its records what is (one_fence.h): all of them are read, those of the
-// next leaf asked for meanwhile.
+// bitmap is changed, and only bits of entries that stand in the neighbour, too. With one fence a
+// leaf says what may be in it, and its records what is (one_fence.h): all of them are read, those
+// of the next leaf asked for meanwhile.
 //
 // The counts that a clean close writes stand in the first leaf (of the default collection: in the
 // head page), in a line that nothing else is read from. They count only while the pool says that it
@@ -370,7 +370,8 @@ void Tree::give_back() {
   }
 }
 
-// After a crash the bytes are counted when somebody first asks, unless recovery has read all records.
+// After a crash the bytes are counted when somebody first asks, unless recovery has read all
+// records.
 void Tree::count_record_bytes() const {
   const EpochGuard guard;
   std::int64_t bytes = 0;

@@ -69,6 +69,7 @@ bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* print, Record& r)
   return fits && (print == nullptr || *print == hash.print) && kind_fits(r);
 }
 
+// A torn record may be a write that the crash cut short; where damage is, it counts as lost.
 std::uint64_t TreeRescue::current_slots(std::size_t i, const std::optional<std::string>& end) {
   const std::vector<FoundLeaf>& live = salvage_.live();
   const Leaf& leaf = salvage_.leaf(live[i]);
@@ -78,16 +79,7 @@ std::uint64_t TreeRescue::current_slots(std::size_t i, const std::optional<std::
   const Leaf* right = followed ? &salvage_.leaf(live[i + 1]) : nullptr;
   const LeafScan scan = scan_leaf(ground_.file, leaf, live[i].low, right,
                                   followed ? std::optional<std::string_view>(*end) : std::nullopt);
-  std::uint64_t dropped = scan.replaced | scan.moved;
-  if (scan.torn != 0 && scan.sound()) {
-    dropped |= scan.torn;
-    ground_.result.notes.push_back(
-        {"an entry does not fit its record: a write that the crash cut short, or damage",
-         ground_.file.where(live[i].at, "leaf"),
-         {},
-         {}});
-  }
-  return used & ~dropped;
+  return used & ~(scan.replaced | scan.moved);
 }
 
 Status TreeRescue::take_leaves(const Take& f) {
@@ -124,7 +116,8 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     const SlotWord word = leaf.slot[slot];
     Record r;
-    if (!read_sound(word, printed ? &leaf.head.print[slot] : nullptr, r) || r.key < f.low || (end && r.key >= *end)) {
+    if (!read_sound(word, printed ? &leaf.head.print[slot] : nullptr, r) || r.key < f.low ||
+        (end && r.key >= *end)) {
       bad += 1;
       continue;
     }

@@ -34,7 +34,8 @@ class TreeRescue {
              std::optional<std::uint64_t> expected)
       : ground_(ground),
         entry_(entry),
-        salvage_(ground.file, *ground.slabs, {entry.id, entry.spec.commit}, entry.first_leaf, again),
+        salvage_(ground.file, *ground.slabs, {entry.id, entry.spec.commit}, entry.first_leaf,
+                 again),
         expected_(expected) {}
 
   // Finds the leaves and judges them; writes nothing.

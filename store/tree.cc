@@ -7,6 +7,7 @@
 
 #include <bit>
 
+#include "heap/size_class.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -169,7 +170,19 @@ Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset rec
   }
 }
 
+// With one fence only large records need one of their own: the heap's entry for an extent has to be
+// durable before a slot names it.
+void Tree::fence_record(Pending& p, bool update) const {
+  const std::uint64_t value_bytes = static_cast<std::uint64_t>(p.bytes) - p.key.size();
+  const std::uint64_t bytes = record_bytes(commit_, p.key.size(), value_bytes);
+  const bool needed = one_fence() ? record_block_bytes(bytes) > heap::kSmallBytesMax : update;
+  if (p.fenced || !needed) return;
+  fence("record", "slot");
+  p.fenced = true;
+}
+
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
+  fence_record(p, old.found);  // before the lock, so that readers wait for one fence only
   if (old.found) return replace_record(place, p, old);
   VLeaf& twin = *place.leaf;
   if (!twin.lock_if(place.version)) return Status::conflict;
@@ -195,9 +208,6 @@ Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
 
 Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   VLeaf& twin = *place.leaf;
-  // Before the lock, so that readers wait for one fence only.
-  if (!one_fence() && !p.fenced) fence("record", "slot");
-  p.fenced = p.fenced || !one_fence();
   if (!twin.lock_if(place.version)) return Status::conflict;
   const MomentWord now = history_.now();
   const PoolOffset old_record = old.word.record();

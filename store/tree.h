@@ -278,7 +278,8 @@ class Tree {
   }
   // What slot words say of a record that was written here; `old`: the word it replaces.
   SlotWord word_of(PoolOffset record, KeyHash hash, const SlotWord* old = nullptr) const {
-    return store::word_of(commit_, file_, record, hash.slot, old == nullptr ? 0 : old->next_version());
+    return store::word_of(commit_, file_, record, hash.slot,
+                          old == nullptr ? 0 : old->next_version());
   }
   void write_record(PoolOffset at, std::string_view key, std::string_view value) const {
     store::write_record(commit_, file_.at<std::byte>(at), key, value);
@@ -306,6 +307,7 @@ class Tree {
   // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
   Status link_record(const Place& place, Pending& p, const Found& old);
   Status replace_record(const Place& place, Pending& p, const Found& old);
+  void fence_record(Pending& p, bool update) const;
   Status unlink_record(const Place& place, std::string_view key, const Found& old);
   struct Conditional;  // conditional.cc
   void free(const Retired& item);

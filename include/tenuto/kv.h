@@ -69,7 +69,8 @@ struct StoreOptions {
   bool error_if_exists = false;       // Status::exists when the file is there
   KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing one keeps its own
   bool check_key_kind = false;        // invalid_argument when an existing store's kind differs
-  CommitProtocol commit = CommitProtocol::two_fences;  // of a new store; an existing one keeps its own
+  CommitProtocol commit =
+      CommitProtocol::two_fences;  // of a new store; an existing one keeps its own
   // Each record that get, view or an iterator hands out is compared with its checksum, so that what
   // the medium changed is corrupt and never a wrong value. false: only what cannot be a record at
   // all is noticed.
@@ -97,7 +98,7 @@ struct StoreStats {
   std::uint64_t inner_nodes = 0;  // DRAM
   std::uint64_t height = 0;       // inner levels
   std::uint64_t index_dram_bytes = 0;
-  double rebuild_ms = 0;        // of the last open
+  double rebuild_ms = 0;  // of the last open
   CommitProtocol commit = CommitProtocol::two_fences;
   std::uint64_t snapshots = 0;  // active ones, of transactions and iterators, too
   std::uint64_t snapshot_oldest_age_ms = 0;

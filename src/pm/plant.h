@@ -1,7 +1,8 @@
 // Planted bugs: `if (!TENUTO_PLANT("store_slot_unflushed")) flush(slot);` is the sound code in the
 // plain build, and loses a flush in the traced twin when a test, or the environment variable
 // TENUTO_PLANT, names that bug. A crash test that does not find its planted bugs proves nothing.
-// Names are layer_what_goes_wrong; tests/support/planted.cc lists all of them and who finds each.
+// Names are layer_what_goes_wrong; tests/support/planted.cc and planted_store.cc list all of them
+// and who finds each.
 //
 // Dropping a whole fence or one flush before it needs no code here: tenuto/crash.h does it by name.
 #pragma once

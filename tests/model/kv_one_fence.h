@@ -1,5 +1,5 @@
-// The store's leaf protocol of one fence (store/leaf.h, K1) on a simulated persistent memory: a slot
-// word commits by itself, whole only if the record it names fits it; updates put the new word
+// The store's leaf protocol of one fence (store/leaf.h, K1) on a simulated persistent memory: a
+// slot word commits by itself, whole only if the record it names fits it; updates put the new word
 // beside the old one, whose zero is made durable later, before its record is used again. Used by
 // kv_model.cc, which says what is run and planted; kv_protocol.h is the protocol with two fences.
 //
@@ -129,8 +129,8 @@ class OneFence {
     return (mix(key * 1'000'003 + value) | 2) ^ salt;
   }
 
-  // Layout: a lane a thread (commit line, undo lines), leaves (link, slots, separator), records, and
-  // a word in which recovery says that what it found is damage.
+  // Layout: a lane a thread (commit line, undo lines), leaves (link, slots, separator), records,
+  // and a word in which recovery says that what it found is damage.
   std::size_t committed_at(std::size_t t) const { return t * (1 + kUndoLines) * kLineWords; }
   std::size_t undo_at(std::size_t t, std::size_t i) const {
     return committed_at(t) + (1 + i) * kLineWords;
@@ -248,8 +248,7 @@ inline std::size_t OneFence::left_of(std::size_t leaf) const {
 }
 
 // In a line that keeps one slot free. `taken`: by the same batch.
-inline std::size_t OneFence::free_slot(std::size_t leaf,
-                                       const std::set<std::size_t>& taken) const {
+inline std::size_t OneFence::free_slot(std::size_t leaf, const std::set<std::size_t>& taken) const {
   for (std::size_t line = 0; line < kSlotLines; ++line) {
     std::size_t used = 0, empty = kNone;
     for (std::size_t i = line * c_.slots; i < (line + 1) * c_.slots; ++i) {

@@ -123,7 +123,8 @@ inline std::vector<OneFence::Step> OneFence::plan(std::size_t t, const Op& op) {
 // --- the operations
 // --------------------------------------------------------------------------------
 
-// Two lines, the head last in its own. It does not fit a word that the record now in the block fits.
+// Two lines, the head last in its own. It does not fit a word that the record now in the block
+// fits.
 inline Word OneFence::put_record(std::vector<Step>& s, std::size_t t, std::size_t block,
                                  const Change& c) {
   const std::size_t at = record_at(block);
@@ -318,8 +319,8 @@ inline void OneFence::undo(Memory& m, std::size_t t, std::vector<std::size_t>& r
   }
 }
 
-// Reads every record. What it drops: one torn record at most, the older of two versions in one line,
-// and then what a split has moved, which stands in the right neighbour word by word.
+// Reads every record. What it drops: one torn record at most, the older of two versions in one
+// line, and then what a split has moved, which stands in the right neighbour word by word.
 inline void OneFence::recover_leaf(Memory& m, std::size_t leaf, std::size_t right) const {
   std::vector<std::size_t> drop;  // older versions first: a moved newer one tells what they are
   std::vector<std::size_t> rest;
@@ -415,7 +416,8 @@ inline std::string OneFence::check_leaf(const Image& image, std::size_t leaf, Wo
       const Word key = image[record_at(block)], value = image[record_at(block) + 1];
       if (key == 0 || key > c_.keys) return "a record is garbage";
       if (image[record_at(block) + kLineWords] != value) return "a record is torn";
-      if ((image[record_at(block) + 2] & 1) != tag_of(word)) return "a record does not fit its slot";
+      if ((image[record_at(block) + 2] & 1) != tag_of(word))
+        return "a record does not fit its slot";
       if (key < low || key >= end) return "a key stands in the wrong leaf";
       if (values[key] != 0) return "a key stands twice";
       values[key] = value;

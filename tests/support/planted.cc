@@ -16,6 +16,7 @@
 #include "support/heap_scripts.h"
 #include "support/kv_isolation_world.h"
 #include "support/kv_world.h"
+#include "support/one_fence_world.h"
 #include "support/pm_world.h"
 #include "support/tx_scripts.h"
 
@@ -25,7 +26,9 @@ std::string Planted::layer() const {
   return std::string(name).substr(0, std::string(name).find('_'));
 }
 
-const std::vector<Planted>& planted_bugs() {
+namespace {
+
+const std::vector<Planted>& bugs_below_the_store() {
   static const std::vector<Planted> all = {
       {"pm_later_lane_segments_forgotten", "recovery looks at the lanes of the head only",
        "lane_growth", "cell 1: shows"},
@@ -235,99 +238,18 @@ const std::vector<Planted>& planted_bugs() {
        "the world after no number of steps"},
       {"tx_header_checksum_not_compared", "a damaged transaction line is believed", "damaged_log",
        "the transaction before the crash"},
-      {"store_header_before_slot", "the bitmap is stored before the slot word", "kv_single",
-       "record and slot"},
-      {"store_bitmap_before_print", "the bitmap is stored before the fingerprint", "kv_single",
-       "leaf header"},
-      {"store_old_record_released_early",
-       "the old record is freed before the slot names the new one", "kv_large",
-       "no extent there, but it is referred to"},
-      {"store_split_links_first", "the new leaf is linked before it is written", "kv_half_split",
-       "new leaf"},
-      {"store_split_drops_before_link", "the left leaf drops entries before it links the right one",
-       "kv_half_split", "lost key"},
-      {"store_split_keeps_moved_entries", "the left leaf keeps the entries it gave away",
-       "kv_half_split", "a block is referred to twice"},
-      {"store_recovery_keeps_moved_entries",
-       "recovery leaves entries of a half split in both leaves", "kv_half_split",
-       "a block is referred to twice"},
-      {"store_recovery_drops_one_moved_entry",
-       "recovery of a half split drops one entry of those that moved", "kv_half_split",
-       "a block is referred to twice"},
-      {"store_separator_block_not_marked", "recovery does not mark the blocks of long separators",
-       "kv_long_separators", "a reference leads to no block in use"},
-      {"store_batch_slot_unflushed", "a batch does not flush the slots it fills", "kv_batches",
-       "commit record"},
-      {"store_batch_header_not_saved", "a batch does not log the leaf headers it changes",
-       "kv_batches", "neither the state before the step nor after it"},
-      {"store_batch_stored_before_saved", "a batch changes leaves before it logs them",
-       "kv_batches", "neither the state before the step nor after it"},
-      {"store_named_before_first_leaf", "a store is named before its first leaf is durable",
-       "kv_creation", "the store's word in the head page is damaged|the store is damaged"},
-      {"store_pool_not_marked_running", "an open pool still says that it was closed cleanly",
-       "kv_creation", ""},
-      {"store_clean_mark_before_close", "the pool says clean before its layers are closed",
-       "kv_creation", ""},
-      {"store_second_name_first", "a new store has its second name before its first", "kv_creation",
-       ""},
-      {"store_bulk_named_before_filled", "a bulk load's chain is named before it is written",
-       "kv_bulk", ""},
-      {"store_bulk_separator_unflushed", "a bulk load does not flush long separators", "kv_bulk",
-       ""},
-      {"store_merge_header_not_saved", "a merge of leaves does not log the header it changes",
-       "kv_compaction", ""},
-      {"store_merge_slot_unflushed", "a merge does not flush the slots it fills", "kv_compaction",
-       ""},
-      {"store_moved_record_unflushed", "a moved record is not flushed", "kv_moved", ""},
-      {"store_moved_record_released_early",
-       "a moved record's old block is given back while its slot may still name it", "kv_moved", ""},
-      {"store_moved_leaf_linked_first", "a moved leaf is linked before it is written",
-       "kv_compaction", ""},
-      {"store_history_lost_at_merge", "a merge forgets the old versions of what moves",
-       "kv_snapshots", ""},
-      {"store_catalog_named_before_first_leaf",
-       "the catalog is named before its first leaf is durable", "collections_made", ""},
-      {"store_catalog_bit_before_name", "the store's word tells of a catalog before it has a name",
-       "collections_made", ""},
-      {"store_collection_named_before_first_leaf",
-       "a collection is named before its first leaf is durable", "collections_made", ""},
-      {"store_collection_id_not_raised", "two collections get one id", "collections_made",
-       "id was not given yet|one id"},
-      {"store_collections_not_marked", "recovery does not mark what collections have",
-       "collections_dropped", ""},
-      {"store_dropped_before_durable",
-       "a collection's memory is given back before its name is gone for good",
-       "collections_renamed", ""},
-      {"store_rename_in_two_steps", "a rename gives the new name before it takes the old one",
-       "collections_renamed", "one id"},
-      {"store_separator_checksum_not_compared", "a damaged separator is believed",
-       "damaged_separator", "flipped bit"},
-      {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
-       "damaged_record", "scan: corrupt"},
-      {"store_history_not_made_for_inserts", "snapshots are not told that a key was not there",
-       "kv_snapshots", "snapshot one shows key0025"},
-      {"store_history_one_version_a_key", "a key's second change is not kept for a later snapshot",
-       "kv_snapshots", "snapshot two"},
-      {"store_history_lost_at_split", "a split forgets the old versions of what moves",
-       "kv_snapshots", "snapshot one"},
-      {"store_history_lost_at_unlink", "an empty leaf goes although snapshots still see keys there",
-       "kv_snapshots", "snapshot (one|three) misses"},
-      {"store_old_version_released_early",
-       "a snapshot's end takes versions along that an older one needs", "kv_snapshots",
-       "snapshot one"},
-      {"store_commit_keys_not_validated", "a commit does not look whether keys it read changed",
-       "kv_snapshots", "commit after a change: ok|shows mine"},
-      {"store_commit_ranges_not_validated",
-       "a commit does not look whether ranges it walked over changed", "kv_snapshots",
-       "commit after a change: ok|shows mine"},
-      {"store_commit_ignores_locks", "a commit validates what another one is about to change",
-       "kv_interleaved", "isolation: (G2|G-single)"},
-      {"store_moment_before_the_locks", "a batch loads its time before it has its locks",
-       "kv_interleaved", "isolation: (G2|G-single)"},
-      {"store_snapshot_asks_history_first",
-       "a snapshot's read looks for an old version before it looks at the leaf", "kv_interleaved",
-       "isolation: "},
   };
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Planted>& planted_bugs() {
+  static const std::vector<Planted> all = [] {
+    std::vector<Planted> bugs = bugs_below_the_store();
+    bugs.insert(bugs.end(), planted_store_bugs().begin(), planted_store_bugs().end());
+    return bugs;
+  }();
   return all;
 }
 
@@ -343,7 +265,17 @@ Scenario tx_scenario(const char* name, const Script& script) {
           tx_crash_options()};
 }
 
-Scenario kv_scenario(const char* name, KvCrash (*make)()) {
+Scenario kv_scenario(const char* name, KvCrash (*make)(CommitProtocol)) {
+  return {name, [make](const CrashOptions& o) { return make(CommitProtocol::two_fences).run(o); },
+          kv_crash_options()};
+}
+
+Scenario one_fence_scenario(const char* name, KvCrash (*make)(CommitProtocol)) {
+  return {name, [make](const CrashOptions& o) { return make(CommitProtocol::one_fence).run(o); },
+          kv_crash_options()};
+}
+
+Scenario one_fence_scenario(const char* name, KvCrash (*make)()) {
   return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
 }
 
@@ -394,6 +326,13 @@ const std::vector<Scenario>& scenarios() {
         {"kv_compaction", [](const CrashOptions& o) { return kv_compaction().run(o); },
          kv_compaction_options()},
         kv_scenario("kv_creation", kv_creation),
+        one_fence_scenario("one_fence_single", kv_single_operations),
+        one_fence_scenario("one_fence_half_split", kv_half_split),
+        one_fence_scenario("one_fence_batches", kv_batches),
+        one_fence_scenario("one_fence_updates", one_fence_updates),
+        one_fence_scenario("one_fence_updates_and_split", one_fence_updates_and_split),
+        one_fence_scenario("one_fence_stale", one_fence_stale_record),
+        one_fence_scenario("one_fence_given_up", one_fence_given_up_record),
         collection_scenario("collections_made", collections_made),
         collection_scenario("collections_dropped", collections_dropped),
         collection_scenario("collections_renamed", collections_renamed),

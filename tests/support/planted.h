@@ -29,6 +29,8 @@ struct Scenario {
 };
 
 const std::vector<Planted>& planted_bugs();
+// Of these, those planted in store/ (planted_store.cc).
+const std::vector<Planted>& planted_store_bugs();
 const std::vector<Scenario>& scenarios();
 const Scenario& scenario(const std::string& name);
 

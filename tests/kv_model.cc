@@ -88,17 +88,17 @@ std::vector<Case<OneFenceConfig>> one_fence_cases() {
        {.exhaustive = true, .operations = 6, .runs_max = scaled(30'000)}},
       {"operations, two threads",
        two,
-       {.exhaustive = true, .operations = 5, .runs_max = scaled(30'000)}},
+       {.exhaustive = true, .operations = 5, .runs_max = scaled(12'000)}},
       {"operations, batches", batches, {.exhaustive = true, .operations = 3}},
       {"steps, two switches",
        two,
-       {.exhaustive = true, .steps = true, .operations = 5, .runs_max = scaled(15'000)}},
+       {.exhaustive = true, .steps = true, .operations = 5, .runs_max = scaled(8'000)}},
       {"random operations, batches",
        wide,
-       {.operations = 16, .sessions = 3, .runs_max = scaled(1'500), .images_max = 400}},
-      {"random steps, scarce blocks", scarce, random_steps(16, 3'000)},
-      {"random steps, batches", wide, random_steps(18, 1'000)},
-      {"random steps, three threads", three, random_steps(20, 500)},
+       {.operations = 16, .sessions = 3, .runs_max = scaled(150), .images_max = 100}},
+      {"random steps, scarce blocks", scarce, random_steps(16, 1'500)},
+      {"random steps, batches", wide, random_steps(18, 250)},
+      {"random steps, three threads", three, random_steps(20, 120)},
   };
 }
 

@@ -60,8 +60,9 @@ std::string as_json(const std::vector<Row>& rows) {
     append_json_string(json, order_of(r.info));
     json += fmt::format(",\"duplicates\":{},\"expires\":{}", r.info.duplicates, r.info.expires);
     if (r.stats) {
-      json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{}", r.stats->records,
-                          r.stats->record_bytes, r.stats->leaves);
+      json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{},\"put_fences\":{}",
+                          r.stats->records, r.stats->record_bytes, r.stats->leaves,
+                          r.stats->commit == CommitProtocol::one_fence ? 1 : 2);
     }
     json += '}';
   }

@@ -74,7 +74,8 @@ Status Collections::open(bool clean, Report* report) {
       catalog_ = std::move(*catalog);
       has_catalog_.store(true, std::memory_order_relaxed);
     }
-    auto tree = Tree::rebuild(ground_, kDefaultTree, names.first_leaf, spec, clean, parallel, report);
+    auto tree =
+        Tree::rebuild(ground_, kDefaultTree, names.first_leaf, spec, clean, parallel, report);
     if (!tree) return tree.error();
     main_ = state_of({{}, kDefaultTree, {}, default_spec(spec)}, std::move(*tree));
     if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {

@@ -1,7 +1,8 @@
-// How many records a range holds, told from the inner nodes alone. Called by collection.cc.
+// What a tree counts: how many records a range holds, told from the inner nodes alone, and
+// statistics. Called by collection.cc and store.cc.
 //
-// Two descents, one for each end. What lies between them is counted in children of the nodes they
-// pass; a child that was not entered has about as many leaves as the ones that were.
+// A range: two descents, one for each end. What lies between them is counted in children of the
+// nodes they pass; a child that was not entered has about as many leaves as the ones that were.
 #include <algorithm>
 #include <cmath>
 
@@ -71,6 +72,46 @@ std::uint64_t Tree::estimate(std::string_view from, const std::string_view* to) 
   const auto records = static_cast<double>(records_at_open_ + limbos_.records());
   return static_cast<std::uint64_t>(
       std::llround(std::max(0.0, records * std::min(part / all, 1.0))));
+}
+
+// After a crash the bytes are counted when somebody first asks, unless recovery has read all
+// records.
+void Tree::count_record_bytes() const {
+  const EpochGuard guard;
+  std::int64_t bytes = 0;
+  std::vector<Entry> found;
+  index_.for_each([&](VLeaf* twin, std::string_view) {
+    for (;;) {
+      const std::uint64_t version = twin->read_version();
+      const Status s = entries({twin, version}, found);
+      if (s == Status::conflict) continue;
+      if (s == Status::ok && !twin->still(version)) continue;
+      break;
+    }
+    for (const Entry& e : found) {
+      bytes += static_cast<std::int64_t>(e.record.key.size() + e.record.value.size());
+    }
+  });
+  record_bytes_at_open_ = bytes - limbos_.record_bytes();
+  record_bytes_known_.store(true, std::memory_order_release);
+}
+
+void Tree::stats(StoreStats& out) const {
+  {
+    const std::lock_guard lock(count_mu_);
+    if (!record_bytes_known_.load(std::memory_order_acquire)) count_record_bytes();
+  }
+  const EpochGuard guard;
+  const Index::Shape shape = index_.shape();
+  out.records = static_cast<std::uint64_t>(records_at_open_ + limbos_.records());
+  out.record_bytes = static_cast<std::uint64_t>(record_bytes_at_open_ + limbos_.record_bytes());
+  out.leaves = 0;
+  index_.for_each([&](VLeaf*, std::string_view) { out.leaves += 1; });
+  out.inner_nodes = shape.nodes;
+  out.height = shape.levels;
+  out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);
+  out.rebuild_ms = rebuild_ms_;
+  out.commit = commit_;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -353,6 +353,7 @@ void Tree::close() {
 
 void Tree::give_back() {
   limbos_.drain();
+  fence("what was written to a tree", "its blocks are used again");  // one_fence.h
   history_.for_each([this](const OldVersion& v) {
     if (v.tree == this && v.record) heap_.release(v.record);
   });

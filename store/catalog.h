@@ -50,6 +50,10 @@ inline CollectionSpec default_spec(TreeSpec tree) {
           .commit = tree.commit};
 }
 
+inline bool protocol_known(CommitProtocol p) {
+  return p == CommitProtocol::two_fences || p == CommitProtocol::one_fence;
+}
+
 struct CatalogEntry {
   std::string name;
   TreeId id;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "pm/plant.h"
 #include "store/collections.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -63,6 +64,12 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
     TENUTO_TRY(check_name_free(entry.name, dropped, nullptr));
     ops.push_back(
         {catalog, rooms.emplace_back(entry.name), rooms.emplace_back(encode_entry(entry)), false});
+  }
+  if (TENUTO_PLANT("store_catalog_changed_apart")) {
+    const auto records = [&](const BatchOp& op) { return op.tree != catalog; };
+    const auto names = std::stable_partition(ops.begin(), ops.end(), records);
+    TENUTO_TRY(Tree::write({ops.begin(), names}, reads));
+    ops.erase(ops.begin(), names);
   }
   TENUTO_TRY(Tree::write(std::move(ops), reads));
   for (const State& state : dropped) {

@@ -222,6 +222,9 @@ Status Collections::check_new(const CollectionSpec& spec, const std::string& whe
   if (spec.order < KeyOrder::bytes || spec.order > KeyOrder::registered) {
     return fail(Status::invalid_argument, report, "there is no such order of keys", where);
   }
+  if (!protocol_known(spec.commit)) {
+    return fail(Status::invalid_argument, report, "there is no such commit protocol", where);
+  }
   TENUTO_TRY(forms_.usable(spec, where, report));
   return ground_.file.writable();
 }
@@ -342,31 +345,6 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
   if (!taken) return taken.error();
   moment = std::move(*taken);
   for (const Held& h : out) h.state->held.fetch_add(1, std::memory_order_relaxed);
-  return Status::ok;
-}
-
-Status Collections::expiring(std::vector<State>& out) {
-  const std::lock_guard lock(mu_);
-  out.clear();
-  std::vector<CatalogEntry> entries;
-  if (catalog_ != nullptr) TENUTO_TRY(catalog_->list(entries, nullptr));
-  for (const CatalogEntry& entry : entries) {
-    if (!entry.spec.expires) continue;
-    const Result<State> state = get_locked(entry.name, nullptr);
-    if (!state) return state.error();
-    out.push_back(*state);
-  }
-  std::sort(out.begin(), out.end(), [](const State& a, const State& b) { return a->id < b->id; });
-  return Status::ok;
-}
-
-Status Collections::start_reclaiming(Report* report) {
-  if (ground_.file.writable() != Status::ok) return Status::ok;
-  std::vector<CatalogEntry> entries;
-  TENUTO_TRY(list(entries, report));
-  const bool any = std::any_of(entries.begin(), entries.end(),
-                               [](const CatalogEntry& entry) { return entry.spec.expires; });
-  if (any) reclaimer_.start();
   return Status::ok;
 }
 

@@ -109,4 +109,31 @@ void Reclaimer::stop() {
   if (ended.joinable()) ended.join();
 }
 
+// --- what Collections tells it ------------------------------------------------------------------
+
+Status Collections::expiring(std::vector<State>& out) {
+  const std::lock_guard lock(mu_);
+  out.clear();
+  std::vector<CatalogEntry> entries;
+  if (catalog_ != nullptr) TENUTO_TRY(catalog_->list(entries, nullptr));
+  for (const CatalogEntry& entry : entries) {
+    if (!entry.spec.expires) continue;
+    const Result<State> state = get_locked(entry.name, nullptr);
+    if (!state) return state.error();
+    out.push_back(*state);
+  }
+  std::sort(out.begin(), out.end(), [](const State& a, const State& b) { return a->id < b->id; });
+  return Status::ok;
+}
+
+Status Collections::start_reclaiming(Report* report) {
+  if (ground_.file.writable() != Status::ok) return Status::ok;
+  std::vector<CatalogEntry> entries;
+  TENUTO_TRY(list(entries, report));
+  const bool any = std::any_of(entries.begin(), entries.end(),
+                               [](const CatalogEntry& entry) { return entry.spec.expires; });
+  if (any) reclaimer_.start();
+  return Status::ok;
+}
+
 }  // namespace tenuto::inline TENUTO_ABI::store

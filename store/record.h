@@ -50,9 +50,13 @@ inline std::uint32_t record_crc(std::string_view key, std::string_view value) {
   crc = pm::crc32c(key.data(), key.size(), crc);
   return pm::crc32c(value.data(), value.size(), crc);
 }
+// The same of a record where it stands: its value follows its key.
+inline std::uint32_t record_crc(const Record& r) {
+  const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, r.key.size()), r.value.size());
+  return pm::crc32c(r.key.data(), r.key.size() + r.value.size(), crc);
+}
 
-inline std::uint16_t record_check(std::string_view key, std::string_view value) {
-  const std::uint32_t crc = record_crc(key, value);
+inline std::uint16_t record_check(std::uint32_t crc) {
   return static_cast<std::uint16_t>(crc ^ crc >> 16);
 }
 
@@ -83,7 +87,7 @@ inline std::uint64_t make_head(CommitProtocol p, const std::byte* block, std::st
   if (is_tagged(p)) return tagged_head(key, value, {head_at(block)}).raw;
   const std::uint64_t field =
       value.size() >= RecordHead::kLongValue ? RecordHead::kLongValue : value.size();
-  return RecordHead::make(key.size(), field, record_check(key, value)).raw;
+  return RecordHead::make(key.size(), field, record_check(record_crc(key, value))).raw;
 }
 
 // Fills a block and flushes it; durable after the caller's fence. The head is the last store of its
@@ -135,9 +139,9 @@ inline bool read_record(CommitProtocol p, const pm::PoolFile& file, PoolOffset a
 inline bool record_sound(CommitProtocol p, const pm::PoolFile& file, PoolOffset at,
                          const Record& r) {
   const std::uint64_t head = head_at(file.at<const std::byte>(at));
-  if (!is_tagged(p)) return RecordHead{head}.check() == record_check(r.key, r.value);
+  if (!is_tagged(p)) return RecordHead{head}.check() == record_check(record_crc(r));
   const TaggedHead tagged{head};
-  return make_tagged(record_crc(r.key, r.value), tagged.fields()).raw == head;
+  return make_tagged(record_crc(r), tagged.fields()).raw == head;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

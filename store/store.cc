@@ -147,6 +147,9 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
   if (options.key_kind != KeyKind::bytes && options.key_kind != KeyKind::u64) {
     return fail(Status::invalid_argument, r, "there is no such kind of keys", std::string(path));
   }
+  if (!store::protocol_known(options.commit)) {
+    return fail(Status::invalid_argument, r, "there is no such commit protocol", std::string(path));
+  }
   bool fresh = false;
   Result<Pool> pool = Pool::open(path, options.pool, r);
   if (pool && options.error_if_exists) {

@@ -84,6 +84,7 @@ Error run_collections(const CollectionsArgs& args) {
                                  : (u64 ? KeyOrder::u64 : KeyOrder::bytes);
     options.duplicates = args.duplicates;
     options.expires = args.expires;
+    if (args.one_fence) options.commit = CommitProtocol::one_fence;
     const auto made = session.store().collection(args.make, options, &report);
     if (!made) return store_failed(made.error(), "cannot make it", args.path, report);
   }

@@ -84,6 +84,7 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
   options.key_kind = args.key_kind;
+  if (args.one_fence) options.commit = CommitProtocol::one_fence;
   Report report;
   Result<Store> store = Store::open(path, options, &report);
   if (!store) {

@@ -336,6 +336,7 @@ const std::vector<Scenario>& scenarios() {
         collection_scenario("collections_made", collections_made),
         collection_scenario("collections_dropped", collections_dropped),
         collection_scenario("collections_renamed", collections_renamed),
+        collection_scenario("collections_in_transactions", collections_in_transactions),
         {"kv_snapshots", explore_snapshots, schedule_options()},
         {"kv_interleaved", explore_schedules, schedule_options()},
     };

@@ -283,10 +283,10 @@ class Store {
   // slabs that are nearly empty, and what is then free goes back to the file system (Pool::trim;
   // under medium journal the file keeps its blocks). In place: it needs room for a few slabs. What
   // views, positioned iterators, snapshots and resting threads hold stays, as do the pool's other
-  // objects. Three fences a merged leaf, two a leaf with records to move, one of which its writers
-  // may wait for. ok | busy (another one is under way) | invalid_argument (options, or inside a
-  // transaction of this thread) | read_only | corrupt (a damaged record is not moved) | io |
-  // closed.
+  // objects and what collections of CommitProtocol::one_fence have. Three fences a merged leaf, two
+  // a leaf with records to move, one of which its writers may wait for. ok | busy (another one is
+  // under way) | invalid_argument (options, or inside a transaction of this thread) | read_only |
+  // corrupt (a damaged record is not moved) | io | closed.
   Result<CompactStats> compact(const CompactOptions& options = {}, Report* report = nullptr);
 
   // Everything acknowledged before is durable when this returns.

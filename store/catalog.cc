@@ -82,6 +82,12 @@ Status Catalog::damaged(std::string_view name, Report* report, const char* what)
               ground_.file.path() + ", collection " + std::string(name));
 }
 
+Status Catalog::unreadable(Status s, std::string_view name, Report* report) const {
+  if (s == Status::corrupt) return damaged(name, report, "the catalog is damaged");
+  TENUTO_TRY(ground_.file.bad_pages(report));
+  return fail(s, report, "the catalog cannot be read", ground_.file.path());
+}
+
 Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
   out.clear();
   const EpochGuard guard;
@@ -91,7 +97,8 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
   tree_->index().for_each([&](VLeaf* leaf, std::string_view) { leaves.push_back(leaf); });
   std::vector<Entry> found;
   for (VLeaf* leaf : leaves) {
-    TENUTO_TRY(tree_->entries({leaf, leaf->read_version()}, found, true));
+    const Status s = tree_->entries({leaf, leaf->read_version()}, found, true);
+    if (s != Status::ok) return unreadable(s, "?", report);
     Tree::sort(found);
     for (const Entry& e : found) {
       CatalogEntry entry;
@@ -115,7 +122,9 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
 
 Status Catalog::find(std::string_view name, CatalogEntry& out, Report* report) const {
   std::string value;
-  TENUTO_TRY(tree_->get(name, value));
+  const Status s = tree_->get(name, value);
+  if (s != Status::ok && s != Status::not_found) return unreadable(s, name, report);
+  TENUTO_TRY(s);
   if (decode_entry(name, value, out)) return Status::ok;
   return damaged(name, report, "an entry of the catalog is damaged");
 }

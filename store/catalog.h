@@ -114,6 +114,8 @@ class Catalog {
  private:
   Catalog(Ground& ground, std::unique_ptr<Tree> tree) : ground_(ground), tree_(std::move(tree)) {}
   Status damaged(std::string_view name, Report* report, const char* what) const;
+  // Of a read of the catalog's tree, which says nothing itself.
+  Status unreadable(Status s, std::string_view name, Report* report) const;
 
   Ground& ground_;
   const std::unique_ptr<Tree> tree_;

@@ -283,7 +283,8 @@ Status Collections::drop(std::string_view name, Report* report) {
   if ((*state)->held.load(std::memory_order_relaxed) != 0) {
     return fail(Status::busy, report, "a backup reads the collection", where_of(name));
   }
-  TENUTO_TRY(catalog_->remove(name));
+  const Status s = catalog_->remove(name);
+  if (s != Status::ok) return fail(s, report, "the collection cannot be dropped", where_of(name));
   open_.erase(open_.find(name));
   retire(*state);
   return Status::ok;

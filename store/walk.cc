@@ -21,6 +21,10 @@ Status Tree::read(Entry& e, bool for_value) const {
     if (!record_sound(e.word.record(), e.record)) {
       return damaged(e.word.record(), "record's checksum");
     }
+    // Whole, and not the one that belongs here: its page was written to another place, or not.
+    if (hash_key(e.record.key).slot != e.word.hash()) {
+      return damaged(e.word.record(), "record that is not its slot's");
+    }
     e.verified = true;
   }
   return Status::ok;

@@ -1,12 +1,15 @@
 // Pools with collections whose catalog or leaves are damaged: nothing crashes, nothing is lost in
 // silence, and a rescue brings back what is intact under its own name.
 // TENUTO_SEED sets the seed, TENUTO_MUTANTS how many random damages are tried.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <random>
 
+#include "store/catalog.h"
 #include "store/format.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
@@ -170,6 +173,54 @@ TEST_F(CollectionDamage, a_damaged_catalog_is_told_and_the_default_collection_is
       EXPECT_GE(rescued_[kLostAndFound].size(), 100u);
     }
   }
+}
+
+TEST_F(CollectionDamage, an_entry_of_the_catalog_that_is_damaged_while_the_store_is_open_is_told) {
+  const Bytes b = image(true);
+  Result<Store> s = open();
+  ASSERT_TRUE(s) << report_.text();
+  Bytes entry(sizeof(store::CatalogRecord));
+  const std::string name = "new name";
+  const auto at = std::search(b.begin(), b.end(), name.begin(), name.end());
+  ASSERT_NE(at, b.end());
+  // Under the store's mapping: what is in the page cache is what it sees.
+  const int fd = ::open(path_.str().c_str(), O_RDWR);
+  const auto value_at = static_cast<off_t>(at - b.begin()) + static_cast<off_t>(name.size());
+  ASSERT_EQ(::pwrite(fd, entry.data(), entry.size(), value_at), static_cast<ssize_t>(entry.size()));
+  ::close(fd);
+  Report report;
+  EXPECT_EQ(s->collection(name, &report).error(), Status::corrupt);
+  EXPECT_NE(report.what, "");
+  Report of_list;
+  EXPECT_EQ(s->collections(&of_list).error(), Status::corrupt);
+  EXPECT_NE(of_list.what, "");
+}
+
+// As when a page is written to the wrong place.
+TEST_F(CollectionDamage, a_whole_record_in_the_place_of_another_is_not_handed_out) {
+  Bytes b = image(true);
+  const auto place = [&](const std::string& key) {
+    const std::string start = key + "main";  // of a record in the default collection
+    return std::search(b.begin(), b.end(), start.begin(), start.end()) - b.begin() - 8;
+  };
+  // Two whose values are equally long.
+  const auto one = place(key_of(100 * 7919 % 100'003));
+  const auto other = place(key_of(190 * 7919 % 100'003));
+  const std::ptrdiff_t bytes = 8 + 9 + 4 + 100 % 90;
+  ASSERT_LT(std::max(one, other) + bytes, static_cast<std::ptrdiff_t>(b.size()));
+  std::swap_ranges(b.begin() + one, b.begin() + one + bytes, b.begin() + other);
+  write_image(path_.str(), b);
+  Result<Store> s = open();
+  ASSERT_TRUE(s) << report_.text();
+  std::size_t seen = 0;
+  std::string last;
+  Iterator it = s->iterator();
+  for (it.seek_first(); it.valid(); it.next(), ++seen) {
+    EXPECT_LT(last, it.key());
+    last = it.key();
+  }
+  EXPECT_EQ(it.status(), Status::corrupt);
+  EXPECT_LT(seen, world_[""].size());
 }
 
 TEST_F(CollectionDamage, a_damaged_collection_leaves_the_others_whole) {

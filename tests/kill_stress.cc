@@ -41,14 +41,17 @@ TEST(KillStress, nothing_acknowledged_is_lost_and_nothing_leaks) {
   const KillTotals& t = r.totals;
   std::printf(
       "%lu kills (%lu in recovery, %lu in the check), %lu pools, %lu key operations (%lu batches, "
-      "%lu cut off, %lu full), %lu steps, %lu unclean opens, %lu rolled back, %lu frames given "
+      "%lu transactions, %lu cut off, %lu full), %lu compactions, %lu steps, %lu unclean opens, "
+      "%lu rolled back, %lu frames given "
       "back, %lu morphed slabs seen, recovery mean %.2f ms, max %.2f ms, %.1f s\n",
-      t.kills, t.in_recovery, t.in_check, t.pools, t.key_operations, t.batches,
-      t.pending_operations, t.full, t.steps, t.unclean_opens, t.rolled_back, t.leaked_frames,
-      t.morphed_slabs, t.recovery_ms_mean, t.recovery_ms_max, t.seconds);
+      t.kills, t.in_recovery, t.in_check, t.pools, t.key_operations, t.batches, t.key_transactions,
+      t.pending_operations, t.full, t.compactions, t.steps, t.unclean_opens, t.rolled_back,
+      t.leaked_frames, t.morphed_slabs, t.recovery_ms_mean, t.recovery_ms_max, t.seconds);
   for (const auto& f : r.findings) ADD_FAILURE() << "kill " << f.kill << ": " << f.text << f.folder;
   EXPECT_EQ(t.kills, r.findings.empty() ? o.kills : t.kills);
   EXPECT_GT(t.key_operations, t.kills) << "the children hardly did anything: this proves nothing";
+  EXPECT_GT(t.key_transactions, t.kills);
+  EXPECT_GT(t.compactions, t.kills / 10);
   EXPECT_GT(t.steps, t.kills);
   EXPECT_GT(t.sights, t.kills / 3);
   EXPECT_GT(t.morphed_slabs, t.kills / 20) << "the sizes do not change enough to morph slabs";
@@ -88,6 +91,9 @@ TEST_F(KillBugs, a_get_that_answers_from_an_old_copy) {
 }
 TEST_F(KillBugs, a_batch_that_is_written_entry_by_entry) {
   expect_found(KillBug::torn_batch, tool::kEngineBatch, 120, "a batch is half there|" + kHistory);
+}
+TEST_F(KillBugs, a_batch_that_is_written_collection_by_collection) {
+  expect_found(KillBug::parted_batch, tool::kEngineBatch, 120, "a batch is half there|" + kHistory);
 }
 TEST_F(KillBugs, a_block_that_is_detached_and_never_freed) {
   expect_found(KillBug::lost_block, tool::kEngineHeap, 60, "objects allocated, .* reachable");

@@ -276,9 +276,13 @@ class KillLoop {
 
   void add_figures() {
     KillTotals& t = report_.totals;
-    t.steps = 0;
+    t.steps = t.key_transactions = t.compactions = 0;
     if (state_ == nullptr) return;
-    for (const KillThreadLog& log : state_->thread) t.steps += log.steps;
+    for (const KillThreadLog& log : state_->thread) {
+      t.steps += log.steps;
+      t.key_transactions += log.transactions;
+      t.compactions += log.compactions;
+    }
     const KillFigures& f = state_->figures;
     t.opens = f.opens;
     t.unclean_opens = f.unclean;

@@ -17,8 +17,8 @@ namespace tenuto::tool {
 
 // What threads work with; the numbers are bits.
 enum KillEngine : std::uint32_t {
-  kEngineKv = 1,       // put, erase, get on keys that all threads share
-  kEngineBatch = 2,    // atomic batches on the same keys
+  kEngineKv = 1,       // put, erase, get on keys that all threads share; compactions
+  kEngineBatch = 2,    // atomic batches and transactions on the same keys
   kEngineObjects = 4,  // transactions: balances with a constant sum, chains of blocks
   kEngineHeap = 8,     // malloc_to, free_from, reserve, publish, cancel
 };
@@ -38,6 +38,7 @@ enum class KillBug : std::uint8_t {
   early_ack,      // acknowledged before it is done
   stale_read,     // a get answers with what its thread saw last
   torn_batch,     // entry by entry
+  parted_batch,   // a batch for each collection
   lost_block,     // a block detached without being freed
   unlogged_store  // a store in a transaction that was not added
 };
@@ -66,7 +67,9 @@ struct KillTotals {
   std::uint64_t in_check = 0;     // while the opened store was looked through
   std::uint64_t pools = 0;
   std::uint64_t key_operations = 0;
-  std::uint64_t batches = 0;
+  std::uint64_t batches = 0;             // transactions on keys included
+  std::uint64_t key_transactions = 0;    // acknowledged
+  std::uint64_t compactions = 0;         // acknowledged
   std::uint64_t pending_operations = 0;  // cut off by a kill
   std::uint64_t steps = 0;               // transactions and heap operations
   std::uint64_t full = 0;                // refused for want of room

@@ -16,8 +16,10 @@ namespace tenuto::tool {
 namespace {
 
 constexpr auto kPoll = std::chrono::microseconds(100);
-constexpr std::uint32_t kBurst = 16;  // operations with one engine before the next is drawn
+constexpr std::uint32_t kBurst = 16;         // operations with one engine before the next is drawn
+constexpr std::uint64_t kCompactEvery = 64;  // bursts of single operations
 constexpr const char* kLayout = "tenuto kill test 1";
+constexpr const char* kNamed = "kill test";
 
 }  // namespace
 
@@ -28,6 +30,7 @@ void KillChild::run() {
   look();
   wait_for_the_judge();
   if (order_.reopen) {
+    for (Collection& c : collection_) c = {};
     check(store_->close(), "close");
     store_.reset();
     open();
@@ -79,6 +82,7 @@ void KillChild::open() {
     f.recovery_ms_sum += info.recovery_ms;
     f.recovery_ms_max = std::max(f.recovery_ms_max, info.recovery_ms);
   }
+  open_collections();
   auto root = store_->pool().root<KillRoot>(kLayout, &report);
   if (!root) fail("root: " + std::string(status_name(root.error())) + " " + report.text());
   root_ = *root;
@@ -92,11 +96,24 @@ void KillChild::open() {
   check(s, "first balances");
 }
 
+void KillChild::open_collections() {
+  Report report;
+  CollectionOptions o;
+  o.order = KeyOrder::reverse;
+  o.check_order = true;
+  auto named = store_->collection(kNamed, o, &report);
+  if (!named) fail("collection: " + std::string(status_name(named.error())) + " " + report.text());
+  const auto all = store_->collections(&report);
+  if (!all || all->size() != 1) fail("there is not one named collection: " + report.text());
+  collection_[0] = store_->default_collection();
+  collection_[1] = std::move(*named);
+}
+
 void KillChild::look() {
   KillSight& sight = state_.sight;
   sight.extents = 0;
   add_extent(root_, sizeof *root_, "the root");
-  look_at_keys();
+  for (const Collection& collection : collection_) look_at_keys(collection);
   std::copy(std::begin(root_->balance), std::end(root_->balance), sight.cell + kBalanceCells);
   look_at_chains();
   look_at_slots();
@@ -107,16 +124,17 @@ void KillChild::look() {
   if (store_->validate(&report) != Status::ok) fail("validate: " + report.text());
 }
 
-void KillChild::look_at_keys() {
+void KillChild::look_at_keys(const Collection& collection) {
   KillSight& sight = state_.sight;
   std::vector<std::pair<std::string, std::uint32_t>> keys;
   std::string value;
   std::string expected;
   std::size_t there = 0;
   for (std::uint32_t k = 0; k < kKillKeys; ++k) {
+    if (home_of(k).id() != collection.id()) continue;
     const std::string key = kill_key(k);
     sight.key[k] = 0;
-    const Status s = store_->get(key, value);
+    const Status s = collection.get(key, value);
     if (s == Status::not_found) continue;
     check(s, "get");
     sight.key[k] = kill_version(value);
@@ -126,8 +144,9 @@ void KillChild::look_at_keys() {
     ++there;
   }
   std::sort(keys.begin(), keys.end());
+  if (collection.order() == KeyOrder::reverse) std::reverse(keys.begin(), keys.end());
   std::size_t seen = 0;
-  Iterator it = store_->iterator();
+  Iterator it = collection.iterator();
   for (it.seek_first(); it.valid(); it.next(), ++seen) {
     if (seen >= there || it.key() != keys[seen].first) {
       fail("a scan finds the key " + std::string(it.key().substr(0, 60)) + " out of place");
@@ -213,6 +232,7 @@ void KillChild::work(std::uint32_t thread) {
       std::this_thread::sleep_for(kPoll);
       continue;
     }
+    if (engine == kEngineKv && rng.one_in(kCompactEvery)) kv.compact();
     for (std::uint32_t i = 0; i < kBurst && (!keys || kv.room()); ++i) {
       if (engine == kEngineKv) kv.single();
       if (engine == kEngineBatch) kv.batch();

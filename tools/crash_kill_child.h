@@ -8,10 +8,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "crash_kill.h"
 #include "crash_kill_state.h"
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::tool {
 
@@ -75,8 +78,11 @@ class KillChild {
     if (s != Status::ok) fail(std::string(what) + ": " + status_name(s));
   }
   void open();
+  void open_collections();
   void look();
-  void look_at_keys();
+  void look_at_keys(const Collection& collection);
+  // Where a key's record is.
+  Collection& home_of(std::uint32_t key) { return collection_[key % kKillNamedEvery == 0 ? 1 : 0]; }
   void look_at_chains();
   void look_at_slots();
   void add_extent(const void* p, std::uint64_t bytes, const char* what);
@@ -91,6 +97,7 @@ class KillChild {
   KillState& state_;
   const KillOrder order_;
   std::unique_ptr<Store> store_;
+  Collection collection_[2];  // the default one, and a named one in reverse order
   KillRoot* root_ = nullptr;
   std::mutex cell_mu_[kSlotCells];       // balances and chains
   std::atomic<bool> slot_held_[kSlots];  // false at first
@@ -103,6 +110,7 @@ class KvWork {
   bool room() const;  // in the log
   void single();
   void batch();
+  void compact();
 
  private:
   KillOp& announce(KillVerb verb, std::uint32_t key, std::uint64_t value, std::uint32_t batch);
@@ -110,7 +118,15 @@ class KvWork {
   std::uint32_t draw_key();
   std::uint64_t draw_value(std::uint64_t ticket);
   Status do_put(std::uint32_t key, std::uint64_t value);
+  Status do_erase(std::uint32_t key);
   void do_get(KillOp& op);
+  void note_got(KillOp& op, Status s, const std::string& got);
+  std::vector<std::uint32_t> draw_keys();
+  // What was announced from `from` on, all at once or not at all; `only`: what is in that one.
+  Status write_batch(std::uint32_t from, const Collection* only);
+  Status write_transaction(std::uint32_t from);
+  Status do_in(StoreTransaction& tx, KillOp& op);
+  Status write_torn(std::uint32_t from);  // as the bugs say
 
   KillChild& child_;
   KillThreadLog& log_;

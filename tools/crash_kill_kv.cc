@@ -1,5 +1,6 @@
 // What the killed process does to keys: single operations and batches, on keys that all threads
-// share. Every operation is in the log before it begins, with tickets of its call and its return.
+// share, in two collections. Every operation is in the log before it begins, with tickets of its
+// call and its return.
 #include <set>
 #include <vector>
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr std::uint32_t kHotKeys = 8;
 constexpr std::uint64_t kBugEvery = 40;
+constexpr std::uint64_t kTransactionEvery = 3;  // of batches
+constexpr std::uint64_t kMovesMax = 64;         // of a compaction
 
 // The low bits of a version say how long its value is.
 enum ValueClass : std::uint64_t { tiny, small, large, huge };
@@ -90,7 +93,8 @@ KillOp& KvWork::announce(KillVerb verb, std::uint32_t key, std::uint64_t value,
 
 void KvWork::acknowledge(KillOp& op, Status s) {
   KillEnd end = KillEnd::done;
-  if (s == Status::full) {
+  const bool in_transaction = op.batch != 0 || op.verb == KillVerb::get;
+  if (s == Status::full || (s == Status::conflict && in_transaction)) {
     end = KillEnd::failed;
   } else if (op.verb == KillVerb::erase && op.batch == 0) {
     if (s != Status::not_found) child_.check(s, "erase");
@@ -117,8 +121,10 @@ std::uint64_t KvWork::draw_value(std::uint64_t ticket) {
 
 Status KvWork::do_put(std::uint32_t key, std::uint64_t value) {
   kill_value(key, value, text_);
-  return child_.store_->put(key_text_ = kill_key(key), text_);
+  return child_.home_of(key).put(key_text_ = kill_key(key), text_);
 }
+
+Status KvWork::do_erase(std::uint32_t key) { return child_.home_of(key).erase(kill_key(key)); }
 
 void KvWork::single() {
   const std::uint32_t key = draw_key();
@@ -137,7 +143,7 @@ void KvWork::single() {
     }
   } else if (dice < odds.put + odds.erase) {
     KillOp& op = announce(KillVerb::erase, key, 0, 0);
-    acknowledge(op, child_.store_->erase(kill_key(key)));
+    acknowledge(op, do_erase(key));
   } else {
     do_get(announce(KillVerb::get, key, 0, 0));
   }
@@ -149,18 +155,13 @@ void KvWork::do_get(KillOp& op) {
   std::string got;
   Status s = Status::ok;
   if (in_place) {
-    const Result<View> view = child_.store_->view(key_text_);
+    const Result<View> view = child_.home_of(op.key).view(key_text_);
     s = view ? Status::ok : view.error();
     if (view) got = view->value();
   } else {
-    s = child_.store_->get(key_text_, got);
+    s = child_.home_of(op.key).get(key_text_, got);
   }
-  if (s != Status::not_found) child_.check(s, "get");
-  op.value = s == Status::ok ? kill_version(got) : 0;
-  if (s == Status::ok) {
-    kill_value(op.key, op.value, text_);
-    if (got != text_) child_.fail("a get saw a torn value of key " + key_text_);
-  }
+  note_got(op, s, got);
   if (remembered_ != nullptr) {
     std::uint64_t& last = remembered_[op.key];
     const std::uint64_t now = op.value;
@@ -171,7 +172,15 @@ void KvWork::do_get(KillOp& op) {
   op.end.store(KillEnd::done, std::memory_order_release);
 }
 
-void KvWork::batch() {
+void KvWork::note_got(KillOp& op, Status s, const std::string& got) {
+  if (s != Status::not_found) child_.check(s, "get");
+  op.value = s == Status::ok ? kill_version(got) : 0;
+  if (s != Status::ok) return;
+  kill_value(op.key, op.value, text_);
+  if (got != text_) child_.fail("a get saw a torn value of key " + kill_key(op.key));
+}
+
+std::vector<std::uint32_t> KvWork::draw_keys() {
   const std::uint64_t entries = 1 + rng_.below(kKillBatchMax);
   std::set<std::uint32_t> keys;
   // A neighbourhood of keys half of the time, so that leaves are shared, too.
@@ -180,31 +189,96 @@ void KvWork::batch() {
   for (std::uint32_t tries = 0; keys.size() < entries && tries < 4 * kKillBatchMax; ++tries) {
     keys.insert(near ? (from + tries) % kKillKeys : draw_key());
   }
+  return {keys.begin(), keys.end()};
+}
+
+// A batch, or a transaction, which reads some of the keys and writes the others.
+void KvWork::batch() {
+  const KillBug bug = child_.order_.bug;
+  const bool torn = bug == KillBug::torn_batch || bug == KillBug::parted_batch;
+  const bool transaction = !torn && rng_.one_in(kTransactionEvery);
+  const std::vector<std::uint32_t> keys = draw_keys();
+  const auto reads = transaction ? static_cast<std::uint32_t>(rng_.below(keys.size() + 1)) : 0;
   const Odds odds = odds_of(child_.order_);
-  WriteBatch batch;
-  const std::uint32_t number = written_ + 1;
-  for (const std::uint32_t key : keys) {
+  const std::uint32_t from = written_;
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    if (i < reads) {
+      announce(KillVerb::get, keys[i], 0, 0);
+      continue;
+    }
     const bool puts = rng_.below(odds.put + odds.erase) < odds.put;
-    KillOp& op = announce(puts ? KillVerb::put : KillVerb::erase, key, 0, number);
-    if (puts) {
-      kill_value(key, op.value, text_);
-      batch.put(kill_key(key), text_);
+    announce(puts ? KillVerb::put : KillVerb::erase, keys[i], 0, from + reads + 1);
+  }
+  const Status s = torn          ? write_torn(from)
+                   : transaction ? write_transaction(from)
+                                 : write_batch(from, nullptr);
+  if (s == Status::ok && transaction) log_.transactions.fetch_add(1, std::memory_order_relaxed);
+  for (std::uint32_t i = from; i < written_; ++i) acknowledge(log_.op[i], s);
+}
+
+Status KvWork::write_batch(std::uint32_t from, const Collection* only) {
+  WriteBatch batch;
+  for (std::uint32_t i = from; i < written_; ++i) {
+    const KillOp& op = log_.op[i];
+    const Collection& home = child_.home_of(op.key);
+    if (only != nullptr && only != &home) continue;
+    if (op.verb == KillVerb::put) {
+      kill_value(op.key, op.value, text_);
+      batch.put(home, kill_key(op.key), text_);
     } else {
-      batch.erase(kill_key(key));
+      batch.erase(home, kill_key(op.key));
     }
   }
-  Status s = Status::ok;
-  if (child_.order_.bug == KillBug::torn_batch) {
-    for (std::uint32_t i = number - 1; i < written_; ++i) {
-      const KillOp& op = log_.op[i];
-      const Status one = op.verb == KillVerb::put ? do_put(op.key, op.value)
-                                                  : child_.store_->erase(kill_key(op.key));
-      if (one != Status::not_found) child_.check(one, "entry");
-    }
-  } else {
-    s = child_.store_->write(batch);
+  return child_.store_->write(batch);
+}
+
+// What the last attempt reads and writes happens at one moment before the return.
+Status KvWork::write_transaction(std::uint32_t from) {
+  return child_.store_->run([&](StoreTransaction& tx) {
+    for (std::uint32_t i = from; i < written_; ++i) TENUTO_TRY(do_in(tx, log_.op[i]));
+    return Status::ok;
+  });
+}
+
+Status KvWork::do_in(StoreTransaction& tx, KillOp& op) {
+  const Collection& home = child_.home_of(op.key);
+  key_text_ = kill_key(op.key);
+  if (op.verb == KillVerb::erase) return tx.erase(home, key_text_);
+  if (op.verb == KillVerb::put) {
+    kill_value(op.key, op.value, text_);
+    return tx.put(home, key_text_, text_);
   }
-  for (std::uint32_t i = number - 1; i < written_; ++i) acknowledge(log_.op[i], s);
+  std::string got;
+  const Status s = tx.get(home, key_text_, got);
+  if (s != Status::ok && s != Status::not_found) return s;
+  note_got(op, s, got);
+  return Status::ok;
+}
+
+Status KvWork::write_torn(std::uint32_t from) {
+  if (child_.order_.bug == KillBug::parted_batch) {
+    TENUTO_TRY(write_batch(from, &child_.collection_[0]));
+    return write_batch(from, &child_.collection_[1]);
+  }
+  for (std::uint32_t i = from; i < written_; ++i) {
+    const KillOp& op = log_.op[i];
+    const Status s = op.verb == KillVerb::put ? do_put(op.key, op.value) : do_erase(op.key);
+    if (s != Status::not_found) child_.check(s, "entry");
+  }
+  return Status::ok;
+}
+
+// A little of one at a time.
+void KvWork::compact() {
+  CompactOptions o;
+  o.moves_max = 1 + rng_.below(kMovesMax);
+  o.occupancy = rng_.one_in(2) ? 0.7 : 1.0;
+  Report report;
+  const auto stats = child_.store_->compact(o, &report);
+  if (!stats && stats.error() != Status::busy) {
+    child_.fail("compact: " + std::string(status_name(stats.error())) + " " + report.text());
+  }
+  if (stats) log_.compactions.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace tenuto::tool

@@ -15,6 +15,8 @@ namespace tenuto::tool {
 
 inline constexpr std::uint32_t kKillThreadsMax = 8;  // a batch in flight on each: 256 choices
 inline constexpr std::uint32_t kKillKeys = 1500;
+inline constexpr std::uint32_t kKillNamedEvery =
+    3;  // one key of so many is in the named collection
 inline constexpr std::uint32_t kKillBatchMax = 12;
 inline constexpr std::uint32_t kKillLogMax = 20'000;  // operations of a thread between two kills
 
@@ -35,7 +37,8 @@ inline constexpr std::uint64_t kSlotTorn = 1;
 inline constexpr std::uint64_t kSlotRaw = 2;
 
 enum class KillVerb : std::uint8_t { put, erase, get };
-// unknown: the kill came first. failed: Status::full, which must have changed nothing.
+// unknown: the kill came first. failed: full, or a transaction's conflict, which must have changed
+// nothing.
 enum class KillEnd : std::uint8_t { unknown, done, failed };
 
 struct KillOp {
@@ -62,7 +65,8 @@ struct KillStep {
 
 struct KillThreadLog {
   std::atomic<std::uint32_t> logged;
-  std::atomic<std::uint64_t> steps;  // acknowledged, of all kills
+  std::atomic<std::uint64_t> steps;                      // acknowledged, of all kills
+  std::atomic<std::uint64_t> transactions, compactions;  // the same
   KillStep step;
   KillOp op[kKillLogMax];
 };

@@ -83,8 +83,10 @@ Facts facts_of(const KillOptions& o, const KillReport& r) {
   facts.count("comparisons", "comparisons", t.sights);
   facts.count("key_operations", "key operations", t.key_operations);
   facts.count("batches", "  batches", t.batches);
+  facts.count("key_transactions", "  transactions", t.key_transactions);
   facts.count("pending_operations", "  cut off by a kill", t.pending_operations);
   facts.count("refused_operations", "  refused: full", t.full);
+  facts.count("compactions", "compactions", t.compactions);
   facts.count("steps", "transactions, heap calls", t.steps);
   facts.count("opens", "opens", t.opens);
   facts.count("unclean_opens", "  after a kill", t.unclean_opens);

@@ -89,7 +89,7 @@ struct Words {
 
 void fill(Store& store, Originals& o) {
   Records& records = o.records;
-  ASSERT_EQ(test::write_named(store, o.named, 0, kNamedOlderAt), Status::ok);
+  ASSERT_EQ(test::write_named(&store, o.named, 0, kNamedOlderAt), Status::ok);
   for (int i = 0; i < kRecords; ++i) {
     if (i == kOlderAt) o.older = read_file(store.pool().info().path);
     const std::string key = kill_key(1, i);
@@ -101,7 +101,7 @@ void fill(Store& store, Originals& o) {
       records.erase(key);
     }
   }
-  ASSERT_EQ(test::write_named(store, o.named, kNamedOlderAt, kNamedRecords), Status::ok);
+  ASSERT_EQ(test::write_named(&store, o.named, kNamedOlderAt, kNamedRecords), Status::ok);
   auto root = store.pool().root<Words>("words");
   ASSERT_TRUE(root);
   ASSERT_EQ(store.pool().malloc_to((*root)->word[0], 100), Status::ok);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kPoll = std::chrono::microseconds(100);
 constexpr std::uint32_t kBurst = 16;         // operations with one engine before the next is drawn
-constexpr std::uint64_t kCompactEvery = 64;  // bursts of single operations
+constexpr std::uint64_t kCompactEvery = 16;  // bursts of single operations
 constexpr const char* kLayout = "tenuto kill test 1";
 constexpr const char* kNamed = "kill test";
 

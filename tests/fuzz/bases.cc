@@ -12,7 +12,9 @@
 #include "fuzz/input.h"
 #include "heap/format.h"
 #include "pm/format.h"
+#include "store/catalog.h"
 #include "store/format.h"
+#include "store/record.h"
 
 namespace tenuto::fuzz {
 
@@ -104,14 +106,17 @@ Image make_unclean() {
   return file.image();
 }
 
-std::vector<std::uint64_t> chain(const WorkFile& file) {
+std::vector<std::uint64_t> chain_from(const WorkFile& file, std::uint64_t first) {
   std::vector<std::uint64_t> leaves;
-  const auto& head = file.at<pm::HeadPage>(pm::kHeadPageOffset);
-  for (std::uint64_t at = head.store[store::kHeadFirstLeaf]; at != 0;
-       at = file.at<store::Leaf>(at).head.next.value()) {
+  for (std::uint64_t at = first; at != 0; at = file.at<store::Leaf>(at).head.next.value()) {
     leaves.push_back(at);
   }
   return leaves;
+}
+
+std::vector<std::uint64_t> chain(const WorkFile& file) {
+  const auto& head = file.at<pm::HeadPage>(pm::kHeadPageOffset);
+  return chain_from(file, head.store[store::kHeadFirstLeaf]);
 }
 
 // Puts until a leaf in the middle splits, then takes back the split's last store.
@@ -156,6 +161,28 @@ Image make_pending() {
   return image;
 }
 
+Image make_named() {
+  WorkFile file(kPoolBytesMax);
+  file.load(base(BaseName::empty).image);
+  {
+    Store store = open_in(file);
+    for (int i = 0; i < kNamedRecords; ++i) must(store.put(base_key(i), base_value(i)), "put");
+    auto all = test::named_records();
+    must(test::write_named(&store, all, 0, kNamedRecords), "write_named");
+    must(store.close(), "close");
+  }
+  return file.image();
+}
+
+Image make_named_open() {
+  WorkFile file(kPoolBytesMax);
+  file.load(base(BaseName::named).image);
+  Store store = open_in(file);
+  auto all = test::named_records();
+  test::disturb_named(&store, all, kNamedRecords);
+  return file.image();
+}
+
 Image make(BaseName name) {
   switch (name) {
     case BaseName::empty:
@@ -170,10 +197,45 @@ Image make(BaseName name) {
       return make_split();
     case BaseName::pending:
       return make_pending();
+    case BaseName::named:
+      return make_named();
+    case BaseName::named_open:
+      return make_named_open();
     case BaseName::count:
       break;
   }
   broken(__FILE__, __LINE__, "no such base");
+}
+
+void add_leaves(const WorkFile& file, std::uint64_t first, std::uint64_t tree, Base& b) {
+  for (const std::uint64_t at : chain_from(file, first)) {
+    b.leaves.push_back(at);
+    b.tree[at] = tree;
+    const auto& leaf = file.at<store::Leaf>(at);
+    for (std::uint64_t used = leaf.head.bitmap.value(); used != 0; used &= used - 1) {
+      const auto slot = static_cast<std::size_t>(std::countr_zero(used));
+      b.slot[leaf.slot[slot].record().value] = at + kLineBytes + slot * sizeof(store::SlotWord);
+    }
+  }
+}
+
+// Of the catalog and all that it names.
+void add_named_leaves(const WorkFile& file, Base& b) {
+  const auto& head = file.at<pm::HeadPage>(pm::kHeadPageOffset);
+  const std::uint64_t catalog = store::HeaderWord{head.store[store::kHeadCatalog]}.value();
+  if (catalog == 0) return;
+  Base entries;
+  add_leaves(file, catalog, store::kCatalogTree.value, entries);
+  add_leaves(file, catalog, store::kCatalogTree.value, b);
+  for (const auto& [record, slot] : entries.slot) {
+    const auto& entry = file.at<store::RecordHead>(record);
+    const char* name = &file.at<char>(record + sizeof entry);
+    store::CatalogEntry found;
+    FUZZ_REQUIRE(store::decode_entry({name, entry.key_bytes()},
+                                     {name + entry.key_bytes(), entry.value_field()}, found),
+                 "an entry of the base's catalog");
+    add_leaves(file, found.first_leaf.value, found.id.value, b);
+  }
 }
 
 Base with_places(Image image) {
@@ -188,14 +250,9 @@ Base with_places(Image image) {
       if (!zero) b.lines.push_back(at + line);
     }
   }
-  b.leaves = chain(file);
-  for (const std::uint64_t at : b.leaves) {
-    const auto& leaf = file.at<store::Leaf>(at);
-    for (std::uint64_t used = leaf.head.bitmap.value(); used != 0; used &= used - 1) {
-      const auto slot = static_cast<std::size_t>(std::countr_zero(used));
-      b.slot[leaf.slot[slot].record().value] = at + kLineBytes + slot * sizeof(store::SlotWord);
-    }
-  }
+  add_leaves(file, file.at<pm::HeadPage>(pm::kHeadPageOffset).store[store::kHeadFirstLeaf],
+             store::kDefaultTree.value, b);
+  add_named_leaves(file, b);
   b.image = std::move(image);
   return b;
 }
@@ -208,6 +265,8 @@ StoreOptions pool_options() {
   o.pool.size_max = kPoolBytesMax;
   o.pool.medium = Medium::cache;
   o.pool.recovery_threads = 1;
+  o.reclaim_every_ms = 0;
+  o.clock_ms = [] { return test::kReadMs; };
   return o;
 }
 
@@ -224,6 +283,13 @@ std::string base_value(int i) {
   value.append(static_cast<std::size_t>(i) * 37 % 250, static_cast<char>('a' + i % 26));
   if (i % 100 == 50) value.append(20000, 'v');  // an extent
   return value;
+}
+
+std::vector<test::NamedRecords> named_of_bases() {
+  auto all = test::named_records();
+  must(test::write_named(nullptr, all, 0, kNamedRecords), "write_named");
+  test::disturb_named(nullptr, all, kNamedRecords);
+  return all;
 }
 
 const Base& base(BaseName name) {

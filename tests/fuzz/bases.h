@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fuzz/work_file.h"
+#include "support/named_records.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::fuzz {
@@ -22,21 +23,26 @@ struct Root {
 };
 
 enum class BaseName : std::uint8_t {
-  empty,      // a store of byte keys, closed
-  empty_u64,  // a store of integer keys, closed
-  clean,      // 300 records, objects; closed
-  unclean,    // the same, open: frees in limbo, records replaced
-  split,      // crashed between the two stores of a split
-  pending,    // crashed inside a transaction that needed a log frame
+  empty,       // a store of byte keys, closed
+  empty_u64,   // a store of integer keys, closed
+  clean,       // 300 records, objects; closed
+  unclean,     // the same, open: frees in limbo, records replaced
+  split,       // crashed between the two stores of a split
+  pending,     // crashed inside a transaction that needed a log frame
+  named,       // 150 records, and collections of several forms; closed
+  named_open,  // the same, open: records replaced in all of them
   count
 };
 
 struct Base {
   Image image;
   std::vector<std::uint64_t> lines;             // that are not all zero
-  std::vector<std::uint64_t> leaves;            // in order of the chain
+  std::vector<std::uint64_t> leaves;            // in order of the chains
+  std::map<std::uint64_t, std::uint64_t> tree;  // whose each leaf is
   std::map<std::uint64_t, std::uint64_t> slot;  // of each record, by the record's offset
 };
+
+inline constexpr int kNamedRecords = 150;  // in each collection
 
 StoreOptions pool_options();
 const Base& base(BaseName name);
@@ -48,5 +54,7 @@ void reseal(const WorkFile& file, const Base& base, std::uint64_t offset);
 // Records that every base but the empty ones has.
 std::string base_key(int i);
 std::string base_value(int i);
+// What the bases with named collections have in them.
+std::vector<test::NamedRecords> named_of_bases();
 
 }  // namespace tenuto::fuzz

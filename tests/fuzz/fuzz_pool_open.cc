@@ -9,6 +9,8 @@
 
 #include "fuzz/bases.h"
 #include "fuzz/input.h"
+#include "support/named_records.h"
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::fuzz {
@@ -16,9 +18,17 @@ namespace {
 
 constexpr std::size_t kPatchesMax = 64;
 constexpr std::size_t kWalkMax = 5000;
+constexpr int kDisturbed = 30;
 
 constexpr BaseName kBases[] = {BaseName::clean, BaseName::unclean, BaseName::split,
                                BaseName::pending, BaseName::empty};
+constexpr BaseName kNamedBases[] = {BaseName::named, BaseName::named_open};
+constexpr unsigned kNamedFrom = 56;  // of 64: bases with named collections
+
+BaseName base_of(unsigned head) {
+  const unsigned n = head % 64;
+  return n < kNamedFrom ? kBases[n % std::size(kBases)] : kNamedBases[n % std::size(kNamedBases)];
+}
 
 class Patcher {
  public:
@@ -130,6 +140,12 @@ void use(Store& store, bool sound) {
   const std::size_t forward = walk(store, true);
   const std::size_t backward = walk(store, false);
   if (sound) FUZZ_REQUIRE(forward == backward, "a sound store has two lengths");
+  // A patched record with a right checksum has a value that nobody wrote.
+  static const std::vector<test::NamedRecords> named = named_of_bases();
+  const std::string wrong = test::read_named(store, named, {.exact = false, .values = false});
+  FUZZ_REQUIRE(wrong.empty(), wrong);
+  std::vector<test::NamedRecords> written = named;
+  test::disturb_named(&store, written, kDisturbed);
   const auto fine = [sound](Status s, const char* what) {
     if (sound)
       FUZZ_REQUIRE(s == Status::ok || s == Status::full,
@@ -191,7 +207,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   static WorkFile file(kPoolBytesMax);
   Input input(data, bytes);
   const unsigned head = input.u8();
-  const Base& b = base(kBases[head % 64 % std::size(kBases)]);
+  const Base& b = base(base_of(head));
   file.load(b.image);
   const bool patched = !input.done();
   Patcher patcher(input, file, b, (head & 0x80) != 0);

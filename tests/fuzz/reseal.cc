@@ -43,7 +43,7 @@ void reseal_head_page(pm::HeadPage& head) {
 }
 
 // A separator that stands in the leaf; a long one is not patched, only the word that leads to it.
-void reseal_low(const WorkFile& file, std::uint64_t leaf_at) {
+void reseal_low(const WorkFile& file, std::uint64_t leaf_at, std::uint64_t tree) {
   auto& low = file.at<store::Leaf>(leaf_at).low;
   const char* data = low.data;
   if (low.bytes() > store::kLowInlineMax) {
@@ -52,7 +52,9 @@ void reseal_low(const WorkFile& file, std::uint64_t leaf_at) {
     if (block > file.bytes() || low.bytes() > file.bytes() - block) return;
     data = &file.at<char>(block);
   }
-  low.check = pm::crc32c(data, low.bytes(), pm::crc32c_u64(~0u, leaf_at));
+  std::uint32_t crc = pm::crc32c_u64(~0u, leaf_at);
+  if (tree != store::kDefaultTree.value) crc = pm::crc32c_u64(crc, tree);
+  low.check = pm::crc32c(data, low.bytes(), crc);
 }
 
 void reseal_header(const WorkFile& file, std::uint64_t leaf_at) {
@@ -137,7 +139,7 @@ void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
     }
     const std::uint64_t leaf_at = offset - offsetof(store::Leaf, low);
     if (std::find(base.leaves.begin(), base.leaves.end(), leaf_at) != base.leaves.end()) {
-      reseal_low(file, leaf_at);
+      reseal_low(file, leaf_at, base.tree.at(leaf_at));
       return;
     }
     // The records that have a part of the line.

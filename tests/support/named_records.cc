@@ -152,20 +152,24 @@ std::vector<NamedRecords> named_records() {
   return all;
 }
 
-Status write_named(Store& store, std::vector<NamedRecords>& all, int from, int to) {
+Status write_named(Store* store, std::vector<NamedRecords>& all, int from, int to) {
   for (NamedRecords& c : all) {
-    auto collection = store.collection(c.name, c.options);
-    if (!collection) return collection.error();
+    Collection collection;
+    if (store != nullptr) {
+      auto made = store->collection(c.name, c.options);
+      if (!made) return made.error();
+      collection = std::move(*made);
+    }
     for (int i = from; i < to; ++i) {
       const Numbered n = numbered(c, i, false);
-      TENUTO_TRY(put(*collection, n));
+      if (store != nullptr) TENUTO_TRY(put(collection, n));
       if (is_gone(n.ttl_ms)) continue;
       c.ever.insert(n.pair);
       if (!is_erased(i)) {
         c.now.insert(n.pair);
         continue;
       }
-      TENUTO_TRY(erase(*collection, n.pair));
+      if (store != nullptr) TENUTO_TRY(erase(collection, n.pair));
     }
   }
   return Status::ok;

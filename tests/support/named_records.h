@@ -34,12 +34,12 @@ struct NamedRecords {
 // None written yet.
 std::vector<NamedRecords> named_records();
 
-// Numbers `from` to `to` into each of them, and some out again. The first call makes them.
-Status write_named(Store& store, std::vector<NamedRecords>& all, int from, int to);
+// Numbers `from` to `to` into each of them, and some out again. The first call makes them. `store`
+// null: only what is known of them follows.
+Status write_named(Store* store, std::vector<NamedRecords>& all, int from, int to);
 
 // Replaces and erases some of the numbers below `count`, in batches over all of them and one by
-// one. What is there afterwards may be what was there before, in part. `store` null: only `ever`
-// follows.
+// one. What is there afterwards may be what was there before, in part. `store` null: as above.
 void disturb_named(Store* store, std::vector<NamedRecords>& all, int count);
 
 struct ReadNamed {

@@ -22,7 +22,7 @@ Status Tree::read(Entry& e, bool for_value) const {
       return damaged(e.word.record(), "record's checksum");
     }
     // Whole, and not the one that belongs here: its page was written to another place, or not.
-    if (hash_key(e.record.key).slot != e.word.hash()) {
+    if (!may_be(e.word, hash_key(e.record.key)) || !head_fits(commit_, file_, e.word)) {
       return damaged(e.word.record(), "record that is not its slot's");
     }
     e.verified = true;

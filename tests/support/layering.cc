@@ -173,11 +173,11 @@ bool is_source(const fs::path& path) {
 
 const std::map<std::string, int, std::less<>>& public_header_layers() {
   static const std::map<std::string, int, std::less<>> kLayers = {
-      {"abi.h", 1},          {"units.h", 1},         {"status.h", 1},      {"persist.h", 1},
-      {"pool_options.h", 1}, {"alloc_options.h", 1}, {"crash.h", 1},       {"crash_history.h", 1},
-      {"ptr.h", 1},          {"vptr.h", 1},          {"tx.h", 4},          {"pool.h", 5},
-      {"kv.h", 5},           {"collection.h", 5},    {"rescue.h", 5},      {"tenuto.h", 5},
-      {"tenuto_pool.h", 5},  {"snapshot.h", 5},      {"transaction.h", 5},
+      {"abi.h", 1},          {"units.h", 1},         {"status.h", 1},     {"persist.h", 1},
+      {"pool_options.h", 1}, {"alloc_options.h", 1}, {"crash.h", 1},      {"crash_history.h", 1},
+      {"ptr.h", 1},          {"vptr.h", 1},          {"tx.h", 4},         {"pool.h", 5},
+      {"kv.h", 5},           {"store_options.h", 5}, {"collection.h", 5}, {"rescue.h", 5},
+      {"tenuto.h", 5},       {"tenuto_pool.h", 5},   {"snapshot.h", 5},   {"transaction.h", 5},
   };
   return kLayers;
 }

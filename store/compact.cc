@@ -6,9 +6,10 @@
 //   record  copies |"copies of records"| slot words |"slots of copies"| old blocks retired
 //   leaf    copy |"new leaf"| left.next |"leaf unlinked"| old leaf retired
 //
-// None of it changes a key: no version for snapshots, no conflict for transactions. A moved record
-// is in its old block or its new one after a crash, each whole, and the other one is nobody's. Old
-// versions stay where they are; those that hang on a leaf go with its keys.
+// Authoritative: of a merge the lane's transaction, of a record its slot word, of a leaf the link
+// to it. None of it changes a key: no version for snapshots, no conflict for transactions. A moved
+// record is in its old block or its new one after a crash, each whole, and the other one is
+// nobody's. Old versions stay where they are; those that hang on a leaf go with its keys.
 #include <array>
 #include <bit>
 

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/kv_fixture.h"
-#include "tenuto/collection.h"
+#include "support/collection_fixture.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 
@@ -45,25 +44,12 @@ KeyCodec decimal() {
   return c;
 }
 
-class CollectionFormTest : public test::KvFixture {
+class CollectionFormTest : public test::CollectionFixture {
  protected:
   CollectionFormTest() {
     options_.codecs = {decimal()};
     options_.clock_ms = [this] { return now_.load(); };
     options_.reclaim_every_ms = 0;
-  }
-  void TearDown() override {
-    if (s_) expect_valid(*s_);
-  }
-  Collection made(const CollectionOptions& options, const std::string& name = "c") {
-    if (!s_) s_.emplace(opened());
-    Result<Collection> c = s_->collection(name, options, &report_);
-    EXPECT_TRUE(c) << report_.text();
-    return c ? *c : Collection();
-  }
-  void reopen() {
-    s_.reset();
-    s_.emplace(opened());
   }
   static Keys forwards(const Collection& c, IteratorOptions o = {}) {
     Iterator it = c.iterator(std::move(o));
@@ -88,7 +74,6 @@ class CollectionFormTest : public test::KvFixture {
   }
 
   std::atomic<std::uint64_t> now_{1'000'000};
-  std::optional<Store> s_;
 };
 
 // --- orders -------------------------------------------------------------------------------------

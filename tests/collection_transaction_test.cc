@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "support/kv_fixture.h"
-#include "tenuto/collection.h"
+#include "support/collection_fixture.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto {
@@ -15,24 +14,7 @@ namespace {
 
 using test::Keys;
 
-class CollectionTransactionTest : public test::KvFixture {
- protected:
-  void TearDown() override {
-    if (s_) expect_valid(*s_);
-  }
-  Collection made(const CollectionOptions& options, const std::string& name = "c") {
-    if (!s_) s_.emplace(opened());
-    Result<Collection> c = s_->collection(name, options, &report_);
-    EXPECT_TRUE(c) << report_.text();
-    return c ? *c : Collection();
-  }
-  void reopen() {
-    s_.reset();
-    s_.emplace(opened());
-  }
-
-  std::optional<Store> s_;
-};
+using CollectionTransactionTest = test::CollectionFixture;
 
 TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collections) {
   Collection a = made({}, "a");

@@ -1,0 +1,31 @@
+// A small store that is opened when a test first asks for a collection, and validated at its end.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "support/kv_fixture.h"
+#include "tenuto/collection.h"
+
+namespace tenuto::test {
+
+class CollectionFixture : public KvFixture {
+ protected:
+  void TearDown() override {
+    if (s_) expect_valid(*s_);
+  }
+  Collection made(const CollectionOptions& options, const std::string& name = "c") {
+    if (!s_) s_.emplace(opened());
+    Result<Collection> c = s_->collection(name, options, &report_);
+    EXPECT_TRUE(c) << report_.text();
+    return c ? *c : Collection();
+  }
+  void reopen() {
+    s_.reset();
+    s_.emplace(opened());
+  }
+
+  std::optional<Store> s_;
+};
+
+}  // namespace tenuto::test

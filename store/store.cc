@@ -246,6 +246,7 @@ std::uint64_t Store::approximate_count(std::optional<std::string_view> from,
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;
+  if (options.ttl_ms != 0) return Status::invalid_argument;
   for (bool again : {true, false}) {
     Status s = Status::ok;
     {

@@ -210,7 +210,7 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
-  Status s = impl_->commit();
+  Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   const bool wrote = s == Status::ok && impl_->wrote();
   impl_->end();
   if (wrote) s = impl_->pool->settle(options.durability);

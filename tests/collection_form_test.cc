@@ -337,6 +337,11 @@ TEST_F(CollectionFormTest, lifetimes_outlive_the_process_and_batches_and_transac
   Collection c = made({.expires = true});
   WriteBatch batch;
   batch.put(c, "batch", "1", 20);
+  EXPECT_EQ(s_->write(batch, {.ttl_ms = 20}), Status::invalid_argument);
+  StoreTransaction refused = s_->begin();
+  ASSERT_EQ(refused.put(c, "refused", "1"), Status::ok);
+  EXPECT_EQ(refused.commit({.ttl_ms = 20}), Status::invalid_argument);
+  EXPECT_EQ(c.contains("refused"), Status::not_found);
   ASSERT_EQ(s_->write(batch), Status::ok);
   ASSERT_EQ(s_->run([&](StoreTransaction& tx) { return tx.put(c, "tx", "2", 30); }), Status::ok);
   test::TempPath copy{"copy"};

@@ -40,7 +40,8 @@ enum class CommitProtocol : std::uint8_t {
 struct WriteOptions {
   Durability durability = Durability::sync;
   // Of a put into a collection whose records expire: in how many milliseconds. 0: it stays.
-  // invalid_argument in other collections. Batches and transactions say it for each put.
+  // invalid_argument in other collections. Batches and transactions say it for each put,
+  // and refuse it here, too.
   std::uint64_t ttl_ms = 0;
 };
 

@@ -20,7 +20,7 @@
 #include "pm/capture.h"
 #include "pm/journal_lines.h"
 #include "pm/line_map.h"
-#include "pm/plant.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::pm {
 namespace {
@@ -154,7 +154,7 @@ TEST_P(JournalCapturePlanted, is_found) {
   const pid_t child = ::fork();
   if (child == 0) {
     bool agree = true;
-    disk_plant = GetParam();
+    plant(GetParam());
     for (int i = 0; i < 50 && agree; ++i) agree = threads_and_cuts_agree();
     ::_exit(agree ? 0 : 1);
   }
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Plants, JournalCapturePlanted,
 // A capture that waits inside for room, and a cut that waits for the capture.
 TEST(JournalCapture, a_capture_that_waits_for_room_never_ends) {
   const auto full_while_cut = [](const char* mistake) {
-    disk_plant = mistake;
+    if (mistake != nullptr) plant(mistake);
     ::alarm(mistake == nullptr ? 30 : 1);
     Lines lines(100);
     std::thread flushes([&] { lines.flush(0, 100, 50); });

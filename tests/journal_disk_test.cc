@@ -12,9 +12,8 @@
 
 #include "support/io_record.h"
 #include "support/pool_parts.h"
+#include "tenuto/crash.h"
 #include "tenuto/kv.h"
-
-#include "pm/plant.h"
 
 namespace tenuto {
 namespace {
@@ -234,9 +233,9 @@ class JournalPlanted : public testing::TestWithParam<const char*> {};
 TEST_P(JournalPlanted, is_found) {
   std::string found;
   for (std::uint64_t seed = 1; seed <= 20 && found.empty(); ++seed) {
-    pm::disk_plant = GetParam();
+    plant(GetParam());
     found = explore(seed, 40);
-    pm::disk_plant = nullptr;
+    unplant_all();
   }
   EXPECT_NE(found, "") << GetParam();
   std::printf("%s: %s\n", GetParam(), found.c_str());

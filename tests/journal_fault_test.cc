@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <set>
 
-#include "pm/plant.h"
 #include "support/failing_calls.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::test {
 namespace {
@@ -352,9 +352,9 @@ TEST_P(JournalFaultPlanted, is_found) {
     const testing::ScopedFakeTestPartResultReporter reporter(
         testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &found);
     const Fault once{"", EIO, false, 0, 1};
-    pm::disk_plant = nullptr;
+    unplant_all();
     KilledLife killed;
-    pm::disk_plant = GetParam();
+    plant(GetParam());
     expect_dropped_pictures_told();
     expect_failed_growth_is_final();
     expect_holes_filled();
@@ -362,7 +362,7 @@ TEST_P(JournalFaultPlanted, is_found) {
     for (int n = 1; n < kCallsMax && found.size() == 0; n += 3) {
       if (live_with(once, n).empty()) break;
     }
-    pm::disk_plant = nullptr;
+    unplant_all();
   }
   ASSERT_GT(found.size(), 0) << GetParam();
   std::printf("%s: %s\n", GetParam(), found.GetTestPartResult(0).message());

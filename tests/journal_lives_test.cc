@@ -5,9 +5,9 @@
 #include <array>
 #include <random>
 
-#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
+#include "tenuto/crash.h"
 
 namespace tenuto::test {
 namespace {
@@ -122,9 +122,9 @@ TEST(JournalBound, a_replay_never_takes_longer_than_was_asked_for) {
   EXPECT_GT(bound.journal_checkpoints, 2u);
 #ifdef TENUTO_DEBUG_CHECKS
   // The journal's thread alone may come too late.
-  pm::disk_plant = "journal_recovery_not_bounded";
+  plant("journal_recovery_not_bounded");
   EXPECT_GT(longest_replay(1, &bound), 1);
-  pm::disk_plant = nullptr;
+  unplant_all();
 #endif
 }
 

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "pm/journal_format.h"
-#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
+#include "tenuto/crash.h"
 #include "tenuto/rescue.h"
 
 namespace tenuto::test {
@@ -19,11 +19,9 @@ std::string key_of(int i) { return "key" + std::to_string(100 + i); }
 
 class JournalRescue : public testing::Test {
  protected:
-  void TearDown() override {
 #ifdef TENUTO_DEBUG_CHECKS
-    pm::disk_plant = nullptr;
+  void TearDown() override { unplant_all(); }
 #endif
-  }
 
   // Records in the file; more in the journal alone, synced one by one.
   void make(const JournalPaths& paths) {
@@ -195,10 +193,11 @@ TEST_F(JournalRescue, an_open_with_half_a_superblock_replays_all) {
 
 TEST_F(JournalRescue, planted_mistakes_are_found) {
   make(paths_);
-  pm::disk_plant = "journal_not_read_by_a_rescue";
+  plant("journal_not_read_by_a_rescue");
   static_cast<void>(rescue_it());
   EXPECT_NE(records_, expected(40));
-  pm::disk_plant = "journal_of_a_lost_superblock_ignored";
+  unplant_all();
+  plant("journal_of_a_lost_superblock_ignored");
   const Bytes pool = read_image(paths_.pool.str());
   const Bytes journal = read_image(paths_.journal.str());
   int wrong = 0;
@@ -213,9 +212,10 @@ TEST_F(JournalRescue, planted_mistakes_are_found) {
   write_image(paths_.pool.str(), pool);
   write_image(paths_.journal.str(), journal);
   flip(paths_.journal.str(), blocks()[20] + 70);
-  pm::disk_plant = "journal_damage_taken_for_its_end";
+  unplant_all();
+  plant("journal_damage_taken_for_its_end");
   EXPECT_EQ(rescue_it(), Status::ok);
-  pm::disk_plant = nullptr;
+  unplant_all();
   EXPECT_EQ(rescue_it(), Status::corrupt);
 }
 

@@ -58,9 +58,9 @@ struct Mutation {
   std::string text() const;
 };
 
-// Switches planted bugs of the code on (TENUTO_PLANT in src/pm/plant.h) and off again. The
-// environment variable TENUTO_PLANT, names separated by commas, is the same from the start of the
-// process.
+// Switches planted bugs of the code on (TENUTO_PLANT in src/pm/plant.h) and off again; also in
+// builds with debug checks, where the rest of this header is not. The environment variable
+// TENUTO_PLANT, names separated by commas, is the same from the start of the process.
 void plant(const std::string& name);
 void unplant_all();
 // How often the code asked for `name` while it was switched on, in recovery of crash states too.

@@ -154,7 +154,7 @@ LineBytes* Capture::place(Slot& slot, std::uint64_t line, std::uint64_t sequence
   }
   std::uint64_t& room = slot.room[tag & 1];
   while (room == 0 && !take_room(room, limit)) {
-    if (!TENUTO_PLANT_DISK("journal_capture_waits_for_room")) return nullptr;
+    if (!TENUTO_PLANT("journal_capture_waits_for_room")) return nullptr;
   }
   room -= 1;
   recent = {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(row.size())};
@@ -173,7 +173,7 @@ const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_
     std::atomic<std::uint64_t>& stripe = stripes_[line % kStripes].sequence;
     const std::uint64_t sequence = stripe.fetch_add(1, std::memory_order_seq_cst) + 1;
     std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
-    const bool tagged_once = TENUTO_PLANT_DISK("journal_tag_once_a_fence");
+    const bool tagged_once = TENUTO_PLANT("journal_tag_once_a_fence");
     if (tagged_once && slot.last_tag != 0) tag = slot.last_tag;
     LineBytes* const picture = place(slot, line, sequence, tag, limit);
     if (picture == nullptr) break;

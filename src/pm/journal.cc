@@ -66,7 +66,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
     };
     const auto begin = Clock::now();
     TENUTO_TRY(j->file_->replay(how, to_pool, &r, report));
-    if (!TENUTO_PLANT_DISK("journal_replay_not_synced") && !sync_data(pool_fd)) {
+    if (!TENUTO_PLANT("journal_replay_not_synced") && !sync_data(pool_fd)) {
       return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
     }
     r.ms = ns_since(begin) / 1e6;
@@ -121,7 +121,7 @@ void Journal::capture(const void* p, std::size_t bytes) {
 }
 
 Status Journal::sync() {
-  if (TENUTO_PLANT_DISK("journal_sync_does_not_wait")) return Status::ok;
+  if (TENUTO_PLANT("journal_sync_does_not_wait")) return Status::ok;
   return commit(capture_->epoch());
 }
 
@@ -183,18 +183,18 @@ Status Journal::append(std::span<const LinePicture> pictures) {
       note_appended(pictures);
       too_long = options_.recovery_ms_max != 0 && recovery_ms_locked() > options_.recovery_ms_max;
     }
-    if (s != Status::ok && TENUTO_PLANT_DISK("journal_failed_write_forgotten")) return Status::ok;
+    if (s != Status::ok && TENUTO_PLANT("journal_failed_write_forgotten")) return Status::ok;
   }
   if (!why.what.empty()) return fail_for_good(std::move(why));
-  return too_long && !TENUTO_PLANT_DISK("journal_recovery_not_bounded") ? checkpoint() : Status::ok;
+  return too_long && !TENUTO_PLANT("journal_recovery_not_bounded") ? checkpoint() : Status::ok;
 }
 
 void Journal::note_appended(std::span<const LinePicture> pictures) {
   stats_.commits += 1;
   stats_.lines += pictures.size();
-  const bool missed = TENUTO_PLANT_DISK("journal_block_missed_by_checkpoint");
+  const bool missed = TENUTO_PLANT("journal_block_missed_by_checkpoint");
   if (missed && stats_.commits % 4 == 0) return;
-  if (TENUTO_PLANT_DISK("journal_checkpoint_keeps_older_pictures")) {
+  if (TENUTO_PLANT("journal_checkpoint_keeps_older_pictures")) {
     for (const LinePicture& p : pictures) {
       if (!since_checkpoint_.has(p.line)) since_checkpoint_.put_all({&p, 1});
     }
@@ -239,8 +239,8 @@ Status Journal::checkpoint() {
   }
   const auto begin = Clock::now();
   std::uint64_t bytes = 0;
-  const bool early = TENUTO_PLANT_DISK("journal_start_before_pool_synced");
-  const bool careless = TENUTO_PLANT_DISK("journal_failed_checkpoint_forgotten");
+  const bool early = TENUTO_PLANT("journal_start_before_pool_synced");
+  const bool careless = TENUTO_PLANT("journal_failed_checkpoint_forgotten");
   const bool applied = write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
                        (early || sync_data(pool_fd_));
   if (!applied && !careless)
@@ -274,7 +274,7 @@ Status Journal::sync_pool(Report* report) {
   if (sync_whole(pool_fd_)) return Status::ok;
   Report why = failure("cannot sync the pool file");
   if (report != nullptr) *report = why;
-  if (TENUTO_PLANT_DISK("journal_failed_sync_of_the_pool_forgotten")) return Status::io;
+  if (TENUTO_PLANT("journal_failed_sync_of_the_pool_forgotten")) return Status::io;
   return fail_for_good(std::move(why));
 }
 

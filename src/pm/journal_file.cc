@@ -82,7 +82,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open_to_read(std::string_view 
 }
 
 Status JournalFile::open_direct(int access, Report* report) {
-  const int dsync = TENUTO_PLANT_DISK("journal_blocks_not_synced") ? 0 : O_DSYNC;
+  const int dsync = TENUTO_PLANT("journal_blocks_not_synced") ? 0 : O_DSYNC;
   const int flags = access | O_CLOEXEC | dsync;
   direct_fd_ = ::open(path_.c_str(), flags | O_DIRECT);
   direct_ = direct_fd_ >= 0;
@@ -232,8 +232,8 @@ Status JournalFile::write_header(Position start, Report* report) {
 Status JournalFile::begin(const Expected& expected, Report* report) {
   const auto life = static_cast<std::uint32_t>(header_.incarnation);
   const bool begun = expected.incarnation != 0 && !expected.unsure && life != expected.incarnation;
-  const bool again = begun && !TENUTO_PLANT_DISK("journal_runs_ahead_of_its_pool");
-  if (!again && !TENUTO_PLANT_DISK("journal_incarnation_kept")) {
+  const bool again = begun && !TENUTO_PLANT("journal_runs_ahead_of_its_pool");
+  if (!again && !TENUTO_PLANT("journal_incarnation_kept")) {
     header_.incarnation += 1;
     if (static_cast<std::uint32_t>(header_.incarnation) == 0) header_.incarnation += 1;
   }

@@ -64,7 +64,7 @@ std::span<const LinePicture> NewestPictures::of(std::span<const PictureRow> rows
     auto newest = p;
     for (++p; p != places_.end() && p->line == newest->line; ++p) {
       const bool newer = sequence(*p) > sequence(*newest);
-      if (newer != TENUTO_PLANT_DISK("journal_cut_keeps_older_pictures")) newest = p;
+      if (newer != TENUTO_PLANT("journal_cut_keeps_older_pictures")) newest = p;
     }
     const LineBytes& picture = rows[newest->row].picture(newest->at);
     newest_.push_back({newest->line, reinterpret_cast<const std::byte*>(&picture)});

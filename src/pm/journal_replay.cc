@@ -64,7 +64,7 @@ class Replay {
     }
     stats_.ring_bytes = end_.at - start_;
     stats_.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-    if (TENUTO_PLANT_DISK("journal_damage_taken_for_its_end")) return Status::ok;
+    if (TENUTO_PLANT("journal_damage_taken_for_its_end")) return Status::ok;
     return find_block_behind();
   }
 
@@ -93,7 +93,7 @@ class Replay {
       }
     });
     if (error.load() == 0) return Status::ok;
-    if (TENUTO_PLANT_DISK("journal_unreadable_taken_for_its_end")) {
+    if (TENUTO_PLANT("journal_unreadable_taken_for_its_end")) {
       std::memset(to, 0, bytes);
       return Status::ok;
     }
@@ -148,7 +148,7 @@ class Replay {
 
   bool unpack(Block& b) {
     if (b.payload == nullptr) return true;
-    const bool believed = TENUTO_PLANT_DISK("journal_torn_block_believed");
+    const bool believed = TENUTO_PLANT("journal_torn_block_believed");
     if (crc32c(b.payload, b.head.packed_bytes) != b.head.payload_crc && !believed) return false;
     const std::byte* p = b.payload;
     if (b.head.packed_bytes != b.head.raw_bytes) {
@@ -195,7 +195,7 @@ class Replay {
     last_.clear();
     for (const Order& o : order_) {
       const bool again = !last_.empty() && last_.back().line == o.line;
-      if (again && TENUTO_PLANT_DISK("journal_replay_keeps_older_pictures")) continue;
+      if (again && TENUTO_PLANT("journal_replay_keeps_older_pictures")) continue;
       if (again) last_.pop_back();
       last_.push_back(lines_[o.place]);
     }

@@ -1,5 +1,7 @@
 #include "pm/plant.h"
 
+#if defined(TENUTO_TRACED) || defined(TENUTO_DEBUG_CHECKS)
+
 #include <sys/mman.h>
 
 #include <atomic>
@@ -93,3 +95,5 @@ std::uint64_t plant_visits(const std::string& name) {
 }
 
 }  // namespace tenuto::inline TENUTO_ABI
+
+#endif

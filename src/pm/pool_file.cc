@@ -112,7 +112,7 @@ void PoolFile::register_mapping(const PoolOptions& options) {
 Status PoolFile::set_state(PoolState state, Report* report) {
   TENUTO_TRY(bad_pages(report));
   const bool clean = state == PoolState::clean;
-  if (clean && journal_ != nullptr && !TENUTO_PLANT_DISK("journal_clean_before_it_is_empty")) {
+  if (clean && journal_ != nullptr && !TENUTO_PLANT("journal_clean_before_it_is_empty")) {
     TENUTO_TRY(journal_->finish(report));
   }
   super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
@@ -137,7 +137,7 @@ Status PoolFile::write_superblock(Report* report) {
   };
   const std::uint64_t at = (super_.sequence & 1) * kFrameBytes;
   if (journal_ != nullptr) {
-    const bool lazy = TENUTO_PLANT_DISK("journal_superblock_not_synced");
+    const bool lazy = TENUTO_PLANT("journal_superblock_not_synced");
     if (!write_all(fd_, at, &super_, sizeof super_)) return failed("cannot write the superblock");
     if (!lazy && !sync_data(fd_)) return failed("cannot write the superblock (fdatasync)");
     return Status::ok;

@@ -80,7 +80,7 @@ std::uint64_t PoolFile::bytes_on_disk() const {
 void PoolFile::for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const {
   const std::uint64_t end = bytes();
   // Also where none may be punched: those of an earlier open, under another medium.
-  if (kTraced || read_only() || TENUTO_PLANT_DISK("journal_stores_into_holes")) return;
+  if (kTraced || read_only() || TENUTO_PLANT("journal_stores_into_holes")) return;
   if (bytes_on_disk() >= end) return;
   for (std::uint64_t at = 0; at < end;) {
     const off_t hole = ::lseek(fd_, static_cast<off_t>(at), SEEK_HOLE);

@@ -32,7 +32,7 @@ Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
   // What the lost superblock said may have been that a journal is in use. One that was emptied by a
   // clean close has nothing to be replayed.
   const bool there = copy_damaged_ && ::access(path.c_str(), F_OK) == 0;
-  expected.unsure = there && !TENUTO_PLANT_DISK("journal_of_a_lost_superblock_ignored");
+  expected.unsure = there && !TENUTO_PLANT("journal_of_a_lost_superblock_ignored");
   if (medium_ != Medium::journal && !expected.to_be_read()) return Status::ok;
   if (options.read_only) return Status::ok;  // refused as unclean, or nothing to write
   const ReplayOptions how{options.recovery_threads, [this](std::string_view s) { log(s); }};
@@ -53,7 +53,7 @@ Status PoolFile::sync() {
 Status PoolFile::settle(Durability d) {
   if (journal_ == nullptr) return Status::ok;
   if (d == Durability::sync) return journal_->sync();
-  if (TENUTO_PLANT_DISK("journal_buffered_write_of_a_failed_one_said_ok")) return Status::ok;
+  if (TENUTO_PLANT("journal_buffered_write_of_a_failed_one_said_ok")) return Status::ok;
   return journal_->status();
 }
 

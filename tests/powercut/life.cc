@@ -17,9 +17,9 @@
 #include <thread>
 #include <utility>
 
-#include "pm/plant.h"
 #include "powercut/judge.h"
 #include "powercut/workers.h"
+#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::powercut {
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
   if (medium != "line" && medium != "journal") return 2;
   if (argc > 6) {
 #ifdef TENUTO_DEBUG_CHECKS
-    pm::disk_plant = argv[6];
+    plant(argv[6]);
 #else
     std::fprintf(stderr, "powercut_life: this build has no planted mistakes\n");
     return 2;

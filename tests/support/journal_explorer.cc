@@ -28,7 +28,6 @@
 #include <vector>
 
 #include "pm/journal.h"
-#include "pm/plant.h"
 #include "support/explored_medium.h"
 #include "support/io_record.h"
 #include "support/pool_parts.h"
@@ -53,13 +52,6 @@ constexpr std::size_t kTextBytes = 4096;
 std::atomic<pm::Journal*> open_journal = nullptr;  // of the pool that is flushed to
 std::atomic<unsigned> commit_every = 0;            // fences, about; 0: none is made
 thread_local bool committing = false;
-
-// A mistake of the medium: from the end of the setup on, in workload and recoveries.
-void plant([[maybe_unused]] const char* name) {
-#ifdef TENUTO_DEBUG_CHECKS
-  pm::disk_plant = name;
-#endif
-}
 
 void commit() {
   pm::Journal* const j = open_journal.load();
@@ -114,9 +106,10 @@ class CrashExplorer {
       record.watch([this](std::size_t at) { on_event(at); });
       CrashContext context(*this);
       commit_every = options_.seed % 2 == 0 ? 3 : 1;
-      plant(options_.plants.empty() ? nullptr : options_.plants[0].c_str());
+      // Mistakes of the medium: from the end of the setup on, in workload and recoveries.
+      for (const std::string& name : options_.plants) plant(name);
       workload(context);
-      plant(nullptr);
+      if (!options_.plants.empty()) unplant_all();
       commit_every = 0;
       record.stop();
     }

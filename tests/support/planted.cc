@@ -403,6 +403,16 @@ CrashResult find_planted(const Planted& bug, bool minimise) {
   return all;
 }
 
+namespace {
+
+std::string text_of(const std::filesystem::path& file) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
 std::set<PlantPlace> plants_in_sources(const std::string& root) {
   namespace fs = std::filesystem;
   std::set<PlantPlace> all;
@@ -410,13 +420,24 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
   for (const char* folder : {"src/pm", "src/frame", "src/heap", "tx", "store"}) {
     for (const auto& file : fs::directory_iterator(fs::path(root) / folder)) {
       if (file.path().filename() == "plant.h") continue;  // explains the macro
-      std::stringstream text;
-      text << std::ifstream(file.path()).rdbuf();
-      const std::string t = text.str();
+      const std::string t = text_of(file.path());
       for (std::sregex_iterator i(t.begin(), t.end(), use), end; i != end; ++i) {
         all.insert({(*i)[1], fs::relative(file.path(), root).string()});
       }
     }
+  }
+  return all;
+}
+
+std::set<std::string> names_in_tests(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::set<std::string> all;
+  const std::regex name("\"((pm|journal|frame|heap|tx|store)(_[a-z0-9]+)+)\"");
+  for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / "tests")) {
+    const std::string own = file.path().filename().string();
+    if (file.path().extension() != ".cc" || own.starts_with("planted")) continue;
+    const std::string t = text_of(file.path());
+    for (std::sregex_iterator i(t.begin(), t.end(), name), end; i != end; ++i) all.insert((*i)[1]);
   }
   return all;
 }

@@ -46,5 +46,8 @@ struct PlantPlace {
   auto operator<=>(const PlantPlace&) const = default;
 };
 std::set<PlantPlace> plants_in_sources(const std::string& root);
+// The string literals of the other tests that might be names of plants: mistakes that need no
+// explorer to be found.
+std::set<std::string> names_in_tests(const std::string& root);
 
 }  // namespace tenuto::test

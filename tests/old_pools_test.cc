@@ -1,0 +1,247 @@
+// Pools that earlier versions left (tests/pools): each one opens and holds what its text says, or
+// is refused with words that say what to do. The table below is what is promised about each.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pools/contents.h"
+#include "pools/packed.h"
+#include "record_format.h"
+#include "tenuto/rescue.h"
+#include "tool_run.h"
+
+namespace tenuto::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Fate : std::uint8_t {
+  opens,     // as it is
+  upgraded,  // by the first open that may write; read-only it is refused
+  refused,   // with the words; it stays what it was
+};
+
+struct OldPool {
+  const char* version;
+  const char* name;
+  Fate fate = Fate::opens;
+  Status status = Status::ok;  // of a refusal
+  const char* words = "";      // which its report has in it
+  bool clean = true;           // it was closed
+  bool store = true;           // and not objects alone
+};
+
+void PrintTo(const OldPool& p, std::ostream* out) { *out << p.version << "/" << p.name; }
+
+constexpr OldPool kPools[] = {
+    {.version = "0.1", .name = "clean"},
+    {.version = "0.1", .name = "killed", .clean = false},
+    {.version = "0.1", .name = "integers"},
+    {.version = "0.1", .name = "journal", .clean = false},
+    {.version = "0.1", .name = "journal_closed"},
+    {.version = "0.1", .name = "forms"},
+    {.version = "0.1", .name = "forms_killed", .clean = false},
+    {.version = "0.1", .name = "history"},
+    {.version = "0.1", .name = "history_killed", .clean = false},
+    {.version = "0.1", .name = "objects", .store = false},
+    {.version = "0.1", .name = "objects_killed", .clean = false, .store = false},
+    {.version = "0.1", .name = "one_fence"},
+    {.version = "0.1", .name = "one_fence_killed", .clean = false},
+    {.version = "0.1", .name = "one_fence_collection"},
+};
+
+class OldPools : public ToolTest, public testing::WithParamInterface<OldPool> {
+ protected:
+  static std::string stored(const std::string& ending) {
+    return std::string(TENUTO_OLD_POOLS "/") + GetParam().version + "/" + GetParam().name + ending;
+  }
+  void SetUp() override {
+    ToolTest::SetUp();
+    text_ = read_file(stored(".txt"));
+    ASSERT_FALSE(text_.empty());
+    put_back();
+  }
+  // As it was left, under pool().
+  void put_back() {
+    ASSERT_EQ(unpack_file(stored(".pool.lz4"), pool()), "");
+    const std::string journal = pool() + ".journal";
+    fs::remove(journal);
+    if (!fs::exists(stored(".journal.lz4"))) return;
+    ASSERT_EQ(unpack_file(stored(".journal.lz4"), journal), "");
+  }
+  std::string pool() const { return path(GetParam().name); }
+  static bool refused() { return GetParam().fate == Fate::refused; }
+  static StoreOptions options(bool read_only = false) {
+    StoreOptions o = old_pool_options();
+    o.pool.read_only = read_only;
+    return o;
+  }
+  void expect_contents(const StoreOptions& how) {
+    Report report;
+    auto open = open_old(pool(), how, &report);
+    ASSERT_TRUE(open) << report.text();
+    EXPECT_EQ(contents(*open), text_);
+    EXPECT_EQ(open->validate(&report), Status::ok) << report.text();
+    EXPECT_EQ(open->close(), Status::ok);
+  }
+
+  std::string text_;
+};
+
+TEST_P(OldPools, hold_what_was_written_to_them) {
+  if (refused()) return;
+  expect_contents(options());
+  expect_contents(options());  // what the first life made of it
+  expect_contents(options(true));
+}
+
+TEST_P(OldPools, hold_it_on_medium_journal_too) {
+  if (refused()) return;
+  StoreOptions o = options();
+  o.pool.medium = Medium::journal;
+  expect_contents(o);
+  expect_contents(o);
+}
+
+TEST_P(OldPools, that_need_their_journals_are_given_them) {
+  if (refused() || GetParam().name != std::string_view("journal")) return;
+  Report report;
+  StoreOptions journalled = options();
+  journalled.pool.medium = Medium::journal;
+  auto open = open_old(pool(), journalled, &report);
+  ASSERT_TRUE(open) << report.text();
+  EXPECT_GT(open->store->stats().pool.journal_replayed_lines, 100u);
+  ASSERT_EQ(open->close(), Status::ok);
+  put_back();
+  fs::remove(pool() + ".journal");
+  EXPECT_FALSE(open_old(pool(), options(), &report)) << "half a pool";
+}
+
+TEST_P(OldPools, that_were_closed_are_read_without_a_write) {
+  if (GetParam().fate != Fate::opens || !GetParam().clean) return;
+  const std::string before = read_file(pool());
+  expect_contents(options(true));
+  EXPECT_TRUE(read_file(pool()) == before);
+}
+
+TEST_P(OldPools, are_written_to_like_new_ones) {
+  if (refused() || !GetParam().store) return;
+  Report report;
+  for (int life = 0; life < 2; ++life) {
+    auto open = open_old(pool(), options(), &report);
+    ASSERT_TRUE(open) << report.text();
+    Store& store = *open->store;
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      const std::string value = std::to_string(life);
+      ASSERT_EQ(store.put(u64_key(i * 0x100000001b3ull), value), Status::ok);
+    }
+    auto c = store.collection("of a later version");
+    ASSERT_TRUE(c);
+    ASSERT_EQ(c->put("life", std::to_string(life)), Status::ok);
+    EXPECT_EQ(store.validate(&report), Status::ok) << report.text();
+    ASSERT_EQ(store.drop("of a later version"), Status::ok);
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      ASSERT_EQ(store.erase(u64_key(i * 0x100000001b3ull)), Status::ok);
+    }
+    EXPECT_TRUE(store.compact(CompactOptions{}, &report)) << report.text();
+    ASSERT_EQ(open->close(), Status::ok);
+    if (GetParam().name == std::string_view("integers")) break;  // the number 0 was there before
+    expect_contents(options());
+  }
+}
+
+TEST_P(OldPools, that_are_refused_say_why_and_stay_as_they_are) {
+  if (!refused()) return;
+  const std::string before = read_file(pool());
+  for (const bool read_only : {true, false}) {
+    Report report;
+    const auto open = open_old(pool(), options(read_only), &report);
+    ASSERT_FALSE(open);
+    EXPECT_EQ(open.error(), GetParam().status) << report.text();
+    EXPECT_NE(report.text().find(GetParam().words), std::string::npos) << report.text();
+  }
+  for (const char* command : {"info", "check", "dump"}) {
+    std::vector<std::string> words = {command, pool()};
+    if (command == std::string_view("dump")) words.insert(words.end(), {"--format", "tsv"});
+    const Outcome o = run(words);
+    EXPECT_EQ(o.code, static_cast<int>(GetParam().status)) << o.err;
+    EXPECT_NE(o.err.find(GetParam().words), std::string::npos) << o.err;
+  }
+  EXPECT_TRUE(read_file(pool()) == before);
+}
+
+// Where nothing was damaged a rescue brings all back.
+TEST_P(OldPools, are_rescued_whole) {
+  if (GetParam().fate != Fate::opens || !GetParam().store) return;
+  RescueOptions how;
+  how.pool = options().pool;
+  RescueResult result;
+  Report report;
+  const std::string fresh = path("rescued");
+  ASSERT_EQ(rescue(pool(), fresh, how, result, &report), Status::ok) << report.text();
+  auto open = open_old(fresh, options(), &report);
+  ASSERT_TRUE(open) << report.text();
+  // Without the objects, which a rescue does not bring back.
+  EXPECT_EQ(contents(*open), text_.substr(0, text_.find("# root ")));
+}
+
+TEST_P(OldPools, are_sound_to_check) {
+  if (refused()) return;
+  const Outcome o = run({"check", pool(), "--json"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("\"sound\":true"), std::string::npos) << o.out;
+  const bool was_clean = o.out.find("\"was_clean\":true") != std::string::npos;
+  // Of objects alone: the tool has looked for a store before, which recovered the pool.
+  EXPECT_TRUE(was_clean == GetParam().clean || !GetParam().store) << o.out;
+}
+
+// The lines of the default collection, as the text shows them.
+std::vector<std::string> default_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  std::string line;
+  std::getline(in, line);  // the collection's form
+  while (std::getline(in, line) && !line.starts_with("# ")) lines.push_back(line);
+  return lines;
+}
+
+TEST_P(OldPools, are_dumped_as_their_text_says) {
+  if (refused() || !GetParam().store) return;
+  const Outcome o = run({"dump", pool(), "--format", "tsv"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::istringstream dump(o.out);
+  std::string line;
+  for (const std::string& expected : default_lines(text_)) {
+    ASSERT_TRUE(std::getline(dump, line));
+    const bool in_short = expected.find("\t<") != std::string::npos;
+    if (in_short) line.resize(line.find('\t') + 1);
+    EXPECT_EQ(line, in_short ? expected.substr(0, expected.find('\t') + 1) : expected);
+  }
+  EXPECT_FALSE(std::getline(dump, line));
+}
+
+std::string test_name(const testing::TestParamInfo<OldPool>& info) {
+  std::string version = info.param.version;
+  std::replace(version.begin(), version.end(), '.', '_');
+  return "of_" + version + "_" + info.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(All, OldPools, testing::ValuesIn(kPools), test_name);
+
+TEST(OldPoolsTable, has_a_row_for_each_pool_and_a_pool_for_each_row) {
+  std::set<std::string> rows;
+  for (const OldPool& p : kPools) rows.insert(std::string(p.version) + "/" + p.name);
+  std::set<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(TENUTO_OLD_POOLS)) {
+    const std::string path = entry.path().lexically_relative(TENUTO_OLD_POOLS).string();
+    if (path.ends_with(".pool.lz4")) files.insert(path.substr(0, path.size() - 9));
+  }
+  EXPECT_EQ(rows, files);
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -202,15 +202,22 @@ class Tree::Batch {
     }
   }
 
-  // Nothing that the transaction read was changed since; history.h has the argument.
+  // Nothing that the transaction read was changed since; history.h has the argument, and life.h
+  // that for collections.
   Status validate() {
-    if (reads_ == nullptr || reads_->snapshot == nullptr) return Status::ok;
+    if (reads_ == nullptr) return Status::ok;
+    for (const CollectionLife* life : reads_->lives) {
+      if (!life->is_open() && !TENUTO_PLANT("store_commit_lives_not_validated")) {
+        return Status::conflict;
+      }
+    }
+    if (reads_->snapshot == nullptr) return Status::ok;
     std::vector<VLeaf*> mine;
     for (const LockedLeaf& l : locked_) mine.push_back(l.twin);
     std::sort(mine.begin(), mine.end());
     const SnapshotCore& snapshot = *reads_->snapshot;
-    for (const ReadSet::Range& r : reads_->ranges) {
-      TENUTO_TRY(r.tree->unchanged(r, snapshot.moment, mine));
+    for (const ReadRange& r : reads_->ranges) {
+      TENUTO_TRY(r.tree().unchanged(r, snapshot.moment, mine));
     }
     // What expired kept no versions that could have told.
     return snapshot.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
@@ -337,7 +344,7 @@ class Tree::Batch {
   std::vector<BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
-  const ReadSet* const reads_;  // null: not a transaction's
+  const ReadSet* const reads_;  // null: a batch in the default collection
   MomentWord now_{};
 };
 

@@ -21,9 +21,16 @@ Status Collections::check_name_free(std::string_view name, std::span<const State
 
 Result<Collections::State> Collections::make_unnamed(std::string_view name,
                                                      const CollectionOptions& options,
+                                                     std::span<const State> created,
                                                      std::span<const State> dropped,
                                                      Report* report) {
   TENUTO_TRY(check_name(name, report));
+  const bool twice = std::any_of(created.begin(), created.end(),
+                                 [&](const State& state) { return state->name == name; });
+  if (twice && !TENUTO_PLANT("store_name_created_twice")) {
+    return fail(Status::exists, report, "the transaction has made a collection of this name",
+                where_of(name));
+  }
   const std::string where = where_of(name);
   const CollectionSpec spec{options.order, options.duplicates, options.expires, options.codec,
                             options.commit};
@@ -51,12 +58,14 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
   const std::lock_guard lock(mu_);
   Tree* const catalog = &catalog_->tree();
   std::deque<std::string> rooms;
+  std::deque<Dropping> dropping;
   // Names as they are now: a collection may have been renamed since.
   for (const State& state : dropped) {
     const auto at = std::find_if(open_.begin(), open_.end(),
                                  [&](const auto& named) { return named.second == state; });
     if (at == open_.end()) return Status::not_found;
     if (state->held.load(std::memory_order_relaxed) != 0) return Status::busy;
+    dropping.emplace_back(state->life);
     ops.push_back({catalog, rooms.emplace_back(at->first), {}, true});
   }
   for (const State& state : created) {

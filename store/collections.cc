@@ -13,10 +13,6 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 namespace {
 
-void set_life(CollectionState& state, CollectionState::Life life) {
-  state.life.store(life, std::memory_order_release);
-}
-
 std::string in_words(const std::string& path, std::string_view name) {
   return path + ", collection " + std::string(name);
 }
@@ -36,7 +32,7 @@ std::string Collections::where_of(std::string_view name) const {
 Collections::~Collections() {
   reclaimer_.stop();
   const auto close = [](CollectionState& state) {
-    if (state.tree != nullptr) set_life(state, CollectionState::Life::closed);
+    if (state.tree != nullptr) state.life.closed();
     state.tree.reset();
   };
   if (main_ != nullptr) close(*main_);
@@ -248,7 +244,7 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
 
 // REQUIRES: nothing durable names it any more.
 void Collections::retire(const State& state) {
-  set_life(*state, CollectionState::Life::dropped);
+  state->life.dropped(ground_.history.now().clock());
   dropped_.push_back({state, seal_epoch()});
   free_dropped();
 }
@@ -283,6 +279,7 @@ Status Collections::drop(std::string_view name, Report* report) {
   if ((*state)->held.load(std::memory_order_relaxed) != 0) {
     return fail(Status::busy, report, "a backup reads the collection", where_of(name));
   }
+  const Dropping dropping((*state)->life);
   const Status s = catalog_->remove(name);
   if (s != Status::ok) return fail(s, report, "the collection cannot be dropped", where_of(name));
   open_.erase(open_.find(name));
@@ -314,6 +311,8 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   }
   const bool too_early = replaced && TENUTO_PLANT("store_dropped_before_durable");
   if (too_early) (*replaced)->tree->give_back();
+  std::optional<Dropping> dropping;
+  if (replaced) dropping.emplace((*replaced)->life);
   s = catalog_->rename(entry, to);
   if (s != Status::ok) return fail(s, report, "the collection cannot be renamed", where);
   if (replaced) {

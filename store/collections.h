@@ -27,6 +27,7 @@
 
 #include "store/catalog.h"
 #include "store/form.h"
+#include "store/life.h"
 #include "store/reclaim.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -37,8 +38,6 @@ class Collections;
 
 // What all handles of a collection share.
 struct CollectionState {
-  enum class Life : std::uint8_t { open, dropped, closed };
-
   CollectionState(store::Collections* c, std::string n, store::Form f,
                   std::unique_ptr<store::Tree> t)
       : collections(c),
@@ -47,13 +46,7 @@ struct CollectionState {
         id(tree->id()),
         name(std::move(n)) {}
 
-  // ok | not_found | closed. Of a collection that can be dropped it is true while the caller's
-  // epoch lasts, if that was pinned before.
-  Status alive() const {
-    const Life now = life.load(std::memory_order_acquire);
-    if (now == Life::open) return Status::ok;
-    return now == Life::closed ? Status::closed : Status::not_found;
-  }
+  Status alive() const { return life.alive(); }
 
   // Constant while the collection is open.
   store::Collections* const collections;
@@ -61,8 +54,7 @@ struct CollectionState {
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
   std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
-  // Atomic. Acquire and release: who sees `open` under a pinned epoch may use the tree.
-  std::atomic<Life> life{Life::open};
+  store::CollectionLife life;          // atomic
   // Guarded by name_mu.
   std::mutex name_mu;
   std::string name;
@@ -120,9 +112,10 @@ class Collections {
   Status validate(Report* report);
 
   // For transactions. An empty collection without a name; the catalog is made if there is none.
-  // exists: one has the name that is not among `dropped`.
+  // exists: one has the name that is not among `dropped`, or is among `created`.
   Result<State> make_unnamed(std::string_view name, const CollectionOptions& options,
-                             std::span<const State> dropped, Report* report);
+                             std::span<const State> created, std::span<const State> dropped,
+                             Report* report);
   // Gives it back. REQUIRES: not closed.
   void forget_unnamed(const State& state);
   // Tree::write, and changes of the catalog in the same batch: what `created` names gets its name,

@@ -206,7 +206,7 @@ void Cursor::seek(std::string_view key) {
   const std::string from = std::max(std::string(key), span_.lower);
   if (!begin()) return;
   if (load(from, Aim::at)) settle_forward(from, true);
-  note(&from, nullptr);
+  note(from, up_to_here());
 }
 void Cursor::seek_last() {
   if (!begin()) return;
@@ -214,18 +214,17 @@ void Cursor::seek_last() {
     if (span_.upper->empty()) return leave();
     const std::string from = *span_.upper;
     if (load(from, Aim::before)) settle_backward(&from, false);
-    note(nullptr, &from);
   } else {
     if (load({}, Aim::last)) settle_backward(nullptr, false);
-    note(nullptr, nullptr);
   }
+  note(down_to_here(), span_.upper);
 }
 void Cursor::seek_for_prev(std::string_view key) {
   if (span_.upper && key >= *span_.upper) return seek_last();
   const std::string from(key);
   if (!begin()) return;
   if (load(from, Aim::at)) settle_backward(&from, true);
-  note(nullptr, &from);
+  note(down_to_here(), from);
 }
 void Cursor::next() {
   if (at_ + 1 < entries_.size()) {
@@ -234,7 +233,7 @@ void Cursor::next() {
     const std::string from(key());
     go_forward(from, false, entries_.size());
   }
-  if (work_ != nullptr) saw_up_to_here();
+  if (work_ != nullptr) work_->reads.ranges[range_].widen_up(up_to_here());
 }
 void Cursor::prev() {
   if (at_ > 0) {
@@ -243,34 +242,20 @@ void Cursor::prev() {
     const std::string from(key());
     settle_backward(&from, false);
   }
-  if (work_ != nullptr) saw_down_to_here();
+  if (work_ != nullptr) work_->reads.ranges[range_].widen_down(down_to_here());
 }
 
-// A transaction has read what its cursors walked over: a new range, from where the cursor was
-// sent to where it stands. Null: from where it stands, or to it or the end.
-void Cursor::note(const std::string* from, const std::string* to) {
+// A transaction has read what its cursors walked over: a range for each position they were sent to,
+// which grows with every step to where they stand, or to the end of the span.
+void Cursor::note(std::string_view from, std::optional<std::string_view> to) {
   if (work_ == nullptr) return;
   range_ = work_->reads.ranges.size();
-  work_->reads.ranges.push_back({tree_, span_.lower, {}, false});
-  ReadSet::Range& r = work_->reads.ranges.back();
-  if (from != nullptr) {
-    r.from = *from;
-    saw_up_to_here();
-    return;
-  }
-  if (to != nullptr) {
-    r.to = *to;
-    r.bounded = true;
-  }
-  saw_down_to_here();
+  work_->reads.ranges.emplace_back(*tree_, from, to);
 }
-void Cursor::saw_up_to_here() {
-  ReadSet::Range& r = work_->reads.ranges[range_];
-  r.bounded = positioned_ || span_.upper.has_value();
-  if (r.bounded) r.to = positioned_ ? key() : *span_.upper;
+std::optional<std::string_view> Cursor::up_to_here() const {
+  if (positioned_) return key();
+  return span_.upper;
 }
-void Cursor::saw_down_to_here() {
-  work_->reads.ranges[range_].from = positioned_ ? key() : span_.lower;
-}
+std::string_view Cursor::down_to_here() const { return positioned_ ? key() : span_.lower; }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -61,9 +61,9 @@ class Cursor {
   void settle_forward(const std::string& from, bool inclusive);
   void go_forward(const std::string& from, bool inclusive, std::size_t i);
   void settle_backward(const std::string* from, bool inclusive);
-  void note(const std::string* from, const std::string* to);
-  void saw_up_to_here();
-  void saw_down_to_here();
+  void note(std::string_view from, std::optional<std::string_view> to);
+  std::optional<std::string_view> up_to_here() const;
+  std::string_view down_to_here() const;
 
   static constexpr std::size_t kAhead = 8;  // records
 

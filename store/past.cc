@@ -92,13 +92,12 @@ Result<std::optional<std::string_view>> Tree::end_of(const VLeaf& twin) const {
   return std::optional(*low);
 }
 
-Status Tree::unchanged(const ReadSet::Range& range, Moment since,
-                       std::span<VLeaf* const> mine) const {
-  const bool point = range.bounded && range.from == range.to;
+Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* const> mine) const {
+  const bool point = range.is_key();
   if (TENUTO_PLANT("store_commit_keys_not_validated") && point) return Status::ok;
   if (TENUTO_PLANT("store_commit_ranges_not_validated") && !point) return Status::ok;
-  const std::string_view to = range.to;
-  std::string at = range.from;
+  const std::string_view to = range.to() ? std::string_view(*range.to()) : std::string_view();
+  std::string at = range.from();
   // Whoever holds a leaf may wait for one of ours: he or we give up.
   constexpr int kTriesMax = 1000;
   Backoff wait;
@@ -112,7 +111,7 @@ Status Tree::unchanged(const ReadSet::Range& range, Moment since,
       ++tries;
       continue;
     }
-    const bool changed = history_.changed(version, at, range.bounded ? &to : nullptr, since);
+    const bool changed = history_.changed(version, at, range.to() ? &to : nullptr, since);
     const Result<std::optional<std::string_view>> end = end_of(twin);
     if (!own && !twin.still(version)) {
       ++tries;
@@ -120,7 +119,7 @@ Status Tree::unchanged(const ReadSet::Range& range, Moment since,
     }
     if (changed) return Status::conflict;
     if (!end) return end.error();
-    if (point || !*end || (range.bounded && to < **end)) return Status::ok;
+    if (point || !*end || (range.to() && to < **end)) return Status::ok;
     at = **end;
   }
   return Status::conflict;
@@ -128,7 +127,7 @@ Status Tree::unchanged(const ReadSet::Range& range, Moment since,
 
 bool Tree::changed_since(std::string_view key, const SnapshotCore& at) const {
   const EpochGuard guard;
-  return unchanged({this, std::string(key), std::string(key), true}, at.moment, {}) != Status::ok;
+  return unchanged({*this, key}, at.moment, {}) != Status::ok;
 }
 
 // --- letting go ---------------------------------------------------------------------------------

@@ -91,10 +91,12 @@ Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
   return cursor.status();
 }
 
-Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch, StoredOps& out) {
+Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch, StoredOps& out,
+                         store::ReadSet& there) {
   for (const auto& state : batch.collections_) {
     if (state == nullptr) return Status::closed;
     TENUTO_TRY(state->alive());
+    if (state != all.main()) there.lives.push_back(&state->life);
     if (state->collections != &all) return Status::invalid_argument;
   }
   const std::string_view bytes = batch.bytes_;
@@ -247,17 +249,20 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;
   if (options.ttl_ms != 0) return Status::invalid_argument;
-  for (bool again : {true, false}) {
+  for (bool again = true;;) {
     Status s = Status::ok;
     {
       std::optional<store::EpochGuard> guard;
       if (!batch.collections_.empty()) guard.emplace();  // see CollectionUse
       StoredOps stored;
-      TENUTO_TRY(StoreImpl::append(*all, batch, stored));
-      s = store::Tree::write(std::move(stored.ops));
+      store::ReadSet there;
+      TENUTO_TRY(StoreImpl::append(*all, batch, stored, there));
+      s = store::Tree::write(std::move(stored.ops), &there);
     }
+    if (s == Status::conflict) continue;  // one of them is being dropped: `append` says what became
     if (s == Status::full && again && !all->alone()) {
       all->make_room();
+      again = false;
       continue;
     }
     TENUTO_TRY(s);

@@ -34,7 +34,7 @@ Status read(store::Work& work, store::Part& part, std::string_view stored, bool 
   TENUTO_TRY(work.look());
   const store::EpochGuard guard;
   const CollectionUse use(part.state.get());
-  TENUTO_TRY(use.status());
+  TENUTO_TRY(work.met(*part.state, use.status()));
   store::Record record;
   const Status s =
       use->lookup_at(stored, *work.reads.snapshot, record, for_value || form.expires());
@@ -159,7 +159,8 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->usable());
   if (impl_->options.read_only) return Status::read_only;
-  auto made = impl_->pool->collections->make_unnamed(name, options, impl_->dropped, report);
+  auto made =
+      impl_->pool->collections->make_unnamed(name, options, impl_->created, impl_->dropped, report);
   if (!made) return made.error();
   impl_->created.push_back(*made);
   return Collection(std::move(*made));

@@ -60,6 +60,8 @@ struct Work {
   Status usable() const;
   // Its part of a collection of this store. not_found: it was dropped.
   Status part_of(const std::shared_ptr<CollectionState>& state, Part*& out);
+  // What a call that asked whether the collection is there answers.
+  Status met(const CollectionState& state, Status s);
   Status write(Part& part, std::string_view key, std::optional<std::string_view> value);
   bool wrote() const;
   bool drops(const Part& part) const;
@@ -83,6 +85,7 @@ struct Work {
   std::vector<std::shared_ptr<CollectionState>> dropped;  // by the commit
   std::vector<std::pair<TreeId, std::string>> locked;
   bool doomed = false;  // a key for update had changed: the commit would find it, too
+  bool torn = false;    // a collection was dropped after this moment: it cannot be seen whole
   bool ended = false;
 };
 

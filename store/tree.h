@@ -29,6 +29,7 @@
 #include "store/index.h"
 #include "store/leaf.h"
 #include "store/one_fence.h"
+#include "store/read_set.h"
 #include "store/record.h"
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
@@ -97,18 +98,6 @@ struct Looked {
 };
 
 class Tree;
-
-// What a transaction read, to be still so when it commits: ranges of keys, from and to inclusive.
-struct ReadSet {
-  struct Range {
-    const Tree* tree = nullptr;
-    std::string from;
-    std::string to;
-    bool bounded = true;  // false: to the end of the tree
-  };
-  std::vector<Range> ranges;
-  std::shared_ptr<SnapshotCore> snapshot;  // null: nothing was read
-};
 
 // A change of an atomic batch; `tree` is one of the pool's.
 struct BatchOp {
@@ -320,7 +309,7 @@ class Tree {
 
   // past.cc. Whether nobody changed a key of the range after the moment, or is about to; `mine` are
   // the leaves this thread has locked. conflict: somebody did, or may have.
-  Status unchanged(const ReadSet::Range& range, Moment since, std::span<VLeaf* const> mine) const;
+  Status unchanged(const ReadRange& range, Moment since, std::span<VLeaf* const> mine) const;
   Result<std::optional<std::string_view>> end_of(const VLeaf& twin) const;
 
   // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.

@@ -22,7 +22,7 @@ Status Work::look() {
 Status Work::part_of(const std::shared_ptr<CollectionState>& state, Part*& out) {
   TENUTO_TRY(usable());
   if (state == nullptr) return Status::closed;
-  TENUTO_TRY(state->alive());
+  TENUTO_TRY(met(*state, state->alive()));
   if (state->collections != pool->collections.get()) return Status::invalid_argument;
   for (Part& part : parts) {
     if (part.state != state) continue;
@@ -31,6 +31,12 @@ Status Work::part_of(const std::shared_ptr<CollectionState>& state, Part*& out) 
   }
   out = &parts.emplace_back(state, writes);
   return Status::ok;
+}
+
+Status Work::met(const CollectionState& state, Status s) {
+  const bool gone = s == Status::not_found && reads.snapshot != nullptr;
+  if (gone && state.life.dropped_after(reads.snapshot->moment)) torn = true;
+  return s;
 }
 
 const Write* Part::own(std::string_view key) const {
@@ -100,6 +106,10 @@ void Part::overlay(std::string_view low, const Fence& end, std::vector<Entry>& e
 
 Status Work::commit() {
   TENUTO_TRY(usable());
+  if (torn) {
+    for (const Part& part : parts) TENUTO_TRY(part.state->alive());
+    return Status::conflict;
+  }
   if (!wrote()) return Status::ok;
   if (doomed) return Status::conflict;
   Status s = try_commit();
@@ -113,9 +123,10 @@ Status Work::commit() {
 Status Work::try_commit() {
   const EpochGuard guard;  // see CollectionUse
   std::vector<BatchOp> ops;
-  ReadSet all{reads.ranges, reads.snapshot};
+  ReadSet all{reads.ranges, reads.snapshot, {}};
   for (const Part& part : parts) {
     TENUTO_TRY(part.state->alive());
+    if (part.state != main && !drops(part)) all.lives.push_back(&part.state->life);
     Tree* const tree = part.state->tree.get();
     for (const auto& [key, at] : part.latest) {
       if (drops(part)) break;
@@ -123,7 +134,7 @@ Status Work::try_commit() {
       const std::optional<std::string>& value = writes[at].value;
       ops.push_back({tree, key, value ? std::string_view(*value) : std::string_view(), !value});
     }
-    for (const std::string& key : part.keys_read) all.ranges.push_back({tree, key, key, true});
+    for (const std::string& key : part.keys_read) all.ranges.emplace_back(*tree, key);
   }
   TENUTO_TRY(pool->collections->write(std::move(ops), &all, created, dropped));
   created.clear();

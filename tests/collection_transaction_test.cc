@@ -2,8 +2,10 @@
 // serialisable: isolation_stress; that crashes leave all or nothing: collection_crash.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "support/collection_fixture.h"
@@ -59,6 +61,144 @@ TEST_F(CollectionTransactionTest,
   }
   ASSERT_EQ(b.put("aa", "new"), Status::ok);  // where the cursor walked
   EXPECT_EQ(tx.commit(), Status::conflict);
+}
+
+TEST_F(CollectionTransactionTest, a_name_is_created_once_in_a_transaction) {
+  Collection old = made({}, "old");
+  StoreTransaction tx = s_->begin();
+  Result<Collection> first = tx.create("twice", {});
+  ASSERT_TRUE(first);
+  EXPECT_EQ(tx.create("twice", {.order = KeyOrder::reverse}, &report_).error(), Status::exists);
+  EXPECT_NE(report_.text().find("twice"), std::string::npos) << report_.text();
+  // In the place of one that it drops a name may be made, once, too.
+  ASSERT_EQ(tx.drop(old), Status::ok);
+  Result<Collection> again = tx.create("old", {});
+  ASSERT_TRUE(again);
+  EXPECT_EQ(tx.create("old", {}).error(), Status::exists);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(tx.put(*first, test::key_of(i), "v"), Status::ok);
+  }
+  ASSERT_EQ(tx.commit(), Status::ok);
+  ASSERT_EQ(first->put("later", "v"), Status::ok);
+  ASSERT_EQ(again->put("later", "v"), Status::ok);
+  expect_valid(*s_);
+  reopen();
+  Collection c = made({}, "twice");
+  EXPECT_EQ(c.stats().records, 1001u);
+  EXPECT_EQ(*c.get("later"), "v");
+  EXPECT_EQ(*made({}, "old").get("later"), "v");
+}
+
+// One reads a collection and writes a key, the other reads the key and drops the collection: there
+// is no order in which both are right.
+TEST_F(CollectionTransactionTest, a_drop_and_a_reader_of_the_collection_do_not_both_commit) {
+  constexpr int kRounds = 1500;
+  int reads = 0;
+  int drops = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    Collection y = made({}, "y");
+    ASSERT_EQ(y.put("k", "v"), Status::ok);
+    std::atomic<int> ready{0};
+    const auto meet = [&] {
+      ready.fetch_add(1);
+      while (ready.load() < 2) std::this_thread::yield();
+    };
+    Status read = Status::ok;
+    std::thread reader([&] {
+      StoreTransaction tx = s_->begin();
+      EXPECT_EQ(*tx.get(y, "k"), "v");
+      EXPECT_EQ(tx.put("m", "read"), Status::ok);
+      meet();
+      read = tx.commit();
+    });
+    StoreTransaction tx = s_->begin();
+    std::string value;
+    EXPECT_NE(tx.get("m", value), Status::conflict);
+    EXPECT_EQ(tx.drop(y), Status::ok);
+    meet();
+    const Status drop = tx.commit();
+    reader.join();
+    ASSERT_FALSE(read == Status::ok && drop == Status::ok) << "round " << round;
+    reads += read == Status::ok ? 1 : 0;
+    drops += drop == Status::ok ? 1 : 0;
+  }
+  EXPECT_GT(reads + drops, kRounds / 2) << reads << " reads, " << drops << " drops";
+}
+
+// The same with a batch and a transaction that write to the collection without having read it.
+TEST_F(CollectionTransactionTest, a_drop_and_a_blind_write_do_not_both_commit) {
+  constexpr int kRounds = 1000;
+  for (int round = 0; round < kRounds; ++round) {
+    Collection y = made({}, "y");
+    std::atomic<int> ready{0};
+    const auto meet = [&] {
+      ready.fetch_add(1);
+      while (ready.load() < 2) std::this_thread::yield();
+    };
+    const std::string mine = std::to_string(round);
+    Status write = Status::ok;
+    std::thread writer([&] {
+      meet();
+      if (round % 2 == 0) {
+        WriteBatch batch;
+        batch.put(y, "k", mine);
+        batch.put("m", mine);
+        write = s_->write(batch);
+      } else {
+        StoreTransaction tx = s_->begin();
+        EXPECT_EQ(tx.put("m", mine), Status::ok);
+        write = tx.put(y, "k", mine);
+        if (write == Status::ok) write = tx.commit();
+      }
+    });
+    // Whoever drops has not seen what the other writes.
+    StoreTransaction tx = s_->begin();
+    std::string value;
+    (void)tx.get("m", value);
+    EXPECT_EQ(tx.drop(y), Status::ok);
+    meet();
+    const Status drop = tx.commit();
+    writer.join();
+    const bool seen = value == mine;
+    ASSERT_FALSE(write == Status::ok && drop == Status::ok && !seen) << "round " << round;
+  }
+}
+
+// What a transaction sees of a drop is seen of the rest of its batch: both or neither.
+TEST_F(CollectionTransactionTest, a_reader_sees_a_drop_and_the_writes_beside_it_or_neither) {
+  constexpr int kRounds = 1000;
+  for (int round = 0; round < kRounds; ++round) {
+    Collection y = made({}, "y");
+    ASSERT_EQ(y.put("k", "v"), Status::ok);
+    ASSERT_EQ(s_->put("m", "before"), Status::ok);
+    std::atomic<int> ready{0};
+    const auto meet = [&] {
+      ready.fetch_add(1);
+      while (ready.load() < 2) std::this_thread::yield();
+    };
+    std::thread reader([&] {
+      meet();
+      StoreTransaction tx = s_->begin();
+      std::string m;
+      std::string k;
+      const bool m_first = round % 2 == 0;
+      if (m_first) {
+        EXPECT_EQ(tx.get("m", m), Status::ok);
+      }
+      const Status there = tx.get(y, "k", k);
+      if (!m_first) {
+        EXPECT_EQ(tx.get("m", m), Status::ok);
+      }
+      if (tx.commit() != Status::ok) return;
+      EXPECT_EQ(there == Status::ok, m == "before") << "round " << round;
+    });
+    StoreTransaction tx = s_->begin();
+    EXPECT_EQ(tx.put("m", "after"), Status::ok);
+    EXPECT_EQ(tx.drop(y), Status::ok);
+    meet();
+    EXPECT_EQ(tx.commit(), Status::ok);
+    reader.join();
+  }
 }
 
 TEST_F(CollectionTransactionTest, a_transaction_makes_and_drops_collections_with_its_commit) {
@@ -136,6 +276,18 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   EXPECT_EQ(tx.get(a, "x").error(), Status::not_found);
   EXPECT_EQ(tx.commit(), Status::not_found);
   EXPECT_EQ(s_->contains("y"), Status::not_found);
+  // One that comes to it only now has not seen the store at one moment; the next one has.
+  Collection b = made({}, "b");
+  ASSERT_EQ(b.put("x", "1"), Status::ok);
+  StoreTransaction late = s_->begin();
+  EXPECT_EQ(late.contains("y"), Status::not_found);
+  ASSERT_EQ(s_->drop("b"), Status::ok);
+  EXPECT_EQ(late.get(b, "x").error(), Status::not_found);
+  EXPECT_EQ(late.commit(), Status::conflict);
+  StoreTransaction after = s_->begin();
+  EXPECT_EQ(after.contains("y"), Status::not_found);
+  EXPECT_EQ(after.get(b, "x").error(), Status::not_found);
+  EXPECT_EQ(after.commit(), Status::ok);
   test::TempPath elsewhere{"elsewhere"};
   Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));
   StoreTransaction foreign = s_->begin();

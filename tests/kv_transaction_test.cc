@@ -139,6 +139,93 @@ TEST_F(KvTransactionTest, the_end_of_a_walk_is_read_too) {
   EXPECT_EQ(tx.commit(), Status::conflict);
 }
 
+// What a cursor walked over stays read when it turns round: write skew is refused from both ends.
+TEST_F(KvTransactionTest, a_cursor_that_turns_round_has_still_read_both_ways) {
+  using Walk = void (*)(Iterator&);
+  struct Case {
+    const char* name;
+    Walk walk;
+    std::vector<int> read;
+  };
+  const Case cases[] = {
+      {"next next prev",
+       [](Iterator& it) {
+         it.seek(key_of(3));
+         it.next();
+         it.next();
+         it.prev();
+       },
+       {3, 4, 5}},
+      {"prev prev next",
+       [](Iterator& it) {
+         it.seek_for_prev(key_of(5));
+         it.prev();
+         it.prev();
+         it.next();
+       },
+       {3, 4, 5}},
+      {"seek_last prev next",
+       [](Iterator& it) {
+         it.seek_last();
+         it.prev();
+         it.next();
+       },
+       {8, 9, 10}},
+      {"off the end and in again",
+       [](Iterator& it) {
+         it.seek_last();
+         it.prev();
+         it.prev();
+         it.next();
+       },
+       {7, 8, 9, 10}},
+  };
+  for (const Case& c : cases) {
+    for (const int key : c.read) {
+      SCOPED_TRACE(std::string(c.name) + ", key " + std::to_string(key));
+      StoreTransaction tx = s_.begin();
+      {
+        Iterator it = tx.iterator();
+        c.walk(it);
+        ASSERT_TRUE(it.valid());
+      }
+      EXPECT_EQ(tx.put("sum", "mine"), Status::ok);
+      ASSERT_EQ(s_.put(key_of(key), "other"), Status::ok);
+      EXPECT_EQ(tx.commit(), Status::conflict);
+      if (key == 10) {
+        ASSERT_EQ(s_.erase(key_of(key)), Status::ok);
+      }
+    }
+  }
+}
+
+// Each of two transactions sums two counters, one upwards and one downwards, turns round at the
+// end, and raises one of them.
+TEST_F(KvTransactionTest, two_counters_read_by_turning_cursors_are_not_skewed) {
+  StoreTransaction up = s_.begin();
+  StoreTransaction down = s_.begin();
+  {
+    Iterator it = up.iterator();
+    it.seek(key_of(1));
+    it.next();
+    it.next();
+    it.prev();
+    ASSERT_EQ(it.key(), key_of(2));
+  }
+  {
+    Iterator it = down.iterator();
+    it.seek_for_prev(key_of(2));
+    it.prev();
+    it.prev();
+    it.next();
+    ASSERT_EQ(it.key(), key_of(1));
+  }
+  EXPECT_EQ(up.put(key_of(2), "up"), Status::ok);
+  EXPECT_EQ(down.put(key_of(1), "down"), Status::ok);
+  EXPECT_EQ(up.commit(), Status::ok);
+  EXPECT_EQ(down.commit(), Status::conflict);
+}
+
 // A range over many leaves, some of which the commit itself splits, and others' keys around it.
 TEST_F(KvTransactionTest, ranges_over_many_leaves_are_validated) {
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(s_.put(key_of(i), "old"), Status::ok);

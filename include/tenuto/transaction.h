@@ -10,8 +10,10 @@
 //   });
 //
 // One transaction may read and write any collections of its store; calls that name none are about
-// the default one. not_found, also of the commit: a collection it uses was dropped. (Transactions
-// over objects in a pool are others: tenuto/tx.h.)
+// the default one. not_found, also of the commit: a collection it uses was dropped. A drop is a
+// change as any other: a commit says `conflict`, even if nothing was written, when the transaction
+// first came to a collection that was dropped since its moment, for what it saw was no moment's.
+// (Transactions over objects in a pool are others: tenuto/tx.h.)
 //
 // Thread safety: a transaction belongs to one thread at a time; any number of them run at once.
 #pragma once
@@ -81,8 +83,9 @@ class StoreTransaction {
   Iterator iterator(IteratorOptions options = {});
 
   // A collection that is there, for all others, from the commit on, and is gone without it; this
-  // transaction writes to it by the handle. Its commit says `exists` when somebody else has taken
-  // the name. Otherwise as Store::collection, of one that is to be made.
+  // transaction writes to it by the handle. exists: there is one, or this transaction has made one;
+  // its commit says so, too, when somebody else has taken the name. Otherwise as Store::collection,
+  // of one that is to be made.
   Result<Collection> create(std::string_view name, const CollectionOptions& options,
                             Report* report = nullptr);
   // The collection is dropped with the commit, which says not_found when it is not there any more,

@@ -1,0 +1,61 @@
+// What a transaction has read, to be still so when it commits: ranges of keys, and collections that
+// are there. Filled by work.cc and by the transaction's cursors; asked by batch.cc and past.cc.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pm/plant.h"
+#include "store/life.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+class Tree;
+struct SnapshotCore;
+
+// Keys of a tree, both ends inclusive. What was read stays read: a range only ever grows, whichever
+// way a cursor goes.
+class ReadRange {
+ public:
+  ReadRange(const Tree& tree, std::string_view key) : tree_(&tree), from_(key), to_(key) {}
+  // to, none: to the end of the tree.
+  ReadRange(const Tree& tree, std::string_view from, std::optional<std::string_view> to)
+      : tree_(&tree), from_(from), to_(to) {}
+
+  const Tree& tree() const { return *tree_; }
+  const std::string& from() const { return from_; }
+  const std::optional<std::string>& to() const { return to_; }
+  bool is_key() const { return to_ && *to_ == from_; }
+
+  void widen_down(std::string_view key) {
+    if (key < from_ || TENUTO_PLANT("store_range_read_shrinks")) from_ = key;
+  }
+  void widen_up(std::optional<std::string_view> key) {
+    if (TENUTO_PLANT("store_range_read_shrinks")) {
+      to_ = key;
+    } else if (!key) {
+      to_.reset();
+    } else if (to_ && *to_ < *key) {
+      to_ = *key;
+    }
+  }
+
+ private:
+  const Tree* tree_;
+  std::string from_;
+  std::optional<std::string> to_;
+};
+
+struct ReadSet {
+  std::vector<ReadRange> ranges;
+  std::shared_ptr<SnapshotCore> snapshot;  // null: nothing was read
+  // Of the collections that were read or are written; a batch's, too.
+  std::vector<const CollectionLife*> lives;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -1,0 +1,109 @@
+// Mistakes planted in the store that need no crash to show: each has a story that goes wrong with
+// it and right without it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "support/kv_fixture.h"
+#include "tenuto/collection.h"
+#include "tenuto/crash.h"
+#include "tenuto/transaction.h"
+
+namespace tenuto {
+namespace {
+
+using test::key_of;
+
+struct Mistake {
+  const char* name;
+  // Whether the story goes wrong; false may be luck where threads race.
+  std::function<bool(Store&)> goes_wrong;
+  int tries = 1;
+};
+
+void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
+
+bool a_turning_cursor_forgets(Store& s) {
+  for (int i = 1; i <= 5; ++i) EXPECT_EQ(s.put(key_of(i), "old"), Status::ok);
+  StoreTransaction tx = s.begin();
+  {
+    Iterator it = tx.iterator();
+    it.seek(key_of(1));
+    it.next();
+    it.next();
+    it.prev();
+  }
+  EXPECT_EQ(tx.put("sum", "mine"), Status::ok);
+  EXPECT_EQ(s.put(key_of(1), "new"), Status::ok);
+  return tx.commit() == Status::ok;
+}
+
+bool two_trees_get_one_name(Store& s) {
+  StoreTransaction tx = s.begin();
+  Result<Collection> first = tx.create("twice", {});
+  EXPECT_TRUE(first);
+  return static_cast<bool>(tx.create("twice", {}));
+}
+
+bool a_drop_passes_a_reader(Store& s) {
+  Result<Collection> y = s.collection("y", CollectionOptions{});
+  EXPECT_TRUE(y);
+  EXPECT_EQ(y->put("k", "v"), Status::ok);
+  std::atomic<int> ready{0};
+  const auto meet = [&] {
+    ready.fetch_add(1);
+    while (ready.load() < 2) std::this_thread::yield();
+  };
+  Status read = Status::conflict;
+  std::thread reader([&] {
+    StoreTransaction tx = s.begin();
+    EXPECT_EQ(tx.contains(*y, "k"), Status::ok);
+    EXPECT_EQ(tx.put("m", "read"), Status::ok);
+    meet();
+    read = tx.commit();
+  });
+  StoreTransaction tx = s.begin();
+  std::string value;
+  (void)tx.get("m", value);
+  EXPECT_EQ(tx.drop(*y), Status::ok);
+  meet();
+  const Status drop = tx.commit();
+  reader.join();
+  return read == Status::ok && drop == Status::ok;
+}
+
+class StorePlanted : public test::KvFixture, public testing::WithParamInterface<Mistake> {
+ protected:
+  bool goes_wrong() {
+    const test::TempPath path{"planted"};
+    Result<Store> s = Store::open(path.str(), options_, &report_);
+    EXPECT_TRUE(s) << report_.text();
+    return GetParam().goes_wrong(*s);
+  }
+};
+
+TEST_P(StorePlanted, is_found_by_its_story_and_nothing_else_is) {
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(goes_wrong());
+#ifndef TENUTO_DEBUG_CHECKS
+  GTEST_SKIP() << "mistakes are planted in builds with debug checks";
+#endif
+  plant(GetParam().name);
+  bool found = false;
+  for (int i = 0; i < GetParam().tries && !found; ++i) found = goes_wrong();
+  unplant_all();
+  EXPECT_TRUE(found);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    every, StorePlanted,
+    testing::Values(Mistake{"store_range_read_shrinks", a_turning_cursor_forgets},
+                    Mistake{"store_name_created_twice", two_trees_get_one_name},
+                    Mistake{"store_drop_unannounced", a_drop_passes_a_reader, 2000},
+                    Mistake{"store_commit_lives_not_validated", a_drop_passes_a_reader, 2000}),
+    [](const auto& m) { return std::string(m.param.name); });
+
+}  // namespace
+}  // namespace tenuto

@@ -27,11 +27,13 @@ void Facts::member(const std::string& json_member) {
 }
 
 void Facts::text(std::string_view name, std::string_view label, std::string_view value) {
-  std::string json;
-  append_json_string(json, value);
   std::string words;
   append_escaped(words, value);
-  add(name, json, label, words);
+  add({}, {}, label, words);
+  if (name.empty()) return;
+  std::string json;
+  append_json_member(json, name, value);
+  member(json);
 }
 
 void Facts::count(std::string_view name, std::string_view label, std::uint64_t n) {

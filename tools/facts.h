@@ -12,6 +12,7 @@ namespace tenuto::tool {
 class Facts {
  public:
   // `name` is the JSON member ("" leaves it out), `label` the row's name ("" leaves it out).
+  // A text that is not UTF-8 is the member `name_base64`.
   void text(std::string_view name, std::string_view label, std::string_view value);
   void count(std::string_view name, std::string_view label, std::uint64_t n);
   void bytes(std::string_view name, std::string_view label, std::uint64_t n);

@@ -21,11 +21,17 @@ void on_stop_signal(int number) { stop_signal = number; }
 void prepare_process() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // open() takes the lowest free number, which is fd. Read-only, so that writes to it fail.
-    const int flags = fd == STDERR_FILENO ? O_WRONLY : O_RDONLY;
+    // open() takes the lowest free number, which is fd. Reads of standard input and writes to
+    // standard output fail: neither is an empty input nor is it a place for results.
+    const int flags = fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY;
     if (open("/dev/null", flags) != fd) std::abort();
   }
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
+}
+
+bool is_readable(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
 }
 
 void catch_stop_signals() {

@@ -5,7 +5,8 @@ namespace tenuto::tool {
 
 // Before anything is opened. Closed standard descriptors are taken by /dev/null, so that no pool
 // ever gets number 1 and is written over by a message; a write to a closed standard output still
-// fails. A closed pipe and a file above the size limit become errors of write().
+// fails, and so does a read of a closed standard input. A closed pipe and a file above the size
+// limit become errors of write().
 void prepare_process();
 
 // From now on SIGINT, SIGTERM and SIGHUP ask long commands to stop at the next whole step; a second
@@ -14,5 +15,6 @@ void catch_stop_signals();
 bool stop_requested();
 
 bool is_terminal(int fd);
+bool is_readable(int fd);  // it was opened for that
 
 }  // namespace tenuto::tool

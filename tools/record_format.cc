@@ -28,19 +28,6 @@ MaybeError parse_tsv(KeyKind kind, std::string_view line, Record& record) {
   return parse_escaped(line.substr(tab + 1), tab + 2, record.value);
 }
 
-void append_member(std::string_view name, std::string_view bytes, std::string& out) {
-  out += '"';
-  out += name;
-  if (is_utf8(bytes)) {
-    out += "\":";
-    append_json_string(out, bytes);
-  } else {
-    out += "_base64\":\"";
-    append_base64(out, bytes);
-    out += '"';
-  }
-}
-
 }  // namespace
 
 std::uint64_t key_number(std::string_view key) {
@@ -62,12 +49,12 @@ void append_key_member(KeyKind kind, std::string_view key, std::string& out) {
     out += "\"key\":";
     append_key_text(kind, key, out);
   } else {
-    append_member("key", key, out);
+    append_json_member(out, "key", key);
   }
 }
 
 void append_value_member(std::string_view value, std::string& out) {
-  append_member("value", value, out);
+  append_json_member(out, "value", value);
 }
 
 void append_record(RecordFormat format, KeyKind kind, std::string_view key, std::string_view value,

@@ -74,6 +74,7 @@ Run add_put(CommandLine& line) {
   line.add_text(
       "--value-file", [&a = *args](std::string t) { a.value_file = std::move(t); },
       "The value is the contents of this file; - is standard input", "FILE");
+  line.add_size("--max-value", args->value_bytes_max, "With --value-file: the longest value");
   line.add_flag("--hex", args->hex, "KEY and VALUE are hexadecimal");
   line.add_size_max(*args);
   return [args] { return run_put(*args); };

@@ -54,10 +54,10 @@ std::string as_json(const std::vector<Row>& rows) {
   std::string json = "{\"collections\":[";
   for (const Row& r : rows) {
     if (json.back() != '[') json += ',';
-    json += "{\"name\":";
-    append_json_string(json, r.info.name);
-    json += fmt::format(",\"id\":{},\"key_kind\":", r.info.id);
-    append_json_string(json, order_of(r.info));
+    json += '{';
+    append_json_member(json, "name", r.info.name);
+    json += fmt::format(",\"id\":{},", r.info.id);
+    append_json_member(json, "key_kind", order_of(r.info));
     json += fmt::format(",\"duplicates\":{},\"expires\":{}", r.info.duplicates, r.info.expires);
     if (r.stats) {
       json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{},\"put_fences\":{}",

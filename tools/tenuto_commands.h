@@ -46,6 +46,7 @@ struct PutArgs : CommonArgs {
   std::string key;
   std::optional<std::string> value;
   std::string value_file;  // "-" is standard input
+  std::uint64_t value_bytes_max = 1ull << 30;
   bool hex = false;
 };
 

@@ -152,6 +152,8 @@ class Input {
   Error open_file(const std::string& file) {
     fd_ = file == "-" ? STDIN_FILENO : open(file.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd_ < 0) return os_failed(errno, "cannot open the input", file);
+    // Before a pool is made for it.
+    if (!is_readable(fd_)) return os_failed(EBADF, "cannot read", "standard input");
     struct stat info {};
     if (fstat(fd_, &info) != 0) return no_error();
     if (S_ISREG(info.st_mode)) bytes_ = static_cast<std::uint64_t>(info.st_size);

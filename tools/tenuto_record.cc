@@ -1,10 +1,13 @@
 // Commands on records: put, get, del, scan.
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "numbers.h"
 #include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
@@ -13,33 +16,41 @@ namespace tenuto::tool {
 namespace {
 
 constexpr std::size_t kReadBytes = 1u << 20;
-// A value file that never ends must not take all memory first.
-constexpr std::uint64_t kValueFileBytesMax = 4ull << 30;
 
-Error read_all(int fd, const std::string& name, std::string& bytes) {
-  std::size_t end = 0;
+Error too_long(const PutArgs& args, const std::string& name) {
+  return failed(Status::too_large, "the value is above " + format_size(args.value_bytes_max), name,
+                "raise --max-value, or split the value over several keys");
+}
+
+// An input that never ends takes the memory of the longest value and no more.
+Error read_all(const PutArgs& args, int fd, const std::string& name, std::string& bytes) {
+  struct stat info {};
+  const bool is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  if (is_file && static_cast<std::uint64_t>(info.st_size) > args.value_bytes_max) {
+    return too_long(args, name);
+  }
+  std::uint64_t end = 0;
   while (true) {
-    if (bytes.size() - end < kReadBytes) bytes.resize(bytes.size() * 2 + kReadBytes);
-    const ssize_t n = read(fd, bytes.data() + end, kReadBytes);
+    // One byte more tells an input that ends there from one that goes on.
+    const std::uint64_t want = std::min<std::uint64_t>(kReadBytes, args.value_bytes_max + 1 - end);
+    if (bytes.size() - end < want) bytes.resize(end + std::max<std::uint64_t>(want, end / 2));
+    const ssize_t n = read(fd, bytes.data() + end, want);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return os_failed(errno, "cannot read the value", name);
     if (n == 0) break;
-    end += static_cast<std::size_t>(n);
-    if (end > kValueFileBytesMax) {
-      return failed(Status::too_large, "the value file is above 4 GiB", name,
-                    "split the value over several keys");
-    }
+    end += static_cast<std::uint64_t>(n);
+    if (end > args.value_bytes_max) return too_long(args, name);
   }
   bytes.resize(end);
   return no_error();
 }
 
 Error value_of(const PutArgs& args, std::string& value) {
-  if (args.value_file == "-") return read_all(STDIN_FILENO, "standard input", value);
+  if (args.value_file == "-") return read_all(args, STDIN_FILENO, "standard input", value);
   if (!args.value_file.empty()) {
     const int fd = open(args.value_file.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return os_failed(errno, "cannot open the value file", args.value_file);
-    Error error = read_all(fd, args.value_file, value);
+    Error error = read_all(args, fd, args.value_file, value);
     close(fd);
     return error;
   }

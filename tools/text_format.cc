@@ -305,6 +305,19 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
+void append_json_member(std::string& out, std::string_view name, std::string_view bytes) {
+  out += '"';
+  out += name;
+  if (is_utf8(bytes)) {
+    out += "\":";
+    append_json_string(out, bytes);
+  } else {
+    out += "_base64\":\"";
+    append_base64(out, bytes);
+    out += '"';
+  }
+}
+
 std::string in_quotes(std::string_view bytes) {
   constexpr std::size_t kShown = 64;
   std::string text = "\"";

@@ -50,8 +50,12 @@ constexpr std::array<bool, 256> make_plain_in_json() {
 inline constexpr std::array<bool, 256> kPlainInJson = make_plain_in_json();
 
 // A JSON string with its quotes: UTF-8 as it is, short escapes where JSON has them, \u00hh for
-// other controls. Bytes that are not UTF-8 become U+FFFD; what must come back is written as base64.
+// other controls. Bytes that are not UTF-8 become U+FFFD, so that two texts may look alike: for
+// words of ours.
 void append_json_string(std::string& out, std::string_view text);
+// For bytes of the user's (keys, values, names, paths): `"name":"text"`, or
+// `"name_base64":"..."` where they are not UTF-8. Different bytes give different members.
+void append_json_member(std::string& out, std::string_view name, std::string_view bytes);
 
 // A short, terminal-safe picture of a key for messages: quoted, escaped, cut in the middle.
 std::string in_quotes(std::string_view bytes);

@@ -70,7 +70,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open_to_read(std::string_view 
                                                                Report* report) {
   std::unique_ptr<JournalFile> f(new JournalFile);
   f->path_ = path;
-  f->fd_ = ::open(f->path_.c_str(), O_RDONLY | O_CLOEXEC);
+  f->fd_ = ::open(f->path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (f->fd_ < 0) return f->failed("cannot open the pool's journal", report);
   TENUTO_TRY(lock_file(f->fd_, false, path, report));
   TENUTO_TRY(f->check_file(expected, report));

@@ -164,7 +164,9 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   f->log_ = options.log;
   f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
-  f->fd_ = ::open(f->path_.c_str(), (options.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+  // NONBLOCK: nobody waits for the other end of a pipe. It means nothing to a regular file.
+  const int access = options.read_only ? O_RDONLY : O_RDWR;
+  f->fd_ = ::open(f->path_.c_str(), access | O_NONBLOCK | O_CLOEXEC);
   if (f->fd_ < 0) {
     if (errno == EISDIR) {
       return fail(Status::not_a_pool, report, "this is a directory, not a pool", f->path_);

@@ -1,0 +1,173 @@
+// What tools/tenuto does with inputs that never end, never begin, or are not there: it says so, in
+// bounded time and memory. And with names that are not text: they stay apart.
+#include "tool_run.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "tenuto/collection.h"
+#include "tenuto/kv.h"
+
+using namespace std::string_literals;
+
+namespace tenuto::test {
+namespace {
+
+using nlohmann::json;
+
+class ToolInput : public ToolTest {
+ protected:
+  static constexpr int kHangs = 2000;  // in place of an exit code
+
+  // As run(), for a command that may wait for ever; it is ended after some seconds.
+  Outcome run_bounded(const std::vector<std::string>& args, const std::string& input = "/dev/null",
+                      const Setup& setup = {}) {
+    const int in = open(input.c_str(), O_RDONLY | O_CLOEXEC);
+    const pid_t child = start(args, in, setup);
+    close(in);
+    Outcome o;
+    o.code = kHangs;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    int status = 0;
+    while (o.code == kHangs && std::chrono::steady_clock::now() < deadline) {
+      if (waitpid(child, &status, WNOHANG) == child) o.code = exit_code(status);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (o.code == kHangs) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+    }
+    o.out = read_file(path(".out"));
+    o.err = read_file(path(".err"));
+    return o;
+  }
+  static void expect_error(const Outcome& o, Status status, const std::string& words) {
+    EXPECT_EQ(o.code, static_cast<int>(status)) << o.err;
+    EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+  }
+  std::string fifo(const std::string& name) {
+    EXPECT_EQ(mkfifo(path(name).c_str(), 0600), 0);
+    return path(name);
+  }
+};
+
+TEST_F(ToolInput, a_value_that_never_ends_is_too_large) {
+  const std::string pool = new_pool("a.tnt");
+  const auto little_memory = [] {
+    // Address space is reserved for a pool's growth; what is written to counts here.
+    const rlimit limit = {256u << 20, 256u << 20};
+    setrlimit(RLIMIT_DATA, &limit);
+  };
+  const std::vector<std::string> put = {"put", pool, "k", "--value-file", "-", "--max-value", "8M"};
+  expect_error(run_bounded(put, "/dev/zero", little_memory), Status::too_large, "--max-value");
+  std::vector<std::string> from_file = put;
+  from_file[4] = "/dev/zero";
+  expect_error(run_bounded(from_file, "/dev/null", little_memory), Status::too_large, "/dev/zero");
+  // A file says how long it is before anything is read.
+  write_file(path("long"), "");
+  std::filesystem::resize_file(path("long"), 1ull << 40);
+  expect_error(
+      run_bounded({"put", pool, "k", "--value-file", path("long")}, "/dev/null", little_memory),
+      Status::too_large, "long");
+  EXPECT_EQ(run({"get", pool, "k"}).code, 1);
+  write_file(path("fits"), std::string(8u << 20, 'f'));
+  from_file[4] = path("fits");
+  EXPECT_EQ(run_bounded(from_file).code, 0);
+  EXPECT_TRUE(run({"get", pool, "k"}).out == read_file(path("fits")));
+  write_file(path("fits"), std::string((8u << 20) + 1, 'f'));
+  expect_error(run_bounded(from_file), Status::too_large, "8 MiB");
+}
+
+TEST_F(ToolInput, a_pipe_is_no_pool_and_is_not_waited_for) {
+  const std::string pipe = fifo("pipe");
+  write_file(path("in.tsv"), "k\tv\n");
+  const std::vector<std::vector<std::string>> kCommands = {
+      {"info", pipe},
+      {"check", pipe},
+      {"check", pipe, "--repair", path("new.tnt")},
+      {"stats", pipe, "--read-only"},
+      {"get", pipe, "k"},
+      {"put", pipe, "k", "v"},
+      {"dump", pipe, path("out.tsv")},
+      {"load", pipe, path("in.tsv")},
+      {"load", pipe, path("in.tsv"), "--create"},
+      {"collections", pipe},
+      {"compact", pipe},
+      {"backup", pipe, path("new.tnt")},
+      {"create", pipe, "--force"},
+  };
+  for (const auto& command : kCommands) {
+    SCOPED_TRACE(command[0]);
+    expect_error(run_bounded(command), Status::not_a_pool, "pipe");
+  }
+  struct stat st {};
+  EXPECT_TRUE(stat(pipe.c_str(), &st) == 0 && S_ISFIFO(st.st_mode));
+  EXPECT_FALSE(std::filesystem::exists(path("new.tnt")));
+}
+
+TEST_F(ToolInput, a_pipe_is_no_journal_and_is_not_waited_for) {
+  const std::string pool = new_pool("a.tnt");
+  fifo("a.tnt.journal");
+  const Outcome o = run_bounded({"put", pool, "k", "v", "--medium", "journal"});
+  EXPECT_NE(o.code, kHangs);
+  EXPECT_NE(o.code, 0);
+  EXPECT_NE(o.err.find("a.tnt.journal"), std::string::npos) << o.err;
+  const std::vector<std::string> repair = {"check",       pool,        "--repair",
+                                           path("n.tnt"), "--journal", path("a.tnt.journal")};
+  EXPECT_NE(run_bounded(repair).code, kHangs);
+}
+
+TEST_F(ToolInput, a_closed_standard_input_is_an_error_and_not_an_empty_one) {
+  const std::string pool = new_pool("a.tnt");
+  const auto closed = [] { close(STDIN_FILENO); };
+  expect_error(run({"load", pool, "--format", "tsv"}, {}, closed), Status::io, "standard input");
+  expect_error(run({"load", pool, "-", "--format", "jsonl"}, {}, closed), Status::io,
+               "standard input");
+  expect_error(run({"put", pool, "k", "--value-file", "-"}, {}, closed), Status::io,
+               "standard input");
+  EXPECT_EQ(run({"get", pool, "k"}).code, 1) << "no value was put";
+  expect_error(run({"load", path("new.tnt"), "--format", "tsv", "--create"}, {}, closed),
+               Status::io, "standard input");
+  EXPECT_FALSE(std::filesystem::exists(path("new.tnt")));
+  // Who does not read it does not miss it.
+  EXPECT_EQ(run({"put", pool, "k", "v"}, {}, closed).code, 0);
+  EXPECT_EQ(run({"load", pool, "--format", "tsv"}).code, 0) << "an empty one is a good one";
+}
+
+TEST_F(ToolInput, names_that_are_not_text_stay_apart_in_json) {
+  const std::string pool = new_pool("a.tnt");
+  const std::vector<std::string> names = {"\xff", "\xfe", "\xef\xbf\xbd", "plain"};
+  for (const std::string& name : names) {
+    EXPECT_EQ(run({"collections", pool, "--make", name}).code, 0);
+    EXPECT_EQ(run({"put", pool, "--collection", name, "k", name}).code, 0);
+  }
+  const Outcome o = run({"collections", pool, "--json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::set<std::string> seen;
+  const json all = json::parse(o.out);
+  for (const json& c : all["collections"]) {
+    EXPECT_NE(c.contains("name"), c.contains("name_base64")) << c;
+    seen.insert(c.contains("name") ? "name " + c["name"].get<std::string>()
+                                   : "base64 " + c["name_base64"].get<std::string>());
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"name plain", "name \xef\xbf\xbd",
+                                         "base64 /w==", "base64 /g=="}));
+  // Likewise the paths of pools.
+  std::set<std::string> paths;
+  for (const char* name : {"\xff", "\xfe"}) {
+    const Outcome info = run({"info", new_pool(name), "--json"});
+    ASSERT_EQ(info.code, 0) << info.err;
+    const json object = json::parse(info.out);
+    EXPECT_FALSE(object.contains("path"));
+    paths.insert(object.value("path_base64", "none"));
+  }
+  EXPECT_EQ(paths.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -277,8 +277,7 @@ void Txn::commit_outermost() {
     if (early) dirty_.add(heap_.mark_free(b.offset));
   }
   flush_modified(!TENUTO_PLANT("tx_new_blocks_not_flushed"));
-  dirty_.flush();
-  fence("modified data", "commit record");
+  dirty_.fence("modified data", "commit record");
   const bool frees = !freed_.empty() && !TENUTO_PLANT("tx_frees_done_before_durable");
   write_header(frees ? s - 1 : s, s);
   fence("commit record", "freed bits");
@@ -303,8 +302,7 @@ void Txn::roll_back() {
     const std::uint64_t s = log_.sequence();
     log_.restore();
     flush_modified(false);
-    dirty_.flush();
-    fence("restored bytes", "retirement");
+    dirty_.fence("restored bytes", "retirement");
     if (!TENUTO_PLANT("tx_abort_reuses_sequence")) {
       write_header(TENUTO_PLANT("tx_abort_keeps_frees_done") ? s - 1 : s, s);
       fence("retirement", "locks and blocks");
@@ -350,8 +348,7 @@ void Txn::abort() {
 
 void Txn::drain() {
   if (limbo_.empty()) return;
-  dirty_.flush();
-  fence("freed bits", "drained mark");
+  dirty_.fence("freed bits", "drained mark");
   TxLine& line = tx_line(lane_);
   const std::uint64_t salt = salt_of(lane_.id, WordPlace::frees_done);
   publish(line.frees_done, SealedWord{SealedWord::make(committed_, salt)});

@@ -18,8 +18,7 @@
 namespace tenuto::inline TENUTO_ABI::heap {
 
 void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
-  h.dirty.flush();
-  fence(first, then);
+  h.dirty.fence(first, then);
   const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
   h.durable = h.cleared.load(std::memory_order_relaxed);
   h.retired = early ? h.durable : h.retiring;

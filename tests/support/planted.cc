@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "pm/assert.h"
+#include "pm/dirty_lines.h"
+#include "support/capacity_world.h"
 #include "support/collection_world.h"
 #include "support/damage_world.h"
 #include "support/frame_world.h"
@@ -55,6 +57,9 @@ const std::vector<Planted>& bugs_below_the_store() {
        "pool_growth", "the file is shorter than its zones say"},
       {"pm_file_length_believed", "the whole file is mapped, not what the zone table says",
        "pool_growth", "no room to grow"},
+      {"pm_dirty_lines_flushed_and_not_fenced",
+       "lines for which there is no room are flushed and left to whoever fences next", "many_frees",
+       "a block leaked|names a free block|acknowledged, and"},
       {"frame_bits_flushed_before_set", "get flushes the bitfield line before it sets the bits",
        "frames", "an owner names frames that are not taken"},
       {"frame_huge_get_flushes_bitfield", "get of a huge frame flushes the wrong line", "frames",
@@ -315,6 +320,11 @@ const std::vector<Scenario>& scenarios() {
         tx_scenario("tx_overflow", kOverflow),
         tx_scenario("tx_lanes", kLanes),
         tx_scenario("tx_cancelled", kCancelled),
+        {"many_frees",
+         [](const CrashOptions& o) {
+           return explore_frees(Frees::transaction, pm::DirtyLines::kLinesMax + 1, o);
+         },
+         capacity_options()},
         kv_scenario("kv_single", kv_single_operations),
         kv_scenario("kv_large", kv_large_records),
         kv_scenario("kv_half_split", kv_half_split),

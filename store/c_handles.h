@@ -28,6 +28,7 @@ struct tenuto_view {
 };
 struct tenuto_iterator {
   tenuto::Iterator it;
+  bool refused = false;  // it was sent to a key that is no text: it stands nowhere
 };
 struct tenuto_snapshot {
   tenuto::Snapshot snapshot;
@@ -77,7 +78,7 @@ Status take_collection_options(const tenuto_collection_options* from, Collection
                                Report& report);
 
 inline tenuto_status give_iterator(Iterator it, tenuto_iterator** to) {
-  *to = new tenuto_iterator{std::move(it)};
+  *to = new tenuto_iterator{.it = std::move(it)};
   return give((*to)->it.status());
 }
 

@@ -7,6 +7,7 @@ bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions&
   tenuto_iterator_options o;
   tenuto_iterator_options_init(&o);
   if (!take_options(o, from)) return false;
+  if (!sound(o.prefix) || !sound(o.lower) || !sound(o.upper)) return false;
   if (o.prefix.data != nullptr) to.prefix = std::string(bytes_of(o.prefix));
   if (o.lower.data != nullptr) to.lower = std::string(bytes_of(o.lower));
   if (o.upper.data != nullptr) to.upper = std::string(bytes_of(o.upper));
@@ -18,10 +19,17 @@ bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions&
 using namespace tenuto;
 using c::bytes_of;
 using c::slice;
+using c::sound;
 
 namespace {
 
-bool stands(const tenuto_iterator* it) { return it != nullptr && it->it.valid(); }
+bool stands(const tenuto_iterator* it) { return it != nullptr && !it->refused && it->it.valid(); }
+
+// Whether to seek.
+bool sent(tenuto_iterator* it, bool sound) {
+  if (it != nullptr) it->refused = !sound;
+  return it != nullptr && sound;
+}
 
 }  // namespace
 
@@ -45,16 +53,16 @@ tenuto_status tenuto_iterator_open(const tenuto_collection* in,
 void tenuto_iterator_release(tenuto_iterator* it) { delete it; }
 
 void tenuto_iterator_seek_first(tenuto_iterator* it) {
-  if (it != nullptr) it->it.seek_first();
+  if (sent(it, true)) it->it.seek_first();
 }
 void tenuto_iterator_seek_last(tenuto_iterator* it) {
-  if (it != nullptr) it->it.seek_last();
+  if (sent(it, true)) it->it.seek_last();
 }
 void tenuto_iterator_seek(tenuto_iterator* it, const void* key, size_t key_bytes) {
-  if (it != nullptr) it->it.seek(bytes_of(key, key_bytes));
+  if (sent(it, sound(key, key_bytes))) it->it.seek(bytes_of(key, key_bytes));
 }
 void tenuto_iterator_seek_for_prev(tenuto_iterator* it, const void* key, size_t key_bytes) {
-  if (it != nullptr) it->it.seek_for_prev(bytes_of(key, key_bytes));
+  if (sent(it, sound(key, key_bytes))) it->it.seek_for_prev(bytes_of(key, key_bytes));
 }
 void tenuto_iterator_next(tenuto_iterator* it) {
   if (stands(it)) it->it.next();
@@ -64,7 +72,8 @@ void tenuto_iterator_prev(tenuto_iterator* it) {
 }
 void tenuto_iterator_seek_pair(tenuto_iterator* it, const void* key, size_t key_bytes,
                                const void* value, size_t value_bytes) {
-  if (it != nullptr) it->it.seek_pair(bytes_of(key, key_bytes), bytes_of(value, value_bytes));
+  if (!sent(it, sound(key, key_bytes) && sound(value, value_bytes))) return;
+  it->it.seek_pair(bytes_of(key, key_bytes), bytes_of(value, value_bytes));
 }
 void tenuto_iterator_next_key(tenuto_iterator* it) {
   if (stands(it)) it->it.next_key();
@@ -83,7 +92,7 @@ uint64_t tenuto_iterator_ttl_ms(const tenuto_iterator* it) {
   return stands(it) ? it->it.ttl_ms() : 0;
 }
 tenuto_status tenuto_iterator_status(const tenuto_iterator* it) {
-  return it == nullptr ? TENUTO_INVALID_ARGUMENT : c::give(it->it.status());
+  return it == nullptr || it->refused ? TENUTO_INVALID_ARGUMENT : c::give(it->it.status());
 }
 
 }  // extern "C"

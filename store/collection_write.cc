@@ -4,6 +4,8 @@
 #include <deque>
 #include <utility>
 
+#include "pm/plant.h"
+#include "store/attempts.h"
 #include "store/cursor.h"
 #include "store/stored_key.h"
 
@@ -44,8 +46,9 @@ struct Doomed {
   std::uint64_t live = 0;
 };
 
-Status gather(const std::shared_ptr<CollectionState>& state, store::Span span, Doomed& out) {
-  store::Cursor cursor(state, std::move(span), nullptr, nullptr, nullptr);
+Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
+              std::shared_ptr<store::SnapshotCore> moment, Doomed& out) {
+  store::Cursor cursor(state, std::move(span), std::move(moment), nullptr, nullptr);
   for (cursor.seek({}); cursor.valid(); cursor.next()) {
     out.keys.emplace_back(cursor.key());
     out.live += state->form.live(cursor.value()) ? 1 : 0;
@@ -53,12 +56,31 @@ Status gather(const std::shared_ptr<CollectionState>& state, store::Span span, D
   return cursor.status();
 }
 
-Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options) {
+// moment: null, or that of what is doomed: then nothing else may have come to the span since.
+Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options,
+                 const store::Span& span = {},
+                 const std::shared_ptr<store::SnapshotCore>& moment = nullptr) {
   return change(state, options, [&](store::Tree& tree) {
     std::vector<store::BatchOp> ops;
     for (const std::string& key : doomed.keys) ops.push_back({&tree, key, {}, true});
-    return store::Tree::write(std::move(ops));
+    store::ReadSet reads{{}, moment, {}};
+    if (moment != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
+    return store::Tree::write(std::move(ops), &reads);
   });
+}
+
+// All values that a key has at one moment. REQUIRES: the span is bounded. conflict | expired:
+// others came meanwhile.
+Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
+                   WriteOptions options) {
+  auto moment = state->collections->history().take();
+  if (!moment) return moment.error();
+  Doomed doomed;
+  TENUTO_TRY(gather(state, span, *moment, doomed));
+  if (doomed.keys.empty()) return Status::not_found;
+  if (TENUTO_PLANT("store_pairs_erased_unread")) moment->reset();
+  TENUTO_TRY(erase_all(state.get(), doomed, options, span, *moment));
+  return doomed.live == 0 ? Status::not_found : Status::ok;
 }
 
 // What becomes of a key, as users see it. No value: none.
@@ -107,10 +129,12 @@ Status Collection::erase(std::string_view key, WriteOptions options) {
     store::Span span;
     TENUTO_TRY(form.begin_of(key, span.lower));
     TENUTO_TRY(form.end_of(key, span.upper.emplace()));
-    Doomed doomed;
-    TENUTO_TRY(gather(state_, std::move(span), doomed));
-    TENUTO_TRY(erase_all(state_.get(), doomed, options));
-    return doomed.live == 0 ? Status::not_found : Status::ok;
+    Status s;
+    store::Attempts attempts;
+    do {
+      s = erase_pairs(state_, span, options);
+    } while (attempts.again_after(s));
+    return s;
   }
   const StoredKey stored(form, key);
   TENUTO_TRY(stored.status());
@@ -176,7 +200,7 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
   store::Span span;
   TENUTO_TRY(state_->form.range(from, to, span));
   Doomed doomed;
-  TENUTO_TRY(gather(state_, std::move(span), doomed));
+  TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
   TENUTO_TRY(erase_all(state_.get(), doomed, options));
   return doomed.live;
 }

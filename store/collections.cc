@@ -169,8 +169,8 @@ Result<Collections::State> Collections::get_locked(std::string_view name, Report
 }
 
 Collections::State Collections::state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree) {
-  return std::make_shared<CollectionState>(this, entry.name, forms_.make(entry.spec),
-                                           std::move(tree));
+  return std::make_shared<CollectionState>(this, &ground_.history, entry.name,
+                                           forms_.make(entry.spec), std::move(tree));
 }
 
 Result<Collections::State> Collections::get(std::string_view name, const CollectionOptions& options,

@@ -38,18 +38,23 @@ class Collections;
 
 // What all handles of a collection share.
 struct CollectionState {
-  CollectionState(store::Collections* c, std::string n, store::Form f,
+  CollectionState(store::Collections* c, const store::History* h, std::string n, store::Form f,
                   std::unique_ptr<store::Tree> t)
       : collections(c),
+        history(h),
         form(std::move(f)),
         tree(std::move(t)),
         id(tree->id()),
         name(std::move(n)) {}
 
   Status alive() const { return life.alive(); }
+  // Whether it is of the store whose moments these are; its own word, so that a closed store's
+  // handles can be asked.
+  bool is_of(const store::History& h) const { return &h == history; }
 
-  // Constant while the collection is open.
+  // Constant while the collection is open; `history` is only compared.
   store::Collections* const collections;
+  const store::History* const history;
   store::Form form;
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
@@ -148,6 +153,7 @@ class Collections {
   void make_room();
   Status settle(Durability d) { return ground_.file.settle(d); }
   pm::PoolFile& file() const { return ground_.file; }
+  History& history() const { return ground_.history; }
   unsigned threads() const { return threads_; }  // as PoolOptions::recovery_threads
 
  private:

@@ -94,36 +94,47 @@ struct Iterator::Impl {
   store::Apart apart;  // of where the cursor stands, unless plain
 };
 
+Iterator Iterator::refused(Status why) {
+  return Iterator(std::make_unique<Impl>(nullptr, Where{{}, why}, nullptr));
+}
+
 Iterator::Iterator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Iterator::Iterator(Iterator&&) noexcept = default;
 Iterator& Iterator::operator=(Iterator&&) noexcept = default;
 Iterator::~Iterator() = default;
 
 void Iterator::seek_first() {
+  if (impl_ == nullptr) return;
   if (impl_->plain) return impl_->cursor.seek({});
   impl_->seek_end(true);
 }
 void Iterator::seek_last() {
+  if (impl_ == nullptr) return;
   if (impl_->plain) return impl_->cursor.seek_last();
   impl_->seek_end(false);
 }
 void Iterator::seek(std::string_view key) {
+  if (impl_ == nullptr) return;
   if (impl_->plain) return impl_->cursor.seek(key);
   impl_->seek(key, true, true);
 }
 void Iterator::seek_for_prev(std::string_view key) {
+  if (impl_ == nullptr) return;
   if (impl_->plain) return impl_->cursor.seek_for_prev(key);
   impl_->seek(key, false, true);
 }
 void Iterator::next() {
+  if (impl_ == nullptr) return;
   if (impl_->plain) return impl_->cursor.next();
   impl_->move(true);
 }
 void Iterator::prev() {
+  if (impl_ == nullptr) return;
   if (impl_->plain) return impl_->cursor.prev();
   impl_->move(false);
 }
 void Iterator::seek_pair(std::string_view key, std::string_view value) {
+  if (impl_ == nullptr) return;
   if (impl_->state == nullptr || !impl_->form().duplicates()) {
     return impl_->cursor.fail(Status::invalid_argument);
   }
@@ -135,26 +146,32 @@ void Iterator::seek_pair(std::string_view key, std::string_view value) {
   impl_->settle(way);
 }
 void Iterator::next_key() {
+  if (impl_ == nullptr) return;
   if (impl_->plain || !impl_->form().duplicates()) return next();
   impl_->seek(std::string(key()), true, false);
 }
 void Iterator::prev_key() {
+  if (impl_ == nullptr) return;
   if (impl_->plain || !impl_->form().duplicates()) return prev();
   impl_->seek(std::string(key()), false, false);
 }
-bool Iterator::valid() const { return impl_->cursor.valid(); }
+bool Iterator::valid() const { return impl_ != nullptr && impl_->cursor.valid(); }
 std::string_view Iterator::key() const {
+  if (impl_ == nullptr) return {};
   return impl_->plain ? impl_->cursor.key() : impl_->apart.key;
 }
 std::string_view Iterator::value() const {
+  if (impl_ == nullptr) return {};
   if (impl_->plain) return impl_->cursor.value();
   if (impl_->form().duplicates()) return impl_->apart.value;
   return impl_->form().value_in(impl_->cursor.value());
 }
 std::uint64_t Iterator::ttl_ms() const {
-  return impl_->plain ? 0 : impl_->form().ttl_ms(impl_->cursor.value());
+  return impl_ == nullptr || impl_->plain ? 0 : impl_->form().ttl_ms(impl_->cursor.value());
 }
-Status Iterator::status() const { return impl_->cursor.status(); }
+Status Iterator::status() const {
+  return impl_ == nullptr ? Status::closed : impl_->cursor.status();
+}
 
 Iterator Collection::iterator(IteratorOptions options) const {
   return Iterator(std::make_unique<Iterator::Impl>(state_, within(state_.get(), options), nullptr));
@@ -166,7 +183,9 @@ Iterator Collection::pairs_of(std::string_view key) const {
 }
 
 Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
-  const auto state = usable() == Status::closed ? nullptr : collection.state_;
+  const Status s = usable(collection);
+  if (s == Status::closed || s == Status::invalid_argument) return Iterator::refused(s);
+  const auto& state = collection.state_;
   return Iterator(std::make_unique<Iterator::Impl>(state, within(state.get(), options), core_));
 }
 
@@ -188,9 +207,7 @@ Iterator StoreTransaction::iterator_in(const Collection& collection, Where where
   store::Part* part = nullptr;
   Status s = impl_ == nullptr ? Status::closed : impl_->look();
   if (s == Status::ok) s = impl_->part_of(collection.state_, part);
-  if (s != Status::ok) {
-    return Iterator(std::make_unique<Iterator::Impl>(nullptr, Where{{}, s}, nullptr));
-  }
+  if (s != Status::ok) return Iterator::refused(s);
   return Iterator(std::make_unique<Iterator::Impl>(collection.state_, std::move(where),
                                                    impl_->reads.snapshot, impl_, part));
 }

@@ -18,6 +18,14 @@ Status Snapshot::usable() const {
   return core_->expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
 
+Status Snapshot::usable(const Collection& collection) const {
+  TENUTO_TRY(usable());
+  const CollectionState* state = collection.state_.get();
+  if (state == nullptr) return Status::closed;
+  // What other stores replaced is not kept for this one's snapshots.
+  return state->is_of(*core_->history) ? Status::ok : Status::invalid_argument;
+}
+
 namespace {
 // The record that stands for a key; not_found when it has expired.
 template <class Found>
@@ -38,7 +46,7 @@ Status find(const CollectionState* state, const store::SnapshotCore& at, std::st
 }  // namespace
 
 Status Snapshot::get(const Collection& collection, std::string_view key, std::string& value) const {
-  TENUTO_TRY(usable());
+  TENUTO_TRY(usable(collection));
   if (collection.duplicates()) return first_value(pairs_of(collection, key), value);
   return find(collection.state_.get(), *core_, key, true,
               [&](std::string_view v) { value.assign(v); });
@@ -52,7 +60,7 @@ Result<std::string> Snapshot::get(const Collection& collection, std::string_view
 }
 
 Status Snapshot::contains(const Collection& collection, std::string_view key) const {
-  TENUTO_TRY(usable());
+  TENUTO_TRY(usable(collection));
   if (collection.duplicates()) {
     std::string value;
     return first_value(pairs_of(collection, key), value);

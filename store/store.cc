@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "pm/plant.h"
+#include "store/attempts.h"
 #include "store/cursor.h"
 #include "store/stored_key.h"
 
@@ -59,7 +61,7 @@ void WriteBatch::clear() {
 // One entry in a collection whose form is not plain.
 Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
                                 const WriteBatch::Op& op, std::string_view key,
-                                std::string_view value, StoredOps& out) {
+                                std::string_view value, StoredOps& out, store::ReadSet& there) {
   using What = WriteBatch::Op::What;
   const store::Form& form = state->form;
   store::Tree* const tree = state->tree.get();
@@ -81,12 +83,21 @@ Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
     out.push({tree, stored.get(), {}, true});
     return Status::ok;
   }
-  // All pairs there are now, and those that the batch itself put before.
+  // All pairs there are at one moment, and no other since; and those that the batch itself put
+  // before.
+  if (there.snapshot == nullptr) {
+    auto moment = state->collections->history().take();
+    if (!moment) return moment.error();
+    there.snapshot = std::move(*moment);
+  }
   store::Span span;
   TENUTO_TRY(form.begin_of(key, span.lower));
   TENUTO_TRY(form.end_of(key, span.upper.emplace()));
   out.erase_puts(tree, span.lower, *span.upper);
-  store::Cursor cursor(state, std::move(span), nullptr, nullptr, nullptr);
+  if (!TENUTO_PLANT("store_pairs_erased_unread")) {
+    there.ranges.emplace_back(*tree, span.lower, *span.upper);
+  }
+  store::Cursor cursor(state, std::move(span), there.snapshot, nullptr, nullptr);
   for (cursor.seek({}); cursor.valid(); cursor.next()) out.push({tree, cursor.key(), {}, true});
   return cursor.status();
 }
@@ -107,7 +118,7 @@ Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
     const bool pair = op.what == WriteBatch::Op::What::erase_pair;
     if (pair && !state->form.duplicates()) return Status::invalid_argument;
     if (!state->form.plain()) {
-      TENUTO_TRY(append_stored(state, op, key, value, out));
+      TENUTO_TRY(append_stored(state, op, key, value, out, there));
     } else if (op.ttl_ms != 0) {
       return Status::invalid_argument;
     } else {
@@ -249,6 +260,7 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;
   if (options.ttl_ms != 0) return Status::invalid_argument;
+  store::Attempts attempts;
   for (bool again = true;;) {
     Status s = Status::ok;
     {
@@ -259,7 +271,8 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
       TENUTO_TRY(StoreImpl::append(*all, batch, stored, there));
       s = store::Tree::write(std::move(stored.ops), &there);
     }
-    if (s == Status::conflict) continue;  // one of them is being dropped: `append` says what became
+    // A collection is being dropped, and `append` says what becomes of it; or pairs came meanwhile.
+    if (attempts.again_after(s)) continue;
     if (s == Status::full && again && !all->alone()) {
       all->make_room();
       again = false;

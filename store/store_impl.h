@@ -46,12 +46,12 @@ struct StoreImpl {
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
   // Closed, not_found or invalid_argument when a collection of the batch cannot be written to. What
-  // has to be there still when the batch is written goes to `there`.
+  // has to be so still when the batch is written goes to `there`.
   static Status append(const store::Collections& all, const WriteBatch& batch, StoredOps& out,
                        store::ReadSet& there);
   static Status append_stored(const std::shared_ptr<CollectionState>& state,
                               const WriteBatch::Op& op, std::string_view key,
-                              std::string_view value, StoredOps& out);
+                              std::string_view value, StoredOps& out, store::ReadSet& there);
 
   Pool pool;
   Collection main;

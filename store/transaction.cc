@@ -2,11 +2,9 @@
 #include "store/transaction.h"
 
 #include <algorithm>
-#include <chrono>
-#include <random>
-#include <thread>
 #include <utility>
 
+#include "store/attempts.h"
 #include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -232,32 +230,16 @@ StoreTransaction Store::begin(const TransactionOptions& options) const {
 
 StoreTransaction Store::begin() const { return begin(TransactionOptions{}); }
 
-namespace {
-// Twice as long each time up to a millisecond, and of random length, so that those who met once
-// part.
-void wait_after(unsigned attempt) {
-  constexpr unsigned kDoublings = 10;
-  thread_local std::minstd_rand rng(
-      static_cast<unsigned>(std::hash<std::thread::id>{}(std::this_thread::get_id())));
-  const unsigned us = static_cast<unsigned>(rng()) % (1u << std::min(attempt, kDoublings));
-  if (us == 0) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(us));
-  }
-}
-}  // namespace
-
 Status Store::run(const std::function<Status(StoreTransaction&)>& f,
                   const TransactionOptions& options) const {
   Status s = Status::conflict;
-  for (unsigned attempt = 0; attempt < options.attempts_max; ++attempt) {
-    if (attempt > 0) wait_after(attempt);
+  if (options.attempts_max == 0) return s;
+  store::Attempts attempts(options.attempts_max);
+  do {
     StoreTransaction tx = begin(options);
     s = f(tx);
     if (s == Status::ok) s = tx.commit(options.write);
-    if (s != Status::conflict && s != Status::expired) return s;
-  }
+  } while (attempts.again_after(s));
   return s;
 }
 

@@ -136,6 +136,14 @@ static void iterators(tenuto_collection* all) {
   CHECK_IS(tenuto_iterator_open(all, &options, &it), TENUTO_OK);
   CHECK(!tenuto_iterator_valid(it) && tenuto_iterator_key(it).data == NULL);
   tenuto_iterator_next(it); /* stands nowhere */
+  tenuto_iterator_seek_first(it);
+  CHECK(tenuto_iterator_valid(it));
+  tenuto_iterator_seek(it, NULL, 3);
+  CHECK(!tenuto_iterator_valid(it) && tenuto_iterator_key(it).data == NULL);
+  CHECK_IS(tenuto_iterator_status(it), TENUTO_INVALID_ARGUMENT);
+  tenuto_iterator_seek_for_prev(it, NULL, 1);
+  tenuto_iterator_seek_pair(it, "k", 1, NULL, 1);
+  CHECK_IS(tenuto_iterator_status(it), TENUTO_INVALID_ARGUMENT);
   for (i = 0, tenuto_iterator_seek_first(it); tenuto_iterator_valid(it); tenuto_iterator_next(it)) {
     sprintf(keys, "n%02d", i++);
     CHECK(is_slice(tenuto_iterator_key(it), keys) && is_slice(tenuto_iterator_value(it), keys));

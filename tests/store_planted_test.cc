@@ -75,6 +75,46 @@ bool a_drop_passes_a_reader(Store& s) {
   return read == Status::ok && drop == Status::ok;
 }
 
+// Who puts a pair and still sees the first one has put it before the erase of all: it has to go.
+bool an_erase_leaves_a_pair(Store& s, bool by_batch) {
+  Result<Collection> c = s.collection("pairs", CollectionOptions{.duplicates = true});
+  EXPECT_TRUE(c);
+  constexpr int kBefore = 300;
+  for (int i = 0; i < kBefore; ++i) EXPECT_EQ(c->put("k", key_of(i)), Status::ok);
+  std::atomic<bool> started{false};
+  std::atomic<bool> stop{false};
+  int last = 0;
+  std::thread writer([&] {
+    for (int i = kBefore; i < kBefore + 300 && !stop.load(); ++i) {
+      EXPECT_EQ(c->put("k", key_of(i)), Status::ok);
+      started = true;
+      if (c->contains_pair("k", key_of(0)) == Status::ok) last = i;
+      std::this_thread::yield();
+    }
+  });
+  while (!started.load()) std::this_thread::yield();
+  Status erased = Status::ok;
+  if (by_batch) {
+    WriteBatch batch;
+    batch.erase(*c, "k");
+    erased = s.write(batch);
+  } else {
+    erased = c->erase("k");
+  }
+  stop = true;
+  writer.join();
+  EXPECT_EQ(erased, Status::ok);
+  const bool wrong = last != 0 && c->contains_pair("k", key_of(last)) == Status::ok;
+  EXPECT_EQ(s.drop("pairs"), Status::ok);
+  return wrong;
+}
+bool an_erase_of_pairs_leaves_one(Store& s) {
+  for (int i = 0; i < 50; ++i) {
+    if (an_erase_leaves_a_pair(s, i % 2 == 0)) return true;
+  }
+  return false;
+}
+
 class StorePlanted : public test::KvFixture, public testing::WithParamInterface<Mistake> {
  protected:
   bool goes_wrong() {
@@ -100,6 +140,7 @@ TEST_P(StorePlanted, is_found_by_its_story_and_nothing_else_is) {
 INSTANTIATE_TEST_SUITE_P(
     every, StorePlanted,
     testing::Values(Mistake{"store_range_read_shrinks", a_turning_cursor_forgets},
+                    Mistake{"store_pairs_erased_unread", an_erase_of_pairs_leaves_one, 20},
                     Mistake{"store_name_created_twice", two_trees_get_one_name},
                     Mistake{"store_drop_unannounced", a_drop_passes_a_reader, 2000},
                     Mistake{"store_commit_lives_not_validated", a_drop_passes_a_reader, 2000}),

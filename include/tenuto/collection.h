@@ -39,7 +39,8 @@ struct CollectionOptions {
   // Each key may have many values, kept in order (of bytes; with a reverse order, reverse): a
   // record is a pair, which is there once. Key and value together have about 64 KiB, less the zero
   // bytes in the key. put adds a pair, and put_if_absent says exists when it is there; get, view
-  // and multi_get give the first value; erase takes them all, in a batch; compare_and_swap and
+  // and multi_get give the first value; erase takes all there are at one moment, in a batch,
+  // and says conflict when others do not stop to add some meanwhile; compare_and_swap and
   // merge are invalid_argument.
   bool duplicates = false;
   // Records may have a lifetime: see WriteOptions::ttl_ms. What has expired is not there for any

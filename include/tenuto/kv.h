@@ -120,8 +120,9 @@ class Iterator {
   std::string_view key() const;    // REQUIRES: valid()
   std::string_view value() const;  // REQUIRES: valid()
   std::uint64_t ttl_ms() const;    // what the record has left; 0: it stays. REQUIRES: valid()
-  // ok | corrupt (damage ended the walk) | io | closed (a closed store's) | invalid_argument (a
-  // bound or key that the collection cannot have, a prefix where a codec gives the order).
+  // ok | corrupt (damage ended the walk) | io | closed (a closed store's, one moved from) |
+  // invalid_argument (a bound or key that the collection cannot have, a prefix where a codec gives
+  // the order, a collection of another store than its snapshot or transaction).
   Status status() const;
 
  private:
@@ -130,6 +131,7 @@ class Iterator {
   friend class StoreTransaction;
   struct Impl;
   explicit Iterator(std::unique_ptr<Impl>);
+  static Iterator refused(Status why);
   std::unique_ptr<Impl> impl_;
 };
 
@@ -214,7 +216,8 @@ class Store {
                                   std::optional<std::string_view> to) const;
 
   // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
-  // them was dropped; invalid_argument also when one is of another store, and inside a transaction
+  // them was dropped; conflict when it erases all values of a key to which others do not stop to
+  // add some; invalid_argument also when one is of another store, and inside a transaction
   // of this thread on the pool. Three fences, however many entries (and two for each leaf it
   // splits).
   Status write(const WriteBatch& batch, WriteOptions = {});

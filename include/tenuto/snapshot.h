@@ -33,6 +33,7 @@ class Snapshot {
 
   // As those of Store; and expired: it was given up, being the oldest beyond a bound. A collection
   // that was made later is empty; of one that was dropped since nothing is left: not_found.
+  // invalid_argument: the collection is of another store.
   Status get(const Collection& collection, std::string_view key, std::string& value) const;
   Result<std::string> get(const Collection& collection, std::string_view key) const;
   Status contains(const Collection& collection, std::string_view key) const;
@@ -51,6 +52,7 @@ class Snapshot {
   friend class Store;
   Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main);
   Status usable() const;
+  Status usable(const Collection& collection) const;
   Iterator pairs_of(const Collection& collection, std::string_view key) const;
 
   std::shared_ptr<store::SnapshotCore> core_;

@@ -37,6 +37,9 @@ enum class CommitProtocol : std::uint8_t {
   one_fence = 1,   // a put costs one; an open after a crash reads every record
 };
 
+// io from a write of any kind on medium journal: it is done and seen by all, but not known to be
+// durable (Pool::health says whether the journal failed for good). After any other failure nothing
+// was done.
 struct WriteOptions {
   Durability durability = Durability::sync;
   // Of a put into a collection whose records expire: in how many milliseconds. 0: it stays.

@@ -298,6 +298,8 @@ typedef struct tenuto_iterator tenuto_iterator;
 tenuto_status tenuto_iterator_open(const tenuto_collection* in,
                                    const tenuto_iterator_options* options, tenuto_iterator** it);
 void tenuto_iterator_release(tenuto_iterator* it);
+/* A key that is NULL and has bytes: it stands nowhere, and its status is TENUTO_INVALID_ARGUMENT
+ * until it is sent elsewhere. */
 void tenuto_iterator_seek_first(tenuto_iterator* it);
 void tenuto_iterator_seek_last(tenuto_iterator* it);
 void tenuto_iterator_seek(tenuto_iterator* it, const void* key, size_t key_bytes);

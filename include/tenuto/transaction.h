@@ -102,8 +102,9 @@ class StoreTransaction {
   Status rollback_to(Savepoint point);
 
   // Ends the transaction. ok: everything is done, durable as the options say. conflict | expired |
-  // full | io | ...: nothing was done; invalid_argument inside an object transaction of this
-  // thread. A transaction without writes needs no validation: what it read was so at one moment.
+  // full | ...: nothing was done (io: see WriteOptions); invalid_argument inside an object
+  // transaction of this thread. A transaction without writes needs no validation: what it read was
+  // so at one moment.
   Status commit(WriteOptions options = {});
   void rollback();
 

@@ -246,7 +246,8 @@ CollectionStats Collection::stats() const {
   if (use.status() != Status::ok) return {};
   StoreStats s;
   use->stats(s);
-  return {s.records, s.record_bytes, s.leaves, s.inner_nodes, s.height, s.index_dram_bytes};
+  return {s.records, s.record_bytes,     s.leaves, s.inner_nodes,
+          s.height,  s.index_dram_bytes, s.commit};
 }
 
 Status Collection::status() const { return CollectionUse(state_.get()).status(); }

@@ -28,6 +28,7 @@ struct CommonArgs {
 struct NewPoolArgs {
   std::uint64_t size = PoolOptions{}.size;
   KeyKind key_kind = KeyKind::bytes;
+  bool one_fence = false;
 };
 
 struct CreateArgs : CommonArgs, NewPoolArgs {
@@ -95,6 +96,7 @@ struct CollectionsArgs : CommonArgs {
   bool reverse = false;
   bool duplicates = false;
   bool expires = false;
+  bool one_fence = false;
 };
 
 struct BackupArgs : CommonArgs {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstring>
 #include <mutex>
@@ -30,6 +31,7 @@ bool fails(Plan& p, const char* name) {
   if (p.only != nullptr && std::strcmp(p.only, name) != 0) return false;
   const bool again = p.failed != nullptr && p.lasting && std::strcmp(p.failed, name) == 0;
   if (!again && (p.left == 0 || --p.left != 0)) return false;
+  if (p.error == tenuto::test::kKillProcess) ::kill(::getpid(), SIGKILL);
   p.failed = name;
   errno = p.error;
   return true;

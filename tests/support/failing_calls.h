@@ -24,5 +24,7 @@ bool failed_call_anywhere(std::string* name);
 inline constexpr int kHalfWrite = 100'000;
 inline constexpr int kShortWrite = 100'001;
 inline constexpr std::size_t kShortWriteBytes = 5000;
+// Instead of an errno: SIGKILL ends the process at that call.
+inline constexpr int kKillProcess = 100'002;
 
 }  // namespace tenuto::test

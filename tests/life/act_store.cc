@@ -1,0 +1,122 @@
+// Collections made, dropped and renamed, and the upkeep of a store.
+#include <algorithm>
+
+#include <unistd.h>
+
+#include "actor.h"
+#include "tenuto/pool.h"
+
+namespace tenuto::life {
+
+bool Actor::collections(const Step& s) {
+  if (s.verb < Verb::create || s.verb > Verb::forget) return false;
+  const std::shared_ptr<Store> store = store_of(s.a[0]);
+  if (store == nullptr) return true;
+  const std::uint64_t name = static_cast<std::uint64_t>(s.a[1]) % kNames;
+  const std::uint64_t to = static_cast<std::uint64_t>(s.a[2]) % kNames;
+  switch (s.verb) {
+    case Verb::create:
+    case Verb::reopen:
+      create(s);
+      break;
+    case Verb::drop:
+      begin({name});
+      end(call([&] { return store->drop(name_text(name)); }));
+      break;
+    case Verb::rename:
+      begin({name, to, s.a[3] != 0});
+      end(call([&] {
+        return store->rename(name_text(name), name_text(to), RenameOptions{.replace = s.a[3] != 0});
+      }));
+      break;
+    default:  // forget
+      keep_collection(store_, s.a[1], Collection());
+  }
+  return true;
+}
+
+void Actor::create(const Step& s) {
+  const std::shared_ptr<Store> store = world_.store[store_].store;
+  const Form form = Form::of(static_cast<std::uint64_t>(s.a[3]));
+  CollectionOptions options;
+  options.create_if_missing = s.verb == Verb::create;
+  options.error_if_exists = s.verb == Verb::create && s.a[4] != 0;
+  options.order = form.order;
+  options.duplicates = form.duplicates;
+  options.expires = form.expires;
+  if (form.order == KeyOrder::registered) options.codec = kCodec;
+  const std::uint64_t name = static_cast<std::uint64_t>(s.a[2]) % kNames;
+  Collection c;
+  begin({name, form.word(), options.error_if_exists});
+  const std::uint64_t status = call([&] {
+    auto made = store->collection(name_text(name), options);
+    if (!made) return made.error();
+    c = *made;
+    return Status::ok;
+  });
+  if (status == 0) keep_collection(store_, s.a[1], c);
+  end(status, status == 0 ? Words{c.id(), form_of(c).word()} : Words{});
+}
+
+void Actor::list(const Step&) {
+  const std::shared_ptr<Store> store = world_.store[store_].store;
+  Words results;
+  begin({});
+  const std::uint64_t status = call([&] {
+    const auto all = store->collections();
+    if (!all) return all.error();
+    for (const CollectionInfo& info : *all) {
+      const auto name = name_of(info.name);
+      if (!name) world_.broken("a collection that nobody made: " + info.name);
+      const Form form{info.order, info.duplicates, info.expires};
+      results.insert(results.end(), {*name, info.id, form.word()});
+    }
+    return Status::ok;
+  });
+  end(status, results);
+}
+
+bool Actor::upkeep(const Step& s) {
+  if (s.verb < Verb::compact || s.verb > Verb::health || s.verb == Verb::check_backup) return false;
+  const std::shared_ptr<Store> store = store_of(s.a[0]);
+  if (store == nullptr) return true;
+  std::uint64_t n = 0;
+  if (s.verb == Verb::backup) {
+    n = static_cast<std::uint64_t>(s.a[1]) % kBackups;
+    begin({n});
+  } else {
+    begin({});
+  }
+  const std::uint64_t status = call([&] {
+    switch (s.verb) {
+      case Verb::compact: {
+        const auto r = store->compact({.moves_max = static_cast<std::uint64_t>(s.a[1])});
+        if (r) n = r->records_moved;
+        return r.error();
+      }
+      case Verb::backup: {
+        // Under another name of its own: threads may make backups at once.
+        PoolOptions options;
+        options.size_max = world_.story.pool_bytes_max * 2;
+        options.size = world_.story.pool_bytes;
+        options.medium = Medium::cache;
+        return store->backup(world_.backup_of(static_cast<unsigned>(n)), options);
+      }
+      case Verb::reclaim: {
+        const auto r = store->reclaim(static_cast<std::uint64_t>(s.a[1]));
+        n = r.value_or(0);
+        return r.error();
+      }
+      case Verb::sync:
+        return store->sync();
+      case Verb::trim:
+        return store->pool().trim();
+      default:
+        return store->pool().health();
+    }
+  });
+  end(status, {n});
+  return true;
+}
+
+}  // namespace tenuto::life

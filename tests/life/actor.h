@@ -1,0 +1,118 @@
+// A thread of a life: does the steps it is given, and records each call.
+#pragma once
+
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "world.h"
+
+namespace tenuto::life {
+
+class Actor {
+ public:
+  Actor(World& world, unsigned thread)
+      : world_(world),
+        thread_(thread),
+        owner_(world.story.at_once ? thread : 0),
+        record_(world.shared, thread) {}
+
+  void act(const Step& step, std::size_t number);
+  bool room() const { return record_.room(); }
+  void drop_views();
+
+  // What the process does outside of steps, with everything alone (process.cc).
+  void look(unsigned s, std::size_t number);
+  Recorder& recorder() { return record_; }
+
+ private:
+  using Words = std::vector<std::uint64_t>;
+  static constexpr std::uint64_t kNone = ~0ull;
+
+  // Runs f, which returns a Status, with the fault that is due; kThrew when it threw.
+  template <class F>
+  std::uint64_t call(F&& f) {
+    arm_allocation(std::exchange(fail_alloc_, 0));
+    std::uint64_t status = kThrew;
+    try {
+      status = static_cast<std::uint64_t>(f());
+    } catch (const std::bad_alloc&) {
+    }
+    disarm_allocation();
+    return status;
+  }
+  void begin(const Words& arguments) { record_.begin(verb_, number_, store_, arguments); }
+  void end(std::uint64_t status, const Words& results = {}) { record_.end(status, results); }
+
+  std::shared_ptr<Store> store_of(std::int64_t s);
+  // A collection to be used with this store; false: the slot is empty.
+  bool collection_of(unsigned s, std::int64_t c, Collection& collection);
+  bool collection_in(const TransactionSlot& x, std::int64_t c, Collection& collection);
+  void keep_collection(unsigned s, std::int64_t c, const Collection& collection);
+  static Form form_of(const Collection& c);
+  static bool numbers(const Collection& c) { return form_of(c).numbers(); }
+  static std::string text(const Collection& c, std::int64_t key) {
+    return key_text(numbers(c), clip(key));
+  }
+  static std::uint64_t clip(std::int64_t key) { return static_cast<std::uint64_t>(key) % kKeys; }
+  std::uint64_t new_tag(const Collection& c, std::int64_t bytes);
+  static std::uint64_t pair_tag(std::int64_t value);
+  std::uint64_t seen_tag(std::string_view value);
+  std::uint64_t seen_key(bool numbers, std::string_view key);
+  static WriteOptions how(std::int64_t buffered, std::int64_t ttl = 0);
+
+  // act_data.cc
+  bool data(const Step& s);
+  void put(const Step& s, Collection& c);
+  void compare_and_swap(const Step& s, Collection& c);
+  void merge(const Step& s, Collection& c);
+  void erase_range(const Step& s, Collection& c);
+  void many(const Step& s, Collection& c);
+  void bulk(const Step& s, Collection& c);
+  void batch(const Step& s);
+  // act_reads.cc
+  bool reads(const Step& s);
+  void point(const Step& s, const Collection& c);
+  void multi_get(const Step& s, const Collection& c);
+  void neighbour(const Step& s, const Collection& c);
+  void figure(const Step& s, const Collection& c);
+  void hold_view(const Step& s, const Collection& c);
+  void scan(Iterator it, bool numbers, bool backward, Status& status, Words& results);
+  // act_moments.cc
+  bool moments(const Step& s);
+  void take_snapshot(const Step& s);
+  void snapshot_read(const Step& s);
+  bool transactions(const Step& s);
+  void begin_transaction(const Step& s);
+  void transaction_read(const Step& s, TransactionSlot& x);
+  void transaction_write(const Step& s, TransactionSlot& x);
+  void transaction_create(const Step& s, TransactionSlot& x);
+  void transaction_end(const Step& s, TransactionSlot& x);
+  void run(const Step& s);
+  // act_cursors.cc
+  bool cursors(const Step& s);
+  void open_cursor(const Step& s);
+  void move_cursor(const Step& s, CursorSlot& slot);
+  // act_store.cc
+  bool collections(const Step& s);
+  bool upkeep(const Step& s);
+  void create(const Step& s);
+  void list(const Step& s);
+  bool objects(const Step& s);
+  RootObject* root_of(Store& store);
+  void object_new(Store& store, RootObject& root, const Step& s);
+  void object_free(Store& store, RootObject& root, const Step& s);
+  void object_tx(Store& store, RootObject& root, const Step& s);
+
+  World& world_;
+  const unsigned thread_, owner_;
+  Recorder record_;
+  // Of the step under way.
+  Verb verb_{};
+  std::size_t number_ = 0;
+  unsigned store_ = 0;
+  int fail_alloc_ = 0;
+};
+
+}  // namespace tenuto::life

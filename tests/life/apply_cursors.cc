@@ -1,0 +1,217 @@
+// Cursors on the model. One of a snapshot or transaction is exact. A plain one sees each leaf at
+// one moment: of places that changed while it stands it may say what was or what is; all others it
+// must meet, in order, once.
+#include <algorithm>
+
+#include "apply.h"
+
+namespace tenuto::life {
+namespace {
+
+struct View {
+  const Records* now = nullptr;
+  std::uint64_t time = 0, seen_time = 0;
+  std::multimap<Place, Held> was;  // at places that changed while the cursor stood
+
+  bool must(Place p, const Held& h) const {
+    return h.visible(time) && h.visible(seen_time) && !was.contains(p);
+  }
+  bool may(Place p, const Held& h) const { return h.visible(seen_time) || was.contains(p); }
+};
+
+// Between two places, both exclusive: must there be something?
+const Held* missed(const View& view, Place from, Place to) {
+  for (auto at = view.now->held.upper_bound(from); at != view.now->held.end() && at->first < to;
+       ++at) {
+    if (view.must(at->first, at->second)) return &at->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Applying::cursors() {
+  const std::uint64_t uid = op.a.at(0);
+  if (op.verb == Verb::cursor) {
+    CursorModel cursor{op.a[1], op.a[2], op.a[3]};
+    if (cursor.kind == 2 && state.transactions.contains(cursor.of)) {
+      TransactionModel& x = state.change_transaction(cursor.of);
+      if (!x.ended && x.moment == nullptr) x.moment = state.moment();
+    }
+    const Records* c = state.find(cursor.id);
+    Records made;
+    if (c == nullptr && cursor.kind == 2 && state.transactions.contains(cursor.of) &&
+        merged(state, *state.transactions[cursor.of], cursor.id, made)) {
+      c = &made;
+    }
+    if (c != nullptr) {
+      if (op.a[4] != kNone) cursor.lower = c->first_of(op.a[4]);
+      if (op.a[5] != kNone) cursor.upper = c->first_of(op.a[5]);
+    }
+    state.cursors[uid] = cursor;
+    return {};
+  }
+  const auto at = state.cursors.find(uid);
+  if (at == state.cursors.end()) return {};
+  if (op.verb == Verb::cursor_close) {
+    state.cursors.erase(at);
+    return {};
+  }
+  CursorModel& cursor = at->second;
+  if (!said()) {
+    cursor.valid = false;
+    return {};
+  }
+  return seek_or_move(cursor);
+}
+
+std::string Applying::seek_or_move(CursorModel& cursor) {
+  const bool shows = op.ok() && !op.r.empty() && op.r[0] != 0;
+  const CursorModel before = cursor;
+  const bool moves = op.verb >= Verb::next && op.verb <= Verb::prev_key;
+  const auto leave = [&](const std::string& why) {
+    cursor.valid = false;
+    return why;
+  };
+  if (op.verb == Verb::cursor_look) {
+    if (!before.valid || !shows) return {};
+    return op.r[1] == before.key && op.r[2] == before.tag
+               ? ""
+               : wrong("it stood at key " + std::to_string(before.key) + " value " +
+                       std::to_string(before.tag));
+  }
+  // What the cursor looks at, and what of it changed.
+  View view;
+  Records own;
+  TransactionModel* x = nullptr;
+  if (cursor.kind == 2) {
+    const auto at = state.transactions.find(cursor.of);
+    if (at == state.transactions.end() || at->second->ended) {
+      return leave(shows && at != state.transactions.end() ? wrong("its transaction has ended")
+                                                           : "");
+    }
+    x = &state.change_transaction(cursor.of);
+  }
+  const bool made_by_it = x != nullptr && std::ranges::any_of(x->created, [&](const auto& c) {
+                            return c.id == cursor.id;
+                          });
+  const Records* const now = state.find(cursor.id);
+  if (now == nullptr && !made_by_it) return leave("");  // dropped: it sees what it saw
+  if (!op.ok()) {
+    if (rules.faulted || rules.at_once) return leave("");
+    if (rules.bounded_snapshots && op.is(Status::expired)) return leave("");
+    return leave(expect({Status::ok}));
+  }
+  if (cursor.kind == 0) {
+    if (rules.at_once) return leave("");
+    view.now = now;
+    view.time = state.time;
+    if (!moves) {
+      cursor.seen_from = now->changes->size();
+      cursor.seen_time = state.time;
+    }
+    view.seen_time = cursor.seen_time;
+    for (std::size_t i = cursor.seen_from; i < now->changes->size(); ++i) {
+      view.was.insert((*now->changes)[i]);
+    }
+  } else if (cursor.kind == 1) {
+    const auto at = state.snapshots.find(cursor.of);
+    // It keeps the moment alive by itself; what was read of it then is not known here any more.
+    if (at == state.snapshots.end()) return leave("");
+    const Records* const c = at->second->find(cursor.id);
+    if (c == nullptr)
+      return leave(shows ? wrong("the collection was made after the snapshot") : "");
+    view.now = c;
+    view.time = view.seen_time = at->second->time;
+  } else {
+    if (!merged(state, *x, cursor.id, own)) return leave(shows ? wrong("it was made later") : "");
+    if (!moves) cursor.seen_from = x->writes.size();
+    view.now = &own;
+    view.time = view.seen_time = x->moment->time;
+    for (std::size_t i = std::min(cursor.seen_from, x->writes.size()); i < x->writes.size(); ++i) {
+      const Write& w = x->writes[i];
+      if (w.id != cursor.id) continue;
+      // Writes made since may be seen or not: of the key's places, what the moment has, too.
+      const Records* const base = x->moment->find(cursor.id);
+      const Place p = own.place(w.key, w.tag);
+      view.was.insert({p, {w.key, w.tag, w.gone_at}});
+      if (base == nullptr) continue;
+      for (const Place q : base->all_of(w.key, view.time)) view.was.insert({q, base->held.at(q)});
+      for (std::size_t j = 0; j < i; ++j) {
+        const Write& u = x->writes[j];
+        if (u.id == w.id && u.key == w.key && u.what == Write::What::put) {
+          view.was.insert({own.place(u.key, u.tag), {u.key, u.tag, u.gone_at}});
+        }
+      }
+    }
+  }
+  // From where it goes, exclusive; and which way.
+  bool forward = true;
+  Place from = kFront;
+  const Records& c = *view.now;
+  const auto just_before = [](Place p) {
+    return p.pair > 0 ? Place{p.rank, p.pair - 1} : p.rank > 0 ? Place{p.rank - 1, kNone} : kFront;
+  };
+  switch (op.verb) {
+    case Verb::seek_first:
+      from = kFront;
+      break;
+    case Verb::seek_last:
+      forward = false;
+      from = kBack;
+      break;
+    case Verb::seek:
+      from = just_before(c.first_of(op.a[1]));
+      break;
+    case Verb::seek_for_prev:
+      forward = false;
+      from = c.last_of(op.a[1]);
+      break;
+    case Verb::next:
+    case Verb::prev:
+      if (!before.valid) return leave("");
+      forward = op.verb == Verb::next;
+      from = before.at;
+      break;
+    default:  // next_key, prev_key
+      if (!before.valid) return leave("");
+      forward = op.verb == Verb::next_key;
+      from = forward ? c.last_of(before.key) : c.first_of(before.key);
+  }
+  if (forward && from < just_before(cursor.lower)) from = just_before(cursor.lower);
+  if (!forward && cursor.upper < from) from = cursor.upper;
+  Place to = forward ? cursor.upper : just_before(cursor.lower);
+  cursor.valid = shows;
+  if (shows) {
+    cursor.key = op.r[1];
+    cursor.tag = op.r[2];
+    cursor.at = to = c.place(op.r[1], op.r[2]);
+    const bool in_order = forward ? from < to || (from == kFront && to == kFront) : to < from;
+    const bool inside = !(to < cursor.lower) && to < cursor.upper;
+    if (!in_order)
+      return leave(wrong("it went the wrong way from key " + std::to_string(before.key)));
+    if (!inside) return leave(wrong("this is outside of its bounds"));
+    const auto there = c.held.find(to);
+    bool known =
+        there != c.held.end() && there->second.tag == cursor.tag && view.may(to, there->second);
+    const auto [first, last] = view.was.equal_range(to);
+    for (auto w = first; w != last; ++w) known = known || w->second.tag == cursor.tag;
+    if (!known) {
+      return leave(wrong(
+          "at key " + std::to_string(cursor.key) + " there is " +
+          (there == c.held.end() ? "nothing" : "value " + std::to_string(there->second.tag))));
+    }
+  }
+  const Held* const skipped = forward ? missed(view, from, to) : missed(view, to, from);
+  if (x != nullptr && !made_by_it) {
+    const Place a = forward ? from : to, b = forward ? to : from;
+    x->ranges.push_back({cursor.id, a, b, x->writes.size()});
+  }
+  if (skipped != nullptr) {
+    return leave(wrong("it did not stop at key " + std::to_string(skipped->key) + " value " +
+                       std::to_string(skipped->tag)));
+  }
+  return {};
+}
+
+}  // namespace tenuto::life

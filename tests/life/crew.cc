@@ -1,0 +1,69 @@
+#include "crew.h"
+
+namespace tenuto::life {
+
+Crew::~Crew() {
+  for (unsigned t = 0; t < workers_.size(); ++t) end(t);
+}
+
+void Crew::start(unsigned thread, const std::function<void()>& work) {
+  auto& w = workers_[thread];
+  if (w == nullptr) {
+    w = std::make_unique<Worker>();
+    w->thread = std::thread([worker = w.get()] {
+      std::unique_lock lock(worker->mu);
+      for (;;) {
+        worker->turn.wait(lock, [&] { return worker->work != nullptr || worker->ends; });
+        if (worker->work == nullptr) return;
+        lock.unlock();
+        worker->work();
+        lock.lock();
+        worker->work = nullptr;
+        worker->turn.notify_all();
+      }
+    });
+  }
+  const std::lock_guard lock(w->mu);
+  w->work = work;
+  w->turn.notify_all();
+}
+
+void Crew::wait(unsigned thread) {
+  Worker& w = *workers_[thread];
+  std::unique_lock lock(w.mu);
+  w.turn.wait(lock, [&] { return w.work == nullptr; });
+}
+
+void Crew::run(unsigned thread, const std::function<void()>& work) {
+  if (thread == 0) return work();
+  start(thread, work);
+  wait(thread);
+}
+
+void Crew::run_all(const std::vector<std::function<void()>>& work) {
+  for (unsigned t = 1; t < work.size(); ++t) start(t, work[t]);
+  if (!work.empty()) work[0]();
+  for (unsigned t = 1; t < work.size(); ++t) wait(t);
+}
+
+void Crew::end(unsigned thread) {
+  auto& w = workers_[thread];
+  if (w == nullptr) return;
+  {
+    const std::lock_guard lock(w->mu);
+    w->ends = true;
+    w->turn.notify_all();
+  }
+  w->thread.join();
+  w.reset();
+}
+
+void Crew::abandon() {
+  for (auto& w : workers_) {
+    if (w == nullptr) continue;
+    w->thread.detach();
+    static_cast<void>(w.release());
+  }
+}
+
+}  // namespace tenuto::life

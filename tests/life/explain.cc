@@ -1,0 +1,303 @@
+// The search for an order (Wing and Gong's, with memory): from a state, any thread's next call may
+// come next, unless another one had returned before it was made. Where a look follows a crash, the
+// state at some point, behind all that is durable, must be what it shows.
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include "judge.h"
+
+namespace tenuto::life {
+namespace {
+
+constexpr std::size_t kNodesMax = 300'000;
+
+// Reads change nothing: one that is right now may as well come now.
+bool reads_only(const Op& op) {
+  return (op.verb >= Verb::get && op.verb <= Verb::scan) || op.verb == Verb::snap_get ||
+         op.verb == Verb::snap_contains || op.verb == Verb::snap_scan;
+}
+
+bool buffered(const Op& op) {
+  const auto flag = [&](std::size_t at) { return op.a.size() > at && op.a[at] != 0; };
+  switch (op.verb) {
+    case Verb::put:
+    case Verb::put_if_absent:
+    case Verb::cas:
+      return flag(4);
+    case Verb::erase:
+      return flag(2);
+    case Verb::erase_pair:
+    case Verb::merge:
+    case Verb::erase_range:
+      return flag(3);
+    case Verb::batch:
+      return flag(0);
+    case Verb::commit:
+      return flag(1);
+    default:
+      return false;
+  }
+}
+
+bool settles(const Op& op) {
+  if (op.pending() || !op.ok()) return false;
+  const bool writes =
+      op.verb <= Verb::drain || op.verb == Verb::sync || op.verb == Verb::commit ||
+      op.verb == Verb::run ||
+      (op.verb >= Verb::create && op.verb <= Verb::rename && op.verb != Verb::reopen);
+  return writes && !buffered(op);
+}
+
+struct Node {
+  State state;
+  std::array<std::size_t, kThreadsMax> at{};
+  bool cut = false;
+  State found;
+};
+
+class Search {
+ public:
+  Search(const std::vector<Op>& ops, const Op& look, const Rules& rules, Durable durable)
+      : look_(look), rules_(rules), durable_(durable) {
+    for (const Op& op : ops) thread_[op.thread % kThreadsMax].push_back(&op);
+    std::uint64_t settled = 0;  // what returned before this must be there
+    for (const Op& op : ops) {
+      if (settles(op)) settled = std::max(settled, op.invoke);
+    }
+    for (unsigned t = 0; t < kThreadsMax; ++t) {
+      for (std::size_t i = 0; i < thread_[t].size(); ++i) {
+        const Op& op = *thread_[t][i];
+        if (op.pending()) continue;
+        const bool must = durable != Durable::synced || op.returned < settled || settles(op);
+        if (must) must_[t] = i + 1;
+      }
+    }
+  }
+
+  std::string run(const State& base, State& found, std::uint64_t* undecided) {
+    std::vector<Node> stack;
+    stack.push_back({base, {}, false, {}});
+    std::size_t nodes = 0;
+    while (!stack.empty()) {
+      Node node = std::move(stack.back());
+      stack.pop_back();
+      if (++nodes > kNodesMax) {
+        ++*undecided;
+        found = base;
+        return accept_look(base, found);
+      }
+      if (follow(std::move(node), stack)) {
+        found = std::move(result_);
+        return {};
+      }
+    }
+    return complaint();
+  }
+
+ private:
+  // Goes on from a node as long as there is one way; pushes the others. True: explained.
+  bool follow(Node node, std::vector<Node>& stack) {
+    for (;;) {
+      const bool done = at_end(node);
+      if (!node.cut && behind_what_must(node)) {
+        State named;
+        std::string why = compare(node.state, look_, &named);
+        if (why.empty()) {
+          node.cut = true;
+          node.found = std::move(named);
+        } else if (done) {
+          complain(node, why);
+        }
+      }
+      if (done && node.cut) {
+        result_ = std::move(node.found);
+        return true;
+      }
+      std::vector<Node> next;
+      step(node, next);
+      if (next.empty()) return false;
+      for (std::size_t i = 1; i < next.size(); ++i) {
+        if (fresh(next[i])) stack.push_back(std::move(next[i]));
+      }
+      if (next.size() > 1 && !fresh(next[0])) return false;
+      node = std::move(next[0]);
+    }
+  }
+
+  void step(Node& node, std::vector<Node>& next) {
+    std::vector<unsigned> allowed;
+    for (unsigned t = 0; t < kThreadsMax; ++t) {
+      if (node.at[t] == thread_[t].size()) continue;
+      const Op& op = *thread_[t][node.at[t]];
+      bool first = true;
+      for (unsigned u = 0; u < kThreadsMax && first; ++u) {
+        if (u == t || node.at[u] == thread_[u].size()) continue;
+        const Op& other = *thread_[u][node.at[u]];
+        first = other.pending() || other.returned > op.invoke;
+      }
+      if (first) allowed.push_back(t);
+    }
+    for (const unsigned t : allowed) {
+      const Op& op = *thread_[t][node.at[t]];
+      const bool unsure = uncertain(op);
+      for (const Outcome outcome : {Outcome::done, Outcome::not_done, Outcome::as_said}) {
+        if (unsure == (outcome == Outcome::as_said)) continue;
+        // One that never returned is of no use behind the cut, and may never have been.
+        if (op.pending() && outcome == Outcome::done && node.cut) continue;
+        const bool only = allowed.size() == 1 && !unsure;
+        Node n = only ? std::move(node) : node;
+        const std::string why = apply(n.state, op, outcome, rules_);
+        if (!why.empty()) {
+          complain(n, why);
+          continue;
+        }
+        ++n.at[t];
+        if (!unsure && reads_only(op)) {
+          next.clear();
+          next.push_back(std::move(n));
+          return;
+        }
+        next.push_back(std::move(n));
+      }
+    }
+  }
+
+  bool at_end(const Node& n) const {
+    for (unsigned t = 0; t < kThreadsMax; ++t) {
+      if (n.at[t] < thread_[t].size()) return false;
+    }
+    return true;
+  }
+  bool behind_what_must(const Node& n) const {
+    if (durable_ == Durable::all) return at_end(n);
+    for (unsigned t = 0; t < kThreadsMax; ++t) {
+      if (n.at[t] < must_[t]) return false;
+    }
+    return true;
+  }
+  bool fresh(const Node& n) {
+    std::uint64_t h = n.state.hash() + n.cut;
+    for (const std::size_t at : n.at) h = h * 0x9e3779b97f4a7c15ull + at;
+    return seen_.insert(h).second;
+  }
+
+  std::string accept_look(const State& base, State& found) {
+    // Too many orders to try: what the look shows is believed.
+    static_cast<void>(base);
+    found = State{};
+    found.time = base.time;
+    std::size_t i = 2;
+    for (std::uint64_t c = 0; c < look_.r[1]; ++c) {
+      found.create(look_.r[i + 1], look_.r[i], Form::of(look_.r[i + 2]));
+      Records& records = found.change(look_.r[i + 1]);
+      const std::uint64_t n = look_.r[i + 3];
+      i += 4;
+      for (std::uint64_t k = 0; k < n; ++k, i += 3) {
+        const std::uint64_t ttl = look_.r[i + 2];
+        records.put(look_.r[i], look_.r[i + 1],
+                    ttl == 0 ? 0 : std::max(base.time, look_.r[0]) + ttl);
+      }
+    }
+    return {};
+  }
+
+  void complain(const Node& node, const std::string& why) {
+    std::size_t depth = 0;
+    for (const std::size_t at : node.at) depth += at;
+    if (depth < deepest_) return;
+    if (depth > deepest_) whys_.clear();
+    deepest_ = depth;
+    if (whys_.size() < 4 && std::ranges::find(whys_, why) == whys_.end()) whys_.push_back(why);
+  }
+  std::string complaint() const {
+    std::string text = whys_.empty() ? "nothing explains what the look shows" : whys_[0];
+    for (std::size_t i = 1; i < whys_.size(); ++i) text += "\n  or: " + whys_[i];
+    return text;
+  }
+
+  const Op& look_;
+  const Rules& rules_;
+  const Durable durable_;
+  std::array<std::vector<const Op*>, kThreadsMax> thread_;
+  std::array<std::size_t, kThreadsMax> must_{};
+  std::unordered_set<std::uint64_t> seen_;
+  std::size_t deepest_ = 0;
+  std::vector<std::string> whys_;
+  State result_;
+};
+
+}  // namespace
+
+std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
+                    const Rules& rules, Durable durable, State& found, std::uint64_t* undecided) {
+  return Search(ops, look, rules, durable).run(base, found, undecided);
+}
+
+std::string compare(const State& state, const Op& look, State* named) {
+  *named = state;
+  named->time = std::max(state.time, look.r.at(0));
+  const auto wrong = [&](const std::string& why) {
+    return "the look of step " + std::to_string(look.step) + ": " + why;
+  };
+  std::size_t i = 2, collections = 0;
+  for (; collections < look.r[1]; ++collections) {
+    const std::uint64_t name = look.r[i], id = look.r[i + 1], form = look.r[i + 2];
+    const std::uint64_t count = look.r[i + 3];
+    i += 4;
+    const std::string of =
+        name == kNone ? "the default collection" : "collection " + name_text(name);
+    const Records* c = named->named(name);
+    if (c == nullptr) return wrong(of + " is there, and should not be");
+    if (c->id >> 63 != 0) {
+      // Nobody was told its id.
+      if (named->find(id) != nullptr) return wrong(of + " has the id of another one");
+      auto moved = std::make_shared<Records>(*c);
+      named->collections.erase(c->id);
+      moved->id = id;
+      named->collections[id] = std::move(moved);
+      c = named->find(id);
+    }
+    if (c->id != id)
+      return wrong(of + " is another one: id " + std::to_string(id) + " instead of " +
+                   std::to_string(c->id));
+    if (c->form.word() != form) return wrong(of + " has another form");
+    auto at = c->held.begin();
+    const auto skip = [&] {
+      while (at != c->held.end() && !at->second.visible(named->time)) ++at;
+    };
+    for (std::uint64_t n = 0; n < count; ++n, i += 3) {
+      skip();
+      const std::string saw = "key " + std::to_string(look.r[i]) + " value " +
+                              std::to_string(look.r[i + 1]) + " in " + of;
+      if (at == c->held.end()) return wrong(saw + ", and nothing should be there");
+      const Held& h = at->second;
+      if (h.key != look.r[i] || h.tag != look.r[i + 1]) {
+        return wrong(saw + ", and the next should be key " + std::to_string(h.key) + " value " +
+                     std::to_string(h.tag));
+      }
+      const std::uint64_t left = h.gone_at == 0 ? 0 : h.gone_at - named->time;
+      if (left != look.r[i + 2]) {
+        return wrong(saw + " has " + std::to_string(look.r[i + 2]) + " ms left instead of " +
+                     std::to_string(left));
+      }
+      ++at;
+    }
+    skip();
+    if (at != c->held.end()) {
+      return wrong("key " + std::to_string(at->second.key) + " value " +
+                   std::to_string(at->second.tag) + " is lost from " + of + ", which has " +
+                   std::to_string(count) + " records");
+    }
+  }
+  for (const auto& [id, c] : named->collections) {
+    bool seen = false;
+    for (std::size_t j = 2; j < look.r.size(); j += 4 + 3 * look.r[j + 3]) {
+      seen = seen || look.r[j] == c->name;
+    }
+    if (!seen) return wrong("collection " + name_text(c->name) + " is lost");
+  }
+  return {};
+}
+
+}  // namespace tenuto::life

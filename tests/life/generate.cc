@@ -1,0 +1,236 @@
+// A life is drawn in three steps: what kind of life it is (medium, threads, sizes), which groups of
+// calls it is fond of - some often, some never, so that what is left meets often -, and then step
+// after step.
+#include "generate.h"
+
+#include "maker.h"
+
+namespace tenuto::life {
+namespace {
+
+constexpr const char* kGroupNames[Group::kGroups] = {
+    "writes",  "many",  "large",   "reads",        "scans",
+    "making",  "bulk",  "moments", "transactions", "making-in-transactions",
+    "cursors", "views", "upkeep",  "objects",      "time",
+    "threads", "ends",  "forks",   "files",        "faults"};
+
+}  // namespace
+
+Story Maker::make() {
+  begin();
+  const std::uint64_t length = 30 + random_.below(random_.one_in(4) ? 400 : 120);
+  while (story_.steps.size() < length) one();
+  return std::move(story_);
+}
+
+void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
+  story_.seed = seed;
+  static constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::journal};
+  const Medium drawn = kMedia[random_.below(3)];
+  story_.medium = wanted.medium == Medium::automatic ? drawn : wanted.medium;
+  const auto threads = one_in(2) ? 1 : static_cast<unsigned>(2 + below(3));
+  story_.threads = wanted.threads == 0 ? threads : wanted.threads;
+  const bool at_once = story_.threads > 1 && one_in(3);
+  story_.at_once = wanted.at_once < 0 ? at_once : wanted.at_once != 0;
+  story_.numbers = one_in(6);
+  static constexpr std::uint64_t kMost[] = {8u << 20, 16u << 20, 32u << 20, 64u << 20};
+  story_.pool_bytes_max = kMost[random_.below(4)];
+  story_.sync_ms = one_in(3) ? 1 + random_.below(5) : 0;
+  story_.reclaim_ms = one_in(8) ? 1 : 0;
+  story_.snapshot_bytes_max = one_in(20) ? 10'000 + random_.below(200'000) : 0;
+  two_stores_ = one_in(6);
+  hot_ = static_cast<std::uint64_t>(4 + below(60));
+  near_ = static_cast<std::uint64_t>(below(kKeys / 2));
+  static constexpr unsigned kFond[] = {0, 1, 1, 3, 8};
+  for (unsigned g = 0; g < Group::kGroups; ++g) fond_[g] = kFond[random_.below(5)];
+  fond_[Group::kWrites] += 2;
+  fond_[Group::kReads] += 1;
+  if (fond_[Group::kEnds] > 3) fond_[Group::kEnds] = 2;
+  if (fond_[Group::kForks] > 1) fond_[Group::kForks] = one_in(2) ? 1 : 0;
+  if (fond_[Group::kFiles] > 1) fond_[Group::kFiles] = one_in(2) ? 1 : 0;
+  if (fond_[Group::kLarge] > 3) fond_[Group::kLarge] = 2;
+  fond_[Group::kFaults] = one_in(4) ? 1 + random_.below(3) : 0;
+  if (story_.threads == 1) fond_[Group::kThreads] = 0;
+  system_faults_ = one_in(3);
+  paths_ = fond_[Group::kFiles] != 0 && (wanted.without >> Group::kFiles & 1) == 0;
+  for (unsigned g = 1; g < Group::kGroups; ++g) {
+    if ((wanted.without >> g & 1) != 0) fond_[g] = 0;
+  }
+  for (const std::uint64_t f : fond_) all_ += f;
+}
+
+void Maker::begin() {
+  add(Verb::open, {0, 0});
+  if (two_stores_) add(Verb::open, {1, 0});
+  for (N i = below(4); i > 0; --i) {
+    const N c = 1 + below(kCollections - 1);
+    add(Verb::create, {store(), c, name(), form()});
+    if (one_in(2)) add(Verb::fill, {store(), c, key(), 10 + below(150), length()});
+  }
+  if (one_in(2)) add(Verb::fill, {0, 0, key(), 10 + below(200), length()});
+}
+
+void Maker::one() {
+  std::uint64_t draw = random_.below(all_);
+  unsigned g = 0;
+  while (draw >= fond_[g]) draw -= fond_[g++];
+  switch (g) {
+    case Group::kWrites:
+      return write();
+    case Group::kMany:
+      return many();
+    case Group::kLarge:
+      return large();
+    case Group::kReads:
+      return read();
+    case Group::kScans:
+      return add(Verb::scan, {store(), slot(), below(2)});
+    case Group::kMaking:
+      return making();
+    case Group::kBulk:
+      return add(Verb::bulk, {store(), slot(), key(), 1 + below(300), length()});
+    case Group::kMoments:
+      return moment();
+    case Group::kTransactions:
+      return transaction();
+    case Group::kMakingInTransactions:
+      return making_in_transaction();
+    case Group::kCursors:
+      return cursor();
+    case Group::kViews:
+      return one_in(3) ? add(Verb::drop_view, {below(Group::kViews)})
+                       : add(Verb::hold_view, {below(Group::kViews), store(), slot(), key()});
+    case Group::kUpkeep:
+      return upkeep();
+    case Group::kObjectCalls:
+      return objects();
+    case Group::kTime:
+      return add(Verb::clock, {one_in(4) ? -below(400) : below(one_in(6) ? 100'000 : 300)});
+    case Group::kThreads:
+      return add(Verb::thread_end, {1 + below(kThreadsMax - 1)});
+    case Group::kEnds:
+      return end();
+    case Group::kForks:
+      return add(Verb::fork_child, {below(6)});
+    case Group::kFiles:
+      return files();
+    default:
+      return fault();
+  }
+}
+
+void Maker::open_again() {
+  add(Verb::open, {0, path(), one_in(12)});
+  if (story_.steps.back().a[2] != 0) {
+    // Some looks at it as it is; then for good.
+    for (N i = below(6); i > 0; --i) one_in(2) ? read() : cursor();
+    add(Verb::close, {0});
+    add(Verb::open, {0, story_.steps.back().a[1]});
+  }
+  if (two_stores_) add(Verb::open, {1, path()});
+}
+
+void Maker::end() {
+  switch (below(6)) {
+    case 0:
+      add(Verb::kill, {});
+      break;
+    case 1: {
+      const N by = below(3);
+      add(Verb::kill_soon, {by, by == 2 ? 1 + below(20'000) : 1 + below(by == 0 ? 400 : 40)});
+      for (N i = below(20); i > 0; --i) one_in(2) ? write() : many();
+      add(Verb::leave, {1});
+      break;
+    }
+    case 2:
+      add(Verb::close, {store()});
+      break;
+    default:
+      add(Verb::leave, {below(5)});
+  }
+  open_again();
+}
+
+void Maker::files() {
+  switch (below(5)) {
+    case 0:
+      return add(Verb::other_opens, {store(), below(3)});
+    case 1:
+      one_in(2)   ? add(Verb::close, {0})
+      : one_in(2) ? add(Verb::kill, {})
+                  : add(Verb::leave, {below(5)});
+      add(Verb::copy, {0, below(kCopies)});
+      return open_again();
+    case 2: {
+      one_in(2)   ? add(Verb::close, {0})
+      : one_in(2) ? add(Verb::kill, {})
+                  : add(Verb::leave, {below(5)});
+      const N from = below(kCopies);
+      const N journal = one_in(2) ? 0 : 1 + below(2);
+      add(Verb::restore, {0, from, journal});
+      add(Verb::open, {0, 0});
+      if (journal != 0 && one_in(2)) {
+        add(Verb::close, {0});
+        add(Verb::restore, {0, from, 0});
+      }
+      return open_again();
+    }
+    default:
+      add(one_in(2) ? Verb::close : Verb::kill, {0});
+      return open_again();
+  }
+}
+
+void Maker::fault() {
+  if (system_faults_ && one_in(3)) {
+    return add(Verb::fail_call, {1 + below(30), below(3), one_in(3)});
+  }
+  add(Verb::fail_alloc, {1 + below(one_in(3) ? 60 : 10)});
+  const unsigned thread = last_thread_;
+  switch (below(8)) {
+    case 0:
+      moment();
+      break;
+    case 1:
+      transaction();
+      break;
+    case 2:
+      cursor();
+      break;
+    case 3:
+      making();
+      break;
+    case 4:
+      read();
+      break;
+    case 5:
+      many();
+      break;
+    default:
+      write();
+  }
+  story_.steps.back().thread = thread;
+}
+
+bool read_groups(const std::string& names, std::uint64_t& bits) {
+  bits = 0;
+  for (std::size_t from = 0; from < names.size();) {
+    const std::size_t to = std::min(names.find(',', from), names.size());
+    unsigned g = 0;
+    while (g < Group::kGroups && names.substr(from, to - from) != kGroupNames[g]) ++g;
+    if (g == Group::kGroups) return false;
+    bits |= 1ull << g;
+    from = to + 1;
+  }
+  return true;
+}
+
+std::string group_names() {
+  std::string names;
+  for (const char* name : kGroupNames) names += (names.empty() ? "" : ", ") + std::string(name);
+  return names;
+}
+
+Story make_story(std::uint64_t seed, const Wanted& wanted) { return Maker(seed, wanted).make(); }
+
+}  // namespace tenuto::life

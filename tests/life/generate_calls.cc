@@ -1,0 +1,238 @@
+// Single calls, with arguments that often meet what others touched.
+#include "maker.h"
+
+namespace tenuto::life {
+
+void Maker::write() {
+  const N s = store(), c = slot(), k = key();
+  switch (below(12)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+      return add(Verb::put, {s, c, k, length(), ttl(), buffered()});
+    case 4:
+      return add(Verb::put_if_absent, {s, c, k, length(), ttl(), buffered()});
+    case 5:
+    case 6:
+      return add(Verb::erase, {s, c, k, buffered()});
+    case 7:
+      return add(Verb::erase_pair, {s, c, k, below(8), buffered()});
+    case 8:
+      return add(Verb::cas, {s, c, k, one_in(4) ? -1 : length(), below(3), buffered()});
+    case 9:
+      return add(Verb::merge, {s, c, k, one_in(4) ? -1 : length(), buffered()});
+    case 10:
+      return add(Verb::batch,
+                 {s, below(1u << 30), 1 + below(one_in(4) ? 150 : 12), length(), buffered()});
+    default:
+      return one_in(3) ? add(Verb::erase_range, {s, c, one_in(4) ? -1 : k,
+                                                 one_in(4) ? -1 : k + below(200), buffered()})
+                       : add(Verb::run, {s, c, k, key(), length(), one_in(5)});
+  }
+}
+
+void Maker::many() {
+  one_in(3) ? add(Verb::drain, {store(), slot(), key(), 5 + below(150), buffered()})
+            : add(Verb::fill, {store(), slot(), key(), 5 + below(150), length(), buffered()});
+}
+
+void Maker::large() {
+  const N most = static_cast<N>(story_.pool_bytes_max / 16);
+  add(Verb::put,
+      {store(), slot(), static_cast<N>(near_) + below(2),
+       one_in(3) ? 20'000 + below(80'000) : most / 4 + below(most * 3 / 4), 0, buffered()});
+}
+
+void Maker::read() {
+  const N s = store(), c = slot(), k = key();
+  switch (below(14)) {
+    case 0:
+      return add(Verb::view, {s, c, k});
+    case 1:
+      return add(Verb::contains, {s, c, k});
+    case 2:
+      return add(Verb::multi_get, {s, c, k, 1 + below(60), below(2)});
+    case 3:
+      return add(Verb::lower, {s, c, k});
+    case 4:
+      return add(Verb::upper, {s, c, k});
+    case 5:
+      return add(Verb::count, {s, c, k});
+    case 6:
+      return add(Verb::contains_pair, {s, c, k, below(8)});
+    case 7:
+      return add(Verb::ttl, {s, c, k});
+    case 8:
+      return add(Verb::approximate, {s, c, k, k + below(300)});
+    case 9:
+      return add(Verb::list, {s});
+    case 10:
+      return add(Verb::stats, {s, c});
+    default:
+      return add(Verb::get, {s, c, k});
+  }
+}
+
+void Maker::making() {
+  const N s = store();
+  switch (below(8)) {
+    case 0:
+    case 1:
+    case 2:
+      return add(Verb::create, {s, 1 + below(kCollections - 1), name(), form(), one_in(6)});
+    case 3:
+      return add(Verb::reopen, {s, 1 + below(kCollections - 1), name()});
+    case 4:
+    case 5:
+      return add(Verb::drop, {s, name()});
+    case 6:
+      return add(Verb::rename, {s, name(), name(), below(2)});
+    default:
+      return one_in(2) ? add(Verb::list, {s}) : add(Verb::forget, {s, 1 + below(5)});
+  }
+}
+
+void Maker::moment() {
+  const N n = below(kSnapshots);
+  switch (below(8)) {
+    case 0:
+    case 1:
+      return add(Verb::snapshot, {store(), n});
+    case 2:
+    case 3:
+      return add(Verb::snap_get, {n, slot(), key()});
+    case 4:
+      return add(Verb::snap_contains, {n, slot(), key()});
+    case 5:
+      return add(Verb::snap_release, {n});
+    default:
+      return add(Verb::snap_scan, {n, slot(), below(2)});
+  }
+}
+
+void Maker::transaction() {
+  const N x = below(one_in(3) ? kTransactions : 2u);
+  switch (below(16)) {
+    case 0:
+    case 1:
+    case 2:
+      return add(Verb::begin, {store(), x, one_in(8)});
+    case 3:
+    case 4:
+      return add(Verb::tx_get, {x, slot(), key()});
+    case 5:
+      return add(Verb::tx_contains, {x, slot(), key()});
+    case 6:
+      return add(Verb::tx_for_update, {x, slot(), key()});
+    case 7:
+    case 8:
+      return add(Verb::tx_put, {x, slot(), key(), length(), ttl()});
+    case 9:
+      return add(Verb::tx_erase, {x, slot(), key()});
+    case 10:
+      return add(Verb::tx_erase_pair, {x, slot(), key(), below(8)});
+    case 11:
+      return add(one_in(2) ? Verb::savepoint : Verb::rollback_to, {x});
+    case 12:
+      return add(Verb::tx_fill, {x, slot(), key(), 1 + below(100), length()});
+    case 13:
+      return add(one_in(3) ? Verb::rollback : Verb::commit, {x, 0});
+    default:
+      return add(Verb::commit, {x, buffered()});
+  }
+}
+
+void Maker::making_in_transaction() {
+  const N x = below(2);
+  switch (below(6)) {
+    case 0:
+      return add(Verb::begin, {store(), x, 0});
+    case 1:
+    case 2:
+      return add(Verb::tx_create, {x, 1 + below(kCollections - 1), name(), form()});
+    case 3:
+      return add(Verb::tx_drop, {x, 1 + below(kCollections - 1)});
+    case 4:
+      return add(Verb::tx_put, {x, 1 + below(kCollections - 1), key(), length(), ttl()});
+    default:
+      return add(Verb::commit, {x, buffered()});
+  }
+}
+
+void Maker::cursor() {
+  const N i = below(one_in(3) ? kCursors : 2u);
+  switch (below(14)) {
+    case 0:
+    case 1:
+    case 2: {
+      const N of = below(3);
+      return add(Verb::cursor, {i, of, of == 0 ? store() : below(2), slot(), one_in(4) ? key() : 0,
+                                one_in(4) ? key() : 0});
+    }
+    case 3:
+      return add(Verb::seek_first, {i});
+    case 4:
+      return add(Verb::seek_last, {i});
+    case 5:
+      return add(Verb::seek, {i, key()});
+    case 6:
+      return add(Verb::seek_for_prev, {i, key()});
+    case 7:
+    case 8:
+      return add(Verb::next, {i, one_in(3) ? 1 + below(120) : 1 + below(3)});
+    case 9:
+    case 10:
+      return add(Verb::prev, {i, one_in(3) ? 1 + below(120) : 1 + below(3)});
+    case 11:
+      return add(one_in(2) ? Verb::next_key : Verb::prev_key, {i});
+    case 12:
+      return add(Verb::cursor_look, {i});
+    default:
+      return add(Verb::cursor_close, {i});
+  }
+}
+
+void Maker::upkeep() {
+  const N s = store();
+  switch (below(11)) {
+    case 0:
+    case 1:
+      return add(Verb::compact, {s, one_in(3) ? 1 + below(100) : 0});
+    case 2:
+      return add(Verb::backup, {s, below(kBackups)});
+    case 3:
+      return add(Verb::check_backup, {below(kBackups)});
+    case 4:
+      return add(Verb::reclaim, {s, one_in(2) ? 0 : 1 + below(100)});
+    case 5:
+      return add(Verb::sync, {s});
+    case 6:
+      return add(Verb::trim, {s});
+    case 7:
+      return add(Verb::health, {s});
+    case 8:
+      return add(Verb::look, {s});
+    default:
+      return add(Verb::validate, {s});
+  }
+}
+
+void Maker::objects() {
+  const N s = store();
+  switch (below(5)) {
+    case 0:
+    case 1:
+      return add(Verb::object_new, {s, below(kObjects), below(one_in(8) ? 300'000 : 2000),
+                                    one_in(3) ? 1 + below(120) : 1});
+    case 2:
+      return add(Verb::object_free, {s, below(kObjects), one_in(3) ? 1 + below(120) : 1});
+    case 3:
+      return add(Verb::object_resize, {s, below(kObjects), below(5000)});
+    default:
+      return add(Verb::object_tx,
+                 {s, below(kObjects / 2), 1 + below(one_in(3) ? 128 : 10), below(2), one_in(5)});
+  }
+}
+
+}  // namespace tenuto::life

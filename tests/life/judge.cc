@@ -1,0 +1,146 @@
+// Spells: which calls belong together, and what an open may find.
+#include "judge.h"
+
+#include <algorithm>
+
+namespace tenuto::life {
+
+Judge::Judge(const Story& story) : story_(story) {
+  for (Spell& s : spell_) s.base = State::empty(story.numbers);
+}
+
+std::optional<std::uint64_t> Judge::doubtful_copy(unsigned store) const {
+  return spell_[store].doubtful;
+}
+
+bool Judge::must_open(unsigned store, unsigned path) const {
+  const Spell& s = spell_[store];
+  if (s.doubtful) return false;
+  // By another name an unclean pool may be refused, but by its last one it opens.
+  return s.closed || path == s.path || !s.looks_due || path == 0 || path == 2;
+}
+
+std::string Judge::judge(std::vector<Op> ops) {
+  std::ranges::sort(ops, {}, &Op::invoke);
+  faults_ = std::ranges::any_of(ops, [](const Op& op) { return op.verb == Verb::fail_call; });
+  for (Spell& s : spell_) s.faulted = s.faulted || faults_;
+  for (unsigned s = 0; s < kStores; ++s) {
+    std::vector<Op> own;
+    for (const Op& op : ops) {
+      if (op.store == s && op.verb != Verb::fail_call) own.push_back(op);
+    }
+    std::string why = judge_store(s, std::move(own));
+    if (!why.empty()) return why;
+  }
+  return {};
+}
+
+std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
+  Spell& spell = spell_[s];
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
+    std::string why;
+    switch (op.verb) {
+      case Verb::open:
+        why = opened(s, op);
+        break;
+      case Verb::look:
+        if (op.pending()) break;
+        why = settle(s, op);
+        break;
+      case Verb::close:
+        spell.ops.push_back(op);
+        spell.closed = op.ok();
+        break;
+      case Verb::copy:
+        copies_[{s, op.a.at(0)}] = spell;
+        break;
+      case Verb::restore: {
+        const auto from = copies_.find({s, op.a.at(0)});
+        if (from == copies_.end()) break;
+        const unsigned path = spell.path;
+        std::set<std::uint64_t> ids = spell.ids;
+        spell = from->second;
+        spell.path = op.a.at(1) == 0 ? from->second.path : path;
+        if (op.a.at(1) != 0) spell.doubtful = op.a.at(0);
+        break;
+      }
+      case Verb::validate:
+      case Verb::check_backup:
+        break;
+      default:
+        why = new_ids(spell, op);
+        spell.ops.push_back(op);
+    }
+    if (!why.empty()) return "store " + std::to_string(s) + ": " + why;
+  }
+  return {};
+}
+
+std::string Judge::new_ids(Spell& spell, const Op& op) const {
+  const bool makes = op.verb == Verb::create || op.verb == Verb::tx_create;
+  if (!makes || op.pending() || op.r.empty()) return {};
+  const std::uint64_t id = op.r[0];
+  if (op.verb == Verb::tx_create && spell.ids.contains(id)) {
+    return text_of(op) + ": an id that was given before";
+  }
+  spell.ids.insert(id);
+  return {};
+}
+
+// An open came to something: either all is judged at the look that follows, or there is a reason.
+std::string Judge::opened(unsigned s, const Op& op) {
+  Spell& spell = spell_[s];
+  const auto path = static_cast<unsigned>(op.a.at(0));
+  const bool read_only = op.a.at(1) != 0;
+  if (op.pending()) {
+    spell.made = true;
+    spell.looks_due = true;
+    spell.closed = false;
+    return {};
+  }
+  if (op.ok()) {
+    // Who opens it for writing decides the path of what follows.
+    spell.made = true;
+    spell.looks_due = true;
+    spell.read_only = read_only;
+    spell.path = path;
+    return {};
+  }
+  if (faults_ || op.status == kThrew) return {};
+  if (read_only && op.is(Status::read_only) && !spell.closed) return {};
+  if (!must_open(s, path) && !op.is(Status::busy)) return {};
+  if (!spell.made && op.is(Status::full)) return {};
+  return "an open by path " + std::to_string(path) + " says " +
+         std::string(status_name(static_cast<Status>(op.status)));
+}
+
+// What the look shows becomes what is known.
+std::string Judge::settle(unsigned s, const Op& look) {
+  Spell& spell = spell_[s];
+  const bool cut = spell.looks_due;
+  Rules rules;
+  rules.at_once = story_.at_once;
+  rules.faulted = spell.faulted;
+  rules.read_only = spell.was_read_only;
+  rules.bounded_snapshots = story_.snapshot_bytes_max != 0;
+  rules.room = story_.pool_bytes_max;
+  const Durable durable = !cut || spell.closed               ? Durable::all
+                          : story_.medium == Medium::journal ? Durable::synced
+                                                             : Durable::returned;
+  State found;
+  std::string why = explain(spell.base, spell.ops, look, rules, durable, found, &undecided_);
+  if (!why.empty()) return why;
+  if (cut) found.forget_handles();
+  spell.looks_due = false;
+  spell.doubtful.reset();
+  spell.closed = false;
+  spell.faulted = faults_;
+  spell.was_read_only = spell.read_only;
+  for (const auto& [id, c] : found.collections) spell.ids.insert(id);
+  spell.base = std::move(found);
+  spell.ops.clear();
+  return {};
+}
+
+}  // namespace tenuto::life

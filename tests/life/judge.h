@@ -1,0 +1,75 @@
+// The judge of a life: what was recorded, against the model. A store's history is cut into spells,
+// from one successful open to the next; a spell's calls must have an order, agreeing with real
+// time, in which each came to what it said, and of which some beginning, with all that was
+// acknowledged as durable, is what the next open shows.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apply.h"
+
+namespace tenuto::life {
+
+class Judge {
+ public:
+  explicit Judge(const Story& story);
+
+  // The calls of one process, all threads'. `orderly`: the process came to its end by itself.
+  // Empty: nothing is wrong so far.
+  std::string judge(std::vector<Op> ops);
+  // Whether the store should open now by this path; else a refusal is an answer.
+  bool must_open(unsigned store, unsigned path) const;
+  // Whether it was ever made, and is in a state that no look has confirmed yet.
+  std::uint64_t undecided() const { return undecided_; }
+  bool unseen(unsigned store) const { return spell_[store].made && spell_[store].looks_due; }
+  bool made(unsigned store) const { return spell_[store].made; }
+  // The path that is sure to open it, and the copy that a refused restore came from.
+  unsigned path(unsigned store) const { return spell_[store].path; }
+  std::optional<std::uint64_t> doubtful_copy(unsigned store) const;
+
+ private:
+  struct Spell {
+    State base;           // as the last look found it
+    std::vector<Op> ops;  // since then
+    bool made = false;    // the store was created
+    bool looks_due = false;
+    bool closed = false;  // cleanly
+    bool faulted = false;
+    bool read_only = false, was_read_only = false;  // now; when `ops` were done
+    unsigned path = 0;                              // that it was opened by last
+    std::set<std::uint64_t> ids;                    // ever given
+    // After a restore that left another journal, or none, at the pool's side.
+    std::optional<std::uint64_t> doubtful;
+  };
+
+  std::string judge_store(unsigned s, std::vector<Op> ops);
+  std::string opened(unsigned s, const Op& op);
+  std::string settle(unsigned s, const Op& look);
+  std::string new_ids(Spell& spell, const Op& op) const;
+
+  const Story& story_;
+  std::array<Spell, kStores> spell_;
+  std::map<std::pair<unsigned, std::uint64_t>, Spell> copies_;
+  bool faults_ = false;  // in the process that is judged
+  std::uint64_t undecided_ = 0;
+};
+
+// What must be in what a look shows: all that returned, and after a clean close all there is; or
+// what was synced, and a beginning of the rest.
+enum class Durable : std::uint8_t { all, returned, synced };
+
+// Looks for an order of the calls from `base` on that explains what each said and what the look
+// shows (explain.cc). Empty, and the state that was found; or the calls that no order explains.
+std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
+                    const Rules& rules, Durable durable, State& found, std::uint64_t* undecided);
+
+// Whether a look shows this state; `named`: with the ids of collections whose makers never heard
+// of them.
+std::string compare(const State& state, const Op& look, State* named);
+
+}  // namespace tenuto::life

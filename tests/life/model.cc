@@ -1,0 +1,137 @@
+#include "model.h"
+
+namespace tenuto::life {
+namespace {
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  Random r{a * 0x9e3779b97f4a7c15ull + b};
+  return r();
+}
+std::uint64_t hash_of(Place p, const Held& h) {
+  return mix(mix(p.rank, p.pair), mix(h.tag, h.gone_at));
+}
+
+}  // namespace
+
+Place Records::place(std::uint64_t key, std::uint64_t tag) const {
+  const std::uint64_t pair = !form.duplicates ? 1 : form.reverse() ? kNone - 1 - tag : tag + 1;
+  return {rank_of(form.order, key), pair};
+}
+
+void Records::put(std::uint64_t key, std::uint64_t tag, std::uint64_t gone_at) {
+  const Place p = place(key, tag);
+  erase_at(p);
+  const Held h{key, tag, gone_at};
+  held[p] = h;
+  hash += hash_of(p, h);
+  changes->push_back({p, h});
+}
+
+void Records::erase_at(Place p) {
+  const auto at = held.find(p);
+  if (at == held.end()) return;
+  hash -= hash_of(p, at->second);
+  changes->push_back({p, at->second});
+  held.erase(at);
+}
+
+std::vector<Place> Records::all_of(std::uint64_t key, std::uint64_t time) const {
+  std::vector<Place> places;
+  const Place last = last_of(key);
+  for (auto at = held.lower_bound(first_of(key)); at != held.end() && at->first <= last; ++at) {
+    if (at->second.visible(time)) places.push_back(at->first);
+  }
+  return places;
+}
+
+const Held* Records::get(std::uint64_t key, std::uint64_t time) const {
+  const Place last = last_of(key);
+  for (auto at = held.lower_bound(first_of(key)); at != held.end() && at->first <= last; ++at) {
+    if (at->second.visible(time)) return &at->second;
+  }
+  return nullptr;
+}
+
+State State::empty(bool numbers) {
+  State s;
+  s.create(0, kNone, Form{numbers ? KeyOrder::u64 : KeyOrder::bytes});
+  s.changes = 0;
+  return s;
+}
+
+const Records* State::find(std::uint64_t id) const {
+  const auto at = collections.find(id);
+  return at == collections.end() ? nullptr : at->second.get();
+}
+const Records* State::named(std::uint64_t name) const {
+  for (const auto& [id, c] : collections) {
+    if (c->name == name) return c.get();
+  }
+  return nullptr;
+}
+
+Records& State::change(std::uint64_t id) {
+  std::shared_ptr<const Records>& c = collections.at(id);
+  if (c.use_count() > 1) c = std::make_shared<Records>(*c);
+  ++changes;
+  return const_cast<Records&>(*c);
+}
+
+TransactionModel& State::change_transaction(std::uint64_t uid) {
+  std::shared_ptr<TransactionModel>& x = transactions[uid];
+  if (x == nullptr) {
+    x = std::make_shared<TransactionModel>();
+  } else if (x.use_count() > 1) {
+    x = std::make_shared<TransactionModel>(*x);
+  }
+  return *x;
+}
+
+void State::create(std::uint64_t id, std::uint64_t name, Form form) {
+  auto c = std::make_shared<Records>();
+  c->id = id;
+  c->name = name;
+  c->form = form;
+  collections[id] = std::move(c);
+  ++changes;
+}
+
+void State::write(const Write& w) {
+  Records& c = change(w.id);
+  switch (w.what) {
+    case Write::What::put:
+      c.put(w.key, w.tag, w.gone_at);
+      break;
+    case Write::What::erase:
+      for (const Place p : c.all_of(w.key, 0)) c.erase_at(p);
+      break;
+    default:
+      c.erase_at(c.place(w.key, w.tag));
+  }
+}
+
+std::shared_ptr<const State> State::moment() const {
+  auto m = std::make_shared<State>();
+  m->collections = collections;
+  m->time = time;
+  m->changes = changes;
+  return m;
+}
+
+std::uint64_t State::hash() const {
+  std::uint64_t h = time;
+  for (const auto& [id, c] : collections) h += mix(mix(id, c->name), c->hash + c->form.word());
+  for (const auto& [uid, m] : snapshots) h += mix(uid, m->hash());
+  for (const auto& [uid, x] : transactions) {
+    if (x->moment != nullptr && !x->ended) h += mix(uid, x->moment->hash());
+  }
+  return h;
+}
+
+void State::forget_handles() {
+  snapshots.clear();
+  transactions.clear();
+  cursors.clear();
+}
+
+}  // namespace tenuto::life

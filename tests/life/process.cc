@@ -1,0 +1,295 @@
+#include "process.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "support/failing_calls.h"
+#include "tenuto/pool.h"
+
+namespace tenuto::life {
+namespace fs = std::filesystem;
+
+namespace {
+
+// What stands in a static object at the process's end, and is closed by it.
+struct AtExit {
+  std::function<void()> close;
+  ~AtExit() {
+    if (close) close();
+  }
+};
+AtExit at_exit;
+
+}  // namespace
+
+std::string World::path_of(unsigned s, unsigned path) const {
+  const std::string name = "s" + std::to_string(s) + ".tnt";
+  switch (path) {
+    case 1:
+      return folder + "/other/link-to-" + name;
+    case 2:
+      return name;
+    case 3:
+      return folder + "/other/hard-" + name;
+    default:
+      return folder + "/" + name;
+  }
+}
+std::string World::backup_of(unsigned to) const {
+  return folder + "/backup" + std::to_string(to) + ".tnt";
+}
+
+StoreOptions World::options_of(unsigned s, unsigned path) const {
+  StoreOptions o;
+  o.pool.size = story.pool_bytes;
+  o.pool.size_max = story.pool_bytes_max;
+  o.pool.medium = story.medium;
+  o.pool.recovery_threads = 1;
+  o.pool.journal.bytes = 1u << 20;
+  o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
+  if (path == 4) o.pool.journal.path = folder + "/elsewhere" + std::to_string(s) + ".journal";
+  o.key_kind = story.numbers ? KeyKind::u64 : KeyKind::bytes;
+  o.snapshot_bytes_max = story.snapshot_bytes_max;
+  o.codecs = {masked_codec()};
+  o.reclaim_every_ms = story.reclaim_ms;
+  o.clock_ms = [&state = shared] { return state.clock_ms.load(); };
+  return o;
+}
+
+void World::broken(const std::string& what) {
+  if (shared.failing.exchange(1) == 0) {
+    std::snprintf(shared.failure, sizeof shared.failure, "%s", what.c_str());
+  }
+  ::_exit(kExitBroken);
+}
+
+Process::Process(World& world) : world_(world), crew_(kThreadsMax) {
+  for (unsigned t = 0; t < kThreadsMax; ++t) actors_.push_back(std::make_unique<Actor>(world, t));
+}
+
+void Process::live(std::size_t from) {
+  const std::vector<Step>& steps = world_.story.steps;
+  const unsigned threads = std::clamp(world_.story.threads, 1u, kThreadsMax);
+  std::size_t i = from;
+  while (i < steps.size()) {
+    const bool room = std::ranges::all_of(actors_, [](const auto& a) { return a->room(); });
+    if (!room) {
+      world_.shared.next_step.store(i);
+      leave(0, i);
+    }
+    if (info_of(steps[i].verb).where != Where::any) {
+      world_.shared.next_step.store(i + 1);
+      main_step(steps[i], i);
+      ++i;
+    } else if (!world_.story.at_once) {
+      world_.shared.next_step.store(i + 1);
+      const unsigned t = steps[i].thread % threads;
+      crew_.run(t, [&] { actors_[t]->act(steps[i], i); });
+      ++i;
+    } else {
+      std::size_t to = i;
+      while (to < steps.size() && info_of(steps[to].verb).where == Where::any) ++to;
+      world_.shared.next_step.store(to);
+      std::vector<std::function<void()>> work;
+      for (unsigned t = 0; t < threads; ++t) {
+        work.push_back([&, t, i] {
+          for (std::size_t at = i; at < to && actors_[t]->room(); ++at) {
+            if (steps[at].thread % threads == t) actors_[t]->act(steps[at], at);
+          }
+        });
+      }
+      crew_.run_all(work);
+      i = to;
+    }
+  }
+  world_.shared.next_step.store(steps.size());
+  leave(0, steps.size());
+}
+
+void Process::main_step(const Step& step, std::size_t number) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  world_.shared.step[0].store(static_cast<std::uint32_t>(number) + 1);
+  world_.shared.call[0].store(static_cast<std::uint32_t>(step.verb) + 1);
+  switch (step.verb) {
+    case Verb::open:
+      open(step, number);
+      break;
+    case Verb::close:
+      close(s, number);
+      break;
+    case Verb::validate:
+      validate(s, number);
+      break;
+    case Verb::look:
+      if (world_.store[s].store != nullptr) actors_[0]->look(s, number);
+      break;
+    case Verb::check_backup:
+      check_backup(step, number);
+      break;
+    case Verb::clock: {
+      const auto now = static_cast<std::int64_t>(world_.shared.clock_ms.load());
+      world_.shared.clock_ms.store(
+          static_cast<std::uint64_t>(std::max<std::int64_t>(1, now + step.a[0])));
+      for (unsigned t = 0; t < kStores; ++t) {
+        if (world_.store[t].store == nullptr) continue;
+        actors_[0]->recorder().begin(Verb::clock, number, t, {world_.shared.clock_ms.load()});
+        actors_[0]->recorder().end(Status::ok);
+      }
+      break;
+    }
+    case Verb::thread_end: {
+      const unsigned t = static_cast<unsigned>(step.a[0]) % kThreadsMax;
+      if (t != 0) {
+        crew_.run(t, [&] { actors_[t]->drop_views(); });
+        crew_.end(t);
+      }
+      break;
+    }
+    case Verb::copy:
+      copy(step, number);
+      break;
+    case Verb::restore:
+      restore(step, number);
+      break;
+    case Verb::other_opens:
+      other_opens(step, number);
+      break;
+    case Verb::fork_child:
+      fork_child(step, number);
+      break;
+    case Verb::kill_soon:
+      kill_soon(step);
+      break;
+    case Verb::kill:
+      world_.shared.kill_wanted.store(1);
+      ::kill(::getpid(), SIGKILL);
+      std::abort();
+    default:  // leave
+      leave(step.a[0], number);
+  }
+  world_.shared.step[0].store(0);
+}
+
+void Process::drop_handles(unsigned s) {
+  for (unsigned t = 0; t < kThreadsMax; ++t) {
+    for (CursorSlot& c : world_.cursor[t]) {
+      if (c.cursor && c.store == s) c = {};
+    }
+    const bool has_view = std::ranges::any_of(
+        world_.view[t], [&](const ViewSlot& v) { return v.view && v.store == s; });
+    if (has_view) crew_.run(t, [&] { actors_[t]->drop_views(); });
+  }
+}
+
+bool Process::close(unsigned s, std::size_t number) {
+  StoreSlot& slot = world_.store[s];
+  if (slot.store == nullptr) return true;
+  drop_handles(s);
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::close, number, s, {});
+  const Status status = slot.store->close();
+  for (Collection& c : slot.collection) c = {};
+  slot.store.reset();
+  record.end(status);
+  return status == Status::ok;
+}
+
+void Process::validate(unsigned s, std::size_t number) {
+  StoreSlot& slot = world_.store[s];
+  if (slot.store == nullptr) return;
+  Report report;
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::validate, number, s, {});
+  const Status status = slot.store->validate(&report);
+  const Status health = slot.store->pool().health();
+  record.end(status);
+  // After a system call that failed a pool may be what it is.
+  if (status != Status::ok && health == Status::ok && status != Status::io) {
+    world_.broken("validate says " + std::string(status_name(status)) + ": " + report.text());
+  }
+}
+
+// Steps that end the process, or are about other processes.
+
+void Process::kill_soon(const Step& step) {
+  world_.shared.kill_wanted.store(1);
+  const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(1, step.a[1]));
+  switch (step.a[0] % 3) {
+    case 0:
+      kill_at_allocation(n);
+      break;
+    case 1:
+      test::fail_call_anywhere(static_cast<int>(n), test::kKillProcess, false);
+      break;
+    default:
+      std::thread([n] {
+        std::this_thread::sleep_for(std::chrono::microseconds(n));
+        ::kill(::getpid(), SIGKILL);
+      }).detach();
+  }
+}
+
+// A forked child's exit destroys the stores, as a program's static objects would.
+void Process::at_exit_for_forked() {
+  at_exit.close = [this] {
+    for (StoreSlot& slot : world_.store) {
+      for (Collection& c : slot.collection) c = {};
+      slot.store.reset();
+    }
+  };
+}
+
+void Process::leave(std::int64_t how, std::size_t number) {
+  test::fail_call_anywhere(0, 0, false);
+  world_.shared.call[0].store(static_cast<std::uint32_t>(Verb::leave) + 1);
+  const auto close_all = [this, number] {
+    for (unsigned s = 0; s < kStores; ++s) close(s, number);
+  };
+  const auto ended = [this] { world_.shared.ended.store(1); };
+  switch (how % 5) {
+    case 0:  // orderly
+      for (unsigned t = 1; t < kThreadsMax; ++t) crew_.run(t, [&] { actors_[t]->drop_views(); });
+      for (unsigned t = 1; t < kThreadsMax; ++t) crew_.end(t);
+      close_all();
+      ended();
+      ::_exit(0);
+    case 1:  // no close
+      ended();
+      ::_exit(0);
+    case 2:  // from a static object's destructor, with threads that rest
+      for (unsigned s = 0; s < kStores; ++s) drop_handles(s);
+      crew_.abandon();
+      at_exit.close = [close_all, ended] {
+        close_all();
+        ended();
+      };
+      std::exit(0);
+    case 3:  // main's objects die before static ones, and threads rest
+      close_all();
+      crew_.abandon();
+      ended();
+      std::exit(0);
+    default:  // snapshots and transactions die after their store
+      close_all();
+      for (auto& slots : world_.transaction) {
+        for (TransactionSlot& x : slots) x = {};
+      }
+      for (SnapshotSlot& n : world_.snapshot) n = {};
+      crew_.abandon();
+      ended();
+      ::_exit(0);
+  }
+  std::abort();
+}
+
+}  // namespace tenuto::life

@@ -1,0 +1,38 @@
+// One process of a life: does the story's steps from one of them on, until the process ends.
+#pragma once
+
+#include "actor.h"
+#include "crew.h"
+
+namespace tenuto::life {
+
+class Process {
+ public:
+  explicit Process(World& world);
+  [[noreturn]] void live(std::size_t from);
+
+ private:
+  void main_step(const Step& step, std::size_t number);
+  void open(const Step& step, std::size_t number);
+  bool close(unsigned s, std::size_t number);
+  void drop_handles(unsigned s);
+  void validate(unsigned s, std::size_t number);
+  void check_backup(const Step& step, std::size_t number);
+  void copy(const Step& step, std::size_t number);
+  void restore(const Step& step, std::size_t number);
+  void other_opens(const Step& step, std::size_t number);
+  void fork_child(const Step& step, std::size_t number);
+  [[noreturn]] void forked(std::int64_t how);
+  void at_exit_for_forked();
+  void kill_soon(const Step& step);
+  [[noreturn]] void leave(std::int64_t how, std::size_t number);
+
+  World& world_;
+  Crew crew_;
+  std::vector<std::unique_ptr<Actor>> actors_;
+};
+
+// What `other_opens` starts: a program that opens the store and exits with the status.
+int try_open(const char* path, Medium medium);
+
+}  // namespace tenuto::life

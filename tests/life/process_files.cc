@@ -1,0 +1,260 @@
+// Opening a store and looking at all of it; its files copied and put back; other processes.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "process.h"
+#include "support/failing_calls.h"
+#include "tenuto/pool.h"
+
+extern char** environ;
+
+namespace tenuto::life {
+namespace fs = std::filesystem;
+
+void Process::open(const Step& step, std::size_t number) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  const auto path = static_cast<unsigned>(step.a[1]) % 5;
+  StoreSlot& slot = world_.store[s];
+  if (slot.store != nullptr) return;
+  std::error_code ignored;
+  fs::create_directory(world_.folder + "/other", ignored);
+  if (path == 1) fs::create_symlink(world_.path_of(s, 0), world_.path_of(s, 1), ignored);
+  if (path == 3) {
+    // A hard link needs the file, and must be one of the file that stands there now.
+    fs::remove(world_.path_of(s, 3), ignored);
+    fs::create_hard_link(world_.path_of(s, 0), world_.path_of(s, 3), ignored);
+    if (ignored) return;
+  }
+  const bool there = fs::exists(world_.path_of(s, 0), ignored);
+  if (!there && path != 0) return;
+  StoreOptions options = world_.options_of(s, path);
+  options.pool.read_only = step.a[2] != 0 && there;
+  Report report;
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::open, number, s, {path, options.pool.read_only, there});
+  Status status = Status::ok;
+  std::optional<Store> made;
+  bool clean = true;
+  {
+    auto opened = Store::open(world_.path_of(s, path), options, &report);
+    if (opened) {
+      made.emplace(std::move(*opened));
+      clean = made->pool().info().was_clean;
+    } else {
+      status = opened.error();
+    }
+  }
+  std::snprintf(world_.shared.refusal[s], sizeof world_.shared.refusal[s], "%s",
+                report.text().c_str());
+  record.end(status, {clean});
+  if (!made) return;
+  slot.store = std::make_shared<Store>(std::move(*made));
+  slot.path = path;
+  slot.read_only = options.pool.read_only;
+  actors_[0]->look(s, number);
+}
+
+// All collections with all their records, as cursors give them.
+void Actor::look(unsigned s, std::size_t number) {
+  verb_ = Verb::look;
+  number_ = number;
+  store_ = s;
+  Store& store = *world_.store[s].store;
+  const bool writes = !world_.store[s].read_only;
+  Words words = {0, 0};
+  begin({});
+  const auto one = [&](std::uint64_t name, Collection c) {
+    const Form form = form_of(c);
+    words.insert(words.end(), {name, c.id(), form.word(), 0});
+    const std::size_t count = words.size() - 1;
+    Iterator it = c.iterator();
+    for (it.seek_first(); it.valid(); it.next()) {
+      words.insert(words.end(), {seen_key(form.numbers(), it.key()), seen_tag(it.value()),
+                                 c.expires() ? it.ttl_ms() : 0});
+      if (++words[count] > 10 * kKeys) world_.broken("a look without end");
+    }
+    if (it.status() != Status::ok) {
+      world_.broken("the store was opened, and a walk says " +
+                    std::string(status_name(it.status())));
+    }
+    ++words[1];
+  };
+  one(kNone, store.default_collection());
+  const auto all = store.collections();
+  if (!all) {
+    world_.broken("the store was opened, and collections() says " +
+                  std::string(status_name(all.error())));
+  }
+  for (const CollectionInfo& info : *all) {
+    const auto name = name_of(info.name);
+    if (!name) world_.broken("a collection that nobody made: " + info.name);
+    Report report;
+    CollectionOptions options;
+    options.create_if_missing = false;
+    auto c = store.collection(info.name, options, &report);
+    if (!c) world_.broken(info.name + " cannot be opened: " + report.text());
+    one(*name, *c);
+    if (writes) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, *c);
+  }
+  words[0] = world_.shared.clock_ms.load();
+  end(0, words);
+}
+
+void Process::check_backup(const Step& step, std::size_t number) {
+  const auto to = static_cast<unsigned>(step.a[0]) % kBackups;
+  const std::string path = world_.backup_of(to);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  StoreOptions options = world_.options_of(0, 0);
+  options.pool.medium = Medium::cache;
+  options.pool.read_only = true;
+  options.create_if_missing = false;
+  options.pool.size_max = world_.story.pool_bytes_max * 2;
+  Report report;
+  std::uint64_t n = 0;
+  {
+    auto opened = Store::open(path, options, &report);
+    if (!opened) world_.broken("a finished backup does not open: " + report.text());
+    if (const Status s = opened->validate(&report); s != Status::ok) {
+      world_.broken("a finished backup is not sound: " + report.text());
+    }
+    Iterator it = opened->iterator();
+    for (it.seek_first(); it.valid(); it.next()) ++n;
+    if (it.status() != Status::ok) world_.broken("a finished backup cannot be read");
+  }
+  fs::remove(path, ignored);
+  fs::remove(path + ".journal", ignored);
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::check_backup, number, 0, {to});
+  record.end(Status::ok, {n});
+}
+
+namespace {
+
+const char* const kFiles[] = {"", ".journal"};
+
+void copy_or_remove(const std::string& from, const std::string& to) {
+  std::error_code ignored;
+  fs::remove(to, ignored);
+  if (fs::exists(from, ignored)) fs::copy_file(from, to, ignored);
+}
+
+}  // namespace
+
+void Process::copy(const Step& step, std::size_t number) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  const std::uint64_t to = static_cast<std::uint64_t>(step.a[1]) % kCopies;
+  std::error_code ignored;
+  if (world_.store[s].store != nullptr || !fs::exists(world_.path_of(s, 0), ignored)) return;
+  for (const char* file : kFiles) {
+    copy_or_remove(world_.path_of(s, 0) + file,
+                   world_.path_of(s, 0) + ".copy" + std::to_string(to) + file);
+  }
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::copy, number, s, {to});
+  record.end(Status::ok);
+}
+
+// journal: 0 as it was; 1 the one there is now stays; 2 there is none.
+void Process::restore(const Step& step, std::size_t number) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  const std::uint64_t from = static_cast<std::uint64_t>(step.a[1]) % kCopies;
+  const std::uint64_t journal = static_cast<std::uint64_t>(step.a[2]) % 3;
+  const std::string copy = world_.path_of(s, 0) + ".copy" + std::to_string(from);
+  std::error_code ignored;
+  if (world_.store[s].store != nullptr || !fs::exists(copy, ignored)) return;
+  const std::string path = world_.path_of(s, 0);
+  copy_or_remove(copy, path);
+  if (journal == 0) copy_or_remove(copy + ".journal", path + ".journal");
+  if (journal == 2) fs::remove(path + ".journal", ignored);
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::restore, number, s, {from, journal});
+  record.end(Status::ok);
+}
+
+int try_open(const char* path, Medium medium) {
+  StoreOptions options;
+  options.create_if_missing = false;
+  options.pool.medium = medium;
+  options.codecs = {masked_codec()};
+  const auto opened = Store::open(path, options);
+  return static_cast<int>(opened.error());
+}
+
+// Another process opens what this one has open.
+void Process::other_opens(const Step& step, std::size_t) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  if (world_.store[s].store == nullptr || world_.store[s].read_only) return;
+  const auto path = static_cast<unsigned>(step.a[1]) % 3;
+  std::error_code ignored;
+  if (path == 1) fs::create_symlink(world_.path_of(s, 0), world_.path_of(s, 1), ignored);
+  std::string program = "/proc/self/exe", verb = "--try-open", name = world_.path_of(s, path);
+  std::string medium = std::to_string(static_cast<int>(world_.story.medium));
+  char* argv[] = {program.data(), verb.data(), name.data(), medium.data(), nullptr};
+  pid_t pid = 0;
+  if (::posix_spawn(&pid, argv[0], nullptr, nullptr, argv, environ) != 0) return;
+  int status = 0;
+  if (::waitpid(pid, &status, 0) != pid) return;
+  if (!WIFEXITED(status)) world_.broken("a process that only opens the store died");
+  if (WEXITSTATUS(status) == 0) world_.broken("two processes have the store open");
+}
+
+// --- fork -------------------------------------------------------------------------------------
+
+void Process::fork_child(const Step& step, std::size_t) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return;
+  if (pid == 0) forked(step.a[0] % 6);
+  if (step.a[0] % 6 == 5) return;  // it lives on, with what it inherited
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) {
+    world_.broken("a forked child died of signal " + std::to_string(WTERMSIG(status)));
+  }
+}
+
+void Process::forked(std::int64_t how) {
+  switch (how) {
+    case 1:  // leaves the scope of the stores
+      for (StoreSlot& slot : world_.store) {
+        for (Collection& c : slot.collection) c = {};
+        slot.store.reset();
+      }
+      ::_exit(0);
+    case 2:  // exits, static objects and all
+      at_exit_for_forked();
+      std::exit(0);
+    case 3:
+      for (StoreSlot& slot : world_.store) {
+        if (slot.store == nullptr || slot.read_only) continue;
+        const std::string key = key_text(world_.story.numbers, 77);
+        if (slot.store->put(key, value_text(make_tag(world_.fresh(), 30))) == Status::ok) {
+          world_.broken("a put of a forked child says ok");
+        }
+        if (slot.store->close() == Status::ok) ::_exit(1);
+      }
+      ::_exit(0);
+    case 4:
+      ::execl("/bin/true", "true", static_cast<char*>(nullptr));
+      ::_exit(0);
+    case 5:
+      for (int i = 0; i < 10000 && world_.shared.over.load() == 0; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      ::_exit(0);
+    default:
+      ::_exit(0);
+  }
+}
+
+}  // namespace tenuto::life

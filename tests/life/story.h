@@ -1,0 +1,91 @@
+// A story: the whole life of a store as a list of steps, in text, one a line. A story comes from a
+// seed (generate.h) or a file, is run (runner.h) and judged (judge.h), and when it fails, cut down
+// to what the failure needs (shrink.h).
+//
+// Steps name handles by slots (collection 3, cursor 1). A step on an empty slot does nothing, so
+// that every part of a story is a story.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tenuto/pool_options.h"
+
+namespace tenuto::life {
+
+inline constexpr unsigned kThreadsMax = 4;
+inline constexpr unsigned kStores = 2;
+inline constexpr unsigned kCollections = 6;  // slots of a store; 0 is the default collection
+inline constexpr unsigned kNames = 5;        // that collections are given
+inline constexpr unsigned kSnapshots = 4;
+inline constexpr unsigned kTransactions = 4;
+inline constexpr unsigned kCursors = 6;
+inline constexpr unsigned kViews = 3;
+inline constexpr unsigned kCopies = 2;
+inline constexpr unsigned kBackups = 2;
+inline constexpr unsigned kObjects = 256;
+inline constexpr unsigned kKeys = 2048;
+inline constexpr std::size_t kArguments = 6;
+
+enum class Verb : std::uint8_t {
+#define TENUTO_LIFE(name, ...) name,
+#include "verbs.inc"
+#undef TENUTO_LIFE
+};
+inline constexpr unsigned kVerbs = 0
+#define TENUTO_LIFE(name, ...) +1
+#include "verbs.inc"
+#undef TENUTO_LIFE
+    ;
+
+enum class Where : std::uint8_t { any, main, end };
+
+struct VerbInfo {
+  const char* name;
+  Where where;
+  std::array<const char*, kArguments> arguments;  // null: no more
+};
+const VerbInfo& info_of(Verb v);
+
+struct Step {
+  unsigned thread = 0;
+  Verb verb{};
+  std::array<std::int64_t, kArguments> a{};
+};
+
+struct Story {
+  std::uint64_t seed = 0;
+  Medium medium = Medium::cache;
+  unsigned threads = 1;
+  // Threads take their steps one after the other, in the story's order; or each at its own speed
+  // between steps that are the main thread's alone.
+  bool at_once = false;
+  std::uint64_t pool_bytes = 8u << 20, pool_bytes_max = 32u << 20;
+  bool numbers = false;          // keys of the default collection
+  std::uint64_t sync_ms = 0;     // JournalOptions::sync_every_ms
+  std::uint64_t reclaim_ms = 0;  // StoreOptions::reclaim_every_ms
+  std::uint64_t snapshot_bytes_max = 0;
+  std::vector<Step> steps;
+};
+
+std::string text_of(const Step& step);
+std::string text_of(const Story& story);
+// Empty when it could be read, else what is wrong, with the line.
+std::string read_story(const std::string& text, Story& story);
+
+// Numbers from a seed, the same on every machine.
+struct Random {
+  std::uint64_t state;
+  std::uint64_t operator()() {
+    std::uint64_t z = state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t below(std::uint64_t n) { return (*this)() % n; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+};
+
+}  // namespace tenuto::life

@@ -1,0 +1,92 @@
+// What the process of a life holds: stores, and handles in slots. Actors (actor.h) fill and use
+// the slots as the steps of a story say.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record.h"
+#include "story.h"
+#include "tenuto/collection.h"
+#include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
+#include "texts.h"
+
+namespace tenuto::life {
+
+inline constexpr int kExitBroken = 70;   // the process saw something wrong: Shared::failure
+inline constexpr int kExitRefused = 71;  // a store would not open: the record says which
+
+struct StoreSlot {
+  std::shared_ptr<Store> store;
+  unsigned path = 0;
+  bool read_only = false;
+  Collection collection[kCollections];  // guarded by World::mu
+};
+
+struct CursorSlot {
+  std::optional<Iterator> cursor;
+  std::uint64_t uid = 0;
+  unsigned store = 0;
+  bool numbers = false;
+};
+struct SnapshotSlot {
+  std::shared_ptr<Snapshot> snapshot;
+  std::uint64_t uid = 0;
+  unsigned store = 0;
+};
+struct TransactionSlot {
+  std::optional<StoreTransaction> transaction;
+  std::uint64_t uid = 0;
+  unsigned store = 0;
+  std::vector<StoreTransaction::Savepoint> points;
+  // What it makes is its own until it commits.
+  std::array<Collection, kCollections> made;
+};
+struct ViewSlot {
+  std::optional<View> view;
+  std::uint64_t tag = 0;
+  unsigned store = 0;
+};
+
+// What the pool's root holds: blocks that tests of objects allocate.
+struct RootObject {
+  Ptr<std::uint64_t> plain[kObjects / 2];
+  VPtr<std::uint64_t> versioned[kObjects / 2];
+  std::uint64_t stamp[kObjects];  // changed by transactions
+};
+
+struct World {
+  World(Shared& s, const Story& t, std::string d) : shared(s), story(t), folder(std::move(d)) {}
+
+  Shared& shared;
+  const Story& story;
+  const std::string folder;
+  std::mutex mu;  // slots that threads share: collections and snapshots
+  StoreSlot store[kStores];
+  SnapshotSlot snapshot[kSnapshots];
+  // Of one thread each where threads work at once; else all are the first thread's.
+  TransactionSlot transaction[kThreadsMax][kTransactions];
+  CursorSlot cursor[kThreadsMax][kCursors];
+  ViewSlot view[kThreadsMax][kViews];  // always of the thread that made it
+
+  std::string path_of(unsigned s, unsigned path) const;
+  std::string backup_of(unsigned to) const;
+  StoreOptions options_of(unsigned s, unsigned path) const;
+  std::uint64_t fresh() { return shared.fresh.fetch_add(1) + 1; }
+
+  // Ends the process: what it saw is wrong.
+  [[noreturn]] void broken(const std::string& what);
+};
+
+// How the next library calls of a thread fail; see faults.cc.
+void arm_allocation(int n);                // the n-th allocation of this thread; 0: none any more
+bool disarm_allocation();                  // whether it failed
+void kill_at_allocation(std::uint64_t n);  // of the process
+
+}  // namespace tenuto::life

@@ -80,7 +80,6 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     to.pool.journal.keep = false;  // it has done its work when the pool is closed
     to.error_if_exists = true;
     to.key_kind = key_kind();
-    to.commit = stats().commit;
     Result<Store> store = Store::open(partial, to, report);
     if (!store) return store.error();
     store->impl_->collections()->set_forms(store::Forms::of_stored_keys());

@@ -5,9 +5,6 @@
 //
 //   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
 //
-// In a tree of one fence a slot word that is durable is an entry, so fresh slots are saved, too,
-// and headers stay as they are.
-//
 // Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
 // and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
 // that made room are whole by themselves and stay. The leaves are locked to the end, so no reader
@@ -26,7 +23,7 @@ namespace tenuto::inline TENUTO_ABI::store {
 namespace {
 
 // How full a leaf is left when a batch has to split it: room for the inserts that follow.
-constexpr std::size_t fill_of(CommitProtocol p) { return entries_max(p) * 7 / 8; }
+constexpr std::size_t kFill = kSlots * 7 / 8;
 
 struct Change {
   const BatchOp* op = nullptr;
@@ -47,7 +44,7 @@ struct Tree::LockedLeaf {
   Tree* tree;
   VLeaf* twin;
   std::size_t first, end;  // changes
-  bool header_changes;     // entries come or go
+  bool header_changes;
 };
 
 class Tree::Batch {
@@ -56,11 +53,8 @@ class Tree::Batch {
 
   ~Batch() {
     for (const LockedLeaf& l : locked_) l.twin->unlock();  // may have been split
-    bool fenced = false;
     for (const Change& c : changes_) {
-      if (!c.record) continue;
-      c.tree().give_up(c.record, fenced);
-      fenced = true;
+      if (c.record) c.tree().heap_.release(c.record);
     }
   }
 
@@ -106,7 +100,7 @@ class Tree::Batch {
       Tree& tree = *ops_[i].tree;
       const Result<heap::Block> record = tree.reserve_record(ops_[i].key, ops_[i].value);
       if (!record) return record.error();
-      tree.write_record(record->offset, ops_[i].key, ops_[i].value);
+      write_record(tree.file_.at<std::byte>(record->offset), ops_[i].key, ops_[i].value);
       changes_.back().record = record->offset;
     }
     return Status::ok;
@@ -162,13 +156,12 @@ class Tree::Batch {
       inserts += !changes_[i].op->erase && !changes_[i].found ? 1 : 0;
     }
     const auto used = static_cast<std::size_t>(std::popcount(l.twin->used_slots()));
-    if (used + inserts <= entries_max(l.tree->commit_)) return Status::ok;
+    if (used + inserts <= kSlots) return Status::ok;
 
     std::vector<Entry> sorted;
     TENUTO_TRY(l.tree->entries({l.twin, l.twin->version.load(std::memory_order_relaxed)}, sorted));
     sort(sorted);
-    // Old and new keys merged; the first of them stay.
-    const std::size_t fill = fill_of(l.tree->commit_);
+    // Old and new keys merged; the first kFill of them stay.
     std::size_t old = 0;
     std::size_t at = l.first;
     std::string_view last;
@@ -178,7 +171,7 @@ class Tree::Batch {
       const bool take_old =
           old < sorted.size() && (at == l.end || sorted[old].record.key < changes_[at].op->key);
       key = take_old ? sorted[old].record.key : changes_[at].op->key;
-      if (n == fill) break;
+      if (n == kFill) break;
       last = key;
       (take_old ? old : at) += 1;
     }
@@ -196,7 +189,7 @@ class Tree::Batch {
       Change& c = changes_[i];
       if (c.found && c.op->erase) l.header_changes = true;
       if (c.found || c.op->erase) continue;
-      c.slot = choose_slot(l.tree->commit_, used);
+      c.slot = choose_slot(used);
       used |= 1ull << c.slot;
       l.header_changes = true;
     }
@@ -225,10 +218,6 @@ class Tree::Batch {
 
   Status save(tx::Txn& txn) {
     for (const LockedLeaf& l : locked_) {
-      if (l.tree->one_fence()) {
-        TENUTO_TRY(save_slots(txn, l));
-        continue;
-      }
       if (l.header_changes && !TENUTO_PLANT("store_batch_header_not_saved"))
         TENUTO_TRY(txn.add_later(&l.twin->leaf->head, sizeof(LeafHeader)));
       for (std::size_t i = l.first; i < l.end; ++i) {
@@ -240,46 +229,9 @@ class Tree::Batch {
     return txn.ready();
   }
 
-  // One fence: a stretch of each line, from the first slot that changes to the last.
-  Status save_slots(tx::Txn& txn, const LockedLeaf& l) {
-    std::uint64_t changed = 0;
-    for (std::size_t i = l.first; i < l.end; ++i) {
-      const Change& c = changes_[i];
-      if (c.op->erase && !c.found) continue;
-      if (!c.found && TENUTO_PLANT("store_batch_fresh_slot_not_saved")) continue;
-      changed |= 1ull << c.slot;
-    }
-    for (unsigned first = 0; first < kSlots; first += kLineSlots) {
-      const auto line = static_cast<std::uint8_t>(changed >> first);
-      if (line == 0) continue;
-      const auto from = static_cast<unsigned>(std::countr_zero(line));
-      const auto to = static_cast<unsigned>(std::bit_width(line));
-      TENUTO_TRY(txn.add_later(&l.twin->leaf->slot[first + from], (to - from) * sizeof(SlotWord)));
-    }
-    return Status::ok;
-  }
-
-  // What the change makes of its slot.
-  SlotWord word_of(const LockedLeaf& l, const Change& c) const {
-    return l.tree->word_of(c.record, c.hash, c.found ? &c.old_word : nullptr);
-  }
-
-  void store_slots(const LockedLeaf& l) {
-    for (std::size_t i = l.first; i < l.end; ++i) {
-      const Change& c = changes_[i];
-      if (c.op->erase && !c.found) continue;
-      store_ordered(l.twin->leaf->slot[c.slot], c.op->erase ? SlotWord{0} : word_of(l, c));
-      if (TENUTO_PLANT("store_batch_fresh_slot_not_saved")) flush(l.twin->leaf->slot[c.slot]);
-    }
-  }
-
   // In place; what was added is flushed by the commit, a fresh slot here.
   void store() {
     for (const LockedLeaf& l : locked_) {
-      if (l.tree->one_fence()) {
-        store_slots(l);
-        continue;
-      }
       Leaf& leaf = *l.twin->leaf;
       std::uint64_t bitmap = bitmap_of(leaf);
       for (std::size_t i = l.first; i < l.end; ++i) {
@@ -288,7 +240,7 @@ class Tree::Batch {
           if (c.found) bitmap &= ~(1ull << c.slot);
           continue;
         }
-        store_ordered(leaf.slot[c.slot], word_of(l, c));
+        store_ordered(leaf.slot[c.slot], SlotWord::make(c.record, c.hash.slot));
         if (c.found) continue;
         if (!TENUTO_PLANT("store_batch_slot_unflushed")) flush(leaf.slot[c.slot]);
         store_ordered(leaf.head.print[c.slot], c.hash.print);
@@ -306,7 +258,7 @@ class Tree::Batch {
         Change& c = changes_[i];
         keep(l, c);
         if (!c.op->erase) {
-          l.twin->set_entry(c.slot, word_of(l, c), c.hash.print);
+          l.twin->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.print);
         } else if (c.found) {
           l.twin->set_print(c.slot, 0);
         }

@@ -31,7 +31,7 @@ class Tree::Bulk {
  public:
   Bulk(Tree& tree, std::span<const BulkRecord> sorted, unsigned threads)
       : tree_(tree), sorted_(sorted), threads_(threads) {
-    leaves_.resize((sorted.size() + fill_ - 1) / fill_);
+    leaves_.resize((sorted.size() + kFill - 1) / kFill);
   }
 
   Status run() {
@@ -51,7 +51,7 @@ class Tree::Bulk {
 
  private:
   // A little room, so that the first inserts between the keys do not split every leaf.
-  static constexpr std::size_t kRoom = 4;
+  static constexpr std::size_t kFill = kSlots - 4;
   static constexpr std::size_t kGrain = 64;  // leaves
 
   struct Built {
@@ -83,8 +83,8 @@ class Tree::Bulk {
   }
 
   std::span<const BulkRecord> records_of(std::size_t leaf) const {
-    const std::size_t from = leaf * fill_;
-    return sorted_.subspan(from, std::min(fill_, sorted_.size() - from));
+    const std::size_t from = leaf * kFill;
+    return sorted_.subspan(from, std::min(kFill, sorted_.size() - from));
   }
 
   // Before any leaf is filled, for each names the next.
@@ -98,18 +98,16 @@ class Tree::Bulk {
   }
 
   Status fill_leaves(std::size_t from, std::size_t to) {
-    Status s = Status::ok;
-    for (std::size_t i = from; i < to && s == Status::ok; ++i) s = fill_one(i);
-    // By each thread, for a fence waits for its own processor's flushes only; also of what is given
-    // back (one_fence.h).
+    for (std::size_t i = from; i < to; ++i) TENUTO_TRY(fill_one(i));
+    // By each thread, for a fence waits for its own processor's flushes only.
     fence("bulk leaves", "bulk chain");
-    return s;
+    return Status::ok;
   }
 
   Status fill_one(std::size_t i) {
     Built& leaf = leaves_[i];
     const std::span<const BulkRecord> records = records_of(i);
-    const std::string_view before = i == 0 ? std::string_view() : sorted_[i * fill_ - 1].key;
+    const std::string_view before = i == 0 ? std::string_view() : sorted_[i * kFill - 1].key;
     NewEntry entries[kSlots];
     std::uint8_t order[kSlots];
     VLeaf& twin = twins_[i];
@@ -123,12 +121,11 @@ class Tree::Bulk {
       const Result<heap::Block> block = tree_.reserve_record(r.key, r.value);
       if (!block) return block.error();
       leaf.records.push_back(block->offset);
-      tree_.write_record(block->offset, r.key, r.value);
+      write_record(tree_.file_.at<std::byte>(block->offset), r.key, r.value);
       const KeyHash hash = hash_key(r.key);
-      const unsigned slot = slot_of_entry(tree_.commit_, static_cast<unsigned>(n));
-      entries[n] = {tree_.word_of(block->offset, hash), hash.print};
-      twin.set_entry(slot, entries[n].word, hash.print);
-      order[n] = static_cast<std::uint8_t>(slot);
+      entries[n] = {SlotWord::make(block->offset, hash.slot), hash.print};
+      twin.set_entry(static_cast<unsigned>(n), entries[n].word, hash.print);
+      order[n] = static_cast<std::uint8_t>(n);
     }
     leaf.low = shortest_separator(before, records.front().key);
     if (low_needs_block(leaf.low.size())) {
@@ -144,8 +141,8 @@ class Tree::Bulk {
     }
     const PoolOffset next = i + 1 < leaves_.size() ? leaves_[i + 1].at : PoolOffset{};
     twin.leaf = tree_.file_.at<Leaf>(leaf.at);
-    fill_leaf(*twin.leaf, leaf.at, tree_.leaf_kind(), next, entries,
-              static_cast<unsigned>(records.size()), leaf.low, leaf.low_block);
+    fill_leaf(*twin.leaf, leaf.at, tree_.id_, next, entries, static_cast<unsigned>(records.size()),
+              leaf.low, leaf.low_block);
     twin.keep_order(twin.version.load(std::memory_order_relaxed), order,
                     static_cast<unsigned>(records.size()));
     return Status::ok;
@@ -196,7 +193,7 @@ class Tree::Bulk {
     return Status::ok;
   }
 
-  // Nothing durable names these, and all that was written is fenced.
+  // Nothing durable names these.
   void give_back() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       for (const PoolOffset record : leaves_[i].records) tree_.heap_.release(record);
@@ -207,7 +204,6 @@ class Tree::Bulk {
   }
 
   Tree& tree_;
-  const std::size_t fill_ = entries_max(tree_.commit_) - kRoom;
   const std::span<const BulkRecord> sorted_;
   const unsigned threads_;
   std::vector<Built> leaves_;

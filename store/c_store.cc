@@ -18,7 +18,6 @@ static_assert(static_cast<int>(KeyOrder::u64) == TENUTO_KEYS_U64);
 static_assert(static_cast<int>(KeyOrder::reverse) == TENUTO_KEYS_REVERSE);
 static_assert(static_cast<int>(KeyOrder::reverse_u64) == TENUTO_KEYS_REVERSE_U64);
 static_assert(static_cast<int>(KeyOrder::registered) == TENUTO_KEYS_REGISTERED);
-static_assert(static_cast<int>(CommitProtocol::one_fence) == TENUTO_ONE_FENCE);
 
 // As a KeyCodec has it: once if the room suffices, else twice.
 std::function<bool(std::string_view, std::string&)> codec_function(tenuto_codec_fn fn,
@@ -77,7 +76,6 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
   to.snapshot_age_ms_max = o.snapshot_age_ms_max;
   to.reclaim_every_ms = o.reclaim_every_ms;
   to.reclaim_at_once = o.reclaim_at_once;
-  to.commit = static_cast<CommitProtocol>(o.commit);
   if (o.clock_ms != nullptr) {
     to.clock_ms = [clock = o.clock_ms, context = o.clock_context] { return clock(context); };
   }
@@ -101,8 +99,7 @@ Status c::take_collection_options(const tenuto_collection_options* from, Collect
         .codec = o.codec == nullptr ? "" : o.codec,
         .duplicates = o.duplicates != 0,
         .expires = o.expires != 0,
-        .check_order = o.check_order != 0,
-        .commit = static_cast<CommitProtocol>(o.commit)};
+        .check_order = o.check_order != 0};
   return Status::ok;
 }
 
@@ -214,8 +211,7 @@ void tenuto_collection_options_init(tenuto_collection_options* options) {
               .check_order = o.check_order,
               .codec = nullptr,
               .duplicates = o.duplicates,
-              .expires = o.expires,
-              .commit = static_cast<tenuto_commit_protocol>(o.commit)};
+              .expires = o.expires};
 }
 
 tenuto_collection* tenuto_default_collection(tenuto_store* store) {
@@ -292,11 +288,6 @@ int tenuto_collection_duplicates(const tenuto_collection* collection) {
 
 int tenuto_collection_expires(const tenuto_collection* collection) {
   return collection != nullptr && collection->collection.expires();
-}
-
-tenuto_commit_protocol tenuto_collection_commit(const tenuto_collection* collection) {
-  if (collection == nullptr) return TENUTO_TWO_FENCES;
-  return static_cast<tenuto_commit_protocol>(collection->collection.stats().commit);
 }
 
 tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,

@@ -17,7 +17,6 @@ std::uint32_t check_of(const CatalogRecord& record, std::string_view name, std::
 }
 
 std::uint8_t version_of(const CollectionSpec& spec) {
-  if (is_tagged(spec.commit)) return CatalogRecord::kVersionWithOneFence;
   const bool known_to_all = (spec.order == KeyOrder::bytes || spec.order == KeyOrder::u64) &&
                             !spec.duplicates && !spec.expires;
   return known_to_all ? CatalogRecord::kVersion : CatalogRecord::kVersionWithForm;
@@ -33,11 +32,19 @@ std::string encode_entry(const CatalogEntry& entry) {
   record.version = version_of(spec);
   record.order = static_cast<std::uint8_t>(spec.order);
   record.flags = static_cast<std::uint8_t>((spec.duplicates ? CatalogRecord::kDuplicates : 0) |
-                                           (spec.expires ? CatalogRecord::kExpires : 0) |
-                                           (is_tagged(spec.commit) ? CatalogRecord::kOneFence : 0));
+                                           (spec.expires ? CatalogRecord::kExpires : 0));
   record.codec_bytes = static_cast<std::uint8_t>(spec.codec.size());
   record.check = check_of(record, entry.name, spec.codec);
   return std::string(reinterpret_cast<const char*>(&record), sizeof record) + spec.codec;
+}
+
+bool is_of_one_fence(std::string_view name, std::string_view value) {
+  CatalogRecord record;
+  if (value.size() < sizeof record || name.empty()) return false;
+  std::memcpy(&record, value.data(), sizeof record);
+  return record.version == CatalogRecord::kVersionWithOneFence &&
+         (record.flags & CatalogRecord::kOneFence) != 0 &&
+         record.check == check_of(record, name, value.substr(sizeof record));
 }
 
 bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& out) {
@@ -55,15 +62,13 @@ bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& o
   out.spec.duplicates = (record.flags & CatalogRecord::kDuplicates) != 0;
   out.spec.expires = (record.flags & CatalogRecord::kExpires) != 0;
   out.spec.codec = codec;
-  out.spec.commit = (record.flags & CatalogRecord::kOneFence) != 0 ? CommitProtocol::one_fence
-                                                                   : CommitProtocol::two_fences;
   const bool order_known =
       out.spec.order >= KeyOrder::bytes && out.spec.order <= KeyOrder::registered;
   return order_known && record.version == version_of(out.spec) && out.id >= kFirstCollection;
 }
 
 Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
-  Result<std::unique_ptr<Tree>> tree = Tree::make(ground, kCatalogTree, TreeSpec{});
+  Result<std::unique_ptr<Tree>> tree = Tree::make(ground, kCatalogTree, KeyKind::bytes);
   if (!tree) return tree.error();
   name_catalog(ground.file, (*tree)->first_leaf());
   return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
@@ -72,7 +77,7 @@ Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
 Result<std::unique_ptr<Catalog>> Catalog::open(Ground& ground, const HeadNames& names, bool clean,
                                                bool parallel, Report* report) {
   Result<std::unique_ptr<Tree>> tree =
-      Tree::rebuild(ground, kCatalogTree, names.catalog, TreeSpec{}, clean, parallel, report);
+      Tree::rebuild(ground, kCatalogTree, names.catalog, KeyKind::bytes, clean, parallel, report);
   if (!tree) return tree.error();
   return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
 }
@@ -130,7 +135,7 @@ Status Catalog::find(std::string_view name, CatalogEntry& out, Report* report) c
 }
 
 Result<std::unique_ptr<Tree>> Catalog::make_unnamed(const CollectionSpec& spec) {
-  return Tree::make(ground_, take_id(ground_.file), spec.tree());
+  return Tree::make(ground_, take_id(ground_.file), spec.kind());
 }
 
 Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const CollectionSpec& spec) {
@@ -142,8 +147,8 @@ Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const Collecti
   if (too_early) std::memset(ground_.file.at<void>(entry.first_leaf), 0, sizeof(Leaf));
   const Status s = tree_->put(name, encode_entry(entry));
   if (too_early) {
-    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, {id, spec.commit}, {},
-              nullptr, 0, {}, {});
+    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {},
+              {});
   }
   if (s == Status::ok) return tree;
   const EpochGuard guard;

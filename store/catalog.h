@@ -34,24 +34,17 @@ struct CollectionSpec {
   bool duplicates = false;
   bool expires = false;
   std::string codec = {};  // KeyOrder::registered: its name
-  CommitProtocol commit = CommitProtocol::two_fences;
 
   // Of the tree's keys.
   KeyKind kind() const {
     const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
     return integers && !duplicates ? KeyKind::u64 : KeyKind::bytes;
   }
-  TreeSpec tree() const { return {kind(), commit}; }
   bool operator==(const CollectionSpec&) const = default;
 };
 
-inline CollectionSpec default_spec(TreeSpec tree) {
-  return {.order = tree.kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes,
-          .commit = tree.commit};
-}
-
-inline bool protocol_known(CommitProtocol p) {
-  return p == CommitProtocol::two_fences || p == CommitProtocol::one_fence;
+inline CollectionSpec default_spec(KeyKind kind) {
+  return {kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
 }
 
 struct CatalogEntry {
@@ -77,6 +70,7 @@ struct CatalogRecord {
   static constexpr std::uint8_t kVersionWithForm = 2;
   static constexpr std::uint8_t kDuplicates = 1;
   static constexpr std::uint8_t kExpires = 2;
+  // Of version 0.1.0: collections whose puts cost one fence, which are refused (refused.h).
   static constexpr std::uint8_t kVersionWithOneFence = 3;
   static constexpr std::uint8_t kOneFence = 4;
 };
@@ -87,6 +81,8 @@ inline constexpr std::size_t kCodecNameMax = 63;
 std::string encode_entry(const CatalogEntry& entry);
 // False: this cannot be a collection of that name.
 bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& out);
+// Whether it is one that this version cannot read (refused.h).
+bool is_of_one_fence(std::string_view name, std::string_view value);
 
 class Catalog {
  public:

@@ -32,8 +32,7 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
                 where_of(name));
   }
   const std::string where = where_of(name);
-  const CollectionSpec spec{options.order, options.duplicates, options.expires, options.codec,
-                            options.commit};
+  const CollectionSpec spec{options.order, options.duplicates, options.expires, options.codec};
   const std::lock_guard lock(mu_);
   TENUTO_TRY(check_new(spec, where, report));
   TENUTO_TRY(need_catalog(where, report));

@@ -67,13 +67,9 @@ class Tree::Check {
     if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
     if (!is_sound(leaf.head.bitmap)) return damaged(at, "a leaf's bitmap is damaged");
     if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
-    const std::uint64_t in_use = used_slots(tree_.commit_, leaf);
-    if (in_use != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
-    if (tree_.one_fence() && bitmap_of(leaf) != kBitmapMask) {
-      return damaged(at, "a leaf is of another protocol than its tree");
-    }
+    if (bitmap_of(leaf) != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
     std::unordered_map<std::string_view, unsigned> keys;
-    for (std::uint64_t used = in_use; used != 0; used &= used - 1) {
+    for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
       TENUTO_TRY(check_slot(twin, slot, at, sep, end, keys));
     }
@@ -87,27 +83,23 @@ class Tree::Check {
     const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
     if (word.raw != twin.word(slot).raw) return damaged(where, "a slot and its twin disagree");
     Record record;
-    if (!tree_.read_record(word.record(), record)) {
+    if (!read_record(tree_.file_, word.record(), record)) {
       return damaged(where, "a slot leads to no record");
     }
     TENUTO_TRY(reach(word.record()));
     const auto block = tree_.heap_.find_taken(word.record(), heap::Kind::derived);
-    if (block->bytes < record_bytes(tree_.commit_, record.key.size(), record.value.size())) {
+    if (block->bytes < record_bytes(record.key.size(), record.value.size())) {
       return damaged(word.record(), "a record is larger than its block");
     }
-    const bool sound = tree_.record_sound(word.record(), record);
+    const bool sound = record_sound(tree_.file_, word.record(), record);
     if (!sound && !TENUTO_PLANT("store_record_checksum_not_compared")) {
       return damaged(word.record(), "a record's checksum does not match");
     }
     const KeyHash hash = hash_key(record.key);
-    const std::uint8_t print = twin.print[slot].load(std::memory_order_relaxed);
-    // Those in a leaf of one fence count after a clean close.
-    const bool printed = tree_.one_fence() || leaf.head.print[slot] == print;
-    if (print != hash.print || !printed || !tree_.fits(word, record, hash)) {
+    if (word.hash() != hash.slot || leaf.head.print[slot] != hash.print ||
+        twin.print[slot].load(std::memory_order_relaxed) != hash.print) {
       return damaged(where, "a slot's hash does not fit its record");
     }
-    const std::uint64_t versions = tree_.one_fence() ? SlotWord::kVersions : 1;
-    if (word.version() >= versions) return damaged(where, "a slot's version cannot be");
     if (record.key < low || (end != nullptr && !(record.key < *end))) {
       return damaged(where, "a key stands in the wrong leaf");
     }

@@ -246,8 +246,7 @@ CollectionStats Collection::stats() const {
   if (use.status() != Status::ok) return {};
   StoreStats s;
   use->stats(s);
-  return {s.records, s.record_bytes,     s.leaves, s.inner_nodes,
-          s.height,  s.index_dram_bytes, s.commit};
+  return {s.records, s.record_bytes, s.leaves, s.inner_nodes, s.height, s.index_dram_bytes};
 }
 
 Status Collection::status() const { return CollectionUse(state_.get()).status(); }

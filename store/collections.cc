@@ -43,13 +43,13 @@ Collections::~Collections() {
 
 // --- making and opening the store ---------------------------------------------------------------
 
-Status Collections::create(TreeSpec spec, Report* report) {
-  Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, kDefaultTree, spec);
+Status Collections::create(KeyKind kind, Report* report) {
+  Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, kDefaultTree, kind);
   if (!tree) {
     return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
   }
-  name_store(ground_.file, spec.kind, spec.commit, (*tree)->first_leaf());
-  main_ = state_of({{}, kDefaultTree, {}, default_spec(spec)}, std::move(*tree));
+  name_store(ground_.file, kind, (*tree)->first_leaf());
+  main_ = state_of({{}, kDefaultTree, {}, default_spec(kind)}, std::move(*tree));
   return Status::ok;
 }
 
@@ -62,7 +62,6 @@ Status Collections::run(const std::function<Status(bool)>& work) const {
 Status Collections::open(bool clean, Report* report) {
   HeadNames names;
   TENUTO_TRY(read_head(ground_.file, clean, names, report));
-  const TreeSpec spec{names.kind, names.commit};
   return run([&](bool parallel) -> Status {
     if (names.catalog) {
       auto catalog = Catalog::open(ground_, names, clean, parallel, report);
@@ -71,9 +70,9 @@ Status Collections::open(bool clean, Report* report) {
       has_catalog_.store(true, std::memory_order_relaxed);
     }
     auto tree =
-        Tree::rebuild(ground_, kDefaultTree, names.first_leaf, spec, clean, parallel, report);
+        Tree::rebuild(ground_, kDefaultTree, names.first_leaf, names.kind, clean, parallel, report);
     if (!tree) return tree.error();
-    main_ = state_of({{}, kDefaultTree, {}, default_spec(spec)}, std::move(*tree));
+    main_ = state_of({{}, kDefaultTree, {}, default_spec(names.kind)}, std::move(*tree));
     if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
       return Status::ok;
     }
@@ -84,7 +83,7 @@ Status Collections::open(bool clean, Report* report) {
 Result<std::unique_ptr<Tree>> Collections::rebuild(const CatalogEntry& entry, bool clean,
                                                    bool parallel, Report* report) {
   Report local;
-  auto tree = Tree::rebuild(ground_, entry.id, entry.first_leaf, entry.spec.tree(), clean, parallel,
+  auto tree = Tree::rebuild(ground_, entry.id, entry.first_leaf, entry.spec.kind(), clean, parallel,
                             &local);
   if (!tree && report != nullptr) {
     local.where = in_words(local.where, entry.name);
@@ -177,8 +176,7 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
                                             Report* report) {
   TENUTO_TRY(check_name(name, report));
   const std::string where = where_of(name);
-  CollectionSpec asked{options.order, options.duplicates, options.expires, options.codec,
-                       options.commit};
+  const CollectionSpec asked{options.order, options.duplicates, options.expires, options.codec};
   const std::lock_guard lock(mu_);
   Result<State> there = get_locked(name, report);
   if (there) {
@@ -186,7 +184,6 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
       return fail(Status::exists, report, "there is such a collection already", where);
     }
     const CollectionSpec& spec = (*there)->form.spec();
-    asked.commit = spec.commit;
     if (options.check_order && spec != asked) {
       return fail(Status::invalid_argument, report,
                   spec.order != asked.order ? "the collection has another order of keys"
@@ -217,9 +214,6 @@ Status Collections::check_new(const CollectionSpec& spec, const std::string& whe
                               Report* report) const {
   if (spec.order < KeyOrder::bytes || spec.order > KeyOrder::registered) {
     return fail(Status::invalid_argument, report, "there is no such order of keys", where);
-  }
-  if (!protocol_known(spec.commit)) {
-    return fail(Status::invalid_argument, report, "there is no such commit protocol", where);
   }
   TENUTO_TRY(forms_.usable(spec, where, report));
   return ground_.file.writable();

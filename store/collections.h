@@ -96,7 +96,7 @@ class Collections {
   ~Collections();  // handles that are left are closed
 
   // Makes the default collection. REQUIRES: the pool has no store.
-  Status create(TreeSpec spec, Report* report);
+  Status create(KeyKind kind, Report* report);
   // Of a pool with a store: see above.
   Status open(bool clean, Report* report);
   // A clean close: blocks that waited are given back, counts are written. REQUIRES: nobody is in a

@@ -69,7 +69,6 @@ void store_moved(VLeaf& twin, const MovedEntry* moved, unsigned count) {
 // --- leaves become fewer ------------------------------------------------------------------------
 
 Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
-  if (one_fence()) from.reset();  // its leaves and records stay where they are
   const EpochGuard guard;
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
@@ -126,7 +125,7 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
   for (std::uint64_t rest = right.used_slots(); rest != 0; rest &= rest - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(rest));
     if (used == kBitmapMask) return Status::conflict;
-    moved[count] = {choose_slot(commit_, used), right.word(slot),
+    moved[count] = {choose_slot(used), right.word(slot),
                     right.print[slot].load(std::memory_order_relaxed)};
     used |= 1ull << moved[count++].slot;
   }
@@ -147,7 +146,6 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
 // --- blocks go elsewhere ------------------------------------------------------------------------
 
 Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
-  if (one_fence()) from.reset();
   const EpochGuard guard;
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
@@ -171,18 +169,18 @@ Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
 // Damage is not moved: its checksum would be made anew.
 Result<PoolOffset> Tree::copy_record(PoolOffset old) {
   Record record;
-  if (!read_record(old, record)) return damaged(old, "record");
-  if (!record_sound(old, record)) return damaged(old, "record's checksum");
-  const Result<heap::Block> block = heap_.reserve(
-      record_block_bytes(record_bytes(commit_, record.key.size(), record.value.size())),
-      heap::Kind::derived);
+  if (!read_record(file_, old, record)) return damaged(old, "record");
+  if (!record_sound(file_, old, record)) return damaged(old, "record's checksum");
+  const Result<heap::Block> block =
+      heap_.reserve(record_block_bytes(record_bytes(record.key.size(), record.value.size())),
+                    heap::Kind::derived);
   if (!block) return block.error();
   if (TENUTO_PLANT("store_moved_record_unflushed")) {
     std::memcpy(file_.at<std::byte>(block->offset), file_.at<std::byte>(old),
-                record_bytes(commit_, record.key.size(), record.value.size()));
+                record_bytes(record.key.size(), record.value.size()));
     return block->offset;
   }
-  write_record(block->offset, record.key, record.value);
+  write_record(file_.at<std::byte>(block->offset), record.key, record.value);
   return block->offset;
 }
 
@@ -218,7 +216,7 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
     if (!twin.lock_if(place.version)) s = Status::conflict;
   }
   if (s != Status::ok) {
-    for (unsigned i = 0; i < copies; ++i) give_up(moved[i].word.record(), i > 0);
+    for (unsigned i = 0; i < copies; ++i) heap_.release(moved[i].word.record());
     return s;
   }
   const bool too_early = TENUTO_PLANT("store_moved_record_released_early");
@@ -274,8 +272,8 @@ void Tree::replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std:
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }
-  fill_leaf(*fresh->leaf, block.offset, leaf_kind(), next_of(*twin.leaf), entries.data(), count,
-            low, low_block(*twin.leaf));
+  fill_leaf(*fresh->leaf, block.offset, id_, next_of(*twin.leaf), entries.data(), count, low,
+            low_block(*twin.leaf));
   fence("new leaf", "chain link");
   unlink_next(*left.leaf, block.offset);
   history_.join(*fresh, twin);

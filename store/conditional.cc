@@ -23,7 +23,7 @@ struct Tree::Conditional {
   ~Conditional() { drop(); }
 
   void drop() {
-    if (pending.record) tree.give_up(pending.record, pending.fenced);
+    if (pending.record) tree.heap_.release(pending.record);
     pending.record = {};
     pending.fenced = false;
   }
@@ -31,7 +31,7 @@ struct Tree::Conditional {
   Status look(const Found& old) {
     const PoolOffset at = old.found ? old.word.record() : PoolOffset{};
     if (decided && at == seen) return Status::ok;
-    if (old.found && tree.verify_reads_ && !tree.record_sound(at, old.record)) {
+    if (old.found && tree.verify_reads_ && !record_sound(tree.file_, at, old.record)) {
       return tree.damaged(at, "record's checksum");
     }
     drop();
@@ -43,7 +43,7 @@ struct Tree::Conditional {
     if (!block) return block.error();
     pending.record = block->offset;
     pending.bytes = bytes_of({key, decision.value});
-    tree.write_record(block->offset, key, decision.value);
+    write_record(tree.file_.at<std::byte>(block->offset), key, decision.value);
     return Status::ok;
   }
 

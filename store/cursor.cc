@@ -126,9 +126,9 @@ bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& coun
 
 // The place of this very key, found by its hash. entries_.size(): it is not here. False: damage.
 bool Cursor::find_exact(std::string_view key, std::size_t& place) {
-  const KeyHash hash = hash_key(key);
+  const std::uint16_t hash = hash_key(key).slot;
   for (place = 0; place < entries_.size(); ++place) {
-    if (!tree_->may_be(entries_[place], hash)) continue;
+    if (entries_[place].word.hash() != hash) continue;
     if (!read(place, false)) return false;
     if (entries_[place].record.key == key) return true;
   }

@@ -5,9 +5,7 @@
 #include <mutex>
 
 #include "pm/assert.h"
-#include "pm/plant.h"
 #include "pm/trace.h"
-#include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
@@ -131,20 +129,7 @@ Limbo& Limbos::make() {
   return *limbo;
 }
 
-// By whoever frees them: a line is written back whoever stored to it.
-void Limbos::settle(std::vector<Retired>& items) {
-  bool any = false;
-  for (Retired& item : items) {
-    if (item.unsettled == nullptr) continue;
-    if (!TENUTO_PLANT("store_replaced_slot_unflushed")) flush_bytes(item.unsettled, 1);
-    item.unsettled = nullptr;
-    any = true;
-  }
-  if (any) fence("replaced slots", "their records are freed");
-}
-
 void Limbos::collect(Limbo& limbo) {
-  settle(limbo.fresh);
   if (!limbo.fresh.empty()) {
     const std::uint64_t epoch = seal_epoch();
     limbo.sealed.push_back({epoch, std::move(limbo.fresh)});
@@ -180,7 +165,6 @@ void Limbos::drain() {
     for (Limbo::Sealed& s : limbo->sealed) {
       for (const Retired& item : s.items) free_(item);
     }
-    settle(limbo->fresh);
     for (const Retired& item : limbo->fresh) free_(item);
     limbo->sealed.clear();
     limbo->fresh.clear();

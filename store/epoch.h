@@ -86,8 +86,6 @@ struct Retired {
   enum class What : std::uint8_t { block, node, twin, old_version };
   std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*, OldVersion*
   What what = What::block;
-  // What was stored here to unlink it is not durable yet, and will be before it is freed.
-  const void* unsettled = nullptr;
 };
 
 // What one store keeps for the holder of one slot.
@@ -109,8 +107,7 @@ struct Limbo {
   }
 };
 
-// The limbos of one store. What some items need before they are freed, a flush each and a fence, is
-// done for all of a seal together.
+// The limbos of one store.
 class Limbos {
  public:
   using Free = std::function<void(const Retired&)>;
@@ -146,7 +143,6 @@ class Limbos {
 
   Limbo& make();
   void collect(Limbo& limbo);
-  static void settle(std::vector<Retired>& items);
 
   Free free_;
   std::unique_ptr<std::atomic<Limbo*>[]> table_;

@@ -111,7 +111,6 @@ void Tree::stats(StoreStats& out) const {
   out.height = shape.levels;
   out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);
   out.rebuild_ms = rebuild_ms_;
-  out.commit = commit_;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -41,7 +41,6 @@ CollectionOptions options_of(const CollectionSpec& spec) {
   o.codec = spec.codec;
   o.duplicates = spec.duplicates;
   o.expires = spec.expires;
-  o.commit = spec.commit;
   return o;
 }
 

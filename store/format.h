@@ -3,8 +3,8 @@
 //
 //   HeadPage.store[0]  offset of the first leaf; 0: the pool has no store (commits the creation)
 //   HeadPage.roots[kRootStore]  the same, written after it
-//   HeadPage.store[1]  StoreWord: version, key kind, protocol, whether there is a catalog (commits
-//   its creation), check
+//   HeadPage.store[1]  StoreWord: version, key kind, whether there is a catalog (commits its
+//   creation), check
 //   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean
 //   close
 //   HeadPage.store[4]  HeaderWord: offset of the catalog's first leaf
@@ -33,33 +33,22 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 inline constexpr std::uint64_t kOffsetMask = (1ull << 48) - 1;
 
-// One word names a record. In a tree of two fences it carries 16 bits of its key's hash, so that a
-// wrong guess of the fingerprint costs no record line. In a tree of one fence these are the tag of
-// the record, and two bits below the offset count the updates of the key modulo 4 (one_fence.h).
+// One word names a record and carries 16 bits of its key's hash, so that a wrong guess of the
+// fingerprint costs no record line.
 struct SlotWord {
   std::uint64_t raw;
 
-  static constexpr std::uint64_t kBelowOffset = 7;  // records stand on eight bytes
-  static constexpr std::uint64_t kVersions = 4;
-
-  static constexpr SlotWord make(PoolOffset record, std::uint16_t hash_or_tag,
-                                 std::uint64_t version = 0) {
-    return {record.value | static_cast<std::uint64_t>(hash_or_tag) << 48 | version % kVersions};
+  static constexpr SlotWord make(PoolOffset record, std::uint16_t hash) {
+    return {record.value | static_cast<std::uint64_t>(hash) << 48};
   }
-  constexpr PoolOffset record() const { return {raw & kOffsetMask & ~kBelowOffset}; }
+  constexpr PoolOffset record() const { return {raw & kOffsetMask}; }
   constexpr std::uint16_t hash() const { return static_cast<std::uint16_t>(raw >> 48); }
-  constexpr std::uint16_t tag() const { return hash(); }
-  constexpr std::uint64_t version() const { return raw & kBelowOffset; }
-  constexpr std::uint64_t next_version() const { return (version() + 1) % kVersions; }
 };
 static_assert(pm::OnMedia<SlotWord> && sizeof(SlotWord) == 8);
-static_assert(SlotWord::make({0x123456789ab8}, 0xfedc, 7).record().value == 0x123456789ab8);
-static_assert(SlotWord::make({0x123456789ab8}, 0xfedc, 7).hash() == 0xfedc);
-static_assert(SlotWord::make({0x123456789ab8}, 0xfedc, 7).next_version() == 0);
+static_assert(SlotWord::make({0x123456789abc}, 0xfedc).record().value == 0x123456789abc);
+static_assert(SlotWord::make({0x123456789abc}, 0xfedc).hash() == 0xfedc);
 
-inline constexpr unsigned kLineSlots = kLineBytes / sizeof(SlotWord);
-inline constexpr unsigned kSlotLines = 6;
-inline constexpr unsigned kSlots = kSlotLines * kLineSlots;
+inline constexpr unsigned kSlots = 48;
 inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
 inline constexpr std::size_t kLowInlineMax = 56;
 
@@ -79,13 +68,11 @@ struct HeaderWord {
 };
 static_assert(pm::OnMedia<HeaderWord> && sizeof(HeaderWord) == 8);
 
-// The one line whose stores, durable in order, commit inserts, erases and splits; in a tree of one
-// fence only splits, for there a slot is in use when its word is not 0.
+// The one line whose stores, durable in order, commit inserts, erases and splits.
 struct LeafHeader {
-  HeaderWord bitmap;           // bit i: slot i names a record; one fence: all ones
+  HeaderWord bitmap;           // bit i: slot i names a record
   HeaderWord next;             // offset of the next leaf; 0: the last
-  std::uint8_t print[kSlots];  // fingerprints; meaningless where the slot is not in use, else never
-                               // 0; one fence: written by a clean close
+  std::uint8_t print[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
 
@@ -171,59 +158,29 @@ static_assert(RecordHead::make(65536, RecordHead::kLongValue, 0xabcd).key_bytes(
 static_assert(RecordHead::make(65536, 77, 0xabcd).value_field() == 77);
 static_assert(RecordHead::make(65536, 77, 0xabcd).check() == 0xabcd);
 
-// The same in a tree of one fence, stored last of the block's first line. The checksum covers the
-// lengths, the salt, key and value; the tag is what slot words repeat of it. Another salt makes
-// another tag of the same record.
-struct TaggedHead {
-  std::uint64_t raw;
-
-  static constexpr std::uint64_t kValueBits = 14;
-  static constexpr std::uint64_t kLongValue = (1ull << kValueBits) - 1;
-
-  static constexpr std::uint32_t make_fields(std::uint64_t key_bytes, std::uint64_t value_field,
-                                             bool salt) {
-    return static_cast<std::uint32_t>(key_bytes | value_field << RecordHead::kKeyBits |
-                                      std::uint64_t{salt} << (RecordHead::kKeyBits + kValueBits));
-  }
-  static constexpr TaggedHead make(std::uint32_t fields, std::uint32_t crc) {
-    return {fields | std::uint64_t{crc} << 32};
-  }
-  constexpr std::uint64_t key_bytes() const { return raw & ((1ull << RecordHead::kKeyBits) - 1); }
-  constexpr std::uint64_t value_field() const { return raw >> RecordHead::kKeyBits & kLongValue; }
-  constexpr std::uint32_t fields() const { return static_cast<std::uint32_t>(raw); }
-  constexpr std::uint32_t crc() const { return static_cast<std::uint32_t>(raw >> 32); }
-  constexpr std::uint16_t tag() const { return static_cast<std::uint16_t>(crc() ^ crc() >> 16); }
-};
-static_assert(pm::OnMedia<TaggedHead> && sizeof(TaggedHead) == sizeof(RecordHead));
-static_assert(TaggedHead::make(TaggedHead::make_fields(65536, 77, true), 5).key_bytes() ==
-              kKeyBytesMax);
-static_assert(TaggedHead::make(TaggedHead::make_fields(65536, 77, true), 5).value_field() == 77);
-static_assert(TaggedHead::make(TaggedHead::make_fields(0, 0, true), 0xabcd0000).tag() == 0xabcd);
-
-// HeadPage.store[1]. A library that knows no collections, or not the protocol of one fence, finds
-// another word than it expects and refuses the pool; without them nothing is different for it.
+// HeadPage.store[1]. A library that knows no collections finds another word than it expects and
+// refuses the pool; without a catalog nothing is different for it.
 struct StoreWord {
   std::uint64_t raw;
 
   static constexpr std::uint64_t kVersion = 1;
   static constexpr std::uint64_t kHasCatalog = 1ull << 16;
-  static constexpr std::uint64_t kOneFence = 1ull << 17;
-  static StoreWord make(KeyKind kind, CommitProtocol commit, bool catalog, PoolOffset first_leaf) {
-    const std::uint64_t fields = kVersion << 8 | static_cast<std::uint64_t>(kind) |
-                                 (catalog ? kHasCatalog : 0) |
-                                 (commit == CommitProtocol::one_fence ? kOneFence : 0);
+  static constexpr std::uint64_t kOneFence = 1ull << 17;  // of version 0.1.0: refused (refused.h)
+  static StoreWord make(KeyKind kind, bool catalog, PoolOffset first_leaf, std::uint64_t also = 0) {
+    const std::uint64_t fields =
+        kVersion << 8 | static_cast<std::uint64_t>(kind) | (catalog ? kHasCatalog : 0) | also;
     const std::uint32_t check = pm::crc32c_u64(pm::crc32c_u64(~0u, fields), first_leaf.value);
     return {fields | static_cast<std::uint64_t>(check) << 32};
   }
   KeyKind kind() const { return static_cast<KeyKind>(raw & 0xff); }
   std::uint64_t version() const { return raw >> 8 & 0xff; }
   bool has_catalog() const { return (raw & kHasCatalog) != 0; }
-  CommitProtocol commit() const {  // of the default collection
-    return (raw & kOneFence) != 0 ? CommitProtocol::one_fence : CommitProtocol::two_fences;
-  }
   bool sound(PoolOffset first_leaf) const {
     const bool kind_known = kind() == KeyKind::bytes || kind() == KeyKind::u64;
-    return kind_known && raw == make(kind(), commit(), has_catalog(), first_leaf).raw;
+    return kind_known && raw == make(kind(), has_catalog(), first_leaf).raw;
+  }
+  bool of_one_fence(PoolOffset first_leaf) const {
+    return raw == make(kind(), has_catalog(), first_leaf, kOneFence).raw;
   }
 };
 static_assert(pm::OnMedia<StoreWord> && sizeof(StoreWord) == 8);

@@ -46,7 +46,6 @@ Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report)
     return damaged(file, report, "the store's word in the head page is damaged");
   }
   out.kind = word.kind();
-  out.commit = word.commit();
   const bool named_twice = file.head().roots[pm::kRootStore] == out.first_leaf.value;
   TENUTO_TRY(read_again(file, pm::kRootStore, out.first_leaf, clean, "store", report));
   if (!named_twice) fence("store is named again", "store is used");
@@ -69,12 +68,12 @@ Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report)
   return Status::ok;
 }
 
-void name_store(pm::PoolFile& file, KeyKind kind, CommitProtocol commit, PoolOffset first_leaf) {
+void name_store(pm::PoolFile& file, KeyKind kind, PoolOffset first_leaf) {
   std::uint64_t* head = file.head().store;
   if (TENUTO_PLANT("store_named_before_first_leaf")) {
     publish(head[kHeadFirstLeaf], first_leaf.value);
   }
-  head[kHeadWord] = StoreWord::make(kind, commit, false, first_leaf).raw;
+  head[kHeadWord] = StoreWord::make(kind, false, first_leaf).raw;
   head[kHeadRecords] = 0;
   head[kHeadRecordBytes] = 0;
   flush_bytes(head, sizeof file.head().store);
@@ -92,9 +91,8 @@ void name_catalog(pm::PoolFile& file, PoolOffset first_leaf) {
   std::uint64_t* head = file.head().store;
   HeaderWord& catalog = header_word_at(file, kHeadCatalog);
   HeaderWord& next_id = header_word_at(file, kHeadNextId);
-  const StoreWord before{head[kHeadWord]};
   const StoreWord word =
-      StoreWord::make(before.kind(), before.commit(), true, {head[kHeadFirstLeaf]});
+      StoreWord::make(StoreWord{head[kHeadWord]}.kind(), true, {head[kHeadFirstLeaf]});
   if (!TENUTO_PLANT("store_catalog_named_before_first_leaf")) {
     fence("catalog's first leaf", "catalog is named");
   }

@@ -23,7 +23,6 @@ namespace tenuto::inline TENUTO_ABI::store {
 struct HeadNames {
   PoolOffset first_leaf;  // of the default collection
   KeyKind kind = KeyKind::bytes;
-  CommitProtocol commit = CommitProtocol::two_fences;
   PoolOffset catalog;  // the first leaf; 0: there is none
   std::uint64_t next_id = 0;
 };
@@ -33,7 +32,7 @@ bool store_is_named(const pm::PoolFile& file);
 Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report);
 
 // REQUIRES: the first leaf is flushed; nobody else looks at the head's line.
-void name_store(pm::PoolFile& file, KeyKind kind, CommitProtocol commit, PoolOffset first_leaf);
+void name_store(pm::PoolFile& file, KeyKind kind, PoolOffset first_leaf);
 void name_catalog(pm::PoolFile& file, PoolOffset first_leaf);
 
 // An id that no collection of this pool ever had; durable with the caller's next fence.

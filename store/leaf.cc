@@ -11,6 +11,8 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 namespace {
 
+constexpr unsigned kSlotLines = kSlots / 8;
+
 std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
   std::uint32_t crc = pm::crc32c_u64(~0u, leaf.value);
   if (tree != kDefaultTree) crc = pm::crc32c_u64(crc, tree.value);
@@ -45,28 +47,13 @@ void erase_entry(VLeaf& twin, unsigned slot) {
   twin.set_print(slot, 0);
 }
 
-unsigned choose_slot(CommitProtocol p, std::uint64_t used) {
+unsigned choose_slot(std::uint64_t used) {
   const auto count = static_cast<unsigned>(std::popcount(used));
-  TENUTO_ASSERT(count < entries_max(p));
-  const unsigned start = count % kSlotLines * kLineSlots;
-  std::uint64_t empty = ~used & kBitmapMask;
-  if (p == CommitProtocol::one_fence) {
-    constexpr std::uint64_t kLine = (1ull << kLineSlots) - 1;
-    for (unsigned first = 0; first < kSlots; first += kLineSlots) {
-      if (std::popcount(empty & kLine << first) == 1) empty &= ~(kLine << first);
-    }
-  }
+  TENUTO_ASSERT(count < kSlots);
+  const unsigned start = count % kSlotLines * 8;
+  const std::uint64_t empty = ~used & kBitmapMask;
   const std::uint64_t behind = empty >> start << start;
   return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : empty));
-}
-
-std::uint64_t used_slots(CommitProtocol p, const Leaf& leaf) {
-  if (p != CommitProtocol::one_fence) return bitmap_of(leaf);
-  std::uint64_t used = 0;
-  for (unsigned i = 0; i < kSlots; ++i) {
-    used |= static_cast<std::uint64_t>(leaf.slot[i].raw != 0) << i;
-  }
-  return used;
 }
 
 void set_low(Leaf& leaf, PoolOffset at, TreeId tree, std::string_view low, PoolOffset block) {
@@ -102,19 +89,17 @@ bool low_sound(const pm::PoolFile& file, const Leaf& leaf, TreeId tree, std::str
   return leaf.low.may_be_of(tree) && leaf.low.check == low_check(file.offset_of(&leaf), tree, low);
 }
 
-void fill_leaf(Leaf& leaf, PoolOffset at, LeafKind kind, PoolOffset next, const NewEntry* entries,
+void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const NewEntry* entries,
                unsigned count, std::string_view low, PoolOffset block) {
-  TENUTO_ASSERT(count <= entries_max(kind.commit));
+  TENUTO_ASSERT(count <= kSlots);
   std::memset(static_cast<void*>(&leaf), 0, sizeof leaf);
   for (unsigned i = 0; i < count; ++i) {
-    const unsigned slot = slot_of_entry(kind.commit, i);
-    leaf.slot[slot] = entries[i].word;
-    leaf.head.print[slot] = entries[i].print;
+    leaf.slot[i] = entries[i].word;
+    leaf.head.print[i] = entries[i].print;
   }
-  const bool one_fence = kind.commit == CommitProtocol::one_fence;
-  leaf.head.bitmap = header_word(leaf.head.bitmap, one_fence ? kBitmapMask : (1ull << count) - 1);
+  leaf.head.bitmap = header_word(leaf.head.bitmap, (1ull << count) - 1);
   leaf.head.next = header_word(leaf.head.next, next.value);
-  set_low(leaf, at, kind.tree, low, block);
+  set_low(leaf, at, tree, low, block);
   flush(leaf);
 }
 

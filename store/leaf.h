@@ -1,6 +1,5 @@
-// A leaf on media and the durable steps of the protocol of two fences on it (that of one fence:
-// one_fence.h). Called by tree.cc, split.cc, batch.cc and rebuild.cc, always with the leaf's twin
-// locked (or before anybody can see it).
+// A leaf on media and the durable steps of the protocol KH on it. Called by tree.cc, split.cc,
+// batch.cc and rebuild.cc, always with the leaf's twin locked (or before anybody can see it).
 //
 // Authoritative is the header line: a set bit of the bitmap promises a whole slot word and a whole
 // record, and a fingerprint in the same line. Records need no allocator log, for their being in
@@ -18,8 +17,6 @@
 // it, so nothing else is ever dropped. tests/model/kv_model.cc enumerates the crashes.
 //
 // A replaced or erased record is retired only after the last fence, when no crash brings it back.
-// What a write that failed has put into a block is fenced before the block is given back
-// (one_fence.h: a tree of that kind may get it next).
 #pragma once
 
 #include <cstdint>
@@ -50,20 +47,9 @@ inline bool is_sound(const HeaderWord& at) { return at.sound(salt_of(at)); }
 inline std::uint64_t bitmap_of(const Leaf& leaf) { return leaf.head.bitmap.value(); }
 inline PoolOffset next_of(const Leaf& leaf) { return {leaf.head.next.value()}; }
 
-// How many entries a leaf takes. With one fence a slot of each line stays free for updates.
-constexpr unsigned entries_max(CommitProtocol p) {
-  return p == CommitProtocol::one_fence ? kSlotLines * (kLineSlots - 1) : kSlots;
-}
-// Where entry i of a new leaf stands.
-constexpr unsigned slot_of_entry(CommitProtocol p, unsigned i) {
-  return p == CommitProtocol::one_fence ? i / (kLineSlots - 1) * kLineSlots + i % (kLineSlots - 1)
-                                        : i;
-}
 // The slot for the next insert: one line further than the last, so that inserts in a row do not
 // flush the same slot line again. REQUIRES: the leaf is not full.
-unsigned choose_slot(CommitProtocol p, std::uint64_t used);
-// What the leaf itself says of its slots. One fence: after a crash only what to look at.
-std::uint64_t used_slots(CommitProtocol p, const Leaf& leaf);
+unsigned choose_slot(std::uint64_t used);
 
 // Fills the low separator's line; flushed by the caller. `block` is where long ones stand.
 void set_low(Leaf& leaf, PoolOffset at, TreeId tree, std::string_view low, PoolOffset block);
@@ -81,11 +67,7 @@ struct NewEntry {
   SlotWord word;
   std::uint8_t print;
 };
-struct LeafKind {
-  TreeId tree;
-  CommitProtocol commit = CommitProtocol::two_fences;
-};
-void fill_leaf(Leaf& leaf, PoolOffset at, LeafKind kind, PoolOffset next, const NewEntry* entries,
+void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const NewEntry* entries,
                unsigned count, std::string_view low, PoolOffset low_block);
 
 // The counts in the first leaf of a tree; flushed by the caller.

@@ -40,7 +40,7 @@ void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked
     if (places[i].leaf == nullptr) continue;
     for (std::uint64_t hits = places[i].leaf->match(hashes[i].print); hits != 0; hits &= hits - 1) {
       const SlotWord word = places[i].leaf->word(static_cast<unsigned>(std::countr_zero(hits)));
-      if (may_be(word, hashes[i])) prefetch(word);
+      if (word.hash() == hashes[i].slot) prefetch(word);
     }
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {

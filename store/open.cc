@@ -13,6 +13,7 @@
 
 #include "pm/plant.h"
 #include "store/pool_impl.h"
+#include "store/refused.h"
 
 namespace tenuto::inline TENUTO_ABI {
 
@@ -40,6 +41,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   const auto begin = std::chrono::steady_clock::now();
   auto opened = pm::PoolFile::open(path, options, report);
   if (!opened) return opened.error();
+  TENUTO_TRY(store::check_protocols(**opened, report));
   auto impl = std::make_unique<PoolImpl>();
   impl->file = std::move(*opened);
   impl->recovery_threads = options.recovery_threads;
@@ -88,10 +90,10 @@ Status PoolImpl::open_store(Report* report) {
   return Status::ok;
 }
 
-Status PoolImpl::create_store(store::TreeSpec spec, Report* report) {
+Status PoolImpl::create_store(KeyKind kind, Report* report) {
   auto all =
       std::make_unique<store::Collections>(*file, *heap, *engine, *history, recovery_threads);
-  TENUTO_TRY(all->create(spec, report));
+  TENUTO_TRY(all->create(kind, report));
   collections = std::move(all);
   return Status::ok;
 }

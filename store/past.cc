@@ -36,14 +36,14 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
     if (v != nullptr) {
       record = v->record;
       found.found = static_cast<bool>(record);
-      if (record && !read_record(record, found.record)) return damaged(record, "record");
+      if (record && !read_record(file_, record, found.record)) return damaged(record, "record");
     }
     if (!place.leaf->still(place.version)) continue;
     TENUTO_TRY(settled(at));
     TENUTO_TRY(file_.bad_pages());
     if (!found.found) return Status::not_found;
     out = found.record;
-    if (for_value && verify_reads_ && !record_sound(record, out)) {
+    if (for_value && verify_reads_ && !record_sound(file_, record, out)) {
       return damaged(record, "record's checksum");
     }
     return file_.bad_pages();
@@ -68,8 +68,7 @@ Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<
   });
   for (const OldVersion* v : past) {
     if (!v->record) continue;
-    const KeyHash hash = hash_key(v->key());
-    out.push_back({{}, word_of(v->record, hash), 0, hash.print});
+    out.push_back({{}, SlotWord::make(v->record, hash_key(v->key()).slot), 0});
     TENUTO_TRY(read(out.back(), false));
   }
   sort(out);

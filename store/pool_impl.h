@@ -47,7 +47,7 @@ struct PoolImpl {
   // Opens the pool's store if there is one and recovery did not.
   Status open_store(Report* report);
   // Makes one. REQUIRES: there is none.
-  Status create_store(store::TreeSpec spec, Report* report);
+  Status create_store(KeyKind kind, Report* report);
   // The default collection's; null as above.
   store::Tree* tree() const { return collections ? collections->main()->tree.get() : nullptr; }
 

@@ -4,9 +4,7 @@
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own
-// bitmap is changed, and only bits of entries that stand in the neighbour, too. With one fence a
-// leaf says what may be in it, and its records what is (one_fence.h): all of them are read, those
-// of the next leaf asked for meanwhile.
+// bitmap is changed, and only bits of entries that stand in the neighbour, too.
 //
 // The counts that a clean close writes stand in the first leaf (of the default collection: in the
 // head page), in a line that nothing else is read from. They count only while the pool says that it
@@ -25,12 +23,12 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, TreeSpec spec) {
+Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind) {
   const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   Leaf* leaf = ground.file.at<Leaf>(block->offset);
-  fill_leaf(*leaf, block->offset, {id, spec.commit}, {}, nullptr, 0, {}, {});
-  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, spec));
+  fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
+  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
   VLeaf* twin = tree->twins_.take();
   twin->leaf = leaf;
   tree->index_.build({twin}, {std::string()});
@@ -67,9 +65,6 @@ class Tree::Rebuild {
     }
     tree_.index_.build(twins, std::move(lows));
     tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
-    if (tree_.one_fence()) {
-      tree_.record_bytes_at_open_ = record_bytes_.load(std::memory_order_relaxed);
-    }
     return Status::ok;
   }
 
@@ -138,7 +133,7 @@ class Tree::Rebuild {
     c.lows.reserve(c.count);
     for (std::size_t i = 0; i < c.count; ++i) {
       if (failed_.load(std::memory_order_relaxed)) return;
-      ask_ahead(c, i);
+      if (i + 1 < c.count) prefetch(c.at[i + 1]);
       Report report;
       const Status s = rebuild_leaf(c, i, &report);
       if (s == Status::ok) continue;
@@ -148,13 +143,6 @@ class Tree::Rebuild {
       first_report_ = std::move(report);
       failed_.store(true, std::memory_order_release);
     }
-  }
-
-  void ask_ahead(const Chunk& c, std::size_t i) const {
-    const bool records = tree_.one_fence() && !clean_;
-    const std::size_t leaves_ahead = records ? 2 : 1;
-    if (i + leaves_ahead < c.count) prefetch(c.at[i + leaves_ahead]);
-    if (records && i + 1 < c.count) prefetch_records(tree_.file_, leaf_at(c.at[i + 1]));
   }
 
   void prefetch(PoolOffset at) const {
@@ -168,26 +156,12 @@ class Tree::Rebuild {
     Leaf& leaf = leaf_at(at);
     TENUTO_TRY(take_low(c, i, leaf, report));
     if (!is_sound(leaf.head.bitmap)) return damaged(report, at, "leaf bitmap");
-    if (tree_.one_fence() && bitmap_of(leaf) != kBitmapMask) {
-      return damaged(report, at, "leaf of another protocol");
-    }
+    if (!clean_)
+      TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
     VLeaf& twin = c.twins[i];
     twin.leaf = &leaf;
-    const std::uint8_t* prints = leaf.head.print;
-    LeafScan scan;
-    if (!clean_) {
-      const PoolOffset next = i + 1 < c.count ? c.at[i + 1] : c.behind;
-      if (tree_.one_fence()) {
-        TENUTO_TRY(scan_records(leaf, at, c.lows.back(), next, scan, report));
-        prints = scan.print;
-      } else {
-        TENUTO_TRY(resolve(leaf, next, report));
-      }
-      TENUTO_TRY(mark_leaf(leaf, at, report));
-    }
-    const std::uint64_t used = used_slots(tree_.commit_, leaf);
-    const unsigned bad =
-        copy_slots(leaf, used, prints, tree_.file_.bytes() - sizeof(RecordHead), twin);
+    const std::uint64_t used = bitmap_of(leaf);
+    const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), twin);
     if (bad != kSlots) {
       return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
     }
@@ -217,46 +191,15 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // Finishes a split that got no further than `next`.
-  Status resolve(Leaf& leaf, PoolOffset next, Report* report) const {
-    if (!next) return Status::ok;
-    const Leaf& right = leaf_at(next);
-    // Another thread may be changing it; whatever is believed of it must be sound.
-    const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
-    if (!bitmap.sound(salt_of(right.head.bitmap))) return damaged(report, next, "leaf bitmap");
-    if (resolve_split(leaf, right)) fence("split finished", "store is used");
-    return Status::ok;
-  }
-
-  // One fence: drops the entries that the crash left behind.
-  Status scan_records(Leaf& leaf, PoolOffset at, std::string_view low, PoolOffset next,
-                      LeafScan& scan, Report* report) {
-    std::optional<std::string_view> end;
-    const Leaf* right = next ? &leaf_at(next) : nullptr;
-    if (right != nullptr) {
-      const Result<std::string_view> after = store::low_of(tree_.file_, *right);
-      if (!after || !low_sound(tree_.file_, *right, tree_.id_, *after)) {
-        return damaged(report, next, "low separator");
-      }
-      end = *after;
+  // Finishes a split that got no further than `next`, and marks the leaf's own blocks.
+  Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, Report* report) const {
+    if (next) {
+      const Leaf& right = leaf_at(next);
+      // Another thread may be changing it; whatever is believed of it must be sound.
+      const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
+      if (!bitmap.sound(salt_of(right.head.bitmap))) return damaged(report, next, "leaf bitmap");
+      if (resolve_split(leaf, right)) fence("split finished", "store is used");
     }
-    scan = scan_leaf(tree_.file_, leaf, low, right, end);
-    if (!scan.sound()) {
-      const auto bad = static_cast<unsigned>(std::countr_zero(scan.wrong | scan.torn));
-      return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
-    }
-    record_bytes_.fetch_add(scan.bytes, std::memory_order_relaxed);
-    if (scan.dropped() == 0) return Status::ok;
-    // In this order within a line, for the newer version of a key tells what the older one is.
-    const bool newer_first = TENUTO_PLANT("store_recovery_drops_newer_versions_first");
-    drop_slots(leaf, newer_first ? scan.torn | scan.moved : scan.replaced);
-    drop_slots(leaf, newer_first ? scan.replaced : scan.torn | scan.moved);
-    fence("dropped slots", "store is used");
-    return Status::ok;
-  }
-
-  // The leaf's own blocks.
-  Status mark_leaf(const Leaf& leaf, PoolOffset at, Report* report) const {
     TENUTO_TRY(tree_.heap_.mark(at, report));
     const PoolOffset block = low_block(leaf);
     if (block && !TENUTO_PLANT("store_separator_block_not_marked")) {
@@ -267,13 +210,13 @@ class Tree::Rebuild {
 
   // The slots into a twin that nobody sees yet. Returns the first used one that cannot be; kSlots:
   // there is none. Cost: a few instructions a slot, no branch.
-  static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, const std::uint8_t* prints,
-                             std::uint64_t record_max, VLeaf& twin) {
+  static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
+                             VLeaf& twin) {
     std::uint64_t bad = 0;
     for (unsigned i = 0; i < kSlots; ++i) {
       const std::uint64_t in_use = used >> i & 1;
       const SlotWord word = leaf.slot[i];
-      const auto print = static_cast<std::uint8_t>(prints[i] & (0 - in_use));
+      const auto print = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - in_use));
       const std::uint64_t at = word.record().value;
       const bool wrong = at < pm::kHeadBytes || at > record_max || print == 0;
       bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
@@ -290,7 +233,6 @@ class Tree::Rebuild {
   std::deque<Chunk> chunks_;
   std::size_t leaves_ = 0;
   std::atomic<std::int64_t> records_{0};
-  std::atomic<std::int64_t> record_bytes_{0};  // where records are read
   std::atomic<bool> failed_{false};
   std::mutex mu_;
   // Guarded by mu_ until failed_ says so.
@@ -299,10 +241,10 @@ class Tree::Rebuild {
 };
 
 Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                            TreeSpec spec, bool clean, bool parallel,
+                                            KeyKind kind, bool clean, bool parallel,
                                             Report* report) {
   const auto begin = std::chrono::steady_clock::now();
-  std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, spec));
+  std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, kind));
   TENUTO_TRY(Rebuild(*tree, clean, report).run(parallel));
   if (clean) {
     // What the close wrote is a fact about this very state, or the state was not closed cleanly.
@@ -315,7 +257,7 @@ Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffse
     }
     tree->record_bytes_at_open_ = static_cast<std::int64_t>(counts.record_bytes);
   } else {
-    tree->record_bytes_known_.store(tree->one_fence(), std::memory_order_relaxed);
+    tree->record_bytes_known_.store(false, std::memory_order_relaxed);
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   tree->rebuild_ms_ = took.count();
@@ -345,15 +287,11 @@ void Tree::close() {
   StoreStats counts;
   stats(counts);
   limbos_.drain();
-  if (one_fence()) {
-    index_.for_each([](VLeaf* twin, std::string_view) { write_prints(*twin); });
-  }
   write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
 }
 
 void Tree::give_back() {
   limbos_.drain();
-  fence("what was written to a tree", "its blocks are used again");  // one_fence.h
   history_.for_each([this](const OldVersion& v) {
     if (v.tree == this && v.record) heap_.release(v.record);
   });

@@ -12,6 +12,7 @@
 
 #include "pm/lane.h"
 #include "store/record.h"
+#include "store/refused.h"
 #include "store/rescue_tree.h"
 #include "store/store_impl.h"
 #include "tx/engine.h"
@@ -158,12 +159,8 @@ class Rescue {
       expected = head[kHeadRecords];
     }
     result_.expected = expected;
+    const CollectionSpec spec = default_spec(result_.key_kind);
     const PoolOffset again{file_.head().roots[pm::kRootStore]};
-    const bool tagged = is_tagged_leaf({head[kHeadFirstLeaf]}) || is_tagged_leaf(again);
-    result_.commit = sound    ? word.commit()
-                     : tagged ? CommitProtocol::one_fence
-                              : CommitProtocol::two_fences;
-    const CollectionSpec spec = default_spec({result_.key_kind, result_.commit});
     trees_.emplace_back(ground_, CatalogEntry{{}, kDefaultTree, {head[kHeadFirstLeaf]}, spec},
                         again, expected);
     const auto& catalog = reinterpret_cast<const HeaderWord&>(head[kHeadCatalog]);
@@ -174,14 +171,6 @@ class Rescue {
     if (told || (!sound && leaf_of_another({kDefaultTree}))) {
       read_catalog(named ? PoolOffset{catalog.value()} : catalog_again, catalog_again);
     }
-  }
-
-  // Where the bitmap says all ones and slots are empty, the protocol is that of one fence.
-  bool is_tagged_leaf(PoolOffset at) const {
-    if (!at || at.value % kLineBytes != 0 || !file_.in_range(at, sizeof(Leaf))) return false;
-    const Leaf& leaf = *file_.at<Leaf>(at);
-    return is_sound(leaf.head.bitmap) && bitmap_of(leaf) == kBitmapMask &&
-           used_slots(CommitProtocol::one_fence, leaf) != kBitmapMask;
   }
 
   // The counts of a tree at the clean close.
@@ -242,19 +231,11 @@ class Rescue {
   }
 
   // A record that fills a block of this size: what else stands in blocks does not look like one.
-  bool record_in_block(CommitProtocol p, PoolOffset block, std::uint64_t bytes, Record& r) const {
-    if (!read_record(p, file_, block, r)) return false;
-    const std::uint64_t need = record_block_bytes(record_bytes(p, r.key.size(), r.value.size()));
+  bool record_in_block(PoolOffset block, std::uint64_t bytes, Record& r) const {
+    if (!read_record(file_, block, r)) return false;
+    const std::uint64_t need = record_block_bytes(record_bytes(r.key.size(), r.value.size()));
     if (need > heap::kSmallBytesMax) return false;
-    return heap::kClassBytes[heap::class_of(need).value] == bytes &&
-           record_sound(p, file_, block, r);
-  }
-  // The same of a tree, or of any.
-  bool record_in_block(std::optional<std::size_t> tree, PoolOffset block, std::uint64_t bytes,
-                       Record& r) const {
-    if (tree) return record_in_block(trees_[*tree].entry().spec.commit, block, bytes, r);
-    return record_in_block(CommitProtocol::two_fences, block, bytes, r) ||
-           record_in_block(CommitProtocol::one_fence, block, bytes, r);
+    return heap::kClassBytes[heap::class_of(need).value] == bytes && record_sound(file_, block, r);
   }
 
   // The one tree that blocks without a leaf can belong to; none where there are more.
@@ -280,7 +261,7 @@ class Rescue {
         [&](PoolOffset block, std::uint64_t bytes, std::optional<bool> used) {
           const bool known = !used.value_or(false) || ground_.accounted.contains(block.value);
           Record r;
-          if (status != Status::ok || known || !record_in_block(owner, block, bytes, r)) return;
+          if (status != Status::ok || known || !record_in_block(block, bytes, r)) return;
           if (owner && !trees_[*owner].kind_fits(r)) return;
           if (!owner && !found) {
             Result<Collection> made = to.collection(kLostAndFound);
@@ -307,7 +288,7 @@ class Rescue {
         [&](PoolOffset block, std::uint64_t bytes, std::optional<bool> used) {
           const bool known = used.has_value() || ground_.accounted.contains(block.value);
           Record r;
-          if (status != Status::ok || known || !record_in_block(owner, block, bytes, r)) return;
+          if (status != Status::ok || known || !record_in_block(block, bytes, r)) return;
           if (tree.kind_fits(r)) status = tree.may_be_old(r, out);
         });
     TENUTO_TRY(status);
@@ -316,10 +297,9 @@ class Rescue {
          o = o + kFrameBytes) {
       Record r;
       const bool known = ground_.slabs->in_slab(o) || ground_.accounted.contains(o.value);
-      const CommitProtocol p = tree.entry().spec.commit;
-      if (known || !read_record(p, file_, o, r)) continue;
-      const bool large = record_bytes(p, r.key.size(), r.value.size()) > heap::kSmallBytesMax;
-      if (large && tree.kind_fits(r) && record_sound(p, file_, o, r)) {
+      if (known || !read_record(file_, o, r)) continue;
+      const bool large = record_bytes(r.key.size(), r.value.size()) > heap::kSmallBytesMax;
+      if (large && tree.kind_fits(r) && record_sound(file_, o, r)) {
         TENUTO_TRY(tree.may_be_old(r, out));
       }
     }
@@ -347,6 +327,7 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   std::vector<Report> losses;
   auto file = pm::PoolFile::open_damaged(damaged, options.journal, result.notes, losses, report);
   if (!file) return file.error();
+  TENUTO_TRY(store::check_protocols(**file, report));
   store::Rescue rescue(**file, options, result);
   rescue.find(std::move(losses));
   if (!rescue.anything() && !options.scavenge) {
@@ -356,7 +337,6 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   to.pool = options.pool;
   to.error_if_exists = true;
   to.key_kind = result.key_kind;
-  to.commit = result.commit;
   Result<Store> store = Store::open(fresh, to, report);
   if (!store) return store.error();
   Status s = rescue.write(*store);

@@ -51,35 +51,17 @@ void TreeRescue::judge_leaves() {
   std::uint64_t entries = 0;
   for (const FoundLeaf& f : salvage_.live()) {
     if (!is_sound(salvage_.leaf(f).head.bitmap)) return;
-    const std::uint64_t used = used_slots(entry_.spec.commit, salvage_.leaf(f));
-    entries += static_cast<std::uint64_t>(std::popcount(used));
+    entries += static_cast<std::uint64_t>(std::popcount(bitmap_of(salvage_.leaf(f))));
   }
   leaves_are_all_ = !lost_ && !ground_.doubtful && expected_ == std::optional(entries);
 }
 
-// Whether a sound record that fits its slot stands there.
+// Whether a sound record with the hash of its slot stands there.
 bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* print, Record& r) const {
   const pm::PoolFile& file = ground_.file;
-  const CommitProtocol p = entry_.spec.commit;
-  if (!read_record(p, file, word.record(), r) || !record_sound(p, file, word.record(), r)) {
-    return false;
-  }
+  if (!read_record(file, word.record(), r) || !record_sound(file, word.record(), r)) return false;
   const KeyHash hash = hash_key(r.key);
-  const bool fits = one_fence() ? head_fits(p, file, word) : word.hash() == hash.slot;
-  return fits && (print == nullptr || *print == hash.print) && kind_fits(r);
-}
-
-// A torn record may be a write that the crash cut short; where damage is, it counts as lost.
-std::uint64_t TreeRescue::current_slots(std::size_t i, const std::optional<std::string>& end) {
-  const std::vector<FoundLeaf>& live = salvage_.live();
-  const Leaf& leaf = salvage_.leaf(live[i]);
-  const std::uint64_t used = used_slots(entry_.spec.commit, leaf);
-  if (!one_fence() || ground_.file.was_clean()) return used;
-  const bool followed = end && live[i + 1].low == *end;
-  const Leaf* right = followed ? &salvage_.leaf(live[i + 1]) : nullptr;
-  const LeafScan scan = scan_leaf(ground_.file, leaf, live[i].low, right,
-                                  followed ? std::optional<std::string_view>(*end) : std::nullopt);
-  return used & ~(scan.replaced | scan.moved);
+  return word.hash() == hash.slot && (print == nullptr || *print == hash.print) && kind_fits(r);
 }
 
 Status TreeRescue::take_leaves(const Take& f) {
@@ -100,7 +82,7 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
     ground_.accounted.insert(block.value);
   }
   const std::string where = ground_.file.where(f.at, "leaf");
-  if (!one_fence() && !is_sound(leaf.head.bitmap)) {
+  if (!is_sound(leaf.head.bitmap)) {
     lose({"a leaf's bitmap is damaged: which of its records are current is not known",
           where,
           {},
@@ -110,14 +92,11 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
     return Status::ok;  // after a clean close its records are found by their blocks
   }
   std::uint64_t bad = 0;
-  const std::uint64_t current = current_slots(i, end);
-  const bool printed = !one_fence() || ground_.file.was_clean();
-  for (std::uint64_t used = current; used != 0; used &= used - 1) {
+  for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     const SlotWord word = leaf.slot[slot];
     Record r;
-    if (!read_sound(word, printed ? &leaf.head.print[slot] : nullptr, r) || r.key < f.low ||
-        (end && r.key >= *end)) {
+    if (!read_sound(word, &leaf.head.print[slot], r) || r.key < f.low || (end && r.key >= *end)) {
       bad += 1;
       continue;
     }
@@ -129,7 +108,7 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
   }
   if (bad == 0) return Status::ok;
   ground_.result.damaged += bad;
-  lose({std::to_string(bad) + " of a leaf's " + std::to_string(std::popcount(current)) +
+  lose({std::to_string(bad) + " of a leaf's " + std::to_string(std::popcount(bitmap_of(leaf))) +
             " entries lead to no sound record",
         where,
         {},
@@ -168,9 +147,8 @@ Status TreeRescue::take_slots(PoolOffset at, std::uint64_t slots, Writer& out) {
 Status TreeRescue::take_unproven(Writer& out) {
   for (const FoundLeaf& f : salvage_.unproven()) {
     const Leaf& leaf = salvage_.leaf(f);
-    const bool known = one_fence() || is_sound(leaf.head.bitmap);
-    const std::uint64_t used = used_slots(entry_.spec.commit, leaf);
-    TENUTO_TRY(take_slots(f.at, known ? used : kBitmapMask, out));
+    const bool sound = is_sound(leaf.head.bitmap);
+    TENUTO_TRY(take_slots(f.at, sound ? bitmap_of(leaf) : kBitmapMask, out));
   }
   for (const PoolOffset at : uncertain_) TENUTO_TRY(take_slots(at, kBitmapMask, out));
   for (const SlotWord word : outdated_) {

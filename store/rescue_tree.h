@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "store/catalog.h"
-#include "store/one_fence.h"
 #include "store/rescue_parts.h"
 #include "store/salvage.h"
 
@@ -34,8 +33,7 @@ class TreeRescue {
              std::optional<std::uint64_t> expected)
       : ground_(ground),
         entry_(entry),
-        salvage_(ground.file, *ground.slabs, {entry.id, entry.spec.commit}, entry.first_leaf,
-                 again),
+        salvage_(ground.file, *ground.slabs, entry.id, entry.first_leaf, again),
         expected_(expected) {}
 
   // Finds the leaves and judges them; writes nothing.
@@ -65,9 +63,6 @@ class TreeRescue {
   void judge_leaves();
   bool read_sound(SlotWord word, const std::uint8_t* print, Record& r) const;
   Status take_leaf(std::size_t i, const Take& f);
-  // One fence: without what recovery drops.
-  std::uint64_t current_slots(std::size_t i, const std::optional<std::string>& end);
-  bool one_fence() const { return is_tagged(entry_.spec.commit); }
   Status take_slots(PoolOffset at, std::uint64_t slots, Writer& out);
 
   RescueGround& ground_;

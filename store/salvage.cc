@@ -140,8 +140,7 @@ void Salvage::walk_chain() {
     f->live = true;
     f->order = order;
     Leaf& here = *file_.at<Leaf>(at);
-    const bool halves = commit_ == CommitProtocol::two_fences && !file_.was_clean();
-    if (before && halves && is_sound(here.head.bitmap)) {
+    if (before && !file_.was_clean() && is_sound(here.head.bitmap)) {
       Leaf& left = *file_.at<Leaf>(before);
       if (is_sound(left.head.bitmap)) static_cast<void>(resolve_split(left, here));
     }
@@ -198,7 +197,8 @@ void Salvage::judge_the_rest() {
       f.live = *used;
       continue;
     }
-    if (is_empty(l) || contradicts_live(f, sorted)) continue;
+    const bool empty = is_sound(l.head.bitmap) && bitmap_of(l) == 0;
+    if (empty || contradicts_live(f, sorted)) continue;
     rest.push_back(&f);
   }
   std::sort(rest.begin(), rest.end(), by_low);
@@ -240,7 +240,7 @@ bool Salvage::continued(std::size_t i) const {
     if (next == wanted) return true;
     if (!by_offset_.contains(next.value)) return false;
     l = file_.at<Leaf>(next);
-    if (!is_empty(*l)) return false;
+    if (!is_sound(l->head.bitmap) || bitmap_of(*l) != 0) return false;
   }
   return false;
 }

@@ -65,14 +65,9 @@ class FoundSlabs {
 class Salvage {
  public:
   // `first` is where the tree begins, `again` what else may say so.
-  Salvage(pm::PoolFile& file, const FoundSlabs& slabs, LeafKind kind, PoolOffset first,
+  Salvage(pm::PoolFile& file, const FoundSlabs& slabs, TreeId tree, PoolOffset first,
           PoolOffset again)
-      : file_(file),
-        slabs_(slabs),
-        tree_(kind.tree),
-        commit_(kind.commit),
-        first_(first),
-        again_(again) {}
+      : file_(file), slabs_(slabs), tree_(tree), first_(first), again_(again) {}
 
   void run();
 
@@ -96,16 +91,12 @@ class Salvage {
   const FoundLeaf* find(PoolOffset at) const { return const_cast<Salvage*>(this)->find(at); }
   // The end of what a leaf says it covers. False: not known.
   bool end_of(const FoundLeaf& f, std::optional<std::string_view>& end) const;
-  bool is_empty(const Leaf& l) const {
-    return is_sound(l.head.bitmap) && used_slots(commit_, l) == 0;
-  }
   bool contradicts_live(const FoundLeaf& f, const std::vector<const FoundLeaf*>& sorted) const;
   void note(PoolOffset at, std::string what, std::string_view place);
 
   pm::PoolFile& file_;
   const FoundSlabs& slabs_;
   const TreeId tree_;
-  const CommitProtocol commit_;
   const PoolOffset first_, again_;
   std::vector<FoundLeaf> leaves_;
   std::unordered_map<std::uint64_t, std::size_t> by_offset_;

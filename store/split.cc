@@ -16,8 +16,7 @@ Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_value
   const VLeaf& twin = *place.leaf;
   for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<std::uint8_t>(std::countr_zero(used));
-    const std::uint8_t print = twin.print[slot].load(std::memory_order_relaxed);
-    out.push_back({{}, twin.word(slot), slot, print});
+    out.push_back({{}, twin.word(slot), slot});
   }
   if (!twin.still(place.version)) return Status::conflict;
   for (const Entry& e : out) prefetch(e.word);
@@ -99,24 +98,21 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   right->leaf = file_.at<Leaf>(block->offset);
   NewEntry moved[kSlots];
   unsigned count = 0;
-  std::uint64_t going = 0;
+  std::uint64_t kept = bitmap_of(left);
   for (std::size_t i = keep; i < sorted.size(); ++i) {
     const Entry& e = sorted[i];
-    right->set_entry(slot_of_entry(commit_, count), e.word, e.print);
-    moved[count++] = {e.word, e.print};
-    going |= 1ull << e.slot;
+    const std::uint8_t print = twin.print[e.slot].load(std::memory_order_relaxed);
+    right->set_entry(count, e.word, print);
+    moved[count++] = {e.word, print};
+    kept &= ~(1ull << e.slot);
   }
   const PoolOffset next = next_of(left);
   if (TENUTO_PLANT("store_split_links_first")) {
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
-  fill_leaf(*right->leaf, block->offset, leaf_kind(), next, moved, count, low, low_at);
+  fill_leaf(*right->leaf, block->offset, id_, next, moved, count, low, low_at);
   fence("new leaf", "chain link");
-  if (one_fence()) {
-    link_split_tagged(left, block->offset, going);
-  } else {
-    link_split(left, block->offset, bitmap_of(left) & ~going);
-  }
+  link_split(left, block->offset, kept);
   history_.divide(twin, *right, low);
   for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
   index_.add(&twin, low, right);

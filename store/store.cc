@@ -139,7 +139,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
     TENUTO_TRY(p.file->writable());
-    TENUTO_TRY(p.create_store({options.key_kind, options.commit}, report));
+    TENUTO_TRY(p.create_store(options.key_kind, report));
   }
   p.collections->set_verify_reads(options.verify_reads);
   p.collections->set_forms({options.codecs, options.clock_ms});
@@ -159,9 +159,6 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
   Report* r = report != nullptr ? report : &local;
   if (options.key_kind != KeyKind::bytes && options.key_kind != KeyKind::u64) {
     return fail(Status::invalid_argument, r, "there is no such kind of keys", std::string(path));
-  }
-  if (!store::protocol_known(options.commit)) {
-    return fail(Status::invalid_argument, r, "there is no such commit protocol", std::string(path));
   }
   bool fresh = false;
   Result<Pool> pool = Pool::open(path, options.pool, r);

@@ -7,22 +7,20 @@
 
 #include <bit>
 
-#include "heap/size_class.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, TreeSpec spec)
+Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
     : file_(ground.file),
       heap_(ground.heap),
       engine_(ground.engine),
       history_(ground.history),
       id_(id),
       first_leaf_(first_leaf),
-      kind_(spec.kind),
-      commit_(spec.commit),
+      kind_(kind),
       twins_(ground.twins),
       limbos_([this](const Retired& item) { free(item); }),
       index_([this](Node* node) {
@@ -50,28 +48,24 @@ Status Tree::damaged(PoolOffset at, const char* what) const {
   return Status::corrupt;
 }
 
-// Two keys may share all bits of hash, but not a record that its own slot does not fit.
-bool Tree::fits(SlotWord word, const Record& r, KeyHash hash) const {
-  const KeyHash own = hash_key(r.key);
-  return own.print == hash.print && may_be(word, own) && head_fits(commit_, file_, word);
-}
-
-// conflict: the leaf changed meanwhile. A fingerprint and, with two fences, sixteen more hash bits
-// agree before a record is read, so one record is read as a rule.
+// conflict: the leaf changed meanwhile. A fingerprint and sixteen more hash bits agree before a
+// record is read, so one record is read as a rule.
 Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Found& out) const {
   for (std::uint64_t hits = place.leaf->match(hash.print); hits != 0; hits &= hits - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(hits));
     const SlotWord word = place.leaf->word(slot);
-    if (!may_be(word, hash)) continue;
+    if (word.hash() != hash.slot) continue;
     prefetch_record(file_, word.record());
     if (!place.leaf->still(place.version)) return Status::conflict;
     Record record;
-    if (!read_record(word.record(), record)) return damaged(word.record(), "record");
-    if (record.key == key && head_fits(commit_, file_, word)) {
+    if (!read_record(file_, word.record(), record)) return damaged(word.record(), "record");
+    if (record.key == key) {
       out = {true, slot, word, record};
       return Status::ok;
     }
-    if (!fits(word, record, hash)) return damaged(word.record(), "record");
+    // Two keys may share 24 bits of hash, but not a record that its own slot does not fit.
+    const KeyHash own = hash_key(record.key);
+    if (own.print != hash.print || own.slot != hash.slot) return damaged(word.record(), "record");
   }
   out.found = false;
   return place.leaf->still(place.version) ? Status::ok : Status::conflict;
@@ -96,7 +90,7 @@ Status Tree::judge(const Found& found, bool for_value, Record& out) const {
     return Status::not_found;
   }
   out = found.record;
-  if (for_value && verify_reads_ && !record_sound(found.word.record(), out)) {
+  if (for_value && verify_reads_ && !record_sound(file_, found.word.record(), out)) {
     return damaged(found.word.record(), "record's checksum");
   }
   return file_.bad_pages();
@@ -129,7 +123,7 @@ Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
 
 Result<heap::Block> Tree::reserve_record(std::string_view key, std::string_view value) {
   if (value.size() > kOffsetMask) return Status::too_large;
-  return reserve(record_block_bytes(record_bytes(commit_, key.size(), value.size())));
+  return reserve(record_block_bytes(record_bytes(key.size(), value.size())));
 }
 
 Status Tree::put(std::string_view key, std::string_view value) {
@@ -137,29 +131,20 @@ Status Tree::put(std::string_view key, std::string_view value) {
   TENUTO_TRY(file_.writable());
   const Result<heap::Block> record = reserve_record(key, value);
   if (!record) return record.error();
-  // Its content decides about the new head.
-  if (one_fence()) __builtin_prefetch(file_.at<char>(record->offset), 1);
   Status s = put_at(key, value, record->offset);
   if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
     limbos_.collect_all();
     s = put_at(key, value, record->offset);
   }
-  if (s != Status::ok) give_up(record->offset, false);
+  if (s != Status::ok) heap_.release(record->offset);
   return s == Status::ok ? file_.bad_pages() : s;
-}
-
-void Tree::give_up(PoolOffset record, bool fenced) {
-  if (!fenced && !TENUTO_PLANT("store_given_up_record_unfenced")) {
-    fence("record given up", "its block is used again");
-  }
-  heap_.release(record);
 }
 
 Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset record) {
   const EpochGuard guard;
   // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
   // would wait for it.
-  write_record(record, key, value);
+  write_record(file_.at<std::byte>(record), key, value);
   Pending p{key, hash_key(key), record, bytes_of({key, value}), false};
   for (;;) {
     const Place place = index_.locate(key);
@@ -170,32 +155,18 @@ Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset rec
   }
 }
 
-// With one fence only large records need one of their own: the heap's entry for an extent has to be
-// durable before a slot names it.
-void Tree::fence_record(Pending& p, bool update) const {
-  const std::uint64_t value_bytes = static_cast<std::uint64_t>(p.bytes) - p.key.size();
-  const std::uint64_t bytes = record_bytes(commit_, p.key.size(), value_bytes);
-  const bool needed = one_fence() ? record_block_bytes(bytes) > heap::kSmallBytesMax : update;
-  if (p.fenced || !needed) return;
-  fence("record", "slot");
-  p.fenced = true;
-}
-
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
-  fence_record(p, old.found);  // before the lock, so that readers wait for one fence only
   if (old.found) return replace_record(place, p, old);
   VLeaf& twin = *place.leaf;
   if (!twin.lock_if(place.version)) return Status::conflict;
   const std::uint64_t used = twin.used_slots();
-  if (static_cast<unsigned>(std::popcount(used)) >= entries_max(commit_)) {
+  if (used == kBitmapMask) {
     const Status split = split_full(twin, p.key);
     twin.unlock();
     return split == Status::ok ? Status::conflict : split;
   }
   const MomentWord now = history_.now();
-  const unsigned slot = choose_slot(commit_, used);
-  const SlotWord word = word_of(p.record, p.hash);
-  (one_fence() ? insert_tagged : insert_entry)(twin, slot, word, p.hash.print);
+  insert_entry(twin, choose_slot(used), SlotWord::make(p.record, p.hash.slot), p.hash.print);
   if (now.snapshots() != 0) [[unlikely]] {
     static_cast<void>(history_.keep({*this, twin, p.key, p.hash, now.clock(), {}}));
   }
@@ -207,34 +178,24 @@ Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
 }
 
 Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
+  // Before the lock, so that readers wait for one fence only.
+  if (!p.fenced) fence("record", "slot");
+  p.fenced = true;
   VLeaf& twin = *place.leaf;
   if (!twin.lock_if(place.version)) return Status::conflict;
   const MomentWord now = history_.now();
   const PoolOffset old_record = old.word.record();
   const std::int64_t old_bytes = bytes_of(old.record);
-  const void* unsettled = nullptr;
   if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
-  if (one_fence()) {
-    const unsigned to = slot_beside(twin.used_slots(), old.slot);
-    update_tagged(twin, old.slot, to, word_of(p.record, p.hash, &old.word));
-    if (!TENUTO_PLANT("store_replaced_slot_not_settled")) unsettled = &twin.leaf->slot[old.slot];
-  } else {
-    swap_entry(twin, old.slot, word_of(p.record, p.hash));
-  }
+  swap_entry(twin, old.slot, SlotWord::make(p.record, p.hash.slot));
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
     kept = history_.keep({*this, twin, p.key, p.hash, now.clock(), old_record,
                           static_cast<std::uint64_t>(old_bytes)});
-    if (kept && unsettled != nullptr) {  // before anybody can sweep it
-      flush_bytes(unsettled, 1);
-      fence("replaced slot", "old version is shown");
-    }
   }
   twin.unlock();
   limbos_.mine().count(0, p.bytes - old_bytes);
-  if (!kept && !TENUTO_PLANT("store_old_record_released_early")) {
-    retire_block(old_record, unsettled);
-  }
+  if (!kept && !TENUTO_PLANT("store_old_record_released_early")) retire_block(old_record);
   if (now.snapshots() != 0) [[unlikely]]
     history_.sweep();
   return Status::ok;
@@ -259,7 +220,7 @@ Status Tree::unlink_record(const Place& place, std::string_view key, const Found
   VLeaf& twin = *place.leaf;
   if (!twin.lock_if(place.version)) return Status::conflict;
   const MomentWord now = history_.now();
-  (one_fence() ? erase_tagged : erase_entry)(twin, old.slot);
+  erase_entry(twin, old.slot);
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
     kept = history_.keep({*this, twin, key, hash_key(key), now.clock(), old.word.record(),

@@ -28,7 +28,6 @@
 #include "store/history.h"
 #include "store/index.h"
 #include "store/leaf.h"
-#include "store/one_fence.h"
 #include "store/read_set.h"
 #include "store/record.h"
 #include "tenuto/kv.h"
@@ -80,15 +79,8 @@ struct Entry {
   Record record;
   SlotWord word;
   std::uint8_t slot;
-  std::uint8_t print;
   bool read = false;      // the record's place and lengths are known
   bool verified = false;  // and its checksum was compared
-};
-
-// What does not change while a tree lives.
-struct TreeSpec {
-  KeyKind kind = KeyKind::bytes;
-  CommitProtocol commit = CommitProtocol::two_fences;
 };
 
 // The answer to one key of many.
@@ -133,14 +125,13 @@ class Tree {
  public:
   // An empty tree. Its first leaf is written and flushed, not fenced, and named nowhere: after a
   // crash it is nobody's.
-  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, TreeSpec spec);
+  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
   // Builds the tree whose first leaf this is. After a crash (clean == false) it finishes half-done
-  // splits, drops what the protocol of one fence leaves behind and marks every block of the tree in
-  // the heap: call it after the recovery of tx and before Heap::finish_recovery. A clean open reads
-  // no record. corrupt names the leaf. `parallel`: by the threads of the calling thread's arena
-  // (oneTBB).
+  // splits and marks every block of the tree in the heap: call it after the recovery of tx and
+  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf. `parallel`:
+  // by the threads of the calling thread's arena (oneTBB).
   static Result<std::unique_ptr<Tree>> rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                               TreeSpec spec, bool clean, bool parallel,
+                                               KeyKind kind, bool clean, bool parallel,
                                                Report* report);
   // Gives all retired blocks back and writes the counts; flushed, to be fenced before the pool says
   // that it was closed. REQUIRES: no reader, no writer.
@@ -187,7 +178,6 @@ class Tree {
   // How many records stand in [from, to), to null: the end; from the index alone.
   std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
   KeyKind kind() const { return kind_; }
-  CommitProtocol commit() const { return commit_; }
   Status check_key(std::string_view key) const;
   // The trees of a pool differ in it; batches lock leaves in its order.
   TreeId id() const { return id_; }
@@ -216,10 +206,6 @@ class Tree {
   Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
   // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
   Status read(Entry& entry, bool for_value) const;
-  // Whether the word and the fingerprint in the entry may be of a key with this hash.
-  bool may_be(const Entry& e, KeyHash hash) const {
-    return e.print == hash.print && may_be(e.word, hash);
-  }
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
   // Asks for a leaf that may be walked over soon: its twin, or, when that has come, what its
   // records begin with. Whatever it finds is a hint.
@@ -251,28 +237,7 @@ class Tree {
   class Check;        // check.cc
   class Bulk;         // bulk.cc
 
-  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, TreeSpec spec);
-
-  bool one_fence() const { return is_tagged(commit_); }
-  LeafKind leaf_kind() const { return {id_, commit_}; }
-  // With one fence the words know nothing of the hash.
-  bool may_be(SlotWord word, KeyHash hash) const { return one_fence() || word.hash() == hash.slot; }
-  // Whether a record that was read is what its word promises, as far as its first line tells.
-  bool fits(SlotWord word, const Record& r, KeyHash hash) const;
-  bool read_record(PoolOffset at, Record& out) const {
-    return store::read_record(commit_, file_, at, out);
-  }
-  bool record_sound(PoolOffset at, const Record& r) const {
-    return store::record_sound(commit_, file_, at, r);
-  }
-  // What slot words say of a record that was written here; `old`: the word it replaces.
-  SlotWord word_of(PoolOffset record, KeyHash hash, const SlotWord* old = nullptr) const {
-    return store::word_of(commit_, file_, record, hash.slot,
-                          old == nullptr ? 0 : old->next_version());
-  }
-  void write_record(PoolOffset at, std::string_view key, std::string_view value) const {
-    store::write_record(commit_, file_.at<std::byte>(at), key, value);
-  }
+  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
@@ -290,21 +255,17 @@ class Tree {
     std::int64_t bytes;
     bool fenced;  // the record
   };
-  // A record that was written and is not linked. Nothing written to a block may wait for a fence
-  // when another record takes it (one_fence.h).
-  void give_up(PoolOffset record, bool fenced);
   // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
   Status link_record(const Place& place, Pending& p, const Found& old);
   Status replace_record(const Place& place, Pending& p, const Found& old);
-  void fence_record(Pending& p, bool update) const;
   Status unlink_record(const Place& place, std::string_view key, const Found& old);
   struct Conditional;  // conditional.cc
   void free(const Retired& item);
   void count_record_bytes() const;
   TreeCounts written_counts() const;
   void write_counts(const TreeCounts& counts);
-  void retire_block(PoolOffset block, const void* unsettled = nullptr) {
-    if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block, unsettled});
+  void retire_block(PoolOffset block) {
+    if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block});
   }
 
   // past.cc. Whether nobody changed a key of the range after the moment, or is about to; `mine` are
@@ -337,7 +298,6 @@ class Tree {
   const TreeId id_;
   const PoolOffset first_leaf_;
   const KeyKind kind_;
-  const CommitProtocol commit_;
   bool verify_reads_ = true;
   double rebuild_ms_ = 0;
   std::int64_t records_at_open_ = 0;

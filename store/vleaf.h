@@ -12,8 +12,7 @@
 //
 // ordered: somebody walked over the leaf and left the order of its slots in a line of their own, so
 // that the next one need not read and sort the keys. An insert takes the bit back, nothing more;
-// updates and erases leave it, for the order of the other keys is the same; an update that takes
-// another slot takes the place of the old one.
+// updates and erases leave it, for the order of the other keys is the same.
 #pragma once
 
 #include <emmintrin.h>
@@ -161,20 +160,6 @@ struct alignas(kLineBytes) VLeaf {
     version.store(version.load(std::memory_order_relaxed) & ~kOrdered, std::memory_order_relaxed);
     set_word(i, w);
     set_print(i, p);
-  }
-
-  // The key of slot `from` goes to slot `to`; both keep their places in the order of the keys, one
-  // of them as an empty slot. REQUIRES: as above.
-  void move_entry(unsigned from, unsigned to, SlotWord w) {
-    set_word(to, w);
-    set_print(to, print[from].load(std::memory_order_relaxed));
-    set_print(from, 0);
-    if ((version.load(std::memory_order_relaxed) & kOrdered) == 0) return;
-    for (std::atomic<std::uint8_t>& place : order) {
-      const unsigned slot = place.load(std::memory_order_relaxed);
-      const unsigned other = slot == from ? to : slot == to ? from : slot;
-      if (other != slot) place.store(static_cast<std::uint8_t>(other), std::memory_order_relaxed);
-    }
   }
 
   // Slot i of the order; to be believed while the version, with kOrdered, is still the same.

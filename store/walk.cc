@@ -12,17 +12,17 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 Status Tree::read(Entry& e, bool for_value) const {
   if (!e.read) {
-    if (!read_record(e.word.record(), e.record)) {
+    if (!read_record(file_, e.word.record(), e.record)) {
       return damaged(e.word.record(), "record");
     }
     e.read = true;
   }
   if (for_value && verify_reads_ && !e.verified) {
-    if (!record_sound(e.word.record(), e.record)) {
+    if (!record_sound(file_, e.word.record(), e.record)) {
       return damaged(e.word.record(), "record's checksum");
     }
     // Whole, and not the one that belongs here: its page was written to another place, or not.
-    if (!may_be(e.word, hash_key(e.record.key)) || !head_fits(commit_, file_, e.word)) {
+    if (hash_key(e.record.key).slot != e.word.hash()) {
       return damaged(e.word.record(), "record that is not its slot's");
     }
     e.verified = true;
@@ -47,8 +47,7 @@ Status Tree::ordered(const Place& place, const SnapshotCore* at, std::vector<Ent
     const unsigned slot = twin.ordered_slot(i);
     if (slot >= kSlots) break;
     if ((used >> slot & 1) != 0) {
-      const std::uint8_t print = twin.print[slot].load(std::memory_order_relaxed);
-      out.push_back({{}, twin.word(slot), static_cast<std::uint8_t>(slot), print});
+      out.push_back({{}, twin.word(slot), static_cast<std::uint8_t>(slot)});
     }
   }
   return twin.still(place.version) ? Status::ok : Status::conflict;

@@ -97,9 +97,8 @@ void Part::overlay(std::string_view low, const Fence& end, std::vector<Entry>& e
   for (auto at = from; at != to; ++at) {
     const Write& w = writes[at->second];
     if (w.value) {
-      const KeyHash hash = hash_key(w.key);
-      const SlotWord word = SlotWord::make({}, hash.slot);
-      entries.push_back({{w.key, *w.value}, word, 0, hash.print, true, true});
+      const SlotWord word = SlotWord::make({}, hash_key(w.key).slot);
+      entries.push_back({{w.key, *w.value}, word, 0, true, true});
     }
   }
 }

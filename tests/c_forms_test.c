@@ -41,15 +41,10 @@ static void forms(tenuto_store* store, uint64_t* now) {
   CHECK(strstr(name, "nobody's") != NULL);
   tenuto_free(name);
   options.codec = "digits";
-  options.commit = (tenuto_commit_protocol)7;
-  CHECK_IS(tenuto_collection_open(store, "by number", &options, &by_number, NULL),
-           TENUTO_INVALID_ARGUMENT);
-  options.commit = TENUTO_ONE_FENCE;
   CHECK_IS(tenuto_collection_open(store, "by number", &options, &by_number, NULL), TENUTO_OK);
   CHECK_IS(tenuto_collection_codec(by_number, &name), TENUTO_OK);
   CHECK(strcmp(name, "digits") == 0);
   tenuto_free(name);
-  CHECK(tenuto_collection_commit(by_number) == TENUTO_ONE_FENCE);
   PUT(by_number, "10", "ten");
   PUT(by_number, "9", "nine");
   CHECK_IS(tenuto_put(by_number, "", 0, "", 0, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);

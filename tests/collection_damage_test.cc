@@ -11,6 +11,7 @@
 
 #include "store/catalog.h"
 #include "store/format.h"
+#include "store/record.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"
@@ -194,6 +195,62 @@ TEST_F(CollectionDamage, an_entry_of_the_catalog_that_is_damaged_while_the_store
   Report of_list;
   EXPECT_EQ(s->collections(&of_list).error(), Status::corrupt);
   EXPECT_NE(of_list.what, "");
+}
+
+// The words that version 0.1.0 wrote for stores and collections of one fence, in an image of today.
+void say_store_has_one_fence(Bytes& b, std::size_t store_line) {
+  std::uint64_t* words = reinterpret_cast<std::uint64_t*>(&b[store_line]);
+  const store::StoreWord word{words[store::kHeadWord]};
+  words[store::kHeadWord] =
+      store::StoreWord::make(word.kind(), word.has_catalog(), {words[store::kHeadFirstLeaf]},
+                             store::StoreWord::kOneFence)
+          .raw;
+}
+void say_collection_has_one_fence(Bytes& b, const std::string& name) {
+  store::RecordHead head;
+  store::CatalogRecord entry;
+  const std::size_t fixed = sizeof head + name.size();
+  for (auto at = b.begin();; ++at) {
+    at = std::search(at, b.end(), name.begin(), name.end());
+    ASSERT_NE(at, b.end());
+    std::memcpy(&head, &*at - sizeof head, sizeof head);
+    std::memcpy(&entry, &*at + name.size(), sizeof entry);
+    if (head.key_bytes() != name.size() || head.value_field() != sizeof entry) continue;
+    entry.version = store::CatalogRecord::kVersionWithOneFence;
+    entry.flags |= store::CatalogRecord::kOneFence;
+    const std::uint32_t crc = pm::crc32c(name.data(), name.size(), ~0u);
+    const auto* bytes = reinterpret_cast<const char*>(&entry);
+    entry.check = pm::crc32c(bytes, offsetof(store::CatalogRecord, check), crc);
+    store::write_record(reinterpret_cast<std::byte*>(&*at - sizeof head), name,
+                        {bytes, sizeof entry});
+    ASSERT_LE(fixed + sizeof entry, kLineBytes);
+    return;
+  }
+}
+
+TEST_F(CollectionDamage, what_version_0_1_0_made_with_one_fence_is_refused_and_left_as_it_is) {
+  for (const bool clean : {true, false}) {
+    for (const bool of_store : {true, false}) {
+      Bytes b = image(clean);
+      if (of_store) {
+        say_store_has_one_fence(b, line());
+      } else {
+        say_collection_has_one_fence(b, "new name");
+      }
+      write_image(path_.str(), b);
+      EXPECT_EQ(open().error(), Status::wrong_version) << clean << of_store;
+      for (const char* words : {of_store ? "the store" : "collection new name", "one fence",
+                                "dump it with version 0.1.0"}) {
+        EXPECT_NE(report_.what.find(words), std::string::npos) << report_.text();
+      }
+      EXPECT_EQ(Store::open(path_.str(), options_).error(), Status::wrong_version);
+      if (of_store) {
+        EXPECT_EQ(Pool::open(path_.str(), options_.pool).error(), Status::wrong_version);
+      }
+      EXPECT_EQ(rescue_image(b), Status::wrong_version);
+      EXPECT_NE(report_.what.find("version 0.1.0"), std::string::npos) << report_.text();
+    }
+  }
 }
 
 // As when a page is written to the wrong place.

@@ -5,7 +5,6 @@
 // unlinked: those are rare, and their fences are the heap's. Splits are counted by themselves.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -38,9 +37,7 @@ std::string key_of(int n) {
 
 class CostStore {
  public:
-  explicit CostStore(KeyKind kind = KeyKind::bytes,
-                     CommitProtocol commit = CommitProtocol::two_fences)
-      : store_(make(kind, commit)) {}
+  explicit CostStore(KeyKind kind = KeyKind::bytes) : store_(make(kind)) {}
 
   Store& operator*() { return store_; }
   Store* operator->() { return &store_; }
@@ -85,9 +82,8 @@ class CostStore {
   }
 
  private:
-  Store make(KeyKind kind, CommitProtocol commit) {
+  Store make(KeyKind kind) {
     StoreOptions o;
-    o.commit = commit;
     o.pool.medium = Medium::model;
     o.key_kind = kind;
     Report report;
@@ -245,128 +241,6 @@ TEST(KvCostTest, batch_is_three_fences_however_many_entries) {
     }
   }
   EXPECT_GE(plain, 14);
-  EXPECT_EQ(s->validate(), Status::ok);
-}
-
-// --- one fence ----------------------------------------------------------------------------------
-
-constexpr CommitProtocol kOneFence = CommitProtocol::one_fence;
-
-TEST(KvCostTest, one_fence_insert_is_record_lines_plus_one) {
-  CostStore s(KeyKind::bytes, kOneFence);
-  s.expect_all("one fence: insert 16 + 100 B", 2000, {1, 2 + 1},
-               [&](int i) { return s->put(spread_key(i), std::string(100, 'v')); });
-  s.expect_all("one fence: insert 16 + 1000 B", 300, {1, 16 + 1},
-               [&](int i) { return s->put(spread_key(10'000 + i), std::string(1000, 'v')); });
-  EXPECT_EQ(s->validate(), Status::ok);
-  CostStore n(KeyKind::u64, kOneFence);
-  n.expect_all("one fence: insert u64 + 48 B", 300, {1, 1 + 1}, [&](int i) {
-    return n->put(u64_key(static_cast<std::uint64_t>(i) * 7919), std::string(48, 'v'));
-  });
-}
-
-// Each 64th one, at most, also pays for the slots that those before it emptied: a line each, and
-// one fence.
-TEST(KvCostTest, one_fence_update_is_record_lines_plus_one_and_later_a_line) {
-  constexpr int kTogether = 64;
-  CostStore s(KeyKind::bytes, kOneFence);
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(s->put(spread_key(i), "old"), Status::ok);
-  const auto expect = [&](const char* name, std::uint64_t lines, std::size_t bytes) {
-    int settled = 0;
-    int counted = 0;
-    std::uint64_t later = 0;
-    for (int i = 0; i < 3000; ++i) {
-      const CostStore::Seen seen =
-          s.run([&] { return s->put(spread_key(i % 1000), std::string(bytes, 'w')); });
-      if (!seen.plain) continue;
-      counted += 1;
-      if (seen.cost == Cost{1, lines}) continue;
-      settled += 1;
-      ASSERT_EQ(seen.cost.fences, 2u) << name << ", operation " << i;
-      ASSERT_LE(seen.cost.lines, lines + kTogether) << name << ", operation " << i;
-      later += seen.cost.lines - lines;
-    }
-    EXPECT_GE(counted, 2000);
-    EXPECT_LE(settled, 3000 / kTogether + 1);
-    EXPECT_GE(settled, 1);
-    EXPECT_LE(later, 3000u + kTogether);  // with some from before
-    CostStore::print(name, {1, lines});
-  };
-  expect("one fence: update 16 + 100 B", 2 + 1, 100);
-  expect("one fence: update 16 + 1000 B", 16 + 1, 1000);
-  EXPECT_EQ(s->validate(), Status::ok);
-}
-
-TEST(KvCostTest, one_fence_erase_is_one_line) {
-  CostStore s(KeyKind::bytes, kOneFence);
-  for (int i = 0; i < 3000; ++i) {
-    ASSERT_EQ(s->put(spread_key(i), std::string(100, 'v')), Status::ok);
-  }
-  s.expect_all("one fence: erase", 3000, {1, 1}, [&](int i) { return s->erase(spread_key(i)); });
-  EXPECT_EQ(s->stats().records, 0u);
-}
-
-TEST(KvCostTest, one_fence_split_is_three_fences_more) {
-  CostStore s(KeyKind::bytes, kOneFence);
-  int splits = 0;
-  std::uint64_t most = 0;
-  for (int i = 0; i < 4000; ++i) {
-    const CostStore::Seen seen =
-        s.run([&] { return s->put(spread_key(i), std::string(100, 'v')); });
-    if (!seen.split) continue;
-    ++splits;
-    ASSERT_EQ(seen.cost.fences, 1u + 3) << "put " << i;
-    most = std::max(most, seen.cost.lines);
-    // The new leaf's eight lines, the old leaf's header and the slot lines that entries left.
-    ASSERT_GE(seen.cost.lines, 3u + 8 + 1 + 3) << "put " << i;
-    ASSERT_LE(seen.cost.lines, 3u + 8 + 1 + 6) << "put " << i;
-  }
-  EXPECT_GE(splits, 60);
-  CostStore::print("one fence: insert 16 + 100 B with a split", {4, most});
-}
-
-TEST(KvCostTest, one_fence_batch_is_three_fences) {
-  CostStore s(KeyKind::bytes, kOneFence);
-  for (int i = 0; i < 1800; ++i) ASSERT_EQ(s->put(key_of(i), std::string(100, 'v')), Status::ok);
-  for (int i = 1; i < 1800; i += 2) ASSERT_EQ(s->erase(key_of(i)), Status::ok);
-  const auto batch_of = [&](int first, int entries, bool erase) {
-    WriteBatch b;
-    for (int i = 0; i < entries; ++i) {
-      const std::string key = key_of(first + i * 2);
-      if (erase) {
-        b.erase(key);
-      } else {
-        b.put(key, std::string(100, 'w'));
-      }
-    }
-    return s.run([&] { return s->write(b); });
-  };
-  for (int i = 0; i < 2; ++i) static_cast<void>(batch_of(0, 300, false));
-  // Lines of one: record, undo entry of the slot, slot, transaction.
-  for (const int first : {0, 1}) {
-    const CostStore::Seen put = batch_of(first, 1, false);
-    ASSERT_TRUE(put.plain);
-    EXPECT_EQ(put.cost, (Cost{3, 2 + 1 + 1 + 1}));
-    CostStore::print(first == 0 ? "one fence: batch of 1 update" : "one fence: batch of 1 insert",
-                     put.cost);
-  }
-  const CostStore::Seen erase = batch_of(1, 1, true);
-  ASSERT_TRUE(erase.plain);
-  EXPECT_EQ(erase.cost, (Cost{3, 1 + 1 + 1}));
-  CostStore::print("one fence: batch of 1 erase", erase.cost);
-  for (const int n : {2, 10, 100, 200}) {
-    for (const int kind : {0, 1, 2}) {
-      const CostStore::Seen seen = batch_of(kind == 0 ? 0 : 1, n, kind == 2);
-      if (!seen.plain) continue;
-      EXPECT_LE(seen.cost.fences, 4u) << n;  // with what updates before it left
-      EXPECT_LE(seen.cost.lines, static_cast<unsigned>(n) * 5u + 70) << n;
-      const char* const kinds[] = {"update", "insert", "erase"};
-      if (n == 100) {
-        CostStore::print((std::string("one fence: batch of 100 x ") + kinds[kind]).c_str(),
-                         seen.cost);
-      }
-    }
-  }
   EXPECT_EQ(s->validate(), Status::ok);
 }
 

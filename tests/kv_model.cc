@@ -1,7 +1,6 @@
-// Explores the store's leaf protocols, of two fences (model/kv_protocol.h) and of one
-// (model/kv_one_fence.h): every order of whole operations, orders of single steps with few
-// switches, and random runs with crashes and clean closes between sessions; with and without
-// batches. Before each fence and after each operation every image that a
+// Explores the store's leaf protocol (model/kv_protocol.h): every order of whole operations, orders
+// of single steps with few switches, and random runs with crashes and clean closes between
+// sessions; with and without batches. Before each fence and after each operation every image that a
 // crash could leave is recovered, recovered twice, and crashed inside recovery. Then the same with
 // mistakes planted, each of which must be found.
 //
@@ -11,33 +10,25 @@
 #include <cstdlib>
 
 #include "model/explorer.h"
-#include "model/kv_one_fence_run.h"
 #include "model/kv_protocol_run.h"
 
 namespace tenuto_model {
 namespace {
+
+using Explorer = ProtocolExplorer<KvProtocol, KvConfig>;
 
 std::size_t scaled(std::size_t n) {
   const char* scale = std::getenv("TENUTO_MODEL_SCALE");
   return scale == nullptr ? n : static_cast<std::size_t>(static_cast<double>(n) * std::atof(scale));
 }
 
-template <class Config>
 struct Case {
   const char* name;
-  Config config;
+  KvConfig config;
   ExploreMode mode;
 };
 
-ExploreMode random_steps(std::size_t operations, std::size_t runs) {
-  return {.steps = true,
-          .operations = operations,
-          .sessions = 3,
-          .runs_max = scaled(runs),
-          .images_max = 400};
-}
-
-std::vector<Case<KvConfig>> two_fence_cases() {
+std::vector<Case> cases() {
   KvConfig one{.threads = 1, .keys = 3, .blocks = 4, .leaves = 3, .slots = 2};
   KvConfig two = one;
   two.threads = 2;
@@ -49,6 +40,13 @@ std::vector<Case<KvConfig>> two_fence_cases() {
   KvConfig wide{.threads = 2, .keys = 7, .blocks = 8, .leaves = 4, .slots = 3, .batches = true};
   KvConfig three = wide;
   three.threads = 3;
+  const auto random = [](std::size_t operations, std::size_t runs) {
+    return ExploreMode{.steps = true,
+                       .operations = operations,
+                       .sessions = 3,
+                       .runs_max = scaled(runs),
+                       .images_max = 400};
+  };
   return {
       {"operations, one thread",
        one,
@@ -63,49 +61,15 @@ std::vector<Case<KvConfig>> two_fence_cases() {
       {"random operations, batches",
        wide,
        {.operations = 16, .sessions = 3, .runs_max = scaled(1'500), .images_max = 400}},
-      {"random steps, scarce blocks", scarce, random_steps(14, 2'000)},
-      {"random steps, batches", wide, random_steps(16, 800)},
-      {"random steps, three threads", three, random_steps(18, 500)},
+      {"random steps, scarce blocks", scarce, random(14, 2'000)},
+      {"random steps, batches", wide, random(16, 800)},
+      {"random steps, three threads", three, random(18, 500)},
   };
 }
 
-std::vector<Case<OneFenceConfig>> one_fence_cases() {
-  OneFenceConfig one{.threads = 1, .keys = 3, .blocks = 4, .leaves = 3, .slots = 2};
-  OneFenceConfig two = one;
-  two.threads = 2;
-  OneFenceConfig scarce = two;  // released blocks and leaves are used again at once
-  scarce.keys = 4;
-  scarce.leaves = 2;
-  OneFenceConfig batches = two;
-  batches.batches = true;
-  OneFenceConfig wide{
-      .threads = 2, .keys = 7, .blocks = 10, .leaves = 4, .slots = 3, .batches = true};
-  OneFenceConfig three = wide;
-  three.threads = 3;
-  return {
-      {"operations, one thread",
-       one,
-       {.exhaustive = true, .operations = 6, .runs_max = scaled(30'000)}},
-      {"operations, two threads",
-       two,
-       {.exhaustive = true, .operations = 5, .runs_max = scaled(12'000)}},
-      {"operations, batches", batches, {.exhaustive = true, .operations = 3}},
-      {"steps, two switches",
-       two,
-       {.exhaustive = true, .steps = true, .operations = 5, .runs_max = scaled(8'000)}},
-      {"random operations, batches",
-       wide,
-       {.operations = 16, .sessions = 3, .runs_max = scaled(150), .images_max = 100}},
-      {"random steps, scarce blocks", scarce, random_steps(16, 1'500)},
-      {"random steps, batches", wide, random_steps(18, 250)},
-      {"random steps, three threads", three, random_steps(20, 120)},
-  };
-}
-
-template <class Protocol, class Config>
-void expect_sound(const std::vector<Case<Config>>& cases) {
-  for (const Case<Config>& c : cases) {
-    ProtocolExplorer<Protocol, Config> e(c.config);
+TEST(KvModel, every_crash_leaves_whole_operations_and_keys_that_stand_once) {
+  for (const Case& c : cases()) {
+    Explorer e(c.config);
     e.explore(c.mode);
     std::printf("%-30s runs %7llu  images %9llu  unique %8llu  recoveries %9llu\n", c.name,
                 static_cast<unsigned long long>(e.runs), static_cast<unsigned long long>(e.images),
@@ -117,13 +81,12 @@ void expect_sound(const std::vector<Case<Config>>& cases) {
   }
 }
 
-template <class Protocol, class Plant, class Config>
-void expect_found(const std::vector<Case<Config>>& cases, int plants) {
-  for (int p = 1; p <= plants; ++p) {
+TEST(KvModel, every_planted_mistake_is_found) {
+  for (int p = 1; p <= kKvPlants; ++p) {
     bool found = false;
-    for (Case<Config> c : cases) {
-      c.config.plant = static_cast<Plant>(p);
-      ProtocolExplorer<Protocol, Config> e(c.config);
+    for (Case c : cases()) {
+      c.config.plant = static_cast<KvPlant>(p);
+      Explorer e(c.config);
       e.explore(c.mode);
       if (e.failures == 0) continue;
       found = true;
@@ -133,19 +96,6 @@ void expect_found(const std::vector<Case<Config>>& cases, int plants) {
     }
     EXPECT_TRUE(found) << "plant " << p;
   }
-}
-
-TEST(KvModel, every_crash_leaves_whole_operations_and_keys_that_stand_once) {
-  expect_sound<KvProtocol>(two_fence_cases());
-}
-TEST(KvModel, every_planted_mistake_is_found) {
-  expect_found<KvProtocol, KvPlant>(two_fence_cases(), kKvPlants);
-}
-TEST(KvModel, one_fence_every_crash_leaves_whole_operations_and_keys_that_stand_once) {
-  expect_sound<OneFence>(one_fence_cases());
-}
-TEST(KvModel, one_fence_every_planted_mistake_is_found) {
-  expect_found<OneFence, OneFencePlant>(one_fence_cases(), kOneFencePlants);
 }
 
 }  // namespace

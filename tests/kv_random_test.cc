@@ -27,7 +27,6 @@ struct Mix {
   KeyKind kind;
   int keys;  // drawn from; few keys make dense leaves
   int operations;
-  CommitProtocol commit = CommitProtocol::two_fences;
 };
 
 class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<Mix> {
@@ -38,7 +37,6 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
     std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed_));
     rng_.seed(seed_);
     options_.key_kind = GetParam().kind;
-    options_.commit = GetParam().commit;
     options_.pool.size = 32u << 20;
   }
 
@@ -255,13 +253,10 @@ INSTANTIATE_TEST_SUITE_P(Mixes, KvRandomTest,
                          testing::Values(Mix{KeyKind::bytes, 300, 1500},
                                          Mix{KeyKind::bytes, 6000, 3000},
                                          Mix{KeyKind::u64, 300, 1500},
-                                         Mix{KeyKind::u64, 6000, 3000},
-                                         Mix{KeyKind::bytes, 300, 1500, CommitProtocol::one_fence},
-                                         Mix{KeyKind::u64, 6000, 3000, CommitProtocol::one_fence}),
+                                         Mix{KeyKind::u64, 6000, 3000}),
                          [](const testing::TestParamInfo<Mix>& i) {
                            return std::string(i.param.kind == KeyKind::u64 ? "u64_" : "bytes_") +
-                                  std::to_string(i.param.keys) +
-                                  (i.param.commit == CommitProtocol::one_fence ? "_one_fence" : "");
+                                  std::to_string(i.param.keys);
                          });
 
 }  // namespace

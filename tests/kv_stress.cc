@@ -50,11 +50,10 @@ int number_of(std::string_view key) { return std::atoi(std::string(key.substr(1)
 // Every eighth key is put once and afterwards only replaced.
 bool stays(int key) { return key % 8 == 0; }
 
-class KvStress : public test::KvFixture, public testing::WithParamInterface<CommitProtocol> {
+class KvStress : public test::KvFixture {
  protected:
   void SetUp() override {
     std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
-    options_.commit = GetParam();
     store_ = std::make_unique<Store>(opened());
     for (int k = 0; k < kKeys; k += 8) put(k);
   }
@@ -162,7 +161,7 @@ class KvStress : public test::KvFixture, public testing::WithParamInterface<Comm
   std::atomic<int> failures_{0};
 };
 
-TEST_P(KvStress, writers_readers_batches_and_cursors_agree) {
+TEST_F(KvStress, writers_readers_batches_and_cursors_agree) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int w = 0; w < kWriters; ++w) {
@@ -204,7 +203,7 @@ TEST_P(KvStress, writers_readers_batches_and_cursors_agree) {
   finish();
 }
 
-TEST_P(KvStress, leaves_come_and_go_under_cursors) {
+TEST_F(KvStress, leaves_come_and_go_under_cursors) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   // Neighbouring keys belong to different writers, so all of them split and unlink the same leaves.
@@ -228,7 +227,7 @@ TEST_P(KvStress, leaves_come_and_go_under_cursors) {
   finish();
 }
 
-TEST_P(KvStress, short_threads_hand_on_what_they_leave) {
+TEST_F(KvStress, short_threads_hand_on_what_they_leave) {
   for (int round = 0; round < scaled(100); ++round) {
     std::vector<std::thread> threads;
     for (int w = 0; w < kWriters; ++w) {
@@ -247,7 +246,7 @@ TEST_P(KvStress, short_threads_hand_on_what_they_leave) {
 }
 
 // Every leaf becomes empty and goes, and comes again, while nothing stays that would hold it.
-TEST_P(KvStress, all_keys_vanish_and_return) {
+TEST_F(KvStress, all_keys_vanish_and_return) {
   WriteBatch all;
   for (int k = 0; k < kKeys; ++k) all.erase(key_of(k));
   ASSERT_EQ(store_->write(all), Status::ok);
@@ -266,12 +265,6 @@ TEST_P(KvStress, all_keys_vanish_and_return) {
   }
   finish();
 }
-
-INSTANTIATE_TEST_SUITE_P(Commit, KvStress,
-                         testing::Values(CommitProtocol::two_fences, CommitProtocol::one_fence),
-                         [](const testing::TestParamInfo<CommitProtocol>& i) {
-                           return i.param == CommitProtocol::one_fence ? "one_fence" : "two_fences";
-                         });
 
 }  // namespace
 }  // namespace tenuto

@@ -97,8 +97,6 @@ void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {
   add_choice<KeyKind>(
       "--key", kKeyNames, [&args](KeyKind kind) { args.key_kind = kind; },
       "Keys: any bytes, or numbers of 64 bits" + when + " [bytes]");
-  add_flag("--one-fence", args.one_fence,
-           "Puts cost one fence, an open after a crash reads all records" + when);
 }
 
 void CommandLine::add_size_max(CommonArgs& args) {

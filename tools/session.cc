@@ -86,7 +86,6 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
   options.pool.size = new_pool.size;
   options.pool.size_max = std::max(args.size_max, new_pool.size);
   options.key_kind = new_pool.key_kind;
-  if (new_pool.one_fence) options.commit = CommitProtocol::one_fence;
   Report report;
   Result<Store> store = Store::open(args.path, options, &report);
   if (!store) {

@@ -160,8 +160,6 @@ Run add_collections(CommandLine& line) {
   line.add_flag("--reverse", args->reverse, "With --make: keys descend");
   line.add_flag("--duplicates", args->duplicates, "With --make: a key has many values");
   line.add_flag("--expires", args->expires, "With --make: records may have a lifetime");
-  line.add_flag("--one-fence", args->one_fence,
-                "With --make: puts cost one fence, an open after a crash reads all records");
   return [args] { return run_collections(*args); };
 }
 

@@ -60,9 +60,8 @@ std::string as_json(const std::vector<Row>& rows) {
     append_json_member(json, "key_kind", order_of(r.info));
     json += fmt::format(",\"duplicates\":{},\"expires\":{}", r.info.duplicates, r.info.expires);
     if (r.stats) {
-      json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{},\"put_fences\":{}",
-                          r.stats->records, r.stats->record_bytes, r.stats->leaves,
-                          r.stats->commit == CommitProtocol::one_fence ? 1 : 2);
+      json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{}", r.stats->records,
+                          r.stats->record_bytes, r.stats->leaves);
     }
     json += '}';
   }
@@ -84,7 +83,6 @@ Error run_collections(const CollectionsArgs& args) {
                                  : (u64 ? KeyOrder::u64 : KeyOrder::bytes);
     options.duplicates = args.duplicates;
     options.expires = args.expires;
-    if (args.one_fence) options.commit = CommitProtocol::one_fence;
     const auto made = session.store().collection(args.make, options, &report);
     if (!made) return store_failed(made.error(), "cannot make it", args.path, report);
   }

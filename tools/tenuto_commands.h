@@ -28,7 +28,6 @@ struct CommonArgs {
 struct NewPoolArgs {
   std::uint64_t size = PoolOptions{}.size;
   KeyKind key_kind = KeyKind::bytes;
-  bool one_fence = false;
 };
 
 struct CreateArgs : CommonArgs, NewPoolArgs {
@@ -96,7 +95,6 @@ struct CollectionsArgs : CommonArgs {
   bool reverse = false;
   bool duplicates = false;
   bool expires = false;
-  bool one_fence = false;
 };
 
 struct BackupArgs : CommonArgs {

@@ -20,9 +20,6 @@ constexpr const char* kUnsafeWords =
     "NOT safe: a power cut may damage this pool (a crash or kill of the process does not)";
 
 const char* key_kind_name(KeyKind kind) { return kind == KeyKind::u64 ? "u64" : "bytes"; }
-const char* commit_name(CommitProtocol p) {
-  return p == CommitProtocol::one_fence ? "one fence" : "two fences";
-}
 
 std::string close_words(const PoolInfo& info) {
   if (info.was_clean) return "clean";
@@ -50,9 +47,7 @@ void add_store(Session& session, Facts& facts) {
   facts.text("key_kind", "", kind);
   facts.count("records", "", stats.records);
   facts.text("", "store",
-             fmt::format("{} records, keys are {}, {} a put", format_count(stats.records), kind,
-                         commit_name(stats.commit)));
-  facts.count("put_fences", "", stats.commit == CommitProtocol::one_fence ? 1 : 2);
+             fmt::format("{} records, keys are {}", format_count(stats.records), kind));
 }
 
 // Only a pool may be replaced by --force: never somebody's other file, never one in use.
@@ -84,7 +79,6 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
   options.key_kind = args.key_kind;
-  if (args.one_fence) options.commit = CommitProtocol::one_fence;
   Report report;
   Result<Store> store = Store::open(path, options, &report);
   if (!store) {

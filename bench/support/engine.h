@@ -82,7 +82,6 @@ const EngineKind* find_engine(std::string_view name);
 
 // A factory for each adapter; defined in engine_<name>.cc.
 std::unique_ptr<Engine> make_tenuto();
-std::unique_ptr<Engine> make_tenuto_one_fence();
 std::unique_ptr<Engine> make_fptree_tenuto();
 std::unique_ptr<Engine> make_fptree_tenuto_versioned();
 std::unique_ptr<Engine> make_fptree_pmdk();
@@ -93,7 +92,6 @@ std::unique_ptr<Engine> make_wiredtiger();
 std::unique_ptr<Engine> make_bare();
 std::unique_ptr<Engine> make_null();
 std::string tenuto_settings(const EngineOptions&);
-std::string tenuto_one_fence_settings(const EngineOptions&);
 std::string fptree_tenuto_settings(const EngineOptions&);
 std::string fptree_tenuto_versioned_settings(const EngineOptions&);
 std::string fptree_pmdk_settings(const EngineOptions&);

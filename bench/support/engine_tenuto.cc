@@ -50,8 +50,6 @@ class TenutoSession final : public Session {
 
 class TenutoEngine final : public Engine {
  public:
-  explicit TenutoEngine(tenuto::CommitProtocol commit) : commit_(commit) {}
-
   bool open(const EngineOptions& options) override {
     const std::optional<Medium> medium = medium_of(options.medium);
     if (!medium) return refuse("no medium is called " + options.medium);
@@ -62,7 +60,6 @@ class TenutoEngine final : public Engine {
     how.pool.medium = *medium;
     how.key_kind = options.integer_keys ? tenuto::KeyKind::u64 : tenuto::KeyKind::bytes;
     how.check_key_kind = true;
-    how.commit = commit_;
     tenuto::Report report;
     tenuto::Result<Store> opened = Store::open(options.dir + "/store.tnt", how, &report);
     if (!opened) {
@@ -108,23 +105,13 @@ class TenutoEngine final : public Engine {
     return false;
   }
 
-  const tenuto::CommitProtocol commit_;
   std::optional<Store> store_;
   Durability durability_ = Durability::sync;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_tenuto() {
-  return std::make_unique<TenutoEngine>(tenuto::CommitProtocol::two_fences);
-}
-std::unique_ptr<Engine> make_tenuto_one_fence() {
-  return std::make_unique<TenutoEngine>(tenuto::CommitProtocol::one_fence);
-}
-
-std::string tenuto_one_fence_settings(const EngineOptions& options) {
-  return "one fence a put, " + tenuto_settings(options);
-}
+std::unique_ptr<Engine> make_tenuto() { return std::make_unique<TenutoEngine>(); }
 
 std::string tenuto_settings(const EngineOptions& options) {
   std::string survives = "survives kill -9; a power cut where CPU caches are persistent";

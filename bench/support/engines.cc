@@ -45,7 +45,6 @@ class NullEngine final : public Engine {
 
 constexpr std::array kKinds = {
     EngineKind{"tenuto", make_tenuto, tenuto_settings, false, true, true},
-    EngineKind{"tenuto-k1", make_tenuto_one_fence, tenuto_one_fence_settings, false, true, true},
     EngineKind{"rocksdb", make_rocksdb, rocksdb_settings, true},
     EngineKind{"lmdb", make_lmdb, lmdb_settings, false},
     EngineKind{"leveldb", make_leveldb, leveldb_settings, true},

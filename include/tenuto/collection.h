@@ -48,8 +48,6 @@ struct CollectionOptions {
   bool expires = false;
   // invalid_argument when order, codec, duplicates or expires of an existing collection differ.
   bool check_order = false;
-  // Of a new collection, too; not looked at by check_order.
-  CommitProtocol commit = CommitProtocol::two_fences;
 };
 
 struct RenameOptions {
@@ -63,7 +61,6 @@ struct CollectionStats {
   std::uint64_t inner_nodes = 0;  // DRAM
   std::uint64_t height = 0;       // inner levels
   std::uint64_t index_dram_bytes = 0;
-  CommitProtocol commit = CommitProtocol::two_fences;
 };
 
 // Every call: closed when the store was closed or the handle is empty; not_found when the

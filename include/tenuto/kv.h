@@ -182,8 +182,7 @@ class Store {
   // Inserts or replaces. ok | full (nothing changed) | too_large (the key, or a record above the
   // pool's size_max) | invalid_argument (a key of a u64 store that is not 8 bytes) | read_only |
   // corrupt | closed.
-  // Durability: see WriteOptions. Two fences, or one (CommitProtocol); an update flushes the record
-  // and one line.
+  // Durability: see WriteOptions. Two fences; an update flushes the record and one line.
   Status put(std::string_view key, std::string_view value, WriteOptions = {});
 
   // ok | not_found | as put. One fence, one line.
@@ -286,10 +285,10 @@ class Store {
   // slabs that are nearly empty, and what is then free goes back to the file system (Pool::trim;
   // under medium journal the file keeps its blocks). In place: it needs room for a few slabs. What
   // views, positioned iterators, snapshots and resting threads hold stays, as do the pool's other
-  // objects and what collections of CommitProtocol::one_fence have. Three fences a merged leaf, two
-  // a leaf with records to move, one of which its writers may wait for. ok | busy (another one is
-  // under way) | invalid_argument (options, or inside a transaction of this thread) | read_only |
-  // corrupt (a damaged record is not moved) | io | closed.
+  // objects. Three fences a merged leaf, two a leaf with records to move, one of which its writers
+  // may wait for. ok | busy (another one is under way) | invalid_argument (options, or inside a
+  // transaction of this thread) | read_only | corrupt (a damaged record is not moved) | io |
+  // closed.
   Result<CompactStats> compact(const CompactOptions& options = {}, Report* report = nullptr);
 
   // Everything acknowledged before is durable when this returns.

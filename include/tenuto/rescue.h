@@ -46,7 +46,6 @@ inline constexpr std::size_t kRescueLossesMax = 1000;  // listed; all are counte
 
 struct RescueResult {
   KeyKind key_kind = KeyKind::bytes;
-  CommitProtocol commit = CommitProtocol::two_fences;
   bool was_clean = false;
   std::optional<std::uint64_t> expected;  // records at the clean close
   std::uint64_t records = 0;              // rescued, scavenged ones included

@@ -31,12 +31,6 @@ constexpr U64Key u64_key(std::uint64_t n) {
   return k;
 }
 
-// How single puts and erases become durable; chosen when a store or a collection is made, and kept.
-enum class CommitProtocol : std::uint8_t {
-  two_fences = 0,  // a put costs two fences; an open after a crash reads no record
-  one_fence = 1,   // a put costs one; an open after a crash reads every record
-};
-
 // io from a write of any kind on medium journal: it is done and seen by all, but not known to be
 // durable (Pool::health says whether the journal failed for good). After any other failure nothing
 // was done.
@@ -65,8 +59,6 @@ struct StoreOptions {
   bool error_if_exists = false;       // Status::exists when the file is there
   KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing one keeps its own
   bool check_key_kind = false;        // invalid_argument when an existing store's kind differs
-  // Of a new store's default collection; an existing one keeps its own.
-  CommitProtocol commit = CommitProtocol::two_fences;
   // Each record that get, view or an iterator hands out is compared with its checksum, so that what
   // the medium changed is corrupt and never a wrong value. false: only what cannot be a record at
   // all is noticed.
@@ -86,7 +78,7 @@ struct StoreOptions {
   std::function<std::uint64_t()> clock_ms = {};
 };
 
-// Up to commit: of the default collection.
+// Up to rebuild_ms: of the default collection.
 struct StoreStats {
   std::uint64_t records = 0;
   std::uint64_t record_bytes = 0;  // keys and values
@@ -94,8 +86,7 @@ struct StoreStats {
   std::uint64_t inner_nodes = 0;  // DRAM
   std::uint64_t height = 0;       // inner levels
   std::uint64_t index_dram_bytes = 0;
-  double rebuild_ms = 0;  // of the last open
-  CommitProtocol commit = CommitProtocol::two_fences;
+  double rebuild_ms = 0;        // of the last open
   std::uint64_t snapshots = 0;  // active ones, of transactions and iterators, too
   std::uint64_t snapshot_oldest_age_ms = 0;
   std::uint64_t snapshot_versions = 0;  // old versions held

@@ -44,10 +44,6 @@ enum {
 };
 typedef int tenuto_key_kind;
 
-/* tenuto::CommitProtocol. */
-enum { TENUTO_TWO_FENCES = 0, TENUTO_ONE_FENCE = 1 };
-typedef int tenuto_commit_protocol;
-
 /* The eight bytes of an integer key, in the order of numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);
 
@@ -88,7 +84,6 @@ typedef struct tenuto_store_options {
   uint64_t reclaim_at_once;
   uint64_t (*clock_ms)(void* context); /* NULL: the system's */
   void* clock_context;
-  tenuto_commit_protocol commit;
 } tenuto_store_options;
 
 void tenuto_store_options_init(tenuto_store_options* options);
@@ -147,7 +142,6 @@ typedef struct tenuto_collection_options {
   const char* codec; /* with TENUTO_KEYS_REGISTERED; else NULL */
   int duplicates;
   int expires;
-  tenuto_commit_protocol commit;
 } tenuto_collection_options;
 
 void tenuto_collection_options_init(tenuto_collection_options* options);
@@ -182,7 +176,6 @@ tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection);
 tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec);
 int tenuto_collection_duplicates(const tenuto_collection* collection);
 int tenuto_collection_expires(const tenuto_collection* collection);
-tenuto_commit_protocol tenuto_collection_commit(const tenuto_collection* collection);
 tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
                                           tenuto_collection_stats* stats);
 

@@ -37,8 +37,8 @@ void reseal_tx_line(tx::TxLine& line, LaneId lane) {
 void reseal_head_page(pm::HeadPage& head) {
   std::uint64_t& word = head.store[store::kHeadWord];
   const store::StoreWord fields{word};
-  store::StoreWord made = store::StoreWord::make(
-      fields.kind(), fields.commit(), fields.has_catalog(), {head.store[store::kHeadFirstLeaf]});
+  store::StoreWord made = store::StoreWord::make(fields.kind(), fields.has_catalog(),
+                                                 {head.store[store::kHeadFirstLeaf]});
   if (fields.version() == store::StoreWord::kVersion) word = made.raw;
 }
 
@@ -74,8 +74,8 @@ void reseal_record(const WorkFile& file, const Base& base, std::uint64_t at,
   const char* p = &file.at<char>(at + sizeof head);
   const std::string_view key(p, head.key_bytes());
   const std::string_view value(p + key.size(), head.value_field());
-  file.at<store::RecordHead>(at) = store::RecordHead::make(
-      key.size(), value.size(), store::record_check(store::record_crc(key, value)));
+  file.at<store::RecordHead>(at) =
+      store::RecordHead::make(key.size(), value.size(), store::record_check(key, value));
   auto& slot = file.at<store::SlotWord>(slot_at);
   if (slot.record().value != at) return;
   const store::KeyHash hash = store::hash_key(key);

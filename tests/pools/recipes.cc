@@ -346,22 +346,6 @@ Status fill_and_leave_readers(OpenPool& open) {
   return leave_readers(open);
 }
 
-// Stores that commit with one fence: what is under &one_fence goes when they go.
-template <bool whole, End end>
-Status one_fence(const Place& place) {
-  StoreOptions options = old_pool_options();
-  if (whole) options.commit = CommitProtocol::one_fence;
-  auto open = new_store(place, options);
-  if (!open) return open.error();
-  TENUTO_TRY(work_on(open->store->default_collection(), 100));
-  CollectionOptions form;
-  if (!whole) form.commit = CommitProtocol::one_fence;
-  auto c = open->store->collection("other", form);
-  if (!c) return c.error();
-  TENUTO_TRY(work_on(*c, 100));
-  return end_life(*open, place, end);
-}
-
 constexpr Recipe kRecipes[] = {
     {"clean", "a store, closed", store_of<fill_store, End::closed>},
     {"killed", "a store and objects, killed", store_of<fill_both, End::killed>},
@@ -376,10 +360,6 @@ constexpr Recipe kRecipes[] = {
      store_of<fill_and_leave_readers, End::killed>},
     {"objects", "typed objects, versioned words, a root, no store; closed", objects<End::closed>},
     {"objects_killed", "the same, killed inside a transaction", objects<End::killed>},
-    {"one_fence", "a store that commits with one fence, closed", one_fence<true, End::closed>},
-    {"one_fence_killed", "the same, killed", one_fence<true, End::killed>},
-    {"one_fence_collection", "a collection that commits with one fence, closed",
-     one_fence<false, End::closed>},
 };
 
 }  // namespace

@@ -70,9 +70,8 @@ std::string read_all(Store& store, Records& out) {
 
 }  // namespace
 
-StoreOptions kv_world_options(CommitProtocol p) {
+StoreOptions kv_world_options() {
   StoreOptions o;
-  o.commit = p;
   o.pool.size = kPoolBytesMin;
   o.pool.size_max = 4 * kPoolBytesMin;
   o.pool.recovery_threads = 1;
@@ -96,7 +95,7 @@ void KvCrash::setup(const std::string& path) const {
     ASSERT_TRUE(Pool::create(path, kv_world_options().pool));
     return;
   }
-  auto store = Store::open(path, kv_world_options(commit_));
+  auto store = Store::open(path, kv_world_options());
   ASSERT_TRUE(store);
   Records all = before_;
   all.insert(erased_.begin(), erased_.end());
@@ -107,15 +106,12 @@ void KvCrash::setup(const std::string& path) const {
 
 void KvCrash::workload(CrashContext& c) {
   start_model();
-  auto store = Store::open(c.path(), kv_world_options(commit_));
+  auto store = Store::open(c.path(), kv_world_options());
   ASSERT_TRUE(store);
   for (const KvStep& step : script_) {
     c.update([&] { step_ = &step; });
     const bool bulk = bulk_ && &step == script_.data();
-    ASSERT_EQ(bulk     ? bulk_load(*store, step)
-              : apply_ ? apply_(*store, step)
-                       : apply(*store, step),
-              Status::ok);
+    ASSERT_EQ(bulk ? bulk_load(*store, step) : apply(*store, step), Status::ok);
     c.update([&] {
       apply(model_, step);
       step_ = nullptr;
@@ -162,14 +158,6 @@ CrashOptions kv_crash_options() {
   return o;
 }
 
-CrashOptions one_fence_options() {
-  CrashOptions o = kv_crash_options();
-  o.product_max = scaled(30);
-  o.samples_max = scaled(8);
-  o.recovery_states_max = scaled(1);
-  return o;
-}
-
 CrashOptions kv_bulk_options() {
   CrashOptions o = kv_crash_options();
   o.product_max = scaled(12);
@@ -206,64 +194,60 @@ Records filled(int from, int to, int stride = 10, const std::string& prefix = "k
   return r;
 }
 
-int leaf_slots(CommitProtocol p) { return p == CommitProtocol::one_fence ? 42 : 48; }
+constexpr int kLeafSlots = 48;
 
 }  // namespace
 
-KvCrash kv_single_operations(CommitProtocol p) {
-  KvScript script = {{{"a", "first"}},          {{key(20), "updated"}},
-                     {{key(30), std::nullopt}}, {{key(30), "again"}},
-                     {{"", "empty key"}},       {{key(20), std::string(500, 'z')}}};
-  const KvScript large = {{{"large", std::string(20000, 'x')}},
-                          {{"large", std::string(30000, 'y')}},
-                          {{"large", std::nullopt}}};
-  // Where a fence has hundreds of lines before it: once is enough.
-  if (p == CommitProtocol::two_fences) script.insert(script.end() - 1, large.begin(), large.end());
-  return {p, filled(0, 5), script};
+KvCrash kv_single_operations() {
+  return {filled(0, 5),
+          {{{"a", "first"}},
+           {{key(20), "updated"}},
+           {{key(30), std::nullopt}},
+           {{key(30), "again"}},
+           {{"", "empty key"}},
+           {{"large", std::string(20000, 'x')}},
+           {{"large", std::string(30000, 'y')}},
+           {{"large", std::nullopt}},
+           {{key(20), std::string(500, 'z')}}}};
 }
 
-KvCrash kv_large_records(CommitProtocol p) {
+KvCrash kv_large_records() {
   // Zeros, which are in fresh memory anyway: nothing to lose in a crash but what matters here.
-  return {p,
-          {{"large", std::string(20000, '\0')}},
+  return {{{"large", std::string(20000, '\0')}},
           {{{"large", std::string(30000, '\0')}}, {{"large", std::nullopt}}}};
 }
 
-KvCrash kv_half_split(CommitProtocol p) {
-  return {p,
-          filled(0, leaf_slots(p)),
-          {{{key(235), "middle"}}, {{key(5), "low"}}, {{key(465), "high"}}}};
+KvCrash kv_half_split() {
+  return {filled(0, kLeafSlots), {{{key(235), "middle"}}, {{key(5), "low"}}, {{key(465), "high"}}}};
 }
 
-KvCrash kv_append_split(CommitProtocol p) {
-  return {p, filled(0, leaf_slots(p)), {{{key(900), "next"}}, {{key(910), "and next"}}}};
+KvCrash kv_append_split() {
+  return {filled(0, kLeafSlots), {{{key(900), "next"}}, {{key(910), "and next"}}}};
 }
 
-KvCrash kv_long_separators(CommitProtocol p) {
+KvCrash kv_long_separators() {
   const std::string prefix(90, 'p');
-  return {p,
-          filled(0, leaf_slots(p), 10, prefix),
+  return {filled(0, kLeafSlots, 10, prefix),
           {{{key(235, prefix), "middle"}}, {{key(236, prefix), std::nullopt}}}};
 }
 
-KvCrash kv_unlink(CommitProtocol p) {
-  Records before = filled(0, 2 * leaf_slots(p) + 1);
+KvCrash kv_unlink() {
+  Records before = filled(0, 2 * kLeafSlots + 1);
   KvScript script;
   std::vector<std::string> keys;
   for (const auto& [k, v] : before) keys.push_back(k);
   // All but two of the second leaf's keys are erased in one step: few points to explore.
   KvStep most;
-  for (int i = leaf_slots(p); i < 2 * leaf_slots(p) - 2; ++i)
-    most.push_back({keys[i], std::nullopt});
+  for (int i = kLeafSlots; i < 2 * kLeafSlots - 2; ++i) most.push_back({keys[i], std::nullopt});
   script.push_back(most);
-  script.push_back({{keys[2 * leaf_slots(p) - 2], std::nullopt}});
-  script.push_back({{keys[2 * leaf_slots(p) - 1], std::nullopt}});
-  script.push_back({{keys[leaf_slots(p) + 3], "back"}});
-  return {p, before, script};
+  script.push_back({{keys[2 * kLeafSlots - 2], std::nullopt}});
+  script.push_back({{keys[2 * kLeafSlots - 1], std::nullopt}});
+  script.push_back({{keys[kLeafSlots + 3], "back"}});
+  return {before, script};
 }
 
-KvCrash kv_batches(CommitProtocol p) {
-  Records before = filled(0, leaf_slots(p) + 5);
+KvCrash kv_batches() {
+  Records before = filled(0, kLeafSlots + 5);
   KvStep first;
   for (int i = 0; i < 14; ++i) first.push_back({key(i * 10 + 5), "batch"});
   first.push_back({key(100), "batch update"});
@@ -274,17 +258,17 @@ KvCrash kv_batches(CommitProtocol p) {
   for (int i = 0; i < 60; ++i) second.push_back({key(i, "many"), "new"});
   KvStep third;
   for (int i = 0; i < 60; ++i) third.push_back({key(i, "many"), std::nullopt});
-  return {p, before, {first, second, third}};
+  return {before, {first, second, third}};
 }
 
-KvCrash kv_many_leaves(CommitProtocol p) { return {p, filled(0, 2 * leaf_slots(p) + 1), {}}; }
+KvCrash kv_many_leaves() { return {filled(0, 2 * kLeafSlots + 1), {}}; }
 
-KvCrash kv_bulk(CommitProtocol p) {
+KvCrash kv_bulk() {
   const std::string prefix(60, 'p');  // of the keys on both sides of the border
   KvStep all;
-  for (const auto& [k, v] : filled(0, leaf_slots(p) - 5)) all.push_back({k, v});
+  for (const auto& [k, v] : filled(0, kLeafSlots - 5)) all.push_back({k, v});
   for (int i = 0; i < 3; ++i) all.push_back({key(i, prefix), ""});
-  KvCrash c(p, {}, {all, {{key(435), "between"}}});
+  KvCrash c({}, {all, {{key(435), "between"}}});
   c.begin_with_bulk_load();
   return c;
 }
@@ -298,16 +282,16 @@ void add_large(Records& before, Records& erased) {
 }
 }  // namespace
 
-KvCrash kv_moved_records(CommitProtocol p) {
+KvCrash kv_moved_records() {
   Records before;
   Records erased;
   add_large(before, erased);
-  KvCrash c(p, before, {{}, {{key(8, "q"), "updated"}}});
+  KvCrash c(before, {{}, {{key(8, "q"), "updated"}}});
   c.erase_in_setup(erased);
   return c;
 }
 
-KvCrash kv_compaction(CommitProtocol p) {
+KvCrash kv_compaction() {
   Records before;
   Records erased;
   const std::string prefix(60, 'p');  // of keys on both sides of a border
@@ -319,13 +303,13 @@ KvCrash kv_compaction(CommitProtocol p) {
   for (int i = 0; i < 100; ++i) before[key(i, "b")] = std::to_string(i);
   for (int i = 0; i < 50; ++i) (i % 9 == 0 ? before : erased)[key(i, prefix)] = std::to_string(i);
   add_large(before, erased);
-  KvCrash c(p, before, {{}, {{key(12, "a"), "updated"}}, {{key(45, "b") + "5", "inserted"}}});
+  KvCrash c(before, {{}, {{key(12, "a"), "updated"}}, {{key(45, "b") + "5", "inserted"}}});
   c.erase_in_setup(erased);
   return c;
 }
 
-KvCrash kv_creation(CommitProtocol p) {
-  KvCrash c(p, {}, {{{"a", "first"}}, {{"b", "second"}}});
+KvCrash kv_creation() {
+  KvCrash c({}, {{{"a", "first"}}, {{"b", "second"}}});
   c.create_in_workload();
   return c;
 }

@@ -4,7 +4,6 @@
 // TENUTO_CRASH_SCALE multiplies the sampled crash states (default 1).
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,8 +23,8 @@ class KvCrash {
  public:
   using Records = std::map<std::string, std::string>;
 
-  KvCrash(CommitProtocol commit, Records before, KvScript script)
-      : commit_(commit), before_(std::move(before)), script_(std::move(script)) {}
+  KvCrash(Records before, KvScript script)
+      : before_(std::move(before)), script_(std::move(script)) {}
 
   CrashResult run(const CrashOptions& options);
 
@@ -38,10 +37,6 @@ class KvCrash {
   // These were there, too, and were erased before the workload.
   void erase_in_setup(Records records) { erased_ = std::move(records); }
 
-  // Instead of a put, an erase or a batch; must have their effect.
-  using Apply = std::function<Status(Store&, const KvStep&)>;
-  void apply_by(Apply apply) { apply_ = std::move(apply); }
-
   // The parts, for other workloads on such a store. check() compares with the model.
   void setup(const std::string& path) const;
   void workload(CrashContext& c);
@@ -51,10 +46,8 @@ class KvCrash {
  private:
   std::string difference(const Records& found, const Records& after) const;
 
-  CommitProtocol commit_;
   Records before_;
   KvScript script_;
-  Apply apply_;
   Records erased_;
   bool create_ = false;
   bool bulk_ = false;
@@ -62,10 +55,8 @@ class KvCrash {
   const KvStep* step_ = nullptr;
 };
 
-StoreOptions kv_world_options(CommitProtocol p = CommitProtocol::two_fences);
+StoreOptions kv_world_options();
 CrashOptions kv_crash_options();
-// Fewer of everything, for the second protocol: what both share was explored with the first.
-CrashOptions one_fence_options();
 // Fewer samples, where each fence has very many lines before it.
 CrashOptions kv_bulk_options();
 // Of some of the moments: one compaction has many fences.
@@ -74,28 +65,28 @@ CrashOptions kv_compaction_options();
 CrashOptions kv_moved_options();
 
 // Inserts, updates, erases, with records in slabs and in extents.
-KvCrash kv_single_operations(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_single_operations();
 // A record in an extent is replaced and erased.
-KvCrash kv_large_records(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_large_records();
 // A full leaf meets a key in its middle.
-KvCrash kv_half_split(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_half_split();
 // A full leaf meets keys behind its last.
-KvCrash kv_append_split(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_append_split();
 // Separators that need blocks of their own.
-KvCrash kv_long_separators(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_long_separators();
 // The second of three leaves becomes empty and goes.
-KvCrash kv_unlink(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_unlink();
 // Batches over several leaves, with splits, updates, erases and a leaf that they empty.
-KvCrash kv_batches(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_batches();
 // Three leaves; no step.
-KvCrash kv_many_leaves(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_many_leaves();
 // Two leaves, with a separator that needs a block of its own, loaded at once; then a single step.
-KvCrash kv_bulk(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_bulk();
 // Sparse leaves, and slabs of three classes in which records and leaves are left; then writes.
-KvCrash kv_compaction(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_compaction();
 // One leaf, whose records are all that is left in their slabs; then a write.
-KvCrash kv_moved_records(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_moved_records();
 // A store where there was none.
-KvCrash kv_creation(CommitProtocol p = CommitProtocol::two_fences);
+KvCrash kv_creation();
 
 }  // namespace tenuto::test

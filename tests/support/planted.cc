@@ -18,7 +18,6 @@
 #include "support/heap_scripts.h"
 #include "support/kv_isolation_world.h"
 #include "support/kv_world.h"
-#include "support/one_fence_world.h"
 #include "support/pm_world.h"
 #include "support/tx_scripts.h"
 
@@ -270,17 +269,7 @@ Scenario tx_scenario(const char* name, const Script& script) {
           tx_crash_options()};
 }
 
-Scenario kv_scenario(const char* name, KvCrash (*make)(CommitProtocol)) {
-  return {name, [make](const CrashOptions& o) { return make(CommitProtocol::two_fences).run(o); },
-          kv_crash_options()};
-}
-
-Scenario one_fence_scenario(const char* name, KvCrash (*make)(CommitProtocol)) {
-  return {name, [make](const CrashOptions& o) { return make(CommitProtocol::one_fence).run(o); },
-          kv_crash_options()};
-}
-
-Scenario one_fence_scenario(const char* name, KvCrash (*make)()) {
+Scenario kv_scenario(const char* name, KvCrash (*make)()) {
   return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
 }
 
@@ -336,13 +325,6 @@ const std::vector<Scenario>& scenarios() {
         {"kv_compaction", [](const CrashOptions& o) { return kv_compaction().run(o); },
          kv_compaction_options()},
         kv_scenario("kv_creation", kv_creation),
-        one_fence_scenario("one_fence_single", kv_single_operations),
-        one_fence_scenario("one_fence_half_split", kv_half_split),
-        one_fence_scenario("one_fence_batches", kv_batches),
-        one_fence_scenario("one_fence_updates", one_fence_updates),
-        one_fence_scenario("one_fence_updates_and_split", one_fence_updates_and_split),
-        one_fence_scenario("one_fence_stale", one_fence_stale_record),
-        one_fence_scenario("one_fence_given_up", one_fence_given_up_record),
         collection_scenario("collections_made", collections_made),
         collection_scenario("collections_dropped", collections_dropped),
         collection_scenario("collections_renamed", collections_renamed),

@@ -3,12 +3,14 @@
 #include "tool_run.h"
 
 #include <sys/ioctl.h>
+#include <chrono>
 #include <csignal>
 #include <map>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
 
 using namespace std::string_literals;
@@ -96,6 +98,124 @@ TEST_F(ToolBulk, what_is_dumped_loads_to_the_same_records) {
     }
   }
 }
+
+// --- forms and lifetimes
+// --------------------------------------------------------------------------
+
+struct Lasting {
+  std::string key;
+  std::string value;
+  std::uint64_t ttl_ms;
+};
+
+std::uint64_t system_ms() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+void make_lasting(const std::string& pool, const std::string& name,
+                  const CollectionOptions& options, const std::vector<Lasting>& records) {
+  Result<Store> store = Store::open(pool);
+  ASSERT_TRUE(store);
+  Result<Collection> c = store->collection(name, options);
+  ASSERT_TRUE(c);
+  for (const Lasting& r : records) {
+    WriteOptions write;
+    write.ttl_ms = r.ttl_ms;
+    ASSERT_EQ(c->put(r.key, r.value, write), Status::ok);
+  }
+  ASSERT_EQ(store->close(), Status::ok);
+}
+
+TEST_F(ToolBulk, a_dump_carries_lifetimes_and_a_load_gives_them_back) {
+  constexpr std::uint64_t kYear = 365ull * 24 * 3600 * 1000;
+  const std::string pool = new_pool("a.tnt");
+  const std::uint64_t before = system_ms();
+  make_lasting(pool, "sessions", {.expires = true},
+               {{"a", "1", 0}, {"b", "2\t", kYear}, {"c\xff", "3", 2 * kYear + 1}});
+  const std::uint64_t after = system_ms();
+  for (const char* format : {"tsv", "jsonl"}) {
+    const std::string text = dump(pool, format, {"--collection", "sessions"});
+    const std::string copy = path("copy-"s + format);
+    const json loaded = load(
+        copy, {"--format", format, "--create", "--size", "8M", "--collection", "sessions"}, text);
+    EXPECT_EQ(loaded["records"], 3);
+    EXPECT_EQ(dump(copy, format, {"--collection", "sessions"}), text) << "to the millisecond";
+    Result<Store> store = Store::open(copy);
+    ASSERT_TRUE(store);
+    const auto c = store->collection("sessions", {.create_if_missing = false});
+    ASSERT_TRUE(c);
+    EXPECT_TRUE(c->expires());
+    EXPECT_EQ(c->ttl_ms("a").value_or(1), 0u);
+    const std::uint64_t left = c->ttl_ms("b").value_or(0);
+    EXPECT_LE(left, after + kYear - before);
+    EXPECT_GE(left + system_ms(), before + kYear);
+    EXPECT_GT(c->ttl_ms("c\xff").value_or(0), 2 * kYear - kYear / 2);
+  }
+}
+
+TEST_F(ToolBulk, a_dump_carries_the_form_and_a_load_makes_it_or_refuses_another) {
+  const std::string pool = new_pool("a.tnt");
+  const std::vector<Lasting> pairs = {{"k", "1", 0}, {"k", "2", 1u << 30}, {"l", "", 0}};
+  make_lasting(pool, "tags", {.order = KeyOrder::reverse, .duplicates = true, .expires = true},
+               pairs);
+  make_lasting(pool, "log", {.order = KeyOrder::reverse_u64},
+               {{std::string(std::string_view(u64_key(7))), "x", 0}});
+  for (const char* format : {"tsv", "jsonl"}) {
+    const std::string copy = path("copy-"s + format);
+    const std::vector<std::string> how = {"--format", format, "--create", "--size", "8M"};
+    for (const char* name : {"tags", "log"}) {
+      const std::string text = dump(pool, format, {"--collection", name});
+      std::vector<std::string> args = how;
+      args.insert(args.end(), {"--collection", name});
+      load(copy, args, text);
+      EXPECT_EQ(dump(copy, format, {"--collection", name}), text);
+      // Another form would lose what it has not: a default collection, one that is there.
+      for (const std::vector<std::string>& other :
+           {std::vector<std::string>{"load", copy, "--format", format},
+            {"load", copy, "--format", format, "--create"},
+            {"load", copy, "--format", format, "--collection", "plain", "-q"}}) {
+        ASSERT_EQ(run({"load", copy, "--format", format, "--collection", "plain", "--create"}).code,
+                  0);
+        const Outcome o = run(other, text);
+        EXPECT_EQ(o.code, 2) << o.err;
+        EXPECT_NE(o.err.find("form"), std::string::npos) << o.err;
+        EXPECT_EQ(dump(copy, format, {"--collection", "plain"}), "");
+      }
+    }
+    EXPECT_EQ(run({"collections", copy}).out,
+              "log\t1 records\treverse_u64\nplain\t0 records\tbytes\n"
+              "tags\t3 records\treverse, duplicates, expires\n");
+  }
+  // What only looks like such a line.
+  const Outcome o = run({"load", pool, "--format", "tsv"}, "#form reverse\tis a key\n");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(run({"get", pool, "#form reverse"}).out, "is a key");
+  EXPECT_EQ(run({"load", pool, "--format", "tsv"}, "#form upside down\n").code, 2);
+  EXPECT_EQ(run({"load", pool, "--format", "tsv"}, "k\tv\n#form bytes\n").code, 2) << "not first";
+}
+
+TEST_F(ToolBulk, what_has_expired_is_not_loaded_and_hides_what_it_replaced) {
+  const std::string pool = new_pool("a.tnt");
+  make_lasting(pool, "sessions", {.expires = true}, {{"old", "there", 0}});
+  const std::string input = "a\t1\nb\t2\t1000\nold\tgone\t1000\nlast\t3\t99999999999999\na\t4\t0\n";
+  const json loaded = load(pool, {"--format", "tsv", "--collection", "sessions"}, input);
+  EXPECT_EQ(loaded["records"], 3);
+  EXPECT_EQ(loaded["expired"], 2);
+  EXPECT_EQ(dump(pool, "jsonl", {"--collection", "sessions"}),
+            "{\"form\":\"bytes, expires\"}\n{\"key\":\"a\",\"value\":\"4\"}\n"
+            "{\"key\":\"last\",\"value\":\"3\",\"expires_ms\":99999999999999}\n");
+  // No lifetime is dropped silently where records have none.
+  for (const auto& [format, line] :
+       {std::pair{"tsv", "k\tv\t99999999999999\n"},
+        {"jsonl", "{\"key\":\"k\",\"value\":\"v\",\"expires_ms\":99999999999999}\n"}}) {
+    EXPECT_EQ(run({"load", pool, "--format", format}, line).code, 2);
+    EXPECT_EQ(run({"get", pool, "k"}).code, 1);
+  }
+}
+
+// --------------------------------------------------------------------------------------------------
 
 TEST_F(ToolBulk, a_sorted_canonical_file_comes_back_byte_for_byte) {
   const std::string tsv = "\tempty key\na\\tb\ttab\nk\t\nz\\0\\x1b\\\\\tgr\xc3\xbc\xc3\x9f\\n\n";

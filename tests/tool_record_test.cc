@@ -169,6 +169,37 @@ TEST(Jsonl, malformed_lines_are_refused_with_their_column) {
   for (const BadLine& bad : kNumbers) expect_refused(kJson, KeyKind::u64, bad);
 }
 
+TEST(Lifetimes, stand_behind_the_value_where_records_may_have_them) {
+  const RecordShape lasting(KeyKind::bytes, true);
+  for (const RecordFormat format : {kTsv, kJson}) {
+    std::string line;
+    append_record(format, KeyKind::bytes, "k", "v\t", line, 1'760'000'000'000);
+    EXPECT_EQ(line, format == kTsv ? "k\tv\\t\t1760000000000"
+                                   : R"({"key":"k","value":"v\t","expires_ms":1760000000000})");
+    Record record;
+    ASSERT_FALSE(parse_record(format, lasting, line, record));
+    EXPECT_EQ(record.value, "v\t");
+    EXPECT_EQ(record.expires_ms, 1'760'000'000'000u);
+    EXPECT_TRUE(parse_record(format, KeyKind::bytes, line, record)) << "where there are none";
+    ASSERT_FALSE(parse_record(format, lasting, line_of(format, "k", "v"), record));
+    EXPECT_EQ(record.expires_ms, 0u) << "what an earlier line said is forgotten";
+  }
+  const auto refused = [&](RecordFormat format, const char* line, std::size_t column) {
+    Record record;
+    const MaybeError error = parse_record(format, lasting, line, record);
+    ASSERT_TRUE(error) << line;
+    EXPECT_EQ(error->column, column) << error->what;
+  };
+  refused(kTsv, "a\tb\tc", 5);
+  refused(kTsv, "a\tb\t", 5);
+  refused(kTsv, "a\tb\t01", 5);
+  refused(kTsv, "a\tb\t1\t2", 6);
+  refused(kJson, R"({"key":"k","value":"v","expires_ms":"1"})", 37);
+  refused(kJson, R"({"key":"k","value":"v","expires_ms":-1})", 37);
+  refused(kJson, R"({"key":"k","expires_ms":1,"expires_ms":1,"value":"v"})", 27);
+  refused(kJson, R"({"key":"k","expires_ms":1})", 27);
+}
+
 // Feeds bytes through a pipe in pieces, as a slow writer would.
 class Piped {
  public:

@@ -12,58 +12,76 @@ namespace {
 
 class Reader {
  public:
-  Reader(KeyKind kind, std::string_view line) : kind_(kind), line_(line) {}
+  Reader(RecordShape shape, std::string_view line) : shape_(shape), line_(line) {}
 
   MaybeError read(Record& record) {
     if (MaybeError e = expect('{')) return e;
-    bool has_key = false;
-    bool has_value = false;
+    Seen seen;
+    record.expires_ms = 0;
     do {
-      if (MaybeError e = member(record, has_key, has_value)) return e;
+      if (MaybeError e = member(record, seen)) return e;
       blanks();
     } while (take(','));
     if (!take('}')) return error("',' or '}' expected");
     blanks();
     if (at_ < line_.size()) return error("text after the object; one object a line");
-    if (!has_key) return error("no member \"key\" or \"key_base64\"");
-    if (!has_value) return error("no member \"value\" or \"value_base64\"");
+    if (!seen.key) return error("no member \"key\" or \"key_base64\"");
+    if (!seen.value) return error("no member \"value\" or \"value_base64\"");
     return std::nullopt;
   }
 
  private:
-  MaybeError member(Record& record, bool& has_key, bool& has_value) {
+  struct Seen {
+    bool key = false;
+    bool value = false;
+    bool expires = false;
+  };
+
+  MaybeError member(Record& record, Seen& all) {
     blanks();
     const std::size_t name_column = column();
     if (MaybeError e = string(name_)) return e;
     const bool is_key = name_ == "key" || name_ == "key_base64";
     const bool is_value = name_ == "value" || name_ == "value_base64";
-    if (!is_key && !is_value) {
+    const bool is_time = name_ == "expires_ms";
+    if (is_time && !shape_.expires) {
+      return FormatError{name_column, "a lifetime, and records of this collection have none"};
+    }
+    if (!is_key && !is_value && !is_time) {
       return FormatError{name_column, fmt::format("unknown member {}; a record has key or "
                                                   "key_base64, and value or value_base64",
                                                   in_quotes(name_))};
     }
-    bool& seen = is_key ? has_key : has_value;
+    bool& seen = is_key ? all.key : is_value ? all.value : all.expires;
     if (seen) {
-      return FormatError{name_column, fmt::format("a second {}", is_key ? "key" : "value")};
+      return FormatError{name_column, fmt::format("a second {}", is_key     ? "key"
+                                                                 : is_value ? "value"
+                                                                            : "expires_ms")};
     }
     seen = true;
     if (MaybeError e = expect(':')) return e;
     blanks();
-    if (is_key && kind_ == KeyKind::u64) return number_key(name_ == "key", record.key);
+    if (is_time) return number("write \"expires_ms\":1234, in ms since 1970", record.expires_ms);
+    if (is_key && shape_.kind == KeyKind::u64) return number_key(name_ == "key", record.key);
     std::string& bytes = is_key ? record.key : record.value;
     return name_.ends_with("_base64") ? base64(bytes) : string(bytes);
   }
 
   MaybeError number_key(bool plain_name, std::string& key) {
+    constexpr const char* kWanted = "the keys of this pool are numbers (u64); write \"key\":1234";
+    if (!plain_name) return error(kWanted);
+    std::uint64_t n = 0;
+    if (MaybeError e = number(kWanted, n)) return e;
+    key = std::string_view(u64_key(n));
+    return std::nullopt;
+  }
+
+  MaybeError number(const char* wanted, std::uint64_t& n) {
     std::size_t end = at_;
     while (end < line_.size() && line_[end] >= '0' && line_[end] <= '9') ++end;
-    if (!plain_name || end == at_) {
-      return error("the keys of this pool are numbers (u64); write \"key\":1234");
-    }
-    std::uint64_t number = 0;
-    if (MaybeError e = parse_u64(line_.substr(at_, end - at_), column(), number)) return e;
+    if (end == at_) return error(wanted);
+    if (MaybeError e = parse_u64(line_.substr(at_, end - at_), column(), n)) return e;
     at_ = end;
-    key = std::string_view(u64_key(number));
     return std::nullopt;
   }
 
@@ -226,7 +244,7 @@ class Reader {
   std::size_t column() const { return at_ + 1; }
   MaybeError error(std::string what) const { return FormatError{column(), std::move(what)}; }
 
-  KeyKind kind_;
+  RecordShape shape_;
   std::string_view line_;
   std::size_t at_ = 0;
   std::string name_;
@@ -235,8 +253,8 @@ class Reader {
 
 }  // namespace
 
-MaybeError parse_json_record(KeyKind kind, std::string_view line, Record& record) {
-  return Reader(kind, line).read(record);
+MaybeError parse_json_record(RecordShape shape, std::string_view line, Record& record) {
+  return Reader(shape, line).read(record);
 }
 
 }  // namespace tenuto::tool

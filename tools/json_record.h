@@ -7,8 +7,9 @@
 
 namespace tenuto::tool {
 
-// An object of exactly two members, in any order and with any JSON whitespace: "key" (a string, or
-// a number in a u64 store) or "key_base64", and "value" or "value_base64".
-MaybeError parse_json_record(KeyKind kind, std::string_view line, Record& record);
+// An object of these members, in any order and with any JSON whitespace: "key" (a string, or a
+// number in a u64 store) or "key_base64"; "value" or "value_base64"; and perhaps, where records
+// may have lifetimes, the number "expires_ms".
+MaybeError parse_json_record(RecordShape shape, std::string_view line, Record& record);
 
 }  // namespace tenuto::tool

@@ -9,23 +9,36 @@
 namespace tenuto::tool {
 namespace {
 
-MaybeError parse_tsv(KeyKind kind, std::string_view line, Record& record) {
+MaybeError parse_tsv_key(KeyKind kind, std::string_view text, std::string& key) {
+  if (kind == KeyKind::bytes) return parse_escaped(text, 1, key);
+  std::uint64_t number = 0;
+  if (MaybeError error = parse_u64(text, 1, number)) {
+    error->what += "; the keys of this pool are numbers (u64)";
+    return error;
+  }
+  key = std::string_view(u64_key(number));
+  return std::nullopt;
+}
+
+MaybeError parse_tsv(RecordShape shape, std::string_view line, Record& record) {
   const std::size_t tab = line.find('\t');
   if (tab == std::string_view::npos) {
     return FormatError{line.size() + 1, "no TAB in the line; a record is key TAB value"};
   }
-  const std::string_view key = line.substr(0, tab);
-  if (kind == KeyKind::u64) {
-    std::uint64_t number = 0;
-    if (MaybeError error = parse_u64(key, 1, number)) {
-      error->what += "; the keys of this pool are numbers (u64)";
+  if (MaybeError error = parse_tsv_key(shape.kind, line.substr(0, tab), record.key)) return error;
+  std::string_view value = line.substr(tab + 1);
+  record.expires_ms = 0;
+  // Where nothing expires a second TAB is the value's, and wrong there.
+  const std::size_t second = shape.expires ? value.find('\t') : std::string_view::npos;
+  if (second != std::string_view::npos) {
+    const std::size_t column = tab + second + 3;
+    if (MaybeError error = parse_u64(value.substr(second + 1), column, record.expires_ms)) {
+      error->what += "; the third field is when the record expires, in ms since 1970";
       return error;
     }
-    record.key = std::string_view(u64_key(number));
-  } else if (MaybeError error = parse_escaped(key, 1, record.key)) {
-    return error;
+    value = value.substr(0, second);
   }
-  return parse_escaped(line.substr(tab + 1), tab + 2, record.value);
+  return parse_escaped(value, tab + 2, record.value);
 }
 
 }  // namespace
@@ -58,23 +71,26 @@ void append_value_member(std::string_view value, std::string& out) {
 }
 
 void append_record(RecordFormat format, KeyKind kind, std::string_view key, std::string_view value,
-                   std::string& out) {
+                   std::string& out, std::uint64_t expires_ms) {
   if (format == RecordFormat::tsv) {
     append_key_text(kind, key, out);
     out += '\t';
     append_escaped(out, value);
+    if (expires_ms != 0) (out += '\t') += fmt::format_int(expires_ms).c_str();
   } else {
     out += '{';
     append_key_member(kind, key, out);
     out += ',';
     append_value_member(value, out);
+    if (expires_ms != 0) (out += ",\"expires_ms\":") += fmt::format_int(expires_ms).c_str();
     out += '}';
   }
 }
 
-MaybeError parse_record(RecordFormat format, KeyKind kind, std::string_view line, Record& record) {
-  MaybeError error = format == RecordFormat::tsv ? parse_tsv(kind, line, record)
-                                                 : parse_json_record(kind, line, record);
+MaybeError parse_record(RecordFormat format, RecordShape shape, std::string_view line,
+                        Record& record) {
+  MaybeError error = format == RecordFormat::tsv ? parse_tsv(shape, line, record)
+                                                 : parse_json_record(shape, line, record);
   if (error) return error;
   if (record.key.size() > kKeyBytesMax) {
     return FormatError{

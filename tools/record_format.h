@@ -17,13 +17,22 @@ enum class RecordFormat : std::uint8_t { tsv, jsonl };
 struct Record {
   std::string key;  // as the store takes it; of a u64 store u64_key(n)
   std::string value;
+  std::uint64_t expires_ms = 0;  // when its lifetime ends, since 1970; 0: never
+};
+
+// What the records of a collection are made of.
+struct RecordShape {
+  RecordShape(KeyKind k, bool e = false) : kind(k), expires(e) {}
+  KeyKind kind;
+  bool expires;  // they may have lifetimes
 };
 
 // Appends the canonical line without its LF.
 void append_record(RecordFormat format, KeyKind kind, std::string_view key, std::string_view value,
-                   std::string& out);
+                   std::string& out, std::uint64_t expires_ms = 0);
 // Reads a line without its LF; `record` is reused and undefined after an error.
-MaybeError parse_record(RecordFormat format, KeyKind kind, std::string_view line, Record& record);
+MaybeError parse_record(RecordFormat format, RecordShape shape, std::string_view line,
+                        Record& record);
 
 // A key alone, as the formats write it: escaped or decimal; a JSON member "key", "key_base64".
 void append_key_text(KeyKind kind, std::string_view key, std::string& out);

@@ -27,6 +27,11 @@ PoolOptions pool_options(const CommonArgs& args, bool notes) {
   return options;
 }
 
+Session::Session()
+    : now_ms_(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                             std::chrono::system_clock::now().time_since_epoch())
+                                             .count())) {}
+
 Error Session::open(const CommonArgs& args, Access access) {
   if (args.read_only) return try_open(args, true);
   if (access == Access::read) {
@@ -43,6 +48,7 @@ Error Session::try_open(const CommonArgs& args, bool read_only) {
   options.pool = pool_options(args, false);
   options.pool.read_only = read_only;
   options.create_if_missing = false;
+  options.clock_ms = [now = now_ms_] { return now; };
   Report report;
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed_ms = [&] {
@@ -74,18 +80,20 @@ Error Session::try_open(const CommonArgs& args, bool read_only) {
 
 Error Session::open_store(const CommonArgs& args, Access access) {
   TENUTO_TOOL_TRY(open(args, access));
-  if (has_store()) return find_collection(args, false, {});
+  if (has_store()) return find_collection(args, {.create_if_missing = false});
   return failed(Status::not_found, "the pool holds objects but no key-value store", args.path,
                 "'tenuto info' says what is in it");
 }
 
-Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool) {
+Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool,
+                                    const CollectionOptions& form) {
   path_ = args.path;
   StoreOptions options;
   options.pool = pool_options(args, true);
   options.pool.size = new_pool.size;
   options.pool.size_max = std::max(args.size_max, new_pool.size);
   options.key_kind = new_pool.key_kind;
+  options.clock_ms = [now = now_ms_] { return now; };
   Report report;
   Result<Store> store = Store::open(args.path, options, &report);
   if (!store) {
@@ -93,15 +101,12 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
                         std::move(report));
   }
   store_.emplace(std::move(*store));
-  return find_collection(args, true, new_pool.key_kind);
+  return find_collection(args, form);
 }
 
-Error Session::find_collection(const CommonArgs& args, bool make, KeyKind kind) {
+Error Session::find_collection(const CommonArgs& args, const CollectionOptions& options) {
   records_ = store_->default_collection();
   if (args.collection.empty()) return no_error();
-  CollectionOptions options;
-  options.create_if_missing = make;
-  options.order = kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
   Report report;
   Result<Collection> there = store_->collection(args.collection, options, &report);
   if (!there) {

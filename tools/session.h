@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "facts.h"
+#include "form_line.h"
 #include "output.h"
 #include "tenuto/collection.h"
 #include "tenuto_commands.h"
@@ -21,12 +22,14 @@ enum class Access : std::uint8_t {
 
 class Session {
  public:
+  Session();
   // With --read-only the pool is never written, whatever `access`.
   Error open(const CommonArgs& args, Access access);
   // The store in it must be there; open() is content with a pool that holds other objects.
   Error open_store(const CommonArgs& args, Access access);
-  // Opens the store, making the file when it is missing.
-  Error open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool);
+  // Opens the store, making the file when it is missing, and the collection, in this form.
+  Error open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool,
+                             const CollectionOptions& form);
   // Only after success everything that was written is certain to stay.
   Error close();
 
@@ -39,6 +42,19 @@ class Session {
     const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
     return integers ? KeyKind::u64 : KeyKind::bytes;
   }
+  RecordShape shape() const { return {key_kind(), records_.expires()}; }
+  std::string form() const {
+    return form_words(records_.order(), records_.codec(), records_.duplicates(),
+                      records_.expires());
+  }
+  // The time by which records expire: the same during all of a command, so that a moment that is
+  // read as what is left of a lifetime, and written as such, stays that moment.
+  std::uint64_t now_ms() const { return now_ms_; }
+  // When the iterator's record expires, since 1970; 0: never.
+  std::uint64_t expires_ms(const Iterator& it) const {
+    const std::uint64_t left = it.ttl_ms();
+    return left == 0 ? 0 : now_ms_ + left;
+  }
   Pool& pool() { return store_ ? store_->pool() : *pool_; }
   double open_ms() const { return open_ms_; }
   // "path, key "abc"" for reports.
@@ -46,13 +62,14 @@ class Session {
 
  private:
   Error try_open(const CommonArgs& args, bool read_only);
-  Error find_collection(const CommonArgs& args, bool make, KeyKind kind);
+  Error find_collection(const CommonArgs& args, const CollectionOptions& options);
 
   std::string path_;
   std::optional<Store> store_;
   std::optional<Pool> pool_;
   Collection records_;
   double open_ms_ = 0;
+  std::uint64_t now_ms_;
 };
 
 PoolOptions pool_options(const CommonArgs& args, bool notes);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "facts.h"
+#include "form_line.h"
 #include "numbers.h"
 #include "session.h"
 #include "tenuto_commands.h"
@@ -16,22 +17,6 @@ struct Row {
   CollectionInfo info;
   std::optional<CollectionStats> stats;  // none: its keys have a codec, which a tool has not
 };
-
-std::string order_of(const CollectionInfo& info) {
-  switch (info.order) {
-    case KeyOrder::bytes:
-      return "bytes";
-    case KeyOrder::u64:
-      return "u64";
-    case KeyOrder::reverse:
-      return "reverse";
-    case KeyOrder::reverse_u64:
-      return "reverse_u64";
-    case KeyOrder::registered:
-      break;
-  }
-  return "codec " + info.codec;
-}
 
 Error list(Session& session, const CommonArgs& args, std::vector<Row>& rows) {
   Report report;
@@ -57,7 +42,7 @@ std::string as_json(const std::vector<Row>& rows) {
     json += '{';
     append_json_member(json, "name", r.info.name);
     json += fmt::format(",\"id\":{},", r.info.id);
-    append_json_member(json, "key_kind", order_of(r.info));
+    append_json_member(json, "key_kind", form_words(r.info.order, r.info.codec, false, false));
     json += fmt::format(",\"duplicates\":{},\"expires\":{}", r.info.duplicates, r.info.expires);
     if (r.stats) {
       json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{}", r.stats->records,
@@ -99,10 +84,9 @@ Error run_collections(const CollectionsArgs& args) {
   for (const Row& r : rows) {
     std::string line;
     append_escaped(line, r.info.name);
-    out.write(fmt::format("{}\t{} records\t{}{}{}\n", line,
-                          r.stats ? format_count(r.stats->records) : "?", order_of(r.info),
-                          r.info.duplicates ? ", duplicates" : "",
-                          r.info.expires ? ", expires" : ""));
+    out.write(
+        fmt::format("{}\t{} records\t{}\n", line, r.stats ? format_count(r.stats->records) : "?",
+                    form_words(r.info.order, r.info.codec, r.info.duplicates, r.info.expires)));
   }
   return out.finish();
 }

@@ -24,9 +24,13 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
                     whole ? session.records().stats().record_bytes : 0);
   Iterator it = session.records().iterator(options);
   std::string line;
+  if (!is_plain_form(session.form())) {
+    append_form_line(format, session.form(), line);
+    out.write(line += '\n');
+  }
   for (it.seek_first(); it.valid() && out.ok(); it.next()) {
     line.clear();
-    append_record(format, session.key_kind(), it.key(), it.value(), line);
+    append_record(format, session.key_kind(), it.key(), it.value(), line, session.expires_ms(it));
     line += '\n';
     out.write(line);
     ++records;

@@ -32,15 +32,32 @@ class Loader {
         reader_(fd, args.line_bytes_max),
         progress_(is_terminal(STDERR_FILENO) && !args.quiet && !args.json, input_bytes) {}
 
+  // Reads the first line, which may say the form of the collection that was dumped. Called by
+  // run(), unless somebody wants to know before.
+  Error begin() {
+    begun_ = true;
+    first_status_ = reader_.next(first_);
+    if (first_status_ != Status::ok || !parse_form_line(format_, first_, form_)) return no_error();
+    has_form_ = true;
+    if (options_of_form(form_, form_options_)) return no_error();
+    return failed(Status::invalid_argument, "the first line says no form that a load can make",
+                  name_ + ", line 1", "leave the line out to load the records all the same");
+  }
+  bool has_form() const { return has_form_; }
+  const CollectionOptions& form() const { return form_options_; }
+
   Error run(Session& session) {
-    const KeyKind kind = session.key_kind();
+    if (!begun_) TENUTO_TOOL_TRY(begin());
+    TENUTO_TOOL_TRY(check_form(session));
     Store& store = session.store();
+    now_ms_ = session.now_ms();
     into_ = session.records();
-    std::string_view line;
-    while (true) {
-      Status status = reader_.next(line);
+    Status status = first_status_;
+    std::string_view line = first_;
+    if (has_form_) status = reader_.next(line);
+    for (;; status = reader_.next(line)) {
       if (status == Status::ok) {
-        if (MaybeError bad = parse_record(format_, kind, line, record_)) {
+        if (MaybeError bad = parse_record(format_, session.shape(), line, record_)) {
           TENUTO_TOOL_TRY(bad_line(store, *bad));
           continue;
         }
@@ -68,15 +85,39 @@ class Loader {
   std::uint64_t record_bytes() const { return record_bytes_; }
   std::uint64_t bad_lines() const { return bad_lines_; }
   std::uint64_t batches() const { return batches_; }
+  std::uint64_t expired() const { return expired_; }
 
  private:
+  // Lifetimes, duplicates and orders are not lost on the way without a word.
+  Error check_form(const Session& session) {
+    if (!has_form_ || form_ == session.form()) return no_error();
+    return {Status::invalid_argument,
+            Report{"the records come from a collection of another form", args_.path, form_,
+                   session.form()},
+            "'tenuto collections PATH --make NAME' makes one, or load --create --collection NAME; "
+            "without the first line the records are loaded as they are"};
+  }
+
   Error add(Store& store) {
     if (batch_.empty()) first_line_ = reader_.line_number();
-    batch_.put(into_, record_.key, record_.value);
+    if (record_.expires_ms != 0 && record_.expires_ms <= now_ms_) {
+      forget();
+    } else {
+      const std::uint64_t left = record_.expires_ms == 0 ? 0 : record_.expires_ms - now_ms_;
+      batch_.put(into_, record_.key, record_.value, left);
+      ++batch_puts_;
+    }
     batch_bytes_ += record_.key.size() + record_.value.size();
     progress_.update(records_ + batch_.count(), reader_.bytes_read());
     if (batch_.count() < args_.batch && batch_bytes_ < kBatchBytesMax) return no_error();
     return write_batch(store);
+  }
+
+  // Its time has gone by, and so it is not there, nor is what it replaces.
+  void forget() {
+    ++expired_;
+    if (into_.duplicates()) return batch_.erase_pair(into_, record_.key, record_.value);
+    batch_.erase(into_, record_.key);
   }
 
   Error write_batch(Store& store) {
@@ -95,9 +136,10 @@ class Loader {
       return error;
     }
     ++batches_;
-    records_ += batch_.count();
+    records_ += batch_puts_;
     record_bytes_ += batch_bytes_;
     batch_.clear();
+    batch_puts_ = 0;
     batch_bytes_ = 0;
     return no_error();
   }
@@ -136,6 +178,15 @@ class Loader {
   Record record_;
   Collection into_;
   WriteBatch batch_;
+  bool begun_ = false;
+  Status first_status_ = Status::ok;
+  std::string_view first_;  // the first line, until the next one is read
+  bool has_form_ = false;
+  std::string form_;
+  CollectionOptions form_options_;
+  std::uint64_t now_ms_ = 0;
+  std::uint64_t batch_puts_ = 0;
+  std::uint64_t expired_ = 0;  // before they were loaded
   std::uint64_t batch_bytes_ = 0;
   std::uint64_t first_line_ = 0;  // of the batch
   std::uint64_t records_ = 0;
@@ -177,9 +228,23 @@ Error report_load(const LoadArgs& args, const Loader& loader, const std::string&
   facts.bytes("record_bytes", "keys and values", loader.record_bytes());
   facts.count("bad_lines", "bad lines skipped", loader.bad_lines());
   facts.count("batches", "batches", loader.batches());
+  if (loader.expired() > 0) facts.count("expired", "expired before", loader.expired());
   facts.seconds("seconds", "time", seconds);
   if (args.quiet && !args.json) return no_error();
   return print_facts(args, "loaded into " + args.path, facts);
+}
+
+Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
+  if (!args.create) {
+    Error error = session.open_store(args, Access::write);
+    if (error.status == Status::not_found) error.hint = "--create makes it";
+    return error;
+  }
+  TENUTO_TOOL_TRY(loader.begin());
+  CollectionOptions form;
+  form.order = args.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
+  if (loader.has_form()) form = loader.form();
+  return session.open_or_create_store(args, args, form);
 }
 
 }  // namespace
@@ -193,17 +258,11 @@ Error run_load(const LoadArgs& args) {
   Input input;
   TENUTO_TOOL_TRY(input.open_file(args.file));
   const std::string name = args.file == "-" ? "standard input" : args.file;
+  Loader loader(args, format, input.fd(), name, input.bytes());
   Session session;
-  if (args.create) {
-    TENUTO_TOOL_TRY(session.open_or_create_store(args, args));
-  } else {
-    Error error = session.open_store(args, Access::write);
-    if (error.status == Status::not_found) error.hint = "--create makes it";
-    TENUTO_TOOL_TRY(error);
-  }
+  TENUTO_TOOL_TRY(open_session(args, loader, session));
   catch_stop_signals();
   const auto start = std::chrono::steady_clock::now();
-  Loader loader(args, format, input.fd(), name, input.bytes());
   Error error = loader.run(session);
   const Status synced = session.store().sync();
   if (!error && synced != Status::ok) {

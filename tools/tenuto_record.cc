@@ -63,20 +63,22 @@ Error no_such_key(const Session& session, std::string_view key) {
   return failed(Status::not_found, "no such key", session.where(key));
 }
 
-void append_scan_line(const ScanArgs& args, KeyKind kind, const Iterator& it, std::string& line) {
+void append_scan_line(const ScanArgs& args, const Session& session, const Iterator& it,
+                      std::string& line) {
+  const KeyKind kind = session.key_kind();
   if (args.json && args.keys_only) {
     line += '{';
     append_key_member(kind, it.key(), line);
     line += '}';
   } else if (args.json) {
-    append_record(RecordFormat::jsonl, kind, it.key(), it.value(), line);
+    append_record(RecordFormat::jsonl, kind, it.key(), it.value(), line, session.expires_ms(it));
   } else if (args.hex) {
     append_hex(line, it.key());
     if (!args.keys_only) append_hex(line += '\t', it.value());
   } else if (args.keys_only) {
     append_key_text(kind, it.key(), line);
   } else {
-    append_record(RecordFormat::tsv, kind, it.key(), it.value(), line);
+    append_record(RecordFormat::tsv, kind, it.key(), it.value(), line, session.expires_ms(it));
   }
   line += '\n';
 }
@@ -179,7 +181,7 @@ Error run_scan(const ScanArgs& args) {
     if (left > 0) args.reverse ? it.seek_last() : it.seek_first();
     while (left > 0 && it.valid() && out.ok()) {
       line.clear();
-      append_scan_line(args, kind, it, line);
+      append_scan_line(args, session, it, line);
       out.write(line);
       if (--left > 0) args.reverse ? it.prev() : it.next();
     }

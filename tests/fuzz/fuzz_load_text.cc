@@ -2,7 +2,8 @@
 // they stand, whatever the limit; a line is either taken or refused at a column inside it; what
 // was taken is written (as `dump` does) and read back as the same record, in both formats; and a
 // JSON line that is taken is what an independent parser reads.
-//   byte 0: format (bit 0), key kind (bit 1), how the limit of a line is chosen (bit 2)
+//   byte 0: format (bit 0), key kind (bit 1), how the limit of a line is chosen (bit 2),
+//           whether records may have lifetimes (bit 3)
 //   byte 1: the limit, when it is a small one
 //   byte 2: bytes that one read gives, 0: as many as there are;   the rest: the input file
 #include <sys/socket.h>
@@ -52,9 +53,9 @@ class Pieces {
   std::size_t unsent_ = 0;
 };
 
-std::string line_of(RecordFormat format, KeyKind kind, const Record& record) {
+std::string line_of(RecordFormat format, RecordShape shape, const Record& record) {
   std::string line;
-  append_record(format, kind, record.key, record.value, line);
+  append_record(format, shape.kind, record.key, record.value, line, record.expires_ms);
   return line;
 }
 
@@ -64,20 +65,21 @@ void expect_inside(std::string_view text, const MaybeError& error) {
   FUZZ_REQUIRE(!error->what.empty(), "an error without words");
 }
 
-void expect_back(RecordFormat format, KeyKind kind, const Record& record) {
-  const std::string line = line_of(format, kind, record);
+void expect_back(RecordFormat format, RecordShape shape, const Record& record) {
+  const std::string line = line_of(format, shape, record);
   FUZZ_REQUIRE(line.find('\n') == std::string::npos && is_utf8(line), "a written line: " + line);
   Record back;
-  const MaybeError error = parse_record(format, kind, line, back);
+  const MaybeError error = parse_record(format, shape, line, back);
   FUZZ_REQUIRE(!error, "refused what was written: " + line);
-  FUZZ_REQUIRE(back.key == record.key && back.value == record.value, "another record: " + line);
-  FUZZ_REQUIRE(line_of(format, kind, back) == line, "no canonical line: " + line);
+  FUZZ_REQUIRE(back.key == record.key && back.value == record.value &&
+                   back.expires_ms == record.expires_ms, "another record: " + line);
+  FUZZ_REQUIRE(line_of(format, shape, back) == line, "no canonical line: " + line);
 }
 
 // REQUIRES: the line was taken, as JSON in a store of byte keys.
 void expect_same_json(std::string_view line, const Record& record) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-  FUZZ_REQUIRE(object.is_object() && object.size() == 2,
+  FUZZ_REQUIRE(object.is_object() && object.size() == 2u + object.count("expires_ms"),
                "taken, but no JSON: " + std::string(line));
   const auto same = [&](const char* name, const std::string& bytes) {
     if (!object.contains(name)) return;
@@ -88,14 +90,14 @@ void expect_same_json(std::string_view line, const Record& record) {
   same("value", record.value);
 }
 
-void check_line(RecordFormat format, KeyKind kind, std::string_view line) {
+void check_line(RecordFormat format, RecordShape shape, std::string_view line) {
   static Record record;  // reused, as load does
-  const MaybeError error = parse_record(format, kind, line, record);
+  const MaybeError error = parse_record(format, shape, line, record);
   expect_inside(line, error);
   if (error) return;
-  expect_back(RecordFormat::tsv, kind, record);
-  expect_back(RecordFormat::jsonl, kind, record);
-  if (format == RecordFormat::jsonl && kind == KeyKind::bytes) expect_same_json(line, record);
+  expect_back(RecordFormat::tsv, shape, record);
+  expect_back(RecordFormat::jsonl, shape, record);
+  if (format == RecordFormat::jsonl && shape.kind == KeyKind::bytes) expect_same_json(line, record);
 }
 
 // The next line as a reader without buffers would find it.
@@ -142,6 +144,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const unsigned flags = input.u8();
   const RecordFormat format = (flags & 1) != 0 ? RecordFormat::jsonl : RecordFormat::tsv;
   const KeyKind kind = (flags & 2) != 0 ? KeyKind::u64 : KeyKind::bytes;
+  const RecordShape shape(kind, (flags & 8) != 0);
   const std::uint64_t small = 1 + input.u8();
   const std::uint64_t limit = (flags & 4) != 0 ? small : kLineBytesMax;
   const std::size_t piece = input.u8();
@@ -160,7 +163,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
     FUZZ_REQUIRE(status == Status::ok, status_name(status));
     FUZZ_REQUIRE(line == expected, "the reader changed a line");
     FUZZ_REQUIRE(line.size() <= limit, "a line above the limit was handed out");
-    check_line(format, kind, line);
+    check_line(format, shape, line);
     check_texts(line);
   }
   FUZZ_REQUIRE(reader.next(line) == Status::not_found, "the reader goes on past the end");

@@ -242,6 +242,41 @@ TEST_F(ToolCli, a_pool_that_was_not_closed_is_recovered_unless_read_only) {
   EXPECT_EQ(run_json({"info", pool})["was_clean"], true);
 }
 
+// What only looks does not use up a journal without a word.
+TEST_F(ToolCli, reading_what_was_not_closed_says_that_it_writes) {
+  const std::string pool = path("a.tnt");
+  const pid_t child = fork();
+  if (child == 0) {
+    StoreOptions options;
+    options.pool.size = kPoolBytesMin;
+    options.pool.medium = Medium::journal;
+    options.pool.journal.bytes = 256u << 10;
+    Result<Store> store = Store::open(pool, options);
+    _exit(store && store->put("k", "v") == Status::ok ? 0 : 1);
+  }
+  ASSERT_EQ(wait(child), 0);
+  const std::string left = read_file(pool);
+  const std::string journal = read_file(pool + ".journal");
+  for (const char* command : {"get", "scan", "info", "dump", "stats", "collections", "check"}) {
+    SCOPED_TRACE(command);
+    write_file(pool, left);
+    write_file(pool + ".journal", journal);
+    std::vector<std::string> words = {command, pool};
+    if (command == "get"s) words.push_back("k");
+    if (command == "dump"s) words.insert(words.end(), {"--format", "tsv"});
+    std::vector<std::string> untouched = words;
+    untouched.push_back("--read-only");
+    EXPECT_EQ(run(untouched).code, 12);
+    EXPECT_TRUE(read_file(pool) == left && read_file(pool + ".journal") == journal);
+    const Outcome o = run(words);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.err.rfind("tenuto: note: ", 0), 0u) << o.err;
+    EXPECT_NE(o.err.find("a.tnt was not closed cleanly"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("a.tnt.journal"), std::string::npos) << o.err;
+    EXPECT_EQ(run(words).err, "") << "it is closed now";
+  }
+}
+
 TEST_F(ToolCli, reading_does_not_write_a_clean_pool) {
   const std::string pool = new_pool("a.tnt");
   put(pool, "k", "v");

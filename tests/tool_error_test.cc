@@ -323,7 +323,7 @@ TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
       bytes.replace(page * 4096 + i, 8, reinterpret_cast<const char*>(&word), 8);
     }
     write_file(pool, bytes);
-    const Outcome o = run({"check", pool});
+    const Outcome o = run({"check", pool, "-q"});
     EXPECT_LT(o.code, 16) << "page " << page << ": " << o.err;
     EXPECT_EQ(o.err.rfind("tenuto: ", 0) == 0, o.code != 0) << o.err;
   }

@@ -14,6 +14,16 @@ namespace tenuto::tool {
 namespace {
 // A command's journal lives as long as the command: small, since it is written when it is made.
 constexpr std::uint64_t kJournalBytes = 8u << 20;
+
+// Who only wants to read hears that more is done.
+std::string recovery_note(const std::string& path) {
+  const std::string journal = path + ".journal";
+  const bool beside = ::access(journal.c_str(), F_OK) == 0;
+  return fmt::format(
+      "{} was not closed cleanly and is recovered before it is read, which writes to it{}; "
+      "--read-only leaves it as it is",
+      path, beside ? " and uses up " + journal : "");
+}
 }  // namespace
 
 PoolOptions pool_options(const CommonArgs& args, bool notes) {
@@ -38,6 +48,7 @@ Error Session::open(const CommonArgs& args, Access access) {
     Error error = try_open(args, true);
     // read_only: it was not closed cleanly and has to be recovered, which is a write.
     if (error.status != Status::read_only) return error;
+    if (!args.quiet) print_note(recovery_note(args.path));
   }
   return try_open(args, false);
 }

@@ -15,8 +15,7 @@ namespace tenuto::tool {
 
 // What a command does to the pool.
 enum class Access : std::uint8_t {
-  read,     // a cleanly closed pool is not written; one that was not closed is recovered first
-  recover,  // recovered if needed, then only read
+  read,  // a cleanly closed pool is not written; one that was not is recovered first, with a note
   write,
 };
 

@@ -228,7 +228,7 @@ Error run_check(const CheckArgs& args) {
     return failed(Status::invalid_argument, "--journal needs --repair NEWPOOL", "--journal");
   }
   Session session;
-  if (Error error = session.open(args, Access::recover)) return report_unsound(args, error);
+  if (Error error = session.open(args, Access::read)) return report_unsound(args, error);
   const PoolInfo info = session.pool().info();
   const auto start = std::chrono::steady_clock::now();
   Report report;

@@ -71,8 +71,9 @@ void expect_back(RecordFormat format, RecordShape shape, const Record& record) {
   Record back;
   const MaybeError error = parse_record(format, shape, line, back);
   FUZZ_REQUIRE(!error, "refused what was written: " + line);
-  FUZZ_REQUIRE(back.key == record.key && back.value == record.value &&
-                   back.expires_ms == record.expires_ms, "another record: " + line);
+  FUZZ_REQUIRE(
+      back.key == record.key && back.value == record.value && back.expires_ms == record.expires_ms,
+      "another record: " + line);
   FUZZ_REQUIRE(line_of(format, shape, back) == line, "no canonical line: " + line);
 }
 

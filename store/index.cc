@@ -1,8 +1,11 @@
 #include "store/index.h"
 
+#include <unistd.h>
+
 #include <array>
 
 #include "pm/assert.h"
+#include "pm/plant.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
@@ -32,17 +35,16 @@ void Index::build(const std::vector<VLeaf*>& leaves, std::vector<std::string> se
 
 // While the leaf is locked nobody changes nodes above it, for whoever does has locked a leaf.
 void Index::adopt(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
-  Node* old = root_.load(std::memory_order_acquire);
   Node* made = make_all(leaves, std::move(separators));
+  std::vector<Node*> old{root_.load(std::memory_order_acquire)};
+  while (old.back()->level() > 1) old.push_back(old.back()->node(0));
   root_mu_.lock();
-  set_root(made);
-  for (;;) {
-    TENUTO_ASSERT(old->count() == 1);
-    Node* below = old->level() > 1 ? old->node(0) : nullptr;
-    retire(old);
-    if (below == nullptr) return;
-    old = below;
+  for (Node* node : old) {
+    TENUTO_ASSERT(node->count() == 1);
+    node->set_obsolete();
   }
+  set_root(made);
+  for (Node* node : old) retire_(node);
 }
 
 Node* Index::make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
@@ -69,7 +71,7 @@ Node* Index::make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string
 }
 
 Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
-  for (;;) {
+  for (Backoff wait;; wait.pause()) {
     const Node* n = root_.load(std::memory_order_acquire);
     const Node* bound_node = nullptr;
     unsigned bound = 0;
@@ -96,7 +98,6 @@ Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
       n = n->node(i);
       __builtin_prefetch(reinterpret_cast<const char*>(n) + kLineBytes);
     }
-    _mm_pause();
   }
 }
 
@@ -150,11 +151,6 @@ Index::Parent Index::lock_parent(const Node* node, std::string_view key) {
   }
 }
 
-void Index::retire(Node* node) {
-  node->set_obsolete();
-  retire_(node);
-}
-
 // REQUIRES: root_mu_ held; unlocks it.
 void Index::set_root(Node* root) {
   root_.store(root, std::memory_order_release);
@@ -163,19 +159,26 @@ void Index::set_root(Node* root) {
 
 void Index::replace(Node* old, std::string_view key, Node* with) {
   const Parent p = lock_parent(old, key);
+  const bool too_late = TENUTO_PLANT("store_node_obsolete_after_its_successor");
+  if (!too_late) old->set_obsolete();
   if (p.node == nullptr) {
     set_root(with);
   } else {
     p.node->set_child(p.child, with);
     p.node->unlock();
   }
-  retire(old);
+  if (too_late) {
+    ::usleep(20);
+    old->set_obsolete();
+  }
+  retire_(old);
 }
 
 void Index::replace(Node* old, std::string_view key, Node* left, const std::string& separator,
                     Node* right) {
   const Parent p = lock_parent(old, key);
   NodeShape s;
+  old->set_obsolete();
   if (p.node == nullptr) {
     s.children = {left, right};
     s.seps = {separator};
@@ -197,7 +200,7 @@ void Index::replace(Node* old, std::string_view key, Node* left, const std::stri
       replace(p.node, key, low, s.seps[at - 1], high);
     }
   }
-  retire(old);
+  retire_(old);
 }
 
 void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
@@ -300,8 +303,9 @@ void Index::remove_leftmost(Node* node, std::string_view key) {
     n = p.node;
     child = p.child;
   }
+  for (Node* old : replaced) old->set_obsolete();
   replace(n, key, with);
-  for (Node* old : replaced) retire(old);
+  for (Node* old : replaced) retire_(old);
 }
 
 Index::Shape Index::shape() const {

@@ -8,6 +8,16 @@
 // for all nodes on the way that shrink with it), and a leaf that splits or dies stays locked until
 // its parent is obsolete.
 //
+// A node becomes obsolete *before* its successor can be found. Else the next one who changes a leaf
+// of both finds the successor and ends that one, while the first node, where a reader still stands,
+// says that all is well: the reader would look for a key in a leaf that gave it away.
+//
+// The nodes above are not asked, so what they say of the leaf's upper bound may be old: too low,
+// when the leaf has taken a neighbour's range since, never too high, for then its own parent is
+// another. Who goes forwards from a bound that is too low finds the same leaf again, with the rest
+// of its range: that is how a transaction's cursor comes to its own writes there (cursor.cc). Who
+// goes backwards asks for a leaf before a key, and the bound it gets is at least that key.
+//
 // Locks, always in this order: leaves (left to right), nodes (bottom up, one a level), the root.
 // Every call REQUIRES an epoch guard of the calling thread.
 #pragma once
@@ -105,7 +115,6 @@ class Index {
                Node* right);
   static Node* make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
   void set_root(Node* root);
-  void retire(Node* node);
   void remove_leftmost(Node* node, std::string_view key);
 
   RetireNode retire_;

@@ -77,7 +77,8 @@ class alignas(kLineBytes) Node {
   // A locked node may be replaced. False when it was replaced already.
   bool lock();
   void unlock() { state_.store(kLive, std::memory_order_release); }
-  // The replaced node's end. Release: after the leaf's unlock, readers see it (obsolete()).
+  // The replaced node's end, before its successor can be found. Release: who read the version of a
+  // leaf that was changed through the successor sees it (obsolete()).
   void set_obsolete() { state_.store(kObsolete, std::memory_order_release); }
   bool obsolete() const { return state_.load(std::memory_order_acquire) == kObsolete; }
 

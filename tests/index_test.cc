@@ -322,5 +322,63 @@ TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
   leaves.expect_agrees();
 }
 
+// Two writers in the leaves of one node: each replaces the node that the other has just made, and
+// nobody is led to a leaf by what the node before said of it.
+TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_already) {
+  constexpr std::uint64_t kSpan = 1000;
+  const auto low_of = [](std::uint64_t n) { return std::to_string(100'000 + n); };
+  std::deque<VLeaf> first(2);
+  Limbos limbos([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); });
+  Index index([&](Node* n) {
+    limbos.retire(limbos.mine(), {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
+  });
+  index.build({&first[0], &first[1]}, {"", low_of(kSpan)});
+  for (VLeaf& leaf : first) leaf.set_word(1, {kSpan * (&leaf == &first[0] ? 1 : 2)});
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> readers;
+  for (unsigned seed = 1; seed <= 2; ++seed) {
+    readers.emplace_back([&, seed] {
+      Rng rng(seed);
+      while (!stop.load(std::memory_order_acquire)) {
+        const std::uint64_t n = rng() % (2 * kSpan);
+        const EpochGuard guard;
+        const Place place = index.locate(low_of(n));
+        const bool holds = n < place.leaf->word(1).raw;
+        if (place.leaf->still(place.version) && !holds) wrong += 1;
+      }
+    });
+  }
+  std::deque<VLeaf> made[2];
+  const auto split_and_unlink = [&](unsigned w) {
+    VLeaf& left = first[w];
+    for (int i = 0; i < 20'000; ++i) {
+      const EpochGuard guard;
+      const std::uint64_t end = kSpan * (w + 1);
+      const std::uint64_t at = end - 1 - static_cast<std::uint64_t>(i) % (kSpan - 1);
+      VLeaf& right = made[w].emplace_back();
+      right.set_word(1, {end});
+      left.lock();
+      left.set_word(1, {at});
+      index.add(&left, low_of(at), &right);
+      left.unlock();
+      for (int n = 0; n < 100; ++n) _mm_pause();  // somebody looks at it
+      left.lock();
+      right.lock();
+      left.set_word(1, {end});
+      index.remove(&right, low_of(at));
+      right.unlock_dead();
+      left.unlock();
+    }
+  };
+  std::thread other(split_and_unlink, 1);
+  split_and_unlink(0);
+  other.join();
+  stop.store(true, std::memory_order_release);
+  for (std::thread& t : readers) t.join();
+  EXPECT_EQ(wrong.load(), 0);
+  limbos.drain();
+}
+
 }  // namespace
 }  // namespace tenuto::store

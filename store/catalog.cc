@@ -1,5 +1,7 @@
 #include "store/catalog.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -98,14 +100,26 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
   const EpochGuard guard;
   const std::uint64_t next_id =
       reinterpret_cast<const HeaderWord&>(ground_.file.head().store[kHeadNextId]).value();
-  std::vector<VLeaf*> leaves;
-  tree_->index().for_each([&](VLeaf* leaf, std::string_view) { leaves.push_back(leaf); });
+  // Whoever changes what stands in the catalog holds the collections' lock, as the caller does; but
+  // a compaction merges and moves its leaves meanwhile. So the way from leaf to leaf is by key, as
+  // a cursor's is.
+  std::string from;
   std::vector<Entry> found;
-  for (VLeaf* leaf : leaves) {
-    const Status s = tree_->entries({leaf, leaf->read_version()}, found, true);
+  Fence upper;
+  do {
+    from = upper.key;
+    const Place place = tree_->index().locate(from, Aim::at, &upper);
+    const bool gives_up = TENUTO_PLANT("store_catalog_list_gives_up");
+    if (gives_up) ::usleep(100);
+    const Status s = tree_->entries(place, found, true);
+    if (s == Status::conflict && !gives_up) {
+      upper = {true, from, nullptr};
+      continue;
+    }
     if (s != Status::ok) return unreadable(s, "?", report);
     Tree::sort(found);
     for (const Entry& e : found) {
+      if (e.record.key < from) continue;  // its leaf was merged into one that was listed
       CatalogEntry entry;
       if (!decode_entry(e.record.key, e.record.value, entry)) {
         return damaged(e.record.key, report, "an entry of the catalog is damaged");
@@ -115,7 +129,7 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
       }
       out.push_back(std::move(entry));
     }
-  }
+  } while (upper.bounded);
   std::vector<std::uint64_t> ids;
   for (const CatalogEntry& e : out) ids.push_back(e.id.value);
   std::sort(ids.begin(), ids.end());
@@ -153,7 +167,7 @@ Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const Collecti
   if (s == Status::ok) return tree;
   const EpochGuard guard;
   Record named;
-  if (tree_->lookup(name, named) == Status::not_found) (*tree)->give_back();
+  if (tree_->lookup(name, named) == Status::not_found) (*tree)->end_now();
   return s;
 }
 

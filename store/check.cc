@@ -140,6 +140,7 @@ void Tree::note_dropped(Reached& reached) const {
   history_.for_each([&](const OldVersion& v) {
     if (v.tree == this) note(v.record);
   });
+  for (const OldVersion* v = forgotten_; v != nullptr; v = v->after) note(v->record);
 }
 
 Status Tree::check_heap(const Ground& ground, const Reached& reached, Report* report) {

@@ -38,7 +38,7 @@ Collections::~Collections() {
   if (main_ != nullptr) close(*main_);
   for (const auto& [name, state] : open_) close(*state);
   for (const State& state : unnamed_) close(*state);
-  for (const Dropped& d : dropped_) d.state->tree.reset();
+  for (const State& state : dropped_) state->tree.reset();
 }
 
 // --- making and opening the store ---------------------------------------------------------------
@@ -125,8 +125,8 @@ Status Collections::open_all(bool parallel, Report* report) {
 
 Status Collections::close() {
   const std::lock_guard lock(mu_);
-  for (const State& state : unnamed_) state->tree->give_back();
-  for (const Dropped& d : dropped_) d.state->tree->give_back();
+  for (const State& state : unnamed_) state->tree->end_now();
+  for (const State& state : dropped_) state->tree->end_now();
   dropped_.clear();
   main_->tree->close();
   if (catalog_ != nullptr) catalog_->tree().close();
@@ -239,15 +239,15 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
 // REQUIRES: nothing durable names it any more.
 void Collections::retire(const State& state) {
   state->life.dropped(ground_.history.now().clock());
-  dropped_.push_back({state, seal_epoch()});
+  state->tree->begin_end();
+  dropped_.push_back(state);
   free_dropped();
 }
 
 void Collections::free_dropped() {
-  std::erase_if(dropped_, [](const Dropped& d) {
-    if (!epoch_is_over(d.epoch)) return false;
-    d.state->tree->give_back();
-    d.state->tree.reset();
+  std::erase_if(dropped_, [](const State& state) {
+    if (!state->tree->try_end()) return false;
+    state->tree.reset();
     return true;
   });
 }
@@ -304,7 +304,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
                 where);
   }
   const bool too_early = replaced && TENUTO_PLANT("store_dropped_before_durable");
-  if (too_early) (*replaced)->tree->give_back();
+  if (too_early) (*replaced)->tree->end_now();
   std::optional<Dropping> dropping;
   if (replaced) dropping.emplace((*replaced)->life);
   s = catalog_->rename(entry, to);
@@ -344,8 +344,13 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
 
 // --- validation ---------------------------------------------------------------------------------
 
+Collections::Still Collections::stand_still() {
+  auto reclaimer = reclaimer_.pause();
+  return {std::move(reclaimer), std::unique_lock(still_mu_)};
+}
+
+// REQUIRES: stand_still().
 Status Collections::validate(Report* report) {
-  const auto quiet = reclaimer_.pause();
   const std::lock_guard lock(mu_);
   Tree::Reached reached;
   TENUTO_TRY(main_->tree->validate(reached, report));
@@ -368,7 +373,7 @@ Status Collections::validate(Report* report) {
     }
   }
   for (const State& state : unnamed_) state->tree->note_dropped(reached);
-  for (const Dropped& d : dropped_) d.state->tree->note_dropped(reached);
+  for (const State& state : dropped_) state->tree->note_dropped(reached);
   return Tree::check_heap(ground_, reached, report);
 }
 

@@ -4,14 +4,12 @@
 // After a crash every collection is opened, for only its tree knows which blocks are its own. After
 // a clean close the default one is, and the others when somebody asks for them.
 //
-// A dropped collection: the catalog's erase is durable, then the handles are told, then the epoch
-// is sealed. Every call on a collection that can be dropped pins an epoch before it looks whether
-// it was (CollectionUse), so once that epoch is over nobody is in the tree and nobody comes, and
-// its blocks are given back: at once as a rule, else with the next call that changes the catalog,
-// finds the pool full, or closes it.
+// A dropped collection: the catalog's erase is durable, then the handles are told, then the tree's
+// end begins (tree_end.cc). It waits for nobody: its blocks are given back at once as a rule, else
+// with the next call that changes the catalog, finds the pool full, compacts, or closes it.
 //
-// Locks: the reclaimer's before mu_, mu_ before those of trees; calls on collections do not take
-// it.
+// Locks: the reclaimer's and those of a compaction before mu_, mu_ before those of trees; calls on
+// collections do not take it.
 #pragma once
 
 #include <atomic>
@@ -115,6 +113,12 @@ class Collections {
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report);
   Status validate(Report* report);
+  // What the pool does by itself, and a compaction, stands still while it is held: to validate.
+  // Waits for a compaction under way.
+  struct Still {
+    std::unique_lock<std::mutex> reclaimer, compaction;
+  };
+  [[nodiscard]] Still stand_still();
 
   // For transactions. An empty collection without a name; the catalog is made if there is none.
   // exists: one has the name that is not among `dropped`, or is among `created`.
@@ -157,11 +161,6 @@ class Collections {
   unsigned threads() const { return threads_; }  // as PoolOptions::recovery_threads
 
  private:
-  struct Dropped {
-    State state;
-    std::uint64_t epoch;
-  };
-
   static Status check_name(std::string_view name, Report* report);
   std::string where_of(std::string_view name) const;
   // In threads_ threads.
@@ -191,12 +190,13 @@ class Collections {
   State main_;
   std::atomic<bool> has_catalog_{false};
 
-  std::mutex compact_mu_;  // held by a compaction; before mu_
+  std::mutex compact_mu_;  // held by a compaction; before still_mu_
+  std::mutex still_mu_;    // held by a compaction or a validation; before mu_
   std::mutex mu_;
   // Guarded by mu_.
   std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
   std::map<std::string, State, std::less<>> open_;
-  std::vector<Dropped> dropped_;
+  std::vector<State> dropped_;  // their ends are under way
   std::vector<State> unnamed_;
 
   Reclaimer reclaimer_{*this};

@@ -145,7 +145,10 @@ void History::sweep_all() {
   {
     const std::lock_guard lock(mu_);
     if (closed()) return;
-    for (OldVersion* v = condemned_; v != nullptr; v = v->after) going.push_back(v);
+    for (OldVersion* v = condemned_; v != nullptr; v = v->after) {
+      going.push_back(v);
+      v->tree->in_sweeps += 1;
+    }
     condemned_ = nullptr;
     condemned_any_.store(false, std::memory_order_release);
     sweepers_ += 1;
@@ -154,8 +157,11 @@ void History::sweep_all() {
     return a->tree != b->tree ? a->tree < b->tree : a->key() < b->key();
   });
   for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
-    while (end < going.size() && going[end]->tree == going[i]->tree) ++end;
-    going[i]->tree->sweep({&going[i], end - i});
+    Tree& tree = *going[i]->tree;
+    while (end < going.size() && going[end]->tree == &tree) ++end;
+    tree.sweep({&going[i], end - i});
+    const std::lock_guard lock(mu_);
+    tree.in_sweeps -= end - i;  // the tree may go now
   }
   const std::lock_guard lock(mu_);
   sweepers_ -= 1;
@@ -175,26 +181,34 @@ void History::shut(bool give_back) {
     OldVersion::destroy(v);
   }
   condemned_any_.store(false, std::memory_order_release);
+  for (std::uint32_t which = 1; which < heads_; ++which) {
+    head(which).store(nullptr, std::memory_order_relaxed);
+  }
 }
 
-void History::forget(const Tree& tree) {
-  std::unique_lock lock(mu_);
-  swept_.wait(lock, [this] { return sweepers_ == 0; });
-  for (SnapshotCore* s = oldest_; s != nullptr; s = s->newer) {
-    for (OldVersion *v = s->owned, *after = nullptr; v != nullptr; v = after) {
-      after = v->after;
-      if (v->tree == &tree) condemn(v);
+// What a snapshot owns is listed at its leaf; what is condemned need not be.
+bool History::forget(Tree& tree, std::span<VLeaf* const> leaves, OldVersion*& out) {
+  const std::lock_guard lock(mu_);
+  if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
+  for (VLeaf* twin : leaves) {
+    const std::uint64_t version = twin->version.load(std::memory_order_relaxed);
+    for (OldVersion* v = first(version); v != nullptr;
+         v = v->next.load(std::memory_order_relaxed)) {
+      if (v->owner != nullptr) condemn(v);
     }
+    clear_locked(*twin);
   }
-  OldVersion** link = &condemned_;
-  while (OldVersion* v = *link) {
-    if (v->tree == &tree) {
-      *link = v->after;
-      OldVersion::destroy(v);
-    } else {
+  for (OldVersion** link = &condemned_; *link != nullptr;) {
+    OldVersion* const v = *link;
+    if (v->tree != &tree) {
       link = &v->after;
+      continue;
     }
+    *link = v->after;
+    v->after = out;
+    out = v;
   }
+  return true;
 }
 
 void History::for_each(const std::function<void(const OldVersion&)>& f) const {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "pm/assert.h"
 #include "pm/plant.h"
 #include "store/tree.h"
 
@@ -50,6 +51,7 @@ std::uint32_t History::take_head() {
   if (!idle_heads_.empty()) {
     const std::uint32_t which = idle_heads_.back();
     idle_heads_.pop_back();
+    TENUTO_ASSERT(head(which).load(std::memory_order_relaxed) == nullptr);
     return which;
   }
   if (heads_ == kChunk * kChunks) return 0;
@@ -60,6 +62,7 @@ std::uint32_t History::take_head() {
   return heads_++;
 }
 
+// REQUIRES: the list is empty.
 void History::give_head(VLeaf& twin) {
   idle_heads_.push_back(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
   twin.set_history(0);
@@ -70,7 +73,26 @@ void History::push(VLeaf& twin, OldVersion* v) {
   Head& h = head(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
   // Release: join() leads readers who stand at v on to versions they have not met.
   v->next.store(h.load(std::memory_order_relaxed), std::memory_order_release);
+  v->listed = true;
   h.store(v, std::memory_order_release);
+}
+
+void History::clear(VLeaf& twin) {
+  const std::lock_guard lock(mu_);
+  clear_locked(twin);
+}
+
+// The links stay: somebody may be on his way along them.
+void History::clear_locked(VLeaf& twin) {
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  if (VLeaf::history(version) == 0) return;
+  for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
+    v->listed = false;
+  }
+  if (!TENUTO_PLANT("store_list_head_given_back_full")) {
+    head(VLeaf::history(version)).store(nullptr, std::memory_order_release);
+  }
+  give_head(twin);
 }
 
 void History::unlink_going(VLeaf& twin) {
@@ -86,6 +108,7 @@ void History::unlink_going_locked(VLeaf& twin) {
     OldVersion* const next = v->next.load(std::memory_order_relaxed);
     if (v->going) {
       link->store(next, std::memory_order_release);
+      v->listed = false;
     } else {
       link = &v->next;
     }
@@ -107,6 +130,7 @@ void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
       link = &v->next;
     } else {
       link->store(next, std::memory_order_release);
+      v->listed = false;
       if (which == 0) {  // see keep(): nobody relies on it
         if (!TENUTO_PLANT("store_history_lost_at_split")) expire_all();
       } else {

@@ -49,6 +49,14 @@
 // until it ends, so each change after S has left a version; what its commit replaces is kept for
 // other snapshots alone.
 //
+// **Lists and their heads.** A version hangs on the leaf whose range holds its key, so whoever
+// changes ranges moves versions: a split (divide), a merge and a move (join); a bulk load, which
+// comes when no snapshot needs any, empties the list (clear). A head is given to another leaf only
+// when its list is empty, and a version is retired, through an epoch, only when it is in no list: a
+// reader with an old version word may walk the list of another leaf, and finds whole versions
+// there, which it does not believe. Both are asserted, for a stale pointer here is a loop or a
+// wrong answer long after.
+//
 // Locks, in the order in which they are taken: leaves, then mu_. Nobody sweeps under a leaf's lock.
 #pragma once
 
@@ -59,6 +67,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -126,6 +135,8 @@ struct OldVersion {
   // Guarded by History::mu_. No owner: condemned.
   SnapshotCore* owner;
   OldVersion *after, *before;
+  // Guarded by the lock of the leaf in whose list it is. What is listed is never freed.
+  bool listed;
   // The sweeper's.
   bool going;
 
@@ -201,13 +212,14 @@ class History : public std::enable_shared_from_this<History> {
   // closed from then on. REQUIRES: no reader, no writer. Idempotent.
   void shut(bool give_back);
   bool closed() const { return closed_.load(std::memory_order_acquire); }
-  // The same for one tree that is dropped; its records are the caller's business.
-  void forget(const Tree& tree);
-  // And of each of its leaves.
-  void forget(VLeaf& twin) {
-    const std::lock_guard lock(mu_);
-    if (VLeaf::history(twin.version.load(std::memory_order_relaxed)) != 0) give_head(twin);
-  }
+  // The same for a tree that comes to its end (tree_end.cc); these are its leaves with lists. out
+  // gets what it has, linked by `after`, to be freed by the caller when nobody looks any more.
+  // False: sweeps have some in their hands, nothing was done. REQUIRES: nobody reads or writes in
+  // the tree.
+  bool forget(Tree& tree, std::span<VLeaf* const> leaves, OldVersion*& out);
+  // Empties the leaf's list; the versions go when they are swept. REQUIRES: locked; every snapshot
+  // that needed them was released.
+  void clear(VLeaf& twin);
 
   HistoryStats stats() const;
   // Calls f for all versions that are held. REQUIRES: no writer.
@@ -228,6 +240,7 @@ class History : public std::enable_shared_from_this<History> {
   void push(VLeaf& twin, OldVersion* v);
   std::uint32_t take_head();
   void give_head(VLeaf& twin);
+  void clear_locked(VLeaf& twin);
   void unlink_going_locked(VLeaf& twin);
   void own(SnapshotCore& s, OldVersion* v);
   void disown(OldVersion* v);

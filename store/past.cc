@@ -2,6 +2,7 @@
 // What each step relies on: history.h.
 #include <algorithm>
 
+#include "pm/assert.h"
 #include "pm/plant.h"
 #include "store/tree.h"
 
@@ -132,6 +133,7 @@ bool Tree::changed_since(std::string_view key, const SnapshotCore& at) const {
 // --- letting go ---------------------------------------------------------------------------------
 
 void Tree::retire_version(OldVersion* v) {
+  TENUTO_ASSERT(!v->listed);
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
 }
 

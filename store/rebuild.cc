@@ -290,23 +290,4 @@ void Tree::close() {
   write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
 }
 
-void Tree::give_back() {
-  limbos_.drain();
-  history_.for_each([this](const OldVersion& v) {
-    if (v.tree == this && v.record) heap_.release(v.record);
-  });
-  history_.forget(*this);
-  std::vector<VLeaf*> twins;
-  index_.for_each([&](VLeaf* twin, std::string_view) { twins.push_back(twin); });
-  for (VLeaf* twin : twins) {
-    for (std::uint64_t used = twin->used_slots(); used != 0; used &= used - 1) {
-      heap_.release(twin->word(static_cast<unsigned>(std::countr_zero(used))).record());
-    }
-    if (const PoolOffset block = low_block(*twin->leaf)) heap_.release(block);
-    heap_.release(file_.offset_of(twin->leaf));
-    history_.forget(*twin);
-    twins_.put(twin);
-  }
-}
-
 }  // namespace tenuto::inline TENUTO_ABI::store

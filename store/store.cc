@@ -361,6 +361,7 @@ Status Store::sync() {
 Status Store::validate(Report* report) const {
   store::Collections* all = collections_of(impl_);
   if (all == nullptr) return Status::closed;
+  const store::Collections::Still still = all->stand_still();
   TENUTO_TRY(all->validate(report));
   return impl_->pool.validate(report);
 }

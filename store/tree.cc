@@ -37,6 +37,10 @@ Tree::~Tree() {
       OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
     }
   });
+  while (OldVersion* v = forgotten_) {
+    forgotten_ = v->after;
+    OldVersion::destroy(v);
+  }
 }
 
 // --- reading ------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@
 // Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
 // that look first · split.cc leaves that come and go · compact.cc leaves and records that move ·
 // batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening · check.cc
-// validation.
+// validation · tree_end.cc the end of a tree.
 //
-// Thread safety: everything but make, rebuild, close, give_back and validate from any thread.
+// Thread safety: everything but make, rebuild, close, the end and validate from any thread.
 #pragma once
 
 #include <atomic>
@@ -136,9 +136,13 @@ class Tree {
   // Gives all retired blocks back and writes the counts; flushed, to be fenced before the pool says
   // that it was closed. REQUIRES: no reader, no writer.
   void close();
-  // Gives every block of the tree to the heap. REQUIRES: nothing durable names the tree, nobody
-  // looks at it or ever will.
-  void give_back();
+  // The end of a tree that nothing durable names any more, and that nobody is led to (tree_end.cc).
+  // Some may still be in it: try_end() gives every block to the heap once they have left and says
+  // true; false: ask again. Neither waits. REQUIRES: one thread at a time.
+  void begin_end();
+  bool try_end();
+  // The same at once. REQUIRES: nobody is in the tree or comes, no matter who is pinned.
+  void end_now();
   // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
   void collect() { limbos_.collect_all(); }
   ~Tree();
@@ -223,6 +227,8 @@ class Tree {
   void retire_version(OldVersion* v);
   void give_back(PoolOffset record) { heap_.release(record); }
   History& history() const { return history_; }
+  // How many of its versions are in the hands of sweeps. Guarded by the history's mutex.
+  std::uint64_t in_sweeps = 0;
 
  private:
   struct Found {
@@ -282,6 +288,10 @@ class Tree {
   void unlink_empty(std::string_view key);
   bool unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low);
 
+  // tree_end.cc
+  bool forget_history();
+  void give_all_back();
+
   // compact.cc
   Status merge_pair(const Place& at_left, const Place& at_right);
   Status merge_locked(VLeaf& left, VLeaf& right);
@@ -309,6 +319,12 @@ class Tree {
   Twins& twins_;
   mutable Limbos limbos_;
   Index index_;
+
+  // Of who ends the tree.
+  enum class End : std::uint8_t { none, callers, lookers, over };
+  End end_ = End::none;
+  std::uint64_t end_epoch_ = 0;
+  OldVersion* forgotten_ = nullptr;  // linked by `after`
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::store

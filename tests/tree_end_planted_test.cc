@@ -1,0 +1,68 @@
+// Mistakes planted in the end of trees and in the index: each makes a test of tree_end_test or
+// index_test fail, or its process crash, so those tests run in processes of their own.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace tenuto {
+namespace {
+
+struct Mistake {
+  const char* name;
+  const char* program;
+  const char* story;
+};
+
+constexpr Mistake kMistakes[] = {
+    {"store_list_head_given_back_full", "tree_end_test", "*a_snapshot_keeps_a_version*"},
+    {"store_tree_ended_under_its_sweep", "tree_end_test", "*dropped_while_a_release_sweeps*"},
+    {"store_bulk_load_keeps_a_list", "tree_end_test", "*a_bulk_load_meets*"},
+    {"store_catalog_list_gives_up", "tree_end_test", "*a_compaction_runs*"},
+    {"store_node_obsolete_after_its_successor", "index_test", "*whose_successor_was_changed*"},
+};
+constexpr int kTries = 20;  // threads race in most
+
+void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
+
+class TreeEndPlanted : public testing::TestWithParam<Mistake> {};
+
+// What the story's process came to, all is well: 0.
+int run(const Mistake& m, bool planted) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / m.program;
+  EXPECT_TRUE(std::filesystem::exists(program)) << program << " has to be built first";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit no_core{0, 0};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    if (planted) ::setenv("TENUTO_PLANT", m.name, 1);
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(125);
+    if (std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(125);
+    const std::string filter = std::string("--gtest_filter=") + m.story;
+    ::execl(program.c_str(), program.c_str(), filter.c_str(), nullptr);
+    ::_exit(126);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST_P(TreeEndPlanted, is_found_by_its_story) {
+  ASSERT_EQ(run(GetParam(), false), 0);
+#ifndef TENUTO_DEBUG_CHECKS
+  GTEST_SKIP() << "mistakes are planted in builds with debug checks";
+#endif
+  bool found = false;
+  for (int i = 0; i < kTries && !found; ++i) found = run(GetParam(), true) != 0;
+  EXPECT_TRUE(found);
+}
+
+INSTANTIATE_TEST_SUITE_P(every, TreeEndPlanted, testing::ValuesIn(kMistakes),
+                         [](const auto& m) { return std::string(m.param.name); });
+
+}  // namespace
+}  // namespace tenuto

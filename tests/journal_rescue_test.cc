@@ -139,15 +139,42 @@ TEST_F(JournalRescue, a_torn_end_is_no_loss_and_damage_is) {
   EXPECT_NE(result_.losses[0].report.text().find("block"), std::string::npos);
 }
 
-TEST_F(JournalRescue, a_journal_of_another_pool_or_life_is_refused) {
+// What the pool file holds is rescued all the same, and nothing of what is foreign.
+TEST_F(JournalRescue,
+       a_journal_that_is_not_this_one_is_a_loss_beside_the_pool_and_refused_by_name) {
   make(paths_);
   JournalPaths other("journal-rescue-other");
   make(other);
   const Bytes ours = read_image(paths_.journal.str());
-  EXPECT_EQ(rescue_it(other.journal.str()), Status::corrupt);
+  const Bytes theirs = read_image(other.journal.str());
+  const Bytes kWrong[] = {
+      theirs,
+      Bytes(),
+      Bytes(std::size_t{64}),
+      Bytes(ours.begin(), ours.begin() + 5000),
+      Bytes(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(ours.size() / 2)),
+      Bytes(ours.size())};
+  for (const Bytes& wrong : kWrong) {
+    SCOPED_TRACE(std::to_string(wrong.size()) + " bytes");
+    write_image(paths_.journal.str(), wrong);
+    EXPECT_EQ(rescue_it(), Status::corrupt) << report_.text();
+    EXPECT_EQ(records_, expected(0));
+    ASSERT_FALSE(result_.losses.empty());
+    EXPECT_NE(result_.losses[0].report.text().find(paths_.journal.str()), std::string::npos);
+    EXPECT_EQ(rescue_it(paths_.journal.str()), Status::invalid_argument) << report_.text();
+    EXPECT_TRUE(records_.empty());
+    EXPECT_EQ(read_image(paths_.journal.str()), wrong) << "it was changed";
+  }
+  EXPECT_EQ(rescue_it(other.journal.str()), Status::invalid_argument);
   EXPECT_NE(report_.text().find("another pool"), std::string::npos) << report_.text();
-  EXPECT_TRUE(records_.empty());
-  // A later life of this pool, and its journal of now.
+  write_image(paths_.journal.str(), ours);
+  EXPECT_EQ(rescue_it(), Status::ok);
+  EXPECT_EQ(records_, expected(40));
+}
+
+TEST_F(JournalRescue, a_journal_of_another_life_is_a_loss) {
+  make(paths_);
+  const Bytes ours = read_image(paths_.journal.str());
   { ASSERT_TRUE(Store::open(paths_.pool.str(), journalled(paths_))); }
   run_and_kill([&] {
     Store& s = *new Store(std::move(*Store::open(paths_.pool.str(), journalled(paths_))));
@@ -155,8 +182,10 @@ TEST_F(JournalRescue, a_journal_of_another_pool_or_life_is_refused) {
   });
   write_image(paths_.journal.str(), ours);
   EXPECT_EQ(rescue_it(), Status::corrupt);
-  EXPECT_NE(report_.text().find("replaced"), std::string::npos) << report_.text();
-  EXPECT_TRUE(records_.empty());
+  EXPECT_EQ(records_, expected(40)) << "what the second life had closed; not what it replays";
+  ASSERT_FALSE(result_.losses.empty());
+  EXPECT_NE(result_.losses[0].report.text().find("missing"), std::string::npos);
+  EXPECT_EQ(rescue_it(paths_.journal.str()), Status::invalid_argument);
 }
 
 TEST_F(JournalRescue, a_damaged_superblock_does_not_hide_the_journal) {
@@ -197,6 +226,13 @@ TEST_F(JournalRescue, planted_mistakes_are_found) {
   static_cast<void>(rescue_it());
   EXPECT_NE(records_, expected(40));
   unplant_all();
+  const Bytes own = read_image(paths_.journal.str());
+  write_image(paths_.journal.str(), {});
+  plant("journal_unreadable_ends_a_rescue");
+  EXPECT_EQ(rescue_it(), Status::corrupt);
+  EXPECT_TRUE(records_.empty());
+  unplant_all();
+  write_image(paths_.journal.str(), own);
   plant("journal_of_a_lost_superblock_ignored");
   const Bytes pool = read_image(paths_.pool.str());
   const Bytes journal = read_image(paths_.journal.str());

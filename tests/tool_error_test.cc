@@ -309,6 +309,43 @@ TEST_F(ToolErrors, check_repairs_a_damaged_pool_into_a_new_one) {
   EXPECT_NE(access(path("none.tnt").c_str(), F_OK), 0);
 }
 
+TEST_F(ToolErrors, check_repairs_without_a_journal_that_is_not_the_pools) {
+  const std::string pool = path("a.tnt");
+  const pid_t child = fork();
+  if (child == 0) {
+    StoreOptions options;
+    options.pool.size = kPoolBytesMin;
+    options.pool.medium = Medium::journal;
+    options.pool.journal.bytes = 256u << 10;
+    {
+      Result<Store> store = Store::open(pool, options);
+      if (!store || store->put("old", "1") != Status::ok) _exit(1);
+    }
+    Result<Store> store = Store::open(pool, options);
+    _exit(store && store->put("new", "2") == Status::ok ? 0 : 1);
+  }
+  ASSERT_EQ(wait(child), 0);
+  const std::string journal = read_file(pool + ".journal");
+  write_file(path("text"), "no journal at all\n");
+  int n = 0;
+  for (const std::string& wrong : {""s, journal.substr(0, 9000), "no journal at all\n"s}) {
+    const std::string fresh = path("new" + std::to_string(++n));
+    write_file(pool + ".journal", wrong);
+    const Outcome o = run({"check", pool, "--repair", fresh});
+    EXPECT_EQ(o.code, 9) << o.err;
+    EXPECT_NE(o.out.find("a.tnt.journal"), std::string::npos) << o.out;
+    EXPECT_EQ(o.err.find("--repair"), std::string::npos) << "advises itself: " << o.err;
+    EXPECT_EQ(run({"get", fresh, "old"}).out, "1");
+    EXPECT_EQ(read_file(pool + ".journal"), wrong);
+    expect_error(run({"check", pool, "--repair", path("none"), "--journal", path("text")}),
+                 Status::invalid_argument, "text");
+    EXPECT_FALSE(std::filesystem::exists(path("none")));
+  }
+  write_file(pool + ".journal", journal);
+  EXPECT_EQ(run({"check", pool, "--repair", path("whole"), "-q"}).code, 0);
+  EXPECT_EQ(run({"get", path("whole"), "new"}).out, "2");
+}
+
 TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
   const std::string pool = new_pool("a.tnt");
   for (int i = 0; i < 50; ++i) put(pool, "key" + std::to_string(i), std::string(500, 'v'));

@@ -98,6 +98,10 @@ Error run_repair(const CheckArgs& args) {
     if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
       error.hint = args.scavenge ? "restore a backup" : "try --scavenge, or restore a backup";
     }
+    // Not the advice to run this command.
+    if (status == Status::corrupt || status == Status::invalid_argument) {
+      error.hint = "no new pool was made";
+    }
     return error;
   }
   TENUTO_TOOL_TRY(rename_durably(fresh, args.repair));

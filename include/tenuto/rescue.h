@@ -23,7 +23,8 @@ namespace tenuto::inline TENUTO_ABI {
 struct RescueOptions {
   PoolOptions pool;  // of the new pool
   // Where the damaged pool's journal is, if it was left with one; empty: its path with ".journal".
-  // It is read, never written. Missing or damaged: a loss. Another pool's: corrupt, and no rescue.
+  // It is read, never written. One that is not there, or is not this pool's of this life, is a loss
+  // beside the pool, and not_found or invalid_argument, and no rescue, where its place is given.
   std::string journal = {};
   // Take records, too, that may be old: where keys are lost, and never instead of a current one.
   bool scavenge = false;

@@ -62,8 +62,9 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
   return f;
 }
 
-// What the journal holds goes over what the file does, in the mapping. A journal that the pool says
-// it needs and that is there must be the right one: who wants to do without moves it away.
+// What the journal holds goes over what the file does, in the mapping. What stands beside the pool
+// and is not the journal that it needs (empty, cut short, another pool's or life's) is as good as
+// none: a loss. One that was named must be the right one.
 Status PoolFile::apply_journal(const std::string& given, bool super_known,
                                std::vector<Report>& losses, Report* report) {
   const bool needed = super_known && super_.journal != 0;
@@ -98,13 +99,20 @@ Status PoolFile::apply_journal(const std::string& given, bool super_known,
     expected.pool_id = id;
     auto file = JournalFile::open_to_read(journal, expected, &why);
     if (file) return apply_journal(**file, losses);
+    // What somebody can mend from outside, and is no damage.
+    const Status s = file.error();
+    const bool refused = s == Status::io || s == Status::busy || s == Status::permission ||
+                         s == Status::wrong_version;
+    if (needed && refused) return fail(s, report, why.what, why.where, why.expected, why.found);
   }
-  if (needed && !copy_damaged_) {
-    if (report != nullptr) *report = why;
-    if (report != nullptr) {
-      report->what += "; move it away to rescue what the pool file holds without it";
-    }
-    return Status::corrupt;
+  const bool ends = TENUTO_PLANT("journal_unreadable_ends_a_rescue") && !copy_damaged_;
+  if (needed && ends) return fail(Status::corrupt, report, why.what, why.where);
+  if (needed && !given.empty()) {
+    return fail(Status::invalid_argument, report,
+                why.what +
+                    "; give the journal that the pool was left with, or none to rescue "
+                    "what the pool file holds without it",
+                why.where, why.expected, why.found);
   }
   why.what += ": what the journal holds and the file does not is missing";
   losses.push_back(std::move(why));

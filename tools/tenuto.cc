@@ -307,6 +307,8 @@ constexpr std::array kCommands = {
             nullptr, run_crash_explorer},
     Command{"crash replay", "Run a finding again that the explorer saved", "", nullptr,
             run_crash_replay},
+    Command{"crash life", "Run random whole lives of a store beside a model (its own --help)", "",
+            nullptr, run_crash_life},
 };
 
 std::string overview() {

@@ -21,6 +21,7 @@ Error run_crash_kill(const CrashKillArgs& args);
 // With the words behind the command. They return only when the program could not be started.
 Error run_crash_explorer(int argc, char** argv);
 Error run_crash_replay(int argc, char** argv);
+Error run_crash_life(int argc, char** argv);
 
 // "1,2,4" and "hot,fill"; text for a person when it is wrong.
 std::string parse_kill_threads(const std::string& text, std::vector<std::uint32_t>& threads);

@@ -1,5 +1,6 @@
-// `tenuto crash run` and `tenuto crash replay` start other programs, which are built with the
-// traced twin of the library: tenuto-crash beside this one, and whatever a saved case names.
+// `tenuto crash run`, `replay` and `life` start other programs: tenuto-crash beside this one and
+// whatever a saved case names, which are built with the traced twin of the library, and
+// tenuto-life.
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,19 +23,31 @@ Error become(std::vector<std::string> words) {
   return os_failed(errno, "cannot start the program", words[0]);
 }
 
-}  // namespace
-
-Error run_crash_explorer(int argc, char** argv) {
+// The program of this name that lies beside this one.
+Error become_neighbour(const char* name, const char* what, const char* advice, int argc,
+                       char** argv) {
   std::error_code error;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path program = here.parent_path() / "tenuto-crash";
+  const std::filesystem::path program = here.parent_path() / name;
   if (!std::filesystem::exists(program, error)) {
-    return failed(Status::not_found, "the crash explorer is not there", program,
-                  "build the target tenuto_crash (gcc, no sanitizer), and keep both in one folder");
+    return failed(Status::not_found, what, program, advice);
   }
   std::vector<std::string> words = {program};
   words.insert(words.end(), argv, argv + argc);
   return become(std::move(words));
+}
+
+}  // namespace
+
+Error run_crash_explorer(int argc, char** argv) {
+  return become_neighbour(
+      "tenuto-crash", "the crash explorer is not there",
+      "build the target tenuto_crash (gcc, no sanitizer), and keep both in one folder", argc, argv);
+}
+
+Error run_crash_life(int argc, char** argv) {
+  return become_neighbour("tenuto-life", "the tester of whole lives is not there",
+                          "build the target tenuto_life, and keep both in one folder", argc, argv);
 }
 
 Error run_crash_replay(int argc, char** argv) {

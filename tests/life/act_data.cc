@@ -38,7 +38,8 @@ bool Actor::data(const Step& s) {
       merge(s, c);
       break;
     case Verb::erase_range:
-      erase_range(s, c);
+      // What others put there meanwhile may stay, so beside others it has no moment to be judged at.
+      if (!world_.story.at_once) erase_range(s, c);
       break;
     case Verb::bulk:
       bulk(s, c);

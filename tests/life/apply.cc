@@ -231,6 +231,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
   if (op.verb >= Verb::object_new && op.verb <= Verb::object_tx) state.objects = true;
   if (op.verb == Verb::clock) {
     state.time = std::max(state.time, op.a.at(0));
+    ++state.changes;
   } else if (outcome == Outcome::as_said && !rules.faulted) {
     switch (op.verb) {
       case Verb::compact:

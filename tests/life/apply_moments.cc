@@ -53,8 +53,10 @@ bool changed(const State& then, const State& now, const TransactionModel& x,
     return false;
   };
   const auto skip = [&](const Records& c, auto& it) {
+    // What has expired meanwhile is gone by the commit.
+    const std::uint64_t time = &c == a ? then.time : now.time;
     while (it != c.held.end() && it->first <= range.to &&
-           (!it->second.visible(then.time) || own(it->second))) {
+           (!it->second.visible(time) || own(it->second))) {
       ++it;
     }
     return it != c.held.end() && it->first <= range.to;

@@ -70,7 +70,25 @@ void Maker::begin() {
   if (one_in(2)) add(Verb::fill, {0, 0, key(), 10 + below(200), length()});
 }
 
+void Maker::look_elsewhere() {
+  if (focus_.left != 0) {
+    --focus_.left;
+  } else if (!one_in(3)) {
+    focus_.c = one_in(3) ? 0 : below(kCollections);
+    focus_.key = one_in(2) ? static_cast<N>(near_) + below(hot_) : below(300);
+    focus_.width = 1 + random_.below(one_in(3) ? 40 : 8);
+    focus_.x = below(kTransactions);
+    focus_.n = below(kSnapshots);
+    focus_.i = below(kCursors);
+    focus_.thread = static_cast<unsigned>(below(story_.threads));
+    focus_.left = 5 + static_cast<unsigned>(below(30));
+  }
+  const bool same = attends() || one_in(3);
+  thread_ = same && focus_.left != 0 ? focus_.thread : static_cast<unsigned>(below(story_.threads));
+}
+
 void Maker::one() {
+  look_elsewhere();
   std::uint64_t draw = random_.below(all_);
   unsigned g = 0;
   while (draw >= fond_[g]) draw -= fond_[g++];
@@ -120,6 +138,7 @@ void Maker::one() {
 }
 
 void Maker::open_again() {
+  standing_ = {};
   add(Verb::open, {0, path(), one_in(12)});
   if (story_.steps.back().a[2] != 0) {
     // Some looks at it as it is; then for good.
@@ -186,7 +205,7 @@ void Maker::fault() {
     return add(Verb::fail_call, {1 + below(30), below(3), one_in(3)});
   }
   add(Verb::fail_alloc, {1 + below(one_in(3) ? 60 : 10)});
-  const unsigned thread = last_thread_;
+  const unsigned thread = thread_;
   switch (below(8)) {
     case 0:
       moment();

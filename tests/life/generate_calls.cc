@@ -94,17 +94,22 @@ void Maker::making() {
 }
 
 void Maker::moment() {
-  const N n = below(kSnapshots);
+  const N n = snapshot_slot();
+  if (!snapshot_stands(n) && !one_in(6)) {
+    snapshot_stands(n) = true;
+    return add(Verb::snapshot, {store(), n});
+  }
   switch (below(8)) {
     case 0:
-    case 1:
       return add(Verb::snapshot, {store(), n});
+    case 1:
     case 2:
     case 3:
       return add(Verb::snap_get, {n, slot(), key()});
     case 4:
       return add(Verb::snap_contains, {n, slot(), key()});
     case 5:
+      snapshot_stands(n) = false;
       return add(Verb::snap_release, {n});
     default:
       return add(Verb::snap_scan, {n, slot(), below(2)});
@@ -112,83 +117,111 @@ void Maker::moment() {
 }
 
 void Maker::transaction() {
-  const N x = below(one_in(3) ? kTransactions : 2u);
-  switch (below(16)) {
+  const N x = transaction_slot();
+  bool& stands = standing().transaction[x];
+  if (!stands && !one_in(8)) {
+    stands = true;
+    return add(Verb::begin, {store(), x, one_in(10)});
+  }
+  switch (below(15)) {
     case 0:
     case 1:
     case 2:
-      return add(Verb::begin, {store(), x, one_in(8)});
-    case 3:
-    case 4:
       return add(Verb::tx_get, {x, slot(), key()});
-    case 5:
+    case 3:
       return add(Verb::tx_contains, {x, slot(), key()});
-    case 6:
+    case 4:
       return add(Verb::tx_for_update, {x, slot(), key()});
+    case 5:
+    case 6:
     case 7:
-    case 8:
       return add(Verb::tx_put, {x, slot(), key(), length(), ttl()});
-    case 9:
+    case 8:
       return add(Verb::tx_erase, {x, slot(), key()});
-    case 10:
+    case 9:
       return add(Verb::tx_erase_pair, {x, slot(), key(), below(8)});
-    case 11:
+    case 10:
       return add(one_in(2) ? Verb::savepoint : Verb::rollback_to, {x});
-    case 12:
+    case 11:
       return add(Verb::tx_fill, {x, slot(), key(), 1 + below(100), length()});
-    case 13:
-      return add(one_in(3) ? Verb::rollback : Verb::commit, {x, 0});
     default:
-      return add(Verb::commit, {x, buffered()});
+      stands = false;
+      return add(one_in(6) ? Verb::rollback : Verb::commit, {x, buffered()});
   }
 }
 
 void Maker::making_in_transaction() {
-  const N x = below(2);
-  switch (below(6)) {
+  const N x = transaction_slot();
+  bool& stands = standing().transaction[x];
+  if (!stands && !one_in(8)) {
+    stands = true;
+    return add(Verb::begin, {store(), x, 0});
+  }
+  const N c = one_in(2) ? slot() : 1 + below(kCollections - 1);
+  switch (below(7)) {
     case 0:
-      return add(Verb::begin, {store(), x, 0});
     case 1:
+      return add(Verb::tx_create, {x, c, name(), form()});
     case 2:
-      return add(Verb::tx_create, {x, 1 + below(kCollections - 1), name(), form()});
+      return add(Verb::tx_drop, {x, c});
     case 3:
-      return add(Verb::tx_drop, {x, 1 + below(kCollections - 1)});
+      return add(Verb::tx_put, {x, c, key(), length(), ttl()});
     case 4:
-      return add(Verb::tx_put, {x, 1 + below(kCollections - 1), key(), length(), ttl()});
+      return add(Verb::tx_get, {x, c, key()});
     default:
+      stands = false;
       return add(Verb::commit, {x, buffered()});
   }
 }
 
 void Maker::cursor() {
-  const N i = below(one_in(3) ? kCursors : 2u);
+  const N i = cursor_slot();
+  bool& stands = standing().cursor[i];
+  if (!stands && !one_in(8)) {
+    stands = true;
+    const N x = transaction_slot(), n = snapshot_slot();
+    const N of = standing().transaction[x] && one_in(2) ? 2
+                 : snapshot_stands(n) && one_in(2)      ? 1
+                                                        : 0;
+    add(Verb::cursor, {i, of,
+                       of == 0   ? store()
+                       : of == 1 ? n
+                                 : x,
+                       slot(), one_in(5) ? key() : 0, one_in(5) ? key() + 3 : 0});
+    switch (below(5)) {
+      case 0:
+        return add(Verb::seek_first, {i});
+      case 1:
+        return add(Verb::seek_last, {i});
+      case 2:
+        return add(Verb::seek_for_prev, {i, key()});
+      default:
+        return add(Verb::seek, {i, key()});
+    }
+  }
   switch (below(14)) {
     case 0:
+      return add(one_in(2) ? Verb::seek_first : Verb::seek_last, {i});
     case 1:
-    case 2: {
-      const N of = below(3);
-      return add(Verb::cursor, {i, of, of == 0 ? store() : below(2), slot(), one_in(4) ? key() : 0,
-                                one_in(4) ? key() : 0});
-    }
-    case 3:
-      return add(Verb::seek_first, {i});
-    case 4:
-      return add(Verb::seek_last, {i});
-    case 5:
       return add(Verb::seek, {i, key()});
-    case 6:
+    case 2:
       return add(Verb::seek_for_prev, {i, key()});
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+      return add(Verb::next, {i, one_in(4) ? 1 + below(120) : 1 + below(3)});
     case 7:
     case 8:
-      return add(Verb::next, {i, one_in(3) ? 1 + below(120) : 1 + below(3)});
     case 9:
     case 10:
-      return add(Verb::prev, {i, one_in(3) ? 1 + below(120) : 1 + below(3)});
+      return add(Verb::prev, {i, one_in(4) ? 1 + below(120) : 1 + below(3)});
     case 11:
       return add(one_in(2) ? Verb::next_key : Verb::prev_key, {i});
     case 12:
       return add(Verb::cursor_look, {i});
     default:
+      stands = false;
       return add(Verb::cursor_close, {i});
   }
 }

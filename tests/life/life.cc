@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -149,10 +150,14 @@ void add_end(Story& story, const Judge& judge) {
 }
 
 void judge_process(const Ended& ended, Home& home, Judge& judge, Crossings* crossings,
-                   const std::string& words, LifeResult& r) {
+                   const std::string& words, bool trace, LifeResult& r) {
   Shared& shared = *home.shared;
   std::vector<Op> ops = take_record(shared);
   r.calls += ops.size();
+  if (trace) {
+    std::ranges::sort(ops, {}, &Op::invoke);
+    for (const Op& op : ops) std::printf("  %s\n", text_of(op).c_str());
+  }
   if (crossings != nullptr) crossings->add(ops);
   const bool killed = WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL;
   if (ended.hung) {
@@ -220,7 +225,7 @@ LifeResult run_story(const Story& given, const LifeOptions& options, Crossings* 
     if (pid < 0) break;
     ++r.processes;
     const Ended ended = watch(pid, shared, options.hang_seconds);
-    judge_process(ended, home, judge, crossings, words, r);
+    judge_process(ended, home, judge, crossings, words, options.trace, r);
     r.step = shared.next_step.load();
   }
   r.undecided = judge.undecided();

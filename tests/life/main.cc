@@ -16,6 +16,7 @@
 #include "crossings.h"
 #include "generate.h"
 #include "life.h"
+#include "plants.h"
 #include "process.h"
 #include "shrink.h"
 
@@ -49,9 +50,12 @@ Usage: tenuto-life [options]
   --findings DIR     where stories that fail are written (default: none are)
   --findings-max N   stops after so many different ones (default: 1)
   --shrink S         seconds to make a story short (default: 60; 0: not at all)
+  --trace            prints every call and what it came to
   --repeat N         of --story: so many times, until it fails
   --hang S           seconds without progress that are a hang (default: 10)
   --directory DIR    where stores live (default: /dev/shm)
+  --plants N,N       switches each of these mistakes on alone (all: those of plants.cc), and says
+                     how long it took to find; --seconds bounds each one
   --crossings FILE   the table of calls that met; "-" is standard output
 Exit status: 0 nothing was found, 1 something was, 2 wrong use.
 )";
@@ -62,7 +66,7 @@ struct Args {
   std::uint64_t lives = 0, findings_max = 1, repeat = 1;
   double seconds = 60, shrink = 60;
   Wanted wanted;
-  std::string story, findings, crossings;
+  std::string story, findings, crossings, plants;
   LifeOptions life;
 };
 
@@ -86,6 +90,10 @@ bool read_args(int argc, char** argv, Args& a) {
     const std::string name = argv[i];
     if (name == "--print") {
       a.print = true;
+      continue;
+    }
+    if (name == "--trace") {
+      a.life.trace = true;
       continue;
     }
     if (i + 1 == argc) return false;
@@ -120,6 +128,8 @@ bool read_args(int argc, char** argv, Args& a) {
       a.life.hang_seconds = static_cast<unsigned>(std::strtoul(v, nullptr, 10));
     } else if (name == "--directory") {
       a.life.directory = v;
+    } else if (name == "--plants") {
+      a.plants = v;
     } else if (name == "--crossings") {
       a.crossings = v;
     } else {
@@ -229,6 +239,35 @@ int run_seeds(const Args& a) {
   return kinds.empty() ? 0 : 1;
 }
 
+std::string words_of_plant(const std::string& name) {
+  for (const Plant& p : plants()) {
+    if (name == p.name) return p.what;
+  }
+  return {};
+}
+
+int run_plants(const Args& a) {
+  std::vector<std::string> names;
+  if (a.plants == "all") {
+    for (const Plant& p : plants()) names.emplace_back(p.name);
+  } else {
+    std::istringstream in(a.plants);
+    for (std::string name; std::getline(in, name, ',');) names.push_back(name);
+  }
+  std::size_t missed = 0;
+  std::printf(
+      "| mistake | what it is | how it showed | lives | seconds |\n|---|---|---|---|---|\n");
+  for (const std::string& name : names) {
+    const PlantFound f = look_for(name, a.seed, a.seconds, a.wanted, a.life);
+    missed += f.kind.empty();
+    std::printf("| `%s` | %s | %s | %llu | %.1f |\n", name.c_str(), words_of_plant(name).c_str(),
+                f.kind.empty() ? "NOT FOUND" : f.kind.c_str(),
+                static_cast<unsigned long long>(f.lives), f.seconds);
+    std::fflush(stdout);
+  }
+  return missed == 0 ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace tenuto::life
 
@@ -238,6 +277,10 @@ int main(int argc, char** argv) {
     return try_open(argv[2], static_cast<tenuto::Medium>(std::atoi(argv[3])));
   }
   Args a;
+  if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+    std::printf("%sGroups of calls: %s.\n", kUsage, group_names().c_str());
+    return 0;
+  }
   if (!read_args(argc, argv, a)) {
     std::fprintf(stderr, "%sGroups of calls: %s.\n", kUsage, group_names().c_str());
     return 2;
@@ -248,5 +291,5 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf("seed %llu\n", static_cast<unsigned long long>(a.seed));
-  return run_seeds(a);
+  return a.plants.empty() ? run_seeds(a) : run_plants(a);
 }

@@ -48,9 +48,7 @@ class Maker {
   bool one_in(std::uint64_t n) { return random_.one_in(n); }
   void add(Verb v, std::initializer_list<N> arguments) {
     Step step;
-    step.thread = static_cast<unsigned>(below(story_.threads));
-    if (story_.threads > 1 && one_in(2)) step.thread = last_thread_;
-    last_thread_ = step.thread;
+    step.thread = thread_;
     step.verb = v;
     std::copy(arguments.begin(), arguments.end(), step.a.begin());
     story_.steps.push_back(step);
@@ -59,9 +57,13 @@ class Maker {
   void draw_life(std::uint64_t seed, const Wanted& wanted);
 
   N store() { return two_stores_ && one_in(4) ? 1 : 0; }
-  N slot() { return one_in(3) ? 0 : below(kCollections); }
+  N slot() {
+    if (attends()) return focus_.c;
+    return one_in(3) ? 0 : below(kCollections);
+  }
   N name() { return below(one_in(2) ? 2u : kNames); }
   N key() {
+    if (attends()) return focus_.key + below(focus_.width);
     if (!one_in(4)) return static_cast<N>(near_) + below(hot_);
     return one_in(8) ? below(kKeys) : below(300u);
   }
@@ -83,6 +85,9 @@ class Maker {
     if (one_in(fond_[Group::kTime] != 0 ? 2 : 5)) f += 16;
     return f;
   }
+  N transaction_slot() { return attends() ? focus_.x : below(kTransactions); }
+  N snapshot_slot() { return attends() ? focus_.n : below(kSnapshots); }
+  N cursor_slot() { return attends() ? focus_.i : below(kCursors); }
   N path() { return paths_ && one_in(3) ? below(5) : 0; }
 
   void begin();
@@ -106,12 +111,30 @@ class Maker {
   void files();
   void fault();
 
+  // For some steps most of them are about the same things, as a program's are: that is when calls
+  // meet. What stands is remembered, so that few steps are on empty slots.
+  struct Focus {
+    unsigned left = 0, thread = 0;
+    N c = 0, key = 0, x = 0, n = 0, i = 0;
+    std::uint64_t width = 1;
+  };
+  struct Standing {
+    bool transaction[kTransactions], cursor[kCursors], snapshot[kSnapshots];
+  };
+  bool attends() { return focus_.left != 0 && !one_in(5); }
+  void look_elsewhere();
+  Standing& standing() { return standing_[story_.at_once ? thread_ : 0]; }
+  // Of all threads, snapshots.
+  bool& snapshot_stands(N n) { return standing_[0].snapshot[n]; }
+
   Random random_;
   Story story_;
+  Focus focus_;
+  std::array<Standing, kThreadsMax> standing_{};
   std::array<std::uint64_t, Group::kGroups> fond_{};
   std::uint64_t all_ = 0, hot_ = 1, near_ = 0;
   bool two_stores_ = false, system_faults_ = false, paths_ = false;
-  unsigned last_thread_ = 0;
+  unsigned thread_ = 0;
 };
 
 }  // namespace tenuto::life

@@ -32,7 +32,9 @@ class Shrinker {
   bool fails(const Story& story) {
     for (unsigned i = 0; i < options_.tries; ++i) {
       const LifeResult r = run_story(story, options_.life, nullptr);
-      if (r.kind == kind_) {
+      // Where memory is damaged it is chance what dies of it.
+      const bool crashes = r.kind.starts_with("crash") && kind_.starts_with("crash");
+      if (crashes || r.kind == kind_) {
         result_ = r;
         return true;
       }

@@ -38,7 +38,7 @@ bool Actor::data(const Step& s) {
       merge(s, c);
       break;
     case Verb::erase_range:
-      // What others put there meanwhile may stay, so beside others it has no moment to be judged at.
+      // What others put there meanwhile may stay: beside them it is no single moment.
       if (!world_.story.at_once) erase_range(s, c);
       break;
     case Verb::bulk:

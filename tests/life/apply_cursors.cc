@@ -37,6 +37,7 @@ std::string Applying::cursors() {
     if (cursor.kind == 2 && state.transactions.contains(cursor.of)) {
       TransactionModel& x = state.change_transaction(cursor.of);
       if (!x.ended && x.moment == nullptr) x.moment = state.moment();
+      x.used.push_back(cursor.id);
     }
     const Records* c = state.find(cursor.id);
     Records made;

@@ -144,6 +144,7 @@ std::string Applying::transactions() {
     return {};
   }
   if (x.ended) return said() ? expect({Status::closed}) : "";
+  if (op.verb != Verb::tx_create && op.a.size() > 2) x.used.push_back(op.a[1]);
   switch (op.verb) {
     case Verb::tx_get:
     case Verb::tx_contains:
@@ -256,7 +257,7 @@ std::string Applying::commit_refused(const TransactionModel& x) const {
     };
     const bool any = std::ranges::any_of(x.dropped, gone) ||
                      std::ranges::any_of(x.writes, [&](const Write& w) { return gone(w.id); }) ||
-                     std::ranges::any_of(x.ranges, [&](const auto& r) { return gone(r.id); });
+                     std::ranges::any_of(x.used, gone);
     return any || rules.at_once ? "" : wrong("all its collections are there");
   }
   if (op.is(Status::exists)) return x.created.empty() ? wrong("it makes no collection") : "";

@@ -15,6 +15,7 @@
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"
+#include "tenuto/crash.h"
 #include "tenuto/rescue.h"
 
 namespace tenuto::test {
@@ -353,6 +354,44 @@ TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_record
     }
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+// A slot of `a` that a flipped bit has made name a record of `b`: the drop of `a` leaves it alone.
+TEST_F(CollectionDamage, a_drop_does_not_give_back_what_is_anothers) {
+  const auto lose_through_a_drop = [&] {
+    Bytes b = image(true);
+    const auto place_of = [&](const auto& record) {
+      const std::string text = record.first + record.second;
+      return static_cast<std::uint64_t>(std::search(b.begin(), b.end(), text.begin(), text.end()) -
+                                        b.begin()) -
+             8;
+    };
+    const std::uint64_t mine = place_of(*world_["a"].begin());
+    const std::uint64_t others = place_of(*world_["b"].rbegin());
+    EXPECT_LT(std::max(mine, others), b.size() - 8);
+    for (std::size_t at = 0; at + 8 <= b.size(); at += 8) {
+      const std::uint64_t word = word_at(b, at);
+      if ((word & store::kOffsetMask) != mine || word >> 48 == 0) continue;
+      const std::uint64_t changed = (word & ~store::kOffsetMask) | others;
+      std::memcpy(b.data() + at, &changed, sizeof changed);
+    }
+    write_image(path_.str(), b);
+    Store s = opened();
+    EXPECT_EQ(s.drop("a"), Status::ok);
+    Status put = Status::ok;  // what is free is used again
+    for (int i = 0; i < 20'000 && put == Status::ok; ++i) {
+      put = s.put("x" + key_of(i), std::string(static_cast<std::size_t>(i % 90), 'y'));
+    }
+    const bool lost = world_of(s)["b"] != world_["b"];
+    EXPECT_TRUE(lost || put == Status::read_only || put == Status::corrupt);
+    return lost;
+  };
+  EXPECT_FALSE(lose_through_a_drop());
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("store_drop_frees_what_is_not_its_own");
+  EXPECT_TRUE(lose_through_a_drop());
+  unplant_all();
+#endif
 }
 
 }  // namespace

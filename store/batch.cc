@@ -205,6 +205,9 @@ class Tree::Batch {
       }
     }
     if (reads_->snapshot == nullptr) return Status::ok;
+    if (reads_->expired() && !TENUTO_PLANT("store_commit_time_not_validated")) {
+      return Status::conflict;
+    }
     std::vector<VLeaf*> mine;
     for (const LockedLeaf& l : locked_) mine.push_back(l.twin);
     std::sort(mine.begin(), mine.end());

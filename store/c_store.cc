@@ -76,6 +76,8 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
   to.snapshot_age_ms_max = o.snapshot_age_ms_max;
   to.reclaim_every_ms = o.reclaim_every_ms;
   to.reclaim_at_once = o.reclaim_at_once;
+  to.clock_jump_ms_max = o.clock_jump_ms_max;
+  to.clock_confirm_ms = o.clock_confirm_ms;
   if (o.clock_ms != nullptr) {
     to.clock_ms = [clock = o.clock_ms, context = o.clock_context] { return clock(context); };
   }
@@ -127,6 +129,8 @@ void tenuto_store_options_init(tenuto_store_options* options) {
   options->snapshot_age_ms_max = o.snapshot_age_ms_max;
   options->reclaim_every_ms = o.reclaim_every_ms;
   options->reclaim_at_once = o.reclaim_at_once;
+  options->clock_jump_ms_max = o.clock_jump_ms_max;
+  options->clock_confirm_ms = o.clock_confirm_ms;
 }
 
 tenuto_status tenuto_store_open(const char* path, const tenuto_store_options* options,

@@ -42,6 +42,7 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
   if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
   (*tree)->set_verify_reads(verify_reads_);
   State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
+  state->life.unborn();
   unnamed_.push_back(state);
   return state;
 }
@@ -87,6 +88,7 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
   for (const State& state : created) {
     std::erase(unnamed_, state);
     open_.emplace(state->name, state);
+    state->life.born();
     if (state->form.expires()) reclaimer_.start();
   }
   return Status::ok;

@@ -33,9 +33,10 @@ Status find(const CollectionUse& use, const store::Form& form, std::string_view 
             const Found& found) {
   const StoredKey stored(form, key);
   TENUTO_TRY(stored.status());
+  const store::TimeMs now = form.now();
   store::Record record;
   TENUTO_TRY(use->lookup(stored.get(), record, for_value || form.expires()));
-  if (!form.live(record.value)) return Status::not_found;
+  if (!form.live(record.value, now)) return Status::not_found;
   found(record.value);
   return Status::ok;
 }
@@ -106,8 +107,8 @@ Result<std::uint64_t> Collection::ttl_ms(std::string_view key) const {
     if (!it.valid()) return Status::not_found;
     return it.ttl_ms();
   }
-  TENUTO_TRY(
-      find(use, form, key, true, [&](std::string_view stored) { left = form.ttl_ms(stored); }));
+  TENUTO_TRY(find(use, form, key, true,
+                  [&](std::string_view stored) { left = form.ttl_ms(stored, form.now()); }));
   return left;
 }
 
@@ -121,9 +122,10 @@ Status Collection::contains_pair(std::string_view key, std::string_view value) c
   if (!form.duplicates()) return Status::invalid_argument;
   std::string stored;
   TENUTO_TRY(form.pair(key, value, stored));
+  const store::TimeMs now = form.now();
   store::Record record;
   TENUTO_TRY(use->lookup(stored, record, form.expires()));
-  return form.live(record.value) ? Status::ok : Status::not_found;
+  return form.live(record.value, now) ? Status::ok : Status::not_found;
 }
 
 Result<std::uint64_t> Collection::count(std::string_view key) const {
@@ -175,10 +177,11 @@ Status Collection::multi_get(std::span<const std::string_view> keys, const EachV
     const store::EpochGuard guard;
     const CollectionUse use(state_.get());
     TENUTO_TRY(use.status());
+    const store::TimeMs now = form.now();
     use->multi_lookup({stored, n}, {found, n});
     for (std::size_t i = 0; i < n; ++i) {
       Status s = refused[i] != Status::ok ? refused[i] : found[i].status;
-      if (s == Status::ok && !form.live(found[i].record.value)) s = Status::not_found;
+      if (s == Status::ok && !form.live(found[i].record.value, now)) s = Status::not_found;
       each(from + i, s,
            s == Status::ok ? form.value_in(found[i].record.value) : std::string_view());
     }

@@ -36,7 +36,7 @@ Status change(CollectionState* state, WriteOptions options, const Write& write) 
 
 // The value that users see in a record; none: no record, or one that has expired.
 std::optional<std::string_view> visible(const store::Form& form, const store::Record* old) {
-  if (old == nullptr || !form.live(old->value)) return std::nullopt;
+  if (old == nullptr || !form.live(old->value, form.now())) return std::nullopt;
   return form.value_in(old->value);
 }
 
@@ -48,10 +48,11 @@ struct Doomed {
 
 Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
               std::shared_ptr<store::SnapshotCore> moment, Doomed& out) {
+  const store::TimeMs time = moment != nullptr ? moment->time : state->form.now();
   store::Cursor cursor(state, std::move(span), std::move(moment), nullptr, nullptr);
   for (cursor.seek({}); cursor.valid(); cursor.next()) {
     out.keys.emplace_back(cursor.key());
-    out.live += state->form.live(cursor.value()) ? 1 : 0;
+    out.live += state->form.live(cursor.value(), time) ? 1 : 0;
   }
   return cursor.status();
 }
@@ -63,7 +64,8 @@ Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions opti
   return change(state, options, [&](store::Tree& tree) {
     std::vector<store::BatchOp> ops;
     for (const std::string& key : doomed.keys) ops.push_back({&tree, key, {}, true});
-    store::ReadSet reads{{}, moment, {}};
+    store::ReadSet reads;
+    reads.snapshot = moment;
     if (moment != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
     return store::Tree::write(std::move(ops), &reads);
   });

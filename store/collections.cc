@@ -123,8 +123,17 @@ Status Collections::open_all(bool parallel, Report* report) {
   return Status::ok;
 }
 
+void Collections::keep_time() {
+  if (clock_ == nullptr || ground_.file.writable() != Status::ok) return;
+  const Times t = clock_->times();
+  if (t.floor <= kept_floor_) return;
+  store_times(ground_.file, t);
+  kept_floor_ = t.floor;
+}
+
 Status Collections::close() {
   const std::lock_guard lock(mu_);
+  keep_time();
   for (const State& state : unnamed_) state->tree->end_now();
   for (const State& state : dropped_) state->tree->end_now();
   dropped_.clear();
@@ -145,7 +154,7 @@ void Collections::set_verify_reads(bool on) {
 void Collections::set_forms(Forms forms) {
   const std::lock_guard lock(mu_);
   forms_ = std::move(forms);
-  for (const auto& [name, state] : open_) state->form = forms_.make(state->form.spec());
+  for (const auto& [name, state] : open_) state->form = forms_.make(state->form.spec(), clock_);
 }
 
 // --- finding and making collections -------------------------------------------------------------
@@ -169,7 +178,7 @@ Result<Collections::State> Collections::get_locked(std::string_view name, Report
 
 Collections::State Collections::state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree) {
   return std::make_shared<CollectionState>(this, &ground_.history, entry.name,
-                                           forms_.make(entry.spec), std::move(tree));
+                                           forms_.make(entry.spec, clock_), std::move(tree));
 }
 
 Result<Collections::State> Collections::get(std::string_view name, const CollectionOptions& options,

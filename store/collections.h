@@ -67,10 +67,11 @@ struct CollectionState {
 // stays, nothing; for others the epoch that every call pins anyway.
 class CollectionUse {
  public:
-  explicit CollectionUse(const CollectionState* state) : state_(state) {
+  // maker: for the transaction that makes it.
+  explicit CollectionUse(const CollectionState* state, bool maker = false) : state_(state) {
     if (state_ == nullptr) return;
     if (state_->id != store::kDefaultTree) guard_.emplace();
-    status_ = state_->alive();
+    status_ = maker ? state_->life.alive_to_maker() : state_->alive();
   }
   Status status() const { return status_; }
   store::Tree* operator->() const { return state_->tree.get(); }  // REQUIRES: status() is ok
@@ -103,8 +104,13 @@ class Collections {
 
   const State& main() const { return main_; }
   void set_verify_reads(bool on);
-  // Before anybody uses a named collection.
+  // Before anybody uses a named collection: the clock first.
+  void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
   void set_forms(Forms forms);
+  ExpiryClock& clock() const { return *clock_; }
+  // Makes what the clock has confirmed durable, if anybody asked for the time. REQUIRES: the
+  // reclaimer's lock, or a close.
+  void keep_time();
 
   // See Store for these.
   Result<State> get(std::string_view name, const CollectionOptions& options, Report* report);
@@ -187,6 +193,8 @@ class Collections {
   const unsigned threads_;
   bool verify_reads_ = true;
   Forms forms_;
+  std::shared_ptr<ExpiryClock> clock_;  // constant after open
+  TimeMs kept_floor_ = 0;               // see keep_time
   State main_;
   std::atomic<bool> has_catalog_{false};
 

@@ -52,7 +52,7 @@ bool Cursor::begin() {
   if (status_ != Status::ok) return false;
   slot_.enter();
   pinned_ = true;
-  status_ = state_->alive();
+  status_ = part_ == nullptr ? state_->alive() : part_->alive();
   if (status_ == Status::ok) {
     tree_ = state_->tree.get();
     return true;

@@ -100,6 +100,7 @@ void History::expire_aged() {
 
 Result<std::shared_ptr<SnapshotCore>> History::take() {
   auto s = std::make_shared<SnapshotCore>();
+  const TimeMs time = clock_ == nullptr ? 0 : clock_->now();
   {
     const std::lock_guard lock(mu_);
     if (closed()) return Status::closed;
@@ -108,6 +109,7 @@ Result<std::shared_ptr<SnapshotCore>> History::take() {
     s->history = shared_from_this();
     s->taken = std::chrono::steady_clock::now();
     s->moment = MomentWord{word_.fetch_add(MomentWord::kTake, std::memory_order_seq_cst)}.clock();
+    s->time = last_time_ = std::max(last_time_, time);
     s->active = true;
     s->older = newest_;
     (newest_ != nullptr ? newest_->newer : oldest_) = s.get();

@@ -1,7 +1,6 @@
 #include "store/form.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -26,13 +25,6 @@ std::uint64_t number_in(std::string_view bytes) {
   return n;
 }
 
-// The time as users count it, and no call where nothing expires.
-std::uint64_t system_ms() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
-}
-
 }  // namespace
 
 CollectionOptions options_of(const CollectionSpec& spec) {
@@ -51,11 +43,11 @@ std::optional<std::string> behind_prefix(std::string prefix) {
   return prefix;
 }
 
-Form::Form(const CollectionSpec& spec, const KeyCodec* codec, const Clock& clock)
+Form::Form(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<ExpiryClock> clock)
     : spec_(spec),
       how_(spec),
       codec_(codec == nullptr ? KeyCodec{} : *codec),
-      clock_(clock ? clock : Clock(system_ms)),
+      clock_(std::move(clock)),
       reversed_(spec.order == KeyOrder::reverse || spec.order == KeyOrder::reverse_u64),
       plain_(!reversed_ && !spec.duplicates && !spec.expires && codec == nullptr) {}
 
@@ -139,7 +131,7 @@ Status Form::value(std::string_view value, std::uint64_t ttl_ms, std::string& ro
   if (!how_.expires) return ttl_ms == 0 ? Status::ok : Status::invalid_argument;
   std::uint64_t when = 0;
   if (ttl_ms != 0) {
-    const std::uint64_t now = clock_();
+    const TimeMs now = clock_->now();
     when = ttl_ms > ~0ull - now ? ~0ull : now + ttl_ms;
   }
   const U64Key stamp = u64_key(when);
@@ -150,21 +142,20 @@ Status Form::value(std::string_view value, std::uint64_t ttl_ms, std::string& ro
 }
 
 // What is too short for a stamp was not written by this file; it is shown as it is.
-std::uint64_t Form::gone_at(std::string_view stored) const {
+TimeMs Form::gone_at(std::string_view stored) const {
   if (!how_.expires || stored.size() < kStamp) return 0;
   return number_in(stored.substr(0, kStamp));
 }
 
-bool Form::expired(std::string_view stored) const {
+bool Form::expired(std::string_view stored, TimeMs at) const {
   const std::uint64_t when = gone_at(stored);
-  return when != 0 && when <= clock_();
+  return when != 0 && when <= at;
 }
 
-std::uint64_t Form::ttl_ms(std::string_view stored) const {
+std::uint64_t Form::ttl_ms(std::string_view stored, TimeMs at) const {
   const std::uint64_t when = gone_at(stored);
   if (when == 0) return 0;
-  const std::uint64_t now = clock_();
-  return when > now ? when - now : 1;
+  return when > at ? when - at : 1;
 }
 
 // --- places of the tree -------------------------------------------------------------------------
@@ -230,8 +221,8 @@ const KeyCodec* Forms::codec_of(const CollectionSpec& spec) const {
   return at == codecs_.end() ? nullptr : &*at;
 }
 
-Form Forms::make(const CollectionSpec& spec) const {
-  Form form(spec, codec_of(spec), clock_);
+Form Forms::make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const {
+  Form form(spec, codec_of(spec), std::move(clock));
   if (stored_keys_) form.show_stored();
   return form;
 }

@@ -14,7 +14,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "store/catalog.h"
+#include "store/clock.h"
 #include "tenuto/collection.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -54,10 +55,8 @@ struct Apart {
 
 class Form {
  public:
-  using Clock = std::function<std::uint64_t()>;
-
-  // A copy of the codec is kept; null: none. No clock: the system's.
-  Form(const CollectionSpec& spec, const KeyCodec* codec, const Clock& clock);
+  // A copy of the codec is kept; null: none.
+  Form(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<ExpiryClock> clock);
 
   // Nothing is done to keys and values, and cursors go forwards.
   bool plain() const { return plain_; }
@@ -81,14 +80,21 @@ class Form {
                std::string_view& out) const;
 
   // --- reading
-  // ------------------------------------------------------------------------------------ False:
-  // what this value belongs to is not there any more.
-  bool live(std::string_view stored) const { return !how_.expires || !expired(stored); }
+  // ------------------------------------------------------------------------------------ The time
+  // by which to judge; to be asked before the look at the tree, so that what is found expired was
+  // there until then. 0 where nothing expires.
+  TimeMs now() const { return how_.expires ? clock_->now() : 0; }
+  // False: what this value belongs to is not there any more.
+  bool live(std::string_view stored, TimeMs at) const {
+    return !how_.expires || !expired(stored, at);
+  }
+  // When it goes; 0: it stays.
+  TimeMs gone_at(std::string_view stored) const;
   std::string_view value_in(std::string_view stored) const {
     return how_.expires && stored.size() >= kStamp ? stored.substr(kStamp) : stored;
   }
   // How long the record has; 0: it stays.
-  std::uint64_t ttl_ms(std::string_view stored) const;
+  std::uint64_t ttl_ms(std::string_view stored, TimeMs at) const;
   // False: a stored key that stands for nothing.
   bool take_apart(std::string_view stored, Apart& out) const;
 
@@ -107,15 +113,14 @@ class Form {
   static constexpr std::size_t kStamp = 8;
 
   bool may_be_key(std::string_view key) const;
-  std::uint64_t gone_at(std::string_view stored) const;
-  bool expired(std::string_view stored) const;
+  bool expired(std::string_view stored, TimeMs at) const;
   Status encoded(std::string_view key, std::string& room, std::string_view& out) const;
   Status escaped(std::string_view key, char end, std::string& out) const;
 
   CollectionSpec spec_;
   CollectionSpec how_;  // the same, unless what is stored is to be shown
   KeyCodec codec_;      // without functions: none
-  Clock clock_;
+  std::shared_ptr<ExpiryClock> clock_;
   bool reversed_;
   bool plain_;
 };
@@ -124,12 +129,11 @@ class Form {
 class Forms {
  public:
   Forms() = default;
-  Forms(std::vector<KeyCodec> codecs, Form::Clock clock)
-      : codecs_(std::move(codecs)), clock_(std::move(clock)) {}
+  explicit Forms(std::vector<KeyCodec> codecs) : codecs_(std::move(codecs)) {}
   // Keys and values go in and out as they stand in the trees: for copies of whole stores.
   static Forms of_stored_keys();
 
-  Form make(const CollectionSpec& spec) const;
+  Form make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const;
   // invalid_argument: the codec is missing, or makes no sense.
   Status usable(const CollectionSpec& spec, const std::string& where, Report* report) const;
 
@@ -137,7 +141,6 @@ class Forms {
   const KeyCodec* codec_of(const CollectionSpec& spec) const;
 
   std::vector<KeyCodec> codecs_;
-  Form::Clock clock_;
   bool stored_keys_ = false;
 };
 

@@ -57,6 +57,12 @@
 // there, which it does not believe. Both are asserted, for a stale pointer here is a loop or a
 // wrong answer long after.
 //
+// **A moment includes its time** (clock.h): reads through it go by that, so records do not expire
+// under a snapshot. To expire is a change of its own, at a moment that nobody writes down: a commit
+// that relies on records with lifetimes asks the clock after its load, and is a conflict when one
+// of them is gone by then; whoever saw it gone had a time later than its end, and so has every
+// commit after.
+//
 // Locks, in the order in which they are taken: leaves, then mu_. Nobody sweeps under a leaf's lock.
 #pragma once
 
@@ -69,8 +75,10 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "store/clock.h"
 #include "store/format.h"
 #include "store/hash.h"
 #include "store/key_locks.h"
@@ -112,6 +120,7 @@ struct SnapshotCore {
   std::shared_ptr<History> history;
   Moment moment = 0;
   std::chrono::steady_clock::time_point taken{};
+  TimeMs time = 0;  // by which what it sees expires; later moments have later times, or the same
   // Its versions may be gone. Set before they go (release); read after what was looked up
   // (acquire).
   std::atomic<bool> expired{false};
@@ -175,6 +184,8 @@ class History : public std::enable_shared_from_this<History> {
 
   // 0: unbounded. The oldest snapshots expire when the versions held grow beyond, or with age.
   void set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max);
+  // Of the moments. Before anybody takes one.
+  void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
 
   // --- writers: all leaves of the change are locked
   // Cost: one load of a line of its own.
@@ -260,6 +271,7 @@ class History : public std::enable_shared_from_this<History> {
   // Constant after open.
   std::uint64_t bytes_max_ = 0;
   std::uint64_t age_ms_max_ = 0;
+  std::shared_ptr<ExpiryClock> clock_;  // null: no store
   // Filled under mu_, read by anybody.
   std::unique_ptr<std::atomic<Head*>[]> chunks_;
 
@@ -272,6 +284,7 @@ class History : public std::enable_shared_from_this<History> {
   SnapshotCore* newest_ = nullptr;
   OldVersion* condemned_ = nullptr;
   unsigned sweepers_ = 0;
+  TimeMs last_time_ = 0;  // of a moment
   std::vector<std::uint32_t> idle_heads_;
   std::uint32_t heads_ = 1;  // 0 is no head
   HistoryStats stats_;

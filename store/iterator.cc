@@ -2,6 +2,7 @@
 // finds. In a reverse order it walks the other way; what has expired is passed over.
 #include <utility>
 
+#include "pm/plant.h"
 #include "store/cursor.h"
 #include "store/store_impl.h"
 
@@ -32,6 +33,8 @@ struct Iterator::Impl {
        std::shared_ptr<store::SnapshotCore> moment, std::shared_ptr<store::Work> work = nullptr,
        store::Part* part = nullptr)
       : state(s),
+        at(moment),
+        reads(work == nullptr ? nullptr : &work->reads),
         cursor(s, std::move(where.span), std::move(moment), std::move(work), part),
         plain(s == nullptr || s->form.plain()) {
     if (where.status != Status::ok) cursor.fail(where.status);
@@ -39,11 +42,21 @@ struct Iterator::Impl {
 
   const store::Form& form() const { return state->form; }
 
+  // A moment's, or now.
+  store::TimeMs time() const {
+    return at == nullptr || TENUTO_PLANT("store_moment_without_time") ? form().now() : at->time;
+  }
+
   // Goes on, the way the walk goes, past what has expired; takes apart where it ends.
   void settle(bool forward) {
-    while (cursor.valid() && !form().live(cursor.value())) step(forward);
+    if (cursor.valid() && form().expires()) skip_expired(forward);
     if (!cursor.valid() || form().take_apart(cursor.key(), apart)) return;
     cursor.fail(Status::corrupt);
+  }
+  void skip_expired(bool forward) {
+    const store::TimeMs now = time();
+    while (cursor.valid() && !form().live(cursor.value(), now)) step(forward);
+    if (cursor.valid() && reads != nullptr) reads->hold_until(form().gone_at(cursor.value()));
   }
   // forward: as the tree goes.
   void step(bool forward) {
@@ -89,6 +102,8 @@ struct Iterator::Impl {
   }
 
   const std::shared_ptr<CollectionState> state;
+  const std::shared_ptr<store::SnapshotCore> at;  // null: now
+  store::ReadSet* const reads;                    // of the transaction, which the cursor holds
   store::Cursor cursor;
   const bool plain;
   store::Apart apart;  // of where the cursor stands, unless plain
@@ -167,7 +182,9 @@ std::string_view Iterator::value() const {
   return impl_->form().value_in(impl_->cursor.value());
 }
 std::uint64_t Iterator::ttl_ms() const {
-  return impl_ == nullptr || impl_->plain ? 0 : impl_->form().ttl_ms(impl_->cursor.value());
+  return impl_ == nullptr || impl_->plain
+             ? 0
+             : impl_->form().ttl_ms(impl_->cursor.value(), impl_->time());
 }
 Status Iterator::status() const {
   return impl_ == nullptr ? Status::closed : impl_->cursor.status();

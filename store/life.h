@@ -14,6 +14,8 @@
 //   - A commit that read a collection, or writes to it, asks again after its own load c, holding
 //     locks. `open`: the dropper says so later, and loads later: c < d. Else it is a conflict at
 //     once, for the dropper may wait for its locks.
+//
+// A collection that a transaction has made is `unborn` until its commit: there for its maker alone.
 // All of them are sequentially consistent, which costs a plain load where nobody writes.
 #pragma once
 
@@ -34,6 +36,10 @@ class CollectionLife {
     const State now = state_.load(std::memory_order_seq_cst);
     return now == State::open ? Status::ok : settled(now);
   }
+  // The same for the transaction that makes it.
+  Status alive_to_maker() const {
+    return state_.load(std::memory_order_seq_cst) == State::unborn ? Status::ok : alive();
+  }
   // For a commit under its locks: nobody has said that it goes.
   bool is_open() const { return state_.load(std::memory_order_seq_cst) == State::open; }
 
@@ -44,6 +50,10 @@ class CollectionLife {
   }
 
   // REQUIRES: the collections' lock, for these.
+  void unborn() {
+    if (!TENUTO_PLANT("store_unborn_is_there")) set(State::unborn);
+  }
+  void born() { set(State::open); }
   void begin_drop() {
     if (!TENUTO_PLANT("store_drop_unannounced")) set(State::dropping);
   }
@@ -60,7 +70,7 @@ class CollectionLife {
   void closed() { set(State::closed); }
 
  private:
-  enum class State : std::uint8_t { open, dropping, dropped, closed };
+  enum class State : std::uint8_t { open, unborn, dropping, dropped, closed };
 
   void set(State s) { state_.store(s, std::memory_order_seq_cst); }
 

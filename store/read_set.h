@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pm/plant.h"
+#include "store/clock.h"
 #include "store/life.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -56,6 +57,14 @@ struct ReadSet {
   std::shared_ptr<SnapshotCore> snapshot;  // null: nothing was read
   // Of the collections that were read or are written; a batch's, too.
   std::vector<const CollectionLife*> lives;
+  // Records with lifetimes were read: the first of them goes then, by this clock.
+  TimeMs holds_until = ~TimeMs{0};
+  ExpiryClock* clock = nullptr;
+
+  void hold_until(TimeMs gone_at) {
+    if (gone_at != 0) holds_until = std::min(holds_until, gone_at);
+  }
+  bool expired() const { return holds_until != ~TimeMs{0} && clock->now() >= holds_until; }
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -13,19 +13,20 @@ namespace {
 // A cursor holds back the reuse of what others replace: it is let go after so many records.
 constexpr std::uint64_t kAtATime = 1000;
 
-Status erase_if_expired(const CollectionState& state, const std::string& key, bool& erased) {
+Status erase_if_expired(const CollectionState& state, const std::string& key, TimeMs time,
+                        bool& erased) {
   const CollectionUse use(&state);
   TENUTO_TRY(use.status());
   return use->put_when(key, [&](const Record* old) -> Decision {
-    erased = old != nullptr && !state.form.live(old->value);
+    erased = old != nullptr && !state.form.live(old->value, time);
     return {erased ? Decision::What::erase : Decision::What::leave};
   });
 }
 
 }  // namespace
 
-Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, std::uint64_t records_max,
-                       std::uint64_t& looked_at, std::uint64_t& erased) {
+Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, TimeMs time,
+                       std::uint64_t records_max, std::uint64_t& looked_at, std::uint64_t& erased) {
   std::string& from = place_[state->id];
   for (;;) {
     const std::uint64_t now = std::min(kAtATime, records_max - looked_at);
@@ -36,7 +37,7 @@ Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, std::uint6
       cursor.seek(from);
       for (std::uint64_t i = 0; cursor.valid() && i < now; ++i, cursor.next()) {
         ++looked_at;
-        if (!state->form.live(cursor.value())) expired.emplace_back(cursor.key());
+        if (!state->form.live(cursor.value(), time)) expired.emplace_back(cursor.key());
       }
       at_end = !cursor.valid();
       if (!at_end) from = cursor.key();
@@ -44,7 +45,7 @@ Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, std::uint6
     }
     for (const std::string& key : expired) {
       bool gone = false;
-      TENUTO_TRY(erase_if_expired(*state, key, gone));
+      TENUTO_TRY(erase_if_expired(*state, key, time, gone));
       erased += gone ? 1 : 0;
     }
     if (at_end) place_.erase(state->id);
@@ -66,9 +67,12 @@ Result<std::uint64_t> Reclaimer::run(std::uint64_t records_max) {
   std::rotate(states.begin(), at, states.end());
   std::uint64_t looked_at = 0;
   std::uint64_t erased = 0;
+  if (states.empty()) return erased;
+  const TimeMs time = all_.clock().confirmed();
+  all_.keep_time();  // what is erased by this time was there no more, for lives to come, too
   for (const auto& state : states) {
     if (looked_at == records_max) break;
-    const Status s = walk(state, records_max, looked_at, erased);
+    const Status s = walk(state, time, records_max, looked_at, erased);
     if (s != Status::ok && s != Status::not_found) return s;  // not_found: dropped meanwhile
     next_ = place_.contains(state->id) ? state->id : TreeId{state->id.value + 1};
   }

@@ -3,7 +3,8 @@
 //
 // An expired record is not there for any call already, so nothing depends on when this happens. It
 // is erased as by anybody, under its leaf's lock and only if it still is expired: what a put has
-// made live again stays.
+// made live again stays. It goes by the time that is confirmed (clock.h), not by what a clock has
+// just leapt to.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "store/clock.h"
 #include "store/format.h"
 #include "tenuto/status.h"
 
@@ -48,7 +50,7 @@ class Reclaimer {
  private:
   // Looks at so many records at most, erases those that have expired, and says how many it looked
   // at and erased.
-  Status walk(const std::shared_ptr<CollectionState>& state, std::uint64_t records_max,
+  Status walk(const std::shared_ptr<CollectionState>& state, TimeMs time, std::uint64_t records_max,
               std::uint64_t& looked_at, std::uint64_t& erased);
 
   Collections& all_;

@@ -1,6 +1,7 @@
 // The public Snapshot: an active moment (history.h) and the tree it is about.
 #include <utility>
 
+#include "pm/plant.h"
 #include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -39,7 +40,8 @@ Status find(const CollectionState* state, const store::SnapshotCore& at, std::st
   TENUTO_TRY(stored.status());
   store::Record record;
   TENUTO_TRY(use->lookup_at(stored.get(), at, record, for_value || form.expires()));
-  if (!form.live(record.value)) return Status::not_found;
+  const store::TimeMs time = TENUTO_PLANT("store_moment_without_time") ? form.now() : at.time;
+  if (!form.live(record.value, time)) return Status::not_found;
   found(form.value_in(record.value));
   return for_value ? use->bad_pages() : Status::ok;
 }

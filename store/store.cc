@@ -142,7 +142,13 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     TENUTO_TRY(p.create_store(options.key_kind, report));
   }
   p.collections->set_verify_reads(options.verify_reads);
-  p.collections->set_forms({options.codecs, options.clock_ms});
+  const auto clock = std::make_shared<store::ExpiryClock>(
+      options.clock_ms,
+      store::ExpiryClock::Limits{options.clock_jump_ms_max, options.clock_confirm_ms},
+      store::load_times(*p.file), [file = p.file.get()](std::string_view s) { file->log(s); });
+  p.history->set_clock(clock);
+  p.collections->set_clock(clock);
+  p.collections->set_forms(store::Forms(options.codecs));
   p.history->set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
   p.collections->reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
   TENUTO_TRY(p.collections->start_reclaiming(report));

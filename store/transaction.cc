@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pm/plant.h"
 #include "store/attempts.h"
 #include "store/stored_key.h"
 
@@ -24,14 +25,14 @@ template <class Found>
 Status read(store::Work& work, store::Part& part, std::string_view stored, bool for_value,
             const Found& found) {
   const store::Form& form = part.state->form;
-  if (const store::Write* own = part.own(stored)) {
-    if (!own->value || !form.live(*own->value)) return Status::not_found;
+  if (const store::Write* own = part.written(stored)) {
+    if (!own->value) return Status::not_found;  // its lifetime began after this moment
     found(form.value_in(*own->value));
     return Status::ok;
   }
   TENUTO_TRY(work.look());
   const store::EpochGuard guard;
-  const CollectionUse use(part.state.get());
+  const CollectionUse use(part.state.get(), part.own);
   TENUTO_TRY(work.met(*part.state, use.status()));
   store::Record record;
   const Status s =
@@ -39,7 +40,10 @@ Status read(store::Work& work, store::Part& part, std::string_view stored, bool 
   const bool answer = s == Status::ok || s == Status::not_found;
   if (answer && !part.keys_read.contains(stored)) part.keys_read.emplace(stored);
   TENUTO_TRY(s);
-  if (!form.live(record.value)) return Status::not_found;
+  const store::TimeMs time =
+      TENUTO_PLANT("store_moment_without_time") ? form.now() : work.reads.snapshot->time;
+  if (!form.live(record.value, time)) return Status::not_found;
+  work.reads.hold_until(form.gone_at(record.value));
   found(form.value_in(record.value));
   return use->bad_pages();
 }
@@ -88,7 +92,7 @@ Status StoreTransaction::get_for_update(const Collection& collection, std::strin
   const StoredKey stored(state.form, key);
   TENUTO_TRY(stored.status());
   {
-    const CollectionUse use(&state);
+    const CollectionUse use(&state, part->own);
     TENUTO_TRY(use.status());
     TENUTO_TRY(use->check_key(stored.get()));
   }
@@ -98,9 +102,10 @@ Status StoreTransaction::get_for_update(const Collection& collection, std::strin
   impl_->locked.emplace_back(state.id, stored.get());
   const Status s =
       read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
-  if ((s != Status::ok && s != Status::not_found) || part->own(stored.get()) != nullptr) return s;
+  if ((s != Status::ok && s != Status::not_found) || part->written(stored.get()) != nullptr)
+    return s;
   // A key that changed since the first read would be found at the commit: say so now.
-  const CollectionUse use(&state);
+  const CollectionUse use(&state, part->own);
   TENUTO_TRY(use.status());
   if (use->changed_since(stored.get(), *impl_->reads.snapshot)) {
     impl_->doomed = true;

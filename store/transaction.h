@@ -34,15 +34,19 @@ struct Part {
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
 
-  Part(std::shared_ptr<CollectionState> s, const std::deque<Write>& w)
-      : state(std::move(s)), writes(w) {}
+  Part(std::shared_ptr<CollectionState> s, bool o, const std::deque<Write>& w)
+      : state(std::move(s)), own(o), writes(w) {}
 
-  const Write* own(std::string_view key) const;
+  // ok | not_found | closed.
+  Status alive() const { return own ? state->life.alive_to_maker() : state->alive(); }
+
+  const Write* written(std::string_view key) const;
   bool writes_between(std::string_view low, const Fence& end) const;
   // Puts the writes of a leaf with these bounds in the place of its entries.
   void overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const;
 
   const std::shared_ptr<CollectionState> state;
+  const bool own;                   // the transaction makes it
   const std::deque<Write>& writes;  // the transaction's
   std::unordered_set<std::string, Text, std::equal_to<>> keys_read;
   // Index of the write that counts; keys point into writes.

@@ -22,14 +22,15 @@ Status Work::look() {
 Status Work::part_of(const std::shared_ptr<CollectionState>& state, Part*& out) {
   TENUTO_TRY(usable());
   if (state == nullptr) return Status::closed;
-  TENUTO_TRY(met(*state, state->alive()));
+  const bool own = std::find(created.begin(), created.end(), state) != created.end();
+  TENUTO_TRY(met(*state, own ? state->life.alive_to_maker() : state->alive()));
   if (state->collections != pool->collections.get()) return Status::invalid_argument;
   for (Part& part : parts) {
     if (part.state != state) continue;
     out = &part;
     return Status::ok;
   }
-  out = &parts.emplace_back(state, writes);
+  out = &parts.emplace_back(state, own, writes);
   return Status::ok;
 }
 
@@ -39,7 +40,7 @@ Status Work::met(const CollectionState& state, Status s) {
   return s;
 }
 
-const Write* Part::own(std::string_view key) const {
+const Write* Part::written(std::string_view key) const {
   const auto at = latest.find(key);
   return at == latest.end() ? nullptr : &writes[at->second];
 }
@@ -47,7 +48,7 @@ const Write* Part::own(std::string_view key) const {
 Status Work::write(Part& part, std::string_view key, std::optional<std::string_view> value) {
   if (options.read_only) return Status::read_only;
   {
-    const CollectionUse use(part.state.get());
+    const CollectionUse use(part.state.get(), part.own);
     TENUTO_TRY(use.status());
     TENUTO_TRY(use->check_key(key));
   }
@@ -106,7 +107,7 @@ void Part::overlay(std::string_view low, const Fence& end, std::vector<Entry>& e
 Status Work::commit() {
   TENUTO_TRY(usable());
   if (torn) {
-    for (const Part& part : parts) TENUTO_TRY(part.state->alive());
+    for (const Part& part : parts) TENUTO_TRY(part.alive());
     return Status::conflict;
   }
   if (!wrote()) return Status::ok;
@@ -122,10 +123,11 @@ Status Work::commit() {
 Status Work::try_commit() {
   const EpochGuard guard;  // see CollectionUse
   std::vector<BatchOp> ops;
-  ReadSet all{reads.ranges, reads.snapshot, {}};
+  ReadSet all = reads;
+  all.clock = &pool->collections->clock();
   for (const Part& part : parts) {
-    TENUTO_TRY(part.state->alive());
-    if (part.state != main && !drops(part)) all.lives.push_back(&part.state->life);
+    TENUTO_TRY(part.alive());
+    if (part.state != main && !part.own && !drops(part)) all.lives.push_back(&part.state->life);
     Tree* const tree = part.state->tree.get();
     for (const auto& [key, at] : part.latest) {
       if (drops(part)) break;

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "support/collection_fixture.h"
 #include "tenuto/transaction.h"
@@ -61,6 +62,36 @@ TEST_F(CollectionTransactionTest,
   }
   ASSERT_EQ(b.put("aa", "new"), Status::ok);  // where the cursor walked
   EXPECT_EQ(tx.commit(), Status::conflict);
+}
+
+TEST_F(CollectionTransactionTest, what_a_transaction_makes_is_nobody_elses_before_its_commit) {
+  made({}, "other");
+  StoreTransaction tx = s_->begin();
+  Result<Collection> fresh = tx.create("fresh", {});
+  ASSERT_TRUE(fresh);
+  ASSERT_EQ(tx.put(*fresh, "k", "mine"), Status::ok);
+  EXPECT_EQ(*tx.get(*fresh, "k"), "mine");
+  EXPECT_EQ(fresh->put("lost", "v"), Status::not_found);
+  EXPECT_EQ(fresh->contains("k"), Status::not_found);
+  EXPECT_EQ(fresh->bulk_load(std::vector<BulkRecord>{{"a", "v"}}), Status::not_found);
+  EXPECT_EQ(fresh->status(), Status::not_found);
+  WriteBatch batch;
+  batch.put(*fresh, "lost", "v");
+  EXPECT_EQ(s_->write(batch), Status::not_found);
+  {
+    StoreTransaction another = s_->begin();
+    EXPECT_EQ(another.put(*fresh, "lost", "v"), Status::not_found);
+    Iterator it = fresh->iterator();
+    it.seek_first();
+    EXPECT_EQ(it.status(), Status::not_found);
+    Iterator own = tx.iterator(*fresh);
+    own.seek_first();
+    EXPECT_EQ(keys(own), Keys{"k"});
+  }
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_EQ(fresh->put("then", "v"), Status::ok);
+  EXPECT_EQ(*fresh->get("k"), "mine");
+  EXPECT_EQ(fresh->stats().records, 2u);
 }
 
 TEST_F(CollectionTransactionTest, a_name_is_created_once_in_a_transaction) {

@@ -1,6 +1,6 @@
 // A store at one moment: everything acknowledged before Store::snapshot() is in it, nothing that
-// began after, and no part of a batch or transaction without the rest. Reads through it wait for
-// writers no longer than other reads do, and hold up none.
+// began after, and no part of a batch or transaction without the rest; nothing in it expires. Reads
+// through it wait for writers no longer than other reads do, and hold up none.
 //
 // What a snapshot costs: each record that is replaced or erased while a snapshot that sees it is
 // active stays in the pool, once, however often it is replaced. It is given back as soon as no

@@ -39,6 +39,13 @@ struct WriteOptions {
   // Of a put into a collection whose records expire: in how many milliseconds. 0: it stays.
   // invalid_argument in other collections. Batches and transactions say it for each put,
   // and refuse it here, too.
+  // Time: a snapshot and a transaction see what had not expired at their moment, for as long as
+  // they last; a commit is a conflict when a record that it read has expired since. Time does not
+  // go back: with the clock set back it stands still, so nothing comes back, and what is put
+  // meanwhile stays longer. Across lives it does not go back behind the last close, or, after a
+  // crash, behind what the reclaimer noted, about every second. A clock far ahead is doubted
+  // (StoreOptions::clock_jump_ms_max), so a wrong one that is set right, and the store opened
+  // again, has destroyed nothing; what was given a lifetime meanwhile has one by the wrong clock.
   std::uint64_t ttl_ms = 0;
 };
 
@@ -74,8 +81,15 @@ struct StoreOptions {
   // collection has such records: so often, so many looked at each time. 0: by Store::reclaim alone.
   std::uint64_t reclaim_every_ms = 1000;
   std::uint64_t reclaim_at_once = 10'000;
-  // The time that decides what has expired, in milliseconds since 1970. Empty: the system's.
+  // The time that decides what has expired, in milliseconds since 1970. Empty: the system's. Called
+  // by all threads at once, also under locks: it must not call the store.
   std::function<std::uint64_t()> clock_ms = {};
+  // A clock that is ahead of the time this store last knew by more than this and the time that has
+  // passed, at open or later, is doubted and logged: what expires by it is hidden, and nothing is
+  // reclaimed by it before it has stood for clock_confirm_ms (WriteOptions::ttl_ms). 0: it is
+  // believed.
+  std::uint64_t clock_jump_ms_max = 24 * 3600 * 1000ull;
+  std::uint64_t clock_confirm_ms = 3600 * 1000ull;
 };
 
 // Up to rebuild_ms: of the default collection.

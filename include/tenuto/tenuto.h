@@ -84,6 +84,8 @@ typedef struct tenuto_store_options {
   uint64_t reclaim_at_once;
   uint64_t (*clock_ms)(void* context); /* NULL: the system's */
   void* clock_context;
+  uint64_t clock_jump_ms_max;
+  uint64_t clock_confirm_ms;
 } tenuto_store_options;
 
 void tenuto_store_options_init(tenuto_store_options* options);

@@ -83,9 +83,9 @@ class StoreTransaction {
   Iterator iterator(IteratorOptions options = {});
 
   // A collection that is there, for all others, from the commit on, and is gone without it; this
-  // transaction writes to it by the handle. exists: there is one, or this transaction has made one;
-  // its commit says so, too, when somebody else has taken the name. Otherwise as Store::collection,
-  // of one that is to be made.
+  // transaction writes to it by the handle, which is not_found outside it meanwhile. exists: there
+  // is one, or this transaction has made one; its commit says so, too, when somebody else has taken
+  // the name. Otherwise as Store::collection, of one that is to be made.
   Result<Collection> create(std::string_view name, const CollectionOptions& options,
                             Report* report = nullptr);
   // The collection is dropped with the commit, which says not_found when it is not there any more,

@@ -1,0 +1,227 @@
+// The time by which records expire: it belongs to a moment, does not go back, and is not believed
+// at once when it leaps.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "support/collection_fixture.h"
+#include "tenuto/crash.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
+
+namespace tenuto {
+namespace {
+
+using test::key_of;
+using test::Keys;
+
+constexpr std::uint64_t kHour = 3600 * 1000;
+
+class ExpiryTimeTest : public test::CollectionFixture {
+ protected:
+  ExpiryTimeTest() {
+    options_.clock_ms = [this] { return now_.load(); };
+    options_.reclaim_every_ms = 0;
+    options_.pool.log = [this](std::string_view line) {
+      const std::lock_guard lock(mu_);
+      log_ += line;
+      log_ += '\n';
+    };
+  }
+  void TearDown() override {
+    unplant_all();
+    test::CollectionFixture::TearDown();
+  }
+  Collection sessions() { return made({.expires = true}, "sessions"); }
+  void put(Collection& c, const std::string& key, std::uint64_t ttl) {
+    ASSERT_EQ(c.put(key, "v", {.ttl_ms = ttl}), Status::ok);
+  }
+  std::string log() {
+    const std::lock_guard lock(mu_);
+    return log_;
+  }
+
+  // What a snapshot, a transaction and their cursors see of a record that expires under them.
+  bool moment_stays(Collection& c) {
+    put(c, "a", 10);
+    put(c, "b", 10);
+    const Snapshot snapshot = std::move(*s_->snapshot());
+    StoreTransaction tx = s_->begin();
+    EXPECT_EQ(tx.contains(c, "a"), Status::ok);
+    now_ += 10;
+    EXPECT_EQ(c.contains("a"), Status::not_found);
+    Iterator from_snapshot = snapshot.iterator(c);
+    Iterator from_tx = tx.iterator(c);
+    from_snapshot.seek_first();
+    from_tx.seek_first();
+    return snapshot.get(c, "a") && snapshot.contains(c, "b") == Status::ok && tx.get(c, "a") &&
+           tx.contains(c, "b") == Status::ok && keys(from_snapshot) == (Keys{"a", "b"}) &&
+           keys(from_tx) == (Keys{"a", "b"});
+  }
+  // Whether a commit notices that what it read has expired.
+  bool commit_notices(Collection& c, bool by_cursor) {
+    put(c, "k", 10);
+    StoreTransaction tx = s_->begin();
+    if (by_cursor) {
+      Iterator it = tx.iterator(c);
+      it.seek("k");
+      EXPECT_TRUE(it.valid());
+    } else {
+      EXPECT_EQ(tx.contains(c, "k"), Status::ok);
+    }
+    EXPECT_EQ(tx.put("seen", "k"), Status::ok);
+    now_ += 10;
+    return tx.commit() == Status::conflict;
+  }
+
+  std::atomic<std::uint64_t> now_{1'800'000'000'000};
+  std::mutex mu_;
+  std::string log_;
+};
+
+TEST_F(ExpiryTimeTest, a_moment_includes_its_time) {
+  Collection c = sessions();
+  EXPECT_TRUE(moment_stays(c));
+  plant("store_moment_without_time");
+#ifdef TENUTO_DEBUG_CHECKS
+  EXPECT_FALSE(moment_stays(c));
+#endif
+}
+
+TEST_F(ExpiryTimeTest, a_reclaim_takes_nothing_from_a_snapshot) {
+  Collection c = sessions();
+  put(c, "a", 10);
+  const Snapshot snapshot = std::move(*s_->snapshot());
+  now_ += 20;
+  EXPECT_EQ(*s_->reclaim(), 1u);
+  EXPECT_EQ(c.stats().records, 0u);
+  EXPECT_EQ(*snapshot.get(c, "a"), "v");
+}
+
+TEST_F(ExpiryTimeTest, what_expires_under_a_transaction_is_a_conflict) {
+  Collection c = sessions();
+  EXPECT_TRUE(commit_notices(c, false));
+  EXPECT_TRUE(commit_notices(c, true));
+  // One that only reads has its moment, and what stays longer is no matter.
+  put(c, "k", 10);
+  put(c, "long", 1000);
+  StoreTransaction reads = s_->begin();
+  EXPECT_EQ(reads.contains(c, "k"), Status::ok);
+  StoreTransaction writes = s_->begin();
+  EXPECT_EQ(writes.contains(c, "long"), Status::ok);
+  EXPECT_EQ(writes.put("seen", "long"), Status::ok);
+  now_ += 10;
+  EXPECT_EQ(reads.commit(), Status::ok);
+  EXPECT_EQ(writes.commit(), Status::ok);
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("store_commit_time_not_validated");
+  EXPECT_FALSE(commit_notices(c, false));
+#endif
+}
+
+TEST_F(ExpiryTimeTest, a_clock_set_back_brings_nothing_back) {
+  Collection c = sessions();
+  put(c, "k", 10);
+  now_ += 10;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  now_ -= kHour;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  EXPECT_EQ(c.put_if_absent("k", "new", {.ttl_ms = 5}), Status::ok);
+  now_ += kHour - 1;
+  EXPECT_EQ(*c.get("k"), "new");
+  now_ += 6;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("store_clock_goes_back");
+  now_ -= kHour;
+  EXPECT_EQ(c.contains("k"), Status::ok);
+#endif
+}
+
+TEST_F(ExpiryTimeTest, one_wrong_leap_of_the_clock_destroys_nothing) {
+  for (const bool at_open : {false}) {
+    SCOPED_TRACE(at_open ? "at open" : "while it is open");
+    Collection c = sessions();
+    put(c, "short", 10);
+    put(c, "k", kHour);
+    now_ += 10;
+    EXPECT_EQ(c.contains("short"), Status::not_found);
+    const std::uint64_t right = now_;
+    now_ += 10'000 * kHour;
+    if (at_open) reopen();
+    c = sessions();
+    EXPECT_EQ(c.contains("k"), Status::not_found) << "the clock is what users see";
+    EXPECT_EQ(*s_->reclaim(), 1u) << "what had expired before may go";
+    EXPECT_NE(log().find("the clock is ahead"), std::string::npos) << log();
+    now_ = right;
+    reopen();
+    c = sessions();
+    EXPECT_EQ(c.contains("short"), Status::not_found);
+    EXPECT_EQ(c.contains("k"), Status::ok);
+    ASSERT_EQ(c.erase("k"), Status::ok);
+  }
+#ifdef TENUTO_DEBUG_CHECKS
+  Collection c = sessions();
+  put(c, "k", kHour);
+  now_ += 10'000 * kHour;
+  plant("store_clock_leap_believed");
+  EXPECT_EQ(*s_->reclaim(), 1u);
+#endif
+}
+
+TEST_F(ExpiryTimeTest, a_leap_that_stands_is_believed) {
+  options_.clock_confirm_ms = 50;
+  Collection c = sessions();
+  put(c, "k", kHour);
+  now_ += 10'000 * kHour;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  std::uint64_t erased = 0;
+  while (erased == 0) {  // the test's own time limit is the bound
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    erased = *s_->reclaim();
+  }
+  EXPECT_EQ(erased, 1u);
+  EXPECT_NE(log().find("the clock has stood"), std::string::npos) << log();
+}
+
+TEST_F(ExpiryTimeTest, a_day_is_no_leap_and_leaps_may_be_believed) {
+  Collection c = sessions();
+  put(c, "k", kHour);
+  now_ += 23 * kHour;
+  EXPECT_EQ(*s_->reclaim(), 1u);
+  options_.clock_jump_ms_max = 0;
+  reopen();
+  c = sessions();
+  put(c, "k", kHour);
+  now_ += 10'000 * kHour;
+  EXPECT_EQ(*s_->reclaim(), 1u);
+}
+
+// A record that is put anew before it expires is always there.
+TEST_F(ExpiryTimeTest, who_keeps_a_record_alive_is_not_told_that_it_expired) {
+  Collection c = sessions();
+  put(c, "k", 10);
+  std::atomic<bool> stop{false};
+  std::thread keeper([&] {
+    for (int i = 0; i < 20'000 && !stop.load(); ++i) {
+      now_ += 9;
+      EXPECT_EQ(c.put("k", "v", {.ttl_ms = 10}), Status::ok);
+    }
+    stop = true;
+  });
+  while (!stop.load()) {
+    if (c.contains("k") != Status::ok || !c.get("k")) {
+      ADD_FAILURE() << "it was there all the time";
+      stop = true;
+    }
+  }
+  keeper.join();
+}
+
+}  // namespace
+}  // namespace tenuto

@@ -303,6 +303,30 @@ TEST(Holes, trim_leaves_little_and_all_of_it_can_be_used_again) {
   w.expect_sound();
 }
 
+// Open calls reserved pages that nobody stored to holes, once the file has any.
+TEST(Holes, an_extent_with_pages_never_stored_to_is_freed_after_another_open) {
+  World w("holes4");
+  w.create();
+  const PoolOffset wall = w.take(16 * kKiB);
+  const PoolOffset kept = w.take(kMiB);
+  const PoolOffset wall_behind = w.take(16 * kKiB);
+  w.soil(kept, 20 * kKiB);
+  w.extents->trim();
+  w.source->punch_free();
+  w.reopen(true);
+  w.give(kept);
+  w.expect_sound();
+  w.extents->trim();
+  EXPECT_EQ(w.extents->stats().reclaimed_bytes, 0u);
+  w.expect_sound();
+  const PoolOffset again = w.take(kMiB);
+  const std::uint64_t disk = w.file->bytes_on_disk();
+  w.soil(again, kMiB);
+  EXPECT_EQ(w.file->bytes_on_disk(), disk) << "a store found no page";
+  for (const PoolOffset o : {wall, again, wall_behind}) w.give(o);
+  w.expect_sound();
+}
+
 TEST(Holes, a_full_file_system_is_full_and_nothing_worse) {
   World w("holes2");
   w.create();

@@ -22,12 +22,11 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
 
 // --- taking -------------------------------------------------------------------------------------
 
-// Of a free extent's part: how many of these frames have pages.
-std::uint64_t Extents::resident(std::uint64_t frame, std::uint64_t frames,
-                                const ExtentWord& of) const {
-  if (of.resident() == 0) return 0;
-  if (of.resident() == of.frames()) return frames;
-  return frames - frames_.holes().count(frame, frames);
+// Holes alone know which frames have pages, and a free extent's word repeats their count. So every
+// free extent asks them, also one that was in use: of a file with holes, open takes for a hole what
+// was reserved and never written, and that may lie at the end of an extent in use.
+void Extents::add_free(std::uint64_t frame, std::uint64_t frames, AgeOrder age) {
+  free_.add(frame, frames, frames - frames_.holes().count(frame, frames), age);
 }
 
 // Cuts what is wanted out of a free extent; the rest stays free, as old as it was.
@@ -37,8 +36,8 @@ std::uint64_t Extents::carve(std::uint64_t from, const Fit& fit, Kind kind) {
   const std::uint64_t at = round_up(from, fit.align);
   const std::uint64_t end = at + fit.frames;
   const std::uint64_t behind = from + w.frames() - end;
-  if (at > from) free_.add(from, at - from, resident(from, at - from, w), age);
-  if (behind > 0) free_.add(end, behind, resident(end, behind, w), age);
+  if (at > from) add_free(from, at - from, age);
+  if (behind > 0) add_free(end, behind, age);
   slots_[at].set(ExtentWord::make(ExtentState::reserved, kind, fit.frames));
   taken_ += 1;
   taken_frames_ += fit.frames;
@@ -64,7 +63,7 @@ Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<std::mu
   for (std::uint64_t f = first; f < first + frames; f += kHugeFrames) {
     halves_of(f) |= static_cast<std::uint8_t>(1u << (f / kHugeFrames % 2));
   }
-  return put_free(first, frames, frames - frames_.holes().count(first, frames));
+  return put_free(first, frames);
 }
 
 Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned core) {
@@ -86,7 +85,7 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
   slots_[frame].set({});
   taken_ -= 1;
   taken_frames_ -= fit.frames;
-  put_free(frame, fit.frames, fit.frames - frames_.holes().count(frame, fit.frames), Age::old);
+  put_free(frame, fit.frames, Age::old);
   return s;
 }
 
@@ -221,7 +220,7 @@ void Extents::release(PoolOffset o, unsigned core) {
     taken_frames_ -= w.frames();
     slots_[frame].set({});
     if (w.frames() <= kHugeFrames) {
-      put_free(frame, w.frames(), w.frames());
+      put_free(frame, w.frames());
     } else {
       huge_.erase(frame);
     }
@@ -231,21 +230,19 @@ void Extents::release(PoolOffset o, unsigned core) {
 }
 
 // Joins it with free neighbours of its chunk. Returns the free extent that it is in now.
-std::uint64_t Extents::put_free(std::uint64_t frame, std::uint64_t frames, std::uint64_t resident,
-                                Age age) {
+std::uint64_t Extents::put_free(std::uint64_t frame, std::uint64_t frames, Age age) {
   const auto absorb = [&](std::uint64_t neighbour) {
     const ExtentWord n = slots_[neighbour].get();
     free_.remove(neighbour);
     frame = std::min(frame, neighbour);
     frames += n.frames();
-    resident += n.resident();
   };
   const std::uint64_t after = frame + frames;
   if (after % kChunkFrames != 0 && free_.is_free(after)) absorb(after);
   if (frame % kChunkFrames != 0) {
     if (const std::uint64_t before = free_.ending_at(frame - 1)) absorb(before);
   }
-  free_.add(frame, frames, resident, {age == Age::old ? free_.oldest() : std::uint64_t{0}});
+  add_free(frame, frames, {age == Age::old ? free_.oldest() : std::uint64_t{0}});
   return frame;
 }
 

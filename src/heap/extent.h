@@ -130,14 +130,13 @@ class Extents {
   Result<std::uint64_t> take_small(const Fit& fit, Kind kind, unsigned core);
   Result<std::uint64_t> take_huge(std::uint64_t huge_frames, Kind kind, unsigned core);
   std::uint64_t carve(std::uint64_t from, const Fit& fit, Kind kind);
-  std::uint64_t resident(std::uint64_t frame, std::uint64_t frames, const ExtentWord& of) const;
   bool move_state(PoolOffset o, ExtentState from, ExtentState to);
   void change_state(PoolOffset o, ExtentState to);
   // REQUIRES: mu_ is held.
   Result<std::uint64_t> new_chunk(unsigned core, std::unique_lock<std::mutex>& lock);
   enum class Age : std::uint8_t { young, old };
-  std::uint64_t put_free(std::uint64_t frame, std::uint64_t frames, std::uint64_t resident,
-                         Age age = Age::young);
+  std::uint64_t put_free(std::uint64_t frame, std::uint64_t frames, Age age = Age::young);
+  void add_free(std::uint64_t frame, std::uint64_t frames, AgeOrder age = {});
   std::uint8_t& halves_of(std::uint64_t frame) { return halves_[frame / kChunkFrames]; }
 
   // --- extent_decay.cc

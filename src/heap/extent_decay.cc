@@ -71,12 +71,11 @@ bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& wa
   const Status s = holes.punch(from, end - from);
 
   lock.lock();
-  const std::uint64_t gone = s == Status::ok ? found : 0;
   slots_[frame].set({});
-  const std::uint64_t now = put_free(frame, w.frames(), w.resident() - gone, Age::old);
+  const std::uint64_t now = put_free(frame, w.frames(), Age::old);
   give_back_whole(now);
   want -= std::min(want, found);
-  return s == Status::ok;
+  return s == Status::ok && found > 0;  // else another round would find the same
 }
 
 void Extents::trim() {
@@ -98,14 +97,13 @@ void Extents::give_back_whole(std::uint64_t frame) {
 
 // Cuts the whole huge frames out of a free extent and gives them back. REQUIRES: mu_ is held.
 void Extents::give_back(std::uint64_t frame) {
-  const ExtentWord w = slots_[frame].get();
-  const std::uint64_t end = frame + w.frames();
+  const std::uint64_t end = frame + slots_[frame].get().frames();
   const std::uint64_t first = round_up(frame, kHugeFrames);
   const std::uint64_t last = round_down(end, kHugeFrames);
   TENUTO_ASSERT(first < last);
   const AgeOrder age = free_.remove(frame);
-  if (first > frame) free_.add(frame, first - frame, resident(frame, first - frame, w), age);
-  if (end > last) free_.add(last, end - last, resident(last, end - last, w), age);
+  if (first > frame) add_free(frame, first - frame, age);
+  if (end > last) add_free(last, end - last, age);
   for (std::uint64_t f = first; f < last; f += kHugeFrames) {
     halves_of(f) &= static_cast<std::uint8_t>(~(1u << (f / kHugeFrames % 2)));
     frames_.put(offset_of_frame({f}), frame::kOrderHuge, 0);

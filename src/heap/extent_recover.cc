@@ -155,11 +155,10 @@ Status Extents::build_chunks(Report* report) {
 }
 
 void Extents::fill_gaps() {
-  const Holes& holes = frames_.holes();
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   const auto add_gap = [&] {
-    if (end > begin) free_.add(begin, end - begin, end - begin - holes.count(begin, end - begin));
+    if (end > begin) add_free(begin, end - begin);
   };
   for_each_extent([&](std::uint64_t frame, const ExtentWord& w) {
     if (frame != end || frame % kChunkFrames == 0) {

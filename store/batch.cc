@@ -100,7 +100,7 @@ class Tree::Batch {
       Tree& tree = *ops_[i].tree;
       const Result<heap::Block> record = tree.reserve_record(ops_[i].key, ops_[i].value);
       if (!record) return record.error();
-      write_record(tree.file_.at<std::byte>(record->offset), ops_[i].key, ops_[i].value);
+      write_record(tree.file_, record->offset, ops_[i].key, ops_[i].value);
       changes_.back().record = record->offset;
     }
     return Status::ok;
@@ -237,20 +237,24 @@ class Tree::Batch {
     for (const LockedLeaf& l : locked_) {
       Leaf& leaf = *l.twin->leaf;
       std::uint64_t bitmap = bitmap_of(leaf);
+      UsedPrints prints = prints_of(*l.twin);
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
         if (c.op->erase) {
-          if (c.found) bitmap &= ~(1ull << c.slot);
+          if (!c.found) continue;
+          bitmap &= ~(1ull << c.slot);
+          prints.of[c.slot] = 0;
           continue;
         }
         store_ordered(leaf.slot[c.slot], SlotWord::make(c.record, c.hash.slot));
         if (c.found) continue;
         if (!TENUTO_PLANT("store_batch_slot_unflushed")) flush(leaf.slot[c.slot]);
         store_ordered(leaf.head.print[c.slot], c.hash.print);
+        prints.of[c.slot] = c.hash.print;
         bitmap |= 1ull << c.slot;
       }
       if (l.header_changes) {
-        store_ordered(leaf.head.bitmap, header_word(leaf.head.bitmap, bitmap));
+        store_ordered(leaf.head.bitmap, bitmap_word(leaf.head.bitmap, bitmap, prints));
       }
     }
   }

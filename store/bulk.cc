@@ -121,7 +121,7 @@ class Tree::Bulk {
       const Result<heap::Block> block = tree_.reserve_record(r.key, r.value);
       if (!block) return block.error();
       leaf.records.push_back(block->offset);
-      write_record(tree_.file_.at<std::byte>(block->offset), r.key, r.value);
+      write_record(tree_.file_, block->offset, r.key, r.value);
       const KeyHash hash = hash_key(r.key);
       entries[n] = {SlotWord::make(block->offset, hash.slot), hash.print};
       twin.set_entry(static_cast<unsigned>(n), entries[n].word, hash.print);
@@ -149,7 +149,7 @@ class Tree::Bulk {
   }
 
   static bool is_empty(const VLeaf& first) {
-    return first.used_slots() == 0 && !next_of(*first.leaf);
+    return first.used_slots() == 0 && !store::next_of(*first.leaf);
   }
   bool tree_is_empty() const {
     const EpochGuard guard;

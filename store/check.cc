@@ -26,7 +26,7 @@ class Tree::Check {
       if (at != expected) return damaged(at, "the index and the chain of leaves disagree");
       const std::string* end = i + 1 < leaves.size() ? &leaves[i + 1].second : nullptr;
       TENUTO_TRY(check_leaf(twin, at, leaves[i].second, end));
-      expected = next_of(*twin.leaf);
+      expected = store::next_of(*twin.leaf);
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
     // Blocks that wait for readers are taken and rightly unreachable.
@@ -65,7 +65,7 @@ class Tree::Check {
     }
     if (*low != sep) return damaged(at, "a leaf's separator is not the index's");
     if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
-    if (!is_sound(leaf.head.bitmap)) return damaged(at, "a leaf's bitmap is damaged");
+    if (!bitmap_sound(leaf)) return damaged(at, "a leaf's bitmap or a fingerprint is damaged");
     if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
     if (bitmap_of(leaf) != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
     std::unordered_map<std::string_view, unsigned> keys;
@@ -81,6 +81,7 @@ class Tree::Check {
     const Leaf& leaf = *twin.leaf;
     const SlotWord word = leaf.slot[slot];
     const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
+    if (!word.sound()) return damaged(where, "a slot's word is damaged");
     if (word.raw != twin.word(slot).raw) return damaged(where, "a slot and its twin disagree");
     Record record;
     if (!read_record(tree_.file_, word.record(), record)) {

@@ -344,9 +344,18 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
     if (!state) return state.error();
     out.push_back({*state, entry.name});
   }
+  std::vector<Tree::Count> before;
+  for (const Held& h : out) before.push_back(h.state->tree->count());
   auto taken = ground_.history.take();
   if (!taken) return taken.error();
   moment = std::move(*taken);
+  // Who wrote before the moment has counted it by now, or is still pinned.
+  if (epoch_is_over(seal_epoch())) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Tree::Count now = out[i].state->tree->count();
+      if (now.changes == before[i].changes) out[i].records = now.records;
+    }
+  }
   for (const Held& h : out) h.state->held.fetch_add(1, std::memory_order_relaxed);
   return Status::ok;
 }

@@ -143,6 +143,8 @@ class Collections {
   struct Held {
     State state;
     std::string name;
+    // What the tree counts at the moment; none: somebody may have been writing just then.
+    std::optional<std::uint64_t> records = {};
   };
   Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment, Report* report);
 

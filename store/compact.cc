@@ -38,20 +38,23 @@ struct MovedEntry {
 
 // The change of a merge on media, inside an open transaction. REQUIRES: both locked; the slots are
 // free in the left leaf.
-Status store_merged(tx::Txn& txn, Leaf& left, const Leaf& right, const MovedEntry* moved,
+Status store_merged(tx::Txn& txn, VLeaf& twin, PoolOffset next, const MovedEntry* moved,
                     unsigned count) {
+  Leaf& left = *twin.leaf;
   if (!TENUTO_PLANT("store_merge_header_not_saved"))
     TENUTO_TRY(txn.add_later(&left.head, sizeof left.head));
   TENUTO_TRY(txn.ready());
   std::uint64_t bitmap = bitmap_of(left);
+  UsedPrints prints = prints_of(twin);
   for (const MovedEntry* e = moved; e != moved + count; ++e) {
     store_ordered(left.slot[e->slot], e->word);
     if (!TENUTO_PLANT("store_merge_slot_unflushed")) flush(left.slot[e->slot]);
     store_ordered(left.head.print[e->slot], e->print);
+    prints.of[e->slot] = e->print;
     bitmap |= 1ull << e->slot;
   }
-  store_ordered(left.head.next, header_word(left.head.next, next_of(right).value));
-  store_ordered(left.head.bitmap, header_word(left.head.bitmap, bitmap));
+  store_ordered(left.head.next, header_word(left.head.next, next.value));
+  store_ordered(left.head.bitmap, bitmap_word(left.head.bitmap, bitmap, prints));
   return Status::ok;
 }
 
@@ -74,22 +77,39 @@ Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
     Fence upper;
     const Place left = index_.locate(*from, Aim::at, &upper);
-    if (!upper.bounded) {
-      from.reset();
-      break;
-    }
-    const Place right = index_.locate(upper.key);
-    const bool fit = right.leaf != left.leaf && used_of(*left.leaf) + used_of(*right.leaf) <= kFill;
-    const Status s = fit ? merge_pair(left, right) : Status::not_found;
+    Status s = upper.bounded ? merge_right_of(left, upper.key) : Status::not_found;
     if (s == Status::ok) work.done.leaves_merged += 1;
+    if (s == Status::not_found) s = verify_leaf(left, work);
     if (s == Status::conflict && ++tries < kTries) continue;
     tries = 0;
     n += 1;
     if (s == Status::ok) continue;  // the left one may take one more
     if (s != Status::not_found && s != Status::conflict) return s;
-    from = std::move(upper.key);
+    if (upper.bounded) {
+      from = std::move(upper.key);
+    } else {
+      from.reset();
+    }
   }
   return Status::ok;
+}
+
+// not_found: together they are too many.
+Status Tree::merge_right_of(const Place& left, std::string_view upper) {
+  const Place right = index_.locate(upper);
+  const bool fit = right.leaf != left.leaf && used_of(*left.leaf) + used_of(*right.leaf) <= kFill;
+  return fit ? merge_pair(left, right) : Status::not_found;
+}
+
+// A compaction without a bound reads every record, so that what it calls done is whole. not_found:
+// nothing is damaged.
+Status Tree::verify_leaf(const Place& place, const CompactWork& work) const {
+  if (work.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
+    return Status::not_found;
+  std::vector<Entry> found;
+  TENUTO_TRY(entries(place, found));
+  for (Entry& e : found) TENUTO_TRY(verify(e));
+  return Status::not_found;
 }
 
 Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
@@ -116,9 +136,13 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
 
 // REQUIRES: both locked. conflict: they are no neighbours any more.
 Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
-  if (next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
+  if (store::next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
   const Result<std::string_view> low = low_of(right);
   if (!low) return low.error();
+  const Result<PoolOffset> next = next_of(right);
+  if (!next) return next.error();
+  std::vector<Entry> keys;
+  TENUTO_TRY(entries({&right, right.version.load(std::memory_order_relaxed)}, keys));
   std::array<MovedEntry, kSlots> moved;
   unsigned count = 0;
   std::uint64_t used = left.used_slots();
@@ -131,7 +155,7 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
   }
   tx::Txn& txn = engine_.mine();
   TENUTO_TRY(txn.begin());
-  const Status s = store_merged(txn, *left.leaf, *right.leaf, moved.data(), count);
+  const Status s = store_merged(txn, left, *next, moved.data(), count);
   if (s != Status::ok) {
     txn.abort();
     return s;
@@ -178,9 +202,12 @@ Result<PoolOffset> Tree::copy_record(PoolOffset old) {
   if (TENUTO_PLANT("store_moved_record_unflushed")) {
     std::memcpy(file_.at<std::byte>(block->offset), file_.at<std::byte>(old),
                 record_bytes(record.key.size(), record.value.size()));
+    auto& head = *file_.at<RecordHead>(block->offset);
+    head =
+        RecordHead::make(head.key_bytes(), head.value_field(), record_check(block->offset, record));
     return block->offset;
   }
-  write_record(file_.at<std::byte>(block->offset), record.key, record.value);
+  write_record(file_, block->offset, record.key, record.value);
   return block->offset;
 }
 
@@ -236,19 +263,21 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
   const Result<std::string_view> low = low_of(twin);
   if (!low) return low.error();
   if (low->empty()) return Status::not_found;
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return next.error();
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   const Place at_left = index_.locate(*low, Aim::before);
   VLeaf& left = *at_left.leaf;
   const bool left_locked = &left != &twin && left.lock_if(at_left.version);
   const bool locked = left_locked && twin.lock_if(place.version);
-  if (!locked || next_of(*left.leaf) != file_.offset_of(twin.leaf)) {
+  if (!locked || store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) {
     if (locked) twin.unlock_unchanged();
     if (left_locked) left.unlock_unchanged();
     heap_.release(block->offset);
     return Status::conflict;
   }
-  replace_leaf(left, twin, *block, *low);
+  replace_leaf(left, twin, *block, *low, *next);
   twin.unlock_dead();
   left.unlock();
   retire_block(file_.offset_of(twin.leaf));
@@ -258,7 +287,8 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
 }
 
 // REQUIRES: both locked.
-void Tree::replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low) {
+void Tree::replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low,
+                        PoolOffset next) {
   VLeaf* fresh = twins_.take();
   fresh->leaf = file_.at<Leaf>(block.offset);
   std::array<NewEntry, kSlots> entries;
@@ -272,7 +302,7 @@ void Tree::replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std:
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }
-  fill_leaf(*fresh->leaf, block.offset, id_, next_of(*twin.leaf), entries.data(), count, low,
+  fill_leaf(*fresh->leaf, block.offset, id_, next, entries.data(), count, low,
             low_block(*twin.leaf));
   fence("new leaf", "chain link");
   unlink_next(*left.leaf, block.offset);

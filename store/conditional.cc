@@ -43,7 +43,7 @@ struct Tree::Conditional {
     if (!block) return block.error();
     pending.record = block->offset;
     pending.bytes = bytes_of({key, decision.value});
-    write_record(tree.file_.at<std::byte>(block->offset), key, decision.value);
+    write_record(tree.file_, block->offset, key, decision.value);
     return Status::ok;
   }
 

@@ -93,7 +93,8 @@ bool Cursor::load(std::string_view key, Aim aim) {
 
 // False: damage, which ends the walk.
 bool Cursor::read(std::size_t i, bool for_value) {
-  Status s = tree_->read(entries_[i], for_value);
+  Entry& e = entries_[i];
+  Status s = for_value && verify_always_ ? tree_->verify(e) : tree_->read(e, for_value);
   if (s == Status::ok) s = tree_->bad_pages();
   if (s == Status::ok) return true;
   leave();

@@ -44,6 +44,8 @@ class Cursor {
   std::string_view key() const { return entries_[at_].record.key; }      // REQUIRES: valid()
   std::string_view value() const { return entries_[at_].record.value; }  // REQUIRES: valid()
   Status status() const;
+  // Records are compared with their checksums whatever the store's options say.
+  void verify_always() { verify_always_ = true; }
   // Ends the walk for a reason the tree does not know.
   void fail(Status s);
 
@@ -82,6 +84,7 @@ class Cursor {
   std::string left_;  // lower bound, inclusive
   std::size_t at_ = 0;
   bool positioned_ = false;
+  bool verify_always_ = false;
   bool pinned_ = false;
   Status status_ = Status::ok;
 };

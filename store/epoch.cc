@@ -198,4 +198,13 @@ std::int64_t Limbos::record_bytes() const {
   return n;
 }
 
+std::uint64_t Limbos::changes() const {
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
+    if (limbo != nullptr) n += limbo->changes.load(std::memory_order_relaxed);
+  }
+  return n;
+}
+
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -99,8 +99,10 @@ struct Limbo {
   // Sums of these over all limbos are the store's counts. Written by the holder alone.
   std::atomic<std::int64_t> records{0};
   std::atomic<std::int64_t> record_bytes{0};
+  std::atomic<std::uint64_t> changes{0};  // how often count was called
 
   void count(std::int64_t d_records, std::int64_t d_bytes) {
+    changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     records.store(records.load(std::memory_order_relaxed) + d_records, std::memory_order_relaxed);
     record_bytes.store(record_bytes.load(std::memory_order_relaxed) + d_bytes,
                        std::memory_order_relaxed);
@@ -137,6 +139,7 @@ class Limbos {
 
   std::int64_t records() const;
   std::int64_t record_bytes() const;
+  std::uint64_t changes() const;
 
  private:
   static constexpr std::size_t kSealAt = 64;

@@ -22,6 +22,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "pm/crc32c.h"
 #include "pm/format.h"
@@ -34,23 +35,50 @@ namespace tenuto::inline TENUTO_ABI::store {
 inline constexpr std::uint64_t kOffsetMask = (1ull << 48) - 1;
 
 // One word names a record and carries 16 bits of its key's hash, so that a wrong guess of the
-// fingerprint costs no record line.
+// fingerprint costs no record line. Records stand on eight bytes; the three bits below are a check
+// that every flipped bit fails, for a word that leads to another record may lead to an older one of
+// the same key, and one whose hash is wrong to none. 0: written by 0.1.0, without a check.
 struct SlotWord {
   std::uint64_t raw;
 
+  static constexpr unsigned kCheckBits = 3;
+  static constexpr std::uint64_t kCheckMask = (1ull << kCheckBits) - 1;
+
+  // The eighth power of two is the first: a flipped bit changes the remainder.
+  static constexpr std::uint64_t check_of(std::uint64_t raw) { return 1 + (raw >> kCheckBits) % 7; }
   static constexpr SlotWord make(PoolOffset record, std::uint16_t hash) {
-    return {record.value | static_cast<std::uint64_t>(hash) << 48};
+    const std::uint64_t word = record.value | static_cast<std::uint64_t>(hash) << 48;
+    return {word | check_of(word)};
   }
-  constexpr PoolOffset record() const { return {raw & kOffsetMask}; }
+  constexpr PoolOffset record() const { return {raw & kOffsetMask & ~kCheckMask}; }
   constexpr std::uint16_t hash() const { return static_cast<std::uint16_t>(raw >> 48); }
+  constexpr bool sound() const {
+    const std::uint64_t check = raw & kCheckMask;
+    return check == 0 || check == check_of(raw);
+  }
 };
 static_assert(pm::OnMedia<SlotWord> && sizeof(SlotWord) == 8);
-static_assert(SlotWord::make({0x123456789abc}, 0xfedc).record().value == 0x123456789abc);
-static_assert(SlotWord::make({0x123456789abc}, 0xfedc).hash() == 0xfedc);
+static_assert(SlotWord::make({0x123456789ab8}, 0xfedc).record().value == 0x123456789ab8);
+static_assert(SlotWord::make({0x123456789ab8}, 0xfedc).hash() == 0xfedc);
+static_assert(SlotWord::make({0x123456789ab8}, 0xfedc).sound());
 
 inline constexpr unsigned kSlots = 48;
 inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
 inline constexpr std::size_t kLowInlineMax = 56;
+
+// Fingerprints of a leaf, 0 where the slot is not in use.
+struct UsedPrints {
+  std::uint8_t of[kSlots];
+
+  std::uint32_t crc(std::uint32_t from) const {
+    for (unsigned i = 0; i < kSlots; i += sizeof(std::uint64_t)) {
+      std::uint64_t w;
+      std::memcpy(&w, of + i, sizeof w);
+      from = pm::crc32c_u64(from, w);
+    }
+    return from;
+  }
+};
 
 // A word of a leaf's header: 48 bits, and above them a checksum salted with the word's place, which
 // is never 0. So a zeroed, flipped or misplaced word is known from an empty leaf and from the last
@@ -59,18 +87,26 @@ struct HeaderWord {
   std::uint64_t raw;
 
   static HeaderWord make(std::uint64_t value, std::uint64_t salt) {
-    const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value);
-    const std::uint64_t check = (crc ^ crc >> 16) & 0xffff;
-    return {value | (check == 0 ? 0xffff : check) << 48};
+    return sealed(value, pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value));
+  }
+  // Of a bitmap: the fingerprints that the lookups go by are covered, too.
+  static HeaderWord make(std::uint64_t value, std::uint64_t salt, const UsedPrints& prints) {
+    return sealed(value, prints.crc(pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value)));
   }
   std::uint64_t value() const { return raw & kOffsetMask; }
   bool sound(std::uint64_t salt) const { return raw == make(value(), salt).raw; }
+
+ private:
+  static HeaderWord sealed(std::uint64_t value, std::uint32_t crc) {
+    const std::uint64_t check = (crc ^ crc >> 16) & 0xffff;
+    return {value | (check == 0 ? 0xffff : check) << 48};
+  }
 };
 static_assert(pm::OnMedia<HeaderWord> && sizeof(HeaderWord) == 8);
 
 // The one line whose stores, durable in order, commit inserts, erases and splits.
 struct LeafHeader {
-  HeaderWord bitmap;           // bit i: slot i names a record
+  HeaderWord bitmap;           // bit i: slot i names a record; its checksum covers their prints
   HeaderWord next;             // offset of the next leaf; 0: the last
   std::uint8_t print[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
 };

@@ -23,7 +23,9 @@ std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
 
 void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print) {
   Leaf& leaf = *twin.leaf;
-  const HeaderWord bitmap = header_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot);
+  UsedPrints prints = prints_of(twin);
+  prints.of[slot] = print;
+  const HeaderWord bitmap = bitmap_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot, prints);
   if (TENUTO_PLANT("store_header_before_slot")) publish(leaf.head.bitmap, bitmap);
   publish(leaf.slot[slot], word);
   fence("record and slot", "leaf header");  // a set bit promises a whole record and slot word
@@ -42,9 +44,26 @@ void swap_entry(VLeaf& twin, unsigned slot, SlotWord word) {
 
 void erase_entry(VLeaf& twin, unsigned slot) {
   Leaf& leaf = *twin.leaf;
-  publish(leaf.head.bitmap, header_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot)));
+  UsedPrints prints = prints_of(twin);
+  prints.of[slot] = 0;
+  publish(leaf.head.bitmap,
+          bitmap_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot), prints));
   fence("leaf bitmap", "erase returns, record is retired");
   twin.set_print(slot, 0);
+}
+
+UsedPrints prints_of(const Leaf& leaf, std::uint64_t used) {
+  UsedPrints p;
+  for (unsigned i = 0; i < kSlots; ++i) {
+    p.of[i] = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - (used >> i & 1)));
+  }
+  return p;
+}
+
+bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap) {
+  const std::uint64_t salt = salt_of(leaf.head.bitmap);
+  if (bitmap.sound(salt)) return true;
+  return bitmap.raw == HeaderWord::make(bitmap.value(), salt, prints_of(leaf, bitmap.value())).raw;
 }
 
 unsigned choose_slot(std::uint64_t used) {
@@ -97,7 +116,8 @@ void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const Ne
     leaf.slot[i] = entries[i].word;
     leaf.head.print[i] = entries[i].print;
   }
-  leaf.head.bitmap = header_word(leaf.head.bitmap, (1ull << count) - 1);
+  const std::uint64_t used = (1ull << count) - 1;
+  leaf.head.bitmap = bitmap_word(leaf.head.bitmap, used, prints_of(leaf, used));
   leaf.head.next = header_word(leaf.head.next, next.value);
   set_low(leaf, at, tree, low, block);
   flush(leaf);
@@ -113,8 +133,13 @@ TreeCounts counts_of(const Leaf& first) {
   return counts;
 }
 
-void link_split(Leaf& left, PoolOffset right, std::uint64_t keep) {
-  const HeaderWord bitmap = header_word(left.head.bitmap, keep);
+void link_split(const VLeaf& twin, PoolOffset right, std::uint64_t keep) {
+  Leaf& left = *twin.leaf;
+  UsedPrints prints = prints_of(twin);
+  for (unsigned i = 0; i < kSlots; ++i) {
+    if ((keep >> i & 1) == 0) prints.of[i] = 0;
+  }
+  const HeaderWord bitmap = bitmap_word(left.head.bitmap, keep, prints);
   if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, bitmap);
   store_ordered(left.head.next, header_word(left.head.next, right.value));
   if (!TENUTO_PLANT("store_split_keeps_moved_entries")) store_ordered(left.head.bitmap, bitmap);
@@ -150,7 +175,8 @@ bool resolve_split(Leaf& left, const Leaf& right) {
     drop |= slots_with(right.slot[std::countr_zero(rest)]);
     if (TENUTO_PLANT("store_recovery_drops_one_moved_entry")) break;
   }
-  publish(left.head.bitmap, header_word(left.head.bitmap, in_left & ~drop));
+  const std::uint64_t kept = in_left & ~drop;
+  publish(left.head.bitmap, bitmap_word(left.head.bitmap, kept, prints_of(left, kept)));
   return true;
 }
 

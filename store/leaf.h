@@ -20,8 +20,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
+#include "pm/plant.h"
 #include "pm/pool_file.h"
 #include "store/format.h"
 #include "store/vleaf.h"
@@ -45,6 +47,24 @@ inline HeaderWord header_word(const HeaderWord& at, std::uint64_t value) {
 }
 inline bool is_sound(const HeaderWord& at) { return at.sound(salt_of(at)); }
 inline std::uint64_t bitmap_of(const Leaf& leaf) { return leaf.head.bitmap.value(); }
+
+// The bitmap's word, whose checksum covers the fingerprints of used slots. Who writes it takes them
+// from the twin, not from the leaf: what the medium changed there must not get a sound checksum.
+inline HeaderWord bitmap_word(const HeaderWord& at, std::uint64_t bits, const UsedPrints& prints) {
+  if (TENUTO_PLANT("store_fingerprints_not_covered")) return header_word(at, bits);
+  return HeaderWord::make(bits, salt_of(at), prints);
+}
+// REQUIRES: the twin is locked.
+inline UsedPrints prints_of(const VLeaf& twin) {
+  UsedPrints p;
+  std::memcpy(p.of, static_cast<const void*>(&twin.print), sizeof p.of);
+  return p;
+}
+UsedPrints prints_of(const Leaf& leaf, std::uint64_t used);
+// Whether bits and fingerprints are as they were stored; without the fingerprints, where 0.1.0
+// stored them. `bitmap`: the leaf's, for those who must read it once.
+bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap);
+inline bool bitmap_sound(const Leaf& leaf) { return bitmap_sound(leaf, leaf.head.bitmap); }
 inline PoolOffset next_of(const Leaf& leaf) { return {leaf.head.next.value()}; }
 
 // The slot for the next insert: one line further than the last, so that inserts in a row do not
@@ -74,8 +94,8 @@ void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const Ne
 void set_counts(Leaf& first, const TreeCounts& counts);
 TreeCounts counts_of(const Leaf& first);
 
-// L.next = right, then L.bitmap = keep, in one line; fenced.
-void link_split(Leaf& left, PoolOffset right, std::uint64_t keep);
+// L.next = right, then L.bitmap = keep, in one line; fenced. REQUIRES: the twin is locked.
+void link_split(const VLeaf& twin, PoolOffset right, std::uint64_t keep);
 
 // left.next = next, past a leaf that is empty; fenced.
 void unlink_next(Leaf& left, PoolOffset next);

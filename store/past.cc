@@ -81,14 +81,12 @@ Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<
 // The low separator of the next leaf. REQUIRES: an epoch guard; believe it if the leaf's version
 // is still the same after.
 Result<std::optional<std::string_view>> Tree::end_of(const VLeaf& twin) const {
-  const std::uint64_t raw = __atomic_load_n(&twin.leaf->head.next.raw, __ATOMIC_ACQUIRE);
-  const PoolOffset next{HeaderWord{raw}.value()};
-  if (!next) return std::optional<std::string_view>{};
-  if (!file_.in_range(next, sizeof(Leaf))) {
-    return damaged(file_.offset_of(twin.leaf), "link to the next leaf");
-  }
-  const Result<std::string_view> low = store::low_of(file_, *file_.at<Leaf>(next));
-  if (!low) return damaged(next, "low separator");
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return next.error();
+  if (!*next) return std::optional<std::string_view>{};
+  const Leaf& leaf = *file_.at<Leaf>(*next);
+  const Result<std::string_view> low = store::low_of(file_, leaf);
+  if (!low || !low_sound(file_, leaf, id_, *low)) return damaged(*next, "low separator");
   return std::optional(*low);
 }
 

@@ -110,7 +110,7 @@ class Tree::Rebuild {
         const Leaf& leaf = leaf_at(at);
         if (!is_sound(leaf.head.next)) return damaged(report_, at, "link to the next leaf");
         c.at[c.count] = before = at;
-        at = next_of(leaf);
+        at = store::next_of(leaf);
         leaves_ += 1;
       }
       c.behind = at;
@@ -155,7 +155,7 @@ class Tree::Rebuild {
     const PoolOffset at = c.at[i];
     Leaf& leaf = leaf_at(at);
     TENUTO_TRY(take_low(c, i, leaf, report));
-    if (!is_sound(leaf.head.bitmap)) return damaged(report, at, "leaf bitmap");
+    if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
     if (!clean_)
       TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
     VLeaf& twin = c.twins[i];
@@ -197,7 +197,7 @@ class Tree::Rebuild {
       const Leaf& right = leaf_at(next);
       // Another thread may be changing it; whatever is believed of it must be sound.
       const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
-      if (!bitmap.sound(salt_of(right.head.bitmap))) return damaged(report, next, "leaf bitmap");
+      if (!bitmap_sound(right, bitmap)) return damaged(report, next, "leaf bitmap or fingerprints");
       if (resolve_split(leaf, right)) fence("split finished", "store is used");
     }
     TENUTO_TRY(tree_.heap_.mark(at, report));
@@ -218,7 +218,8 @@ class Tree::Rebuild {
       const SlotWord word = leaf.slot[i];
       const auto print = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - in_use));
       const std::uint64_t at = word.record().value;
-      const bool wrong = at < pm::kHeadBytes || at > record_max || print == 0;
+      const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
+      const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || print == 0;
       bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
       twin.words[i].store(word.raw, std::memory_order_relaxed);
       twin.print[i].store(print, std::memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "heap/heap.h"
+#include "pm/plant.h"
 #include "pm/pool_file.h"
 #include "store/format.h"
 #include "tenuto/persist.h"
@@ -39,22 +40,33 @@ constexpr std::uint64_t record_block_bytes(std::uint64_t bytes) {
 constexpr std::uint16_t fold_check(std::uint32_t crc) {
   return static_cast<std::uint16_t>(crc ^ crc >> 16);
 }
-inline std::uint16_t record_check(std::string_view key, std::string_view value) {
-  std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, key.size()), value.size());
-  crc = pm::crc32c(key.data(), key.size(), crc);
+// What a record's checksum begins with: its place, for an older record of the same key, whole in a
+// page that was written to the wrong place, would be believed; and the lengths. 0.1.0 knew no place
+// (null).
+inline std::uint32_t record_seed(PoolOffset at, std::uint64_t key_bytes,
+                                 std::uint64_t value_bytes) {
+  const std::uint64_t first = at.value >> 3 << RecordHead::kKeyBits | key_bytes;
+  return pm::crc32c_u64(pm::crc32c_u64(~0u, first), value_bytes);
+}
+inline std::uint16_t record_check(PoolOffset at, std::string_view key, std::string_view value) {
+  const std::uint32_t crc =
+      pm::crc32c(key.data(), key.size(), record_seed(at, key.size(), value.size()));
   return fold_check(pm::crc32c(value.data(), value.size(), crc));
 }
 // The same of a record where it stands: its value follows its key.
-inline std::uint16_t record_check(const Record& r) {
-  const std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, r.key.size()), r.value.size());
-  return fold_check(pm::crc32c(r.key.data(), r.key.size() + r.value.size(), crc));
+inline std::uint16_t record_check(PoolOffset at, const Record& r) {
+  return fold_check(pm::crc32c(r.key.data(), r.key.size() + r.value.size(),
+                               record_seed(at, r.key.size(), r.value.size())));
 }
 
 // Fills a block and flushes it; durable after the caller's fence.
-inline void write_record(std::byte* block, std::string_view key, std::string_view value) {
+inline void write_record(const pm::PoolFile& file, PoolOffset at, std::string_view key,
+                         std::string_view value) {
   const bool is_long = value.size() >= RecordHead::kLongValue;
+  const PoolOffset place = TENUTO_PLANT("store_record_place_not_covered") ? PoolOffset{} : at;
   const RecordHead head = RecordHead::make(
-      key.size(), is_long ? RecordHead::kLongValue : value.size(), record_check(key, value));
+      key.size(), is_long ? RecordHead::kLongValue : value.size(), record_check(place, key, value));
+  auto* const block = file.at<std::byte>(at);
   std::byte* to = block;
   std::memcpy(to, &head, sizeof head);
   to += sizeof head;
@@ -97,10 +109,17 @@ inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
   return true;
 }
 
+// Whether it was written to this very place. Of a record that 0.1.0 wrote nobody knows.
+inline bool record_of_its_place(const pm::PoolFile& file, PoolOffset at, const Record& r) {
+  RecordHead head;
+  std::memcpy(&head, file.at<const char>(at), sizeof head);
+  return head.check() == record_check(at, r);
+}
+
 inline bool record_sound(const pm::PoolFile& file, PoolOffset at, const Record& r) {
   RecordHead head;
   std::memcpy(&head, file.at<const char>(at), sizeof head);
-  return head.check() == record_check(r);
+  return head.check() == record_check(at, r) || head.check() == record_check({}, r);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

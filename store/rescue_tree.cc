@@ -50,14 +50,28 @@ void TreeRescue::note_gaps() {
 void TreeRescue::judge_leaves() {
   std::uint64_t entries = 0;
   for (const FoundLeaf& f : salvage_.live()) {
-    if (!is_sound(salvage_.leaf(f).head.bitmap)) return;
+    if (!bitmap_known(salvage_.leaf(f))) return;
     entries += static_cast<std::uint64_t>(std::popcount(bitmap_of(salvage_.leaf(f))));
   }
   leaves_are_all_ = !lost_ && !ground_.doubtful && expected_ == std::optional(entries);
 }
 
+// Also where a fingerprint was damaged: that of the record takes its place.
+bool TreeRescue::bitmap_known(const Leaf& leaf) const {
+  if (bitmap_sound(leaf)) return true;
+  const std::uint64_t bits = bitmap_of(leaf);
+  UsedPrints prints = prints_of(leaf, bits);
+  for (std::uint64_t used = bits; used != 0; used &= used - 1) {
+    const int slot = std::countr_zero(used);
+    Record r;
+    if (read_sound(leaf.slot[slot], nullptr, r)) prints.of[slot] = hash_key(r.key).print;
+  }
+  return bitmap_word(leaf.head.bitmap, bits, prints).raw == leaf.head.bitmap.raw;
+}
+
 // Whether a sound record with the hash of its slot stands there.
 bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* print, Record& r) const {
+  if (!word.sound()) return false;
   const pm::PoolFile& file = ground_.file;
   if (!read_record(file, word.record(), r) || !record_sound(file, word.record(), r)) return false;
   const KeyHash hash = hash_key(r.key);
@@ -82,7 +96,7 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
     ground_.accounted.insert(block.value);
   }
   const std::string where = ground_.file.where(f.at, "leaf");
-  if (!is_sound(leaf.head.bitmap)) {
+  if (!bitmap_known(leaf)) {
     lose({"a leaf's bitmap is damaged: which of its records are current is not known",
           where,
           {},
@@ -96,7 +110,8 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     const SlotWord word = leaf.slot[slot];
     Record r;
-    if (!read_sound(word, &leaf.head.print[slot], r) || r.key < f.low || (end && r.key >= *end)) {
+    const std::uint8_t* print = bitmap_sound(leaf) ? &leaf.head.print[slot] : nullptr;
+    if (!read_sound(word, print, r) || r.key < f.low || (end && r.key >= *end)) {
       bad += 1;
       continue;
     }
@@ -147,7 +162,7 @@ Status TreeRescue::take_slots(PoolOffset at, std::uint64_t slots, Writer& out) {
 Status TreeRescue::take_unproven(Writer& out) {
   for (const FoundLeaf& f : salvage_.unproven()) {
     const Leaf& leaf = salvage_.leaf(f);
-    const bool sound = is_sound(leaf.head.bitmap);
+    const bool sound = bitmap_known(leaf);
     TENUTO_TRY(take_slots(f.at, sound ? bitmap_of(leaf) : kBitmapMask, out));
   }
   for (const PoolOffset at : uncertain_) TENUTO_TRY(take_slots(at, kBitmapMask, out));

@@ -61,6 +61,7 @@ class TreeRescue {
             std::optional<std::string> to = {});
   void note_gaps();
   void judge_leaves();
+  bool bitmap_known(const Leaf& leaf) const;
   bool read_sound(SlotWord word, const std::uint8_t* print, Record& r) const;
   Status take_leaf(std::size_t i, const Take& f);
   Status take_slots(PoolOffset at, std::uint64_t slots, Writer& out);

@@ -103,7 +103,7 @@ void Salvage::find_leaves_without_slab(PoolOffset unit) {
   for (PoolOffset o = unit; o.value < unit.value + heap::kSlabBytes; o = o + kLineBytes) {
     if (!file_.in_range(o, sizeof(Leaf))) return;
     const Leaf& leaf = *file_.at<Leaf>(o);
-    if (is_sound(leaf.head.bitmap) || is_sound(leaf.head.next)) consider(o);
+    if (bitmap_sound(leaf) || is_sound(leaf.head.next)) consider(o);
   }
 }
 
@@ -126,9 +126,9 @@ void Salvage::walk_chain() {
     const bool follows = f != nullptr && !f->live && (!before || last < f->low);
     if (!follows) {
       // A leaf whose separator is damaged: what leads to it and its own checksums speak for it.
-      const bool whole =
-          f == nullptr && at.value % kLineBytes == 0 && file_.in_range(at, sizeof(Leaf)) &&
-          is_sound(file_.at<Leaf>(at)->head.bitmap) && is_sound(file_.at<Leaf>(at)->head.next);
+      const bool whole = f == nullptr && at.value % kLineBytes == 0 &&
+                         file_.in_range(at, sizeof(Leaf)) && bitmap_sound(*file_.at<Leaf>(at)) &&
+                         is_sound(file_.at<Leaf>(at)->head.next);
       if (!whole)
         return note(at, "the chain of leaves leads to no readable leaf", "chain of leaves");
       note(at, "a leaf's separator is damaged; its records are known by the leaf's header", "leaf");
@@ -140,9 +140,9 @@ void Salvage::walk_chain() {
     f->live = true;
     f->order = order;
     Leaf& here = *file_.at<Leaf>(at);
-    if (before && !file_.was_clean() && is_sound(here.head.bitmap)) {
+    if (before && !file_.was_clean() && bitmap_sound(here)) {
       Leaf& left = *file_.at<Leaf>(before);
-      if (is_sound(left.head.bitmap)) static_cast<void>(resolve_split(left, here));
+      if (bitmap_sound(left)) static_cast<void>(resolve_split(left, here));
     }
     if (!is_sound(here.head.next)) return note(at, "a leaf's link is damaged", "leaf");
     last = f->low;
@@ -197,7 +197,7 @@ void Salvage::judge_the_rest() {
       f.live = *used;
       continue;
     }
-    const bool empty = is_sound(l.head.bitmap) && bitmap_of(l) == 0;
+    const bool empty = bitmap_sound(l) && bitmap_of(l) == 0;
     if (empty || contradicts_live(f, sorted)) continue;
     rest.push_back(&f);
   }
@@ -240,7 +240,7 @@ bool Salvage::continued(std::size_t i) const {
     if (next == wanted) return true;
     if (!by_offset_.contains(next.value)) return false;
     l = file_.at<Leaf>(next);
-    if (!is_sound(l->head.bitmap) || bitmap_of(*l) != 0) return false;
+    if (!bitmap_sound(*l) || bitmap_of(*l) != 0) return false;
   }
   return false;
 }

@@ -21,7 +21,22 @@ Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_value
   if (!twin.still(place.version)) return Status::conflict;
   for (const Entry& e : out) prefetch(e.word);
   for (Entry& e : out) TENUTO_TRY(read(e, for_values));
-  return Status::ok;
+  return in_range(place, out);
+}
+
+// A key that stands in the wrong leaf would be passed over by a walk, and lost by a split.
+Status Tree::in_range(const Place& place, const std::vector<Entry>& found) const {
+  const Result<std::string_view> low = low_of(*place.leaf);
+  if (!low) return low.error();
+  const Result<std::optional<std::string_view>> end = end_of(*place.leaf);
+  if (!end) return end.error();
+  const auto wrong = std::find_if(found.begin(), found.end(), [&](const Entry& e) {
+    return e.record.key < *low || (*end && **end <= e.record.key);
+  });
+  if (wrong == found.end() || TENUTO_PLANT("store_range_of_keys_not_checked")) return Status::ok;
+  // The leaf may have been split since its entries were seen.
+  if (!place.leaf->still(place.version)) return Status::conflict;
+  return damaged(wrong->word.record(), "record whose key does not belong into its leaf");
 }
 
 // By the eight bytes behind what all keys share; whole keys only where those are equal.
@@ -57,8 +72,20 @@ void Tree::sort(std::vector<Entry>& entries) {
 
 Result<std::string_view> Tree::low_of(const VLeaf& twin) const {
   const Result<std::string_view> low = store::low_of(file_, *twin.leaf);
-  if (!low) return damaged(file_.offset_of(twin.leaf), "low separator");
+  if (!low || !low_sound(file_, *twin.leaf, id_, *low)) {
+    return damaged(file_.offset_of(twin.leaf), "low separator");
+  }
   return *low;
+}
+
+Result<PoolOffset> Tree::next_of(const VLeaf& twin) const {
+  const HeaderWord& at = twin.leaf->head.next;
+  const HeaderWord next{__atomic_load_n(&at.raw, __ATOMIC_ACQUIRE)};
+  if (!next.sound(salt_of(at)) ||
+      (next.value() != 0 && !file_.in_range({next.value()}, sizeof(Leaf)))) {
+    return damaged(file_.offset_of(twin.leaf), "link to the next leaf");
+  }
+  return PoolOffset{next.value()};
 }
 
 Status Tree::split_full(VLeaf& twin, std::string_view key) {
@@ -67,7 +94,9 @@ Status Tree::split_full(VLeaf& twin, std::string_view key) {
   sort(sorted);
   std::size_t keep = sorted.size() / 2;
   std::string_view right = sorted[keep].record.key;
-  if (!next_of(*twin.leaf) && sorted.back().record.key < key) {
+  const Result<PoolOffset> behind = next_of(twin);
+  if (!behind) return behind.error();
+  if (!*behind && sorted.back().record.key < key) {
     // Keys that come in order: leave a full leaf behind and go on in an empty one.
     keep = sorted.size();
     right = key;
@@ -80,6 +109,9 @@ Status Tree::split_full(VLeaf& twin, std::string_view key) {
 
 Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, std::size_t keep,
                                std::string_view low) {
+  // What is copied gets a checksum of its own.
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return next.error();
   // No second try here: the guard of this thread keeps what it would free.
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
@@ -106,13 +138,12 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
     moved[count++] = {e.word, print};
     kept &= ~(1ull << e.slot);
   }
-  const PoolOffset next = next_of(left);
   if (TENUTO_PLANT("store_split_links_first")) {
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
-  fill_leaf(*right->leaf, block->offset, id_, next, moved, count, low, low_at);
+  fill_leaf(*right->leaf, block->offset, id_, *next, moved, count, low, low_at);
   fence("new leaf", "chain link");
-  link_split(left, block->offset, kept);
+  link_split(twin, block->offset, kept);
   history_.divide(twin, *right, low);
   for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
   index_.add(&twin, low, right);
@@ -155,8 +186,10 @@ bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
   // What snapshots see here would be lost; the sweep of the last version tries again.
   const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
   if (VLeaf::history(version) != 0 && !TENUTO_PLANT("store_history_lost_at_unlink")) return false;
-  if (next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
-  unlink_next(*left.leaf, next_of(*twin.leaf));
+  if (store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return false;
+  unlink_next(*left.leaf, *next);
   index_.remove(&twin, low);
   return true;
 }

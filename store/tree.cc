@@ -148,7 +148,7 @@ Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset rec
   const EpochGuard guard;
   // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
   // would wait for it.
-  write_record(file_.at<std::byte>(record), key, value);
+  write_record(file_, record, key, value);
   Pending p{key, hash_key(key), record, bytes_of({key, value}), false};
   for (;;) {
     const Place place = index_.locate(key);

@@ -179,6 +179,14 @@ class Tree {
   // is not empty, or somebody wrote to it meanwhile. busy: a snapshot or transaction is active.
   Status bulk_load(std::span<const BulkRecord> sorted, unsigned threads);
   void stats(StoreStats& out) const;
+  // How many records there are, and how often a write has changed that or a record.
+  struct Count {
+    std::uint64_t records;
+    std::uint64_t changes;
+  };
+  Count count() const {
+    return {static_cast<std::uint64_t>(records_at_open_ + limbos_.records()), limbos_.changes()};
+  }
   // How many records stand in [from, to), to null: the end; from the index alone.
   std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
   KeyKind kind() const { return kind_; }
@@ -210,6 +218,8 @@ class Tree {
   Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
   // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
   Status read(Entry& entry, bool for_value) const;
+  // Reads it and compares its checksum, whatever set_verify_reads() says.
+  Status verify(Entry& entry) const;
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
   // Asks for a leaf that may be walked over soon: its twin, or, when that has come, what its
   // records begin with. Whatever it finds is a hint.
@@ -218,6 +228,7 @@ class Tree {
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
   Result<std::string_view> low_of(const VLeaf& twin) const;
+  Result<PoolOffset> next_of(const VLeaf& twin) const;
   Status damaged(PoolOffset at, const char* what) const;
 
   // --- for the history
@@ -245,6 +256,7 @@ class Tree {
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
+  Status in_range(const Place& place, const std::vector<Entry>& found) const;
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
   // What a search means to the caller.
@@ -293,12 +305,15 @@ class Tree {
   void give_all_back();
 
   // compact.cc
+  Status merge_right_of(const Place& left, std::string_view upper);
+  Status verify_leaf(const Place& place, const CompactWork& work) const;
   Status merge_pair(const Place& at_left, const Place& at_right);
   Status merge_locked(VLeaf& left, VLeaf& right);
   Result<PoolOffset> copy_record(PoolOffset old);
   Status move_records(const Place& place, CompactWork& work);
   Status move_leaf(const Place& place, CompactWork& work);
-  void replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low);
+  void replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low,
+                    PoolOffset next);
 
   // Constant after open.
   pm::PoolFile& file_;

@@ -222,8 +222,10 @@ void say_collection_has_one_fence(Bytes& b, const std::string& name) {
     const std::uint32_t crc = pm::crc32c(name.data(), name.size(), ~0u);
     const auto* bytes = reinterpret_cast<const char*>(&entry);
     entry.check = pm::crc32c(bytes, offsetof(store::CatalogRecord, check), crc);
-    store::write_record(reinterpret_cast<std::byte*>(&*at - sizeof head), name,
-                        {bytes, sizeof entry});
+    head = store::RecordHead::make(name.size(), sizeof entry,
+                                   store::record_check({}, name, {bytes, sizeof entry}));
+    std::memcpy(&*at - sizeof head, &head, sizeof head);
+    std::memcpy(&*at + name.size(), bytes, sizeof entry);
     ASSERT_LE(fixed + sizeof entry, kLineBytes);
     return;
   }

@@ -316,7 +316,7 @@ TEST_F(Repair, random_damage_brings_nothing_old_back) {
     }
     for (int i = 0; i < count; ++i) {
       Bytes b = sound;
-      const int kind = static_cast<int>(random() % 5);
+      const int kind = static_cast<int>(random() % 7);
       for (std::uint64_t k = 1 + random() % 4; k > 0; --k) {
         const std::size_t at = used[random() % used.size()];
         const std::size_t page = round_down(at, kFrameBytes);
@@ -325,6 +325,12 @@ TEST_F(Repair, random_damage_brings_nothing_old_back) {
         if (kind == 1) std::memset(&b[at], 0, kLineBytes);
         if (kind == 2) std::memset(&b[page], random() % 2 == 0 ? 0 : 0xff, kFrameBytes);
         if (kind == 3) std::memset(&b[round_down(at, 512)], 0, 512);
+        // A page that was written to the wrong place, and two.
+        const std::size_t other = round_down(used[random() % used.size()], kFrameBytes);
+        if (kind == 5) std::copy_n(&sound[other], kFrameBytes, &b[page]);
+        if (kind == 6 && page != other) {
+          std::swap_ranges(&b[page], &b[page] + kFrameBytes, &b[other]);
+        }
         if (kind == 4) {
           std::generate_n(&b[at], kLineBytes, [&] { return static_cast<unsigned char>(random()); });
         }

@@ -39,8 +39,15 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
       return failed(Status::aborted, "stopped by a signal", args.path, "no dump was written");
     }
   }
-  if (it.status() == Status::ok) return no_error();
-  return store_failed(it.status(), "the dump found damage", args.path);
+  if (it.status() != Status::ok) {
+    return store_failed(it.status(), "the dump found damage", args.path);
+  }
+  // Nobody writes meanwhile. What has expired is counted and not shown.
+  const std::uint64_t counted = session.records().stats().records;
+  if (!whole || !out.ok() || session.records().expires() || records == counted) return no_error();
+  return failed(Status::corrupt,
+                fmt::format("the dump has {} records, and the pool counts {}", records, counted),
+                args.path, "see what check says of the pool");
 }
 
 // The dump must not replace the pool it is read from.

@@ -122,7 +122,8 @@ class Iterator {
   std::uint64_t ttl_ms() const;    // what the record has left; 0: it stays. REQUIRES: valid()
   // ok | corrupt (damage ended the walk) | io | closed (a closed store's, one moved from) |
   // invalid_argument (a bound or key that the collection cannot have, a prefix where a codec gives
-  // the order, a collection of another store than its snapshot or transaction).
+  // the order, a collection of another store than its snapshot or transaction). No record is passed
+  // over because its key was damaged.
   Status status() const;
 
  private:
@@ -271,8 +272,9 @@ class Store {
 
   // Writes all collections as they are at one moment to a new pool file, while others go on reading
   // and writing. The file gets its name when it is complete, so a backup cut short is not taken for
-  // one. A collection cannot be dropped meanwhile (busy). exists | expired (see snapshot.h) | full
-  // (also: the file system) | io | busy | closed.
+  // one. Every record is compared with its checksum, whatever verify_reads says, and the counts
+  // with the store's own. A collection cannot be dropped meanwhile (busy). exists | corrupt |
+  // expired (see snapshot.h) | full (also: the file system) | io | busy | closed.
   Status backup(const std::string& path, const PoolOptions& options, Report* report = nullptr);
   Status backup(const std::string& path, Report* report = nullptr);
 
@@ -287,8 +289,8 @@ class Store {
   // views, positioned iterators, snapshots and resting threads hold stays, as do the pool's other
   // objects. Three fences a merged leaf, two a leaf with records to move, one of which its writers
   // may wait for. ok | busy (another one is under way) | invalid_argument (options, or inside a
-  // transaction of this thread) | read_only | corrupt (a damaged record is not moved) | io |
-  // closed.
+  // transaction of this thread) | read_only | corrupt (a damaged record is not moved; without
+  // moves_max every record is read and compared with its checksum) | io | closed.
   Result<CompactStats> compact(const CompactOptions& options = {}, Report* report = nullptr);
 
   // Everything acknowledged before is durable when this returns.

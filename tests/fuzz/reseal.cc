@@ -10,6 +10,7 @@
 #include "pm/log.h"
 #include "store/format.h"
 #include "store/hash.h"
+#include "store/leaf.h"
 #include "store/record.h"
 #include "tx/format.h"
 
@@ -58,10 +59,12 @@ void reseal_low(const WorkFile& file, std::uint64_t leaf_at, std::uint64_t tree)
 }
 
 void reseal_header(const WorkFile& file, std::uint64_t leaf_at) {
-  auto& head = file.at<store::Leaf>(leaf_at).head;
+  auto& leaf = file.at<store::Leaf>(leaf_at);
+  auto& head = leaf.head;
   const std::uint64_t salt = leaf_at % pm::kMapAlignBytes;
   head.bitmap =
-      store::HeaderWord::make(head.bitmap.value(), salt + offsetof(store::LeafHeader, bitmap));
+      store::HeaderWord::make(head.bitmap.value(), salt + offsetof(store::LeafHeader, bitmap),
+                              store::prints_of(leaf, head.bitmap.value()));
   head.next = store::HeaderWord::make(head.next.value(), salt + offsetof(store::LeafHeader, next));
 }
 
@@ -75,7 +78,7 @@ void reseal_record(const WorkFile& file, const Base& base, std::uint64_t at,
   const std::string_view key(p, head.key_bytes());
   const std::string_view value(p + key.size(), head.value_field());
   file.at<store::RecordHead>(at) =
-      store::RecordHead::make(key.size(), value.size(), store::record_check(key, value));
+      store::RecordHead::make(key.size(), value.size(), store::record_check({at}, key, value));
   auto& slot = file.at<store::SlotWord>(slot_at);
   if (slot.record().value != at) return;
   const store::KeyHash hash = store::hash_key(key);

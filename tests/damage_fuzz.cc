@@ -1,0 +1,239 @@
+// Every bit of a small pool of every form flipped, every line and every page of it zeroed, pages
+// exchanged: each is harmless or reported, as support/damaged_pool.h says.
+//
+// TENUTO_DAMAGE_STEP looks at one state of so many (1: at all of them), beginning where TENUTO_SEED
+// says; TENUTO_DAMAGE_JOBS sets the number of processes; TENUTO_DAMAGE_STATE=N judges one state in
+// this process, for a debugger.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "support/damaged_pool.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr unsigned kAlarmSeconds = 60;  // for one state, sanitizers included
+constexpr std::size_t kShownMax = 40;   // offences
+
+std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+const std::vector<DamageBase>& bases() {
+  static const std::vector<DamageBase> all = damage_bases();
+  return all;
+}
+
+struct State {
+  const DamageBase* base;
+  Bytes image;
+  std::string what;
+};
+
+// One kind of damage: how many states there are, and the n-th of them.
+class Kind {
+ public:
+  virtual ~Kind() = default;
+  virtual std::uint64_t states(const DamageBase& base) const = 0;
+  virtual void damage(const DamageBase& base, std::uint64_t n, State& out) const = 0;
+
+  std::uint64_t all() const {
+    std::uint64_t n = 0;
+    for (const DamageBase& b : bases()) n += states(b);
+    return n;
+  }
+  State state(std::uint64_t n) const {
+    for (const DamageBase& b : bases()) {
+      const std::uint64_t here = states(b);
+      if (n >= here) {
+        n -= here;
+        continue;
+      }
+      State s{&b, b.image, {}};
+      damage(b, n, s);
+      return s;
+    }
+    std::abort();
+  }
+};
+
+class Flips : public Kind {
+  static constexpr std::uint64_t kBits = kLineBytes * 8;
+  std::uint64_t states(const DamageBase& base) const override { return base.lines.size() * kBits; }
+  void damage(const DamageBase& base, std::uint64_t n, State& out) const override {
+    const std::size_t byte = base.lines[n / kBits] + n % kBits / 8;
+    out.image[byte] ^= static_cast<unsigned char>(1u << n % 8);
+    out.what = "bit " + std::to_string(n % 8) + " of byte " + std::to_string(byte) + " (" +
+               place_name(base, byte) + ")";
+  }
+};
+
+class ZeroedLines : public Kind {
+  std::uint64_t states(const DamageBase& base) const override { return base.lines.size(); }
+  void damage(const DamageBase& base, std::uint64_t n, State& out) const override {
+    const std::size_t at = base.lines[n];
+    std::fill_n(out.image.begin() + static_cast<std::ptrdiff_t>(at), kLineBytes, 0);
+    out.what = "zeroed line " + std::to_string(at) + " (" + place_name(base, at) + ")";
+  }
+};
+
+std::vector<std::size_t> pages_of(const DamageBase& base) {
+  std::vector<std::size_t> pages;
+  for (const std::size_t line : base.lines) {
+    const std::size_t page = line / kFrameBytes * kFrameBytes;
+    if (pages.empty() || pages.back() != page) pages.push_back(page);
+  }
+  return pages;
+}
+
+class ZeroedPages : public Kind {
+  std::uint64_t states(const DamageBase& base) const override { return pages_of(base).size(); }
+  void damage(const DamageBase& base, std::uint64_t n, State& out) const override {
+    const std::size_t at = pages_of(base)[n];
+    std::fill_n(out.image.begin() + static_cast<std::ptrdiff_t>(at), kFrameBytes, 0);
+    out.what = "zeroed page " + std::to_string(at) + " (" + place_name(base, at) + ")";
+  }
+};
+
+// Each page exchanged with, or written over, each other one.
+class MovedPages : public Kind {
+  std::uint64_t states(const DamageBase& base) const override {
+    const std::uint64_t n = pages_of(base).size();
+    return n * (n - 1);
+  }
+  void damage(const DamageBase& base, std::uint64_t n, State& out) const override {
+    const std::vector<std::size_t> pages = pages_of(base);
+    const std::size_t a = n / (pages.size() - 1);
+    const std::size_t other = n % (pages.size() - 1);
+    const std::size_t b = other + (other >= a ? 1 : 0);
+    unsigned char* const p = out.image.data();
+    if (a < b) {
+      std::swap_ranges(p + pages[a], p + pages[a] + kFrameBytes, p + pages[b]);
+    } else {
+      std::copy_n(p + pages[a], kFrameBytes, p + pages[b]);
+    }
+    out.what = "page " + std::to_string(pages[a]) + (a < b ? " exchanged with " : " over ") +
+               std::to_string(pages[b]) + " (" + place_name(base, pages[a]) + ", " +
+               place_name(base, pages[b]) + ")";
+  }
+};
+
+struct Shared {
+  std::uint64_t state;
+  std::uint64_t judged;
+  char wrong[400];
+};
+
+struct Part {
+  std::uint64_t next;  // states of this process: next, next + by, ...
+  std::uint64_t by;
+};
+
+std::string judged(const State& s, std::uint64_t n, const std::string& path) {
+  JudgeOptions how;
+  how.path = path;
+  how.writes = n % 2 == 0;
+  how.rescue = n % 4 == 1;
+  return judge_damage(*s.base, s.image, how);
+}
+
+// In a child, until something is wrong.
+[[noreturn]] void judge_part(const Kind& kind, Part part, std::uint64_t end, Shared& shared,
+                             const std::string& path) {
+  for (std::uint64_t n = part.next; n < end; n += part.by) {
+    shared.state = n;
+    ::alarm(kAlarmSeconds);
+    const std::string wrong = judged(kind.state(n), n / part.by, path);
+    shared.judged += 1;
+    if (wrong.empty()) continue;
+    std::snprintf(shared.wrong, sizeof shared.wrong, "%s", wrong.c_str());
+    std::_Exit(1);
+  }
+  std::_Exit(0);
+}
+
+class Damage : public testing::Test {
+ protected:
+  void judge_all(const Kind& kind, std::uint64_t step) {
+    ASSERT_FALSE(bases().empty() || HasFailure());
+    if (const std::uint64_t one = from_env("TENUTO_DAMAGE_STATE", ~0ull); one != ~0ull) {
+      TempPath path("damage");
+      const State s = kind.state(one);
+      std::printf("%s: %s\n", s.base->name.c_str(), s.what.c_str());
+      JudgeOptions how;
+      how.path = path.str();
+      ASSERT_EQ(judge_damage(*s.base, s.image, how), "");
+      return;
+    }
+    step = from_env("TENUTO_DAMAGE_STEP", step);
+    const std::uint64_t seed = from_env("TENUTO_SEED", 1);
+    const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+    const std::uint64_t jobs = from_env("TENUTO_DAMAGE_JOBS", cores);
+    const std::uint64_t end = kind.all();
+    std::vector<std::thread> parts;
+    for (std::uint64_t j = 0; j < jobs; ++j) {
+      const Part part{seed * 0x9e3779b97f4a7c15ull % step + j * step, jobs * step};
+      parts.emplace_back([&, j, part] { watch(kind, part, end, j); });
+    }
+    for (std::thread& t : parts) t.join();
+    std::printf("%llu of %llu states\n", static_cast<unsigned long long>(judged_.load()),
+                static_cast<unsigned long long>(end));
+    EXPECT_GT(judged_.load(), 0u);
+    std::map<std::string, std::size_t> counts;
+    for (const auto& [n, wrong] : offences_) {
+      const State s = kind.state(n);
+      counts[s.base->name + ", " + s.what.substr(s.what.find('(')) + ": " +
+             wrong.substr(0, wrong.find(" ("))] += 1;
+      if (&wrong - &offences_[0].second > 0 && counts.size() > kShownMax) continue;
+      ADD_FAILURE() << "TENUTO_DAMAGE_STATE=" << n << ", " << s.base->name << ": " << s.what << ": "
+                    << wrong;
+    }
+    for (const auto& [what, count] : counts) std::printf("%6zu %s\n", count, what.c_str());
+  }
+
+ private:
+  void watch(const Kind& kind, Part part, std::uint64_t end, std::uint64_t job) {
+    auto* shared = static_cast<Shared*>(
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const TempPath path("damage-" + std::to_string(job));
+    while (part.next < end) {
+      shared->wrong[0] = '\0';
+      const pid_t pid = ::fork();
+      if (pid == 0) judge_part(kind, part, end, *shared, path.str());
+      int status = 0;
+      ::waitpid(pid, &status, 0);
+      if (status == 0) break;
+      std::string wrong = shared->wrong;
+      if (WIFSIGNALED(status)) wrong = std::string("signal ") + ::strsignal(WTERMSIG(status));
+      if (wrong.empty()) wrong = "ended by itself";
+      const std::lock_guard lock(mu_);
+      offences_.emplace_back(shared->state, wrong);
+      part.next = shared->state + part.by;
+    }
+    judged_ += shared->judged;
+    ::munmap(shared, sizeof(Shared));
+  }
+
+  std::mutex mu_;
+  std::vector<std::pair<std::uint64_t, std::string>> offences_;  // guarded by mu_
+  std::atomic<std::uint64_t> judged_{0};
+};
+
+TEST_F(Damage, a_flipped_bit_is_harmless_or_reported) { judge_all(Flips(), 997); }
+TEST_F(Damage, a_zeroed_line_is_harmless_or_reported) { judge_all(ZeroedLines(), 11); }
+TEST_F(Damage, a_zeroed_page_is_harmless_or_reported) { judge_all(ZeroedPages(), 1); }
+TEST_F(Damage, a_page_at_the_place_of_another_is_harmless_or_reported) {
+  judge_all(MovedPages(), 61);
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -1,0 +1,360 @@
+// Damage of the medium that was passed over in silence, a story each. damage_fuzz looks at every
+// bit; here a bit is chosen, and what it may not do any more is named.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "store/hash.h"
+#include "store/leaf.h"
+#include "store/record.h"
+#include "support/kv_fixture.h"
+#include "support/pool_image.h"
+#include "tenuto/crash.h"
+#include "tenuto/rescue.h"
+#include "tenuto/snapshot.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr int kKeys = 300;
+
+std::string old_value(int i) { return "old " + key_of(i) + std::string(80, 'o'); }
+std::string new_value(int i) { return "new " + key_of(i) + std::string(80, 'n'); }
+
+class DamageTest : public KvFixture {
+ protected:
+  DamageTest() { options_.pool.size = 8u << 20; }
+
+  // Each key was replaced once, so that an older record of it is whole somewhere.
+  Bytes image() {
+    ::unlink(path_.str().c_str());
+    Store s = opened();
+    for (int i = 0; i < kKeys; ++i) EXPECT_EQ(s.put(key_of(i), old_value(i)), Status::ok);
+    for (int i = 0; i < kKeys; ++i) EXPECT_EQ(s.put(key_of(i), new_value(i)), Status::ok);
+    EXPECT_EQ(s.close(), Status::ok);
+    return read_image(path_.str());
+  }
+
+  // Where the record of this key and value stands.
+  static std::size_t record_at(const Bytes& b, int i, const std::string& value) {
+    const std::string text = key_of(i) + value;
+    const auto at = std::search(b.begin(), b.end(), text.begin(), text.end());
+    EXPECT_NE(at, b.end()) << i;
+    return static_cast<std::size_t>(at - b.begin()) - sizeof(store::RecordHead);
+  }
+  // The slot that names a record, and its leaf.
+  struct Slot {
+    std::size_t leaf = 0;
+    unsigned number = 0;
+    std::size_t at() const { return leaf + offsetof(store::Leaf, slot) + number * 8; }
+    std::size_t print() const { return leaf + offsetof(store::LeafHeader, print) + number; }
+  };
+  static Slot slot_of(const Bytes& b, std::size_t record) {
+    for (const std::size_t leaf : leaves_of(b)) {
+      const std::uint64_t used = store::HeaderWord{word_at(b, leaf)}.value();
+      for (unsigned i = 0; i < store::kSlots; ++i) {
+        const Slot slot{leaf, i};
+        const bool in_use = (used >> i & 1) != 0;
+        if (in_use && store::SlotWord{word_at(b, slot.at())}.record().value == record) return slot;
+      }
+    }
+    ADD_FAILURE() << "no slot names " << record;
+    return {};
+  }
+
+  // Checksums as 0.1.0 made them.
+  static void make_older(Bytes& b) {
+    for (const std::size_t at : leaves_of(b)) {
+      auto& leaf = reinterpret_cast<store::Leaf&>(b[at]);
+      const std::uint64_t used = leaf.head.bitmap.value();
+      leaf.head.bitmap = store::HeaderWord::make(used, at % pm::kMapAlignBytes);
+      for (unsigned i = 0; i < store::kSlots; ++i) {
+        store::SlotWord& word = leaf.slot[i];
+        if ((used >> i & 1) == 0) continue;
+        word.raw &= ~store::SlotWord::kCheckMask;
+        auto& head = reinterpret_cast<store::RecordHead&>(b[word.record().value]);
+        const auto* p = reinterpret_cast<const char*>(&head + 1);
+        const std::string_view key(p, head.key_bytes());
+        const std::string_view value(p + key.size(), head.value_field());
+        head =
+            store::RecordHead::make(key.size(), value.size(), store::record_check({}, key, value));
+      }
+    }
+  }
+
+  static std::size_t walk(Iterator it) {
+    std::size_t n = 0;
+    for (it.seek_first(); it.valid(); it.next()) ++n;
+    return it.status() == Status::ok ? n : 0;
+  }
+  // Each in a store of its own, for damage that was met makes the rest of the calls refuse.
+  void expect_all_report(const Bytes& b, int damaged) {
+    const auto with = [&](const std::function<void(Store&)>& use) {
+      write_image(path_.str(), b);
+      Result<Store> s = open();
+      if (s) return use(*s);
+      EXPECT_EQ(s.error(), Status::corrupt) << report_.text();
+    };
+    std::string value;
+    with([&](Store& s) { EXPECT_EQ(s.get(key_of(damaged), value), Status::corrupt); });
+    with([&](Store& s) { EXPECT_EQ(walk(s.iterator()), 0u); });
+    with([&](Store& s) { EXPECT_EQ(walk(s.snapshot()->iterator()), 0u); });
+    with([&](Store& s) {
+      Iterator it = s.iterator();
+      for (it.seek_last(); it.valid();) it.prev();
+      EXPECT_EQ(it.status(), Status::corrupt);
+    });
+    with([&](Store& s) {
+      Report r;
+      EXPECT_EQ(s.validate(&r), Status::corrupt);
+      EXPECT_NE(r.where, "");
+    });
+    with([&](Store& s) {
+      const TempPath copy("damage-copy");
+      Report r;
+      EXPECT_EQ(s.backup(copy.str(), options_.pool, &r), Status::corrupt);
+      EXPECT_NE(r.what, "");
+      EXPECT_NE(::access(copy.str().c_str(), F_OK), 0);
+    });
+    with([&](Store& s) { EXPECT_EQ(s.compact().error(), Status::corrupt); });
+  }
+};
+
+TEST_F(DamageTest, a_key_that_was_changed_sorts_nowhere) {
+  const Bytes sound = image();
+  // The first byte: it sorts to an edge of its leaf, or into another one.
+  for (const int i : {0, 17, kKeys / 2, kKeys - 1}) {
+    for (const unsigned bit : {0u, 4u, 6u, 7u}) {
+      Bytes b = sound;
+      b[record_at(b, i, new_value(i)) + sizeof(store::RecordHead)] ^=
+          static_cast<unsigned char>(1u << bit);
+      SCOPED_TRACE(std::to_string(i) + " bit " + std::to_string(bit));
+      expect_all_report(b, i);
+    }
+  }
+}
+
+TEST_F(DamageTest, a_split_refuses_a_leaf_with_a_damaged_key) {
+  const Bytes sound = image();
+  for (const int i : {3, 40, 150}) {
+    Bytes b = sound;
+    b[record_at(b, i, new_value(i)) + sizeof(store::RecordHead) + 5] ^= 4;
+    write_image(path_.str(), b);
+    Store s = opened();
+    Status put = Status::ok;
+    for (int n = 0; n < 100 && put == Status::ok; ++n) {
+      put = s.put(key_of(i) + std::to_string(n), "beside it");
+    }
+    EXPECT_EQ(put, Status::corrupt);
+    std::string value;
+    EXPECT_EQ(s.get(key_of(i), value), Status::corrupt) << i;
+    WriteBatch batch;
+    for (int n = 0; n < 100; ++n) batch.put(key_of(i) + "b" + std::to_string(n), "beside it");
+    EXPECT_EQ(s.write(batch), Status::corrupt);
+  }
+}
+
+TEST_F(DamageTest, a_damaged_fingerprint_is_no_absent_key) {
+  const Bytes sound = image();
+  for (const int i : {1, 99}) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      Bytes b = sound;
+      b[slot_of(b, record_at(b, i, new_value(i))).print()] ^= static_cast<unsigned char>(1u << bit);
+      expect_all_report(b, i);
+    }
+  }
+}
+
+TEST_F(DamageTest, no_bit_of_a_slots_word_hides_its_key_or_shows_an_older_record) {
+  const Bytes sound = image();
+  const int i = 77;
+  const Slot slot = slot_of(sound, record_at(sound, i, new_value(i)));
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    Bytes b = sound;
+    b[slot.at() + bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
+    write_image(path_.str(), b);
+    Result<Store> s = open();
+    std::string value;
+    if (!s) {
+      EXPECT_EQ(s.error(), Status::corrupt);
+    } else {
+      // Its check became that of a word that has none.
+      EXPECT_LT(bit, store::SlotWord::kCheckBits);
+      EXPECT_EQ(s->get(key_of(i), value), Status::ok);
+      EXPECT_EQ(value, new_value(i));
+    }
+  }
+}
+
+// As when a page is written to the wrong place.
+TEST_F(DamageTest, an_older_record_at_the_place_of_the_newer_one_is_not_handed_out) {
+  const Bytes sound = image();
+  for (const int i : {270, kKeys - 1}) {  // the memory of their older records was not used again
+    Bytes b = sound;
+    const std::size_t bytes = sizeof(store::RecordHead) + key_of(i).size() + new_value(i).size();
+    std::copy_n(&sound[record_at(sound, i, old_value(i))], bytes,
+                &b[record_at(sound, i, new_value(i))]);
+    expect_all_report(b, i);
+    write_image(path_.str(), b);
+    const TempPath fresh("damage-rescued");
+    RescueOptions options;
+    options.pool = options_.pool;
+    RescueResult result;
+    EXPECT_EQ(rescue(path_.str(), fresh.str(), options, result, &report_), Status::corrupt);
+    Result<Store> rescued = Store::open(fresh.str(), options_);
+    ASSERT_TRUE(rescued);
+    EXPECT_EQ(rescued->contains(key_of(i)), Status::not_found);
+    EXPECT_EQ(rescued->stats().records, std::uint64_t{kKeys - 1});
+  }
+}
+
+TEST_F(DamageTest, a_value_that_was_changed_ends_backup_and_compaction_without_verified_reads) {
+  Bytes b = image();
+  b[record_at(b, 8, new_value(8)) + 60] ^= 1;
+  options_.verify_reads = false;
+  write_image(path_.str(), b);
+  Store s = opened();
+  const TempPath copy("damage-copy");
+  EXPECT_EQ(s.backup(copy.str(), options_.pool, &report_), Status::corrupt);
+  EXPECT_EQ(s.close(), Status::corrupt);
+  write_image(path_.str(), b);
+  Store again = opened();
+  EXPECT_EQ(again.compact().error(), Status::corrupt);
+}
+
+// What was sound when the store was opened, and walked over once.
+TEST_F(DamageTest, a_key_that_changes_under_an_open_store_is_reported) {
+  const Bytes sound = image();
+  const std::size_t at = record_at(sound, 120, new_value(120)) + sizeof(store::RecordHead);
+  Store s = opened();
+  EXPECT_EQ(walk(s.iterator()), std::size_t{kKeys});
+  const int fd = ::open(path_.str().c_str(), O_RDWR | O_CLOEXEC);
+  const char changed = static_cast<char>(sound[at] ^ 0x80);
+  ASSERT_EQ(::pwrite(fd, &changed, 1, static_cast<off_t>(at)), 1);
+  ::close(fd);
+  EXPECT_EQ(walk(s.iterator()), 0u);
+  std::string value;
+  EXPECT_EQ(s.get(key_of(120), value), Status::corrupt);
+  EXPECT_EQ(s.get(key_of(121), value), Status::ok);
+}
+
+// What the medium changed in a leaf must not get a sound checksum from the next write to it.
+TEST_F(DamageTest, a_fingerprint_that_changes_under_an_open_store_is_found_by_the_next_open) {
+  const Bytes sound = image();
+  const Slot slot = slot_of(sound, record_at(sound, 120, new_value(120)));
+  {
+    Store s = opened();
+    const int fd = ::open(path_.str().c_str(), O_RDWR | O_CLOEXEC);
+    const char changed = static_cast<char>(sound[slot.print()] ^ 8);
+    ASSERT_EQ(::pwrite(fd, &changed, 1, static_cast<off_t>(slot.print())), 1);
+    ::close(fd);
+    EXPECT_EQ(s.put(key_of(120) + "beside", "value"), Status::ok);
+    EXPECT_EQ(s.erase(key_of(120) + "beside"), Status::ok);
+    EXPECT_EQ(s.contains(key_of(120)), Status::ok);
+    EXPECT_EQ(s.close(), Status::ok);
+  }
+  // Or a split wrote it anew, from the twin.
+  Result<Store> s = open();
+  if (s) {
+    EXPECT_EQ(s->contains(key_of(120)), Status::ok);
+    expect_valid(*s);
+  } else {
+    EXPECT_EQ(s.error(), Status::corrupt);
+  }
+}
+
+// Leaves and records as 0.1.0 wrote them: they are read, and written over one by one.
+TEST_F(DamageTest, checksums_of_the_version_before_are_believed) {
+  Bytes b = image();
+  make_older(b);
+  write_image(path_.str(), b);
+  {
+    Store s = opened();
+    EXPECT_EQ(walk(s.iterator()), std::size_t{kKeys});
+    expect_valid(s);
+    for (int i = 0; i < kKeys; i += 3) EXPECT_EQ(s.put(key_of(i), "newest"), Status::ok);
+    for (int i = 1; i < kKeys; i += 9) EXPECT_EQ(s.erase(key_of(i)), Status::ok);
+    for (int i = 0; i < 30; ++i) EXPECT_EQ(s.put(key_of(50) + key_of(i), "beside"), Status::ok);
+    EXPECT_TRUE(s.compact());
+    expect_valid(s);
+    EXPECT_EQ(s.close(), Status::ok);
+  }
+  Store s = opened();
+  EXPECT_EQ(walk(s.iterator()), std::size_t{kKeys - 34 + 30});
+  expect_valid(s);
+}
+
+// The record of an erased key stands where that of another one did: there are as many as before.
+TEST_F(DamageTest, a_rescue_does_not_take_a_right_count_for_a_proof) {
+  for (const bool older : {false, true}) {
+    image();
+    {
+      Store s = opened();
+      EXPECT_EQ(s.erase(key_of(9)), Status::ok);
+      EXPECT_EQ(s.close(), Status::ok);
+    }
+    Bytes b = read_image(path_.str());
+    if (older) make_older(b);
+    const std::size_t bytes = sizeof(store::RecordHead) + key_of(9).size() + new_value(9).size();
+    const std::size_t erased = record_at(b, 9, new_value(9));
+    auto& head = reinterpret_cast<store::RecordHead&>(b[erased]);
+    if (older) {
+      head = store::RecordHead::make(head.key_bytes(), head.value_field(),
+                                     store::record_check({}, key_of(9), new_value(9)));
+    }
+    std::copy_n(&b[erased], bytes, &b[record_at(b, 30, new_value(30))]);
+    write_image(path_.str(), b);
+    const TempPath fresh("damage-rescued");
+    RescueOptions options;
+    options.pool = options_.pool;
+    RescueResult result;
+    EXPECT_EQ(rescue(path_.str(), fresh.str(), options, result, &report_), Status::corrupt)
+        << older;
+    EXPECT_GT(result.losses_count, 0u);
+  }
+}
+
+// Whole, and found by no lookup.
+TEST_F(DamageTest, a_record_in_the_wrong_leaf_ends_a_walk_and_a_compaction) {
+  Bytes b = image();
+  const Slot one = slot_of(b, record_at(b, 10, new_value(10)));
+  const Slot other = slot_of(b, record_at(b, 250, new_value(250)));
+  ASSERT_NE(one.leaf, other.leaf);
+  std::swap_ranges(&b[one.at()], &b[one.at()] + 8, &b[other.at()]);
+  std::swap(b[one.print()], b[other.print()]);
+  for (const Slot& slot : {one, other}) {
+    auto& leaf = reinterpret_cast<store::Leaf&>(b[slot.leaf]);
+    const std::uint64_t used = leaf.head.bitmap.value();
+    leaf.head.bitmap =
+        store::HeaderWord::make(used, slot.leaf % pm::kMapAlignBytes, store::prints_of(leaf, used));
+  }
+  write_image(path_.str(), b);
+  {
+    Store s = opened();
+    EXPECT_EQ(walk(s.iterator()), 0u);
+    EXPECT_EQ(s.validate(), Status::corrupt);
+  }
+  write_image(path_.str(), b);
+  Store s = opened();
+  EXPECT_EQ(s.compact().error(), Status::corrupt);
+}
+
+TEST_F(DamageTest, a_backup_that_lost_a_record_on_the_way_says_so) {
+  image();
+  Store s = opened();
+  const TempPath copy("damage-copy");
+#ifdef TENUTO_DEBUG_CHECKS
+  {
+    tenuto::plant("store_backup_loses_a_record");
+    EXPECT_EQ(s.backup(copy.str(), options_.pool, &report_), Status::corrupt);
+    EXPECT_EQ(report_.expected, std::to_string(kKeys));
+    EXPECT_EQ(report_.found, std::to_string(kKeys - 1));
+    unplant_all();
+  }
+#endif
+  EXPECT_EQ(s.backup(copy.str(), options_.pool, &report_), Status::ok) << report_.text();
+}
+
+}  // namespace
+}  // namespace tenuto::test

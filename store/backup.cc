@@ -1,12 +1,9 @@
 // Store::backup: all collections at one moment into a new pool. The moment is a snapshot, taken
 // while no collection can be made, dropped or renamed; then everything is read through it and
-// written in batches to a pool under another name, which is closed, and so durable, before it gets
-// its own.
-#include <fcntl.h>
+// written in batches to a pool that has no name, which is closed, and so durable, before it gets
+// one. So a backup that is killed leaves nothing, two to one path are two files of which the first
+// to be finished gets the name, and nothing that stands there is replaced.
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 
 #include "pm/plant.h"
 #include "store/cursor.h"
@@ -48,24 +45,24 @@ Status compare(const store::Collections::Held& source, const Collection& copy, s
               path, std::to_string(wanted), std::to_string(copied == wanted ? written : copied));
 }
 
-// The name is durable when this returns. exists: somebody else has taken it meanwhile.
-Status rename_durably(const std::string& from, const std::string& to) {
-  bool renamed = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0;
-  if (!renamed && errno == EEXIST) return Status::exists;
-  // Some file systems do not know the flag.
-  if (!renamed && errno == EINVAL) renamed = std::rename(from.c_str(), to.c_str()) == 0;
-  if (!renamed) return Status::io;
-  const std::size_t slash = to.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return Status::io;
-  // Some file systems cannot sync a folder; the rename is as durable there as it gets.
-  const bool synced = ::fsync(fd) == 0 || errno == EINVAL;
-  ::close(fd);
-  return synced ? Status::ok : Status::io;
+}  // namespace
+
+Result<Store> StoreImpl::create_copy(const std::string& path, const StoreOptions& options,
+                                     Report* report) {
+  StoreOptions how = options;
+  how.pool.log = {};  // what it says of power cuts is not true of a copy
+  auto made = PoolImpl::create_copy(path, how.pool, report);
+  if (!made) return made.error();
+  auto impl = std::make_unique<StoreImpl>(Pool(std::move(*made)));
+  TENUTO_TRY(impl->attach(how, true, report));
+  return Store(std::move(impl));
 }
 
-}  // namespace
+Status StoreImpl::finish_copy(Store& copy, Report* report) {
+  const Status s = of(copy).pool.impl_->finish_copy(report);
+  of(copy).pool.impl_.reset();  // closed, or to be gone
+  return s;
+}
 
 Status Store::backup(const std::string& path, Report* report) {
   return backup(path, PoolOptions{}, report);
@@ -82,20 +79,13 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   std::vector<store::Collections::Held> all;
   std::shared_ptr<store::SnapshotCore> moment;
   TENUTO_TRY(impl_->collections()->hold_all(all, moment, report));
-  const std::string partial = path + ".partial";
-  // Where it is by default, whatever the options say: they may name the journal of this store.
-  const std::string journal = partial + ".journal";
-  ::unlink(partial.c_str());
-  ::unlink(journal.c_str());
   const auto write = [&]() -> Status {
     StoreOptions to;
     to.pool = options;
-    to.pool.journal.path.clear();
-    to.pool.journal.keep = false;  // it has done its work when the pool is closed
-    to.error_if_exists = true;
     to.reclaim_every_ms = 0;
+    if (to.pool.mode == 0) to.pool.mode = impl_->pool.impl_->file->mode();
     to.key_kind = key_kind();
-    Result<Store> store = Store::open(partial, to, report);
+    Result<Store> store = StoreImpl::create_copy(path, to, report);
     if (!store) return store.error();
     store->impl_->collections()->set_forms(store::Forms::of_stored_keys());
     for (const store::Collections::Held& held : all) {
@@ -115,18 +105,15 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
                     impl_->pool.info().path);
       }
       TENUTO_TRY(read);
-      TENUTO_TRY(compare(held, into, copied, partial, report));
+      TENUTO_TRY(compare(held, into, copied, path, report));
     }
-    return store->close();
+    return StoreImpl::finish_copy(*store, report);
   };
-  Status s = write();
+  const Status s = write();
   for (const store::Collections::Held& h : all) {
     h.state->held.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (s == Status::ok) s = rename_durably(partial, path);
   if (s == Status::ok) return s;
-  ::unlink(partial.c_str());
-  ::unlink(journal.c_str());
   if (!report->what.empty()) return s;
   return fail(s, report, "the backup cannot be written", path);
 }

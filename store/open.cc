@@ -17,18 +17,50 @@
 
 namespace tenuto::inline TENUTO_ABI {
 
-Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
-                                                   const PoolOptions& options, Report* report) {
-  auto made = pm::PoolFile::create(path, options, report);
+namespace {
+
+// `build` puts the layers on the file.
+template <class Build>
+Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions& options,
+                                       bool of_a_copy, const Build& build, Report* report) {
+  auto made = pm::PoolFile::create(path, options, report, of_a_copy);
   if (!made) return made.error();
   auto impl = std::make_unique<PoolImpl>();
   impl->file = std::move(*made);
   impl->recovery_threads = options.recovery_threads;
   impl->durability = options.durability;
   frame::Frames::format_zone(*impl->file, impl->file->zone(0), pm::kHeadBytes);
-  TENUTO_TRY(impl->attach(true, options, report));
-  TENUTO_TRY(impl->recover(report));
+  TENUTO_TRY(build(*impl));
   TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
+  return impl;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
+                                                        const PoolOptions& options,
+                                                        Report* report) {
+  const auto build = [&](PoolImpl& p) {
+    TENUTO_TRY(p.attach(true, options, report));
+    return p.recover(report);
+  };
+  return make(path, options, true, build, report);
+}
+
+Status PoolImpl::finish_copy(Report* report) {
+  TENUTO_TRY(close());
+  return file->link_into_place(report);
+}
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
+                                                   const PoolOptions& options, Report* report) {
+  const auto build = [&](PoolImpl& p) {
+    TENUTO_TRY(p.attach(true, options, report));
+    return p.recover(report);
+  };
+  auto made = make(path, options, false, build, report);
+  if (!made) return made.error();
+  std::unique_ptr<PoolImpl> impl = std::move(*made);
   TENUTO_TRY(impl->file->link_into_place(report));
   if (!impl->file->wants_journal()) return impl;
   TENUTO_TRY(impl->close());
@@ -42,6 +74,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   auto opened = pm::PoolFile::open(path, options, report);
   if (!opened) return opened.error();
   TENUTO_TRY(store::check_protocols(**opened, report));
+  TENUTO_TRY((*opened)->begin_life(report));
   auto impl = std::make_unique<PoolImpl>();
   impl->file = std::move(*opened);
   impl->recovery_threads = options.recovery_threads;

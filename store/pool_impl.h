@@ -39,6 +39,12 @@ struct PoolImpl {
 
   static Result<std::unique_ptr<PoolImpl>> create(std::string_view path, const PoolOptions& options,
                                                   Report* report);
+  // A pool that has no name until it is whole: a crash, or a destructor, leaves nothing of it. No
+  // record in it is durable before finish_copy, which closes it, durably, and then gives it the
+  // name. exists: somebody else has taken that meanwhile.
+  static Result<std::unique_ptr<PoolImpl>> create_copy(std::string_view path,
+                                                       const PoolOptions& options, Report* report);
+  Status finish_copy(Report* report);
   static Result<std::unique_ptr<PoolImpl>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
   // A clean close: everything volatile is written out and the state says so.

@@ -341,21 +341,24 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   }
   StoreOptions to;
   to.pool = options.pool;
-  to.error_if_exists = true;
+  if (to.pool.mode == 0) to.pool.mode = (*file)->mode();
   to.key_kind = result.key_kind;
-  Result<Store> store = Store::open(fresh, to, report);
+  // Without a name until it is whole: what is not finished leaves nothing.
+  Result<Store> store = StoreImpl::create_copy(std::string(fresh), to, report);
   if (!store) return store.error();
   Status s = rescue.write(*store);
-  Status closed = store->close();
-  if (s != Status::ok || closed != Status::ok) {
-    ::unlink(std::string(fresh).c_str());
-    return fail(s != Status::ok ? s : closed, report, "the new pool cannot be written",
-                std::string(fresh));
+  if (s != Status::ok) {
+    return fail(s, report, "the new pool cannot be written", std::string(fresh));
   }
   s = rescue.verdict();
   if (result.records == 0 && s != Status::ok) {
-    ::unlink(std::string(fresh).c_str());
     return fail(Status::not_found, report, "nothing usable was found", std::string(damaged));
+  }
+  Report why;
+  if (const Status done = StoreImpl::finish_copy(*store, &why); done != Status::ok) {
+    if (!why.what.empty() && report != nullptr) *report = why;
+    if (!why.what.empty()) return done;
+    return fail(done, report, "the new pool cannot be written", std::string(fresh));
   }
   if (s == Status::ok) return s;
   return fail(s, report, "not everything could be rescued", std::string(damaged));

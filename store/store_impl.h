@@ -42,6 +42,10 @@ struct StoreImpl {
   static Collection handle_of(std::shared_ptr<CollectionState> state) {
     return Collection(std::move(state));
   }
+  // A store in a pool that has no name until finish_copy (PoolImpl::create_copy).
+  static Result<Store> create_copy(const std::string& path, const StoreOptions& options,
+                                   Report* report);
+  static Status finish_copy(Store& copy, Report* report);
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 

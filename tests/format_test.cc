@@ -14,6 +14,7 @@
 #include "heap/size_class.h"
 #include "pm/crc32c.h"
 #include "pm/format.h"
+#include "pm/journal_format.h"
 #include "pm/log.h"
 #include "tenuto/ptr.h"
 
@@ -48,26 +49,72 @@ TEST(Format, superblock) {
   s.created_unix_s = 1'700'000'000;
   s.stripes = 6;
   s.variant = 1;
+  s.born_version = 4;
+  s.life = 0x0102030405060709;
+  s.journal_id = 0x1112131415161719;
+  s.journal_life = 0x2122232425262729;
+  s.journal_life_before = 0x3132333435363739;
   s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
   EXPECT_EQ(hex(s),
-            "54454e55544f3100040000000403020140000000020000000700000000000000"
-            "897766554433221100f1536500000000060000000100000000000000e41b6a49");
+            "54454e55544f3100050000000403020140000000020000000700000000000000"
+            "897766554433221100f153650000000006000000010000000400000000000000"
+            "0907060504030201191716151413121129272625242322213937363534333231"
+            "00000000000000000000000000000000000000000000000000000000b0f8cbbe");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(&s.magic)), "TENUTO1");
+}
+
+TEST(Format, journal_header_and_block) {
+  pm::JournalHeader h{};
+  h.magic = pm::kJournalMagic;
+  h.version = pm::kJournalVersion;
+  h.byte_order = pm::kByteOrderMark;
+  h.pool_id = kPoolId;
+  h.ring_bytes = 1 << 20;
+  h.sequence = 5;
+  h.journal_id = 0x1112131415161719;
+  h.life = 0x2122232425262729;
+  h.start = 4096;
+  h.start_block = 3;
+  h.state = static_cast<std::uint32_t>(pm::JournalState::closed);
+  h.temporary = 1;
+  std::strcpy(h.pool_path, "/p");
+  h.crc = pm::crc_of(h);
+  EXPECT_EQ(hex(&h, 88),
+            "4a4f55524e4c3100020000000403020189776655443322110000100000000000"
+            "0500000000000000191716151413121129272625242322210010000000000000"
+            "030000000000000003000000010000002f70000000000000");
+  EXPECT_EQ(hex(h.crc), "dc504178");
+  pm::JournalBlock b{};
+  b.magic = pm::kJournalBlockMagic;
+  b.life = h.life;
+  b.number = 3;
+  b.position = 4096;
+  b.kind = static_cast<std::uint32_t>(pm::JournalBlockKind::lines);
+  b.lines = 2;
+  b.raw_bytes = 130;
+  b.packed_bytes = 100;
+  b.payload_crc = 0x01020304;
+  b.crc = pm::crc_of(b, pm::salt_of(h.pool_id, h.journal_id, h.life));
+  EXPECT_EQ(hex(b),
+            "4a4e424c4f434b00292726252423222103000000000000000010000000000000"
+            "01000000020000008200000064000000040302010000000000000000664b7fe6");
 }
 
 TEST(Format, head_of_the_file) {
   EXPECT_EQ(pm::kHeadPageOffset, 8192u);
   EXPECT_EQ(pm::kZoneTableOffset, 12288u);
+  EXPECT_EQ(pm::kJournalPageOffset, 61440u);
   EXPECT_EQ(pm::kLanesOffset, 65536u);
   EXPECT_EQ(pm::kHeadBytes, 589824u);
-  EXPECT_EQ(pm::kZonesMax, 3328u);
+  EXPECT_EQ(pm::kZonesMax, 3072u);
   EXPECT_EQ(offsetof(pm::HeadPage, roots), 0u);
   EXPECT_EQ(offsetof(pm::HeadPage, zone_count), 64u);
   EXPECT_EQ(offsetof(pm::HeadPage, heap), 128u);
   EXPECT_EQ(offsetof(pm::HeadPage, store), 192u);
   EXPECT_EQ(offsetof(pm::HeadPage, layout), 256u);
   EXPECT_EQ(offsetof(pm::HeadPage, lane_segments), 320u);
-  EXPECT_EQ(sizeof(pm::HeadPage), 832u);
+  EXPECT_EQ(offsetof(pm::HeadPage, times), 832u);
+  EXPECT_EQ(sizeof(pm::HeadPage), 896u);
   const pm::ZoneEntry zone{0x800000, 0x2000000};
   EXPECT_EQ(hex(zone), "00008000000000000000000200000000");
 }

@@ -3,6 +3,7 @@
 // well again, the rest is a prefix, and from the failure on nothing says ok.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -325,6 +326,35 @@ void expect_holes_filled() {
 
 TEST(JournalFaults, no_space_for_a_hole_is_met_before_acknowledging) { expect_holes_filled(); }
 
+// What a file system had found before it ran out of room goes back to it.
+void expect_no_space_kept() {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    Life life(0);
+    StoreOptions o = life.options;
+    o.pool.medium = medium;
+    Result<Store> s = Store::open(life.paths.pool.str(), o);
+    ASSERT_TRUE(s);
+    const auto file = [&] {
+      struct stat st {};
+      EXPECT_EQ(::stat(life.paths.pool.str().c_str(), &st), 0);
+      return std::pair(st.st_size, st.st_blocks);
+    };
+    const auto before = file();
+    fail_call_anywhere(1, kHalfSpace, true, "fallocate");
+    for (int i = 0; i < 60 && life.status == Status::ok; ++i) {
+      life.status = s->put(key_of(i), value_of(5));
+    }
+    EXPECT_TRUE(failed_call_anywhere(nullptr));
+    EXPECT_EQ(life.status, Status::full);
+    EXPECT_EQ(file().first, before.first);
+    EXPECT_LE(file().second, before.second + 8);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(s->put(key_of(100 + i), value_of(5)), Status::ok);
+    EXPECT_EQ(s->close(), Status::ok);
+  }
+}
+
+TEST(JournalFaults, growth_that_fails_keeps_no_space) { expect_no_space_kept(); }
+
 TEST(JournalFaults, a_pool_without_room_for_its_journal_is_not_made) {
   // Some fifty calls, and those of the journal's thread when the machine is slow.
   for (int n = 1; n < 500; ++n) {
@@ -358,6 +388,7 @@ TEST_P(JournalFaultPlanted, is_found) {
     expect_dropped_pictures_told();
     expect_failed_growth_is_final();
     expect_holes_filled();
+    expect_no_space_kept();
     for (int n = 1; n < 100 && found.size() == 0; ++n) killed.open_with(once, n);
     for (int n = 1; n < kCallsMax && found.size() == 0; n += 3) {
       if (live_with(once, n).empty()) break;
@@ -368,13 +399,15 @@ TEST_P(JournalFaultPlanted, is_found) {
   std::printf("%s: %s\n", GetParam(), found.GetTestPartResult(0).message());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Plants, JournalFaultPlanted,
-    testing::Values("journal_failed_write_forgotten", "journal_failed_checkpoint_forgotten",
-                    "journal_failed_sync_of_the_pool_forgotten", "journal_stores_into_holes",
-                    "journal_buffered_write_of_a_failed_one_said_ok",
-                    "journal_runs_ahead_of_its_pool", "journal_unreadable_taken_for_its_end"),
-    [](const auto& plant) { return std::string(plant.param); });
+INSTANTIATE_TEST_SUITE_P(Plants, JournalFaultPlanted,
+                         testing::Values("journal_failed_write_forgotten",
+                                         "journal_failed_checkpoint_forgotten",
+                                         "journal_failed_sync_of_the_pool_forgotten",
+                                         "journal_stores_into_holes", "pm_grow_keeps_failed_space",
+                                         "journal_buffered_write_of_a_failed_one_said_ok",
+                                         "journal_begun_before_its_pool_names_it",
+                                         "journal_unreadable_taken_for_its_end"),
+                         [](const auto& plant) { return std::string(plant.param); });
 
 #endif
 

@@ -78,8 +78,9 @@ class JournalRescue : public testing::Test {
          at += pm::kJournalUnitBytes) {
       pm::JournalBlock b{};
       std::memcpy(&b, &journal[at], sizeof b);
-      const bool ours = b.magic == pm::kJournalBlockMagic && b.incarnation == best.incarnation;
-      if (ours && b.crc == pm::crc_of(b)) found.push_back(at);
+      const bool ours = b.magic == pm::kJournalBlockMagic && b.life == best.life;
+      const auto salt = pm::salt_of(best.pool_id, best.journal_id, best.life);
+      if (ours && b.crc == pm::crc_of(b, salt)) found.push_back(at);
     }
     return found;
   }

@@ -1,5 +1,6 @@
 // Medium journal: what survives when the process ends without a close, and what does not.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "pm/format.h"
 #include "support/journal_parts.h"
+#include "support/pool_image.h"
+#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 #include "tenuto/pool.h"
 
@@ -20,6 +24,12 @@ namespace tenuto {
 namespace {
 
 using Paths = test::JournalPaths;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // they map more than any limit
+#else
+constexpr bool kSanitized = false;
+#endif
 
 // Runs body in a process that ends as by SIGKILL: nothing is closed.
 void in_a_life(const std::function<void()>& body) {
@@ -180,8 +190,8 @@ TEST(Journal, an_unclean_pool_opens_only_with_its_journal) {
   ASSERT_EQ(s.close(), Status::ok);
 }
 
-// Each of these opens begins a life of the journal's and fails before the pool is recovered: there
-// is no address space of that size.
+// Each of these opens begins a life of the journal's and fails before the pool is recovered: its
+// zones are not to be read.
 TEST(Journal, opens_that_fail_one_after_the_other_leave_a_pool_that_opens) {
   Paths paths("journal-open-fails");
   in_a_life([&] {
@@ -189,17 +199,59 @@ TEST(Journal, opens_that_fail_one_after_the_other_leave_a_pool_that_opens) {
     ASSERT_EQ(s.put("a", "1"), Status::ok);
     ASSERT_EQ(s.sync(), Status::ok);
   });
-  StoreOptions impossible = journalled(paths);
-  impossible.pool.size_max = std::uint64_t{1} << 50;
+  const auto set_zones = [&](std::uint64_t n) {
+    std::fstream file(paths.pool.str(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(pm::kHeadPageOffset + offsetof(pm::HeadPage, zone_count));
+    file.write(reinterpret_cast<const char*>(&n), sizeof n);
+  };
+  set_zones(pm::kZonesMax + 1);
   Report report;
   for (int i = 0; i < 3; ++i) {
-    const Status refused = Store::open(paths.pool.str(), impossible, &report).error();
-    ASSERT_NE(refused, Status::ok);
-    ASSERT_NE(refused, Status::corrupt) << report.text();
+    ASSERT_EQ(Store::open(paths.pool.str(), journalled(paths), &report).error(), Status::corrupt);
+    ASSERT_NE(report.text().find("zones"), std::string::npos) << report.text();
   }
+  set_zones(1);
   Store s = open_or_die(paths, journalled(paths));
   EXPECT_EQ(s.contains("a"), Status::ok);
   ASSERT_EQ(s.close(), Status::ok);
+}
+
+// What cannot be opened is not replayed: the pool and its journal stay as they are.
+bool is_left_as_it_is_when_it_cannot_be_mapped() {
+  Paths paths("journal-not-mapped");
+  in_a_life([&] {
+    Store& s = *new Store(open_or_die(paths, journalled(paths)));
+    ASSERT_EQ(s.put("a", "1"), Status::ok);
+  });
+  const test::Bytes pool = test::read_image(paths.pool.str());
+  const test::Bytes journal = test::read_image(paths.journal.str());
+  StoreOptions impossible = journalled(paths);
+  bool left = true;
+  for (const std::uint64_t size_max : {std::uint64_t{1} << 50, std::uint64_t{1} << 46}) {
+    if (kSanitized && size_max < std::uint64_t{1} << 50) break;
+    impossible.pool.size_max = size_max;
+    rlimit before{};
+    EXPECT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+    const rlimit little{std::uint64_t{1} << 45, before.rlim_max};
+    if (!kSanitized) ::setrlimit(RLIMIT_AS, &little);
+    const bool opened = static_cast<bool>(Store::open(paths.pool.str(), impossible));
+    ::setrlimit(RLIMIT_AS, &before);
+    EXPECT_FALSE(opened);
+    left = left && test::read_image(paths.pool.str()) == pool &&
+           test::read_image(paths.journal.str()) == journal;
+  }
+  Store s = open_or_die(paths, journalled(paths));
+  EXPECT_EQ(s.contains("a"), Status::ok);
+  return left;
+}
+
+TEST(Journal, a_pool_that_cannot_be_mapped_is_left_as_it_is) {
+  EXPECT_TRUE(is_left_as_it_is_when_it_cannot_be_mapped());
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("pm_size_max_checked_after_replay");
+  EXPECT_TRUE(kSanitized || !is_left_as_it_is_when_it_cannot_be_mapped());
+  unplant_all();
+#endif
 }
 
 TEST(Journal, the_journal_of_another_pool_is_refused) {

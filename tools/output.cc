@@ -91,12 +91,25 @@ Error Output::flush() {
 
 Error Output::finish() { return flush(); }
 
+namespace {
+// Never one of the three that messages go to, which may be closed.
+int open_output(const std::string& path, int flags, mode_t mode = 0) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return higher;
+}
+}  // namespace
+
 Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
   struct stat old {};
   const bool is_there = stat(path.c_str(), &old) == 0;
   if (is_there && S_ISDIR(old.st_mode)) return os_failed(EISDIR, "cannot write the file", path);
   if (is_there && !S_ISREG(old.st_mode)) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd = open_output(path, O_WRONLY);
     if (fd < 0) return os_failed(errno, "cannot open for writing", path);
     out = std::make_unique<SpecialFile>(fd, path);
     return no_error();
@@ -109,7 +122,7 @@ Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
     if (access(target.c_str(), W_OK) != 0) return os_failed(errno, "cannot write the file", path);
   }
   std::string temporary = temporary_name(target);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int fd = open_output(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (fd < 0) return os_failed(errno, "cannot create the file", path);
   out = std::make_unique<AtomicFile>(fd, std::move(temporary), std::move(target));
   if (is_there && fchmod(fd, old.st_mode & 0777) != 0) {

@@ -88,12 +88,11 @@ Error run_repair(const CheckArgs& args) {
   options.scavenge = args.scavenge;
   options.journal = args.journal;
   options.key_kind_otherwise = args.key_kind;
-  // Under its name only when complete, so that a rescue cut short is not taken for one.
-  const std::string fresh = temporary_name(args.repair);
   RescueResult result;
   Report report;
-  const Status status = rescue(args.path, fresh, options, result, &report);
-  if (status != Status::ok && access(fresh.c_str(), F_OK) != 0) {
+  const Status status = rescue(args.path, args.repair, options, result, &report);
+  const bool made = status == Status::ok || status == Status::corrupt;
+  if (!made || access(args.repair.c_str(), F_OK) != 0) {
     Error error = store_failed(status, "the pool cannot be rescued", args.path, std::move(report));
     if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
       error.hint = args.scavenge ? "restore a backup" : "try --scavenge, or restore a backup";
@@ -104,7 +103,6 @@ Error run_repair(const CheckArgs& args) {
     }
     return error;
   }
-  TENUTO_TOOL_TRY(rename_durably(fresh, args.repair));
   Facts facts;
   add_rescue(args, result, status, facts);
   if (!args.quiet || args.json) {

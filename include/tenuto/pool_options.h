@@ -41,7 +41,9 @@ enum class Durability : std::uint8_t { sync, buffered };
 
 // Of medium `journal`.
 struct JournalOptions {
-  std::string path = {};              // empty: the pool's path with ".journal"
+  // Empty: the pool's real path (links resolved) with ".journal"; what stands there is used only
+  // when its ids and the pool's name each other, and is left alone otherwise.
+  std::string path = {};
   std::uint64_t bytes = 64ull << 20;  // of a new journal, from 256 KiB; what recovery has to read
   // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the
   // journal is full.
@@ -50,7 +52,9 @@ struct JournalOptions {
   // so long (PoolStats::journal_recovery_ms is the estimate, from what checkpoints and the last
   // replay took). 0: when it is half full.
   unsigned recovery_ms_max = 2000;
-  bool keep = true;  // the file stays after a clean close: the next open need not make it
+  // The file stays after a clean close, so that the next open need not make it. false: one that was
+  // made by such an open goes; one that was there before stays, closed.
+  bool keep = true;
 };
 
 // The heap's thresholds. They change no format: a pool may be opened with others each time.
@@ -75,6 +79,9 @@ struct HeapOptions {
 struct PoolOptions {
   std::uint64_t size = 64u << 20;         // bytes of a new pool; at least kPoolBytesMin
   std::uint64_t size_max = 256ull << 30;  // it grows up to this; also the address space reserved
+  // Permissions of a new pool file, whatever the process masks; of its journal those of the file.
+  // 0: the owner's alone (0600); of a backup or a rescue those of the pool it is made of.
+  unsigned mode = 0;
   Medium medium = Medium::automatic;
   bool read_only = false;  // needs a cleanly closed pool; writes return Status::read_only
   // An address of the pool that cannot be read or written (the file was cut short by somebody, the

@@ -5,11 +5,16 @@
 //   4 KiB    superblock, copy 1
 //   8 KiB    head page: roots, zone count, heap slots, lane segment table
 //   12 KiB   zone table
+//   60 KiB   journal page: where the journal is, and how much of it stands in this file
+//            (pm/journal_page.h)
 //   64 KiB   first lane segment (kLanesPerSegment lanes)
 //   kHeadBytes ...  zone 0's lower state, then frames (the frames of the head belong to zone 0)
 //
 // Superblock copies are written alternately (sequence picks the slot); the valid copy with the
 // higher sequence is authoritative. They change only at create, open and close.
+//
+// Layout 4 (version 0.1) had superblocks of one line, no journal page and no times: see
+// pool_super.cc, which reads both.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +32,8 @@ concept OnMedia = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T
     std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
 
 inline constexpr std::uint64_t kPoolMagic = 0x314f54554e4554;  // "TENUTO1" in the file
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersionOld = 4;  // still read, and brought up to this one
 inline constexpr std::uint32_t kByteOrderMark = 0x01020304;
 
 enum class PoolState : std::uint32_t { clean = 1, running = 2 };
@@ -41,13 +47,23 @@ struct Superblock {
   std::uint64_t sequence;  // copy sequence & 1 holds it
   std::uint64_t pool_id;   // random, never 0
   std::uint64_t created_unix_s;
-  std::uint32_t stripes;  // of new slabs
-  std::uint32_t variant;  // consistency variant of the heap; 1 = log
-  std::uint32_t journal;  // running with a journal: the low half of its incarnation; else 0
-  std::uint32_t crc;      // crc32c of all before
+  std::uint32_t stripes;       // of new slabs
+  std::uint32_t variant;       // consistency variant of the heap; 1 = log
+  std::uint32_t born_version;  // layout that the pool was made with
+  std::uint32_t zero;
+  // Random ids, never 0. Which journal is this pool's, and whether what it holds counts, is decided
+  // by them alone (pm/journal_match.h).
+  std::uint64_t life;                 // of the last open for writing
+  std::uint64_t journal_id;           // of the pool's journal; 0: it never had one
+  std::uint64_t journal_life;         // the life it was last begun in: now in use if that is `life`
+  std::uint64_t journal_life_before;  // not 0: that begin is announced, not certain
+  std::uint64_t zero_ids[2];
+  std::uint64_t zero_end;
+  std::uint32_t zero_last;
+  std::uint32_t crc;  // crc32c of all before
 };
 static_assert(OnMedia<Superblock>);
-static_assert(sizeof(Superblock) == 64 && offsetof(Superblock, crc) == 60);
+static_assert(sizeof(Superblock) == 128 && offsetof(Superblock, crc) == 124);
 
 // [first byte, bytes) of one zone. Entries below HeadPage::zone_count are valid and contiguous.
 struct ZoneEntry {
@@ -66,6 +82,9 @@ inline constexpr std::size_t kLanesPerSegment = 64;
 inline constexpr std::size_t kLaneBytes = 8192;
 inline constexpr std::size_t kLaneSegmentBytes = kLanesPerSegment * kLaneBytes;  // 512 KiB
 
+// Milliseconds since 1970 that the pool knows of, for lifetimes (store/clock.cc): one line.
+inline constexpr std::size_t kTimeWords = 8;
+
 struct HeadPage {
   std::uint64_t roots[kRootSlots];
   std::uint64_t zone_count;  // commits a zone entry
@@ -74,6 +93,7 @@ struct HeadPage {
   std::uint64_t store[8];  // one line for the store (store/format.h)
   char layout[64];         // name and size of the root object, see store/root.cc
   std::uint64_t lane_segments[kLaneSegmentsMax];  // offsets; 0 ends the table; [0] is in the head
+  std::uint64_t times[kTimeWords];                // sealed, each twice (pool_times.cc)
 };
 static_assert(OnMedia<HeadPage> && sizeof(HeadPage) <= kFrameBytes);
 static_assert(offsetof(HeadPage, zone_count) % kLineBytes == 0);
@@ -81,11 +101,14 @@ static_assert(offsetof(HeadPage, heap) % kLineBytes == 0);
 static_assert(offsetof(HeadPage, store) % kLineBytes == 0);
 static_assert(offsetof(HeadPage, layout) % kLineBytes == 0);
 static_assert(offsetof(HeadPage, lane_segments) % kLineBytes == 0);
+static_assert(offsetof(HeadPage, times) % kLineBytes == 0);
 
 inline constexpr std::uint64_t kHeadPageOffset = 2 * kFrameBytes;
 inline constexpr std::uint64_t kZoneTableOffset = 3 * kFrameBytes;
 inline constexpr std::uint64_t kLanesOffset = 64u << 10;
-inline constexpr std::size_t kZonesMax = (kLanesOffset - kZoneTableOffset) / sizeof(ZoneEntry);
+inline constexpr std::uint64_t kJournalPageOffset = kLanesOffset - kFrameBytes;
+inline constexpr std::size_t kZonesMax =
+    (kJournalPageOffset - kZoneTableOffset) / sizeof(ZoneEntry);
 inline constexpr std::uint64_t kHeadBytes = kLanesOffset + kLaneSegmentBytes;
 
 // A lane: the persistent log area of one thread. The heap's intents and the transaction log have

@@ -1,5 +1,6 @@
 #include "pm/journal.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "pm/assert.h"
 #include "pm/bus_error.h"
+#include "pm/journal_page.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -31,6 +33,8 @@ constexpr double kNsPerByte = 2;
 constexpr double kNewShare = 0.25;
 constexpr double kColdFactor = 2;
 constexpr std::uint64_t kLinesMeasuredMin = 1000;  // fewer say more of the sync than of the lines
+
+Status look(std::span<const LinePicture>) { return Status::ok; }  // and write nothing
 
 using Clock = std::chrono::steady_clock;
 double ns_since(Clock::time_point begin) {
@@ -56,28 +60,84 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
   auto file = JournalFile::open(path, options.bytes, expected, report);
   if (!file) return file.error();
   j->file_ = std::move(*file);
-  if (expected.to_be_read()) {
-    ReplayStats& r = j->stats_.replayed;
-    const auto to_pool = [&](std::span<const LinePicture> pictures) {
-      if (write_to_pool(pool_fd, pictures, how.threads, &r.pool_bytes) == Status::ok) {
-        return Status::ok;
-      }
-      return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
-    };
-    const auto begin = Clock::now();
-    TENUTO_TRY(j->file_->replay(how, to_pool, &r, report));
-    if (!TENUTO_PLANT("journal_replay_not_synced") && !sync_data(pool_fd)) {
-      return fail_errno(errno, "cannot write what the journal holds to the pool", path, report);
-    }
-    r.ms = ns_since(begin) / 1e6;
-    if (r.lines >= kLinesMeasuredMin) {
-      j->ns_per_line_ = r.ms * 1e6 / static_cast<double>(r.lines);
-      j->ns_per_byte_ = 0;  // in it
+  j->stamp_sequence_ = read_stamps(pool_fd, j->file_->life()).sequence;
+  if (j->file_->use() == JournalUse::replay) {
+    TENUTO_TRY(j->check_stamp(expected, how, report));
+    TENUTO_TRY(j->replay(expected, how, report));
+  }
+  if (j->file_->use() == JournalUse::unborn) {
+    ReplayStats found;
+    TENUTO_TRY(j->file_->replay(how, look, &found, report));
+    if (found.blocks != 0) {
+      return fail(Status::corrupt, report,
+                  "the journal holds writes of a life that the pool file only announces: the pool "
+                  "is an older copy than its journal; put the right one back",
+                  std::string(path));
     }
   }
-  TENUTO_TRY(j->file_->begin(expected, report));
-  j->file_->keep();
+  j->file_->set_temporary(!options.keep);
   return j;
+}
+
+// A pool file, or a journal, that is an older copy of the same life. A stamp ahead of the start is
+// of a checkpoint that was cut short: only then the ring is read twice, to see that it reaches so
+// far.
+Status Journal::check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
+                            Report* report) {
+  if (expected.any_pool() || TENUTO_PLANT("journal_older_copy_believed")) return Status::ok;
+  const StampsFound stamps = read_stamps(pool_fd_, file_->life());
+  const auto start = file_->start().block;
+  if (start > stamps.block && !stamps.damaged) {
+    return fail(Status::corrupt, report,
+                "the journal says that the pool file holds more than it does: the pool is an older "
+                "copy than its journal; put the right one back",
+                file_->path(), "blocks before " + std::to_string(stamps.block) + " in the pool",
+                "before " + std::to_string(start));
+  }
+  if (start >= stamps.block) return Status::ok;
+  const JournalFile::Position from = file_->end();
+  TENUTO_TRY(file_->replay(how, look, nullptr, report));
+  const std::uint64_t end = file_->end().block;
+  file_->rewind(from);
+  if (end >= stamps.block) return Status::ok;
+  return fail(Status::corrupt, report,
+              "the pool file holds more than its journal ever did: the journal is an older copy, "
+              "or damaged; put the right one back",
+              file_->path(), "blocks up to " + std::to_string(stamps.block),
+              "up to " + std::to_string(end));
+}
+
+Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how, Report* report) {
+  struct stat st {};
+  if (::fstat(pool_fd_, &st) != 0) {
+    return fail_errno(errno, "cannot look at the pool file (fstat)", expected.pool_path, report);
+  }
+  how.lines_max = static_cast<std::uint64_t>(st.st_size) / kLineBytes;
+  ReplayStats& r = stats_.replayed;
+  const auto failed = [&] {
+    return fail_errno(errno, "cannot write what the journal holds to the pool", file_->path(),
+                      report);
+  };
+  const auto to_pool = [&](std::span<const LinePicture> pictures) {
+    const Status s = write_to_pool(pool_fd_, pictures, how.threads, &r.pool_bytes);
+    return s == Status::ok ? s : failed();
+  };
+  const auto begin = Clock::now();
+  TENUTO_TRY(file_->replay(how, to_pool, &r, report));
+  if (!TENUTO_PLANT("journal_replay_not_synced") && !sync_data(pool_fd_)) return failed();
+  r.ms = ns_since(begin) / 1e6;
+  if (r.lines >= kLinesMeasuredMin) {
+    ns_per_line_ = r.ms * 1e6 / static_cast<double>(r.lines);
+    ns_per_byte_ = 0;  // in it
+  }
+  return Status::ok;
+}
+
+Status Journal::begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report) {
+  TENUTO_TRY(file_->begin(expected, life, report));
+  file_->keep();
+  begun_.store(true);
+  return Status::ok;
 }
 
 void Journal::start(const std::byte* base, const PoolHealth* health, OnFailure on_failure) {
@@ -159,6 +219,7 @@ Status Journal::commit_now() {
   }
   const std::span<const LinePicture> pictures = newest_.of(cut_.rows());
   if (!pictures.empty()) {
+    TENUTO_ASSERT(begun_.load());
     Status s = append(pictures);
     if (s == Status::full) {
       TENUTO_TRY(checkpoint());
@@ -242,6 +303,7 @@ Status Journal::checkpoint() {
   const bool early = TENUTO_PLANT("journal_start_before_pool_synced");
   const bool careless = TENUTO_PLANT("journal_failed_checkpoint_forgotten");
   const bool applied = write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
+                       write_stamp(pool_fd_, file_->life(), start.block, ++stamp_sequence_) &&
                        (early || sync_data(pool_fd_));
   if (!applied && !careless)
     return fail_for_good(failure("cannot write the journal's content to the pool"));
@@ -288,8 +350,15 @@ Status Journal::finish(Report* report) {
               file_->path());
 }
 
+// A failure loses nothing: what stays says "running" of a life that the pool knows to be over.
 void Journal::closed() {
-  if (!options_.keep) ::unlink(file_->path().c_str());
+  if (file_->temporary()) return file_->remove();
+  static_cast<void>(file_->close_life(nullptr));
+}
+
+void Journal::let_go() {
+  file_->keep();
+  closed();
 }
 
 void Journal::run() {

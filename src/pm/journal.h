@@ -5,15 +5,18 @@
 //   flush    picture into the epoch                            nothing waits
 //   fence    orders against the epochs                         buffered: a crash loses whole epochs
 //   sync     cut, block appended durably                       everything fenced before survives
-//   checkpoint   S = end of the journal | pictures before S into the pool file, fdatasync
-//                | header: start = S | ring space before S is reused
+//   checkpoint   S = end of the journal | pictures before S and a stamp that says S into the pool
+//                file, fdatasync | header: start = S | ring space before S is reused
 //   open     both files synced: a kill may have left them ahead of their devices
-//            | blocks from start on into the pool file, fdatasync | header: new incarnation
-//            | superblock names it | stores (a clean pool's superblock names it once recovery,
-//            which has nothing to repair then, is done)
+//            | ids and stamp compared | blocks from start on into the pool file, fdatasync
+//            | superblock announces the new life | header: the new life, nothing in it
+//            | superblock says that it runs | stores (a clean pool's says so once recovery, which
+//            has nothing to repair then, is done)
+//   close    checkpoint | superblock: clean | header: closed
 //
-// Authoritative at each moment: pool file, then blocks from the header's start on. The pool file's
-// pages in memory are nobody's: the kernel never writes a private mapping back.
+// Authoritative at each moment: pool file, then blocks from the header's start on, of the life that
+// the superblock names (journal_match.h has each moment's ids). The pool file's pages in memory are
+// nobody's: the kernel never writes a private mapping back.
 //
 // Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
 // many threads share one device write. A thread of our own makes the periodic ones, early when much
@@ -69,11 +72,19 @@ class Journal {
   // Told once, from any thread, when a write or sync failed.
   using OnFailure = std::function<void(const Report&)>;
 
-  // Opens the pool's journal, brings the pool file (pool_fd) up to its end, and begins a new life;
-  // `expected` as JournalFile::open. Nothing is captured before start().
+  // Opens the pool's journal and brings the pool file (pool_fd) up to its end; `expected` as
+  // JournalFile::open. Nothing is captured before start().
   static Result<std::unique_ptr<Journal>> open(const JournalOptions& options, std::string_view path,
                                                int pool_fd, const JournalFile::Expected& expected,
                                                const ReplayOptions& how, Report* report);
+  // The file, whose ids the superblock names before begin().
+  const std::string& path() const { return file_->path(); }
+  std::uint64_t journal_id() const { return file_->journal_id(); }
+  std::uint64_t life() const { return file_->life(); }
+  // A new life, which the superblock has announced.
+  Status begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report);
+  // Instead: the pool's next life does without it, and the superblock says so.
+  void let_go();
   // The pool is mapped at base, and stores begin. Once `health` knows of a bad page nothing more is
   // committed: it may come of the zeros in its place.
   void start(const std::byte* base, const PoolHealth* health, OnFailure on_failure);
@@ -97,16 +108,17 @@ class Journal {
   // All of it into the pool file, durably, and the journal empty. Quiescent.
   Status finish(Report* report);
 
-  // The superblock says clean: the file goes unless it is to be kept.
+  // The superblock says clean: the file says closed, or goes if it was made for this open alone.
   void closed();
 
-  // The low half of this life's number, for the superblock; never 0.
-  std::uint32_t incarnation() const { return static_cast<std::uint32_t>(file_->incarnation()); }
   JournalStats stats() const;
   const ReplayStats& replayed() const { return stats_.replayed; }  // constant after open
 
  private:
   Journal(const JournalOptions& options, int pool_fd);
+  Status check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
+                     Report* report);
+  Status replay(const JournalFile::Expected& expected, ReplayOptions how, Report* report);
   Status commit(std::uint64_t wanted);
   Status commit_now();
   Status append(std::span<const LinePicture> pictures);
@@ -134,7 +146,9 @@ class Journal {
   NewestPictures newest_;
   // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
-  LineMap applied_;  // guarded by checkpoint_mu_
+  LineMap applied_;                   // guarded by checkpoint_mu_
+  std::uint64_t stamp_sequence_ = 0;  // guarded by checkpoint_mu_
+  std::atomic<bool> begun_ = false;
   mutable std::mutex state_mu_;
   std::unique_ptr<JournalFile> file_;  // guarded by state_mu_
   LineMap since_checkpoint_;           // guarded by state_mu_: pictures of the blocks since start

@@ -1,9 +1,14 @@
 // Medium `journal`, the file (journal_format.h): a ring of blocks, preallocated and overwritten.
 // Called by journal.cc, and by pool_salvage.cc to read it.
 //
-// Authoritative: the pool file, then the blocks from the header's start on. The header's start
-// moves only after everything before it is in the pool file, durably:
-//   pictures written to the pool, fdatasync | header: start | ring space is reused
+// Authoritative: the pool file, then the blocks from the header's start on, if the header's ids fit
+// the pool's superblock (journal_match.h). The header's start moves only after everything before it
+// is in the pool file, durably:
+//   pictures and stamp written to the pool, fdatasync | header: start | ring space is reused
+//
+// The file is made without a name: zeros, header, fsync, and only then its name, which never takes
+// the place of another file. So whatever stands there without a sound header is somebody else's,
+// and is left alone.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +21,7 @@
 
 #include "pm/journal_format.h"
 #include "pm/journal_lines.h"
+#include "pm/journal_match.h"
 #include "pm/journal_replay.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
@@ -41,21 +47,13 @@ class DirectBuffer {
 
 class JournalFile {
  public:
-  // What a pool says of its journal when it is opened.
-  struct Expected {
-    std::uint64_t pool_id = 0;
-    std::uint32_t incarnation = 0;  // low half, of the last open; 0: closed cleanly
-    // A superblock copy is damaged, so that the other may be of an older state: what the journal
-    // holds counts, of whatever life.
-    bool unsure = false;
-    bool any_pool() const { return pool_id == 0; }  // a rescue that was told so
-    bool to_be_read() const { return incarnation != 0 || unsure; }
-  };
+  using Expected = JournalExpected;
   using Position = JournalPosition;
 
-  // Opens, or makes when nothing is expected of it, the journal file at `path`; locked until the
-  // destructor. not_found (something is expected), corrupt, invalid_argument (of another pool, or
-  // no journal), busy, full, permission, io. A journal that cannot be made leaves no file.
+  // Opens, or makes when nothing is expected of it, the journal file at `path`, which is no link;
+  // locked until the destructor. Nothing of a file that is there is changed. not_found (something
+  // is expected), corrupt, invalid_argument (of another pool, or no journal), wrong_version, busy,
+  // full, permission, io. A journal that cannot be made leaves no file.
   static Result<std::unique_ptr<JournalFile>> open(std::string_view path, std::uint64_t bytes,
                                                    const Expected& expected, Report* report);
   // The same for reading alone: nothing is made or written.
@@ -70,28 +68,40 @@ class JournalFile {
   Status replay(const ReplayOptions& options, const ApplyPictures& apply, ReplayStats* stats,
                 Report* report);
 
-  // Says whose it is, before it had a life, so that the pool that is made next need not make it
-  // again.
-  Status claim(Report* report) { return write_header({0, 1}, report); }
+  // What its ids allow.
+  JournalUse use() const { return use_; }
+  // Makes it this pool's, before it has a life: what stands in it is of a pool that never was.
+  Status claim(const Expected& expected, Report* report);
 
   // A file that this open made goes again with it, until it is kept: nothing is in it.
   void keep() { made_ = false; }
+  // It goes at a clean close if this open made it so, or found it so; one that stays stays.
+  void set_temporary(bool wanted) { temporary_ = wanted && (made_ || temporary_); }
+  bool temporary() const { return temporary_; }
 
-  // The first write of a new life: an empty journal of the next incarnation, durable. REQUIRES:
-  // what replay found is durable in the pool.
-  Status begin(const Expected& expected, Report* report);
+  // The first write of a life that the pool's superblock has announced: an empty journal, durable.
+  // REQUIRES: what replay found is durable in the pool.
+  Status begin(const Expected& expected, std::uint64_t life, Report* report);
+  // All of it is in the pool, whose superblock says that it needs no journal.
+  Status close_life(Report* report);
+  // Removes the file's name, unless that is another file's by now.
+  void remove();
 
   // Appends a block with these pictures, durable on return. full: the ring has no room before
   // set_start moves (nothing is written). io, with the report.
   Status append(std::span<const LinePicture> pictures, Report* report);
   // Where the next block goes; a start for set_start once all before is in the pool.
   Position end() const { return end_; }
+  // Replay begins there once more.
+  void rewind(Position to) { end_ = to; }
   // Space before `start` may be written again on return. io: nothing changed.
   Status set_start(Position start, Report* report) { return write_header(start, report); }
+  Position start() const { return start_; }
 
   std::uint64_t used_bytes() const { return end_.at - start_.at; }
   std::uint64_t ring_bytes() const { return ring_bytes_; }
-  std::uint64_t incarnation() const { return header_.incarnation; }
+  std::uint64_t journal_id() const { return header_.journal_id; }
+  std::uint64_t life() const { return header_.life; }
   std::uint64_t written_bytes() const { return written_bytes_; }    // of blocks, with padding
   std::uint64_t payload_bytes() const { return payload_bytes_; }    // compressed
   std::uint64_t device_flushes() const { return device_flushes_; }  // of the journal
@@ -100,10 +110,12 @@ class JournalFile {
 
  private:
   JournalFile() = default;
-  Status make(std::uint64_t bytes, std::uint64_t pool_id, Report* report);
+  Status make(std::uint64_t bytes, const Expected& expected, Report* report);
   Status write_zeros(std::uint64_t bytes, Report* report);
   Status check_file(const Expected& expected, Report* report);
-  Status read_header(std::uint64_t file_bytes, const Expected& expected, Report* report);
+  Status find_header(JournalHeader& best, Report* report);
+  Status take_old_header(const JournalHeaderOld& old, const Expected& expected, Report* report);
+  Status check_places(const JournalHeader& h, std::uint64_t file_bytes, Report* report) const;
   Status write_header(Position start, Report* report);
   Status open_direct(int access, Report* report);
   Status write_unit_run(std::uint64_t position, const std::byte* data, std::size_t bytes,
@@ -115,6 +127,9 @@ class JournalFile {
   int direct_fd_ = -1;  // blocks and headers; O_DSYNC, O_DIRECT where the file system has it
   bool direct_ = false;
   bool made_ = false;
+  bool temporary_ = false;
+  std::string hidden_;  // the name of a file still being made, when it needs one
+  JournalUse use_ = JournalUse::begin;
   std::uint64_t ring_bytes_ = 0;
   JournalHeader header_{};
   Position start_;

@@ -60,6 +60,7 @@ class Replay {
       want = std::max(want, needed);
       unpack();
       TENUTO_TRY(apply());
+      if (impossible_) return impossible_block();
       tell();
     }
     stats_.ring_bytes = end_.at - start_;
@@ -102,8 +103,7 @@ class Replay {
   }
 
   bool is_ours(const JournalBlock& b) const {
-    return b.magic == kJournalBlockMagic && b.incarnation == ring_.incarnation &&
-           b.crc == crc_of(b);
+    return b.magic == kJournalBlockMagic && b.life == ring_.life && b.crc == crc_of(b, ring_.salt);
   }
 
   // The blocks of the window by their headers, up to where the journal ends or the window does.
@@ -124,11 +124,10 @@ class Replay {
       std::uint64_t whole = rest;
       if (b.head.kind != static_cast<std::uint32_t>(JournalBlockKind::skip)) {
         whole = ring_bytes_of(b.head);
-        const bool fits = b.head.kind == static_cast<std::uint32_t>(JournalBlockKind::lines) &&
-                          whole <= rest && b.head.packed_bytes <= b.head.raw_bytes &&
-                          b.head.raw_bytes < kJournalBlockBytesMax &&
-                          b.head.lines <= b.head.raw_bytes / kLineBytes;
-        if (!fits || at.at + whole > start_ + ring_.bytes) break;
+        if (!may_be(b.head, whole, rest) || at.at + whole > start_ + ring_.bytes) {
+          impossible_ = true;
+          break;
+        }
         if (inside + whole > bytes_) return blocks_.empty() ? whole : 0;
         if (raw_bytes + b.head.raw_bytes > kRawBytesMax && !blocks_.empty()) return 0;
         b.payload = window_.data() + inside + sizeof b.head;
@@ -136,6 +135,7 @@ class Replay {
         pictures_ += b.head.lines;
         raw_bytes += b.head.raw_bytes;
       } else if (at.at + whole > start_ + ring_.bytes) {
+        impossible_ = true;
         break;
       }
       at = {at.at + whole, at.block + 1};
@@ -146,10 +146,28 @@ class Replay {
     return 0;
   }
 
+  // A block that was written fits into an empty ring as it is, unpacked.
+  bool may_be(const JournalBlock& b, std::uint64_t whole, std::uint64_t rest) const {
+    return b.kind == static_cast<std::uint32_t>(JournalBlockKind::lines) && whole <= rest &&
+           b.packed_bytes <= b.raw_bytes && b.raw_bytes < kJournalBlockBytesMax &&
+           b.raw_bytes <= ring_.bytes && b.lines <= b.raw_bytes / kLineBytes;
+  }
+
+  Status impossible_block() const {
+    return fail(Status::corrupt, report_,
+                "a block of the journal has a right checksum and says what cannot be: it was not "
+                "written by this pool",
+                ring_.path + ", offset " +
+                    std::to_string(kJournalRingOffset + end_.at % ring_.bytes) + " (block " +
+                    std::to_string(end_.block) + ")");
+  }
+
   bool unpack(Block& b) {
     if (b.payload == nullptr) return true;
     const bool believed = TENUTO_PLANT("journal_torn_block_believed");
-    if (crc32c(b.payload, b.head.packed_bytes) != b.head.payload_crc && !believed) return false;
+    if (crc32c(b.payload, b.head.packed_bytes, ring_.salt) != b.head.payload_crc && !believed) {
+      return false;
+    }
     const std::byte* p = b.payload;
     if (b.head.packed_bytes != b.head.raw_bytes) {
       b.raw.reset(new std::byte[b.head.raw_bytes]);  // not zeroed first
@@ -171,6 +189,7 @@ class Replay {
         std::find_if(blocks_.begin(), blocks_.end(), [](const Block& b) { return !b.sound; });
     if (torn == blocks_.end()) return;
     ended_ = true;
+    impossible_ = false;  // behind the end
     end_ = {torn->at, torn->head.number};
     lines_.resize(torn->first);
     blocks_.erase(torn, blocks_.end());
@@ -198,6 +217,14 @@ class Replay {
       if (again && TENUTO_PLANT("journal_replay_keeps_older_pictures")) continue;
       if (again) last_.pop_back();
       last_.push_back(lines_[o.place]);
+    }
+    const bool bounded = !TENUTO_PLANT("journal_lines_not_bounded");
+    if (!last_.empty() && last_.back().line >= options_.lines_max && bounded) {
+      return fail(Status::corrupt, report_,
+                  "the journal speaks of a part of the pool that the file does not have: was the "
+                  "pool file cut short?",
+                  ring_.path, "lines below " + std::to_string(options_.lines_max),
+                  std::to_string(last_.back().line));
     }
     return apply_(last_);
   }
@@ -249,7 +276,8 @@ class Replay {
   Report* report_;
   Clock::time_point told_;
   bool ended_ = false;
-  DirectBuffer window_;  // positions from_ .. from_ + bytes_
+  bool impossible_ = false;  // the block at end_
+  DirectBuffer window_;      // positions from_ .. from_ + bytes_
   std::uint64_t from_ = 0;
   std::uint64_t bytes_ = 0;
   std::vector<Block> blocks_;

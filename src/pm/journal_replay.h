@@ -25,11 +25,14 @@ struct Ring {
   int fd = -1;  // past the page cache, where the file system has that
   const std::string& path;
   std::uint64_t bytes = 0;
-  std::uint64_t incarnation = 0;
+  std::uint64_t life = 0;
+  std::uint32_t salt = 0;  // of its blocks' checksums
 };
 
 struct ReplayOptions {
-  unsigned threads = 0;                            // 0: all cores
+  unsigned threads = 0;  // 0: all cores
+  // Lines that the pool file has. A picture of another is damage, and nothing of it is applied.
+  std::uint64_t lines_max = ~std::uint64_t{0};
   std::function<void(std::string_view)> log = {};  // told how far it is, about once a second
 };
 
@@ -45,7 +48,8 @@ struct ReplayStats {
 using ApplyPictures = std::function<Status(std::span<const LinePicture>)>;
 
 // Reads from *end on and leaves there where the journal ends. corrupt: a block that is not the torn
-// last one is damaged (what stands before it was applied). io: the ring cannot be read, which says
+// last one is damaged, or one with a right checksum says what cannot be (what stands before it was
+// applied). io: the ring cannot be read, which says
 // nothing of where it ends. Else what `apply` said.
 Status replay_ring(const Ring& ring, JournalPosition& end, const ReplayOptions& options,
                    const ApplyPictures& apply, ReplayStats* stats, Report* report);

@@ -50,5 +50,28 @@ bool is_in_memory(int fd);     // tmpfs or ramfs
 bool grants_map_sync(int fd);  // a mapping whose stores need no sync but their lines' flush
 
 std::string directory_of(std::string_view path);
+// Where a path leads, links resolved; of a file that is not there, its folder's and its name.
+std::string real_path(const std::string& path);
+
+// --- descriptors and names -----------------------------------------------------------------------
+
+// open(2), closed on exec, and never one of the three that printf and its like write to, whatever
+// the program has closed.
+int open_file(const std::string& path, int flags, unsigned mode = 0);
+// What an open descriptor leads to, opened once more.
+int reopen_file(int fd, int flags);
+
+// A file of our own that has no name until it is whole, so that a crash leaves nothing behind; the
+// name it gets never replaces anything. Where a file system has no such files it gets a hidden name
+// of its own first (`hidden`), taken exclusively.
+int make_nameless(const std::string& path, unsigned mode, std::string& hidden);
+bool give_name(int fd, std::string& hidden, const std::string& path);
+// Whether that name, itself no link, is this file.
+bool is_name_of(const std::string& path, int fd);
+// Removes the name if it is this file's.
+void remove_name(const std::string& path, int fd);
+bool sync_directory(const std::string& path);  // the one that the file's name is in
+
+std::uint64_t random_id();  // never 0
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,9 +1,8 @@
-// Mapping, state and growth of an open pool file; see pool_open.cc for how it is opened.
+// Mapping and growth of an open pool file; see pool_open.cc for how it is opened, pool_super.cc for
+// its state.
 //
-// Authoritative at each moment: of the two superblock copies the valid one with the higher
-// sequence (a torn write damages only the copy being written, which is the older one). A zone
-// belongs to the pool once zone_count covers its entry; the entry and the zone's own first state
-// are fenced before.
+// Authoritative at each moment: a zone belongs to the pool once zone_count covers its entry; the
+// entry and the zone's own first state are fenced before.
 #include "pm/pool_file.h"
 
 #include <fcntl.h>
@@ -41,7 +40,7 @@ PoolFile::~PoolFile() {
   }
   journal_.reset();
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
-  if (!unnamed_.empty()) ::unlink(unnamed_.c_str());
+  if (!unnamed_.empty()) remove_name(unnamed_, fd_);
   if (fd_ >= 0) ::close(fd_);
 }
 
@@ -109,52 +108,6 @@ void PoolFile::register_mapping(const PoolOptions& options) {
   if (options.catch_bus_errors) catch_bus_errors(base_, bytes_max_, health_);
 }
 
-Status PoolFile::set_state(PoolState state, Report* report) {
-  TENUTO_TRY(bad_pages(report));
-  const bool clean = state == PoolState::clean;
-  if (clean && journal_ != nullptr && !TENUTO_PLANT("journal_clean_before_it_is_empty")) {
-    TENUTO_TRY(journal_->finish(report));
-  }
-  super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
-  super_.state = static_cast<std::uint32_t>(state);
-  super_.journal = clean || journal_ == nullptr ? 0 : journal_->incarnation();
-  super_.crc = crc32c(&super_, offsetof(Superblock, crc));
-  Report local;
-  Report* r = report != nullptr ? report : &local;
-  if (const Status s = write_superblock(r); s != Status::ok) {
-    poison(Status::io, *r);
-    return s;
-  }
-  if (clean && journal_ != nullptr) journal_->closed();
-  return bad_pages(report);
-}
-
-// Always io when it fails. Under a journal past the mapping, which nobody writes back.
-Status PoolFile::write_superblock(Report* report) {
-  const auto failed = [&](const char* what) {
-    static_cast<void>(fail_errno(errno, what, path_, report));
-    return Status::io;
-  };
-  const std::uint64_t at = (super_.sequence & 1) * kFrameBytes;
-  if (journal_ != nullptr) {
-    const bool lazy = TENUTO_PLANT("journal_superblock_not_synced");
-    if (!write_all(fd_, at, &super_, sizeof super_)) return failed("cannot write the superblock");
-    if (!lazy && !sync_data(fd_)) return failed("cannot write the superblock (fdatasync)");
-    return Status::ok;
-  }
-  const bool on_device = !in_memory_ && !map_sync_;
-  const bool clean = super_.state == static_cast<std::uint32_t>(PoolState::clean);
-  if (clean && on_device && !sync_data(fd_)) {
-    return failed("cannot write the pool to its device (fdatasync)");
-  }
-  copy_flush(this->at<Superblock>({at}), &super_, sizeof super_);
-  fence("superblock copy", "pool state change");
-  if (on_device && uninterrupted([&] { return ::msync(base_, kFrameBytes * 2, MS_SYNC); }) != 0) {
-    return failed("cannot write the superblock to its device (msync)");
-  }
-  return Status::ok;
-}
-
 Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
   TENUTO_TRY(writable());
   const std::lock_guard lock(grow_mu_);
@@ -167,9 +120,16 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   std::uint64_t want = std::clamp(old_bytes / kGrowFraction, kGrowBytesMin, kGrowBytesMax);
   want = std::min(std::max(round_up(want, kHugeBytes), least), room);
   Report why;
+  // A file system that runs out of room keeps what it had found by then, where nobody would ask for
+  // it again.
+  const auto give_back = [&] {
+    if (TENUTO_PLANT("pm_grow_keeps_failed_space")) return;
+    static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_bytes)));
+  };
   Status s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   if (s != Status::ok && want != least) {
     // When the file system cannot give what the policy wants, what is needed will do.
+    give_back();
     want = least;
     s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   }
@@ -180,6 +140,7 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
     if (s != Status::ok) static_cast<void>(fail_errno(errno, "cannot map the new space", {}, &why));
   }
   if (s != Status::ok) {
+    give_back();
     log("the pool cannot grow: " + why.what);
     return s;
   }

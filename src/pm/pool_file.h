@@ -33,17 +33,19 @@ using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes
 
 class Journal;
 class JournalFile;
+struct JournalExpected;
 
 class PoolFile {
  public:
   // Makes a nameless file, preallocates and maps it, and writes zone 0's entry (head page and
   // lanes are zero). The caller formats its layers, sets the state, and gives the file its name by
-  // link_into_place: a crash before that leaves nothing behind.
+  // link_into_place: a crash before that leaves nothing behind. of_a_copy: it gets its name when
+  // it was filled and closed, so it needs no journal before.
   static Result<std::unique_ptr<PoolFile>> create(std::string_view path, const PoolOptions& options,
-                                                  Report* report);
+                                                  Report* report, bool of_a_copy = false);
   Status link_into_place(Report* report);
 
-  // Locks, validates and maps. Does not change the file.
+  // Locks, validates and maps. Does not change the file but by what its journal holds.
   static Result<std::unique_ptr<PoolFile>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
   // For the rescue of what is left of a damaged pool (store/rescue.h): believes nothing but the
@@ -57,6 +59,9 @@ class PoolFile {
                                                         std::vector<Report>& notes,
                                                         std::vector<Report>& losses,
                                                         Report* report);
+  // Medium journal: begins the journal's next life. Called once it is known that the pool will be
+  // opened, and before anything is stored. Others: nothing to do.
+  Status begin_life(Report* report);
   ~PoolFile();  // unmaps and unlocks, whatever the state
   PoolFile(const PoolFile&) = delete;
   PoolFile& operator=(const PoolFile&) = delete;
@@ -65,6 +70,12 @@ class PoolFile {
   // close, and the first store of an open for writing. On an ordinary file system a clean state
   // is written only after all else has reached the device. io when that fails.
   Status set_state(PoolState state, Report* report = nullptr);
+
+  // --- pool_times.cc: milliseconds since 1970, for lifetimes; 0: unknown
+  std::uint64_t time_floor() const;
+  std::uint64_t time_seen() const;
+  // Flushes and fences. REQUIRES: writable; one thread at a time.
+  void set_times(std::uint64_t floor, std::uint64_t seen);
 
   // Appends a zone of at least `bytes` (more if the growth policy says so): extends the file,
   // maps, calls format, commits the entry. full at size_max or when the file system has no room.
@@ -113,6 +124,7 @@ class PoolFile {
 
   const std::string& path() const { return path_; }
   const Superblock& superblock() const { return super_; }
+  unsigned mode() const { return mode_; }
   bool was_clean() const { return was_clean_; }
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: from now on nothing is written. Sticky.
@@ -155,9 +167,15 @@ class PoolFile {
   PoolFile();
   Status reserve_addresses(std::uint64_t size_max, Report* report);
   void choose_medium(const PoolOptions& options);
+  std::string journal_path(const JournalOptions& options) const;
+  JournalExpected expect_journal() const;
   Status make_journal(const PoolOptions& options, Report* report);
+  Status check_old_journal(const std::string& path, Report* report) const;
   Status open_journal(const PoolOptions& options, Report* report);
+  Status put_superblock(Report* report);
   Status write_superblock(Report* report);
+  void take_superblock(const Superblock& s);
+  std::uint64_t time_word(std::size_t which) const;
   Status apply_journal(const std::string& given, bool super_known, std::vector<Report>& losses,
                        Report* report);
   Status apply_journal(JournalFile& journal, std::vector<Report>& losses);
@@ -186,6 +204,8 @@ class PoolFile {
   bool shared_ = false;  // what is stored in the mapping can be read from the file
   bool was_clean_ = true;
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
+  bool old_journal_ = false;   // running with a journal of version 0.1
+  unsigned mode_ = 0600;       // of the file, and of its journal
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<JournalFile> new_journal_;  // of a pool that has no name yet
   std::function<void(std::string_view)> log_;

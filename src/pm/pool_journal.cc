@@ -3,46 +3,102 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pm/crc32c.h"
 #include "pm/journal.h"
+#include "pm/journal_page.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "pm/pool_file.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
-namespace {
-std::string journal_path(const PoolOptions& options, const std::string& pool) {
-  return options.journal.path.empty() ? pool + ".journal" : options.journal.path;
+// The pool's real path, so that a symbolic link to the pool finds the same journal. A name that is
+// given may be a link to another device; the default one is ours to make, and no link.
+std::string PoolFile::journal_path(const JournalOptions& options) const {
+  if (options.path.empty()) return real_path(path_) + ".journal";
+  return real_path(options.path);
 }
-}  // namespace
+
+JournalExpected PoolFile::expect_journal() const {
+  JournalExpected e;
+  e.pool_id = super_.pool_id;
+  e.journal_id = super_.journal_id;
+  e.life = super_.journal_life;
+  e.life_before = super_.journal_life_before;
+  const bool running = super_.state == static_cast<std::uint32_t>(PoolState::running);
+  e.in_use = !was_clean_ && running && super_.journal_id != 0 && super_.journal_life == super_.life;
+  e.pool_path = real_path(path_);
+  e.place = read_journal_place(fd_);
+  e.mode = mode_;
+  return e;
+}
 
 // Before the pool has its name: where there is no room for a journal no pool is left without one.
 Status PoolFile::make_journal(const PoolOptions& options, Report* report) {
-  auto made = JournalFile::open(journal_path(options, path_), options.journal.bytes,
-                                {super_.pool_id, 0, false}, report);
+  const JournalExpected e = expect_journal();
+  auto made = JournalFile::open(journal_path(options.journal), options.journal.bytes, e, report);
   if (!made) return made.error();
   new_journal_ = std::move(*made);
-  return new_journal_->claim(report);
+  if (!options.journal.keep) new_journal_->set_temporary(true);
+  TENUTO_TRY(new_journal_->claim(e, report));
+  super_.journal_id = new_journal_->journal_id();
+  super_.journal_life = new_journal_->life();
+  return Status::ok;
+}
+
+// Version 0.1 counted lives in small numbers: what fits is not known for certain.
+Status PoolFile::check_old_journal(const std::string& path, Report* report) const {
+  const bool there =
+      copy_damaged_ && super_.version == kLayoutVersionOld && ::access(path.c_str(), F_OK) == 0;
+  if (!old_journal_ && !there) return Status::ok;
+  return fail(Status::wrong_version, report,
+              "the pool was not closed cleanly by version 0.1 and needs its journal of that "
+              "version; open and close it once with version 0.1.0",
+              path_);
 }
 
 Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
-  const std::string path = journal_path(options, path_);
-  JournalFile::Expected expected{super_.pool_id, was_clean_ ? 0 : super_.journal, false};
-  // What the lost superblock said may have been that a journal is in use. One that was emptied by a
-  // clean close has nothing to be replayed.
+  if (options.read_only) return Status::ok;  // refused as unclean, or nothing to write
+  const std::string path = journal_path(options.journal);
+  JournalExpected expected = expect_journal();
+  // What the lost superblock said may have been that a journal is in use.
   const bool there = copy_damaged_ && ::access(path.c_str(), F_OK) == 0;
   expected.unsure = there && !TENUTO_PLANT("journal_of_a_lost_superblock_ignored");
+  super_.life = random_id();
   if (medium_ != Medium::journal && !expected.to_be_read()) return Status::ok;
-  if (options.read_only) return Status::ok;  // refused as unclean, or nothing to write
-  const ReplayOptions how{options.recovery_threads, [this](std::string_view s) { log(s); }};
+  const ReplayOptions how{
+      .threads = options.recovery_threads,
+      .log = [this](std::string_view s) { log(s); },
+  };
   auto journal = Journal::open(options.journal, path, fd_, expected, how, report);
   if (!journal) return journal.error();
-  if (medium_ != Medium::journal) return Status::ok;
-  journal_ = std::move(*journal);
-  if (!expected.to_be_read()) return Status::ok;
-  // Blocks of the new life count from its first one on, so the pool must name it before.
-  return set_state(PoolState::running, report);
+  if (medium_ == Medium::journal) {
+    journal_ = std::move(*journal);
+    return Status::ok;
+  }
+  // All of it is in the pool, whose lives do without one from now on.
+  TENUTO_TRY(set_state(PoolState::running, report));
+  (*journal)->let_go();
+  return Status::ok;
+}
+
+// journal_match.h has the moments.
+Status PoolFile::begin_life(Report* report) {
+  if (journal_ == nullptr) return Status::ok;
+  const auto announce = [&] {
+    if (!write_journal_place(fd_, journal_->path())) {
+      return fail_errno(errno, "cannot write the journal's place to the pool", path_, report);
+    }
+    super_.journal_id = journal_->journal_id();
+    super_.journal_life_before = journal_->life();
+    super_.journal_life = super_.life;
+    return put_superblock(report);
+  };
+  const bool late = TENUTO_PLANT("journal_begun_before_its_pool_names_it");
+  if (!late) TENUTO_TRY(announce());
+  TENUTO_TRY(journal_->begin(expect_journal(), super_.life, report));
+  if (late) TENUTO_TRY(announce());
+  // Recovery is about to store: blocks of this life count from its first one on.
+  return was_clean_ ? Status::ok : set_state(PoolState::running, report);
 }
 
 Status PoolFile::sync() {

@@ -23,13 +23,14 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
                                                          Report* report) {
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
-  f->fd_ = ::open(f->path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK);
   if (f->fd_ < 0) return fail_errno(errno, "cannot open the damaged pool", path, report);
   struct stat st {};
   if (::fstat(f->fd_, &st) != 0) {
     return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
   }
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
+  f->mode_ = st.st_mode & 0666;
   if (!S_ISREG(st.st_mode) || file_bytes < kHeadBytes) {
     return fail(Status::not_a_pool, report, "there is not even the head of a pool", f->path_,
                 "a file of at least " + std::to_string(kHeadBytes) + " bytes",
@@ -67,9 +68,12 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
 // none: a loss. One that was named must be the right one.
 Status PoolFile::apply_journal(const std::string& given, bool super_known,
                                std::vector<Report>& losses, Report* report) {
-  const bool needed = super_known && super_.journal != 0;
+  JournalExpected expected = expect_journal();
+  const bool needed = super_known && (expected.in_use || old_journal_);
   if (!needed && !copy_damaged_) return Status::ok;
-  const std::string journal = given.empty() ? path_ + ".journal" : given;
+  JournalOptions where;
+  where.path = given;
+  const std::string journal = journal_path(where);
   if (::access(journal.c_str(), F_OK) != 0) {
     if (!given.empty()) {
       return fail(Status::not_found, report, "there is no journal", journal);
@@ -77,14 +81,23 @@ Status PoolFile::apply_journal(const std::string& given, bool super_known,
     if (needed) {
       losses.push_back(
           {"the pool was in use with a journal, which is not there: what it holds and "
-           "the file does not is missing; give its place if it is elsewhere",
+           "the file does not is missing; give its place if it is elsewhere" +
+               (expected.place.empty() ? "" : " (at the last open it was " + expected.place + ")"),
            journal,
            {},
            {}});
     }
     return Status::ok;
   }
-  JournalFile::Expected expected{super_.pool_id, needed ? super_.journal : 0, copy_damaged_};
+  if (old_journal_) {
+    return fail(Status::wrong_version, report,
+                "the pool needs its journal of version 0.1, which this version does not read; use "
+                "version 0.1.0, or move the journal away to rescue what the pool file holds "
+                "without it",
+                journal);
+  }
+  expected.unsure = copy_damaged_;
+  expected.any_life = !super_known;
   // A damaged copy may still say whose it is; when none does, only who names the journal knows.
   std::vector<std::uint64_t> ids{super_.pool_id};
   if (!super_known) {

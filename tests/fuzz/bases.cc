@@ -53,6 +53,7 @@ void make_constant(const WorkFile& file) {
     if (super.magic != pm::kPoolMagic) continue;
     super.pool_id = kPoolId;
     super.created_unix_s = 1;
+    super.life = 1;
     reseal(file, {}, at);
   }
   for (std::uint64_t at = 0; at < file.bytes(); at += heap::kSlabBytes) {

@@ -118,8 +118,8 @@ bool reseal_in_64k(const WorkFile& file, std::uint64_t offset) {
 
 void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
   offset = round_down(offset, kLineBytes);
-  if (offset == 0 || offset == kFrameBytes) {
-    auto& super = file.at<pm::Superblock>(offset);
+  if (offset % kFrameBytes < sizeof(pm::Superblock) && offset < 2 * kFrameBytes) {
+    auto& super = file.at<pm::Superblock>(round_down(offset, kFrameBytes));
     super.crc = pm::crc32c(&super, offsetof(pm::Superblock, crc));
   } else if (offset >= pm::kHeadPageOffset && offset < pm::kZoneTableOffset) {
     reseal_head_page(file.at<pm::HeadPage>(pm::kHeadPageOffset));

@@ -23,20 +23,22 @@ namespace tenuto_model {
 
 enum class FilePlant {
   none,
-  no_incarnation_in_checksum,
+  no_life_in_checksum,
   start_before_pool_synced,
   space_reused_before_header,  // the start moves in memory before its header is durable
   one_header_copy,
   older_header_believed,
   next_block_begun_early,   // before the last one is durable
   replay_not_synced,        // the new life begins before the pool is durable
-  running_before_new_life,  // the superblock names a life whose header is not durable
+  running_before_new_life,  // the superblock says that a life runs whose header is not durable
+  life_before_forgotten,    // the superblock announces a life and not what the header may still say
+  recovery_stores_while_announced,  // an unclean pool's new life is announced and not yet running
   torn_block_believed,
   block_missed_by_checkpoint,
   clean_before_pool_synced,
   damage_taken_for_the_end,
 };
-inline constexpr int kFilePlants = 12;
+inline constexpr int kFilePlants = 14;
 
 struct FileConfig {
   FilePlant plant = FilePlant::none;
@@ -47,9 +49,8 @@ struct FileConfig {
   int crash_every = 24;  // device operations, about
   bool damages = false;  // a sector of the journal before the last open
   bool kills_leave_journal_unsynced = false;
-  // The superblock names a new life before recovery stores anything, and the number of one that it
-  // never named is used again; else it is named when it runs, and each open is a life.
-  bool life_named_first = true;
+  // The superblock announces a life before the journal's header has it; else after.
+  bool announced_first = true;
   bool synced_when_opened = true;  // both files, before anything is done about their contents
 };
 
@@ -91,15 +92,23 @@ class Device {
 // its head says.
 struct Sector {
   enum Kind { zeros, head, payload, header, damaged } kind = zeros;
-  std::uint64_t incarnation = 0, number = 0, position = 0;  // head; header: the start
-  std::uint64_t sequence = 0;                               // header
-  bool skip = false;                                        // head
-  std::uint64_t payload_crc = 0;                            // head
-  int pairs = 0;                                            // head
-  int line = 0, value = 0;                                  // payload
+  std::uint64_t life = 0, number = 0, position = 0;  // head; header: the start
+  bool closed = false;                               // header
+  std::uint64_t sequence = 0;                        // header
+  bool skip = false;                                 // head
+  std::uint64_t payload_crc = 0;                     // head
+  int pairs = 0;                                     // head
+  int line = 0, value = 0;                           // payload
 };
 
 using Values = std::vector<int>;
+
+// What a superblock says (pm/journal_match.h has the moments). Lives are never met again, as random
+// ids are not.
+struct Super {
+  bool running = false;
+  std::uint64_t life = 0, before = 0;
+};
 
 class FileModel {
  public:
@@ -137,7 +146,8 @@ class FileModel {
   void sync_pool() { may_crash(), pool_.sync(); }
 
   // As journal_file.cc.
-  bool read_header(int expected);
+  bool read_header(const Super& expected);
+  void make_journal();
   bool read_block(Position at, bool* skip, Pairs* pairs) const;
   bool replay(Values* merged);
   void write_header();
@@ -149,7 +159,12 @@ class FileModel {
 
   // As journal.cc and pool_file.cc.
   bool open();
+  void announce();
   void name_life();
+  const Super& super() const {
+    return supers_[static_cast<std::size_t>(pool_.read(static_cast<std::size_t>(config_.lines)))];
+  }
+  void write_super(const Super& s);
   void recover();
   void commit(bool acknowledged);
   void checkpoint_step();
@@ -164,7 +179,9 @@ class FileModel {
   const FileConfig config_;
   Rng rng_;
   Device<Sector> journal_;
-  Device<int> pool_;  // the lines, then the superblock: 0 clean, else the incarnation that runs
+  Device<int> pool_;  // the lines, then which of supers_ is the superblock
+  std::vector<Super> supers_;
+  std::uint64_t next_life_ = 1;
   bool crashing_ = false;
   std::string story_;
   int next_value_ = 1;
@@ -175,8 +192,9 @@ class FileModel {
   Values memory_;
   std::map<int, int> since_checkpoint_, applied_;
   Position checkpoint_start_;
-  int checkpoint_ = 0;    // the next step of one under way
-  bool unnamed_ = false;  // the header's life: the superblock names the one before
+  int checkpoint_ = 0;                                       // the next step of one under way
+  bool counts_ = false;                                      // what the journal holds
+  bool unborn_ = false;                                      // it may hold nothing
   std::vector<std::pair<std::size_t, std::size_t>> blocks_;  // all that were begun: their sectors
   std::size_t last_ = 0;                                     // of them, the last one acknowledged
   std::uint64_t commits_ = 0;

@@ -15,9 +15,24 @@ inline Values FileModel::pool_lines() const {
 
 // --- the journal's file --------------------------------------------------------------------------
 
-// False: refused. A file without a header is made again when nothing is expected of it.
-inline bool FileModel::read_header(int expected) {
-  unnamed_ = false;
+// A nameless file, whole before it gets its name.
+inline void FileModel::make_journal() {
+  may_crash();
+  journal_ = Device<Sector>(journal_.size());
+  header_ = {};
+  header_.kind = Sector::header;
+  header_.life = next_life_++;
+  header_.sequence = 1;
+  header_.number = 1;
+  header_.closed = true;  // as good as
+  journal_.write(1, header_);
+  journal_.sync();
+  say("made");
+}
+
+// False: refused.
+inline bool FileModel::read_header(const Super& expected) {
+  counts_ = unborn_ = false;
   Sector best;
   for (std::size_t i = 0; i < kHeaders; ++i) {
     const Sector& s = journal_.read(i);
@@ -26,15 +41,18 @@ inline bool FileModel::read_header(int expected) {
     if (best.kind != Sector::header || newer != is(FilePlant::older_header_believed)) best = s;
   }
   if (best.kind != Sector::header) {
-    if (expected != 0) return false;
-    header_ = {};
-    header_.kind = Sector::header;
-    for (std::size_t i = 0; i < journal_.size(); ++i) write_journal(i, {});
-    sync_journal();
+    if (expected.running) return false;
+    make_journal();
   } else {
-    const auto life = static_cast<int>(best.incarnation);
-    if (expected != 0 && life != expected && life != expected + 1) return false;
-    unnamed_ = config_.life_named_first && expected != 0 && life != expected;
+    const bool before = expected.before != 0 && best.life == expected.before;
+    if (best.life == expected.life && expected.before != 0) {
+      unborn_ = true;
+    } else if (expected.running && !before) {
+      if (best.life != expected.life || best.closed) return false;
+      counts_ = true;
+    } else if (!before && best.life != expected.life && !best.closed) {
+      return false;
+    }
     header_ = best;
   }
   start_ = end_ = {header_.position, header_.number};
@@ -52,8 +70,7 @@ inline void FileModel::write_header() {
 inline bool FileModel::read_block(Position at, bool* skip, Pairs* pairs) const {
   const std::size_t first = ring_sector(at.at);
   const Sector& head = journal_.read(first);
-  const bool same_life =
-      head.incarnation == header_.incarnation || is(FilePlant::no_incarnation_in_checksum);
+  const bool same_life = head.life == header_.life || is(FilePlant::no_life_in_checksum);
   if (head.kind != Sector::head || !same_life) return false;
   if (head.number != at.block || head.position != at.at) return false;
   *skip = head.skip;
@@ -91,8 +108,8 @@ inline bool FileModel::replay(Values* merged) {
   if (is(FilePlant::damage_taken_for_the_end)) return true;
   for (std::uint64_t unit = 0; unit < units; ++unit) {
     const Sector& s = journal_.read(ring_sector(unit));
-    const bool behind = s.kind == Sector::head && s.incarnation == header_.incarnation &&
-                        s.number > end_.block && s.position % units == unit;
+    const bool behind = s.kind == Sector::head && s.life == header_.life && s.number > end_.block &&
+                        s.position % units == unit;
     if (behind) return false;
   }
   return true;
@@ -101,7 +118,7 @@ inline bool FileModel::replay(Values* merged) {
 inline void FileModel::write_block(const Pairs& pairs, bool skip) {
   Sector head;
   head.kind = Sector::head;
-  head.incarnation = header_.incarnation;
+  head.life = header_.life;
   head.number = end_.block;
   head.position = end_.at;
   head.skip = skip;
@@ -150,27 +167,32 @@ inline bool FileModel::append(const Pairs& pairs) {
 // False: refused.
 inline bool FileModel::open() {
   const auto lines = static_cast<std::size_t>(config_.lines);
-  const int expected = pool_.read(lines);
-  say("open" + std::to_string(expected));
+  const Super expected = super();
+  say("open" + std::to_string(expected.life) + (expected.running ? "r" : "c"));
   if (config_.synced_when_opened) {
     sync_pool();
     sync_journal();
   }
   if (!read_header(expected)) return false;
-  if (expected != 0) {
+  if (counts_ || unborn_) {
     Values merged(lines, -1);
+    const std::uint64_t before = replayed;
     if (!replay(&merged)) return false;
+    if (unborn_ && replayed != before) return false;
     for (std::size_t i = 0; i < merged.size(); ++i) {
       if (merged[i] >= 0) write_pool(i, merged[i]);
     }
     if (!is(FilePlant::replay_not_synced)) sync_pool();
   }
-  if (!unnamed_) header_.incarnation += 1;  // an unnamed life has no blocks
+  if (config_.announced_first) announce();
+  header_.life = config_.announced_first ? super().life : next_life_++;
+  header_.closed = false;
   start_ = end_ = {0, 1};
   if (is(FilePlant::running_before_new_life)) name_life();
   write_header();
-  say("life" + std::to_string(header_.incarnation));
-  if (expected != 0 && config_.life_named_first) name_life();
+  say("life" + std::to_string(header_.life));
+  if (!config_.announced_first) announce();
+  if (expected.running && !is(FilePlant::recovery_stores_while_announced)) name_life();
   memory_ = pool_lines();
   since_checkpoint_.clear();
   checkpoint_ = 0;
@@ -179,15 +201,25 @@ inline bool FileModel::open() {
   return true;
 }
 
-inline void FileModel::name_life() {
-  write_pool(static_cast<std::size_t>(config_.lines), static_cast<int>(header_.incarnation));
+inline void FileModel::write_super(const Super& s) {
+  supers_.push_back(s);
+  write_pool(static_cast<std::size_t>(config_.lines), static_cast<int>(supers_.size() - 1));
   sync_pool();
 }
 
-// The layers above recover: their stores are in blocks of the new life before it is said to run.
+inline void FileModel::announce() {
+  const bool forgets = is(FilePlant::life_before_forgotten);
+  const std::uint64_t life = config_.announced_first ? next_life_++ : header_.life;
+  write_super({super().running, life, forgets ? 0 : header_.life});
+}
+
+inline void FileModel::name_life() { write_super({true, super().life, 0}); }
+
+// The layers above recover, and a clean pool has nothing to recover: their stores are in blocks of
+// the new life before it is said to run.
 inline void FileModel::recover() {
-  const bool clean = pool_.read(static_cast<std::size_t>(config_.lines)) == 0;
-  for (std::size_t n = pick(clean ? 2 : 3); n > 0; --n) commit(false);
+  const bool clean = !super().running;
+  for (std::size_t n = clean ? 0 : pick(3); n > 0; --n) commit(false);
   may_crash();
   name_life();
   acknowledged_ = memory_;
@@ -271,13 +303,19 @@ inline void FileModel::checkpoint_all() {
 }
 
 inline void FileModel::close() {
-  const auto super = static_cast<std::size_t>(config_.lines);
-  if (is(FilePlant::clean_before_pool_synced)) write_pool(super, 0);
+  const Super clean{false, super().life, 0};
+  if (is(FilePlant::clean_before_pool_synced)) {
+    supers_.push_back(clean);
+    write_pool(static_cast<std::size_t>(config_.lines), static_cast<int>(supers_.size() - 1));
+  }
   checkpoint_all();
-  write_pool(super, 0);
-  sync_pool();
+  write_super(clean);
   say("close");
-  if (pick(2) == 0) return;  // the journal is kept
+  if (pick(2) == 0) {  // the journal is kept
+    header_.closed = true;
+    write_header();
+    return;
+  }
   journal_ = Device<Sector>(journal_.size());
   say("unlink");
 }
@@ -331,6 +369,8 @@ inline void FileModel::run(std::uint64_t seed) {
   story_ = " seed " + std::to_string(seed);
   journal_ = Device<Sector>(kHeaders + static_cast<std::size_t>(config_.units) * kUnitSectors);
   pool_ = Device<int>(static_cast<std::size_t>(config_.lines) + 1);
+  supers_ = {{}};
+  next_life_ = 1;
   acknowledged_ = Values(static_cast<std::size_t>(config_.lines), 0);
   in_flight_.clear();
   before_ = acknowledged_;
@@ -343,7 +383,7 @@ inline void FileModel::run(std::uint64_t seed) {
       judge("opened");
       recover();
       work();
-      if (pool_.read(static_cast<std::size_t>(config_.lines)) != 0) throw Crash{};
+      if (super().running) throw Crash{};
     } catch (const Crash&) {
       crash();
     }

@@ -22,6 +22,8 @@ bool failed_call_anywhere(std::string* name);
 
 // Instead of an errno, for pwrite: it writes half of what it was given; no more than so many bytes.
 inline constexpr int kHalfWrite = 100'000;
+// The same for fallocate: it reserves half of what it was asked for, and then says ENOSPC.
+inline constexpr int kHalfSpace = 100'010;
 inline constexpr int kShortWrite = 100'001;
 inline constexpr std::size_t kShortWriteBytes = 5000;
 // Instead of an errno: SIGKILL ends the process at that call.

@@ -67,6 +67,7 @@ struct PoolParts {
     auto opened = pm::PoolFile::open(path, options, &report);
     if (!opened) return opened.error();
     file = std::move(*opened);
+    TENUTO_TRY(file->begin_life(&report));
     TENUTO_TRY(attach(file->was_clean(), options));
     if (!file->was_clean()) return heap->replay_intents(&report);
     return Status::ok;

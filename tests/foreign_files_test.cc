@@ -1,0 +1,318 @@
+// Files of others: whatever stands in the place of a file that the library makes is not truncated,
+// written to, renamed over or removed; what is made gets the permissions that were asked for, and
+// descriptors that are not those of standard input, output and error.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "support/journal_parts.h"
+#include "support/pool_image.h"
+#include "tenuto/crash.h"
+#include "tenuto/pool.h"
+#include "tenuto/rescue.h"
+
+namespace tenuto::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kText = "somebody's text\n";
+constexpr unsigned kSecondsMax = 60;
+
+class ForeignFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    unplant_all();
+    fs::remove_all(folder_);
+  }
+  std::string at(const std::string& name) const { return folder_ + "/" + name; }
+
+  static StoreOptions options(Medium medium = Medium::journal) {
+    StoreOptions o;
+    o.pool = PoolParts::small_options();
+    o.pool.size = kPoolBytesMin;
+    o.pool.medium = medium;
+    o.pool.journal.bytes = 256u << 10;
+    return o;
+  }
+  // A closed pool without a journal beside it.
+  void make_pool(const std::string& path) const {
+    Result<Store> s = Store::open(path, options(Medium::cache));
+    ASSERT_TRUE(s);
+    ASSERT_EQ(s->put("a", "1"), Status::ok);
+    ASSERT_EQ(s->close(), Status::ok);
+  }
+
+  const std::string folder_ = TempPath("foreign").str() + ".d";
+};
+
+void write_text(const std::string& path, const std::string& text) {
+  write_image(path, Bytes(text.begin(), text.end()));
+}
+std::string text_of(const std::string& path) {
+  const Bytes b = read_image(path);
+  return {b.begin(), b.end()};
+}
+
+// What may stand in the way, and whether it does still.
+struct Obstacle {
+  const char* name;
+  std::function<void(const std::string& path, const std::string& victim)> put;
+};
+const Obstacle kObstacles[] = {
+    {"text", [](const auto& p, const auto&) { write_text(p, kText); }},
+    {"empty", [](const auto& p, const auto&) { write_text(p, ""); }},
+    {"zeros", [](const auto& p, const auto&) { write_text(p, std::string(100'000, '\0')); }},
+    {"link", [](const auto& p, const auto& victim) { fs::create_symlink(victim, p); }},
+    {"dangling", [](const auto& p, const auto&) { fs::create_symlink(p + ".nowhere", p); }},
+    {"fifo", [](const auto& p, const auto&) { ASSERT_EQ(::mkfifo(p.c_str(), 0600), 0); }},
+    {"folder", [](const auto& p, const auto&) { fs::create_directory(p); }},
+};
+
+// An operation that makes a file at a path, and does without when it cannot.
+struct Maker {
+  const char* name;
+  const char* file;  // that it makes
+  std::function<Status(const std::string& folder)> run;
+};
+
+class ForeignFilesAt : public ForeignFiles, public testing::WithParamInterface<int> {
+ protected:
+  std::vector<Maker> makers() const {
+    return {
+        {"create", "new.tnt",
+         [](const std::string& d) {
+           StoreOptions o = options();
+           o.error_if_exists = true;
+           return Store::open(d + "/new.tnt", o).error();
+         }},
+        {"journal of a new pool", "new.tnt.journal",
+         [](const std::string& d) { return Store::open(d + "/new.tnt", options()).error(); }},
+        {"journal", "p.tnt.journal",
+         [](const std::string& d) { return Store::open(d + "/p.tnt", options()).error(); }},
+        {"journal that goes again", "p.tnt.journal",
+         [](const std::string& d) {
+           StoreOptions o = options();
+           o.pool.journal.keep = false;
+           return Store::open(d + "/p.tnt", o).error();
+         }},
+        {"backup", "b.tnt",
+         [](const std::string& d) {
+           Result<Store> s = Store::open(d + "/p.tnt", options(Medium::cache));
+           return s ? s->backup(d + "/b.tnt") : s.error();
+         }},
+        {"rescue", "r.tnt",
+         [](const std::string& d) {
+           RescueOptions o;
+           RescueResult result;
+           return rescue(d + "/p.tnt", d + "/r.tnt", o, result);
+         }},
+    };
+  }
+};
+
+TEST_P(ForeignFilesAt, what_stands_in_the_way_stays) {
+  const Maker maker = makers()[static_cast<std::size_t>(GetParam())];
+  SCOPED_TRACE(maker.name);
+  for (const Obstacle& obstacle : kObstacles) {
+    SCOPED_TRACE(obstacle.name);
+    SetUp();
+    make_pool(at("p.tnt"));
+    const std::string file = at(maker.file);
+    write_text(at("victim"), kText);
+    obstacle.put(file, at("victim"));
+    struct stat before {};
+    ASSERT_EQ(::lstat(file.c_str(), &before), 0);
+    ::alarm(kSecondsMax);
+    const Status s = maker.run(folder_);
+    ::alarm(0);
+    EXPECT_NE(s, Status::ok);
+    struct stat after {};
+    ASSERT_EQ(::lstat(file.c_str(), &after), 0) << "it was removed";
+    EXPECT_EQ(after.st_ino, before.st_ino) << "it was replaced";
+    EXPECT_EQ(after.st_mode, before.st_mode);
+    EXPECT_EQ(after.st_size, before.st_size);
+    EXPECT_EQ(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+    EXPECT_EQ(text_of(at("victim")), kText);
+    EXPECT_FALSE(fs::exists(file + ".nowhere"));
+    // Nor is anything left lying about.
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      EXPECT_TRUE(name == "p.tnt" || name == "victim" || name == maker.file) << name;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Makers, ForeignFilesAt, testing::Range(0, 6));
+
+TEST_F(ForeignFiles, another_pools_journal_stays) {
+  for (const bool closed : {true, false}) {
+    SetUp();
+    make_pool(at("p.tnt"));
+    run_and_kill([&] {
+      Store& s = *new Store(std::move(*Store::open(at("q.tnt"), options())));
+      return s.put("q", "1") == Status::ok && (!closed || s.close() == Status::ok);
+    });
+    fs::rename(at("q.tnt.journal"), at("p.tnt.journal"));
+    const Bytes journal = read_image(at("p.tnt.journal"));
+    Report report;
+    EXPECT_EQ(Store::open(at("p.tnt"), options(), &report).error(), Status::invalid_argument);
+    EXPECT_NE(report.text().find(at("q.tnt")), std::string::npos) << report.text();
+    EXPECT_TRUE(read_image(at("p.tnt.journal")) == journal);
+  }
+}
+
+// Somebody takes the name while a backup is made: his file stays, and nothing else is left.
+TEST_F(ForeignFiles, a_name_that_is_taken_meanwhile_is_not_replaced) {
+  make_pool(at("p.tnt"));
+  Result<Store> s = Store::open(at("p.tnt"), options(Medium::cache));
+  ASSERT_TRUE(s);
+  PoolOptions o = options(Medium::cache).pool;
+  Status first = Status::ok, second = Status::ok;
+  std::thread other([&] { second = s->backup(at("b.tnt"), o); });
+  first = s->backup(at("b.tnt"), o);
+  other.join();
+  EXPECT_TRUE((first == Status::ok) != (second == Status::ok) || first == Status::exists);
+  EXPECT_TRUE(first == Status::ok || first == Status::exists) << status_name(first);
+  EXPECT_TRUE(second == Status::ok || second == Status::exists) << status_name(second);
+  Result<Store> b = Store::open(at("b.tnt"), options(Medium::cache));
+  ASSERT_TRUE(b);
+  EXPECT_EQ(b->contains("a"), Status::ok);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
+}
+
+TEST_F(ForeignFiles, a_backup_or_rescue_that_is_killed_leaves_nothing) {
+  make_pool(at("p.tnt"));
+  run_and_kill([&] {
+    Result<Store> s = Store::open(at("p.tnt"), options(Medium::cache));
+    for (int i = 0; s && i < 3000; ++i) {
+      if (s->put("key" + std::to_string(i), std::string(1000, 'x')) != Status::ok) return false;
+    }
+    return s && s->close() == Status::ok;
+  });
+  for (const bool of_rescue : {true, false}) {
+    for (int ms = 1; ms < 60; ms += 9) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        RescueResult result;
+        if (of_rescue) {
+          static_cast<void>(rescue(at("p.tnt"), at("copy"), {}, result));
+          ::_exit(0);
+        }
+        Result<Store> s = Store::open(at("p.tnt"), options(Medium::cache));
+        if (s) static_cast<void>(s->backup(at("copy")));
+        ::_exit(0);
+      }
+      ::usleep(static_cast<useconds_t>(ms) * 1000);
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+      for (const auto& entry : fs::directory_iterator(folder_)) {
+        const std::string name = entry.path().filename();
+        EXPECT_TRUE(name == "p.tnt" || name == "copy") << name;
+      }
+      if (fs::exists(at("copy"))) {
+        Result<Store> whole = Store::open(at("copy"), options(Medium::cache));
+        ASSERT_TRUE(whole);
+        EXPECT_EQ(whole->stats().records, 3001u);
+      }
+      fs::remove(at("copy"));
+    }
+  }
+}
+
+TEST_F(ForeignFiles, permissions_are_those_that_were_asked_for) {
+  const mode_t mask = ::umask(0);
+  const auto mode_of = [&](const std::string& name) {
+    struct stat st {};
+    EXPECT_EQ(::stat(at(name).c_str(), &st), 0) << name;
+    return st.st_mode & 0777;
+  };
+  for (const unsigned asked : {0u, 0640u, 0666u}) {
+    for (const mode_t masked : {0, 077}) {
+      SetUp();
+      ::umask(masked);
+      StoreOptions o = options();
+      o.pool.mode = asked;
+      Result<Store> s = Store::open(at("p.tnt"), o);
+      ASSERT_TRUE(s);
+      ASSERT_EQ(s->put("a", "1"), Status::ok);
+      ASSERT_EQ(s->backup(at("b.tnt")), Status::ok);
+      ASSERT_EQ(s->close(), Status::ok);
+      RescueResult result;
+      ASSERT_EQ(rescue(at("p.tnt"), at("r.tnt"), {}, result), Status::ok);
+      const unsigned expected = asked == 0 ? 0600 : asked;
+      for (const char* name : {"p.tnt", "p.tnt.journal", "b.tnt", "r.tnt"}) {
+        EXPECT_EQ(mode_of(name), expected) << name << " of " << std::oct << asked;
+      }
+      fs::remove(at("p.tnt.journal"));
+      ASSERT_EQ(::chmod(at("p.tnt").c_str(), 0660), 0);
+      { ASSERT_TRUE(Store::open(at("p.tnt"), options())); }
+      EXPECT_EQ(mode_of("p.tnt.journal"), 0660u) << "of a journal made later";
+    }
+  }
+  ::umask(mask);
+}
+
+// A daemon closes them; then the next file to be opened would be what printf writes to.
+bool standard_descriptors_stay_closed(const std::string& folder) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    StoreOptions o;
+    o.pool = PoolParts::small_options();
+    o.pool.size = kPoolBytesMin;
+    o.pool.medium = Medium::journal;
+    o.pool.journal.bytes = 256u << 10;
+    int low = 0;
+    const auto look = [&] {
+      for (int fd = 0; fd < 3; ++fd) low += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    };
+    {
+      Result<Store> s = Store::open(folder + "/p.tnt", o);
+      if (!s) ::_exit(2);
+      look();
+      std::printf("what a daemon says\n");
+      std::fflush(stdout);
+      if (s->put("a", "1") != Status::ok || s->backup(folder + "/b.tnt") != Status::ok) ::_exit(3);
+      look();
+    }
+    RescueResult result;
+    if (rescue(folder + "/p.tnt", folder + "/r.tnt", {}, result) != Status::ok) ::_exit(4);
+    look();
+    Result<Store> again = Store::open(folder + "/p.tnt", o);
+    ::_exit(again && again->contains("a") == Status::ok ? (low == 0 ? 0 : 1) : 5);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST_F(ForeignFiles, descriptors_of_ours_are_three_or_higher) {
+  EXPECT_TRUE(standard_descriptors_stay_closed(folder_));
+}
+
+#ifdef TENUTO_DEBUG_CHECKS
+TEST_F(ForeignFiles, a_place_that_is_overwritten_shows) {
+  plant("journal_place_overwritten");
+  make_pool(at("p.tnt"));
+  write_text(at("p.tnt.journal"), kText);
+  static_cast<void>(Store::open(at("p.tnt"), options()));
+  EXPECT_NE(text_of(at("p.tnt.journal")), kText);
+}
+
+TEST_F(ForeignFiles, a_low_descriptor_that_is_kept_shows) {
+  plant("pm_low_descriptor_kept");
+  EXPECT_FALSE(standard_descriptors_stay_closed(folder_));
+}
+#endif
+
+}  // namespace
+}  // namespace tenuto::test

@@ -309,6 +309,22 @@ TEST_F(ToolErrors, check_repairs_a_damaged_pool_into_a_new_one) {
   EXPECT_NE(access(path("none.tnt").c_str(), F_OK), 0);
 }
 
+TEST_F(ToolErrors, a_loss_names_its_collection) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string value = "a value that stands in the file as it is";
+  EXPECT_EQ(run({"collections", pool, "--make", "log\xff"}).code, 0);
+  EXPECT_EQ(run({"put", pool, "--collection", "log\xff", "k", value}).code, 0);
+  EXPECT_EQ(run({"put", pool, "--collection", "log\xff", "l", "sound"}).code, 0);
+  std::string bytes = read_file(pool);
+  bytes[bytes.find(value) + 3] ^= 1;
+  write_file(pool, bytes);
+  const Outcome text = run({"check", pool, "--repair", path("new1")});
+  EXPECT_EQ(text.code, 9) << text.err;
+  EXPECT_NE(text.out.find("in collection \"log"), std::string::npos) << text.out;
+  const Outcome o = run({"check", pool, "--repair", path("new2"), "--json"});
+  EXPECT_NE(o.out.find("\"collection_base64\":\"bG9n/w==\""), std::string::npos) << o.out;
+}
+
 TEST_F(ToolErrors, check_repairs_without_a_journal_that_is_not_the_pools) {
   const std::string pool = path("a.tnt");
   const pid_t child = fork();

@@ -17,12 +17,15 @@ std::string key_text(KeyKind kind, std::string_view key) {
   return in_quotes(key);
 }
 
-// "keys from "a" to before "m"". A separator of a u64 pool need not be a whole key.
+// " in collection "c": from key "a" to before key "m"". A separator of a u64 pool need not be a
+// whole key.
 std::string range_words(KeyKind kind, const RescueLoss& loss) {
-  if (!loss.about_keys) return "";
+  const std::string in =
+      loss.collection.empty() ? "" : " in collection " + in_quotes(loss.collection);
+  if (!loss.about_keys) return in;
   const std::string from = loss.from.empty() ? "the first key" : "key " + key_text(kind, loss.from);
-  if (!loss.to) return fmt::format(": from {} to the last", from);
-  return fmt::format(": from {} to before {}", from, key_text(kind, *loss.to));
+  if (!loss.to) return fmt::format("{}: from {} to the last", in, from);
+  return fmt::format("{}: from {} to before {}", in, from, key_text(kind, *loss.to));
 }
 
 std::string losses_json(const RescueResult& r) {
@@ -33,6 +36,10 @@ std::string losses_json(const RescueResult& r) {
     append_json_string(json, loss.report.what);
     json += ",\"where\":";
     append_json_string(json, loss.report.where);
+    if (!loss.collection.empty()) {
+      json += ',';
+      append_json_member(json, "collection", loss.collection);
+    }
     if (loss.about_keys) {
       json += ",\"from_hex\":\"";
       append_hex(json, loss.from);

@@ -377,6 +377,11 @@ KeyKind Store::key_kind() const {
   return all == nullptr ? KeyKind::bytes : all->main()->tree->kind();
 }
 
+std::uint64_t Store::time_ms() const {
+  const store::Collections* all = collections_of(impl_);
+  return all == nullptr ? 0 : all->clock().now();
+}
+
 StoreStats Store::stats() const {
   StoreStats s;
   const store::Collections* all = collections_of(impl_);

@@ -155,6 +155,32 @@ TEST_F(ToolBulk, a_dump_carries_lifetimes_and_a_load_gives_them_back) {
   }
 }
 
+// The store's time does not go back with it, and lifetimes are told by the store's time.
+TEST_F(ToolBulk, a_clock_that_was_set_back_moves_no_lifetime) {
+  const std::string pool = new_pool("a.tnt");
+  const std::uint64_t ahead = system_ms() + 3'600'000;
+  {
+    StoreOptions options;
+    options.clock_ms = [&] { return ahead; };
+    Result<Store> store = Store::open(pool, options);
+    ASSERT_TRUE(store);
+    const auto c = store->collection("c", {.expires = true});
+    ASSERT_TRUE(c);
+    WriteOptions write;
+    write.ttl_ms = 1000;
+    Collection handle = *c;
+    ASSERT_EQ(handle.put("k", "v", write), Status::ok);
+    ASSERT_EQ(store->time_ms(), ahead);
+    ASSERT_EQ(store->close(), Status::ok);
+    EXPECT_EQ(store->time_ms(), 0u);
+  }
+  const std::string line = "k\tv\t" + std::to_string(ahead + 1000) + "\n";
+  EXPECT_EQ(dump(pool, "tsv", {"--collection", "c"}), "#form bytes, expires\n" + line);
+  // Likewise what is loaded into a store whose time is ahead.
+  load(pool, {"--collection", "c", "--format", "tsv"}, line);
+  EXPECT_EQ(dump(pool, "tsv", {"--collection", "c"}), "#form bytes, expires\n" + line);
+}
+
 TEST_F(ToolBulk, a_dump_carries_the_form_and_a_load_makes_it_or_refuses_another) {
   const std::string pool = new_pool("a.tnt");
   const std::vector<Lasting> pairs = {{"k", "1", 0}, {"k", "2", 1u << 30}, {"l", "", 0}};

@@ -38,9 +38,9 @@ PoolOptions pool_options(const CommonArgs& args, bool notes) {
 }
 
 Session::Session()
-    : now_ms_(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                             std::chrono::system_clock::now().time_since_epoch())
-                                             .count())) {}
+    : clock_ms_(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                               std::chrono::system_clock::now().time_since_epoch())
+                                               .count())) {}
 
 Error Session::open(const CommonArgs& args, Access access) {
   if (args.read_only) return try_open(args, true);
@@ -59,7 +59,7 @@ Error Session::try_open(const CommonArgs& args, bool read_only) {
   options.pool = pool_options(args, false);
   options.pool.read_only = read_only;
   options.create_if_missing = false;
-  options.clock_ms = [now = now_ms_] { return now; };
+  options.clock_ms = [now = clock_ms_] { return now; };
   Report report;
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed_ms = [&] {
@@ -104,7 +104,7 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
   options.pool.size = new_pool.size;
   options.pool.size_max = std::max(args.size_max, new_pool.size);
   options.key_kind = new_pool.key_kind;
-  options.clock_ms = [now = now_ms_] { return now; };
+  options.clock_ms = [now = clock_ms_] { return now; };
   Report report;
   Result<Store> store = Store::open(args.path, options, &report);
   if (!store) {

@@ -47,12 +47,13 @@ class Session {
                       records_.expires());
   }
   // The time by which records expire: the same during all of a command, so that a moment that is
-  // read as what is left of a lifetime, and written as such, stays that moment.
-  std::uint64_t now_ms() const { return now_ms_; }
+  // read as what is left of a lifetime, and written as such, stays that moment. It is the store's,
+  // which a clock that was set back does not turn back. REQUIRES: has_store().
+  std::uint64_t now_ms() const { return store_->time_ms(); }
   // When the iterator's record expires, since 1970; 0: never.
   std::uint64_t expires_ms(const Iterator& it) const {
     const std::uint64_t left = it.ttl_ms();
-    return left == 0 ? 0 : now_ms_ + left;
+    return left == 0 ? 0 : now_ms() + left;
   }
   Pool& pool() { return store_ ? store_->pool() : *pool_; }
   double open_ms() const { return open_ms_; }
@@ -68,7 +69,7 @@ class Session {
   std::optional<Pool> pool_;
   Collection records_;
   double open_ms_ = 0;
-  std::uint64_t now_ms_;
+  std::uint64_t clock_ms_;  // stands still from the start of the command on
 };
 
 PoolOptions pool_options(const CommonArgs& args, bool notes);

@@ -281,6 +281,10 @@ class Store {
   // Erases what has expired, wherever anything can; looks at records_max records at most (0: all),
   // going on where the last call ended, and says how many it erased. Statuses as erase.
   Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
+  // The time by which records expire now, in milliseconds since 1970: the clock's, and never less
+  // than it was, in this life or one before (WriteOptions::ttl_ms). What a record has left counts
+  // from here. 0: closed.
+  std::uint64_t time_ms() const;
 
   // Gives space back that erases and replaced values left behind, beside readers and writers: in
   // all collections (it opens them) neighbouring leaves with few records become one, records leave

@@ -83,7 +83,9 @@ Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
 
 // journal_match.h has the moments.
 Status PoolFile::begin_life(Report* report) {
-  if (journal_ == nullptr) return Status::ok;
+  // What recovery stores into a pool of the layout before is of this one.
+  const bool old = super_.version != kLayoutVersion && !was_clean_ && !opened_to_read_;
+  if (journal_ == nullptr) return old ? set_state(PoolState::running, report) : Status::ok;
   const auto announce = [&] {
     if (!write_journal_place(fd_, journal_->path())) {
       return fail_errno(errno, "cannot write the journal's place to the pool", path_, report);

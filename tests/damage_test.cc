@@ -137,9 +137,15 @@ TEST_F(DamageTest, a_key_that_was_changed_sorts_nowhere) {
 
 TEST_F(DamageTest, a_split_refuses_a_leaf_with_a_damaged_key) {
   const Bytes sound = image();
-  for (const int i : {3, 40, 150}) {
+  struct Flip {
+    int key;
+    std::size_t byte;
+    unsigned char bit;
+  };
+  // The last one stays in its leaf's range, and would go to the wrong half.
+  for (const auto& [i, byte, bit] : {Flip{3, 5, 4}, Flip{150, 5, 4}, Flip{40, 7, 0x10}}) {
     Bytes b = sound;
-    b[record_at(b, i, new_value(i)) + sizeof(store::RecordHead) + 5] ^= 4;
+    b[record_at(b, i, new_value(i)) + sizeof(store::RecordHead) + byte] ^= bit;
     write_image(path_.str(), b);
     Store s = opened();
     Status put = Status::ok;

@@ -72,7 +72,7 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   Report local;
   Report* const report = told != nullptr ? told : &local;
   *report = {};
-  if (impl_ == nullptr || impl_->collections() == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_ == nullptr ? nullptr : impl_->collections()));
   if (::access(path.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already where the backup should be", path);
   }

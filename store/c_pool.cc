@@ -4,7 +4,7 @@
 
 namespace tenuto::inline TENUTO_ABI::c {
 
-static_assert(static_cast<int>(Status::expired) == TENUTO_EXPIRED);
+static_assert(static_cast<int>(Status::forked) == TENUTO_FORKED);
 static_assert(static_cast<int>(Medium::journal) == TENUTO_MEDIUM_JOURNAL);
 static_assert(static_cast<int>(Durability::buffered) == TENUTO_BUFFERED);
 

@@ -45,7 +45,12 @@ struct CollectionState {
         id(tree->id()),
         name(std::move(n)) {}
 
-  Status alive() const { return life.alive(); }
+  // ok | not_found | closed | forked.
+  Status alive() const {
+    if (!pm::is_this_process(process)) [[unlikely]]
+      return Status::forked;
+    return life.alive();
+  }
   // Whether it is of the store whose moments these are; its own word, so that a closed store's
   // handles can be asked.
   bool is_of(const store::History& h) const { return &h == history; }
@@ -56,6 +61,7 @@ struct CollectionState {
   store::Form form;
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
+  const std::uint64_t process = pm::this_process();
   std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
   store::CollectionLife life;          // atomic
   // Guarded by name_mu.

@@ -123,7 +123,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
 
 Result<CompactStats> Store::compact(const CompactOptions& options, Report* report) {
   store::Collections* all = impl_ == nullptr ? nullptr : impl_->collections();
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   CompactStats stats;
   TENUTO_TRY(all->compact(options, stats, report));
   TENUTO_TRY(all->settle(impl_->pool.impl_->durability));

@@ -29,9 +29,9 @@ void Cursor::fail(Status s) {
 
 Status Cursor::status() const {
   if (status_ != Status::ok) return status_;
-  if (at_moment_ != nullptr && at_moment_->history->closed()) return Status::closed;
+  if (at_moment_ != nullptr) TENUTO_TRY(at_moment_->history->usable());
   const CollectionUse use(state_.get());
-  if (use.status() == Status::closed) return Status::closed;
+  if (use.status() == Status::closed || use.status() == Status::forked) return use.status();
   // Of the value, which the cursor did not look at.
   return use.status() == Status::ok ? use->bad_pages() : Status::ok;
 }
@@ -48,7 +48,7 @@ void Cursor::leave() {
 bool Cursor::begin() {
   leave();
   if (work_ != nullptr && work_->ended) status_ = Status::closed;
-  if (at_moment_ != nullptr && at_moment_->history->closed()) status_ = Status::closed;
+  if (status_ == Status::ok && at_moment_ != nullptr) status_ = at_moment_->history->usable();
   if (status_ != Status::ok) return false;
   slot_.enter();
   pinned_ = true;
@@ -63,6 +63,10 @@ bool Cursor::begin() {
 
 // Reads the leaf that aim finds. False when damage ended the walk.
 bool Cursor::load(std::string_view key, Aim aim) {
+  if (state_->alive() == Status::forked) {
+    fail(Status::forked);
+    return false;
+  }
   for (;;) {
     const Place place = tree_->index().locate(key, aim, &right_);
     Tree::prefetch_twin(*place.leaf);
@@ -74,9 +78,8 @@ bool Cursor::load(std::string_view key, Aim aim) {
       status_ = s != Status::ok ? s : low.error();
       return false;
     }
-    if (tree_->bad_pages() != Status::ok) {
-      leave();
-      status_ = Status::io;
+    if (const Status bad = tree_->bad_pages(); bad != Status::ok) {
+      fail(bad);
       return false;
     }
     left_ = *low;

@@ -19,7 +19,7 @@ std::uint64_t ms_since(std::chrono::steady_clock::time_point t) {
 }  // namespace
 
 SnapshotCore::~SnapshotCore() {
-  if (history != nullptr) history->release(*this);
+  if (history != nullptr && !history->forked()) history->release(*this);
 }
 
 void History::set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max) {

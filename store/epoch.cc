@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "pm/assert.h"
+#include "pm/process.h"
+#include "pm/thread_end.h"
 #include "pm/trace.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -18,7 +20,7 @@ namespace {
 constinit EpochSlot slots[kEpochSlots];
 
 struct Registry {
-  std::mutex mu;
+  std::mutex& mu = pm::process_locks.readers;
   std::condition_variable given_back;
   // Guarded by mu.
   std::uint32_t idle_head = 0;  // index + 1
@@ -26,8 +28,17 @@ struct Registry {
   std::atomic<std::uint32_t> used{0};
 };
 
+// In a child: who was pinned is not there any more, or reads the parent's pools, which nobody frees
+// from here.
+void unpin_all() {
+  for (EpochSlot& slot : slots) slot.epoch.store(0, std::memory_order_relaxed);
+  thread_epoch_slot = nullptr;
+}
+
 Registry& registry() {
   static Registry& r = *new Registry;
+  static const bool told = (pm::call_in_child(unpin_all), true);
+  static_cast<void>(told);
   return r;
 }
 
@@ -64,7 +75,7 @@ void put_slot(EpochSlot& slot) {
 // thread) stays lost: nothing may be freed under it.
 struct ThreadSlots {
   static constexpr std::size_t kLooseMax = 4;
-  EpochSlot* loose[kLooseMax];
+  EpochSlot* loose[kLooseMax] = {};
   std::size_t loose_count = 0;
 
   ~ThreadSlots() {
@@ -74,7 +85,7 @@ struct ThreadSlots {
     if (own != nullptr && own->depth == 0) put_slot(*own);
   }
 };
-thread_local ThreadSlots thread_slots;
+ThreadSlots& thread_slots() { return pm::thread_part<ThreadSlots>(pm::ThreadPart::readers); }
 
 // The oldest epoch at which somebody is pinned; all ones when nobody is.
 std::uint64_t oldest_pinned() {
@@ -95,19 +106,19 @@ bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_pinned(); }
 std::size_t EpochSlot::index() const { return static_cast<std::size_t>(this - slots); }
 
 EpochSlot& take_thread_slot() {
-  thread_slots.loose_count += 0;  // makes the thread's end run ~ThreadSlots
+  static_cast<void>(thread_slots());  // which gives it back at the thread's end
   EpochSlot& slot = take_slot();
   thread_epoch_slot = &slot;
   return slot;
 }
 
 EpochSlot& take_loose_slot() {
-  ThreadSlots& t = thread_slots;
+  ThreadSlots& t = thread_slots();
   return t.loose_count > 0 ? *t.loose[--t.loose_count] : take_slot();
 }
 
 void put_loose_slot(EpochSlot& slot) {
-  ThreadSlots& t = thread_slots;
+  ThreadSlots& t = thread_slots();
   if (t.loose_count < ThreadSlots::kLooseMax) {
     t.loose[t.loose_count++] = &slot;
   } else {

@@ -78,6 +78,7 @@
 #include <utility>
 #include <vector>
 
+#include "pm/process.h"
 #include "store/clock.h"
 #include "store/format.h"
 #include "store/hash.h"
@@ -223,7 +224,15 @@ class History : public std::enable_shared_from_this<History> {
   // closed from then on. REQUIRES: no reader, no writer. Idempotent.
   void shut(bool give_back);
   bool closed() const { return closed_.load(std::memory_order_acquire); }
-  // The same for a tree that comes to its end (tree_end.cc); these are its leaves with lists. out
+  // In a child of the process that opened the pool.
+  bool forked() const { return !pm::is_this_process(process_); }
+  // ok | closed | forked: whether snapshots may be asked.
+  Status usable() const {
+    if (forked()) [[unlikely]]
+      return Status::forked;
+    return closed() ? Status::closed : Status::ok;
+  }
+  // As shut, for a tree that comes to its end (tree_end.cc); these are its leaves with lists. out
   // gets what it has, linked by `after`, to be freed by the caller when nobody looks any more.
   // False: sweeps have some in their hands, nothing was done. REQUIRES: nobody reads or writes in
   // the tree.
@@ -267,6 +276,7 @@ class History : public std::enable_shared_from_this<History> {
   alignas(kLineBytes) std::atomic<std::uint64_t> word_{1ull << MomentWord::kCountBits};
 
   alignas(kLineBytes) std::atomic<bool> condemned_any_{false};
+  const std::uint64_t process_ = pm::this_process();
   std::atomic<bool> closed_{false};
   // Constant after open.
   std::uint64_t bytes_max_ = 0;

@@ -201,7 +201,8 @@ Iterator Collection::pairs_of(std::string_view key) const {
 
 Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
   const Status s = usable(collection);
-  if (s == Status::closed || s == Status::invalid_argument) return Iterator::refused(s);
+  if (s == Status::closed || s == Status::forked || s == Status::invalid_argument)
+    return Iterator::refused(s);
   const auto& state = collection.state_;
   return Iterator(std::make_unique<Iterator::Impl>(state, within(state.get(), options), core_));
 }

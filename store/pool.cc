@@ -52,8 +52,16 @@ Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Repor
   return Pool(std::move(*impl));
 }
 
+namespace {
+Status usable(const PoolImpl* impl) { return impl == nullptr ? Status::closed : impl->usable(); }
+}  // namespace
+
 Status Pool::close() {
   if (impl_ == nullptr) return Status::closed;
+  if (impl_->file->forked()) {
+    pm::abandon(impl_.release());
+    return Status::forked;
+  }
   const Status s = impl_->close();
   if (s == Status::busy) return s;  // a transaction is open
   impl_.reset();
@@ -64,7 +72,7 @@ namespace {
 // What transactions hold back is looked for when the pool is full.
 template <class Bytes, class Dest, class... Options>
 Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Options&... options) {
-  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl));
   Status s = impl->heap->malloc_to(bytes, dest, options...);
   if (s == Status::full) {
     impl->engine->reclaim(impl->engine->mine());
@@ -75,14 +83,14 @@ Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Opti
 }
 template <class Dest>
 Status free_from_dest(PoolImpl* impl, Dest& dest) {
-  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl));
   TENUTO_TRY(impl->heap->free_from(dest));
   TENUTO_TRY(impl->settle(impl->durability));
   return impl->file->bad_pages();
 }
 template <class Dest>
 Status publish_to(PoolImpl* impl, const Reserved& block, Dest& dest) {
-  if (impl == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl));
   TENUTO_TRY(impl->heap->publish({block.offset, block.bytes}, dest));
   TENUTO_TRY(impl->settle(impl->durability));
   return impl->file->bad_pages();
@@ -171,14 +179,14 @@ Status Pool::free_from(std::span<VPtrWord* const> dests) {
 }
 
 Status Pool::swap(VPtrWord& a, VPtrWord& b) {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   TENUTO_TRY(impl_->heap->swap(a, b));
   TENUTO_TRY(impl_->settle(impl_->durability));
   return impl_->file->bad_pages();
 }
 
 Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   if (!contains(&dest)) return Status::invalid_argument;
   auto* const old =
       static_cast<std::byte*>(PtrWord::decode(&dest, __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE)));
@@ -206,7 +214,7 @@ Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& 
 }
 
 Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options) {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   const auto reserve_block = [&] {
     if (options.type == 0) return impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
     return impl_->heap->reserve_typed(bytes, options.type, options.align);
@@ -230,7 +238,7 @@ Status Pool::publish(const Reserved& block, VPtrWord& dest) {
 }
 
 Status Pool::cancel(const Reserved& block) {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   const bool reserved = impl_->heap->find_taken(block.offset, heap::Kind::logged).has_value() &&
                         !impl_->heap->find_allocated(block.offset).has_value();
   if (!reserved) return Status::invalid_argument;
@@ -239,11 +247,15 @@ Status Pool::cancel(const Reserved& block) {
 }
 
 std::uint64_t Pool::usable_size(const void* p) const {
-  return contains(p) ? impl_->heap->usable_size(impl_->file->offset_of(p)) : 0;
+  return usable(impl_.get()) == Status::ok && contains(p)
+             ? impl_->heap->usable_size(impl_->file->offset_of(p))
+             : 0;
 }
 
 std::uint64_t Pool::type_of(const void* p) const {
-  return contains(p) ? impl_->heap->type_of(impl_->file->offset_of(p)) : 0;
+  return usable(impl_.get()) == Status::ok && contains(p)
+             ? impl_->heap->type_of(impl_->file->offset_of(p))
+             : 0;
 }
 
 namespace {
@@ -259,12 +271,12 @@ Result<void*> find_typed(PoolImpl* impl, PoolOffset from, std::uint64_t type, Re
 }  // namespace
 
 Result<void*> Pool::first(std::uint64_t type, Report* report) const {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   return find_typed(impl_.get(), {0}, type, report);
 }
 
 Result<void*> Pool::next(const void* p, std::uint64_t type, Report* report) const {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   if (!contains(p)) {
     return fail(Status::invalid_argument, report, "the walk cannot go on from outside the pool",
                 impl_->file->path());
@@ -273,7 +285,7 @@ Result<void*> Pool::next(const void* p, std::uint64_t type, Report* report) cons
 }
 
 Result<void*> Pool::root(std::string_view layout, std::uint64_t bytes, Report* report) {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   Result<void*> object = impl_->root(layout, bytes, report);
   if (object) TENUTO_TRY(impl_->file->bad_pages(report));
   return object;
@@ -290,7 +302,7 @@ void* Pool::at(PoolOffset offset) const {
 
 PoolInfo Pool::info() const {
   PoolInfo i;
-  if (impl_ == nullptr) return i;
+  if (usable(impl_.get()) != Status::ok) return i;
   const pm::PoolFile& file = *impl_->file;
   i.path = file.path();
   if (file.head().roots[pm::kRootUser] != 0) {
@@ -310,7 +322,7 @@ PoolInfo Pool::info() const {
 }
 
 Status Pool::trim() {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   TENUTO_TRY(impl_->file->writable());
   impl_->engine->reclaim(impl_->engine->mine());
   impl_->heap->trim();
@@ -319,7 +331,7 @@ Status Pool::trim() {
 
 PoolStats Pool::stats() const {
   PoolStats s;
-  if (impl_ == nullptr) return s;
+  if (usable(impl_.get()) != Status::ok) return s;
   const frame::FrameStats frames = impl_->frames->stats();
   const heap::HeapStats heap = impl_->heap->stats();
   const pm::ModelCounts counts = pm::model_counts();
@@ -351,7 +363,7 @@ PoolStats Pool::stats() const {
 }
 
 Status Pool::sync() {
-  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_.get()));
   TENUTO_TRY(impl_->file->sync());
   return impl_->file->poisoned();
 }
@@ -362,17 +374,14 @@ Status Pool::health(Report* report) const {
 }
 
 Status Pool::validate(Report* report) const {
-  return impl_ == nullptr ? Status::closed : impl_->validate(report);
+  TENUTO_TRY(usable(impl_.get()));
+  return impl_->validate(report);
 }
 
 Transaction::Transaction(Pool& pool) {
-  if (pool.impl_ == nullptr) {
-    begin_status_ = Status::closed;
-    return;
-  }
-  tx::Txn& txn = pool.impl_->engine->mine();
-  begin_status_ = txn.begin();
-  if (begin_status_ == Status::ok) txn_ = &txn;
+  begin_status_ = usable(pool.impl_.get());
+  if (begin_status_ != Status::ok) return;
+  begin(pool.impl_->engine->mine());
   durability_ = pool.impl_->durability;
 }
 

@@ -47,6 +47,8 @@ struct PoolImpl {
   Status finish_copy(Report* report);
   static Result<std::unique_ptr<PoolImpl>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
+  // ok, or forked: a child does nothing with it, does not destroy it either (pm::abandon).
+  Status usable() const { return file->forked() ? Status::forked : Status::ok; }
   // A clean close: everything volatile is written out and the state says so.
   Status close();
 

@@ -14,7 +14,8 @@ Snapshot::~Snapshot() = default;
 
 // The tree is there as long as the history is not closed.
 Status Snapshot::usable() const {
-  if (core_ == nullptr || core_->history->closed()) return Status::closed;
+  if (core_ == nullptr) return Status::closed;
+  TENUTO_TRY(core_->history->usable());
   core_->history->expire_if_old(*core_);
   return core_->expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
@@ -84,7 +85,8 @@ Iterator Snapshot::iterator(IteratorOptions options) const {
 void Snapshot::release() { core_.reset(); }
 
 Result<Snapshot> Store::snapshot() const {
-  if (impl_ == nullptr || impl_->collections() == nullptr) return Status::closed;
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_->collections()));
   auto core = impl_->pool.impl_->history->take();
   if (!core) return core.error();
   return Snapshot(std::move(*core), impl_->main);

@@ -261,7 +261,7 @@ std::uint64_t Store::approximate_count(std::optional<std::string_view> from,
 
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   if (options.ttl_ms != 0) return Status::invalid_argument;
   store::Attempts attempts;
   for (bool again = true;;) {
@@ -300,7 +300,7 @@ Result<Collection> Store::collection(std::string_view name, Report* report) {
 Result<Collection> Store::collection(std::string_view name, const CollectionOptions& options,
                                      Report* report) {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   auto state = all->get(name, options, report);
   if (!state) return state.error();
   TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
@@ -309,7 +309,7 @@ Result<Collection> Store::collection(std::string_view name, const CollectionOpti
 
 Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   std::vector<store::CatalogEntry> entries;
   TENUTO_TRY(all->list(entries, report));
   std::vector<CollectionInfo> out;
@@ -322,7 +322,7 @@ Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
 
 Status Store::drop(std::string_view name, Report* report) {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   TENUTO_TRY(all->drop(name, report));
   return all->settle(impl_->pool.impl_->durability);
 }
@@ -334,7 +334,7 @@ Status Store::rename(std::string_view from, std::string_view to, Report* report)
 Status Store::rename(std::string_view from, std::string_view to, const RenameOptions& options,
                      Report* report) {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   TENUTO_TRY(all->rename(from, to, options, report));
   return all->settle(impl_->pool.impl_->durability);
 }
@@ -353,7 +353,7 @@ Status Store::multi_get(std::span<const std::string_view> keys, const EachValue&
 
 Result<std::uint64_t> Store::reclaim(std::uint64_t records_max) {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   TENUTO_TRY(all->file().writable());
   auto erased = all->reclaimer().run(records_max);
   if (erased) TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
@@ -366,7 +366,7 @@ Status Store::sync() {
 
 Status Store::validate(Report* report) const {
   store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return Status::closed;
+  TENUTO_TRY(usable(all));
   const store::Collections::Still still = all->stand_still();
   TENUTO_TRY(all->validate(report));
   return impl_->pool.validate(report);
@@ -374,7 +374,7 @@ Status Store::validate(Report* report) const {
 
 KeyKind Store::key_kind() const {
   const store::Collections* all = collections_of(impl_);
-  return all == nullptr ? KeyKind::bytes : all->main()->tree->kind();
+  return usable(all) != Status::ok ? KeyKind::bytes : all->main()->tree->kind();
 }
 
 std::uint64_t Store::time_ms() const {
@@ -385,7 +385,7 @@ std::uint64_t Store::time_ms() const {
 StoreStats Store::stats() const {
   StoreStats s;
   const store::Collections* all = collections_of(impl_);
-  if (all == nullptr) return s;
+  if (usable(all) != Status::ok) return s;
   all->main()->tree->stats(s);
   store::History& history = *impl_->pool.impl_->history;
   history.expire_old();

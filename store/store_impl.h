@@ -31,6 +31,12 @@ struct StoredOps {
   }
 };
 
+// ok | closed (null) | forked.
+inline Status usable(const store::Collections* all) {
+  if (all == nullptr) return Status::closed;
+  return all->file().forked() ? Status::forked : Status::ok;
+}
+
 struct StoreImpl {
   explicit StoreImpl(Pool p) : pool(std::move(p)) {}
 

@@ -7,7 +7,7 @@
 namespace tenuto::inline TENUTO_ABI::store {
 
 Status Work::usable() const {
-  return ended || pool == nullptr || history->closed() ? Status::closed : Status::ok;
+  return ended || pool == nullptr ? Status::closed : history->usable();
 }
 
 Status Work::look() {
@@ -145,6 +145,7 @@ Status Work::try_commit() {
 void Work::end() {
   if (ended || pool == nullptr) return;
   ended = true;
+  if (history->forked()) return;  // a child: nothing of it is ours
   if (!history->closed()) {
     for (const auto& state : created) pool->collections->forget_unnamed(state);
   }

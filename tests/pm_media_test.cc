@@ -30,7 +30,7 @@ class Region {
     void* p = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT_NE(p, MAP_FAILED);
     base_ = static_cast<char*>(p);
-    pm::register_region(base_, kBytes, medium, delays);
+    EXPECT_TRUE(pm::register_region(base_, kBytes, medium, delays));
   }
   ~Region() {
     pm::unregister_region(base_);

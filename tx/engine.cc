@@ -1,13 +1,21 @@
 #include "tx/engine.h"
 
-#include "pm/assert.h"
+#include "pm/plant.h"
 
 namespace tenuto::inline TENUTO_ABI::tx {
 
 Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
-    : file_(file), lanes_(lanes), heap_(heap) {}
+    : file_(file), lanes_(lanes), heap_(heap) {
+  lanes_.set_lane_end([this](pm::Lane& lane) {
+    Txn* txn = txns_[lane.id.value].load(std::memory_order_acquire);
+    if (txn != nullptr && txn->active() && !TENUTO_PLANT("tx_open_transaction_handed_on")) {
+      txn->abandon();
+    }
+  });
+}
 
 Engine::~Engine() {
+  lanes_.set_lane_end({});
   for (auto& slot : txns_) delete slot.load(std::memory_order_acquire);
 }
 

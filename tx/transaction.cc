@@ -8,47 +8,75 @@
 
 namespace tenuto::inline TENUTO_ABI {
 
-Transaction::Transaction(tx::Txn& txn) : begin_status_(txn.begin()) {
-  if (begin_status_ == Status::ok) txn_ = &txn;
+Transaction::Transaction(tx::Txn& txn) { begin(txn); }
+
+void Transaction::begin(tx::Txn& txn) {
+  begin_status_ = txn.begin();
+  if (begin_status_ != Status::ok) return;
+  txn_ = &txn;
+  turn_ = txn.turn();
 }
+
+tx::Txn* Transaction::open() const {
+  return txn_ != nullptr && txn_->turn() == turn_ ? txn_ : nullptr;
+}
+
+Status Transaction::why_not() const { return txn_ == nullptr ? begin_status_ : Status::aborted; }
 
 Transaction::~Transaction() {
-  if (txn_ != nullptr) txn_->abort();
+  if (tx::Txn* txn = open()) txn->abort();
 }
 
-Status Transaction::status() const { return txn_ == nullptr ? begin_status_ : txn_->status(); }
+Status Transaction::status() const {
+  const tx::Txn* txn = open();
+  return txn == nullptr ? why_not() : txn->status();
+}
 
 Status Transaction::add(const void* p, std::size_t bytes) {
-  return txn_ == nullptr ? begin_status_ : txn_->add(p, bytes);
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->add(p, bytes);
 }
 
 Status Transaction::add_later(const void* p, std::size_t bytes) {
-  return txn_ == nullptr ? begin_status_ : txn_->add_later(p, bytes);
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->add_later(p, bytes);
 }
 
-Status Transaction::ready() { return txn_ == nullptr ? begin_status_ : txn_->ready(); }
+Status Transaction::ready() {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->ready();
+}
 
 Result<void*> Transaction::alloc(std::uint64_t bytes, const AllocOptions& options) {
-  if (txn_ == nullptr) return begin_status_;
-  return txn_->alloc(bytes, options);
+  tx::Txn* const txn = open();
+  if (txn == nullptr) return why_not();
+  return txn->alloc(bytes, options);
 }
 
-Status Transaction::free(const void* p) { return txn_ == nullptr ? begin_status_ : txn_->free(p); }
+Status Transaction::free(const void* p) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->free(p);
+}
 
-Status Transaction::lock(std::mutex& m) { return txn_ == nullptr ? begin_status_ : txn_->lock(m); }
+Status Transaction::lock(std::mutex& m) {
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->lock(m);
+}
 
 Status Transaction::on_commit(std::function<void()> f) {
-  return txn_ == nullptr ? begin_status_ : txn_->on_commit(std::move(f));
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->on_commit(std::move(f));
 }
 
 Status Transaction::on_abort(std::function<void()> f) {
-  return txn_ == nullptr ? begin_status_ : txn_->on_abort(std::move(f));
+  tx::Txn* const txn = open();
+  return txn == nullptr ? why_not() : txn->on_abort(std::move(f));
 }
 
 Status Transaction::commit() { return commit(durability_); }
 
 Status Transaction::commit(Durability durability) {
-  if (txn_ == nullptr) return begin_status_;
+  if (open() == nullptr) return why_not();
   tx::Txn& txn = *std::exchange(txn_, nullptr);
   Status s = txn.commit();
   // A transaction that joined another one is durable with that.
@@ -58,7 +86,7 @@ Status Transaction::commit(Durability durability) {
 }
 
 void Transaction::abort() {
-  if (txn_ == nullptr) return;
+  if (open() == nullptr) return;
   std::exchange(txn_, nullptr)->abort();
   begin_status_ = Status::aborted;
 }

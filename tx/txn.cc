@@ -47,7 +47,6 @@ namespace {
 constexpr std::size_t kSearchMax = 32;         // new blocks looked through one by one
 constexpr std::size_t kLimboBlocksMax = 1024;  // more are drained at once
 constexpr std::uint64_t kLimboBytesMax = 4u << 20;
-constexpr std::size_t kFramesKept = 16;  // of each area, between transactions
 
 }  // namespace
 
@@ -66,6 +65,7 @@ Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& l
 Txn::~Txn() = default;
 
 Status Txn::begin() {
+  if (file_.forked()) return Status::forked;
   if (depth_ > 0) {
     if (aborted_) return Status::aborted;
     depth_ += 1;
@@ -317,35 +317,6 @@ void Txn::roll_back() {
   for (const heap::Block& b : freed_) heap_.unclaim_free(b.offset);
 }
 
-Status Txn::commit() {
-  TENUTO_ASSERT(depth_ > 0);
-  if (depth_ > 1) {
-    depth_ -= 1;
-    return aborted_ ? Status::aborted : Status::ok;
-  }
-  Status refused = aborted_ ? Status::aborted : file_.writable();
-  if (refused == Status::ok) {
-    commit_outermost();
-    refused = file_.bad_pages();
-  } else if (!aborted_) {
-    roll_back();  // the pool was found damaged meanwhile
-  }
-  depth_ = 0;
-  pm::trace_tx(refused == Status::ok ? pm::TraceTx::committed : pm::TraceTx::aborted);
-  end(refused == Status::ok);
-  return refused;
-}
-
-void Txn::abort() {
-  TENUTO_ASSERT(depth_ > 0);
-  if (!aborted_) roll_back();
-  aborted_ = true;
-  depth_ -= 1;
-  if (depth_ > 0) return;
-  pm::trace_tx(pm::TraceTx::aborted);
-  end(false);
-}
-
 void Txn::drain() {
   if (limbo_.empty()) return;
   dirty_.fence("freed bits", "drained mark");
@@ -365,33 +336,6 @@ void Txn::trim(std::size_t keep) {
 void Txn::adopt_frames(std::size_t area, FrameChain chain) {
   log_.adopt_frames(area, std::move(chain));
   stats_.frames.store(log_.frames(), std::memory_order_relaxed);
-}
-
-void Txn::end(bool committed) {
-  const auto count = [](std::atomic<std::uint64_t>& n, std::uint64_t more) {
-    n.store(n.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-  };
-  count(committed ? stats_.committed : stats_.aborted, 1);
-  count(stats_.entries, log_.size());
-  undo_pending_ = alloc_pending_ = any_typed_ = false;
-  aborted_ = false;
-  added_.clear();
-  fresh_.clear();
-  new_blocks_.clear();
-  if (!new_index_.empty()) new_index_.clear();
-  freed_.clear();
-  if (log_.frames() != 0) {
-    if (log_.frames() > kAreas * kFramesKept) drain();
-    if (limbo_.empty()) trim(kFramesKept);
-    stats_.frames.store(log_.frames(), std::memory_order_relaxed);
-  }
-  in_callbacks_ = true;
-  for (const auto& f : committed ? on_commit_ : on_abort_) f();
-  in_callbacks_ = false;
-  on_commit_.clear();
-  on_abort_.clear();
-  for (auto m = locks_.rbegin(); m != locks_.rend(); ++m) (*m)->unlock();
-  locks_.clear();
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::tx

@@ -49,9 +49,14 @@ class Txn {
   // ok while it may be used, else aborted.
   Status status() const {
     if (depth_ == 0) return Status::closed;
+    if (file_.forked()) [[unlikely]]
+      return Status::forked;
     return aborted_ ? Status::aborted : Status::ok;
   }
   bool active() const { return depth_ > 0; }
+  // Counts the outermost transactions of the lane: who has a handle of an earlier one holds
+  // nothing. Any thread.
+  std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }
   Status settle(Durability d) { return file_.settle(d); }
 
   // See Transaction for these.
@@ -70,6 +75,8 @@ class Txn {
   // Each ends one begin(). abort rolls back at once; the outer ones find Status::aborted.
   Status commit();
   void abort();
+  // The thread ends and has left it open: aborted, whatever the depth, as if the outermost had.
+  void abandon();
 
   // Makes the freed blocks of the transaction before durably free and hands them to the heap. Also
   // inside a transaction. Cost: two fences when there are any.
@@ -100,6 +107,9 @@ class Txn {
   void commit_outermost();
   void roll_back();
   void end(bool committed);
+  void call_back(bool committed);
+  void end_locks();
+  void let_go();
 
   // Constant after open.
   Engine& engine_;
@@ -110,6 +120,7 @@ class Txn {
 
   // Owner thread only.
   unsigned depth_ = 0;
+  std::atomic<std::uint64_t> turn_ = 1;
   bool aborted_ = false;
   bool in_callbacks_ = false;
   bool undo_pending_ = false;    // undo entries are flushed and not fenced

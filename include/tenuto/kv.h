@@ -156,6 +156,10 @@ class Snapshot;          // tenuto/snapshot.h
 class StoreTransaction;  // tenuto/transaction.h
 struct TransactionOptions;
 
+// Fork and exit are as for Pool (tenuto/pool.h): in a child of fork every call of the store and of
+// all that came from it (collections, iterators, snapshots, transactions) returns Status::forked
+// and does nothing, close and destructors included; a child opens the store anew once its parent
+// has closed it. A store may stand in a static object.
 class Store {
  public:
   // Opens the store in the pool file `path`, creating pool and store as the options say.

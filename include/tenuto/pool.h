@@ -2,6 +2,21 @@
 // root survives any crash; what was allocated and not attached does not leak.
 //
 // Thread safety: all calls from any threads at once, but close. Several pools may be open at once.
+//
+// Fork: a pool belongs to the process that opened it. In a child every call does nothing and
+// returns Status::forked (what returns no status returns nothing: 0, null, empty); close and
+// destructors do nothing to the pool either, so a child may exec, _exit, exit or leave the scope.
+// The parent goes on undisturbed; its lock ends with it, whatever children live on. A child may
+// open the pool anew once the parent has closed it: a program that becomes a daemon opens its pools
+// afterwards. Pages of the pool can be read in a child, through pointers it inherited, and not
+// stored to (SIGSEGV; on medium journal a store goes nowhere). A bare clone(2), past the C library,
+// is noticed too, but there descriptors stay open, and with them the lock, until the parent closes
+// the pool or the child ends; and stores through pointers are not kept off.
+//
+// Exit: a pool in a static object is closed by its destructor, whenever that was made, and
+// destructors of thread_locals may use pools. Threads must not use it meanwhile. What a thread
+// leaves open when it ends (a transaction) is rolled back. A process that ends otherwise leaves the
+// pool as a crash does.
 #pragma once
 
 #include <array>
@@ -136,6 +151,9 @@ class Pool {
   Pool(Pool&&) noexcept;
   Pool& operator=(Pool&&) noexcept;
   ~Pool();
+  // REQUIRES: no other thread is in a call. ok | closed | busy (a transaction is open: nothing was
+  // done) | io, or why the pool turned read-only: it is closed, and the next open recovers |
+  // forked: the handle is empty, the pool untouched.
   Status close();
 
   // Allocates at least `bytes` and durably attaches the block at `dest`, a null pointer word

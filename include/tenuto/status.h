@@ -34,15 +34,17 @@ enum class [[nodiscard]] Status : std::uint8_t{
     aborted = 14,          // the transaction's body asked for the abort
     closed = 15,           // the handle was closed or moved from
     expired = 16,          // the snapshot was given up, being too old or too large (StoreOptions)
+    forked = 17,  // the pool is another process's, of which this one is a child; nothing was done
 };
 
 // The status's name, e.g. "not_found". Never null.
 constexpr const char* status_name(Status s) {
-  constexpr const char* kNames[] = {
-      "ok",         "not_found",     "invalid_argument", "exists",   "full",
-      "too_large",  "busy",          "permission",       "io",       "corrupt",
-      "not_a_pool", "wrong_version", "read_only",        "conflict", "aborted",
-      "closed",     "expired"};
+  constexpr const char* kNames[] = {"ok",        "not_found",  "invalid_argument",
+                                    "exists",    "full",       "too_large",
+                                    "busy",      "permission", "io",
+                                    "corrupt",   "not_a_pool", "wrong_version",
+                                    "read_only", "conflict",   "aborted",
+                                    "closed",    "expired",    "forked"};
   const auto i = static_cast<std::size_t>(s);
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }

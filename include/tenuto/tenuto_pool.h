@@ -41,7 +41,9 @@ enum {
   TENUTO_CONFLICT = 13,
   TENUTO_ABORTED = 14,
   TENUTO_CLOSED = 15,
-  TENUTO_EXPIRED = 16
+  TENUTO_EXPIRED = 16,
+  TENUTO_FORKED = 17 /* the caller is a child of the process that opened it: nothing was done;
+                      * closing releases the handle all the same */
 };
 typedef int tenuto_status;
 

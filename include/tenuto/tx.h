@@ -9,7 +9,10 @@
 //   });
 //
 // The engine isolates nothing: hold your own locks until the transaction ends (tx.lock does).
-// A Transaction belongs to the thread that began it. Nesting is flat: an inner transaction joins
+// A Transaction belongs to the thread that began it: one that its thread's end finds open is rolled
+// back then, and all calls on it return Status::aborted. In a child of a fork it does nothing
+// (Status::forked), but for the mutexes that it holds, which are free in the child; the parent's
+// goes on. Nesting is flat: an inner transaction joins
 // the outer, and an abort at any depth rolls everything back.
 #pragma once
 
@@ -91,7 +94,10 @@ class Transaction {
   Status lock(std::mutex& m);
 
   // Called once the outermost transaction has ended that way, in the order given, before its locks
-  // are released. Must neither throw nor begin a transaction on this pool.
+  // are released. Must not begin a transaction on this pool. What one throws passes through
+  // commit() or abort(): those after it are not called, the locks are released, and what was
+  // committed is committed (on medium journal not synced by this call). Out of a destructor it ends
+  // the program.
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
 
@@ -108,8 +114,12 @@ class Transaction {
 
  private:
   Durability durability_ = Durability::buffered;  // layers that have no Pool sync themselves
-  tx::Txn* txn_ = nullptr;                        // null when it did not begin, or has ended
-  Status begin_status_ = Status::ok;              // why txn_ is null
+  void begin(tx::Txn& txn);
+  tx::Txn* open() const;  // null, too, when the thread that began it has ended
+  Status why_not() const;
+  tx::Txn* txn_ = nullptr;            // null when it did not begin, or has ended
+  Status begin_status_ = Status::ok;  // why txn_ is null
+  std::uint64_t turn_ = 0;            // of txn_, when it began
 };
 
 }  // namespace tenuto::inline TENUTO_ABI

@@ -13,13 +13,15 @@
 #include <mutex>
 
 #include "pm/assert.h"
+#include "pm/media.h"
+#include "pm/process.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
 namespace {
 
-constexpr std::size_t kMappingsMax = 256;
+constexpr std::size_t kMappingsMax = kRegionsMax;  // each is a region, too
 
 struct Mapping {
   std::atomic<std::uintptr_t> base = 0;  // 0: free
@@ -28,7 +30,7 @@ struct Mapping {
 };
 
 constinit std::array<Mapping, kMappingsMax> mappings;
-std::mutex mappings_mu;
+constinit std::mutex& mappings_mu = process_locks.mappings;
 // Constant once the handler is installed.
 struct sigaction previous {};
 

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "pm/plant.h"
+#include "pm/thread_end.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -19,51 +21,53 @@ namespace {
 
 constexpr std::uint64_t kRoomLines = 16;  // a thread takes at once
 
-bool has_avx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") != 0;
-  return has;
-}
-
-// A picture of the line as it was at one moment. With AVX-512 it is one aligned 64-byte load, which
-// the processors that have it do not tear. Without, the line is read until two readings in a row
-// agree: a line that changes and changes back between the two could be mistaken, which takes two
-// stores of another thread to one line within some nanoseconds.
+// A picture of the line as it was at one moment: one aligned 64-byte load, which the processors
+// that have AVX-512 do not tear. REQUIRES: pictures_are_whole(). No number of smaller loads will
+// do, however often they agree: between two readings of a word it may change and change back, and a
+// preempted reader gives it all the time there is.
 void take_picture(LineBytes& to, const void* line) {
-  if (has_avx512()) [[likely]] {
-    // The register is one that code compiled without AVX-512 does not use.
-    asm volatile("vmovdqa64 (%1), %%zmm16\n\tvmovdqa64 %%zmm16, (%0)"
-                 :
-                 : "r"(&to), "r"(line)
-                 : "memory"
-#ifdef __AVX512F__
-                   ,
-                   "xmm16"
-#endif
-    );
+  if (TENUTO_PLANT("journal_pictures_in_two_halves")) {
+    const auto* words = static_cast<const std::uint64_t*>(line);
+    for (std::size_t i = 0; i < to.word.size(); ++i) {
+      if (i == to.word.size() / 2) ::sched_yield();
+      to.word[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
+    }
     return;
   }
-  const auto* words = static_cast<const std::uint64_t*>(line);
-  const auto read = [words](LineBytes& into) {
-    for (std::size_t i = 0; i < into.word.size(); ++i) {
-      into.word[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
-    }
-  };
-  LineBytes again;
-  read(to);
-  for (read(again); again.word != to.word; read(again)) to = again;
+  // The register is one that code compiled without AVX-512 does not use.
+  asm volatile("vmovdqa64 (%1), %%zmm16\n\tvmovdqa64 %%zmm16, (%0)"
+               :
+               : "r"(&to), "r"(line)
+               : "memory"
+#ifdef __AVX512F__
+                 ,
+                 "xmm16"
+#endif
+  );
 }
 
 }  // namespace
 
-void PictureRow::grow() {
+bool pictures_are_whole() {
+  static const bool has = [] {
+    __builtin_cpu_init();  // a static object of the program may ask before it was called
+    return __builtin_cpu_supports("avx512f") != 0;
+  }();
+  return has && !TENUTO_PLANT("journal_processor_without_whole_loads");
+}
+
+bool PictureRow::grow() {
   const std::size_t capacity = std::max<std::size_t>(64, capacity_ * 2);
-  auto keys = std::make_unique_for_overwrite<Key[]>(capacity);
-  auto pictures = std::make_unique_for_overwrite<LineBytes[]>(capacity);
+  if (TENUTO_PLANT("journal_no_memory_for_pictures") && capacity_ >= 64) return false;
+  std::unique_ptr<Key[]> keys(new (std::nothrow) Key[capacity]);
+  std::unique_ptr<LineBytes[]> pictures(new (std::nothrow) LineBytes[capacity]);
+  if (keys == nullptr || pictures == nullptr) return false;
   std::copy_n(keys_.get(), size_, keys.get());
   std::copy_n(pictures_.get(), size_, pictures.get());
   keys_ = std::move(keys);
   pictures_ = std::move(pictures);
   capacity_ = capacity;
+  return true;
 }
 
 void CutRows::take(PictureRow& row) {
@@ -88,46 +92,69 @@ std::size_t CutRows::pictures() const {
 // The slots a thread has, one a pool, latest used first. They keep their Capture alive: a pool may
 // be closed while a thread still has flushes to fence.
 struct ThreadCaptures {
-  struct Held {
-    std::shared_ptr<Capture> capture;
-    Capture::Slot* slot;
-  };
-  std::vector<Held> held;
+  Capture::Slot* first = nullptr;
 
   // What stands in the buffers of a thread that ends belongs to its epoch's cut all the same.
   ~ThreadCaptures() {
-    for (const Held& h : held) {
-      const std::lock_guard lock(h.capture->mu_);
-      h.capture->idle_.push_back(h.slot);
-    }
+    while (first != nullptr) give_back(&first);
+  }
+  static void give_back(Capture::Slot** at) {
+    Capture::Slot* const slot = *at;
+    *at = slot->held;
+    const std::shared_ptr<Capture> capture = std::move(slot->capture);
+    const std::lock_guard lock(capture->mu_);
+    slot->idle = capture->idle_;
+    capture->idle_ = slot;
   }
 };
 
-namespace {
-thread_local ThreadCaptures thread_captures;
+Capture::~Capture() {
+  while (slots_ != nullptr) delete std::exchange(slots_, slots_->older);
 }
 
-Capture::Slot& Capture::mine() {
-  std::vector<ThreadCaptures::Held>& held = thread_captures.held;
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    if (held[i].capture.get() != this) continue;
-    if (i != 0) std::swap(held[i], held[0]);
-    return *held[0].slot;
+Capture::Slot* Capture::find_mine() {
+  auto* mine = find_thread_part<ThreadCaptures>(ThreadPart::captures);
+  if (mine == nullptr) {
+    mine = new (std::nothrow) ThreadCaptures;
+    if (mine == nullptr) return nullptr;
+    keep_thread_part(ThreadPart::captures, mine,
+                     [](void* p) { delete static_cast<ThreadCaptures*>(p); });
   }
-  std::erase_if(held, [](const auto& h) { return h.capture.use_count() == 1; });  // of closed pools
+  for (Slot** at = &mine->first; *at != nullptr;) {
+    if ((*at)->capture.get() == this) {
+      Slot* const slot = std::exchange(*at, (*at)->held);
+      slot->held = std::exchange(mine->first, slot);
+      return slot;
+    }
+    if ((*at)->capture.use_count() == 1) {  // of a closed pool
+      ThreadCaptures::give_back(at);
+    } else {
+      at = &(*at)->held;
+    }
+  }
   Slot* slot = nullptr;
   {
     const std::lock_guard lock(mu_);
-    if (idle_.empty()) {
-      slot = &slots_.emplace_back();
+    slot = idle_;
+    if (slot != nullptr) {
+      idle_ = slot->idle;
     } else {
-      slot = idle_.back();
-      idle_.pop_back();
+      slot = new (std::nothrow) Slot;
+      if (slot == nullptr) return nullptr;
+      slot->older = std::exchange(slots_, slot);
     }
   }
   slot->last_tag = 0;
-  held.insert(held.begin(), {shared_from_this(), slot});
-  return *slot;
+  slot->capture = shared_from_this();
+  slot->held = std::exchange(mine->first, slot);
+  return slot;
+}
+
+Capture::Slot* Capture::mine() {
+  const auto* const mine = find_thread_part<ThreadCaptures>(ThreadPart::captures);
+  if (mine != nullptr && mine->first != nullptr && mine->first->capture.get() == this) [[likely]]
+    return mine->first;
+  return find_mine();
 }
 
 // --- the protocol --------------------------------------------------------------------------------
@@ -156,13 +183,21 @@ LineBytes* Capture::place(Slot& slot, std::uint64_t line, std::uint64_t sequence
   while (room == 0 && !take_room(room, limit)) {
     if (!TENUTO_PLANT("journal_capture_waits_for_room")) return nullptr;
   }
+  LineBytes* const fresh = row.add(line, sequence);
+  if (fresh == nullptr) return nullptr;  // the room stays
   room -= 1;
-  recent = {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(row.size())};
-  return row.add(line, sequence);
+  recent = {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(row.size() - 1)};
+  return fresh;
 }
 
-const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_t limit) {
-  Slot& slot = mine();
+const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_t limit,
+                                  bool* no_memory) {
+  Slot* const own = mine();
+  if (own == nullptr) {
+    if (no_memory != nullptr) *no_memory = true;
+    return reinterpret_cast<const std::byte*>(line_of(p));
+  }
+  Slot& slot = *own;
   const std::uint64_t first = static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
   const std::uint64_t end = (first + bytes + kLineBytes - 1) / kLineBytes;
   const std::uint64_t entered = slot.count.load(std::memory_order_relaxed) + 1;
@@ -176,7 +211,12 @@ const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_
     const bool tagged_once = TENUTO_PLANT("journal_tag_once_a_fence");
     if (tagged_once && slot.last_tag != 0) tag = slot.last_tag;
     LineBytes* const picture = place(slot, line, sequence, tag, limit);
-    if (picture == nullptr) break;
+    if (picture == nullptr) {
+      if (no_memory != nullptr) *no_memory = slot.room[tag & 1] != 0;
+      if (TENUTO_PLANT("journal_slot_stays_announced_without_memory") && slot.room[tag & 1] != 0)
+        return base_ + line * kLineBytes;
+      break;
+    }
     take_picture(*picture, base_ + line * kLineBytes);
     slot.last_tag = tag;
   }
@@ -188,6 +228,8 @@ void Capture::fence(Slot& slot) const {
   for (unsigned spins = 0; closed_.load(std::memory_order_acquire) + 1 < slot.last_tag; ++spins) {
     if (spins < 1000) {
       _mm_pause();
+    } else if (!is_this_process(process_)) {
+      break;  // inherited by a child, where nobody cuts
     } else {
       ::sched_yield();
     }
@@ -196,22 +238,23 @@ void Capture::fence(Slot& slot) const {
 }
 
 void Capture::fence_all() {
-  for (const ThreadCaptures::Held& h : thread_captures.held) {
-    if (h.slot->last_tag != 0) h.capture->fence(*h.slot);
+  const auto* const mine = find_thread_part<ThreadCaptures>(ThreadPart::captures);
+  if (mine == nullptr) return;
+  for (Slot* slot = mine->first; slot != nullptr; slot = slot->held) {
+    if (slot->last_tag != 0) slot->capture->fence(*slot);
   }
 }
 
 std::uint64_t Capture::cut(CutRows& out) {
   const std::uint64_t e = epoch_.load(std::memory_order_relaxed);
   epoch_.exchange(e + 1, std::memory_order_seq_cst);  // a full barrier, before the slots are read
-  std::vector<Slot*> slots;
+  Slot* slots = nullptr;
   {
     // A slot that is made after this was entered after the epoch was published.
     const std::lock_guard lock(mu_);
-    slots.reserve(slots_.size());
-    for (Slot& s : slots_) slots.push_back(&s);
+    slots = slots_;
   }
-  for (const Slot* s : slots) {
+  for (const Slot* s = slots; s != nullptr; s = s->older) {
     const std::uint64_t c = s->count.load(std::memory_order_acquire);
     if ((c & 1) == 0) continue;
     for (unsigned spins = 0; s->count.load(std::memory_order_acquire) == c; ++spins) {
@@ -223,7 +266,7 @@ std::uint64_t Capture::cut(CutRows& out) {
     }
   }
   closed_.store(e, std::memory_order_release);
-  for (Slot* s : slots) {
+  for (Slot* s = slots; s != nullptr; s = s->older) {
     PictureRow& row = s->rows[e & 1];
     const std::uint64_t room = std::exchange(s->room[e & 1], 0);
     pending_lines_.fetch_sub(row.size() + room, std::memory_order_relaxed);

@@ -30,12 +30,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
+#include "pm/process.h"
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
@@ -45,13 +45,18 @@ struct alignas(kLineBytes) LineBytes {
   std::array<std::uint64_t, kLineBytes / 8> word;
 };
 
+// Whether this processor reads a line in one piece (AVX-512). Where it does not there is no medium
+// journal: PoolFile refuses it.
+bool pictures_are_whole();
+
 // Pictures in the order they were taken. Grows, and keeps what it grew to.
 class PictureRow {
  public:
-  // The place of a new picture at the end, to be written at once.
+  // The place of a new picture at the end, to be written at once; nullptr: no memory for it.
   LineBytes* add(std::uint64_t line, std::uint64_t sequence) {
-    if (size_ == capacity_) [[unlikely]]
-      grow();
+    if (size_ == capacity_) [[unlikely]] {
+      if (!grow()) return nullptr;
+    }
     keys_[size_] = {line, sequence};
     return &pictures_[size_++];
   }
@@ -72,7 +77,7 @@ class PictureRow {
     std::uint64_t line;
     std::uint64_t sequence;
   };
-  void grow();
+  bool grow();
 
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
@@ -98,13 +103,16 @@ class CutRows {
 class Capture : public std::enable_shared_from_this<Capture> {
  public:
   explicit Capture(const std::byte* base) : base_(base) {}
+  ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
   // Takes pictures of the lines of [p, p + bytes), which lie in the pool. Never waits; where
-  // `limit` pictures wait for a cut, it stops and returns the first line it did not take. Else
-  // nullptr. Not to be called by a signal handler.
-  const std::byte* capture(const void* p, std::size_t bytes, std::uint64_t limit);
+  // `limit` pictures wait for a cut, or there is no memory for one (which is told), it stops and
+  // returns the first line it did not take. Else nullptr. Throws nothing: an exception would leave
+  // the slot announced, and every later cut waiting for it. Not to be called by a signal handler.
+  const std::byte* capture(const void* p, std::size_t bytes, std::uint64_t limit,
+                           bool* no_memory = nullptr);
 
   // Pictures that wait for a cut, and room that threads hold for more.
   std::uint64_t pending_lines() const { return pending_lines_.load(std::memory_order_relaxed); }
@@ -118,6 +126,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
 
  private:
   friend struct ThreadCaptures;
+  // Linked by itself, so that a flush allocates nothing but slots and rows, and finds out when
+  // there is no memory for these.
   struct alignas(kLineBytes) Slot {
     std::atomic<std::uint64_t> count = 0;  // odd while its thread takes pictures
     std::uint64_t last_tag = 0;            // of its thread since its last fence; 0: none
@@ -131,27 +141,35 @@ class Capture : public std::enable_shared_from_this<Capture> {
     };
     static constexpr unsigned kRecentBits = 9;
     std::array<Recent, 1u << kRecentBits> recent;
+    // Its thread's: keeps the Capture while a thread holds the slot, and the thread's next one.
+    std::shared_ptr<Capture> capture;
+    Slot* held = nullptr;
+    // Guarded by mu_.
+    Slot* idle = nullptr;
+    Slot* older = nullptr;  // constant
   };
   struct alignas(kLineBytes) Stripe {
     std::atomic<std::uint64_t> sequence = 0;
   };
   static constexpr std::size_t kStripes = 256;
 
-  Slot& mine();
+  Slot* mine();
+  Slot* find_mine();
   LineBytes* place(Slot& slot, std::uint64_t line, std::uint64_t sequence, std::uint64_t tag,
                    std::uint64_t limit);
   bool take_room(std::uint64_t& room, std::uint64_t limit);
   void fence(Slot& slot) const;
 
   const std::byte* const base_;
+  const std::uint64_t process_ = this_process();
   std::array<Stripe, kStripes> stripes_;
   alignas(kLineBytes) std::atomic<std::uint64_t> epoch_ = 1;
   alignas(kLineBytes) std::atomic<std::uint64_t> closed_ = 0;  // all epochs up to it are cut
   alignas(kLineBytes) std::atomic<std::uint64_t> pending_lines_ = 0;
   // Guarded by mu_: the lists. A slot lives as long as this; its thread and cut() use it unlocked.
   std::mutex mu_;
-  std::deque<Slot> slots_;
-  std::vector<Slot*> idle_;
+  Slot* slots_ = nullptr;
+  Slot* idle_ = nullptr;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

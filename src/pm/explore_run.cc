@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "pm/assert.h"
+#include "pm/bare_forks.h"
 #include "pm/interleave.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -288,6 +289,7 @@ std::optional<int> CrashExplorer::judge_in_child(const WorkerJob& job) {
     if (server_.judge(&status)) return std::nullopt;
     return status;
   }
+  const pm::BareForks bare;
   const pid_t child = ::fork();
   TENUTO_ASSERT(child >= 0);
   if (child == 0) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "pm/assert.h"
+#include "pm/bare_forks.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
@@ -162,6 +163,7 @@ bool CrashServer::put(const WorkerJob& job) {
 
 bool CrashServer::start() {
   TENUTO_ASSERT(::pipe(request_) == 0 && ::pipe(reply_) == 0);
+  const pm::BareForks bare;
   child_ = ::fork();
   TENUTO_ASSERT(child_ >= 0);
   if (child_ == 0) {

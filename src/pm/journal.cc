@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "pm/assert.h"
@@ -35,6 +36,32 @@ constexpr double kColdFactor = 2;
 constexpr std::uint64_t kLinesMeasuredMin = 1000;  // fewer say more of the sync than of the lines
 
 Status look(std::span<const LinePicture>) { return Status::ok; }  // and write nothing
+
+constexpr const char* kWhatToDo =
+    "; what was synced is safe: see to the device, close the pool, and open it again";
+
+// As an allocation that fails does.
+void throw_bad_alloc() {
+#ifdef __cpp_exceptions
+  throw std::bad_alloc();
+#endif
+}
+
+// False: an allocation in f failed.
+template <class F>
+bool without_exception(const F& f) {
+#ifdef __cpp_exceptions
+  try {
+    f();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  f();
+  return true;
+#endif
+}
 
 using Clock = std::chrono::steady_clock;
 double ns_since(Clock::time_point begin) {
@@ -147,6 +174,10 @@ void Journal::start(const std::byte* base, const PoolHealth* health, OnFailure o
   if (options_.sync_every_ms == 0) early_lines_ = ~std::uint64_t{0};
   health_ = health;
   on_failure_ = std::move(on_failure);
+  without_memory_ = {std::string("there is no memory for what the journal is to write") + kWhatToDo,
+                     file_->path(),
+                     {},
+                     {}};
   thread_ = std::thread([this] { run(); });
 }
 
@@ -165,15 +196,23 @@ Journal::~Journal() {
 void Journal::capture(const void* p, std::size_t bytes) {
   const auto* at = reinterpret_cast<const std::byte*>(line_of(p));
   const auto* const end = static_cast<const std::byte*>(p) + bytes;
-  while (at < end) {
+  for (bool failed_before = false; at < end;) {
     const auto n = std::min<std::size_t>(static_cast<std::size_t>(end - at), kPieceBytes);
-    const std::byte* const stopped = capture_->capture(at, n, epoch_lines_);
+    bool no_memory = false;
+    const std::byte* const stopped = capture_->capture(at, n, epoch_lines_, &no_memory);
     at = stopped == nullptr ? at + n : stopped;
     if (capture_->pending_lines() > early_lines_ && !early_.load(std::memory_order_relaxed) &&
         !early_.exchange(true, std::memory_order_relaxed)) {
       const std::lock_guard lock(thread_mu_);
       wake_.notify_one();
     }
+    // A cut may leave this thread a row with more room. Else the journal has failed as if it could
+    // not be written: what has no picture cannot become durable.
+    if (no_memory && std::exchange(failed_before, true)) {
+      static_cast<void>(fail_without_memory());
+      return;
+    }
+    failed_before = no_memory;
     // Waits here, never inside a capture. After a failure nobody makes room, and nothing is written
     // any more: the pool is read-only.
     if (stopped != nullptr && commit(capture_->epoch()) != Status::ok) return;
@@ -198,13 +237,21 @@ Status Journal::commit(std::uint64_t wanted) {
       turns_.wait(round, wanted);
       continue;
     }
-    if (!is_durable()) s = commit_now();
+    if (!is_durable()) s = unless_without_memory([this] { return commit_now(); });
     turns_.pass(durable_.load(std::memory_order_relaxed), s != Status::ok);
   }
   return s;
 }
 
+// Whoever leads, or holds checkpoint_mu_, must come to its end: others wait for it.
+template <class F>
+Status Journal::unless_without_memory(const F& f) {
+  Status s = Status::ok;
+  return without_exception([&] { s = f(); }) ? s : fail_without_memory();
+}
+
 Status Journal::commit_now() {
+  if (TENUTO_PLANT("journal_no_memory_in_a_commit")) throw_bad_alloc();
   TENUTO_TRY(status());
   turns_.gather(capture_->epoch());
   cut_.clear();
@@ -281,12 +328,25 @@ double Journal::recovery_ms_locked() const {
 Status Journal::fail_for_good(Report why) {
   Status none = Status::ok;
   if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
-  why.what += "; what was synced is safe: see to the device, close the pool, and open it again";
+  why.what += kWhatToDo;
   on_failure_(why);
   return Status::io;
 }
 
+// Nothing is put together here: there may be no memory for words either.
+Status Journal::fail_without_memory() {
+  Status none = Status::ok;
+  if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
+  // The pool is read-only by the first thing that this does; words come after.
+  static_cast<void>(without_exception([this] { on_failure_(without_memory_); }));
+  return Status::io;
+}
+
 Status Journal::checkpoint() {
+  return unless_without_memory([this] { return checkpoint_now(); });
+}
+
+Status Journal::checkpoint_now() {
   const std::lock_guard lock(checkpoint_mu_);
   // After a failed one its pictures are gone, and the start must not move.
   TENUTO_TRY(status());

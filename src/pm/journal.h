@@ -108,6 +108,9 @@ class Journal {
   // All of it into the pool file, durably, and the journal empty. Quiescent.
   Status finish(Report* report);
 
+  // In a child: its file is closed, and nothing is done any more (pm/process.h).
+  void close_in_child() { file_->close_in_child(); }
+
   // The superblock says clean: the file says closed, or goes if it was made for this open alone.
   void closed();
 
@@ -124,6 +127,10 @@ class Journal {
   Status append(std::span<const LinePicture> pictures);
   void note_appended(std::span<const LinePicture> pictures);  // REQUIRES: state_mu_
   Status checkpoint();
+  Status checkpoint_now();
+  template <class F>
+  Status unless_without_memory(const F& f);
+  Status fail_without_memory();
   double recovery_ms_locked() const;
   Status fail_for_good(Report why);
   Report failure(const char* what) const;  // of the call that set errno
@@ -134,6 +141,7 @@ class Journal {
   std::shared_ptr<Capture> capture_;
   const PoolHealth* health_ = nullptr;
   OnFailure on_failure_;
+  Report without_memory_;          // constant after start
   std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
   std::uint64_t early_lines_ = 0;  // so many wait: the next periodic commit comes early
   std::atomic<bool> early_ = false;

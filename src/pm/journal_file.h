@@ -61,6 +61,8 @@ class JournalFile {
                                                            const Expected& expected,
                                                            Report* report);
   ~JournalFile();
+  // In a child: what it inherited is closed (pm/process.h).
+  void close_in_child();
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
 

@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "pm/assert.h"
-#include "pm/capture.h"
-#include "pm/media.h"
 #include "pm/plant.h"
+#include "pm/process.h"
+#include "pm/thread_end.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -15,7 +15,7 @@ namespace {
 
 // The pools that are open, so that a thread's end finds out whether a pool it used still is.
 // Lock order: open_mu before Lanes::mu_.
-std::mutex open_mu;
+constinit std::mutex& open_mu = process_locks.open;
 std::unordered_map<std::uint64_t, Lanes*>& open_lanes() {
   static auto* map = new std::unordered_map<std::uint64_t, Lanes*>;  // outlives every thread
   return *map;
@@ -32,22 +32,27 @@ struct ThreadLanes {
   };
   std::vector<Held> held;
 
-  // The counters of medium `model` and the captures of medium `journal` must outlive the fence in
-  // our destructor, so they are made first.
-  ThreadLanes() {
-    static_cast<void>(thread_model_counts());
-    Capture::fence_all();
-    held.reserve(4);
-  }
+  ThreadLanes() { held.reserve(4); }
   // What this thread flushed last may wait for its lane's next fence, and that is another thread's,
   // which covers none of our flushes.
   ~ThreadLanes() {
+    {
+      const std::lock_guard lock(open_mu);  // no pool is closed meanwhile
+      for_each_open([](Lanes& lanes, const Held& h) {
+        last_lane = {h.instance, h.lane};
+        if (lanes.lane_end_) lanes.lane_end_(*h.lane);
+      });
+    }
     last_lane = {};
     if (!held.empty()) fence("flushed by an ending thread", "its lane is handed on");
     const std::lock_guard lock(open_mu);
+    for_each_open([](Lanes& lanes, const Held& h) { lanes.release(h.lane); });
+  }
+  template <class F>
+  void for_each_open(const F& f) const {
     for (const Held& h : held) {
       const auto it = open_lanes().find(h.instance);
-      if (it != open_lanes().end()) it->second->release(h.lane);
+      if (it != open_lanes().end()) f(*it->second, h);
     }
   }
 
@@ -66,14 +71,15 @@ struct ThreadLanes {
   }
 };
 
-namespace {
-thread_local ThreadLanes thread_lanes;
-}  // namespace
-
 Lanes::Lanes(PoolFile& file) : file_(file) {
   const std::lock_guard lock(open_mu);
   instance_ = ++last_instance;
   open_lanes().emplace(instance_, this);
+}
+
+void Lanes::set_lane_end(LaneEnd end) {
+  const std::lock_guard lock(open_mu);
+  lane_end_ = std::move(end);
 }
 
 Lanes::~Lanes() {
@@ -120,7 +126,7 @@ void Lanes::attach(PoolOffset segment) {
 }
 
 Lane& Lanes::find_mine() {
-  ThreadLanes& mine = thread_lanes;
+  ThreadLanes& mine = thread_part<ThreadLanes>(ThreadPart::lanes);
   Lane* lane = ThreadLanes::find(mine.held, instance_);
   if (lane == nullptr) {
     lane = acquire();

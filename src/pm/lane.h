@@ -1,8 +1,9 @@
 // Lanes: persistent log areas, each held by one thread at a time. A thread gets one at its first
 // write to a pool, keeps it, and hands it on at its exit with everything the layers above keep by
 // lane (the heap its cached blocks and freed blocks in limbo, tx its transaction), so that a
-// thread's end loses nothing and needs one fence: the layers above count on "a later fence of this
-// lane" covering all that was flushed for it, and a fence covers only its own thread's flushes.
+// thread's end loses nothing and needs one fence (a transaction it left open is rolled back
+// before): the layers above count on "a later fence of this lane" covering all that was flushed for
+// it, and a fence covers only its own thread's flushes.
 //
 // The segment table in the head page is authoritative for which lanes exist; a new segment is
 // zeroed and fenced before its table word publishes it.
@@ -45,6 +46,10 @@ class Lanes {
   ~Lanes();
 
   void set_take_segment(TakeSegment take) { take_segment_ = std::move(take); }
+  // Called by a thread that ends, for its lane, before its last fence: what the next holder must
+  // not find there. The lane is the thread's, and mine() finds it.
+  using LaneEnd = std::function<void(Lane&)>;
+  void set_lane_end(LaneEnd end);
 
   // The calling thread's lane. When all are held by living threads the table grows; when it can
   // not (table or pool full), the call waits until a thread ends. Cost when held: one
@@ -77,6 +82,7 @@ class Lanes {
   PoolFile& file_;
   std::uint64_t instance_ = 0;  // never reused in this process
   TakeSegment take_segment_;
+  LaneEnd lane_end_;  // guarded by process_locks.open
   // Guarded by mu_.
   mutable std::mutex mu_;
   std::condition_variable released_;

@@ -9,8 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "pm/assert.h"
 #include "pm/journal.h"
+#include "pm/process.h"
+#include "pm/thread_end.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -19,7 +20,6 @@ constinit std::atomic<FlushPath> flush_path = FlushPath::none;
 
 namespace {
 
-constexpr std::size_t kRegionsMax = 256;
 constexpr std::size_t kReflushDistance = 4;
 constexpr std::uint64_t kBlockBytes = 256;  // Optane's internal write unit
 
@@ -39,7 +39,7 @@ struct Region {
 
 constinit std::array<Region, kRegionsMax> regions;
 constinit std::atomic<std::size_t> regions_used = 0;  // entries at and above were never used
-std::mutex regions_mu;
+constinit std::mutex& regions_mu = process_locks.regions;
 
 // What one thread flushed last, and what it counted.
 struct ThreadModel {
@@ -51,7 +51,7 @@ struct ThreadModel {
   ~ThreadModel();
 };
 
-std::mutex models_mu;
+constinit std::mutex& models_mu = process_locks.models;
 std::vector<ThreadModel*>& models() {
   static auto* list = new std::vector<ThreadModel*>;  // outlives every thread
   return *list;
@@ -68,10 +68,7 @@ ThreadModel::~ThreadModel() {
   std::erase(models(), this);
 }
 
-ThreadModel& thread_model() {
-  thread_local ThreadModel model;
-  return model;
-}
+ThreadModel& thread_model() { return thread_part<ThreadModel>(ThreadPart::counts); }
 
 // Counters are written by their thread and read by others.
 void bump(std::uint64_t& counter) {
@@ -193,12 +190,12 @@ FlushInstruction flush_instruction() {
   return best;
 }
 
-void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
+bool register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
                      Journal* journal) {
   const std::lock_guard lock(regions_mu);
   std::size_t i = 0;
   while (i < kRegionsMax && regions[i].base.load(std::memory_order_relaxed) != 0) ++i;
-  TENUTO_ASSERT(i < kRegionsMax);
+  if (i == kRegionsMax) return false;
   const auto at = reinterpret_cast<std::uintptr_t>(base);
   regions[i].end.store(at + bytes, std::memory_order_relaxed);
   regions[i].medium.store(medium, std::memory_order_relaxed);
@@ -209,6 +206,7 @@ void register_region(const void* base, std::uint64_t bytes, Medium medium, bool 
     regions_used.store(i + 1, std::memory_order_release);
   }
   choose_path();
+  return true;
 }
 
 void unregister_region(const void* base) {

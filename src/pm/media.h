@@ -6,6 +6,7 @@
 // path and never come here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tenuto/pool_options.h"
@@ -18,9 +19,11 @@ FlushInstruction flush_instruction();
 
 class Journal;
 
-// `journal` takes the flushes of medium journal, else null.
-void register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
-                     Journal* journal = nullptr);
+inline constexpr std::size_t kRegionsMax = 256;  // pools open in one process
+
+// `journal` takes the flushes of medium journal, else null. False: there are kRegionsMax.
+[[nodiscard]] bool register_region(const void* base, std::uint64_t bytes, Medium medium,
+                                   bool delays, Journal* journal = nullptr);
 void unregister_region(const void* base);
 
 // What medium `model` saw. A reflush is a line flushed again with fewer than four other lines

@@ -69,6 +69,13 @@ Status lock_file(int fd, bool exclusive, std::string_view path, Report* report) 
   return fail_errno(errno, "cannot lock the pool file", path, report);
 }
 
+void unlock_file(int fd) {
+  struct flock lock {};
+  lock.l_type = F_UNLCK;
+  lock.l_whence = SEEK_SET;
+  static_cast<void>(::fcntl(fd, F_OFD_SETLK, &lock));
+}
+
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report) {
   const auto at = static_cast<off_t>(from);

@@ -32,6 +32,9 @@ Status fail_errno(int error, std::string_view what, std::string_view where, Repo
 // Takes the open-file-description lock on the whole file; busy when somebody else has it.
 Status lock_file(int fd, bool exclusive, std::string_view path, Report* report);
 
+// Gives it up, also where a child inherited the descriptor.
+void unlock_file(int fd);
+
 // Makes the file `to` bytes long with the space of [from, to) reserved, so that no store into the
 // mapping can fail for want of space. full when the file system has no room.
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,

@@ -14,6 +14,7 @@
 #include <cstdio>
 
 #include "pm/assert.h"
+#include "pm/capture.h"
 #include "pm/crc32c.h"
 #include "pm/journal.h"
 #include "pm/media.h"
@@ -41,7 +42,32 @@ PoolFile::~PoolFile() {
   journal_.reset();
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) remove_name(unnamed_, fd_);
-  if (fd_ >= 0) ::close(fd_);
+  // A child that no handler ran in has the descriptor, too.
+  if (const int locked = lock_fd_ >= 0 ? lock_fd_ : fd_; locked >= 0) unlock_file(locked);
+  for (const int fd : {lock_fd_, fd_}) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+Status PoolFile::lock(bool exclusive, Report* report) {
+  lock_fd_ = reopen_file(fd_, exclusive ? O_RDWR : O_RDONLY);
+  // Without /proc a child may keep the lock of a parent that was killed.
+  return lock_file(lock_fd_ >= 0 ? lock_fd_ : fd_, exclusive, path_, report);
+}
+
+// The health says so, too: a call that was begun by somebody who does not ask ends with Status::io
+// or forked, but not with ok.
+void PoolFile::let_go() {
+  if (journal_ != nullptr) journal_->close_in_child();
+  if (new_journal_ != nullptr) new_journal_->close_in_child();
+  for (int* fd : {&lock_fd_, &fd_}) {
+    if (*fd >= 0) ::close(*fd);
+    *fd = -1;
+  }
+  health_.bad_page.store(~std::uint64_t{0}, std::memory_order_relaxed);
+  health_.poisoned.store(Status::forked, std::memory_order_relaxed);
+  health_.read_only.store(true, std::memory_order_relaxed);
+  if (shared_ && base_ != nullptr) static_cast<void>(::mprotect(base_, bytes(), PROT_READ));
 }
 
 Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
@@ -74,16 +100,21 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   return Status::ok;
 }
 
-void PoolFile::choose_medium(const PoolOptions& options) {
+Status PoolFile::choose_medium(const PoolOptions& options, Report* report) {
   in_memory_ = is_in_memory(fd_);
   map_sync_ = grants_map_sync(fd_);
   medium_ = options.medium;
   if (medium_ == Medium::automatic) {
-    const bool journal = !in_memory_ && !options.read_only;
+    const bool journal = !in_memory_ && !options.read_only && pictures_are_whole();
     medium_ = map_sync_ ? Medium::line : journal ? Medium::journal : Medium::cache;
   }
   // The traced twin records a shared mapping; and nothing is written to a read-only pool.
   if (medium_ == Medium::journal && (kTraced || options.read_only)) medium_ = Medium::cache;
+  if (medium_ != Medium::journal || pictures_are_whole()) return Status::ok;
+  return fail(Status::invalid_argument, report,
+              "medium journal needs a processor that reads 64 bytes at once (AVX-512), which this "
+              "one does not: use medium cache, which survives a crash of the process",
+              path_);
 }
 
 Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* report) {
@@ -98,14 +129,19 @@ Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* re
                    : "this file system grants no synchronous mapping: the pool survives a crash "
                      "of the process, but a power cut while it is open may damage it");
   }
-  register_mapping(options);
+  TENUTO_TRY(register_mapping(options, report));
   trace_map(base_, bytes, fd_);
   return Status::ok;
 }
 
-void PoolFile::register_mapping(const PoolOptions& options) {
-  register_region(base_, bytes_max_, medium_, options.model_delays, journal_.get());
+Status PoolFile::register_mapping(const PoolOptions& options, Report* report) {
+  if (!register_region(base_, bytes_max_, medium_, options.model_delays, journal_.get())) {
+    return fail(Status::full, report,
+                "this process has as many pools open as there may be: close another one first",
+                path_, "fewer than " + std::to_string(kRegionsMax));
+  }
   if (options.catch_bus_errors) catch_bus_errors(base_, bytes_max_, health_);
+  return Status::ok;
 }
 
 Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
@@ -165,6 +201,7 @@ std::size_t PoolFile::zone_count() const {
 void PoolFile::poison(Status why, const Report& report) {
   Status none = Status::ok;
   if (health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
+    health_.read_only.store(true, std::memory_order_relaxed);  // before words, which take memory
     {
       const std::lock_guard lock(poison_mu_);
       poison_ = report;
@@ -175,7 +212,15 @@ void PoolFile::poison(Status why, const Report& report) {
   health_.read_only.store(true, std::memory_order_relaxed);
 }
 
+Status PoolFile::say_forked(Report* report) const {
+  return fail(Status::forked, report,
+              "the pool belongs to the process that this one was forked from: open it anew here "
+              "once it was closed there",
+              path_);
+}
+
 Status PoolFile::health(Report* report) const {
+  if (forked()) return say_forked(report);
   TENUTO_TRY(bad_pages(report));
   const Status s = poisoned();
   if (s == Status::ok) return s;
@@ -188,6 +233,7 @@ Status PoolFile::health(Report* report) const {
 }
 
 Status PoolFile::bad_pages_found(Report* report) const {
+  if (forked()) return say_forked(report);
   Report local;
   Report* r = report != nullptr ? report : &local;
   const std::uint64_t at = health_.bad_page.load() - 1;

@@ -17,6 +17,7 @@
 
 #include "pm/bus_error.h"
 #include "pm/format.h"
+#include "pm/process.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
@@ -35,7 +36,7 @@ class Journal;
 class JournalFile;
 struct JournalExpected;
 
-class PoolFile {
+class PoolFile final : public OfProcess {
  public:
   // Makes a nameless file, preallocates and maps it, and writes zone 0's entry (head page and
   // lanes are zero). The caller formats its layers, sets the state, and gives the file its name by
@@ -143,7 +144,7 @@ class PoolFile {
   Status bad_pages(Report* report) const {
     return bad_pages() == Status::ok ? Status::ok : bad_pages_found(report);
   }
-  // ok, or why writes are refused: closed pools, read_only, or what poisoned it.
+  // ok, or why writes are refused: forked, read_only, or what poisoned it.
   Status writable() const;
   Medium medium() const { return medium_; }
   // Whether a power cut leaves what the fences (on medium journal: the syncs) promised.
@@ -165,8 +166,10 @@ class PoolFile {
 
  private:
   PoolFile();
+  void let_go() override;
+  Status lock(bool exclusive, Report* report);
   Status reserve_addresses(std::uint64_t size_max, Report* report);
-  void choose_medium(const PoolOptions& options);
+  Status choose_medium(const PoolOptions& options, Report* report);
   std::string journal_path(const JournalOptions& options) const;
   JournalExpected expect_journal() const;
   Status make_journal(const PoolOptions& options, Report* report);
@@ -181,8 +184,9 @@ class PoolFile {
   Status apply_journal(JournalFile& journal, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
-  void register_mapping(const PoolOptions& options);
+  Status register_mapping(const PoolOptions& options, Report* report);
   Status bad_pages_found(Report* report) const;
+  Status say_forked(Report* report) const;
   Status read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
                  Report* report) const;
   Status read_superblock(std::uint64_t file_bytes, Report* report);
@@ -191,6 +195,9 @@ class PoolFile {
   // Constant after open.
   std::string path_;
   int fd_ = -1;
+  // Holds the lock, and nothing is mapped through it: a mapping keeps what it was made through
+  // open, and with that its lock, in children that closed the descriptor, too.
+  int lock_fd_ = -1;
   bool opened_to_read_ = false;
   std::string unnamed_;            // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets

@@ -115,4 +115,11 @@ Status PoolFile::settle(Durability d) {
   return journal_->status();
 }
 
+void JournalFile::close_in_child() {
+  for (int* fd : {&direct_fd_, &fd_}) {
+    if (*fd >= 0) ::close(*fd);
+    *fd = -1;
+  }
+}
+
 }  // namespace tenuto::inline TENUTO_ABI::pm

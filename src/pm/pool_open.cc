@@ -60,11 +60,11 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   if (options.mode != 0) f->mode_ = options.mode;
   f->fd_ = make_nameless(f->path_, f->mode_, f->unnamed_);
   if (f->fd_ < 0) return fail_errno(errno, "cannot create the pool file", f->path_, report);
-  TENUTO_TRY(lock_file(f->fd_, true, path, report));
+  TENUTO_TRY(f->lock(true, report));
   const std::uint64_t bytes = round_up(options.size, kHugeBytes);
   TENUTO_TRY(reserve_space(f->fd_, 0, bytes, path, report));
   TENUTO_TRY(f->reserve_addresses(options.size_max, report));
-  f->choose_medium(options);
+  TENUTO_TRY(f->choose_medium(options, report));
   // It gets its journal once it is whole and has a name; a copy needs none, since a crash leaves
   // nothing of it.
   const bool journal = f->medium_ == Medium::journal;
@@ -134,10 +134,10 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
     return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
   }
   f->mode_ = st.st_mode & 0666;
-  TENUTO_TRY(lock_file(f->fd_, !options.read_only, path, report));
+  TENUTO_TRY(f->lock(!options.read_only, report));
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   TENUTO_TRY(f->read_superblock(file_bytes, report));
-  f->choose_medium(options);
+  TENUTO_TRY(f->choose_medium(options, report));
   if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_path(options.journal), report));
   if (options.read_only && !f->was_clean_) {
     return fail(Status::read_only, report,

@@ -36,7 +36,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
                 "a file of at least " + std::to_string(kHeadBytes) + " bytes",
                 std::to_string(file_bytes));
   }
-  TENUTO_TRY(lock_file(f->fd_, false, path, report));
+  TENUTO_TRY(f->lock(false, report));
   Report why;
   const Status super = f->read_superblock(std::max(file_bytes, kPoolBytesMin), &why);
   if (super == Status::wrong_version || super == Status::io) {
@@ -57,7 +57,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
   f->medium_ = Medium::cache;
   f->in_memory_ = true;
   f->can_punch_ = false;
-  f->register_mapping({});
+  TENUTO_TRY(f->register_mapping({}, report));
   f->copy_damaged_ |= super != Status::ok;
   TENUTO_TRY(f->apply_journal(journal, super == Status::ok, losses, report));
   return f;

@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "pm/bare_forks.h"
 #include "pm/journal.h"
 #include "support/explored_medium.h"
 #include "support/io_record.h"
@@ -143,6 +144,7 @@ class CrashExplorer {
     if (told_->wrong[0] != 0 || until_next_-- > 0) return;
     until_next_ = rng_() % (2 * test::journal_events_per_cut);
     const std::uint64_t seed = rng_();
+    const pm::BareForks bare;
     const pid_t child = ::fork();
     if (child == 0) {
       IoRecord::forked();

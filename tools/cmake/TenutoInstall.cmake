@@ -39,7 +39,7 @@ function(tenuto_shared_library)
                SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                LINKER_LANGUAGE CXX)
   target_link_libraries(tenuto_shared PRIVATE Threads::Threads TBB::tbb PkgConfig::lz4)
-  target_link_options(tenuto_shared PRIVATE LINKER:--no-undefined)
+  target_link_options(tenuto_shared PRIVATE LINKER:--no-undefined LINKER:-z,nodelete)  # threads end in it
   target_include_directories(
     tenuto_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

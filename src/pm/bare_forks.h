@@ -1,0 +1,18 @@
+// Forks of testers that fork in the middle of the library, where the calling thread may hold locks:
+// no handler of ours runs (pm/process.h), as after a bare clone. Called by the explorers.
+#pragma once
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+inline constinit thread_local bool forks_are_bare = false;
+// While it lives, those of the calling thread are.
+struct BareForks {
+  BareForks() { forks_are_bare = true; }
+  ~BareForks() { forks_are_bare = false; }
+  BareForks(const BareForks&) = delete;
+  BareForks& operator=(const BareForks&) = delete;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,109 @@
+#include "pm/process.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <vector>
+
+#include "pm/assert.h"
+#include "pm/bare_forks.h"
+#include "pm/plant.h"
+#include "pm/thread_end.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+constinit ProcessPage process_page;
+constinit ProcessLocks process_locks;
+
+namespace {
+
+// Not wiped: a child goes on counting where its parent was.
+constinit std::atomic<std::uint64_t> last_number = 0;
+constinit OfProcess* owned = nullptr;               // guarded by process_locks.owned
+constinit std::array<void (*)(), 8> child_calls{};  // guarded by process_locks.owned
+
+constexpr std::mutex ProcessLocks::*kAll[] = {&ProcessLocks::readers,  &ProcessLocks::open,
+                                              &ProcessLocks::regions,  &ProcessLocks::models,
+                                              &ProcessLocks::mappings, &ProcessLocks::owned};
+
+void before_fork() {
+  if (forks_are_bare) return;
+  for (auto lock : kAll) (process_locks.*lock).lock();
+}
+void after_fork() {
+  if (forks_are_bare) return;
+  for (auto lock : kAll) (process_locks.*lock).unlock();
+}
+void after_fork_in_child() {
+  if (forks_are_bare) return;
+  if (!TENUTO_PLANT("pm_fork_not_noticed")) {
+    process_page.number.store(0, std::memory_order_relaxed);  // where the kernel knows no such page
+    forget_thread_parts();
+    let_go_in_child();
+    for (const auto f : child_calls) {
+      if (f != nullptr) f();
+    }
+  }
+  after_fork();
+}
+
+void prepare() {
+  static const bool done = [] {
+    TENUTO_ASSERT(::pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0);
+    return true;
+  }();
+  static_cast<void>(done);
+  // A kernel without it (before 4.14) leaves this to the handler.
+  if (!TENUTO_PLANT("pm_fork_not_noticed")) {
+    static_cast<void>(::madvise(&process_page, sizeof process_page, MADV_WIPEONFORK));
+  }
+}
+
+}  // namespace
+
+std::uint64_t this_process() {
+  std::uint64_t number = process_page.number.load(std::memory_order_relaxed);
+  if (number != 0) return number;
+  prepare();
+  forget_thread_parts();  // of the parent's pools
+  const std::uint64_t mine = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
+  process_page.number.compare_exchange_strong(number, mine, std::memory_order_relaxed);
+  return process_page.number.load(std::memory_order_relaxed);
+}
+
+void let_go_in_child() {
+  for (OfProcess* o = owned; o != nullptr; o = o->next_) {
+    if (!o->gone_) o->let_go();
+    o->gone_ = true;
+  }
+}
+
+OfProcess::OfProcess() : process_(this_process()) {
+  const std::lock_guard lock(process_locks.owned);
+  next_ = owned;
+  before_ = &owned;
+  if (next_ != nullptr) next_->before_ = &next_;
+  owned = this;
+}
+
+OfProcess::~OfProcess() {
+  const std::lock_guard lock(process_locks.owned);
+  *before_ = next_;
+  if (next_ != nullptr) next_->before_ = before_;
+}
+
+void call_in_child(void (*f)()) {
+  const std::lock_guard lock(process_locks.owned);
+  auto at = child_calls.begin();
+  while (*at != nullptr) ++at;
+  TENUTO_ASSERT(at != child_calls.end());
+  *at = f;
+}
+
+void abandon(void* object) {
+  static auto* const all = new std::vector<void*>;
+  all->push_back(object);
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,76 @@
+#include "pm/thread_end.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <utility>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "pm/process.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+namespace {
+
+using End = void (*)(void*);
+constinit std::array<std::atomic<End>, kThreadParts> ends{};
+constinit thread_local std::uint64_t parts_process = 0;  // whose parts the thread has
+
+// A part that an end makes, or that was made by a key's destructor before us, is found by the loop;
+// one made after it sets the key again.
+void end_thread(void*) {
+  if (!is_this_process(parts_process)) return;
+  for (std::size_t i = 0; i < kThreadParts; ++i) {
+    void* const part = thread_parts[i];
+    if (part == nullptr) continue;
+    ends[i].load(std::memory_order_acquire)(part);
+    thread_parts[i] = nullptr;
+  }
+}
+
+pthread_key_t key() {
+  static const pthread_key_t made = [] {
+    pthread_key_t k{};
+    TENUTO_ASSERT(::pthread_key_create(&k, end_thread) == 0);
+    return k;
+  }();
+  return made;
+}
+
+}  // namespace
+
+namespace {
+// What was wrong: parts end with the thread's other thread_locals, and who comes later meets them.
+struct EndsTooEarly {
+  ~EndsTooEarly() {
+    for (std::size_t i = 0; i < kThreadParts; ++i) {
+      if (thread_parts[i] != nullptr) ends[i].load()(thread_parts[i]);
+    }
+  }
+  bool on = false;
+};
+}  // namespace
+
+void keep_thread_part(ThreadPart which, void* part, End end) {
+  const auto i = static_cast<std::size_t>(which);
+  const std::uint64_t process = this_process();
+  TENUTO_ASSERT(thread_parts[i] == nullptr);
+  ends[i].store(end, std::memory_order_release);
+  thread_parts[i] = part;
+  parts_process = process;
+  if (TENUTO_PLANT("pm_thread_parts_end_with_thread_locals")) {
+    static thread_local EndsTooEarly early;
+    early.on = true;
+  }
+  TENUTO_ASSERT(::pthread_setspecific(key(), &thread_parts) == 0);
+}
+
+void forget_thread_parts() {
+  for (void*& part : thread_parts) {
+    if (part != nullptr) abandon(part);
+    part = nullptr;
+  }
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

@@ -1,0 +1,231 @@
+// How a process ends while a pool is open: pools in static objects, made before and after the
+// library's own statics, and thread_locals of the program that use a pool while they are destroyed.
+// The pool is closed cleanly, whatever the medium, and nothing crashes or hangs. The program starts
+// itself again for each way to end: static objects have to be those of a whole process.
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "support/pool_parts.h"
+#include "tenuto/crash.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr unsigned kAlarmSeconds = 60;
+constexpr int kBlocks = 40;
+
+// What the child is to do: its words come by environment, so that static objects see them.
+bool way_is(const char* way) {
+  const char* const w = std::getenv("TENUTO_TEST_EXIT");
+  return w != nullptr && std::string_view(w) == way;
+}
+
+[[noreturn]] void give_up(const char* what) {
+  std::fprintf(stderr, "%s\n", what);
+  std::_Exit(3);
+}
+void must(Status s, const char* what) {
+  if (s != Status::ok) give_up((std::string(what) + ": " + status_name(s)).c_str());
+}
+
+StoreOptions options() {
+  StoreOptions o;
+  o.pool.size = 8u << 20;
+  o.pool.size_max = 64u << 20;
+  o.pool.recovery_threads = 1;
+  o.pool.journal.bytes = 1u << 20;
+  o.pool.medium = static_cast<Medium>(std::atoi(std::getenv("TENUTO_TEST_MEDIUM")));
+  return o;
+}
+
+struct Words {
+  Ptr<char> word[kBlocks];
+};
+
+// Records and blocks; of these some are freed, in a transaction and without one, so that flushes
+// are left that nobody fenced.
+struct Opened {
+  std::optional<Store> store;
+
+  void open_and_work() {
+    Result<Store> s = Store::open(std::getenv("TENUTO_TEST_POOL"), options());
+    if (!s) give_up("open");
+    store.emplace(std::move(*s));
+    work("first");
+  }
+  void work(const std::string& key) {
+    for (int i = 0; i < 200; ++i) must(store->put(key + std::to_string(i), "value"), "put");
+    const Result<Words*> words = store->pool().root<Words>("words");
+    if (!words) give_up("root");
+    for (auto& w : (*words)->word) {
+      if (!w) must(store->pool().malloc_to(w, 100), "malloc_to");
+    }
+    must(store->pool().run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add((*words)->word[0]));
+      TENUTO_TRY(tx.free((*words)->word[0].get()));
+      (*words)->word[0] = nullptr;
+      return Status::ok;
+    }),
+         "transaction");
+    must(store->pool().free_from((*words)->word[1]), "free_from");
+  }
+};
+
+struct StaticPool : Opened {
+  explicit StaticPool(const char* way) {
+    if (way_is(way)) open_and_work();
+  }
+};
+
+// Before and after all other statics of the program, the library's included.
+__attribute__((init_priority(101))) StaticPool first_static("static made first");
+__attribute__((init_priority(65535))) StaticPool last_static("static made last");
+Opened* the_pool = nullptr;
+
+// Made before the thread's first use of a pool, hence destroyed after what that makes.
+struct Outliving {
+  ~Outliving() {
+    if (the_pool != nullptr) the_pool->work("outliving");
+  }
+  int touched = 0;
+};
+thread_local Outliving outliving;
+
+// A thread that worked and rests is no reason for the close to forget what it did.
+void rest_forever() {
+  static std::atomic<bool> worked = false;
+  std::thread([] {
+    the_pool->work("resting");
+    worked = true;
+    for (;;) ::pause();
+  }).detach();
+  while (!worked) std::this_thread::yield();
+}
+
+int live() {
+  ::alarm(kAlarmSeconds);
+  static Opened late;  // made after main began
+  if (way_is("static made first")) the_pool = &first_static;
+  if (way_is("static made last")) the_pool = &last_static;
+  if (the_pool != nullptr) {
+    the_pool->work("main");
+    the_pool = nullptr;
+    return 0;
+  }
+  if (!way_is("a thread_local outlives the pool's in a thread")) outliving.touched = 1;
+  late.open_and_work();
+  the_pool = &late;
+  if (way_is("a thread_local outlives the pool's")) return 0;
+  if (way_is("a thread_local outlives the pool's in a thread")) {
+    std::thread([] {
+      outliving.touched = 1;
+      the_pool->work("thread");
+    }).join();
+    the_pool = nullptr;
+    return 0;
+  }
+  if (way_is("a thread rests")) rest_forever();
+  the_pool = way_is("a thread rests") ? nullptr : the_pool;
+  if (way_is("another thread calls exit")) {
+    std::thread([] {
+      outliving.touched = 1;
+      the_pool->work("thread");
+      std::exit(0);
+    }).detach();
+    for (;;) ::pause();
+  }
+  return 0;
+}
+
+struct End {
+  int code = 0;  // or 1000 + signal
+};
+
+End run_child(const char* way, Medium medium, const std::string& path, const char* plant) {
+  ::setenv("TENUTO_TEST_EXIT", way, 1);
+  ::setenv("TENUTO_TEST_MEDIUM", std::to_string(static_cast<int>(medium)).c_str(), 1);
+  ::setenv("TENUTO_TEST_POOL", path.c_str(), 1);
+  if (plant != nullptr) ::setenv("TENUTO_PLANT", plant, 1);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execl("/proc/self/exe", "exit_test", "--live", nullptr);
+    std::_Exit(99);
+  }
+  ::unsetenv("TENUTO_TEST_EXIT");
+  ::unsetenv("TENUTO_PLANT");
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status)};
+}
+
+// Empty, or what is wrong with what the child left.
+std::string judge(const std::string& path) {
+  Report report;
+  StoreOptions o = options();
+  o.create_if_missing = false;
+  Result<Store> s = Store::open(path, o, &report);
+  if (!s) return "open: " + report.text();
+  if (!s->pool().info().was_clean) return "not closed cleanly";
+  for (int i = 0; i < 200; ++i) {
+    if (s->contains("first" + std::to_string(i)) != Status::ok) return "a record is gone";
+  }
+  if (s->validate(&report) != Status::ok) return "validate: " + report.text();
+  return s->close() == Status::ok ? "" : "close";
+}
+
+const char* const kWays[] = {"static made first",
+                             "static made last",
+                             "a static of a function",
+                             "a thread_local outlives the pool's",
+                             "a thread_local outlives the pool's in a thread",
+                             "a thread rests",
+                             "another thread calls exit"};
+
+std::string end_of(const char* way, Medium medium, const char* plant = nullptr) {
+  const TempPath path("exit");
+  const std::string journal = path.str() + ".journal";
+  const End end = run_child(way, medium, path.str(), plant);
+  std::string wrong = end.code == 0 ? judge(path.str()) : "ended " + std::to_string(end.code);
+  ::unlink(journal.c_str());
+  return wrong;
+}
+
+TEST(exit_test, a_pool_in_a_static_object_is_closed_cleanly_on_every_medium) {
+  for (const Medium m : {Medium::cache, Medium::line, Medium::model, Medium::journal}) {
+    for (const char* way : kWays) {
+      EXPECT_EQ(end_of(way, m), "") << way << ", medium " << medium_name(m);
+    }
+  }
+}
+
+#ifdef TENUTO_DEBUG_CHECKS
+TEST(exit_test, parts_that_end_with_the_thread_locals_are_found) {
+  bool found = false;
+  for (const char* way : kWays) {
+    found =
+        found || !end_of(way, Medium::journal, "pm_thread_parts_end_with_thread_locals").empty();
+  }
+  EXPECT_TRUE(found);
+}
+#endif
+
+}  // namespace
+}  // namespace tenuto::test
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--live") return tenuto::test::live();
+  ::setenv("TENUTO_TEST_MEDIUM", "0", 1);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

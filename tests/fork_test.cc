@@ -1,0 +1,370 @@
+// A process forks while a pool is open: the child does nothing to it, whatever it does, and says so
+// (Status::forked); the parent loses nothing; the lock is the parent's alone. The parents are
+// children of the test, so that they can be killed.
+#include <gtest/gtest.h>
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/open_handles.h"
+#include "support/pool_parts.h"
+#include "tenuto/collection.h"
+#include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/tenuto.h"
+#include "tenuto/transaction.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr unsigned kAlarmSeconds = 60;
+constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::model, Medium::journal};
+
+// A file that takes its journal along.
+struct PoolPath : TempPath {
+  using TempPath::TempPath;
+  ~PoolPath() { ::unlink((str() + ".journal").c_str()); }
+};
+
+pid_t start(const std::function<void()>& body) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  ::alarm(kAlarmSeconds);
+  body();
+  std::_Exit(0);
+}
+// The exit code, or 1000 + signal.
+int end_of(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+int in_child(const std::function<void()>& body) { return end_of(start(body)); }
+
+// Empty, or what is missing.
+std::string missing(const std::string& path, Medium medium, int records, bool clean) {
+  Report report;
+  Result<Store> s = Store::open(path, options(medium), &report);
+  if (!s) return "open: " + report.text();
+  if (clean && !s->pool().info().was_clean) return "not closed cleanly";
+  for (int i = 0; i < records; ++i) {
+    if (s->contains(key(i)) != Status::ok) return key(i) + " is gone";
+  }
+  if (s->validate(&report) != Status::ok) return "validate: " + report.text();
+  return s->close() == Status::ok ? "" : "close";
+}
+
+// What children do with what they inherited.
+enum class Way { exec, end_at_once, exit, leave_scope, use_all, thread_ends };
+constexpr Way kWays[] = {Way::exec,        Way::end_at_once, Way::exit,
+                         Way::leave_scope, Way::use_all,     Way::thread_ends};
+
+Handles* static_handles = nullptr;
+struct AtExit {
+  ~AtExit() { delete static_handles; }
+} at_exit;
+
+void be_child(Handles* h, Way way) {
+  ::alarm(kAlarmSeconds);
+  switch (way) {
+    case Way::exec:
+      ::execl("/bin/true", "true", nullptr);
+      std::_Exit(9);
+    case Way::end_at_once:
+      std::_Exit(0);
+    case Way::exit:
+      static_handles = h;
+      std::exit(0);
+    case Way::leave_scope:
+      delete h;
+      std::_Exit(0);
+    case Way::use_all:
+      every_call_refuses(*h);
+      delete h;
+      std::_Exit(0);
+    case Way::thread_ends:
+      return;  // of its only thread, and so of the process
+  }
+}
+
+TEST(fork_test, children_are_harmless_and_the_parent_closes_cleanly) {
+  for (const Medium medium : kMedia) {
+    const PoolPath path("fork");
+    const int code = in_child([&] {
+      auto* const h = new Handles;
+      h->open(path.str(), medium);
+      for (const Way way : kWays) {
+        pid_t child = -1;
+        const auto fork_here = [&] {
+          child = ::fork();
+          if (child == 0) be_child(h, way);
+        };
+        if (way == Way::thread_ends) {
+          std::thread([&] {
+            put_all(*h->store, 0, 3);  // it has a lane
+            fork_here();
+          }).join();
+        } else {
+          fork_here();
+        }
+        const int end = end_of(child);
+        if (end != 0) std::fprintf(stderr, "way %d: %d\n", static_cast<int>(way), end);
+        MUST(end == 0);
+        put_all(*h->store, 100, 150 + 10 * static_cast<int>(way));
+      }
+      h->close();
+      delete h;
+    });
+    ASSERT_EQ(code, 0) << medium_name(medium);
+    EXPECT_EQ(missing(path.str(), medium, 200, true), "") << medium_name(medium);
+  }
+}
+
+// A child leaves the scope; what the parent syncs afterwards survives its death.
+std::string lost_after_a_child_closed(Medium medium) {
+  const PoolPath path("fork-killed");
+  const int code = in_child([&] {
+    Result<Store> s = Store::open(path.str(), options(medium));
+    MUST(s);
+    put_all(*s, 0, 10);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(2);  // with the mistake it waits for a thread that is not there
+      static_cast<void>(s->close());
+      std::_Exit(0);
+    }
+    static_cast<void>(end_of(child));
+    for (int i = 10; i < 200; ++i) static_cast<void>(s->put(key(i), "value"));
+    static_cast<void>(s->sync());
+    ::raise(SIGKILL);
+  });
+  EXPECT_EQ(code, 1000 + SIGKILL);
+  return missing(path.str(), medium, 200, false);
+}
+
+TEST(fork_test, what_the_parent_syncs_after_a_child_has_ended_is_there) {
+  for (const Medium medium : kMedia) EXPECT_EQ(lost_after_a_child_closed(medium), "");
+}
+
+#ifdef TENUTO_DEBUG_CHECKS
+TEST(fork_test, a_child_that_closes_the_pool_of_its_parent_is_found) {
+  ::setenv("TENUTO_PLANT", "pm_fork_not_noticed", 1);
+  bool found = false;
+  const PoolPath path("fork-planted");
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    // A process that has not read the environment yet.
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const std::string arg = std::to_string(static_cast<int>(medium));
+      ::execl("/proc/self/exe", "fork_test", "--lost", arg.c_str(), nullptr);
+      std::_Exit(9);
+    }
+    found = found || end_of(pid) == 1;
+  }
+  ::unsetenv("TENUTO_PLANT");
+  EXPECT_TRUE(found);
+}
+#endif
+
+// The parent dies, and a child that inherited the pool lives on.
+TEST(fork_test, the_lock_does_not_outlive_the_parent_in_a_child) {
+  for (const Medium medium : kMedia) {
+    const PoolPath path("fork-lock");
+    int told[2];
+    ASSERT_EQ(::pipe(told), 0);
+    const pid_t parent = start([&] {
+      Result<Store> s = Store::open(path.str(), options(medium));
+      MUST(s);
+      put_all(*s, 0, 10);
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(kAlarmSeconds);
+        const pid_t self = ::getpid();
+        MUST(::write(told[1], &self, sizeof self) == sizeof self);
+        for (;;) ::pause();
+      }
+      for (;;) ::pause();
+    });
+    pid_t child = 0;
+    ASSERT_EQ(::read(told[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+    EXPECT_EQ(Store::open(path.str(), options(medium)).error(), Status::busy);
+    ::kill(parent, SIGKILL);
+    EXPECT_EQ(end_of(parent), 1000 + SIGKILL);
+    EXPECT_EQ(missing(path.str(), medium, 10, false), "") << medium_name(medium);
+    ::kill(child, SIGKILL);
+    ::close(told[0]);
+    ::close(told[1]);
+  }
+}
+
+TEST(fork_test, a_child_opens_the_pool_anew_once_the_parent_has_closed_it) {
+  for (const Medium medium : kMedia) {
+    const PoolPath path("fork-anew");
+    const int code = in_child([&] {
+      int go[2];
+      int tried[2];
+      MUST(::pipe(go) == 0 && ::pipe(tried) == 0);
+      Result<Store> s = Store::open(path.str(), options(medium));
+      MUST(s);
+      put_all(*s, 0, 100);
+      Snapshot snapshot = std::move(*s->snapshot());
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(kAlarmSeconds);
+        const Status first = Store::open(path.str(), options(medium)).error();
+        MUST(first == Status::busy && ::write(tried[1], "x", 1) == 1);
+        char c = 0;
+        MUST(::read(go[0], &c, 1) == 1);
+        Result<Store> mine = Store::open(path.str(), options(medium));
+        MUST(mine && mine->pool().info().was_clean);
+        std::string value;
+        MUST(s->get(key(1), value) == Status::forked);
+        put_all(*mine, 100, 200);
+        std::thread([&] { put_all(*mine, 200, 300); }).join();
+        MUST(snapshot.get(key(1), value) == Status::forked);
+        MUST(s->close() == Status::forked);
+        MUST(mine->get(key(1), value) == Status::ok && mine->close() == Status::ok);
+        std::_Exit(0);
+      }
+      char c = 0;
+      MUST(::read(tried[0], &c, 1) == 1);
+      snapshot.release();
+      MUST(s->close() == Status::ok);
+      MUST(::write(go[1], "x", 1) == 1);
+      MUST(end_of(child) == 0);
+    });
+    ASSERT_EQ(code, 0) << medium_name(medium);
+    EXPECT_EQ(missing(path.str(), medium, 300, true), "") << medium_name(medium);
+  }
+}
+
+// Threads of the parent may hold any lock at the moment of the fork.
+TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    const PoolPath path("fork-threads");
+    const int code = in_child([&] {
+      auto* const h = new Handles;
+      h->open(path.str(), medium);
+      std::atomic<bool> stop = false;
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 3; ++t) {
+        threads.emplace_back([&, t] {
+          std::string value;
+          for (int i = 0; !stop; ++i) {
+            MUST(h->store->put(key(t * 1000 + i % 300), "value") == Status::ok);
+            MUST(h->named->put(key(i % 300), "value") == Status::ok);
+            if (i % 16 == 0) static_cast<void>(h->store->snapshot());
+            if (i % 64 == 0) {
+              static_cast<void>(h->store->iterator());
+              std::thread([&] { static_cast<void>(h->store->get(key(1), value)); }).join();
+            }
+          }
+        });
+      }
+      for (int i = 0; i < 60; ++i) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+          ::alarm(20);
+          every_call_refuses(*h);
+          delete h;
+          std::_Exit(0);
+        }
+        MUST(end_of(child) == 0);
+      }
+      stop = true;
+      for (std::thread& t : threads) t.join();
+      h->close();
+      delete h;
+    });
+    ASSERT_EQ(code, 0) << medium_name(medium);
+    EXPECT_EQ(missing(path.str(), medium, 100, true), "") << medium_name(medium);
+  }
+}
+
+// No handler runs in it: its pages are known all the same.
+TEST(fork_test, a_bare_clone_is_noticed_too) {
+  for (const Medium medium : kMedia) {
+    const PoolPath path("fork-clone");
+    const int code = in_child([&] {
+      auto* const h = new Handles;
+      h->open(path.str(), medium);
+      const long child = ::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+      if (child == 0) {
+        ::alarm(kAlarmSeconds);
+        every_call_refuses(*h);
+        delete h;
+        std::_Exit(0);
+      }
+      MUST(end_of(static_cast<pid_t>(child)) == 0);
+      h->close();
+      delete h;
+    });
+    ASSERT_EQ(code, 0) << medium_name(medium);
+    EXPECT_EQ(missing(path.str(), medium, 100, true), "") << medium_name(medium);
+  }
+}
+
+// A store through a pointer ends the child. What it reads in place it may read.
+TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
+  const PoolPath path("fork-store");
+  const int code = in_child([&] {
+    auto* const h = new Handles;
+    h->open(path.str(), Medium::cache);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (h->view->value() != "value" || *h->word != 7) std::_Exit(2);
+      *h->word = 8;
+      std::_Exit(0);
+    }
+    MUST(end_of(child) == 1000 + SIGSEGV);
+    MUST(*h->word == 7);
+    h->close();
+    delete h;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(fork_test, the_c_calls_say_so_too) {
+  const PoolPath path("fork-c");
+  const int code = in_child([&] {
+    tenuto_store* store = nullptr;
+    MUST(tenuto_store_open(path.str().c_str(), nullptr, &store, nullptr) == TENUTO_OK);
+    tenuto_collection* const all = tenuto_default_collection(store);
+    MUST(tenuto_put(all, "a", 1, "b", 1, TENUTO_SYNC) == TENUTO_OK);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      MUST(tenuto_put(all, "a", 1, "c", 1, TENUTO_SYNC) == TENUTO_FORKED);
+      MUST(std::string(tenuto_status_name(TENUTO_FORKED)) == "forked");
+      MUST(tenuto_store_close(store) == TENUTO_FORKED);
+      std::_Exit(0);
+    }
+    MUST(end_of(child) == 0);
+    MUST(tenuto_store_close(store) == TENUTO_OK);
+  });
+  EXPECT_EQ(code, 0);
+}
+
+}  // namespace
+}  // namespace tenuto::test
+
+int main(int argc, char** argv) {
+  using namespace tenuto::test;
+  if (argc > 2 && std::string_view(argv[1]) == "--lost") {
+    const auto medium = static_cast<tenuto::Medium>(std::atoi(argv[2]));
+    return lost_after_a_child_closed(medium).empty() ? 0 : 1;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

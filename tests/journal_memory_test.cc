@@ -1,0 +1,110 @@
+// Medium journal where there is no memory for a picture, or for a commit: the pool turns read-only
+// and says so, nobody waits for ever, and what was synced is there. And a processor that cannot
+// take whole pictures.
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/pool_parts.h"
+#include "tenuto/crash.h"
+#include "tenuto/kv.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr unsigned kAlarmSeconds = 60;
+
+StoreOptions options() {
+  StoreOptions o;
+  o.pool.size = 8u << 20;
+  o.pool.size_max = 64u << 20;
+  o.pool.recovery_threads = 1;
+  o.pool.medium = Medium::journal;
+  o.pool.journal.bytes = 4u << 20;
+  o.pool.journal.sync_every_ms = 5;
+  return o;
+}
+
+struct JournalPath : TempPath {
+  using TempPath::TempPath;
+  ~JournalPath() { ::unlink((str() + ".journal").c_str()); }
+};
+
+#ifdef TENUTO_DEBUG_CHECKS
+
+// In a child with an alarm: what goes wrong here hangs. 0, or what the child ended with.
+int use_without_memory(const std::string& path, const char* plant) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(plant == std::string("journal_slot_stays_announced_without_memory") ? 5
+                                                                                : kAlarmSeconds);
+    Result<Store> s = Store::open(path, options());
+    if (!s) std::_Exit(2);
+    if (s->put("synced", "value") != Status::ok) std::_Exit(3);
+    tenuto::plant("journal_no_memory_for_pictures");
+    tenuto::plant(plant);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&, t] {
+        Status last = Status::ok;
+        for (int i = 0; i < 100'000 && last == Status::ok; ++i) {
+          last = s->put("key" + std::to_string(t * 100'000 + i), std::string(20'000, 'x'),
+                        {Durability::buffered});
+        }
+        if (last != Status::io) std::_Exit(4);
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    Report report;
+    if (s->sync() != Status::io) std::_Exit(5);
+    if (s->pool().health(&report) != Status::io) std::_Exit(6);
+    if (report.text().find("no memory") == std::string::npos) std::_Exit(7);
+    static_cast<void>(s->close());
+    std::_Exit(0);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST(journal_memory_test, without_memory_the_pool_turns_read_only_and_nobody_waits) {
+  for (const char* where : {"journal_no_memory_for_pictures", "journal_no_memory_in_a_commit"}) {
+    const JournalPath path("journal-memory");
+    EXPECT_EQ(use_without_memory(path.str(), where), 0) << where;
+    Result<Store> s = Store::open(path.str(), options());
+    ASSERT_TRUE(s) << where;
+    EXPECT_EQ(s->contains("synced"), Status::ok);
+    EXPECT_EQ(s->validate(), Status::ok);
+  }
+}
+
+TEST(journal_memory_test, a_slot_that_stays_announced_is_found) {
+  const JournalPath path("journal-memory-planted");
+  const int end = use_without_memory(path.str(), "journal_slot_stays_announced_without_memory");
+  EXPECT_EQ(end, 1000 + SIGALRM);
+}
+
+TEST(journal_memory_test, a_processor_that_tears_pictures_has_no_medium_journal) {
+  tenuto::plant("journal_processor_without_whole_loads");
+  const JournalPath path("journal-processor");
+  Report report;
+  EXPECT_EQ(Store::open(path.str(), options(), &report).error(), Status::invalid_argument);
+  EXPECT_NE(report.text().find("AVX-512"), std::string::npos) << report.text();
+  StoreOptions o = options();
+  o.pool.medium = Medium::automatic;
+  Result<Store> s = Store::open(path.str(), o, &report);
+  ASSERT_TRUE(s) << report.text();
+  EXPECT_EQ(s->pool().info().medium, Medium::cache);
+  EXPECT_EQ(s->close(), Status::ok);
+  unplant_all();
+}
+
+#endif
+
+}  // namespace
+}  // namespace tenuto::test

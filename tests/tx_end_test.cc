@@ -1,0 +1,111 @@
+// Transactions that end in other ways than they should: a callback throws, a thread goes and leaves
+// one open.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "support/tx_parts.h"
+
+namespace tenuto::test {
+namespace {
+
+struct Words {
+  std::uint64_t word[8];
+  Ptr<std::uint64_t> block;
+};
+
+class TxEnd : public testing::Test {
+ protected:
+  TxEnd() : path_("tx-end") {
+    EXPECT_EQ(p_.create(path_.str()), Status::ok);
+    p_.make_root<Words>(0);
+  }
+  Words& w() { return p_.get_root<Words>(0); }
+  Status add_one() {
+    return p_.run([&](Transaction& tx) {
+      TENUTO_TRY(tx.add(w().word[0]));
+      w().word[0] += 1;
+      return Status::ok;
+    });
+  }
+
+  TempPath path_;
+  TxParts p_;
+};
+
+TEST_F(TxEnd, a_callback_that_throws_leaves_the_transaction_ended_and_no_lock) {
+  std::mutex m;
+  int called = 0;
+  for (const bool commits : {true, false}) {
+    const auto body = [&] {
+      Transaction tx(p_.engine->mine());
+      EXPECT_EQ(tx.lock(m), Status::ok);
+      EXPECT_EQ(tx.add(w().word[1]), Status::ok);
+      w().word[1] += 1;
+      const auto fail = [] { throw std::runtime_error("of a callback"); };
+      EXPECT_EQ(commits ? tx.on_commit(fail) : tx.on_abort(fail), Status::ok);
+      const auto count = [&] { called += 1; };
+      EXPECT_EQ(commits ? tx.on_commit(count) : tx.on_abort(count), Status::ok);
+      commits ? static_cast<void>(tx.commit()) : tx.abort();
+    };
+    EXPECT_THROW(body(), std::runtime_error);
+    std::thread([&] {
+      EXPECT_TRUE(m.try_lock());
+      m.unlock();
+    }).join();
+    EXPECT_EQ(w().word[1], 1u);  // committed, then rolled back
+    EXPECT_EQ(called, 0);        // the one after it is dropped, not kept for the next transaction
+    EXPECT_EQ(add_one(), Status::ok);
+    EXPECT_EQ(called, 0);
+  }
+  EXPECT_EQ(p_.close(), Status::ok);
+}
+
+TEST_F(TxEnd, a_thread_that_ends_rolls_back_what_it_left_open) {
+  EXPECT_EQ(add_one(), Status::ok);
+  std::unique_ptr<Transaction> left, inner;
+  std::mutex m;
+  int aborted = 0;
+  std::uint32_t lane = 0;
+  std::thread([&] {
+    lane = p_.lanes->mine().id.value;
+    left = std::make_unique<Transaction>(p_.engine->mine());
+    inner = std::make_unique<Transaction>(p_.engine->mine());
+    EXPECT_EQ(left->lock(m), Status::ok);
+    EXPECT_EQ(left->on_abort([&] { aborted += 1; }), Status::ok);
+    EXPECT_EQ(inner->add(w()), Status::ok);
+    w().word[0] = 100;
+    const Result<void*> block = inner->alloc(64);
+    ASSERT_TRUE(block);
+    w().block = static_cast<std::uint64_t*>(*block);
+  }).join();
+  EXPECT_EQ(w().word[0], 1u);
+  EXPECT_FALSE(w().block);
+  EXPECT_EQ(aborted, 1);
+  EXPECT_TRUE(m.try_lock());
+  m.unlock();
+  // The next holder of the lane begins a transaction of its own, which the old handles do not
+  // touch.
+  std::thread([&] {
+    EXPECT_EQ(p_.lanes->mine().id.value, lane);
+    Transaction tx(p_.engine->mine());
+    EXPECT_EQ(tx.add(w().word[0]), Status::ok);
+    w().word[0] = 2;
+    EXPECT_EQ(left->status(), Status::aborted);
+    EXPECT_EQ(left->add(w().word[3]), Status::aborted);
+    EXPECT_EQ(left->commit(), Status::aborted);
+    EXPECT_EQ(inner->alloc(64).error(), Status::aborted);
+    left.reset();
+    inner.reset();
+    EXPECT_EQ(tx.commit(), Status::ok);
+  }).join();
+  EXPECT_EQ(w().word[0], 2u);
+  EXPECT_EQ(p_.allocated_blocks().size(), 1u);
+  EXPECT_EQ(p_.close(), Status::ok);  // not busy
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -1,0 +1,108 @@
+// How a transaction ends, whichever way, once its protocol (txn.cc) has done its work: callbacks,
+// locks, what is kept for the next one; and the ends that are none of its own, of a thread that
+// goes and in a child of a fork.
+#include <exception>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "pm/trace.h"
+#include "tx/txn.h"
+
+namespace tenuto::inline TENUTO_ABI::tx {
+
+namespace {
+constexpr std::size_t kFramesKept = 16;  // of each area, between transactions
+}
+
+// In a child, where the transaction is the parent's: its mutexes are free in the child, nothing
+// else happens.
+void Txn::let_go() {
+  depth_ = 0;
+  end_locks();
+}
+
+void Txn::end_locks() {
+  turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  for (auto m = locks_.rbegin(); m != locks_.rend(); ++m) (*m)->unlock();
+  locks_.clear();
+}
+
+Status Txn::commit() {
+  if (file_.forked()) {
+    let_go();
+    return Status::forked;
+  }
+  TENUTO_ASSERT(depth_ > 0);
+  if (depth_ > 1) {
+    depth_ -= 1;
+    return aborted_ ? Status::aborted : Status::ok;
+  }
+  Status refused = aborted_ ? Status::aborted : file_.writable();
+  if (refused == Status::ok) {
+    commit_outermost();
+    refused = file_.bad_pages();
+  } else if (!aborted_) {
+    roll_back();  // the pool was found damaged meanwhile
+  }
+  depth_ = 0;
+  pm::trace_tx(refused == Status::ok ? pm::TraceTx::committed : pm::TraceTx::aborted);
+  end(refused == Status::ok);
+  return refused;
+}
+
+void Txn::abort() {
+  if (file_.forked()) return let_go();
+  TENUTO_ASSERT(depth_ > 0);
+  if (!aborted_) roll_back();
+  aborted_ = true;
+  depth_ -= 1;
+  if (depth_ > 0) return;
+  pm::trace_tx(pm::TraceTx::aborted);
+  end(false);
+}
+
+void Txn::abandon() {
+  depth_ = 1;
+  abort();
+}
+
+void Txn::end(bool committed) {
+  const auto count = [](std::atomic<std::uint64_t>& n, std::uint64_t more) {
+    n.store(n.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  };
+  count(committed ? stats_.committed : stats_.aborted, 1);
+  count(stats_.entries, log_.size());
+  undo_pending_ = alloc_pending_ = any_typed_ = false;
+  aborted_ = false;
+  added_.clear();
+  fresh_.clear();
+  new_blocks_.clear();
+  if (!new_index_.empty()) new_index_.clear();
+  freed_.clear();
+  if (log_.frames() != 0) {
+    if (log_.frames() > kAreas * kFramesKept) drain();
+    if (limbo_.empty()) trim(kFramesKept);
+    stats_.frames.store(log_.frames(), std::memory_order_relaxed);
+  }
+  call_back(committed);
+}
+
+// What a callback throws passes, and the transaction has ended all the same.
+void Txn::call_back(bool committed) {
+  struct Ended {
+    Txn& txn;
+    ~Ended() {
+      if (std::uncaught_exceptions() != before && TENUTO_PLANT("tx_throwing_callback_keeps_locks"))
+        return;
+      txn.in_callbacks_ = false;
+      txn.on_commit_.clear();
+      txn.on_abort_.clear();
+      txn.end_locks();
+    }
+    const int before = std::uncaught_exceptions();
+  } ended{*this};
+  in_callbacks_ = true;
+  for (const auto& f : committed ? on_commit_ : on_abort_) f();
+}
+
+}  // namespace tenuto::inline TENUTO_ABI::tx

@@ -65,22 +65,36 @@ class Tree::Batch {
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
     if (!TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
     TENUTO_TRY(validate());
+    emptied_.reserve(locked_.size());  // from the commit on nothing may fail
     tx::Txn& txn = ops_.front().tree->engine_.mine();
     TENUTO_TRY(txn.begin());
     if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
-    Status s = save(txn);
-    if (s == Status::ok) {
-      store();
-      s = txn.commit();
-    } else {
-      txn.abort();
-    }
-    TENUTO_TRY(s);
+    Saving saving(txn);
+    TENUTO_TRY(save(txn));
+    saving.done();
+    store();
+    TENUTO_TRY(txn.commit());
     finish();
     return Status::ok;
   }
 
  private:
+  // A transaction that is begun and not yet stored under; aborted on every way out but the good
+  // one.
+  class Saving {
+   public:
+    explicit Saving(tx::Txn& txn) : txn_(&txn) {}
+    ~Saving() {
+      if (txn_ != nullptr) txn_->abort();
+    }
+    Saving(const Saving&) = delete;
+    Saving& operator=(const Saving&) = delete;
+    void done() { txn_ = nullptr; }
+
+   private:
+    tx::Txn* txn_;
+  };
+
   History& history() const { return ops_.front().tree->history_; }
 
   static bool before(const BatchOp& a, const BatchOp& b) {
@@ -92,6 +106,9 @@ class Tree::Batch {
   Status prepare() {
     for (const BatchOp& op : ops_) TENUTO_TRY(op.tree->check_key(op.key));
     std::stable_sort(ops_.begin(), ops_.end(), before);
+    changes_.reserve(ops_.size());
+    locked_.reserve(ops_.size());  // what was locked is noted, come what may
+    for (const BatchOp& op : ops_) static_cast<void>(op.tree->limbos_.mine());
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
       changes_.emplace_back().op = &ops_[i];
@@ -272,12 +289,12 @@ class Tree::Batch {
       }
     }
     // Which leaves became empty is looked at before the locks go: after that twins may die.
-    std::vector<const Change*> emptied;
     for (const LockedLeaf& l : locked_) {
-      if (l.header_changes && l.twin->used_slots() == 0) emptied.push_back(&changes_[l.first]);
+      if (l.header_changes && l.twin->used_slots() == 0) emptied_.push_back(&changes_[l.first]);
     }
     for (const LockedLeaf& l : locked_) l.twin->unlock();
     locked_.clear();
+    for (Change& c : changes_) c.record = {};  // owned by its leaf now
     for (Change& c : changes_) {
       std::int64_t bytes = -c.old_bytes;
       std::int64_t records = c.found ? -1 : 0;
@@ -287,10 +304,9 @@ class Tree::Batch {
       }
       if (c.found && !c.kept) c.tree().retire_block(c.old_word.record());
       c.tree().limbos_.mine().count(records, bytes);
-      c.record = {};  // owned by its leaf now
     }
     if (now_.snapshots() != 0) history().sweep();
-    for (const Change* c : emptied) c->tree().unlink_empty(c->op->key);
+    for (const Change* c : emptied_) c->tree().unlink_empty(c->op->key);
   }
 
   void keep(const LockedLeaf& l, Change& c) {
@@ -303,7 +319,8 @@ class Tree::Batch {
   std::vector<BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
-  const ReadSet* const reads_;  // null: a batch in the default collection
+  std::vector<const Change*> emptied_;  // of leaves that became empty, a change each
+  const ReadSet* const reads_;          // null: a batch in the default collection
   MomentWord now_{};
 };
 

@@ -136,8 +136,7 @@ Times ExpiryClock::times() {
   return {std::max(known_.floor, sure), doubted_ ? known_.seen : 0};
 }
 
-// Until the head page has a place for them, every life begins anew.
-Times load_times(const pm::PoolFile&) { return {}; }
-void store_times(pm::PoolFile&, Times) {}
+Times load_times(const pm::PoolFile& file) { return {file.time_floor(), file.time_seen()}; }
+void store_times(pm::PoolFile& file, Times t) { file.set_times(t.floor, t.seen); }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -126,14 +126,16 @@ Status Collections::open_all(bool parallel, Report* report) {
 void Collections::keep_time() {
   if (clock_ == nullptr || ground_.file.writable() != Status::ok) return;
   const Times t = clock_->times();
-  if (t.floor <= kept_floor_) return;
+  if (t.floor <= kept_.floor && t.seen == kept_.seen) return;
   store_times(ground_.file, t);
-  kept_floor_ = t.floor;
+  kept_ = t;
 }
 
 Status Collections::close() {
   const std::lock_guard lock(mu_);
-  keep_time();
+  const bool expires = std::any_of(open_.begin(), open_.end(),
+                                   [](const auto& named) { return named.second->form.expires(); });
+  if (expires) keep_time();
   for (const State& state : unnamed_) state->tree->end_now();
   for (const State& state : dropped_) state->tree->end_now();
   dropped_.clear();

@@ -202,7 +202,7 @@ class Collections {
   bool verify_reads_ = true;
   Forms forms_;
   std::shared_ptr<ExpiryClock> clock_;  // constant after open
-  TimeMs kept_floor_ = 0;               // see keep_time
+  Times kept_;                          // see keep_time
   State main_;
   std::atomic<bool> has_catalog_{false};
 

@@ -231,6 +231,7 @@ void Cursor::seek_for_prev(std::string_view key) {
   note(down_to_here(), from);
 }
 void Cursor::next() {
+  if (work_ != nullptr && work_->ended) return fail(Status::closed);
   if (at_ + 1 < entries_.size()) {
     stand_forward(at_ + 1);
   } else {
@@ -240,6 +241,7 @@ void Cursor::next() {
   if (work_ != nullptr) work_->reads.ranges[range_].widen_up(up_to_here());
 }
 void Cursor::prev() {
+  if (work_ != nullptr && work_->ended) return fail(Status::closed);
   if (at_ > 0) {
     stand_backward(at_ - 1);
   } else {

@@ -1,6 +1,9 @@
 // Which snapshot a version belongs to, and how both come to their end: dead lists. See history.h.
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <new>
+#include <span>
 
 #include "pm/plant.h"
 #include "store/history.h"
@@ -143,12 +146,19 @@ void History::expire_old() {
 
 // Those condemned by now; any number of threads, each with a list of its own.
 void History::sweep_all() {
-  std::vector<OldVersion*> going;
+  std::unique_ptr<OldVersion*[]> room;
+  std::span<OldVersion*> going;
   {
     const std::lock_guard lock(mu_);
     if (closed()) return;
+    std::size_t count = 0;
+    for (OldVersion* v = condemned_; v != nullptr; v = v->after) count += 1;
+    room.reset(new (std::nothrow) OldVersion*[count]);
+    if (room == nullptr) return;  // the next one tries again
+    going = {room.get(), count};
+    count = 0;
     for (OldVersion* v = condemned_; v != nullptr; v = v->after) {
-      going.push_back(v);
+      going[count++] = v;
       v->tree->in_sweeps += 1;
     }
     condemned_ = nullptr;
@@ -161,7 +171,7 @@ void History::sweep_all() {
   for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
     Tree& tree = *going[i]->tree;
     while (end < going.size() && going[end]->tree == &tree) ++end;
-    tree.sweep({&going[i], end - i});
+    tree.sweep(going.subspan(i, end - i));
     const std::lock_guard lock(mu_);
     tree.in_sweeps -= end - i;  // the tree may go now
   }

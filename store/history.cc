@@ -18,7 +18,9 @@ std::uint32_t word_of(KeyHash h) { return static_cast<std::uint32_t>(h.print) <<
 }  // namespace
 
 OldVersion* OldVersion::make(std::string_view key) {
-  auto* v = new (::operator new(sizeof(OldVersion) + key.size())) OldVersion{};
+  void* memory = ::operator new(sizeof(OldVersion) + key.size(), std::nothrow);
+  if (memory == nullptr) return nullptr;
+  auto* v = new (memory) OldVersion{};
   v->key_bytes = static_cast<std::uint32_t>(key.size());
   if (!key.empty()) std::memcpy(static_cast<void*>(v + 1), key.data(), key.size());
   return v;
@@ -26,19 +28,19 @@ OldVersion* OldVersion::make(std::string_view key) {
 
 void OldVersion::destroy(OldVersion* v) { ::operator delete(v); }
 
-History::History() : chunks_(new std::atomic<Head*>[kChunks]) {
+History::History() : chunks_(new std::atomic<Chunk*>[kChunks]) {
   for (std::size_t i = 0; i < kChunks; ++i) chunks_[i].store(nullptr, std::memory_order_relaxed);
 }
 
 History::~History() {
   shut(false);
-  for (std::size_t i = 0; i < kChunks; ++i) delete[] chunks_[i].load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kChunks; ++i) delete chunks_[i].load(std::memory_order_relaxed);
 }
 
 // --- the lists of the leaves --------------------------------------------------------------------
 
 History::Head& History::head(std::uint32_t which) const {
-  return chunks_[which / kChunk].load(std::memory_order_acquire)[which % kChunk];
+  return chunks_[which / kChunk].load(std::memory_order_acquire)->heads[which % kChunk];
 }
 
 OldVersion* History::first(std::uint64_t version) const {
@@ -46,25 +48,35 @@ OldVersion* History::first(std::uint64_t version) const {
   return which == 0 ? nullptr : head(which).load(std::memory_order_acquire);
 }
 
-// 0: there are none left.
+// 0: there are none left, or no memory for them.
 std::uint32_t History::take_head() {
-  if (!idle_heads_.empty()) {
-    const std::uint32_t which = idle_heads_.back();
-    idle_heads_.pop_back();
+  if (idle_heads_ != 0) {
+    idle_heads_ -= 1;
+    const Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
+    const std::uint32_t which = chunk.idle[idle_heads_ % kChunk];
     TENUTO_ASSERT(head(which).load(std::memory_order_relaxed) == nullptr);
     return which;
   }
   if (heads_ == kChunk * kChunks) return 0;
-  std::atomic<Head*>& chunk = chunks_[heads_ / kChunk];
+  std::atomic<Chunk*>& chunk = chunks_[heads_ / kChunk];
   if (chunk.load(std::memory_order_relaxed) == nullptr) {
-    chunk.store(new Head[kChunk]{}, std::memory_order_release);
+    auto* made = new (std::nothrow) Chunk;
+    if (made == nullptr) return 0;
+    chunk.store(made, std::memory_order_release);
   }
   return heads_++;
 }
 
+// There are fewer idle ones than were ever handed out, so their chunk is there.
+void History::give_idle(std::uint32_t which) {
+  Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
+  chunk.idle[idle_heads_ % kChunk] = which;
+  idle_heads_ += 1;
+}
+
 // REQUIRES: the list is empty.
 void History::give_head(VLeaf& twin) {
-  idle_heads_.push_back(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
+  give_idle(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
   twin.set_history(0);
 }
 
@@ -141,7 +153,7 @@ void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
     }
     v = next;
   }
-  if (which != 0 && !used) idle_heads_.push_back(which);
+  if (which != 0 && !used) give_idle(which);
   if (first(version) == nullptr) give_head(left);
 }
 
@@ -231,15 +243,21 @@ bool History::keep(const Replaced& r) {
     }
     return false;
   }
-  if (VLeaf::history(version) == 0) {
-    const std::uint32_t which = take_head();
-    if (which == 0) {  // more leaves with history than can be: nobody may rely on this one's
-      expire_all();
-      return false;
-    }
-    r.twin.set_history(which);
-  }
   OldVersion* v = OldVersion::make(r.key);
+  if (v != nullptr && VLeaf::history(version) == 0) {
+    const std::uint32_t which = take_head();
+    if (which != 0) {
+      r.twin.set_history(which);
+    } else {
+      OldVersion::destroy(v);
+      v = nullptr;
+    }
+  }
+  // No memory, or more leaves with history than can be: nobody may rely on this one's.
+  if (v == nullptr) {
+    expire_all();
+    return false;
+  }
   v->tree = &r.tree;
   v->birth = birth;
   v->death = r.t;

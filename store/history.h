@@ -63,6 +63,10 @@
 // of them is gone by then; whoever saw it gone had a time later than its end, and so has every
 // commit after.
 //
+// **No memory.** What happens here happens after a change is durable, so nothing may fail: where
+// there is no memory for a version all snapshots expire, which is what they promise when they are
+// too large; and what cannot be swept now is swept later.
+//
 // Locks, in the order in which they are taken: leaves, then mu_. Nobody sweeps under a leaf's lock.
 #pragma once
 
@@ -151,7 +155,7 @@ struct OldVersion {
   bool going;
 
   std::string_view key() const { return {reinterpret_cast<const char*>(this + 1), key_bytes}; }
-  static OldVersion* make(std::string_view key);
+  static OldVersion* make(std::string_view key);  // null: no memory
   static void destroy(OldVersion* v);
 };
 
@@ -254,12 +258,18 @@ class History : public std::enable_shared_from_this<History> {
   static constexpr std::size_t kChunk = 4096;
   static constexpr std::size_t kChunks = (1u << VLeaf::kHistoryBits) / kChunk;
   using Head = std::atomic<OldVersion*>;
+  // List heads, and room for as many that are idle: giving one back needs no memory.
+  struct Chunk {
+    Head heads[kChunk] = {};
+    std::uint32_t idle[kChunk] = {};  // guarded by mu_
+  };
 
   Head& head(std::uint32_t which) const;
   OldVersion* first(std::uint64_t version) const;
   void push(VLeaf& twin, OldVersion* v);
   std::uint32_t take_head();
   void give_head(VLeaf& twin);
+  void give_idle(std::uint32_t which);
   void clear_locked(VLeaf& twin);
   void unlink_going_locked(VLeaf& twin);
   void own(SnapshotCore& s, OldVersion* v);
@@ -283,7 +293,7 @@ class History : public std::enable_shared_from_this<History> {
   std::uint64_t age_ms_max_ = 0;
   std::shared_ptr<ExpiryClock> clock_;  // null: no store
   // Filled under mu_, read by anybody.
-  std::unique_ptr<std::atomic<Head*>[]> chunks_;
+  std::unique_ptr<std::atomic<Chunk*>[]> chunks_;
 
   KeyLocks key_locks_;
 
@@ -294,9 +304,9 @@ class History : public std::enable_shared_from_this<History> {
   SnapshotCore* newest_ = nullptr;
   OldVersion* condemned_ = nullptr;
   unsigned sweepers_ = 0;
-  TimeMs last_time_ = 0;  // of a moment
-  std::vector<std::uint32_t> idle_heads_;
-  std::uint32_t heads_ = 1;  // 0 is no head
+  TimeMs last_time_ = 0;          // of a moment
+  std::uint32_t idle_heads_ = 0;  // so many, in the chunks
+  std::uint32_t heads_ = 1;       // 0 is no head
   HistoryStats stats_;
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <mutex>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -157,50 +158,100 @@ void Index::set_root(Node* root) {
   root_mu_.unlock();
 }
 
-void Index::replace(Node* old, std::string_view key, Node* with) {
-  const Parent p = lock_parent(old, key);
-  const bool too_late = TENUTO_PLANT("store_node_obsolete_after_its_successor");
-  if (!too_late) old->set_obsolete();
-  if (p.node == nullptr) {
-    set_root(with);
-  } else {
-    p.node->set_child(p.child, with);
-    p.node->unlock();
+// A change of shape on its way up: nodes that are locked and give way, and those made for them.
+// Until it is shown all of it is taken back on whatever way out, a failed allocation among them;
+// from then on nothing allocates but what retires nodes.
+class Index::Change {
+ public:
+  explicit Change(Index& index) : index_(index) {}
+  ~Change() {
+    if (shown_) return;
+    for (unsigned i = 0; i < olds_; ++i) old_[i]->unlock();
+    for (unsigned i = 0; i < news_; ++i) Node::destroy(new_[i]);
   }
-  if (too_late) {
-    ::usleep(20);
-    old->set_obsolete();
-  }
-  retire_(old);
-}
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
 
-void Index::replace(Node* old, std::string_view key, Node* left, const std::string& separator,
-                    Node* right) {
-  const Parent p = lock_parent(old, key);
-  NodeShape s;
-  old->set_obsolete();
-  if (p.node == nullptr) {
-    s.children = {left, right};
-    s.seps = {separator};
-    TENUTO_ASSERT(old->level() + 1u < kLevelsMax);
-    set_root(Node::make(old->level() + 1u, s, 0, 2));
-  } else {
+  // REQUIRES: locked.
+  void will_go(Node* node) { old_[olds_++] = node; }
+  Node* made(Node* node) {
+    if (node != nullptr) new_[news_++] = node;
+    return node;
+  }
+
+  // The last of those that go, whose key this is, gives way to this one.
+  void show(std::string_view key, Node* with) {
+    Node* const last = old_[olds_ - 1];
+    const Parent p = index_.lock_parent(last, key);
+    const bool too_late = TENUTO_PLANT("store_node_obsolete_after_its_successor");
+    if (!too_late) end_old();
+    if (p.node == nullptr) {
+      index_.set_root(with);
+    } else {
+      p.node->set_child(p.child, with);
+      p.node->unlock();
+    }
+    if (too_late) {
+      ::usleep(20);
+      end_old();
+    }
+    retire();
+  }
+  // The root was the last of them. REQUIRES: root_mu_ is held, which this unlocks.
+  void show_root(Node* with) {
+    end_old();
+    index_.set_root(with);
+    retire();
+  }
+
+ private:
+  void end_old() {
+    for (unsigned i = 0; i < olds_; ++i) old_[i]->set_obsolete();
+  }
+  void retire() {
+    shown_ = true;
+    for (unsigned i = 0; i < olds_; ++i) index_.retire_(old_[i]);
+  }
+
+  Index& index_;
+  bool shown_ = false;
+  unsigned olds_ = 0;
+  unsigned news_ = 0;
+  std::array<Node*, kLevelsMax> old_;
+  std::array<Node*, 2 * kLevelsMax> new_;
+};
+
+// The last node that goes becomes two, with a separator between them; and so upwards.
+void Index::split(Change& change, Node* old, std::string_view key, NodeShape s, std::size_t at) {
+  for (;;) {
+    const unsigned level = old->level();
+    Node* const low = change.made(Node::make(level, s, 0, at));
+    Node* const high = change.made(Node::make(level, s, at, s.children.size()));
+    const std::string separator = s.seps[at - 1];
+    const Parent p = lock_parent(old, key);
+    if (p.node == nullptr) {
+      TENUTO_ASSERT(level + 1u < kLevelsMax);
+      std::unique_lock root(root_mu_, std::adopt_lock);
+      s.children = {low, high};
+      s.seps = {separator};
+      Node* const top = change.made(Node::make(level + 1u, s, 0, 2));
+      root.release();
+      change.show_root(top);
+      return;
+    }
+    change.will_go(p.node);
     s = p.node->shape();
-    s.children[p.child] = left;
-    s.children.insert(s.children.begin() + p.child + 1, right);
+    s.children[p.child] = low;
+    s.children.insert(s.children.begin() + p.child + 1, high);
     s.seps.insert(s.seps.begin() + p.child, separator);
     const std::size_t n = s.children.size();
-    const unsigned level = p.node->level();
     if (n <= kFanout) {
-      replace(p.node, key, Node::make(level, s, 0, n));
-    } else {
-      const std::size_t at = cut(n, p.child + 1);
-      Node* low = Node::make(level, s, 0, at);
-      Node* high = Node::make(level, s, at, n);
-      replace(p.node, key, low, s.seps[at - 1], high);
+      change.show(key, change.made(Node::make(p.node->level(), s, 0, n)));
+      return;
     }
+    old = p.node;
+    at = cut(n, p.child + 1);
   }
-  retire_(old);
 }
 
 void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
@@ -212,11 +263,13 @@ void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
       wait.pause();
       continue;
     }
+    Change change(*this);
+    change.will_go(n);
     const unsigned i = n->find(separator);
     // `left` is locked, so it is still the leaf of these keys, and n, which is live, knows it.
     TENUTO_ASSERT(n->leaf(i) == left);
-    if (Node* with = n->with_child(i, separator, right); with != nullptr) {
-      replace(n, separator, with);
+    if (Node* with = change.made(n->with_child(i, separator, right)); with != nullptr) {
+      change.show(separator, with);
       return;
     }
     NodeShape s = n->shape();
@@ -224,12 +277,9 @@ void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
     s.seps.insert(s.seps.begin() + i, std::string(separator));
     const std::size_t count = s.children.size();
     if (count <= kFanout) {
-      replace(n, separator, Node::make(1, s, 0, count));
+      change.show(separator, change.made(Node::make(1, s, 0, count)));
     } else {
-      const std::size_t at = cut(count, i + 1);
-      Node* low = Node::make(1, s, 0, at);
-      Node* high = Node::make(1, s, at, count);
-      replace(n, separator, low, s.seps[at - 1], high);
+      split(change, n, separator, std::move(s), cut(count, i + 1));
     }
     return;
   }
@@ -261,29 +311,29 @@ void Index::remove(VLeaf* leaf, std::string_view separator) {
       wait.pause();
       continue;
     }
+    Change change(*this);
+    change.will_go(n);
     const unsigned i = n->find(separator);
     TENUTO_ASSERT(n->leaf(i) == leaf);
     if (i == 0) {
-      remove_leftmost(n, separator);
+      remove_leftmost(change, n, separator);
     } else {
       NodeShape s = n->shape();
       s.children.erase(s.children.begin() + i);
       s.seps.erase(s.seps.begin() + (i - 1));
-      replace(n, separator, Node::make(1, s, 0, s.children.size()));
+      change.show(separator, change.made(Node::make(1, s, 0, s.children.size())));
     }
     return;
   }
 }
 
-// Drops the first child of `node` (locked). The range goes to the left, so the separator that moves
-// is the one in the first ancestor in which we are not the first child: it becomes the separator
+// Drops the first child of `n` (locked). The range goes to the left, so the separator that moves is
+// the one in the first ancestor in which we are not the first child: it becomes the separator
 // behind the dropped child. Every node on the way up is made anew, because its range shrinks; the
 // swap of that ancestor shows them all at once.
-void Index::remove_leftmost(Node* node, std::string_view key) {
-  std::vector<Node*> replaced;
+void Index::remove_leftmost(Change& change, Node* n, std::string_view key) {
   std::string moved_up;
   Node* with = nullptr;  // null: nothing is left of the nodes below
-  Node* n = node;
   for (unsigned child = 0;;) {
     NodeShape s = n->shape();
     const bool at_edge = child == 0;
@@ -295,17 +345,16 @@ void Index::remove_leftmost(Node* node, std::string_view key) {
       if (at_edge && !s.seps.empty()) moved_up = s.seps[0];
       if (!s.seps.empty()) s.seps.erase(s.seps.begin() + (at_edge ? 0 : child - 1));
     }
-    with = s.children.empty() ? nullptr : Node::make(n->level(), s, 0, s.children.size());
+    with =
+        s.children.empty() ? nullptr : change.made(Node::make(n->level(), s, 0, s.children.size()));
     if (!at_edge) break;
-    replaced.push_back(n);
     const Parent p = lock_parent(n, key);
     TENUTO_ASSERT(p.node != nullptr);  // the first leaf of all is never removed
+    change.will_go(p.node);
     n = p.node;
     child = p.child;
   }
-  for (Node* old : replaced) old->set_obsolete();
-  replace(n, key, with);
-  for (Node* old : replaced) retire_(old);
+  change.show(key, with);
 }
 
 Index::Shape Index::shape() const {

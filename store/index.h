@@ -109,13 +109,11 @@ class Index {
     unsigned child = 0;
   };
   Parent lock_parent(const Node* node, std::string_view key);
-  // `old` (locked) gives way to one new node, or to two with a separator between them.
-  void replace(Node* old, std::string_view key, Node* with);
-  void replace(Node* old, std::string_view key, Node* left, const std::string& separator,
-               Node* right);
+  class Change;
+  void split(Change& change, Node* old, std::string_view key, NodeShape s, std::size_t at);
   static Node* make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
   void set_root(Node* root);
-  void remove_leftmost(Node* node, std::string_view key);
+  void remove_leftmost(Change& change, Node* n, std::string_view key);
 
   RetireNode retire_;
   std::atomic<Node*> root_{nullptr};

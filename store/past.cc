@@ -144,6 +144,7 @@ void Tree::sweep(std::span<OldVersion* const> going) {
       const Place place = index_.locate(key);
       if (place.leaf->lock_if(place.version)) twin = place.leaf;
     }
+    LeafLock lock(*twin);
     // The range of a locked leaf does not change.
     while (end < going.size() && (end == i || index_.route(going[end]->key()) == twin)) {
       going[end++]->going = true;
@@ -151,7 +152,7 @@ void Tree::sweep(std::span<OldVersion* const> going) {
     history_.unlink_going(*twin);
     const bool without = VLeaf::history(twin->version.load(std::memory_order_relaxed)) == 0;
     const bool empty = without && twin->used_slots() == 0;
-    twin->unlock_unchanged();  // no active snapshot sees a difference
+    lock.unlock_unchanged();  // no active snapshot sees a difference
     for (std::size_t n = i; n < end; ++n) {
       retire_block(going[n]->record);
       retire_version(going[n]);

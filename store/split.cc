@@ -115,16 +115,15 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   // No second try here: the guard of this thread keeps what it would free.
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
+  UnlinkedBlock leaf_block(heap_, block->offset);
   PoolOffset low_at{};
   if (low_needs_block(low.size())) {
     const Result<heap::Block> b = heap_.reserve(low.size(), heap::Kind::derived);
-    if (!b) {
-      heap_.release(block->offset);
-      return b.error();
-    }
+    if (!b) return b.error();
     low_at = b->offset;
     copy_flush(file_.at<char>(low_at), low.data(), low.size());
   }
+  UnlinkedBlock low_block(heap_, low_at);
   Leaf& left = *twin.leaf;
   VLeaf* right = twins_.take();
   right->leaf = file_.at<Leaf>(block->offset);
@@ -142,11 +141,18 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
   fill_leaf(*right->leaf, block->offset, id_, *next, moved, count, low, low_at);
+  // All that may fail for want of memory comes before the link is durable: the index knows the new
+  // leaf already, which is locked as the old one is, so nobody looks at either.
+  const bool locked = right->lock();
+  TENUTO_ASSERT(locked);
+  index_.add(&twin, low, right);
+  LeafLock right_lock(*right);
+  leaf_block.linked();
+  low_block.linked();
   fence("new leaf", "chain link");
   link_split(twin, block->offset, kept);
   history_.divide(twin, *right, low);
   for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
-  index_.add(&twin, low, right);
   return right;
 }
 
@@ -160,19 +166,19 @@ void Tree::unlink_empty(std::string_view key) {
     if (!low || low->empty()) return;
     VLeaf& left = *index_.locate(*low, Aim::before).leaf;
     if (&left == &twin || !left.lock()) continue;
-    const bool locked = twin.lock();
-    const bool done = locked && unlink_locked(left, twin, *low);
-    if (done) {
-      twin.unlock_dead();
-    } else if (locked) {
-      twin.unlock_unchanged();
+    LeafLock left_lock(left);
+    if (!twin.lock()) {
+      left_lock.unlock_unchanged();
+      continue;
     }
-    if (done) {
-      left.unlock();
-    } else {
-      left.unlock_unchanged();
+    LeafLock twin_lock(twin);
+    if (!unlink_locked(left, twin, *low)) {
+      twin_lock.unlock_unchanged();
+      left_lock.unlock_unchanged();
+      continue;
     }
-    if (!done) continue;
+    twin_lock.unlock_dead();
+    left_lock.unlock();
     retire_block(low_block(*twin.leaf));
     retire_block(file_.offset_of(twin.leaf));
     limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
@@ -189,8 +195,9 @@ bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
   if (store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
   const Result<PoolOffset> next = next_of(twin);
   if (!next) return false;
-  unlink_next(*left.leaf, *next);
+  // What may fail for want of memory first; both are locked, so nobody looks.
   index_.remove(&twin, low);
+  unlink_next(*left.leaf, *next);
   return true;
 }
 

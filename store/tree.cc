@@ -135,25 +135,32 @@ Status Tree::put(std::string_view key, std::string_view value) {
   TENUTO_TRY(file_.writable());
   const Result<heap::Block> record = reserve_record(key, value);
   if (!record) return record.error();
-  Status s = put_at(key, value, record->offset);
+  Pending p{key, hash_key(key), record->offset, bytes_of({key, value}), false};
+  // What is not linked goes back, whatever the way out.
+  struct GiveBack {
+    heap::Heap& heap;
+    const Pending& pending;
+    ~GiveBack() {
+      if (pending.record) heap.release(pending.record);
+    }
+  } const give_back{heap_, p};
+  Status s = put_at(p, value);
   if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
     limbos_.collect_all();
-    s = put_at(key, value, record->offset);
+    s = put_at(p, value);
   }
-  if (s != Status::ok) heap_.release(record->offset);
   return s == Status::ok ? file_.bad_pages() : s;
 }
 
-Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset record) {
+Status Tree::put_at(Pending& p, std::string_view value) {
   const EpochGuard guard;
   // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
   // would wait for it.
-  write_record(file_, record, key, value);
-  Pending p{key, hash_key(key), record, bytes_of({key, value}), false};
+  write_record(file_, p.record, p.key, value);
   for (;;) {
-    const Place place = index_.locate(key);
+    const Place place = index_.locate(p.key);
     Found old;
-    Status s = search(place, key, p.hash, old);
+    Status s = search(place, p.key, p.hash, old);
     if (s == Status::ok) s = link_record(place, p, old);
     if (s != Status::conflict) return s;
   }
@@ -162,20 +169,22 @@ Status Tree::put_at(std::string_view key, std::string_view value, PoolOffset rec
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
   if (old.found) return replace_record(place, p, old);
   VLeaf& twin = *place.leaf;
+  Limbo& limbo = limbos_.mine();  // before the lock, for it may have to be made
   if (!twin.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(twin);
   const std::uint64_t used = twin.used_slots();
   if (used == kBitmapMask) {
     const Status split = split_full(twin, p.key);
-    twin.unlock();
     return split == Status::ok ? Status::conflict : split;
   }
   const MomentWord now = history_.now();
   insert_entry(twin, choose_slot(used), SlotWord::make(p.record, p.hash.slot), p.hash.print);
+  p.record = {};
   if (now.snapshots() != 0) [[unlikely]] {
     static_cast<void>(history_.keep({*this, twin, p.key, p.hash, now.clock(), {}}));
   }
-  twin.unlock();
-  limbos_.mine().count(1, p.bytes);
+  lock.unlock();
+  limbo.count(1, p.bytes);
   if (now.snapshots() != 0) [[unlikely]]
     history_.sweep();
   return Status::ok;
@@ -186,19 +195,22 @@ Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   if (!p.fenced) fence("record", "slot");
   p.fenced = true;
   VLeaf& twin = *place.leaf;
+  Limbo& limbo = limbos_.mine();
   if (!twin.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(twin);
   const MomentWord now = history_.now();
   const PoolOffset old_record = old.word.record();
   const std::int64_t old_bytes = bytes_of(old.record);
   if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
   swap_entry(twin, old.slot, SlotWord::make(p.record, p.hash.slot));
+  p.record = {};
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
     kept = history_.keep({*this, twin, p.key, p.hash, now.clock(), old_record,
                           static_cast<std::uint64_t>(old_bytes)});
   }
-  twin.unlock();
-  limbos_.mine().count(0, p.bytes - old_bytes);
+  lock.unlock();
+  limbo.count(0, p.bytes - old_bytes);
   if (!kept && !TENUTO_PLANT("store_old_record_released_early")) retire_block(old_record);
   if (now.snapshots() != 0) [[unlikely]]
     history_.sweep();
@@ -222,7 +234,9 @@ Status Tree::erase(std::string_view key) {
 
 Status Tree::unlink_record(const Place& place, std::string_view key, const Found& old) {
   VLeaf& twin = *place.leaf;
+  Limbo& limbo = limbos_.mine();
   if (!twin.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(twin);
   const MomentWord now = history_.now();
   erase_entry(twin, old.slot);
   bool kept = false;
@@ -231,8 +245,8 @@ Status Tree::unlink_record(const Place& place, std::string_view key, const Found
                           static_cast<std::uint64_t>(bytes_of(old.record)), true});
   }
   const bool emptied = twin.used_slots() == 0;
-  twin.unlock();
-  limbos_.mine().count(-1, -bytes_of(old.record));
+  lock.unlock();
+  limbo.count(-1, -bytes_of(old.record));
   if (!kept) retire_block(old.word.record());
   if (now.snapshots() != 0) history_.sweep();
   if (emptied) unlink_empty(key);

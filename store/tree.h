@@ -91,6 +91,22 @@ struct Looked {
 
 class Tree;
 
+// A block that nothing durable names yet; goes back on every way out but the good one.
+class UnlinkedBlock {
+ public:
+  UnlinkedBlock(heap::Heap& heap, PoolOffset at) : heap_(heap), at_(at) {}
+  ~UnlinkedBlock() {
+    if (at_) heap_.release(at_);
+  }
+  UnlinkedBlock(const UnlinkedBlock&) = delete;
+  UnlinkedBlock& operator=(const UnlinkedBlock&) = delete;
+  void linked() { at_ = {}; }
+
+ private:
+  heap::Heap& heap_;
+  PoolOffset at_;
+};
+
 // A change of an atomic batch; `tree` is one of the pool's.
 struct BatchOp {
   Tree* tree = nullptr;
@@ -264,15 +280,15 @@ class Tree {
   void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
-  Status put_at(std::string_view key, std::string_view value, PoolOffset record);
   // A record that is written, on its way into its leaf.
   struct Pending {
     std::string_view key;
     KeyHash hash;
-    PoolOffset record;
+    PoolOffset record;  // none: it is linked
     std::int64_t bytes;
     bool fenced;  // the record
   };
+  Status put_at(Pending& p, std::string_view value);
   // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
   Status link_record(const Place& place, Pending& p, const Found& old);
   Status replace_record(const Place& place, Pending& p, const Found& old);

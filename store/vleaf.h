@@ -20,6 +20,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "pm/assert.h"
 #include "store/format.h"
@@ -171,6 +172,23 @@ struct alignas(kLineBytes) VLeaf {
     for (unsigned i = count; i < kSlots; ++i) order[i].store(kSlots, std::memory_order_relaxed);
     version.store(seen | kOrdered, std::memory_order_release);
   }
+};
+
+// A leaf that was locked: unlocked on every way out, an allocation that fails among them.
+class LeafLock {
+ public:
+  explicit LeafLock(VLeaf& locked) : twin_(&locked) {}
+  ~LeafLock() {
+    if (twin_ != nullptr) twin_->unlock();
+  }
+  LeafLock(const LeafLock&) = delete;
+  LeafLock& operator=(const LeafLock&) = delete;
+  void unlock() { std::exchange(twin_, nullptr)->unlock(); }
+  void unlock_unchanged() { std::exchange(twin_, nullptr)->unlock_unchanged(); }
+  void unlock_dead() { std::exchange(twin_, nullptr)->unlock_dead(); }
+
+ private:
+  VLeaf* twin_;
 };
 static_assert(sizeof(VLeaf) == 8 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
 static_assert(offsetof(VLeaf, order) == 7 * kLineBytes);

@@ -143,8 +143,22 @@ TEST_F(ExpiryTimeTest, a_clock_set_back_brings_nothing_back) {
 #endif
 }
 
+TEST_F(ExpiryTimeTest, time_does_not_go_back_across_lives) {
+  Collection c = sessions();
+  put(c, "k", 10);
+  now_ += 10;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  now_ -= kHour;
+  reopen();
+  c = sessions();
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  EXPECT_NE(log().find("the clock is behind"), std::string::npos) << log();
+  now_ += kHour - 10;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+}
+
 TEST_F(ExpiryTimeTest, one_wrong_leap_of_the_clock_destroys_nothing) {
-  for (const bool at_open : {false}) {
+  for (const bool at_open : {false, true}) {
     SCOPED_TRACE(at_open ? "at open" : "while it is open");
     Collection c = sessions();
     put(c, "short", 10);
@@ -187,6 +201,19 @@ TEST_F(ExpiryTimeTest, a_leap_that_stands_is_believed) {
   }
   EXPECT_EQ(erased, 1u);
   EXPECT_NE(log().find("the clock has stood"), std::string::npos) << log();
+}
+
+// A store that is opened once a week, for a moment.
+TEST_F(ExpiryTimeTest, two_lives_that_see_a_leap_confirm_it) {
+  Collection c = sessions();
+  put(c, "k", kHour);
+  for (int week = 0; week < 2; ++week) {
+    now_ += 7 * 24 * kHour;
+    reopen();
+    c = sessions();
+    EXPECT_EQ(c.contains("k"), Status::not_found);
+    EXPECT_EQ(*s_->reclaim(), week == 0 ? 0u : 1u);
+  }
 }
 
 TEST_F(ExpiryTimeTest, a_day_is_no_leap_and_leaps_may_be_believed) {

@@ -302,7 +302,10 @@ class Tree::Batch {
         bytes += bytes_of({c.op->key, c.op->value});
         records += 1;
       }
-      if (c.found && !c.kept) c.tree().retire_block(c.old_word.record());
+      if (c.found && !c.kept) {
+        c.tree().retire_block(c.old_word.record(),
+                              static_cast<std::uint64_t>(c.old_bytes) + sizeof(RecordHead));
+      }
       c.tree().limbos_.mine().count(records, bytes);
     }
     if (now_.snapshots() != 0) history().sweep();
@@ -333,7 +336,7 @@ Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
   Status s = Batch(ops, reads).run();
   if (s == Status::full) {
     for (const BatchOp& op : ops) {
-      if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all();
+      if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all_at_rest();
     }
     s = Batch(std::move(ops), reads).run();
   }

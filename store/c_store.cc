@@ -183,6 +183,8 @@ tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_sta
             .snapshot_versions = s.snapshot_versions,
             .snapshot_bytes = s.snapshot_bytes,
             .snapshots_expired = s.snapshots_expired,
+            .retired_items = s.retired_items,
+            .retired_bytes = s.retired_bytes,
             .pool = {}};
   return tenuto_pool_get_stats(&store->pool, &stats->pool);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pm/plant.h"
 #include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {
@@ -11,16 +12,19 @@ namespace tenuto::inline TENUTO_ABI {
 // --- View ---------------------------------------------------------------------------------------
 
 View::View(View&& o) noexcept
-    : guard_(std::exchange(o.guard_, nullptr)), value_(std::exchange(o.value_, {})) {}
+    : hold_(std::exchange(o.hold_, nullptr)), value_(std::exchange(o.value_, {})) {}
 
 View& View::operator=(View&& o) noexcept {
-  std::swap(guard_, o.guard_);
+  std::swap(hold_, o.hold_);
   std::swap(value_, o.value_);
   return *this;
 }
 
 View::~View() {
-  if (guard_ != nullptr) static_cast<store::EpochSlot*>(guard_)->leave();
+  if (hold_ == nullptr) return;
+  auto* slot = static_cast<store::EpochSlot*>(hold_);
+  slot->let_go();
+  store::put_loose_slot(*slot);
 }
 
 // --- Collection ---------------------------------------------------------------------------------
@@ -64,11 +68,17 @@ Result<std::string> Collection::get(std::string_view key) const {
 
 Result<View> Collection::view(std::string_view key) const {
   View v;
-  store::EpochSlot& slot = store::my_epoch_slot();
-  slot.enter();
-  v.guard_ = &slot;
+  store::EpochSlot* const slot = store::take_loose_slot();
+  if (slot == nullptr) return Status::busy;
+  v.hold_ = slot;
+  const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
+  // Before this thread is unpinned: one record, whatever else is replaced meanwhile.
+  const auto hold = [&] {
+    if (TENUTO_PLANT("store_view_holds_nothing")) return;
+    slot->rest_with(guard.slot(), use->offset_of(v.value_.data()).value);
+  };
   const store::Form& form = state_->form;
   if (form.duplicates()) {
     Iterator it = pairs_of(key);
@@ -76,10 +86,12 @@ Result<View> Collection::view(std::string_view key) const {
     TENUTO_TRY(it.status());
     if (!it.valid()) return Status::not_found;
     v.value_ = it.value();  // the end of the record's key, which stays in its place, too
+    hold();
     return v;
   }
   TENUTO_TRY(find(use, form, key, true,
                   [&](std::string_view stored) { v.value_ = form.value_in(stored); }));
+  hold();
   return v;
 }
 

@@ -169,6 +169,8 @@ class Collections {
   bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
   // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
   void make_room();
+  // What was retired in all open collections and is not free yet.
+  Limbos::Waiting waiting();
   Status settle(Durability d) { return ground_.file.settle(d); }
   pm::PoolFile& file() const { return ground_.file; }
   History& history() const { return ground_.history; }

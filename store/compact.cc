@@ -128,8 +128,8 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
   }
   right.unlock_dead();
   left.unlock();
-  retire_block(low_block(*right.leaf));
-  retire_block(file_.offset_of(right.leaf));
+  retire_block(low_block(*right.leaf), right.leaf->low.bytes());
+  retire_block(file_.offset_of(right.leaf), sizeof(Leaf));
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&right), Retired::What::twin});
   return Status::ok;
 }
@@ -250,7 +250,8 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   for (unsigned i = 0; too_early && i < found; ++i) heap_.release(old[i]);
   store_moved(twin, moved.data(), found);
   twin.unlock();
-  for (unsigned i = 0; !too_early && i < found; ++i) retire_block(old[i]);
+  for (unsigned i = 0; !too_early && i < found; ++i)
+    retire_block(old[i], heap_.usable_size(old[i]));
   work.done.records_moved += found;
   return Status::ok;
 }
@@ -280,7 +281,7 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
   replace_leaf(left, twin, *block, *low, *next);
   twin.unlock_dead();
   left.unlock();
-  retire_block(file_.offset_of(twin.leaf));
+  retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
   work.done.leaves_moved += 1;
   return Status::ok;

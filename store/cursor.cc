@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "pm/plant.h"
+
 namespace tenuto::inline TENUTO_ABI::store {
 
 Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
@@ -13,13 +15,14 @@ Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
       at_moment_(std::move(moment)),
       work_(std::move(work)),
       part_(part) {
+  if (slot_ == nullptr) status_ = Status::busy;
   if (state_ == nullptr) status_ = Status::closed;
   entries_.reserve(kSlots);
 }
 
 Cursor::~Cursor() {
   leave();
-  put_loose_slot(slot_);
+  if (slot_ != nullptr) put_loose_slot(*slot_);
 }
 
 void Cursor::fail(Status s) {
@@ -38,19 +41,25 @@ Status Cursor::status() const {
 
 // Forgets the position and lets the reuse of what was seen go on.
 void Cursor::leave() {
-  entries_.clear();
+  if (slot_ != nullptr && slot_->state.load(std::memory_order_relaxed) != 0) slot_->let_go();
+  entries_.clear();  // after that, for others read there what is held
   at_ = 0;
   positioned_ = false;
-  if (pinned_) slot_.leave();
   pinned_ = false;
 }
-// A new position: under a new epoch, for a long walk should not pin an old one.
+// A new position.
 bool Cursor::begin() {
   leave();
   if (work_ != nullptr && work_->ended) status_ = Status::closed;
   if (status_ == Status::ok && at_moment_ != nullptr) status_ = at_moment_->history->usable();
-  if (status_ != Status::ok) return false;
-  slot_.enter();
+  return status_ == Status::ok;
+}
+// For a new leaf: what the last one held may go. REQUIRES: nothing of it is looked at any more.
+bool Cursor::pin() {
+  if (pinned_ && TENUTO_PLANT("store_cursor_pins_once")) return true;
+  slot_->pin();
+  entries_.clear();
+  tree_ = nullptr;
   pinned_ = true;
   status_ = part_ == nullptr ? state_->alive() : part_->alive();
   if (status_ == Status::ok) {
@@ -61,12 +70,21 @@ bool Cursor::begin() {
   return false;
 }
 
-// Reads the leaf that aim finds. False when damage ended the walk.
+// Until the next call.
+void Cursor::rest() {
+  if (!pinned_ || TENUTO_PLANT("store_cursor_pins_once")) return;
+  pinned_ = false;
+  const void* const first = entries_.empty() ? nullptr : &entries_[0].word;
+  slot_->rest({first, static_cast<std::uint32_t>(entries_.size()), sizeof(Entry)});
+}
+
+// Reads the leaf that aim finds. False when damage, or the end of the collection, ended the walk.
 bool Cursor::load(std::string_view key, Aim aim) {
   if (state_->alive() == Status::forked) {
     fail(Status::forked);
     return false;
   }
+  if (!pin()) return false;
   for (;;) {
     const Place place = tree_->index().locate(key, aim, &right_);
     Tree::prefetch_twin(*place.leaf);
@@ -211,6 +229,7 @@ void Cursor::seek(std::string_view key) {
   if (!begin()) return;
   if (load(from, Aim::at)) settle_forward(from, true);
   note(from, up_to_here());
+  rest();
 }
 void Cursor::seek_last() {
   if (!begin()) return;
@@ -222,6 +241,7 @@ void Cursor::seek_last() {
     if (load({}, Aim::last)) settle_backward(nullptr, false);
   }
   note(down_to_here(), span_.upper);
+  rest();
 }
 void Cursor::seek_for_prev(std::string_view key) {
   if (span_.upper && key >= *span_.upper) return seek_last();
@@ -229,6 +249,7 @@ void Cursor::seek_for_prev(std::string_view key) {
   if (!begin()) return;
   if (load(from, Aim::at)) settle_backward(&from, true);
   note(down_to_here(), from);
+  rest();
 }
 void Cursor::next() {
   if (work_ != nullptr && work_->ended) return fail(Status::closed);
@@ -239,6 +260,7 @@ void Cursor::next() {
     go_forward(from, false, entries_.size());
   }
   if (work_ != nullptr) work_->reads.ranges[range_].widen_up(up_to_here());
+  rest();
 }
 void Cursor::prev() {
   if (work_ != nullptr && work_->ended) return fail(Status::closed);
@@ -249,12 +271,13 @@ void Cursor::prev() {
     settle_backward(&from, false);
   }
   if (work_ != nullptr) work_->reads.ranges[range_].widen_down(down_to_here());
+  rest();
 }
 
 // A transaction has read what its cursors walked over: a range for each position they were sent to,
 // which grows with every step to where they stand, or to the end of the span.
 void Cursor::note(std::string_view from, std::optional<std::string_view> to) {
-  if (work_ == nullptr) return;
+  if (work_ == nullptr || tree_ == nullptr) return;
   range_ = work_->reads.ranges.size();
   work_->reads.ranges.emplace_back(*tree_, from, to);
 }

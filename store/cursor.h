@@ -2,9 +2,13 @@
 // them: iterator.cc.
 //
 // A leaf's entries are seen at one moment, in order, and walked; the next leaf is found by
-// descending with the bound between the two, so nothing is held but the epoch, under which the
-// records seen stay as they are. A record is read when the cursor comes to it (walk.cc), and asked
-// for some steps before; so is the next leaf.
+// descending with the bound between the two. The cursor is pinned while it loads a leaf. Between
+// two calls, and while it goes on inside its leaf, it rests: it holds the records of this leaf, and
+// nothing else that was replaced or erased since (epoch.h). A record is read when the cursor comes
+// to it (walk.cc), and asked for some steps before; so is the next leaf.
+//
+// A collection that is dropped stays for those who rest in it until they leave their leaf, where
+// the walk ends with not_found.
 //
 // A snapshot's cursor sees each leaf as it was at the snapshot's moment; a transaction's, moreover,
 // with its own writes laid over, and notes the range it walked over for the commit's validation.
@@ -27,8 +31,9 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 class Cursor {
  public:
-  // Of nothing (state null) it says closed. moment: null, each leaf is seen as it is. work and
-  // part: null, or the transaction's and what it does in this collection.
+  // Of nothing (state null) it says closed; busy: there are as many cursors as can be. moment:
+  // null, each leaf is seen as it is. work and part: null, or the transaction's and what it does in
+  // this collection.
   Cursor(std::shared_ptr<CollectionState> state, Span span, std::shared_ptr<SnapshotCore> moment,
          std::shared_ptr<Work> work, Part* part);
   ~Cursor();
@@ -52,6 +57,8 @@ class Cursor {
  private:
   void leave();
   bool begin();
+  bool pin();
+  void rest();
   bool load(std::string_view key, Aim aim);
   bool read(std::size_t i, bool for_value);
   bool count_below(std::string_view key, bool inclusive, std::size_t& count);
@@ -71,7 +78,7 @@ class Cursor {
 
   // Constant.
   const std::shared_ptr<CollectionState> state_;
-  EpochSlot& slot_;
+  EpochSlot* const slot_;  // null: busy
   const Span span_;
   const std::shared_ptr<SnapshotCore> at_moment_;  // null: each leaf as it is
   const std::shared_ptr<Work> work_;               // null: no transaction's
@@ -85,7 +92,7 @@ class Cursor {
   std::size_t at_ = 0;
   bool positioned_ = false;
   bool verify_always_ = false;
-  bool pinned_ = false;
+  bool pinned_ = false;  // and not at rest
   Status status_ = Status::ok;
 };
 

@@ -2,36 +2,74 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <mutex>
+#include <cstring>
+#include <thread>
 
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
 #include "pm/trace.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-constinit std::atomic<std::uint64_t> global_epoch{1};
+constinit std::atomic<std::uint64_t> global_epoch{EpochSlot::kStep};
 constinit thread_local EpochSlot* thread_epoch_slot = nullptr;
 
 namespace {
 
-// Lives as long as the process: threads may end after static destructors ran.
-constinit EpochSlot slots[kEpochSlots];
+// Live as long as the process: threads may end after static destructors ran.
+constinit EpochSlot threads[kEpochSlots];
+constinit EpochSlot loose[kLooseSlots];
+
+// The slots of one kind. A thread's are never handed to an iterator: its lists hang on them.
+class Slots {
+ public:
+  Slots(EpochSlot* slots, std::size_t count) : slots_(slots), count_(count) {}
+
+  // Null: all are held. REQUIRES: the registry's mutex.
+  EpochSlot* take() {
+    if (idle_head_ != 0) {
+      EpochSlot& slot = slots_[idle_head_ - 1];
+      idle_head_ = slot.next_idle;
+      return &slot;
+    }
+    const std::size_t used = used_.load(std::memory_order_relaxed);
+    if (used == count_) return nullptr;
+    used_.store(used + 1, std::memory_order_seq_cst);
+    return &slots_[used];
+  }
+  // REQUIRES: as above.
+  void put(EpochSlot& slot) {
+    slot.next_idle = idle_head_;
+    idle_head_ = static_cast<std::uint32_t>(&slot - slots_) + 1;
+  }
+  template <class F>
+  void for_each(F&& f) const {
+    const std::size_t used = used_.load(std::memory_order_seq_cst);
+    for (std::size_t i = 0; i < used; ++i) f(slots_[i]);
+  }
+
+ private:
+  EpochSlot* const slots_;
+  const std::size_t count_;
+  std::uint32_t idle_head_ = 0;  // index + 1
+  // Slots below were held at some time. Written under the mutex, read by scans.
+  std::atomic<std::size_t> used_{0};
+};
 
 struct Registry {
-  std::mutex& mu = pm::process_locks.readers;
+  std::mutex& mu = pm::process_locks.readers;  // who marks slots holds it, too: one at a time
   std::condition_variable given_back;
-  // Guarded by mu.
-  std::uint32_t idle_head = 0;  // index + 1
-  // Slots below were held at some time. Written under mu, read by scans.
-  std::atomic<std::uint32_t> used{0};
+  Slots threads{store::threads, kEpochSlots};
+  Slots loose{store::loose, kLooseSlots};
 };
 
 // In a child: who was pinned is not there any more, or reads the parent's pools, which nobody frees
 // from here.
 void unpin_all() {
-  for (EpochSlot& slot : slots) slot.epoch.store(0, std::memory_order_relaxed);
+  for (EpochSlot& slot : threads) slot.state.store(0, std::memory_order_relaxed);
+  for (EpochSlot& slot : loose) slot.state.store(0, std::memory_order_relaxed);
   thread_epoch_slot = nullptr;
 }
 
@@ -42,89 +80,156 @@ Registry& registry() {
   return r;
 }
 
-EpochSlot& take_slot() {
+EpochSlot& wait_for_thread_slot() {
   const pm::TraceUninterrupted alone;
   Registry& r = registry();
   std::unique_lock lock(r.mu);
   for (;;) {
-    if (r.idle_head != 0) {
-      EpochSlot& slot = slots[r.idle_head - 1];
-      r.idle_head = slot.next_idle;
-      return slot;
-    }
-    const std::uint32_t used = r.used.load(std::memory_order_relaxed);
-    if (used < kEpochSlots) {
-      r.used.store(used + 1, std::memory_order_seq_cst);
-      return slots[used];
-    }
+    if (EpochSlot* slot = r.threads.take(); slot != nullptr) return *slot;
     r.given_back.wait(lock);
   }
 }
 
-void put_slot(EpochSlot& slot) {
+void put_back(Slots& slots, EpochSlot& slot) {
   Registry& r = registry();
   {
     const std::lock_guard lock(r.mu);
-    slot.next_idle = r.idle_head;
-    r.idle_head = static_cast<std::uint32_t>(slot.index()) + 1;
+    slots.put(slot);
   }
   r.given_back.notify_one();
 }
 
-// A thread's slots go back at its end. A slot that is still pinned then (a View outlived its
-// thread) stays lost: nothing may be freed under it.
+// A thread's slots go back at its end.
 struct ThreadSlots {
   static constexpr std::size_t kLooseMax = 4;
   EpochSlot* loose[kLooseMax] = {};
   std::size_t loose_count = 0;
+  bool ended = false;  // what else ends with the thread may come later
 
   ~ThreadSlots() {
-    for (std::size_t i = 0; i < loose_count; ++i) put_slot(*loose[i]);
+    ended = true;
+    for (std::size_t i = 0; i < loose_count; ++i) put_back(registry().loose, *loose[i]);
+    loose_count = 0;
     EpochSlot* own = thread_epoch_slot;
     thread_epoch_slot = nullptr;
-    if (own != nullptr && own->depth == 0) put_slot(*own);
+    if (own != nullptr && own->depth == 0) put_back(registry().threads, *own);
   }
 };
 ThreadSlots& thread_slots() { return pm::thread_part<ThreadSlots>(pm::ThreadPart::readers); }
 
 // The oldest epoch at which somebody is pinned; all ones when nobody is.
-std::uint64_t oldest_pinned() {
-  const std::uint32_t used = registry().used.load(std::memory_order_seq_cst);
+std::uint64_t oldest_epoch(bool with_rests) {
   std::uint64_t oldest = ~0ull;
-  for (std::uint32_t i = 0; i < used; ++i) {
-    const std::uint64_t e = slots[i].epoch.load(std::memory_order_seq_cst);
-    if (e != 0 && e < oldest) oldest = e;
-  }
+  const auto meet = [&](const EpochSlot& slot) {
+    const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+    if ((state & EpochSlot::kResting) != 0 && !with_rests) return;
+    const std::uint64_t epoch = state & ~(EpochSlot::kStep - 1);
+    if (epoch != 0 && epoch < oldest) oldest = epoch;
+  };
+  registry().threads.for_each(meet);
+  registry().loose.for_each(meet);
   return oldest;
+}
+
+// Calls f while the slot's holder cannot pin it, if it is in this state. REQUIRES: the registry's
+// mutex.
+template <class F>
+void look_at(EpochSlot& slot, std::uint64_t state, F&& f) {
+  slot.looked_at.store(true, std::memory_order_seq_cst);  // before the mark, which leads here
+  std::uint64_t marked = state;
+  if (slot.state.compare_exchange_strong(marked, state | EpochSlot::kLooked,
+                                         std::memory_order_seq_cst)) {
+    f();
+    marked = state | EpochSlot::kLooked;
+    slot.state.compare_exchange_strong(marked, state, std::memory_order_seq_cst);
+  }
+  slot.looked_at.store(false, std::memory_order_release);
+}
+
+// Places in blocks that iterators and views at rest hold, sorted.
+std::vector<std::uint64_t> held_places() {
+  constexpr std::uint64_t kPlace = (1ull << 48) - 1;
+  const pm::TraceUninterrupted alone;
+  std::vector<std::uint64_t> places;
+  Registry& r = registry();
+  const std::lock_guard lock(r.mu);
+  r.loose.for_each([&](EpochSlot& slot) {
+    const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+    if ((state & EpochSlot::kResting) == 0) return;
+    look_at(slot, state, [&] {
+      const auto* at = static_cast<const std::byte*>(slot.held.first);
+      for (std::uint32_t i = 0; i < slot.held.count; ++i, at += slot.held.stride) {
+        std::uint64_t word;
+        std::memcpy(&word, at, sizeof word);
+        if ((word & kPlace) != 0) places.push_back(word & kPlace);
+      }
+    });
+  });
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+bool is_held(const std::vector<std::uint64_t>& places, const Retired& item) {
+  if (item.what != Retired::What::block) return false;
+  const auto at = std::lower_bound(places.begin(), places.end(), item.word);
+  return at != places.end() && *at < item.word + std::max<std::uint64_t>(item.bytes, 1);
 }
 
 }  // namespace
 
-std::uint64_t seal_epoch() { return global_epoch.fetch_add(1, std::memory_order_seq_cst); }
-bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_pinned(); }
+std::uint64_t seal_epoch() {
+  return global_epoch.fetch_add(EpochSlot::kStep, std::memory_order_seq_cst);
+}
+bool epoch_is_over(std::uint64_t epoch) { return epoch < oldest_epoch(true); }
 
-std::size_t EpochSlot::index() const { return static_cast<std::size_t>(this - slots); }
+// --- slots --------------------------------------------------------------------------------------
+
+void EpochSlot::wait_until_looked_at() {
+  while (looked_at.load(std::memory_order_acquire)) std::this_thread::yield();
+}
+
+void EpochSlot::rest(HeldPlaces places) {
+  held = places;
+  // Release: meets the acquire of who marks it.
+  state.store(state.load(std::memory_order_relaxed) | kResting, std::memory_order_release);
+}
+
+void EpochSlot::rest_with(const EpochSlot& pinned, std::uint64_t place_held) {
+  place = place_held;
+  held = {&place, 1, 0};
+  state.store(pinned.state.load(std::memory_order_relaxed) | kResting, std::memory_order_release);
+}
+
+void EpochSlot::let_go() {
+  const std::uint64_t before = state.exchange(0, std::memory_order_seq_cst);
+  if ((before & kLooked) != 0) wait_until_looked_at();
+}
 
 EpochSlot& take_thread_slot() {
   static_cast<void>(thread_slots());  // which gives it back at the thread's end
-  EpochSlot& slot = take_slot();
+  EpochSlot& slot = wait_for_thread_slot();
   thread_epoch_slot = &slot;
   return slot;
 }
 
-EpochSlot& take_loose_slot() {
+EpochSlot* take_loose_slot() {
   ThreadSlots& t = thread_slots();
-  return t.loose_count > 0 ? *t.loose[--t.loose_count] : take_slot();
+  if (t.loose_count > 0) return t.loose[--t.loose_count];
+  const pm::TraceUninterrupted alone;
+  const std::lock_guard lock(registry().mu);
+  return registry().loose.take();
 }
 
 void put_loose_slot(EpochSlot& slot) {
   ThreadSlots& t = thread_slots();
-  if (t.loose_count < ThreadSlots::kLooseMax) {
+  if (t.loose_count < ThreadSlots::kLooseMax && !t.ended) {
     t.loose[t.loose_count++] = &slot;
   } else {
-    put_slot(slot);
+    put_back(registry().loose, slot);
   }
 }
+
+// --- limbos -------------------------------------------------------------------------------------
 
 Limbos::Limbos(Free free) : free_(std::move(free)), table_(new std::atomic<Limbo*>[kEpochSlots]) {
   for (std::size_t i = 0; i < kEpochSlots; ++i) table_[i].store(nullptr, std::memory_order_relaxed);
@@ -134,61 +239,148 @@ Limbos::~Limbos() {
   for (std::size_t i = 0; i < kEpochSlots; ++i) delete table_[i].load(std::memory_order_acquire);
 }
 
+std::size_t Limbos::index_of_mine() { return static_cast<std::size_t>(&my_epoch_slot() - threads); }
+
 Limbo& Limbos::make() {
   auto* limbo = new Limbo;
-  table_[my_epoch_slot().index()].store(limbo, std::memory_order_release);
+  table_[index_of_mine()].store(limbo, std::memory_order_release);
   return *limbo;
 }
 
+// REQUIRES: see Limbo::fresh.
+void Limbos::take_fresh(Limbo& limbo, std::vector<Retired>& out) {
+  out.insert(out.end(), limbo.fresh.begin(), limbo.fresh.end());
+  limbo.fresh.clear();
+  limbo.fresh_count.store(0, std::memory_order_relaxed);
+  limbo.fresh_bytes.store(0, std::memory_order_relaxed);
+}
+
+void Limbos::take_from_those_at_rest(std::vector<Retired>& out) {
+  if (TENUTO_PLANT("epoch_lists_of_resting_threads_stay")) return;
+  const pm::TraceUninterrupted alone;
+  Registry& r = registry();
+  const std::lock_guard lock(r.mu);
+  r.threads.for_each([&](EpochSlot& slot) {
+    Limbo* limbo = table_[&slot - threads].load(std::memory_order_acquire);
+    if (limbo == nullptr || limbo->fresh_count.load(std::memory_order_relaxed) == 0) return;
+    look_at(slot, 0, [&] { take_fresh(*limbo, out); });
+  });
+}
+
+void Limbos::seal(std::vector<Retired> items) {
+  if (items.empty()) return;
+  const std::lock_guard lock(mu_);
+  waiting_.items += items.size();
+  for (const Retired& item : items) waiting_.bytes += item.bytes;
+  sealed_.push_back({seal_epoch(), std::move(items)});
+}
+
+// Those whose epoch is over, but for what somebody at rest holds.
+void Limbos::free_some(std::size_t items_max) {
+  std::vector<Retired> going;
+  {
+    const pm::TraceUninterrupted alone;
+    const std::lock_guard lock(mu_);
+    const bool whole = TENUTO_PLANT("epoch_rests_hold_all");  // as if every rest were a pin
+    const std::uint64_t oldest = oldest_epoch(whole);
+    if (held_.size() < items_max) going.swap(held_);
+    while (!sealed_.empty() && sealed_.front().epoch < oldest && going.size() < items_max) {
+      std::vector<Retired>& items = sealed_.front().items;
+      going.insert(going.end(), items.begin(), items.end());
+      sealed_.pop_front();
+    }
+    waiting_.items -= going.size();
+    for (const Retired& item : going) waiting_.bytes -= item.bytes;
+  }
+  if (going.empty()) return;
+  // After the pins were read.
+  std::vector<std::uint64_t> places;
+  if (!TENUTO_PLANT("epoch_rests_hold_nothing")) places = held_places();
+  const auto end = std::partition(going.begin(), going.end(),
+                                  [&](const Retired& item) { return !is_held(places, item); });
+  if (end != going.end()) {
+    const std::lock_guard lock(mu_);
+    held_.insert(held_.end(), end, going.end());
+    waiting_.items += static_cast<std::uint64_t>(going.end() - end);
+    for (auto item = end; item != going.end(); ++item) waiting_.bytes += item->bytes;
+  }
+  std::for_each(going.begin(), end, [this](const Retired& item) { free_(item); });
+}
+
 void Limbos::collect(Limbo& limbo) {
-  if (!limbo.fresh.empty()) {
-    const std::uint64_t epoch = seal_epoch();
-    limbo.sealed.push_back({epoch, std::move(limbo.fresh)});
-    limbo.fresh.clear();
-    limbo.fresh.reserve(kSealAt);
-  }
-  const std::uint64_t oldest = oldest_pinned();
-  std::size_t done = 0;
-  while (done < limbo.sealed.size() && limbo.sealed[done].epoch < oldest) {
-    for (const Retired& item : limbo.sealed[done].items) free_(item);
-    ++done;
-  }
-  if (done > 0) {
-    limbo.sealed.erase(limbo.sealed.begin(),
-                       limbo.sealed.begin() + static_cast<std::ptrdiff_t>(done));
-  }
+  std::vector<Retired> items;
+  take_fresh(limbo, items);
+  seal(std::move(items));
+  free_some(kFreeAtOnce);
 }
 
 void Limbos::collect_all() {
-  collect(mine());
-  Registry& r = registry();
-  const std::lock_guard lock(r.mu);  // no slot changes hands meanwhile
-  for (std::uint32_t i = r.idle_head; i != 0; i = slots[i - 1].next_idle) {
-    Limbo* limbo = table_[i - 1].load(std::memory_order_acquire);
-    if (limbo != nullptr) collect(*limbo);
-  }
+  std::vector<Retired> items;
+  const EpochSlot& own = my_epoch_slot();
+  if (own.depth > 0) take_fresh(mine(), items);
+  take_from_those_at_rest(items);
+  seal(std::move(items));
+  free_some(~std::size_t{0});
+}
+
+void Limbos::collect_all_at_rest() {
+  EpochSlot& own = my_epoch_slot();
+  if (own.depth != 1 || TENUTO_PLANT("epoch_own_pin_holds_all")) return collect_all();
+  std::vector<Retired> items;
+  take_fresh(mine(), items);
+  // It holds its tree by the epoch, and no place.
+  const std::uint64_t pinned = own.state.load(std::memory_order_relaxed);
+  own.state.store(pinned | EpochSlot::kResting, std::memory_order_release);
+  take_from_those_at_rest(items);
+  seal(std::move(items));
+  free_some(~std::size_t{0});
+  own.state.exchange(pinned, std::memory_order_seq_cst);
 }
 
 void Limbos::drain() {
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     Limbo* limbo = table_[i].load(std::memory_order_acquire);
     if (limbo == nullptr) continue;
-    for (Limbo::Sealed& s : limbo->sealed) {
-      for (const Retired& item : s.items) free_(item);
-    }
-    for (const Retired& item : limbo->fresh) free_(item);
-    limbo->sealed.clear();
-    limbo->fresh.clear();
+    std::vector<Retired> items;
+    take_fresh(*limbo, items);
+    seal(std::move(items));
+  }
+  std::deque<Sealed> all;
+  {
+    const std::lock_guard lock(mu_);
+    all.swap(sealed_);
+    all.push_back({0, std::move(held_)});
+    held_.clear();
+    waiting_ = {};
+  }
+  for (const Sealed& s : all) {
+    for (const Retired& item : s.items) free_(item);
   }
 }
 
 void Limbos::for_each(const std::function<void(const Retired&)>& f) const {
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     const Limbo* limbo = table_[i].load(std::memory_order_acquire);
-    if (limbo == nullptr) continue;
-    for (const Limbo::Sealed& s : limbo->sealed) std::for_each(s.items.begin(), s.items.end(), f);
-    std::for_each(limbo->fresh.begin(), limbo->fresh.end(), f);
+    if (limbo != nullptr) std::for_each(limbo->fresh.begin(), limbo->fresh.end(), f);
   }
+  const std::lock_guard lock(mu_);
+  for (const Sealed& s : sealed_) std::for_each(s.items.begin(), s.items.end(), f);
+  std::for_each(held_.begin(), held_.end(), f);
+}
+
+Limbos::Waiting Limbos::waiting() const {
+  Waiting w;
+  {
+    const std::lock_guard lock(mu_);
+    w = waiting_;
+  }
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
+    if (limbo == nullptr) continue;
+    w.items += limbo->fresh_count.load(std::memory_order_relaxed);
+    w.bytes += limbo->fresh_bytes.load(std::memory_order_relaxed);
+  }
+  return w;
 }
 
 std::int64_t Limbos::records() const {

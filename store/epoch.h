@@ -2,39 +2,86 @@
 // looks; what was unlinked is sealed under the epoch of that moment and freed once no reader is
 // pinned at it or before. Used for inner nodes, leaf twins, leaf blocks and records.
 //
-// Slots (one line each) are process-wide: a thread takes one at its first read and gives it back
-// at its exit; an iterator, which may move between threads, has one of its own. A store keeps one
-// Limbo per slot, touched only by the slot's holder, so neither reads nor writes share a counter.
+// Slots (one line each) are process-wide: a thread takes one at its first read and gives it back at
+// its exit; an iterator or view, which may move between threads, has a loose one. Neither reads nor
+// writes share a counter.
 //
-// Why it is right: a reader stores its epoch with a locked instruction before it loads any
-// pointer. seal() raises the epoch with a locked instruction after the unlinking stores, and then
-// scans the slots. A reader the scan does not see pinned at the sealed epoch or before has pinned
-// after the raise, hence sees the unlinking.
+// **Why it is right.** A reader stores its epoch with a locked instruction before it loads any
+// pointer. A seal raises the epoch with a locked instruction after the unlinking stores, and then
+// the slots are scanned. A reader the scan does not see pinned at the sealed epoch or before has
+// pinned after the raise, hence sees the unlinking.
+//
+// **Nobody at rest holds an epoch.** A pin lasts as long as one call. An iterator between two
+// calls, or a view, *rests*: its slot says which places in blocks its user may look at, the records
+// of one leaf or one record, and these alone are kept when their epoch is over. Whoever frees reads
+// the pins first and what rests hold after them: who went from a pin to a rest between the two is
+// met once at least, and who left its rest looks at nothing of it any more. Trees that were dropped
+// are kept as a whole, by rests as by pins (epoch_is_over).
+//
+// **Anybody may free what anybody retired.** A thread's fresh items are its own while it is pinned,
+// and it retires only while it is pinned. When it is not, others may take them: they mark its slot
+// (kLooked), and who pins a slot that is marked waits until the mark's owner is done. That costs
+// the pin nothing, for its instruction returns the mark. So the lists of threads that rest, that
+// wait for other things or that ended are everybody's. Places that a rest holds are read under the
+// same mark, so that an iterator does not change them meanwhile.
+//
+// The bound, which store/README.md states and epoch_test tries: what is retired and not freed is
+//   at most kSealAt items or kSealBytes (and the last item) for each thread and tree,
+//   what was retired since the oldest call that is under way began,
+//   and what iterators and views at rest hold: the records of a leaf each, or one.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "pm/assert.h"
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
-inline constexpr std::size_t kEpochSlots = 4096;  // threads and iterators at one moment
+inline constexpr std::size_t kEpochSlots = 4096;  // threads at one moment
+inline constexpr std::size_t kLooseSlots = 4096;  // iterators and views
+
+// Words with offsets in the pool, `stride` bytes apart; what stands above 48 bits is not looked at.
+struct HeldPlaces {
+  const void* first = nullptr;
+  std::uint32_t count = 0;
+  std::uint32_t stride = 0;
+};
 
 struct alignas(kLineBytes) EpochSlot {
-  std::atomic<std::uint64_t> epoch{0};  // 0: not reading
+  static constexpr std::uint64_t kResting = 1;
+  static constexpr std::uint64_t kLooked = 2;
+  static constexpr std::uint64_t kStep = 4;  // epochs leave room for the two
+
+  std::atomic<std::uint64_t> state{0};  // 0: not reading; an epoch; an epoch and kResting
+  std::atomic<bool> looked_at{false};   // by who marks it
   // Holder only.
   std::uint32_t depth = 0;
   // Guarded by the registry's mutex while nobody holds the slot.
   std::uint32_t next_idle = 0;  // index + 1
+  // Holder only; read by others under the mark.
+  HeldPlaces held;
+  std::uint64_t place = 0;  // what `held` names, of a view
 
-  std::size_t index() const;
+  // Nests.
   void enter();
   void leave();
+  // Not nested: pins what is there now, whether it was pinned, at rest, or neither.
+  void pin();
+  // From then on others may free what is not held. REQUIRES: pinned; the words stay as they are
+  // until the slot is pinned again or let go.
+  void rest(HeldPlaces places);
+  // Of a slot that was not pinned: as if it had been, with that one.
+  void rest_with(const EpochSlot& pinned, std::uint64_t place_held);
+  void let_go();
+  void wait_until_looked_at();
 };
 static_assert(sizeof(EpochSlot) == kLineBytes);
 
@@ -47,20 +94,24 @@ inline EpochSlot& my_epoch_slot() {
   return s != nullptr ? *s : take_thread_slot();
 }
 
-// A slot for an iterator; cached per thread. Waits like my_epoch_slot.
-EpochSlot& take_loose_slot();
+// A slot for an iterator or a view; some are cached per thread. Null: all are held.
+EpochSlot* take_loose_slot();
 void put_loose_slot(EpochSlot& slot);
 
 extern constinit std::atomic<std::uint64_t> global_epoch;
 
+inline void EpochSlot::pin() {
+  const std::uint64_t now = global_epoch.load(std::memory_order_seq_cst);
+  const std::uint64_t before = state.exchange(now, std::memory_order_seq_cst);
+  if ((before & kLooked) != 0) [[unlikely]]
+    wait_until_looked_at();
+}
 inline void EpochSlot::enter() {
-  if (depth++ == 0) {
-    epoch.exchange(global_epoch.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
-  }
+  if (depth++ == 0) pin();
 }
 inline void EpochSlot::leave() {
-  // Release: meets the acquire of the scan in oldest_pinned().
-  if (--depth == 0) epoch.store(0, std::memory_order_release);
+  // Release: meets the acquire of the scans. Nobody marks a slot that is pinned.
+  if (--depth == 0) state.store(0, std::memory_order_release);
 }
 
 // Pins the calling thread. Cost: one locked instruction on the thread's own line. Nests.
@@ -78,7 +129,7 @@ class EpochGuard {
 
 // For what is unlinked as a whole: ends the epoch after the unlinking and returns it ...
 std::uint64_t seal_epoch();
-// ... and says whether everybody who may still look has left.
+// ... and says whether everybody who may still look has left, those at rest among them.
 bool epoch_is_over(std::uint64_t epoch);
 
 // What was unlinked, on its way to reuse.
@@ -86,16 +137,16 @@ struct Retired {
   enum class What : std::uint8_t { block, node, twin, old_version };
   std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*, OldVersion*
   What what = What::block;
+  std::uint64_t bytes = 0;  // of a block: of what was written to it
 };
 
-// What one store keeps for the holder of one slot.
+// What one tree keeps for the holder of one slot.
 struct Limbo {
-  struct Sealed {
-    std::uint64_t epoch = 0;
-    std::vector<Retired> items;
-  };
+  // Of the holder, while it is pinned; else of who has marked its slot.
   std::vector<Retired> fresh;
-  std::vector<Sealed> sealed;  // oldest first
+  // The same, for others to read at any time.
+  std::atomic<std::uint64_t> fresh_count{0};
+  std::atomic<std::uint64_t> fresh_bytes{0};
   // Sums of these over all limbos are the store's counts. Written by the holder alone.
   std::atomic<std::int64_t> records{0};
   std::atomic<std::int64_t> record_bytes{0};
@@ -109,7 +160,7 @@ struct Limbo {
   }
 };
 
-// The limbos of one store.
+// The limbos of one tree. Thread safety: every call but drain and for_each from any thread.
 class Limbos {
  public:
   using Free = std::function<void(const Retired&)>;
@@ -119,19 +170,26 @@ class Limbos {
 
   // The calling thread's limbo.
   Limbo& mine() {
-    Limbo* l = table_[my_epoch_slot().index()].load(std::memory_order_acquire);
+    Limbo* l = table_[index_of_mine()].load(std::memory_order_acquire);
     return l != nullptr ? *l : make();
   }
 
-  // REQUIRES: unlinked; no new reader can find it. Now and then frees what has become free.
+  // REQUIRES: unlinked; no new reader can find it; the calling thread is pinned, and `limbo` its
+  // own. Now and then frees what has become free.
   void retire(Limbo& limbo, Retired item) {
+    TENUTO_DCHECK(my_epoch_slot().depth > 0);
     limbo.fresh.push_back(item);
-    if (limbo.fresh.size() >= kSealAt) [[unlikely]]
+    const std::uint64_t bytes = limbo.fresh_bytes.load(std::memory_order_relaxed) + item.bytes;
+    limbo.fresh_bytes.store(bytes, std::memory_order_relaxed);
+    limbo.fresh_count.store(limbo.fresh.size(), std::memory_order_relaxed);
+    if (limbo.fresh.size() >= kSealAt || bytes >= kSealBytes) [[unlikely]]
       collect(limbo);
   }
-  // Frees what can be freed now, of this thread and of threads that have ended. REQUIRES: the
-  // calling thread is not pinned, else its own epoch keeps everything.
+  // Frees what can be freed now, whoever retired it. What the calling thread pinned stays.
   void collect_all();
+  // The same, of a thread that is pinned at most to hold its tree (CollectionUse), and looks at
+  // nothing in it: what was retired since it pinned goes, too.
+  void collect_all_at_rest();
   // Frees everything. REQUIRES: no reader, no writer.
   void drain();
   // Calls f for all that waits. REQUIRES: no writer.
@@ -140,15 +198,38 @@ class Limbos {
   std::int64_t records() const;
   std::int64_t record_bytes() const;
   std::uint64_t changes() const;
+  // What waits: items, and bytes of blocks.
+  struct Waiting {
+    std::uint64_t items = 0;
+    std::uint64_t bytes = 0;
+  };
+  Waiting waiting() const;
+
+  static constexpr std::size_t kSealAt = 64;
+  static constexpr std::uint64_t kSealBytes = 64u << 10;
 
  private:
-  static constexpr std::size_t kSealAt = 64;
+  struct Sealed {
+    std::uint64_t epoch = 0;
+    std::vector<Retired> items;
+  };
+  static constexpr std::size_t kFreeAtOnce = 1024;  // by who retires
 
+  static std::size_t index_of_mine();
   Limbo& make();
   void collect(Limbo& limbo);
+  void take_fresh(Limbo& limbo, std::vector<Retired>& out);
+  void take_from_those_at_rest(std::vector<Retired>& out);
+  void seal(std::vector<Retired> items);
+  void free_some(std::size_t items_max);
 
   Free free_;
   std::unique_ptr<std::atomic<Limbo*>[]> table_;
+  mutable std::mutex mu_;
+  // Guarded by mu_.
+  std::deque<Sealed> sealed_;  // oldest first
+  std::vector<Retired> held_;  // their epochs are over; iterators and views hold them
+  Waiting waiting_;            // in both
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -154,7 +154,7 @@ void Tree::sweep(std::span<OldVersion* const> going) {
     const bool empty = without && twin->used_slots() == 0;
     lock.unlock_unchanged();  // no active snapshot sees a difference
     for (std::size_t n = i; n < end; ++n) {
-      retire_block(going[n]->record);
+      retire_block(going[n]->record, going[n]->held_bytes);
       retire_version(going[n]);
     }
     if (empty) unlink_empty(key);

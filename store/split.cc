@@ -179,8 +179,8 @@ void Tree::unlink_empty(std::string_view key) {
     }
     twin_lock.unlock_dead();
     left_lock.unlock();
-    retire_block(low_block(*twin.leaf));
-    retire_block(file_.offset_of(twin.leaf));
+    retire_block(low_block(*twin.leaf), twin.leaf->low.bytes());
+    retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
     limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
     return;
   }

@@ -395,6 +395,9 @@ StoreStats Store::stats() const {
   s.snapshot_versions = h.versions;
   s.snapshot_bytes = h.held_bytes;
   s.snapshots_expired = h.expired;
+  const store::Limbos::Waiting retired = impl_->collections()->waiting();
+  s.retired_items = retired.items;
+  s.retired_bytes = retired.bytes;
   s.pool = impl_->pool.stats();
   return s;
 }

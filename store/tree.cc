@@ -116,12 +116,12 @@ Status Tree::check_key(std::string_view key) const {
   return Status::ok;
 }
 
-// A second try after everything that waited for readers has been freed. REQUIRES: not pinned, or
-// the second try finds little.
+// A second try after everything that waited for readers has been freed. REQUIRES: the calling
+// thread is pinned at most to hold this tree.
 Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
   Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::derived);
   if (block || block.error() != Status::full) return block;
-  limbos_.collect_all();
+  limbos_.collect_all_at_rest();
   return heap_.reserve(bytes, heap::Kind::derived);
 }
 
@@ -146,7 +146,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
   } const give_back{heap_, p};
   Status s = put_at(p, value);
   if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
-    limbos_.collect_all();
+    limbos_.collect_all_at_rest();
     s = put_at(p, value);
   }
   return s == Status::ok ? file_.bad_pages() : s;

@@ -159,8 +159,11 @@ class Tree {
   bool try_end();
   // The same at once. REQUIRES: nobody is in the tree or comes, no matter who is pinned.
   void end_now();
-  // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
+  // Frees what no reader holds back any more, whoever retired it.
   void collect() { limbos_.collect_all(); }
+  Limbos::Waiting waiting() const { return limbos_.waiting(); }
+  // Of what stands in the pool.
+  PoolOffset offset_of(const void* p) const { return file_.offset_of(p); }
   ~Tree();
 
   // Before any other thread knows the tree.
@@ -298,8 +301,8 @@ class Tree {
   void count_record_bytes() const;
   TreeCounts written_counts() const;
   void write_counts(const TreeCounts& counts);
-  void retire_block(PoolOffset block) {
-    if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block});
+  void retire_block(PoolOffset block, std::uint64_t bytes) {
+    if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block, bytes});
   }
 
   // past.cc. Whether nobody changed a key of the range after the moment, or is about to; `mine` are

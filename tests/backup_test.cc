@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
@@ -19,6 +23,17 @@ using test::key_of;
 class BackupTest : public test::KvFixture {
  protected:
   Result<Store> open_copy() { return Store::open(copy_.str(), options_, &report_); }
+  // Files whose names begin with the copy's.
+  std::vector<std::string> beside_the_copy() const {
+    const std::filesystem::path copy(copy_.str());
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(copy.parent_path())) {
+      const bool like_it = entry.path().string().rfind(copy_.str(), 0) == 0;
+      if (like_it) found.push_back(entry.path().string());
+    }
+    return found;
+  }
+
   test::TempPath copy_{"backup"};
 };
 
@@ -50,7 +65,7 @@ TEST_F(BackupTest, its_journal_goes_and_the_stores_own_stays) {
   Store s = opened();
   ASSERT_EQ(s.put("key", "value"), Status::ok);
   ASSERT_EQ(s.backup(copy_.str(), options_.pool, &report_), Status::ok) << report_.text();
-  EXPECT_NE(::access((copy_.str() + ".partial.journal").c_str(), F_OK), 0);
+  EXPECT_EQ(beside_the_copy(), std::vector<std::string>{copy_.str()});
   ASSERT_EQ(s.put("key", "later"), Status::ok);
   EXPECT_EQ(s.close(), Status::ok);
   EXPECT_EQ(::access(options_.pool.journal.path.c_str(), F_OK), 0);
@@ -70,7 +85,42 @@ TEST_F(BackupTest, a_backup_that_fails_leaves_nothing) {
   small.size = small.size_max = kPoolBytesMin;
   EXPECT_EQ(s.backup(copy_.str(), small, &report_), Status::full);
   EXPECT_NE(::access(copy_.str().c_str(), F_OK), 0);
-  EXPECT_NE(::access((copy_.str() + ".partial").c_str(), F_OK), 0);
+  EXPECT_EQ(beside_the_copy(), std::vector<std::string>{});
+}
+
+// One gets the name, whole; the other is told that somebody has it.
+TEST_F(BackupTest, two_backups_to_one_path_do_not_hand_out_each_others_files) {
+  Store s = opened();
+  for (int i = 0; i < 3000; ++i) ASSERT_EQ(s.put(key_of(i), std::string(200, 'x')), Status::ok);
+  const auto all = test::records_of(s);
+  for (int round = 0; round < 8; ++round) {
+    ::unlink(copy_.str().c_str());
+    Status statuses[2] = {};
+    std::thread other([&] { statuses[1] = s.backup(copy_.str(), options_.pool); });
+    if (round % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(round * 3));
+    statuses[0] = s.backup(copy_.str(), options_.pool);
+    other.join();
+    const bool first = statuses[0] == Status::ok;
+    EXPECT_EQ(statuses[first ? 0 : 1], Status::ok);
+    EXPECT_EQ(statuses[first ? 1 : 0], Status::exists);
+    Result<Store> copy = open_copy();
+    ASSERT_TRUE(copy) << report_.text();
+    EXPECT_TRUE(copy->pool().info().was_clean);
+    EXPECT_EQ(test::records_of(*copy), all);
+  }
+  EXPECT_EQ(beside_the_copy(), std::vector<std::string>{copy_.str()});
+}
+
+// What stands beside it under a name of its form is not ours.
+TEST_F(BackupTest, a_file_of_somebody_else_stays) {
+  const std::string theirs = copy_.str() + ".partial";
+  std::ofstream(theirs) << "theirs";
+  Store s = opened();
+  ASSERT_EQ(s.backup(copy_.str(), options_.pool, &report_), Status::ok) << report_.text();
+  std::string text;
+  std::ifstream(theirs) >> text;
+  EXPECT_EQ(text, "theirs");
+  ::unlink(theirs.c_str());
 }
 
 // Batches move a balance between two collections: any moment has the same sum.

@@ -16,12 +16,15 @@ struct Freed {
   std::set<std::uint64_t> words;
   Limbos limbos{[this](const Retired& item) { EXPECT_TRUE(words.insert(item.word).second); }};
 
-  void retire(std::uint64_t word) { limbos.retire(limbos.mine(), {word, Retired::What::block}); }
+  void retire(std::uint64_t word, std::uint64_t bytes = 0) {
+    const EpochGuard guard;
+    limbos.retire(limbos.mine(), {word, Retired::What::block, bytes});
+  }
 };
 
 TEST(EpochTest, nothing_is_freed_while_a_reader_may_see_it) {
   Freed f;
-  EpochSlot& reader = take_loose_slot();
+  EpochSlot& reader = *take_loose_slot();
   reader.enter();
   for (std::uint64_t i = 1; i <= 1000; ++i) f.retire(i);
   f.limbos.collect_all();
@@ -35,11 +38,11 @@ TEST(EpochTest, nothing_is_freed_while_a_reader_may_see_it) {
 TEST(EpochTest, a_later_reader_keeps_only_what_came_later) {
   Freed f;
   for (std::uint64_t i = 1; i <= 10; ++i) f.retire(i);
-  EpochSlot& first = take_loose_slot();
+  EpochSlot& first = *take_loose_slot();
   first.enter();
   f.limbos.collect_all();  // seals the ten under the reader's epoch
   EXPECT_TRUE(f.words.empty());
-  EpochSlot& second = take_loose_slot();
+  EpochSlot& second = *take_loose_slot();
   second.enter();
   for (std::uint64_t i = 11; i <= 20; ++i) f.retire(i);
   first.leave();
@@ -87,21 +90,118 @@ TEST(EpochTest, what_an_ended_thread_left_is_freed_by_others) {
   EXPECT_EQ(f.limbos.record_bytes(), 40);
 }
 
-TEST(EpochTest, more_threads_than_slots_wait_and_go_on) {
-  // All slots but a few are held; the threads below share what is left.
-  std::vector<EpochSlot*> held;
-  static_cast<void>(my_epoch_slot());
-  for (std::size_t i = 0; i + 64 < kEpochSlots; ++i) held.push_back(&take_loose_slot());
-  std::atomic<int> done{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 100; ++i) {
-    threads.emplace_back([&] {
-      const EpochGuard guard;
-      done += 1;
-    });
+// Alive, and in no call: what it retired under another's pin is not its own any more.
+TEST(EpochTest, what_a_resting_thread_left_is_freed_by_others) {
+  Freed f;
+  EpochSlot& reader = *take_loose_slot();
+  reader.enter();
+  std::atomic<int> step{0};
+  std::thread resting([&] {
+    for (std::uint64_t i = 1; i <= 200; ++i) f.retire(i);
+    step = 1;
+    while (step.load() != 2) std::this_thread::yield();
+    for (std::uint64_t i = 201; i <= 210; ++i) f.retire(i);
+  });
+  while (step.load() != 1) std::this_thread::yield();
+  f.limbos.collect_all();
+  EXPECT_TRUE(f.words.empty());
+  EXPECT_EQ(f.limbos.waiting().items, 200u);
+  reader.leave();
+  f.limbos.collect_all();
+  EXPECT_EQ(f.words.size(), 200u);
+  step = 2;
+  resting.join();
+  f.limbos.collect_all();
+  EXPECT_EQ(f.words.size(), 210u);
+  EXPECT_EQ(f.limbos.waiting().items, 0u);
+  put_loose_slot(reader);
+}
+
+TEST(EpochTest, an_iterator_does_not_take_the_lists_of_an_ended_thread) {
+  Freed f;
+  std::thread([&] { f.retire(1); }).join();
+  std::vector<EpochSlot*> iterators;
+  for (int i = 0; i < 16; ++i) iterators.push_back(take_loose_slot());
+  for (EpochSlot* s : iterators) s->enter();
+  f.retire(2);
+  f.limbos.collect_all();  // seals both under their epoch
+  for (EpochSlot* s : iterators) {
+    s->leave();
+    s->enter();
   }
-  for (std::thread& t : threads) t.join();
-  EXPECT_EQ(done.load(), 100);
+  f.limbos.collect_all();
+  EXPECT_EQ(f.words.size(), 2u);
+  for (EpochSlot* s : iterators) {
+    s->leave();
+    put_loose_slot(*s);
+  }
+}
+
+// The bound: kSealAt items, kSealBytes and the last item for each thread.
+TEST(EpochTest, what_a_thread_keeps_to_itself_is_bounded_in_items_and_bytes) {
+  Freed f;
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    f.retire(i, 1 << 20);
+    EXPECT_LE(f.limbos.waiting().bytes, Limbos::kSealBytes + (2u << 20));
+  }
+  for (std::uint64_t i = 1001; i <= 100'000; ++i) {
+    f.retire(i, 16);
+    EXPECT_LE(f.limbos.waiting().items, 2 * Limbos::kSealAt);
+  }
+  f.limbos.drain();
+  EXPECT_EQ(f.words.size(), 100'000u);
+}
+
+TEST(EpochTest, a_rest_holds_its_places_and_nothing_else) {
+  Freed f;
+  const std::uint64_t words[] = {7ull << 48 | 4096, 0, 8192 + 24};
+  EpochSlot& iterator = *take_loose_slot();
+  EpochSlot& view = *take_loose_slot();
+  iterator.pin();
+  iterator.rest({words, 3, sizeof words[0]});
+  {
+    const EpochGuard guard;
+    view.rest_with(guard.slot(), 20'000);
+  }
+  const std::uint64_t rested = seal_epoch();
+  for (std::uint64_t at = 4096; at < 40'960; at += 64) f.retire(at, 64);
+  f.limbos.collect_all();
+  EXPECT_EQ(f.limbos.waiting().items, 3u);
+  EXPECT_EQ(f.limbos.waiting().bytes, 3u * 64);
+  for (const std::uint64_t at : {4096, 8192, 20'000 / 64 * 64}) EXPECT_FALSE(f.words.contains(at));
+  EXPECT_FALSE(epoch_is_over(rested)) << "a dropped tree stays under both";
+  iterator.pin();  // on to another leaf
+  f.limbos.collect_all();
+  EXPECT_EQ(f.limbos.waiting().items, 1u);
+  iterator.let_go();
+  view.let_go();
+  EXPECT_TRUE(epoch_is_over(rested));
+  f.limbos.collect_all();
+  EXPECT_EQ(f.limbos.waiting().items, 0u);
+  put_loose_slot(iterator);
+  put_loose_slot(view);
+}
+
+TEST(EpochTest, a_pin_that_holds_a_tree_only_keeps_no_items) {
+  Freed f;
+  const EpochGuard guard;
+  const std::uint64_t dropped = seal_epoch();
+  for (std::uint64_t i = 1; i <= 10; ++i) f.limbos.retire(f.limbos.mine(), {i});
+  f.limbos.collect_all();
+  EXPECT_TRUE(f.words.empty());
+  f.limbos.collect_all_at_rest();
+  EXPECT_EQ(f.words.size(), 10u);
+  EXPECT_FALSE(epoch_is_over(dropped));
+}
+
+TEST(EpochTest, more_iterators_than_slots_are_told_and_threads_go_on) {
+  std::vector<EpochSlot*> held;
+  while (EpochSlot* slot = take_loose_slot()) held.push_back(slot);
+  EXPECT_GE(held.size(), kLooseSlots - 16);
+  EXPECT_EQ(take_loose_slot(), nullptr);
+  std::thread([] { const EpochGuard guard; }).join();
+  put_loose_slot(*held.back());
+  EXPECT_EQ(take_loose_slot(), held.back());
   for (EpochSlot* s : held) put_loose_slot(*s);
 }
 
@@ -133,7 +233,8 @@ TEST(EpochTest, readers_never_see_what_was_freed) {
   }
   for (int i = 0; i < 200'000; ++i) {
     Cell* old = current.exchange(new Cell, std::memory_order_acq_rel);
-    limbos.retire(limbos.mine(), {reinterpret_cast<std::uintptr_t>(old), Retired::What::block});
+    const EpochGuard guard;
+    limbos.retire(limbos.mine(), {reinterpret_cast<std::uintptr_t>(old), Retired::What::node});
   }
   stop.store(true, std::memory_order_release);
   for (std::thread& t : readers) t.join();
@@ -141,6 +242,79 @@ TEST(EpochTest, readers_never_see_what_was_freed) {
   limbos.drain();
   EXPECT_EQ(graveyard.size(), 200'000u);
   delete current.load(std::memory_order_relaxed);
+}
+
+// As above, with iterators, which look between their calls at what their slots hold, with writers
+// that rest now and then, and with others that collect what those left. Blocks are numbers.
+TEST(EpochTest, what_rests_hold_is_never_seen_freed) {
+  constexpr std::uint64_t kBlocks = 1 << 16;
+  std::vector<std::atomic<bool>> alive(kBlocks);
+  std::atomic<std::uint64_t> next{1};
+  std::mutex idle_mu;
+  std::vector<std::uint64_t> idle;
+  Limbos limbos([&](const Retired& item) {
+    alive[item.word].store(false, std::memory_order_relaxed);
+    const std::lock_guard lock(idle_mu);
+    idle.push_back(item.word);
+  });
+  const auto make = [&] {
+    std::uint64_t block = 0;
+    {
+      const std::lock_guard lock(idle_mu);
+      if (!idle.empty()) {
+        block = idle.back();
+        idle.pop_back();
+      }
+    }
+    if (block == 0) block = next.fetch_add(1);
+    EXPECT_LT(block, kBlocks) << "too much is held back";
+    alive[block % kBlocks].store(true, std::memory_order_relaxed);
+    return block % kBlocks;
+  };
+  constexpr std::size_t kCells = 8;
+  std::atomic<std::uint64_t> cells[kCells];
+  for (auto& cell : cells) cell = make();
+  std::atomic<bool> stop{false};
+  std::atomic<int> dead_seen{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      EpochSlot& slot = *take_loose_slot();
+      while (!stop.load(std::memory_order_acquire)) {
+        std::uint64_t seen[kCells];
+        slot.pin();
+        for (std::size_t c = 0; c < kCells; ++c) {
+          seen[c] = cells[c].load(std::memory_order_acquire) | 0xabcull << 48;
+        }
+        slot.rest({seen, kCells, sizeof seen[0]});
+        for (int look = 0; look < 16; ++look) {
+          const std::uint64_t block = seen[look % kCells] & (kBlocks - 1);
+          if (!alive[block].load(std::memory_order_relaxed)) dead_seen += 1;
+        }
+        slot.let_go();
+      }
+      put_loose_slot(slot);
+    });
+  }
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 2; ++i) {
+    writers.emplace_back([&, i] {
+      for (int n = 0; n < 10'000; ++n) {
+        {
+          const EpochGuard guard;
+          const auto c = static_cast<std::size_t>((n * 7 + i) % kCells);
+          const std::uint64_t old = cells[c].exchange(make(), std::memory_order_acq_rel);
+          limbos.retire(limbos.mine(), {old, Retired::What::block, 1});
+        }
+        if (n % 100 == i) limbos.collect_all();
+      }
+    });
+  }
+  for (std::thread& t : writers) t.join();
+  stop.store(true, std::memory_order_release);
+  for (std::thread& t : readers) t.join();
+  EXPECT_EQ(dead_seen.load(), 0);
+  limbos.drain();
 }
 
 }  // namespace

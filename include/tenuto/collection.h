@@ -64,8 +64,8 @@ struct CollectionStats {
 };
 
 // Every call: closed when the store was closed or the handle is empty; not_found when the
-// collection was dropped, which leaves views and positioned iterators what they see. Otherwise as
-// the calls of Store, which say more.
+// collection was dropped, which leaves views what they see and iterators the leaf in which they
+// stand. Otherwise as the calls of Store, which say more.
 class Collection {
  public:
   Collection() = default;  // an empty handle

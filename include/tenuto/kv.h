@@ -97,8 +97,11 @@ struct IteratorOptions {
 
 // A cursor over the keys in order. Each leaf is seen at one moment; writes that happen elsewhere
 // meanwhile may or may not be seen; no key is seen twice or skipped. key() and value() stay valid
-// until the iterator moves or dies. A positioned iterator holds back the reuse of replaced
-// records: do not keep one for long.
+// until the iterator moves or dies. Between two calls it holds back the records of the leaf it
+// stands in, 48 at most (a snapshot's: and what they replaced), and nothing else that is replaced
+// or erased meanwhile, however long it lives. 4096 iterators and views are alive at most, in a
+// process: the next one says busy. When its collection is dropped it goes on to the end of its
+// leaf; then not_found.
 class Iterator {
  public:
   Iterator(Iterator&&) noexcept;
@@ -120,7 +123,8 @@ class Iterator {
   std::string_view key() const;    // REQUIRES: valid()
   std::string_view value() const;  // REQUIRES: valid()
   std::uint64_t ttl_ms() const;    // what the record has left; 0: it stays. REQUIRES: valid()
-  // ok | corrupt (damage ended the walk) | io | closed (a closed store's, one moved from) |
+  // ok | corrupt (damage ended the walk) | io | busy (too many of them) | not_found (the collection
+  // was dropped) | closed (a closed store's, one moved from) |
   // invalid_argument (a bound or key that the collection cannot have, a prefix where a codec gives
   // the order, a collection of another store than its snapshot or transaction). No record is passed
   // over because its key was damaged.
@@ -136,8 +140,8 @@ class Iterator {
   std::unique_ptr<Impl> impl_;
 };
 
-// A record seen in place, without a copy. Valid while the View lives; keep it short, for it holds
-// back the reuse of replaced records. Belongs to the thread that made it.
+// A record seen in place, without a copy. Valid while the View lives, on whatever thread. It holds
+// back this record, and nothing else that is replaced or erased meanwhile.
 class View {
  public:
   View() = default;
@@ -148,7 +152,7 @@ class View {
 
  private:
   friend class Collection;
-  void* guard_ = nullptr;
+  void* hold_ = nullptr;
   std::string_view value_;
 };
 
@@ -179,6 +183,7 @@ class Store {
   // pool could not be read, now or before: Pool::health) | closed.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
+  // As get; busy: 4096 iterators and views are alive.
   Result<View> view(std::string_view key) const;
   // Whether the key is there: ok | not_found | too_large | corrupt | io | closed. The value is not
   // looked at.
@@ -294,7 +299,7 @@ class Store {
   // all collections (it opens them) neighbouring leaves with few records become one, records leave
   // slabs that are nearly empty, and what is then free goes back to the file system (Pool::trim;
   // under medium journal the file keeps its blocks). In place: it needs room for a few slabs. What
-  // views, positioned iterators, snapshots and resting threads hold stays, as do the pool's other
+  // views, positioned iterators and snapshots hold stays, as do the pool's other
   // objects. Three fences a merged leaf, two a leaf with records to move, one of which its writers
   // may wait for. ok | busy (another one is under way) | invalid_argument (options, or inside a
   // transaction of this thread) | read_only | corrupt (a damaged record is not moved; without

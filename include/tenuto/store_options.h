@@ -106,6 +106,10 @@ struct StoreStats {
   std::uint64_t snapshot_versions = 0;  // old versions held
   std::uint64_t snapshot_bytes = 0;     // in them: records in the pool, and some DRAM
   std::uint64_t snapshots_expired = 0;  // since open
+  // Replaced, erased or moved, in all open collections, and not free yet: store/README.md says for
+  // whom it waits, and how much it can be.
+  std::uint64_t retired_items = 0;
+  std::uint64_t retired_bytes = 0;  // of the pool
   PoolStats pool;
 };
 

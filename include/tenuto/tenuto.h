@@ -96,6 +96,7 @@ typedef struct tenuto_store_stats {
   uint64_t leaves, inner_nodes, height, index_dram_bytes;
   double rebuild_ms;
   uint64_t snapshots, snapshot_oldest_age_ms, snapshot_versions, snapshot_bytes, snapshots_expired;
+  uint64_t retired_items, retired_bytes;
   tenuto_pool_stats pool;
 } tenuto_store_stats;
 
@@ -249,7 +250,7 @@ tenuto_status tenuto_upper_bound(const tenuto_collection* in, const void* key, s
                                  void** found_key, size_t* found_key_bytes, void** value,
                                  size_t* value_bytes);
 
-/* A value in place, until the view is released, which is to be soon, by the thread that made it. */
+/* A value in place, until the view is released, by any thread. TENUTO_BUSY: too many of them. */
 typedef struct tenuto_view tenuto_view;
 tenuto_status tenuto_view_open(const tenuto_collection* in, const void* key, size_t key_bytes,
                                tenuto_view** view, tenuto_slice* value);

@@ -308,6 +308,8 @@ void Limbos::free_some(std::size_t items_max) {
 }
 
 void Limbos::collect(Limbo& limbo) {
+  const bool few = limbo.fresh.size() < kSealAt;
+  if (few && TENUTO_PLANT("epoch_lists_of_resting_threads_stay")) return;
   std::vector<Retired> items;
   take_fresh(limbo, items);
   seal(std::move(items));

@@ -271,19 +271,6 @@ void Collections::make_room() {
   for (const auto& [name, state] : open_) state->tree->collect();
 }
 
-Limbos::Waiting Collections::waiting() {
-  const std::lock_guard lock(mu_);
-  Limbos::Waiting sum = main_->tree->waiting();
-  const auto add = [&](const Tree& tree) {
-    const Limbos::Waiting w = tree.waiting();
-    sum.items += w.items;
-    sum.bytes += w.bytes;
-  };
-  if (catalog_ != nullptr) add(catalog_->tree());
-  for (const auto& [name, state] : open_) add(*state->tree);
-  return sum;
-}
-
 Status Collections::drop(std::string_view name, Report* report) {
   TENUTO_TRY(check_name(name, report));
   const std::lock_guard lock(mu_);

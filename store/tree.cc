@@ -211,7 +211,8 @@ Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   }
   lock.unlock();
   limbo.count(0, p.bytes - old_bytes);
-  if (!kept && !TENUTO_PLANT("store_old_record_released_early")) retire_block(old_record);
+  if (!kept && !TENUTO_PLANT("store_old_record_released_early"))
+    retire_block(old_record, record_bytes(old.record.key.size(), old.record.value.size()));
   if (now.snapshots() != 0) [[unlikely]]
     history_.sweep();
   return Status::ok;
@@ -247,7 +248,8 @@ Status Tree::unlink_record(const Place& place, std::string_view key, const Found
   const bool emptied = twin.used_slots() == 0;
   lock.unlock();
   limbo.count(-1, -bytes_of(old.record));
-  if (!kept) retire_block(old.word.record());
+  if (!kept)
+    retire_block(old.word.record(), record_bytes(old.record.key.size(), old.record.value.size()));
   if (now.snapshots() != 0) history_.sweep();
   if (emptied) unlink_empty(key);
   return Status::ok;

@@ -17,7 +17,7 @@ bool Judge::must_open(unsigned store, unsigned path) const {
   const Spell& s = spell_[store];
   if (s.doubtful) return false;
   // By another name an unclean pool may be refused, but by its last one it opens.
-  return s.closed || path == s.path || !s.looks_due || path == 0 || path == 2;
+  return !s.made || s.closed || path == s.path;
 }
 
 std::string Judge::judge(std::vector<Op> ops) {
@@ -81,10 +81,12 @@ std::string Judge::new_ids(Spell& spell, const Op& op) const {
   const bool makes = op.verb == Verb::create || op.verb == Verb::tx_create;
   if (!makes || op.pending() || op.r.empty()) return {};
   const std::uint64_t id = op.r[0];
-  if (op.verb == Verb::tx_create && spell.ids.contains(id)) {
+  // What a transaction makes has its id for good from its commit on.
+  if (op.verb == Verb::create) {
+    spell.ids.insert(id);
+  } else if (spell.ids.contains(id)) {
     return text_of(op) + ": an id that was given before";
   }
-  spell.ids.insert(id);
   return {};
 }
 

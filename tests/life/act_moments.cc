@@ -211,7 +211,9 @@ void Actor::transaction_create(const Step& s, TransactionSlot& x) {
     c = *made;
     return Status::ok;
   });
+  // Others have the handle, too, and it must be of no use to them before the commit.
   if (status == 0) x.made[static_cast<std::size_t>(s.a[1]) % kCollections] = c;
+  if (status == 0) keep_collection(store_, s.a[1], c);
   end(status, status == 0 ? Words{c.id()} : Words{});
 }
 

@@ -28,7 +28,9 @@ extern "C" const char* __asan_default_options() {
 extern "C" const char* __ubsan_default_options();
 extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
 extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "exitcode=66:halt_on_error=1:die_after_fork=0"; }
+extern "C" const char* __tsan_default_options() {
+  return "exitcode=66:halt_on_error=1:die_after_fork=0";
+}
 
 namespace tenuto::life {
 namespace {

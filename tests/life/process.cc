@@ -66,6 +66,10 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   return o;
 }
 
+// Stores know the time when somebody asks them: a snapshot does. So a time that was shown once is
+// one that they know of.
+void World::ask_for_time(unsigned s) { static_cast<void>(store[s].store->snapshot()); }
+
 void World::broken(const std::string& what) {
   if (shared.failing.exchange(1) == 0) {
     std::snprintf(shared.failure, sizeof shared.failure, "%s", what.c_str());
@@ -140,8 +144,11 @@ void Process::main_step(const Step& step, std::size_t number) {
       const auto now = static_cast<std::int64_t>(world_.shared.clock_ms.load());
       world_.shared.clock_ms.store(
           static_cast<std::uint64_t>(std::max<std::int64_t>(1, now + step.a[0])));
+      world_.shared.clock_most.store(
+          std::max(world_.shared.clock_most.load(), world_.shared.clock_ms.load()));
       for (unsigned t = 0; t < kStores; ++t) {
         if (world_.store[t].store == nullptr) continue;
+        world_.ask_for_time(t);
         actors_[0]->recorder().begin(Verb::clock, number, t, {world_.shared.clock_ms.load()});
         actors_[0]->recorder().end(Status::ok);
       }

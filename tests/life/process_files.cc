@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -36,6 +37,9 @@ void Process::open(const Step& step, std::size_t number) {
   }
   const bool there = fs::exists(world_.path_of(s, 0), ignored);
   if (!there && path != 0) return;
+  // How far time may go back after a crash depends on what was noted when: a life starts on time.
+  world_.shared.clock_ms.store(
+      std::max(world_.shared.clock_ms.load(), world_.shared.clock_most.load()));
   StoreOptions options = world_.options_of(s, path);
   options.pool.read_only = step.a[2] != 0 && there;
   Report report;
@@ -60,6 +64,7 @@ void Process::open(const Step& step, std::size_t number) {
   slot.store = std::make_shared<Store>(std::move(*made));
   slot.path = path;
   slot.read_only = options.pool.read_only;
+  world_.ask_for_time(s);
   actors_[0]->look(s, number);
 }
 

@@ -80,6 +80,8 @@ struct World {
   StoreOptions options_of(unsigned s, unsigned path) const;
   std::uint64_t fresh() { return shared.fresh.fetch_add(1) + 1; }
 
+  void ask_for_time(unsigned s);
+
   // Ends the process: what it saw is wrong.
   [[noreturn]] void broken(const std::string& what);
 };

@@ -185,7 +185,9 @@ std::string Applying::transaction_read(TransactionModel& x) {
     x.ranges.push_back({id, c.first_of(key), c.last_of(key), x.writes.size()});
   }
   const std::uint64_t time = x.moment != nullptr ? x.moment->time : state.time;
-  const Held* const held = c.get(key, time);
+  // What it wrote itself before its moment may have expired for it by then, or not.
+  const bool own_ok = op.ok() && owns(x, id, key);
+  const Held* const held = c.get(key, own_ok ? 0 : time);
   return op.verb == Verb::tx_contains ? expect({held == nullptr ? Status::not_found : Status::ok})
                                       : expect_tag(held);
 }

@@ -288,6 +288,29 @@ TEST_F(ToolBulk, files_tell_their_format_by_name_and_replace_in_one_step) {
   EXPECT_EQ(run({"dump", pool, path("out.tsv"), "-q"}).out, "");
 }
 
+TEST_F(ToolBulk, a_killed_dump_leaves_the_old_file_and_nothing_else) {
+  const std::string pool = new_pool("a.tnt");
+  Records records;
+  for (int i = 0; i < 40; ++i) records[std::to_string(i)] = std::string(500'000, '\x01');
+  store_records(pool, records);
+  std::filesystem::create_directory(path("out"));
+  const std::string file = path("out/d.tsv");
+  int cut_off = 0;
+  for (const int ms : {5, 10, 20, 30, 40, 50, 60, 80, 100, 150}) {
+    write_file(file, "old");
+    const pid_t child = start({"dump", pool, file}, STDIN_FILENO);
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    kill(child, SIGKILL);
+    wait(child);
+    cut_off += read_file(file) == "old" ? 1 : 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path("out"))) {
+      EXPECT_EQ(entry.path().string(), file) << "left behind after " << ms << " ms";
+      std::filesystem::remove(entry.path());
+    }
+  }
+  EXPECT_GT(cut_off, 0);
+}
+
 TEST_F(ToolBulk, a_dump_through_a_link_changes_the_file_it_points_to) {
   const std::string pool = new_pool("a.tnt");
   put(pool, "k", "v");

@@ -22,28 +22,39 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The new bytes lie in a file of another name until they are complete and on the device.
+std::string by_descriptor(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+// The new bytes lie in a file without a name until they are complete and on the device, so that
+// whoever is killed before leaves nothing; where there are no such files, under another name.
 class AtomicFile final : public Output {
  public:
   AtomicFile(int fd, std::string temporary, std::string path)
       : Output(fd, path), temporary_(std::move(temporary)), path_(std::move(path)) {}
   ~AtomicFile() override {
     close(fd_);
-    if (!done_) unlink(temporary_.c_str());
+    if (!temporary_.empty()) unlink(temporary_.c_str());
   }
 
   Error finish() override {
     TENUTO_TOOL_TRY(flush());
     if (fsync(fd_) != 0) return os_failed(errno, "cannot write to the device", path_);
+    if (temporary_.empty()) {
+      // Only a rename replaces what is there, and it wants a name.
+      const std::string name = temporary_name(path_);
+      if (linkat(AT_FDCWD, by_descriptor(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) !=
+          0) {
+        return os_failed(errno, "cannot give the finished file a name", path_);
+      }
+      temporary_ = name;
+    }
     TENUTO_TOOL_TRY(rename_durably(temporary_, path_));
-    done_ = true;
+    temporary_.clear();
     return no_error();
   }
 
  private:
-  std::string temporary_;
+  std::string temporary_;  // empty: it has no name, or its own
   std::string path_;
-  bool done_ = false;
 };
 
 class SpecialFile final : public Output {
@@ -102,6 +113,11 @@ int open_output(const std::string& path, int flags, mode_t mode = 0) {
   errno = error;
   return higher;
 }
+
+int open_nameless(const std::string& path) {
+  if (access("/proc/self/fd", F_OK) != 0) return -1;
+  return open_output(folder_of(path), O_WRONLY | O_TMPFILE, 0666);
+}
 }  // namespace
 
 Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
@@ -121,8 +137,10 @@ Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
     if (realpath(path.c_str(), resolved) != nullptr) target = resolved;
     if (access(target.c_str(), W_OK) != 0) return os_failed(errno, "cannot write the file", path);
   }
-  std::string temporary = temporary_name(target);
-  const int fd = open_output(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  std::string temporary;
+  int fd = open_nameless(target);
+  if (fd < 0) temporary = temporary_name(target);
+  if (fd < 0) fd = open_output(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (fd < 0) return os_failed(errno, "cannot create the file", path);
   out = std::make_unique<AtomicFile>(fd, std::move(temporary), std::move(target));
   if (is_there && fchmod(fd, old.st_mode & 0777) != 0) {

@@ -43,8 +43,8 @@ class Output {
 
 // A file that replaces `path` in one step at finish(), after its bytes reached the device: at every
 // moment, and after any failure or crash, `path` is the old file or the whole new one. Without
-// finish() nothing is left. A path that is no regular file (a pipe, /dev/stdout) is written
-// directly.
+// finish() nothing is left, by a killed process neither. A path that is no regular file (a pipe,
+// /dev/stdout) is written directly.
 Error open_file_output(const std::string& path, std::unique_ptr<Output>& out);
 
 // Moves `from` over `path` (same folder) and makes that durable.

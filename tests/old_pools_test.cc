@@ -69,7 +69,21 @@ constexpr OldPool kPools[] = {
     one_fence("one_fence"),
     one_fence("one_fence_killed", false),
     one_fence("one_fence_collection"),
+    {.version = "0.2", .name = "clean"},
+    {.version = "0.2", .name = "killed", .clean = false},
+    {.version = "0.2", .name = "integers"},
+    {.version = "0.2", .name = "journal", .clean = false},
+    {.version = "0.2", .name = "journal_closed"},
+    {.version = "0.2", .name = "forms"},
+    {.version = "0.2", .name = "forms_killed", .clean = false},
+    {.version = "0.2", .name = "history"},
+    {.version = "0.2", .name = "history_killed", .clean = false},
+    {.version = "0.2", .name = "objects", .store = false},
+    {.version = "0.2", .name = "objects_killed", .clean = false, .store = false},
 };
+
+// What its superblock says.
+std::uint32_t layout_of(const OldPool& p) { return p.version == std::string_view("0.1") ? 4 : 5; }
 
 class OldPools : public ToolTest, public testing::WithParamInterface<OldPool> {
  protected:
@@ -125,10 +139,24 @@ TEST_P(OldPools, hold_it_on_medium_journal_too) {
 }
 
 TEST_P(OldPools, that_need_their_journals_are_refused_without_them_too) {
-  if (GetParam().name != std::string_view("journal")) return;
+  if (!refused() || GetParam().name != std::string_view("journal")) return;
   fs::remove(pool() + ".journal");
   Report report;
   EXPECT_EQ(open_old(pool(), options(), &report).error(), Status::wrong_version) << "half a pool";
+}
+
+TEST_P(OldPools, that_need_their_journals_are_given_them) {
+  if (refused() || GetParam().name != std::string_view("journal")) return;
+  Report report;
+  StoreOptions journalled = options();
+  journalled.pool.medium = Medium::journal;
+  auto open = open_old(pool(), journalled, &report);
+  ASSERT_TRUE(open) << report.text();
+  EXPECT_GT(open->store->stats().pool.journal_replayed_lines, 100u);
+  ASSERT_EQ(open->close(), Status::ok);
+  put_back();
+  fs::remove(pool() + ".journal");
+  EXPECT_FALSE(open_old(pool(), options(), &report)) << "half a pool";
 }
 
 // The layout is raised by an open that writes; what was made stays said.
@@ -145,7 +173,7 @@ TEST_P(OldPools, are_of_this_layout_afterwards) {
     return v;
   };
   if (GetParam().clean) {
-    EXPECT_EQ(version(true), 4u);
+    EXPECT_EQ(version(true), layout_of(GetParam()));
   }
   EXPECT_EQ(version(false), 5u);
   EXPECT_EQ(version(true), 5u);

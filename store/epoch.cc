@@ -10,6 +10,7 @@
 #include "pm/process.h"
 #include "pm/thread_end.h"
 #include "pm/trace.h"
+#include "store/epoch_slots.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
@@ -22,40 +23,6 @@ namespace {
 constinit EpochSlot threads[kEpochSlots];
 constinit EpochSlot loose[kLooseSlots];
 
-// The slots of one kind. A thread's are never handed to an iterator: its lists hang on them.
-class Slots {
- public:
-  Slots(EpochSlot* slots, std::size_t count) : slots_(slots), count_(count) {}
-
-  // Null: all are held. REQUIRES: the registry's mutex.
-  EpochSlot* take() {
-    if (idle_head_ != 0) {
-      EpochSlot& slot = slots_[idle_head_ - 1];
-      idle_head_ = slot.next_idle;
-      return &slot;
-    }
-    const std::size_t used = used_.load(std::memory_order_relaxed);
-    if (used == count_) return nullptr;
-    used_.store(used + 1, std::memory_order_seq_cst);
-    return &slots_[used];
-  }
-  // REQUIRES: as above.
-  void put(EpochSlot& slot) {
-    slot.next_idle = idle_head_;
-    idle_head_ = static_cast<std::uint32_t>(&slot - slots_) + 1;
-  }
-  template <class F>
-  void for_each(F&& f) const {
-    const std::size_t used = used_.load(std::memory_order_seq_cst);
-    for (std::size_t i = 0; i < used; ++i) f(slots_[i]);
-  }
-
- private:
-  EpochSlot* const slots_;
-  const std::size_t count_;
-  std::uint32_t idle_head_ = 0;  // index + 1
-  // Slots below were held at some time. Written under the mutex, read by scans.
-  std::atomic<std::size_t> used_{0};
 };
 
 struct Registry {
@@ -256,7 +223,7 @@ void Limbos::take_fresh(Limbo& limbo, std::vector<Retired>& out) {
 }
 
 void Limbos::take_from_those_at_rest(std::vector<Retired>& out) {
-  if (TENUTO_PLANT("epoch_lists_of_resting_threads_stay")) return;
+  if (TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
   const pm::TraceUninterrupted alone;
   Registry& r = registry();
   const std::lock_guard lock(r.mu);
@@ -281,7 +248,7 @@ void Limbos::free_some(std::size_t items_max) {
   {
     const pm::TraceUninterrupted alone;
     const std::lock_guard lock(mu_);
-    const bool whole = TENUTO_PLANT("epoch_rests_hold_all");  // as if every rest were a pin
+    const bool whole = TENUTO_PLANT("store_rests_hold_all");  // as if every rest were a pin
     const std::uint64_t oldest = oldest_epoch(whole);
     if (held_.size() < items_max) going.swap(held_);
     while (!sealed_.empty() && sealed_.front().epoch < oldest && going.size() < items_max) {
@@ -295,7 +262,7 @@ void Limbos::free_some(std::size_t items_max) {
   if (going.empty()) return;
   // After the pins were read.
   std::vector<std::uint64_t> places;
-  if (!TENUTO_PLANT("epoch_rests_hold_nothing")) places = held_places();
+  if (!TENUTO_PLANT("store_rests_hold_nothing")) places = held_places();
   const auto end = std::partition(going.begin(), going.end(),
                                   [&](const Retired& item) { return !is_held(places, item); });
   if (end != going.end()) {
@@ -309,7 +276,7 @@ void Limbos::free_some(std::size_t items_max) {
 
 void Limbos::collect(Limbo& limbo) {
   const bool few = limbo.fresh.size() < kSealAt;
-  if (few && TENUTO_PLANT("epoch_lists_of_resting_threads_stay")) return;
+  if (few && TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
   std::vector<Retired> items;
   take_fresh(limbo, items);
   seal(std::move(items));
@@ -327,7 +294,7 @@ void Limbos::collect_all() {
 
 void Limbos::collect_all_at_rest() {
   EpochSlot& own = my_epoch_slot();
-  if (own.depth != 1 || TENUTO_PLANT("epoch_own_pin_holds_all")) return collect_all();
+  if (own.depth != 1 || TENUTO_PLANT("store_own_pin_holds_all")) return collect_all();
   std::vector<Retired> items;
   take_fresh(mine(), items);
   // It holds its tree by the epoch, and no place.

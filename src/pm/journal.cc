@@ -27,13 +27,9 @@ constexpr std::uint64_t kEarlyLines = 16u << 10;  // a MiB of pictures: fits int
 constexpr std::uint64_t kEpochBytesMax = 32u << 20;
 constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoint begins
 
-// What a replay costs, before anything was measured; and how much of what is measured is believed
-// at a time. Pages that a checkpoint finds in the page cache a replay has to read first.
+// What a replay costs, before anything was measured.
 constexpr double kNsPerLine = 1000;
 constexpr double kNsPerByte = 2;
-constexpr double kNewShare = 0.25;
-constexpr double kColdFactor = 2;
-constexpr std::uint64_t kLinesMeasuredMin = 1000;  // fewer say more of the sync than of the lines
 
 Status look(std::span<const LinePicture>) { return Status::ok; }  // and write nothing
 
@@ -61,11 +57,6 @@ bool without_exception(const F& f) {
   f();
   return true;
 #endif
-}
-
-using Clock = std::chrono::steady_clock;
-double ns_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
 }  // namespace
@@ -149,7 +140,7 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
     const Status s = write_to_pool(pool_fd_, pictures, how.threads, &r.pool_bytes);
     return s == Status::ok ? s : failed();
   };
-  const auto begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   TENUTO_TRY(file_->replay(how, to_pool, &r, report));
   if (!TENUTO_PLANT("journal_replay_not_synced") && !sync_data(pool_fd_)) return failed();
   r.ms = ns_since(begin) / 1e6;
@@ -344,81 +335,6 @@ Status Journal::fail_without_memory() {
 
 Status Journal::checkpoint() {
   return unless_without_memory([this] { return checkpoint_now(); });
-}
-
-Status Journal::checkpoint_now() {
-  const std::lock_guard lock(checkpoint_mu_);
-  // After a failed one its pictures are gone, and the start must not move.
-  TENUTO_TRY(status());
-  JournalFile::Position start;
-  applied_.clear();
-  {
-    const std::lock_guard state(state_mu_);
-    start = file_->end();
-    std::swap(applied_, since_checkpoint_);
-    applying_lines_ = applied_.size();
-  }
-  const auto begin = Clock::now();
-  std::uint64_t bytes = 0;
-  const bool early = TENUTO_PLANT("journal_start_before_pool_synced");
-  const bool careless = TENUTO_PLANT("journal_failed_checkpoint_forgotten");
-  const bool applied = write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
-                       write_stamp(pool_fd_, file_->life(), start.block, ++stamp_sequence_) &&
-                       (early || sync_data(pool_fd_));
-  if (!applied && !careless)
-    return fail_for_good(failure("cannot write the journal's content to the pool"));
-  Report why;
-  {
-    const std::lock_guard state(state_mu_);
-    if (file_->set_start(start, &why) == Status::ok) {
-      applying_lines_ = 0;
-      const auto lines = static_cast<double>(applied_.size());
-      if (applied_.size() >= kLinesMeasuredMin) {
-        const double measured = kColdFactor * ns_since(begin) / lines;
-        ns_per_line_ += kNewShare * (measured - ns_per_line_);
-      }
-      stats_.checkpoints += 1;
-      stats_.checkpoint_bytes += bytes;
-      stats_.device_flushes += 1;
-    }
-  }
-  return why.what.empty() ? Status::ok : fail_for_good(std::move(why));
-}
-
-Report Journal::failure(const char* what) const {
-  Report why;
-  static_cast<void>(fail_errno(errno, what, file_->path(), &why));
-  return why;
-}
-
-Status Journal::sync_pool(Report* report) {
-  const std::lock_guard lock(checkpoint_mu_);
-  if (sync_whole(pool_fd_)) return Status::ok;
-  Report why = failure("cannot sync the pool file");
-  if (report != nullptr) *report = why;
-  if (TENUTO_PLANT("journal_failed_sync_of_the_pool_forgotten")) return Status::io;
-  return fail_for_good(std::move(why));
-}
-
-Status Journal::finish(Report* report) {
-  Status s = sync();
-  if (s == Status::ok) s = checkpoint();
-  if (s == Status::ok) return s;
-  return fail(s, report,
-              "the journal could not be written into the pool: a write or sync failed. What was "
-              "synced is safe: see to the device, and open the pool again",
-              file_->path());
-}
-
-// A failure loses nothing: what stays says "running" of a life that the pool knows to be over.
-void Journal::closed() {
-  if (file_->temporary()) return file_->remove();
-  static_cast<void>(file_->close_life(nullptr));
-}
-
-void Journal::let_go() {
-  file_->keep();
-  closed();
 }
 
 void Journal::run() {

@@ -31,6 +31,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,12 @@
 namespace tenuto::inline TENUTO_ABI::pm {
 
 struct PoolHealth;
+
+// Replays and checkpoints measure what a line takes; fewer lines say more of the sync than of them.
+inline constexpr std::uint64_t kLinesMeasuredMin = 1000;
+inline double ns_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+}
 
 struct JournalStats {
   std::uint64_t commits = 0;         // blocks

@@ -1,5 +1,6 @@
-// Mistakes planted in the end of trees and in the index: each makes a test of tree_end_test or
-// index_test fail, or its process crash, so those tests run in processes of their own.
+// Mistakes planted in the end of trees, the index, what readers hold and what ends with a thread:
+// each makes a test of another program fail, or its process crash, so those tests run in processes
+// of their own.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -24,12 +25,21 @@ constexpr Mistake kMistakes[] = {
     {"store_bulk_load_keeps_a_list", "tree_end_test", "*a_bulk_load_meets*"},
     {"store_catalog_list_gives_up", "tree_end_test", "*a_compaction_runs*"},
     {"store_node_obsolete_after_its_successor", "index_test", "*whose_successor_was_changed*"},
+    {"store_lists_of_resting_threads_stay", "kv_held_test", "*threads_that_rest*"},
+    {"store_cursor_pins_once", "kv_held_test", "*slow_scan*"},
+    {"store_rests_hold_all", "kv_held_test", "*slow_scan*:*iterators_and_views*"},
+    {"store_rests_hold_nothing", "kv_held_test", "*iterators_and_views*"},
+    {"store_view_holds_nothing", "kv_held_test", "*iterators_and_views*"},
+    {"store_own_pin_holds_all", "kv_held_test", "*"},
+    {"tx_open_transaction_handed_on", "tx_end_test", "*"},
+    {"tx_throwing_callback_keeps_locks", "tx_end_test", "*"},
+    {"journal_pictures_in_two_halves", "journal_capture_test", "*threads_and_cuts*:*agree*"},
 };
 constexpr int kTries = 20;  // threads race in most
 
 void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
 
-class TreeEndPlanted : public testing::TestWithParam<Mistake> {};
+class StoriesPlanted : public testing::TestWithParam<Mistake> {};
 
 // What the story's process came to, all is well: 0.
 int run(const Mistake& m, bool planted) {
@@ -51,7 +61,7 @@ int run(const Mistake& m, bool planted) {
   return status;
 }
 
-TEST_P(TreeEndPlanted, is_found_by_its_story) {
+TEST_P(StoriesPlanted, is_found_by_its_story) {
   ASSERT_EQ(run(GetParam(), false), 0);
 #ifndef TENUTO_DEBUG_CHECKS
   GTEST_SKIP() << "mistakes are planted in builds with debug checks";
@@ -61,7 +71,7 @@ TEST_P(TreeEndPlanted, is_found_by_its_story) {
   EXPECT_TRUE(found);
 }
 
-INSTANTIATE_TEST_SUITE_P(every, TreeEndPlanted, testing::ValuesIn(kMistakes),
+INSTANTIATE_TEST_SUITE_P(every, StoriesPlanted, testing::ValuesIn(kMistakes),
                          [](const auto& m) { return std::string(m.param.name); });
 
 }  // namespace

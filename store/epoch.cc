@@ -23,8 +23,6 @@ namespace {
 constinit EpochSlot threads[kEpochSlots];
 constinit EpochSlot loose[kLooseSlots];
 
-};
-
 struct Registry {
   std::mutex& mu = pm::process_locks.readers;  // who marks slots holds it, too: one at a time
   std::condition_variable given_back;

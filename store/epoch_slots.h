@@ -43,5 +43,6 @@ class Slots {
   std::uint32_t idle_head_ = 0;  // index + 1
   // Slots below were held at some time. Written under the mutex, read by scans.
   std::atomic<std::size_t> used_{0};
+};
 
 }  // namespace tenuto::inline TENUTO_ABI::store

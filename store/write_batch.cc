@@ -1,6 +1,7 @@
 // The public WriteBatch: what is put into it, and what of it goes to which tree.
 #include <algorithm>
 
+#include "store/cursor.h"
 #include "store/stored_key.h"
 
 namespace tenuto::inline TENUTO_ABI {

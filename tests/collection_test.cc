@@ -208,10 +208,12 @@ TEST_F(CollectionTest, handles_of_a_dropped_collection_say_so) {
   b.put(a, "k", "v");
   EXPECT_EQ(s.write(b), Status::not_found);
   EXPECT_EQ(s.contains("in main"), Status::not_found);
-  // What was pinned before stays.
+  // What is held stays: a view's record, an iterator's leaf, at whose end the walk ends.
   EXPECT_EQ(seen.value(), "v");
-  EXPECT_EQ(keys(it).size(), 95u);
-  EXPECT_EQ(it.status(), Status::ok);
+  const std::size_t of_the_leaf = keys(it).size();
+  EXPECT_GT(of_the_leaf, 0u);
+  EXPECT_LE(of_the_leaf, 48u);
+  EXPECT_EQ(it.status(), Status::not_found);
   it.seek_first();
   EXPECT_FALSE(it.valid());
   EXPECT_EQ(it.status(), Status::not_found);

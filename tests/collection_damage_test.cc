@@ -373,8 +373,9 @@ TEST_F(CollectionDamage, a_drop_does_not_give_back_what_is_anothers) {
     EXPECT_LT(std::max(mine, others), b.size() - 8);
     for (std::size_t at = 0; at + 8 <= b.size(); at += 8) {
       const std::uint64_t word = word_at(b, at);
-      if ((word & store::kOffsetMask) != mine || word >> 48 == 0) continue;
-      const std::uint64_t changed = (word & ~store::kOffsetMask) | others;
+      const store::SlotWord slot{word};
+      if (slot.record().value != mine || slot.hash() == 0) continue;
+      const store::SlotWord changed = store::SlotWord::make({others}, slot.hash());
       std::memcpy(b.data() + at, &changed, sizeof changed);
     }
     write_image(path_.str(), b);

@@ -70,6 +70,42 @@ TEST(JournalCapture, a_cut_has_the_last_picture_of_each_line) {
   }
 }
 
+// One thread counts in the first word of a line and then in the last; another takes pictures of it.
+bool pictures_are_of_one_moment() {
+  Lines lines(1);
+  std::atomic<bool> end = false;
+  std::thread counts([&] {
+    for (std::uint64_t n = 1; !end.load(std::memory_order_relaxed); ++n) {
+      std::atomic_ref(lines.line[0].word[0]).store(n, std::memory_order_relaxed);
+      std::atomic_ref(lines.line[0].word[7]).store(n, std::memory_order_release);
+    }
+  });
+  CutRows cut;
+  NewestPictures newest;
+  bool whole = true;
+  for (int i = 0; i < 2000 && whole; ++i) {
+    lines.flush(0);
+    cut.clear();
+    lines.capture->cut(cut);
+    for (const LinePicture& p : newest.of(cut.rows())) {
+      const LineBytes l = bytes_of(p);
+      whole = whole && l.word[7] <= l.word[0] && l.word[0] - l.word[7] <= 1;
+    }
+  }
+  end = true;
+  counts.join();
+  return whole;
+}
+
+TEST(JournalCapture, a_picture_is_of_one_moment) {
+  EXPECT_TRUE(pictures_are_of_one_moment());
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("journal_pictures_in_two_halves");
+  EXPECT_FALSE(pictures_are_of_one_moment());
+  unplant_all();
+#endif
+}
+
 TEST(JournalCapture, hot_lines_are_overwritten_in_place) {
   Lines lines(64);
   for (std::size_t i = 0; i < 10'000; ++i) lines.flush(i % 8);

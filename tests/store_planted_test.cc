@@ -151,8 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"store_pairs_erased_unread", an_erase_of_pairs_leaves_one, 20},
                     Mistake{"store_name_created_twice", two_trees_get_one_name},
                     Mistake{"store_unborn_is_there", an_unborn_collection_takes_puts},
-                    Mistake{"store_drop_unannounced", a_drop_passes_a_reader, 2000},
-                    Mistake{"store_commit_lives_not_validated", a_drop_passes_a_reader, 2000}),
+                    Mistake{"store_drop_unannounced", a_drop_passes_a_reader, 200'000},
+                    Mistake{"store_commit_lives_not_validated", a_drop_passes_a_reader, 200'000}),
     [](const auto& m) { return std::string(m.param.name); });
 
 }  // namespace

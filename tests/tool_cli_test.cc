@@ -39,7 +39,7 @@ TEST_F(ToolCli, create_makes_a_pool_that_info_describes) {
 
   const json info = run_json({"info", pool});
   EXPECT_EQ(info["path"], pool);
-  EXPECT_EQ(info["layout_version"], 4);
+  EXPECT_EQ(info["layout_version"], 5);
   EXPECT_EQ(info["pool_id"].get<std::string>().size(), 16u);
   EXPECT_EQ(info["file_bytes"], 8u << 20);
   EXPECT_EQ(info["was_clean"], true);

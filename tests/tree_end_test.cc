@@ -112,9 +112,9 @@ TEST_F(TreeEndTest, a_transaction_that_drops_and_creates_leaves_other_versions_a
   expect_others_keep_their_versions("4");
 }
 
-// What an iterator of a snapshot sees in a collection that is dropped under it stays until it
-// leaves; then all of it goes back.
-TEST_F(TreeEndTest, a_snapshots_iterator_outlives_the_drop_of_its_collection) {
+// What an iterator of a snapshot sees in a collection that is dropped under it stays until it has
+// left the leaf; then the walk ends, and all of it goes back.
+TEST_F(TreeEndTest, a_snapshots_iterator_leaves_a_dropped_collection_after_its_leaf) {
   Collection y = made({}, "y");
   fill(y, 0, 500, "old");
   {
@@ -126,7 +126,9 @@ TEST_F(TreeEndTest, a_snapshots_iterator_outlives_the_drop_of_its_collection) {
     expect_others_keep_their_versions("5");
     int seen = 0;
     for (; it.valid(); it.next(), ++seen) ASSERT_EQ(it.value(), "old");
-    EXPECT_EQ(seen, 500);
+    EXPECT_GT(seen, 0);
+    EXPECT_LE(seen, 48);
+    EXPECT_EQ(it.status(), Status::not_found);
     expect_valid(*s_);
   }
   ASSERT_EQ(s_->drop("z5"), Status::ok);

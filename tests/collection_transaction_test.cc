@@ -78,10 +78,10 @@ TEST_F(CollectionTransactionTest, what_a_transaction_makes_is_nobody_elses_befor
   WriteBatch batch;
   batch.put(*fresh, "lost", "v");
   EXPECT_EQ(s_->write(batch), Status::not_found);
+  Iterator it = fresh->iterator();
   {
     StoreTransaction another = s_->begin();
     EXPECT_EQ(another.put(*fresh, "lost", "v"), Status::not_found);
-    Iterator it = fresh->iterator();
     it.seek_first();
     EXPECT_EQ(it.status(), Status::not_found);
     Iterator own = tx.iterator(*fresh);
@@ -91,6 +91,8 @@ TEST_F(CollectionTransactionTest, what_a_transaction_makes_is_nobody_elses_befor
   ASSERT_EQ(tx.commit(), Status::ok);
   EXPECT_EQ(fresh->put("then", "v"), Status::ok);
   EXPECT_EQ(*fresh->get("k"), "mine");
+  it.seek_first();
+  EXPECT_EQ(keys(it), (Keys{"k", "then"})) << "the iterator of before looks again";
   EXPECT_EQ(fresh->stats().records, 2u);
 }
 

@@ -22,5 +22,12 @@ TEST(PmCrash, a_zone_is_formatted_or_not_there) {
   expect_sound(explore_pool_growth(pm_crash_options()));
 }
 
+TEST(PmCrash, time_does_not_go_back) {
+  expect_sound(explore_pool_times(pm_crash_options()));
+  CrashOptions o = pm_crash_options();
+  o.mutation = {Mutation::Kind::drop_fence, "times", "lifetimes go by them", 0};
+  EXPECT_FALSE(explore_pool_times(o).ok());
+}
+
 }  // namespace
 }  // namespace tenuto::test

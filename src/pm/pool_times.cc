@@ -46,7 +46,7 @@ void PoolFile::set_times(std::uint64_t floor, std::uint64_t seen) {
     put(copy + kSeen, seen);
   }
   flush(head().times);
-  fence("times", "who relies on them");
+  fence("times", "lifetimes go by them");
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -128,6 +128,35 @@ std::string check_growth(const CrashImage& image) {
   return {};
 }
 
+// --- times --------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kTimeStep = 1000;
+
+void move_times(CrashContext& c) {
+  auto file = PoolFile::open(c.path(), pool_options(), nullptr);
+  ASSERT_TRUE(file);
+  ASSERT_EQ((*file)->set_state(PoolState::running), Status::ok);
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    c.invoke();
+    (*file)->set_times(n * kTimeStep, n * kTimeStep + 7);
+    c.ack();
+  }
+}
+
+std::string check_times(const CrashImage& image) {
+  Report report;
+  auto opened = PoolFile::open(image.path(), pool_options(), &report);
+  if (!opened) return "open: " + report.text();
+  const std::uint64_t floor = (*opened)->time_floor();
+  const std::uint64_t n = floor / kTimeStep;
+  if (floor % kTimeStep != 0 || n < image.acknowledged() || n > image.invoked()) {
+    return "the floor is " + std::to_string(floor);
+  }
+  const std::uint64_t seen = (*opened)->time_seen();
+  if (seen != 0 && seen % kTimeStep != 7) return "the time seen is " + std::to_string(seen);
+  return {};
+}
+
 }  // namespace
 
 CrashOptions pm_crash_options() {
@@ -138,6 +167,10 @@ CrashOptions pm_crash_options() {
 
 CrashResult explore_pool_states(const CrashOptions& options) {
   return CrashRunner(options).run(make_pool, change_states, check_states);
+}
+
+CrashResult explore_pool_times(const CrashOptions& options) {
+  return CrashRunner(options).run(make_pool, move_times, check_times);
 }
 
 CrashResult explore_pool_growth(const CrashOptions& options) {

@@ -16,4 +16,7 @@ CrashResult explore_pool_states(const CrashOptions& options);
 // A zone is appended; a crash leaves it formatted or not there, and then the pool can still grow.
 CrashResult explore_pool_growth(const CrashOptions& options);
 
+// The pool's times move forward; a crash never takes back what was told.
+CrashResult explore_pool_times(const CrashOptions& options);
+
 }  // namespace tenuto::test

@@ -366,12 +366,12 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
 
 Collections::Still Collections::stand_still() {
   auto reclaimer = reclaimer_.pause();
-  return {std::move(reclaimer), std::unique_lock(still_mu_)};
+  std::unique_lock compaction(still_mu_);
+  return {std::move(reclaimer), std::move(compaction), std::unique_lock(mu_)};
 }
 
 // REQUIRES: stand_still().
 Status Collections::validate(Report* report) {
-  const std::lock_guard lock(mu_);
   Tree::Reached reached;
   TENUTO_TRY(main_->tree->validate(reached, report));
   if (catalog_ != nullptr) {

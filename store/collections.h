@@ -125,10 +125,11 @@ class Collections {
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report);
   Status validate(Report* report);
-  // What the pool does by itself, and a compaction, stands still while it is held: to validate.
-  // Waits for a compaction under way.
+  // To validate, for that empties other threads' caches. While it is held, what the pool does by
+  // itself stands still, and so do compactions and calls that make, find, drop, rename or list
+  // collections. Waits for those under way.
   struct Still {
-    std::unique_lock<std::mutex> reclaimer, compaction;
+    std::unique_lock<std::mutex> reclaimer, compaction, catalog;
   };
   [[nodiscard]] Still stand_still();
 

@@ -247,8 +247,9 @@ Status Store::sync() {
 Status Store::validate(Report* report) const {
   store::Collections* all = collections_of(impl_);
   TENUTO_TRY(usable(all));
-  const store::Collections::Still still = all->stand_still();
+  store::Collections::Still still = all->stand_still();
   TENUTO_TRY(all->validate(report));
+  if (TENUTO_PLANT("store_validate_beside_drops")) still.catalog.unlock();
   return impl_->pool.validate(report);
 }
 

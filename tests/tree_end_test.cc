@@ -260,6 +260,27 @@ TEST_F(TreeEndTest, a_compaction_runs_while_collections_are_listed_reclaimed_and
   compacting.join();
 }
 
+// To make and to drop one is not to write a record: a validation makes it wait, also while it looks
+// at the heap, where it empties the other thread's caches.
+TEST_F(TreeEndTest, collections_are_made_and_dropped_while_the_store_is_validated) {
+  made({}, "a");
+  std::atomic<int> rounds = 0;
+  std::atomic<bool> done = false;
+  std::thread dropping([&] {
+    while (!done) {
+      for (int i = 0; i < 40; ++i) EXPECT_TRUE(s_->collection("x" + std::to_string(i)));
+      for (int i = 0; i < 40; ++i) EXPECT_EQ(s_->drop("x" + std::to_string(i)), Status::ok);
+      rounds += 1;
+    }
+  });
+  Report report;
+  for (int n = 0; (n < 300 || rounds < 20) && !HasFailure(); ++n) {
+    EXPECT_EQ(s_->validate(&report), Status::ok) << report.text();
+  }
+  done = true;
+  dropping.join();
+}
+
 // One thread's random life in a pool that is too small for it, against a map of maps.
 class TreeEndRandomTest : public TreeEndTest, public testing::WithParamInterface<unsigned> {
  protected:

@@ -309,8 +309,8 @@ class Store {
   // Everything acknowledged before is durable when this returns.
   Status sync();
 
-  // Walks the whole store: order, fingerprints, record checksums, heap agreement (every allocated
-  // block is reachable once, every reachable block allocated). Quiescent: REQUIRES no writer.
+  // Walks the whole store: order, record checksums, heap (each allocated block is reachable, once).
+  // Who makes, drops or compacts collections meanwhile waits. REQUIRES: nobody writes records.
   Status validate(Report* report = nullptr) const;
 
   KeyKind key_kind() const;

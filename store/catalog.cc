@@ -72,8 +72,11 @@ bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& o
 Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
   Result<std::unique_ptr<Tree>> tree = Tree::make(ground, kCatalogTree, KeyKind::bytes);
   if (!tree) return tree.error();
-  name_catalog(ground.file, (*tree)->first_leaf());
-  return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
+  UnlinkedBlock leaf(ground.heap, (*tree)->first_leaf());
+  std::unique_ptr<Catalog> catalog(new Catalog(ground, std::move(*tree)));
+  leaf.linked();
+  name_catalog(ground.file, catalog->tree().first_leaf());
+  return catalog;
 }
 
 Result<std::unique_ptr<Catalog>> Catalog::open(Ground& ground, const HeadNames& names, bool clean,
@@ -155,8 +158,21 @@ Result<std::unique_ptr<Tree>> Catalog::make_unnamed(const CollectionSpec& spec) 
 Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const CollectionSpec& spec) {
   Result<std::unique_ptr<Tree>> tree = make_unnamed(spec);
   if (!tree) return tree.error();
-  const TreeId id = (*tree)->id();
-  const CatalogEntry entry{std::string(name), id, (*tree)->first_leaf(), spec};
+  // Unless it was named its leaf goes back, whatever the way out.
+  struct NamedOrEnded {
+    const Tree& catalog;
+    Tree& tree;
+    const std::string_view name;
+    bool named = false;
+    ~NamedOrEnded() {
+      if (named) return;
+      const EpochGuard guard;
+      Record record;
+      if (catalog.lookup(name, record) == Status::not_found) tree.end_now();
+    }
+  } made{*tree_, **tree, name};
+  const TreeId id = made.tree.id();
+  const CatalogEntry entry{std::string(name), id, made.tree.first_leaf(), spec};
   const bool too_early = TENUTO_PLANT("store_collection_named_before_first_leaf");
   if (too_early) std::memset(ground_.file.at<void>(entry.first_leaf), 0, sizeof(Leaf));
   const Status s = tree_->put(name, encode_entry(entry));
@@ -164,11 +180,9 @@ Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const Collecti
     fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {},
               {});
   }
-  if (s == Status::ok) return tree;
-  const EpochGuard guard;
-  Record named;
-  if (tree_->lookup(name, named) == Status::not_found) (*tree)->end_now();
-  return s;
+  made.named = s == Status::ok;
+  if (!made.named) return s;
+  return tree;
 }
 
 Status Catalog::remove(std::string_view name) { return tree_->erase(name); }

@@ -73,6 +73,7 @@ void store_moved(VLeaf& twin, const MovedEntry* moved, unsigned count) {
 
 Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
   const EpochGuard guard;
+  static_cast<void>(limbos_.mine());  // before a lock, for it may have to be made
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
     Fence upper;
@@ -171,6 +172,7 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
 
 Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
   const EpochGuard guard;
+  static_cast<void>(limbos_.mine());  // before a lock, for it may have to be made
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
     Fence upper;

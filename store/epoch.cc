@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "pm/assert.h"
@@ -111,34 +112,58 @@ void look_at(EpochSlot& slot, std::uint64_t state, F&& f) {
   slot.looked_at.store(false, std::memory_order_release);
 }
 
-// Places in blocks that iterators and views at rest hold, sorted.
-std::vector<std::uint64_t> held_places() {
-  constexpr std::uint64_t kPlace = (1ull << 48) - 1;
-  const pm::TraceUninterrupted alone;
-  std::vector<std::uint64_t> places;
-  Registry& r = registry();
-  const std::lock_guard lock(r.mu);
-  r.loose.for_each([&](EpochSlot& slot) {
-    const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
-    if ((state & EpochSlot::kResting) == 0) return;
-    look_at(slot, state, [&] {
-      const auto* at = static_cast<const std::byte*>(slot.held.first);
-      for (std::uint32_t i = 0; i < slot.held.count; ++i, at += slot.held.stride) {
-        std::uint64_t word;
-        std::memcpy(&word, at, sizeof word);
-        if ((word & kPlace) != 0) places.push_back(word & kPlace);
-      }
+// Places in blocks that iterators and views at rest hold. Where there is no memory for them, all
+// are taken for held.
+class HeldSet {
+ public:
+  // Reads what is held at this moment.
+  void read() {
+    const pm::TraceUninterrupted alone;
+    Registry& r = registry();
+    const std::lock_guard lock(r.mu);
+    r.loose.for_each([&](EpochSlot& slot) {
+      const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+      if ((state & EpochSlot::kResting) != 0) look_at(slot, state, [&] { add(slot.held); });
     });
-  });
-  std::sort(places.begin(), places.end());
-  return places;
-}
+    std::sort(places_.get(), places_.get() + count_);
+  }
 
-bool is_held(const std::vector<std::uint64_t>& places, const Retired& item) {
-  if (item.what != Retired::What::block) return false;
-  const auto at = std::lower_bound(places.begin(), places.end(), item.word);
-  return at != places.end() && *at < item.word + std::max<std::uint64_t>(item.bytes, 1);
-}
+  bool holds(const Retired& item) const {
+    if (item.what != Retired::What::block) return false;
+    if (incomplete_) return true;
+    const std::uint64_t* const first = places_.get();
+    const std::uint64_t* const end = first + count_;
+    const std::uint64_t* const at = std::lower_bound(first, end, item.word);
+    return at != end && *at < item.word + std::max<std::uint64_t>(item.bytes, 1);
+  }
+
+ private:
+  void add(const HeldPlaces& held) {
+    constexpr std::uint64_t kPlace = (1ull << 48) - 1;
+    const auto* at = static_cast<const std::byte*>(held.first);
+    for (std::uint32_t i = 0; i < held.count && !incomplete_; ++i, at += held.stride) {
+      std::uint64_t word;
+      std::memcpy(&word, at, sizeof word);
+      if ((word & kPlace) == 0) continue;
+      if (count_ == room_) grow();
+      if (!incomplete_) places_[count_++] = word & kPlace;
+    }
+  }
+  void grow() {
+    const std::size_t room = std::max<std::size_t>(64, room_ * 2);
+    std::unique_ptr<std::uint64_t[]> more(new (std::nothrow) std::uint64_t[room]);
+    incomplete_ = more == nullptr;
+    if (incomplete_) return;
+    std::copy(places_.get(), places_.get() + count_, more.get());
+    places_ = std::move(more);
+    room_ = room;
+  }
+
+  std::unique_ptr<std::uint64_t[]> places_;
+  std::size_t count_ = 0;
+  std::size_t room_ = 0;
+  bool incomplete_ = false;
+};
 
 }  // namespace
 
@@ -207,20 +232,48 @@ Limbos::~Limbos() {
 std::size_t Limbos::index_of_mine() { return static_cast<std::size_t>(&my_epoch_slot() - threads); }
 
 Limbo& Limbos::make() {
+  for (std::size_t i = 0; i < kSpareAtOnce; ++i) {
+    if (auto* chunk = new (std::nothrow) RetiredChunk) put_chunk(chunk);
+  }
   auto* limbo = new Limbo;
   table_[index_of_mine()].store(limbo, std::memory_order_release);
   return *limbo;
 }
 
-// REQUIRES: see Limbo::fresh.
-void Limbos::take_fresh(Limbo& limbo, std::vector<Retired>& out) {
-  out.insert(out.end(), limbo.fresh.begin(), limbo.fresh.end());
-  limbo.fresh.clear();
+// Null: there is no memory.
+RetiredChunk* Limbos::new_chunk() {
+  if (auto* chunk = new (std::nothrow) RetiredChunk) return chunk;
+  const std::lock_guard lock(mu_);
+  if (spares_ > 0) --spares_;
+  return spare_.pop();
+}
+
+void Limbos::put_chunk(RetiredChunk* chunk) {
+  chunk->count = 0;
+  {
+    const std::lock_guard lock(mu_);
+    if (spares_ < kSpare) {
+      ++spares_;
+      return spare_.push(chunk);
+    }
+  }
+  delete chunk;
+}
+
+// REQUIRES: see Limbo::fresh. Without memory for another chunk they stay where they are.
+void Limbos::take_fresh(Limbo& limbo, RetiredList& out) {
+  if (limbo.fresh->count == 0) return;
+  if (!out.take_items(*limbo.fresh)) {
+    RetiredChunk* chunk = new_chunk();
+    if (chunk == nullptr) return;
+    out.push(limbo.fresh.release());
+    limbo.fresh.reset(chunk);
+  }
   limbo.fresh_count.store(0, std::memory_order_relaxed);
   limbo.fresh_bytes.store(0, std::memory_order_relaxed);
 }
 
-void Limbos::take_from_those_at_rest(std::vector<Retired>& out) {
+void Limbos::take_from_those_at_rest(RetiredList& out) {
   if (TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
   const pm::TraceUninterrupted alone;
   Registry& r = registry();
@@ -232,57 +285,69 @@ void Limbos::take_from_those_at_rest(std::vector<Retired>& out) {
   });
 }
 
-void Limbos::seal(std::vector<Retired> items) {
+void Limbos::seal(RetiredList&& items) {
   if (items.empty()) return;
   const std::lock_guard lock(mu_);
-  waiting_.items += items.size();
-  for (const Retired& item : items) waiting_.bytes += item.bytes;
-  sealed_.push_back({seal_epoch(), std::move(items)});
+  const std::uint64_t epoch = seal_epoch();
+  for (RetiredChunk* chunk = items.first(); chunk != nullptr; chunk = chunk->next) {
+    chunk->epoch = epoch;
+    waiting_.add(*chunk);
+  }
+  sealed_.append(std::move(items));
 }
 
 // Those whose epoch is over, but for what somebody at rest holds.
 void Limbos::free_some(std::size_t items_max) {
-  std::vector<Retired> going;
+  RetiredList going;
   {
     const pm::TraceUninterrupted alone;
     const std::lock_guard lock(mu_);
     const bool whole = TENUTO_PLANT("store_rests_hold_all");  // as if every rest were a pin
     const std::uint64_t oldest = oldest_epoch(whole);
-    if (held_.size() < items_max) going.swap(held_);
-    while (!sealed_.empty() && sealed_.front().epoch < oldest && going.size() < items_max) {
-      std::vector<Retired>& items = sealed_.front().items;
-      going.insert(going.end(), items.begin(), items.end());
-      sealed_.pop_front();
+    std::size_t items = 0;
+    for (const RetiredChunk* c = held_.first(); c != nullptr; c = c->next) items += c->count;
+    if (items < items_max) {
+      going.append(std::move(held_));
+    } else {
+      items = 0;
     }
-    waiting_.items -= going.size();
-    for (const Retired& item : going) waiting_.bytes -= item.bytes;
+    while (!sealed_.empty() && sealed_.first()->epoch < oldest && items < items_max) {
+      items += sealed_.first()->count;
+      going.push(sealed_.pop());
+    }
+    for (RetiredChunk* c = going.first(); c != nullptr; c = c->next) waiting_.subtract(*c);
   }
   if (going.empty()) return;
   // After the pins were read.
-  std::vector<std::uint64_t> places;
-  if (!TENUTO_PLANT("store_rests_hold_nothing")) places = held_places();
-  const auto end = std::partition(going.begin(), going.end(),
-                                  [&](const Retired& item) { return !is_held(places, item); });
-  if (end != going.end()) {
-    const std::lock_guard lock(mu_);
-    held_.insert(held_.end(), end, going.end());
-    waiting_.items += static_cast<std::uint64_t>(going.end() - end);
-    for (auto item = end; item != going.end(); ++item) waiting_.bytes += item->bytes;
+  HeldSet places;
+  if (!TENUTO_PLANT("store_rests_hold_nothing")) places.read();
+  RetiredList held;
+  while (RetiredChunk* chunk = going.pop()) {
+    Retired* const end = std::partition(chunk->begin(), chunk->end(),
+                                        [&](const Retired& item) { return places.holds(item); });
+    std::for_each(end, chunk->end(), [this](const Retired& item) { free_(item); });
+    chunk->count = static_cast<std::size_t>(end - chunk->begin());
+    if (chunk->count != 0 && !held.take_items(*chunk)) {
+      held.push(chunk);
+    } else {
+      put_chunk(chunk);
+    }
   }
-  std::for_each(going.begin(), end, [this](const Retired& item) { free_(item); });
+  const std::lock_guard lock(mu_);
+  for (RetiredChunk* c = held.first(); c != nullptr; c = c->next) waiting_.add(*c);
+  held_.append(std::move(held));
 }
 
 void Limbos::collect(Limbo& limbo) {
-  const bool few = limbo.fresh.size() < kSealAt;
-  if (few && TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
-  std::vector<Retired> items;
+  if (!limbo.fresh->full() && TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
+  RetiredList items;
   take_fresh(limbo, items);
   seal(std::move(items));
   free_some(kFreeAtOnce);
 }
 
 void Limbos::collect_all() {
-  std::vector<Retired> items;
+  RetiredList items;
   const EpochSlot& own = my_epoch_slot();
   if (own.depth > 0) take_fresh(mine(), items);
   take_from_those_at_rest(items);
@@ -293,7 +358,7 @@ void Limbos::collect_all() {
 void Limbos::collect_all_at_rest() {
   EpochSlot& own = my_epoch_slot();
   if (own.depth != 1 || TENUTO_PLANT("store_own_pin_holds_all")) return collect_all();
-  std::vector<Retired> items;
+  RetiredList items;
   take_fresh(mine(), items);
   // It holds its tree by the epoch, and no place.
   const std::uint64_t pinned = own.state.load(std::memory_order_relaxed);
@@ -305,76 +370,25 @@ void Limbos::collect_all_at_rest() {
 }
 
 void Limbos::drain() {
+  RetiredList all;
+  {
+    const std::lock_guard lock(mu_);
+    all.append(std::move(sealed_));
+    all.append(std::move(held_));
+    waiting_ = {};
+  }
+  while (RetiredChunk* chunk = all.pop()) {
+    for (const Retired& item : *chunk) free_(item);
+    put_chunk(chunk);
+  }
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     Limbo* limbo = table_[i].load(std::memory_order_acquire);
     if (limbo == nullptr) continue;
-    std::vector<Retired> items;
-    take_fresh(*limbo, items);
-    seal(std::move(items));
+    for (const Retired& item : *limbo->fresh) free_(item);
+    limbo->fresh->count = 0;
+    limbo->fresh_count.store(0, std::memory_order_relaxed);
+    limbo->fresh_bytes.store(0, std::memory_order_relaxed);
   }
-  std::deque<Sealed> all;
-  {
-    const std::lock_guard lock(mu_);
-    all.swap(sealed_);
-    all.push_back({0, std::move(held_)});
-    held_.clear();
-    waiting_ = {};
-  }
-  for (const Sealed& s : all) {
-    for (const Retired& item : s.items) free_(item);
-  }
-}
-
-void Limbos::for_each(const std::function<void(const Retired&)>& f) const {
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
-    if (limbo != nullptr) std::for_each(limbo->fresh.begin(), limbo->fresh.end(), f);
-  }
-  const std::lock_guard lock(mu_);
-  for (const Sealed& s : sealed_) std::for_each(s.items.begin(), s.items.end(), f);
-  std::for_each(held_.begin(), held_.end(), f);
-}
-
-Limbos::Waiting Limbos::waiting() const {
-  Waiting w;
-  {
-    const std::lock_guard lock(mu_);
-    w = waiting_;
-  }
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
-    if (limbo == nullptr) continue;
-    w.items += limbo->fresh_count.load(std::memory_order_relaxed);
-    w.bytes += limbo->fresh_bytes.load(std::memory_order_relaxed);
-  }
-  return w;
-}
-
-std::int64_t Limbos::records() const {
-  std::int64_t n = 0;
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
-    if (limbo != nullptr) n += limbo->records.load(std::memory_order_relaxed);
-  }
-  return n;
-}
-
-std::int64_t Limbos::record_bytes() const {
-  std::int64_t n = 0;
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
-    if (limbo != nullptr) n += limbo->record_bytes.load(std::memory_order_relaxed);
-  }
-  return n;
-}
-
-std::uint64_t Limbos::changes() const {
-  std::uint64_t n = 0;
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const Limbo* limbo = table_[i].load(std::memory_order_acquire);
-    if (limbo != nullptr) n += limbo->changes.load(std::memory_order_relaxed);
-  }
-  return n;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

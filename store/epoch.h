@@ -33,13 +33,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "pm/assert.h"
+#include "store/retired.h"
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
@@ -132,18 +131,11 @@ std::uint64_t seal_epoch();
 // ... and says whether everybody who may still look has left, those at rest among them.
 bool epoch_is_over(std::uint64_t epoch);
 
-// What was unlinked, on its way to reuse.
-struct Retired {
-  enum class What : std::uint8_t { block, node, twin, old_version };
-  std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*, OldVersion*
-  What what = What::block;
-  std::uint64_t bytes = 0;  // of a block: of what was written to it
-};
-
 // What one tree keeps for the holder of one slot.
 struct Limbo {
-  // Of the holder, while it is pinned; else of who has marked its slot.
-  std::vector<Retired> fresh;
+  // Of the holder, while it is pinned; else of who has marked its slot. Full only while there is no
+  // memory for another.
+  std::unique_ptr<RetiredChunk> fresh = std::make_unique<RetiredChunk>();
   // The same, for others to read at any time.
   std::atomic<std::uint64_t> fresh_count{0};
   std::atomic<std::uint64_t> fresh_bytes{0};
@@ -168,21 +160,28 @@ class Limbos {
   explicit Limbos(Free free);
   ~Limbos();  // REQUIRES: everything was drained, or the process abandons the pool
 
-  // The calling thread's limbo.
+  // The calling thread's limbo. Made at the thread's first call, and only this may throw: call it
+  // before a lock is taken.
   Limbo& mine() {
     Limbo* l = table_[index_of_mine()].load(std::memory_order_acquire);
     return l != nullptr ? *l : make();
   }
 
   // REQUIRES: unlinked; no new reader can find it; the calling thread is pinned, and `limbo` its
-  // own. Now and then frees what has become free.
+  // own. Now and then frees what has become free. May be called under locks and after the last
+  // fence: a failed allocation leaves work for a later call.
   void retire(Limbo& limbo, Retired item) {
     TENUTO_DCHECK(my_epoch_slot().depth > 0);
-    limbo.fresh.push_back(item);
+    if (limbo.fresh->full()) [[unlikely]] {
+      collect(limbo);
+      if (limbo.fresh->full()) return;  // see kSpare
+    }
+    RetiredChunk& fresh = *limbo.fresh;
+    fresh.item[fresh.count++] = item;
     const std::uint64_t bytes = limbo.fresh_bytes.load(std::memory_order_relaxed) + item.bytes;
     limbo.fresh_bytes.store(bytes, std::memory_order_relaxed);
-    limbo.fresh_count.store(limbo.fresh.size(), std::memory_order_relaxed);
-    if (limbo.fresh.size() >= kSealAt || bytes >= kSealBytes) [[unlikely]]
+    limbo.fresh_count.store(fresh.count, std::memory_order_relaxed);
+    if (fresh.full() || bytes >= kSealBytes) [[unlikely]]
       collect(limbo);
   }
   // Frees what can be freed now, whoever retired it. What the calling thread pinned stays.
@@ -202,34 +201,47 @@ class Limbos {
   struct Waiting {
     std::uint64_t items = 0;
     std::uint64_t bytes = 0;
+
+    void add(const RetiredChunk& chunk) {
+      items += chunk.count;
+      for (const Retired& item : chunk) bytes += item.bytes;
+    }
+    void subtract(const RetiredChunk& chunk) {
+      items -= chunk.count;
+      for (const Retired& item : chunk) bytes -= item.bytes;
+    }
   };
   Waiting waiting() const;
 
-  static constexpr std::size_t kSealAt = 64;
+  static constexpr std::size_t kSealAt = RetiredChunk::kItems;
   static constexpr std::uint64_t kSealBytes = 64u << 10;
 
  private:
-  struct Sealed {
-    std::uint64_t epoch = 0;
-    std::vector<Retired> items;
-  };
   static constexpr std::size_t kFreeAtOnce = 1024;  // by who retires
+  // Chunks made ahead, some with each limbo, and kept for when there is no memory for another. A
+  // block that is retired after these were filled, too, is the next recovery's.
+  static constexpr std::size_t kSpare = 16;
+  static constexpr std::size_t kSpareAtOnce = 2;
 
   static std::size_t index_of_mine();
   Limbo& make();
   void collect(Limbo& limbo);
-  void take_fresh(Limbo& limbo, std::vector<Retired>& out);
-  void take_from_those_at_rest(std::vector<Retired>& out);
-  void seal(std::vector<Retired> items);
+  RetiredChunk* new_chunk();
+  void put_chunk(RetiredChunk* chunk);
+  void take_fresh(Limbo& limbo, RetiredList& out);
+  void take_from_those_at_rest(RetiredList& out);
+  void seal(RetiredList&& items);
   void free_some(std::size_t items_max);
 
   Free free_;
   std::unique_ptr<std::atomic<Limbo*>[]> table_;
   mutable std::mutex mu_;
   // Guarded by mu_.
-  std::deque<Sealed> sealed_;  // oldest first
-  std::vector<Retired> held_;  // their epochs are over; iterators and views hold them
-  Waiting waiting_;            // in both
+  RetiredList sealed_;  // oldest first
+  RetiredList held_;    // their epochs are over; iterators and views hold them
+  Waiting waiting_;     // in both
+  RetiredList spare_;
+  std::size_t spares_ = 0;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -138,6 +138,7 @@ void Tree::retire_version(OldVersion* v) {
 void Tree::sweep(std::span<OldVersion* const> going) {
   for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
     const EpochGuard guard;
+    static_cast<void>(limbos_.mine());  // before the lock, for it may have to be made
     const std::string_view key = going[i]->key();
     VLeaf* twin = nullptr;
     while (twin == nullptr) {

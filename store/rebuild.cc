@@ -26,12 +26,14 @@ namespace tenuto::inline TENUTO_ABI::store {
 Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind) {
   const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
+  UnlinkedBlock unlinked(ground.heap, block->offset);
   Leaf* leaf = ground.file.at<Leaf>(block->offset);
   fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
   std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
   VLeaf* twin = tree->twins_.take();
   twin->leaf = leaf;
   tree->index_.build({twin}, {std::string()});
+  unlinked.linked();
   return tree;
 }
 

@@ -283,6 +283,9 @@ Twins::~Twins() {
 // Fresh memory is zero, which is what an unlocked twin without entries looks like.
 VLeaf* Twins::make_row(std::size_t count) {
   const std::size_t bytes = round_up(count * sizeof(VLeaf), kHugeBytes) + kHugeBytes;
+  rows_.reserve(rows_.size() + 1);
+  idle_.reserve(twins_ + count);  // put() is called under locks and needs no memory
+  twins_ += count;
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TENUTO_ASSERT(p != MAP_FAILED);
   ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed

@@ -61,6 +61,7 @@ class Twins {
   // Guarded by mu_.
   std::vector<Row> rows_;
   std::vector<VLeaf*> idle_;
+  std::size_t twins_ = 0;   // in all rows: idle_ has room for them
   VLeaf* fresh_ = nullptr;  // of the last row, never handed out
   std::size_t fresh_count_ = 0;
 };

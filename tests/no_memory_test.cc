@@ -135,6 +135,22 @@ TEST_F(NoMemoryTest, puts_that_split_in_the_middle) {
   });
 }
 
+TEST_F(NoMemoryTest, erases_that_empty_leaves) {
+  fill(4000);
+  int at = 0;
+  every_allocation_fails_once([&] {
+    for (int i = 0; i < 60; ++i) (void)s_->erase(key_of(at++));
+  });
+}
+
+// Whatever memory there is, the records that go are in a list.
+TEST_F(NoMemoryTest, puts_in_place_of_others) {
+  fill(300);
+  every_allocation_fails_once([&] {
+    for (int i = 0; i < 300; ++i) (void)s_->put(key_of(i), std::string(300, 'n'));
+  });
+}
+
 // Its release, which takes old versions out of their leaves, has its memory here.
 TEST_F(NoMemoryTest, puts_and_erases_under_a_snapshot) {
   fill(500);

@@ -1,0 +1,78 @@
+// What was unlinked, on its way to reuse, in lists that need memory for new chunks only: items
+// change lists together with the chunk they are in. Who retires may hold locks and has often
+// fenced already, so nothing here throws; a chunk that there is no memory for is null.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::store {
+
+struct Retired {
+  enum class What : std::uint8_t { block, node, twin, old_version };
+  std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*, OldVersion*
+  What what = What::block;
+  std::uint64_t bytes = 0;  // of a block: of what was written to it
+};
+
+struct RetiredChunk {
+  static constexpr std::size_t kItems = 64;
+  RetiredChunk* next = nullptr;
+  std::uint64_t epoch = 0;  // that it was sealed under
+  std::size_t count = 0;
+  Retired item[kItems];
+
+  Retired* begin() { return item; }
+  Retired* end() { return item + count; }
+  const Retired* begin() const { return item; }
+  const Retired* end() const { return item + count; }
+  bool full() const { return count == kItems; }
+};
+
+// First in, first out. Owns its chunks.
+class RetiredList {
+ public:
+  RetiredList() = default;
+  RetiredList(RetiredList&& other) noexcept
+      : first_(std::exchange(other.first_, nullptr)), last_(std::exchange(other.last_, nullptr)) {}
+  RetiredList& operator=(RetiredList&&) = delete;
+  ~RetiredList() {
+    while (RetiredChunk* chunk = pop()) delete chunk;
+  }
+
+  RetiredChunk* first() const { return first_; }
+  bool empty() const { return first_ == nullptr; }
+  void push(RetiredChunk* chunk) {
+    chunk->next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = chunk;
+    last_ = chunk;
+  }
+  RetiredChunk* pop() {
+    RetiredChunk* const chunk = first_;
+    if (chunk != nullptr) first_ = chunk->next;
+    return chunk;
+  }
+  void append(RetiredList&& other) {
+    if (other.empty()) return;
+    (first_ == nullptr ? first_ : last_->next) = std::exchange(other.first_, nullptr);
+    last_ = other.last_;
+  }
+  // Whether the items went into the last chunk, which had room; then theirs has none of them left.
+  bool take_items(RetiredChunk& from) {
+    if (empty() || last_->count + from.count > RetiredChunk::kItems) return false;
+    std::copy(from.begin(), from.end(), last_->end());
+    last_->count += std::exchange(from.count, 0);
+    return true;
+  }
+
+ private:
+  RetiredChunk* first_ = nullptr;
+  RetiredChunk* last_ = nullptr;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::store

@@ -24,6 +24,7 @@ constexpr Mistake kMistakes[] = {
     {"store_tree_ended_under_its_sweep", "tree_end_test", "*dropped_while_a_release_sweeps*"},
     {"store_bulk_load_keeps_a_list", "tree_end_test", "*a_bulk_load_meets*"},
     {"store_catalog_list_gives_up", "tree_end_test", "*a_compaction_runs*"},
+    {"store_validate_beside_drops", "tree_end_test", "*while_the_store_is_validated*"},
     {"store_node_obsolete_after_its_successor", "index_test", "*whose_successor_was_changed*"},
     {"store_lists_of_resting_threads_stay", "kv_held_test", "*threads_that_rest*"},
     {"store_cursor_pins_once", "kv_held_test", "*slow_scan*"},

@@ -155,34 +155,22 @@ Result<std::unique_ptr<Tree>> Catalog::make_unnamed(const CollectionSpec& spec) 
   return Tree::make(ground_, take_id(ground_.file), spec.kind());
 }
 
-Result<std::unique_ptr<Tree>> Catalog::add(std::string_view name, const CollectionSpec& spec) {
-  Result<std::unique_ptr<Tree>> tree = make_unnamed(spec);
-  if (!tree) return tree.error();
-  // Unless it was named its leaf goes back, whatever the way out.
-  struct NamedOrEnded {
-    const Tree& catalog;
-    Tree& tree;
-    const std::string_view name;
-    bool named = false;
-    ~NamedOrEnded() {
-      if (named) return;
-      const EpochGuard guard;
-      Record record;
-      if (catalog.lookup(name, record) == Status::not_found) tree.end_now();
-    }
-  } made{*tree_, **tree, name};
-  const TreeId id = made.tree.id();
-  const CatalogEntry entry{std::string(name), id, made.tree.first_leaf(), spec};
+Status Catalog::add(std::string_view name, const CollectionSpec& spec, const Tree& tree) {
+  const CatalogEntry entry{std::string(name), tree.id(), tree.first_leaf(), spec};
   const bool too_early = TENUTO_PLANT("store_collection_named_before_first_leaf");
   if (too_early) std::memset(ground_.file.at<void>(entry.first_leaf), 0, sizeof(Leaf));
   const Status s = tree_->put(name, encode_entry(entry));
   if (too_early) {
-    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, id, {}, nullptr, 0, {},
-              {});
+    fill_leaf(*ground_.file.at<Leaf>(entry.first_leaf), entry.first_leaf, entry.id, {}, nullptr, 0,
+              {}, {});
   }
-  made.named = s == Status::ok;
-  if (!made.named) return s;
-  return tree;
+  return s;
+}
+
+bool Catalog::lacks(std::string_view name) const {
+  const EpochGuard guard;
+  Record named;
+  return tree_->lookup(name, named) == Status::not_found;
 }
 
 Status Catalog::remove(std::string_view name) { return tree_->erase(name); }

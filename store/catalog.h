@@ -97,9 +97,11 @@ class Catalog {
   // ok | not_found | corrupt.
   Status find(std::string_view name, CatalogEntry& out, Report* report) const;
 
-  // An empty collection. REQUIRES: no collection has the name. full: nothing changed.
-  Result<std::unique_ptr<Tree>> add(std::string_view name, const CollectionSpec& spec);
-  // The same, but nothing names the tree.
+  // Names an empty tree. REQUIRES: no collection has the name. full: nothing changed.
+  Status add(std::string_view name, const CollectionSpec& spec, const Tree& tree);
+  // Whether nothing has this name; false, too, where the catalog cannot be read.
+  bool lacks(std::string_view name) const;
+  // An empty tree that nothing names.
   Result<std::unique_ptr<Tree>> make_unnamed(const CollectionSpec& spec);
   Status remove(std::string_view name);
   // What had the new name has none any more.

@@ -41,9 +41,36 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
   auto tree = catalog_->make_unnamed(spec);
   if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
   (*tree)->set_verify_reads(verify_reads_);
+  UnlinkedBlock leaf(ground_.heap, (*tree)->first_leaf());
   State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
   state->life.unborn();
   unnamed_.push_back(state);
+  leaf.linked();
+  return state;
+}
+
+// It is whole in memory before it has a name in the pool. Without the name it goes, whatever the
+// way out, a failed allocation among them.
+Result<Collections::State> Collections::make(std::string_view name, const CollectionSpec& spec,
+                                             const std::string& where, Report* report) {
+  auto tree = catalog_->make_unnamed(spec);
+  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  (*tree)->set_verify_reads(verify_reads_);
+  UnlinkedBlock leaf(ground_.heap, (*tree)->first_leaf());
+  const State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
+  struct NamedOrGone {
+    Collections& all;
+    const std::map<std::string, State, std::less<>>::iterator at;
+    ~NamedOrGone() {
+      if (!all.catalog_->lacks(at->first)) return;
+      at->second->tree->end_now();
+      all.open_.erase(at);
+    }
+  } const made{*this, open_.emplace(name, state).first};
+  leaf.linked();
+  const Status s = catalog_->add(name, spec, *state->tree);
+  if (s != Status::ok) return fail(s, report, "the collection cannot be made", where);
+  if (spec.expires) reclaimer_.start();
   return state;
 }
 

@@ -212,13 +212,7 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
   TENUTO_TRY(check_new(asked, where, report));
   TENUTO_TRY(need_catalog(where, report));
   free_dropped();
-  auto tree = catalog_->add(name, asked);
-  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
-  (*tree)->set_verify_reads(verify_reads_);
-  State state = state_of({std::string(name), {}, {}, asked}, std::move(*tree));
-  if (asked.expires) reclaimer_.start();
-  open_.emplace(name, state);
-  return state;
+  return make(name, asked, where, report);
 }
 
 Status Collections::check_new(const CollectionSpec& spec, const std::string& where,

@@ -186,6 +186,8 @@ class Collections {
   Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
                                         Report* report);
   Result<State> get_locked(std::string_view name, Report* report);
+  Result<State> make(std::string_view name, const CollectionSpec& spec, const std::string& where,
+                     Report* report);
   Status check_new(const CollectionSpec& spec, const std::string& where, Report* report) const;
   Status check_name_free(std::string_view name, std::span<const State> dropped,
                          Report* report) const;

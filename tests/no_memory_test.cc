@@ -151,6 +151,14 @@ TEST_F(NoMemoryTest, puts_in_place_of_others) {
   });
 }
 
+TEST_F(NoMemoryTest, a_collection_is_made) {
+  fill(10);
+  int n = 0;
+  every_allocation_fails_once([&] {
+    for (int i = 0; i < 3; ++i) (void)s_->collection("c" + std::to_string(n++));
+  });
+}
+
 // Its release, which takes old versions out of their leaves, has its memory here.
 TEST_F(NoMemoryTest, puts_and_erases_under_a_snapshot) {
   fill(500);

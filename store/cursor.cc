@@ -51,7 +51,7 @@ void Cursor::leave() {
 bool Cursor::begin() {
   leave();
   // Asked again by pin(): what a transaction makes is there from its commit on.
-  if (status_ == Status::not_found) status_ = Status::ok;
+  if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
   if (work_ != nullptr && work_->ended) status_ = Status::closed;
   if (status_ == Status::ok && at_moment_ != nullptr) status_ = at_moment_->history->usable();
   return status_ == Status::ok;

@@ -30,8 +30,14 @@ void Cursor::fail(Status s) {
   status_ = s;
 }
 
+void Cursor::refuse(Status s) {
+  leave();
+  refusal_ = s;
+}
+
 Status Cursor::status() const {
   if (status_ != Status::ok) return status_;
+  if (refusal_ != Status::ok) return refusal_;
   if (at_moment_ != nullptr) TENUTO_TRY(at_moment_->history->usable());
   const CollectionUse use(state_.get());
   if (use.status() == Status::closed || use.status() == Status::forked) return use.status();
@@ -50,6 +56,7 @@ void Cursor::leave() {
 // A new position.
 bool Cursor::begin() {
   leave();
+  refusal_ = Status::ok;
   // Asked again by pin(): what a transaction makes is there from its commit on.
   if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
   if (work_ != nullptr && work_->ended) status_ = Status::closed;

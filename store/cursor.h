@@ -51,8 +51,10 @@ class Cursor {
   Status status() const;
   // Records are compared with their checksums whatever the store's options say.
   void verify_always() { verify_always_ = true; }
-  // Ends the walk for a reason the tree does not know.
+  // Ends the walk for a reason the tree does not know, for good;
   void fail(Status s);
+  // or until it is sent somewhere again: the place that was asked for cannot be.
+  void refuse(Status s);
 
  private:
   void leave();
@@ -94,6 +96,7 @@ class Cursor {
   bool verify_always_ = false;
   bool pinned_ = false;  // and not at rest
   Status status_ = Status::ok;
+  Status refusal_ = Status::ok;  // of the last seek
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::store

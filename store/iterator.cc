@@ -88,7 +88,7 @@ struct Iterator::Impl {
     const bool at_begin = way ? with : !with || !form().duplicates();
     std::string place;
     const Status s = at_begin ? form().begin_of(key, place) : form().end_of(key, place);
-    if (s != Status::ok) return cursor.fail(s);
+    if (s != Status::ok) return cursor.refuse(s);
     seek_place(place, way);
     if (!with && cursor.valid() && cursor.key() == place) step(way);
     settle(way);
@@ -151,11 +151,11 @@ void Iterator::prev() {
 void Iterator::seek_pair(std::string_view key, std::string_view value) {
   if (impl_ == nullptr) return;
   if (impl_->state == nullptr || !impl_->form().duplicates()) {
-    return impl_->cursor.fail(Status::invalid_argument);
+    return impl_->cursor.refuse(Status::invalid_argument);
   }
   std::string place;
   const Status s = impl_->form().pair(key, value, place);
-  if (s != Status::ok) return impl_->cursor.fail(s);
+  if (s != Status::ok) return impl_->cursor.refuse(s);
   const bool way = !impl_->form().reversed();
   impl_->seek_place(place, way);
   impl_->settle(way);

@@ -251,6 +251,35 @@ TEST_F(CollectionFormTest, cursors_jump_over_the_values_of_a_key) {
   EXPECT_EQ(forwards(c), (Keys{"d", "d", "d"}));
 }
 
+// A place that cannot be is no damage: the iterator is good for all others.
+TEST_F(CollectionFormTest, a_refused_seek_is_forgotten_by_the_next) {
+  Collection numbers = made({.order = KeyOrder::registered, .codec = "decimal"}, "numbers");
+  ASSERT_EQ(numbers.put("7", "v"), Status::ok);
+  const Snapshot snapshot = std::move(*s_->snapshot());
+  StoreTransaction tx = s_->begin();
+  for (int of = 0; of < 3; ++of) {
+    Iterator it = of == 0   ? numbers.iterator()
+                  : of == 1 ? snapshot.iterator(numbers)
+                            : tx.iterator(numbers);
+    it.seek("seven");
+    EXPECT_FALSE(it.valid());
+    EXPECT_EQ(it.status(), Status::invalid_argument);
+    it.seek("3");
+    EXPECT_TRUE(it.valid()) << of;
+    EXPECT_EQ(it.status(), Status::ok);
+    it.seek_pair("7", "v");
+    EXPECT_EQ(it.status(), Status::invalid_argument) << "there are no pairs";
+    it.seek_last();
+    EXPECT_TRUE(it.valid()) << of;
+    EXPECT_EQ(it.status(), Status::ok);
+  }
+  // Without its bounds it would show what it was not asked for.
+  Iterator it = numbers.iterator({.prefix = {}, .lower = "seven", .upper = {}});
+  it.seek_first();
+  EXPECT_FALSE(it.valid());
+  EXPECT_EQ(it.status(), Status::invalid_argument);
+}
+
 TEST_F(CollectionFormTest, duplicates_in_reverse_and_of_numbers) {
   Collection r = made({.order = KeyOrder::reverse, .duplicates = true}, "r");
   for (const char* k : {"a", "ab"}) {

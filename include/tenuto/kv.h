@@ -126,8 +126,8 @@ class Iterator {
   // ok | corrupt (damage ended the walk) | io | busy (too many of them) | not_found (the collection
   // was dropped) | closed (a closed store's, one moved from) |
   // invalid_argument (a bound or key that the collection cannot have, a prefix where a codec gives
-  // the order, a collection of another store than its snapshot or transaction). No record is passed
-  // over because its key was damaged.
+  // the order, a collection of another store than its snapshot or transaction; of a key or pair
+  // until the next seek, else for good). No record is passed over because its key was damaged.
   Status status() const;
 
  private:

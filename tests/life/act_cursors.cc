@@ -87,9 +87,11 @@ void Actor::open_cursor(const Step& s) {
 
 void Actor::move_cursor(const Step& s, CursorSlot& slot) {
   Iterator& it = *slot.cursor;
-  const bool seeks = s.verb == Verb::seek || s.verb == Verb::seek_for_prev;
+  const bool pair = s.verb == Verb::seek_pair;
+  const bool seeks = pair || s.verb == Verb::seek || s.verb == Verb::seek_for_prev;
   const std::string key = seeks ? key_text(slot.numbers, clip(s.a[1])) : "";
-  begin({slot.uid, seeks ? clip(s.a[1]) : 0});
+  const std::string value = pair ? value_text(pair_tag(s.a[2])) : "";
+  begin({slot.uid, seeks ? clip(s.a[1]) : 0, pair ? pair_tag(s.a[2]) : 0});
   const std::uint64_t status = call([&] {
     switch (s.verb) {
       case Verb::seek_first:
@@ -103,6 +105,9 @@ void Actor::move_cursor(const Step& s, CursorSlot& slot) {
         break;
       case Verb::seek_for_prev:
         it.seek_for_prev(key);
+        break;
+      case Verb::seek_pair:
+        it.seek_pair(key, value);
         break;
       case Verb::next:
         it.next();

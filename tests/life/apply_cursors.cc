@@ -92,15 +92,24 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
     }
     x = &state.change_transaction(cursor.of);
   }
-  const bool made_by_it = x != nullptr && std::ranges::any_of(x->created, [&](const auto& c) {
-                            return c.id == cursor.id;
-                          });
+  const TransactionModel::Created* made = nullptr;
+  if (x != nullptr) {
+    for (const auto& c : x->created) made = c.id == cursor.id ? &c : made;
+  }
+  const bool made_by_it = made != nullptr;
   const Records* const now = state.find(cursor.id);
   if (now == nullptr && !made_by_it) return leave("");  // dropped: it sees what it saw
+  const bool pairs = made_by_it ? made->form.duplicates : now->form.duplicates;
   if (!op.ok()) {
     if (rules.faulted || rules.at_once) return leave("");
     if (rules.bounded_snapshots && op.is(Status::expired)) return leave("");
+    if (op.verb == Verb::seek_pair && !pairs) {
+      return leave(expect({Status::invalid_argument}));
+    }
     return leave(expect({Status::ok}));
+  }
+  if (op.verb == Verb::seek_pair && !pairs) {
+    return leave(expect({Status::invalid_argument}));
   }
   if (cursor.kind == 0) {
     if (rules.at_once) return leave("");
@@ -162,6 +171,9 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
       break;
     case Verb::seek:
       from = just_before(c.first_of(op.a[1]));
+      break;
+    case Verb::seek_pair:
+      from = just_before(c.place(op.a[1], op.a[2]));
       break;
     case Verb::seek_for_prev:
       forward = false;

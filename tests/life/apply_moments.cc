@@ -17,19 +17,6 @@ bool owns(const TransactionModel& x, std::uint64_t id, std::uint64_t key) {
   return std::ranges::any_of(x.writes, [&](const Write& w) { return w.id == id && w.key == key; });
 }
 
-void apply_to(Records& c, const Write& w) {
-  switch (w.what) {
-    case Write::What::put:
-      c.put(w.key, w.tag, w.gone_at);
-      break;
-    case Write::What::erase:
-      for (const Place p : c.all_of(w.key, 0)) c.erase_at(p);
-      break;
-    default:
-      c.erase_at(c.place(w.key, w.tag));
-  }
-}
-
 void take_moment(State& state, TransactionModel& x) {
   if (x.moment == nullptr) x.moment = state.moment();
 }
@@ -88,7 +75,7 @@ bool merged(const State& state, const TransactionModel& x, std::uint64_t id, Rec
   }
   out.changes = std::make_shared<std::vector<std::pair<Place, Held>>>();
   for (const Write& w : x.writes) {
-    if (w.id == id) apply_to(out, w);
+    if (w.id == id) out.write(w);
   }
   return true;
 }

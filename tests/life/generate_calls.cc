@@ -194,7 +194,8 @@ void Maker::cursor() {
       case 1:
         return add(Verb::seek_last, {i});
       case 2:
-        return add(Verb::seek_for_prev, {i, key()});
+        return one_in(2) ? add(Verb::seek_pair, {i, key(), below(8)})
+                         : add(Verb::seek_for_prev, {i, key()});
       default:
         return add(Verb::seek, {i, key()});
     }
@@ -205,7 +206,8 @@ void Maker::cursor() {
     case 1:
       return add(Verb::seek, {i, key()});
     case 2:
-      return add(Verb::seek_for_prev, {i, key()});
+      return one_in(2) ? add(Verb::seek_pair, {i, key(), below(8)})
+                       : add(Verb::seek_for_prev, {i, key()});
     case 3:
     case 4:
     case 5:

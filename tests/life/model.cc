@@ -52,6 +52,19 @@ const Held* Records::get(std::uint64_t key, std::uint64_t time) const {
   return nullptr;
 }
 
+void Records::write(const Write& w) {
+  switch (w.what) {
+    case Write::What::put:
+      put(w.key, w.tag, w.gone_at);
+      break;
+    case Write::What::erase:
+      for (const Place p : all_of(w.key, 0)) erase_at(p);
+      break;
+    default:
+      erase_at(place(w.key, w.tag));
+  }
+}
+
 State State::empty(bool numbers) {
   State s;
   s.create(0, kNone, Form{numbers ? KeyOrder::u64 : KeyOrder::bytes});
@@ -96,19 +109,7 @@ void State::create(std::uint64_t id, std::uint64_t name, Form form) {
   ++changes;
 }
 
-void State::write(const Write& w) {
-  Records& c = change(w.id);
-  switch (w.what) {
-    case Write::What::put:
-      c.put(w.key, w.tag, w.gone_at);
-      break;
-    case Write::What::erase:
-      for (const Place p : c.all_of(w.key, 0)) c.erase_at(p);
-      break;
-    default:
-      c.erase_at(c.place(w.key, w.tag));
-  }
-}
+void State::write(const Write& w) { change(w.id).write(w); }
 
 std::shared_ptr<const State> State::moment() const {
   auto m = std::make_shared<State>();

@@ -29,6 +29,13 @@ struct Held {
   bool visible(std::uint64_t time) const { return gone_at == 0 || gone_at > time; }
 };
 
+// One write of a batch or a transaction.
+struct Write {
+  std::uint64_t id = 0, key = 0;
+  enum class What : std::uint8_t { put, erase, erase_pair } what = What::put;
+  std::uint64_t tag = 0, gone_at = 0;
+};
+
 struct Records {
   std::uint64_t id = 0;
   std::uint64_t name = kNone;  // kNone: the default one
@@ -45,16 +52,10 @@ struct Records {
   Place last_of(std::uint64_t key) const { return {rank_of(form.order, key), kNone}; }
   void put(std::uint64_t key, std::uint64_t tag, std::uint64_t gone_at);
   void erase_at(Place place);
+  void write(const Write& w);
   // What the key has, in order.
   std::vector<Place> all_of(std::uint64_t key, std::uint64_t time) const;
   const Held* get(std::uint64_t key, std::uint64_t time) const;  // the first
-};
-
-// One write of a batch or a transaction.
-struct Write {
-  std::uint64_t id = 0, key = 0;
-  enum class What : std::uint8_t { put, erase, erase_pair } what = What::put;
-  std::uint64_t tag = 0, gone_at = 0;
 };
 
 struct State;

@@ -8,6 +8,9 @@
 //    first.next = the chain                   |"bulk chain"|    one store, which commits all
 //    twins and inner nodes show it            the first leaf is locked from before that store
 //
+// Inner nodes are made before the lock: from there on nothing needs memory, so what is durable is
+// shown, too. Whatever ends a load earlier, a failed allocation among it, gives all back.
+//
 // The first fence keeps a chain from being followed into what is not there; the second keeps
 // readers from seeing what a crash could take back. So a crash leaves an empty tree or all of it.
 // The empty key cannot be loaded, for it belongs into the first leaf. While a snapshot is active
@@ -34,6 +37,12 @@ class Tree::Bulk {
     leaves_.resize((sorted.size() + kFill - 1) / kFill);
   }
 
+  ~Bulk() {
+    if (!shown_) give_back();
+  }
+  Bulk(const Bulk&) = delete;
+  Bulk& operator=(const Bulk&) = delete;
+
   Status run() {
     if (!tree_is_empty()) return Status::exists;
     twins_ = tree_.twins_.take_row(leaves_.size());
@@ -41,12 +50,10 @@ class Tree::Bulk {
       return reserve_leaves(from, to);
     };
     const auto fill = [this](std::size_t from, std::size_t to) { return fill_leaves(from, to); };
-    Status s = in_parallel(reserve);
+    TENUTO_TRY(in_parallel(reserve));
     if (TENUTO_PLANT("store_bulk_named_before_filled")) name_chain();
-    if (s == Status::ok) s = in_parallel(fill);
-    if (s == Status::ok) s = publish_chain();
-    if (s != Status::ok) give_back();
-    return s;
+    TENUTO_TRY(in_parallel(fill));
+    return publish_chain();
   }
 
  private:
@@ -165,35 +172,47 @@ class Tree::Bulk {
   Status publish_chain() {
     const EpochGuard guard;
     VLeaf& first = *tree_.index_.locate({}).leaf;
+    NodesAbove above;
+    if (!TENUTO_PLANT("store_bulk_nodes_made_under_lock")) above = nodes_above(first);
+    Limbo& limbo = tree_.limbos_.mine();  // before the lock, for it may have to be made
     if (!first.lock()) return Status::exists;
+    LeafLock lock(first);
     if (!is_empty(first) && !TENUTO_PLANT("store_bulk_named_before_filled")) {
-      first.unlock_unchanged();
+      lock.unlock_unchanged();
       return Status::exists;
     }
     // Snapshots would see what is loaded, for no leaf says that it was not there.
     if (tree_.history_.now().snapshots() != 0) {
-      first.unlock_unchanged();
+      lock.unlock_unchanged();
       return Status::busy;
     }
     name_chain();
     fence("bulk chain", "bulk load returns");
+    shown_ = true;
     // What hangs here is condemned, for no snapshot is active, and its keys go to other leaves: a
     // sweep that comes, or is on its way, finds nothing to unlink there.
     if (!TENUTO_PLANT("store_bulk_load_keeps_a_list")) tree_.history_.clear(first);
-    std::vector<VLeaf*> twins{&first};
-    std::vector<std::string> lows{std::string()};
-    for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      twins.push_back(&twins_[i]);
-      lows.push_back(std::move(leaves_[i].low));
-    }
-    tree_.index_.adopt(twins, std::move(lows));
-    first.unlock();
+    if (above == nullptr) above = nodes_above(first);
+    tree_.index_.adopt(std::move(above));
+    lock.unlock();
     std::int64_t bytes = 0;
     for (const BulkRecord& r : sorted_) {
       bytes += static_cast<std::int64_t>(r.key.size() + r.value.size());
     }
-    tree_.limbos_.mine().count(static_cast<std::int64_t>(sorted_.size()), bytes);
+    limbo.count(static_cast<std::int64_t>(sorted_.size()), bytes);
     return Status::ok;
+  }
+
+  NodesAbove nodes_above(VLeaf& first) {
+    std::vector<VLeaf*> twins{&first};
+    std::vector<std::string> lows{std::string()};
+    twins.reserve(leaves_.size() + 1);
+    lows.reserve(leaves_.size() + 1);
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      twins.push_back(&twins_[i]);
+      lows.push_back(std::move(leaves_[i].low));
+    }
+    return Index::nodes_above(twins, std::move(lows));
   }
 
   // Nothing durable names these.
@@ -202,7 +221,7 @@ class Tree::Bulk {
       for (const PoolOffset record : leaves_[i].records) tree_.heap_.release(record);
       if (leaves_[i].low_block) tree_.heap_.release(leaves_[i].low_block);
       if (leaves_[i].at) tree_.heap_.release(leaves_[i].at);
-      tree_.twins_.put(&twins_[i]);
+      if (twins_ != nullptr) tree_.twins_.put(&twins_[i]);
     }
   }
 
@@ -211,6 +230,7 @@ class Tree::Bulk {
   const unsigned threads_;
   std::vector<Built> leaves_;
   VLeaf* twins_ = nullptr;
+  bool shown_ = false;
 };
 
 Status Tree::bulk_load(std::span<const BulkRecord> sorted, unsigned threads) {

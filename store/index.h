@@ -25,6 +25,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -57,6 +58,12 @@ struct Fence {
   const VLeaf* next = nullptr;  // a hint: the leaf behind it, where that costs nothing to know
 };
 
+// Nodes above leaves that no index shows yet.
+struct DestroyNodes {
+  void operator()(Node* root) const;
+};
+using NodesAbove = std::unique_ptr<Node, DestroyNodes>;
+
 class Index {
  public:
   // Frees a node that was replaced, once no reader can see it.
@@ -86,9 +93,13 @@ class Index {
   // is a key of its range.
   void exchange(VLeaf* leaf, std::string_view key, VLeaf* with);
 
-  // The only leaf is followed by others, in order, with their separators. REQUIRES: the leaf is
-  // locked; `leaves` begin with it.
-  void adopt(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
+  // The only leaf is followed by others. First the nodes above all of them, in order and with their
+  // separators (the first is not used), under no lock, for that needs memory; then they are hung
+  // in, which cannot fail. adopt: REQUIRES: the leaf, the first of those, is locked, and what
+  // `retire` needs is there.
+  static NodesAbove nodes_above(const std::vector<VLeaf*>& leaves,
+                                std::vector<std::string> separators);
+  void adopt(NodesAbove made);
 
   // About how many leaves hold keys from `from` (null: the first key) to `to` (null: the last), in
   // fractions of leaves. Cost: two lines a level.
@@ -111,7 +122,6 @@ class Index {
   Parent lock_parent(const Node* node, std::string_view key);
   class Change;
   void split(Change& change, Node* old, std::string_view key, NodeShape s, std::size_t at);
-  static Node* make_all(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
   void set_root(Node* root);
   void remove_leftmost(Change& change, Node* n, std::string_view key);
 

@@ -1,5 +1,7 @@
-// Objects of the pool beside the store: blocks on plain and versioned words, and transactions.
+// Objects of the pool beside the store: blocks on plain and versioned words, alone and in batches,
+// in two steps and in transactions, exchanged, resized, and walked over by their types.
 #include <algorithm>
+#include <mutex>
 
 #include "actor.h"
 #include "tenuto/pool.h"
@@ -7,129 +9,297 @@
 namespace tenuto::life {
 namespace {
 
-constexpr std::uint64_t kHalf = kObjects / 2;
+constexpr std::uint64_t kFillMax = 4096;  // of a block at once
 
-std::uint64_t size_of(std::uint64_t stamp) { return 8 + bytes_of_tag(stamp); }
-
-bool there(const RootObject& root, std::uint64_t slot) {
-  return slot < kHalf ? root.plain[slot].get() != nullptr
-                      : root.versioned[slot - kHalf].get() != nullptr;
+std::uint64_t slot_of(std::int64_t slot) { return static_cast<std::uint64_t>(slot) % kObjects; }
+std::uint64_t size_of(std::int64_t bytes) {
+  return 8 + static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)) / 8 * 8;
 }
+std::uint64_t type_of(std::int64_t type) { return static_cast<std::uint64_t>(type) % (kTypes + 1); }
 
 }  // namespace
 
 bool Actor::objects(const Step& s) {
-  if (s.verb < Verb::object_new || s.verb > Verb::object_tx) return false;
+  if (s.verb < Verb::object_new || s.verb > Verb::object_walk) return false;
   const std::shared_ptr<Store> store = store_of(s.a[0]);
   if (store == nullptr) return true;
-  RootObject* const root = root_of(*store);
-  if (root == nullptr) return true;
+  Pool& pool = store->pool();
+  const auto root = pool.root<RootObject>(kRootLayout);
+  if (!root) return true;
   switch (s.verb) {
     case Verb::object_new:
-      object_new(*store, *root, s);
+      object_new(pool, **root, s);
+      break;
+    case Verb::object_publish:
+      object_publish(pool, **root, s);
+      break;
+    case Verb::object_fill:
+      object_fill(pool, **root, s);
       break;
     case Verb::object_free:
-      object_free(*store, *root, s);
+      object_free(pool, **root, s);
       break;
-    case Verb::object_resize: {
-      const std::uint64_t slot = static_cast<std::uint64_t>(s.a[1]) % kHalf;
-      if (world_.story.at_once && slot % kThreadsMax != thread_) return true;
-      if (!there(*root, slot)) return true;
-      begin({slot});
-      end(call([&] {
-        return store->pool().realloc_to(8 + static_cast<std::uint64_t>(s.a[2]),
-                                        root->plain[slot].word());
-      }));
+    case Verb::object_resize:
+      object_resize(pool, **root, s);
       break;
-    }
+    case Verb::object_swap:
+      object_swap(pool, **root, s);
+      break;
+    case Verb::object_tx:
+      object_tx(pool, **root, s);
+      break;
     default:
-      object_tx(*store, *root, s);
+      object_walk(pool, **root, s);
   }
   return true;
 }
 
-RootObject* Actor::root_of(Store& store) {
-  const auto root = store.pool().root<RootObject>("life");
-  return root ? *root : nullptr;
+// Slots of one kind of word, from one of them on, that are full or empty. Of threads at once each
+// has its own.
+Actor::Words Actor::slots_from(const RootObject& root, std::int64_t first, std::int64_t count,
+                               bool full) const {
+  Words slots;
+  const std::uint64_t from = slot_of(first);
+  const std::uint64_t to = from < kPlain ? kPlain : std::uint64_t{kObjects};
+  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(count, 1, kPlain));
+  for (std::uint64_t slot = from; slot < to && slots.size() < most; ++slot) {
+    if (mine(slot) && (root.block(slot) != nullptr) == full) slots.push_back(slot);
+  }
+  return slots;
 }
 
-// One block each for slots that are empty; slots of a thread are four apart, so that threads at
-// once do not meet.
-void Actor::object_new(Store& store, RootObject& root, const Step& s) {
-  std::vector<std::uint64_t> slots;
-  const std::int64_t count = std::clamp<std::int64_t>(s.a[3], 1, kHalf);
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint64_t slot = static_cast<std::uint64_t>(s.a[1] + i) % kObjects;
-    if (world_.story.at_once) slot = (slot / kThreadsMax * kThreadsMax) + thread_;
-    if ((slot < kHalf) != (static_cast<std::uint64_t>(s.a[1]) % kObjects < kHalf)) break;
-    if (!there(root, slot) && std::ranges::find(slots, slot) == slots.end()) slots.push_back(slot);
-  }
+// One block each. how: 1 zero-filled, 2 aligned.
+void Actor::object_new(Pool& pool, RootObject& root, const Step& s) {
+  const Words slots = slots_from(root, s.a[1], s.a[3], false);
   if (slots.empty()) return;
-  const std::uint64_t bytes = size_of(static_cast<std::uint64_t>(s.a[2]));
-  begin(slots);
-  end(call([&] {
-    if (slots[0] < kHalf) {
-      std::vector<PtrWord*> words;
-      for (const std::uint64_t slot : slots) words.push_back(&root.plain[slot].word());
-      return store.pool().malloc_to(bytes, std::span<PtrWord* const>(words));
+  const std::uint64_t bytes = size_of(s.a[2]);
+  AllocOptions options;
+  options.type = type_of(s.a[4]);
+  options.zero = (s.a[5] & 1) != 0;
+  if ((s.a[5] & 2) != 0) options.align = 64;
+  const bool plainly = options.type == 0 && !options.zero && options.align == 16;
+  Words words = {bytes, options.zero, options.type};
+  words.insert(words.end(), slots.begin(), slots.end());
+  begin(words);
+  const auto attach = [&](auto* first_word, const auto& word_of) {
+    using Word = std::remove_pointer_t<decltype(first_word)>;
+    if (slots.size() == 1) {
+      Word& word = *word_of(slots[0]);
+      return plainly ? pool.malloc_to(bytes, word) : pool.malloc_to(bytes, word, options);
     }
-    std::vector<VPtrWord*> words;
-    for (const std::uint64_t slot : slots) words.push_back(&root.versioned[slot - kHalf].word());
-    return store.pool().malloc_to(bytes, std::span<VPtrWord* const>(words));
+    std::vector<Word*> all;
+    for (const std::uint64_t slot : slots) all.push_back(word_of(slot));
+    const std::span<Word* const> to(all);
+    if (s.a[3] % 2 == 0) return pool.malloc_to(bytes, to, options);
+    const Words sizes(all.size(), bytes);
+    return pool.malloc_to(std::span<const std::uint64_t>(sizes), to, options);
+  };
+  end(call([&] {
+    if (slots[0] < kPlain) {
+      return attach(&root.plain[0].word(), [&](std::uint64_t n) { return &root.plain[n].word(); });
+    }
+    return attach(&root.versioned[0].word(),
+                  [&](std::uint64_t n) { return &root.versioned[n - kPlain].word(); });
   }));
 }
 
-void Actor::object_free(Store& store, RootObject& root, const Step& s) {
-  std::vector<std::uint64_t> slots;
-  const std::uint64_t first = static_cast<std::uint64_t>(s.a[1]) % kObjects;
-  const std::uint64_t last = first < kHalf ? kHalf : std::uint64_t{kObjects};
-  const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(s.a[2], 1, kHalf));
-  for (std::uint64_t slot = first; slot < last && slots.size() < count; ++slot) {
-    if (world_.story.at_once && slot % kThreadsMax != thread_) continue;
-    if (there(root, slot)) slots.push_back(slot);
-  }
+// In two steps: nobody finds the block before it is whole.
+void Actor::object_publish(Pool& pool, RootObject& root, const Step& s) {
+  const Words slots = slots_from(root, s.a[1], 1, false);
   if (slots.empty()) return;
-  begin(slots);
+  const std::uint64_t slot = slots[0], bytes = size_of(s.a[2]);
+  const std::uint64_t tag = make_tag(world_.fresh(), bytes);
+  AllocOptions options;
+  options.type = type_of(s.a[3]);
+  begin({bytes, tag, options.type, s.a[4] != 0, slot});
   end(call([&] {
-    if (first < kHalf) {
-      std::vector<PtrWord*> words;
-      for (const std::uint64_t slot : slots) words.push_back(&root.plain[slot].word());
-      return store.pool().free_from(std::span<PtrWord* const>(words));
-    }
-    std::vector<VPtrWord*> words;
-    for (const std::uint64_t slot : slots) words.push_back(&root.versioned[slot - kHalf].word());
-    return store.pool().free_from(std::span<VPtrWord* const>(words));
+    const auto reserved = pool.reserve(bytes, options);
+    if (!reserved) return reserved.error();
+    fill_block(reserved->data, bytes, tag);
+    flush_bytes(reserved->data, bytes);
+    if (s.a[4] != 0) return pool.cancel(*reserved);
+    const Status status = slot < kPlain
+                              ? pool.publish(*reserved, root.plain[slot].word())
+                              : pool.publish(*reserved, root.versioned[slot - kPlain].word());
+    if (status != Status::ok) static_cast<void>(pool.cancel(*reserved));
+    return status;
   }));
 }
 
-// A transaction that allocates into empty slots, frees full ones, and stamps each.
-void Actor::object_tx(Store& store, RootObject& root, const Step& s) {
-  const auto count = static_cast<std::uint64_t>(std::clamp<std::int64_t>(s.a[2], 1, kHalf));
-  const bool frees = s.a[3] != 0;
-  std::vector<std::uint64_t> slots;
-  for (std::uint64_t slot = static_cast<std::uint64_t>(s.a[1]) % kHalf;
-       slot < kHalf && slots.size() < count; ++slot) {
-    if (world_.story.at_once && slot % kThreadsMax != thread_) continue;
-    if (there(root, slot) == frees) slots.push_back(slot);
-  }
+// What stands in a block, changed in a transaction.
+void Actor::object_fill(Pool& pool, RootObject& root, const Step& s) {
+  const Words slots = slots_from(root, s.a[1], 1, true);
   if (slots.empty()) return;
-  begin(slots);
+  std::uint64_t* const block = root.block(slots[0]);
+  const std::uint64_t bytes =
+      std::min({pool.usable_size(block) / 8 * 8, size_of(s.a[2]), kFillMax});
+  const std::uint64_t tag = make_tag(world_.fresh(), 16);
+  begin({bytes, tag, s.a[3] != 0, slots[0]});
   end(call([&] {
-    return store.pool().run([&](Transaction& tx) -> Status {
-      for (const std::uint64_t slot : slots) {
-        TENUTO_TRY(tx.add(root.plain[slot]));
-        if (frees) {
-          TENUTO_TRY(tx.free(root.plain[slot].get()));
-          root.plain[slot] = nullptr;
-        } else {
-          const auto block = tx.alloc(64 + slot % 7 * 100);
-          if (!block) return block.error();
-          root.plain[slot] = static_cast<std::uint64_t*>(*block);
-        }
-      }
-      return s.a[4] != 0 ? Status::aborted : Status::ok;
+    return pool.run([&](Transaction& tx) -> Status {
+      TENUTO_TRY(tx.add(block, bytes));
+      fill_block(block, bytes, tag);
+      return s.a[3] != 0 ? Status::aborted : Status::ok;
     });
   }));
+}
+
+void Actor::object_free(Pool& pool, RootObject& root, const Step& s) {
+  const Words slots = slots_from(root, s.a[1], s.a[2], true);
+  if (slots.empty()) return;
+  begin(slots);
+  const auto detach = [&](auto* first_word, const auto& word_of) {
+    using Word = std::remove_pointer_t<decltype(first_word)>;
+    if (slots.size() == 1) return pool.free_from(*word_of(slots[0]));
+    std::vector<Word*> all;
+    for (const std::uint64_t slot : slots) all.push_back(word_of(slot));
+    return pool.free_from(std::span<Word* const>(all));
+  };
+  end(call([&] {
+    if (slots[0] < kPlain) {
+      return detach(&root.plain[0].word(), [&](std::uint64_t n) { return &root.plain[n].word(); });
+    }
+    return detach(&root.versioned[0].word(),
+                  [&](std::uint64_t n) { return &root.versioned[n - kPlain].word(); });
+  }));
+}
+
+// Of one that is not there it is malloc_to, to nothing free_from.
+void Actor::object_resize(Pool& pool, RootObject& root, const Step& s) {
+  const std::uint64_t slot = slot_of(s.a[1]) % kPlain;
+  if (!mine(slot)) return;
+  const std::uint64_t bytes = s.a[2] <= 0 ? 0 : size_of(s.a[2]);
+  if (bytes == 0 && root.block(slot) == nullptr) return;
+  begin({bytes, slot});
+  end(call([&] { return pool.realloc_to(bytes, root.plain[slot].word()); }));
+}
+
+void Actor::object_swap(Pool& pool, RootObject& root, const Step& s) {
+  const std::uint64_t a = kPlain + slot_of(s.a[1]) % kPlain, b = kPlain + slot_of(s.a[2]) % kPlain;
+  if (!mine(a) || !mine(b)) return;
+  begin({a, b});
+  end(call([&] {
+    return pool.swap(root.versioned[a - kPlain].word(), root.versioned[b - kPlain].word());
+  }));
+}
+
+// A transaction that allocates into empty slots or frees full ones, and stamps each.
+void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
+  const Words slots =
+      slots_from(root, s.a[1] % static_cast<std::int64_t>(kPlain), s.a[2], s.a[3] != 0);
+  if (slots.empty()) return;
+  Words words = {s.a[3] != 0, s.a[5] != 0, type_of(s.a[4])};
+  for (const std::uint64_t slot : slots) {
+    const std::uint64_t bytes = size_of(static_cast<std::int64_t>(64 + slot % 7 * 100));
+    words.insert(words.end(), {slot, make_tag(world_.fresh(), bytes)});
+  }
+  std::uint64_t committed = 0, aborted = 0;
+  static std::mutex held;
+  begin(words);
+  const std::uint64_t status = call([&] {
+    return pool.run([&](Transaction& tx) -> Status {
+      TENUTO_TRY(tx.lock(held));
+      TENUTO_TRY(tx.on_commit([&] { ++committed; }));
+      TENUTO_TRY(tx.on_abort([&] { ++aborted; }));
+      TENUTO_TRY(change_objects(tx, root, s, words));
+      return s.a[5] != 0 ? Status::aborted : Status::ok;
+    });
+  });
+  end(status, {committed, aborted});
+}
+
+Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, const Words& words) {
+  struct Small {
+    std::uint64_t word[8];
+  };
+  for (std::size_t i = 3; i < words.size(); i += 2) {
+    TENUTO_TRY(tx.add_later(root.plain[words[i]]));
+    TENUTO_TRY(tx.add_later(root.stamp[words[i]]));
+  }
+  TENUTO_TRY(tx.ready());
+  for (std::size_t i = 3; i < words.size(); i += 2) {
+    const std::uint64_t slot = words[i], tag = words[i + 1], type = words[2];
+    root.stamp[slot] = tag;
+    if (s.a[3] != 0) {
+      std::uint64_t* const block = root.block(slot);
+      TENUTO_TRY(slot % 2 == 0 ? tx.free(block) : tx.destroy(block));
+      root.plain[slot] = nullptr;
+      continue;
+    }
+    if (type == 0 && bytes_of_tag(tag) <= sizeof(Small)) {
+      const auto made = tx.make<Small>();
+      if (!made) return made.error();
+      root.plain[slot] = (*made)->word;
+    } else {
+      const auto made = tx.alloc(bytes_of_tag(tag), {.type = type});
+      if (!made) return made.error();
+      root.plain[slot] = static_cast<std::uint64_t*>(*made);
+    }
+    fill_block(root.block(slot), bytes_of_tag(tag), tag);
+  }
+  return tx.status();
+}
+
+// All blocks of a type: in the order of addresses, each once; those that no word names belong to
+// others that are about to come or go.
+void Actor::object_walk(Pool& pool, RootObject& root, const Step& s) {
+  const std::uint64_t type = 1 + static_cast<std::uint64_t>(s.a[1]) % kTypes;
+  std::vector<const void*> seen;
+  begin({type});
+  const std::uint64_t status = call([&] {
+    if (s.a[2] != 0) {
+      for (const std::uint64_t& block : pool.objects<std::uint64_t>(type)) seen.push_back(&block);
+      return Status::ok;
+    }
+    auto at = pool.first(type);
+    for (; at && *at != nullptr; at = pool.next(*at, type)) seen.push_back(*at);
+    return at.error();
+  });
+  if (!std::ranges::is_sorted(seen) || std::ranges::adjacent_find(seen) != seen.end()) {
+    world_.broken("a walk over objects goes back");
+  }
+  std::uint64_t named = 0;
+  for (std::uint64_t slot = 0; slot < kObjects; ++slot) {
+    named += std::ranges::binary_search(seen, static_cast<const void*>(root.block(slot)));
+  }
+  end(status, {seen.size(), named});
+}
+
+// What a look says of them: {how many there are, as far as that is known; slots} and each slot that
+// has something, {slot, usable bytes, type, tag, bytes that are as the tag says, stamp}; how many
+// each walk shows.
+void Actor::look_at_objects(Pool& pool, bool fresh, Words& words) {
+  const std::size_t head = words.size();
+  words.insert(words.end(), {kNone, 0});
+  const bool any = pool.info().layout == kRootLayout;
+  const auto root = any ? pool.root<RootObject>(kRootLayout) : Result<RootObject*>(nullptr);
+  if (!root) world_.broken("the store was opened, and its root cannot be had");
+  if (fresh) words[head] = pool.stats().objects - (any ? 1 : 0);
+  for (std::uint64_t slot = 0; any && slot < kObjects; ++slot) {
+    const std::uint64_t* const block = (*root)->block(slot);
+    const std::uint64_t stamp = (*root)->stamp[slot];
+    if (block == nullptr && stamp == 0) continue;
+    ++words[head + 1];
+    words.insert(words.end(), {slot, 0, 0, 0, 0, stamp});
+    if (block == nullptr) continue;
+    if (!pool.contains(block) || pool.at(pool.offset_of(block)) != block) {
+      world_.broken("a word leads out of the pool");
+    }
+    const std::uint64_t usable = pool.usable_size(block);
+    std::uint64_t* const at = words.data() + words.size() - 6;
+    at[1] = usable;
+    at[2] = pool.type_of(block);
+    if (usable >= 8) at[3] = *block;
+    at[4] = told_by_block(block, usable);
+  }
+  for (std::uint64_t type = 1; type <= kTypes; ++type) {
+    std::uint64_t n = 0;
+    for (const std::uint64_t& block : pool.objects<std::uint64_t>(type)) {
+      static_cast<void>(block);
+      ++n;
+    }
+    words.push_back(n);
+  }
 }
 
 }  // namespace tenuto::life

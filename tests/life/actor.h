@@ -23,7 +23,8 @@ class Actor {
   void drop_views();
 
   // What the process does outside of steps, with everything alone (process.cc).
-  void look(unsigned s, std::size_t number);
+  // fresh: the store was opened just now.
+  void look(unsigned s, std::size_t number, bool fresh);
   Recorder& recorder() { return record_; }
 
  private:
@@ -100,10 +101,20 @@ class Actor {
   void create(const Step& s);
   void list(const Step& s);
   bool objects(const Step& s);
-  RootObject* root_of(Store& store);
-  void object_new(Store& store, RootObject& root, const Step& s);
-  void object_free(Store& store, RootObject& root, const Step& s);
-  void object_tx(Store& store, RootObject& root, const Step& s);
+  bool mine(std::uint64_t slot) const {
+    return !world_.story.at_once || slot % kThreadsMax == thread_;
+  }
+  Words slots_from(const RootObject& root, std::int64_t first, std::int64_t count, bool full) const;
+  void object_new(Pool& pool, RootObject& root, const Step& s);
+  void object_publish(Pool& pool, RootObject& root, const Step& s);
+  void object_fill(Pool& pool, RootObject& root, const Step& s);
+  void object_free(Pool& pool, RootObject& root, const Step& s);
+  void object_resize(Pool& pool, RootObject& root, const Step& s);
+  void object_swap(Pool& pool, RootObject& root, const Step& s);
+  void object_tx(Pool& pool, RootObject& root, const Step& s);
+  Status change_objects(Transaction& tx, RootObject& root, const Step& s, const Words& words);
+  void object_walk(Pool& pool, RootObject& root, const Step& s);
+  void look_at_objects(Pool& pool, bool fresh, Words& words);
 
   World& world_;
   const unsigned thread_, owner_;

@@ -68,7 +68,7 @@ bool Applying::refused(std::string& why) const {
   if (!op.is(Status::full)) return false;
   // With nothing held by handles, what is full has something in it.
   const bool held =
-      rules.at_once || state.objects || !state.snapshots.empty() ||
+      rules.at_once || state.objects != nullptr || !state.snapshots.empty() ||
       std::ranges::any_of(state.transactions, [](const auto& x) { return !x.second->ended; }) ||
       std::ranges::any_of(state.cursors, [](const auto& c) { return c.second.kind != 0; });
   const std::uint64_t wanted = [&] {
@@ -227,8 +227,8 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
   if (op.verb == Verb::run) return a.run();
   if (op.verb <= Verb::rollback) return a.transactions();
   if (op.verb <= Verb::cursor_close) return a.cursors();
+  if (op.verb >= Verb::object_new && op.verb <= Verb::object_walk) return a.objects();
   std::string why;
-  if (op.verb >= Verb::object_new && op.verb <= Verb::object_tx) state.objects = true;
   if (op.verb == Verb::clock) {
     state.time = std::max(state.time, op.a.at(0));
     ++state.changes;

@@ -56,9 +56,15 @@ struct Applying {
   std::string commit(TransactionModel& x);
   std::string commit_refused(const TransactionModel& x) const;
   std::string run();
+  std::string objects();
+  std::string object_walk() const;
   std::string cursors();
   std::string seek_or_move(CursorModel& cursor);
 };
+
+// The last part of a look; whether it shows what a state has. Where that is not known it is then.
+Objects objects_shown(const Op& look, std::size_t at);
+std::string compare_objects(State& state, const Op& look, std::size_t at);
 
 // What a transaction sees of a collection: its moment's records and its own writes. False: it is
 // not there.

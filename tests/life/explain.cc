@@ -44,7 +44,7 @@ bool settles(const Op& op) {
   if (op.pending() || !op.ok()) return false;
   const bool writes =
       op.verb <= Verb::drain || op.verb == Verb::sync || op.verb == Verb::commit ||
-      op.verb == Verb::run ||
+      op.verb == Verb::run || (op.verb >= Verb::object_new && op.verb <= Verb::object_tx) ||
       (op.verb >= Verb::create && op.verb <= Verb::rename && op.verb != Verb::reopen);
   return writes && !buffered(op);
 }
@@ -199,6 +199,7 @@ class Search {
                     ttl == 0 ? 0 : std::max(base.time, look_.r[0]) + ttl);
       }
     }
+    found.change_objects() = objects_shown(look_, i);
     return {};
   }
 
@@ -290,14 +291,16 @@ std::string compare(const State& state, const Op& look, State* named) {
                    std::to_string(count) + " records");
     }
   }
+  const std::size_t end = i;
   for (const auto& [id, c] : named->collections) {
     bool seen = false;
-    for (std::size_t j = 2; j < look.r.size(); j += 4 + 3 * look.r[j + 3]) {
+    for (std::size_t j = 2; j < end; j += 4 + 3 * look.r[j + 3]) {
       seen = seen || look.r[j] == c->name;
     }
     if (!seen) return wrong("collection " + name_text(c->name) + " is lost");
   }
-  return {};
+  const std::string why = compare_objects(*named, look, end);
+  return why.empty() ? "" : wrong(why);
 }
 
 }  // namespace tenuto::life

@@ -254,19 +254,30 @@ void Maker::upkeep() {
 }
 
 void Maker::objects() {
-  const N s = store();
-  switch (below(5)) {
+  const N s = store(), at = below(kObjects), type = below(4);
+  const N count = one_in(3) ? 1 + below(120) : 1;
+  const N bytes = below(one_in(8) ? 300'000 : 2000);
+  switch (below(12)) {
     case 0:
     case 1:
-      return add(Verb::object_new, {s, below(kObjects), below(one_in(8) ? 300'000 : 2000),
-                                    one_in(3) ? 1 + below(120) : 1});
+      return add(Verb::object_new, {s, at, bytes, count, type, one_in(3) ? 1 + below(3) : 0});
     case 2:
-      return add(Verb::object_free, {s, below(kObjects), one_in(3) ? 1 + below(120) : 1});
     case 3:
-      return add(Verb::object_resize, {s, below(kObjects), below(5000)});
+      return add(Verb::object_publish, {s, at, bytes, type, one_in(6)});
+    case 4:
+      return add(Verb::object_fill, {s, at, bytes, one_in(4)});
+    case 5:
+    case 6:
+      return add(Verb::object_free, {s, at, count});
+    case 7:
+      return add(Verb::object_resize, {s, at, one_in(8) ? 0 : 1 + below(5000)});
+    case 8:
+      return add(Verb::object_swap, {s, at, below(kObjects)});
+    case 9:
+      return add(Verb::object_walk, {s, below(3), below(2)});
     default:
-      return add(Verb::object_tx,
-                 {s, below(kObjects / 2), 1 + below(one_in(3) ? 128 : 10), below(2), one_in(5)});
+      return add(Verb::object_tx, {s, below(kObjects / 2), 1 + below(one_in(3) ? 128 : 10),
+                                   below(2), type, one_in(5)});
   }
 }
 

@@ -111,6 +111,15 @@ void State::create(std::uint64_t id, std::uint64_t name, Form form) {
 
 void State::write(const Write& w) { change(w.id).write(w); }
 
+Objects& State::change_objects() {
+  if (objects == nullptr) {
+    objects = std::make_shared<Objects>();
+  } else if (objects.use_count() > 1) {
+    objects = std::make_shared<Objects>(*objects);
+  }
+  return const_cast<Objects&>(*objects);
+}
+
 std::shared_ptr<const State> State::moment() const {
   auto m = std::make_shared<State>();
   m->collections = collections;
@@ -122,6 +131,9 @@ std::shared_ptr<const State> State::moment() const {
 std::uint64_t State::hash() const {
   std::uint64_t h = time;
   for (const auto& [id, c] : collections) h += mix(mix(id, c->name), c->hash + c->form.word());
+  for (const auto& [slot, may_be] : objects == nullptr ? Objects{} : *objects) {
+    for (const Object& o : may_be) h += mix(mix(slot, o.tag + o.there), mix(o.bytes, o.stamp));
+  }
   for (const auto& [uid, m] : snapshots) h += mix(uid, m->hash());
   for (const auto& [uid, x] : transactions) {
     if (x->moment != nullptr && !x->ended) h += mix(uid, x->moment->hash());

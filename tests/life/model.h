@@ -58,6 +58,19 @@ struct Records {
   const Held* get(std::uint64_t key, std::uint64_t time) const;  // the first
 };
 
+// A block on one of the root's words (objects.h).
+struct Object {
+  bool there = false;
+  std::uint64_t bytes = 0, type = 0;
+  std::uint64_t tag = 0, told = 0;  // who wrote it; so many bytes are known to be as that says
+  std::uint64_t stamp = 0;          // of the slot, also when nothing is there
+  auto operator<=>(const Object&) const = default;
+};
+// What a slot may hold: one thing, or, where a call that was cut off may have done a part of what
+// it should, more.
+using ObjectSlot = std::vector<Object>;
+using Objects = std::map<std::uint64_t, ObjectSlot>;
+
 struct State;
 
 struct TransactionModel {
@@ -96,7 +109,7 @@ struct State {
   std::map<std::uint64_t, std::shared_ptr<const Records>> collections;  // by id
   std::uint64_t time = 0;                                               // never goes back
   std::uint64_t changes = 0;                                            // how often something was
-  bool objects = false;  // beside the store there are objects in the pool
+  std::shared_ptr<const Objects> objects;  // null: there never were any
   std::map<std::uint64_t, std::shared_ptr<const State>> snapshots;
   std::map<std::uint64_t, std::shared_ptr<TransactionModel>> transactions;
   std::map<std::uint64_t, CursorModel> cursors;
@@ -108,6 +121,7 @@ struct State {
   TransactionModel& change_transaction(std::uint64_t uid);
   void create(std::uint64_t id, std::uint64_t name, Form form);
   void write(const Write& w);
+  Objects& change_objects();
   std::shared_ptr<const State> moment() const;  // without handles
   std::uint64_t hash() const;
   // Nothing of a process's memory outlives it.

@@ -135,7 +135,7 @@ void Process::main_step(const Step& step, std::size_t number) {
       validate(s, number);
       break;
     case Verb::look:
-      if (world_.store[s].store != nullptr) actors_[0]->look(s, number);
+      if (world_.store[s].store != nullptr) actors_[0]->look(s, number, false);
       break;
     case Verb::check_backup:
       check_backup(step, number);

@@ -65,11 +65,11 @@ void Process::open(const Step& step, std::size_t number) {
   slot.path = path;
   slot.read_only = options.pool.read_only;
   world_.ask_for_time(s);
-  actors_[0]->look(s, number);
+  actors_[0]->look(s, number, true);
 }
 
 // All collections with all their records, as cursors give them.
-void Actor::look(unsigned s, std::size_t number) {
+void Actor::look(unsigned s, std::size_t number, bool fresh) {
   verb_ = Verb::look;
   number_ = number;
   store_ = s;
@@ -110,6 +110,7 @@ void Actor::look(unsigned s, std::size_t number) {
     one(*name, *c);
     if (writes) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, *c);
   }
+  look_at_objects(store.pool(), fresh, words);
   words[0] = world_.shared.clock_ms.load();
   end(0, words);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "objects.h"
 #include "record.h"
 #include "story.h"
 #include "tenuto/collection.h"
@@ -52,13 +53,6 @@ struct ViewSlot {
   std::optional<View> view;
   std::uint64_t tag = 0;
   unsigned store = 0;
-};
-
-// What the pool's root holds: blocks that tests of objects allocate.
-struct RootObject {
-  Ptr<std::uint64_t> plain[kObjects / 2];
-  VPtr<std::uint64_t> versioned[kObjects / 2];
-  std::uint64_t stamp[kObjects];  // changed by transactions
 };
 
 struct World {

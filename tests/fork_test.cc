@@ -26,6 +26,14 @@
 #include "tenuto/tenuto.h"
 #include "tenuto/transaction.h"
 
+namespace {
+// A child of fork whose main thread is not there. LeakSanitizer would call lost what that thread
+// held, so it does not look there: it asks this function at the end of a process.
+bool without_main_thread = false;
+}  // namespace
+extern "C" int __lsan_is_turned_off();
+extern "C" int __lsan_is_turned_off() { return without_main_thread ? 1 : 0; }
+
 namespace tenuto::test {
 namespace {
 
@@ -95,6 +103,7 @@ void be_child(Handles* h, Way way) {
       delete h;
       std::_Exit(0);
     case Way::thread_ends:
+      without_main_thread = true;
       return;  // of its only thread, and so of the process
   }
 }
@@ -325,6 +334,7 @@ TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
     const pid_t child = ::fork();
     if (child == 0) {
       if (h->view->value() != "value" || *h->word != 7) std::_Exit(2);
+      std::signal(SIGSEGV, SIG_DFL);  // not the sanitizer's
       *h->word = 8;
       std::_Exit(0);
     }

@@ -3,8 +3,10 @@
 // report, or a working store; the pool file gets no longer than it was, the journal neither.
 //   the input is a list of forgeries: see forge_one()
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,11 @@ constexpr int kForgeriesMax = 32;
 constexpr int kRecords = 40;
 constexpr std::size_t kRingBytes = 256u << 10;
 
-std::string journal_path() { return "/dev/shm/tenuto-fuzz-journal-" + std::to_string(::getpid()); }
+// The same in a child.
+const std::string& journal_path() {
+  static const std::string path = "/dev/shm/tenuto-fuzz-journal-" + std::to_string(::getpid());
+  return path;
+}
 
 StoreOptions journal_options(Medium medium) {
   StoreOptions o = pool_options();
@@ -54,23 +60,41 @@ void write_file(const std::string& path, const std::vector<unsigned char>& bytes
   std::fclose(f);
 }
 
-// The files as a kill leaves them: copied while the store is open.
-Killed make_killed() {
-  const std::string path = journal_path() + ".pool";
-  ::unlink(path.c_str());
-  ::unlink(journal_path().c_str());
-  Killed k;
-  Report report;
-  auto store = Store::open(path, journal_options(Medium::journal), &report);
-  FUZZ_REQUIRE(store, report.text());
-  for (int i = 0; i < kRecords; ++i) {
-    FUZZ_REQUIRE(store->put(base_key(i), base_value(i)) == Status::ok, "put");
-    if (i % 5 != 4) continue;
-    FUZZ_REQUIRE(store->sync() == Status::ok, "sync");
+// Puts and syncs in a process that ends without a close.
+void write_and_die(const std::string& path) {
+  const pid_t pid = ::fork();
+  FUZZ_REQUIRE(pid >= 0, "a child");
+  if (pid == 0) {
+    Report report;
+    auto store = Store::open(path, journal_options(Medium::journal), &report);
+    FUZZ_REQUIRE(store, report.text());
+    for (int i = 0; i < kRecords; ++i) {
+      FUZZ_REQUIRE(store->put(base_key(i), base_value(i)) == Status::ok, "put");
+      if (i % 5 != 4) continue;
+      FUZZ_REQUIRE(store->sync() == Status::ok, "sync");
+    }
+    std::_Exit(0);
   }
-  k.pool = read_image(path);
-  k.journal = read_file(journal_path());
-  store = Status::closed;
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  FUZZ_REQUIRE(status == 0, "the child's end");
+}
+
+// The files as a kill leaves them, with blocks to replay: a checkpoint in the background may have
+// left none.
+Killed make_killed() {
+  constexpr int kTries = 100;
+  const std::string path = journal_path() + ".pool";
+  Killed k;
+  for (int i = 0; i < kTries; ++i) {
+    ::unlink(path.c_str());
+    ::unlink(journal_path().c_str());
+    write_and_die(path);
+    k.pool = read_image(path);
+    k.journal = read_file(journal_path());
+    if (!test::JournalForge(k.journal).blocks().empty()) break;
+  }
+  FUZZ_REQUIRE(!test::JournalForge(k.journal).blocks().empty(), "a journal with blocks");
   ::unlink(path.c_str());
   ::unlink(journal_path().c_str());
   return k;

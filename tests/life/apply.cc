@@ -73,6 +73,7 @@ bool Applying::refused(std::string& why) const {
       std::ranges::any_of(state.cursors, [](const auto& c) { return c.second.kind != 0; });
   const std::uint64_t wanted = [&] {
     std::uint64_t n = 0;
+    if (op.verb == Verb::object_new) return op.a.at(0) * (op.a.size() - 3);
     for (const std::uint64_t word : op.a) n += word == kNone ? 0 : bytes_of_tag(word) % (1u << 22);
     return n;
   }();
@@ -211,7 +212,10 @@ std::string Applying::bulk() {
       std::ranges::any_of(c->held, [&](const auto& h) { return h.second.visible(state.time); });
   if (said() && visible) return wrong("the collection was not empty");
   Records& changed = state.change(op.a[0]);
-  for (std::size_t i = 3; i + 2 <= op.a.size(); i += 2) changed.put(op.a[i], op.a[i + 1], 0);
+  for (std::size_t i = 3; i + 2 <= op.a.size(); i += 2) {
+    changed.put(op.a[i], op.a[i + 1], 0);
+    state.largest = std::max(state.largest, bytes_of_tag(op.a[i + 1]));
+  }
   return why;
 }
 
@@ -228,6 +232,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
   if (op.verb <= Verb::rollback) return a.transactions();
   if (op.verb <= Verb::cursor_close) return a.cursors();
   if (op.verb >= Verb::object_new && op.verb <= Verb::object_walk) return a.objects();
+  if (op.verb == Verb::rest) return a.rest();
   std::string why;
   if (op.verb == Verb::clock) {
     state.time = std::max(state.time, op.a.at(0));

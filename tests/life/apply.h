@@ -56,6 +56,7 @@ struct Applying {
   std::string commit(TransactionModel& x);
   std::string commit_refused(const TransactionModel& x) const;
   std::string run();
+  std::string rest();
   std::string objects();
   std::string object_walk() const;
   std::string cursors();

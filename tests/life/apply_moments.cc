@@ -275,8 +275,7 @@ std::string Applying::commit(TransactionModel& x) {
       std::ranges::any_of(x.dropped, [&](std::uint64_t id) { return state.find(id) == nullptr; });
   if (drops_twice) return wrong("what it drops is not there any more");
   for (const std::uint64_t id : x.dropped) {
-    state.collections.erase(id);
-    ++state.changes;
+    state.drop(id);
   }
   for (const Created& c : x.created) {
     if (state.named(c.name) != nullptr) return wrong("a name that it gives is taken");

@@ -157,8 +157,7 @@ std::string Applying::collections() {
       if (there == nullptr) return said() ? expect({Status::not_found}) : "";
       if (said()) why = expect({Status::ok});
       if (done()) {
-        ++state.changes;
-        state.collections.erase(there->id);
+        state.drop(there->id);
       }
       return why;
     default: {  // rename
@@ -172,7 +171,7 @@ std::string Applying::collections() {
       if (said()) why = expect({Status::ok});
       if (!done()) return why;
       const std::uint64_t id = there->id;
-      if (taken != nullptr) state.collections.erase(taken->id);
+      if (taken != nullptr) state.drop(taken->id);
       state.change(id).name = to;
       return why;
     }

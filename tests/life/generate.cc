@@ -116,8 +116,8 @@ void Maker::one() {
     case Group::kCursors:
       return cursor();
     case Group::kViews:
-      return one_in(3) ? add(Verb::drop_view, {below(Group::kViews)})
-                       : add(Verb::hold_view, {below(Group::kViews), store(), slot(), key()});
+      return one_in(3) ? add(Verb::drop_view, {below(kViews)})
+                       : add(Verb::hold_view, {below(kViews), store(), slot(), key()});
     case Group::kUpkeep:
       return upkeep();
     case Group::kObjectCalls:

@@ -230,7 +230,9 @@ void Maker::cursor() {
 
 void Maker::upkeep() {
   const N s = store();
-  switch (below(11)) {
+  switch (below(12)) {
+    case 11:
+      return one_in(3) ? resting() : add(Verb::rest, {s, one_in(2)});
     case 0:
     case 1:
       return add(Verb::compact, {s, one_in(3) ? 1 + below(100) : 0});
@@ -251,6 +253,24 @@ void Maker::upkeep() {
     default:
       return add(Verb::validate, {s});
   }
+}
+
+// A cursor or a view stands while what it saw, and all around, is replaced often.
+void Maker::resting() {
+  const N s = store(), c = slot(), k = key(), i = cursor_slot();
+  add(Verb::fill, {s, c, k, 150, 2000, 1});
+  if (one_in(3)) {
+    add(Verb::hold_view, {below(kViews), s, c, k});
+  } else {
+    add(Verb::cursor, {i, 0, s, c});
+    add(Verb::seek, {i, k});
+    standing().cursor[i] = true;
+  }
+  for (N n = 2 + below(6); n > 0; --n) {
+    thread_ = static_cast<unsigned>(below(story_.threads));
+    add(Verb::fill, {s, c, k, 150, 2000 + below(2000), 1});
+  }
+  add(Verb::rest, {s, 1});
 }
 
 void Maker::objects() {

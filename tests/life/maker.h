@@ -104,6 +104,7 @@ class Maker {
   void making_in_transaction();
   void cursor();
   void upkeep();
+  void resting();
   void objects();
 
   void open_again();

@@ -1,5 +1,7 @@
 #include "model.h"
 
+#include <algorithm>
+
 namespace tenuto::life {
 namespace {
 
@@ -100,16 +102,26 @@ TransactionModel& State::change_transaction(std::uint64_t uid) {
   return *x;
 }
 
+void State::drop(std::uint64_t id) {
+  collections.erase(id);
+  dropped = true;
+  ++changes;
+}
+
 void State::create(std::uint64_t id, std::uint64_t name, Form form) {
   auto c = std::make_shared<Records>();
   c->id = id;
   c->name = name;
   c->form = form;
   collections[id] = std::move(c);
+  most = std::max<std::uint64_t>(most, collections.size());
   ++changes;
 }
 
-void State::write(const Write& w) { change(w.id).write(w); }
+void State::write(const Write& w) {
+  if (w.what == Write::What::put) largest = std::max(largest, bytes_of_tag(w.tag));
+  change(w.id).write(w);
+}
 
 Objects& State::change_objects() {
   if (objects == nullptr) {
@@ -142,6 +154,12 @@ std::uint64_t State::hash() const {
 }
 
 void State::forget_handles() {
+  dropped = false;
+  most = collections.size();
+  largest = 0;
+  for (const auto& [id, c] : collections) {
+    for (const auto& [place, h] : c->held) largest = std::max(largest, bytes_of_tag(h.tag));
+  }
   snapshots.clear();
   transactions.clear();
   cursors.clear();

@@ -109,6 +109,9 @@ struct State {
   std::map<std::uint64_t, std::shared_ptr<const Records>> collections;  // by id
   std::uint64_t time = 0;                                               // never goes back
   std::uint64_t changes = 0;                                            // how often something was
+  std::uint64_t largest = 0;               // of all values there ever were, in this life
+  std::uint64_t most = 0;                  // collections, likewise
+  bool dropped = false;                    // something was, in this life
   std::shared_ptr<const Objects> objects;  // null: there never were any
   std::map<std::uint64_t, std::shared_ptr<const State>> snapshots;
   std::map<std::uint64_t, std::shared_ptr<TransactionModel>> transactions;
@@ -119,6 +122,7 @@ struct State {
   const Records* named(std::uint64_t name) const;
   Records& change(std::uint64_t id);  // REQUIRES: it is there
   TransactionModel& change_transaction(std::uint64_t uid);
+  void drop(std::uint64_t id);
   void create(std::uint64_t id, std::uint64_t name, Form form);
   void write(const Write& w);
   Objects& change_objects();

@@ -137,6 +137,9 @@ void Process::main_step(const Step& step, std::size_t number) {
     case Verb::look:
       if (world_.store[s].store != nullptr) actors_[0]->look(s, number, false);
       break;
+    case Verb::rest:
+      rest(step, number);
+      break;
     case Verb::check_backup:
       check_backup(step, number);
       break;

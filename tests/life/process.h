@@ -17,6 +17,7 @@ class Process {
   bool close(unsigned s, std::size_t number);
   void drop_handles(unsigned s);
   void validate(unsigned s, std::size_t number);
+  void rest(const Step& step, std::size_t number);
   void check_backup(const Step& step, std::size_t number);
   void copy(const Step& step, std::size_t number);
   void restore(const Step& step, std::size_t number);

@@ -1,0 +1,56 @@
+// A process at rest: what it holds of memory and file while nobody is in a call.
+#include <algorithm>
+
+#include "process.h"
+#include "tenuto/pool.h"
+
+namespace tenuto::life {
+
+// keep: handles stay as they are, and it is looked at what they hold. Else all go, what has expired
+// is reclaimed, a compaction runs, and hardly more may be in use than there is.
+void Process::rest(const Step& step, std::size_t number) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  if (world_.store[s].store == nullptr || world_.store[s].read_only) return;
+  const bool keep = step.a[1] != 0;
+  if (!keep) {
+    for (unsigned t = 0; t < kThreadsMax; ++t) {
+      crew_.run(t, [&] {
+        actors_[t]->drop_views();
+        const auto each = [&](Verb verb, unsigned slots) {
+          for (std::int64_t i = 0; i < slots; ++i) actors_[t]->act({t, verb, {i}}, number);
+        };
+        each(Verb::cursor_close, kCursors);
+        each(Verb::rollback, kTransactions);
+        if (t == 0) each(Verb::snap_release, kSnapshots);
+      });
+      for (TransactionSlot& x : world_.transaction[t]) x = {};
+      crew_.end(t);  // its cache of free blocks counts as in use
+    }
+  }
+  std::uint64_t iterators = 0, views = 0;
+  for (unsigned t = 0; t < kThreadsMax; ++t) {
+    const auto standing = [&](const auto& slot) { return slot.store == s; };
+    iterators += static_cast<std::uint64_t>(std::ranges::count_if(
+        world_.cursor[t], [&](const CursorSlot& c) { return c.cursor && standing(c); }));
+    views += static_cast<std::uint64_t>(std::ranges::count_if(
+        world_.view[t], [&](const ViewSlot& v) { return v.view && standing(v); }));
+  }
+  Store& store = *world_.store[s].store;
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::rest, number, s, {keep, iterators, views, world_.story.threads});
+  Status status = Status::ok;
+  bool complete = false;
+  if (!keep) {
+    status = store.reclaim().error();
+    if (status == Status::ok) {
+      const auto compacted = store.compact();
+      status = compacted.error();
+      complete = compacted && compacted->complete;
+    }
+  }
+  const StoreStats stats = store.stats();
+  record.end(status, {stats.retired_bytes, stats.snapshots, stats.snapshot_versions,
+                      stats.pool.allocated_bytes, stats.pool.used_bytes, complete});
+}
+
+}  // namespace tenuto::life

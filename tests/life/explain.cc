@@ -147,7 +147,8 @@ class Search {
         if (op.pending() && outcome == Outcome::done && node.cut) continue;
         const bool only = allowed.size() == 1 && !unsure;
         Node n = only ? std::move(node) : node;
-        const std::string why = apply(n.state, op, outcome, rules_);
+        const std::string why =
+            op.verb == Verb::look ? seen(n.state, op) : apply(n.state, op, outcome, rules_);
         if (!why.empty()) {
           complain(n, why);
           continue;
@@ -161,6 +162,14 @@ class Search {
         next.push_back(std::move(n));
       }
     }
+  }
+
+  // A look in the middle, where nobody else is in a call.
+  static std::string seen(State& state, const Op& look) {
+    State named;
+    std::string why = compare(state, look, &named);
+    if (why.empty()) state = std::move(named);
+    return why;
   }
 
   bool at_end(const Node& n) const {

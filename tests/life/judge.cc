@@ -46,7 +46,11 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
         break;
       case Verb::look:
         if (op.pending()) break;
-        why = settle(s, op);
+        if (!spell.looks_due && keeps_moments(spell)) {
+          spell.ops.push_back(op);
+        } else {
+          why = settle(s, op);
+        }
         break;
       case Verb::close:
         spell.ops.push_back(op);
@@ -58,6 +62,7 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
       case Verb::restore: {
         const auto from = copies_.find({s, op.a.at(0)});
         if (from == copies_.end()) break;
+        why = settle_before_restore(spell);
         const unsigned path = spell.path;
         std::set<std::uint64_t> ids = spell.ids;
         spell = from->second;
@@ -117,21 +122,26 @@ std::string Judge::opened(unsigned s, const Op& op) {
          std::string(status_name(static_cast<Status>(op.status)));
 }
 
+// Whether there may be moments, of snapshots and transactions, whose place in the order is open:
+// what a look shows leaves several, and a later read tells which it was. Then the look is a call
+// among the others.
+bool Judge::keeps_moments(const Spell& spell) const {
+  const auto takes = [](const Op& op) {
+    return op.verb == Verb::snapshot || op.verb == Verb::begin;
+  };
+  return (story_.at_once || std::ranges::any_of(spell.ops, uncertain)) &&
+         std::ranges::any_of(spell.ops, takes);
+}
+
 // What the look shows becomes what is known.
 std::string Judge::settle(unsigned s, const Op& look) {
   Spell& spell = spell_[s];
   const bool cut = spell.looks_due;
-  Rules rules;
-  rules.at_once = story_.at_once;
-  rules.faulted = spell.faulted;
-  rules.read_only = spell.was_read_only;
-  rules.bounded_snapshots = story_.snapshot_bytes_max != 0;
-  rules.room = story_.pool_bytes_max;
   const Durable durable = !cut || spell.closed               ? Durable::all
                           : story_.medium == Medium::journal ? Durable::synced
                                                              : Durable::returned;
   State found;
-  std::string why = explain(spell.base, spell.ops, look, rules, durable, found, &undecided_);
+  std::string why = explain(spell.base, spell.ops, look, rules(spell), durable, found, &undecided_);
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
@@ -143,6 +153,26 @@ std::string Judge::settle(unsigned s, const Op& look) {
   spell.base = std::move(found);
   spell.ops.clear();
   return {};
+}
+
+// Looks that were calls among others, of files that nobody will look at again.
+std::string Judge::settle_before_restore(const Spell& spell) {
+  const auto is_look = [](const Op& op) { return op.verb == Verb::look; };
+  const auto last = std::find_if(spell.ops.rbegin(), spell.ops.rend(), is_look);
+  if (last == spell.ops.rend()) return {};
+  const std::vector<Op> before(spell.ops.begin(), last.base() - 1);
+  State found;
+  return explain(spell.base, before, *last, rules(spell), Durable::all, found, &undecided_);
+}
+
+Rules Judge::rules(const Spell& spell) const {
+  Rules r;
+  r.at_once = story_.at_once;
+  r.faulted = spell.faulted;
+  r.read_only = spell.was_read_only;
+  r.bounded_snapshots = story_.snapshot_bytes_max != 0;
+  r.room = story_.pool_bytes_max;
+  return r;
 }
 
 }  // namespace tenuto::life

@@ -49,7 +49,10 @@ class Judge {
 
   std::string judge_store(unsigned s, std::vector<Op> ops);
   std::string opened(unsigned s, const Op& op);
+  bool keeps_moments(const Spell& spell) const;
   std::string settle(unsigned s, const Op& look);
+  std::string settle_before_restore(const Spell& spell);
+  Rules rules(const Spell& spell) const;
   std::string new_ids(Spell& spell, const Op& op) const;
 
   const Story& story_;

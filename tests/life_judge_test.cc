@@ -1,0 +1,127 @@
+// What the judge of lives (life/judge.h) takes for right and for wrong: histories written by hand,
+// as threads that ran at once may leave them.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "judge.h"
+
+namespace tenuto::life {
+namespace {
+
+using Words = std::vector<std::uint64_t>;
+using Pairs = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // key, value
+
+constexpr std::uint64_t kClock = 1'700'000'000'000;
+constexpr std::uint64_t kSnapshot = 7;  // its number
+
+Story at_once() {
+  Story s;
+  s.threads = 2;
+  s.at_once = true;
+  return s;
+}
+
+std::uint64_t tag(std::uint64_t number) { return make_tag(number, 20); }
+
+// A call that lasted from one ticket to another.
+Op call(Verb verb, unsigned thread, std::uint64_t from, std::uint64_t to, Words a = {},
+        Words r = {}) {
+  Op op;
+  op.verb = verb;
+  op.thread = thread;
+  op.invoke = from;
+  op.returned = to;
+  op.a = std::move(a);
+  op.r = std::move(r);
+  return op;
+}
+Op open(std::uint64_t at) { return call(Verb::open, 0, at, at + 1, {0, 0, 0}, {1}); }
+Op snapshot(unsigned thread, std::uint64_t from, std::uint64_t to) {
+  return call(Verb::snapshot, thread, from, to, {kSnapshot});
+}
+Op batch(unsigned thread, std::uint64_t from, std::uint64_t to, const Pairs& puts) {
+  Words a = {0, puts.size()};
+  for (const auto& [key, value] : puts) a.insert(a.end(), {0, key, 0, value, 0});
+  return call(Verb::batch, thread, from, to, std::move(a));
+}
+// Of the default collection, which is all there is.
+Op look(std::uint64_t at, const Pairs& records) {
+  Words r = {kClock, 1, kNone, 0, Form{}.word(), records.size()};
+  for (const auto& [key, value] : records) r.insert(r.end(), {key, value, 0});
+  return call(Verb::look, 0, at, at + 1, {}, std::move(r));
+}
+Op scan_of_snapshot(std::uint64_t at, const Pairs& records) {
+  Words r = {0};
+  for (const auto& [key, value] : records) r.insert(r.end(), {key, value});
+  return call(Verb::snap_scan, 0, at, at + 1, {kSnapshot, 0, 0}, std::move(r));
+}
+
+// The next open shows what the last look showed.
+std::string judged(std::vector<Op> ops) {
+  Op last = ops.back();
+  last.invoke = 52;
+  last.returned = 53;
+  ops.push_back(open(50));
+  ops.push_back(std::move(last));
+  Judge judge(at_once());
+  return judge.judge(std::move(ops));
+}
+
+const Pairs kBatch = {{1, tag(1)}, {2, tag(2)}};
+
+// Thread 0 writes a batch while thread 1 takes a snapshot; then all is looked at; then the snapshot
+// shows what it saw.
+std::string judge_snapshot_beside_batch(const Pairs& shown, bool looks_between) {
+  std::vector<Op> ops = {open(1), look(3, {}), batch(0, 10, 13, kBatch), snapshot(1, 11, 14)};
+  if (looks_between) ops.push_back(look(20, kBatch));
+  ops.push_back(scan_of_snapshot(30, shown));
+  ops.push_back(look(40, kBatch));
+  return judged(std::move(ops));
+}
+
+TEST(life_judge_test, a_snapshot_beside_a_batch_has_it_or_has_it_not) {
+  EXPECT_EQ(judge_snapshot_beside_batch(kBatch, false), "");
+  EXPECT_EQ(judge_snapshot_beside_batch({}, false), "");
+}
+
+// The look shows the batch, whichever came first.
+TEST(life_judge_test, a_look_does_not_settle_what_a_snapshot_beside_a_batch_has_seen) {
+  EXPECT_EQ(judge_snapshot_beside_batch(kBatch, true), "");
+  EXPECT_EQ(judge_snapshot_beside_batch({}, true), "");
+}
+
+TEST(life_judge_test, a_snapshot_that_has_half_a_batch_is_found_also_behind_a_look) {
+  for (const bool looks : {false, true}) {
+    const std::string why = judge_snapshot_beside_batch({kBatch[0]}, looks);
+    EXPECT_NE(why.find("snap_scan"), std::string::npos) << why;
+  }
+}
+
+TEST(life_judge_test, a_snapshot_taken_after_a_batch_has_it_also_behind_a_look) {
+  const std::vector<Op> ops = {open(1),
+                               look(3, {}),
+                               batch(0, 10, 13, kBatch),
+                               snapshot(1, 14, 15),
+                               look(20, kBatch),
+                               scan_of_snapshot(30, {}),
+                               look(40, kBatch)};
+  const std::string why = judged(ops);
+  EXPECT_NE(why.find("snap_scan"), std::string::npos) << why;
+}
+
+TEST(life_judge_test, a_look_that_shows_half_a_batch_is_found_while_a_snapshot_is_kept) {
+  const std::vector<Op> ops = {open(1),
+                               look(3, {}),
+                               batch(0, 10, 13, kBatch),
+                               snapshot(1, 11, 14),
+                               look(20, {kBatch[0]}),
+                               look(40, kBatch)};
+  const std::string why = judged(ops);
+  EXPECT_NE(why.find("look"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace tenuto::life

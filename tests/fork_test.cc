@@ -325,6 +325,75 @@ TEST(fork_test, a_bare_clone_is_noticed_too) {
   }
 }
 
+// It keeps all descriptors of its parent, whose close must not leave the lock to it. A child of
+// fork does, too, until its handler has run.
+TEST(fork_test, a_child_in_which_no_handler_ran_does_not_keep_the_lock_of_a_closed_pool) {
+  for (const Medium medium : kMedia) {
+    const PoolPath path("fork-clone-lock");
+    const int code = in_child([&] {
+      Result<Store> s = Store::open(path.str(), options(medium));
+      MUST(s);
+      put_all(*s, 0, 10);
+      const long child = ::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+      if (child == 0) {
+        ::alarm(kAlarmSeconds);
+        for (;;) ::pause();
+      }
+      MUST(s->close() == Status::ok);
+      Report report;
+      Result<Store> again = Store::open(path.str(), options(medium), &report);
+      if (!again) std::fprintf(stderr, "%s\n", report.text().c_str());
+      MUST(again && again->close() == Status::ok);
+      ::kill(static_cast<pid_t>(child), SIGKILL);
+    });
+    EXPECT_EQ(code, 0) << medium_name(medium);
+  }
+}
+
+// Whether a descriptor of this process leads to the file or one beside it.
+bool has_open(const std::string& path) {
+  char to[4096];
+  for (int fd = 0; fd < 256; ++fd) {
+    const ssize_t n = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), to, sizeof to);
+    if (n > 0 && std::string(to, static_cast<std::size_t>(n)).starts_with(path)) return true;
+  }
+  return false;
+}
+
+// At whatever point of opening and closing the fork finds the pool: the child ends well, has
+// nothing of it, and the pool is free once it is closed.
+TEST(fork_test, a_thread_forks_while_another_opens_and_closes_the_pool) {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    const PoolPath path("fork-beside");
+    const int code = in_child([&] {
+      std::atomic<bool> stop = false;
+      std::thread opens([&] {
+        while (!stop) {
+          Report report;
+          Result<Store> s = Store::open(path.str(), options(medium), &report);
+          if (!s) std::fprintf(stderr, "%s\n", report.text().c_str());
+          MUST(s && s->close() == Status::ok);
+        }
+      });
+      std::vector<pid_t> children;
+      for (int i = 0; i < 200; ++i) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+          ::alarm(kAlarmSeconds);
+          if (has_open(path.str())) std::_Exit(2);
+          ::usleep(3000);
+          std::_Exit(0);
+        }
+        children.push_back(child);
+      }
+      stop = true;
+      opens.join();
+      for (const pid_t child : children) MUST(end_of(child) == 0);
+    });
+    EXPECT_EQ(code, 0) << medium_name(medium);
+  }
+}
+
 // A store through a pointer ends the child. What it reads in place it may read.
 TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
   const PoolPath path("fork-store");

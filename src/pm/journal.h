@@ -115,9 +115,6 @@ class Journal {
   // All of it into the pool file, durably, and the journal empty. Quiescent.
   Status finish(Report* report);
 
-  // In a child: its file is closed, and nothing is done any more (pm/process.h).
-  void close_in_child() { file_->close_in_child(); }
-
   // The superblock says clean: the file says closed, or goes if it was made for this open alone.
   void closed();
 

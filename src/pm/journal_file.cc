@@ -30,13 +30,6 @@ void DirectBuffer::reserve(std::size_t bytes) {
   bytes_ = bytes;
 }
 
-JournalFile::~JournalFile() {
-  if (made_) remove();
-  if (!hidden_.empty()) remove_name(hidden_, fd_);
-  if (direct_fd_ >= 0) ::close(direct_fd_);
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void JournalFile::remove() {
   if (fd_ >= 0) remove_name(path_, fd_);
 }
@@ -66,7 +59,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open(std::string_view path, st
                                                        const Expected& expected, Report* report) {
   std::unique_ptr<JournalFile> f(new JournalFile);
   f->path_ = path;
-  f->fd_ = open_file(f->path_, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  change([&] { f->fd_ = open_file(f->path_, O_RDWR | O_NOFOLLOW | O_NONBLOCK); });
   if (f->fd_ < 0 && errno == ELOOP) {
     return fail(Status::invalid_argument, report,
                 "a symbolic link stands where the pool's journal goes, and what it leads to is not "
@@ -96,7 +89,7 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open_to_read(std::string_view 
                                                                Report* report) {
   std::unique_ptr<JournalFile> f(new JournalFile);
   f->path_ = path;
-  f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK);
+  change([&] { f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK); });
   if (f->fd_ < 0) return f->failed("cannot open the pool's journal", report);
   TENUTO_TRY(f->check_file(expected, report));
   TENUTO_TRY(f->open_direct(O_RDONLY, report));
@@ -105,15 +98,17 @@ Result<std::unique_ptr<JournalFile>> JournalFile::open_to_read(std::string_view 
 
 Status JournalFile::open_direct(int access, Report* report) {
   const int dsync = TENUTO_PLANT("journal_blocks_not_synced") ? 0 : O_DSYNC;
-  direct_fd_ = reopen_file(fd_, access | dsync | O_DIRECT);
-  direct_ = direct_fd_ >= 0;
-  if (!direct_) direct_fd_ = reopen_file(fd_, access | dsync);
+  change([&] {
+    direct_fd_ = reopen_file(fd_, access | dsync | O_DIRECT);
+    direct_ = direct_fd_ >= 0;
+    if (!direct_) direct_fd_ = reopen_file(fd_, access | dsync);
+  });
   if (direct_fd_ < 0) return failed("cannot open the pool's journal", report);
   return Status::ok;
 }
 
 Status JournalFile::make(std::uint64_t bytes, const Expected& expected, Report* report) {
-  fd_ = make_nameless(path_, expected.mode, hidden_);
+  change([&] { fd_ = make_nameless(path_, expected.mode, hidden_); });
   if (fd_ < 0) return failed("cannot create the pool's journal", report);
   TENUTO_TRY(lock_file(fd_, true, path_, report));
   ring_bytes_ = round_up(std::max(bytes, kJournalBytesMin), kJournalUnitBytes);

@@ -23,6 +23,7 @@
 #include "pm/journal_lines.h"
 #include "pm/journal_match.h"
 #include "pm/journal_replay.h"
+#include "pm/process.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
@@ -45,7 +46,7 @@ class DirectBuffer {
   std::size_t bytes_ = 0;
 };
 
-class JournalFile {
+class JournalFile final : public OfProcess {
  public:
   using Expected = JournalExpected;
   using Position = JournalPosition;
@@ -61,8 +62,6 @@ class JournalFile {
                                                            const Expected& expected,
                                                            Report* report);
   ~JournalFile();
-  // In a child: what it inherited is closed (pm/process.h).
-  void close_in_child();
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
 
@@ -111,7 +110,8 @@ class JournalFile {
   const std::string& path() const { return path_; }
 
  private:
-  JournalFile() = default;
+  JournalFile();
+  void let_go() override;
   Status make(std::uint64_t bytes, const Expected& expected, Report* report);
   Status write_zeros(std::uint64_t bytes, Report* report);
   Status check_file(const Expected& expected, Report* report);

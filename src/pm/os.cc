@@ -76,6 +76,13 @@ void unlock_file(int fd) {
   static_cast<void>(::fcntl(fd, F_OFD_SETLK, &lock));
 }
 
+void close_all(std::initializer_list<int*> fds) {
+  for (int* fd : fds) {
+    if (*fd >= 0) ::close(*fd);
+    *fd = -1;
+  }
+}
+
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report) {
   const auto at = static_cast<off_t>(from);

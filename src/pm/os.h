@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,9 @@ Status lock_file(int fd, bool exclusive, std::string_view path, Report* report);
 
 // Gives it up, also where a child inherited the descriptor.
 void unlock_file(int fd);
+
+// Closes those that are open, and says so: -1.
+void close_all(std::initializer_list<int*> fds);
 
 // Makes the file `to` bytes long with the space of [from, to) reserved, so that no store into the
 // mapping can fail for want of space. full when the file system has no room.

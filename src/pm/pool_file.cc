@@ -31,7 +31,7 @@ constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
 constexpr std::uint64_t kGrowFraction = 8;  // a pool grows by an eighth
 }  // namespace
 
-PoolFile::PoolFile() = default;
+PoolFile::PoolFile() { join(); }
 
 PoolFile::~PoolFile() {
   if (base_ != nullptr) {
@@ -40,17 +40,20 @@ PoolFile::~PoolFile() {
     forget_bus_errors(base_);
   }
   journal_.reset();
+  change([this] { shared_ = false; });  // nothing is mapped there any more
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) remove_name(unnamed_, fd_);
-  // A child that no handler ran in has the descriptor, too.
-  if (const int locked = lock_fd_ >= 0 ? lock_fd_ : fd_; locked >= 0) unlock_file(locked);
-  for (const int fd : {lock_fd_, fd_}) {
-    if (fd >= 0) ::close(fd);
-  }
+  change([this] {
+    // A child that no handler ran in has the descriptor, too.
+    const int locked = lock_fd_ >= 0 ? lock_fd_ : fd_;
+    if (locked >= 0 && !forked()) unlock_file(locked);
+    close_all({&lock_fd_, &fd_});
+  });
+  part();
 }
 
 Status PoolFile::lock(bool exclusive, Report* report) {
-  lock_fd_ = reopen_file(fd_, exclusive ? O_RDWR : O_RDONLY);
+  change([&] { lock_fd_ = reopen_file(fd_, exclusive ? O_RDWR : O_RDONLY); });
   // Without /proc a child may keep the lock of a parent that was killed.
   return lock_file(lock_fd_ >= 0 ? lock_fd_ : fd_, exclusive, path_, report);
 }
@@ -58,12 +61,7 @@ Status PoolFile::lock(bool exclusive, Report* report) {
 // The health says so, too: a call that was begun by somebody who does not ask ends with Status::io
 // or forked, but not with ok.
 void PoolFile::let_go() {
-  if (journal_ != nullptr) journal_->close_in_child();
-  if (new_journal_ != nullptr) new_journal_->close_in_child();
-  for (int* fd : {&lock_fd_, &fd_}) {
-    if (*fd >= 0) ::close(*fd);
-    *fd = -1;
-  }
+  close_all({&lock_fd_, &fd_});
   health_.bad_page.store(~std::uint64_t{0}, std::memory_order_relaxed);
   health_.poisoned.store(Status::forked, std::memory_order_relaxed);
   health_.read_only.store(true, std::memory_order_relaxed);

@@ -115,11 +115,21 @@ Status PoolFile::settle(Durability d) {
   return journal_->status();
 }
 
-void JournalFile::close_in_child() {
-  for (int* fd : {&direct_fd_, &fd_}) {
-    if (*fd >= 0) ::close(*fd);
-    *fd = -1;
-  }
+// --- a journal file in parent and child
+// ------------------------------------------------------------
+
+JournalFile::JournalFile() { join(); }
+
+JournalFile::~JournalFile() {
+  if (made_) remove();
+  if (!hidden_.empty()) remove_name(hidden_, fd_);
+  change([this] {
+    if (fd_ >= 0 && !forked()) unlock_file(fd_);
+    close_all({&direct_fd_, &fd_});
+  });
+  part();
 }
+
+void JournalFile::let_go() { close_all({&direct_fd_, &fd_}); }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

@@ -58,7 +58,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
     return fail(Status::exists, report, "there is a file already", f->path_);
   }
   if (options.mode != 0) f->mode_ = options.mode;
-  f->fd_ = make_nameless(f->path_, f->mode_, f->unnamed_);
+  change([&] { f->fd_ = make_nameless(f->path_, f->mode_, f->unnamed_); });
   if (f->fd_ < 0) return fail_errno(errno, "cannot create the pool file", f->path_, report);
   TENUTO_TRY(f->lock(true, report));
   const std::uint64_t bytes = round_up(options.size, kHugeBytes);
@@ -120,7 +120,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
   // NONBLOCK: nobody waits for the other end of a pipe. It means nothing to a regular file.
-  f->fd_ = open_file(f->path_, (options.read_only ? O_RDONLY : O_RDWR) | O_NONBLOCK);
+  const int access = options.read_only ? O_RDONLY : O_RDWR;
+  change([&] { f->fd_ = open_file(f->path_, access | O_NONBLOCK); });
   if (f->fd_ < 0) {
     if (errno == EISDIR) {
       return fail(Status::not_a_pool, report, "this is a directory, not a pool", f->path_);

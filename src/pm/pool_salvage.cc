@@ -23,7 +23,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
                                                          Report* report) {
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
-  f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK);
+  change([&] { f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK); });
   if (f->fd_ < 0) return fail_errno(errno, "cannot open the damaged pool", path, report);
   struct stat st {};
   if (::fstat(f->fd_, &st) != 0) {

@@ -79,19 +79,23 @@ void let_go_in_child() {
   }
 }
 
-OfProcess::OfProcess() : process_(this_process()) {
+void OfProcess::join() {
   const std::lock_guard lock(process_locks.owned);
   next_ = owned;
   before_ = &owned;
   if (next_ != nullptr) next_->before_ = &next_;
   owned = this;
+  joined_ = true;
 }
 
-OfProcess::~OfProcess() {
+void OfProcess::part() {
   const std::lock_guard lock(process_locks.owned);
   *before_ = next_;
   if (next_ != nullptr) next_->before_ = before_;
+  joined_ = false;
 }
+
+OfProcess::~OfProcess() { TENUTO_ASSERT(!joined_); }
 
 void call_in_child(void (*f)()) {
   const std::lock_guard lock(process_locks.owned);

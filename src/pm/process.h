@@ -17,6 +17,13 @@
 // that no pool owns are held over the fork, so that the child finds them free, and what they guard
 // whole. exec, vfork and posix_spawn need none of this: descriptors are O_CLOEXEC, and no code of
 // ours runs.
+//
+// A fork may come while other threads open and close pools. So whatever a child has to let go of is
+// changed under one of those locks (OfProcess::change): a descriptor is opened together with the
+// member that names it, and closed together with it. Until the handler has run, and in a bare clone
+// as long as it lives, the child has the parent's descriptors, and with them its locks: a parent
+// that closes a pool unlocks it, and does not leave that to the last descriptor. Only a parent that
+// is killed cannot: for the moment until its child's handler has run the pool is busy.
 #pragma once
 
 #include <atomic>
@@ -43,10 +50,12 @@ inline bool is_this_process(std::uint64_t number) {
 
 void let_go_in_child();
 
-// Something that a child must let go of. Made and destroyed by any thread.
+// Something that a child must let go of. Made and destroyed by any thread. Its class is final,
+// joins at the end of its constructor and parts when nothing is left to let go of: what is still
+// being made, or destroyed, has no let_go to be called.
 class OfProcess {
  public:
-  OfProcess();
+  OfProcess() : process_(this_process()) {}
   OfProcess(const OfProcess&) = delete;
   OfProcess& operator=(const OfProcess&) = delete;
   // In a child of the process that made it.
@@ -54,6 +63,11 @@ class OfProcess {
 
  protected:
   ~OfProcess();
+  void join();
+  void part();
+  // No fork comes in between: what let_go goes by is changed so. f is short.
+  template <class F>
+  static void change(const F& f);
 
  private:
   friend void let_go_in_child();
@@ -62,6 +76,7 @@ class OfProcess {
 
   const std::uint64_t process_;
   // Guarded by process_locks.owned.
+  bool joined_ = false;
   OfProcess* next_ = nullptr;
   OfProcess** before_ = nullptr;  // what points to this
   bool gone_ = false;
@@ -85,5 +100,11 @@ struct ProcessLocks {
   std::mutex owned;     // process.cc
 };
 extern constinit ProcessLocks process_locks;
+
+template <class F>
+void OfProcess::change(const F& f) {
+  const std::lock_guard lock(process_locks.owned);
+  f();
+}
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

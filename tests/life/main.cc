@@ -27,8 +27,9 @@ extern "C" const char* __asan_default_options() {
 }
 extern "C" const char* __ubsan_default_options();
 extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
+// Called before ThreadSanitizer is there: not instrumented.
 extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() {
+extern "C" __attribute__((no_sanitize_thread)) const char* __tsan_default_options() {
   return "exitcode=66:halt_on_error=1:die_after_fork=0";
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "judge.h"
+#include "objects.h"
 
 namespace tenuto::life {
 namespace {
@@ -51,6 +52,7 @@ Op batch(unsigned thread, std::uint64_t from, std::uint64_t to, const Pairs& put
 Op look(std::uint64_t at, const Pairs& records) {
   Words r = {kClock, 1, kNone, 0, Form{}.word(), records.size()};
   for (const auto& [key, value] : records) r.insert(r.end(), {key, value, 0});
+  r.resize(r.size() + 2 + kTypes);  // no objects
   return call(Verb::look, 0, at, at + 1, {}, std::move(r));
 }
 Op scan_of_snapshot(std::uint64_t at, const Pairs& records) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -26,6 +27,9 @@ struct Plan {
 thread_local Plan plan;
 std::mutex anywhere_mu;
 Plan anywhere;  // of all threads; guarded by anywhere_mu
+// Whether there is one. Without, nobody takes the lock: a child that another thread forks finds it
+// free, and sanitizers may make calls before they are there.
+std::atomic<bool> anywhere_armed = false;
 
 bool fails(Plan& p, const char* name) {
   if (p.only != nullptr && std::strcmp(p.only, name) != 0) return false;
@@ -38,7 +42,7 @@ bool fails(Plan& p, const char* name) {
 }
 
 bool fails(const char* name) {
-  {
+  if (anywhere_armed.load(std::memory_order_acquire)) {
     const std::lock_guard lock(anywhere_mu);
     if (fails(anywhere, name)) return true;
   }
@@ -62,9 +66,11 @@ bool failed_call(std::string* name) { return take(plan, name); }
 void fail_call_anywhere(int n, int error, bool lasting, const char* only) {
   const std::lock_guard lock(anywhere_mu);
   anywhere = {n, error, lasting, only, nullptr};
+  anywhere_armed.store(n != 0, std::memory_order_release);
 }
 bool failed_call_anywhere(std::string* name) {
   const std::lock_guard lock(anywhere_mu);
+  anywhere_armed.store(false, std::memory_order_release);
   return take(anywhere, name);
 }
 

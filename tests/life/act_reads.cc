@@ -18,6 +18,11 @@ bool Actor::reads(const Step& s) {
     list(s);
     return true;
   }
+  if (s.verb == Verb::time) {
+    begin({});
+    end(0, {store->time_ms()});
+    return true;
+  }
   Collection c;
   if (!collection_of(store_, s.a[held ? 2 : 1], c)) return true;
   switch (s.verb) {

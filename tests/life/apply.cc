@@ -244,6 +244,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
         return rules.read_only ? "" : a.expect({Status::ok, Status::busy, Status::full});
       case Verb::reclaim:
         ++state.changes;
+        if (!rules.read_only && op.ok()) state.keep_time();
         return rules.read_only ? "" : a.expect({Status::ok});
       case Verb::backup:
         return a.expect({Status::ok, Status::exists, Status::busy});
@@ -253,6 +254,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
       case Verb::health:
         return a.expect({Status::ok});
       case Verb::close:
+        if (!rules.read_only && op.ok()) state.keep_time();
         return a.expect({Status::ok});
       default:
         break;

@@ -9,6 +9,10 @@ std::string Applying::reads() {
   if (!said()) return {};
   if (rules.faulted && !op.ok() && !op.is(Status::not_found)) return {};
   if (op.verb == Verb::list) return list();
+  if (op.verb == Verb::time) {
+    return op.r.at(0) == state.time ? ""
+                                    : wrong("it should have said " + std::to_string(state.time));
+  }
   const Records* const c = state.find(op.a.at(0));
   if (op.verb == Verb::approximate || op.verb == Verb::stats) return {};
   const bool of_pairs = op.verb == Verb::count || op.verb == Verb::contains_pair;

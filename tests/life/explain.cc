@@ -40,13 +40,42 @@ bool buffered(const Op& op) {
   }
 }
 
-bool settles(const Op& op) {
-  if (op.pending() || !op.ok()) return false;
-  const bool writes =
-      op.verb <= Verb::drain || op.verb == Verb::sync || op.verb == Verb::commit ||
-      op.verb == Verb::run || (op.verb >= Verb::object_new && op.verb <= Verb::object_tx) ||
-      (op.verb >= Verb::create && op.verb <= Verb::rename && op.verb != Verb::reopen);
-  return writes && !buffered(op);
+// Whether it has certainly written something, which alone makes it durable, and what came before.
+bool wrote(const Op& op) {
+  const auto& a = op.a;
+  switch (op.verb) {
+    case Verb::erase_range:
+      return op.r.at(0) != 0;
+    case Verb::cas:
+      return a.at(2) != a.at(3);
+    case Verb::merge:
+      return a.at(2) != kNone;
+    case Verb::batch:
+      for (std::size_t i = 2; i + 5 <= a.size(); i += 5) {
+        if (a[i + 2] == 0) return true;  // a put
+      }
+      return false;
+    case Verb::bulk:
+      return a.at(2) != 0;
+    case Verb::create:
+      return a.at(2) != 0;  // else it may have been there
+    case Verb::rename:
+      return a.at(0) != a.at(1);
+    case Verb::object_publish:
+      return a.at(3) == 0;
+    case Verb::object_fill:
+      return a.at(0) >= 8;
+    case Verb::object_resize:
+    case Verb::object_swap:
+      return false;  // perhaps there was nothing to do
+    default:
+      return op.verb <= Verb::drain || op.verb == Verb::sync || op.verb == Verb::run ||
+             op.verb == Verb::drop || (op.verb >= Verb::object_new && op.verb <= Verb::object_tx);
+  }
+}
+
+bool writes_in_transaction(const Op& op) {
+  return op.ok() && ((op.verb >= Verb::tx_put && op.verb <= Verb::tx_drop));
 }
 
 struct Node {
@@ -58,9 +87,19 @@ struct Node {
 
 class Search {
  public:
-  Search(const std::vector<Op>& ops, const Op& look, const Rules& rules, Durable durable)
-      : look_(look), rules_(rules), durable_(durable) {
-    for (const Op& op : ops) thread_[op.thread % kThreadsMax].push_back(&op);
+  Search(const std::vector<Op>& ops, const Op& look, const Rules& rules, Durable durable, bool cut)
+      : look_(look), rules_(rules), durable_(durable), cut_(cut) {
+    std::unordered_set<std::uint64_t> writers;  // transactions
+    for (const Op& op : ops) {
+      thread_[op.thread % kThreadsMax].push_back(&op);
+      // Of one that returned to a savepoint nobody knows.
+      if (writes_in_transaction(op)) writers.insert(op.a.at(0));
+      if (op.verb == Verb::rollback_to) writers.erase(op.a.at(0));
+    }
+    const auto settles = [&](const Op& op) {
+      if (op.pending() || !op.ok() || buffered(op)) return false;
+      return op.verb == Verb::commit ? writers.contains(op.a.at(0)) : wrote(op);
+    };
     std::uint64_t settled = 0;  // what returned before this must be there
     for (const Op& op : ops) {
       if (settles(op)) settled = std::max(settled, op.invoke);
@@ -85,7 +124,7 @@ class Search {
       if (++nodes > kNodesMax) {
         ++*undecided;
         found = base;
-        return accept_look(base, found);
+        return accept_look(found);
       }
       if (follow(std::move(node), stack)) {
         found = std::move(result_);
@@ -102,7 +141,7 @@ class Search {
       const bool done = at_end(node);
       if (!node.cut && behind_what_must(node)) {
         State named;
-        std::string why = compare(node.state, look_, &named);
+        std::string why = compare(node.state, look_, cut_, &named);
         if (why.empty()) {
           node.cut = true;
           node.found = std::move(named);
@@ -167,7 +206,7 @@ class Search {
   // A look in the middle, where nobody else is in a call.
   static std::string seen(State& state, const Op& look) {
     State named;
-    std::string why = compare(state, look, &named);
+    std::string why = compare(state, look, false, &named);
     if (why.empty()) state = std::move(named);
     return why;
   }
@@ -191,12 +230,11 @@ class Search {
     return seen_.insert(h).second;
   }
 
-  std::string accept_look(const State& base, State& found) {
+  std::string accept_look(State& found) {
     // Too many orders to try: what the look shows is believed.
-    static_cast<void>(base);
     found = State{};
-    found.time = base.time;
-    std::size_t i = 2;
+    found.time = look_.r[0];
+    std::size_t i = 3;
     for (std::uint64_t c = 0; c < look_.r[1]; ++c) {
       found.create(look_.r[i + 1], look_.r[i], Form::of(look_.r[i + 2]));
       Records& records = found.change(look_.r[i + 1]);
@@ -204,8 +242,7 @@ class Search {
       i += 4;
       for (std::uint64_t k = 0; k < n; ++k, i += 3) {
         const std::uint64_t ttl = look_.r[i + 2];
-        records.put(look_.r[i], look_.r[i + 1],
-                    ttl == 0 ? 0 : std::max(base.time, look_.r[0]) + ttl);
+        records.put(look_.r[i], look_.r[i + 1], ttl == 0 ? 0 : look_.r[0] + ttl);
       }
     }
     found.change_objects() = objects_shown(look_, i);
@@ -229,6 +266,7 @@ class Search {
   const Op& look_;
   const Rules& rules_;
   const Durable durable_;
+  const bool cut_;
   std::array<std::vector<const Op*>, kThreadsMax> thread_;
   std::array<std::size_t, kThreadsMax> must_{};
   std::unordered_set<std::uint64_t> seen_;
@@ -240,17 +278,26 @@ class Search {
 }  // namespace
 
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
-                    const Rules& rules, Durable durable, State& found, std::uint64_t* undecided) {
-  return Search(ops, look, rules, durable).run(base, found, undecided);
+                    const Rules& rules, Durable durable, bool cut, State& found,
+                    std::uint64_t* undecided) {
+  return Search(ops, look, rules, durable, cut).run(base, found, undecided);
 }
 
-std::string compare(const State& state, const Op& look, State* named) {
+std::string compare(const State& state, const Op& look, bool cut, State* named) {
   *named = state;
-  named->time = std::max(state.time, look.r.at(0));
   const auto wrong = [&](const std::string& why) {
     return "the look of step " + std::to_string(look.step) + ": " + why;
   };
-  std::size_t i = 2, collections = 0;
+  // Time goes on from what was noted, and not behind what the clock shows.
+  const std::uint64_t clock = look.r.at(2);
+  const std::uint64_t least = std::max(cut ? state.floor : state.time, clock);
+  named->time = look.r[0];
+  if (look.r[0] < least || look.r[0] > std::max(state.time, clock)) {
+    return wrong("it is " + std::to_string(look.r[0]) + ", the clock says " +
+                 std::to_string(clock) + ", and it was " + std::to_string(state.time) +
+                 " before, which should be known up to " + std::to_string(state.floor));
+  }
+  std::size_t i = 3, collections = 0;
   for (; collections < look.r[1]; ++collections) {
     const std::uint64_t name = look.r[i], id = look.r[i + 1], form = look.r[i + 2];
     const std::uint64_t count = look.r[i + 3];
@@ -303,7 +350,7 @@ std::string compare(const State& state, const Op& look, State* named) {
   const std::size_t end = i;
   for (const auto& [id, c] : named->collections) {
     bool seen = false;
-    for (std::size_t j = 2; j < end; j += 4 + 3 * look.r[j + 3]) {
+    for (std::size_t j = 3; j < end; j += 4 + 3 * look.r[j + 3]) {
       seen = seen || look.r[j] == c->name;
     }
     if (!seen) return wrong("collection " + name_text(c->name) + " is lost");

@@ -139,6 +139,8 @@ void Maker::one() {
 
 void Maker::open_again() {
   standing_ = {};
+  if (fond_[Group::kTime] != 0 && one_in(3))
+    add(Verb::clock, {below(2) != 0 ? -below(400) : -below(200'000)});
   add(Verb::open, {0, path(), one_in(12)});
   if (story_.steps.back().a[2] != 0) {
     // Some looks at it as it is; then for good.

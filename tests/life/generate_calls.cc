@@ -68,7 +68,7 @@ void Maker::read() {
     case 9:
       return add(Verb::list, {s});
     case 10:
-      return add(Verb::stats, {s, c});
+      return one_in(2) ? add(Verb::time, {s}) : add(Verb::stats, {s, c});
     default:
       return add(Verb::get, {s, c, k});
   }

@@ -141,7 +141,8 @@ std::string Judge::settle(unsigned s, const Op& look) {
                           : story_.medium == Medium::journal ? Durable::synced
                                                              : Durable::returned;
   State found;
-  std::string why = explain(spell.base, spell.ops, look, rules(spell), durable, found, &undecided_);
+  std::string why =
+      explain(spell.base, spell.ops, look, rules(spell), durable, cut, found, &undecided_);
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
@@ -162,7 +163,7 @@ std::string Judge::settle_before_restore(const Spell& spell) {
   if (last == spell.ops.rend()) return {};
   const std::vector<Op> before(spell.ops.begin(), last.base() - 1);
   State found;
-  return explain(spell.base, before, *last, rules(spell), Durable::all, found, &undecided_);
+  return explain(spell.base, before, *last, rules(spell), Durable::all, false, found, &undecided_);
 }
 
 Rules Judge::rules(const Spell& spell) const {

@@ -66,13 +66,15 @@ class Judge {
 // what was synced, and a beginning of the rest.
 enum class Durable : std::uint8_t { all, returned, synced };
 
+// cut: the look is another life's than the calls.
 // Looks for an order of the calls from `base` on that explains what each said and what the look
 // shows (explain.cc). Empty, and the state that was found; or the calls that no order explains.
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
-                    const Rules& rules, Durable durable, State& found, std::uint64_t* undecided);
+                    const Rules& rules, Durable durable, bool cut, State& found,
+                    std::uint64_t* undecided);
 
 // Whether a look shows this state; `named`: with the ids of collections whose makers never heard
 // of them.
-std::string compare(const State& state, const Op& look, State* named);
+std::string compare(const State& state, const Op& look, bool cut, State* named);
 
 }  // namespace tenuto::life

@@ -202,7 +202,6 @@ LifeResult run_story(const Story& given, const LifeOptions& options, Crossings* 
   }
   Shared& shared = *home.shared;
   shared.clock_ms.store(kBirth);
-  shared.clock_most.store(kBirth);
   shared.ticket.store(1);
   Story story = given;
   Judge judge(story);

@@ -102,6 +102,12 @@ TransactionModel& State::change_transaction(std::uint64_t uid) {
   return *x;
 }
 
+void State::keep_time() {
+  for (const auto& [id, c] : collections) {
+    if (c->form.expires) floor = time;
+  }
+}
+
 void State::drop(std::uint64_t id) {
   collections.erase(id);
   dropped = true;

@@ -108,7 +108,8 @@ struct CursorModel {
 struct State {
   std::map<std::uint64_t, std::shared_ptr<const Records>> collections;  // by id
   std::uint64_t time = 0;                                               // never goes back
-  std::uint64_t changes = 0;                                            // how often something was
+  std::uint64_t floor = 0;                 // what later lives know of it for certain
+  std::uint64_t changes = 0;               // how often something was
   std::uint64_t largest = 0;               // of all values there ever were, in this life
   std::uint64_t most = 0;                  // collections, likewise
   bool dropped = false;                    // something was, in this life
@@ -122,6 +123,8 @@ struct State {
   const Records* named(std::uint64_t name) const;
   Records& change(std::uint64_t id);  // REQUIRES: it is there
   TransactionModel& change_transaction(std::uint64_t uid);
+  // Lives to come know the time, where anything expires.
+  void keep_time();
   void drop(std::uint64_t id);
   void create(std::uint64_t id, std::uint64_t name, Form form);
   void write(const Write& w);

@@ -147,8 +147,6 @@ void Process::main_step(const Step& step, std::size_t number) {
       const auto now = static_cast<std::int64_t>(world_.shared.clock_ms.load());
       world_.shared.clock_ms.store(
           static_cast<std::uint64_t>(std::max<std::int64_t>(1, now + step.a[0])));
-      world_.shared.clock_most.store(
-          std::max(world_.shared.clock_most.load(), world_.shared.clock_ms.load()));
       for (unsigned t = 0; t < kStores; ++t) {
         if (world_.store[t].store == nullptr) continue;
         world_.ask_for_time(t);

@@ -37,9 +37,6 @@ void Process::open(const Step& step, std::size_t number) {
   }
   const bool there = fs::exists(world_.path_of(s, 0), ignored);
   if (!there && path != 0) return;
-  // How far time may go back after a crash depends on what was noted when: a life starts on time.
-  world_.shared.clock_ms.store(
-      std::max(world_.shared.clock_ms.load(), world_.shared.clock_most.load()));
   StoreOptions options = world_.options_of(s, path);
   options.pool.read_only = step.a[2] != 0 && there;
   Report report;
@@ -75,7 +72,7 @@ void Actor::look(unsigned s, std::size_t number, bool fresh) {
   store_ = s;
   Store& store = *world_.store[s].store;
   const bool writes = !world_.store[s].read_only;
-  Words words = {0, 0};
+  Words words = {0, 0, 0};
   begin({});
   const auto one = [&](std::uint64_t name, Collection c) {
     const Form form = form_of(c);
@@ -111,7 +108,8 @@ void Actor::look(unsigned s, std::size_t number, bool fresh) {
     if (writes) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, *c);
   }
   look_at_objects(store.pool(), fresh, words);
-  words[0] = world_.shared.clock_ms.load();
+  words[0] = store.time_ms();
+  words[2] = world_.shared.clock_ms.load();
   end(0, words);
 }
 

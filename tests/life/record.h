@@ -34,7 +34,6 @@ struct Shared {
   std::atomic<std::uint64_t> ticket;
   std::atomic<std::uint64_t> progress;           // moves while something is done
   std::atomic<std::uint64_t> clock_ms;           // the life's time
-  std::atomic<std::uint64_t> clock_most;         // the latest there was
   std::atomic<std::uint64_t> fresh;              // makes values unique
   std::atomic<std::uint64_t> next_step;          // for the next process
   std::atomic<std::uint32_t> step[kThreadsMax];  // + 1, of a call that is under way

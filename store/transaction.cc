@@ -214,10 +214,10 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
+  const bool wrote = impl_->wrote();  // the commit forgets what was created
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
-  const bool wrote = s == Status::ok && impl_->wrote();
   impl_->end();
-  if (wrote) s = impl_->pool->settle(options.durability);
+  if (wrote && s == Status::ok) s = impl_->pool->settle(options.durability);
   return s;
 }
 

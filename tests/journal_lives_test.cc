@@ -7,7 +7,9 @@
 
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
+#include "tenuto/collection.h"
 #include "tenuto/crash.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::test {
 namespace {
@@ -58,6 +60,40 @@ TEST_P(JournalLives, each_medium_reads_what_any_other_left) {
     model = next;
   }
   for (const auto& of_medium : seen) EXPECT_TRUE(of_medium[0] > 0 && of_medium[1] > 0);
+}
+
+// Whatever it is: one put, or a collection made or dropped and nothing else.
+TEST(JournalLivesTest, what_a_commit_did_alone_is_durable_on_return) {
+  using Change = Status (*)(StoreTransaction&, const Collection&);
+  constexpr Change kChanges[] = {
+      [](StoreTransaction& tx, const Collection&) { return tx.put("key", "value"); },
+      [](StoreTransaction& tx, const Collection&) { return tx.erase("old"); },
+      [](StoreTransaction& tx, const Collection&) { return tx.create("made", {}).error(); },
+      [](StoreTransaction& tx, const Collection& c) { return tx.drop(c); },
+  };
+  for (std::size_t i = 0; i < std::size(kChanges); ++i) {
+    SCOPED_TRACE(i);
+    const JournalPaths paths("journal-commit");
+    StoreOptions o = journalled(paths);
+    o.pool.journal.sync_every_ms = 0;
+    run_and_kill([&] {
+      Result<Store> s = Store::open(paths.pool.str(), o);
+      if (!s || s->put("old", "value") != Status::ok) return false;
+      const Result<Collection> c = s->collection("dropped");
+      if (!c || s->sync() != Status::ok) return false;
+      StoreTransaction tx = s->begin();
+      if (kChanges[i](tx, *c) != Status::ok || tx.commit() != Status::ok) return false;
+      std::_Exit(0);
+    });
+    ASSERT_FALSE(HasFatalFailure());
+    Result<Store> s = Store::open(paths.pool.str(), o);
+    ASSERT_TRUE(s);
+    const auto all = s->collections();
+    ASSERT_TRUE(all);
+    EXPECT_EQ(s->contains("key"), i == 0 ? Status::ok : Status::not_found);
+    EXPECT_EQ(s->contains("old"), i == 1 ? Status::not_found : Status::ok);
+    EXPECT_EQ(all->size(), i == 2 ? 2u : i == 3 ? 0u : 1u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Journal, JournalLives, testing::Bool(),

@@ -114,6 +114,33 @@ TEST(life_judge_test, a_snapshot_taken_after_a_batch_has_it_also_behind_a_look) 
   EXPECT_NE(why.find("snap_scan"), std::string::npos) << why;
 }
 
+// On medium journal: a buffered put, a transaction that writes or does not, a kill.
+std::string judge_put_before_commit(bool transaction_writes, bool put_is_there) {
+  constexpr std::uint64_t kNumber = 9;
+  std::vector<Op> ops = {open(1), look(3, {}), call(Verb::begin, 0, 10, 11, {kNumber, 0}),
+                         call(Verb::put, 0, 12, 13, {0, 1, tag(1), 0, 1})};
+  if (transaction_writes) {
+    ops.push_back(call(Verb::tx_put, 0, 14, 15, {kNumber, 0, 2, tag(2), 0}));
+  }
+  ops.push_back(call(Verb::commit, 0, 16, 17, {kNumber, 0}));
+  ops.push_back(open(20));
+  Pairs shown;
+  if (put_is_there) shown.emplace_back(1, tag(1));
+  if (transaction_writes) shown.emplace_back(2, tag(2));
+  ops.push_back(look(22, shown));
+  Story story;
+  story.medium = Medium::journal;
+  Judge judge(story);
+  return judge.judge(ops);
+}
+
+TEST(life_judge_test, a_commit_makes_durable_what_came_before_if_it_writes) {
+  EXPECT_EQ(judge_put_before_commit(true, true), "");
+  EXPECT_NE(judge_put_before_commit(true, false), "");
+  EXPECT_EQ(judge_put_before_commit(false, true), "");
+  EXPECT_EQ(judge_put_before_commit(false, false), "");
+}
+
 TEST(life_judge_test, a_look_that_shows_half_a_batch_is_found_while_a_snapshot_is_kept) {
   const std::vector<Op> ops = {open(1),
                                look(3, {}),

@@ -104,7 +104,7 @@ class StoreTransaction {
   // Ends the transaction. ok: everything is done, durable as the options say. conflict | expired |
   // full | ...: nothing was done (io: see WriteOptions); invalid_argument inside an object
   // transaction of this thread. A transaction without writes needs no validation: what it read was
-  // so at one moment.
+  // so at one moment; and its commit makes nothing durable, of others neither.
   Status commit(WriteOptions options = {});
   void rollback();
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "process.h"
 #include "support/failing_calls.h"
@@ -20,6 +21,10 @@ extern char** environ;
 
 namespace tenuto::life {
 namespace fs = std::filesystem;
+
+namespace {
+constexpr unsigned kOpenTriesMax = 2000;  // a millisecond apart
+}
 
 void Process::open(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
@@ -45,14 +50,22 @@ void Process::open(const Step& step, std::size_t number) {
   Status status = Status::ok;
   std::optional<Store> made;
   bool clean = true;
-  {
+  // The process before may have ended under children: until they have let go of what they inherited
+  // (pm/process.h) the store is busy. Who closed it itself need not wait.
+  const bool may_wait = !std::exchange(slot.opened, true);
+  for (unsigned tries = 0; tries < kOpenTriesMax; ++tries) {
     auto opened = Store::open(world_.path_of(s, path), options, &report);
+    if (opened.error() == Status::busy && may_wait && tries + 1 < kOpenTriesMax) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      continue;
+    }
     if (opened) {
       made.emplace(std::move(*opened));
       clean = made->pool().info().was_clean;
     } else {
       status = opened.error();
     }
+    break;
   }
   std::snprintf(world_.shared.refusal[s], sizeof world_.shared.refusal[s], "%s",
                 report.text().c_str());

@@ -27,6 +27,7 @@ struct StoreSlot {
   std::shared_ptr<Store> store;
   unsigned path = 0;
   bool read_only = false;
+  bool opened = false;                  // ever, by this process
   Collection collection[kCollections];  // guarded by World::mu
 };
 

@@ -50,7 +50,7 @@ Op batch(unsigned thread, std::uint64_t from, std::uint64_t to, const Pairs& put
 }
 // Of the default collection, which is all there is.
 Op look(std::uint64_t at, const Pairs& records) {
-  Words r = {kClock, 1, kNone, 0, Form{}.word(), records.size()};
+  Words r = {kClock, 1, kClock, kNone, 0, Form{}.word(), records.size()};
   for (const auto& [key, value] : records) r.insert(r.end(), {key, value, 0});
   r.resize(r.size() + 2 + kTypes);  // no objects
   return call(Verb::look, 0, at, at + 1, {}, std::move(r));

@@ -58,7 +58,10 @@ void Actor::open_cursor(const Step& s) {
   if (s.a[1] % 3 == 0) {
     if (store_of(s.a[2]) == nullptr || !collection_of(store_, s.a[3], c)) return;
     begin(arguments());
-    status = call([&] { return made.emplace(c.iterator(limits())).status(); });
+    status = call([&] {
+      return made.emplace(through(c, [&](const auto& in) { return in.iterator(limits()); }))
+          .status();
+    });
   } else if (s.a[1] % 3 == 1) {
     SnapshotSlot from;
     {

@@ -22,7 +22,7 @@ bool Actor::data(const Step& s) {
     case Verb::erase: {
       const std::string key = text(c, s.a[2]);
       begin({c.id(), clip(s.a[2]), s.a[3] != 0});
-      end(call([&] { return c.erase(key, how(s.a[3])); }));
+      end(call([&] { return through(c, [&](auto& in) { return in.erase(key, how(s.a[3])); }); }));
       break;
     }
     case Verb::erase_pair: {
@@ -57,8 +57,10 @@ void Actor::put(const Step& s, Collection& c) {
   const std::int64_t ttl = c.expires() ? s.a[4] : 0;
   begin({c.id(), clip(s.a[2]), tag, static_cast<std::uint64_t>(ttl), s.a[5] != 0});
   end(call([&] {
-    return s.verb == Verb::put ? c.put(key, value, how(s.a[5], ttl))
-                               : c.put_if_absent(key, value, how(s.a[5], ttl));
+    return through(c, [&](auto& in) {
+      return s.verb == Verb::put ? in.put(key, value, how(s.a[5], ttl))
+                                 : in.put_if_absent(key, value, how(s.a[5], ttl));
+    });
   }));
 }
 
@@ -73,9 +75,12 @@ void Actor::compare_and_swap(const Step& s, Collection& c) {
   const std::string to = desired == kNone ? "" : value_text(desired);
   begin({c.id(), clip(s.a[2]), expected, desired, s.a[5] != 0});
   end(call([&] {
-    return c.compare_and_swap(
-        key, expected == kNone ? std::nullopt : std::optional<std::string_view>(from),
-        desired == kNone ? std::nullopt : std::optional<std::string_view>(to), how(s.a[5]));
+    const auto given = [](std::uint64_t tag, const std::string& value) {
+      return tag == kNone ? std::nullopt : std::optional<std::string_view>(value);
+    };
+    return through(c, [&](auto& in) {
+      return in.compare_and_swap(key, given(expected, from), given(desired, to), how(s.a[5]));
+    });
   }));
 }
 
@@ -85,14 +90,12 @@ void Actor::merge(const Step& s, Collection& c) {
   std::uint64_t old = kNone;
   begin({c.id(), clip(s.a[2]), tag, s.a[4] != 0});
   const std::uint64_t status = call([&] {
-    return c.merge(
-        key,
-        [&](std::optional<std::string_view> was) -> std::optional<std::string> {
-          old = was ? seen_tag(*was) : kNone;
-          if (tag == kNone) return std::nullopt;
-          return value_text(tag);
-        },
-        how(s.a[4]));
+    const auto f = [&](std::optional<std::string_view> was) -> std::optional<std::string> {
+      old = was ? seen_tag(*was) : kNone;
+      if (tag == kNone) return std::nullopt;
+      return value_text(tag);
+    };
+    return through(c, [&](auto& in) { return in.merge(key, f, how(s.a[4])); });
   });
   end(status, {old});
 }
@@ -104,9 +107,12 @@ void Actor::erase_range(const Step& s, Collection& c) {
   begin(
       {c.id(), s.a[2] < 0 ? kNone : clip(s.a[2]), s.a[3] < 0 ? kNone : clip(s.a[3]), s.a[4] != 0});
   const std::uint64_t status = call([&] {
-    const auto n =
-        c.erase_range(s.a[2] < 0 ? std::nullopt : std::optional<std::string_view>(from),
-                      s.a[3] < 0 ? std::nullopt : std::optional<std::string_view>(to), how(s.a[4]));
+    const auto bound = [](std::int64_t key, const std::string& given) {
+      return key < 0 ? std::nullopt : std::optional<std::string_view>(given);
+    };
+    const auto n = through(c, [&](auto& in) {
+      return in.erase_range(bound(s.a[2], from), bound(s.a[3], to), how(s.a[4]));
+    });
     if (!n) return n.error();
     count = *n;
     return Status::ok;
@@ -154,12 +160,14 @@ void Actor::bulk(const Step& s, Collection& c) {
   std::vector<BulkRecord> records;
   for (std::size_t i = 0; i < texts.size(); i += 2) records.push_back({texts[i], texts[i + 1]});
   begin(words);
-  end(call([&] { return c.bulk_load(records); }));
+  end(call([&] { return through(c, [&](auto& in) { return in.bulk_load(records); }); }));
 }
 
 void Actor::batch(const Step& s) {
   Random random{static_cast<std::uint64_t>(s.a[1])};
   WriteBatch batch;
+  batch.put("forgotten", "by clear");
+  batch.clear();
   Words words = {s.a[4] != 0, 0};
   const std::int64_t count = std::min<std::int64_t>(s.a[2], 200);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -172,11 +180,17 @@ void Actor::batch(const Step& s) {
     const std::uint64_t tag = new_tag(c, c.duplicates() ? static_cast<std::int64_t>(life) : s.a[3]);
     const std::uint64_t ttl = c.expires() && life < 100 ? 1 + life * 10 : 0;
     const std::uint64_t what = kind < 5 ? 0 : kind < 7 || !c.duplicates() ? 1 : 2;
-    if (what == 0) batch.put(c, name, value_text(tag), ttl);
-    if (what == 1) batch.erase(c, name);
+    const bool plainly = by_itself(c) && ttl == 0;
+    if (what == 0 && plainly) batch.put(name, value_text(tag));
+    if (what == 0 && !plainly) batch.put(c, name, value_text(tag), ttl);
+    if (what == 1 && plainly) batch.erase(name);
+    if (what == 1 && !plainly) batch.erase(c, name);
     if (what == 2) batch.erase_pair(c, name, value_text(tag));
     words.insert(words.end(), {c.id(), key, what, tag, ttl});
     ++words[1];
+  }
+  if (batch.count() != words[1] || batch.empty() != (words[1] == 0)) {
+    world_.broken("a batch does not count what it was given");
   }
   const std::shared_ptr<Store> store = store_of(s.a[0]);
   begin(words);

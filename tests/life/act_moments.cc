@@ -76,11 +76,13 @@ void Actor::snapshot_read(const Step& s) {
   Words results;
   begin(words);
   const std::uint64_t status = call([&] {
-    if (s.verb == Verb::snap_contains) return slot.snapshot->contains(c, key);
-    if (s.verb == Verb::snap_get) return slot.snapshot->get(c, key, got);
+    const Snapshot& in = *slot.snapshot;
+    const bool plainly = by_itself(c);
+    if (s.verb == Verb::snap_contains) return plainly ? in.contains(key) : in.contains(c, key);
+    if (s.verb == Verb::snap_get) return plainly ? in.get(key, got) : in.get(c, key, got);
     Status walked = Status::ok;
     results = {0};
-    scan(slot.snapshot->iterator(c), numbers(c), s.a[2] != 0, walked, results);
+    scan(plainly ? in.iterator() : in.iterator(c), numbers(c), s.a[2] != 0, walked, results);
     return walked;
   });
   if (s.verb == Verb::snap_get && status == 0) results = {seen_tag(got)};
@@ -147,15 +149,17 @@ void Actor::transaction_read(const Step& s, TransactionSlot& x) {
   if (!collection_in(x, s.a[1], c)) return;
   const std::string key = text(c, s.a[2]);
   std::string got;
+  StoreTransaction& tx = *x.transaction;
+  const bool plainly = by_itself(c);
   begin({x.uid, c.id(), clip(s.a[2])});
   const std::uint64_t status = call([&] {
     switch (s.verb) {
       case Verb::tx_get:
-        return x.transaction->get(c, key, got);
+        return plainly ? tx.get(key, got) : tx.get(c, key, got);
       case Verb::tx_contains:
-        return x.transaction->contains(c, key);
+        return plainly ? tx.contains(key) : tx.contains(c, key);
       default:
-        return x.transaction->get_for_update(c, key, got);
+        return plainly ? tx.get_for_update(key, got) : tx.get_for_update(c, key, got);
     }
   });
   const bool value = s.verb != Verb::tx_contains && status == 0;
@@ -165,7 +169,8 @@ void Actor::transaction_read(const Step& s, TransactionSlot& x) {
 void Actor::transaction_write(const Step& s, TransactionSlot& x) {
   Collection c;
   if (!collection_in(x, s.a[1], c)) return;
-  const bool fill = s.verb == Verb::tx_fill;
+  StoreTransaction& tx = *x.transaction;
+  const bool plainly = by_itself(c), fill = s.verb == Verb::tx_fill;
   const std::int64_t count = fill ? std::min<std::int64_t>(s.a[3], 1000) : 1;
   if (fill) verb_ = Verb::tx_put;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -173,7 +178,7 @@ void Actor::transaction_write(const Step& s, TransactionSlot& x) {
     const std::string key = text(c, k);
     if (s.verb == Verb::tx_erase) {
       begin({x.uid, c.id(), clip(k)});
-      end(call([&] { return x.transaction->erase(c, key); }));
+      end(call([&] { return plainly ? tx.erase(key) : tx.erase(c, key); }));
     } else if (s.verb == Verb::tx_erase_pair) {
       begin({x.uid, c.id(), clip(k), pair_tag(s.a[3])});
       end(call([&] { return x.transaction->erase_pair(c, key, value_text(pair_tag(s.a[3]))); }));
@@ -183,7 +188,8 @@ void Actor::transaction_write(const Step& s, TransactionSlot& x) {
           c.expires() && !fill ? static_cast<std::uint64_t>(std::max<std::int64_t>(s.a[4], 0)) : 0;
       const std::string value = value_text(tag);
       begin({x.uid, c.id(), clip(k), tag, ttl});
-      end(call([&] { return x.transaction->put(c, key, value, ttl); }));
+      end(call(
+          [&] { return plainly && ttl == 0 ? tx.put(key, value) : tx.put(c, key, value, ttl); }));
     }
   }
   verb_ = s.verb;

@@ -4,6 +4,14 @@
 #include "actor.h"
 
 namespace tenuto::life {
+namespace {
+
+Status given(const Result<std::string>& r, std::string& out) {
+  if (r) out = *r;
+  return r.error();
+}
+
+}  // namespace
 
 bool Actor::reads(const Step& s) {
   if (s.verb == Verb::drop_view) {
@@ -47,7 +55,8 @@ bool Actor::reads(const Step& s) {
       Words results = {0};
       begin({c.id(), s.a[2] != 0});
       const std::uint64_t end_status = call([&] {
-        scan(c.iterator(), numbers(c), s.a[2] != 0, status, results);
+        scan(through(c, [](const auto& in) { return in.iterator(); }), numbers(c), s.a[2] != 0,
+             status, results);
         return status;
       });
       end(end_status, results);
@@ -69,13 +78,15 @@ void Actor::point(const Step& s, const Collection& c) {
   const std::uint64_t status = call([&] {
     switch (s.verb) {
       case Verb::get:
-        return c.get(key, got);
+        return number_ % 3 == 0
+                   ? through(c, [&](const auto& in) { return given(in.get(key), got); })
+                   : through(c, [&](const auto& in) { return in.get(key, got); });
       case Verb::contains:
-        return c.contains(key);
+        return through(c, [&](const auto& in) { return in.contains(key); });
       case Verb::contains_pair:
         return c.contains_pair(key, value);
       default: {
-        const auto view = c.view(key);
+        const auto view = through(c, [&](const auto& in) { return in.view(key); });
         if (!view) return view.error();
         got = view->value();
         return Status::ok;
@@ -97,16 +108,17 @@ void Actor::multi_get(const Step& s, const Collection& c) {
   begin(words);
   const std::uint64_t status = call([&] {
     if (s.a[4] == 0) {
-      for (const auto& r : c.multi_get(keys)) {
+      for (const auto& r : through(c, [&](const auto& in) { return in.multi_get(keys); })) {
         results.push_back(static_cast<std::uint64_t>(r.error()));
         results.push_back(r ? seen_tag(*r) : kNone);
       }
       return Status::ok;
     }
-    return c.multi_get(keys, [&](std::size_t, Status each, std::string_view value) {
+    const auto take = [&](std::size_t, Status each, std::string_view value) {
       results.push_back(static_cast<std::uint64_t>(each));
       results.push_back(each == Status::ok ? seen_tag(value) : kNone);
-    });
+    };
+    return through(c, [&](const auto& in) { return in.multi_get(keys, take); });
   });
   end(status, results);
 }
@@ -116,7 +128,9 @@ void Actor::neighbour(const Step& s, const Collection& c) {
   Words results;
   begin({c.id(), clip(s.a[2])});
   const std::uint64_t status = call([&] {
-    const auto found = s.verb == Verb::lower ? c.lower_bound(key) : c.upper_bound(key);
+    const auto found = through(c, [&](const auto& in) {
+      return s.verb == Verb::lower ? in.lower_bound(key) : in.upper_bound(key);
+    });
     if (!found) return found.error();
     results = {seen_key(numbers(c), found->key), seen_tag(found->value)};
     return Status::ok;
@@ -140,7 +154,7 @@ void Actor::figure(const Step& s, const Collection& c) {
       case Verb::ttl:
         return of(c.ttl_ms(key));
       case Verb::approximate:
-        n = c.approximate_count(key, to);
+        n = through(c, [&](const auto& in) { return in.approximate_count(key, to); });
         return Status::ok;
       default: {
         const StoreStats stats = world_.store[store_].store->stats();
@@ -159,7 +173,7 @@ void Actor::hold_view(const Step& s, const Collection& c) {
   verb_ = Verb::view;
   begin({c.id(), clip(s.a[3])});
   const std::uint64_t status = call([&] {
-    auto view = c.view(key);
+    auto view = through(c, [&](const auto& in) { return in.view(key); });
     if (!view) return view.error();
     slot.view.emplace(std::move(*view));
     return Status::ok;

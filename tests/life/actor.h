@@ -61,6 +61,12 @@ class Actor {
   static std::uint64_t pair_tag(std::int64_t value);
   std::uint64_t seen_tag(std::string_view value);
   std::uint64_t seen_key(bool numbers, std::string_view key);
+  // The store's own calls are those of its default collection: both ways are tried.
+  template <class C, class F>
+  auto through(C& c, F&& f) {
+    return by_itself(c) ? f(*world_.store[store_].store) : f(c);
+  }
+  bool by_itself(const Collection& c) const { return c.id() == 0 && number_ % 2 == 1; }
   static WriteOptions how(std::int64_t buffered, std::int64_t ttl = 0);
 
   // act_data.cc

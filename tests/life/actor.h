@@ -25,6 +25,9 @@ class Actor {
   // What the process does outside of steps, with everything alone (process.cc).
   // fresh: the store was opened just now.
   void look(unsigned s, std::size_t number, bool fresh);
+  // What a look at this store says: {time, collections, clock}, each collection's {name, id, form,
+  // records}, each record's {key, value, lifetime left}, and the objects.
+  std::vector<std::uint64_t> seen_in(unsigned s, Store& store, bool keep, bool fresh);
   Recorder& recorder() { return record_; }
 
  private:

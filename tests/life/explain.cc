@@ -87,8 +87,8 @@ struct Node {
 
 class Search {
  public:
-  Search(const std::vector<Op>& ops, const Op& look, const Rules& rules, Durable durable, bool cut)
-      : look_(look), rules_(rules), durable_(durable), cut_(cut) {
+  Search(const std::vector<Op>& ops, const Op& look, const Rules& rules, Durable durable, Of of)
+      : look_(look), rules_(rules), durable_(durable), of_(of) {
     std::unordered_set<std::uint64_t> writers;  // transactions
     for (const Op& op : ops) {
       thread_[op.thread % kThreadsMax].push_back(&op);
@@ -141,7 +141,7 @@ class Search {
       const bool done = at_end(node);
       if (!node.cut && behind_what_must(node)) {
         State named;
-        std::string why = compare(node.state, look_, cut_, &named);
+        std::string why = compare(node.state, look_, of_, &named);
         if (why.empty()) {
           node.cut = true;
           node.found = std::move(named);
@@ -206,7 +206,7 @@ class Search {
   // A look in the middle, where nobody else is in a call.
   static std::string seen(State& state, const Op& look) {
     State named;
-    std::string why = compare(state, look, false, &named);
+    std::string why = compare(state, look, Of::same_life, &named);
     if (why.empty()) state = std::move(named);
     return why;
   }
@@ -266,7 +266,7 @@ class Search {
   const Op& look_;
   const Rules& rules_;
   const Durable durable_;
-  const bool cut_;
+  const Of of_;
   std::array<std::vector<const Op*>, kThreadsMax> thread_;
   std::array<std::size_t, kThreadsMax> must_{};
   std::unordered_set<std::uint64_t> seen_;
@@ -278,21 +278,23 @@ class Search {
 }  // namespace
 
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
-                    const Rules& rules, Durable durable, bool cut, State& found,
+                    const Rules& rules, Durable durable, Of of, State& found,
                     std::uint64_t* undecided) {
-  return Search(ops, look, rules, durable, cut).run(base, found, undecided);
+  return Search(ops, look, rules, durable, of).run(base, found, undecided);
 }
 
-std::string compare(const State& state, const Op& look, bool cut, State* named) {
+std::string compare(const State& state, const Op& look, Of kind, State* named) {
   *named = state;
   const auto wrong = [&](const std::string& why) {
     return "the look of step " + std::to_string(look.step) + ": " + why;
   };
   // Time goes on from what was noted, and not behind what the clock shows.
   const std::uint64_t clock = look.r.at(2);
-  const std::uint64_t least = std::max(cut ? state.floor : state.time, clock);
+  const std::uint64_t least = std::max(kind == Of::same_life ? state.time : state.floor, clock);
   named->time = look.r[0];
-  if (look.r[0] < least || look.r[0] > std::max(state.time, clock)) {
+  // A new pool knows nothing of the old one's time: with the clock set back, lifetimes are others.
+  if (kind == Of::rescue && look.r[0] < state.time) return {};
+  if (kind != Of::rescue && (look.r[0] < least || look.r[0] > std::max(state.time, clock))) {
     return wrong("it is " + std::to_string(look.r[0]) + ", the clock says " +
                  std::to_string(clock) + ", and it was " + std::to_string(state.time) +
                  " before, which should be known up to " + std::to_string(state.floor));
@@ -306,7 +308,7 @@ std::string compare(const State& state, const Op& look, bool cut, State* named) 
         name == kNone ? "the default collection" : "collection " + name_text(name);
     const Records* c = named->named(name);
     if (c == nullptr) return wrong(of + " is there, and should not be");
-    if (c->id >> 63 != 0) {
+    if (c->id >> 63 != 0 && kind != Of::rescue) {
       // Nobody was told its id.
       if (named->find(id) != nullptr) return wrong(of + " has the id of another one");
       auto moved = std::make_shared<Records>(*c);
@@ -315,7 +317,7 @@ std::string compare(const State& state, const Op& look, bool cut, State* named) 
       named->collections[id] = std::move(moved);
       c = named->find(id);
     }
-    if (c->id != id)
+    if (c->id != id && kind != Of::rescue)
       return wrong(of + " is another one: id " + std::to_string(id) + " instead of " +
                    std::to_string(c->id));
     if (c->form.word() != form) return wrong(of + " has another form");
@@ -355,6 +357,7 @@ std::string compare(const State& state, const Op& look, bool cut, State* named) 
     }
     if (!seen) return wrong("collection " + name_text(c->name) + " is lost");
   }
+  if (kind == Of::rescue) return {};
   const std::string why = compare_objects(*named, look, end);
   return why.empty() ? "" : wrong(why);
 }

@@ -173,7 +173,11 @@ void Maker::end() {
 }
 
 void Maker::files() {
-  switch (below(5)) {
+  switch (below(6)) {
+    case 5:
+      one_in(2) ? add(Verb::close, {0}) : add(Verb::kill, {});
+      add(Verb::rescue, {0});
+      return open_again();
     case 0:
       return add(Verb::other_opens, {store(), below(3)});
     case 1:

@@ -70,6 +70,9 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
         if (op.a.at(1) != 0) spell.doubtful = op.a.at(0);
         break;
       }
+      case Verb::rescue:
+        why = rescued(s, op);
+        break;
       case Verb::validate:
       case Verb::check_backup:
         break;
@@ -141,8 +144,8 @@ std::string Judge::settle(unsigned s, const Op& look) {
                           : story_.medium == Medium::journal ? Durable::synced
                                                              : Durable::returned;
   State found;
-  std::string why =
-      explain(spell.base, spell.ops, look, rules(spell), durable, cut, found, &undecided_);
+  std::string why = explain(spell.base, spell.ops, look, rules(spell), durable,
+                            cut ? Of::next_life : Of::same_life, found, &undecided_);
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
@@ -156,6 +159,24 @@ std::string Judge::settle(unsigned s, const Op& look) {
   return {};
 }
 
+// What a rescue brought back is what the next open would show; the pool stays as it is.
+std::string Judge::rescued(unsigned s, const Op& op) {
+  const Spell& spell = spell_[s];
+  // Where it is open whether there is a store, or which journal is its own, it may say anything.
+  if (!spell.made || spell.looks_due || spell.doubtful || spell.faulted || faults_) return {};
+  if (op.pending() || op.status == kThrew || (!spell.closed && spell.path > 2)) return {};
+  if (!op.ok()) {
+    return "rescue says " + std::string(status_name(static_cast<Status>(op.status)));
+  }
+  const Durable durable = spell.closed                       ? Durable::all
+                          : story_.medium == Medium::journal ? Durable::synced
+                                                             : Durable::returned;
+  State found;
+  const std::string why =
+      explain(spell.base, spell.ops, op, rules(spell), durable, Of::rescue, found, &undecided_);
+  return why.empty() ? why : "rescue (" + why + ")";
+}
+
 // Looks that were calls among others, of files that nobody will look at again.
 std::string Judge::settle_before_restore(const Spell& spell) {
   const auto is_look = [](const Op& op) { return op.verb == Verb::look; };
@@ -163,7 +184,8 @@ std::string Judge::settle_before_restore(const Spell& spell) {
   if (last == spell.ops.rend()) return {};
   const std::vector<Op> before(spell.ops.begin(), last.base() - 1);
   State found;
-  return explain(spell.base, before, *last, rules(spell), Durable::all, false, found, &undecided_);
+  return explain(spell.base, before, *last, rules(spell), Durable::all, Of::same_life, found,
+                 &undecided_);
 }
 
 Rules Judge::rules(const Spell& spell) const {

@@ -51,6 +51,7 @@ class Judge {
   std::string opened(unsigned s, const Op& op);
   bool keeps_moments(const Spell& spell) const;
   std::string settle(unsigned s, const Op& look);
+  std::string rescued(unsigned s, const Op& op);
   std::string settle_before_restore(const Spell& spell);
   Rules rules(const Spell& spell) const;
   std::string new_ids(Spell& spell, const Op& op) const;
@@ -66,15 +67,18 @@ class Judge {
 // what was synced, and a beginning of the rest.
 enum class Durable : std::uint8_t { all, returned, synced };
 
-// cut: the look is another life's than the calls.
+// What a look is of: the same life as the calls, the next one, or a pool that was rescued, which
+// has ids of its own, no objects, and begins with the clock's time.
+enum class Of : std::uint8_t { same_life, next_life, rescue };
+
 // Looks for an order of the calls from `base` on that explains what each said and what the look
 // shows (explain.cc). Empty, and the state that was found; or the calls that no order explains.
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
-                    const Rules& rules, Durable durable, bool cut, State& found,
+                    const Rules& rules, Durable durable, Of of, State& found,
                     std::uint64_t* undecided);
 
 // Whether a look shows this state; `named`: with the ids of collections whose makers never heard
 // of them.
-std::string compare(const State& state, const Op& look, bool cut, State* named);
+std::string compare(const State& state, const Op& look, Of kind, State* named);
 
 }  // namespace tenuto::life

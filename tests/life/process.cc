@@ -169,6 +169,9 @@ void Process::main_step(const Step& step, std::size_t number) {
     case Verb::restore:
       restore(step, number);
       break;
+    case Verb::rescue:
+      rescue(step, number);
+      break;
     case Verb::other_opens:
       other_opens(step, number);
       break;

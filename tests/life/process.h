@@ -21,6 +21,7 @@ class Process {
   void check_backup(const Step& step, std::size_t number);
   void copy(const Step& step, std::size_t number);
   void restore(const Step& step, std::size_t number);
+  void rescue(const Step& step, std::size_t number);
   void other_opens(const Step& step, std::size_t number);
   void fork_child(const Step& step, std::size_t number);
   [[noreturn]] void forked(std::int64_t how);

@@ -16,6 +16,7 @@
 #include "process.h"
 #include "support/failing_calls.h"
 #include "tenuto/pool.h"
+#include "tenuto/rescue.h"
 
 extern char** environ;
 
@@ -78,15 +79,17 @@ void Process::open(const Step& step, std::size_t number) {
   actors_[0]->look(s, number, true);
 }
 
-// All collections with all their records, as cursors give them.
 void Actor::look(unsigned s, std::size_t number, bool fresh) {
   verb_ = Verb::look;
   number_ = number;
   store_ = s;
-  Store& store = *world_.store[s].store;
-  const bool writes = !world_.store[s].read_only;
-  Words words = {0, 0, 0};
   begin({});
+  end(0, seen_in(s, *world_.store[s].store, !world_.store[s].read_only, fresh));
+}
+
+// All collections with all their records, as cursors give them. keep: their handles are for steps.
+Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
+  Words words = {0, 0, 0};
   const auto one = [&](std::uint64_t name, Collection c) {
     const Form form = form_of(c);
     words.insert(words.end(), {name, c.id(), form.word(), 0});
@@ -118,12 +121,12 @@ void Actor::look(unsigned s, std::size_t number, bool fresh) {
     auto c = store.collection(info.name, options, &report);
     if (!c) world_.broken(info.name + " cannot be opened: " + report.text());
     one(*name, *c);
-    if (writes) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, *c);
+    if (keep) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, *c);
   }
   look_at_objects(store.pool(), fresh, words);
   words[0] = store.time_ms();
   words[2] = world_.shared.clock_ms.load();
-  end(0, words);
+  return words;
 }
 
 void Process::check_backup(const Step& step, std::size_t number) {
@@ -196,6 +199,41 @@ void Process::restore(const Step& step, std::size_t number) {
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::restore, number, s, {from, journal});
   record.end(Status::ok);
+}
+
+// What a rescue brings back of a store that nobody has open is what the next open would show.
+void Process::rescue(const Step& step, std::size_t number) {
+  const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
+  const std::string path = world_.path_of(s, 0), to = world_.folder + "/rescued.tnt";
+  std::error_code ignored;
+  if (world_.store[s].store != nullptr || !fs::exists(path, ignored)) return;
+  fs::remove(to, ignored);
+  RescueOptions options;
+  options.pool = world_.options_of(s, 0).pool;
+  options.pool.medium = Medium::cache;
+  options.pool.size_max = world_.story.pool_bytes_max * 2;
+  RescueResult result;
+  Report report;
+  Recorder& record = actors_[0]->recorder();
+  record.begin(Verb::rescue, number, s, {});
+  Status status = tenuto::rescue(path, to, options, result, &report);
+  std::vector<std::uint64_t> words;
+  if (status == Status::ok) {
+    StoreOptions opening = world_.options_of(s, 0);
+    opening.pool = options.pool;
+    auto opened = Store::open(to, opening, &report);
+    if (!opened) world_.broken("what was rescued does not open: " + report.text());
+    if (opened->validate(&report) != Status::ok) {
+      world_.broken("what was rescued is not sound: " + report.text());
+    }
+    words = actors_[0]->seen_in(s, *opened, false, false);
+  } else {
+    std::string text = report.text();
+    for (const RescueLoss& loss : result.losses) text += "; " + loss.report.text();
+    std::snprintf(world_.shared.refusal[s], sizeof world_.shared.refusal[s], "%s", text.c_str());
+  }
+  fs::remove(to, ignored);
+  record.end(static_cast<std::uint64_t>(status), words);
 }
 
 int try_open(const char* path, Medium medium) {

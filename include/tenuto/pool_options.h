@@ -13,9 +13,12 @@ namespace tenuto::inline TENUTO_ABI {
 // What survives (src/pm/README.md): line: a power cut, on persistent memory mapped with MAP_SYNC.
 // cache: a crash of the process; a power cut only where CPU caches are persistent. model: as line,
 // and every flush is counted. journal: a power cut, on any file system: what was synced survives
-// for certain, the rest up to some moment shortly before; it needs a processor with AVX-512
-// (invalid_argument elsewhere). automatic: line where the file system grants MAP_SYNC, cache in
-// memory (tmpfs) and where there is no AVX-512, else journal.
+// for certain, the rest up to some moment shortly before. automatic: line where the file system
+// grants MAP_SYNC, cache in memory (tmpfs), else journal.
+// Stores of one thread to one line keep their order after a crash without a fence. On medium
+// journal and a processor without AVX-512 there is one exception: a thread that stores an earlier
+// value over a word again and did not flush the line since, while others flush it too, needs a
+// fence for the order of its stores to that line (src/pm/capture.h).
 enum class Medium : std::uint8_t { automatic, line, cache, model, journal };
 
 constexpr const char* medium_name(Medium m) {

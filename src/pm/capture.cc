@@ -21,17 +21,43 @@ namespace {
 
 constexpr std::uint64_t kRoomLines = 16;  // a thread takes at once
 
-// A picture of the line as it was at one moment: one aligned 64-byte load, which the processors
-// that have AVX-512 do not tear. REQUIRES: pictures_are_whole(). No number of smaller loads will
-// do, however often they agree: between two readings of a word it may change and change back, and a
-// preempted reader gives it all the time there is.
-void take_picture(LineBytes& to, const void* line) {
-  if (TENUTO_PLANT("journal_pictures_in_two_halves")) {
-    const auto* words = static_cast<const std::uint64_t*>(line);
-    for (std::size_t i = 0; i < to.word.size(); ++i) {
-      if (i == to.word.size() / 2) ::sched_yield();
-      to.word[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
-    }
+// Whether an aligned 64-byte load is one access: so on all processors that have AVX-512.
+bool loads_lines_whole() {
+  static const bool has = [] {
+    __builtin_cpu_init();  // a static object of the program may ask before it was called
+    return __builtin_cpu_supports("avx512f") != 0;
+  }();
+  return has && !TENUTO_PLANT("journal_processor_without_whole_loads");
+}
+
+void read_words(LineBytes& to, const std::uint64_t* words) {
+  for (std::size_t i = 0; i < to.word.size(); ++i) {
+    if (TENUTO_PLANT("journal_pictures_in_two_halves") && i == to.word.size() / 2) ::sched_yield();
+    to.word[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
+  }
+}
+
+// Goes on until two readings agree and nobody began a flush meanwhile; whoever keeps it going has
+// stored or flushed. The loads are in program order, so the last one of `flushes` sees each flush
+// that came before a store that the second reading saw.
+void read_until_agreed(LineBytes& to, const std::uint64_t* words,
+                       const std::atomic<std::uint64_t>& flushes) {
+  for (;;) {
+    const std::uint64_t before = flushes.load(std::memory_order_acquire);
+    read_words(to, words);
+    if (TENUTO_PLANT("journal_pictures_in_two_halves")) return;
+    LineBytes again;
+    read_words(again, words);
+    const bool flushed = flushes.load(std::memory_order_acquire) != before;
+    if (again.word == to.word && !flushed) return;
+    _mm_pause();
+  }
+}
+
+// A picture of the line as it was at one moment, not before this call.
+void take_picture(LineBytes& to, const void* line, const std::atomic<std::uint64_t>& flushes) {
+  if (!loads_lines_whole() || TENUTO_PLANT("journal_pictures_in_two_halves")) {
+    read_until_agreed(to, static_cast<const std::uint64_t*>(line), flushes);
     return;
   }
   // The register is one that code compiled without AVX-512 does not use.
@@ -47,14 +73,6 @@ void take_picture(LineBytes& to, const void* line) {
 }
 
 }  // namespace
-
-bool pictures_are_whole() {
-  static const bool has = [] {
-    __builtin_cpu_init();  // a static object of the program may ask before it was called
-    return __builtin_cpu_supports("avx512f") != 0;
-  }();
-  return has && !TENUTO_PLANT("journal_processor_without_whole_loads");
-}
 
 bool PictureRow::grow() {
   const std::size_t capacity = std::max<std::size_t>(64, capacity_ * 2);
@@ -217,7 +235,7 @@ const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_
         return base_ + line * kLineBytes;
       break;
     }
-    take_picture(*picture, base_ + line * kLineBytes);
+    take_picture(*picture, base_ + line * kLineBytes, stripe);
     slot.last_tag = tag;
   }
   slot.count.store(entered + 1, std::memory_order_release);

@@ -19,7 +19,13 @@
 //   - within an epoch the highest seq is taken after the stores of all flushes of the line;
 //   - a fence over a capture tagged e + 1 returns after the cut of e, so that what its caller does
 //     next cannot be captured below what it depends on.
-// A picture is one 64-byte load, so that it is a prefix of the line's stores whoever writes it.
+// A picture is of one moment, so that it is a prefix of the line's stores whoever writes it: one
+// 64-byte load where the processor has AVX-512. Elsewhere it is two readings of all words that
+// agree, with no flush of the line (its stripe) begun from before the first to after the second.
+// Why that is enough: a word that had one value at both readings had it all the time between them,
+// unless it left it and returned to it; and what returns is flushed in between. (A program that
+// stores a former value over another without a flush between the two has no order within that line
+// there, other than by its fences: Medium::journal says so.)
 //
 // A flush appends to memory that was touched in order; the table, some lines of the first cache,
 // only keeps hot lines from filling it. That the older pictures of a line stand in the row too
@@ -44,10 +50,6 @@ namespace tenuto::inline TENUTO_ABI::pm {
 struct alignas(kLineBytes) LineBytes {
   std::array<std::uint64_t, kLineBytes / 8> word;
 };
-
-// Whether this processor reads a line in one piece (AVX-512). Where it does not there is no medium
-// journal: PoolFile refuses it.
-bool pictures_are_whole();
 
 // Pictures in the order they were taken. Grows, and keeps what it grew to.
 class PictureRow {

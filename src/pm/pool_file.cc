@@ -98,21 +98,16 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   return Status::ok;
 }
 
-Status PoolFile::choose_medium(const PoolOptions& options, Report* report) {
+void PoolFile::choose_medium(const PoolOptions& options) {
   in_memory_ = is_in_memory(fd_);
   map_sync_ = grants_map_sync(fd_);
   medium_ = options.medium;
   if (medium_ == Medium::automatic) {
-    const bool journal = !in_memory_ && !options.read_only && pictures_are_whole();
+    const bool journal = !in_memory_ && !options.read_only;
     medium_ = map_sync_ ? Medium::line : journal ? Medium::journal : Medium::cache;
   }
   // The traced twin records a shared mapping; and nothing is written to a read-only pool.
   if (medium_ == Medium::journal && (kTraced || options.read_only)) medium_ = Medium::cache;
-  if (medium_ != Medium::journal || pictures_are_whole()) return Status::ok;
-  return fail(Status::invalid_argument, report,
-              "medium journal needs a processor that reads 64 bytes at once (AVX-512), which this "
-              "one does not: use medium cache, which survives a crash of the process",
-              path_);
 }
 
 Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* report) {

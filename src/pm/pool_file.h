@@ -169,7 +169,7 @@ class PoolFile final : public OfProcess {
   void let_go() override;
   Status lock(bool exclusive, Report* report);
   Status reserve_addresses(std::uint64_t size_max, Report* report);
-  Status choose_medium(const PoolOptions& options, Report* report);
+  void choose_medium(const PoolOptions& options);
   std::string journal_path(const JournalOptions& options) const;
   JournalExpected expect_journal() const;
   Status make_journal(const PoolOptions& options, Report* report);

@@ -64,7 +64,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   const std::uint64_t bytes = round_up(options.size, kHugeBytes);
   TENUTO_TRY(reserve_space(f->fd_, 0, bytes, path, report));
   TENUTO_TRY(f->reserve_addresses(options.size_max, report));
-  TENUTO_TRY(f->choose_medium(options, report));
+  f->choose_medium(options);
   // It gets its journal once it is whole and has a name; a copy needs none, since a crash leaves
   // nothing of it.
   const bool journal = f->medium_ == Medium::journal;
@@ -138,7 +138,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   TENUTO_TRY(f->lock(!options.read_only, report));
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   TENUTO_TRY(f->read_superblock(file_bytes, report));
-  TENUTO_TRY(f->choose_medium(options, report));
+  f->choose_medium(options);
   if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_path(options.journal), report));
   if (options.read_only && !f->was_clean_) {
     return fail(Status::read_only, report,

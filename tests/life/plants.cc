@@ -63,7 +63,7 @@ const std::vector<Plant>& plants() {
       {"journal_no_memory_in_a_commit", "a commit meets a failed allocation"},
       {"journal_slot_stays_announced_without_memory",
        "with journal_no_memory_for_pictures: the slot stays odd when a picture found no memory"},
-      {"journal_pictures_in_two_halves", "a picture is read in parts, as without AVX-512"},
+      {"journal_pictures_in_two_halves", "a picture is read in parts, once"},
       {"journal_processor_without_whole_loads", "the processor has no 64-byte loads"},
       {"store_drop_frees_what_is_not_its_own",
        "a drop gives back what a damaged slot names, unread"},

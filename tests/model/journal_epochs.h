@@ -29,7 +29,7 @@ enum class EpochPlant {
   tag_before_announcement,  // the epoch is read before the slot says so
   one_line_announced,       // the slot is left after the first line of several
   torn_picture,             // word by word
-  picture_read_twice,       // until two readings agree: what machines without AVX-512 do
+  picture_read_twice,       // until two readings agree, whoever flushes meanwhile
   keeps_old_sequence,       // a replaced picture has the sequence of the one before
   fence_does_not_wait,
   cut_does_not_wait,
@@ -64,6 +64,7 @@ struct EpochConfig {
   int pools = 1;  // two: line 1 is the second one's
   int cuts = 2;   // of each pool, at most; kEpochs - 2 at most
   bool checkpoint = false;
+  bool agreed_pictures = false;       // word by word, as on processors without AVX-512
   bool second_implies_first = false;  // judged too: line 1 changed, so line 0 did
   std::size_t states_max = 300'000;
 };
@@ -90,7 +91,7 @@ class EpochModel {
     Byte covered;  // 1: by a flush, 2: and fenced (only where a barrier is missing)
   };
   struct Thread {
-    Byte pc, step, buffered, tag, sequence, flushed, wanted, last_tag;
+    Byte pc, step, buffered, tag, sequence, flushed, wanted, last_tag, seen;
     Line picture, again;
     std::array<Byte, kPoolsMax> slot;  // + 1; 0: none yet
     std::array<Byte, kLines> required, needed;
@@ -125,6 +126,8 @@ class EpochModel {
     second = 'd',
     first_again = 'e',
     second_again = 'f',
+    look_at_flushes = 'q',
+    nobody_flushed = 'r',
     put = 'P',
     leave = 'X',
     barrier = 'F',
@@ -157,6 +160,7 @@ class EpochModel {
   }
   Byte load(const State& s, int t, int line, int word) const;
   void next(Thread& t) { t.pc += 1, t.step = 0; }
+  static void back_to(Thread& thread, const std::vector<Act>& script, Step step);
   void put(State& s, int t, int line);
   Line recovered(const State& s, int line, int epoch, bool of_unsynced) const;
   void judge(const State& s, int p);

@@ -19,6 +19,7 @@ inline void EpochModel::write_scripts() {
   if (is(EpochPlant::tag_before_barrier)) each = "LSCP";
   if (is(EpochPlant::tag_before_announcement)) before = "", each = "LASCPX", after = "";
   if (is(EpochPlant::torn_picture)) each = "SLcdP";
+  if (config_.agreed_pictures) each = "SLqcdefrP";
   if (is(EpochPlant::picture_read_twice)) each = "SLcdefP";
   for (int lines = 1; lines < 4; ++lines) {
     std::vector<Act>& script = scripts_[static_cast<std::size_t>(lines)];
@@ -174,16 +175,25 @@ inline bool EpochModel::capture(State& s, int t, Act act, const std::vector<Act>
       return true;
     case Step::second_again:
       thread.again[1] = load(s, t, act.line, 1);
-      if (thread.again != thread.picture) {  // the next step is the first reading again
-        while (script[thread.step - 1u].step != Step::first) thread.step -= 1;
-        thread.step -= 1;
-      }
+      if (thread.again != thread.picture) back_to(thread, script, Step::first);
+      return true;
+    case Step::look_at_flushes:
+      thread.seen = s.sequence[act.line];
+      return true;
+    case Step::nobody_flushed:
+      if (thread.seen != s.sequence[act.line]) back_to(thread, script, Step::look_at_flushes);
       return true;
     case Step::put:
       put(s, t, act.line);
       return true;
   }
   return false;
+}
+
+// The step that comes next is that one again.
+inline void EpochModel::back_to(Thread& thread, const std::vector<Act>& script, Step step) {
+  while (script[thread.step - 1u].step != step) thread.step -= 1;
+  thread.step -= 1;
 }
 
 inline void EpochModel::put(State& s, int t, int line) {
@@ -194,6 +204,7 @@ inline void EpochModel::put(State& s, int t, int line) {
   to = {1, keeps ? to.sequence : thread.sequence, thread.picture};
   slot.last_tag = thread.last_tag = thread.tag;
   thread.picture = thread.again = {};
+  thread.seen = 0;
   thread.sequence = 0;
 }
 

@@ -42,6 +42,11 @@ using Records = std::map<std::string, std::string>;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
 constexpr std::size_t kSectorBytes = 512;  // as large as a leaf
 constexpr std::size_t kLeafPhase = 448;    // where leaves begin in their slab, of 512
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint64_t kMutants = 2'500;  // each takes several times as long
+#else
+constexpr std::uint64_t kMutants = 10'000;
+#endif
 constexpr std::uint64_t kMutantsPerCollision = 10'000;
 constexpr std::uint64_t kRescueEvery = 8;      // one mutant of so many is also rescued
 constexpr unsigned kAlarmSeconds = 60;         // for one mutant, sanitizers included
@@ -359,7 +364,7 @@ std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
 }
 
 TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
-  const std::uint64_t count = from_env("TENUTO_MUTANTS", 10000);
+  const std::uint64_t count = from_env("TENUTO_MUTANTS", kMutants);
   const std::uint64_t seed = from_env("TENUTO_SEED", 1);
   Originals originals;
   make_originals(originals);

@@ -152,5 +152,32 @@ TEST(life_judge_test, a_look_that_shows_half_a_batch_is_found_while_a_snapshot_i
   EXPECT_NE(why.find("look"), std::string::npos) << why;
 }
 
+// A copy put back beside the journal of a later life, then opened with a journal elsewhere and
+// closed: by its own name it may be refused.
+TEST(life_judge_test, a_journal_at_the_side_that_was_not_met_may_be_refused_later) {
+  constexpr std::uint64_t kElsewhere = 4, kJournalStays = 1;
+  for (const bool elsewhere : {false, true}) {
+    Op by_path = open(20);
+    by_path.a[0] = elsewhere ? kElsewhere : 0;
+    Op refused = open(30);
+    refused.status = static_cast<std::uint64_t>(Status::corrupt);
+    const std::vector<Op> ops = {open(1),
+                                 look(3, {}),
+                                 call(Verb::close, 0, 5, 6),
+                                 call(Verb::copy, 0, 7, 8, {1}),
+                                 open(9),
+                                 look(11, {}),
+                                 call(Verb::restore, 0, 13, 14, {1, kJournalStays}),
+                                 by_path,
+                                 look(22, {}),
+                                 call(Verb::close, 0, 24, 25),
+                                 refused};
+    Story story;
+    story.medium = Medium::journal;
+    Judge judge(story);
+    EXPECT_EQ(judge.judge(ops).empty(), elsewhere);
+  }
+}
+
 }  // namespace
 }  // namespace tenuto::life

@@ -5,6 +5,10 @@
 
 namespace tenuto::life {
 
+namespace {
+constexpr unsigned kElsewhere = 4;  // the path with which the journal is not at the pool's side
+}
+
 Judge::Judge(const Story& story) : story_(story) {
   for (Spell& s : spell_) s.base = State::empty(story.numbers);
 }
@@ -149,7 +153,8 @@ std::string Judge::settle(unsigned s, const Op& look) {
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
-  spell.doubtful.reset();
+  // Who opened it with a journal elsewhere has not met the one at its side.
+  if (spell.path != kElsewhere) spell.doubtful.reset();
   spell.closed = false;
   spell.faulted = faults_;
   spell.was_read_only = spell.read_only;

@@ -69,7 +69,7 @@ class Tree::Batch {
     tx::Txn& txn = ops_.front().tree->engine_.mine();
     TENUTO_TRY(txn.begin());
     if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
-    Saving saving(txn);
+    tx::Saving saving(txn);
     TENUTO_TRY(save(txn));
     saving.done();
     store();
@@ -79,22 +79,6 @@ class Tree::Batch {
   }
 
  private:
-  // A transaction that is begun and not yet stored under; aborted on every way out but the good
-  // one.
-  class Saving {
-   public:
-    explicit Saving(tx::Txn& txn) : txn_(&txn) {}
-    ~Saving() {
-      if (txn_ != nullptr) txn_->abort();
-    }
-    Saving(const Saving&) = delete;
-    Saving& operator=(const Saving&) = delete;
-    void done() { txn_ = nullptr; }
-
-   private:
-    tx::Txn* txn_;
-  };
-
   History& history() const { return ops_.front().tree->history_; }
 
   static bool before(const BatchOp& a, const BatchOp& b) {

@@ -86,6 +86,7 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
   Tree* const catalog = &catalog_->tree();
   std::deque<std::string> rooms;
   std::deque<Dropping> dropping;
+  std::map<std::string, State, std::less<>> born;  // from the batch on nothing needs memory
   // Names as they are now: a collection may have been renamed since.
   for (const State& state : dropped) {
     const auto at = std::find_if(open_.begin(), open_.end(),
@@ -100,6 +101,7 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
     TENUTO_TRY(check_name_free(entry.name, dropped, nullptr));
     ops.push_back(
         {catalog, rooms.emplace_back(entry.name), rooms.emplace_back(encode_entry(entry)), false});
+    born.emplace(state->name, state);
   }
   if (TENUTO_PLANT("store_catalog_changed_apart")) {
     const auto records = [&](const BatchOp& op) { return op.tree != catalog; };
@@ -114,10 +116,12 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
   }
   for (const State& state : created) {
     std::erase(unnamed_, state);
-    open_.emplace(state->name, state);
     state->life.born();
-    if (state->form.expires()) reclaimer_.start();
   }
+  open_.merge(born);
+  const bool any_expires = std::any_of(created.begin(), created.end(),
+                                       [](const State& state) { return state->form.expires(); });
+  if (any_expires) reclaimer_.start();
   return Status::ok;
 }
 

@@ -1,6 +1,7 @@
 #include "store/collections.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
@@ -38,7 +39,10 @@ Collections::~Collections() {
   if (main_ != nullptr) close(*main_);
   for (const auto& [name, state] : open_) close(*state);
   for (const State& state : unnamed_) close(*state);
-  for (const State& state : dropped_) state->tree.reset();
+  while (dropped_ != nullptr) {
+    dropped_->tree.reset();
+    dropped_ = std::exchange(dropped_->next_dropped, nullptr);
+  }
 }
 
 // --- making and opening the store ---------------------------------------------------------------
@@ -137,8 +141,8 @@ Status Collections::close() {
                                    [](const auto& named) { return named.second->form.expires(); });
   if (expires) keep_time();
   for (const State& state : unnamed_) state->tree->end_now();
-  for (const State& state : dropped_) state->tree->end_now();
-  dropped_.clear();
+  each_dropped([](CollectionState& state) { state.tree->end_now(); });
+  free_dropped();
   main_->tree->close();
   if (catalog_ != nullptr) catalog_->tree().close();
   for (const auto& [name, state] : open_) state->tree->close();
@@ -241,20 +245,23 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
 
 // --- dropping and renaming ----------------------------------------------------------------------
 
-// REQUIRES: nothing durable names it any more.
+// REQUIRES: nothing durable names it any more. Needs no memory.
 void Collections::retire(const State& state) {
   state->life.dropped(ground_.history.now().clock());
   state->tree->begin_end();
-  dropped_.push_back(state);
+  state->next_dropped = std::exchange(dropped_, state);
   free_dropped();
 }
 
 void Collections::free_dropped() {
-  std::erase_if(dropped_, [](const State& state) {
-    if (!state->tree->try_end()) return false;
-    state->tree.reset();
-    return true;
-  });
+  for (State* at = &dropped_; *at != nullptr;) {
+    if (!(*at)->tree->try_end()) {
+      at = &(*at)->next_dropped;
+      continue;
+    }
+    const State over = std::exchange(*at, std::exchange((*at)->next_dropped, nullptr));
+    over->tree.reset();
+  }
 }
 
 void Collections::make_room() {
@@ -312,18 +319,21 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   if (too_early) (*replaced)->tree->end_now();
   std::optional<Dropping> dropping;
   if (replaced) dropping.emplace((*replaced)->life);
+  std::string name(to);  // from the change of the catalog on nothing needs memory
+  std::string key(to);
   s = catalog_->rename(entry, to);
   if (s != Status::ok) return fail(s, report, "the collection cannot be renamed", where);
   if (replaced) {
     open_.erase(open_.find(to));
     if (!too_early) retire(*replaced);
   }
-  if (auto node = open_.extract(std::string(from)); !node.empty()) {
+  if (const auto at = open_.find(from); at != open_.end()) {
+    auto node = open_.extract(at);
     {
       const std::lock_guard name_lock(node.mapped()->name_mu);
-      node.mapped()->name = to;
+      node.mapped()->name = std::move(name);
     }
-    node.key() = to;
+    node.key() = std::move(key);
     open_.insert(std::move(node));
   }
   return Status::ok;
@@ -387,7 +397,7 @@ Status Collections::validate(Report* report) {
     }
   }
   for (const State& state : unnamed_) state->tree->note_dropped(reached);
-  for (const State& state : dropped_) state->tree->note_dropped(reached);
+  each_dropped([&](const CollectionState& state) { state.tree->note_dropped(reached); });
   return Tree::check_heap(ground_, reached, report);
 }
 

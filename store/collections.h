@@ -64,6 +64,8 @@ struct CollectionState {
   const std::uint64_t process = pm::this_process();
   std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
   store::CollectionLife life;          // atomic
+  // Guarded by the collections' lock. A list that needs no memory, for a drop is durable by then.
+  std::shared_ptr<CollectionState> next_dropped;
   // Guarded by name_mu.
   std::mutex name_mu;
   std::string name;
@@ -195,6 +197,10 @@ class Collections {
   State state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree);
   void retire(const State& state);
   void free_dropped();
+  template <class F>
+  void each_dropped(const F& f) const {
+    for (const State* at = &dropped_; *at != nullptr; at = &(*at)->next_dropped) f(**at);
+  }
   // compact_all.cc
   using CompactStep = Status (Tree::*)(std::optional<std::string>& from, CompactWork& work);
   Status open_those_named(std::vector<State>& out, Report* report);
@@ -217,7 +223,7 @@ class Collections {
   // Guarded by mu_.
   std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
   std::map<std::string, State, std::less<>> open_;
-  std::vector<State> dropped_;  // their ends are under way
+  State dropped_;  // their ends are under way; the others follow as next_dropped
   std::vector<State> unnamed_;
 
   Reclaimer reclaimer_{*this};

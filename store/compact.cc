@@ -117,18 +117,20 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
   VLeaf& left = *at_left.leaf;
   VLeaf& right = *at_right.leaf;
   if (!left.lock_if(at_left.version)) return Status::conflict;
+  LeafLock left_lock(left);
   if (!right.lock_if(at_right.version)) {
-    left.unlock_unchanged();
+    left_lock.unlock_unchanged();
     return Status::conflict;
   }
+  LeafLock right_lock(right);
   const Status s = merge_locked(left, right);
   if (s != Status::ok) {
-    right.unlock_unchanged();
-    left.unlock_unchanged();
+    right_lock.unlock_unchanged();
+    left_lock.unlock_unchanged();
     return s;
   }
-  right.unlock_dead();
-  left.unlock();
+  right_lock.unlock_dead();
+  left_lock.unlock();
   retire_block(low_block(*right.leaf), right.leaf->low.bytes());
   retire_block(file_.offset_of(right.leaf), sizeof(Leaf));
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&right), Retired::What::twin});
@@ -155,17 +157,19 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
     used |= 1ull << moved[count++].slot;
   }
   tx::Txn& txn = engine_.mine();
-  TENUTO_TRY(txn.begin());
-  const Status s = store_merged(txn, left, *next, moved.data(), count);
-  if (s != Status::ok) {
-    txn.abort();
-    return s;
-  }
-  TENUTO_TRY(txn.commit());
-  for (unsigned i = 0; i < count; ++i) left.set_entry(moved[i].slot, moved[i].word, moved[i].print);
-  history_.join(left, right);
-  index_.remove(&right, *low);
-  return Status::ok;
+  const auto merge = [&] {
+    TENUTO_TRY(txn.begin());
+    tx::Saving saving(txn);
+    TENUTO_TRY(store_merged(txn, left, *next, moved.data(), count));
+    saving.done();
+    TENUTO_TRY(txn.commit());
+    for (unsigned i = 0; i < count; ++i) {
+      left.set_entry(moved[i].slot, moved[i].word, moved[i].print);
+    }
+    history_.join(left, right);
+    return Status::ok;
+  };
+  return index_.remove(&right, *low, merge);
 }
 
 // --- blocks go elsewhere ------------------------------------------------------------------------
@@ -229,25 +233,25 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   }
   if (!twin.still(place.version)) return Status::conflict;
   if (found == 0) return Status::not_found;
-  Status s = Status::ok;
-  unsigned copies = 0;
-  for (; copies < found; ++copies) {
-    const Result<PoolOffset> copy = copy_record(old[copies]);
-    if (!copy) {
-      s = copy.error();
-      break;
+  // Go back on every way out but the good one.
+  struct Copies {
+    heap::Heap& heap;
+    std::array<MovedEntry, kSlots>& moved;
+    unsigned count = 0;
+    ~Copies() {
+      for (unsigned i = 0; i < count; ++i) heap.release(moved[i].word.record());
     }
-    moved[copies].word = SlotWord::make(*copy, moved[copies].word.hash());
+  } copies{heap_, moved};
+  while (copies.count < found) {
+    const Result<PoolOffset> copy = copy_record(old[copies.count]);
+    if (!copy) return copy.error();
+    moved[copies.count].word = SlotWord::make(*copy, moved[copies.count].word.hash());
+    copies.count += 1;
   }
-  if (s == Status::ok) {
-    // Before the lock, so that others wait for one fence only.
-    fence("copies of records", "slots of copies");
-    if (!twin.lock_if(place.version)) s = Status::conflict;
-  }
-  if (s != Status::ok) {
-    for (unsigned i = 0; i < copies; ++i) heap_.release(moved[i].word.record());
-    return s;
-  }
+  // Before the lock, so that others wait for one fence only.
+  fence("copies of records", "slots of copies");
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  copies.count = 0;
   const bool too_early = TENUTO_PLANT("store_moved_record_released_early");
   for (unsigned i = 0; too_early && i < found; ++i) heap_.release(old[i]);
   store_moved(twin, moved.data(), found);
@@ -270,6 +274,8 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
   if (!next) return next.error();
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
+  UnlinkedBlock unlinked(heap_, block->offset);
+  UnlinkedTwin fresh(twins_);  // before the locks; from there on nothing needs memory
   const Place at_left = index_.locate(*low, Aim::before);
   VLeaf& left = *at_left.leaf;
   const bool left_locked = &left != &twin && left.lock_if(at_left.version);
@@ -277,10 +283,10 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
   if (!locked || store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) {
     if (locked) twin.unlock_unchanged();
     if (left_locked) left.unlock_unchanged();
-    heap_.release(block->offset);
     return Status::conflict;
   }
-  replace_leaf(left, twin, *block, *low, *next);
+  unlinked.linked();
+  replace_leaf(left, twin, *fresh.linked(), *block, *low, *next);
   twin.unlock_dead();
   left.unlock();
   retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
@@ -290,27 +296,26 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
 }
 
 // REQUIRES: both locked.
-void Tree::replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low,
-                        PoolOffset next) {
-  VLeaf* fresh = twins_.take();
-  fresh->leaf = file_.at<Leaf>(block.offset);
+void Tree::replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Block& block,
+                        std::string_view low, PoolOffset next) {
+  fresh.leaf = file_.at<Leaf>(block.offset);
   std::array<NewEntry, kSlots> entries;
   unsigned count = 0;
   for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     entries[count] = {twin.word(slot), twin.print[slot].load(std::memory_order_relaxed)};
-    fresh->set_entry(count, entries[count].word, entries[count].print);
+    fresh.set_entry(count, entries[count].word, entries[count].print);
     count += 1;
   }
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }
-  fill_leaf(*fresh->leaf, block.offset, id_, next, entries.data(), count, low,
+  fill_leaf(*fresh.leaf, block.offset, id_, next, entries.data(), count, low,
             low_block(*twin.leaf));
   fence("new leaf", "chain link");
   unlink_next(*left.leaf, block.offset);
-  history_.join(*fresh, twin);
-  index_.exchange(&twin, low, fresh);
+  history_.join(fresh, twin);
+  index_.exchange(&twin, low, &fresh);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

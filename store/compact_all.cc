@@ -7,6 +7,7 @@
 // nothing to move.
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "store/store_impl.h"
 
@@ -103,9 +104,16 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
     chosen = ground_.heap.begin_evacuation(options.occupancy,
                                            options.moves_max == 0 ? 0 : options.moves_max - moves,
                                            first_leaves(states));
+    // It ends, whatever the way out.
+    struct Evacuating {
+      heap::Heap& heap;
+      bool begun = true;
+      std::uint64_t end() { return std::exchange(begun, false) ? heap.end_evacuation() : 0; }
+      ~Evacuating() { end(); }
+    } evacuating{ground_.heap};
     s = compact_each(states, &Tree::move_blocks, work);
     wait_for_readers();
-    left = ground_.heap.end_evacuation();
+    left = evacuating.end();
     work.done.slabs_emptied = chosen.slabs - left;
   }
   ground_.engine.reclaim(ground_.engine.mine());

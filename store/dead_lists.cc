@@ -171,8 +171,13 @@ void History::sweep_all() {
   for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
     Tree& tree = *going[i]->tree;
     while (end < going.size() && going[end]->tree == &tree) ++end;
-    tree.sweep(going.subspan(i, end - i));
+    const std::size_t swept = tree.sweep(going.subspan(i, end - i));
     const std::lock_guard lock(mu_);
+    for (std::size_t n = i + swept; n < end; ++n) {  // the next sweep's
+      going[n]->after = condemned_;
+      condemned_ = going[n];
+      condemned_any_.store(true, std::memory_order_release);
+    }
     tree.in_sweeps -= end - i;  // the tree may go now
   }
   const std::lock_guard lock(mu_);
@@ -199,17 +204,20 @@ void History::shut(bool give_back) {
 }
 
 // What a snapshot owns is listed at its leaf; what is condemned need not be.
-bool History::forget(Tree& tree, std::span<VLeaf* const> leaves, OldVersion*& out) {
+bool History::forget(Tree& tree, VLeaf& twin) {
   const std::lock_guard lock(mu_);
   if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
-  for (VLeaf* twin : leaves) {
-    const std::uint64_t version = twin->version.load(std::memory_order_relaxed);
-    for (OldVersion* v = first(version); v != nullptr;
-         v = v->next.load(std::memory_order_relaxed)) {
-      if (v->owner != nullptr) condemn(v);
-    }
-    clear_locked(*twin);
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
+    if (v->owner != nullptr) condemn(v);
   }
+  clear_locked(twin);
+  return true;
+}
+
+bool History::take_condemned(Tree& tree, OldVersion*& out) {
+  const std::lock_guard lock(mu_);
+  if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
   for (OldVersion** link = &condemned_; *link != nullptr;) {
     OldVersion* const v = *link;
     if (v->tree != &tree) {

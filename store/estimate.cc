@@ -81,7 +81,7 @@ void Tree::count_record_bytes() const {
   const EpochGuard guard;
   std::int64_t bytes = 0;
   std::vector<Entry> found;
-  index_.for_each([&](VLeaf* twin, std::string_view) {
+  index_.each_leaf([&](VLeaf* twin) {
     for (;;) {
       const std::uint64_t version = twin->read_version();
       const Status s = entries({twin, version}, found);
@@ -107,7 +107,7 @@ void Tree::stats(StoreStats& out) const {
   out.records = static_cast<std::uint64_t>(records_at_open_ + limbos_.records());
   out.record_bytes = static_cast<std::uint64_t>(record_bytes_at_open_ + limbos_.record_bytes());
   out.leaves = 0;
-  index_.for_each([&](VLeaf*, std::string_view) { out.leaves += 1; });
+  index_.each_leaf([&](VLeaf*) { out.leaves += 1; });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
   out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);

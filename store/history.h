@@ -236,11 +236,12 @@ class History : public std::enable_shared_from_this<History> {
       return Status::forked;
     return closed() ? Status::closed : Status::ok;
   }
-  // As shut, for a tree that comes to its end (tree_end.cc); these are its leaves with lists. out
-  // gets what it has, linked by `after`, to be freed by the caller when nobody looks any more.
-  // False: sweeps have some in their hands, nothing was done. REQUIRES: nobody reads or writes in
-  // the tree.
-  bool forget(Tree& tree, std::span<VLeaf* const> leaves, OldVersion*& out);
+  // As shut, for a tree that comes to its end (tree_end.cc). forget: empties this leaf's list and
+  // condemns what was in it. take_condemned: `out` gets those of the tree, linked by `after`, to be
+  // freed by the caller when nobody looks any more. False: sweeps have some of the tree's in their
+  // hands, nothing was done. REQUIRES: nobody reads or writes in the tree.
+  bool forget(Tree& tree, VLeaf& twin);
+  bool take_condemned(Tree& tree, OldVersion*& out);
   // Empties the leaf's list; the versions go when they are swept. REQUIRES: locked; every snapshot
   // that needed them was released.
   void clear(VLeaf& twin);

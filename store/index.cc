@@ -251,7 +251,8 @@ void Index::exchange(VLeaf* leaf, std::string_view key, VLeaf* with) {
   }
 }
 
-void Index::remove(VLeaf* leaf, std::string_view separator) {
+Status Index::remove(VLeaf* leaf, std::string_view separator,
+                     const std::function<Status()>& unlink) {
   Backoff wait;
   for (;;) {
     Node* n = root_.load(std::memory_order_acquire);
@@ -264,15 +265,18 @@ void Index::remove(VLeaf* leaf, std::string_view separator) {
     change.will_go(n);
     const unsigned i = n->find(separator);
     TENUTO_ASSERT(n->leaf(i) == leaf);
+    Node* with = nullptr;
     if (i == 0) {
-      remove_leftmost(change, n, separator);
+      with = without_leftmost(change, n, separator);
     } else {
       NodeShape s = n->shape();
       s.children.erase(s.children.begin() + i);
       s.seps.erase(s.seps.begin() + (i - 1));
-      change.show(separator, change.made(Node::make(1, s, 0, s.children.size())));
+      with = change.made(Node::make(1, s, 0, s.children.size()));
     }
-    return;
+    TENUTO_TRY(unlink());
+    change.show(separator, with);
+    return Status::ok;
   }
 }
 
@@ -280,7 +284,7 @@ void Index::remove(VLeaf* leaf, std::string_view separator) {
 // the one in the first ancestor in which we are not the first child: it becomes the separator
 // behind the dropped child. Every node on the way up is made anew, because its range shrinks; the
 // swap of that ancestor shows them all at once.
-void Index::remove_leftmost(Change& change, Node* n, std::string_view key) {
+Node* Index::without_leftmost(Change& change, Node* n, std::string_view key) {
   std::string moved_up;
   Node* with = nullptr;  // null: nothing is left of the nodes below
   for (unsigned child = 0;;) {
@@ -303,7 +307,7 @@ void Index::remove_leftmost(Change& change, Node* n, std::string_view key) {
     n = p.node;
     child = p.child;
   }
-  change.show(key, with);
+  return with;
 }
 
 Index::Shape Index::shape() const {

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "store/inner.h"
+#include "tenuto/status.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
 
@@ -85,9 +86,10 @@ class Index {
 
   // A leaf was split: `right` holds the keys from `separator` on. REQUIRES: left is locked.
   void add(VLeaf* left, std::string_view separator, VLeaf* right);
-  // The leaf with this low separator goes, its left neighbour takes its range. REQUIRES: both are
-  // locked; the leaf is not the first.
-  void remove(VLeaf* leaf, std::string_view separator);
+  // The leaf with this low separator goes, its left neighbour takes its range. When all that needs
+  // memory is done `unlink` is called; if it does not say ok nothing has changed. REQUIRES: both
+  // are locked; the leaf is not the first; `unlink` waits for no leaf.
+  Status remove(VLeaf* leaf, std::string_view separator, const std::function<Status()>& unlink);
 
   // `with` takes the leaf's place. REQUIRES: the leaf is locked, and dies before its unlock; this
   // is a key of its range.
@@ -111,6 +113,11 @@ class Index {
   Shape shape() const;
   // Calls f(leaf, separator) in order. REQUIRES: no writer.
   void for_each(const std::function<void(VLeaf*, std::string_view)>& f) const;
+  // Calls f(leaf) in order, and needs no memory. REQUIRES: as for_each.
+  template <class F>
+  void each_leaf(const F& f) const {
+    each_below(root_.load(std::memory_order_acquire), f);
+  }
 
  private:
   // The locked parent of a node and the node's place in it; null and the root's lock held when
@@ -123,7 +130,17 @@ class Index {
   class Change;
   void split(Change& change, Node* old, std::string_view key, NodeShape s, std::size_t at);
   void set_root(Node* root);
-  void remove_leftmost(Change& change, Node* n, std::string_view key);
+  Node* without_leftmost(Change& change, Node* n, std::string_view key);
+  template <class F>
+  static void each_below(const Node* n, const F& f) {
+    for (unsigned i = 0; i < n->count(); ++i) {
+      if (n->level() > 1) {
+        each_below(n->node(i), f);
+      } else {
+        f(n->leaf(i));
+      }
+    }
+  }
 
   RetireNode retire_;
   std::atomic<Node*> root_{nullptr};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "store/tree.h"
 
@@ -135,10 +136,15 @@ void Tree::retire_version(OldVersion* v) {
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
 }
 
-void Tree::sweep(std::span<OldVersion* const> going) {
+std::size_t Tree::sweep(std::span<OldVersion* const> going) {
+  // Before any lock, for it may have to be made; from here on nothing needs memory.
+  const bool ready = pm::had_memory([this] {
+    const EpochGuard guard;
+    static_cast<void>(limbos_.mine());
+  });
+  if (!ready) return 0;
   for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
     const EpochGuard guard;
-    static_cast<void>(limbos_.mine());  // before the lock, for it may have to be made
     const std::string_view key = going[i]->key();
     VLeaf* twin = nullptr;
     while (twin == nullptr) {
@@ -161,6 +167,7 @@ void Tree::sweep(std::span<OldVersion* const> going) {
     if (empty) unlink_empty(key);
   }
   limbos_.collect_all();
+  return going.size();
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

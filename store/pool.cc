@@ -6,6 +6,7 @@
 
 #include "pm/journal.h"
 #include "pm/media.h"
+#include "pm/no_memory.h"
 #include "store/pool_impl.h"
 #include "tenuto/tx.h"
 
@@ -33,12 +34,17 @@ Pool::Pool(std::unique_ptr<PoolImpl> impl) : impl_(std::move(impl)) {}
 Pool::Pool(Pool&&) noexcept = default;
 Pool& Pool::operator=(Pool&& o) noexcept {
   if (this != &o) {
-    static_cast<void>(close());
+    end();
     impl_ = std::move(o.impl_);
   }
   return *this;
 }
-Pool::~Pool() { static_cast<void>(close()); }
+Pool::~Pool() { end(); }
+
+// Whoever cannot be told: what a close has no memory for is the next open's recovery.
+void Pool::end() noexcept {
+  if (!pm::had_memory([this] { static_cast<void>(close()); })) impl_.reset();
+}
 
 Result<Pool> Pool::create(std::string_view path, const PoolOptions& options, Report* report) {
   auto impl = PoolImpl::create(path, options, report);

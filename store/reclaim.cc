@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "pm/no_memory.h"
 #include "store/cursor.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -96,7 +97,8 @@ void Reclaimer::start() {
         !wake_.wait_for(wait, std::chrono::milliseconds(every_ms_), [this] { return stopping_; })) {
       const std::uint64_t at_once = at_once_;
       wait.unlock();
-      (void)run(at_once);  // a failure is the next writer's to see; here it is tried again
+      // A failure is the next writer's to see; here it is tried again.
+      static_cast<void>(pm::had_memory([&] { static_cast<void>(run(at_once)); }));
       wait.lock();
     }
   });

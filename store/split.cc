@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "store/tree.h"
 #include "tenuto/persist.h"
@@ -125,7 +126,8 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   }
   UnlinkedBlock low_block(heap_, low_at);
   Leaf& left = *twin.leaf;
-  VLeaf* right = twins_.take();
+  UnlinkedTwin right_twin(twins_);
+  VLeaf* const right = right_twin.get();
   right->leaf = file_.at<Leaf>(block->offset);
   NewEntry moved[kSlots];
   unsigned count = 0;
@@ -146,7 +148,7 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   const bool locked = right->lock();
   TENUTO_ASSERT(locked);
   index_.add(&twin, low, right);
-  LeafLock right_lock(*right);
+  LeafLock right_lock(*right_twin.linked());
   leaf_block.linked();
   low_block.linked();
   fence("new leaf", "chain link");
@@ -156,8 +158,13 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   return right;
 }
 
-// Best effort: gives up when others are busy here, and leaves an empty leaf, which is sound.
+// Best effort: gives up when others are busy here or memory has ended, and leaves an empty leaf,
+// which is sound.
 void Tree::unlink_empty(std::string_view key) {
+  static_cast<void>(pm::had_memory([&] { try_unlink_empty(key); }));
+}
+
+void Tree::try_unlink_empty(std::string_view key) {
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
     VLeaf& twin = *index_.locate(key).leaf;
@@ -195,10 +202,11 @@ bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
   if (store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
   const Result<PoolOffset> next = next_of(twin);
   if (!next) return false;
-  // What may fail for want of memory first; both are locked, so nobody looks.
-  index_.remove(&twin, low);
-  unlink_next(*left.leaf, *next);
-  return true;
+  const auto unlink = [&] {
+    unlink_next(*left.leaf, *next);
+    return Status::ok;
+  };
+  return index_.remove(&twin, low, unlink) == Status::ok;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "heap/heap.h"
@@ -106,6 +107,23 @@ class UnlinkedBlock {
  private:
   heap::Heap& heap_;
   PoolOffset at_;
+};
+
+// A twin that no index shows yet; the same.
+class UnlinkedTwin {
+ public:
+  explicit UnlinkedTwin(Twins& twins) : twins_(twins), twin_(twins.take()) {}
+  ~UnlinkedTwin() {
+    if (twin_ != nullptr) twins_.put(twin_);
+  }
+  UnlinkedTwin(const UnlinkedTwin&) = delete;
+  UnlinkedTwin& operator=(const UnlinkedTwin&) = delete;
+  VLeaf* get() const { return twin_; }
+  VLeaf* linked() { return std::exchange(twin_, nullptr); }
+
+ private:
+  Twins& twins_;
+  VLeaf* twin_;
 };
 
 // A change of an atomic batch; `tree` is one of the pool's.
@@ -252,8 +270,9 @@ class Tree {
   Status damaged(PoolOffset at, const char* what) const;
 
   // --- for the history
-  // Takes these, sorted by key, out of their leaves. REQUIRES: no lock is held.
-  void sweep(std::span<OldVersion* const> going);
+  // Takes these, sorted by key, out of their leaves; says how many, which are fewer when memory has
+  // ended. REQUIRES: no lock is held.
+  std::size_t sweep(std::span<OldVersion* const> going);
   // REQUIRES: unlinked.
   void retire_version(OldVersion* v);
   void give_back(PoolOffset record) { heap_.release(record); }
@@ -318,6 +337,7 @@ class Tree {
                            std::string_view low);
   // Unlinks the leaf that this key belongs to, if it is empty and not the first.
   void unlink_empty(std::string_view key);
+  void try_unlink_empty(std::string_view key);
   bool unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low);
 
   // tree_end.cc
@@ -332,8 +352,8 @@ class Tree {
   Result<PoolOffset> copy_record(PoolOffset old);
   Status move_records(const Place& place, CompactWork& work);
   Status move_leaf(const Place& place, CompactWork& work);
-  void replace_leaf(VLeaf& left, VLeaf& twin, const heap::Block& block, std::string_view low,
-                    PoolOffset next);
+  void replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Block& block,
+                    std::string_view low, PoolOffset next);
 
   // Constant after open.
   pm::PoolFile& file_;

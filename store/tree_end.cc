@@ -8,10 +8,12 @@
 //                (CollectionUse), iterators and views hold theirs. When the sealed one is over they
 //                have left: nobody reads or writes in the tree.
 //    sweeps      they come from the history and not through a handle, without an epoch between two
-//                leaves. While one has versions of this tree in its hands the end waits. Then
-//                History::forget takes, in one step under its mutex, all versions that snapshots
-//                still own, those that wait for a sweep, and the lists they hang in: no sweep finds
-//                anything of this tree again, and its list heads, empty, may go to other leaves.
+//                leaves. While one has versions of this tree in its hands the end waits. Then each
+//                leaf's list is emptied, and what snapshots still own there is condemned
+//                (History::forget); nobody puts more into a list. In the end
+//                History::take_condemned takes those of this tree, if no sweep has them by then: no
+//                sweep finds anything of it again, and its list heads, empty, may go to other
+//                leaves.
 //    lookers     a reader of *another* tree may still walk along these versions: it holds a version
 //                word with a head that its leaf gave back, and that a leaf of this tree took. It
 //                does not believe what it finds, but it looks. So the epoch is sealed once more,
@@ -19,6 +21,8 @@
 //    over        nobody is led here by anything. What waited in the limbos is freed, whoever put it
 //                there (sweeps included, for they are over), then versions, records, leaves, twins;
 //                not a record that its slot cannot mean, for it may be another tree's.
+//
+// Nothing of this needs memory: what was dropped is given back when there is none, too.
 //
 // No step waits for another thread: what cannot be done yet is tried again by the next call that
 // changes the catalog, finds the pool full, or compacts; so nobody waits under the collections'
@@ -30,9 +34,9 @@
 // its one list is emptied while the leaf is locked (History::clear), and the versions go with the
 // sweep that has them, or will (bulk.cc).
 #include <bit>
-#include <vector>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "store/tree.h"
 
@@ -84,11 +88,12 @@ void Tree::end_now() {
 // Pinned, for a sweep may still unlink leaves, which then have no list; nobody makes one.
 bool Tree::forget_history() {
   const EpochGuard guard;
-  std::vector<VLeaf*> listed;
-  index_.for_each([&](VLeaf* twin, std::string_view) {
-    if (VLeaf::history(twin->version.load(std::memory_order_acquire)) != 0) listed.push_back(twin);
+  bool free = true;
+  index_.each_leaf([&](VLeaf* twin) {
+    if (!free || VLeaf::history(twin->version.load(std::memory_order_acquire)) == 0) return;
+    free = history_.forget(*this, *twin);
   });
-  return history_.forget(*this, listed, forgotten_);
+  return free && history_.take_condemned(*this, forgotten_);
 }
 
 void Tree::give_all_back() {
@@ -98,7 +103,7 @@ void Tree::give_all_back() {
     if (v->record) heap_.release(v->record);
     OldVersion::destroy(v);
   }
-  index_.for_each([this](VLeaf* twin, std::string_view) {
+  index_.each_leaf([this](VLeaf* twin) {
     const std::uint64_t all = twin->used_slots();
     for (std::uint64_t used = all; used != 0; used &= used - 1) {
       prefetch(twin->word(static_cast<unsigned>(std::countr_zero(used))));
@@ -109,7 +114,9 @@ void Tree::give_all_back() {
       if (is_own(file_, *twin, slot) || TENUTO_PLANT("store_drop_frees_what_is_not_its_own")) {
         heap_.release(record);
       } else {
-        static_cast<void>(damaged(record, "record of a collection that was dropped"));
+        static_cast<void>(pm::had_memory([&] {
+          static_cast<void>(damaged(record, "record of a collection that was dropped"));
+        }));
       }
     }
     if (const PoolOffset block = low_block(*twin->leaf)) heap_.release(block);

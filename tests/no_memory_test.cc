@@ -1,126 +1,23 @@
-// Each allocation of a call fails once, one after the other. The call may throw std::bad_alloc or
-// answer with a Status; afterwards nothing is locked, the store works on and validate() is sound.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <functional>
-#include <map>
+// Each allocation of a call fails once, one after the other: reads and writes of records. The call
+// may throw std::bad_alloc or answer with a Status; afterwards nothing is locked, the store works
+// on and validate() is sound.
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "support/kv_fixture.h"
+#include "support/no_memory_fixture.h"
 #include "tenuto/collection.h"
-#include "tenuto/crash.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
-
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // inlined, malloc and free are seen
-#endif
-
-namespace {
-// Of the thread that is tested: allocations until one fails; 0: none does.
-thread_local long countdown = 0;
-
-bool fails() { return countdown > 0 && --countdown == 0; }
-
-void* take(std::size_t bytes, std::size_t align) {
-  if (fails()) return nullptr;
-  bytes = (bytes + align - 1) / align * align;
-  return align <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
-                                            : std::aligned_alloc(align, bytes);
-}
-void* take_or_throw(std::size_t bytes, std::size_t align) {
-  if (void* p = take(bytes, align)) return p;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t n) { return take_or_throw(n, 1); }
-void* operator new[](std::size_t n) { return take_or_throw(n, 1); }
-void* operator new(std::size_t n, std::align_val_t a) {
-  return take_or_throw(n, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t n, std::align_val_t a) {
-  return take_or_throw(n, static_cast<std::size_t>(a));
-}
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return take(n, static_cast<std::size_t>(a));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace tenuto {
 namespace {
 
 using test::key_of;
 
-class NoMemoryTest : public test::KvFixture {
- protected:
-  using Call = std::function<void()>;
-
-  void SetUp() override {
-    options_.pool.size = 64u << 20;
-    s_.emplace(opened());
-  }
-  void TearDown() override { unplant_all(); }
-
-  // Runs the call with its first allocation failing, its second, ... until all succeed.
-  void every_allocation_fails_once(
-      const Call& call, const Call& after = [] {}) {
-    int failed = 0;
-    for (long n = 1; !testing::Test::HasFailure(); ++n) {
-      SCOPED_TRACE("allocation " + std::to_string(n));
-      ::alarm(60);  // what is locked for ever ends the test
-      countdown = n;
-      bool thrown = false;
-      try {
-        call();
-      } catch (const std::bad_alloc&) {
-        thrown = true;
-      }
-      const bool met = countdown == 0;
-      countdown = 0;
-      after();
-      works();
-      ::alarm(0);
-      if (!met) break;
-      failed += 1;
-      static_cast<void>(thrown);
-    }
-    EXPECT_GT(failed, 0);
-  }
-
-  // Every leaf can be read and written, and all of the store is as it should be.
-  void works() {
-    {
-      Iterator it = s_->iterator();
-      for (it.seek_first(); it.valid(); it.next()) continue;
-      EXPECT_EQ(it.status(), Status::ok);
-    }
-    for (int i = 0; i < next_; i += 7) EXPECT_EQ(s_->put(key_of(i), "again"), Status::ok);
-    expect_valid(*s_);
-  }
-  // Keys that split leaves, one batch after the other.
-  void fill(int count) {
-    for (int i = 0; i < count; ++i) (void)s_->put(key_of(next_++), std::string(40, 'v'));
-  }
-
-  std::optional<Store> s_;
-  int next_ = 0;
-};
+using NoMemoryTest = test::NoMemoryFixture;
 
 TEST_F(NoMemoryTest, puts_that_split) {
   every_allocation_fails_once([&] { fill(120); });
@@ -179,12 +76,12 @@ TEST_F(NoMemoryTest, a_snapshot_sees_its_moment_or_has_expired) {
   for (long n = 1; n < 40; ++n) {
     for (int i = 0; i < 200; ++i) ASSERT_EQ(s_->put(key_of(i), "old"), Status::ok);
     const Snapshot snapshot = std::move(*s_->snapshot());
-    countdown = n;
+    test::fail_allocation(n);
     try {
       for (int i = 0; i < 100; ++i) (void)s_->put(key_of(i * 2), "new");
     } catch (const std::bad_alloc&) {
     }
-    countdown = 0;
+    test::failed_allocation();
     std::string value;
     for (int i = 0; i < 200; ++i) {
       const Status s = snapshot.get(key_of(i), value);

@@ -141,4 +141,20 @@ class Txn {
   TxnStats stats_;
 };
 
+// A transaction that is begun and not yet stored under; aborted on every way out but the good one,
+// an allocation that fails among them.
+class Saving {
+ public:
+  explicit Saving(Txn& txn) : txn_(&txn) {}
+  ~Saving() {
+    if (txn_ != nullptr) txn_->abort();
+  }
+  Saving(const Saving&) = delete;
+  Saving& operator=(const Saving&) = delete;
+  void done() { txn_ = nullptr; }
+
+ private:
+  Txn* txn_;
+};
+
 }  // namespace tenuto::inline TENUTO_ABI::tx

@@ -365,6 +365,8 @@ class Pool {
     static_assert(sizeof(Pointer) == sizeof(Word));
     return {pointers.empty() ? nullptr : &pointers.front().word(), pointers.size()};
   }
+  void end() noexcept;
+
   std::unique_ptr<PoolImpl> impl_;
 };
 

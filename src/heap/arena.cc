@@ -1,6 +1,7 @@
 #include "heap/arena.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "heap/morph.h"
 #include "pm/assert.h"
@@ -93,10 +94,28 @@ unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
   return 0;
 }
 
+// Needs no memory: fresh_twin().
 void Arena::spare_twin(Slab& slab) {
   slab.header = nullptr;
   spare_twins_.push_back(&slab);
 }
+
+// A twin on its way to a slab; spare again on every way out but the good one.
+class Arena::TwinToFill {
+ public:
+  explicit TwinToFill(Arena& arena) : arena_(arena), slab_(&arena.fresh_twin()) {}
+  ~TwinToFill() {
+    if (slab_ != nullptr) arena_.spare_twin(*slab_);
+  }
+  TwinToFill(const TwinToFill&) = delete;
+  TwinToFill& operator=(const TwinToFill&) = delete;
+  Slab& slab() const { return *slab_; }
+  Slab& take() { return *std::exchange(slab_, nullptr); }
+
+ private:
+  Arena& arena_;
+  Slab* slab_;
+};
 
 // A sparse slab of another class, morphed into this one; null when none can be. Two fences, once a
 // slab. REQUIRES: mu is held, and no slab of the class has free blocks.
@@ -113,10 +132,13 @@ Slab* Arena::morphed_slab(ClassId class_id) {
 }
 
 Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
+  // Before anything is written: from there on nothing needs memory.
+  TwinToFill twin(*this);
+  if (shape.old) make_room_for_old(twin.slab());
   if (slab.empty()) list_of(slab).empty -= 1;
   if (slab.listed) unlist(slab);
   write_shape(file_, slab, shape);
-  Slab& now = fresh_twin();
+  Slab& now = twin.take();
   attach_slab(now, file_, slab.offset, *slab.header, shape);
   now.fill_free_all();
   if (shape.old) {
@@ -139,6 +161,8 @@ Slab& Arena::fresh_twin() {
     spare_twins_.pop_back();
     return slab;
   }
+  const std::size_t all = slabs_.size() + 1;
+  if (spare_twins_.capacity() < all) spare_twins_.reserve(2 * all);
   slabs_.push_back(std::make_unique<Slab>());
   slabs_.back()->arena = this;
   return *slabs_.back();
@@ -146,13 +170,14 @@ Slab& Arena::fresh_twin() {
 
 // REQUIRES: mu is held. Two fences, once a slab.
 Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
+  TwinToFill twin(*this);  // before anything is written
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_);
   if (!frame) {
     *why = frame.error();
     return nullptr;
   }
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
-  Slab& slab = fresh_twin();
+  Slab& slab = twin.take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
   slab.fill_free_all();
   pages_.set(*frame, owner_of(slab), &slab);

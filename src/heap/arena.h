@@ -77,6 +77,7 @@ class Arena {
   Slab& morph(Slab& slab, const SlabShape& shape);
   Slab& fresh_twin();
   void spare_twin(Slab& slab);
+  class TwinToFill;
   void list(Slab& slab);
   void list_last(Slab& slab);
   void unlist(Slab& slab);

@@ -7,6 +7,7 @@
 #include "heap/heap_state.h"
 #include "heap/morph.h"
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -108,7 +109,7 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
                                        Kind kind) {
   extents.tick();
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
-  if (!cache.ready()) cache.init(class_id, g.stripes);
+  h.make_ready(cache, class_id, g.stripes);
   std::array<PoolOffset, 64> blocks;
   const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
@@ -137,7 +138,10 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
     return;
   }
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
-  if (!cache.ready()) cache.init(slab->class_id, slab->stripes);
+  if (!cache.ready()) [[unlikely]] {
+    const auto ready = [&] { h.make_ready(cache, slab->class_id, slab->stripes); };
+    if (!pm::had_memory(ready)) return slab->arena->give(*slab, &index, 1);
+  }
   if (cache.put(block, slab->stripe_of(index))) return;
   h.spill.clear();
   cache.spill(h.spill, false);
@@ -171,13 +175,14 @@ void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
 }
 
 void Heap::State::empty_caches(LaneHeap& h) {
-  h.spill.clear();
   for (auto& kind : h.caches) {
     for (ClassCache& cache : kind) {
-      if (cache.ready()) cache.spill(h.spill, true);
+      if (cache.count() == 0) continue;
+      h.spill.clear();
+      cache.spill(h.spill, true);
+      give_to_slabs(h.spill);
     }
   }
-  give_to_slabs(h.spill);
 }
 
 void Heap::State::scavenge(LaneHeap& h) {

@@ -12,6 +12,7 @@
 
 #include "heap/heap_state.h"
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -147,8 +148,9 @@ void Heap::State::settle_word(LaneHeap& h, PoolOffset dest) {
 
 // --- quarantine ---------------------------------------------------------------------------------
 
+// Where there is no memory to note it, the block is free on media and used here: the next open's.
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
-  h.quarantine.push_back(block);
+  if (!pm::had_memory([&] { h.quarantine.push_back(block); })) return;
   if (h.quarantine.size() >= kQuarantineBatch) empty_quarantine(h);
 }
 
@@ -188,6 +190,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
   std::sort(blocks.begin(), blocks.end());
   std::vector<PoolOffset>& kept = h.quarantine_kept;
   kept.clear();
+  if (!pm::had_memory([&] { kept.reserve(blocks.size()); })) return;  // they wait on
   const std::size_t lanes_used = lane_heaps_end.load(std::memory_order_acquire);
   const std::size_t end = TENUTO_PLANT("heap_quarantine_skipped") ? 0 : lanes_used;
   for (std::size_t id = 0; id < end; ++id) {
@@ -199,7 +202,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
       while (after != blocks.begin()) {
         const PoolOffset before = *std::prev(after);
         if (d.first() >= before.value + block_bytes(before)) break;
-        kept.push_back(before);
+        kept.push_back(before);  // has room
         after = blocks.erase(std::prev(after));
       }
     });

@@ -82,6 +82,12 @@ struct LaneHeap {
   std::atomic<std::uint64_t> cleared = 0;
   std::array<std::array<std::atomic<std::uint64_t>, kIntentPairs>, kIntentLines> pending{};
 
+  // The cache's memory, and room for all it may give back: that needs none.
+  void make_ready(ClassCache& cache, ClassId class_id, unsigned stripes_of_slab) {
+    if (cache.ready()) return;
+    spill.reserve(ClassCache::kMost);
+    cache.init(class_id, stripes_of_slab);
+  }
   bool in_limbo() const { return lines != lines_retired; }
   LimboLine& limbo_at(std::uint64_t line) { return limbo[line % kIntentLines]; }
   pm::LogLine& line_at(std::uint64_t line) const {

@@ -342,18 +342,26 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
     all.push_back({file.offset_of(&dest), {}, 0, KindOf<Word>::next(raw), 0, nullptr});
   }
   if (dests.scattered() && repeats(h)) return Status::invalid_argument;
+  // What is not attached goes back, whatever the way out.
+  struct Taken {
+    State& state;
+    LaneHeap& lane;
+    std::size_t count = 0;
+    ~Taken() {
+      for (std::size_t i = 0; i < count; ++i) state.put_back(lane, lane.batch[i].block);
+    }
+  } taken{*this, h};
   for (std::size_t i = 0; i < all.size(); ++i) {
     // Blocks of one stripe one after the other: their bits share a line.
     const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
     const Result<Block> block = reserve(h, bytes[i], kind, wanted.align, i % kIntentPacked != 0);
-    if (!block) {
-      for (std::size_t k = 0; k < i; ++k) put_back(h, all[k].block);
-      return block.error();
-    }
+    if (!block) return block.error();
     all[i] = element(&dests[i], *block, all[i].version);
+    taken.count += 1;
   }
   if (wanted.type != 0 || wanted.zero)
     prepare_batch(h, bytes, wanted, std::is_same_v<Word, VPtrWord>);
+  taken.count = 0;
   attach<Word>(h, all.data(), all.size());
   return Status::ok;
 }

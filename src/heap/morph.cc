@@ -96,8 +96,12 @@ void write_shape(pm::PoolFile& file, const Slab& slab, const SlabShape& shape) {
   if (late) publish(lines->shape, said);
 }
 
-void join_parts(Slab& now, Slab& old) {
+void make_room_for_old(Slab& now) {
   if (now.old_storage == nullptr) now.old_storage = std::make_unique<OldPart>();
+}
+
+void join_parts(Slab& now, Slab& old) {
+  make_room_for_old(now);
   OldPart& part = *now.old_storage;
   part.grid = old;
   part.slab = &old;

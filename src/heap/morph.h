@@ -51,6 +51,9 @@ std::optional<SlabShape> plan_morph(const Slab& slab, ClassId class_id, unsigned
 // The protocol above. Two fences; a line for each stripe and one for the header.
 void write_shape(pm::PoolFile& file, const Slab& slab, const SlabShape& shape);
 
+// join_parts needs no memory after this.
+void make_room_for_old(Slab& now);
+
 // `now` and `old` become the parts of one slab, no block of the old one held yet.
 void join_parts(Slab& now, Slab& old);
 // The old part's blocks that are not free are held, and those of the new part that overlap them not

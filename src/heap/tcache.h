@@ -15,6 +15,9 @@ namespace tenuto::inline TENUTO_ABI::heap {
 
 class ClassCache {
  public:
+  // No cache has more.
+  static constexpr std::size_t kMost = 192 + kStripesMax;
+
   void init(ClassId class_id, unsigned stripes) {
     stripes_ = stripes;
     const std::uint64_t blocks = std::clamp<std::uint64_t>(
@@ -49,7 +52,7 @@ class ClassCache {
     count_ += 1;
     return true;
   }
-  // Moves the older half (or all) of every stripe's list to out.
+  // Moves the older half (or all) of every stripe's list to out, which has room for kMost.
   void spill(std::vector<PoolOffset>& out, bool all) {
     for (unsigned s = 0; s < stripes_; ++s) {
       const unsigned n = all ? size_[s] : (size_[s] + 1) / 2;
@@ -64,7 +67,7 @@ class ClassCache {
  private:
   static constexpr std::uint64_t kCacheBytes = 64u << 10;  // of blocks, a class
   static constexpr std::uint64_t kBlocksLeast = 6;
-  static constexpr std::uint64_t kBlocksMost = 192;
+  static constexpr std::uint64_t kBlocksMost = kMost - kStripesMax;
   unsigned next(unsigned s) const { return s + 1 == stripes_ ? 0 : s + 1; }
 
   unsigned stripes_ = 0;

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <new>
 #include <utility>
 
 #include "pm/assert.h"
 #include "pm/bus_error.h"
 #include "pm/journal_page.h"
+#include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -35,29 +35,6 @@ Status look(std::span<const LinePicture>) { return Status::ok; }  // and write n
 
 constexpr const char* kWhatToDo =
     "; what was synced is safe: see to the device, close the pool, and open it again";
-
-// As an allocation that fails does.
-void throw_bad_alloc() {
-#ifdef __cpp_exceptions
-  throw std::bad_alloc();
-#endif
-}
-
-// False: an allocation in f failed.
-template <class F>
-bool without_exception(const F& f) {
-#ifdef __cpp_exceptions
-  try {
-    f();
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-#else
-  f();
-  return true;
-#endif
-}
 
 }  // namespace
 
@@ -238,7 +215,7 @@ Status Journal::commit(std::uint64_t wanted) {
 template <class F>
 Status Journal::unless_without_memory(const F& f) {
   Status s = Status::ok;
-  return without_exception([&] { s = f(); }) ? s : fail_without_memory();
+  return had_memory([&] { s = f(); }) ? s : fail_without_memory();
 }
 
 Status Journal::commit_now() {
@@ -329,7 +306,7 @@ Status Journal::fail_without_memory() {
   Status none = Status::ok;
   if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
   // The pool is read-only by the first thing that this does; words come after.
-  static_cast<void>(without_exception([this] { on_failure_(without_memory_); }));
+  static_cast<void>(had_memory([this] { on_failure_(without_memory_); }));
   return Status::io;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/failing_memory.h"
 #include "world.h"
 
 namespace tenuto::life {
@@ -37,13 +38,13 @@ class Actor {
   // Runs f, which returns a Status, with the fault that is due; kThrew when it threw.
   template <class F>
   std::uint64_t call(F&& f) {
-    arm_allocation(std::exchange(fail_alloc_, 0));
+    test::fail_allocation(std::exchange(fail_alloc_, 0));
     std::uint64_t status = kThrew;
     try {
       status = static_cast<std::uint64_t>(f());
     } catch (const std::bad_alloc&) {
     }
-    disarm_allocation();
+    test::failed_allocation();
     return status;
   }
   void begin(const Words& arguments) { record_.begin(verb_, number_, store_, arguments); }

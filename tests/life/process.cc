@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "support/failing_calls.h"
+#include "support/failing_memory.h"
 #include "tenuto/pool.h"
 
 namespace tenuto::life {
@@ -237,7 +238,7 @@ void Process::kill_soon(const Step& step) {
   const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(1, step.a[1]));
   switch (step.a[0] % 3) {
     case 0:
-      kill_at_allocation(n);
+      test::kill_at_allocation(n);
       break;
     case 1:
       test::fail_call_anywhere(static_cast<int>(n), test::kKillProcess, false);

@@ -81,9 +81,4 @@ struct World {
   [[noreturn]] void broken(const std::string& what);
 };
 
-// How the next library calls of a thread fail; see faults.cc.
-void arm_allocation(int n);                // the n-th allocation of this thread; 0: none any more
-bool disarm_allocation();                  // whether it failed
-void kill_at_allocation(std::uint64_t n);  // of the process
-
 }  // namespace tenuto::life

@@ -1,24 +1,30 @@
-// Allocations that fail, or end the process, on request: operator new of this program.
-#include <atomic>
-#include <csignal>
-#include <cstdint>
-#include <cstdlib>
-#include <new>
+#include "support/failing_memory.h"
 
 #include <unistd.h>
 
-#include "world.h"
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
 
-namespace tenuto::life {
+namespace tenuto::test {
 namespace {
 
-thread_local int left = 0;  // allocations until the one that fails; 0: none does
+thread_local long left = 0;  // allocations until the one that fails; 0: none does
 thread_local bool failed = false;
+std::atomic<long> left_anywhere = 0;
+std::atomic<bool> failed_anywhere = false;
 std::atomic<std::uint64_t> kill_in = 0;
 
 bool fails() {
   if (kill_in.load(std::memory_order_relaxed) != 0 && kill_in.fetch_sub(1) == 1) {
     ::kill(::getpid(), SIGKILL);
+  }
+  // It may go below 0, where it stays without effect.
+  if (left_anywhere.load(std::memory_order_relaxed) > 0 && left_anywhere.fetch_sub(1) == 1) {
+    failed_anywhere.store(true);
+    return true;
   }
   if (left == 0 || --left != 0) return false;
   failed = true;
@@ -38,20 +44,28 @@ void* must_allocate(std::size_t bytes, std::size_t align) {
 
 }  // namespace
 
-void arm_allocation(int n) {
+void fail_allocation(long n) {
   left = n;
   failed = false;
 }
-bool disarm_allocation() {
+bool failed_allocation() {
   left = 0;
   return failed;
 }
+void fail_allocation_anywhere(long n) {
+  failed_anywhere.store(false);
+  left_anywhere.store(n);
+}
+bool failed_allocation_anywhere() {
+  left_anywhere.store(0);
+  return failed_anywhere.load();
+}
 void kill_at_allocation(std::uint64_t n) { kill_in.store(n); }
 
-}  // namespace tenuto::life
+}  // namespace tenuto::test
 
-using tenuto::life::allocate;
-using tenuto::life::must_allocate;
+using tenuto::test::allocate;
+using tenuto::test::must_allocate;
 
 void* operator new(std::size_t bytes) { return must_allocate(bytes, 1); }
 void* operator new[](std::size_t bytes) { return must_allocate(bytes, 1); }
@@ -64,6 +78,9 @@ void* operator new[](std::size_t bytes, std::align_val_t a) {
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 1); }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
   return allocate(bytes, 1);
+}
+void* operator new(std::size_t bytes, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return allocate(bytes, static_cast<std::size_t>(a));
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }

@@ -1,0 +1,279 @@
+// Each allocation of a call fails once, one after the other: calls that make, open and close whole
+// pools, cleanly or after a kill, and copies of them.
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "support/journal_parts.h"
+#include "support/no_memory_fixture.h"
+#include "support/pool_image.h"
+#include "tenuto/rescue.h"
+#include "tenuto/snapshot.h"
+
+namespace tenuto {
+namespace {
+
+using test::key_of;
+using test::run_and_kill;
+namespace fs = std::filesystem;
+
+class NoMemoryOpenTest : public testing::Test {
+ protected:
+  static constexpr int kKeys = 150;
+
+  NoMemoryOpenTest() {
+    options_ = test::journalled(paths_);
+    options_.pool.size = kPoolBytesMin;
+    options_.pool.size_max = 64u << 20;
+    options_.pool.journal.bytes = 256u << 10;
+    options_.pool.recovery_threads = 1;
+    options_.pool.medium = Medium::cache;
+    options_.reclaim_every_ms = 0;
+  }
+
+  using Call = std::function<void()>;
+  static void each_fails(const Call& before, const Call& call, const Call& after) {
+    test::fail_each_allocation(before, call, after, true);
+  }
+  static void fill(Store& s, const std::string& value) {
+    Collection c = *s.collection("c");
+    for (int i = 0; i < kKeys; ++i) {
+      EXPECT_EQ(s.put(key_of(i), value), Status::ok);
+      EXPECT_EQ(c.put(key_of(i), value), Status::ok);
+    }
+  }
+  void expect_whole(Store& s, const std::string& value) {
+    Collection c = *s.collection("c", {.create_if_missing = false});
+    for (int i = 0; i < kKeys; ++i) {
+      ASSERT_EQ(s.get(key_of(i)).value_or("?"), value) << i;
+      ASSERT_EQ(c.get(key_of(i)).value_or("?"), value) << i;
+    }
+    Report r;
+    EXPECT_EQ(s.validate(&r), Status::ok) << r.text();
+  }
+  // Clean, or killed.
+  void make(bool clean) {
+    run_and_kill([&] {
+      Store* s = new Store(std::move(*Store::open(paths_.pool.str(), options_)));
+      fill(*s, "first");
+      if (s->sync() != Status::ok) return false;
+      fill(*s, "value");
+      if (clean) return s->close() == Status::ok;
+      return s->sync() == Status::ok;
+    });
+    keep();
+  }
+  void keep() {
+    fs::copy_file(paths_.pool.str(), kept_.pool.str());
+    if (fs::exists(paths_.journal.str())) fs::copy_file(paths_.journal.str(), kept_.journal.str());
+  }
+  // As make() left it.
+  void put_back() {
+    const auto over = fs::copy_options::overwrite_existing;
+    fs::copy_file(kept_.pool.str(), paths_.pool.str(), over);
+    fs::remove(paths_.journal.str());
+    if (fs::exists(kept_.journal.str())) fs::copy_file(kept_.journal.str(), paths_.journal.str());
+  }
+
+  Result<Store> open() { return Store::open(paths_.pool.str(), options_, &report_); }
+
+  void opens_whatever_fails() {
+    each_fails([&] { put_back(); },
+               [&] {
+                 Result<Store> s = open();
+                 if (s) (void)s->get(key_of(1));
+               },
+               [&] {
+                 Result<Store> s = open();
+                 ASSERT_TRUE(s) << report_.text();
+                 expect_whole(*s, "value");
+                 EXPECT_EQ(s->close(), Status::ok);
+               });
+  }
+
+  test::JournalPaths paths_{"no-memory"};
+  test::JournalPaths kept_{"no-memory-kept"};
+  test::TempPath other_{"no-memory-other"};
+  StoreOptions options_;
+  Report report_;
+};
+
+TEST_F(NoMemoryOpenTest, a_pool_is_made) {
+  each_fails([&] { fs::remove(paths_.pool.str()); }, [&] { (void)open(); },
+             [&] {
+               Result<Store> s = open();
+               ASSERT_TRUE(s) << report_.text();
+               fill(*s, "x");
+               expect_whole(*s, "x");
+             });
+}
+TEST_F(NoMemoryOpenTest, a_pool_with_a_journal_is_made) {
+  options_.pool.medium = Medium::journal;
+  each_fails(
+      [&] {
+        fs::remove(paths_.pool.str());
+        fs::remove(paths_.journal.str());
+      },
+      [&] { (void)open(); },
+      [&] {
+        Result<Store> s = open();
+        ASSERT_TRUE(s) << report_.text();
+        fill(*s, "x");
+        expect_whole(*s, "x");
+      });
+}
+
+TEST_F(NoMemoryOpenTest, a_clean_pool_is_opened) {
+  make(true);
+  opens_whatever_fails();
+}
+TEST_F(NoMemoryOpenTest, a_pool_is_opened_after_a_kill) {
+  make(false);
+  opens_whatever_fails();
+}
+TEST_F(NoMemoryOpenTest, a_clean_pool_with_a_journal_is_opened) {
+  options_.pool.medium = Medium::journal;
+  make(true);
+  opens_whatever_fails();
+}
+TEST_F(NoMemoryOpenTest, a_pool_and_its_journal_are_opened_after_a_kill) {
+  options_.pool.medium = Medium::journal;
+  make(false);
+  opens_whatever_fails();
+}
+
+// By threads of oneTBB: any of theirs.
+TEST_F(NoMemoryOpenTest, a_pool_is_opened_by_threads_after_a_kill) {
+  make(false);
+  options_.pool.recovery_threads = 2;
+  for (long n = 1; !HasFailure(); n += 1 + n / 16) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    put_back();
+    ::alarm(60);
+    test::fail_allocation_anywhere(n);
+    try {
+      (void)open();
+    } catch (const std::bad_alloc&) {
+    }
+    const bool met = test::failed_allocation_anywhere();
+    Result<Store> s = open();
+    ::alarm(0);
+    ASSERT_TRUE(s) << report_.text();
+    expect_whole(*s, "value");
+    if (!met) break;
+  }
+}
+
+// A close that failed can be made again, or the next open recovers.
+TEST_F(NoMemoryOpenTest, a_close) {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    options_.pool.medium = medium;
+    std::optional<Store> s;
+    each_fails(
+        [&] {
+          fs::remove(paths_.pool.str());
+          fs::remove(paths_.journal.str());
+          s.emplace(std::move(*open()));
+          fill(*s, "before");
+          const Snapshot snapshot = std::move(*s->snapshot());
+          fill(*s, "value");
+        },
+        [&] { (void)s->close(); },
+        [&] {
+          s.reset();
+          Result<Store> again = open();
+          ASSERT_TRUE(again) << report_.text();
+          expect_whole(*again, "value");
+        });
+  }
+}
+// The same in its destructor, which cannot say so.
+TEST_F(NoMemoryOpenTest, a_destructor) {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    options_.pool.medium = medium;
+    std::optional<Store> s;
+    int failed = 0;
+    const auto fresh = [&] {
+      fs::remove(paths_.pool.str());
+      fs::remove(paths_.journal.str());
+      s.emplace(std::move(*open()));
+      fill(*s, "value");
+    };
+    for (long n = 1; !HasFailure(); n += 1 + n / 24) {
+      fresh();
+      test::fail_allocation(n);
+      s.reset();
+      const bool met = test::failed_allocation();
+      Result<Store> again = open();
+      ASSERT_TRUE(again) << report_.text();
+      expect_whole(*again, "value");
+      failed += met ? 1 : 0;
+      if (!met) break;
+    }
+    std::printf("%d allocations\n", failed);
+  }
+}
+
+TEST_F(NoMemoryOpenTest, a_backup) {
+  make(true);
+  Store s = std::move(*open());
+  PoolOptions to = options_.pool;
+  to.medium = Medium::cache;
+  each_fails([&] { fs::remove(other_.str()); }, [&] { (void)s.backup(other_.str(), to); },
+             [&] {
+               if (!fs::exists(other_.str())) {
+                 ASSERT_EQ(s.backup(other_.str(), to, &report_), Status::ok) << report_.text();
+               }
+               StoreOptions there = options_;
+               there.pool.journal = {};
+               Result<Store> copy = Store::open(other_.str(), there, &report_);
+               ASSERT_TRUE(copy) << report_.text();
+               expect_whole(*copy, "value");
+               // It holds nothing any more.
+               EXPECT_EQ(s.rename("c", "d"), Status::ok);
+               EXPECT_EQ(s.collection("e").value().put("x", "y"), Status::ok);
+               EXPECT_EQ(s.drop("e"), Status::ok);
+               EXPECT_EQ(s.rename("d", "c"), Status::ok);
+               EXPECT_EQ(s.stats().snapshots, 0u);
+             });
+  expect_whole(s, "value");
+}
+
+TEST_F(NoMemoryOpenTest, a_rescue) {
+  for (const Medium medium : {Medium::cache, Medium::journal}) {
+    options_.pool.medium = medium;
+    fs::remove(kept_.pool.str());
+    fs::remove(kept_.journal.str());
+    make(false);
+    RescueOptions how;
+    how.pool.medium = Medium::cache;
+    how.pool.recovery_threads = 1;
+    how.pool.size = kPoolBytesMin;
+    how.pool.size_max = 64u << 20;
+    if (medium == Medium::journal) how.journal = paths_.journal.str();
+    each_fails(
+        [&] {
+          fs::remove(other_.str());
+          put_back();
+        },
+        [&] {
+          RescueResult result;
+          (void)rescue(paths_.pool.str(), other_.str(), how, result);
+        },
+        [&] {
+          if (!fs::exists(other_.str())) {
+            RescueResult result;
+            ASSERT_EQ(rescue(paths_.pool.str(), other_.str(), how, result, &report_), Status::ok)
+                << report_.text();
+          }
+          Result<Store> copy = Store::open(other_.str(), {.pool = how.pool}, &report_);
+          ASSERT_TRUE(copy) << report_.text();
+          expect_whole(*copy, "value");
+        });
+    fs::remove(paths_.pool.str());
+    fs::remove(paths_.journal.str());
+  }
+}
+
+}  // namespace
+}  // namespace tenuto

@@ -1,0 +1,86 @@
+// Calls of which every allocation fails once, one after the other. The program links
+// failing_memory.cc. Where a call takes long some of its later allocations are passed by;
+// TENUTO_EVERY_ALLOCATION=1 fails all.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "support/failing_memory.h"
+#include "support/kv_fixture.h"
+#include "tenuto/collection.h"
+#include "tenuto/crash.h"
+
+namespace tenuto::test {
+
+// Calls `call` with its first allocation failing, its second, ... until all succeed; before each
+// `before`, after each `after`. It may throw std::bad_alloc. What hangs ends the test. Returns how
+// many failed.
+inline int fail_each_allocation(const std::function<void()>& before,
+                                const std::function<void()>& call,
+                                const std::function<void()>& after, bool takes_long = false) {
+  constexpr unsigned kHangs = 60;  // seconds
+  int failed = 0;
+  if (std::getenv("TENUTO_EVERY_ALLOCATION") != nullptr) takes_long = false;
+  for (long n = 1; !testing::Test::HasFailure(); n += takes_long ? 1 + n / 24 : 1) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    before();
+    ::alarm(kHangs);
+    fail_allocation(n);
+    try {
+      call();
+    } catch (const std::bad_alloc&) {
+    }
+    const bool met = failed_allocation();
+    after();
+    ::alarm(0);
+    if (!met) break;
+    failed += 1;
+  }
+  EXPECT_GT(failed, 0);
+  return failed;
+}
+
+class NoMemoryFixture : public KvFixture {
+ protected:
+  using Call = std::function<void()>;
+
+  NoMemoryFixture() { options_.pool.size = 64u << 20; }
+  void SetUp() override { s_.emplace(opened()); }
+  void TearDown() override { unplant_all(); }
+
+  // As above, in a store that works on after each.
+  void every_allocation_fails_once(
+      const Call& call, const Call& after = [] {}, const Call& before = [] {}) {
+    fail_each_allocation(before, call, [&] {
+      after();
+      works();
+    });
+  }
+
+  // Every leaf can be read and written, and all of the store is as it should be.
+  void works() {
+    {
+      Iterator it = s_->iterator();
+      for (it.seek_first(); it.valid(); it.next()) continue;
+      EXPECT_EQ(it.status(), Status::ok);
+    }
+    for (int i = 0; i < next_; i += 7) EXPECT_EQ(s_->put(key_of(i), "again"), Status::ok);
+    expect_valid(*s_);
+  }
+  // Keys that split leaves, one batch after the other.
+  void fill(int count) {
+    for (int i = 0; i < count; ++i) (void)s_->put(key_of(next_++), std::string(40, 'v'));
+  }
+
+  std::optional<Store> s_;
+  int next_ = 0;
+};
+
+}  // namespace tenuto::test

@@ -1,6 +1,8 @@
-// Collections that transactions make and drop: changes of the catalog in a commit's batch.
+// Collections that transactions make and drop: changes of the catalog in a commit's batch; and what
+// happens to all that are dropped.
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "pm/plant.h"
 #include "store/collections.h"
@@ -77,6 +79,25 @@ Result<Collections::State> Collections::make(std::string_view name, const Collec
 void Collections::forget_unnamed(const State& state) {
   const std::lock_guard lock(mu_);
   if (std::erase(unnamed_, state) != 0) retire(state);
+}
+
+// REQUIRES: nothing durable names it any more. Needs no memory.
+void Collections::retire(const State& state) {
+  state->life.dropped(ground_.history.now().clock());
+  state->tree->begin_end();
+  state->next_dropped = std::exchange(dropped_, state);
+  free_dropped();
+}
+
+void Collections::free_dropped() {
+  for (State* at = &dropped_; *at != nullptr;) {
+    if (!(*at)->tree->try_end()) {
+      at = &(*at)->next_dropped;
+      continue;
+    }
+    const State over = std::exchange(*at, std::exchange((*at)->next_dropped, nullptr));
+    over->tree.reset();
+  }
 }
 
 Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,

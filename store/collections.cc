@@ -245,25 +245,6 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
 
 // --- dropping and renaming ----------------------------------------------------------------------
 
-// REQUIRES: nothing durable names it any more. Needs no memory.
-void Collections::retire(const State& state) {
-  state->life.dropped(ground_.history.now().clock());
-  state->tree->begin_end();
-  state->next_dropped = std::exchange(dropped_, state);
-  free_dropped();
-}
-
-void Collections::free_dropped() {
-  for (State* at = &dropped_; *at != nullptr;) {
-    if (!(*at)->tree->try_end()) {
-      at = &(*at)->next_dropped;
-      continue;
-    }
-    const State over = std::exchange(*at, std::exchange((*at)->next_dropped, nullptr));
-    over->tree.reset();
-  }
-}
-
 void Collections::make_room() {
   const std::lock_guard lock(mu_);
   free_dropped();

@@ -120,6 +120,7 @@ struct Heap::State {
   Status malloc_many(const Sizes& bytes, const Words<Word>& dests, const AllocOptions& wanted);
   template <class Word>
   Status free_many(const Words<Word>& dests);
+  struct TakenBatch;
   bool repeats(LaneHeap& h) const;
   IntentElement element(const void* dest, const Block& block, std::uint32_t version) const;
 
@@ -151,6 +152,16 @@ struct Heap::State {
   template <class F>
   void for_each_slab(const F& f) {
     for (const auto& arena : arenas) arena->for_each_slab(f);
+  }
+};
+
+// The first blocks of a lane's batch: what is not attached goes back, whatever the way out.
+struct Heap::State::TakenBatch {
+  State& state;
+  LaneHeap& lane;
+  std::size_t count = 0;
+  ~TakenBatch() {
+    for (std::size_t i = 0; i < count; ++i) state.put_back(lane, lane.batch[i].block);
   }
 };
 

@@ -342,15 +342,7 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
     all.push_back({file.offset_of(&dest), {}, 0, KindOf<Word>::next(raw), 0, nullptr});
   }
   if (dests.scattered() && repeats(h)) return Status::invalid_argument;
-  // What is not attached goes back, whatever the way out.
-  struct Taken {
-    State& state;
-    LaneHeap& lane;
-    std::size_t count = 0;
-    ~Taken() {
-      for (std::size_t i = 0; i < count; ++i) state.put_back(lane, lane.batch[i].block);
-    }
-  } taken{*this, h};
+  TakenBatch taken{*this, h};
   for (std::size_t i = 0; i < all.size(); ++i) {
     // Blocks of one stripe one after the other: their bits share a line.
     const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;

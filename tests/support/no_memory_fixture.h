@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "support/failing_memory.h"
 #include "support/kv_fixture.h"
@@ -81,6 +82,52 @@ class NoMemoryFixture : public KvFixture {
 
   std::optional<Store> s_;
   int next_ = 0;
+};
+
+// A store of which the test knows all collections; at its end it is closed, and opened once more.
+class NoMemoryCallsFixture : public NoMemoryFixture {
+ protected:
+  using Contents = std::map<std::string, std::string>;
+
+  NoMemoryCallsFixture() {
+    options_.pool.size = 16u << 20;
+    options_.pool.recovery_threads = 1;  // bulk loads by this thread, whose allocations fail
+    options_.clock_ms = [this] { return now_; };
+    options_.reclaim_every_ms = 0;
+  }
+  void TearDown() override {
+    if (s_) {
+      EXPECT_EQ(s_->close(), Status::ok);
+    }
+    s_.reset();
+    if (HasFailure()) return;
+    s_.emplace(opened());  // what was lost in a clean close is found here
+    expect_valid(*s_);
+    NoMemoryFixture::TearDown();
+  }
+
+  Collection made(const std::string& name, int records, const CollectionOptions& options = {}) {
+    Result<Collection> c = s_->collection(name, options, &report_);
+    EXPECT_TRUE(c) << report_.text();
+    for (int i = 0; i < records; ++i) EXPECT_EQ(c->put(key_of(i), name), Status::ok);
+    return *c;
+  }
+  std::vector<std::string> names() {
+    std::vector<std::string> out;
+    for (const CollectionInfo& info : s_->collections().value_or({})) out.push_back(info.name);
+    return out;
+  }
+  static Contents contents(const Collection& c) {
+    Contents out;
+    Iterator it = c.iterator();
+    for (it.seek_first(); it.valid(); it.next()) out.emplace(it.key(), it.value());
+    EXPECT_EQ(it.status(), Status::ok);
+    return out;
+  }
+  Contents contents() { return contents(s_->default_collection()); }
+  static CollectionOptions there() { return {.create_if_missing = false}; }
+
+  std::uint64_t now_ = 1'000'000'000'000;
 };
 
 }  // namespace tenuto::test

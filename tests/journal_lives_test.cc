@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <filesystem>
 #include <random>
+#include <thread>
 
+#include "pm/pool_file.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"
@@ -94,6 +98,46 @@ TEST(JournalLivesTest, what_a_commit_did_alone_is_durable_on_return) {
     EXPECT_EQ(s->contains("old"), i == 1 ? Status::not_found : Status::ok);
     EXPECT_EQ(all->size(), i == 2 ? 2u : i == 3 ? 0u : 1u);
   }
+}
+
+std::size_t threads_here() {
+  std::size_t n = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    n += task.exists() ? 1 : 0;
+  }
+  return n;
+}
+
+// Opened and marked clean as a close does, with the file still open: threads more than before.
+std::size_t threads_after_the_end(const JournalPaths& paths) {
+  const std::size_t before = threads_here();
+  auto file = pm::PoolFile::open(paths.pool.str(), journalled(paths).pool, nullptr);
+  EXPECT_TRUE(file);
+  EXPECT_EQ((*file)->begin_life(nullptr), Status::ok);
+  EXPECT_EQ((*file)->set_state(pm::PoolState::running), Status::ok);
+  EXPECT_EQ(threads_here(), before + 1);
+  EXPECT_EQ((*file)->set_state(pm::PoolState::clean), Status::ok);
+  // One that was joined may be listed for a moment.
+  for (int tries = 0; tries < 200 && threads_here() != before; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return threads_here() - before;
+}
+
+// A checkpoint that was due would write to the pool, and to the journal's header beside the close.
+TEST(JournalLivesTest, the_journals_thread_ends_before_the_journal_says_closed) {
+  const JournalPaths paths("journal-thread");
+  {
+    Result<Store> s = Store::open(paths.pool.str(), journalled(paths));
+    ASSERT_TRUE(s);
+    ASSERT_EQ(s->close(), Status::ok);
+  }
+  EXPECT_EQ(threads_after_the_end(paths), 0u);
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("journal_thread_outlives_its_life");
+  EXPECT_EQ(threads_after_the_end(paths), 1u);
+  unplant_all();
+#endif
 }
 
 INSTANTIATE_TEST_SUITE_P(Journal, JournalLives, testing::Bool(),

@@ -149,7 +149,9 @@ void Journal::start(const std::byte* base, const PoolHealth* health, OnFailure o
   thread_ = std::thread([this] { run(); });
 }
 
-Journal::~Journal() {
+Journal::~Journal() { stop(); }
+
+void Journal::stop() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(thread_mu_);

@@ -115,7 +115,8 @@ class Journal {
   // All of it into the pool file, durably, and the journal empty. Quiescent.
   Status finish(Report* report);
 
-  // The superblock says clean: the file says closed, or goes if it was made for this open alone.
+  // The superblock says clean: its thread, which may be about to make a checkpoint, stops; then the
+  // file says closed, or goes if it was made for this open alone.
   void closed();
 
   JournalStats stats() const;
@@ -139,6 +140,7 @@ class Journal {
   Status fail_for_good(Report why);
   Report failure(const char* what) const;  // of the call that set errno
   void run();
+  void stop();  // its thread
 
   const JournalOptions options_;
   const int pool_fd_;

@@ -86,6 +86,8 @@ Status Journal::finish(Report* report) {
 
 // A failure loses nothing: what stays says "running" of a life that the pool knows to be over.
 void Journal::closed() {
+  if (!TENUTO_PLANT("journal_thread_outlives_its_life")) stop();
+  const std::lock_guard state(state_mu_);
   if (file_->temporary()) return file_->remove();
   static_cast<void>(file_->close_life(nullptr));
 }

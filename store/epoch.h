@@ -174,7 +174,7 @@ class Limbos {
     TENUTO_DCHECK(my_epoch_slot().depth > 0);
     if (limbo.fresh->full()) [[unlikely]] {
       collect(limbo);
-      if (limbo.fresh->full()) return;  // see kSpare
+      if (limbo.fresh->full()) return lost_.store(true, std::memory_order_relaxed);  // see kSpare
     }
     RetiredChunk& fresh = *limbo.fresh;
     fresh.item[fresh.count++] = item;
@@ -193,6 +193,9 @@ class Limbos {
   void drain();
   // Calls f for all that waits. REQUIRES: no writer.
   void for_each(const std::function<void(const Retired&)>& f) const;
+
+  // Whether there was no memory to note something that was retired: see kSpare.
+  bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
   std::int64_t records() const;
   std::int64_t record_bytes() const;
@@ -219,7 +222,8 @@ class Limbos {
  private:
   static constexpr std::size_t kFreeAtOnce = 1024;  // by who retires
   // Chunks made ahead, some with each limbo, and kept for when there is no memory for another. A
-  // block that is retired after these were filled, too, is the next recovery's.
+  // block that is retired after these were filled, too, is the next recovery's: a close leaves the
+  // pool to it.
   static constexpr std::size_t kSpare = 16;
   static constexpr std::size_t kSpareAtOnce = 2;
 
@@ -235,6 +239,7 @@ class Limbos {
 
   Free free_;
   std::unique_ptr<std::atomic<Limbo*>[]> table_;
+  std::atomic<bool> lost_{false};
   mutable std::mutex mu_;
   // Guarded by mu_.
   RetiredList sealed_;  // oldest first

@@ -145,6 +145,12 @@ Status PoolImpl::close() {
   }
   TENUTO_TRY(heap->close());
   frames->close();
+  if (file->left_to_recovery()) {
+    file->log(file->path() +
+              ": memory had ended, and some of what was replaced could not be "
+              "noted; the next open recovers");
+    return file->settle(Durability::sync);
+  }
   return file->set_state(pm::PoolState::clean);
 }
 

@@ -290,6 +290,7 @@ void Tree::close() {
   StoreStats counts;
   stats(counts);
   limbos_.drain();
+  if (limbos_.lost()) file_.leave_to_recovery();
   write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
 }
 

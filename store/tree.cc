@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -285,9 +286,10 @@ VLeaf* Twins::make_row(std::size_t count) {
   const std::size_t bytes = round_up(count * sizeof(VLeaf), kHugeBytes) + kHugeBytes;
   rows_.reserve(rows_.size() + 1);
   idle_.reserve(twins_ + count);  // put() is called under locks and needs no memory
-  twins_ += count;
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) pm::throw_bad_alloc();
   TENUTO_ASSERT(p != MAP_FAILED);
+  twins_ += count;
   ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed
   rows_.push_back({p, bytes});
   const auto at = round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes);

@@ -98,6 +98,7 @@ bool Tree::forget_history() {
 
 void Tree::give_all_back() {
   limbos_.drain();
+  if (limbos_.lost()) file_.leave_to_recovery();
   while (OldVersion* v = forgotten_) {
     forgotten_ = v->after;
     if (v->record) heap_.release(v->record);

@@ -20,9 +20,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "pm/assert.h"
+#include "pm/plant.h"
 #include "store/format.h"
 #include "tenuto/persist.h"
 
@@ -179,7 +181,9 @@ class LeafLock {
  public:
   explicit LeafLock(VLeaf& locked) : twin_(&locked) {}
   ~LeafLock() {
-    if (twin_ != nullptr) twin_->unlock();
+    if (twin_ == nullptr) return;
+    if (TENUTO_PLANT("store_lock_kept_when_memory_ends") && std::uncaught_exceptions() != 0) return;
+    twin_->unlock();
   }
   LeafLock(const LeafLock&) = delete;
   LeafLock& operator=(const LeafLock&) = delete;

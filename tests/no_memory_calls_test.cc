@@ -143,6 +143,28 @@ TEST_F(NoMemoryCallsTest, what_tells_about_the_store) {
   });
 }
 
+// More is replaced at once than there are chunks for, and there is no memory for another: the close
+// leaves the pool to the next open, which finds what nobody noted.
+TEST_F(NoMemoryCallsTest, what_could_not_be_noted_is_the_next_opens) {
+  fill(6000);
+  WriteBatch batch;
+  for (int i = 0; i < 6000; ++i) batch.put(key_of(i), "replaced");
+  Status s = Status::conflict;
+  for (long n = 1; s != Status::ok; ++n) {
+    test::fail_allocations_from(n);
+    try {
+      s = s_->write(batch);
+    } catch (const std::bad_alloc&) {
+    }
+    ASSERT_TRUE(test::failed_allocation());
+  }
+  EXPECT_EQ(s_->close(), Status::ok);
+  s_.emplace(opened());
+  EXPECT_FALSE(s_->pool().info().was_clean);
+  EXPECT_EQ(contents().size(), 6000u);
+  works();
+}
+
 struct Objects {
   Ptr<std::uint64_t> one, two;
   Ptr<std::uint64_t> many[40];

@@ -1,6 +1,7 @@
 #include "heap/arena.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "heap/morph.h"
@@ -170,14 +171,16 @@ Slab& Arena::fresh_twin() {
 
 // REQUIRES: mu is held. Two fences, once a slab.
 Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
-  TwinToFill twin(*this);  // before anything is written
+  std::optional<TwinToFill> twin;  // before anything is written
+  if (!TENUTO_PLANT("heap_slab_made_before_its_twin")) twin.emplace(*this);
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_);
   if (!frame) {
     *why = frame.error();
     return nullptr;
   }
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
-  Slab& slab = twin.take();
+  if (!twin) twin.emplace(*this);
+  Slab& slab = twin->take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
   slab.fill_free_all();
   pages_.set(*frame, owner_of(slab), &slab);

@@ -108,6 +108,8 @@ class Extents {
   void tick();
   // Wholly free huge frames go back to the frame allocator. Whether there were any.
   bool give_back_free();
+  // False: the system refused their table.
+  bool slots_are_there() const { return slots_.there(); }
   // Everything that can be given back: the log's garbage, and all pages of free extents.
   void trim();
   // Flushes the bookkeeping log for threads that flushed and may not have fenced.

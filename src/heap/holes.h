@@ -3,36 +3,30 @@
 // its bit; neighbours may belong to others, so words are atomic.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
 
-#include "pm/assert.h"
 #include "pm/pool_file.h"
+#include "pm/zero_pages.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
 
 class Holes {
  public:
   explicit Holes(pm::PoolFile& file)
-      : file_(file), bytes_((file.bytes_max() / kFrameBytes / 64 + 1) * sizeof(std::uint64_t)) {
-    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TENUTO_ASSERT(p != MAP_FAILED);
-    words_ = static_cast<std::atomic<std::uint64_t>*>(p);
-    if (file.read_only()) return;
+      : file_(file),
+        pages_((file.bytes_max() / kFrameBytes / 64 + 1) * sizeof(std::uint64_t)),
+        words_(pages_.as<std::atomic<std::uint64_t>>()) {
+    if (file.read_only() || !there()) return;
     file.for_each_hole([this](PoolOffset o, std::uint64_t bytes) {
       const std::uint64_t first = o.value / kFrameBytes;
       set(first, (o.value + bytes + kFrameBytes - 1) / kFrameBytes - first, true);
     });
   }
-  ~Holes() { ::munmap(words_, bytes_); }
-  Holes(const Holes&) = delete;
-  Holes& operator=(const Holes&) = delete;
 
+  bool there() const { return static_cast<bool>(pages_); }
   bool is_hole(std::uint64_t frame) const {
     return (word(frame).load(std::memory_order_relaxed) >> (frame % 64) & 1) != 0;
   }
@@ -83,8 +77,8 @@ class Holes {
   }
 
   pm::PoolFile& file_;
-  std::uint64_t bytes_;
-  std::atomic<std::uint64_t>* words_;
+  const pm::ZeroPages pages_;
+  std::atomic<std::uint64_t>* const words_;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

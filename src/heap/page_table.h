@@ -21,15 +21,11 @@ enum class PageOwner : std::uintptr_t { none = 0, slab = 1, typed = 2 };
 class PageTable {
  public:
   explicit PageTable(std::uint64_t bytes_max)
-      : units_(bytes_max / kSlabBytes + 1), bytes_(units_ * sizeof(std::uintptr_t)) {
-    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TENUTO_ASSERT(p != MAP_FAILED);
-    words_ = static_cast<std::atomic<std::uintptr_t>*>(p);
-  }
-  ~PageTable() { ::munmap(words_, bytes_); }
-  PageTable(const PageTable&) = delete;
-  PageTable& operator=(const PageTable&) = delete;
+      : units_(bytes_max / kSlabBytes + 1),
+        pages_(units_ * sizeof(std::uintptr_t)),
+        words_(pages_.as<std::atomic<std::uintptr_t>>()) {}
+
+  bool there() const { return static_cast<bool>(pages_); }
 
   struct Entry {
     PageOwner owner;
@@ -49,9 +45,9 @@ class PageTable {
   void clear(PoolOffset o) { set(o, PageOwner::none, nullptr); }
 
  private:
-  std::uint64_t units_;
-  std::uint64_t bytes_;
-  std::atomic<std::uintptr_t>* words_;
+  const std::uint64_t units_;
+  const pm::ZeroPages pages_;
+  std::atomic<std::uintptr_t>* const words_;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -29,6 +29,10 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   std::unique_ptr<Heap> heap(new Heap);
   heap->state_ = std::make_unique<State>(file, frames, lanes, options);
   State& s = *heap->state_;
+  if (!s.pages.there() || !s.frames.holes().there() || !s.extents.slots_are_there()) {
+    return fail(Status::full, report, "the system refuses memory for the tables of the heap",
+                file.path());
+  }
   s.clean = clean;
   TENUTO_TRY(s.extents.open(report));
   s.find_slabs();

@@ -6,13 +6,11 @@
 //   free one is 0
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstdint>
 
 #include "heap/heap.h"
-#include "pm/assert.h"
+#include "pm/zero_pages.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::heap {
@@ -116,16 +114,11 @@ static_assert(sizeof(Slot) == 24);
 class Slots {
  public:
   explicit Slots(std::uint64_t bytes_max)
-      : count_(bytes_max / kFrameBytes + 1), bytes_(count_ * sizeof(Slot)) {
-    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TENUTO_ASSERT(p != MAP_FAILED);
-    slots_ = static_cast<Slot*>(p);
-  }
-  ~Slots() { ::munmap(slots_, bytes_); }
-  Slots(const Slots&) = delete;
-  Slots& operator=(const Slots&) = delete;
+      : count_(bytes_max / kFrameBytes + 1),
+        pages_(count_ * sizeof(Slot)),
+        slots_(pages_.as<Slot>()) {}
 
+  bool there() const { return static_cast<bool>(pages_); }
   Slot& operator[](std::uint64_t frame) const { return slots_[frame]; }
   // What starts at o; none for places outside the pool or inside a frame.
   ExtentWord find(PoolOffset o) const {
@@ -136,9 +129,9 @@ class Slots {
   Slot& at(PoolOffset o) const { return slots_[o.value / kFrameBytes]; }
 
  private:
-  std::uint64_t count_;
-  std::uint64_t bytes_;
-  Slot* slots_;
+  const std::uint64_t count_;
+  const pm::ZeroPages pages_;
+  Slot* const slots_;
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 
@@ -25,8 +26,10 @@ void DirectBuffer::Free::operator()(std::byte* p) const { std::free(p); }
 void DirectBuffer::reserve(std::size_t bytes) {
   bytes = round_up(bytes, kJournalUnitBytes);
   if (bytes <= bytes_) return;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kJournalUnitBytes, bytes)));
-  TENUTO_ASSERT(data_ != nullptr);
+  auto* const more = static_cast<std::byte*>(std::aligned_alloc(kJournalUnitBytes, bytes));
+  if (more == nullptr) throw_bad_alloc();  // what there was stays
+  TENUTO_ASSERT(more != nullptr);
+  data_.reset(more);
   bytes_ = bytes;
 }
 

@@ -130,6 +130,9 @@ class PoolFile final : public OfProcess {
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: from now on nothing is written. Sticky.
   void poison(Status why, const Report& report = {});
+  // Not all that is in use is known: a close leaves the pool as a crash would.
+  void leave_to_recovery() { left_to_recovery_.store(true, std::memory_order_relaxed); }
+  bool left_to_recovery() const { return left_to_recovery_.load(std::memory_order_relaxed); }
   Status poisoned() const { return health_.poisoned.load(std::memory_order_relaxed); }
   // ok, or why the pool turned read-only, with what is known of it.
   Status health(Report* report) const;
@@ -218,6 +221,7 @@ class PoolFile final : public OfProcess {
   std::function<void(std::string_view)> log_;
   // Atomic.
   std::atomic<std::uint64_t> bytes_ = 0;
+  std::atomic<bool> left_to_recovery_{false};
   PoolHealth health_;
   std::atomic<bool> can_punch_ = true;
   mutable std::atomic<bool> told_ = false;  // the log knows of the bad page

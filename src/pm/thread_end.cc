@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/process.h"
 
@@ -56,6 +57,12 @@ void keep_thread_part(ThreadPart which, void* part, End end) {
   const auto i = static_cast<std::size_t>(which);
   const std::uint64_t process = this_process();
   TENUTO_ASSERT(thread_parts[i] == nullptr);
+  // The system may have no memory for the key: then the thread goes without the part.
+  if (::pthread_setspecific(key(), &thread_parts) != 0) {
+    end(part);
+    throw_bad_alloc();
+    TENUTO_ASSERT(false);
+  }
   ends[i].store(end, std::memory_order_release);
   thread_parts[i] = part;
   parts_process = process;
@@ -63,7 +70,6 @@ void keep_thread_part(ThreadPart which, void* part, End end) {
     static thread_local EndsTooEarly early;
     early.on = true;
   }
-  TENUTO_ASSERT(::pthread_setspecific(key(), &thread_parts) == 0);
 }
 
 void forget_thread_parts() {

@@ -12,6 +12,7 @@ namespace tenuto::test {
 namespace {
 
 thread_local long left = 0;  // allocations until the one that fails; 0: none does
+thread_local bool lasting = false;
 thread_local bool failed = false;
 std::atomic<long> left_anywhere = 0;
 std::atomic<bool> failed_anywhere = false;
@@ -28,6 +29,7 @@ bool fails() {
   }
   if (left == 0 || --left != 0) return false;
   failed = true;
+  if (lasting) left = 1;
   return true;
 }
 
@@ -46,7 +48,11 @@ void* must_allocate(std::size_t bytes, std::size_t align) {
 
 void fail_allocation(long n) {
   left = n;
-  failed = false;
+  lasting = failed = false;
+}
+void fail_allocations_from(long n) {
+  fail_allocation(n);
+  lasting = true;
 }
 bool failed_allocation() {
   left = 0;

@@ -8,6 +8,8 @@ namespace tenuto::test {
 
 // The n-th allocation that the calling thread makes from now on (from 1) fails; 0: none does.
 void fail_allocation(long n);
+// All of them from the n-th on.
+void fail_allocations_from(long n);
 // Ends the plan. Whether an allocation failed.
 bool failed_allocation();
 

@@ -26,7 +26,7 @@ namespace tenuto::test {
 inline int fail_each_allocation(const std::function<void()>& before,
                                 const std::function<void()>& call,
                                 const std::function<void()>& after, bool takes_long = false) {
-  constexpr unsigned kHangs = 60;  // seconds
+  constexpr unsigned kHangs = 30;  // seconds
   int failed = 0;
   if (std::getenv("TENUTO_EVERY_ALLOCATION") != nullptr) takes_long = false;
   for (long n = 1; !testing::Test::HasFailure(); n += takes_long ? 1 + n / 24 : 1) {

@@ -1,0 +1,38 @@
+// Zeros in the process's own memory, of which only pages that are touched exist: tables over the
+// whole address space of a pool. Called by the heap.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+
+#include "tenuto/abi.h"
+
+namespace tenuto::inline TENUTO_ABI::pm {
+
+class ZeroPages {
+ public:
+  explicit ZeroPages(std::size_t bytes) : bytes_(bytes) {
+    void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    at_ = p == MAP_FAILED ? nullptr : p;
+  }
+  ~ZeroPages() {
+    if (at_ != nullptr) ::munmap(at_, bytes_);
+  }
+  ZeroPages(const ZeroPages&) = delete;
+  ZeroPages& operator=(const ZeroPages&) = delete;
+
+  // False: the system refused them, and nothing may be looked at.
+  explicit operator bool() const { return at_ != nullptr; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(at_);
+  }
+
+ private:
+  const std::size_t bytes_;
+  void* at_;
+};
+
+}  // namespace tenuto::inline TENUTO_ABI::pm

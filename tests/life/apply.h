@@ -63,6 +63,14 @@ struct Applying {
   std::string seek_or_move(CursorModel& cursor);
 };
 
+// Which way a cursor that stands at a record goes, and from where, exclusive.
+struct Way {
+  bool forward = true;
+  Place from = kFront;
+};
+Way way_of(const Op& op, const Records& c, Place at, std::uint64_t key);
+Place place_before(Place p);
+
 // The last part of a look; whether it shows what a state has. Where that is not known it is then.
 Objects objects_shown(const Op& look, std::size_t at);
 std::string compare_objects(State& state, const Op& look, std::size_t at);

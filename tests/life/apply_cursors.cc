@@ -30,6 +30,33 @@ const Held* missed(const View& view, Place from, Place to) {
 
 }  // namespace
 
+Place place_before(Place p) {
+  return p.pair > 0 ? Place{p.rank, p.pair - 1} : p.rank > 0 ? Place{p.rank - 1, kNone} : kFront;
+}
+
+Way way_of(const Op& op, const Records& c, Place at, std::uint64_t key) {
+  switch (op.verb) {
+    case Verb::seek_first:
+      return {true, kFront};
+    case Verb::seek_last:
+      return {false, kBack};
+    case Verb::seek:
+      return {true, place_before(c.first_of(op.a.at(1)))};
+    case Verb::seek_pair:
+      return {true, place_before(c.place(op.a.at(1), op.a.at(2)))};
+    case Verb::seek_for_prev:
+      return {false, c.last_of(op.a.at(1))};
+    case Verb::next:
+      return {true, at};
+    case Verb::prev:
+      return {false, at};
+    case Verb::next_key:
+      return {true, c.last_of(key)};
+    default:  // prev_key
+      return {false, c.first_of(key)};
+  }
+}
+
 std::string Applying::cursors() {
   const std::uint64_t uid = op.a.at(0);
   if (op.verb == Verb::cursor) {
@@ -154,45 +181,14 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
       }
     }
   }
-  // From where it goes, exclusive; and which way.
-  bool forward = true;
-  Place from = kFront;
   const Records& c = *view.now;
-  const auto just_before = [](Place p) {
-    return p.pair > 0 ? Place{p.rank, p.pair - 1} : p.rank > 0 ? Place{p.rank - 1, kNone} : kFront;
-  };
-  switch (op.verb) {
-    case Verb::seek_first:
-      from = kFront;
-      break;
-    case Verb::seek_last:
-      forward = false;
-      from = kBack;
-      break;
-    case Verb::seek:
-      from = just_before(c.first_of(op.a[1]));
-      break;
-    case Verb::seek_pair:
-      from = just_before(c.place(op.a[1], op.a[2]));
-      break;
-    case Verb::seek_for_prev:
-      forward = false;
-      from = c.last_of(op.a[1]);
-      break;
-    case Verb::next:
-    case Verb::prev:
-      if (!before.valid) return leave("");
-      forward = op.verb == Verb::next;
-      from = before.at;
-      break;
-    default:  // next_key, prev_key
-      if (!before.valid) return leave("");
-      forward = op.verb == Verb::next_key;
-      from = forward ? c.last_of(before.key) : c.first_of(before.key);
-  }
-  if (forward && from < just_before(cursor.lower)) from = just_before(cursor.lower);
+  if (moves && !before.valid) return leave("");
+  const Way way = way_of(op, c, before.at, before.key);
+  const bool forward = way.forward;
+  Place from = way.from;
+  if (forward && from < place_before(cursor.lower)) from = place_before(cursor.lower);
   if (!forward && cursor.upper < from) from = cursor.upper;
-  Place to = forward ? cursor.upper : just_before(cursor.lower);
+  Place to = forward ? cursor.upper : place_before(cursor.lower);
   cursor.valid = shows;
   if (shows) {
     cursor.key = op.r[1];

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "beside.h"
+
 namespace tenuto::life {
 
 namespace {
@@ -148,8 +150,10 @@ std::string Judge::settle(unsigned s, const Op& look) {
                           : story_.medium == Medium::journal ? Durable::synced
                                                              : Durable::returned;
   State found;
-  std::string why = explain(spell.base, spell.ops, look, rules(spell), durable,
-                            cut ? Of::next_life : Of::same_life, found, &undecided_);
+  std::string why = story_.at_once ? judge_beside(spell.base, spell.ops) : "";
+  if (!why.empty()) return why;
+  why = explain(spell.base, spell.ops, look, rules(spell), durable,
+                cut ? Of::next_life : Of::same_life, found, &undecided_);
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;

@@ -136,11 +136,13 @@ void Actor::object_fill(Pool& pool, RootObject& root, const Step& s) {
   const std::uint64_t tag = make_tag(world_.fresh(), 16);
   begin({bytes, tag, s.a[3] != 0, slots[0]});
   end(call([&] {
-    return pool.run([&](Transaction& tx) -> Status {
-      TENUTO_TRY(tx.add(block, bytes));
-      fill_block(block, bytes, tag);
-      return s.a[3] != 0 ? Status::aborted : Status::ok;
-    });
+    Transaction tx(pool);
+    TENUTO_TRY(tx.status());
+    TENUTO_TRY(tx.add(block, bytes));
+    fill_block(block, bytes, tag);
+    if (s.a[3] == 0) return tx.commit();
+    tx.abort();
+    return tx.status();
   }));
 }
 

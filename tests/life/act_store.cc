@@ -108,7 +108,7 @@ bool Actor::upkeep(const Step& s) {
         return r.error();
       }
       case Verb::sync:
-        return store->sync();
+        return number_ % 2 == 0 ? store->sync() : store->pool().sync();
       case Verb::trim:
         return store->pool().trim();
       default:

@@ -222,7 +222,8 @@ void Process::validate(unsigned s, std::size_t number) {
   Report report;
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::validate, number, s, {});
-  const Status status = slot.store->validate(&report);
+  Status status = slot.store->validate(&report);
+  if (status == Status::ok) status = slot.store->pool().validate(&report);
   const Status health = slot.store->pool().health();
   record.end(status);
   // After a system call that failed a pool may be what it is.

@@ -92,6 +92,9 @@ Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
   Words words = {0, 0, 0};
   const auto one = [&](std::uint64_t name, Collection c) {
     const Form form = form_of(c);
+    const bool named = c.name() == (name == kNone ? "" : name_text(name));
+    const bool coded = c.codec() == (form.order == KeyOrder::registered ? kCodec : "");
+    if (!named || !coded) world_.broken("a collection tells another name or codec than its own");
     words.insert(words.end(), {name, c.id(), form.word(), 0});
     const std::size_t count = words.size() - 1;
     Iterator it = c.iterator();
@@ -106,6 +109,9 @@ Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
     }
     ++words[1];
   };
+  if ((store.key_kind() == KeyKind::u64) != world_.story.numbers) {
+    world_.broken("the store has another kind of keys than it was made with");
+  }
   one(kNone, store.default_collection());
   const auto all = store.collections();
   if (!all) {

@@ -1,6 +1,13 @@
 // Each allocation of a call fails once, one after the other: calls that make, open and close whole
 // pools, cleanly or after a kill, and copies of them.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -213,6 +220,46 @@ TEST_F(NoMemoryOpenTest, a_destructor) {
     std::printf("%d allocations\n", failed);
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Address space of the process, in bytes.
+std::uint64_t address_space() {
+  std::uint64_t pages = 0;
+  std::FILE* const f = std::fopen("/proc/self/statm", "r");
+  if (f == nullptr || std::fscanf(f, "%" SCNu64, &pages) != 1) ::_exit(3);
+  std::fclose(f);
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// With room for the pool's own addresses, and more and more for the tables above them.
+TEST_F(NoMemoryOpenTest, address_space_that_is_refused) {
+  make(true);
+  options_.pool.size_max = 1u << 30;
+  int refused = 0;
+  bool opened = false;
+  for (std::uint64_t more = 0; !opened && more < (64u << 20); more += 1u << 20) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit limit{address_space() + options_.pool.size_max + more, RLIM_INFINITY};
+      if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(3);
+      try {
+        const Result<Store> s = open();
+        ::_exit(s ? 0 : report_.what.empty() ? 2 : 1);
+      } catch (const std::bad_alloc&) {
+        ::_exit(1);
+      }
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "with " << more << " bytes more";
+    ASSERT_LE(WEXITSTATUS(status), 1) << "with " << more << " bytes more";
+    opened = WEXITSTATUS(status) == 0;
+    refused += opened ? 0 : 1;
+  }
+  EXPECT_TRUE(opened);
+  EXPECT_GT(refused, 4);
+}
+#endif
 
 TEST_F(NoMemoryOpenTest, a_backup) {
   make(true);

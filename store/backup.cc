@@ -51,6 +51,7 @@ Result<Store> StoreImpl::create_copy(const std::string& path, const StoreOptions
                                      Report* report) {
   StoreOptions how = options;
   how.pool.log = {};  // what it says of power cuts is not true of a copy
+  how.reclaim_every_ms = 0;
   auto made = PoolImpl::create_copy(path, how.pool, report);
   if (!made) return made.error();
   auto impl = std::make_unique<StoreImpl>(Pool(std::move(*made)));
@@ -58,8 +59,11 @@ Result<Store> StoreImpl::create_copy(const std::string& path, const StoreOptions
   return Store(std::move(impl));
 }
 
-Status StoreImpl::finish_copy(Store& copy, Report* report) {
-  const Status s = of(copy).pool.impl_->finish_copy(report);
+Status StoreImpl::finish_copy(Store& copy, store::Times times, Report* report) {
+  PoolImpl& p = *of(copy).pool.impl_;
+  const bool known = times.floor != 0 || times.seen != 0;
+  if (known && !TENUTO_PLANT("store_copy_forgets_the_time")) store::store_times(*p.file, times);
+  const Status s = p.finish_copy(report);
   of(copy).pool.impl_.reset();  // closed, or to be gone
   return s;
 }
@@ -82,7 +86,6 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   const auto write = [&]() -> Status {
     StoreOptions to;
     to.pool = options;
-    to.reclaim_every_ms = 0;
     if (to.pool.mode == 0) to.pool.mode = impl_->pool.impl_->file->mode();
     to.key_kind = key_kind();
     Result<Store> store = StoreImpl::create_copy(path, to, report);
@@ -107,7 +110,9 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
       TENUTO_TRY(read);
       TENUTO_TRY(compare(held, into, copied, path, report));
     }
-    return StoreImpl::finish_copy(*store, report);
+    const store::Times times =
+        store::times_of(*impl_->pool.impl_->file, impl_->collections()->clock());
+    return StoreImpl::finish_copy(*store, times, report);
   };
   const Status s = write();
   for (const store::Collections::Held& h : all) {

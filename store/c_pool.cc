@@ -28,6 +28,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.size = o.size;
   to.size_max = o.size_max;
   to.medium = static_cast<Medium>(o.medium);
+  to.mode = o.mode;
   to.read_only = o.read_only != 0;
   to.catch_bus_errors = o.catch_bus_errors != 0;
   to.model_delays = o.model_delays != 0;

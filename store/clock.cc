@@ -137,6 +137,13 @@ Times ExpiryClock::times() {
 }
 
 Times load_times(const pm::PoolFile& file) { return {file.time_floor(), file.time_seen()}; }
+Times times_of(const pm::PoolFile& file, ExpiryClock& clock) {
+  const Times held = load_times(file);
+  const Times now = clock.times();
+  if (now.floor == 0) return held;  // nobody has asked in this life
+  return {std::max(held.floor, now.floor), now.seen};
+}
+
 void store_times(pm::PoolFile& file, Times t) { file.set_times(t.floor, t.seen); }
 
 }  // namespace tenuto::inline TENUTO_ABI::store

@@ -14,7 +14,8 @@
 //
 // So one wrong leap hides records for as long as the store is open and destroys none: the next life
 // begins at the floor again. Across lives time does not go back behind the floor, which a clean
-// close raises to `confirmed` and a running reclaimer about once a second.
+// close raises to `confirmed` and a running reclaimer about once a second. A backup and a rescue
+// take floor and doubt with them.
 #pragma once
 
 #include <atomic>
@@ -88,6 +89,8 @@ class ExpiryClock {
 };
 
 Times load_times(const pm::PoolFile& file);
+// What the pool holds, and what was seen since.
+Times times_of(const pm::PoolFile& file, ExpiryClock& clock);
 // Flushes and fences. REQUIRES: one thread at a time, a pool that can be written.
 void store_times(pm::PoolFile& file, Times t);
 

@@ -316,7 +316,7 @@ PoolInfo Pool::info() const {
   }
   i.pool_id = file.superblock().pool_id;
   i.version = file.superblock().version;
-  i.medium = file.medium();
+  i.medium = file.medium_to_write();
   i.power_cut_safe = file.power_cut_safe();
   i.was_clean = impl_->was_clean;
   i.read_only = file.read_only();
@@ -324,6 +324,10 @@ PoolInfo Pool::info() const {
   i.recovery_ms = impl_->recovery_ms;
   i.leaked_frames = impl_->leaked_frames;
   i.rolled_back = impl_->rolled_back;
+  i.journal_id = file.superblock().journal_id;
+  i.journal_path = file.journal_place();
+  i.journal_last_place = file.journal_last_place();
+  i.journal_found = file.journal_found();
   return i;
 }
 

@@ -336,6 +336,14 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   TENUTO_TRY(store::check_protocols(**file, report));
   store::Rescue rescue(**file, options, result);
   rescue.find(std::move(losses));
+  if ((*file)->times_damaged()) {
+    result.notes.push_back(
+        {"the last time that the pool knew is damaged: where the clock is behind, "
+         "what has expired may be seen again",
+         (*file)->path(),
+         {},
+         {}});
+  }
   if (!rescue.anything() && !options.scavenge) {
     return fail(Status::not_found, report, "nothing usable was found", std::string(damaged));
   }
@@ -355,7 +363,8 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
     return fail(Status::not_found, report, "nothing usable was found", std::string(damaged));
   }
   Report why;
-  if (const Status done = StoreImpl::finish_copy(*store, &why); done != Status::ok) {
+  const store::Times times = store::load_times(**file);
+  if (const Status done = StoreImpl::finish_copy(*store, times, &why); done != Status::ok) {
     if (!why.what.empty() && report != nullptr) *report = why;
     if (!why.what.empty()) return done;
     return fail(done, report, "the new pool cannot be written", std::string(fresh));

@@ -103,6 +103,7 @@ void Salvage::find_leaves_without_slab(PoolOffset unit) {
   for (PoolOffset o = unit; o.value < unit.value + heap::kSlabBytes; o = o + kLineBytes) {
     if (!file_.in_range(o, sizeof(Leaf))) return;
     const Leaf& leaf = *file_.at<Leaf>(o);
+    if (leaf.head.bitmap.raw == 0 && leaf.head.next.raw == 0) continue;  // nothing, most often
     if (bitmap_sound(leaf) || is_sound(leaf.head.next)) consider(o);
   }
 }

@@ -67,6 +67,15 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
   return Store(std::move(impl));
 }
 
+Result<Store> Store::open(Pool&& pool, const StoreOptions& options, Report* report) {
+  if (pool.impl_ == nullptr) return Status::closed;
+  auto impl = std::make_unique<StoreImpl>(std::move(pool));
+  const Status s = impl->attach(options, false, report);
+  if (s == Status::ok) return Store(std::move(impl));
+  pool = std::move(impl->pool);
+  return s;
+}
+
 Store::Store(std::unique_ptr<StoreImpl> impl) : impl_(std::move(impl)) {}
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;

@@ -48,10 +48,11 @@ struct StoreImpl {
   static Collection handle_of(std::shared_ptr<CollectionState> state) {
     return Collection(std::move(state));
   }
-  // A store in a pool that has no name until finish_copy (PoolImpl::create_copy).
+  // A store in a pool that has no name until finish_copy (PoolImpl::create_copy). Nothing in it
+  // asks for the time: `times` is what its source knows of it (clock.h).
   static Result<Store> create_copy(const std::string& path, const StoreOptions& options,
                                    Report* report);
-  static Status finish_copy(Store& copy, Report* report);
+  static Status finish_copy(Store& copy, store::Times times, Report* report);
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 

@@ -1,4 +1,6 @@
 /* The C API's lower half, from C: every call once where it works and once where it must not. */
+#include <sys/stat.h>
+
 #include "support/c_check.h"
 #include "tenuto/tenuto_pool.h"
 
@@ -44,6 +46,27 @@ static void options_and_errors(const char* path) {
   CHECK(tenuto_usable_size(NULL, path) == 0 && tenuto_at(NULL, 64) == NULL);
   CHECK(strcmp(tenuto_status_name(TENUTO_CLOSED), "closed") == 0);
   tenuto_free(NULL);
+}
+
+/* Also for a program that was compiled when the options had none. */
+static void a_pool_has_the_mode_that_was_asked_for(const char* path) {
+  const unsigned asked[] = {0, 0640, 0640};
+  const unsigned expected[] = {0600, 0640, 0600};
+  size_t i;
+  for (i = 0; i < 3; ++i) {
+    tenuto_pool_options options;
+    tenuto_pool* pool = NULL;
+    struct stat st;
+    tenuto_pool_options_init(&options);
+    options.size = 8u << 20;
+    options.medium = TENUTO_MEDIUM_CACHE;
+    options.mode = asked[i];
+    if (i == 2) options.struct_bytes = offsetof(tenuto_pool_options, mode);
+    CHECK_IS(tenuto_pool_create(path, &options, &pool, NULL), TENUTO_OK);
+    CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == expected[i]);
+    CHECK(unlink(path) == 0);
+  }
 }
 
 static void plain_pointers(tenuto_pool* pool, struct root* root) {
@@ -194,6 +217,7 @@ int main(void) {
   int weight = 1;
   c_check_path(path, sizeof path, "c_pool_test");
   options_and_errors(path);
+  a_pool_has_the_mode_that_was_asked_for(path);
 
   tenuto_pool_options_init(&options);
   options.size = 8u << 20;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "support/collection_fixture.h"
+#include "support/decimal_codec.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 
@@ -23,31 +23,10 @@ using namespace std::string_view_literals;
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Decimal numbers by their value.
-KeyCodec decimal() {
-  KeyCodec c;
-  c.name = "decimal";
-  c.encode = [](std::string_view key, std::string& out) {
-    std::int64_t n = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), n);
-    if (error != std::errc() || end != key.data() + key.size()) return false;
-    out = std::string_view(u64_key(static_cast<std::uint64_t>(n) ^ 1ull << 63));
-    return true;
-  };
-  c.decode = [](std::string_view bytes, std::string& out) {
-    if (bytes.size() != 8) return false;
-    std::uint64_t n = 0;
-    for (const char b : bytes) n = n << 8 | static_cast<unsigned char>(b);
-    out = std::to_string(static_cast<std::int64_t>(n ^ 1ull << 63));
-    return true;
-  };
-  return c;
-}
-
 class CollectionFormTest : public test::CollectionFixture {
  protected:
   CollectionFormTest() {
-    options_.codecs = {decimal()};
+    options_.codecs = {test::decimal()};
     options_.clock_ms = [this] { return now_.load(); };
     options_.reclaim_every_ms = 0;
   }
@@ -169,7 +148,7 @@ TEST_F(CollectionFormTest, a_missing_codec_refuses_the_collection_and_nothing_el
   ASSERT_EQ(s_->backup(copy.str(), &report_), Status::ok) << report_.text();
   EXPECT_EQ(s_->collection("new", options, &report_).error(), Status::invalid_argument);
   StoreOptions with = options_;
-  with.codecs = {decimal()};
+  with.codecs = {test::decimal()};
   Result<Store> other = Store::open(copy.str(), with, &report_);
   ASSERT_TRUE(other) << report_.text();
   EXPECT_EQ(*other->collection("c")->get("5"), "five");

@@ -16,8 +16,10 @@
 #include <thread>
 
 #include "support/pool_parts.h"
+#include "tenuto/collection.h"
 #include "tenuto/crash.h"
 #include "tenuto/kv.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto::test {
 namespace {
@@ -30,6 +32,12 @@ bool way_is(const char* way) {
   const char* const w = std::getenv("TENUTO_TEST_EXIT");
   return w != nullptr && std::string_view(w) == way;
 }
+
+bool way_begins(const char* begin) {
+  const char* const w = std::getenv("TENUTO_TEST_EXIT");
+  return w != nullptr && std::string_view(w).starts_with(begin);
+}
+void end_here(const char* where);
 
 [[noreturn]] void give_up(const char* what) {
   std::fprintf(stderr, "%s\n", what);
@@ -46,6 +54,18 @@ StoreOptions options() {
   o.pool.recovery_threads = 1;
   o.pool.journal.bytes = 1u << 20;
   o.pool.medium = static_cast<Medium>(std::atoi(std::getenv("TENUTO_TEST_MEDIUM")));
+  KeyCodec ends;
+  ends.name = "ends";
+  ends.encode = ends.decode = [](std::string_view from, std::string& to) {
+    end_here("exit inside a codec");
+    to = from;
+    return true;
+  };
+  o.codecs = {ends};
+  o.clock_ms = [] {
+    end_here("exit inside the clock");
+    return std::uint64_t{1'800'000'000'000};
+  };
   return o;
 }
 
@@ -113,6 +133,48 @@ void rest_forever() {
   while (!worked) std::this_thread::yield();
 }
 
+// In a function of the program that the library calls.
+std::atomic<bool> ends_inside = false;
+
+void end_here(const char* where) {
+  if (ends_inside && way_is(where)) std::exit(0);
+}
+
+void exit_inside(Store& s) {
+  the_pool = nullptr;
+  ends_inside = true;
+  must(s.merge("first1",
+               [](std::optional<std::string_view>) {
+                 end_here("exit inside a merge");
+                 return std::optional<std::string>("merged");
+               }),
+       "merge");
+  static_cast<void>(s.pool().run([&](Transaction& tx) {
+    TENUTO_TRY(tx.on_commit([] { end_here("exit inside on_commit"); }));
+    const Result<Words*> words = s.pool().root<Words>("words");
+    TENUTO_TRY(tx.add((*words)->word[2]));
+    end_here("exit inside a transaction on objects");
+    return Status::ok;
+  }));
+  static_cast<void>(s.run([&](StoreTransaction& tx) {
+    TENUTO_TRY(tx.put("first2", "of a transaction"));
+    end_here("exit inside a transaction");
+    return Status::ok;
+  }));
+  CollectionOptions how;
+  how.expires = true;
+  Result<Collection> c = s.collection("sessions", how);
+  if (!c) give_up("collection");
+  must(c->put("k", "v", {.ttl_ms = 1000}), "put with a lifetime");
+  how.expires = false;
+  how.order = KeyOrder::registered;
+  how.codec = "ends";
+  Result<Collection> ordered = s.collection("ordered", how);
+  if (!ordered) give_up("collection with a codec");
+  must(ordered->put("k", "v"), "put with a codec");
+  give_up("nothing ended the process");
+}
+
 int live() {
   ::alarm(kAlarmSeconds);
   static Opened late;  // made after main began
@@ -137,6 +199,7 @@ int live() {
   }
   if (way_is("a thread rests")) rest_forever();
   the_pool = way_is("a thread rests") ? nullptr : the_pool;
+  if (way_begins("exit inside")) exit_inside(*late.store);
   if (way_is("another thread calls exit")) {
     std::thread([] {
       outliving.touched = 1;
@@ -170,13 +233,13 @@ End run_child(const char* way, Medium medium, const std::string& path, const cha
 }
 
 // Empty, or what is wrong with what the child left.
-std::string judge(const std::string& path) {
+std::string judge(const std::string& path, bool may_be_unclean) {
   Report report;
   StoreOptions o = options();
   o.create_if_missing = false;
   Result<Store> s = Store::open(path, o, &report);
   if (!s) return "open: " + report.text();
-  if (!s->pool().info().was_clean) return "not closed cleanly";
+  if (!may_be_unclean && !s->pool().info().was_clean) return "not closed cleanly";
   for (int i = 0; i < 200; ++i) {
     if (s->contains("first" + std::to_string(i)) != Status::ok) return "a record is gone";
   }
@@ -192,11 +255,17 @@ const char* const kWays[] = {"static made first",
                              "a thread rests",
                              "another thread calls exit"};
 
-std::string end_of(const char* way, Medium medium, const char* plant = nullptr) {
+const char* const kWaysInside[] = {"exit inside a merge",   "exit inside a transaction on objects",
+                                   "exit inside on_commit", "exit inside a transaction",
+                                   "exit inside the clock", "exit inside a codec"};
+
+std::string end_of(const char* way, Medium medium, const char* plant = nullptr,
+                   bool may_be_unclean = false) {
   const TempPath path("exit");
   const std::string journal = path.str() + ".journal";
   const End end = run_child(way, medium, path.str(), plant);
-  std::string wrong = end.code == 0 ? judge(path.str()) : "ended " + std::to_string(end.code);
+  std::string wrong =
+      end.code == 0 ? judge(path.str(), may_be_unclean) : "ended " + std::to_string(end.code);
   ::unlink(journal.c_str());
   return wrong;
 }
@@ -205,6 +274,15 @@ TEST(exit_test, a_pool_in_a_static_object_is_closed_cleanly_on_every_medium) {
   for (const Medium m : {Medium::cache, Medium::line, Medium::model, Medium::journal}) {
     for (const char* way : kWays) {
       EXPECT_EQ(end_of(way, m), "") << way << ", medium " << medium_name(m);
+    }
+  }
+}
+
+// As a crash there, or cleanly; it does not hang, and nothing that was acknowledged is lost.
+TEST(exit_test, a_process_may_end_inside_a_call) {
+  for (const Medium m : {Medium::cache, Medium::journal}) {
+    for (const char* way : kWaysInside) {
+      EXPECT_EQ(end_of(way, m, nullptr, true), "") << way << ", medium " << medium_name(m);
     }
   }
 }

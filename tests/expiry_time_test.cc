@@ -9,8 +9,11 @@
 #include <string>
 #include <thread>
 
+#include "pm/format.h"
 #include "support/collection_fixture.h"
+#include "support/pool_image.h"
 #include "tenuto/crash.h"
+#include "tenuto/rescue.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 
@@ -155,6 +158,73 @@ TEST_F(ExpiryTimeTest, time_does_not_go_back_across_lives) {
   EXPECT_NE(log().find("the clock is behind"), std::string::npos) << log();
   now_ += kHour - 10;
   EXPECT_EQ(c.contains("k"), Status::not_found);
+}
+
+TEST_F(ExpiryTimeTest, a_backup_and_a_rescue_know_the_time_of_their_source) {
+  Collection c = sessions();
+  put(c, "k", 10);
+  now_ += 10;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  const std::uint64_t known = s_->time_ms();
+  // Opened by a machine whose clock is behind: what the copy says of "k".
+  const auto copied = [&](bool by_rescue) {
+    const test::TempPath to(by_rescue ? "expiry-rescue" : "expiry-backup");
+    if (by_rescue) {
+      s_.reset();
+      RescueResult result;
+      RescueOptions how;
+      how.pool = options_.pool;
+      EXPECT_EQ(rescue(path_.str(), to.str(), how, result, &report_), Status::ok) << report_.text();
+      EXPECT_TRUE(result.notes.empty()) << result.notes[0].text();
+    } else {
+      EXPECT_EQ(s_->backup(to.str(), options_.pool, &report_), Status::ok) << report_.text();
+    }
+    const std::uint64_t right = now_;
+    now_ -= kHour;
+    auto copy = Store::open(to.str(), options_, &report_);
+    EXPECT_TRUE(copy) << report_.text();
+    const Status s = copy->collection("sessions", {.create_if_missing = false})->contains("k");
+    EXPECT_EQ(copy->time_ms() >= known, s == Status::not_found);
+    now_ = right;
+    return s;
+  };
+  EXPECT_EQ(copied(false), Status::not_found);
+  EXPECT_EQ(copied(true), Status::not_found);
+#ifdef TENUTO_DEBUG_CHECKS
+  plant("store_copy_forgets_the_time");
+  EXPECT_EQ(copied(true), Status::ok);
+#endif
+}
+
+TEST_F(ExpiryTimeTest, a_rescue_says_that_the_time_is_lost) {
+  Collection c = sessions();
+  put(c, "k", kHour);
+  s_.reset();
+  test::Bytes image = test::read_image(path_.str());
+  const std::size_t times = pm::kHeadPageOffset + offsetof(pm::HeadPage, times);
+  for (std::size_t word = 0; word < pm::kTimeWords; ++word) image[times + word * 8] ^= 1;
+  test::write_image(path_.str(), image);
+  const test::TempPath to("expiry-lost");
+  RescueResult result;
+  RescueOptions how;
+  how.pool = options_.pool;
+  EXPECT_EQ(rescue(path_.str(), to.str(), how, result, &report_), Status::ok) << report_.text();
+  ASSERT_EQ(result.notes.size(), 1u);
+  EXPECT_NE(result.notes[0].what.find("the last time"), std::string::npos);
+}
+
+TEST_F(ExpiryTimeTest, a_backup_doubts_what_its_source_doubts) {
+  Collection c = sessions();
+  put(c, "k", kHour);
+  const std::uint64_t right = now_;
+  now_ += 10'000 * kHour;
+  EXPECT_EQ(c.contains("k"), Status::not_found);
+  const test::TempPath to("expiry-doubt");
+  ASSERT_EQ(s_->backup(to.str(), options_.pool, &report_), Status::ok) << report_.text();
+  now_ = right;
+  auto copy = Store::open(to.str(), options_, &report_);
+  ASSERT_TRUE(copy) << report_.text();
+  EXPECT_EQ(copy->collection("sessions", {.create_if_missing = false})->contains("k"), Status::ok);
 }
 
 TEST_F(ExpiryTimeTest, one_wrong_leap_of_the_clock_destroys_nothing) {

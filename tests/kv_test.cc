@@ -52,6 +52,23 @@ TEST_F(KvTest, a_pool_without_a_store_gets_one_only_when_asked) {
   expect_valid(s);
 }
 
+TEST_F(KvTest, a_store_is_opened_in_a_pool_that_is_open) {
+  {
+    Result<Pool> pool = Pool::create(path_.str(), options_.pool);
+    ASSERT_TRUE(pool);
+    StoreOptions only = options_;
+    only.create_if_missing = false;
+    EXPECT_EQ(Store::open(std::move(*pool), only).error(), Status::not_found);
+    EXPECT_FALSE(pool->info().has_store) << "it is the caller's still";
+    Result<Store> s = Store::open(std::move(*pool), options_);
+    ASSERT_TRUE(s);
+    EXPECT_EQ(pool->close(), Status::closed) << "it is the store's now";
+    EXPECT_EQ(s->put("key", "value"), Status::ok);
+    EXPECT_EQ(Store::open(std::move(*pool), options_).error(), Status::closed);
+  }
+  EXPECT_EQ(opened().contains("key"), Status::ok);
+}
+
 TEST_F(KvTest, open_says_why_not) {
   EXPECT_EQ(Store::open("/nowhere/at/all", options_).error(), Status::not_found);
   EXPECT_EQ(Store::open("", options_).error(), Status::invalid_argument);

@@ -22,6 +22,7 @@
 
 #include "support/kill_records.h"
 #include "support/named_records.h"
+#include "support/pool_image.h"
 #include "support/pool_parts.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
@@ -39,7 +40,6 @@ using test::TempPath;
 using Bytes = std::vector<unsigned char>;
 using Records = std::map<std::string, std::string>;
 
-constexpr std::uint64_t kPoolBytes = 8u << 20;
 constexpr std::size_t kSectorBytes = 512;  // as large as a leaf
 constexpr std::size_t kLeafPhase = 448;    // where leaves begin in their slab, of 512
 #ifdef __SANITIZE_ADDRESS__
@@ -55,26 +55,6 @@ constexpr int kRecords = 400;
 constexpr int kNamedRecords = 120;  // in each named collection
 constexpr int kOlderAt = 300;       // records that the older copy has
 constexpr int kNamedOlderAt = 90;
-
-StoreOptions options(std::uint64_t now_ms = test::kReadMs) {
-  StoreOptions o;
-  o.pool.size = kPoolBytes;
-  o.pool.size_max = 4 * kPoolBytes;
-  o.pool.medium = Medium::cache;
-  o.pool.recovery_threads = 1;
-  o.reclaim_every_ms = 0;
-  o.clock_ms = [now_ms] { return now_ms; };
-  return o;
-}
-
-Bytes read_file(const std::string& path) {
-  Bytes b;
-  const int fd = ::open(path.c_str(), O_RDONLY);
-  b.resize(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)));
-  EXPECT_EQ(::pread(fd, b.data(), b.size(), 0), static_cast<ssize_t>(b.size()));
-  ::close(fd);
-  return b;
-}
 
 // A pool as a clean close leaves it, and the same pool as a kill in the middle of a batch and a
 // transaction leaves it.
@@ -96,7 +76,7 @@ void fill(Store& store, Originals& o) {
   Records& records = o.records;
   ASSERT_EQ(test::write_named(&store, o.named, 0, kNamedOlderAt), Status::ok);
   for (int i = 0; i < kRecords; ++i) {
-    if (i == kOlderAt) o.older = read_file(store.pool().info().path);
+    if (i == kOlderAt) o.older = test::read_image(store.pool().info().path);
     const std::string key = kill_key(1, i);
     const std::string value = kill_value(1, i, static_cast<std::uint32_t>(i + 1));
     ASSERT_EQ(store.put(key, value), Status::ok);
@@ -117,16 +97,16 @@ void fill(Store& store, Originals& o) {
 void make_originals(Originals& o) {
   TempPath path("mutants-base");
   {
-    auto store = Store::open(path.str(), options(test::kWrittenMs));
+    auto store = Store::open(path.str(), test::damaged_pool_options(test::kWrittenMs));
     ASSERT_TRUE(store);
     fill(*store, o);
     ASSERT_EQ(store->close(), Status::ok);
   }
-  o.clean = read_file(path.str());
+  o.clean = test::read_image(path.str());
   // The unclean one: a child stops in the middle of a transaction, with frees in limbo.
   const pid_t pid = ::fork();
   if (pid == 0) {
-    auto store = Store::open(path.str(), options(test::kWrittenMs));
+    auto store = Store::open(path.str(), test::damaged_pool_options(test::kWrittenMs));
     if (!store) std::_Exit(1);
     auto root = store->pool().root<Words>("words");
     (void)store->pool().free_from((*root)->word[2]);
@@ -142,7 +122,7 @@ void make_originals(Originals& o) {
   ::waitpid(pid, &status, 0);
   ASSERT_EQ(status, 0);
   test::disturb_named(nullptr, o.named, kNamedRecords);
-  o.unclean = read_file(path.str());
+  o.unclean = test::read_image(path.str());
   for (std::size_t at = 0; at + kLineBytes <= o.clean.size(); at += kLineBytes) {
     const auto zero = [&](const Bytes& b) {
       return std::all_of(b.begin() + static_cast<std::ptrdiff_t>(at),
@@ -191,7 +171,8 @@ Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint6
       p[at + rng() % kLineBytes] = static_cast<unsigned char>(rng());
       break;
     case 5: {
-      const std::uint64_t words[] = {0, ~0ull, 1, 1ull << 63, rng(), kPoolBytes, kPoolBytes - 64};
+      const std::uint64_t words[] = {
+          0, ~0ull, 1, 1ull << 63, rng(), test::kDamagedPoolBytes, test::kDamagedPoolBytes - 64};
       const std::uint64_t w = words[rng() % std::size(words)];
       std::memcpy(p + at + rng() % 8 * 8, &w, 8);
       break;
@@ -263,15 +244,15 @@ std::string rescue_it(const std::string& path, const Bytes& image, bool scavenge
   const std::string fresh = path + "-rescued";
   ::unlink(fresh.c_str());
   RescueOptions o;
-  o.pool = options().pool;
+  o.pool = test::damaged_pool_options().pool;
   o.scavenge = scavenge;
   RescueResult result;
   Report report;
   const Status s = rescue(path, fresh, o, result, &report);
-  if (read_file(path) != image) return "the rescue changed the damaged file";
+  if (test::read_image(path) != image) return "the rescue changed the damaged file";
   if (s != Status::ok && report.what.empty()) return "a rescue that failed without a report";
   std::string wrong;
-  auto made = Store::open(fresh, options(), &report);
+  auto made = Store::open(fresh, test::damaged_pool_options(), &report);
   if (made && made->validate(&report) != Status::ok) wrong = "the rescued pool is not sound";
   if (made && all_records(*made) != result.records) wrong = "miscounted";
   ::unlink(fresh.c_str());
@@ -309,7 +290,7 @@ void use_named(Store& store, const Originals& o) {
 // What a program would do with the pool. Returns what was wrong, empty when all is well.
 std::string use(const std::string& path, const Originals& o, const Mutation& m) {
   Report report;
-  auto store = Store::open(path, options(), &report);
+  auto store = Store::open(path, test::damaged_pool_options(), &report);
   if (!store) {
     if (report.what.empty()) return "an error without a report: " + m.what;
     return "";
@@ -347,7 +328,7 @@ std::string use(const std::string& path, const Originals& o, const Mutation& m) 
     });
   }
   (void)store->close();
-  auto again = Store::open(path, options(), &report);
+  auto again = Store::open(path, test::damaged_pool_options(), &report);
   if (again) (void)again->validate(&report);
   return "";
 }

@@ -2,10 +2,6 @@
 // what one command wrote the next one finds.
 #include "tool_run.h"
 
-#include <nlohmann/json.hpp>
-
-#include "tenuto/kv.h"
-
 using namespace std::string_literals;
 using nlohmann::json;
 
@@ -14,14 +10,6 @@ namespace {
 
 class ToolCli : public ToolTest {
  protected:
-  // One object on standard output and nothing else.
-  json run_json(std::vector<std::string> args, int code = 0, std::string_view input = {}) {
-    args.push_back("--json");
-    const Outcome o = run(args, input);
-    EXPECT_EQ(o.code, code) << o.err;
-    EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
-    return json::parse(o.out, nullptr, false);
-  }
   void expect(const std::vector<std::string>& args, const std::string& out,
               std::string_view input = {}) {
     const Outcome o = run(args, input);
@@ -207,24 +195,9 @@ TEST_F(ToolCli, check_and_stats) {
   EXPECT_NE(run({"stats", pool}).out.find("keys and values"), std::string::npos);
 }
 
-// Leaves the pool as a killed process does.
-void write_and_die(const std::string& pool, const std::string& key) {
-  const pid_t child = fork();
-  if (child == 0) {
-    StoreOptions options;
-    options.create_if_missing = false;
-    Result<Store> store = Store::open(pool, options);
-    if (!store || store->put(key, "survives") != Status::ok) _exit(1);
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_EQ(exit_code(status), 0);
-}
-
 TEST_F(ToolCli, a_pool_that_was_not_closed_is_recovered_unless_read_only) {
   const std::string pool = new_pool("a.tnt");
-  write_and_die(pool, "k");
+  write_and_die(pool, "k", "survives");
   for (const char* command : {"info", "check", "stats", "scan"}) {
     const Outcome refused = run({command, pool, "--read-only"});
     EXPECT_EQ(refused.code, 12) << command << ": " << refused.err;
@@ -235,7 +208,7 @@ TEST_F(ToolCli, a_pool_that_was_not_closed_is_recovered_unless_read_only) {
   EXPECT_EQ(check["sound"], true);
   expect({"get", pool, "k"}, "survives");
   expect({"get", pool, "k", "--read-only"}, "survives");
-  write_and_die(pool, "l");
+  write_and_die(pool, "l", "survives");
   const json info = run_json({"info", pool});
   EXPECT_EQ(info["was_clean"], false);
   EXPECT_EQ(info["records"], 2);
@@ -245,16 +218,7 @@ TEST_F(ToolCli, a_pool_that_was_not_closed_is_recovered_unless_read_only) {
 // What only looks does not use up a journal without a word.
 TEST_F(ToolCli, reading_what_was_not_closed_says_that_it_writes) {
   const std::string pool = path("a.tnt");
-  const pid_t child = fork();
-  if (child == 0) {
-    StoreOptions options;
-    options.pool.size = kPoolBytesMin;
-    options.pool.medium = Medium::journal;
-    options.pool.journal.bytes = 256u << 10;
-    Result<Store> store = Store::open(pool, options);
-    _exit(store && store->put("k", "v") == Status::ok ? 0 : 1);
-  }
-  ASSERT_EQ(wait(child), 0);
+  write_and_die(pool, "k", "v", journalled());
   const std::string left = read_file(pool);
   const std::string journal = read_file(pool + ".journal");
   for (const char* command : {"get", "scan", "info", "dump", "stats", "collections", "check"}) {

@@ -16,13 +16,6 @@ namespace {
 
 class ToolErrors : public ToolTest {
  protected:
-  void expect_error(const Outcome& o, Status status, const std::string& words) {
-    EXPECT_EQ(o.code, static_cast<int>(status)) << o.err;
-    EXPECT_EQ(o.out, "");
-    EXPECT_EQ(o.err.rfind("tenuto: ", 0), 0u) << o.err;
-    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
-    EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
-  }
   std::vector<std::vector<std::string>> commands_on(const std::string& pool) {
     write_file(path("in.tsv"), "k\tv\n");
     return {{"info", pool},
@@ -327,20 +320,12 @@ TEST_F(ToolErrors, a_loss_names_its_collection) {
 
 TEST_F(ToolErrors, check_repairs_without_a_journal_that_is_not_the_pools) {
   const std::string pool = path("a.tnt");
-  const pid_t child = fork();
-  if (child == 0) {
-    StoreOptions options;
-    options.pool.size = kPoolBytesMin;
-    options.pool.medium = Medium::journal;
-    options.pool.journal.bytes = 256u << 10;
-    {
-      Result<Store> store = Store::open(pool, options);
-      if (!store || store->put("old", "1") != Status::ok) _exit(1);
-    }
-    Result<Store> store = Store::open(pool, options);
-    _exit(store && store->put("new", "2") == Status::ok ? 0 : 1);
+  {
+    Result<Store> store = Store::open(pool, journalled());
+    ASSERT_TRUE(store);
+    ASSERT_EQ(store->put("old", "1"), Status::ok);
   }
-  ASSERT_EQ(wait(child), 0);
+  write_and_die(pool, "new", "2", journalled());
   const std::string journal = read_file(pool + ".journal");
   write_file(path("text"), "no journal at all\n");
   int n = 0;

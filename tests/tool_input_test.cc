@@ -46,10 +46,6 @@ class ToolInput : public ToolTest {
     o.err = read_file(path(".err"));
     return o;
   }
-  static void expect_error(const Outcome& o, Status status, const std::string& words) {
-    EXPECT_EQ(o.code, static_cast<int>(status)) << o.err;
-    EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
-  }
   std::string fifo(const std::string& name) {
     EXPECT_EQ(mkfifo(path(name).c_str(), 0600), 0);
     return path(name);

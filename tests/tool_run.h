@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,6 +17,9 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "tenuto/kv.h"
 #include "tool_seed.h"
 
 namespace tenuto::test {
@@ -103,6 +107,44 @@ class ToolTest : public testing::Test {
     const Outcome made = run(args);
     EXPECT_EQ(made.code, 0) << made.err;
     return path(name);
+  }
+
+  // One object on standard output and nothing else.
+  nlohmann::json run_json(std::vector<std::string> args, int code = 0,
+                          std::string_view input = {}) {
+    args.push_back("--json");
+    const Outcome o = run(args, input);
+    EXPECT_EQ(o.code, code) << o.err;
+    EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
+    return nlohmann::json::parse(o.out, nullptr, false);
+  }
+
+  // One line that says what and where, and nothing on standard output.
+  static void expect_error(const Outcome& o, Status status, const std::string& words) {
+    EXPECT_EQ(o.code, static_cast<int>(status)) << o.err;
+    EXPECT_EQ(o.out, "");
+    EXPECT_EQ(o.err.rfind("tenuto: ", 0), 0u) << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+    EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+  }
+
+  // On medium journal.
+  static StoreOptions journalled() {
+    StoreOptions options;
+    options.pool.size = kPoolBytesMin;
+    options.pool.medium = Medium::journal;
+    options.pool.journal.bytes = 256u << 10;
+    return options;
+  }
+  // Writes to the pool, made where it is missing, and leaves it as a killed process does.
+  static void write_and_die(const std::string& pool, const std::string& key,
+                            const std::string& value, const StoreOptions& options = {}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      Result<Store> store = Store::open(pool, options);
+      _exit(store && store->put(key, value) == Status::ok ? 0 : 1);
+    }
+    ASSERT_EQ(wait(child), 0);
   }
 
   void put(const std::string& pool, const std::string& key, const std::string& value) {

@@ -87,6 +87,9 @@ void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
   add_choice<Medium>(
       "--medium", kMediumNames, [&args](Medium m) { args.medium = m; },
       "What the pool lies on [auto]");
+  add_text(
+      "--journal", [&args](std::string t) { args.journal = std::move(t); },
+      "The pool's journal, if it is not PATH.journal", "FILE");
   if (!may_read_only) return;
   add_flag("--read-only", args.read_only,
            "Never write the pool; one that was not closed is then an error");

@@ -80,6 +80,11 @@ Error store_failed(Status status, std::string what, std::string where, Report re
     report.what = std::move(what) + ": " + status_name(status);
     report.where = std::move(where);
   }
+  // As the library's users say it, and as the tool's do.
+  constexpr std::string_view kOption = "PoolOptions::journal.path";
+  if (const auto at = report.what.find(kOption); at != std::string::npos) {
+    report.what.replace(at, kOption.size(), "--journal FILE");
+  }
   return {status, std::move(report), {}};
 }
 

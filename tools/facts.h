@@ -20,6 +20,8 @@ class Facts {
   void seconds(std::string_view name, std::string_view label, double n);
   // A truth for programs with its words for people.
   void flag(std::string_view name, std::string_view label, bool truth, std::string_view words);
+  // A row alone, of words that are escaped already.
+  void row(std::string_view label, std::string_view words) { add({}, {}, label, words); }
   // A member that is JSON already, `"name":value`.
   void member(const std::string& json_member);
 

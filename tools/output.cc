@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <random>
@@ -164,11 +165,32 @@ Error rename_durably(const std::string& from, const std::string& path) {
   return no_error();
 }
 
+namespace {
+// A sum of the name, so that nobody's file has such a name by chance.
+std::string sealed_name(const std::string& base, std::uint32_t id) {
+  std::uint32_t sum = 2166136261u ^ id;
+  for (const char c : base) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619u;
+  return fmt::format(".{}.{:08x}{:08x}.new", base, id, sum);
+}
+std::size_t base_at(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? 0 : slash + 1;
+}
+}  // namespace
+
 std::string temporary_name(const std::string& path) {
   std::random_device random;
-  const std::size_t slash = path.rfind('/');
-  const std::size_t name_at = slash == std::string::npos ? 0 : slash + 1;
-  return fmt::format("{}.{}.{:08x}.new", path.substr(0, name_at), path.substr(name_at), random());
+  return path.substr(0, base_at(path)) + sealed_name(path.substr(base_at(path)), random());
+}
+
+bool is_temporary_name(const std::string& name, const std::string& path) {
+  const std::string base = path.substr(base_at(path));
+  const std::size_t id_at = base.size() + 2;
+  if (name.size() < id_at + 8 || name.compare(1, base.size(), base) != 0) return false;
+  std::uint32_t id = 0;
+  const char* first = name.data() + id_at;
+  if (std::from_chars(first, first + 8, id, 16).ptr != first + 8) return false;
+  return sealed_name(base, id) == name;
 }
 
 }  // namespace tenuto::tool

@@ -49,7 +49,8 @@ Error open_file_output(const std::string& path, std::unique_ptr<Output>& out);
 
 // Moves `from` over `path` (same folder) and makes that durable.
 Error rename_durably(const std::string& from, const std::string& path);
-// An unused name in the folder of `path`.
+// An unused name in the folder of `path`; whether a name in that folder may be such a one.
 std::string temporary_name(const std::string& path);
+bool is_temporary_name(const std::string& name, const std::string& path);
 
 }  // namespace tenuto::tool

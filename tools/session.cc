@@ -16,8 +16,9 @@ namespace {
 constexpr std::uint64_t kJournalBytes = 8u << 20;
 
 // Who only wants to read hears that more is done.
-std::string recovery_note(const std::string& path) {
-  const std::string journal = path + ".journal";
+std::string recovery_note(const CommonArgs& args) {
+  const std::string& path = args.path;
+  const std::string journal = args.journal.empty() ? path + ".journal" : args.journal;
   const bool beside = ::access(journal.c_str(), F_OK) == 0;
   return fmt::format(
       "{} was not closed cleanly and is recovered before it is read, which writes to it{}; "
@@ -29,6 +30,7 @@ std::string recovery_note(const std::string& path) {
 PoolOptions pool_options(const CommonArgs& args, bool notes) {
   PoolOptions options;
   options.medium = args.medium;
+  options.journal.path = args.journal;
   options.journal.bytes = kJournalBytes;
   options.journal.keep = false;
   options.read_only = args.read_only;
@@ -48,7 +50,7 @@ Error Session::open(const CommonArgs& args, Access access) {
     Error error = try_open(args, true);
     // read_only: it was not closed cleanly and has to be recovered, which is a write.
     if (error.status != Status::read_only) return error;
-    if (!args.quiet) print_note(recovery_note(args.path));
+    if (!args.quiet) print_note(recovery_note(args));
   }
   return try_open(args, false);
 }
@@ -62,30 +64,27 @@ Error Session::try_open(const CommonArgs& args, bool read_only) {
   options.clock_ms = [now = clock_ms_] { return now; };
   Report report;
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed_ms = [&] {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-        .count();
-  };
-  Result<Store> store = Store::open(args.path, options, &report);
-  if (store) {
-    store_.emplace(std::move(*store));
-    open_ms_ = elapsed_ms();
-    return no_error();
-  }
-  Status status = store.error();
-  if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
-    // The file is there: a pool without a store, or no pool at all.
-    report = {};
-    Result<Pool> pool = Pool::open(args.path, options.pool, &report);
-    if (pool) {
+  // The pool first: one that holds objects alone is not to be recovered and closed by the look for
+  // a store, and then said to have been clean.
+  Result<Pool> pool = Pool::open(args.path, options.pool, &report);
+  Status status = pool ? Status::ok : pool.error();
+  if (pool) {
+    Result<Store> store = Store::open(std::move(*pool), options, &report);
+    if (store) {
+      store_.emplace(std::move(*store));
+    } else if (store.error() == Status::not_found) {
       pool_.emplace(std::move(*pool));
-      open_ms_ = elapsed_ms();
-      return no_error();
+    } else {
+      status = store.error();
     }
-    status = pool.error();
   }
+  open_ms_ =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (status == Status::ok) return no_error();
   Error error = store_failed(status, "cannot open the pool", args.path, std::move(report));
-  if (status == Status::not_found) error.hint = "make one with 'tenuto create PATH'";
+  if (status == Status::not_found && access(args.path.c_str(), F_OK) != 0) {
+    error.hint = "make one with 'tenuto create PATH'";
+  }
   return error;
 }
 

@@ -47,9 +47,6 @@ Run add_check(CommandLine& line) {
       "--repair", [&a = *args](std::string t) { a.repair = std::move(t); },
       "Write what is intact to this new pool, and say what is lost; PATH is not changed",
       "NEWPOOL");
-  line.add_text(
-      "--journal", [&a = *args](std::string t) { a.journal = std::move(t); },
-      "With --repair: the journal that PATH was left with, if it is not PATH.journal", "FILE");
   line.add_flag("--scavenge", args->scavenge,
                 "With --repair: also records that may have been erased or replaced long ago");
   line.add_key_kind(args->key_kind, "With --repair: the kind of keys if the pool does not say");

@@ -17,6 +17,7 @@ namespace tenuto::tool {
 struct CommonArgs {
   std::string path;
   std::string collection;  // empty: the default one
+  std::string journal;     // of the pool; empty: beside it
   bool json = false;
   bool quiet = false;
   bool verbose = false;
@@ -36,7 +37,6 @@ struct CreateArgs : CommonArgs, NewPoolArgs {
 
 struct CheckArgs : CommonArgs {
   std::string repair;                 // where the rescued records go; empty: only look
-  std::string journal;                // of the damaged pool; empty: beside it
   bool scavenge = false;              // with records that may be old
   KeyKind key_kind = KeyKind::bytes;  // where the pool does not say
 };

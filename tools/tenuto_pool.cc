@@ -1,4 +1,4 @@
-// Commands on a pool as a whole: create, info, check, stats.
+// Commands on a pool as a whole: info, check, stats.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -36,6 +36,40 @@ void add_last_close(const PoolInfo& info, Facts& facts) {
   facts.count("leaked_frames", "", info.leaked_frames);
 }
 
+// The medium, and what a power cut leaves on it.
+void add_medium(const PoolInfo& info, Facts& facts) {
+  facts.text("medium", "medium", medium_name(info.medium));
+  facts.flag("power_cut_safe", "power cut", info.power_cut_safe,
+             info.power_cut_safe ? kSafeWords : kUnsafeWords);
+}
+
+// Of medium journal: which one, where, and whether that is it.
+void add_journal(const PoolInfo& info, Facts& facts) {
+  facts.text("journal", "", journal_found_name(info.journal_found));
+  if (info.journal_found == JournalFound::none) return facts.row("journal", "it never had one");
+  facts.text("journal_id", "journal id", fmt::format("{:016x}", info.journal_id));
+  facts.text("journal_path", "", info.journal_path);
+  facts.text("journal_last_place", "", info.journal_last_place);
+  std::string words;
+  append_escaped(words, info.journal_path);
+  switch (info.journal_found) {
+    case JournalFound::in_use:
+    case JournalFound::fits:
+      words += ": the pool's own";
+      break;
+    case JournalFound::gone:
+      words += ": not there, and not needed; one is made for who opens the pool with a journal";
+      break;
+    default:
+      words += ": NOT the pool's own, which is left alone, or open elsewhere";
+  }
+  facts.row("journal", words);
+  if (info.journal_last_place.empty() || info.journal_last_place == info.journal_path) return;
+  std::string place;
+  append_escaped(place, info.journal_last_place);
+  facts.row("journal was", place);
+}
+
 void add_store(Session& session, Facts& facts) {
   facts.flag("has_store", "", session.has_store(), "");
   if (!session.has_store()) {
@@ -48,45 +82,6 @@ void add_store(Session& session, Facts& facts) {
   facts.count("records", "", stats.records);
   facts.text("", "store",
              fmt::format("{} records, keys are {}", format_count(stats.records), kind));
-}
-
-// Only a pool may be replaced by --force: never somebody's other file, never one in use.
-Error check_replaceable(const CreateArgs& args) {
-  struct stat old {};
-  if (stat(args.path.c_str(), &old) != 0) return no_error();
-  if (S_ISREG(old.st_mode) && old.st_size == 0) return no_error();
-  Report report;
-  PoolOptions options;
-  options.read_only = true;
-  const Result<Pool> pool = Pool::open(args.path, options, &report);
-  switch (pool.error()) {
-    case Status::busy:
-    case Status::permission:
-    case Status::io:
-      return store_failed(pool.error(), "cannot replace the pool", args.path, std::move(report));
-    case Status::not_a_pool:
-      return failed(Status::not_a_pool, "--force replaces pools only, and this file is none",
-                    args.path, "remove the file yourself if it is not needed");
-    default:
-      return no_error();  // sound, unclean, damaged or of another version
-  }
-}
-
-Error create_at(const CreateArgs& args, const std::string& path) {
-  StoreOptions options;
-  options.pool = pool_options(args, true);
-  options.pool.size = args.size;
-  options.pool.size_max = std::max(args.size_max, args.size);
-  options.error_if_exists = true;
-  options.key_kind = args.key_kind;
-  Report report;
-  Result<Store> store = Store::open(path, options, &report);
-  if (!store) {
-    return store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
-  }
-  const Status status = store->close();
-  if (status != Status::ok) return store_failed(status, "cannot close the new pool", args.path);
-  return no_error();
 }
 
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
@@ -130,31 +125,6 @@ void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
 
 }  // namespace
 
-Error run_create(const CreateArgs& args) {
-  if (args.force && access(args.path.c_str(), F_OK) == 0) {
-    TENUTO_TOOL_TRY(check_replaceable(args));
-    // The old pool stays until the new one is complete.
-    const std::string fresh = temporary_name(args.path);
-    TENUTO_TOOL_TRY(create_at(args, fresh));
-    if (Error error = rename_durably(fresh, args.path)) {
-      unlink(fresh.c_str());
-      return error;
-    }
-  } else if (access(args.path.c_str(), F_OK) == 0) {
-    // Before the library would open it, and recover it if it is a pool.
-    return failed(Status::exists, "there is a file already", args.path,
-                  "--force replaces it if it is a pool");
-  } else {
-    TENUTO_TOOL_TRY(create_at(args, args.path));
-  }
-  Facts facts;
-  facts.text("path", "", args.path);
-  facts.bytes("size", "size", args.size);
-  facts.text("key_kind", "keys", key_kind_name(args.key_kind));
-  if (args.quiet && !args.json) return no_error();
-  return print_facts(args, "created " + args.path, facts);
-}
-
 Error run_info(const CommonArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open(args, Access::read));
@@ -165,9 +135,8 @@ Error run_info(const CommonArgs& args) {
   facts.count("layout_version", "layout version", info.version);
   const std::string id = fmt::format("{:016x}", info.pool_id);
   facts.text("pool_id", "pool id", id);
-  facts.text("medium", "medium", medium_name(info.medium));
-  facts.flag("power_cut_safe", "power cut", info.power_cut_safe,
-             info.power_cut_safe ? kSafeWords : kUnsafeWords);
+  add_medium(info, facts);
+  add_journal(info, facts);
   add_last_close(info, facts);
   facts.ms("open_ms", "opened in", session.open_ms());
   facts.bytes("file_bytes", "file size", stats.file_bytes);
@@ -223,9 +192,6 @@ Error run_check(const CheckArgs& args) {
   if (!args.repair.empty()) return run_repair(args);
   if (args.scavenge) {
     return failed(Status::invalid_argument, "--scavenge needs --repair NEWPOOL", "--scavenge");
-  }
-  if (!args.journal.empty()) {
-    return failed(Status::invalid_argument, "--journal needs --repair NEWPOOL", "--journal");
   }
   Session session;
   if (Error error = session.open(args, Access::read)) return report_unsound(args, error);

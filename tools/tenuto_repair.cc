@@ -74,7 +74,9 @@ void add_rescue(const CheckArgs& args, const RescueResult& r, Status status, Fac
   facts.count("losses_count", "places of loss", r.losses_count);
   if (args.json) facts.member(losses_json(r));
   for (const RescueLoss& loss : r.losses) {
-    facts.text("", "lost", loss.report.text() + range_words(r.key_kind, loss));
+    std::string words;
+    append_escaped(words, loss.report.text());
+    facts.row("lost", words + range_words(r.key_kind, loss));
   }
   if (r.losses.size() < r.losses_count) {
     facts.text("", "lost", fmt::format("and {} more places", r.losses_count - r.losses.size()));

@@ -171,6 +171,10 @@ class Store {
   // corrupt, not_a_pool, wrong_version; `report` tells more. Recovery runs here, in parallel.
   static Result<Store> open(std::string_view path, const StoreOptions& options = {},
                             Report* report = nullptr);
+  // The store of a pool that is open: `options.pool` means nothing. Where it fails the pool stays
+  // the caller's, as it is; not_found: it holds no store.
+  static Result<Store> open(Pool&& pool, const StoreOptions& options = {},
+                            Report* report = nullptr);
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
   ~Store();  // closes

@@ -16,7 +16,8 @@
 // Exit: a pool in a static object is closed by its destructor, whenever that was made, and
 // destructors of thread_locals may use pools. Threads must not use it meanwhile. What a thread
 // leaves open when it ends (a transaction) is rolled back. A process that ends otherwise leaves the
-// pool as a crash does.
+// pool as a crash does; so may one that calls exit inside a call of the pool (in a codec, a clock,
+// the body of a transaction), which does not hang.
 #pragma once
 
 #include <array>
@@ -87,14 +88,20 @@ struct PoolInfo {
   std::string layout;  // of the root object; empty when there is none
   std::uint64_t pool_id = 0;
   std::uint32_t version = 0;
-  Medium medium = Medium::cache;  // in use
-  bool power_cut_safe = false;    // what the medium promises
-  bool was_clean = true;          // the last close before this open
+  // In use; of a pool that was opened to read, what an open for writing would take.
+  Medium medium = Medium::cache;
+  bool power_cut_safe = false;  // what the medium promises
+  bool was_clean = true;        // the last close before this open
   bool read_only = false;
   bool has_store = false;
   double recovery_ms = 0;           // of this open
   std::uint64_t leaked_frames = 0;  // given back by recovery
   std::uint64_t rolled_back = 0;    // transactions undone by recovery
+  // Of medium journal, whatever the medium in use. The file is looked at when this is asked for.
+  std::uint64_t journal_id = 0;    // 0: the pool never had one
+  std::string journal_path;        // where an open like this one looks for it
+  std::string journal_last_place;  // where it was at the last open with it; empty: unknown
+  JournalFound journal_found = JournalFound::none;
 };
 
 struct PoolImpl;  // store/pool_impl.h

@@ -1,6 +1,7 @@
 // How a pool is made and opened: its size, its medium, and what else a caller may choose.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -46,7 +47,8 @@ enum class Durability : std::uint8_t { sync, buffered };
 // Of medium `journal`.
 struct JournalOptions {
   // Empty: the pool's real path (links resolved) with ".journal"; what stands there is used only
-  // when its ids and the pool's name each other, and is left alone otherwise.
+  // when its ids and the pool's name each other, and is left alone otherwise ("Whose it is" in
+  // src/pm/README.md has links, mounts and copies).
   std::string path = {};
   std::uint64_t bytes = 64ull << 20;  // of a new journal, from 256 KiB; what recovery has to read
   // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the
@@ -60,6 +62,20 @@ struct JournalOptions {
   // made by such an open goes; one that was there before stays, closed.
   bool keep = true;
 };
+
+// What stands where a pool's journal goes.
+enum class JournalFound : std::uint8_t {
+  none,     // nothing, and the pool never had one
+  in_use,   // by this open
+  fits,     // the pool's own, which an open would use
+  gone,     // nothing
+  foreign,  // something else, which is left alone, or a journal that somebody else has open
+};
+
+constexpr const char* journal_found_name(JournalFound f) {
+  constexpr const char* kNames[] = {"none", "in_use", "fits", "gone", "foreign"};
+  return kNames[static_cast<std::size_t>(f)];
+}
 
 // The heap's thresholds. They change no format: a pool may be opened with others each time.
 struct HeapOptions {

@@ -92,6 +92,7 @@ typedef struct tenuto_pool_options {
   int journal_keep;
   tenuto_log_fn log; /* NULL: nobody is told */
   void* log_context;
+  unsigned mode; /* permissions of a new pool's file; 0: the owner's alone */
 } tenuto_pool_options;
 
 void tenuto_pool_options_init(tenuto_pool_options* options);

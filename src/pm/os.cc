@@ -15,6 +15,7 @@
 #include <ctime>
 
 #include "pm/plant.h"
+#include "pm/unfinished.h"
 #include "tenuto/units.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
@@ -202,15 +203,14 @@ int make_nameless(const std::string& path, unsigned mode, std::string& hidden) {
   hidden.clear();
   int fd = -1;
   errno = EOPNOTSUPP;
-  if (::access("/proc/self/fd", F_OK) == 0) {
+  if (::access("/proc/self/fd", F_OK) == 0 && !TENUTO_PLANT("pm_no_nameless_files")) {
     fd = open_file(directory_of(path), O_TMPFILE | O_RDWR, mode);
   } else {
     errno = EOPNOTSUPP;
   }
   if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
-    char id[24];
-    std::snprintf(id, sizeof id, ".creating-%08x", static_cast<unsigned>(random_id() >> 8));
-    hidden = path + id;
+    remove_unfinished(path);
+    hidden = unfinished_name(path);
     fd = open_file(hidden, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR, mode);
     if (fd < 0) hidden.clear();
   }
@@ -225,6 +225,8 @@ bool give_name(int fd, std::string& hidden, const std::string& path) {
                     AT_SYMLINK_FOLLOW) == 0;
   }
   if (::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
+    // Another maker of the path took this file for left over.
+    if (errno == ENOENT && ::access(path.c_str(), F_OK) == 0) errno = EEXIST;
     return false;
   }
   hidden.clear();

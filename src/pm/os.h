@@ -70,7 +70,8 @@ int reopen_file(int fd, int flags);
 
 // A file of our own that has no name until it is whole, so that a crash leaves nothing behind; the
 // name it gets never replaces anything. Where a file system has no such files it gets a hidden name
-// of its own first (`hidden`), taken exclusively.
+// of its own first (`hidden`), taken exclusively, and what is left over of such is removed
+// (unfinished.h). To be locked at once.
 int make_nameless(const std::string& path, unsigned mode, std::string& hidden);
 bool give_name(int fd, std::string& hidden, const std::string& path);
 // Whether that name, itself no link, is this file.

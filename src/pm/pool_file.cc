@@ -103,11 +103,13 @@ void PoolFile::choose_medium(const PoolOptions& options) {
   map_sync_ = grants_map_sync(fd_);
   medium_ = options.medium;
   if (medium_ == Medium::automatic) {
-    const bool journal = !in_memory_ && !options.read_only;
-    medium_ = map_sync_ ? Medium::line : journal ? Medium::journal : Medium::cache;
+    medium_ = map_sync_ ? Medium::line : in_memory_ ? Medium::cache : Medium::journal;
+    if (TENUTO_PLANT("pm_automatic_takes_less_in_silence") && !map_sync_) medium_ = Medium::cache;
   }
   // The traced twin records a shared mapping; and nothing is written to a read-only pool.
-  if (medium_ == Medium::journal && (kTraced || options.read_only)) medium_ = Medium::cache;
+  if (medium_ == Medium::journal && kTraced) medium_ = Medium::cache;
+  medium_to_write_ = medium_;
+  if (medium_ == Medium::journal && options.read_only) medium_ = Medium::cache;
 }
 
 Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* report) {
@@ -117,7 +119,7 @@ Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* re
   if (journal_ != nullptr) {
     journal_->start(base_, &health_, [this](const Report& why) { poison(Status::io, why); });
   }
-  if (!power_cut_safe()) {
+  if (!power_cut_safe() && !opened_to_read_) {
     log(in_memory_ ? "the pool is in memory: it survives a crash of the process, not a power cut"
                    : "this file system grants no synchronous mapping: the pool survives a crash "
                      "of the process, but a power cut while it is open may damage it");

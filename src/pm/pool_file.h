@@ -75,6 +75,7 @@ class PoolFile final : public OfProcess {
   // --- pool_times.cc: milliseconds since 1970, for lifetimes; 0: unknown
   std::uint64_t time_floor() const;
   std::uint64_t time_seen() const;
+  bool times_damaged() const;  // something was written, and cannot be read
   // Flushes and fences. REQUIRES: writable; one thread at a time.
   void set_times(std::uint64_t floor, std::uint64_t seen);
 
@@ -150,14 +151,22 @@ class PoolFile final : public OfProcess {
   // ok, or why writes are refused: forked, read_only, or what poisoned it.
   Status writable() const;
   Medium medium() const { return medium_; }
-  // Whether a power cut leaves what the fences (on medium journal: the syncs) promised.
+  // What an open for writing takes with these options.
+  Medium medium_to_write() const { return medium_to_write_; }
+  // Whether a power cut leaves what the fences (on medium journal: the syncs) promised, when it is
+  // open for writing.
   bool power_cut_safe() const {
-    return medium_ == Medium::journal ? !in_memory_ : map_sync_ && medium_ != Medium::cache;
+    const Medium m = medium_to_write_;
+    return m == Medium::journal ? !in_memory_ : map_sync_ && m != Medium::cache;
   }
   // Whether `create` made it for medium journal: it is to be closed and opened again.
   bool wants_journal() const { return wants_journal_; }
   // Null but on medium journal.
   const Journal* journal() const { return journal_.get(); }
+  // Where this open looks for its journal, where that was before, and what stands there.
+  const std::string& journal_place() const { return journal_place_; }
+  std::string journal_last_place() const;
+  JournalFound journal_found() const;
   // Medium journal: everything fenced before is durable on return. Others: nothing to do. io.
   Status sync();
   // What an operation that wrote and fenced returns in the end. sync: it is durable. buffered: it
@@ -202,14 +211,16 @@ class PoolFile final : public OfProcess {
   // open, and with that its lock, in children that closed the descriptor, too.
   int lock_fd_ = -1;
   bool opened_to_read_ = false;
+  std::string journal_place_;
   std::string unnamed_;            // the name of a file still being created, when it needs one
   std::byte* reserved_ = nullptr;  // what munmap gets
   std::uint64_t reserved_bytes_ = 0;
   std::byte* base_ = nullptr;  // on kMapAlignBytes
   std::uint64_t bytes_max_ = 0;
   Medium medium_ = Medium::cache;
-  bool map_sync_ = false;   // the file system granted MAP_SYNC
-  bool in_memory_ = false;  // tmpfs: there is no device to write to
+  Medium medium_to_write_ = Medium::cache;  // the same, unless nothing is written here
+  bool map_sync_ = false;                   // the file system granted MAP_SYNC
+  bool in_memory_ = false;                  // tmpfs: there is no device to write to
   bool wants_journal_ = false;
   bool shared_ = false;  // what is stored in the mapping can be read from the file
   bool was_clean_ = true;

@@ -45,6 +45,16 @@ Status PoolFile::make_journal(const PoolOptions& options, Report* report) {
   return Status::ok;
 }
 
+std::string PoolFile::journal_last_place() const { return read_journal_place(fd_); }
+
+JournalFound PoolFile::journal_found() const {
+  if (journal_ != nullptr) return JournalFound::in_use;
+  const auto there = JournalFile::open_to_read(journal_place_, expect_journal(), nullptr);
+  if (there) return JournalFound::fits;
+  if (there.error() != Status::not_found) return JournalFound::foreign;
+  return super_.journal_id == 0 ? JournalFound::none : JournalFound::gone;
+}
+
 // Version 0.1 counted lives in small numbers: what fits is not known for certain.
 Status PoolFile::check_old_journal(const std::string& path, Report* report) const {
   const bool there =

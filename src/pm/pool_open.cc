@@ -53,6 +53,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   TENUTO_TRY(check_options(options, path, report));
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
+  f->journal_place_ = f->journal_path(options.journal);
   f->log_ = options.log;
   if (::access(f->path_.c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already", f->path_);
@@ -139,7 +140,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
   TENUTO_TRY(f->read_superblock(file_bytes, report));
   f->choose_medium(options);
-  if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_path(options.journal), report));
+  f->journal_place_ = f->journal_path(options.journal);
+  if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_place_, report));
   if (options.read_only && !f->was_clean_) {
     return fail(Status::read_only, report,
                 "the pool was not closed cleanly and needs recovery; open it once for writing",

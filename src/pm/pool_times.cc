@@ -34,6 +34,13 @@ std::uint64_t PoolFile::time_word(std::size_t which) const {
   return found;
 }
 
+bool PoolFile::times_damaged() const {
+  const auto written = [this](std::size_t word) {
+    return __atomic_load_n(&head().times[word], __ATOMIC_RELAXED) != 0;
+  };
+  return time_floor() == 0 && (written(kFloor) || written(kFloor + kSecondCopy));
+}
+
 std::uint64_t PoolFile::time_floor() const { return time_word(kFloor); }
 std::uint64_t PoolFile::time_seen() const { return time_word(kSeen); }
 

@@ -1,39 +1,18 @@
 #include "pools/contents.h"
 
-#include <charconv>
 #include <cstdio>
 #include <set>
 #include <string_view>
 
 #include "pm/crc32c.h"
 #include "record_format.h"
+#include "support/decimal_codec.h"
 #include "text_format.h"
 
 namespace tenuto::test {
 namespace {
 
 constexpr std::size_t kShownBytes = 300;  // longer values are told by length and checksum
-
-// Decimal numbers by their value.
-KeyCodec decimal() {
-  KeyCodec c;
-  c.name = "decimal";
-  c.encode = [](std::string_view key, std::string& out) {
-    std::int64_t n = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), n);
-    if (error != std::errc() || end != key.data() + key.size()) return false;
-    out = std::string_view(u64_key(static_cast<std::uint64_t>(n) ^ 1ull << 63));
-    return true;
-  };
-  c.decode = [](std::string_view bytes, std::string& out) {
-    if (bytes.size() != 8) return false;
-    std::uint64_t n = 0;
-    for (const char b : bytes) n = n << 8 | static_cast<unsigned char>(b);
-    out = std::to_string(static_cast<std::int64_t>(n ^ 1ull << 63));
-    return true;
-  };
-  return c;
-}
 
 std::string order_of(const Collection& c) {
   switch (c.order()) {

@@ -16,8 +16,8 @@ class Session {
  public:
   Session(const DamageBase& base, const Bytes& damaged, const std::string& path)
       : base_(base), path_(path) {
-    lay_out(path, damaged);
-    auto opened = Store::open(path, damage_options(), &report_);
+    lay_out(base, damaged, path);
+    auto opened = Store::open(path, damaged_pool_options(), &report_);
     if (opened) {
       store_.emplace(std::move(*opened));
     } else {
@@ -26,14 +26,11 @@ class Session {
     }
   }
 
-  // Only what is not zero, so that the file system need not hold the rest.
-  static void lay_out(const std::string& path, const Bytes& b) {
+  static void lay_out(const DamageBase& base, const Bytes& b, const std::string& path) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && ::ftruncate(fd, static_cast<off_t>(b.size())) == 0;
-    static const Bytes zeros(kFrameBytes);
-    for (std::size_t at = 0; ok && at < b.size(); at += kFrameBytes) {
-      if (std::memcmp(&b[at], zeros.data(), kFrameBytes) == 0) continue;
-      ok = ::pwrite(fd, &b[at], kFrameBytes, static_cast<off_t>(at)) ==
+    for (std::size_t i = 0; ok && i < base.pages.size(); ++i) {
+      ok = ::pwrite(fd, &b[base.pages[i]], kFrameBytes, static_cast<off_t>(base.pages[i])) ==
            static_cast<ssize_t>(kFrameBytes);
     }
     ::close(fd);
@@ -171,14 +168,14 @@ Reads read_all(Session& s, const std::vector<Shown>& world) {
 // Status::ok, or corrupt. The copy, if there is one, holds everything.
 bool back_up(Session& s, const DamageBase& base, const std::string& to) {
   ::unlink(to.c_str());
-  PoolOptions small = damage_options().pool;
+  PoolOptions small = damaged_pool_options().pool;
   Report report;
   if (!s.expect(s.store().backup(to, small, &report), Status::ok, "backup")) {
     if (report.what.empty()) s.offence("a backup fails without a report");
     return true;
   }
   {
-    auto copy = Store::open(to, damage_options(), &report);
+    auto copy = Store::open(to, damaged_pool_options(), &report);
     if (!copy) {
       s.offence("a backup cannot be opened");
     } else if (world_of(*copy) != base.world) {
@@ -189,14 +186,43 @@ bool back_up(Session& s, const DamageBase& base, const std::string& to) {
   return false;
 }
 
+// What validate and compact said.
+struct Verdict {
+  bool given = false;
+  bool sound = true;
+  bool compacted = true;
+};
+
+std::string validate(Session& s, Verdict& verdict) {
+  Report report;
+  verdict.given = true;
+  verdict.sound = s.expect(s.store().validate(&report), Status::ok, "validate");
+  if (!verdict.sound && report.where.empty()) return "validate does not say where";
+  return s.wrong();
+}
+
+std::string compact(Session& s, const DamageBase& base, Verdict& verdict) {
+  Report report;
+  CompactOptions all;
+  all.occupancy = 1;
+  const auto c = s.store().compact(all, &report);
+  verdict.compacted = s.expect(c ? Status::ok : c.error(), Status::ok, "compact");
+  if (!verdict.compacted && report.what.empty()) return "a compaction fails without a report";
+  if (verdict.compacted && s.wrong().empty()) static_cast<void>(read_all(s, base.world));
+  return s.wrong();
+}
+
 std::string judge_reads(const DamageBase& base, const Bytes& damaged, const JudgeOptions& how,
-                        bool& unopened, Reads& reads, bool& backup) {
+                        bool& unopened, Reads& reads, bool& backup, Verdict& verdict) {
   Session s(base, damaged, how.path);
   unopened = !s.open();
   if (!s.open()) return s.wrong();
   reads = read_all(s, base.world);
   if (s.wrong().empty()) backup = back_up(s, base, how.path + "-backup");
-  return s.wrong();
+  if (!s.wrong().empty() || s.reported() || how.apart) return s.wrong();
+  // Nothing was found, and nothing was changed.
+  if (std::string wrong = validate(s, verdict); !wrong.empty() || !verdict.sound) return wrong;
+  return compact(s, base, verdict);
 }
 
 // Of a store in which some things were written over, what it should show.
@@ -261,7 +287,7 @@ std::string judge_writes(const DamageBase& base, const Bytes& damaged, const Jud
   const bool clean = s.store().close() == Status::ok;
   if (!s.wrong().empty()) return s.wrong();
   Report report;
-  auto again = Store::open(how.path, damage_options(), &report);
+  auto again = Store::open(how.path, damaged_pool_options(), &report);
   if (!again) return again.error() == Status::corrupt ? "" : "after writes open fails otherwise";
   const bool sound = again->validate(&report) == Status::ok;
   read_written(s, *again, all);
@@ -272,33 +298,22 @@ std::string judge_writes(const DamageBase& base, const Bytes& damaged, const Jud
 }
 
 std::string judge_compact(const DamageBase& base, const Bytes& damaged, const JudgeOptions& how,
-                          bool& sound, bool& compacted) {
-  {
+                          Verdict& verdict) {
+  if (!verdict.given) {
     Session s(base, damaged, how.path);
     if (!s.open()) return s.wrong();
-    Report report;
-    sound = s.expect(s.store().validate(&report), Status::ok, "validate");
-    if (!sound && report.where.empty()) return "validate does not say where";
-    if (!s.wrong().empty()) return s.wrong();
+    if (std::string wrong = validate(s, verdict); !wrong.empty()) return wrong;
   }
   Session s(base, damaged, how.path);
-  if (!s.open()) return s.wrong();
-  Report report;
-  CompactOptions all;
-  all.occupancy = 1;
-  const auto c = s.store().compact(all, &report);
-  compacted = s.expect(c ? Status::ok : c.error(), Status::ok, "compact");
-  if (!compacted && report.what.empty()) return "a compaction fails without a report";
-  if (compacted && s.wrong().empty()) static_cast<void>(read_all(s, base.world));
-  return s.wrong();
+  return s.open() ? compact(s, base, verdict) : s.wrong();
 }
 
 std::string judge_rescue(const DamageBase& base, const Bytes& damaged, const JudgeOptions& how) {
-  Session::lay_out(how.path, damaged);
+  Session::lay_out(base, damaged, how.path);
   const std::string fresh = how.path + "-rescued";
   ::unlink(fresh.c_str());
   RescueOptions o;
-  o.pool = damage_options().pool;
+  o.pool = damaged_pool_options().pool;
   RescueResult result;
   Report report;
   const Status s = rescue(how.path, fresh, o, result, &report);
@@ -306,7 +321,7 @@ std::string judge_rescue(const DamageBase& base, const Bytes& damaged, const Jud
   if (s != Status::ok) {
     if (report.what.empty()) wrong = "a rescue that failed without a report";
   } else {
-    auto made = Store::open(fresh, damage_options(), &report);
+    auto made = Store::open(fresh, damaged_pool_options(), &report);
     if (!made || world_of(*made) != base.world) {
       wrong = "a rescue says that nothing is lost, and something is";
     }
@@ -321,19 +336,18 @@ std::string judge_damage(const DamageBase& base, const Bytes& damaged, const Jud
   bool unopened = false;
   bool backup = false;
   Reads reads;
-  std::string wrong = judge_reads(base, damaged, how, unopened, reads, backup);
+  Verdict verdict;
+  std::string wrong = judge_reads(base, damaged, how, unopened, reads, backup, verdict);
   if (wrong.empty() && how.rescue) wrong = judge_rescue(base, damaged, how);
   if (!wrong.empty() || unopened) return wrong;
-  bool sound = true;
-  bool compacted = true;
-  wrong = judge_compact(base, damaged, how, sound, compacted);
+  if (!verdict.given || !verdict.sound) wrong = judge_compact(base, damaged, how, verdict);
   if (wrong.empty() && how.writes) wrong = judge_writes(base, damaged, how);
   if (!wrong.empty()) return wrong;
   const bool read = reads.points || reads.walks;
-  if (read && sound) return "reads report damage, validate does not";
+  if (read && verdict.sound) return "reads report damage, validate does not";
   if (read && !backup) return "reads report damage, backup does not";
-  if (read && compacted) return "reads report damage, compact does not";
-  if (!compacted && sound) return "compact reports damage, validate does not";
+  if (read && verdict.compacted) return "reads report damage, compact does not";
+  if (!verdict.compacted && verdict.sound) return "compact reports damage, validate does not";
   return {};
 }
 

@@ -9,11 +9,8 @@
 namespace tenuto::test {
 namespace {
 
-constexpr std::uint64_t kPoolBytes = 8u << 20;
 constexpr int kRecords = 150;
 constexpr int kNamed = 70;  // in each named collection
-
-constexpr std::uint64_t kWrittenMs = kDamageReadMs - 3'600'000;
 
 struct Words {
   Ptr<char> word[8];
@@ -30,21 +27,8 @@ std::string value_of(int i, char c) {
   return "value " + std::to_string(i) + std::string(static_cast<std::size_t>(i % 60), c);
 }
 
-// Ordered backwards with duplicates, with lifetimes, of integers.
-std::vector<Shown> named_forms() {
-  std::vector<Shown> all(3);
-  all[0].name = "tags";
-  all[0].options.order = KeyOrder::reverse;
-  all[0].options.duplicates = true;
-  all[1].name = "sessions";
-  all[1].options.expires = true;
-  all[2].name = "numbers";
-  all[2].options.order = KeyOrder::u64;
-  return all;
-}
-
 Status fill_named(Store& store) {
-  for (const Shown& form : named_forms()) {
+  for (const Shown& form : named_forms<Shown>()) {
     auto c = store.collection(form.name, form.options);
     if (!c) return c.error();
     for (int i = 0; i < kNamed; ++i) {
@@ -76,7 +60,7 @@ Status fill_default(Store& store) {
 
 // Ends in the middle of an object transaction, with frees in limbo.
 bool die_at_work(const std::string& path) {
-  auto store = Store::open(path, damage_options(kWrittenMs));
+  auto store = Store::open(path, damaged_pool_options(kWrittenMs));
   if (!store) return false;
   auto root = store->pool().root<Words>("words");
   if (!root || store->pool().free_from((*root)->word[2]) != Status::ok) return false;
@@ -103,17 +87,6 @@ bool is_leaf(const Bytes& b, std::size_t at) {
 
 }  // namespace
 
-StoreOptions damage_options(std::uint64_t now_ms) {
-  StoreOptions o;
-  o.pool.size = kPoolBytes;
-  o.pool.size_max = 4 * kPoolBytes;
-  o.pool.medium = Medium::cache;
-  o.pool.recovery_threads = 1;
-  o.reclaim_every_ms = 0;
-  o.clock_ms = [now_ms] { return now_ms; };
-  return o;
-}
-
 Result<Collection> collection_of(Store& store, const Shown& c, Report* report) {
   if (c.name.empty()) return store.default_collection();
   CollectionOptions o;
@@ -123,7 +96,7 @@ Result<Collection> collection_of(Store& store, const Shown& c, Report* report) {
 
 std::vector<Shown> world_of(Store& store) {
   std::vector<Shown> world(1);
-  for (Shown& form : named_forms()) world.push_back(std::move(form));
+  for (Shown& form : named_forms<Shown>()) world.push_back(std::move(form));
   for (Shown& c : world) {
     auto collection = collection_of(store, c, nullptr);
     EXPECT_TRUE(collection);
@@ -141,7 +114,7 @@ std::vector<DamageBase> damage_bases() {
   bases[0].name = "closed";
   bases[1].name = "killed";
   {
-    auto store = Store::open(path.str(), damage_options(kWrittenMs));
+    auto store = Store::open(path.str(), damaged_pool_options(kWrittenMs));
     EXPECT_TRUE(store);
     EXPECT_EQ(fill_default(*store), Status::ok);
     EXPECT_EQ(fill_named(*store), Status::ok);
@@ -152,7 +125,7 @@ std::vector<DamageBase> damage_bases() {
   bases[1].image = read_image(path.str());
   for (DamageBase& b : bases) {
     write_image(path.str(), b.image);
-    auto store = Store::open(path.str(), damage_options());
+    auto store = Store::open(path.str(), damaged_pool_options());
     EXPECT_TRUE(store);
     b.world = world_of(*store);
     EXPECT_EQ(store->close(), Status::ok);
@@ -166,6 +139,8 @@ std::vector<DamageBase> damage_bases() {
       const bool head = at < pm::kZoneTableOffset + kLineBytes;
       if (head || used(at) || (at > 0 && used(at - kLineBytes)) || used(at + kLineBytes)) {
         b.lines.push_back(at);
+        const std::size_t page = at / kFrameBytes * kFrameBytes;
+        if (b.pages.empty() || b.pages.back() != page) b.pages.push_back(page);
       }
     }
   }

@@ -13,9 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/named_forms.h"
 #include "support/pool_image.h"
-#include "tenuto/collection.h"
-#include "tenuto/kv.h"
 
 namespace tenuto::test {
 
@@ -33,11 +32,9 @@ struct DamageBase {
   Bytes image;
   std::vector<Shown> world;
   std::vector<std::size_t> lines;  // in use, or beside such
+  std::vector<std::size_t> pages;  // of these lines: the others are zero, and stay so
 };
 
-// What records are read at: some have expired by then.
-inline constexpr std::uint64_t kDamageReadMs = 1'700'000'000'000;
-StoreOptions damage_options(std::uint64_t now_ms = kDamageReadMs);
 Result<Collection> collection_of(Store& store, const Shown& c, Report* report);
 // What a store of these collections shows.
 std::vector<Shown> world_of(Store& store);
@@ -51,7 +48,8 @@ std::string place_name(const DamageBase& base, std::size_t byte);
 struct JudgeOptions {
   bool writes = true;
   bool rescue = true;
-  std::string path;  // of the copy; other files beside it get longer names
+  bool apart = true;  // validate and compact in sessions of their own also where reads find nothing
+  std::string path;   // of the copy; other files beside it get longer names
 };
 
 // Lays the image out and uses it, in sessions that each begin with the damage. What was wrong,

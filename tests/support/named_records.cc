@@ -140,17 +140,7 @@ std::string read(Store& store, const NamedRecords& c, const ReadNamed& how) {
 
 bool NamedRecords::reversed() const { return options.order == KeyOrder::reverse; }
 
-std::vector<NamedRecords> named_records() {
-  std::vector<NamedRecords> all(3);
-  all[0].name = "tags";
-  all[0].options.order = KeyOrder::reverse;
-  all[0].options.duplicates = true;
-  all[1].name = "sessions";
-  all[1].options.expires = true;
-  all[2].name = "numbers";
-  all[2].options.order = KeyOrder::u64;
-  return all;
-}
+std::vector<NamedRecords> named_records() { return named_forms<NamedRecords>(); }
 
 Status write_named(Store* store, std::vector<NamedRecords>& all, int from, int to) {
   for (NamedRecords& c : all) {

@@ -10,15 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "tenuto/collection.h"
-#include "tenuto/kv.h"
+#include "support/named_forms.h"
 
 namespace tenuto::test {
-
-// The time in milliseconds at which records are written, and a later one at which they are read:
-// some have expired by then.
-inline constexpr std::uint64_t kWrittenMs = 1'700'000'000'000;
-inline constexpr std::uint64_t kReadMs = kWrittenMs + 3'600'000;
 
 struct NamedRecords {
   using Pair = std::pair<std::string, std::string>;

@@ -1,0 +1,149 @@
+// create, and what --force may replace: a pool, never another file, never one in use. The old pool
+// stays until the new one is whole, and its journal goes with it.
+//
+// The journal, too, is provably the old pool's, or the command refuses. It is emptied into the old
+// pool before that is replaced: so whatever ends this process leaves the old pool as it was, or the
+// new one beside a journal that holds nothing, which the new one takes over.
+#include <algorithm>
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "numbers.h"
+#include "session.h"
+#include "tenuto_commands.h"
+
+namespace tenuto::tool {
+namespace {
+
+// Opened for writing once, the pool is closed cleanly and its journal holds nothing.
+Status close_cleanly(const CreateArgs& args, Report& report) {
+  PoolOptions options = pool_options(args, false);
+  Result<Pool> pool = Pool::open(args.path, options, &report);
+  return pool ? pool->close() : pool.error();
+}
+
+// Links are not followed: what they lead to is somebody else's.
+bool is_there(const std::string& path) {
+  struct stat st {};
+  return lstat(path.c_str(), &st) == 0;
+}
+
+// `journal`: the old pool's own, which goes with it; empty: it has none.
+Error check_replaceable(const CreateArgs& args, std::string& journal) {
+  struct stat old {};
+  if (stat(args.path.c_str(), &old) != 0) return no_error();
+  if (S_ISREG(old.st_mode) && old.st_size == 0) return no_error();
+  Report report;
+  PoolOptions options = pool_options(args, false);
+  options.read_only = true;
+  Result<Pool> pool = Pool::open(args.path, options, &report);
+  if (pool.error() == Status::read_only && close_cleanly(args, report) == Status::ok) {
+    pool = Pool::open(args.path, options, &report);
+  }
+  switch (pool.error()) {
+    case Status::busy:
+    case Status::permission:
+    case Status::io:
+      return store_failed(pool.error(), "cannot replace the pool", args.path, std::move(report));
+    case Status::not_a_pool:
+      return failed(Status::not_a_pool, "--force replaces pools only, and this file is none",
+                    args.path, "remove the file yourself if it is not needed");
+    default:
+      break;  // sound, damaged, of another version, or without the journal that it needs
+  }
+  const std::string beside = args.journal.empty() ? args.path + ".journal" : args.journal;
+  if (pool) {
+    const PoolInfo info = pool->info();
+    if (info.journal_found == JournalFound::fits) journal = info.journal_path;
+    if (info.journal_found == JournalFound::fits || !is_there(beside)) {
+      return no_error();
+    }
+  } else if (!is_there(beside)) {
+    return no_error();
+  }
+  return failed(Status::exists,
+                "something stands where the journal goes that is not provably this pool's own",
+                beside, "move it away; --force removes a journal only with its pool");
+}
+
+// What a `create --force` that was killed left: its name is one of ours, it is a pool, and nobody
+// has it open.
+void remove_left_over(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  DIR* dir = opendir(folder.c_str());
+  if (dir == nullptr) return;
+  while (const dirent* entry = readdir(dir)) {
+    if (!is_temporary_name(entry->d_name, path)) continue;
+    const std::string found = folder + "/" + entry->d_name;
+    PoolOptions options;
+    options.read_only = true;
+    const Status s = Pool::open(found, options).error();
+    if (s == Status::ok || s == Status::read_only) unlink(found.c_str());
+  }
+  closedir(dir);
+}
+
+Error create_at(const CreateArgs& args, const std::string& path) {
+  StoreOptions options;
+  options.pool = pool_options(args, true);
+  options.pool.size = args.size;
+  options.pool.size_max = std::max(args.size_max, args.size);
+  options.error_if_exists = true;
+  options.key_kind = args.key_kind;
+  Report report;
+  Result<Store> store = Store::open(path, options, &report);
+  if (!store) {
+    return store_failed(store.error(), "cannot create the pool", args.path, std::move(report));
+  }
+  const Status status = store->close();
+  if (status != Status::ok) return store_failed(status, "cannot close the new pool", args.path);
+  return no_error();
+}
+
+Error replace(const CreateArgs& args) {
+  std::string journal;
+  TENUTO_TOOL_TRY(check_replaceable(args, journal));
+  remove_left_over(args.path);
+  const std::string fresh = temporary_name(args.path);
+  // It is closed before it takes its place, and then needs no journal.
+  CreateArgs how = args;
+  if (args.medium == Medium::automatic || args.medium == Medium::journal) {
+    how.medium = Medium::cache;
+    how.quiet = true;  // what is said of power cuts is not true of it
+  }
+  TENUTO_TOOL_TRY(create_at(how, fresh));
+  if (Error error = rename_durably(fresh, args.path)) {
+    unlink(fresh.c_str());
+    return error;
+  }
+  if (!journal.empty() && unlink(journal.c_str()) != 0 && errno != ENOENT) {
+    return os_failed(errno, "cannot remove the old pool's journal", journal);
+  }
+  return no_error();
+}
+
+}  // namespace
+
+Error run_create(const CreateArgs& args) {
+  if (args.force && access(args.path.c_str(), F_OK) == 0) {
+    TENUTO_TOOL_TRY(replace(args));
+  } else if (access(args.path.c_str(), F_OK) == 0) {
+    // Before the library would open it, and recover it if it is a pool.
+    return failed(Status::exists, "there is a file already", args.path,
+                  "--force replaces it if it is a pool");
+  } else {
+    TENUTO_TOOL_TRY(create_at(args, args.path));
+  }
+  Facts facts;
+  facts.text("path", "", args.path);
+  facts.bytes("size", "size", args.size);
+  facts.text("key_kind", "keys", args.key_kind == KeyKind::u64 ? "u64" : "bytes");
+  if (args.quiet && !args.json) return no_error();
+  return print_facts(args, "created " + args.path, facts);
+}
+
+}  // namespace tenuto::tool

@@ -45,7 +45,8 @@ struct WriteOptions {
   // meanwhile stays longer. Across lives it does not go back behind the last close, or, after a
   // crash, behind what the reclaimer noted, about every second. A clock far ahead is doubted
   // (StoreOptions::clock_jump_ms_max), so a wrong one that is set right, and the store opened
-  // again, has destroyed nothing; what was given a lifetime meanwhile has one by the wrong clock.
+  // again, has destroyed nothing; what was given a lifetime meanwhile has one by the wrong clock. A
+  // backup and a rescue know the time that their source knew.
   std::uint64_t ttl_ms = 0;
 };
 

@@ -11,6 +11,7 @@
  * - A handle may be used as its C++ twin: a pool and a store by all threads, a transaction, batch,
  *   iterator or view by one at a time. NULL as a handle is answered by invalid_argument.
  * - Named numbers are ints: what is none of them is answered by invalid_argument.
+ * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
  * - Nothing is thrown. When the process has no memory left it ends.
  */
 #ifndef TENUTO_TENUTO_POOL_H

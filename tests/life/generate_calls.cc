@@ -141,7 +141,10 @@ void Maker::transaction() {
     case 9:
       return add(Verb::tx_erase_pair, {x, slot(), key(), below(8)});
     case 10:
-      return add(one_in(2) ? Verb::savepoint : Verb::rollback_to, {x});
+      add(Verb::savepoint, {x});
+      for (N n = below(3); n > 0; --n) add(Verb::tx_put, {x, slot(), key(), length(), ttl()});
+      return one_in(2) ? add(one_in(2) ? Verb::tx_erase : Verb::tx_contains, {x, slot(), key()})
+                       : add(Verb::rollback_to, {x});
     case 11:
       return add(Verb::tx_fill, {x, slot(), key(), 1 + below(100), length()});
     default:
@@ -200,7 +203,7 @@ void Maker::cursor() {
         return add(Verb::seek, {i, key()});
     }
   }
-  switch (below(14)) {
+  switch (below(15)) {
     case 0:
       return add(one_in(2) ? Verb::seek_first : Verb::seek_last, {i});
     case 1:
@@ -219,8 +222,9 @@ void Maker::cursor() {
     case 10:
       return add(Verb::prev, {i, one_in(4) ? 1 + below(120) : 1 + below(3)});
     case 11:
-      return add(one_in(2) ? Verb::next_key : Verb::prev_key, {i});
     case 12:
+      return add(one_in(2) ? Verb::next_key : Verb::prev_key, {i});
+    case 13:
       return add(Verb::cursor_look, {i});
     default:
       stands = false;

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <memory>
 
 #include "pm/plant.h"
 #include "pm/unfinished.h"
@@ -160,10 +161,8 @@ std::string directory_of(std::string_view path) {
 
 std::string real_path(const std::string& path) {
   const auto resolved = [](const std::string& p) {
-    char* r = ::realpath(p.c_str(), nullptr);
-    std::string text = r != nullptr ? r : "";
-    std::free(r);
-    return text;
+    const std::unique_ptr<char, decltype(&std::free)> r(::realpath(p.c_str(), nullptr), &std::free);
+    return std::string(r != nullptr ? r.get() : "");
   };
   if (TENUTO_PLANT("journal_path_not_resolved")) return path;
   if (std::string whole = resolved(path); !whole.empty()) return whole;

@@ -39,7 +39,7 @@ bool Actor::data(const Step& s) {
       break;
     case Verb::erase_range:
       // What others put there meanwhile may stay: beside them it is no single moment.
-      if (!world_.story.at_once) erase_range(s, c);
+      if (!world_.story.at_once || world_.alone) erase_range(s, c);
       break;
     case Verb::bulk:
       bulk(s, c);

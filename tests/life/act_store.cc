@@ -80,7 +80,7 @@ bool Actor::upkeep(const Step& s) {
   if (s.verb < Verb::compact || s.verb > Verb::health || s.verb == Verb::check_backup) return false;
   const std::shared_ptr<Store> store = store_of(s.a[0]);
   if (store == nullptr) return true;
-  std::uint64_t n = 0;
+  std::uint64_t n = 0, waits = 0;
   if (s.verb == Verb::backup) {
     n = static_cast<std::uint64_t>(s.a[1]) % kBackups;
     begin({n});
@@ -92,6 +92,7 @@ bool Actor::upkeep(const Step& s) {
       case Verb::compact: {
         const auto r = store->compact({.moves_max = static_cast<std::uint64_t>(s.a[1])});
         if (r) n = r->records_moved;
+        waits = store->stats().retired_items;
         return r.error();
       }
       case Verb::backup: {
@@ -115,7 +116,7 @@ bool Actor::upkeep(const Step& s) {
         return store->pool().health();
     }
   });
-  end(status, {n});
+  end(status, {n, waits});
   return true;
 }
 

@@ -15,8 +15,13 @@ void Actor::act(const Step& step, std::size_t number) {
   shared.step[thread_].store(static_cast<std::uint32_t>(number) + 1, std::memory_order_relaxed);
   if (step.verb == Verb::fail_alloc) {
     fail_alloc_ = static_cast<int>(step.a[0]);
+    begin({});  // the judge knows what may fail
+    end(0);
   } else if (step.verb == Verb::fail_call) {
     static constexpr int kErrors[] = {5 /* EIO */, 28 /* ENOSPC */, 12 /* ENOMEM */};
+    world_.calls_fail.store(true);
+    begin({});
+    end(0);
     test::fail_call_anywhere(static_cast<int>(step.a[0]), kErrors[step.a[1] % 3], step.a[2] != 0);
   } else {
     data(step) || reads(step) || moments(step) || transactions(step) || cursors(step) ||

@@ -38,12 +38,13 @@ class Actor {
   // Runs f, which returns a Status, with the fault that is due; kThrew when it threw.
   template <class F>
   std::uint64_t call(F&& f) {
-    test::fail_allocation(std::exchange(fail_alloc_, 0));
+    test::fail_allocation(fail_alloc_);
     std::uint64_t status = kThrew;
     try {
       status = static_cast<std::uint64_t>(f());
     } catch (const std::bad_alloc&) {
     }
+    fail_alloc_ = test::allocations_left();
     test::failed_allocation();
     return status;
   }
@@ -133,7 +134,7 @@ class Actor {
   Verb verb_{};
   std::size_t number_ = 0;
   unsigned store_ = 0;
-  int fail_alloc_ = 0;
+  long fail_alloc_ = 0;
 };
 
 }  // namespace tenuto::life

@@ -219,6 +219,16 @@ std::string Applying::bulk() {
   return why;
 }
 
+// What waits to be freed has somebody who may look at it (store/epoch.h).
+std::string Applying::compact() {
+  std::string why = expect({Status::ok, Status::busy, Status::full});
+  const bool moment = !state.snapshots.empty() || !state.transactions.empty();
+  if (!why.empty() || !op.ok() || rules.at_once || moment) return why;
+  constexpr std::uint64_t kOfACursor = 64, kSome = 64;
+  const std::uint64_t most = kSome + state.cursors.size() * kOfACursor;
+  return op.r.at(1) <= most ? "" : wrong(std::to_string(op.r[1]) + " things wait to be freed");
+}
+
 std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rules) {
   if (outcome == Outcome::not_done) return {};
   Applying a{state, op, outcome, rules};
@@ -241,7 +251,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
     switch (op.verb) {
       case Verb::compact:
         ++state.changes;
-        return rules.read_only ? "" : a.expect({Status::ok, Status::busy, Status::full});
+        return rules.read_only ? "" : a.compact();
       case Verb::reclaim:
         ++state.changes;
         if (!rules.read_only && op.ok()) state.keep_time();

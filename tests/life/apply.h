@@ -44,6 +44,7 @@ struct Applying {
   std::string data();
   std::string batch();
   std::string bulk();
+  std::string compact();
   std::string reads();
   std::string multi_get();
   std::string scan(const Records& c, std::uint64_t time, bool backward) const;

@@ -70,8 +70,15 @@ bool merged(const State& state, const TransactionModel& x, std::uint64_t id, Rec
   } else {
     const State& base = x.moment != nullptr ? *x.moment : state;
     const Records* const c = base.find(id);
-    if (c == nullptr) return false;
-    out = *c;
+    const Records* const now = state.find(id);
+    if (c == nullptr && now == nullptr) return false;
+    if (c != nullptr) {
+      out = *c;
+    } else {  // made after the moment: it has what the transaction itself wrote
+      out = Records{};
+      out.id = id;
+      out.form = now->form;
+    }
   }
   out.changes = std::make_shared<std::vector<std::pair<Place, Held>>>();
   for (const Write& w : x.writes) {

@@ -1,5 +1,10 @@
 #include "crew.h"
 
+#include <atomic>
+
+#include "gusts.h"
+#include "story.h"
+
 namespace tenuto::life {
 
 Crew::~Crew() {
@@ -40,10 +45,26 @@ void Crew::run(unsigned thread, const std::function<void()>& work) {
   wait(thread);
 }
 
-void Crew::run_all(const std::vector<std::function<void()>>& work) {
-  for (unsigned t = 1; t < work.size(); ++t) start(t, work[t]);
-  if (!work.empty()) work[0]();
-  for (unsigned t = 1; t < work.size(); ++t) wait(t);
+void Crew::run_all(const std::vector<std::function<void()>>& work, std::uint64_t gusts_us,
+                   std::uint64_t seed) {
+  // Nobody is ahead because he was awake.
+  std::atomic<std::size_t> missing = 0;
+  for (const auto& one : work) missing += one != nullptr;
+  const bool several = missing > 1;
+  const auto together = [&](unsigned t) {
+    Gusts gusts(several ? gusts_us : 0, (seed * kThreadsMax) + t);
+    --missing;
+    while (missing != 0) std::this_thread::yield();
+    gusts.start();
+    work[t]();
+  };
+  for (unsigned t = 1; t < work.size(); ++t) {
+    if (work[t]) start(t, [&, t] { together(t); });
+  }
+  if (!work.empty() && work[0]) together(0);
+  for (unsigned t = 1; t < work.size(); ++t) {
+    if (work[t]) wait(t);
+  }
 }
 
 void Crew::end(unsigned thread) {

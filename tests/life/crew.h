@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,8 +18,10 @@ class Crew {
 
   // On that thread, and waits; thread 0 is the caller.
   void run(unsigned thread, const std::function<void()>& work);
-  // At once, each on the thread of its number; waits for all.
-  void run_all(const std::vector<std::function<void()>>& work);
+  // At once, each on the thread of its number; waits for all. Empty work is none. With gusts that
+  // stop a thread for up to so long (gusts.h).
+  void run_all(const std::vector<std::function<void()>>& work, std::uint64_t gusts_us,
+               std::uint64_t seed);
   // The thread ends; another one takes its number when there is work for it.
   void end(unsigned thread);
   // The threads stay as they are, resting, for good: the process is about to end.

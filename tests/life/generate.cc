@@ -18,8 +18,9 @@ constexpr const char* kGroupNames[Group::kGroups] = {
 
 Story Maker::make() {
   begin();
-  const std::uint64_t length = 30 + random_.below(random_.one_in(4) ? 400 : 120);
-  while (story_.steps.size() < length) one();
+  const std::uint64_t length =
+      length_ != 0 ? length_ : 30 + random_.below(random_.one_in(4) ? 400 : 120);
+  while (story_.steps.size() < length) meets_ ? meeting() : one();
   return std::move(story_);
 }
 
@@ -52,7 +53,9 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   fond_[Group::kFaults] = one_in(4) ? 1 + random_.below(3) : 0;
   if (story_.threads == 1) fond_[Group::kThreads] = 0;
   system_faults_ = one_in(3);
-  paths_ = fond_[Group::kFiles] != 0 && (wanted.without >> Group::kFiles & 1) == 0;
+  paths_ = fond_[Group::kFiles] != 0;
+  draw_kind(wanted.kind);
+  paths_ = paths_ && (wanted.without >> Group::kFiles & 1) == 0;
   for (unsigned g = 1; g < Group::kGroups; ++g) {
     if ((wanted.without >> g & 1) != 0) fond_[g] = 0;
   }
@@ -63,7 +66,7 @@ void Maker::begin() {
   add(Verb::open, {0, 0});
   if (two_stores_) add(Verb::open, {1, 0});
   for (N i = below(4); i > 0; --i) {
-    const N c = 1 + below(kCollections - 1);
+    const N c = made_slot();
     add(Verb::create, {store(), c, name(), form()});
     if (one_in(2)) add(Verb::fill, {store(), c, key(), 10 + below(150), length()});
   }
@@ -74,12 +77,12 @@ void Maker::look_elsewhere() {
   if (focus_.left != 0) {
     --focus_.left;
   } else if (!one_in(3)) {
-    focus_.c = one_in(3) ? 0 : below(kCollections);
-    focus_.key = one_in(2) ? static_cast<N>(near_) + below(hot_) : below(300);
+    focus_.c = one_in(3) ? 0 : below(slots_);
+    focus_.key = narrow_ || one_in(2) ? static_cast<N>(near_) + below(hot_) : below(300);
     focus_.width = 1 + random_.below(one_in(3) ? 40 : 8);
-    focus_.x = below(kTransactions);
-    focus_.n = below(kSnapshots);
-    focus_.i = below(kCursors);
+    focus_.x = below(handles_);
+    focus_.n = below(handles_);
+    focus_.i = below(handles_);
     focus_.thread = static_cast<unsigned>(below(story_.threads));
     focus_.left = 5 + static_cast<unsigned>(below(30));
   }
@@ -89,10 +92,18 @@ void Maker::look_elsewhere() {
 
 void Maker::one() {
   look_elsewhere();
+  call(group());
+}
+
+unsigned Maker::group() {
   std::uint64_t draw = random_.below(all_);
   unsigned g = 0;
   while (draw >= fond_[g]) draw -= fond_[g++];
-  switch (g) {
+  return g;
+}
+
+void Maker::call(unsigned group) {
+  switch (group) {
     case Group::kWrites:
       return write();
     case Group::kMany:
@@ -108,9 +119,9 @@ void Maker::one() {
     case Group::kBulk:
       return add(Verb::bulk, {store(), slot(), key(), 1 + below(300), length()});
     case Group::kMoments:
-      return moment();
+      return narrow_ && one_in(6) ? era() : moment();
     case Group::kTransactions:
-      return transaction();
+      return narrow_ && one_in(4) ? visit(!meets_) : transaction();
     case Group::kMakingInTransactions:
       return making_in_transaction();
     case Group::kCursors:
@@ -172,36 +183,49 @@ void Maker::end() {
   open_again();
 }
 
+// The store comes to an end, one way or another.
+void Maker::end_of_life() {
+  switch (below(4)) {
+    case 0:
+      return add(Verb::close, {0});
+    case 1:
+      return add(Verb::leave, {below(5)});
+    default:
+      add(Verb::kill, {});
+  }
+}
+
 void Maker::files() {
-  switch (below(6)) {
-    case 5:
+  switch (below(8)) {
+    case 6:
       one_in(2) ? add(Verb::close, {0}) : add(Verb::kill, {});
       add(Verb::rescue, {0});
       return open_again();
     case 0:
       return add(Verb::other_opens, {store(), below(3)});
     case 1:
-      one_in(2)   ? add(Verb::close, {0})
-      : one_in(2) ? add(Verb::kill, {})
-                  : add(Verb::leave, {below(5)});
+      return add(Verb::forge, {store(), below(1u << 30)});
+    case 2:
+      return add(Verb::copy, {0, below(kCopies)});
+    case 3:
+      end_of_life();
       add(Verb::copy, {0, below(kCopies)});
       return open_again();
-    case 2: {
-      one_in(2)   ? add(Verb::close, {0})
-      : one_in(2) ? add(Verb::kill, {})
-                  : add(Verb::leave, {below(5)});
+    case 4:
+    case 5: {
+      end_of_life();
       const N from = below(kCopies);
-      const N journal = one_in(2) ? 0 : 1 + below(2);
+      const N journal = one_in(3) ? 0 : 1 + below(3);
       add(Verb::restore, {0, from, journal});
       add(Verb::open, {0, 0});
-      if (journal != 0 && one_in(2)) {
+      if (journal != 0 && !one_in(4)) {
         add(Verb::close, {0});
         add(Verb::restore, {0, from, 0});
       }
       return open_again();
     }
     default:
-      add(one_in(2) ? Verb::close : Verb::kill, {0});
+      end_of_life();
       return open_again();
   }
 }
@@ -210,7 +234,7 @@ void Maker::fault() {
   if (system_faults_ && one_in(3)) {
     return add(Verb::fail_call, {1 + below(30), below(3), one_in(3)});
   }
-  add(Verb::fail_alloc, {1 + below(one_in(3) ? 60 : 10)});
+  add(Verb::fail_alloc, {1 + below(one_in(3) ? 60 : one_in(3) ? 600 : 10)});
   const unsigned thread = thread_;
   switch (below(8)) {
     case 0:

@@ -80,9 +80,9 @@ void Maker::making() {
     case 0:
     case 1:
     case 2:
-      return add(Verb::create, {s, 1 + below(kCollections - 1), name(), form(), one_in(6)});
+      return add(Verb::create, {s, made_slot(), name(), form(), one_in(6)});
     case 3:
-      return add(Verb::reopen, {s, 1 + below(kCollections - 1), name()});
+      return add(Verb::reopen, {s, made_slot(), name()});
     case 4:
     case 5:
       return add(Verb::drop, {s, name()});
@@ -160,7 +160,7 @@ void Maker::making_in_transaction() {
     stands = true;
     return add(Verb::begin, {store(), x, 0});
   }
-  const N c = one_in(2) ? slot() : 1 + below(kCollections - 1);
+  const N c = one_in(2) ? slot() : made_slot();
   switch (below(7)) {
     case 0:
     case 1:

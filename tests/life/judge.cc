@@ -2,6 +2,7 @@
 #include "judge.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "beside.h"
 
@@ -22,18 +23,25 @@ std::optional<std::uint64_t> Judge::doubtful_copy(unsigned store) const {
 bool Judge::must_open(unsigned store, unsigned path) const {
   const Spell& s = spell_[store];
   if (s.doubtful) return false;
-  // By another name an unclean pool may be refused, but by its last one it opens.
-  return !s.made || s.closed || path == s.path;
+  // An unclean pool needs its journal, whose default place is beside the file that the path leads
+  // to: another hard link and another place of the journal may be refused, and nothing is lost.
+  const auto place = [](unsigned of) { return of < 3 ? 0 : of; };
+  return !s.made || s.closed || story_.medium != Medium::journal || place(path) == place(s.path);
 }
 
 std::string Judge::judge(std::vector<Op> ops) {
   std::ranges::sort(ops, {}, &Op::invoke);
   faults_ = std::ranges::any_of(ops, [](const Op& op) { return op.verb == Verb::fail_call; });
-  for (Spell& s : spell_) s.faulted = s.faulted || faults_;
+  no_memory_ = std::ranges::any_of(ops, [](const Op& op) { return op.verb == Verb::fail_alloc; });
+  for (Spell& s : spell_) {
+    s.faulted = s.faulted || faults_;
+    s.no_memory = s.no_memory || no_memory_;
+  }
   for (unsigned s = 0; s < kStores; ++s) {
     std::vector<Op> own;
     for (const Op& op : ops) {
-      if (op.store == s && op.verb != Verb::fail_call) own.push_back(op);
+      if (op.store == s && op.verb != Verb::fail_call && op.verb != Verb::fail_alloc)
+        own.push_back(op);
     }
     std::string why = judge_store(s, std::move(own));
     if (!why.empty()) return why;
@@ -69,11 +77,7 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
         const auto from = copies_.find({s, op.a.at(0)});
         if (from == copies_.end()) break;
         why = settle_before_restore(spell);
-        const unsigned path = spell.path;
-        std::set<std::uint64_t> ids = spell.ids;
-        spell = from->second;
-        spell.path = op.a.at(1) == 0 ? from->second.path : path;
-        if (op.a.at(1) != 0) spell.doubtful = op.a.at(0);
+        restored(spell, from->second, op);
         break;
       }
       case Verb::rescue:
@@ -89,6 +93,16 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
     if (!why.empty()) return "store " + std::to_string(s) + ": " + why;
   }
   return {};
+}
+
+void Judge::restored(Spell& spell, const Spell& copy, const Op& op) {
+  const std::uint64_t journal = op.a.at(1);
+  const Spell was = std::exchange(spell, copy);
+  if (journal == 0) return;
+  // Another journal than its own is at its side, or none.
+  spell.path = was.path;
+  spell.doubtful = op.a.at(0);
+  spell.before = std::make_shared<const Spell>(was);
 }
 
 std::string Judge::new_ids(Spell& spell, const Op& op) const {
@@ -142,25 +156,39 @@ bool Judge::keeps_moments(const Spell& spell) const {
          std::ranges::any_of(spell.ops, takes);
 }
 
-// What the look shows becomes what is known.
-std::string Judge::settle(unsigned s, const Op& look) {
-  Spell& spell = spell_[s];
+std::string Judge::explain_spell(const Spell& spell, const Op& look, State& found) {
   const bool cut = spell.looks_due;
   const Durable durable = !cut || spell.closed               ? Durable::all
                           : story_.medium == Medium::journal ? Durable::synced
                                                              : Durable::returned;
+  return explain(spell.base, spell.ops, look, rules(spell), durable,
+                 cut ? Of::next_life : Of::same_life, found, &undecided_);
+}
+
+// What the look shows becomes what is known.
+std::string Judge::settle(unsigned s, const Op& look) {
+  Spell& spell = spell_[s];
+  const bool cut = spell.looks_due;
   State found;
   std::string why = story_.at_once ? judge_beside(spell.base, spell.ops) : "";
   if (!why.empty()) return why;
-  why = explain(spell.base, spell.ops, look, rules(spell), durable,
-                cut ? Of::next_life : Of::same_life, found, &undecided_);
+  why = explain_spell(spell, look, found);
+  for (auto older = spell.before; !why.empty() && cut && older != nullptr; older = older->before) {
+    Spell other = *older;
+    other.looks_due = true;
+    if (explain_spell(other, look, found).empty()) why.clear();
+  }
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
   // Who opened it with a journal elsewhere has not met the one at its side.
-  if (spell.path != kElsewhere) spell.doubtful.reset();
+  if (spell.path != kElsewhere) {
+    spell.doubtful.reset();
+    spell.before.reset();
+  }
   spell.closed = false;
   spell.faulted = faults_;
+  spell.no_memory = no_memory_;
   spell.was_read_only = spell.read_only;
   for (const auto& [id, c] : found.collections) spell.ids.insert(id);
   spell.base = std::move(found);
@@ -202,7 +230,8 @@ Rules Judge::rules(const Spell& spell) const {
   r.at_once = story_.at_once;
   r.faulted = spell.faulted;
   r.read_only = spell.was_read_only;
-  r.bounded_snapshots = story_.snapshot_bytes_max != 0;
+  // They expire, too, when there is no memory for what they need.
+  r.bounded_snapshots = story_.snapshot_bytes_max != 0 || spell.no_memory;
   r.room = story_.pool_bytes_max;
   return r;
 }

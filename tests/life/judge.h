@@ -6,6 +6,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,12 +40,14 @@ class Judge {
     bool made = false;    // the store was created
     bool looks_due = false;
     bool closed = false;  // cleanly
-    bool faulted = false;
+    bool faulted = false, no_memory = false;
     bool read_only = false, was_read_only = false;  // now; when `ops` were done
     unsigned path = 0;                              // that it was opened by last
     std::set<std::uint64_t> ids;                    // ever given
     // After a restore that left another journal, or none, at the pool's side.
     std::optional<std::uint64_t> doubtful;
+    // It may be, then, what it was before the restore: copies of one life.
+    std::shared_ptr<const Spell> before;
   };
 
   std::string judge_store(unsigned s, std::vector<Op> ops);
@@ -52,6 +55,8 @@ class Judge {
   bool keeps_moments(const Spell& spell) const;
   std::string settle(unsigned s, const Op& look);
   std::string rescued(unsigned s, const Op& op);
+  std::string explain_spell(const Spell& spell, const Op& look, State& found);
+  static void restored(Spell& spell, const Spell& copy, const Op& op);
   std::string settle_before_restore(const Spell& spell);
   Rules rules(const Spell& spell) const;
   std::string new_ids(Spell& spell, const Op& op) const;
@@ -59,7 +64,7 @@ class Judge {
   const Story& story_;
   std::array<Spell, kStores> spell_;
   std::map<std::pair<unsigned, std::uint64_t>, Spell> copies_;
-  bool faults_ = false;  // in the process that is judged
+  bool faults_ = false, no_memory_ = false;  // in the process that is judged
   std::uint64_t undecided_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "life.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kBirth = 1'700'000'000'000;  // the clock's first time
+constexpr int kFreed = 0x5a;
 constexpr std::size_t kProcessesMax = 200;
 
 // A folder in memory, and memory that the processes share, for one life.
@@ -114,6 +116,7 @@ std::string call_under_way(const Shared& shared) {
     ::dup2(fd, STDERR_FILENO);
     ::close(fd);
   }
+  ::mallopt(M_PERTURB, kFreed);  // what is used after its end is seen
   if (::chdir(home.folder.c_str()) != 0) ::_exit(kExitBroken);
   auto* const world = new World(*home.shared, story, home.folder);
   auto* const process = new Process(*world);

@@ -19,6 +19,7 @@
 #include "plants.h"
 #include "process.h"
 #include "shrink.h"
+#include "tenuto/crash.h"
 
 // What sanitizers say goes to the finding.
 extern "C" const char* __asan_default_options();
@@ -47,6 +48,7 @@ Usage: tenuto-life [options]
   --medium M         cache, line, journal (default: all)
   --threads T        1 to 4 (default: any)
   --at-once 0|1      threads take turns, or run at once (default: both)
+  --kind K           whole, few, meetings, places, held (default: any)
   --without G,G      without these groups of calls (see below)
   --story FILE       runs this story
   --print            prints the story of the seed, and runs nothing
@@ -57,8 +59,9 @@ Usage: tenuto-life [options]
   --repeat N         of --story: so many times, until it fails
   --hang S           seconds without progress that are a hang (default: 10)
   --directory DIR    where stores live (default: /dev/shm)
-  --plants N,N       switches each of these mistakes on alone (all: those of plants.cc), and says
-                     how long it took to find; --seconds bounds each one
+  --plants N,N       switches each of these mistakes on alone, and says how long it took to find;
+                     --seconds bounds each one. list: the defects of README.md, quick: those of
+                     them that seconds find, all: those of plants.cc
   --crossings FILE   the table of calls that met; "-" is standard output
 Exit status: 0 nothing was found, 1 something was, 2 wrong use.
 )";
@@ -115,6 +118,8 @@ bool read_args(int argc, char** argv, Args& a) {
       a.wanted.threads = static_cast<unsigned>(std::strtoul(v, nullptr, 10)) % (kThreadsMax + 1);
     } else if (name == "--at-once") {
       a.wanted.at_once = std::atoi(v);
+    } else if (name == "--kind") {
+      if (!read_kind(v, a.wanted.kind)) return false;
     } else if (name == "--without") {
       if (!read_groups(v, a.wanted.without)) return false;
     } else if (name == "--story") {
@@ -242,30 +247,53 @@ int run_seeds(const Args& a) {
   return kinds.empty() ? 0 : 1;
 }
 
-std::string words_of_plant(const std::string& name) {
+// Those asked for by name: "all", "list" (of the defects of README.md), "quick", or names.
+std::vector<Plant> chosen_plants(const std::string& names) {
+  std::vector<Plant> chosen;
   for (const Plant& p : plants()) {
-    if (name == p.name) return p.what;
+    const bool listed = *p.of != 0;
+    if (names == "all" || (names == "list" && listed) || (names == "quick" && p.quick) ||
+        ("," + names + ",").find(std::string(",") + p.name + ",") != std::string::npos) {
+      chosen.push_back(p);
+    }
   }
-  return {};
+  return chosen;
 }
 
 int run_plants(const Args& a) {
-  std::vector<std::string> names;
-  if (a.plants == "all") {
-    for (const Plant& p : plants()) names.emplace_back(p.name);
-  } else {
-    std::istringstream in(a.plants);
-    for (std::string name; std::getline(in, name, ',');) names.push_back(name);
+  const std::vector<Plant> chosen = chosen_plants(a.plants);
+  if (chosen.empty()) {
+    std::fprintf(stderr, "no mistake is called %s\n", a.plants.c_str());
+    return 2;
   }
   std::size_t missed = 0;
   std::printf(
-      "| mistake | what it is | how it showed | lives | seconds |\n|---|---|---|---|---|\n");
-  for (const std::string& name : names) {
-    const PlantFound f = look_for(name, a.seed, a.seconds, a.wanted, a.life);
+      "| defect | mistake | kind of life | how it showed | lives | seconds | steps |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const Plant& p : chosen) {
+    PlantFound f = look_for(p, a.seed, a.seconds, a.wanted, a.life);
     missed += f.kind.empty();
-    std::printf("| `%s` | %s | %s | %llu | %.1f |\n", name.c_str(), words_of_plant(name).c_str(),
+    std::string steps = "-";
+    if (!f.kind.empty() && a.shrink > 0) {
+      ShrinkOptions o;
+      o.life = a.life;
+      o.seconds = a.shrink;
+      o.tries = f.story.at_once ? 4 : 1;
+      LifeResult r;
+      r.kind = f.kind;
+      r.step = f.story.steps.size();
+      tenuto::plant(p.name);
+      f.story = shrink(std::move(f.story), f.kind, o, r);
+      tenuto::unplant_all();
+      steps = std::to_string(f.story.steps.size());
+      r.text += std::string("\nwith ") + p.name;
+      save(a, f.story, r);
+    }
+    std::printf("| %s | `%s` | %s%s%s | %s | %llu | %.1f | %s |\n", p.of, p.name, name_of(p.kind),
+                p.medium == Medium::automatic ? "" : ", ",
+                p.medium == Medium::automatic ? "" : medium_name(p.medium),
                 f.kind.empty() ? "NOT FOUND" : f.kind.c_str(),
-                static_cast<unsigned long long>(f.lives), f.seconds);
+                static_cast<unsigned long long>(f.lives), f.seconds, steps.c_str());
     std::fflush(stdout);
   }
   return missed == 0 ? 0 : 1;

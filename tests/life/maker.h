@@ -59,11 +59,13 @@ class Maker {
   N store() { return two_stores_ && one_in(4) ? 1 : 0; }
   N slot() {
     if (attends()) return focus_.c;
-    return one_in(3) ? 0 : below(kCollections);
+    return one_in(3) ? 0 : below(slots_);
   }
-  N name() { return below(one_in(2) ? 2u : kNames); }
+  N made_slot() { return 1 + below(slots_ - 1); }
+  N name() { return below(one_in(2) ? 2u : names_); }
   N key() {
     if (attends()) return focus_.key + below(focus_.width);
+    if (narrow_) return static_cast<N>(near_) + below(hot_);
     if (!one_in(4)) return static_cast<N>(near_) + below(hot_);
     return one_in(8) ? below(kKeys) : below(300u);
   }
@@ -73,6 +75,9 @@ class Maker {
         return 0;
       case 1:
         return below(4000);
+      case 2:
+      case 3:
+        return 16 + below(weight_);
       default:
         return 16 + below(100);
     }
@@ -85,14 +90,24 @@ class Maker {
     if (one_in(fond_[Group::kTime] != 0 ? 2 : 5)) f += 16;
     return f;
   }
-  N transaction_slot() { return attends() ? focus_.x : below(kTransactions); }
-  N snapshot_slot() { return attends() ? focus_.n : below(kSnapshots); }
-  N cursor_slot() { return attends() ? focus_.i : below(kCursors); }
+  N transaction_slot() { return attends() ? focus_.x : below(handles_); }
+  N snapshot_slot() { return attends() ? focus_.n : below(handles_); }
+  N cursor_slot() { return attends() ? focus_.i : below(handles_); }
   N path() { return paths_ && one_in(3) ? below(5) : 0; }
 
   void begin();
 
   void one();
+  void draw_kind(Kind kind);
+  void draw_few();
+  void draw_places();
+  void draw_held();
+  void draw_meetings();
+  void visit(bool ends);
+  void era();
+  void meeting();
+  unsigned group();
+  void call(unsigned group);
 
   void write();
   void many();
@@ -109,6 +124,7 @@ class Maker {
 
   void open_again();
   void end();
+  void end_of_life();
   void files();
   void fault();
 
@@ -134,6 +150,10 @@ class Maker {
   std::array<Standing, kThreadsMax> standing_{};
   std::array<std::uint64_t, Group::kGroups> fond_{};
   std::uint64_t all_ = 0, hot_ = 1, near_ = 0;
+  // Of a kind that is about few things: how many.
+  std::uint64_t slots_ = kCollections, names_ = kNames, handles_ = 4, weight_ = 100;
+  bool narrow_ = false, meets_ = false;
+  std::uint64_t length_ = 0;  // 0: any
   bool two_stores_ = false, system_faults_ = false, paths_ = false;
   unsigned thread_ = 0;
 };

@@ -8,96 +8,103 @@ namespace tenuto::life {
 
 const std::vector<Plant>& plants() {
   static const std::vector<Plant> all = {
-      {"store_range_read_shrinks",
-       "a transactions cursor that turns round shrinks the range it has read"},
-      {"store_name_created_twice", "a name may be created twice in a transaction"},
-      {"store_drop_unannounced", "a drop does not say beforehand that the collection goes"},
-      {"store_commit_lives_not_validated",
-       "a commit does not ask again whether its collections are there"},
-      {"store_pairs_erased_unread", "erase of duplicates does not validate what it gathered"},
-      {"journal_ids_not_compared", "any journal of the same pool is believed (pool id alone)"},
-      {"journal_path_not_resolved",
-       "the default journal stands beside the name used, links not resolved"},
-      {"journal_older_copy_believed", "copies of one life are not told apart (no stamp compared)"},
-      {"journal_begun_before_its_pool_names_it",
+      {"journal_ids_not_compared", "A1", "any journal of the same pool is believed (pool id alone)",
+       Kind::places, Medium::journal, "faults", true},
+      {"journal_path_not_resolved", "A1",
+       "the default journal stands beside the name used, links not resolved", Kind::places,
+       Medium::journal, "faults", true},
+      {"journal_older_copy_believed", "A1",
+       "copies of one life are not told apart (no stamp compared)", Kind::places, Medium::journal},
+      {"pm_fork_not_noticed", "A2", "a child of fork is not told from its parent", Kind::whole},
+      {"pm_thread_parts_end_with_thread_locals", "A3",
+       "lanes and picture slots die with the thread's C++ thread_locals", Kind::whole,
+       Medium::automatic, "faults", true},
+      {"pm_dirty_lines_flushed_and_not_fenced", "A4",
+       "lines for which there is no room are flushed and left to whoever fences next", Kind::any},
+      {"journal_start_not_checked", "A5", "header fields with right checksums are believed",
+       Kind::places, Medium::journal},
+      {"journal_lines_not_bounded", "A5", "lines beyond the pool are written", Kind::places,
+       Medium::journal, "faults", true},
+      {"store_list_head_given_back_full", "B1",
+       "a dropped tree's list heads go to other leaves with their lists", Kind::few,
+       Medium::automatic, "faults", true},
+      {"store_tree_ended_under_its_sweep", "B1",
+       "a drop does not wait for a release that sweeps the tree", Kind::meetings},
+      {"store_bulk_load_keeps_a_list", "B2",
+       "a bulk load leaves old versions in the list of the first leaf", Kind::meetings},
+      {"store_range_read_shrinks", "B3",
+       "a transaction's cursor that turns round shrinks the range it has read", Kind::few,
+       Medium::automatic, "faults", true},
+      {"store_name_created_twice", "B4", "a name may be created twice in a transaction", Kind::few,
+       Medium::automatic, "faults", true},
+      {"store_drop_unannounced", "B5", "a drop does not say beforehand that the collection goes",
+       Kind::meetings},
+      {"store_commit_lives_not_validated", "B5",
+       "a commit does not ask again whether its collections are there", Kind::meetings},
+      {"store_lists_of_resting_threads_stay", "B6",
+       "what threads that rest or ended have retired stays theirs", Kind::held, Medium::automatic,
+       "faults", true},
+      {"store_cursor_pins_once", "B7", "a cursor at rest holds the epoch of its first leaf",
+       Kind::held, Medium::automatic, "faults", true},
+      {"store_rests_hold_all", "B7", "what iterators and views at rest may look at is everything",
+       Kind::held, Medium::automatic, "faults", true},
+      {"store_catalog_list_gives_up", "B8",
+       "a list of collections does not look again where a compaction changed a leaf",
+       Kind::meetings},
+      {"store_leaf_lock_kept_by_an_exception", "B9", "std::bad_alloc leaves a leaf locked",
+       Kind::few, Medium::automatic, ""},
+
+      {"journal_begun_before_its_pool_names_it", "",
        "the header has a life that no superblock announced"},
-      {"journal_start_not_checked", "header fields with right checksums are believed"},
-      {"journal_lines_not_bounded", "lines beyond the pool are written"},
-      {"journal_place_overwritten", "what is no journal in a journal's place is removed"},
-      {"pm_low_descriptor_kept", "a pool may get descriptor 0..2"},
-      {"pm_size_max_checked_after_replay", "a pool that cannot be mapped is replayed first"},
-      {"pm_grow_keeps_failed_space", "blocks of a failed growth stay in the file"},
-      {"store_moment_without_time",
+      {"journal_place_overwritten", "", "what is no journal in a journal's place is removed"},
+      {"store_pairs_erased_unread", "", "erase of duplicates does not validate what it gathered"},
+      {"store_moment_without_time", "",
        "a snapshot or transaction judges lifetimes by the present time"},
-      {"store_commit_time_not_validated",
+      {"store_commit_time_not_validated", "",
        "a commit does not ask whether what it read has expired meanwhile"},
-      {"store_clock_goes_back", "the clock set back revives records"},
-      {"store_clock_leap_believed", "a leap of the clock is believed at once"},
-      {"store_unborn_is_there",
+      {"store_clock_goes_back", "", "the clock set back revives records"},
+      {"store_clock_leap_believed", "", "a leap of the clock is believed at once"},
+      {"store_unborn_is_there", "",
        "what a transaction makes can be used from outside before its commit"},
-      {"store_list_head_given_back_full",
-       "a dropped tree's list heads go to other leaves with their lists"},
-      {"store_tree_ended_under_its_sweep",
-       "a drop does not wait for a release that sweeps the tree"},
-      {"store_bulk_load_keeps_a_list",
-       "a bulk load leaves old versions in the list of the first leaf"},
-      {"store_catalog_list_gives_up",
-       "a list of collections does not look again where a compaction changed a leaf"},
-      {"store_node_obsolete_after_its_successor",
+      {"store_node_obsolete_after_its_successor", "",
        "a replaced inner node says too late that it is obsolete"},
-      {"journal_unreadable_ends_a_rescue",
-       "a rescue whose journal is empty, shortened or foreign makes no pool"},
-      {"pm_fork_not_noticed",
-       "a child of fork is not told from its parent: its close and destructors close the parent's "
-       "pool"},
-      {"pm_thread_parts_end_with_thread_locals",
-       "lanes and picture slots die with the thread's C++ thread_locals"},
-      {"pm_dirty_lines_flushed_and_not_fenced",
-       "lines for which there is no room are flushed and left to whoever fences next"},
-      {"tx_open_transaction_handed_on",
+      {"store_history_lost_at_split", "", "a split forgets the old versions of what moves"},
+      {"store_history_lost_at_merge", "", "a merge forgets the old versions of what moves"},
+      {"store_commit_ranges_not_validated", "",
+       "a commit does not look whether ranges it read changed"},
+      {"store_commit_keys_not_validated", "",
+       "a commit does not look whether keys it read changed"},
+      {"store_validate_beside_drops", "", "a validation lets drops go on"},
+      {"tx_open_transaction_handed_on", "",
        "a thread that ends leaves its open transaction to the next holder of its lane"},
-      {"tx_throwing_callback_keeps_locks",
-       "an exception of on_commit or on_abort leaves locks held and callbacks queued"},
-      {"journal_no_memory_for_pictures",
+      {"journal_no_memory_for_pictures", "",
        "rows of pictures cannot grow: what a failed allocation does"},
-      {"journal_no_memory_in_a_commit", "a commit meets a failed allocation"},
-      {"journal_slot_stays_announced_without_memory",
-       "with journal_no_memory_for_pictures: the slot stays odd when a picture found no memory"},
-      {"journal_pictures_in_two_halves", "a picture is read in parts, once"},
-      {"journal_processor_without_whole_loads", "the processor has no 64-byte loads"},
-      {"store_drop_frees_what_is_not_its_own",
-       "a drop gives back what a damaged slot names, unread"},
-      {"store_fingerprints_not_covered", "a leaf's bitmap is sealed without its fingerprints"},
-      {"store_slot_word_not_checked", "a slot's word is copied at open without its check"},
-      {"store_record_place_not_covered", "a record's checksum does not cover its place"},
-      {"store_key_not_compared_with_its_slot",
-       "walks and splits sort by keys they have not compared with their slots"},
-      {"store_range_of_keys_not_checked", "a key outside its leaf's range is not noticed"},
-      {"store_compaction_reads_nothing", "a compaction reads only what it moves"},
-      {"store_backup_loses_a_record", "a backup leaves the eighth record out"},
-      {"store_rescue_believes_the_count", "a rescue takes the right number of records for a proof"},
-      {"pm_dirty_lines_flushed_and_not_fenced", "lines that did not fit are flushed and forgotten"},
   };
   return all;
 }
 
-PlantFound look_for(const std::string& name, std::uint64_t seed, double seconds_max,
+PlantFound look_for(const Plant& plant, std::uint64_t seed, double seconds_max,
                     const Wanted& wanted, const LifeOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto since = Clock::now();
+  Wanted where = wanted;
+  if (where.kind == Kind::any) where.kind = plant.kind;
+  if (where.medium == Medium::automatic) where.medium = plant.medium;
+  std::uint64_t without = 0;
+  if (read_groups(plant.without, without)) where.without |= without;
   PlantFound found;
   do {
     found.seed = seed + found.lives;
-    const Story story = make_story(found.seed, wanted);
-    tenuto::plant(name);
-    found.kind = run_story(story, options, nullptr).kind;
+    found.story = make_story(found.seed, where);
+    tenuto::plant(plant.name);
+    const LifeResult r = run_story(found.story, options, nullptr);
     tenuto::unplant_all();
+    found.kind = r.kind;
+    found.calls += r.calls;
     ++found.lives;
     // It is the mistake's if the same life is sound without it.
-    if (!found.kind.empty()) {
-      for (int i = 0; i < 3 && !found.kind.empty(); ++i) {
-        if (!run_story(story, options, nullptr).ok()) found.kind.clear();
-      }
+    for (int i = 0; i < 3 && !found.kind.empty(); ++i) {
+      if (!run_story(found.story, options, nullptr).ok()) found.kind.clear();
     }
     found.seconds = std::chrono::duration<double>(Clock::now() - since).count();
   } while (found.kind.empty() && found.seconds < seconds_max);

@@ -46,6 +46,9 @@ std::string World::path_of(unsigned s, unsigned path) const {
       return folder + "/" + name;
   }
 }
+std::string World::journal_elsewhere(unsigned s) const {
+  return folder + "/elsewhere" + std::to_string(s) + ".journal";
+}
 std::string World::backup_of(unsigned to) const {
   return folder + "/backup" + std::to_string(to) + ".tnt";
 }
@@ -58,7 +61,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.pool.recovery_threads = 1;
   o.pool.journal.bytes = 1u << 20;
   o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
-  if (path == 4) o.pool.journal.path = folder + "/elsewhere" + std::to_string(s) + ".journal";
+  if (path == 4) o.pool.journal.path = journal_elsewhere(s);
   o.key_kind = story.numbers ? KeyKind::u64 : KeyKind::bytes;
   o.snapshot_bytes_max = story.snapshot_bytes_max;
   o.codecs = {masked_codec()};
@@ -70,6 +73,10 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
 // Stores know the time when somebody asks them: a snapshot does. So a time that was shown once is
 // one that they know of.
 void World::ask_for_time(unsigned s) { static_cast<void>(store[s].store->snapshot()); }
+
+void World::let_calls_be() {
+  if (calls_fail.exchange(false)) test::fail_call_anywhere(0, 0, false);
+}
 
 void World::broken(const std::string& what) {
   if (shared.failing.exchange(1) == 0) {
@@ -107,13 +114,19 @@ void Process::live(std::size_t from) {
       world_.shared.next_step.store(to);
       std::vector<std::function<void()>> work;
       for (unsigned t = 0; t < threads; ++t) {
-        work.push_back([&, t, i] {
+        const bool any = std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i),
+                                     steps.begin() + static_cast<std::ptrdiff_t>(to),
+                                     [&](const Step& step) { return step.thread % threads == t; });
+        work.emplace_back();
+        if (!any) continue;
+        work.back() = [&, t, i] {
           for (std::size_t at = i; at < to && actors_[t]->room(); ++at) {
             if (steps[at].thread % threads == t) actors_[t]->act(steps[at], at);
           }
-        });
+        };
       }
-      crew_.run_all(work);
+      world_.alone = std::ranges::count_if(work, [](const auto& w) { return w != nullptr; }) == 1;
+      crew_.run_all(work, world_.story.gusts_us, world_.story.seed + i);
       i = to;
     }
   }
@@ -125,6 +138,9 @@ void Process::main_step(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   world_.shared.step[0].store(static_cast<std::uint32_t>(number) + 1);
   world_.shared.call[0].store(static_cast<std::uint32_t>(step.verb) + 1);
+  const bool own_work = step.verb != Verb::open && step.verb != Verb::close &&
+                        step.verb != Verb::clock && step.verb != Verb::meet;
+  if (own_work) world_.let_calls_be();
   switch (step.verb) {
     case Verb::open:
       open(step, number);
@@ -136,7 +152,11 @@ void Process::main_step(const Step& step, std::size_t number) {
       validate(s, number);
       break;
     case Verb::look:
-      if (world_.store[s].store != nullptr) actors_[0]->look(s, number, false);
+      // One that a failure has stopped has nothing to show.
+      if (world_.store[s].store != nullptr &&
+          world_.store[s].store->pool().health() == Status::ok) {
+        actors_[0]->look(s, number, false);
+      }
       break;
     case Verb::rest:
       rest(step, number);
@@ -164,6 +184,11 @@ void Process::main_step(const Step& step, std::size_t number) {
       }
       break;
     }
+    case Verb::meet:
+      break;
+    case Verb::forge:
+      forge(step);
+      break;
     case Verb::copy:
       copy(step, number);
       break;
@@ -236,6 +261,7 @@ void Process::validate(unsigned s, std::size_t number) {
 
 void Process::kill_soon(const Step& step) {
   world_.shared.kill_wanted.store(1);
+  world_.calls_fail.store(false);
   const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(1, step.a[1]));
   switch (step.a[0] % 3) {
     case 0:
@@ -263,6 +289,7 @@ void Process::at_exit_for_forked() {
 }
 
 void Process::leave(std::int64_t how, std::size_t number) {
+  world_.let_calls_be();
   test::fail_call_anywhere(0, 0, false);
   world_.shared.call[0].store(static_cast<std::uint32_t>(Verb::leave) + 1);
   const auto close_all = [this, number] {

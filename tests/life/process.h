@@ -22,6 +22,8 @@ class Process {
   void copy(const Step& step, std::size_t number);
   void restore(const Step& step, std::size_t number);
   void rescue(const Step& step, std::size_t number);
+  void forge(const Step& step);
+  void open_forged(unsigned s, const std::string& path);
   void other_opens(const Step& step, std::size_t number);
   void fork_child(const Step& step, std::size_t number);
   [[noreturn]] void forked(std::int64_t how);

@@ -71,10 +71,14 @@ void Process::open(const Step& step, std::size_t number) {
   std::snprintf(world_.shared.refusal[s], sizeof world_.shared.refusal[s], "%s",
                 report.text().c_str());
   record.end(status, {clean});
+  if (!made && status != Status::busy && report.text().empty()) {
+    world_.broken("an open is refused without words");
+  }
   if (!made) return;
   slot.store = std::make_shared<Store>(std::move(*made));
   slot.path = path;
   slot.read_only = options.pool.read_only;
+  world_.let_calls_be();
   world_.ask_for_time(s);
   actors_[0]->look(s, number, true);
 }
@@ -166,7 +170,23 @@ void Process::check_backup(const Step& step, std::size_t number) {
 
 namespace {
 
-const char* const kFiles[] = {"", ".journal"};
+// A store's file, and the journals that it may have by its paths.
+constexpr unsigned kFiles = 4;
+std::string file_of(const World& world, unsigned s, unsigned which) {
+  switch (which) {
+    case 0:
+      return world.path_of(s, 0);
+    case 1:
+      return world.path_of(s, 0) + ".journal";
+    case 2:
+      return world.path_of(s, 3) + ".journal";
+    default:
+      return world.journal_elsewhere(s);
+  }
+}
+std::string copy_of(const World& world, unsigned s, unsigned which, std::uint64_t to) {
+  return world.path_of(s, 0) + ".copy" + std::to_string(to) + "." + std::to_string(which);
+}
 
 void copy_or_remove(const std::string& from, const std::string& to) {
   std::error_code ignored;
@@ -180,28 +200,30 @@ void Process::copy(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   const std::uint64_t to = static_cast<std::uint64_t>(step.a[1]) % kCopies;
   std::error_code ignored;
-  if (world_.store[s].store != nullptr || !fs::exists(world_.path_of(s, 0), ignored)) return;
-  for (const char* file : kFiles) {
-    copy_or_remove(world_.path_of(s, 0) + file,
-                   world_.path_of(s, 0) + ".copy" + std::to_string(to) + file);
+  if (!fs::exists(world_.path_of(s, 0), ignored)) return;
+  // Of a store in use it is one moment only while nothing works in the background.
+  const bool background = world_.story.sync_ms != 0 || world_.story.reclaim_ms != 0;
+  if (world_.store[s].store != nullptr && background) return;
+  for (unsigned f = 0; f < kFiles; ++f) {
+    copy_or_remove(file_of(world_, s, f), copy_of(world_, s, f, to));
   }
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::copy, number, s, {to});
   record.end(Status::ok);
 }
 
-// journal: 0 as it was; 1 the one there is now stays; 2 there is none.
+// journal: 0 as it was; 1 the one there is now stays; 2 there is none; 3 it alone is put back.
 void Process::restore(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   const std::uint64_t from = static_cast<std::uint64_t>(step.a[1]) % kCopies;
-  const std::uint64_t journal = static_cast<std::uint64_t>(step.a[2]) % 3;
-  const std::string copy = world_.path_of(s, 0) + ".copy" + std::to_string(from);
+  const std::uint64_t journal = static_cast<std::uint64_t>(step.a[2]) % 4;
   std::error_code ignored;
-  if (world_.store[s].store != nullptr || !fs::exists(copy, ignored)) return;
-  const std::string path = world_.path_of(s, 0);
-  copy_or_remove(copy, path);
-  if (journal == 0) copy_or_remove(copy + ".journal", path + ".journal");
-  if (journal == 2) fs::remove(path + ".journal", ignored);
+  if (world_.store[s].store != nullptr || !fs::exists(copy_of(world_, s, 0, from), ignored)) return;
+  for (unsigned f = 0; f < kFiles; ++f) {
+    const std::string file = file_of(world_, s, f), copy = copy_of(world_, s, f, from);
+    if (f == 0 ? journal != 3 : journal == 0 || journal == 3) copy_or_remove(copy, file);
+    if (f != 0 && journal == 2) fs::remove(file, ignored);
+  }
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::restore, number, s, {from, journal});
   record.end(Status::ok);

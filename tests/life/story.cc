@@ -31,6 +31,8 @@ constexpr Option kOptions[] = {
      [](Story& s, std::uint64_t n) { s.threads = static_cast<unsigned>(n % (kThreadsMax + 1)); }},
     {"at_once", [](const Story& s) { return std::uint64_t{s.at_once}; },
      [](Story& s, std::uint64_t n) { s.at_once = n != 0; }},
+    {"gusts_us", [](const Story& s) { return s.gusts_us; },
+     [](Story& s, std::uint64_t n) { s.gusts_us = n; }},
     {"pool_bytes", [](const Story& s) { return s.pool_bytes; },
      [](Story& s, std::uint64_t n) { s.pool_bytes = n; }},
     {"pool_bytes_max", [](const Story& s) { return s.pool_bytes_max; },

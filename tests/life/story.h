@@ -62,6 +62,8 @@ struct Story {
   // Threads take their steps one after the other, in the story's order; or each at its own speed
   // between steps that are the main thread's alone.
   bool at_once = false;
+  // Threads at once are stopped now and then, wherever they are, for up to so long.
+  std::uint64_t gusts_us = 0;
   std::uint64_t pool_bytes = 8u << 20, pool_bytes_max = 32u << 20;
   bool numbers = false;          // keys of the default collection
   std::uint64_t sync_ms = 0;     // JournalOptions::sync_every_ms

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,14 +69,19 @@ struct World {
   // Of one thread each where threads work at once; else all are the first thread's.
   TransactionSlot transaction[kThreadsMax][kTransactions];
   CursorSlot cursor[kThreadsMax][kCursors];
-  ViewSlot view[kThreadsMax][kViews];  // always of the thread that made it
+  ViewSlot view[kThreadsMax][kViews];    // always of the thread that made it
+  bool alone = true;                     // only one thread has steps until the next one of main's
+  std::atomic<bool> calls_fail = false;  // a step has asked for a system call that fails
 
   std::string path_of(unsigned s, unsigned path) const;
+  std::string journal_elsewhere(unsigned s) const;
   std::string backup_of(unsigned to) const;
   StoreOptions options_of(unsigned s, unsigned path) const;
   std::uint64_t fresh() { return shared.fresh.fetch_add(1) + 1; }
 
   void ask_for_time(unsigned s);
+  // Before the tester's own work: no system call is made to fail any more.
+  void let_calls_be();
 
   // Ends the process: what it saw is wrong.
   [[noreturn]] void broken(const std::string& what);

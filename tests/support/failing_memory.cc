@@ -58,6 +58,7 @@ bool failed_allocation() {
   left = 0;
   return failed;
 }
+long allocations_left() { return left; }
 void fail_allocation_anywhere(long n) {
   failed_anywhere.store(false);
   left_anywhere.store(n);

@@ -12,6 +12,8 @@ void fail_allocation(long n);
 void fail_allocations_from(long n);
 // Ends the plan. Whether an allocation failed.
 bool failed_allocation();
+// How many are left to the one that fails; 0: it did, or none is to.
+long allocations_left();
 
 // The same for the allocations of all threads together.
 void fail_allocation_anywhere(long n);

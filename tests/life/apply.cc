@@ -257,6 +257,8 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
         if (!rules.read_only && op.ok()) state.keep_time();
         return rules.read_only ? "" : a.expect({Status::ok});
       case Verb::backup:
+        // It is made of a snapshot.
+        if (rules.bounded_snapshots && op.is(Status::expired)) return {};
         return a.expect({Status::ok, Status::exists, Status::busy});
       case Verb::sync:
       case Verb::trim:

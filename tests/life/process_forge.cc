@@ -60,8 +60,11 @@ void forge_header(test::JournalForge& forge, Random& random, std::uint64_t n) {
 void forge_lines(test::JournalForge& forge, Random& random, std::uint64_t n) {
   const std::size_t at = forge.blocks()[random.below(forge.blocks().size())];
   pm::JournalBlock b = forge.block(at);
-  const std::vector<std::byte> raw = forge.raw(at);
-  std::vector<pm::LinePicture> lines(b.lines);
+  // What an earlier forgery made of its sizes is not believed here either.
+  const bool sane = b.raw_bytes <= forge.bytes().size() && b.lines <= b.raw_bytes / kLineBytes &&
+                    b.packed_bytes <= b.raw_bytes;
+  const std::vector<std::byte> raw = sane ? forge.raw(at) : std::vector<std::byte>();
+  std::vector<pm::LinePicture> lines(sane ? b.lines : 0);
   if (!lines.empty() && !random.one_in(4) &&
       pm::unpack_lines(raw.data(), raw.size(), lines.size(), lines.data())) {
     lines.resize(1 + random.below(lines.size()));

@@ -51,8 +51,8 @@ const std::vector<Plant>& plants() {
       {"store_catalog_list_gives_up", "B8",
        "a list of collections does not look again where a compaction changed a leaf",
        Kind::meetings},
-      {"store_leaf_lock_kept_by_an_exception", "B9", "std::bad_alloc leaves a leaf locked",
-       Kind::few, Medium::automatic, ""},
+      {"store_lock_kept_when_memory_ends", "B9", "std::bad_alloc leaves a leaf locked", Kind::few,
+       Medium::automatic, ""},
 
       {"journal_begun_before_its_pool_names_it", "",
        "the header has a life that no superblock announced"},

@@ -138,6 +138,15 @@ void Beside::touch(const Op& op) {
       return erase(a.at(0), a.at(1), kNone, when);
     case Verb::erase_pair:
       return erase(a.at(0), a.at(1), a.at(2), when);
+    case Verb::erase_range: {
+      const auto c = touched_.find(a.at(0));
+      if (c == touched_.end()) return;
+      const Records& form = c->second.form;
+      const Place from = a.at(1) == kNone ? kFront : form.first_of(a[1]);
+      const Place to = a.at(2) == kNone ? kBack : place_before(form.first_of(a[2]));
+      c->second.ranges.push_back({from, to, when});
+      return;
+    }
     case Verb::cas:
     case Verb::merge: {
       const std::uint64_t tag = op.verb == Verb::cas ? a.at(3) : a.at(2);

@@ -292,9 +292,7 @@ std::string compare(const State& state, const Op& look, Of kind, State* named) {
   const std::uint64_t clock = look.r.at(2);
   const std::uint64_t least = std::max(kind == Of::same_life ? state.time : state.floor, clock);
   named->time = look.r[0];
-  // A new pool knows nothing of the old one's time: with the clock set back, lifetimes are others.
-  if (kind == Of::rescue && look.r[0] < state.time) return {};
-  if (kind != Of::rescue && (look.r[0] < least || look.r[0] > std::max(state.time, clock))) {
+  if (look.r[0] < least || look.r[0] > std::max(state.time, clock)) {
     return wrong("it is " + std::to_string(look.r[0]) + ", the clock says " +
                  std::to_string(clock) + ", and it was " + std::to_string(state.time) +
                  " before, which should be known up to " + std::to_string(state.floor));

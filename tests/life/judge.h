@@ -73,7 +73,7 @@ class Judge {
 enum class Durable : std::uint8_t { all, returned, synced };
 
 // What a look is of: the same life as the calls, the next one, or a pool that was rescued, which
-// has ids of its own, no objects, and begins with the clock's time.
+// has ids of its own and no objects.
 enum class Of : std::uint8_t { same_life, next_life, rescue };
 
 // Looks for an order of the calls from `base` on that explains what each said and what the look

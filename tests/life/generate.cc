@@ -205,8 +205,16 @@ void Maker::files() {
       return add(Verb::other_opens, {store(), below(3)});
     case 1:
       return add(Verb::forge, {store(), below(1u << 30)});
-    case 2:
-      return add(Verb::copy, {0, below(kCopies)});
+    case 2: {
+      const N to = below(kCopies);
+      add(Verb::copy, {0, to});
+      if (one_in(2)) return;
+      // What a copy of files in use comes to: more is written, and it is put back.
+      for (N n = 1 + below(8); n > 0; --n) one_in(2) ? large() : write();
+      end_of_life();
+      add(Verb::restore, {0, to, below(4)});
+      return open_again();
+    }
     case 3:
       end_of_life();
       add(Verb::copy, {0, below(kCopies)});

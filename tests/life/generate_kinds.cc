@@ -85,7 +85,7 @@ void Maker::draw_places() {
   fond_ = {};
   fond_[Group::kWrites] = 4;
   fond_[Group::kMany] = random_.below(2);
-  fond_[Group::kLarge] = one_in(3) ? 1 : 0;
+  fond_[Group::kLarge] = random_.below(4);
   fond_[Group::kMaking] = random_.below(2);
   fond_[Group::kUpkeep] = 1;
   fond_[Group::kObjectCalls] = one_in(4) ? 1 : 0;

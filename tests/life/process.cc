@@ -59,7 +59,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.pool.size_max = story.pool_bytes_max;
   o.pool.medium = story.medium;
   o.pool.recovery_threads = 1;
-  o.pool.journal.bytes = 1u << 20;
+  o.pool.journal.bytes = 256u << 10;  // the least: checkpoints are many
   o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
   if (path == 4) o.pool.journal.path = journal_elsewhere(s);
   o.key_kind = story.numbers ? KeyKind::u64 : KeyKind::bytes;

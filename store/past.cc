@@ -132,7 +132,9 @@ bool Tree::changed_since(std::string_view key, const SnapshotCore& at) const {
 // --- letting go ---------------------------------------------------------------------------------
 
 void Tree::retire_version(OldVersion* v) {
-  TENUTO_ASSERT(!v->listed || TENUTO_PLANT("store_history_lost_at_unlink"));
+  TENUTO_ASSERT(!v->listed || TENUTO_PLANT("store_history_lost_at_unlink") ||
+                TENUTO_PLANT("store_history_lost_at_merge") ||
+                TENUTO_PLANT("store_history_lost_at_split"));
   limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
 }
 

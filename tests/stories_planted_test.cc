@@ -49,6 +49,8 @@ constexpr int kTries = 20;  // threads race in most
 
 void PrintTo(const Mistake& m, std::ostream* out) { *out << m.name; }
 
+constexpr unsigned kHangSeconds = 60;  // a story that hangs with its mistake has found it
+
 class StoriesPlanted : public testing::TestWithParam<Mistake> {};
 
 // What the story's process came to, all is well: 0.
@@ -60,6 +62,7 @@ int run(const Mistake& m, bool planted) {
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     if (planted) ::setenv("TENUTO_PLANT", m.name, 1);
+    if (planted) ::alarm(kHangSeconds);  // it stays over the exec
     if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(125);
     if (std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(125);
     const std::string filter = std::string("--gtest_filter=") + m.story;

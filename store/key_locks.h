@@ -19,18 +19,25 @@ namespace tenuto::inline TENUTO_ABI::store {
 
 class KeyLocks {
  public:
+  // What a lock is known by. Made and kept before it is taken, so that its release needs no memory.
+  static std::string name(TreeId tree, std::string_view key) {
+    std::string n(reinterpret_cast<const char*>(&tree.value), sizeof tree.value);
+    n += key;
+    return n;
+  }
   // False: somebody else has it. Taking what one has is fine, and is released once.
-  bool take(TreeId tree, std::string_view key, const void* owner) {
-    Shard& s = shard(tree, key);
+  bool take(const std::string& name, const void* owner) {
+    Shard& s = shard(name);
     const std::lock_guard lock(s.mu);
-    const auto [at, fresh] = s.owners.emplace(name(tree, key), owner);
+    const auto [at, fresh] = s.owners.emplace(name, owner);
     if (fresh) held_.fetch_add(1, std::memory_order_relaxed);
     return at->second == owner;
   }
-  void release(TreeId tree, std::string_view key, const void* owner) {
-    Shard& s = shard(tree, key);
+  // What the owner does not have is passed by.
+  void release(const std::string& name, const void* owner) {
+    Shard& s = shard(name);
     const std::lock_guard lock(s.mu);
-    const auto at = s.owners.find(name(tree, key));
+    const auto at = s.owners.find(name);
     if (at == s.owners.end() || at->second != owner) return;
     s.owners.erase(at);
     held_.fetch_sub(1, std::memory_order_relaxed);
@@ -38,9 +45,10 @@ class KeyLocks {
   // A hint: whoever locks it later conflicts by validation.
   bool held_by_another(TreeId tree, std::string_view key, const void* owner) {
     if (held_.load(std::memory_order_relaxed) == 0) return false;
-    Shard& s = shard(tree, key);
+    const std::string name = KeyLocks::name(tree, key);
+    Shard& s = shard(name);
     const std::lock_guard lock(s.mu);
-    const auto at = s.owners.find(name(tree, key));
+    const auto at = s.owners.find(name);
     return at != s.owners.end() && at->second != owner;
   }
 
@@ -51,13 +59,8 @@ class KeyLocks {
     std::unordered_map<std::string, const void*> owners;  // guarded by mu
   };
 
-  static std::string name(TreeId tree, std::string_view key) {
-    std::string n(reinterpret_cast<const char*>(&tree.value), sizeof tree.value);
-    n += key;
-    return n;
-  }
-  Shard& shard(TreeId tree, std::string_view key) {
-    return shards_[(std::hash<std::string_view>{}(key) + tree.value) % kShards];
+  Shard& shard(const std::string& name) {
+    return shards_[std::hash<std::string>{}(name) % kShards];
   }
 
   std::array<Shard, kShards> shards_;

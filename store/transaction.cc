@@ -96,10 +96,11 @@ Status StoreTransaction::get_for_update(const Collection& collection, std::strin
     TENUTO_TRY(use.status());
     TENUTO_TRY(use->check_key(stored.get()));
   }
-  if (!impl_->history->key_locks().take(state.id, stored.get(), impl_.get())) {
+  impl_->locked.push_back(store::KeyLocks::name(state.id, stored.get()));
+  if (!impl_->history->key_locks().take(impl_->locked.back(), impl_.get())) {
+    impl_->locked.pop_back();
     return Status::conflict;
   }
-  impl_->locked.emplace_back(state.id, stored.get());
   const Status s =
       read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
   if ((s != Status::ok && s != Status::not_found) || part->written(stored.get()) != nullptr)

@@ -87,7 +87,7 @@ struct Work {
   std::deque<Write> writes;
   std::vector<std::shared_ptr<CollectionState>> created;  // without names until the commit
   std::vector<std::shared_ptr<CollectionState>> dropped;  // by the commit
-  std::vector<std::pair<TreeId, std::string>> locked;
+  std::vector<std::string> locked;                        // by KeyLocks::name
   bool doomed = false;  // a key for update had changed: the commit would find it, too
   bool torn = false;    // a collection was dropped after this moment: it cannot be seen whole
   bool ended = false;

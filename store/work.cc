@@ -149,7 +149,7 @@ void Work::end() {
   if (!history->closed()) {
     for (const auto& state : created) pool->collections->forget_unnamed(state);
   }
-  for (const auto& [tree, key] : locked) history->key_locks().release(tree, key, this);
+  for (const std::string& name : locked) history->key_locks().release(name, this);
   reads.snapshot.reset();
 }
 

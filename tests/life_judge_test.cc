@@ -68,7 +68,8 @@ std::string judged(std::vector<Op> ops) {
   last.returned = 53;
   ops.push_back(open(50));
   ops.push_back(std::move(last));
-  Judge judge(at_once());
+  const Story story = at_once();  // the judge keeps a reference
+  Judge judge(story);
   return judge.judge(std::move(ops));
 }
 

@@ -139,7 +139,7 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
   }
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   if (!cache.ready()) [[unlikely]] {
-    const auto ready = [&] { h.make_ready(cache, slab->class_id, slab->stripes); };
+    const auto ready = [&, s = slab] { h.make_ready(cache, s->class_id, s->stripes); };
     if (!pm::had_memory(ready)) return slab->arena->give(*slab, &index, 1);
   }
   if (cache.put(block, slab->stripe_of(index))) return;

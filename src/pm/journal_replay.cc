@@ -177,7 +177,7 @@ class Replay {
       if (n != static_cast<int>(b.head.raw_bytes)) return false;
       p = b.raw.get();
     }
-    return unpack_lines(p, b.head.raw_bytes, b.head.lines, &lines_[b.first]);
+    return unpack_lines(p, b.head.raw_bytes, b.head.lines, lines_.data() + b.first);
   }
 
   // The first block whose payload does not check is the journal's end, whatever stands behind it.

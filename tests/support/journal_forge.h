@@ -46,10 +46,14 @@ class JournalForge {
     std::memcpy(&bytes_[at], &b, sizeof b);
   }
 
-  // Line numbers and pictures of a block, unpacked.
+  // Line numbers and pictures of a block, unpacked. Nothing, when its head was forged to say more
+  // than there is.
   std::vector<std::byte> raw(std::size_t at) const {
     const pm::JournalBlock b = block(at);
+    const std::size_t rest = bytes_.size() - at - sizeof b;
+    if (b.packed_bytes > rest || b.raw_bytes >= pm::kJournalBlockBytesMax) return {};
     std::vector<std::byte> out(b.raw_bytes);
+    if (out.empty()) return out;
     const auto* payload = reinterpret_cast<const char*>(&bytes_[at + sizeof b]);
     if (b.packed_bytes == b.raw_bytes) {
       std::memcpy(out.data(), payload, out.size());
@@ -59,10 +63,11 @@ class JournalForge {
     }
     return out;
   }
-  // Packs it into the place of the block; false when it does not fit there.
+  // Packs it, not empty, into the place of the block; false when it does not fit there.
   bool put_raw(std::size_t at, const std::vector<std::byte>& raw, std::uint32_t lines) {
     pm::JournalBlock b = block(at);
     const std::uint64_t room = pm::ring_bytes_of(b);
+    if (raw.empty()) return false;
     std::vector<char> packed(
         static_cast<std::size_t>(::LZ4_compressBound(static_cast<int>(raw.size()))));
     int n = ::LZ4_compress_default(reinterpret_cast<const char*>(raw.data()), packed.data(),

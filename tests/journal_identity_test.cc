@@ -256,10 +256,39 @@ TEST_F(JournalIdentity, a_life_on_another_medium_ends_what_a_journal_counts_for)
   EXPECT_EQ(keys_, "a b ");
   live(at("p.tnt"), "c", true, cache);
   copy(at("old"), at("p.tnt.journal"));
-  // Older, and it says that it runs.
+  // Older, and it says that it runs: as a newer one would beside an older copy of the pool.
   EXPECT_EQ(open(at("p.tnt")), Status::corrupt);
+  EXPECT_EQ(open(at("p.tnt"), cache), Status::corrupt);
+  EXPECT_TRUE(says("move the journal away")) << report_.text();
+  fs::remove(at("p.tnt.journal"));
   EXPECT_EQ(open(at("p.tnt"), cache), Status::ok) << report_.text();
   EXPECT_EQ(keys_, "a b c ");
+}
+
+// Who needs no journal, since the copy was closed, would read or go on without what is in it.
+TEST_F(JournalIdentity, an_older_copy_is_refused_on_any_medium_and_to_read) {
+  StoreOptions cache = journalled();
+  cache.pool.medium = Medium::cache;
+  StoreOptions to_read = journalled();
+  to_read.pool.read_only = true;
+  live(at("p.tnt"), "a", false);
+  copy(at("p.tnt"), at("old"));
+  live(at("p.tnt"), "b");
+  copy(at("old"), at("p.tnt"));
+  for (const StoreOptions& o : {cache, to_read}) {
+    EXPECT_EQ(open(at("p.tnt"), o), Status::corrupt) << keys_;
+    EXPECT_TRUE(says("older copy")) << report_.text();
+  }
+  // Another pool's, or none: nothing in it is this pool's.
+  live(at("other/p.tnt"), "x");
+  for (const bool gone : {false, true}) {
+    fs::remove(at("p.tnt.journal"));
+    if (!gone) copy(at("other/p.tnt.journal"), at("p.tnt.journal"));
+    for (const StoreOptions& o : {to_read, cache}) {
+      EXPECT_EQ(open(at("p.tnt"), o), Status::ok) << report_.text();
+      EXPECT_EQ(keys_, "a ");
+    }
+  }
 }
 
 // The journal of a life that another medium took over is closed: it stands in nobody's way.
@@ -302,6 +331,18 @@ TEST_F(JournalIdentity, a_planted_belief_in_older_copies_replays_them) {
   const Bytes pool = read_image(at("p.tnt"));
   static_cast<void>(Store::open(at("p.tnt"), journalled()));
   EXPECT_FALSE(read_image(at("p.tnt")) == pool) << "the planted mistake does not show";
+}
+
+TEST_F(JournalIdentity, a_planted_look_elsewhere_reads_an_older_copy) {
+  plant("journal_unneeded_not_looked_at");
+  live(at("p.tnt"), "a", false);
+  copy(at("p.tnt"), at("old"));
+  live(at("p.tnt"), "b");
+  copy(at("old"), at("p.tnt"));
+  StoreOptions to_read = journalled();
+  to_read.pool.read_only = true;
+  EXPECT_EQ(open(at("p.tnt"), to_read), Status::ok);
+  EXPECT_EQ(keys_, "a ") << "the planted mistake does not show";
 }
 
 TEST_F(JournalIdentity, planted_mistakes_lose_what_was_synced) {

@@ -186,6 +186,7 @@ class PoolFile final : public OfProcess {
   JournalExpected expect_journal() const;
   Status make_journal(const PoolOptions& options, Report* report);
   Status check_old_journal(const std::string& path, Report* report) const;
+  Status check_unneeded_journal(const JournalExpected& expected, Report* report) const;
   Status open_journal(const PoolOptions& options, Report* report);
   Status put_superblock(Report* report);
   Status write_superblock(Report* report);

@@ -66,15 +66,41 @@ Status PoolFile::check_old_journal(const std::string& path, Report* report) cons
               path_);
 }
 
+// Of a clean pool that is opened without its journal, to read or on another medium: that one may
+// still say that the pool is an older copy. Files of others stand in nobody's way, nor does one
+// that is open elsewhere.
+Status PoolFile::check_unneeded_journal(const JournalExpected& expected, Report* report) const {
+  if (super_.journal_id == 0) return Status::ok;
+  Report why;
+  const auto there = JournalFile::open_to_read(journal_place_, expected, &why);
+  const bool believed = TENUTO_PLANT("journal_unneeded_not_looked_at");
+  if (believed) return Status::ok;
+  if (there.error() == Status::corrupt) {
+    if (report != nullptr) *report = std::move(why);
+    return Status::corrupt;
+  }
+  // A superblock copy is damaged: what the journal holds may count.
+  if (there && expected.unsure && (*there)->use() != JournalUse::begin) {
+    return fail(Status::read_only, report,
+                "half of the superblock is damaged and the journal may hold writes that the pool "
+                "needs; open it once for writing",
+                path_);
+  }
+  return Status::ok;
+}
+
 Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
-  if (options.read_only) return Status::ok;  // refused as unclean, or nothing to write
-  const std::string path = journal_path(options.journal);
+  const std::string& path = journal_place_;
   JournalExpected expected = expect_journal();
   // What the lost superblock said may have been that a journal is in use.
   const bool there = copy_damaged_ && ::access(path.c_str(), F_OK) == 0;
   expected.unsure = there && !TENUTO_PLANT("journal_of_a_lost_superblock_ignored");
+  // An unclean pool is not opened to read.
+  const bool unneeded = medium_ != Medium::journal && !expected.to_be_read();
+  if (unneeded || options.read_only) TENUTO_TRY(check_unneeded_journal(expected, report));
+  if (options.read_only) return Status::ok;
   super_.life = random_id();
-  if (medium_ != Medium::journal && !expected.to_be_read()) return Status::ok;
+  if (unneeded) return Status::ok;
   const ReplayOptions how{
       .threads = options.recovery_threads,
       .log = [this](std::string_view s) { log(s); },

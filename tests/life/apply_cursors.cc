@@ -126,6 +126,11 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
   const bool made_by_it = made != nullptr;
   const Records* const now = state.find(cursor.id);
   if (now == nullptr && !made_by_it) return leave("");  // dropped: it sees what it saw
+  // Made after the snapshot: there is nothing to walk, and what the cursor said of that stays.
+  if (cursor.kind == 1 && !shows) {
+    const auto at = state.snapshots.find(cursor.of);
+    if (at != state.snapshots.end() && at->second->find(cursor.id) == nullptr) return leave("");
+  }
   const bool pairs = made_by_it ? made->form.duplicates : now->form.duplicates;
   if (!op.ok()) {
     if (rules.faulted || rules.at_once) return leave("");

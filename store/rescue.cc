@@ -331,7 +331,8 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
                 std::string(fresh));
   }
   std::vector<Report> losses;
-  auto file = pm::PoolFile::open_damaged(damaged, options.journal, result.notes, losses, report);
+  auto file = pm::PoolFile::open_damaged(damaged, options.journal, options.pool.recovery_threads,
+                                         result.notes, losses, report);
   if (!file) return file.error();
   TENUTO_TRY(store::check_protocols(**file, report));
   store::Rescue rescue(**file, options, result);

@@ -1,9 +1,12 @@
 // A pool that was left with its journal, and then damaged: a rescue reads the journal, too, and
 // tells a torn end from damage. Likewise an open that finds half of its superblock gone.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "pm/journal_format.h"
@@ -11,6 +14,21 @@
 #include "support/pool_image.h"
 #include "tenuto/crash.h"
 #include "tenuto/rescue.h"
+
+namespace {
+
+std::atomic<int> threads_started = 0;
+
+}  // namespace
+
+// In place of libc's: also what the standard library and oneTBB start is counted.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*),
+                              void* argument) noexcept {
+  static const auto create =
+      reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  threads_started += 1;
+  return create(thread, how, run, argument);
+}
 
 namespace tenuto::test {
 namespace {
@@ -24,16 +42,18 @@ class JournalRescue : public testing::Test {
 #endif
 
   // Records in the file; more in the journal alone, synced one by one.
-  void make(const JournalPaths& paths) {
+  void make(const JournalPaths& paths, std::uint64_t journal_bytes = 4u << 20) {
+    StoreOptions options = journalled(paths);
+    options.pool.journal.bytes = journal_bytes;
     run_and_kill([&] {
-      Result<Store> s = Store::open(paths.pool.str(), journalled(paths));
+      Result<Store> s = Store::open(paths.pool.str(), options);
       for (int i = 0; s && i < 20; ++i) {
         if (s->put(key_of(i), "old") != Status::ok) return false;
       }
       return s && s->close() == Status::ok;
     });
     run_and_kill([&] {
-      Store& s = *new Store(std::move(*Store::open(paths.pool.str(), journalled(paths))));
+      Store& s = *new Store(std::move(*Store::open(paths.pool.str(), options)));
       for (int i = 10; i < 40; ++i) {
         if (s.put(key_of(i), "new") != Status::ok) return false;
       }
@@ -45,6 +65,7 @@ class JournalRescue : public testing::Test {
     ::unlink(fresh_.str().c_str());
     RescueOptions options;
     options.pool.medium = Medium::cache;
+    options.pool.recovery_threads = recovery_threads_;
     options.journal = journal;
     const Bytes pool = read_image(paths_.pool.str());
     const Status s = rescue(paths_.pool.str(), fresh_.str(), options, result_, &report_);
@@ -101,6 +122,7 @@ class JournalRescue : public testing::Test {
 
   JournalPaths paths_{"journal-rescue"};
   TempPath fresh_{"journal-rescued"};
+  unsigned recovery_threads_ = 0;
   RescueResult result_;
   Report report_;
   Records records_;
@@ -115,6 +137,20 @@ TEST_F(JournalRescue, what_stands_in_the_journal_alone_is_rescued) {
   EXPECT_EQ(rescue_it(elsewhere.str()), Status::ok) << report_.text();
   EXPECT_EQ(records_, expected(40));
   EXPECT_EQ(rescue_it(paths_.journal.str()), Status::not_found);
+}
+
+// So that a process whose threads must not be forked away, or watched, can rescue.
+TEST_F(JournalRescue, one_thread_is_wanted_and_the_journal_is_read_by_no_other) {
+  make(paths_, 16u << 20);  // read in pieces
+  recovery_threads_ = 1;
+  int before = threads_started;
+  EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
+  EXPECT_EQ(threads_started, before);
+  recovery_threads_ = 0;
+  before = threads_started;
+  EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
+  EXPECT_GT(threads_started, before) << "they are not counted";
+  EXPECT_EQ(records_, expected(40));
 }
 
 TEST_F(JournalRescue, a_journal_that_is_gone_is_a_loss) {
@@ -254,6 +290,15 @@ TEST_F(JournalRescue, planted_mistakes_are_found) {
   EXPECT_EQ(rescue_it(), Status::ok);
   unplant_all();
   EXPECT_EQ(rescue_it(), Status::corrupt);
+}
+
+TEST_F(JournalRescue, a_planted_rescue_with_all_cores_is_found) {
+  make(paths_, 16u << 20);
+  plant("journal_threads_of_a_rescue_forgotten");
+  recovery_threads_ = 1;
+  const int before = threads_started;
+  EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
+  EXPECT_GT(threads_started, before);
 }
 
 #endif

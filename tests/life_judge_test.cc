@@ -85,6 +85,16 @@ std::string judge_snapshot_beside_batch(const Pairs& shown, bool looks_between) 
   return judged(std::move(ops));
 }
 
+// An erase_range from the first key on has no key.
+TEST(life_judge_test, what_is_no_key_stands_behind_all_keys) {
+  for (const KeyOrder order : {KeyOrder::bytes, KeyOrder::reverse_u64, KeyOrder::registered}) {
+    for (const std::uint64_t key : {std::uint64_t{kKeys}, kNone}) {
+      EXPECT_EQ(rank_of(order, key), kKeys);
+    }
+    EXPECT_LT(rank_of(order, kKeys - 1), kKeys);
+  }
+}
+
 TEST(life_judge_test, a_snapshot_beside_a_batch_has_it_or_has_it_not) {
   EXPECT_EQ(judge_snapshot_beside_batch(kBatch, false), "");
   EXPECT_EQ(judge_snapshot_beside_batch({}, false), "");

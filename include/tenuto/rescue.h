@@ -21,7 +21,7 @@
 namespace tenuto::inline TENUTO_ABI {
 
 struct RescueOptions {
-  PoolOptions pool;  // of the new pool
+  PoolOptions pool;  // of the new pool; its recovery_threads read the damaged one's journal, too
   // Where the damaged pool's journal is, if it was left with one; empty: its path with ".journal".
   // It is read, never written. One that is not there, or is not this pool's of this life, is a loss
   // beside the pool, and not_found or invalid_argument, and no rescue, where its place is given.

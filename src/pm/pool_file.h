@@ -52,14 +52,13 @@ class PoolFile final : public OfProcess {
   // For the rescue of what is left of a damaged pool (store/rescue.h): believes nothing but the
   // length of the file, which is mapped privately, so that recovery may write and the file never
   // changes. Superblock and state are what could be found; `notes` gets what could not. A pool left
-  // with its journal (`journal`, or beside it) is mapped with what that holds; `losses` gets what
-  // of it cannot be had. not_a_pool, wrong_version (a sound superblock says so), corrupt (a journal
-  // is there and not this pool's), busy, permission, not_found, io.
-  static Result<std::unique_ptr<PoolFile>> open_damaged(std::string_view path,
-                                                        const std::string& journal,
-                                                        std::vector<Report>& notes,
-                                                        std::vector<Report>& losses,
-                                                        Report* report);
+  // with its journal (`journal`, or beside it) is mapped with what that holds, read by so many
+  // threads (0: all cores); `losses` gets what of it cannot be had. not_a_pool, wrong_version (a
+  // sound superblock says so), corrupt (a journal is there and not this pool's), busy, permission,
+  // not_found, io.
+  static Result<std::unique_ptr<PoolFile>> open_damaged(
+      std::string_view path, const std::string& journal, unsigned threads,
+      std::vector<Report>& notes, std::vector<Report>& losses, Report* report);
   // Medium journal: begins the journal's next life. Called once it is known that the pool will be
   // opened, and before anything is stored. Others: nothing to do.
   Status begin_life(Report* report);
@@ -192,9 +191,9 @@ class PoolFile final : public OfProcess {
   Status write_superblock(Report* report);
   void take_superblock(const Superblock& s);
   std::uint64_t time_word(std::size_t which) const;
-  Status apply_journal(const std::string& given, bool super_known, std::vector<Report>& losses,
-                       Report* report);
-  Status apply_journal(JournalFile& journal, std::vector<Report>& losses);
+  Status apply_journal(const std::string& given, unsigned threads, bool super_known,
+                       std::vector<Report>& losses, Report* report);
+  Status apply_journal(JournalFile& journal, unsigned threads, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   Status register_mapping(const PoolOptions& options, Report* report);

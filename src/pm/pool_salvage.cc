@@ -16,11 +16,9 @@
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
-Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
-                                                         const std::string& journal,
-                                                         std::vector<Report>& notes,
-                                                         std::vector<Report>& losses,
-                                                         Report* report) {
+Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
+    std::string_view path, const std::string& journal, unsigned threads, std::vector<Report>& notes,
+    std::vector<Report>& losses, Report* report) {
   std::unique_ptr<PoolFile> f(new PoolFile);
   f->path_ = path;
   change([&] { f->fd_ = open_file(f->path_, O_RDONLY | O_NONBLOCK); });
@@ -59,14 +57,14 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(std::string_view path,
   f->can_punch_ = false;
   TENUTO_TRY(f->register_mapping({}, report));
   f->copy_damaged_ |= super != Status::ok;
-  TENUTO_TRY(f->apply_journal(journal, super == Status::ok, losses, report));
+  TENUTO_TRY(f->apply_journal(journal, threads, super == Status::ok, losses, report));
   return f;
 }
 
 // What the journal holds goes over what the file does, in the mapping. What stands beside the pool
 // and is not the journal that it needs (empty, cut short, another pool's or life's) is as good as
 // none: a loss. One that was named must be the right one.
-Status PoolFile::apply_journal(const std::string& given, bool super_known,
+Status PoolFile::apply_journal(const std::string& given, unsigned threads, bool super_known,
                                std::vector<Report>& losses, Report* report) {
   JournalExpected expected = expect_journal();
   const bool needed = super_known && (expected.in_use || old_journal_);
@@ -111,7 +109,7 @@ Status PoolFile::apply_journal(const std::string& given, bool super_known,
   for (const std::uint64_t id : ids) {
     expected.pool_id = id;
     auto file = JournalFile::open_to_read(journal, expected, &why);
-    if (file) return apply_journal(**file, losses);
+    if (file) return apply_journal(**file, threads, losses);
     // What somebody can mend from outside, and is no damage.
     const Status s = file.error();
     const bool refused = s == Status::io || s == Status::busy || s == Status::permission ||
@@ -132,7 +130,8 @@ Status PoolFile::apply_journal(const std::string& given, bool super_known,
   return Status::ok;
 }
 
-Status PoolFile::apply_journal(JournalFile& journal, std::vector<Report>& losses) {
+Status PoolFile::apply_journal(JournalFile& journal, unsigned threads,
+                               std::vector<Report>& losses) {
   std::uint64_t outside = 0;
   const auto apply = [&](std::span<const LinePicture> pictures) {
     for (const LinePicture& l : pictures) {
@@ -146,7 +145,9 @@ Status PoolFile::apply_journal(JournalFile& journal, std::vector<Report>& losses
   };
   Report why;
   const bool ignored = TENUTO_PLANT("journal_not_read_by_a_rescue");
-  const Status s = ignored ? Status::ok : journal.replay({}, apply, nullptr, &why);
+  const ReplayOptions how{.threads =
+                              TENUTO_PLANT("journal_threads_of_a_rescue_forgotten") ? 0 : threads};
+  const Status s = ignored ? Status::ok : journal.replay(how, apply, nullptr, &why);
   if (s != Status::ok) {
     why.what += ": what was written after it is missing";
     losses.push_back(std::move(why));

@@ -90,6 +90,7 @@ std::optional<std::uint64_t> key_of(bool numbers, std::string_view text) {
 
 std::uint32_t rank_of(KeyOrder order, std::uint64_t key) {
   static const Ranks ranks = make_ranks();
+  if (key >= kKeys) return kKeys;
   return ranks[static_cast<std::size_t>(order)][key];
 }
 

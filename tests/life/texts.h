@@ -28,7 +28,7 @@ struct Form {
 
 std::string key_text(bool numbers, std::uint64_t key);
 std::optional<std::uint64_t> key_of(bool numbers, std::string_view text);
-// Where a key stands among all keys of this order.
+// Where a key stands among all keys of this order; what is none (an open end of a range), behind.
 std::uint32_t rank_of(KeyOrder order, std::uint64_t key);
 
 // Tags say how long their values are: 16 bytes at least, or none (tag 0).

@@ -115,9 +115,6 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     return StoreImpl::finish_copy(*store, times, report);
   };
   const Status s = write();
-  for (const store::Collections::Held& h : all) {
-    h.state->held.fetch_sub(1, std::memory_order_relaxed);
-  }
   if (s == Status::ok) return s;
   if (!report->what.empty()) return s;
   return fail(s, report, "the backup cannot be written", path);

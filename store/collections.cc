@@ -323,13 +323,14 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
 Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment,
                              Report* report) {
   const std::lock_guard lock(mu_);
-  out.assign(1, {main_, std::string()});
+  out.clear();
+  out.emplace_back(main_, "");
   std::vector<CatalogEntry> entries;
   if (catalog_ != nullptr) TENUTO_TRY(catalog_->list(entries, report));
   for (const CatalogEntry& entry : entries) {
     const Result<State> state = get_locked(entry.name, report);
     if (!state) return state.error();
-    out.push_back({*state, entry.name});
+    out.emplace_back(*state, entry.name);
   }
   std::vector<Tree::Count> before;
   for (const Held& h : out) before.push_back(h.state->tree->count());
@@ -343,7 +344,6 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
       if (now.changes == before[i].changes) out[i].records = now.records;
     }
   }
-  for (const Held& h : out) h.state->held.fetch_add(1, std::memory_order_relaxed);
   return Status::ok;
 }
 

@@ -148,8 +148,17 @@ class Collections {
                std::span<const State> dropped);
 
   // All collections, the default one first, and a snapshot that sees them as they are named now.
-  // Each is held until `held` is counted down.
+  // Each is held, and cannot be dropped, until it is destroyed.
   struct Held {
+    Held(State of, std::string_view called) : state(std::move(of)), name(called) {
+      state->held.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Held() {
+      if (state != nullptr) state->held.fetch_sub(1, std::memory_order_relaxed);
+    }
+    Held(Held&&) = default;
+    Held& operator=(Held&&) = delete;
+
     State state;
     std::string name;
     // What the tree counts at the moment; none: somebody may have been writing just then.

@@ -55,9 +55,10 @@ class Cursor {
   void fail(Status s);
   // or until it is sent somewhere again: the place that was asked for cannot be.
   void refuse(Status s);
+  // Stands nowhere, and holds nothing. So it has to, too, when an exception ended a call.
+  void leave();
 
  private:
-  void leave();
   bool begin();
   bool pin();
   void rest();

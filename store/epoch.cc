@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "pm/assert.h"
+#include "pm/no_memory.h"
 #include "pm/plant.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
@@ -211,9 +212,10 @@ EpochSlot* take_loose_slot() {
 }
 
 void put_loose_slot(EpochSlot& slot) {
-  ThreadSlots& t = thread_slots();
-  if (t.loose_count < ThreadSlots::kLooseMax && !t.ended) {
-    t.loose[t.loose_count++] = &slot;
+  ThreadSlots* t = nullptr;  // a thread that met none of this before may have no memory for it
+  static_cast<void>(pm::had_memory([&] { t = &thread_slots(); }));
+  if (t != nullptr && t->loose_count < ThreadSlots::kLooseMax && !t->ended) {
+    t->loose[t->loose_count++] = &slot;
   } else {
     put_back(registry().loose, slot);
   }
@@ -221,7 +223,10 @@ void put_loose_slot(EpochSlot& slot) {
 
 // --- limbos -------------------------------------------------------------------------------------
 
-Limbos::Limbos(Free free) : free_(std::move(free)), table_(new std::atomic<Limbo*>[kEpochSlots]) {
+Limbos::Limbos(Free free, Ready ready)
+    : free_(std::move(free)),
+      ready_(std::move(ready)),
+      table_(new std::atomic<Limbo*>[kEpochSlots]) {
   for (std::size_t i = 0; i < kEpochSlots; ++i) table_[i].store(nullptr, std::memory_order_relaxed);
 }
 
@@ -298,6 +303,7 @@ void Limbos::seal(RetiredList&& items) {
 
 // Those whose epoch is over, but for what somebody at rest holds.
 void Limbos::free_some(std::size_t items_max) {
+  if (!ready_()) return;
   RetiredList going;
   {
     const pm::TraceUninterrupted alone;

@@ -156,8 +156,12 @@ struct Limbo {
 class Limbos {
  public:
   using Free = std::function<void(const Retired&)>;
+  using Ready = std::function<bool()>;
 
-  explicit Limbos(Free free);
+  // ready: whether the calling thread has what free needs, made now if it has to; false: there is
+  // no memory, and a later call frees.
+  explicit Limbos(
+      Free free, Ready ready = [] { return true; });
   ~Limbos();  // REQUIRES: everything was drained, or the process abandons the pool
 
   // The calling thread's limbo. Made at the thread's first call, and only this may throw: call it
@@ -237,7 +241,8 @@ class Limbos {
   void seal(RetiredList&& items);
   void free_some(std::size_t items_max);
 
-  Free free_;
+  const Free free_;
+  const Ready ready_;
   std::unique_ptr<std::atomic<Limbo*>[]> table_;
   std::atomic<bool> lost_{false};
   mutable std::mutex mu_;

@@ -93,6 +93,15 @@ struct Iterator::Impl {
     if (!with && cursor.valid() && cursor.key() == place) step(way);
     settle(way);
   }
+  void seek_pair(std::string_view key, std::string_view value) {
+    if (state == nullptr || !form().duplicates()) return cursor.refuse(Status::invalid_argument);
+    std::string place;
+    const Status s = form().pair(key, value, place);
+    if (s != Status::ok) return cursor.refuse(s);
+    const bool way = !form().reversed();
+    seek_place(place, way);
+    settle(way);
+  }
   void seek_place(const std::string& place, bool way) {
     if (way) {
       cursor.seek(place);
@@ -118,57 +127,50 @@ Iterator::Iterator(Iterator&&) noexcept = default;
 Iterator& Iterator::operator=(Iterator&&) noexcept = default;
 Iterator::~Iterator() = default;
 
-void Iterator::seek_first() {
+// Every call that moves it goes through here. One that an exception ends leaves the cursor nowhere:
+// half moved, it would show a record that it has not noted, or not taken apart.
+template <class How>
+void Iterator::go(const How& how) {
   if (impl_ == nullptr) return;
-  if (impl_->plain) return impl_->cursor.seek({});
-  impl_->seek_end(true);
+  struct Guard {
+    store::Cursor& cursor;
+    bool moved = false;
+    ~Guard() {
+      if (!moved && !TENUTO_PLANT("store_cursor_stays_half_moved")) cursor.leave();
+    }
+  } guard{impl_->cursor};
+  how(*impl_);
+  guard.moved = true;
+}
+
+void Iterator::seek_first() {
+  go([](Impl& i) { i.plain ? i.cursor.seek({}) : i.seek_end(true); });
 }
 void Iterator::seek_last() {
-  if (impl_ == nullptr) return;
-  if (impl_->plain) return impl_->cursor.seek_last();
-  impl_->seek_end(false);
+  go([](Impl& i) { i.plain ? i.cursor.seek_last() : i.seek_end(false); });
 }
 void Iterator::seek(std::string_view key) {
-  if (impl_ == nullptr) return;
-  if (impl_->plain) return impl_->cursor.seek(key);
-  impl_->seek(key, true, true);
+  go([&](Impl& i) { i.plain ? i.cursor.seek(key) : i.seek(key, true, true); });
 }
 void Iterator::seek_for_prev(std::string_view key) {
-  if (impl_ == nullptr) return;
-  if (impl_->plain) return impl_->cursor.seek_for_prev(key);
-  impl_->seek(key, false, true);
+  go([&](Impl& i) { i.plain ? i.cursor.seek_for_prev(key) : i.seek(key, false, true); });
 }
 void Iterator::next() {
-  if (impl_ == nullptr) return;
-  if (impl_->plain) return impl_->cursor.next();
-  impl_->move(true);
+  go([](Impl& i) { i.plain ? i.cursor.next() : i.move(true); });
 }
 void Iterator::prev() {
-  if (impl_ == nullptr) return;
-  if (impl_->plain) return impl_->cursor.prev();
-  impl_->move(false);
+  go([](Impl& i) { i.plain ? i.cursor.prev() : i.move(false); });
 }
 void Iterator::seek_pair(std::string_view key, std::string_view value) {
-  if (impl_ == nullptr) return;
-  if (impl_->state == nullptr || !impl_->form().duplicates()) {
-    return impl_->cursor.refuse(Status::invalid_argument);
-  }
-  std::string place;
-  const Status s = impl_->form().pair(key, value, place);
-  if (s != Status::ok) return impl_->cursor.refuse(s);
-  const bool way = !impl_->form().reversed();
-  impl_->seek_place(place, way);
-  impl_->settle(way);
+  go([&](Impl& i) { i.seek_pair(key, value); });
 }
 void Iterator::next_key() {
-  if (impl_ == nullptr) return;
-  if (impl_->plain || !impl_->form().duplicates()) return next();
-  impl_->seek(std::string(key()), true, false);
+  if (impl_ == nullptr || impl_->plain || !impl_->form().duplicates()) return next();
+  go([](Impl& i) { i.seek(std::string(i.apart.key), true, false); });
 }
 void Iterator::prev_key() {
-  if (impl_ == nullptr) return;
-  if (impl_->plain || !impl_->form().duplicates()) return prev();
-  impl_->seek(std::string(key()), false, false);
+  if (impl_ == nullptr || impl_->plain || !impl_->form().duplicates()) return prev();
+  go([](Impl& i) { i.seek(std::string(i.apart.key), false, false); });
 }
 bool Iterator::valid() const { return impl_ != nullptr && impl_->cursor.valid(); }
 std::string_view Iterator::key() const {

@@ -23,7 +23,11 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
       first_leaf_(first_leaf),
       kind_(kind),
       twins_(ground.twins),
-      limbos_([this](const Retired& item) { free(item); }),
+      limbos_([this](const Retired& item) { free(item); },
+              [this] {
+                const bool lost = TENUTO_PLANT("store_thread_frees_unprepared");
+                return lost || pm::had_memory([this] { heap_.prepare_thread(); });
+              }),
       index_([this](Node* node) {
         limbos_.retire(limbos_.mine(),
                        {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});

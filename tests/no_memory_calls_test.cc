@@ -109,6 +109,68 @@ TEST_F(NoMemoryCallsTest, a_cursor_goes_on_after_a_failure) {
   }
 }
 
+// Where a call ended by an exception the cursor stands nowhere: not at a record that a transaction
+// has not noted, nor at one whose key is still another's.
+TEST_F(NoMemoryCallsTest, a_cursor_stands_nowhere_after_a_failure) {
+  fill(200);
+  Collection pairs = made("pairs", 0, {.duplicates = true});
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(pairs.put(key_of(i / 4), key_of(i)), Status::ok);
+  using Move = std::function<void(Iterator&)>;
+  const std::vector<Move> moves = {
+      [](Iterator& it) { it.seek_first(); },
+      [](Iterator& it) { it.seek_last(); },
+      [](Iterator& it) { it.seek(key_of(3)); },
+      [](Iterator& it) { it.seek_for_prev(key_of(30)); },
+      [](Iterator& it) { it.next(); },
+      [](Iterator& it) { it.prev(); },
+      [](Iterator& it) { it.next_key(); },
+      [](Iterator& it) { it.prev_key(); },
+      [](Iterator& it) { it.seek_pair(key_of(7), key_of(29)); },
+  };
+  int failed = 0;
+  for (const bool duplicates : {false, true}) {
+    for (std::size_t m = 0; m < moves.size(); ++m) {
+      for (long n = 1, met = 1; met != 0; ++n) {
+        SCOPED_TRACE("move " + std::to_string(m) + ", allocation " + std::to_string(n));
+        StoreTransaction tx = s_->begin();
+        if (n % 2 == 0) {
+          ASSERT_EQ(tx.put(key_of(21), "own"), Status::ok);
+        }
+        Iterator it = duplicates ? tx.iterator(pairs) : tx.iterator();
+        it.seek(key_of(20));
+        ASSERT_TRUE(it.valid());
+        test::fail_allocation(n);
+        bool threw = false;
+        try {
+          moves[m](it);
+        } catch (const std::bad_alloc&) {
+          threw = true;
+        }
+        met = test::failed_allocation() ? 1 : 0;
+        failed += threw;
+        ASSERT_FALSE(threw && it.valid()) << it.key();
+        it.seek(key_of(20));
+        ASSERT_TRUE(it.valid() && it.key() == key_of(20));
+        it.prev();
+        ASSERT_TRUE(it.valid());
+        ASSERT_EQ(it.key(), key_of(19));
+        EXPECT_EQ(tx.commit(), Status::ok);
+      }
+    }
+  }
+  EXPECT_GT(failed, 15);
+}
+
+TEST_F(NoMemoryCallsTest, a_backup_lets_go_of_what_it_read) {
+  const test::TempPath to("no-memory-backup");
+  every_allocation_fails_once([&] { (void)s_->backup(to.str(), {.size = kPoolBytesMin}); },
+                              [&] {
+                                ::unlink(to.str().c_str());
+                                EXPECT_EQ(s_->drop("a"), Status::ok);
+                              },
+                              [&] { made("a", 60); });
+}
+
 TEST_F(NoMemoryCallsTest, what_expired_is_reclaimed) {
   Collection c = made("c", 0, {.expires = true});
   every_allocation_fails_once([&] { (void)s_->reclaim(); },
@@ -211,10 +273,12 @@ TEST_F(NoMemoryCallsTest, a_threads_first_calls) {
   fill(100);
   made("a", 60);
   int n = 0;
-  const auto in_a_thread = [&](const Call& call) {
+  const auto in_a_thread = [&](
+                               const Call& call, const Call& before = [] {}) {
     long left = 1;
     for (bool met = true; met && !HasFailure(); ++left) {
       SCOPED_TRACE("allocation " + std::to_string(left));
+      before();
       ::alarm(60);
       std::thread([&] {
         test::fail_allocation(left);
@@ -244,6 +308,40 @@ TEST_F(NoMemoryCallsTest, a_threads_first_calls) {
   });
   in_a_thread([&] { (void)s_->pool().run([](Transaction&) { return Status::ok; }); });
   in_a_thread([&] { (void)s_->collection("b" + std::to_string(n++)); });
+}
+
+// What others took and used is the last thing that a thread lets go of: its end frees what it held.
+TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_anothers) {
+  fill(200);
+  std::optional<Snapshot> snapshot;
+  std::optional<Iterator> it;
+  std::optional<StoreTransaction> tx;
+  for (const int what : {0, 1, 2}) {  // a snapshot, a transaction's cursor, one with it
+    long failed = 0;
+    for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
+      SCOPED_TRACE("what " + std::to_string(what) + ", allocation " + std::to_string(n));
+      if (what == 0) snapshot = std::move(*s_->snapshot());
+      if (what != 0) {
+        tx = s_->begin();
+        it = tx->iterator();
+        it->seek_first();
+        if (what == 1) tx.reset();
+      }
+      for (int i = 0; i < 200; ++i) ASSERT_EQ(s_->put(key_of(i), std::to_string(n)), Status::ok);
+      ::alarm(60);
+      std::thread([&] {
+        test::fail_allocation(n);
+        it.reset();
+        tx.reset();
+        snapshot.reset();
+        met = test::failed_allocation() ? 1 : 0;
+        failed += met;
+      }).join();
+      works();
+      ::alarm(0);
+    }
+    EXPECT_GT(failed, 0);
+  }
 }
 
 }  // namespace

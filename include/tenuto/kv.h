@@ -137,6 +137,8 @@ class Iterator {
   struct Impl;
   explicit Iterator(std::unique_ptr<Impl>);
   static Iterator refused(Status why);
+  template <class How>
+  void go(const How& how);
   std::unique_ptr<Impl> impl_;
 };
 

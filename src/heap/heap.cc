@@ -220,6 +220,8 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align)
   return block;
 }
 
+void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
+
 // A block that is none was named by damaged media (our own structures were checked when they were
 // read, but a reference can look right and lead nowhere).
 void Heap::release(PoolOffset block) {

@@ -120,6 +120,9 @@ class Heap {
   Result<Block> reserve(std::uint64_t bytes, Kind kind, std::uint64_t align = 16);
   // The same for a logged block with a type, which is not 0.
   Result<Block> reserve_typed(std::uint64_t bytes, std::uint64_t type, std::uint64_t align = 16);
+  // Makes what the calling thread needs to reserve and release; the only one of its calls to
+  // release that may throw.
+  void prepare_thread();
   // Reserve's inverse, and the last step of every free: the block may be handed out again at
   // once. REQUIRES: reserved by reserve(), or a derived block that nothing durable names any
   // more, or a logged one after mark_free and a fence.

@@ -63,7 +63,8 @@ std::string Applying::cursors() {
     CursorModel cursor{op.a[1], op.a[2], op.a[3]};
     if (cursor.kind == 2 && state.transactions.contains(cursor.of)) {
       TransactionModel& x = state.change_transaction(cursor.of);
-      if (!x.ended && x.moment == nullptr) x.moment = state.moment();
+      const bool never = !said() && !done();
+      if (!x.ended && x.moment == nullptr && !never) x.moment = state.moment();
       x.used.push_back(cursor.id);
     }
     const Records* c = state.find(cursor.id);

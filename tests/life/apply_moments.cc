@@ -157,7 +157,10 @@ std::string Applying::transactions() {
 
 std::string Applying::transaction_read(TransactionModel& x) {
   const std::uint64_t id = op.a.at(1), key = op.a.at(2);
-  if (!said()) return {};
+  if (!said()) {
+    if (done()) take_moment(state, x);  // one that an exception ended may have begun to read
+    return {};
+  }
   if (rules.faulted && !op.ok() && !op.is(Status::not_found)) return {};
   if (op.verb == Verb::tx_for_update && op.is(Status::conflict)) return {};
   if (op.is(Status::expired) && rules.bounded_snapshots) return {};
@@ -175,13 +178,15 @@ std::string Applying::transaction_read(TransactionModel& x) {
     // Made after the moment: empty.
     return expect({Status::not_found});
   }
-  if (created_in(x, id) == nullptr && (duplicates || !owns(x, id, key))) {
-    x.ranges.push_back({id, c.first_of(key), c.last_of(key), x.writes.size()});
-  }
   const std::uint64_t time = x.moment != nullptr ? x.moment->time : state.time;
   // What it wrote itself before its moment may have expired for it by then, or not.
   const bool own_ok = op.ok() && owns(x, id, key);
   const Held* const held = c.get(key, own_ok ? 0 : time);
+  if (created_in(x, id) == nullptr && (duplicates || !owns(x, id, key))) {
+    // Of duplicates it has seen the first, and nothing behind that.
+    const Place to = duplicates && held != nullptr ? c.place(key, held->tag) : c.last_of(key);
+    x.ranges.push_back({id, c.first_of(key), to, x.writes.size()});
+  }
   return op.verb == Verb::tx_contains ? expect({held == nullptr ? Status::not_found : Status::ok})
                                       : expect_tag(held);
 }

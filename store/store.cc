@@ -20,6 +20,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     }
     TENUTO_TRY(p.file->writable());
     TENUTO_TRY(p.create_store(options.key_kind, report));
+    TENUTO_TRY(p.settle(p.durability));
   }
   p.collections->set_verify_reads(options.verify_reads);
   const auto clock = std::make_shared<store::ExpiryClock>(

@@ -135,6 +135,8 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     TENUTO_TRY(stored.status());
     return impl_->write(*part, stored.get(), std::nullopt);
   }
+  // Before the look that a moment begins with.
+  if (impl_->options.read_only) return Status::read_only;
   std::vector<std::string> values;
   {
     Iterator it = pairs_of(collection, key);
@@ -142,7 +144,7 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     TENUTO_TRY(it.status());
   }
   for (const std::string& value : values) TENUTO_TRY(erase_pair(collection, key, value));
-  return impl_->options.read_only ? Status::read_only : Status::ok;
+  return Status::ok;
 }
 
 Status StoreTransaction::erase_pair(const Collection& collection, std::string_view key,

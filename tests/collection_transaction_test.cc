@@ -48,6 +48,16 @@ TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collection
   EXPECT_EQ(a.contains("x"), Status::not_found);
 }
 
+TEST_F(CollectionTransactionTest, an_erase_that_is_refused_begins_no_moment) {
+  Collection c = made({.duplicates = true});
+  ASSERT_EQ(c.put("k", "1"), Status::ok);
+  StoreTransaction reader = s_->begin({.read_only = true});
+  EXPECT_EQ(reader.erase(c, "k"), Status::read_only);
+  EXPECT_EQ(reader.erase(c, "nothing"), Status::read_only);
+  ASSERT_EQ(c.erase("k"), Status::ok);
+  EXPECT_EQ(reader.contains(c, "k"), Status::not_found);
+}
+
 TEST_F(CollectionTransactionTest,
        a_transactions_cursor_sees_its_own_writes_in_the_collections_order) {
   Collection b = made({.order = KeyOrder::reverse});

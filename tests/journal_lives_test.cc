@@ -67,6 +67,23 @@ TEST_P(JournalLives, each_medium_reads_what_any_other_left) {
 }
 
 // Whatever it is: one put, or a collection made or dropped and nothing else.
+TEST(JournalLivesTest, a_store_that_an_open_made_is_durable_on_return) {
+  const JournalPaths paths("journal-made");
+  StoreOptions o = journalled(paths);
+  o.pool.journal.sync_every_ms = 0;
+  o.key_kind = KeyKind::u64;
+  run_and_kill([&] {
+    const auto* const opened = new Result<Store>(Store::open(paths.pool.str(), o));
+    return bool(*opened);
+  });
+  ASSERT_FALSE(HasFatalFailure());
+  o.create_if_missing = false;
+  Report report;
+  const Result<Store> s = Store::open(paths.pool.str(), o, &report);
+  ASSERT_TRUE(s) << report.text();
+  EXPECT_EQ(s->key_kind(), KeyKind::u64);
+}
+
 TEST(JournalLivesTest, what_a_commit_did_alone_is_durable_on_return) {
   using Change = Status (*)(StoreTransaction&, const Collection&);
   constexpr Change kChanges[] = {

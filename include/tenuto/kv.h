@@ -168,7 +168,8 @@ struct TransactionOptions;
 // has closed it. A store may stand in a static object.
 class Store {
  public:
-  // Opens the store in the pool file `path`, creating pool and store as the options say.
+  // Opens the store in the pool file `path`, creating pool and store as the options say; what it
+  // creates is as durable on return as a write (PoolOptions::durability).
   // Statuses: exists, not_found, invalid_argument, busy, permission, full (file system), io,
   // corrupt, not_a_pool, wrong_version; `report` tells more. Recovery runs here, in parallel.
   static Result<Store> open(std::string_view path, const StoreOptions& options = {},

@@ -120,7 +120,8 @@ std::string Applying::list() {
   for (const auto& [id, c] : state.collections) named += c->name != kNone;
   if (op.r.size() != 3 * named) why = wrong("there are " + std::to_string(named));
   for (std::size_t i = 0; i + 3 <= op.r.size() && why.empty(); i += 3) {
-    const Records* const c = state.named(op.r[i]);
+    const Records* c = state.named(op.r[i]);
+    if (c != nullptr) c = state.told_id(*c, op.r[i + 1]);
     if (c == nullptr) {
       why = wrong("there is no collection " + std::to_string(op.r[i]));
     } else if (c->id != op.r[i + 1] || c->form.word() != op.r[i + 2]) {

@@ -10,34 +10,14 @@
 namespace tenuto::life {
 namespace {
 
+// Of a search: states it takes up, and calls it tries.
 constexpr std::size_t kNodesMax = 300'000;
+constexpr std::size_t kStepsMax = 100'000;
 
 // Reads change nothing: one that is right now may as well come now.
 bool reads_only(const Op& op) {
   return (op.verb >= Verb::get && op.verb <= Verb::scan) || op.verb == Verb::snap_get ||
          op.verb == Verb::snap_contains || op.verb == Verb::snap_scan;
-}
-
-bool buffered(const Op& op) {
-  const auto flag = [&](std::size_t at) { return op.a.size() > at && op.a[at] != 0; };
-  switch (op.verb) {
-    case Verb::put:
-    case Verb::put_if_absent:
-    case Verb::cas:
-      return flag(4);
-    case Verb::erase:
-      return flag(2);
-    case Verb::erase_pair:
-    case Verb::merge:
-    case Verb::erase_range:
-      return flag(3);
-    case Verb::batch:
-      return flag(0);
-    case Verb::commit:
-      return flag(1);
-    default:
-      return false;
-  }
 }
 
 // Whether it has certainly written something, which alone makes it durable, and what came before.
@@ -121,7 +101,7 @@ class Search {
     while (!stack.empty()) {
       Node node = std::move(stack.back());
       stack.pop_back();
-      if (++nodes > kNodesMax) {
+      if (++nodes > kNodesMax || steps_ > kStepsMax) {
         ++*undecided;
         found = base;
         return accept_look(found);
@@ -184,6 +164,7 @@ class Search {
         if (unsure == (outcome == Outcome::as_said)) continue;
         // One that never returned is of no use behind the cut, and may never have been.
         if (op.pending() && outcome == Outcome::done && node.cut) continue;
+        ++steps_;
         const bool only = allowed.size() == 1 && !unsure;
         Node n = only ? std::move(node) : node;
         const std::string why =
@@ -270,12 +251,35 @@ class Search {
   std::array<std::vector<const Op*>, kThreadsMax> thread_;
   std::array<std::size_t, kThreadsMax> must_{};
   std::unordered_set<std::uint64_t> seen_;
+  std::size_t steps_ = 0;
   std::size_t deepest_ = 0;
   std::vector<std::string> whys_;
   State result_;
 };
 
 }  // namespace
+
+bool buffered(const Op& op) {
+  const auto flag = [&](std::size_t at) { return op.a.size() > at && op.a[at] != 0; };
+  switch (op.verb) {
+    case Verb::put:
+    case Verb::put_if_absent:
+    case Verb::cas:
+      return flag(4);
+    case Verb::erase:
+      return flag(2);
+    case Verb::erase_pair:
+    case Verb::merge:
+    case Verb::erase_range:
+      return flag(3);
+    case Verb::batch:
+      return flag(0);
+    case Verb::commit:
+      return flag(1);
+    default:
+      return false;
+  }
+}
 
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
                     const Rules& rules, Durable durable, Of of, State& found,
@@ -306,14 +310,10 @@ std::string compare(const State& state, const Op& look, Of kind, State* named) {
         name == kNone ? "the default collection" : "collection " + name_text(name);
     const Records* c = named->named(name);
     if (c == nullptr) return wrong(of + " is there, and should not be");
-    if (c->id >> 63 != 0 && kind != Of::rescue) {
-      // Nobody was told its id.
-      if (named->find(id) != nullptr) return wrong(of + " has the id of another one");
-      auto moved = std::make_shared<Records>(*c);
-      named->collections.erase(c->id);
-      moved->id = id;
-      named->collections[id] = std::move(moved);
-      c = named->find(id);
+    if (kind != Of::rescue) {
+      if (c->id >> 63 != 0 && named->find(id) != nullptr)
+        return wrong(of + " has the id of another one");
+      c = named->told_id(*c, id);
     }
     if (c->id != id && kind != Of::rescue)
       return wrong(of + " is another one: id " + std::to_string(id) + " instead of " +

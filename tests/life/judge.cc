@@ -60,7 +60,7 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
         break;
       case Verb::look:
         if (op.pending()) break;
-        if (!spell.looks_due && keeps_moments(spell)) {
+        if (!spell.looks_due && leaves_open(spell)) {
           spell.ops.push_back(op);
         } else {
           why = settle(s, op);
@@ -145,10 +145,11 @@ std::string Judge::opened(unsigned s, const Op& op) {
          std::string(status_name(static_cast<Status>(op.status)));
 }
 
-// Whether there may be moments, of snapshots and transactions, whose place in the order is open:
-// what a look shows leaves several, and a later read tells which it was. Then the look is a call
-// among the others.
-bool Judge::keeps_moments(const Spell& spell) const {
+// Whether a look leaves something open, and is therefore a call among the others: what is not
+// durable yet, which a kill may still take back; or moments, of snapshots and transactions, whose
+// place in the order a later read tells.
+bool Judge::leaves_open(const Spell& spell) const {
+  if (story_.medium == Medium::journal && std::ranges::any_of(spell.ops, buffered)) return true;
   const auto takes = [](const Op& op) {
     return op.verb == Verb::snapshot || op.verb == Verb::begin;
   };

@@ -52,7 +52,7 @@ class Judge {
 
   std::string judge_store(unsigned s, std::vector<Op> ops);
   std::string opened(unsigned s, const Op& op);
-  bool keeps_moments(const Spell& spell) const;
+  bool leaves_open(const Spell& spell) const;
   std::string settle(unsigned s, const Op& look);
   std::string rescued(unsigned s, const Op& op);
   std::string explain_spell(const Spell& spell, const Op& look, State& found);
@@ -81,6 +81,9 @@ enum class Of : std::uint8_t { same_life, next_life, rescue };
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
                     const Rules& rules, Durable durable, Of of, State& found,
                     std::uint64_t* undecided);
+
+// Whether it asks for no durability of its own: it may be lost until a later call has some.
+bool buffered(const Op& op);
 
 // Whether a look shows this state; `named`: with the ids of collections whose makers never heard
 // of them.

@@ -85,6 +85,14 @@ const Records* State::named(std::uint64_t name) const {
   return nullptr;
 }
 
+const Records* State::told_id(const Records& c, std::uint64_t id) {
+  if (c.id >> 63 == 0 || find(id) != nullptr) return &c;
+  auto moved = std::make_shared<Records>(c);
+  collections.erase(c.id);
+  moved->id = id;
+  return (collections[id] = std::move(moved)).get();
+}
+
 Records& State::change(std::uint64_t id) {
   std::shared_ptr<const Records>& c = collections.at(id);
   if (c.use_count() > 1) c = std::make_shared<Records>(*c);

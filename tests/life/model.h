@@ -121,6 +121,9 @@ struct State {
   static State empty(bool numbers);
   const Records* find(std::uint64_t id) const;
   const Records* named(std::uint64_t name) const;
+  // The same collection, after somebody saw its id: nobody is told that of one whose making failed
+  // in the end, and until then it has one of the model's own.
+  const Records* told_id(const Records& c, std::uint64_t id);
   Records& change(std::uint64_t id);  // REQUIRES: it is there
   TransactionModel& change_transaction(std::uint64_t uid);
   // Lives to come know the time, where anything expires.

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -188,6 +189,15 @@ std::string copy_of(const World& world, unsigned s, unsigned which, std::uint64_
   return world.path_of(s, 0) + ".copy" + std::to_string(to) + "." + std::to_string(which);
 }
 
+// Where a journal says where it starts.
+std::string head_of(const std::string& path) {
+  constexpr std::size_t kHeadBytes = 8192;
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(kHeadBytes, '\0');
+  file.read(bytes.data(), kHeadBytes);
+  return bytes;
+}
+
 void copy_or_remove(const std::string& from, const std::string& to) {
   std::error_code ignored;
   fs::remove(to, ignored);
@@ -204,8 +214,19 @@ void Process::copy(const Step& step, std::size_t number) {
   // Of a store in use it is one moment only while nothing works in the background.
   const bool background = world_.story.sync_ms != 0 || world_.story.reclaim_ms != 0;
   if (world_.store[s].store != nullptr && background) return;
+  const auto heads = [&] {
+    std::string both;
+    for (unsigned f = 1; f < kFiles; ++f) both += head_of(file_of(world_, s, f));
+    return both;
+  };
+  const std::string before = heads();
   for (unsigned f = 0; f < kFiles; ++f) {
     copy_or_remove(file_of(world_, s, f), copy_of(world_, s, f, to));
+  }
+  // Nor while a checkpoint ended between the copy of the pool and that of its journal.
+  if (heads() != before) {
+    for (unsigned f = 0; f < kFiles; ++f) fs::remove(copy_of(world_, s, f, to), ignored);
+    return;
   }
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::copy, number, s, {to});

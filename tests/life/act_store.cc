@@ -116,8 +116,24 @@ bool Actor::upkeep(const Step& s) {
         return store->pool().health();
     }
   });
-  end(status, {n, waits});
+  if (s.verb == Verb::backup && status == static_cast<std::uint64_t>(Status::ok)) {
+    end(status, seen_in_backup(static_cast<unsigned>(n)));
+  } else {
+    end(status, {n, waits});
+  }
   return true;
+}
+
+// What a backup holds is what the store held at some moment of the call.
+Actor::Words Actor::seen_in_backup(unsigned n) {
+  StoreOptions options = world_.options_of(static_cast<unsigned>(store_), 0);
+  options.pool.medium = Medium::cache;
+  options.pool.read_only = true;
+  options.pool.size_max = world_.story.pool_bytes_max * 2;
+  Report report;
+  auto opened = Store::open(world_.backup_of(n), options, &report);
+  if (!opened) world_.broken("a finished backup does not open: " + report.text());
+  return seen_in(static_cast<unsigned>(store_), *opened, false, false);
 }
 
 }  // namespace tenuto::life

@@ -29,6 +29,7 @@ class Actor {
   // What a look at this store says: {time, collections, clock}, each collection's {name, id, form,
   // records}, each record's {key, value, lifetime left}, and the objects.
   std::vector<std::uint64_t> seen_in(unsigned s, Store& store, bool keep, bool fresh);
+  std::vector<std::uint64_t> seen_in_backup(unsigned n);
   Recorder& recorder() { return record_; }
 
  private:

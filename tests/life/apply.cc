@@ -1,6 +1,8 @@
 // Single writes, batches, reads and collections on the model.
 #include "apply.h"
 
+#include "judge.h"
+
 #include <algorithm>
 
 namespace tenuto::life {
@@ -259,7 +261,12 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
       case Verb::backup:
         // It is made of a snapshot.
         if (rules.bounded_snapshots && op.is(Status::expired)) return {};
-        return a.expect({Status::ok, Status::exists, Status::busy});
+        if (op.ok()) {
+          State named;
+          why = compare(state, op, Of::rescue, &named);
+          return why.empty() ? why : "its contents (" + why + ")";
+        }
+        return a.expect({Status::exists, Status::busy});
       case Verb::sync:
       case Verb::trim:
         return rules.read_only ? "" : a.expect({Status::ok});

@@ -199,6 +199,7 @@ std::string Applying::transaction_write(TransactionModel& x) {
     return said() ? expect({Status::read_only, Status::invalid_argument, Status::not_found}) : "";
   }
   if (said() && op.is(Status::conflict)) return {};  // somebody has the key for update
+  if (said() && op.is(Status::expired) && rules.bounded_snapshots) return {};
   if (op.verb == Verb::tx_create) {
     if (!said() || op.ok()) {
       if (!op.r.empty()) x.created.push_back({op.r[0], op.a[1], Form::of(op.a[2])});

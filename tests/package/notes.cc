@@ -39,10 +39,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: notes FILE [add TEXT]\n");
     return 2;
   }
-  tenuto::StoreOptions options;
-  options.pool.medium = tenuto::Medium::cache;  // survives a kill; no power cut on an ordinary file
   tenuto::Report report;
-  tenuto::Result<tenuto::Store> store = tenuto::Store::open(argv[1], options, &report);
+  tenuto::Result<tenuto::Store> store = tenuto::Store::open(argv[1], {}, &report);
   if (!store) return stop(store.error(), report);
   if (argc == 4) {
     if (const tenuto::Status s = add(*store, argv[3]); s != tenuto::Status::ok) {

@@ -7,7 +7,6 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(TBB REQUIRED)
 pkg_check_modules(lz4 REQUIRED IMPORTED_TARGET liblz4)
-pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 
 if(TENUTO_BUILD_TOOLS OR TENUTO_BUILD_BENCH)
   find_package(fmt REQUIRED)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "pm/no_memory.h"
+#include "pm/plant.h"
 #include "store/cursor.h"
 
 namespace tenuto::inline TENUTO_ABI::store {
@@ -69,6 +70,7 @@ Result<std::uint64_t> Reclaimer::run(std::uint64_t records_max) {
   std::uint64_t looked_at = 0;
   std::uint64_t erased = 0;
   if (states.empty()) return erased;
+  start();  // when there was no thread before
   const TimeMs time = all_.clock().confirmed();
   all_.keep_time();  // what is erased by this time was there no more, for lives to come, too
   for (const auto& state : states) {
@@ -89,19 +91,29 @@ void Reclaimer::set_pace(std::uint64_t every_ms, std::uint64_t at_once) {
 }
 
 void Reclaimer::start() {
-  const std::lock_guard lock(thread_mu_);
+  std::unique_lock lock(thread_mu_);
   if (every_ms_ == 0 || stopping_ || thread_.joinable()) return;
-  thread_ = std::thread([this] {
-    std::unique_lock wait(thread_mu_);
-    while (
-        !wake_.wait_for(wait, std::chrono::milliseconds(every_ms_), [this] { return stopping_; })) {
-      const std::uint64_t at_once = at_once_;
-      wait.unlock();
-      // A failure is the next writer's to see; here it is tried again.
-      static_cast<void>(pm::had_memory([&] { static_cast<void>(run(at_once)); }));
-      wait.lock();
-    }
-  });
+  const auto begin = [this] { thread_ = std::thread([this] { reclaim_now_and_then(); }); };
+  if (TENUTO_PLANT("store_reclaimer_throws")) return begin();
+  if (pm::had_thread(begin)) return;
+  lock.unlock();
+  static_cast<void>(pm::had_memory([this] {
+    all_.file().log(
+        "the thread that reclaims expired records cannot be started: they stay, hidden, until the "
+        "next collection with lifetimes is made, or reclaim is called, and it can be");
+  }));
+}
+
+void Reclaimer::reclaim_now_and_then() {
+  std::unique_lock wait(thread_mu_);
+  while (
+      !wake_.wait_for(wait, std::chrono::milliseconds(every_ms_), [this] { return stopping_; })) {
+    const std::uint64_t at_once = at_once_;
+    wait.unlock();
+    // A failure is the next writer's to see; here it is tried again.
+    static_cast<void>(pm::had_memory([&] { static_cast<void>(run(at_once)); }));
+    wait.lock();
+  }
 }
 
 void Reclaimer::stop() {

@@ -42,12 +42,15 @@ class Reclaimer {
 
   // What the thread does once it runs; every_ms 0: it never does.
   void set_pace(std::uint64_t every_ms, std::uint64_t at_once);
-  // There is something to do now. Any thread.
+  // There is something to do now. Any thread; throws nothing. What was done before it is done:
+  // where the system has no thread to give, a line in the log says so, and the next start or run
+  // tries again.
   void start();
   // Waits for the thread. REQUIRES: the caller holds none of the collections' locks.
   void stop();
 
  private:
+  void reclaim_now_and_then();
   // Looks at so many records at most, erases those that have expired, and says how many it looked
   // at and erased.
   Status walk(const std::shared_ptr<CollectionState>& state, TimeMs time, std::uint64_t records_max,

@@ -204,6 +204,7 @@ TEST(TxRandomTest, range_set_answers_like_a_bitmap) {
           in[b] = true;
         }
         ASSERT_TRUE(a.until >= kSpace || in[a.until]);
+        set.make_room();
         set.insert({begin, end});
       }
       std::uint64_t at = 0;

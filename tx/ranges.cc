@@ -9,6 +9,8 @@ namespace tenuto::inline TENUTO_ABI::tx {
 
 namespace {
 
+constexpr std::size_t kFirstRanges = 16;  // what a set has room for at first
+
 // The first range that ends after `at`.
 std::size_t first_behind(const std::vector<Range>& ranges, std::uint64_t at) {
   const auto it = std::upper_bound(ranges.begin(), ranges.end(), at,
@@ -70,13 +72,23 @@ void RangeSet::insert_between(Range r) {
 }
 
 void RangeSet::split(std::size_t chunk) {
+  TENUTO_DCHECK(spare_.capacity() >= kChunkRanges && chunks_.size() < chunks_.capacity());
   const auto half = static_cast<std::ptrdiff_t>(kChunkRanges / 2);
-  std::vector<Range> upper;
-  upper.reserve(kChunkRanges);
   std::vector<Range>& lower = chunks_[chunk];
-  upper.assign(lower.begin() + half, lower.end());
+  spare_.assign(lower.begin() + half, lower.end());
   lower.erase(lower.begin() + half, lower.end());
-  chunks_.insert(chunks_.begin() + static_cast<std::ptrdiff_t>(chunk) + 1, std::move(upper));
+  chunks_.insert(chunks_.begin() + static_cast<std::ptrdiff_t>(chunk) + 1, std::move(spare_));
+  spare_ = {};
+}
+
+void RangeSet::make_more_room() {
+  std::vector<Range>& first = chunks_[0];
+  if (chunks_.size() == 1 && first.size() < kChunkRanges) {
+    first.reserve(std::clamp(2 * first.size(), kFirstRanges, kChunkRanges));
+    return;
+  }
+  if (spare_.capacity() < kChunkRanges) spare_.reserve(kChunkRanges);
+  if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size() + 1);
 }
 
 std::size_t RangeSet::size() const {

@@ -3,9 +3,11 @@
 //
 // Sorted and disjoint, in chunks of a bounded number of ranges: a small transaction is one chunk
 // that is kept between transactions (no allocation), a transaction of a million ranges costs a
-// binary search and a bounded move each. Touching ranges become one.
+// binary search and a bounded move each. Touching ranges become one. All memory is got by
+// make_room(), before anything is changed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -36,7 +38,14 @@ class RangeSet {
     return search(at);
   }
 
-  // REQUIRES: disjoint from the set.
+  // The next insert() needs no memory.
+  void make_room() {
+    const std::vector<Range>& first = chunks_[0];
+    if (chunks_.size() == 1 && first.size() < std::min(first.capacity(), kChunkRanges)) [[likely]]
+      return;
+    make_more_room();
+  }
+  // REQUIRES: disjoint from the set; make_room() since the last one.
   void insert(Range r) {
     std::vector<Range>& last = chunks_.back();
     if (!last.empty() && r.begin == last.back().end) {
@@ -83,9 +92,12 @@ class RangeSet {
   Answer search(std::uint64_t at) const;
   void insert_between(Range r);
   void split(std::size_t chunk);
+  void make_more_room();
 
-  // No chunk is empty, unless it is the only one.
+  // No chunk is empty, unless it is the only one. Where there are several, each has room for all
+  // that a chunk may hold.
   std::vector<std::vector<Range>> chunks_;
+  std::vector<Range> spare_;  // the next chunk, empty
 };
 
 }  // namespace tenuto::inline TENUTO_ABI::tx

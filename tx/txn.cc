@@ -44,6 +44,7 @@ namespace tenuto::inline TENUTO_ABI::tx {
 
 namespace {
 
+constexpr std::size_t kFreedFirst = 8;         // room for freed blocks at first
 constexpr std::size_t kSearchMax = 32;         // new blocks looked through one by one
 constexpr std::size_t kLimboBlocksMax = 1024;  // more are drained at once
 constexpr std::uint64_t kLimboBytesMax = 4u << 20;
@@ -75,6 +76,7 @@ Status Txn::begin() {
   TENUTO_TRY(broken_);
   TENUTO_TRY(file_.writable());
   if (committed_ + 1 >= pm::kLogSequenceMax) return Status::full;
+  heap_.prepare_thread();
   log_.start(committed_ + 1);
   depth_ = 1;
   pm::trace_tx(pm::TraceTx::begun);
@@ -83,18 +85,19 @@ Status Txn::begin() {
 
 // --- what a transaction logs ---------------------------------------------------------------------
 
-Status Txn::log(EntryHead head, const void* old) {
-  const Status s = log_.append(head, old);
+Status Txn::make_log_room() {
+  const Status s = log_.make_room();
   if (s != Status::full) [[likely]]
     return s;
   engine_.reclaim(*this);
-  return log_.append(head, old);
+  return log_.make_room();
 }
 
 Status Txn::log_old_bytes(Range r) {
   for (std::uint64_t at = r.begin; at < r.end; at += kEntryBytes) {
     const std::size_t length = std::min<std::uint64_t>(kEntryBytes, r.end - at);
-    TENUTO_TRY(log(EntryHead::make(EntryKind::undo, {at}, length), file_.at<std::byte>({at})));
+    TENUTO_TRY(make_log_room());
+    log_.append(EntryHead::make(EntryKind::undo, {at}, length), file_.at<std::byte>({at}));
     undo_pending_ = true;
   }
   return Status::ok;
@@ -114,6 +117,7 @@ Status Txn::add_later(const void* p, std::size_t bytes) {
       continue;
     }
     const Range gap{at, std::min({end, fresh.until, added.until})};
+    added_.make_room();
     TENUTO_TRY(log_old_bytes(gap));
     added_.insert(gap);
     at = gap.end;
@@ -137,17 +141,15 @@ Result<heap::Block> Txn::reserve(std::uint64_t bytes, const AllocOptions& option
 
 Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   if (const Status s = status(); s != Status::ok) return s;
+  make_room_for_new();
+  TENUTO_TRY(make_log_room());
   Result<heap::Block> block = reserve(bytes, options);
   if (!block && block.error() == Status::full) {
     engine_.reclaim(*this);
     block = reserve(bytes, options);
   }
   if (!block) return block.error();
-  const Status s = log(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
-  if (s != Status::ok) {
-    heap_.release(block->offset);
-    return s;
-  }
+  log_.append(EntryHead::make(EntryKind::alloc, block->offset, 0), nullptr);
   alloc_pending_ = true;
   any_typed_ = any_typed_ || options.type != 0;
   remember_new(block->offset, bytes);
@@ -156,14 +158,31 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   return data;
 }
 
+// remember_new() needs no memory then.
+void Txn::make_room_for_new() {
+  const std::size_t n = new_blocks_.size();
+  if (n == new_blocks_.capacity()) new_blocks_.reserve(std::max(kSearchMax, 2 * n));
+  fresh_.make_room();
+  if (n < kSearchMax) return;
+  for (std::size_t i = new_index_.size(); i < n; ++i) {
+    new_index_.emplace(new_blocks_[i].offset.value, i);
+  }
+  const auto buckets = static_cast<double>(new_index_.bucket_count());
+  if (static_cast<double>(n + 1) > buckets * new_index_.max_load_factor()) {
+    new_index_.reserve(2 * (n + 1));
+  }
+  // No block is at 0.
+  if (!new_node_) new_node_ = new_index_.extract(new_index_.emplace(0, 0).first);
+}
+
 void Txn::remember_new(PoolOffset block, std::uint64_t bytes) {
   new_blocks_.push_back({block, bytes, false});
   if (bytes > 0) fresh_.insert({block.value, block.value + bytes});
   const std::size_t n = new_blocks_.size();
   if (n <= kSearchMax) return;
-  for (std::size_t i = new_index_.size(); i < n; ++i) {
-    new_index_.emplace(new_blocks_[i].offset.value, i);
-  }
+  new_node_.key() = block.value;
+  new_node_.mapped() = n - 1;
+  new_index_.insert(std::move(new_node_));
 }
 
 Txn::NewBlock* Txn::find_new(PoolOffset block) {
@@ -189,12 +208,13 @@ Status Txn::free(const void* p) {
     return Status::ok;
   }
   const Result<heap::Block> block = heap_.find_allocated(offset);
-  if (!block || !heap_.claim_free(offset)) return Status::invalid_argument;
-  const Status s = log(EntryHead::make(EntryKind::free, offset, 0), nullptr);
-  if (s != Status::ok) {
-    heap_.unclaim_free(offset);
-    return s;
+  if (!block) return Status::invalid_argument;
+  TENUTO_TRY(make_log_room());
+  if (freed_.size() == freed_.capacity() && !TENUTO_PLANT("tx_free_without_room")) {
+    freed_.reserve(2 * freed_.size() + kFreedFirst);
   }
+  if (!heap_.claim_free(offset)) return Status::invalid_argument;
+  log_.append(EntryHead::make(EntryKind::free, offset, 0), nullptr);
   freed_.push_back(*block);
   return Status::ok;
 }
@@ -202,6 +222,7 @@ Status Txn::free(const void* p) {
 Status Txn::lock(std::mutex& m) {
   TENUTO_TRY(status());
   if (std::find(locks_.begin(), locks_.end(), &m) != locks_.end()) return Status::ok;
+  if (locks_.size() == locks_.capacity()) locks_.reserve(2 * locks_.size() + 1);
   m.lock();
   locks_.push_back(&m);
   return Status::ok;

@@ -2,6 +2,9 @@
 // outermost end. Called by the public Transaction (transaction.cc) and, without that wrapper, by
 // the store's atomic batches.
 //
+// What needs memory gets it before it does anything: a call that throws std::bad_alloc was not
+// made, and commit, abort and drain need none.
+//
 // Authoritative at each moment is the lane's transaction line (tx/format.h). The fences of a
 // commit and of an abort, and why each is there, stand at the head of txn.cc.
 #pragma once
@@ -97,7 +100,8 @@ class Txn {
   };
 
   Result<heap::Block> reserve(std::uint64_t bytes, const AllocOptions& options);
-  Status log(EntryHead head, const void* old);
+  Status make_log_room();
+  void make_room_for_new();
   Status log_old_bytes(Range r);
   NewBlock* find_new(PoolOffset block);
   void remember_new(PoolOffset block, std::uint64_t bytes);
@@ -131,7 +135,9 @@ class Txn {
   RangeSet added_;  // logged, outside new blocks
   RangeSet fresh_;  // new blocks, cancelled ones included; never merged with added_
   std::vector<NewBlock> new_blocks_;
-  std::unordered_map<std::uint64_t, std::size_t> new_index_;  // only when there are many
+  using NewIndex = std::unordered_map<std::uint64_t, std::size_t>;
+  NewIndex new_index_;  // only when there are many
+  NewIndex::node_type new_node_;
   std::vector<heap::Block> freed_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
   pm::DirtyLines dirty_;            // these bits

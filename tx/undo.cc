@@ -103,9 +103,11 @@ Status UndoLog::next_frame() {
 }
 
 Status UndoLog::take_frame() {
+  FrameChain& chain = frames_[area_];
+  if (chain.size() == chain.capacity()) chain.reserve(2 * chain.size() + 1);
   const Result<PoolOffset> frame = heap_.take_log_frame();
   if (!frame) return frame.error();
-  const std::size_t index = frames_[area_].size();
+  const std::size_t index = chain.size();
   auto* header = file_.at<LogFrameHeader>(*frame);
   const std::uint64_t salt = link_salt_of(lane_.id, area_, index);
   const SealedWord link{SealedWord::make(frame->value, salt)};
@@ -119,7 +121,7 @@ Status UndoLog::take_frame() {
   flush_bytes(header, kLogFrameBytes);
   fence("log frame zeroed", "log frame linked");
   publish(link_of(area_, index), link);
-  frames_[area_].push_back(*frame);
+  chain.push_back(*frame);  // has room: what is linked is known
   return Status::ok;
 }
 

@@ -70,17 +70,16 @@ class UndoLog {
   std::uint64_t sequence() const { return sequence_; }
   std::size_t size() const { return size_; }
 
-  // Writes and flushes one entry. full when another log frame is needed and there is none; the
-  // log stays as it is then. Cost: one line; one fence more when a frame is taken for the first
-  // time.
-  Status append(EntryHead head, const void* old) {
-    if (next_ == end_) TENUTO_TRY(next_frame());
+  // There is room for an entry. full when another log frame is needed and there is none; the log
+  // stays as it is then. Cost: one fence when a frame is taken for the first time.
+  Status make_room() { return next_ == end_ ? next_frame() : Status::ok; }
+  // Writes and flushes one entry. REQUIRES: make_room() since the last one. Cost: one line.
+  void append(EntryHead head, const void* old) {
     std::uint64_t word[7] = {head.raw};
     if (old != nullptr) std::memcpy(&word[1], old, head.length());
     pm::write_log_line(*next_, word, sequence_);
     next_ += 1;
     size_ += 1;
-    return Status::ok;
   }
 
   // Stores all old bytes back, the latest entry first. Not flushed.

@@ -124,9 +124,9 @@ Slab* Arena::morphed_slab(ClassId class_id) {
   const unsigned tries = std::min(kMorphTries, sparse_count_);
   for (unsigned i = 0; i < tries; ++i) {
     Slab& slab = *sparse_head_;
-    unlist_sparse(slab);
     const auto shape = plan_morph(slab, class_id, file_.superblock().stripes);
     if (shape) return &morph(slab, *shape);
+    unlist_sparse(slab);
     list_sparse(slab);  // others' turn first
   }
   return nullptr;
@@ -136,6 +136,7 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   // Before anything is written: from there on nothing needs memory.
   TwinToFill twin(*this);
   if (shape.old) make_room_for_old(twin.slab());
+  unlist_sparse(slab);
   if (slab.empty()) list_of(slab).empty -= 1;
   if (slab.listed) unlist(slab);
   write_shape(file_, slab, shape);

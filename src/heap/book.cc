@@ -2,7 +2,7 @@
 #include "heap/book.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <utility>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -28,8 +28,9 @@ Status Book::damaged(Report* report, PoolOffset o, std::string_view what) const 
 // --- open ---------------------------------------------------------------------------------------
 
 Status Book::open(std::vector<BookRecord>& live, Report* report) {
+  TwinsById twins;
   TENUTO_TRY(open_segments(report));
-  TENUTO_TRY(open_list(report));
+  TENUTO_TRY(open_list(twins, report));
   // Entries first: a tombstone may stand before what it kills is known.
   for (BookTwin* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
@@ -46,7 +47,7 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
     }
   }
   for (BookTwin* t = first_; t != nullptr; t = t->next) {
-    for (unsigned i = 0; i < kBookChunkEntries; ++i) open_tombstone(*t, i);
+    for (unsigned i = 0; i < kBookChunkEntries; ++i) open_tombstone(twins, *t, i);
   }
   for (BookTwin* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
@@ -55,7 +56,7 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
       live.push_back({e.offset(), e.frames(), kind_of(e)});
       slots_.at(e.offset()).set_entry(EntryRef::make(t, i));
     }
-    if (t->count == 0 && t != last_) empty_.push_back(t);
+    if (t->count == 0 && t != last_) may_leave(*t);
   }
   live_ = live.size();
   spare_.store(static_cast<std::int64_t>(room()) - static_cast<std::int64_t>(live_) -
@@ -67,12 +68,12 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
   return Status::ok;
 }
 
-void Book::open_tombstone(BookTwin& twin, unsigned i) {
+void Book::open_tombstone(const TwinsById& twins, BookTwin& twin, unsigned i) {
   const BookEntry e{chunk(twin.at)->entry(i)};
   if (e.raw == 0 || e.type() != BookType::tombstone) return;
-  const auto it = twins_.find(e.killed().chunk_id());
+  const auto it = twins.find(e.killed().chunk_id());
   const unsigned at = e.killed().index();
-  if (it == twins_.end() || at >= kBookChunkEntries) return;  // its chunk has left the list
+  if (it == twins.end() || at >= kBookChunkEntries) return;  // its chunk has left the list
   BookTwin& target = *it->second;
   const BookEntry killed{chunk(target.at)->entry(at)};
   if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
@@ -92,29 +93,26 @@ Status Book::open_segments(Report* report) {
     if (s.magic != kBookSegmentMagic || s.self != o.value) {
       return damaged(report, o, "segment header");
     }
-    segments_.push_back(o);
+    segments_.emplace_back(o);
+    free_chunks_ += BookPlace::kChunks;
     if (segments_.size() > segments_max) return damaged(report, o, "segments form a loop");
     o = {s.next};
   }
   return Status::ok;
 }
 
-Status Book::open_list(Report* report) {
+Status Book::open_list(TwinsById& twins, Report* report) {
   if (head().alt > 1) {
     return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)}, "alt");
   }
-  for (const PoolOffset s : segments_) {
-    for (std::uint64_t at = kBookChunkBytes; at < kBookSegmentBytes; at += kBookChunkBytes) {
-      free_chunks_.insert(s.value + at);
-    }
-  }
   for (PoolOffset o{head().list[head().alt]}; o; o = {chunk(o)->next}) {
-    // Erased when visited, so a loop or a foreign chunk is found here.
-    if (free_chunks_.erase(o.value) == 0) return damaged(report, o, "chunk list");
+    // Used when visited, so a loop or a foreign chunk is found here.
+    BookPlace* const place = place_of(o);
+    if (place == nullptr || place->used(o)) return damaged(report, o, "chunk list");
     const BookChunk& c = *chunk(o);
     const bool sound = c.magic == kBookChunkMagic && c.self == o.value && c.id != 0;
-    if (!sound || twins_.contains(c.id)) return damaged(report, o, "chunk header");
-    add_twin(o, c.id);
+    if (!sound || twins.contains(c.id)) return damaged(report, o, "chunk header");
+    twins.emplace(c.id, &append_chunk(*place, o, c.id));
     next_id_ = std::max(next_id_, c.id + 1);
   }
   if (last_ != nullptr) tail_used_ = 0;
@@ -124,7 +122,7 @@ Status Book::open_list(Report* report) {
 // --- room ---------------------------------------------------------------------------------------
 
 std::uint64_t Book::room() const {
-  return free_chunks_.size() * kBookChunkEntries + (kBookChunkEntries - tail_used_);
+  return free_chunks_ * kBookChunkEntries + (kBookChunkEntries - tail_used_);
 }
 
 Status Book::promise() {
@@ -141,7 +139,10 @@ Status Book::promise() {
   return Status::ok;
 }
 
+// Its memory is there before anything lasts.
 Status Book::new_segment() {
+  if (segments_.size() == segments_.capacity()) segments_.reserve(2 * segments_.size() + 1);
+  BookPlace place{PoolOffset{}};
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, 0);
   if (!frame) return frame.error();
   BookSegment& s = segment(*frame);
@@ -151,40 +152,49 @@ Status Book::new_segment() {
   fence("book segment header", "segment is linked");
   publish(head().segment, frame->value);
   fence("segment is linked", "its chunks are used");
-  segments_.insert(segments_.begin(), *frame);
-  for (std::uint64_t at = kBookChunkBytes; at < kBookSegmentBytes; at += kBookChunkBytes) {
-    free_chunks_.insert(frame->value + at);
-  }
-  const auto fresh = (kBookSegmentBytes / kBookChunkBytes - 1) * kBookChunkEntries;
+  place.stand_at(*frame);
+  segments_.insert(segments_.begin(), std::move(place));
+  free_chunks_ += BookPlace::kChunks;
+  constexpr auto fresh = BookPlace::kChunks * kBookChunkEntries;
   spare_.fetch_add(static_cast<std::int64_t>(fresh), std::memory_order_relaxed);
   return Status::ok;
 }
 
 // --- chunks -------------------------------------------------------------------------------------
 
-BookTwin& Book::add_twin(PoolOffset at, std::uint64_t id) {
-  auto fresh = std::make_unique<BookTwin>();
-  BookTwin& t = *fresh;
-  t.at = at;
+// Null when no segment has a chunk there.
+BookPlace* Book::place_of(PoolOffset chunk) {
+  const auto at = std::find_if(segments_.begin(), segments_.end(),
+                               [&](const BookPlace& place) { return place.has(chunk); });
+  return at == segments_.end() ? nullptr : &*at;
+}
+
+// The lowest one that has a free chunk.
+BookPlace& Book::place_for_chunk() {
+  BookPlace* lowest = nullptr;
+  for (BookPlace& place : segments_) {
+    if (place.any_free() && (lowest == nullptr || place.at() < lowest->at())) lowest = &place;
+  }
+  TENUTO_ASSERT(lowest != nullptr);
+  return *lowest;
+}
+
+BookTwin& Book::append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id) {
+  BookTwin& t = place.use(at);
   t.id = id;
   t.prev = last_;
   (last_ != nullptr ? last_->next : first_) = &t;
   last_ = &t;
-  twins_.emplace(id, std::move(fresh));
-  used_[round_down(at.value, kBookSegmentBytes)] += 1;
+  chunks_ += 1;
+  free_chunks_ -= 1;
   return t;
 }
 
-PoolOffset Book::take_chunk() {
-  TENUTO_ASSERT(!free_chunks_.empty());
-  const PoolOffset o{*free_chunks_.begin()};
-  free_chunks_.erase(free_chunks_.begin());
-  return o;
-}
-
-void Book::free_chunk(PoolOffset o) {
-  free_chunks_.insert(o.value);
-  used_[round_down(o.value, kBookSegmentBytes)] -= 1;
+// It has left the list.
+void Book::free_chunk(BookTwin& twin) {
+  place_of(twin.at)->put(twin);
+  chunks_ -= 1;
+  free_chunks_ += 1;
 }
 
 // Zeroes a free chunk and gives it its header; flushed, not fenced.
@@ -199,7 +209,8 @@ void Book::prepare_chunk(PoolOffset o, std::uint64_t id) {
 }
 
 void Book::start_chunk() {
-  const PoolOffset o = take_chunk();
+  BookPlace& place = place_for_chunk();
+  const PoolOffset o = place.first_free();
   if (TENUTO_PLANT("heap_book_chunk_linked_early") && last_ != nullptr) {
     publish(chunk(last_->at)->next, o.value);
   }
@@ -207,8 +218,8 @@ void Book::start_chunk() {
   fence("empty book chunk", "chunk is linked");
   publish(last_ == nullptr ? head().list[head().alt] : chunk(last_->at)->next, o.value);
   fence("chunk is linked", "its entries count");
-  if (last_ != nullptr && last_->count == 0) empty_.push_back(last_);
-  add_twin(o, chunk(o)->id);
+  if (last_ != nullptr && last_->count == 0) may_leave(*last_);
+  append_chunk(place, o, chunk(o)->id);
   next_id_ += 1;
   tail_used_ = 0;
   wants_tending_.store(true, std::memory_order_relaxed);
@@ -235,8 +246,10 @@ const std::uint64_t& Book::record(PoolOffset o, std::uint64_t frames, Kind kind)
 
 void Book::clear_bit(BookTwin& twin, unsigned i) {
   twin.clear(i);
-  if (twin.count == 0 && &twin != last_) empty_.push_back(&twin);
+  if (twin.count == 0 && &twin != last_) may_leave(twin);
 }
+
+void Book::may_leave(BookTwin& twin) { twin.next_empty = std::exchange(empty_, &twin); }
 
 EntryRef Book::append_tombstone(EntryRef killed) {
   const BookPosition names = BookPosition::make(killed.twin()->id, killed.index());
@@ -287,13 +300,15 @@ void Book::flush_list() const {
 
 std::vector<PoolOffset> Book::segments() const {
   const std::lock_guard lock(mu_);
-  return segments_;
+  std::vector<PoolOffset> all;
+  for (const BookPlace& place : segments_) all.push_back(place.at());
+  return all;
 }
 
 BookStats Book::stats() const {
   const std::lock_guard lock(mu_);
   return {segments_.size() * kBookSegmentBytes,
-          twins_.size() * kBookChunkBytes,
+          chunks_ * kBookChunkBytes,
           live_,
           fast_gcs_,
           slow_gcs_,

@@ -20,14 +20,20 @@
 // chunk's id, which is never used again: it means nothing once that chunk has left, whoever uses
 // its place. Ids grow, and the last chunk of the list, which has the largest, never leaves it:
 // no crash can bring an old id back.
+//
+// Memory is got where a segment is begun and nowhere else: appending, and all that collects, need
+// none, for they come after changes that last.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <new>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -56,10 +62,13 @@ struct BookStats {
 
 // A chunk of the list. Twins stand on multiples of 128, so that a word holds a twin and an index.
 struct alignas(128) BookTwin {
-  PoolOffset at;
+  explicit BookTwin(PoolOffset o) : at(o) {}
+
+  const PoolOffset at;
   std::uint64_t id = 0;
   BookTwin* prev = nullptr;
   BookTwin* next = nullptr;
+  BookTwin* next_empty = nullptr;                    // of those that may leave
   std::uint64_t matters[2] = {};                     // by entry
   unsigned count = 0;                                // of these bits
   std::array<EntryRef, kBookChunkEntries> killer{};  // the tombstone that names it, by entry
@@ -73,6 +82,49 @@ struct alignas(128) BookTwin {
     matters[i / 64] &= ~(std::uint64_t{1} << (i % 64));
     count -= 1;
   }
+};
+
+static_assert(sizeof(BookTwin) == 1024);
+
+// A segment, and the memory for the twins of its chunks: a chunk that is begun needs none, and one
+// that leaves frees none. A twin is made when its chunk is, and its memory is untouched before.
+class BookPlace {
+ public:
+  static constexpr unsigned kChunks = kBookSegmentBytes / kBookChunkBytes - 1;
+
+  explicit BookPlace(PoolOffset o) : at_(o), twins_(new Room[kChunks]) {}
+
+  void stand_at(PoolOffset o) { at_ = o; }
+  PoolOffset at() const { return at_; }
+  bool has(PoolOffset chunk) const {
+    return chunk.value > at_.value && chunk.value < at_.value + kBookSegmentBytes &&
+           chunk.value % kBookChunkBytes == 0;
+  }
+  bool any_used() const { return used_ != 0; }
+  bool any_free() const { return used_ != kAll; }
+  bool used(PoolOffset chunk) const { return (used_ >> index(chunk) & 1) != 0; }
+  PoolOffset first_free() const {
+    return at_ + kBookChunkBytes * (1 + static_cast<unsigned>(std::countr_one(used_)));
+  }
+  BookTwin& use(PoolOffset chunk) {
+    used_ |= std::uint64_t{1} << index(chunk);
+    return *new (&twins_[index(chunk)]) BookTwin(chunk);
+  }
+  void put(const BookTwin& twin) { used_ &= ~(std::uint64_t{1} << index(twin.at)); }
+
+ private:
+  struct alignas(BookTwin) Room {
+    std::byte byte[sizeof(BookTwin)];
+  };
+  static_assert(std::is_trivially_destructible_v<BookTwin>);
+  static constexpr std::uint64_t kAll = (std::uint64_t{1} << kChunks) - 1;
+  unsigned index(PoolOffset chunk) const {
+    return static_cast<unsigned>((chunk.value - at_.value) / kBookChunkBytes) - 1;
+  }
+
+  PoolOffset at_;
+  std::uint64_t used_ = 0;  // chunks in the list, or in one that is being written
+  std::unique_ptr<Room[]> twins_;
 };
 
 class Book {
@@ -112,14 +164,17 @@ class Book {
   BookSegment& segment(PoolOffset o) const { return *file_.at<BookSegment>(o); }
   Status damaged(Report* report, PoolOffset o, std::string_view what) const;
 
+  using TwinsById = std::unordered_map<std::uint64_t, BookTwin*>;
+
   // REQUIRES for all that follows: mu_ is held (or the pool is being opened).
   Status open_segments(Report* report);
-  Status open_list(Report* report);
-  void open_tombstone(BookTwin& twin, unsigned i);
+  Status open_list(TwinsById& twins, Report* report);
+  void open_tombstone(const TwinsById& twins, BookTwin& twin, unsigned i);
   std::uint64_t room() const;
-  BookTwin& add_twin(PoolOffset at, std::uint64_t id);
-  void free_chunk(PoolOffset o);
-  PoolOffset take_chunk();
+  BookPlace* place_of(PoolOffset chunk);
+  BookTwin& append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id);
+  void free_chunk(BookTwin& twin);
+  BookPlace& place_for_chunk();
   Status new_segment();
   void prepare_chunk(PoolOffset o, std::uint64_t id);
   void start_chunk();
@@ -127,6 +182,7 @@ class Book {
   EntryRef append_tombstone(EntryRef killed);
   const std::uint64_t& word(EntryRef e) const { return chunk(e.twin()->at)->entry(e.index()); }
   void clear_bit(BookTwin& twin, unsigned i);
+  void may_leave(BookTwin& twin);
 
   // --- book_gc.cc
   void tend_locked(bool thoroughly);
@@ -147,13 +203,12 @@ class Book {
 
   mutable std::mutex mu_;
   // Guarded by mu_.
-  std::vector<PoolOffset> segments_;                  // in the order of their list
-  std::unordered_map<std::uint64_t, unsigned> used_;  // chunks in use, by segment
-  std::set<std::uint64_t> free_chunks_;               // the lowest is taken first
-  std::unordered_map<std::uint64_t, std::unique_ptr<BookTwin>> twins_;  // by id
-  BookTwin* first_ = nullptr;                                           // of the list
+  std::vector<BookPlace> segments_;  // in the order of their list
+  std::uint64_t chunks_ = 0;         // in the list
+  std::uint64_t free_chunks_ = 0;    // the lowest is taken first
+  BookTwin* first_ = nullptr;        // of the list
   BookTwin* last_ = nullptr;
-  std::vector<BookTwin*> empty_;            // without bits, not the last
+  BookTwin* empty_ = nullptr;               // without bits, not the last
   unsigned tail_used_ = kBookChunkEntries;  // entries of the last chunk
   std::uint64_t next_id_ = 1;
   std::uint64_t live_ = 0;

@@ -36,9 +36,9 @@ void Book::tend_locked(bool thoroughly) {
 // --- fast GC ------------------------------------------------------------------------------------
 
 void Book::collect_empty() {
-  while (!empty_.empty()) {
-    BookTwin& t = *empty_.back();
-    empty_.pop_back();
+  while (empty_ != nullptr) {
+    BookTwin& t = *empty_;
+    empty_ = t.next_empty;
     unlink(t);
   }
 }
@@ -57,14 +57,13 @@ void Book::unlink(BookTwin& t) {
     if (killer) clear_bit(*killer.twin(), killer.index());
   }
   fast_gcs_ += 1;
-  free_chunk(t.at);
-  twins_.erase(t.id);
+  free_chunk(t);
 }
 
 // --- slow GC ------------------------------------------------------------------------------------
 
 bool Book::wants_rewrite(bool thoroughly) const {
-  const std::uint64_t chunks = twins_.size();
+  const std::uint64_t chunks = chunks_;
   const std::uint64_t needed = live_ / kBookChunkEntries + 1;
   if (thoroughly) return chunks > needed + 1;
   if (chunks <= options_.book_chunks_least) return false;
@@ -75,14 +74,15 @@ bool Book::wants_rewrite(bool thoroughly) const {
 
 void Book::rewrite() {
   const std::uint64_t chunks = live_ / kBookChunkEntries + 1;
-  if (free_chunks_.size() < chunks || first_ == nullptr) return;
+  if (free_chunks_ < chunks || first_ == nullptr) return;
   BookTwin* const old = first_;
   first_ = last_ = nullptr;
   for (std::uint64_t c = 0; c < chunks; ++c) {
-    const PoolOffset o = take_chunk();
+    BookPlace& place = place_for_chunk();
+    const PoolOffset o = place.first_free();
     prepare_chunk(o, next_id_);
     if (last_ != nullptr) chunk(last_->at)->next = o.value;
-    add_twin(o, chunk(o)->id);
+    append_chunk(place, o, chunk(o)->id);
     next_id_ += 1;
   }
   std::uint64_t n = 0;
@@ -110,11 +110,10 @@ void Book::rewrite() {
   fence("alt names it", "old chunks are reused");
   for (BookTwin* t = old; t != nullptr;) {
     BookTwin* const next = t->next;
-    free_chunk(t->at);
-    twins_.erase(t->id);
+    free_chunk(*t);
     t = next;
   }
-  empty_.clear();
+  empty_ = nullptr;
   tail_used_ = static_cast<unsigned>(n - (chunks - 1) * kBookChunkEntries);
   slow_gcs_ += 1;
 }
@@ -124,8 +123,8 @@ void Book::rewrite() {
 void Book::give_back_segments(bool thoroughly) {
   const std::uint64_t kept = thoroughly ? 0 : kRoomKept;
   for (std::size_t i = segments_.size(); i-- > 0;) {
-    const PoolOffset s = segments_[i];
-    if (used_[s.value] != 0) continue;
+    const PoolOffset s = segments_[i].at();
+    if (segments_[i].any_used()) continue;
     const auto least = static_cast<std::int64_t>(kSegmentEntries + kept);
     if (spare_.fetch_sub(static_cast<std::int64_t>(kSegmentEntries)) < least) {
       spare_.fetch_add(static_cast<std::int64_t>(kSegmentEntries));
@@ -134,13 +133,10 @@ void Book::give_back_segments(bool thoroughly) {
     const std::uint64_t after = segment(s).next;
     const bool early = TENUTO_PLANT("heap_book_segment_returned_while_linked");
     if (early) frames_.put(s, frame::kOrderSlab, 0);
-    publish(i == 0 ? head().segment : segment(segments_[i - 1]).next, after);
+    publish(i == 0 ? head().segment : segment(segments_[i - 1].at()).next, after);
     fence("segment is unlinked", "its frame is given back");
     segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(i));
-    used_.erase(s.value);
-    for (std::uint64_t at = kBookChunkBytes; at < kBookSegmentBytes; at += kBookChunkBytes) {
-      free_chunks_.erase(s.value + at);
-    }
+    free_chunks_ -= BookPlace::kChunks;
     if (!early) frames_.put(s, frame::kOrderSlab, 0);
     given_back_ += 1;
   }

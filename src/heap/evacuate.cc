@@ -169,11 +169,9 @@ bool Heap::State::abandon_evacuation() {
 
 void Heap::State::empty_derived_caches(LaneHeap& h) {
   h.evacuations = evacuations.load(std::memory_order_acquire);
-  std::vector<PoolOffset> blocks;  // h.spill may be in use
   for (ClassCache& cache : h.caches[static_cast<unsigned>(Kind::derived)]) {
-    if (cache.ready()) cache.spill(blocks, true);
+    if (cache.count() != 0) spill(cache, true);
   }
-  give_to_slabs(blocks);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::heap

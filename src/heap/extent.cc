@@ -92,11 +92,14 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
 Result<std::uint64_t> Extents::take_huge(std::uint64_t huge_frames, Kind kind, unsigned core) {
   const std::uint64_t frames = huge_frames * kHugeFrames;
   if (frames > ExtentWord::kFramesMax) return Status::too_large;
+  std::map<std::uint64_t, std::uint64_t> made{{0, frames}};  // what needs memory, before the frames
+  auto node = made.extract(made.begin());
   const Result<PoolOffset> got = frames_.get_run(huge_frames, core);
   if (!got) return got.error();
   const std::uint64_t frame = frame_of_offset(*got).value;
   const std::lock_guard lock(mu_);
-  huge_.emplace(frame, frames);
+  node.key() = frame;
+  huge_.insert(std::move(node));
   slots_[frame].set(ExtentWord::make(ExtentState::reserved, kind, frames));
   taken_ += 1;
   taken_frames_ += frames;
@@ -107,14 +110,18 @@ Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, st
   TENUTO_ASSERT(align >= kFrameBytes && align <= kHugeBytes && (align & (align - 1)) == 0);
   tick();
   TENUTO_TRY(book_.promise());
+  struct Promised {
+    Book* book;
+    ~Promised() {
+      if (book != nullptr) book->unpromise();
+    }
+  } promised{&book_};
   const Fit fit{round_up(bytes, kFrameBytes) / kFrameBytes, align / kFrameBytes};
   const Result<std::uint64_t> frame =
       bytes <= kExtentBytesMax ? take_small(fit, kind, core)
                                : take_huge(round_up(bytes, kHugeBytes) / kHugeBytes, kind, core);
-  if (!frame) {
-    book_.unpromise();
-    return frame.error();
-  }
+  if (!frame) return frame.error();
+  promised.book = nullptr;
   const PoolOffset o = offset_of_frame({*frame});
   const ExtentWord w = slots_[*frame].get();
   if (kind == Kind::derived) {

@@ -7,8 +7,9 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_f
   Result<FrameId> got = get();
   if (!got && got.error() == Status::full && reclaim_ && reclaim_()) got = get();
   if (!got && got.error() == Status::full) {
-    // One thread grows; the others find its zone.
+    // One thread grows; the others find its zone, also when there was no memory to take it up.
     const std::lock_guard lock(grow_mu_);
+    TENUTO_TRY(frames_.add_zone(file_.zone(file_.zone_count() - 1)));
     got = get();
     if (!got && got.error() == Status::full) {
       const Result<pm::ZoneEntry> zone =

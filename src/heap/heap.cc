@@ -36,6 +36,7 @@ LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
   fresh->lane = &lane;
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
   fresh->arena = arenas[fresh->core].get();
+  fresh->make_quarantine_room(2 * kQuarantineBatch);
   // Above everything the lane's lines may still say.
   for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
     const pm::LogLine& line = lane.lines[i];
@@ -109,17 +110,14 @@ Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId c
                                        Kind kind) {
   extents.tick();
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
-  h.make_ready(cache, class_id, g.stripes);
+  if (!cache.ready()) cache.init(class_id, g.stripes);
   std::array<PoolOffset, 64> blocks;
   const unsigned want = std::min<unsigned>(blocks.size(), std::max(1u, cache.capacity() / 2));
   const Result<unsigned> got = h.arena->take(class_id, kind, blocks.data(), want);
   if (!got) return got.error();
   for (unsigned i = *got; i > 0; --i) {
     const SlabBlock b = slab_block(blocks[i - 1]);
-    if (!cache.put(blocks[i - 1], b.slab->stripe_of(b.index))) {
-      h.spill.assign(1, blocks[i - 1]);
-      give_to_slabs(h.spill);
-    }
+    if (!cache.put(blocks[i - 1], b.slab->stripe_of(b.index))) give_to_slabs({&blocks[i - 1], 1});
   }
   return cache.take();  // from the stripe whose turn it is
 }
@@ -139,13 +137,11 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
   }
   ClassCache& cache = h.caches[static_cast<unsigned>(slab->kind)][slab->class_id.value];
   if (!cache.ready()) [[unlikely]] {
-    const auto ready = [&, s = slab] { h.make_ready(cache, s->class_id, s->stripes); };
+    const auto ready = [&, s = slab] { cache.init(s->class_id, s->stripes); };
     if (!pm::had_memory(ready)) return slab->arena->give(*slab, &index, 1);
   }
   if (cache.put(block, slab->stripe_of(index))) return;
-  h.spill.clear();
-  cache.spill(h.spill, false);
-  give_to_slabs(h.spill);
+  spill(cache, false);
   const bool fits = cache.put(block, slab->stripe_of(index));
   TENUTO_ASSERT(fits);
 }
@@ -158,7 +154,12 @@ void Heap::State::put_back(LaneHeap& h, PoolOffset block) {
   give_back(h, block);
 }
 
-void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
+void Heap::State::spill(ClassCache& cache, bool all) {
+  std::array<PoolOffset, ClassCache::kMost> blocks;
+  give_to_slabs({blocks.data(), cache.spill(blocks.data(), all)});
+}
+
+void Heap::State::give_to_slabs(std::span<PoolOffset> blocks) {
   std::sort(blocks.begin(), blocks.end());
   std::array<unsigned, 256> indexes{};
   for (std::size_t i = 0; i < blocks.size();) {
@@ -171,16 +172,12 @@ void Heap::State::give_to_slabs(std::vector<PoolOffset>& blocks) {
     }
     slab->arena->give(*slab, indexes.data(), n);
   }
-  blocks.clear();
 }
 
 void Heap::State::empty_caches(LaneHeap& h) {
   for (auto& kind : h.caches) {
     for (ClassCache& cache : kind) {
-      if (cache.count() == 0) continue;
-      h.spill.clear();
-      cache.spill(h.spill, true);
-      give_to_slabs(h.spill);
+      if (cache.count() != 0) spill(cache, true);
     }
   }
 }

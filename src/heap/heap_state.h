@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "heap/arena.h"
@@ -55,7 +56,8 @@ struct Heap::State {
   void give_back(LaneHeap& h, PoolOffset block);
   // The same for a logged block that was reserved and never published.
   void put_back(LaneHeap& h, PoolOffset block);
-  void give_to_slabs(std::vector<PoolOffset>& blocks);
+  void give_to_slabs(std::span<PoolOffset> blocks);
+  void spill(ClassCache& cache, bool all);
   void empty_caches(LaneHeap& h);
   // When an evacuation was begun since, the lane's cached blocks may be in its way.
   void make_way(LaneHeap& h) {

@@ -148,9 +148,15 @@ void Heap::State::settle_word(LaneHeap& h, PoolOffset dest) {
 
 // --- quarantine ---------------------------------------------------------------------------------
 
-// Where there is no memory to note it, the block is free on media and used here: the next open's.
+// Where there is neither room to note it nor memory, which takes more blocks that wait for other
+// lanes than there was ever room for, the block is free on media and used here: the next open's.
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
-  if (!pm::had_memory([&] { h.quarantine.push_back(block); })) return;
+  const std::size_t n = h.quarantine.size();
+  if (h.quarantine_full() && !pm::had_memory([&] { h.make_quarantine_room(2 * n); })) {
+    empty_quarantine(h);
+  }
+  if (h.quarantine_full()) return;
+  h.quarantine.push_back(block);
   if (h.quarantine.size() >= kQuarantineBatch) empty_quarantine(h);
 }
 
@@ -189,8 +195,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
   }
   std::sort(blocks.begin(), blocks.end());
   std::vector<PoolOffset>& kept = h.quarantine_kept;
-  kept.clear();
-  if (!pm::had_memory([&] { kept.reserve(blocks.size()); })) return;  // they wait on
+  kept.clear();  // has room
   const std::size_t lanes_used = lane_heaps_end.load(std::memory_order_acquire);
   const std::size_t end = TENUTO_PLANT("heap_quarantine_skipped") ? 0 : lanes_used;
   for (std::size_t id = 0; id < end; ++id) {
@@ -202,7 +207,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
       while (after != blocks.begin()) {
         const PoolOffset before = *std::prev(after);
         if (d.first() >= before.value + block_bytes(before)) break;
-        kept.push_back(before);  // has room
+        kept.push_back(before);
         after = blocks.erase(std::prev(after));
       }
     });

@@ -15,6 +15,7 @@
 //   retired <= retiring, retired <= durable <= cleared <= sequence
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -57,7 +58,7 @@ struct LaneHeap {
   Arena* arena = nullptr;
   unsigned core = 0;
   std::array<std::array<ClassCache, kClasses>, kKinds> caches;  // by kind, class
-  std::vector<PoolOffset> spill;                                // scratch
+  std::vector<PoolOffset> places;                               // scratch
   std::vector<IntentElement> batch;                             // scratch
 
   std::uint64_t evacuations = 0;  // seen
@@ -82,11 +83,13 @@ struct LaneHeap {
   std::atomic<std::uint64_t> cleared = 0;
   std::array<std::array<std::atomic<std::uint64_t>, kIntentPairs>, kIntentLines> pending{};
 
-  // The cache's memory, and room for all it may give back: that needs none.
-  void make_ready(ClassCache& cache, ClassId class_id, unsigned stripes_of_slab) {
-    if (cache.ready()) return;
-    spill.reserve(ClassCache::kMost);
-    cache.init(class_id, stripes_of_slab);
+  void make_quarantine_room(std::size_t blocks) {
+    quarantine_kept.reserve(blocks);
+    quarantine.reserve(blocks);
+  }
+  // All of it may have to be kept.
+  bool quarantine_full() const {
+    return quarantine.size() >= std::min(quarantine.capacity(), quarantine_kept.capacity());
   }
   bool in_limbo() const { return lines != lines_retired; }
   LimboLine& limbo_at(std::uint64_t line) { return limbo[line % kIntentLines]; }

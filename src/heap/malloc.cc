@@ -360,7 +360,7 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
 
 // A destination stands twice in the batch.
 bool Heap::State::repeats(LaneHeap& h) const {
-  std::vector<PoolOffset>& sorted = h.spill;
+  std::vector<PoolOffset>& sorted = h.places;
   sorted.clear();
   for (const IntentElement& e : h.batch) sorted.push_back(e.dest);
   std::sort(sorted.begin(), sorted.end());

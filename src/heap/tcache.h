@@ -52,16 +52,19 @@ class ClassCache {
     count_ += 1;
     return true;
   }
-  // Moves the older half (or all) of every stripe's list to out, which has room for kMost.
-  void spill(std::vector<PoolOffset>& out, bool all) {
+  // Moves the older half (or all) of every stripe's list to out, which has room for kMost. Returns
+  // how many.
+  std::size_t spill(PoolOffset* out, bool all) {
+    const unsigned before = count_;
     for (unsigned s = 0; s < stripes_; ++s) {
       const unsigned n = all ? size_[s] : (size_[s] + 1) / 2;
       PoolOffset* list = slots_.data() + s * per_stripe_;
-      out.insert(out.end(), list, list + n);
+      out = std::copy(list, list + n, out);
       std::copy(list + n, list + size_[s], list);
       size_[s] = static_cast<std::uint16_t>(size_[s] - n);
       count_ -= n;
     }
+    return before - count_;
   }
 
  private:

@@ -86,7 +86,7 @@ Result<Block> Heap::reserve_typed(std::uint64_t bytes, std::uint64_t type, std::
 // once.
 void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted,
                                 bool versioned) {
-  std::vector<PoolOffset>& lines = h.spill;
+  std::vector<PoolOffset>& lines = h.places;
   lines.clear();
   for (std::size_t i = 0; i < h.batch.size(); ++i) {
     const IntentElement& e = h.batch[i];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <new>
+#include <system_error>
 
 #include "tenuto/abi.h"
 
@@ -23,6 +24,21 @@ bool had_memory(const F& f) {
     f();
     return true;
   } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  f();
+  return true;
+#endif
+}
+
+// False: the system had no thread for f, or no memory for one.
+template <class F>
+bool had_thread(const F& f) {
+#ifdef __cpp_exceptions
+  try {
+    return had_memory(f);
+  } catch (const std::system_error&) {
     return false;
   }
 #else

@@ -1,0 +1,419 @@
+// Each allocation of a call fails once, one after the other: objects by themselves and in
+// transactions. A call throws std::bad_alloc or is done, never both; a commit, an abort and what
+// gives back need no memory, so that they do not throw at all. Nothing is lost or locked after it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/each_allocation.h"
+#include "support/tx_parts.h"
+#include "tx/ranges.h"
+
+namespace tenuto::test {
+namespace {
+
+constexpr std::uint64_t kExtent = 16u << 10;
+constexpr int kBlocks = 160;
+constexpr int kWords = 700;
+
+struct Objects {
+  std::uint64_t word[2 * kWords];
+  PtrWord block[kBlocks];
+  PtrWord more[kBlocks];
+};
+
+void* target_of(const PtrWord& word) { return PtrWord::decode(&word, word.raw); }
+
+// What the call does when memory is there again.
+template <class F>
+auto tried_again(const F& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return call();
+  }
+}
+
+// So that a call which needs no memory has an allocation to fail.
+void allocate_once() {
+  int* volatile p = new int;
+  delete p;
+}
+
+class NoMemoryObjects : public testing::Test {
+ protected:
+  // A pool whose lanes, transactions and log of extents are yet to be made.
+  void fresh() {
+    p_.crash();
+    ::unlink(path_.str().c_str());
+    ASSERT_EQ(p_.create(path_.str(), options_), Status::ok) << p_.report.text();
+    p_.make_root<Objects>(0);
+  }
+  Objects& o() { return p_.get_root<Objects>(0); }
+
+  // Every allocation of the call fails, in a pool that is new each time.
+  void every_allocation_fails_once(
+      const std::function<void()>& before, const std::function<void()>& call,
+      const std::function<void()>& after = [] {}) {
+    const auto prepare = [&] {
+      fresh();
+      before();
+    };
+    fail_each_allocation(prepare, call, [&] {
+      after();
+      works();
+    });
+  }
+
+  // Nothing but what the words name is in use; then the same after a kill.
+  void works() {
+    ASSERT_EQ(p_.engine->drain(), Status::ok);
+    p_.heap->trim();
+    expect_what_is_named();
+    PoolParts& below = p_;
+    p_.engine.reset();
+    below.crash();
+    ASSERT_EQ(p_.open(path_.str(), options_), Status::ok) << p_.report.text();
+    EXPECT_EQ(p_.leaked, 0u);
+    expect_what_is_named();
+  }
+  void expect_what_is_named() {
+    EXPECT_EQ(p_.heap->validate(&p_.report), Status::ok) << p_.report.text();
+    EXPECT_EQ(p_.engine->validate(&p_.report), Status::ok) << p_.report.text();
+    std::vector<PoolOffset> named{p_.file->offset_of(&o())};
+    for (const PtrWord* words : {o().block, o().more}) {
+      for (int i = 0; i < kBlocks; ++i) {
+        if (void* const p = target_of(words[i])) named.push_back(p_.file->offset_of(p));
+      }
+    }
+    std::uint64_t bytes = 0;
+    for (const PoolOffset b : named) bytes += p_.heap->usable_size(b);
+    std::vector<PoolOffset> found = p_.allocated_blocks();
+    std::sort(named.begin(), named.end());
+    std::sort(found.begin(), found.end());
+    EXPECT_EQ(found, named);
+    EXPECT_EQ(p_.heap->stats().allocated_bytes, bytes);
+  }
+
+  void allocate(PtrWord* words, int n, std::uint64_t bytes) {
+    for (int i = 0; i < n; ++i) ASSERT_EQ(p_.heap->malloc_to(bytes, words[i]), Status::ok);
+  }
+  // In the open transaction.
+  Status put(Transaction& tx, PtrWord& word, std::uint64_t bytes, std::uint64_t type = 0) {
+    const Result<void*> block = tx.alloc(bytes, {.type = type});
+    if (!block) return block.error();
+    TENUTO_TRY(tx.add(word));
+    word.raw = PtrWord::encode(&word, *block);
+    return Status::ok;
+  }
+  Status remove(Transaction& tx, PtrWord& word) {
+    TENUTO_TRY(tx.add(word));
+    TENUTO_TRY(tx.free(target_of(word)));
+    word.raw = 0;
+    return Status::ok;
+  }
+  static void commit(Transaction& tx) {
+    try {
+      EXPECT_EQ(tx.commit(), Status::ok);
+    } catch (const std::bad_alloc&) {
+      ADD_FAILURE() << "a commit needs memory";
+    }
+  }
+  static void abort(Transaction& tx) {
+    try {
+      tx.abort();
+    } catch (const std::bad_alloc&) {
+      ADD_FAILURE() << "an abort needs memory";
+    }
+  }
+
+  TempPath path_{"no-memory-objects"};
+  PoolOptions options_ = TxParts::small_options();
+  TxParts p_;
+};
+
+TEST_F(NoMemoryObjects, a_transaction_frees_and_the_memory_to_note_it_is_refused) {
+  for (const std::uint64_t bytes : {std::uint64_t{100}, kExtent, std::uint64_t{5} << 20}) {
+    every_allocation_fails_once([&] { allocate(o().block, 1, bytes); },
+                                [&] {
+                                  Transaction tx(p_.engine->mine());
+                                  EXPECT_EQ(tx.free(target_of(o().block[0])), Status::ok);
+                                  EXPECT_EQ(tx.add(o().block[0]), Status::ok);
+                                  o().block[0].raw = 0;
+                                  commit(tx);
+                                });
+  }
+}
+
+// Whoever catches it goes on: the call was not done, and is done the second time.
+TEST_F(NoMemoryObjects, a_transaction_goes_on_after_a_call_that_threw) {
+  for (const bool keeps : {true, false}) {
+    std::mutex mutexes[5];
+    int called = 0;
+    const auto begin = [&] { return std::make_unique<Transaction>(p_.engine->mine()); };
+    every_allocation_fails_once(
+        [&] {
+          called = 0;
+          allocate(o().block, 60, 100);
+          allocate(o().block + 60, 10, kExtent);
+          for (std::uint64_t& w : o().word) w = 7;
+        },
+        [&] {
+          const auto all = tried_again(begin);
+          Transaction& tx = *all;
+          for (std::mutex& m : mutexes) {
+            EXPECT_EQ(tried_again([&] { return tx.lock(m); }), Status::ok);
+          }
+          const auto call = [&called] { called += 1; };
+          EXPECT_EQ(tried_again([&] { return keeps ? tx.on_commit(call) : tx.on_abort(call); }),
+                    Status::ok);
+          for (int i = kWords; i-- > 0;) {  // apart, so that they stay many ranges
+            std::uint64_t& word = o().word[2 * (i * 37 % kWords)];
+            EXPECT_EQ(tried_again([&] { return tx.add(word); }), Status::ok);
+            word = 8;
+          }
+          for (int i = 0; i < 70; ++i) {
+            PtrWord& word = o().block[i];
+            EXPECT_EQ(tried_again([&] { return tx.free(target_of(word)); }), Status::ok);
+            EXPECT_EQ(tried_again([&] { return tx.add(word); }), Status::ok);
+            word.raw = 0;
+          }
+          for (int i = 0; i < 70; ++i) {
+            PtrWord& word = o().more[i];
+            const std::uint64_t bytes = i < 60 ? 200 : kExtent;
+            const auto block = tried_again([&] { return tx.alloc(bytes); });
+            ASSERT_TRUE(block);
+            if (i % 9 == 0) {
+              EXPECT_EQ(tried_again([&] { return tx.free(*block); }), Status::ok);
+              continue;
+            }
+            EXPECT_EQ(tried_again([&] { return tx.add(word); }), Status::ok);
+            word.raw = PtrWord::encode(&word, *block);
+          }
+          keeps ? commit(tx) : abort(tx);
+        },
+        [&] {
+          EXPECT_EQ(called, 1);
+          for (std::mutex& m : mutexes) {
+            ASSERT_TRUE(m.try_lock());
+            m.unlock();
+          }
+          for (int i = 0; i < kWords; ++i) ASSERT_EQ(o().word[2 * i], keeps ? 8u : 7u) << i;
+          for (int i = 0; i < 70; ++i) {
+            ASSERT_EQ(target_of(o().block[i]) == nullptr, keeps) << i;
+            ASSERT_EQ(target_of(o().more[i]) != nullptr, keeps && i % 9 != 0) << i;
+          }
+        });
+  }
+}
+
+// The exception leaves the block of the transaction: all of it is undone.
+TEST_F(NoMemoryObjects, an_exception_rolls_a_transaction_back) {
+  std::mutex m;
+  every_allocation_fails_once(
+      [&] {
+        allocate(o().block, 140, kExtent);
+        o().word[0] = 7;
+      },
+      [&] {
+        Transaction tx(p_.engine->mine());
+        EXPECT_EQ(tx.lock(m), Status::ok);
+        EXPECT_EQ(tx.add(o().word[0]), Status::ok);
+        o().word[0] = 8;
+        for (int i = 0; i < 70; ++i) ASSERT_EQ(remove(tx, o().block[i]), Status::ok);
+        for (int i = 0; i < 140; ++i) {
+          ASSERT_EQ(put(tx, o().more[i], i % 2 == 0 ? 100 : 40, i % 4 == 0 ? 5 : 0), Status::ok);
+        }
+        commit(tx);
+      },
+      [&] {
+        ASSERT_TRUE(m.try_lock());
+        m.unlock();
+        const bool done = o().word[0] == 8;
+        for (int i = 0; i < 70; ++i) ASSERT_EQ(target_of(o().block[i]) == nullptr, done);
+        for (int i = 0; i < 140; ++i) ASSERT_EQ(target_of(o().more[i]) != nullptr, done);
+      });
+}
+
+// The first that this thread does with the heap is to free, at a commit.
+TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
+  for (const std::uint64_t bytes : {std::uint64_t{100}, kExtent}) {
+    every_allocation_fails_once([&] { allocate(o().block, 40, bytes); },
+                                [&] {
+                                  const long n = allocations_left();
+                                  fail_allocation(0);
+                                  bool met = false;
+                                  std::thread([&] {
+                                    fail_allocation(n);
+                                    for (int i = 0; i < 4; ++i) {
+                                      try {
+                                        Transaction tx(p_.engine->mine());
+                                        for (int k = i * 10; k < i * 10 + 10; ++k) {
+                                          ASSERT_EQ(remove(tx, o().block[k]), Status::ok);
+                                        }
+                                        commit(tx);
+                                      } catch (const std::bad_alloc&) {
+                                      }
+                                    }
+                                    met = failed_allocation();
+                                  }).join();
+                                  if (met) fail_allocation(1);
+                                  allocate_once();
+                                });
+  }
+}
+
+// More entries than a piece of the log of extents has, over and over: pieces are begun, dropped as
+// a whole and written anew.
+TEST_F(NoMemoryObjects, extents_come_and_go) {
+  every_allocation_fails_once(
+      [&] {},
+      [&] {
+        for (int round = 0; round < 5; ++round) {
+          for (int i = 0; i < kBlocks; ++i) {
+            const bool apart = i % 4 != 0 || round == 0;  // those stay
+            if (apart && !target_of(o().block[i])) {
+              const auto malloc = [&] { return p_.heap->malloc_to(kExtent, o().block[i]); };
+              ASSERT_EQ(tried_again(malloc), Status::ok);
+            }
+          }
+          for (int i = 0; i < kBlocks; ++i) {
+            if (i % 4 == 0) continue;
+            const auto free = [&] { return p_.heap->free_from(o().block[i]); };
+            ASSERT_EQ(tried_again(free), Status::ok);
+          }
+          p_.heap->trim();
+        }
+      });
+}
+
+TEST_F(NoMemoryObjects, extents_come_and_go_in_transactions) {
+  every_allocation_fails_once([&] { allocate(o().block, 100, kExtent); },
+                              [&] {
+                                for (int round = 0; round < 3; ++round) {
+                                  Transaction tx(p_.engine->mine());
+                                  PtrWord* const from = round % 2 ? o().more : o().block;
+                                  PtrWord* const to = round % 2 ? o().block : o().more;
+                                  for (int i = 0; i < 100; ++i) {
+                                    ASSERT_EQ(remove(tx, from[i]), Status::ok);
+                                    ASSERT_EQ(put(tx, to[i], kExtent), Status::ok);
+                                  }
+                                  commit(tx);
+                                }
+                              });
+}
+
+TEST_F(NoMemoryObjects, batches) {
+  for (const std::uint64_t bytes : {std::uint64_t{100}, kExtent}) {
+    every_allocation_fails_once(
+        [&] { allocate(o().more, kBlocks, bytes); },
+        [&] {
+          const heap::Words<PtrWord> made{std::span(o().block)};
+          const heap::Words<PtrWord> gone{std::span(o().more)};
+          const heap::Sizes sizes{bytes};
+          ASSERT_EQ(tried_again([&] { return p_.heap->malloc_to(sizes, made, {}); }), Status::ok);
+          ASSERT_EQ(tried_again([&] { return p_.heap->free_from(gone); }), Status::ok);
+          ASSERT_EQ(tried_again([&] { return p_.heap->malloc_to(sizes, gone, {}); }), Status::ok);
+        });
+  }
+}
+
+TEST_F(NoMemoryObjects, objects_of_many_megabytes) {
+  every_allocation_fails_once([] {},
+                              [&] {
+                                for (int i = 0; i < 3; ++i) {
+                                  (void)p_.heap->malloc_to((5u + i) << 20, o().block[i]);
+                                  const Result<heap::Block> block =
+                                      p_.heap->reserve(3u << 20, heap::Kind::logged);
+                                  if (block) p_.heap->release(block->offset);
+                                }
+                                (void)p_.heap->free_from(o().block[1]);
+                              });
+}
+
+// The space is in the file, and is used by whoever comes next.
+TEST_F(NoMemoryObjects, a_pool_grows) {
+  options_.size_max = options_.size + (8u << 20);
+  int most = 0;
+  int now = 0;
+  every_allocation_fails_once(
+      [&] { now = 0; },
+      [&] {
+        Status s = Status::ok;
+        while (s == Status::ok && now < kBlocks) {
+          PtrWord& word = o().block[now];
+          s = tried_again([&] { return p_.heap->malloc_to(1u << 20, word); });
+          now += s == Status::ok ? 1 : 0;
+        }
+        EXPECT_EQ(s, Status::full);
+        most = std::max(most, now);
+      },
+      [&] { EXPECT_EQ(now, most); });
+  EXPECT_GT(most, 18);
+}
+
+// A lane that finds blocks in its caches that have to make way gives them up, and has no memory.
+TEST_F(NoMemoryObjects, cached_blocks_make_way_for_an_evacuation) {
+  std::vector<PoolOffset> blocks;
+  every_allocation_fails_once(
+      [&] {
+        blocks.clear();
+        for (int i = 0; i < 4000; ++i) {
+          blocks.push_back(p_.heap->reserve(100, heap::Kind::derived)->offset);
+        }
+        for (int i = 4000; i-- > 0;) {
+          if (i % 8 == 0) continue;
+          p_.heap->release(blocks[static_cast<std::size_t>(i)]);
+          std::swap(blocks[static_cast<std::size_t>(i)], blocks.back());
+          blocks.pop_back();
+        }
+        std::thread([&] { p_.heap->begin_evacuation(1, 0, {}); }).join();
+      },
+      [&] {
+        p_.heap->release(blocks.back());
+        blocks.pop_back();
+        allocate_once();
+      },
+      [&] {
+        p_.heap->end_evacuation();
+        EXPECT_EQ(p_.heap->validate(&p_.report), Status::ok) << p_.report.text();
+        EXPECT_EQ(p_.heap->stats().allocated_bytes,
+                  blocks.size() * 112 + p_.heap->usable_size(p_.file->offset_of(&o())));
+        for (const PoolOffset b : blocks) p_.heap->release(b);
+      });
+}
+
+// The set of a transaction's ranges is as before, or has the new one.
+TEST(NoMemoryRanges, an_insert_is_done_or_not) {
+  for (const bool forward : {true, false}) {
+    for (long n = 1;; ++n) {
+      SCOPED_TRACE("allocation " + std::to_string(n));
+      tx::RangeSet set;
+      fail_allocation(n);
+      std::size_t there = 0;
+      for (std::uint64_t i = 0; i < 1500; ++i) {
+        const std::uint64_t at = 32 * (forward ? i * 7 % 1500 : 1500 - i);
+        try {
+          set.make_room();
+        } catch (const std::bad_alloc&) {
+          EXPECT_EQ(set.size(), there);
+          set.make_room();
+        }
+        ASSERT_FALSE(set.at(at).inside);
+        const long left = allocations_left();
+        set.insert({at, at + 8});
+        ASSERT_EQ(allocations_left(), left);
+        ASSERT_EQ(set.size(), ++there);
+      }
+      if (!failed_allocation()) break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenuto::test

@@ -1,0 +1,129 @@
+// The thread that reclaims what expired, where the system has none to give, or no memory for one:
+// the call that would have started it is done all the same, a line in the log says so, and a later
+// one starts it.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/each_allocation.h"
+#include "support/kv_fixture.h"
+#include "tenuto/collection.h"
+#include "tenuto/transaction.h"
+
+namespace {
+thread_local bool refuses_threads = false;
+}
+
+// In place of libc's, which std::thread calls.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*body)(void*), void* argument) {
+  if (refuses_threads) return EAGAIN;
+  using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static Create* const create = reinterpret_cast<Create*>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return create(thread, attributes, body, argument);
+}
+
+namespace tenuto {
+namespace {
+
+constexpr CollectionOptions kExpires{.expires = true};
+
+class ReclaimThread : public test::KvFixture {
+ protected:
+  ReclaimThread() {
+    options_.clock_ms = [this] { return now_.load(); };
+    options_.clock_jump_ms_max = 0;
+    options_.reclaim_every_ms = 1;
+    options_.pool.recovery_threads = 1;  // an open needs none of its own
+    options_.pool.log = [this](std::string_view line) {
+      if (line.find("the thread that reclaims") != std::string_view::npos) told_ += 1;
+    };
+    s_.emplace(opened());
+  }
+  // Only the thread can do it.
+  void expect_reclaimed(Collection c) {
+    ASSERT_EQ(c.put("goes", "x", {.ttl_ms = 1000}), Status::ok);
+    ASSERT_EQ(c.put("stays", "x"), Status::ok);
+    now_ += 2000;
+    ::alarm(60);
+    while (c.stats().records != 1) std::this_thread::yield();
+    ::alarm(0);
+    EXPECT_EQ(c.contains("stays"), Status::ok);
+  }
+
+  std::atomic<std::uint64_t> now_ = 1'000'000'000'000;
+  std::atomic<int> told_ = 0;
+  std::optional<Store> s_;
+};
+
+TEST_F(ReclaimThread, a_collection_is_made_and_there_is_no_thread) {
+  refuses_threads = true;
+  const Result<Collection> c = s_->collection("c", kExpires, &report_);
+  refuses_threads = false;
+  ASSERT_TRUE(c) << report_.text();
+  EXPECT_EQ(told_, 1);
+  ASSERT_TRUE(s_->collection("d", kExpires));
+  expect_reclaimed(*c);
+  EXPECT_EQ(told_, 1);
+}
+
+TEST_F(ReclaimThread, a_transaction_makes_a_collection_and_there_is_no_thread) {
+  refuses_threads = true;
+  StoreTransaction tx = s_->begin();
+  const Result<Collection> c = tx.create("c", kExpires);
+  ASSERT_TRUE(c);
+  EXPECT_EQ(tx.commit(), Status::ok);
+  refuses_threads = false;
+  EXPECT_EQ(told_, 1);
+  ASSERT_TRUE(s_->reclaim());
+  expect_reclaimed(*c);
+}
+
+TEST_F(ReclaimThread, a_store_is_opened_and_there_is_no_thread) {
+  ASSERT_TRUE(s_->collection("c", kExpires));
+  ASSERT_EQ(s_->close(), Status::ok);
+  refuses_threads = true;
+  s_.emplace(opened());
+  refuses_threads = false;
+  EXPECT_EQ(told_, 1);
+  const Collection c = s_->collection("c", kExpires).value();
+  ASSERT_TRUE(s_->reclaim());
+  expect_reclaimed(c);
+}
+
+// Who is told that there was no memory has no collection.
+TEST_F(ReclaimThread, a_collection_is_made_and_there_is_no_memory) {
+  bool threw = false;
+  bool made = false;
+  const auto call = [&] {
+    threw = made = false;
+    try {
+      made = s_->collection("c", kExpires).has_value();
+    } catch (const std::bad_alloc&) {
+      threw = true;
+    }
+  };
+  const auto after = [&] {
+    const auto there = s_->collection("c", {.create_if_missing = false});
+    EXPECT_EQ(there.has_value(), made);
+    EXPECT_FALSE(threw && there);
+    ASSERT_TRUE(s_->reclaim());
+    expect_reclaimed(s_->collection("c", kExpires).value());
+    EXPECT_EQ(s_->close(), Status::ok);
+    s_.reset();
+    ::unlink(path_.str().c_str());
+    s_.emplace(opened());
+  };
+  test::fail_each_allocation([] {}, call, after);
+}
+
+}  // namespace
+}  // namespace tenuto

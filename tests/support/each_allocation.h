@@ -1,0 +1,46 @@
+// Calls of which every allocation fails once, one after the other. The program links
+// failing_memory.cc. Where a call takes long some of its later allocations are passed by;
+// TENUTO_EVERY_ALLOCATION=1 fails all.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "support/failing_memory.h"
+
+namespace tenuto::test {
+
+// Calls `call` with its first allocation failing, its second, ... until all succeed; before each
+// `before`, after each `after`. It may throw std::bad_alloc. What hangs ends the test. Returns how
+// many failed.
+inline int fail_each_allocation(const std::function<void()>& before,
+                                const std::function<void()>& call,
+                                const std::function<void()>& after, bool takes_long = false) {
+  constexpr unsigned kHangs = 30;  // seconds
+  int failed = 0;
+  if (std::getenv("TENUTO_EVERY_ALLOCATION") != nullptr) takes_long = false;
+  for (long n = 1; !testing::Test::HasFailure(); n += takes_long ? 1 + n / 24 : 1) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    before();
+    ::alarm(kHangs);
+    fail_allocation(n);
+    try {
+      call();
+    } catch (const std::bad_alloc&) {
+    }
+    const bool met = failed_allocation();
+    after();
+    ::alarm(0);
+    if (!met) break;
+    failed += 1;
+  }
+  EXPECT_GT(failed, 0);
+  return failed;
+}
+
+}  // namespace tenuto::test

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
+#include <latch>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -98,6 +101,30 @@ class NoMemoryObjects : public testing::Test {
     std::sort(found.begin(), found.end());
     EXPECT_EQ(found, named);
     EXPECT_EQ(p_.heap->stats().allocated_bytes, bytes);
+  }
+
+  std::size_t idle_lanes() {
+    std::size_t n = 0;
+    p_.lanes->for_each_idle([&](pm::Lane&) { n += 1; });
+    return n;
+  }
+  // The call by a thread of its own, whose allocation fails.
+  static std::function<void()> in_a_thread(std::function<void()> call) {
+    return [call = std::move(call)] {
+      const long n = allocations_left();
+      fail_allocation(0);
+      bool met = false;
+      std::thread([&] {
+        fail_allocation(n);
+        try {
+          call();
+        } catch (const std::bad_alloc&) {
+        }
+        met = failed_allocation();
+      }).join();
+      if (met) fail_allocation(1);
+      allocate_once();
+    };
   }
 
   void allocate(PtrWord* words, int n, std::uint64_t bytes) {
@@ -243,28 +270,19 @@ TEST_F(NoMemoryObjects, an_exception_rolls_a_transaction_back) {
 // The first that this thread does with the heap is to free, at a commit.
 TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
   for (const std::uint64_t bytes : {std::uint64_t{100}, kExtent}) {
-    every_allocation_fails_once([&] { allocate(o().block, 40, bytes); },
-                                [&] {
-                                  const long n = allocations_left();
-                                  fail_allocation(0);
-                                  bool met = false;
-                                  std::thread([&] {
-                                    fail_allocation(n);
-                                    for (int i = 0; i < 4; ++i) {
-                                      try {
-                                        Transaction tx(p_.engine->mine());
-                                        for (int k = i * 10; k < i * 10 + 10; ++k) {
-                                          ASSERT_EQ(remove(tx, o().block[k]), Status::ok);
-                                        }
-                                        commit(tx);
-                                      } catch (const std::bad_alloc&) {
-                                      }
-                                    }
-                                    met = failed_allocation();
-                                  }).join();
-                                  if (met) fail_allocation(1);
-                                  allocate_once();
-                                });
+    const auto free_all = [&] {
+      for (int i = 0; i < 4; ++i) {
+        try {
+          Transaction tx(p_.engine->mine());
+          for (int k = i * 10; k < i * 10 + 10; ++k) {
+            ASSERT_EQ(remove(tx, o().block[k]), Status::ok);
+          }
+          commit(tx);
+        } catch (const std::bad_alloc&) {
+        }
+      }
+    };
+    every_allocation_fails_once([&] { allocate(o().block, 40, bytes); }, in_a_thread(free_all));
   }
 }
 
@@ -355,6 +373,53 @@ TEST_F(NoMemoryObjects, a_pool_grows) {
       },
       [&] { EXPECT_EQ(now, most); });
   EXPECT_GT(most, 18);
+}
+
+// A thread's lane is its own, or still nobody's; one that has lanes of other pools, too.
+TEST_F(NoMemoryObjects, a_thread_gets_its_lane) {
+  std::deque<TempPath> paths;
+  std::deque<PoolParts> others;
+  for (int i = 0; i < 4; ++i) {
+    const TempPath& path = paths.emplace_back("no-memory-other" + std::to_string(i));
+    ASSERT_EQ(others.emplace_back().create(path.str()), Status::ok);
+  }
+  const auto call = [&] {
+    const long n = allocations_left();
+    fail_allocation(0);
+    for (PoolParts& other : others) other.lanes->mine();
+    fail_allocation(n);
+    p_.lanes->mine();
+  };
+  every_allocation_fails_once([] {}, in_a_thread(call),
+                              [&] { EXPECT_EQ(idle_lanes() + 1, p_.lanes->count()); });
+}
+
+// The thread that adds lanes leaves it to the next one.
+TEST_F(NoMemoryObjects, lanes_are_added) {
+  const auto call = [&] { (void)tried_again([&] { return p_.lanes->mine().id.value; }); };
+  std::vector<std::thread> holding;
+  std::unique_ptr<std::latch> held, over;
+  every_allocation_fails_once(
+      [&] {
+        held = std::make_unique<std::latch>(pm::kLanesPerSegment - 1);
+        over = std::make_unique<std::latch>(1);
+        for (std::size_t i = 1; i < pm::kLanesPerSegment; ++i) {
+          holding.emplace_back([&] {
+            p_.lanes->mine();
+            held->count_down();
+            over->wait();
+          });
+        }
+        held->wait();
+      },
+      in_a_thread(call),
+      [&] {
+        over->count_down();
+        for (std::thread& t : holding) t.join();
+        holding.clear();
+        EXPECT_EQ(p_.lanes->count(), 2 * pm::kLanesPerSegment);
+        EXPECT_EQ(idle_lanes() + 1, p_.lanes->count());
+      });
 }
 
 // A lane that finds blocks in its caches that have to make way gives them up, and has no memory.

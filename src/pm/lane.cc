@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
@@ -64,9 +65,14 @@ struct ThreadLanes {
     }
     return nullptr;
   }
-  void add(std::uint64_t instance, Lane* lane) {
+  // Before a lane is taken, which would be nobody's if there were no memory to note it.
+  void make_room() {
     const std::lock_guard lock(open_mu);
     std::erase_if(held, [](const Held& h) { return !open_lanes().contains(h.instance); });
+    if (held.size() == held.capacity()) held.reserve(2 * held.size());
+  }
+  void add(std::uint64_t instance, Lane* lane) {
+    const std::lock_guard lock(open_mu);
     held.push_back({instance, lane});
   }
 };
@@ -105,30 +111,45 @@ Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
                              "lane segment table"),
                   {}, std::to_string(segment.value));
     }
-    lanes->attach(segment);
+    lanes->attach(segment, lanes->make_lanes());
   }
   return lanes;
 }
 
-void Lanes::attach(PoolOffset segment) {
+// All the memory that attach() needs: what it makes known is durable by then.
+Lanes::Fresh Lanes::make_lanes() {
+  Fresh fresh;
+  for (auto& lane : fresh) lane = std::make_unique<Lane>();
+  const std::lock_guard lock(mu_);
+  lanes_.reserve(lanes_.size() + kLanesPerSegment);
+  return fresh;
+}
+
+void Lanes::attach(PoolOffset segment, Fresh fresh) {
   const std::lock_guard lock(mu_);
   for (std::size_t i = 0; i < kLanesPerSegment; ++i) {
-    auto lane = std::make_unique<Lane>();
-    lane->id = {static_cast<std::uint32_t>(lanes_.size())};
-    lane->lines = file_.at<LogLine>(segment + i * kLaneBytes);
-    lanes_.push_back(std::move(lane));
+    fresh[i]->id = {static_cast<std::uint32_t>(lanes_.size())};
+    fresh[i]->lines = file_.at<LogLine>(segment + i * kLaneBytes);
+    lanes_.push_back(std::move(fresh[i]));
   }
   // Low numbers on top of the stack.
   for (std::size_t i = 0; i < kLanesPerSegment; ++i) {
-    idle_.push_back(lanes_[lanes_.size() - 1 - i].get());
+    push_idle(lanes_[lanes_.size() - 1 - i].get());
   }
   segments_ += 1;
+}
+
+// REQUIRES: mu_ is held.
+void Lanes::push_idle(Lane* lane) {
+  lane->next_idle = idle_;
+  idle_ = lane;
 }
 
 Lane& Lanes::find_mine() {
   ThreadLanes& mine = thread_part<ThreadLanes>(ThreadPart::lanes);
   Lane* lane = ThreadLanes::find(mine.held, instance_);
   if (lane == nullptr) {
+    mine.make_room();
     lane = acquire();
     mine.add(instance_, lane);
   }
@@ -140,27 +161,33 @@ Lane* Lanes::acquire() {
   std::unique_lock lock(mu_);
   bool may_grow = true;  // until we tried in vain
   for (;;) {
-    if (!idle_.empty()) {
-      Lane* lane = idle_.back();
-      idle_.pop_back();
-      return lane;
-    }
+    if (idle_ != nullptr) return std::exchange(idle_, idle_->next_idle);
     // One thread grows at a time. Whoever finds all of the new lanes taken grows again.
     if (!may_grow || growing_ || segments_ == kLaneSegmentsMax || !take_segment_) {
       released_.wait(lock);
       continue;
     }
-    growing_ = true;
-    lock.unlock();
+    // Whatever way out: others wait for it.
+    struct Growing {
+      Lanes& lanes;
+      std::unique_lock<std::mutex>& lock;
+      Growing(Lanes& l, std::unique_lock<std::mutex>& held) : lanes(l), lock(held) {
+        lanes.growing_ = true;
+        lock.unlock();
+      }
+      ~Growing() {
+        lock.lock();
+        lanes.growing_ = false;
+        lanes.released_.notify_all();
+      }
+    } const growing{*this, lock};
     may_grow = grow();
-    lock.lock();
-    growing_ = false;
-    released_.notify_all();
   }
 }
 
 // REQUIRES: growing_ was set by us. False: there is no room for a segment.
 bool Lanes::grow() {
+  Fresh fresh = make_lanes();
   const Result<PoolOffset> segment = take_segment_();
   if (!segment) return false;
   std::uint64_t& entry = file_.head().lane_segments[segments_];
@@ -171,14 +198,14 @@ bool Lanes::grow() {
   fence("lane segment zeroed", "lane segment published");
   publish(entry, segment->value);
   fence("lane segment published", "its lanes are used");
-  attach(*segment);
+  attach(*segment, std::move(fresh));
   return true;
 }
 
 void Lanes::release(Lane* lane) {
   {
     const std::lock_guard lock(mu_);
-    idle_.push_back(lane);
+    push_idle(lane);
   }
   released_.notify_one();
 }
@@ -198,17 +225,27 @@ std::size_t Lanes::count() const {
 }
 
 void Lanes::for_each_idle(const std::function<void(Lane&)>& f) {
-  std::vector<Lane*> taken;
-  {
-    const std::lock_guard lock(mu_);
-    taken.swap(idle_);
-  }
-  for (Lane* lane : taken) f(*lane);
-  {
-    const std::lock_guard lock(mu_);
-    idle_.insert(idle_.end(), taken.begin(), taken.end());
-  }
-  released_.notify_all();
+  struct Taken {
+    Lanes& lanes;
+    Lane* first = nullptr;
+    Lane* last = nullptr;
+    explicit Taken(Lanes& l) : lanes(l) {
+      const std::lock_guard lock(lanes.mu_);
+      first = std::exchange(lanes.idle_, nullptr);
+    }
+    // Whatever way out; on top again.
+    ~Taken() {
+      if (first == nullptr) return;
+      for (last = first; last->next_idle != nullptr;) last = last->next_idle;
+      {
+        const std::lock_guard lock(lanes.mu_);
+        last->next_idle = lanes.idle_;
+        lanes.idle_ = first;
+      }
+      lanes.released_.notify_all();
+    }
+  } const taken{*this};
+  for (Lane* lane = taken.first; lane != nullptr; lane = lane->next_idle) f(*lane);
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

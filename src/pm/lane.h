@@ -9,9 +9,9 @@
 // zeroed and fenced before its table word publishes it.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,7 +26,8 @@ namespace tenuto::inline TENUTO_ABI::pm {
 
 struct Lane {
   LaneId id;
-  LogLine* lines = nullptr;  // kLaneLines of them, persistent
+  LogLine* lines = nullptr;   // kLaneLines of them, persistent
+  Lane* next_idle = nullptr;  // of those that no thread holds; guarded by the lock of Lanes
 };
 
 // The lane that this thread used last, and of which pool, so that the next use finds it at once.
@@ -61,7 +62,7 @@ class Lanes {
   }
 
   // All lanes that exist, for recovery and close. REQUIRES: quiescent.
-  const std::deque<std::unique_ptr<Lane>>& all() const { return lanes_; }
+  const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
   // Offsets of the segments outside the head, for the owners of frames.
   std::vector<PoolOffset> extra_segments() const;
   std::size_t count() const;
@@ -75,7 +76,10 @@ class Lanes {
   Lane& find_mine();
   Lane* acquire();
   void release(Lane* lane);
-  void attach(PoolOffset segment);
+  void push_idle(Lane* lane);
+  using Fresh = std::array<std::unique_ptr<Lane>, kLanesPerSegment>;
+  Fresh make_lanes();
+  void attach(PoolOffset segment, Fresh fresh);
   bool grow();
 
   // Constant after open.
@@ -86,8 +90,8 @@ class Lanes {
   // Guarded by mu_.
   mutable std::mutex mu_;
   std::condition_variable released_;
-  std::deque<std::unique_ptr<Lane>> lanes_;  // addresses stay while it grows
-  std::vector<Lane*> idle_;                  // used as a stack
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  Lane* idle_ = nullptr;  // a stack; needs no memory
   std::size_t segments_ = 0;
   bool growing_ = false;
 };

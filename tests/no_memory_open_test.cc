@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "pm/parallel.h"
 #include "support/journal_parts.h"
 #include "support/no_memory_fixture.h"
 #include "support/pool_image.h"
@@ -98,6 +100,8 @@ class NoMemoryOpenTest : public testing::Test {
                });
   }
 
+  void opens_by_threads();
+
   test::JournalPaths paths_{"no-memory"};
   test::JournalPaths kept_{"no-memory-kept"};
   test::TempPath other_{"no-memory-other"};
@@ -149,8 +153,14 @@ TEST_F(NoMemoryOpenTest, a_pool_and_its_journal_are_opened_after_a_kill) {
   opens_whatever_fails();
 }
 
-// By threads of oneTBB: any of theirs.
-TEST_F(NoMemoryOpenTest, a_pool_is_opened_by_threads_after_a_kill) {
+// By threads, the journal's and those of oneTBB: any of theirs.
+TEST_F(NoMemoryOpenTest, a_pool_and_its_journal_are_opened_by_threads_after_a_kill) {
+  options_.pool.medium = Medium::journal;
+  opens_by_threads();
+}
+TEST_F(NoMemoryOpenTest, a_pool_is_opened_by_threads_after_a_kill) { opens_by_threads(); }
+
+void NoMemoryOpenTest::opens_by_threads() {
   make(false);
   options_.pool.recovery_threads = 2;
   for (long n = 1; !HasFailure(); n += 1 + n / 16) {
@@ -169,6 +179,31 @@ TEST_F(NoMemoryOpenTest, a_pool_is_opened_by_threads_after_a_kill) {
     expect_whole(*s, "value");
     if (!met) break;
   }
+}
+
+// What its threads do for a journal: all of it is done, or it throws when they have ended.
+TEST(NoMemoryParts, parts_that_wait_for_a_device) {
+  constexpr std::size_t kParts = 40;
+  int threw = 0;
+  for (long n = 1;; ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    std::atomic<std::size_t> done = 0;
+    bool all = true;
+    test::fail_allocation_anywhere(n);
+    try {
+      pm::waiting_each(kParts, 4, [&](std::size_t) {
+        const std::vector<int> room(100);
+        done.fetch_add(room.size() / 100);
+      });
+    } catch (const std::bad_alloc&) {
+      all = false;
+    }
+    const bool met = test::failed_allocation_anywhere();
+    EXPECT_TRUE(all ? done == kParts : done < kParts);
+    threw += all ? 0 : 1;
+    if (!met) break;
+  }
+  EXPECT_GT(threw, 30);
 }
 
 // A close that failed can be made again, or the next open recovers.

@@ -18,6 +18,8 @@
 #include "support/pool_image.h"
 #include "tenuto/rescue.h"
 #include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
+#include "tenuto/tx.h"
 
 namespace tenuto {
 namespace {
@@ -230,6 +232,53 @@ TEST_F(NoMemoryOpenTest, a_close) {
   }
 }
 // The same in its destructor, which cannot say so.
+// What a journal needs of a thread is made by its first flushes and fences, in the middle of calls:
+// whatever those came to, the pool is as it says when it is closed and opened again.
+TEST_F(NoMemoryOpenTest, a_new_threads_call_on_a_journal_and_a_close) {
+  options_.pool.medium = Medium::journal;
+  using OnStore = void (*)(Store&);
+  constexpr OnStore kCalls[] = {
+      [](Store& s) { (void)s.put("new", std::string(300, 'x')); },
+      [](Store& s) { (void)s.erase(key_of(3)); },
+      [](Store& s) { (void)s.drop("c"); },
+      [](Store& s) { (void)s.rename("c", "d"); },
+      [](Store& s) { (void)s.collection("made"); },
+      [](Store& s) { (void)s.run([](StoreTransaction& tx) { return tx.put("t", "1"); }); },
+      [](Store& s) { (void)s.compact(); },
+      [](Store& s) { (void)s.pool().run([](Transaction&) { return Status::ok; }); },
+  };
+  for (std::size_t call = 0; call < std::size(kCalls); ++call) {
+    bool met = true;
+    for (long n = 1; met && !HasFailure(); ++n) {
+      SCOPED_TRACE("call " + std::to_string(call) + ", allocation " + std::to_string(n));
+      fs::remove(paths_.pool.str());
+      fs::remove(paths_.journal.str());
+      {
+        Store made = std::move(*Store::open(paths_.pool.str(), options_));
+        fill(made, "value");
+      }
+      {
+        Result<Store> s = Store::open(paths_.pool.str(), options_);
+        const Result<Collection> c = s->collection("c");
+        std::thread([&] {
+          test::fail_allocation(n);
+          try {
+            kCalls[call](*s);
+          } catch (const std::bad_alloc&) {
+          }
+          met = test::failed_allocation();
+        }).join();
+        (void)s->close();
+      }
+      Report report;
+      Result<Store> s = Store::open(paths_.pool.str(), options_, &report);
+      ASSERT_TRUE(s) << report.text();
+      EXPECT_EQ(s->validate(&report), Status::ok) << report.text();
+      EXPECT_EQ(s->contains(key_of(7)), Status::ok);
+    }
+  }
+}
+
 TEST_F(NoMemoryOpenTest, a_destructor) {
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     options_.pool.medium = medium;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pm/journal.h"
+#include "pm/no_memory.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
 #include "tenuto/persist.h"
@@ -68,7 +69,13 @@ ThreadModel::~ThreadModel() {
   std::erase(models(), this);
 }
 
-ThreadModel& thread_model() { return thread_part<ThreadModel>(ThreadPart::counts); }
+// Null: there was no memory for it, and what the thread does is not counted. A flush or a fence is
+// in the middle of a protocol, and no place for an exception.
+ThreadModel* thread_model() {
+  ThreadModel* model = nullptr;
+  static_cast<void>(had_memory([&] { model = &thread_part<ThreadModel>(ThreadPart::counts); }));
+  return model;
+}
 
 // Counters are written by their thread and read by others.
 void bump(std::uint64_t& counter) {
@@ -95,7 +102,9 @@ void spin_ns(unsigned ns) {
 }
 
 void model_line(std::uintptr_t line, bool delays) {
-  ThreadModel& m = thread_model();
+  ThreadModel* const model = thread_model();
+  if (model == nullptr) return;
+  ThreadModel& m = *model;
   bump(m.counts.lines);
   unsigned ns = 0;
   std::size_t at = 0;
@@ -236,7 +245,7 @@ void flush_cold(const void* p, std::size_t bytes) {
 void fence_cold() {
   sfence();
   Capture::fence_all();
-  bump(thread_model().counts.fences);
+  if (ThreadModel* const model = thread_model()) bump(model->counts.fences);
 }
 
 ModelCounts& ModelCounts::operator+=(const ModelCounts& o) {
@@ -274,6 +283,9 @@ ModelCounts model_counts() {
   return sum;
 }
 
-ModelCounts thread_model_counts() { return read_counts(thread_model().counts); }
+ModelCounts thread_model_counts() {
+  ThreadModel* const model = thread_model();
+  return model == nullptr ? ModelCounts{} : read_counts(model->counts);
+}
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

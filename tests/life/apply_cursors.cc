@@ -68,10 +68,14 @@ std::string Applying::cursors() {
       x.used.push_back(cursor.id);
     }
     const Records* c = state.find(cursor.id);
+    // Of one that a transaction makes, whoever has its handle: its bounds are of its form.
     Records made;
-    if (c == nullptr && cursor.kind == 2 && state.transactions.contains(cursor.of) &&
-        merged(state, *state.transactions[cursor.of], cursor.id, made)) {
-      c = &made;
+    for (const auto& [of, x] : state.transactions) {
+      for (const auto& created : x->created) {
+        if (c != nullptr || created.id != cursor.id) continue;
+        made.form = created.form;
+        c = &made;
+      }
     }
     if (c != nullptr) {
       if (op.a[4] != kNone) cursor.lower = c->first_of(op.a[4]);

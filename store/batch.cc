@@ -58,6 +58,9 @@ class Tree::Batch {
     }
   }
 
+  // What was replaced or erased: more than others wait for when it has returned.
+  bool retired_much() const { return retired_bytes_ > Limbos::kSealBytes; }
+
   Status run() {
     TENUTO_TRY(prepare());
     const EpochGuard guard;
@@ -287,8 +290,9 @@ class Tree::Batch {
         records += 1;
       }
       if (c.found && !c.kept) {
-        c.tree().retire_block(c.old_word.record(),
-                              static_cast<std::uint64_t>(c.old_bytes) + sizeof(RecordHead));
+        const auto old_bytes = static_cast<std::uint64_t>(c.old_bytes) + sizeof(RecordHead);
+        c.tree().retire_block(c.old_word.record(), old_bytes);
+        retired_bytes_ += old_bytes;
       }
       c.tree().limbos_.mine().count(records, bytes);
     }
@@ -309,6 +313,7 @@ class Tree::Batch {
   std::vector<const Change*> emptied_;  // of leaves that became empty, a change each
   const ReadSet* const reads_;          // null: a batch in the default collection
   MomentWord now_{};
+  std::uint64_t retired_bytes_ = 0;
 };
 
 Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
@@ -317,13 +322,25 @@ Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
   TENUTO_TRY(first.file_.writable());
   // A batch's leaves are unlocked when it returns, so it cannot be undone by a transaction around.
   if (first.engine_.mine().active()) return Status::invalid_argument;
-  Status s = Batch(ops, reads).run();
-  if (s == Status::full) {
+  const auto collect = [&ops] {
     for (const BatchOp& op : ops) {
       if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all_at_rest();
     }
-    s = Batch(std::move(ops), reads).run();
+  };
+  bool much = false;
+  const auto run = [&] {
+    Batch batch(ops, reads);
+    const Status s = batch.run();
+    much = batch.retired_much() && !TENUTO_PLANT("store_batch_leaves_all_to_the_next");
+    return s;
+  };
+  Status s = run();
+  if (s == Status::full) {
+    collect();
+    s = run();
   }
+  // All of it waited for this call, and the next one may be long in coming (README.md, Limits).
+  if (much) collect();
   return s == Status::ok ? first.file_.bad_pages() : s;
 }
 

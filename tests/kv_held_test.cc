@@ -11,6 +11,7 @@
 #include "support/kv_fixture.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto {
 namespace {
@@ -83,6 +84,33 @@ TEST_F(KvHeldTest, threads_that_rest_hold_nothing_when_the_pool_is_full) {
   ASSERT_TRUE(s.compact());
   EXPECT_LE(s.stats().retired_bytes, 4 * kLarge);
   expect_valid(s);
+}
+
+// A call that replaces or erases much is pinned meanwhile; what it retired does not wait for
+// others.
+TEST_F(KvHeldTest, what_a_large_batch_replaced_does_not_wait_for_the_next_call) {
+  Store s = opened();
+  constexpr std::size_t kBytes = 3000;
+  constexpr std::uint64_t kMost = (64u << 10) + kBytes * 2;
+  const auto much = [&](auto&& put) {
+    for (int i = 0; i < 300; ++i) put(key_of(i), std::string(kBytes, 'v'));
+  };
+  const auto batch = [&] {
+    WriteBatch all;
+    much([&](const std::string& key, const std::string& value) { all.put(key, value); });
+    EXPECT_EQ(s.write(all), Status::ok);
+  };
+  batch();
+  batch();
+  EXPECT_LE(s.stats().retired_bytes, kMost);
+  StoreTransaction tx = s.begin();
+  much([&](const std::string& key, const std::string& value) {
+    EXPECT_EQ(tx.put(key, value), Status::ok);
+  });
+  ASSERT_EQ(tx.commit(), Status::ok);
+  EXPECT_LE(s.stats().retired_bytes, kMost);
+  ASSERT_EQ(s.erase_range(std::nullopt, std::nullopt).value_or(0), 300u);
+  EXPECT_LE(s.stats().retired_bytes, kMost);
 }
 
 // What they retired while somebody was reading, and what ended threads left, an iterator's slot or

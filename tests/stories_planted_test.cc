@@ -37,6 +37,7 @@ constexpr Mistake kMistakes[] = {
     {"store_cursor_pins_once", "kv_held_test", "*slow_scan*"},
     {"store_rests_hold_all", "kv_held_test", "*slow_scan*:*iterators_and_views*"},
     {"store_rests_hold_nothing", "kv_held_test", "*iterators_and_views*"},
+    {"store_batch_leaves_all_to_the_next", "kv_held_test", "*large_batch*"},
     {"store_view_holds_nothing", "kv_held_test", "*iterators_and_views*"},
     {"store_lock_kept_when_memory_ends", "no_memory_test", "*.puts_that_split"},
     {"store_bulk_nodes_made_under_lock", "no_memory_collections_test", "*.a_bulk_load"},

@@ -130,6 +130,7 @@ Actor::Words Actor::seen_in_backup(unsigned n) {
   options.pool.medium = Medium::cache;
   options.pool.read_only = true;
   options.pool.size_max = world_.story.pool_bytes_max * 2;
+  world_.let_calls_be();
   Report report;
   auto opened = Store::open(world_.backup_of(n), options, &report);
   if (!opened) world_.broken("a finished backup does not open: " + report.text());

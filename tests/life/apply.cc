@@ -232,7 +232,14 @@ std::string Applying::compact() {
 }
 
 std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rules) {
-  if (outcome == Outcome::not_done) return {};
+  if (outcome == Outcome::not_done) {
+    // A transaction has ended with its commit, whatever that came to, unless it threw.
+    const bool ends = op.verb == Verb::commit && op.is(Status::io);
+    if (ends && state.transactions.contains(op.a.at(0))) {
+      state.change_transaction(op.a[0]).ended = true;
+    }
+    return {};
+  }
   Applying a{state, op, outcome, rules};
   if (op.verb == Verb::batch) return a.batch();
   if (op.verb == Verb::bulk) return a.bulk();
@@ -274,6 +281,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
         return a.expect({Status::ok});
       case Verb::close:
         if (!rules.read_only && op.ok()) state.keep_time();
+        if (op.ok()) state.close_handles();
         return a.expect({Status::ok});
       default:
         break;

@@ -167,6 +167,12 @@ std::uint64_t State::hash() const {
   return h;
 }
 
+void State::close_handles() {
+  snapshots.clear();
+  transactions.clear();
+  cursors.clear();
+}
+
 void State::forget_handles() {
   dropped = false;
   most = collections.size();
@@ -174,9 +180,7 @@ void State::forget_handles() {
   for (const auto& [id, c] : collections) {
     for (const auto& [place, h] : c->held) largest = std::max(largest, bytes_of_tag(h.tag));
   }
-  snapshots.clear();
-  transactions.clear();
-  cursors.clear();
+  close_handles();
 }
 
 }  // namespace tenuto::life

@@ -134,6 +134,8 @@ struct State {
   Objects& change_objects();
   std::shared_ptr<const State> moment() const;  // without handles
   std::uint64_t hash() const;
+  // Of a store that was closed.
+  void close_handles();
   // Nothing of a process's memory outlives it.
   void forget_handles();
 };

@@ -265,7 +265,12 @@ void Process::rescue(const Step& step, std::size_t number) {
   Report report;
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::rescue, number, s, {});
-  Status status = tenuto::rescue(path, to, options, result, &report);
+  Status status = Status::busy;
+  // As in open(): children of a process that was killed may hold the files for a moment.
+  for (unsigned tries = 0; status == Status::busy && tries < kOpenTriesMax; ++tries) {
+    if (tries != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    status = tenuto::rescue(path, to, options, result, &report);
+  }
   std::vector<std::uint64_t> words;
   if (status == Status::ok) {
     StoreOptions opening = world_.options_of(s, 0);

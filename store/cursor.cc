@@ -32,6 +32,7 @@ void Cursor::fail(Status s) {
 
 void Cursor::refuse(Status s) {
   leave();
+  ask_again();
   refusal_ = s;
 }
 
@@ -53,12 +54,16 @@ void Cursor::leave() {
   positioned_ = false;
   pinned_ = false;
 }
+// Whether the collection is there, of pin(): what a transaction makes is from its commit on.
+void Cursor::ask_again() {
+  if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
+}
+
 // A new position.
 bool Cursor::begin() {
   leave();
   refusal_ = Status::ok;
-  // Asked again by pin(): what a transaction makes is there from its commit on.
-  if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
+  ask_again();
   if (work_ != nullptr && work_->ended) status_ = Status::closed;
   if (status_ == Status::ok && at_moment_ != nullptr) status_ = at_moment_->history->usable();
   return status_ == Status::ok;

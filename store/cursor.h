@@ -59,6 +59,7 @@ class Cursor {
   void leave();
 
  private:
+  void ask_again();
   bool begin();
   bool pin();
   void rest();

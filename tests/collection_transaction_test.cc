@@ -48,6 +48,20 @@ TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collection
   EXPECT_EQ(a.contains("x"), Status::not_found);
 }
 
+TEST_F(CollectionTransactionTest, a_cursor_over_what_is_not_committed_yet_asks_again) {
+  StoreTransaction tx = s_->begin();
+  const Result<Collection> c = tx.create("c", {});
+  ASSERT_TRUE(c);
+  Iterator it = c->iterator();
+  it.seek("a");
+  EXPECT_EQ(it.status(), Status::not_found);
+  ASSERT_EQ(tx.commit(), Status::ok);
+  it.seek_pair("a", "b");
+  EXPECT_EQ(it.status(), Status::invalid_argument);
+  it.seek("a");
+  EXPECT_EQ(it.status(), Status::ok);
+}
+
 TEST_F(CollectionTransactionTest, an_erase_that_is_refused_begins_no_moment) {
   Collection c = made({.duplicates = true});
   ASSERT_EQ(c.put("k", "1"), Status::ok);

@@ -49,8 +49,9 @@ TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collection
 }
 
 TEST_F(CollectionTransactionTest, a_cursor_over_what_is_not_committed_yet_asks_again) {
+  reopen();
   StoreTransaction tx = s_->begin();
-  const Result<Collection> c = tx.create("c", {});
+  const Result<Collection> c = tx.create("fresh", {});
   ASSERT_TRUE(c);
   Iterator it = c->iterator();
   it.seek("a");

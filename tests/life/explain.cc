@@ -12,7 +12,7 @@ namespace {
 
 // Of a search: states it takes up, and calls it tries.
 constexpr std::size_t kNodesMax = 300'000;
-constexpr std::size_t kStepsMax = 100'000;
+constexpr std::size_t kStepsMax = 30'000;
 
 // Reads change nothing: one that is right now may as well come now.
 bool reads_only(const Op& op) {

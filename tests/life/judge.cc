@@ -9,7 +9,6 @@
 namespace tenuto::life {
 
 namespace {
-constexpr unsigned kElsewhere = 4;  // the path with which the journal is not at the pool's side
 }
 
 Judge::Judge(const Story& story) : story_(story) {
@@ -20,13 +19,17 @@ std::optional<std::uint64_t> Judge::doubtful_copy(unsigned store) const {
   return spell_[store].doubtful;
 }
 
+namespace {
+// Its default place is beside the file that the path leads to: a hard link is another.
+unsigned journal_place(unsigned path) { return path < 3 ? 0 : path; }
+}  // namespace
+
 bool Judge::must_open(unsigned store, unsigned path) const {
   const Spell& s = spell_[store];
   if (s.doubtful) return false;
-  // An unclean pool needs its journal, whose default place is beside the file that the path leads
-  // to: another hard link and another place of the journal may be refused, and nothing is lost.
-  const auto place = [](unsigned of) { return of < 3 ? 0 : of; };
-  return !s.made || s.closed || story_.medium != Medium::journal || place(path) == place(s.path);
+  // An unclean pool needs its journal: from elsewhere it may be refused, and nothing is lost.
+  return !s.made || s.closed || story_.medium != Medium::journal ||
+         journal_place(path) == journal_place(s.path);
 }
 
 std::string Judge::judge(std::vector<Op> ops) {
@@ -182,8 +185,8 @@ std::string Judge::settle(unsigned s, const Op& look) {
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
-  // Who opened it with a journal elsewhere has not met the one at its side.
-  if (spell.path != kElsewhere) {
+  // Who opened it with a journal elsewhere, or by a hard link, has not met the one at its side.
+  if (journal_place(spell.path) == 0) {
     spell.doubtful.reset();
     spell.before.reset();
   }

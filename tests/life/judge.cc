@@ -8,8 +8,7 @@
 
 namespace tenuto::life {
 
-namespace {
-}
+namespace {}
 
 Judge::Judge(const Story& story) : story_(story) {
   for (Spell& s : spell_) s.base = State::empty(story.numbers);

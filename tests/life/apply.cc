@@ -232,6 +232,8 @@ std::string Applying::compact() {
 }
 
 std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rules) {
+  const bool stays = op.pending() || op.status == kThrew || op.is(Status::busy);
+  if (op.verb == Verb::close && !stays) state.close_handles();
   if (outcome == Outcome::not_done) {
     // A transaction has ended with its commit, whatever that came to, unless it threw.
     const bool ends = op.verb == Verb::commit && op.is(Status::io);
@@ -281,7 +283,6 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
         return a.expect({Status::ok});
       case Verb::close:
         if (!rules.read_only && op.ok()) state.keep_time();
-        if (op.ok()) state.close_handles();
         return a.expect({Status::ok});
       default:
         break;

@@ -289,6 +289,7 @@ TEST(JournalCapture, a_map_has_the_newest_of_all_blocks_in_order) {
         pictures.push_back({line, reinterpret_cast<const std::byte*>(&bytes)});
         expected[line] = bytes.word[0];
       }
+      map.make_room(pictures.size());
       map.put_all(pictures);
     }
     const std::vector<LinePicture> order = map.in_order();

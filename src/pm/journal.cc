@@ -255,6 +255,7 @@ Status Journal::append(std::span<const LinePicture> pictures) {
   bool too_long = false;
   {
     const std::lock_guard lock(state_mu_);
+    since_checkpoint_.make_room(pictures.size());  // before the block is durable
     const Status s = file_->append(pictures, &why);
     if (s == Status::full) return s;
     if (s == Status::ok) {
@@ -312,7 +313,9 @@ Status Journal::fail_without_memory() {
   return Status::io;
 }
 
+// A failure is told before the next checkpoint may begin: what this one took is in no map any more.
 Status Journal::checkpoint() {
+  const std::lock_guard lock(checkpoint_mu_);
   return unless_without_memory([this] { return checkpoint_now(); });
 }
 

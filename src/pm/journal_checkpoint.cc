@@ -20,8 +20,8 @@ constexpr double kColdFactor = 2;
 
 }  // namespace
 
+// REQUIRES: checkpoint_mu_.
 Status Journal::checkpoint_now() {
-  const std::lock_guard lock(checkpoint_mu_);
   // After a failed one its pictures are gone, and the start must not move.
   TENUTO_TRY(status());
   JournalFile::Position start;

@@ -10,10 +10,16 @@ namespace {
 constexpr std::size_t kAhead = 16;
 }  // namespace
 
+void LineMap::make_room(std::size_t pictures) {
+  const std::size_t wanted = lines_.size() + pictures;
+  if (wanted > lines_.capacity()) lines_.reserve(std::max(wanted, 2 * lines_.capacity()));
+  if (wanted > pictures_.capacity()) pictures_.reserve(std::max(wanted, 2 * pictures_.capacity()));
+  std::size_t slots = std::max<std::size_t>(64, index_.size());
+  while (wanted * 2 > slots) slots *= 2;
+  if (slots != index_.size()) rehash(slots);
+}
+
 void LineMap::put_all(std::span<const LinePicture> pictures) {
-  while ((lines_.size() + pictures.size()) * 2 > index_.size()) {
-    rehash(std::max<std::size_t>(64, index_.size() * 2));
-  }
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     if (i + kAhead < pictures.size()) {
       __builtin_prefetch(&index_[slot_of(pictures[i + kAhead].line)]);
@@ -30,7 +36,8 @@ void LineMap::put_all(std::span<const LinePicture> pictures) {
 }
 
 void LineMap::rehash(std::size_t slots) {
-  index_.assign(slots, {});
+  std::vector<Entry> fresh(slots);
+  index_.swap(fresh);
   generation_ = 1;
   for (std::size_t k = 0; k < lines_.size(); ++k) {
     index_[probe(lines_[k])] = {lines_[k], generation_, static_cast<std::uint32_t>(k)};
@@ -40,7 +47,9 @@ void LineMap::rehash(std::size_t slots) {
 void LineMap::clear() {
   lines_.clear();
   pictures_.clear();
-  if (++generation_ == 0) rehash(index_.size());
+  if (++generation_ != 0) return;
+  std::fill(index_.begin(), index_.end(), Entry{});
+  generation_ = 1;
 }
 
 std::vector<LinePicture> LineMap::in_order() const {

@@ -1,5 +1,6 @@
 // The newest picture of each line: what a checkpoint writes. Called by journal.cc, which adds the
-// pictures of one block after the other, each by ascending line.
+// pictures of one block after the other, each by ascending line. Room for them is made before the
+// block is written: one that is durable and not in the map would be lost by the next checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,10 @@ namespace tenuto::inline TENUTO_ABI::pm {
 // Grows, and keeps what it grew to.
 class LineMap {
  public:
+  // For so many pictures more; the only call that may throw, and it changes nothing then.
+  void make_room(std::size_t pictures);
   // Each goes over the line's picture before. Lines that follow each other are found in one look.
+  // REQUIRES: there is room.
   void put_all(std::span<const LinePicture> pictures);
   bool has(std::uint64_t line) const { return !index_.empty() && is_taken(probe(line)); }
   void clear();

@@ -21,11 +21,12 @@ std::optional<std::uint64_t> Judge::doubtful_copy(unsigned store) const {
 namespace {
 // Its default place is beside the file that the path leads to: a hard link is another.
 unsigned journal_place(unsigned path) { return path < 3 ? 0 : path; }
+constexpr unsigned kPaths = 5;
 }  // namespace
 
 bool Judge::must_open(unsigned store, unsigned path) const {
   const Spell& s = spell_[store];
-  if (s.doubtful) return false;
+  if (s.doubtful && s.doubtful_at.contains(journal_place(path))) return false;
   // An unclean pool needs its journal: from elsewhere it may be refused, and nothing is lost.
   return !s.made || s.closed || story_.medium != Medium::journal ||
          journal_place(path) == journal_place(s.path);
@@ -104,6 +105,7 @@ void Judge::restored(Spell& spell, const Spell& copy, const Op& op) {
   // Another journal than its own is at its side, or none.
   spell.path = was.path;
   spell.doubtful = op.a.at(0);
+  for (unsigned path = 0; path < kPaths; ++path) spell.doubtful_at.insert(journal_place(path));
   spell.before = std::make_shared<const Spell>(was);
 }
 
@@ -184,8 +186,10 @@ std::string Judge::settle(unsigned s, const Op& look) {
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
-  // Who opened it with a journal elsewhere, or by a hard link, has not met the one at its side.
-  if (journal_place(spell.path) == 0) {
+  // Who opened it with a journal elsewhere, or by a hard link, has not met the one at its side, and
+  // the other way round.
+  spell.doubtful_at.erase(journal_place(spell.path));
+  if (spell.doubtful_at.empty()) {
     spell.doubtful.reset();
     spell.before.reset();
   }

@@ -46,6 +46,7 @@ class Judge {
     std::set<std::uint64_t> ids;                    // ever given
     // After a restore that left another journal, or none, at the pool's side.
     std::optional<std::uint64_t> doubtful;
+    std::set<unsigned> doubtful_at;  // places of journals that nobody has met since
     // It may be, then, what it was before the restore: copies of one life.
     std::shared_ptr<const Spell> before;
   };

@@ -136,6 +136,7 @@ PoolImpl::~PoolImpl() { history->shut(false); }
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
+  heap->prepare_thread();  // what the rest frees needs no memory
   TENUTO_TRY(engine->drain());
   if (collections != nullptr) collections->reclaimer().stop();
   history->shut(true);

@@ -72,12 +72,15 @@ bool Tree::try_end() {
   }
   if (end_ == End::lookers) {
     if (!epoch_is_over(end_epoch_)) return false;
+    // Giving back does not stop half way: what it needs is there before, or it comes later.
+    if (!pm::had_memory([this] { heap_.prepare_thread(); })) return false;
     give_all_back();
   }
   return true;
 }
 
 void Tree::end_now() {
+  heap_.prepare_thread();  // may throw, and nothing is done then
   if (end_ < End::lookers) {
     const bool forgotten = forget_history();
     TENUTO_ASSERT(forgotten);  // no sweep is under way

@@ -310,6 +310,25 @@ TEST_F(NoMemoryCallsTest, a_threads_first_calls) {
   in_a_thread([&] { (void)s_->collection("b" + std::to_string(n++)); });
 }
 
+// A drop gives back what others wrote, and frees nothing twice.
+TEST_F(NoMemoryCallsTest, a_threads_first_call_is_a_drop) {
+  for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    Collection c = made("dropped", 200);
+    for (int i = 0; i < 200; ++i) ASSERT_EQ(c.erase(key_of(i)), Status::ok);
+    std::thread([&] {
+      test::fail_allocation(n);
+      try {
+        (void)s_->drop("dropped");
+      } catch (const std::bad_alloc&) {
+      }
+      met = test::failed_allocation() ? 1 : 0;
+    }).join();
+    (void)s_->drop("dropped");
+    works();
+  }
+}
+
 // What others took and used is the last thing that a thread lets go of: its end frees what it held.
 TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_anothers) {
   fill(200);

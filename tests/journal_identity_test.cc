@@ -307,6 +307,24 @@ TEST_F(JournalIdentity, half_a_superblock_after_a_life_on_another_medium_opens) 
   }
 }
 
+// What the lost half said may have been that a journal is in use.
+TEST_F(JournalIdentity, half_a_superblock_is_not_read_without_what_its_journal_holds) {
+  StoreOptions to_read = journalled();
+  to_read.pool.read_only = true;
+  for (const std::size_t damaged : {std::size_t{0}, std::size_t{kFrameBytes}}) {
+    SetUp();
+    live(at("p.tnt"), "a", false);
+    live(at("p.tnt"), "b");
+    Bytes pool = read_image(at("p.tnt"));
+    pool[damaged + offsetof(pm::Superblock, created_unix_s)] ^= 1;
+    write_image(at("p.tnt"), pool);
+    EXPECT_NE(open(at("p.tnt"), to_read), Status::ok) << keys_;
+    EXPECT_FALSE(report_.text().empty());
+    EXPECT_EQ(open(at("p.tnt")), Status::ok) << report_.text();
+    EXPECT_EQ(keys_, "a b ");
+  }
+}
+
 // --- planted -------------------------------------------------------------------------------------
 
 #ifdef TENUTO_DEBUG_CHECKS

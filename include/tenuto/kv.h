@@ -100,8 +100,9 @@ struct IteratorOptions {
 // until the iterator moves or dies. Between two calls it holds back the records of the leaf it
 // stands in, 48 at most (a snapshot's: and what they replaced), and nothing else that is replaced
 // or erased meanwhile, however long it lives. 4096 iterators and views are alive at most, in a
-// process: the next one says busy. When its collection is dropped it goes on to the end of its
-// leaf; then not_found.
+// process: the next one says busy. A call that an exception ends (std::bad_alloc) leaves it
+// nowhere: valid() is false until it is sent somewhere again. When its collection is dropped it
+// goes on to the end of its leaf; then not_found.
 class Iterator {
  public:
   Iterator(Iterator&&) noexcept;

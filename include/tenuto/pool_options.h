@@ -103,7 +103,9 @@ struct PoolOptions {
   // 0: the owner's alone (0600); of a backup or a rescue those of the pool it is made of.
   unsigned mode = 0;
   Medium medium = Medium::automatic;
-  bool read_only = false;  // needs a cleanly closed pool; writes return Status::read_only
+  // Needs a cleanly closed pool, and no newer journal of its own beside it (corrupt: this is an
+  // older copy). Writes return Status::read_only.
+  bool read_only = false;
   // An address of the pool that cannot be read or written (the file was cut short by somebody, the
   // device failed) makes the operation, and all later ones, return Status::io. That takes a handler
   // for SIGBUS, installed once a process; other addresses go to the handler there was. false: the

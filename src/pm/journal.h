@@ -132,7 +132,7 @@ class Journal {
   Status append(std::span<const LinePicture> pictures);
   void note_appended(std::span<const LinePicture> pictures);  // REQUIRES: state_mu_
   Status checkpoint();
-  Status checkpoint_now();
+  Status checkpoint_now();  // REQUIRES: checkpoint_mu_
   template <class F>
   Status unless_without_memory(const F& f);
   Status fail_without_memory();

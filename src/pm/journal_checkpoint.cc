@@ -20,7 +20,6 @@ constexpr double kColdFactor = 2;
 
 }  // namespace
 
-// REQUIRES: checkpoint_mu_.
 Status Journal::checkpoint_now() {
   // After a failed one its pictures are gone, and the start must not move.
   TENUTO_TRY(status());

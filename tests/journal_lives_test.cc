@@ -213,14 +213,18 @@ double longest_replay(unsigned recovery_ms_max, PoolStats* stats) {
 TEST(JournalBound, a_replay_never_takes_longer_than_was_asked_for) {
   PoolStats free;
   PoolStats bound;
+#ifdef TENUTO_DEBUG_CHECKS
+  // What this machine's checkpoints take moves the estimate; at a rate that stays, it moves only
+  // with the journal's content.
+  plant("journal_rate_not_measured");
+#endif
   EXPECT_GT(longest_replay(0, &free), 6);
   EXPECT_EQ(free.journal_checkpoints, 0u);
   EXPECT_LE(longest_replay(4, &bound), 4);
   EXPECT_GT(bound.journal_checkpoints, 2u);
 #ifdef TENUTO_DEBUG_CHECKS
-  // The journal's thread alone may come too late.
   plant("journal_recovery_not_bounded");
-  EXPECT_GT(longest_replay(1, &bound), 1);
+  EXPECT_GT(longest_replay(4, &bound), 6);
   unplant_all();
 #endif
 }

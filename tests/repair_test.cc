@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <random>
 
+#include "tenuto/collection.h"
 #include "support/pool_image.h"
 #include "tool_seed.h"
 
@@ -85,22 +86,40 @@ class Repair : public testing::Test {
     const Status s = rescue(path_.str(), fresh_.str(), rescue_, result_, &report_);
     EXPECT_EQ(read_image(path_.str()), b) << "the damaged file was changed";
     rescued_.clear();
+    found_.clear();
     if (::access(fresh_.str().c_str(), F_OK) != 0) return s;
     Result<Store> made = Store::open(fresh_.str(), options_, &report_);
     EXPECT_TRUE(made) << report_.text();
     if (!made) return s;
     EXPECT_EQ(made->validate(&report_), Status::ok) << report_.text();
     rescued_ = records_of(*made);
-    EXPECT_EQ(rescued_.size(), result_.records);
+    take_found(*made);
+    EXPECT_EQ(rescued_.size() + found_.size(), result_.records);
     return s;
+  }
+
+  // What has no collection any more: where the catalog may be lost.
+  void take_found(Store& made) {
+    const auto all = made.collections();
+    ASSERT_TRUE(all);
+    for (const CollectionInfo& info : *all) {
+      ASSERT_EQ(info.name, kLostAndFound);
+      const Result<Collection> c = made.collection(info.name);
+      ASSERT_TRUE(c);
+      Iterator it = c->iterator();
+      for (it.seek_first(); it.valid(); it.next()) found_.emplace(it.key(), it.value());
+      ASSERT_EQ(it.status(), Status::ok);
+    }
   }
 
   // Of what came back everything is current.
   void expect_nothing_old() {
-    for (const auto& [key, value] : rescued_) {
-      const auto it = records_.find(key);
-      ASSERT_TRUE(it != records_.end()) << key << " was erased";
-      ASSERT_EQ(value, it->second) << key;
+    for (const Records* back : {&rescued_, &found_}) {
+      for (const auto& [key, value] : *back) {
+        const auto it = records_.find(key);
+        ASSERT_TRUE(it != records_.end()) << key << " was erased";
+        ASSERT_EQ(value, it->second) << key;
+      }
     }
   }
   std::size_t lost() const { return records_.size() - rescued_.size(); }
@@ -122,6 +141,7 @@ class Repair : public testing::Test {
   RescueOptions rescue_;
   Records records_;  // at the image's moment
   Records rescued_;
+  Records found_;  // in lost+found
   RescueResult result_;
   Report report_;
 };

@@ -46,7 +46,7 @@ Status Journal::checkpoint_now() {
     if (file_->set_start(start, &why) == Status::ok) {
       applying_lines_ = 0;
       const auto lines = static_cast<double>(applied_.size());
-      if (applied_.size() >= kLinesMeasuredMin) {
+      if (applied_.size() >= kLinesMeasuredMin && !TENUTO_PLANT("journal_rate_not_measured")) {
         const double measured = kColdFactor * ns_since(begin) / lines;
         ns_per_line_ += kNewShare * (measured - ns_per_line_);
       }

@@ -181,6 +181,9 @@ class Tree::Bulk {
       lock.unlock_unchanged();
       return Status::exists;
     }
+    if (const Status s = tree_.still_there(lock); s != Status::ok) {
+      return s == Status::conflict ? Status::busy : s;  // a transaction that was to drop it
+    }
     // Snapshots would see what is loaded, for no leaf says that it was not there.
     if (tree_.history_.now().snapshots() != 0) {
       lock.unlock_unchanged();

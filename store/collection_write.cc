@@ -58,6 +58,7 @@ Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
 }
 
 // moment: null, or that of what is doomed: then nothing else may have come to the span since.
+// conflict: it has, or the collection goes.
 Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options,
                  const store::Span& span = {},
                  const std::shared_ptr<store::SnapshotCore>& moment = nullptr) {
@@ -66,6 +67,7 @@ Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions opti
     for (const std::string& key : doomed.keys) ops.push_back({&tree, key, {}, true});
     store::ReadSet reads;
     reads.snapshot = moment;
+    reads.lives.push_back(&state->life);
     if (moment != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
     return store::Tree::write(std::move(ops), &reads);
   });
@@ -199,11 +201,17 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
                                               std::optional<std::string_view> to,
                                               WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  store::Span span;
-  TENUTO_TRY(state_->form.range(from, to, span));
   Doomed doomed;
-  TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
-  TENUTO_TRY(erase_all(state_.get(), doomed, options));
+  Status s;
+  store::Attempts attempts;
+  do {
+    doomed = {};
+    store::Span span;
+    TENUTO_TRY(state_->form.range(from, to, span));
+    TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
+    s = erase_all(state_.get(), doomed, options);
+  } while (attempts.again_after(s));
+  TENUTO_TRY(s);
   return doomed.live;
 }
 

@@ -43,7 +43,9 @@ struct CollectionState {
         form(std::move(f)),
         tree(std::move(t)),
         id(tree->id()),
-        name(std::move(n)) {}
+        name(std::move(n)) {
+    tree->set_life(life);
+  }
 
   // ok | not_found | closed | forked.
   Status alive() const {

@@ -4,9 +4,8 @@
 // A drop is a change of the catalog, and has its place in the order of all changes by its load of
 // the history's word (history.h): let d be that moment. Whoever drops says so before d (`dropping`)
 // and says what became of it when the change is durable, so:
-//   - A call that finds `open` asked before the dropper said so, hence before d, or began before
-//   the
-//     drop ended: it may come before the drop. One that finds `dropping` cannot know, and waits;
+//   - A read that finds `open` asked before the dropper said so, hence before d, or began before
+//     the drop ended: it may come before the drop. What finds `dropping` cannot know, and waits;
 //     the wait is that of a reader at a locked leaf, and its dropper waits for no reader.
 //   - A snapshot whose addition came after d sees what the dropper's batch wrote, and finds the
 //     collection on its way out, for it asks after the addition: both or neither. A snapshot that
@@ -14,6 +13,10 @@
 //   - A commit that read a collection, or writes to it, asks again after its own load c, holding
 //     locks. `open`: the dropper says so later, and loads later: c < d. Else it is a conflict at
 //     once, for the dropper may wait for its locks.
+//   - So does every other write, after its load and under its leaf's lock (Tree::still_there). One
+//     that finds `open` has its lock before the dropper validates what it read itself, which then
+//     meets the lock or the change: what a transaction read in a collection that it drops was not
+//     written between. Else it lets go of the leaf, and waits for what becomes of the drop.
 //
 // A collection that a transaction has made is `unborn` until its commit: there for its maker alone.
 // All of them are sequentially consistent, which costs a plain load where nobody writes.

@@ -14,6 +14,8 @@
 
 namespace tenuto::inline TENUTO_ABI::store {
 
+const CollectionLife Tree::kStays;
+
 Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
     : file_(ground.file),
       heap_(ground.heap),
@@ -171,6 +173,14 @@ Status Tree::put_at(Pending& p, std::string_view value) {
   }
 }
 
+// Who drops the collection may have read this leaf, and waits for no lock of it (life.h).
+Status Tree::still_there(LeafLock& lock) const {
+  if (life_->is_open() || TENUTO_PLANT("store_write_life_not_validated")) return Status::ok;
+  lock.unlock_unchanged();
+  const Status s = life_->alive();
+  return s == Status::ok ? Status::conflict : s;
+}
+
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
   if (old.found) return replace_record(place, p, old);
   VLeaf& twin = *place.leaf;
@@ -183,6 +193,8 @@ Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
     return split == Status::ok ? Status::conflict : split;
   }
   const MomentWord now = history_.now();
+  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
+    return s;
   insert_entry(twin, choose_slot(used), SlotWord::make(p.record, p.hash.slot), p.hash.print);
   p.record = {};
   if (now.snapshots() != 0) [[unlikely]] {
@@ -204,6 +216,8 @@ Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   if (!twin.lock_if(place.version)) return Status::conflict;
   LeafLock lock(twin);
   const MomentWord now = history_.now();
+  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
+    return s;
   const PoolOffset old_record = old.word.record();
   const std::int64_t old_bytes = bytes_of(old.record);
   if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
@@ -244,6 +258,8 @@ Status Tree::unlink_record(const Place& place, std::string_view key, const Found
   if (!twin.lock_if(place.version)) return Status::conflict;
   LeafLock lock(twin);
   const MomentWord now = history_.now();
+  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
+    return s;
   erase_entry(twin, old.slot);
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {

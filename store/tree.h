@@ -187,6 +187,8 @@ class Tree {
 
   // Before any other thread knows the tree.
   void set_verify_reads(bool on) { verify_reads_ = on; }
+  // Of the collection whose records these are, and which outlives the tree. None: it stays.
+  void set_life(const CollectionLife& life) { life_ = &life; }
 
   // See Store for these. lookup: REQUIRES an epoch guard, and the record stays under it.
   Status lookup(std::string_view key, Record& out, bool for_value = true) const;
@@ -312,6 +314,9 @@ class Tree {
     bool fenced;  // the record
   };
   Status put_at(Pending& p, std::string_view value);
+  // For a write under its lock. Not ok: the lock is gone. conflict: look again, the collection
+  // stays after all. not_found | closed: it went.
+  Status still_there(LeafLock& lock) const;
   // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
   Status link_record(const Place& place, Pending& p, const Found& old);
   Status replace_record(const Place& place, Pending& p, const Found& old);
@@ -364,6 +369,8 @@ class Tree {
   const PoolOffset first_leaf_;
   const KeyKind kind_;
   bool verify_reads_ = true;
+  static const CollectionLife kStays;
+  const CollectionLife* life_ = &kStays;
   double rebuild_ms_ = 0;
   std::int64_t records_at_open_ = 0;
   // Written once, under count_mu_, before record_bytes_known_ says so.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "support/collection_fixture.h"
+#include "tenuto/crash.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto {
@@ -219,6 +221,38 @@ TEST_F(CollectionTransactionTest, a_drop_and_a_blind_write_do_not_both_commit) {
     writer.join();
     const bool seen = value == mine;
     ASSERT_FALSE(write == Status::ok && drop == Status::ok && !seen) << "round " << round;
+  }
+}
+
+// A write found the collection, and waits before its leaf; the collection's dropper has read that
+// leaf. If both were ok, the write would come before the drop, and after what the drop had read.
+TEST_F(CollectionTransactionTest, a_write_does_not_pass_a_drop_that_read_its_key) {
+  for (const bool planted : {false, true}) {
+#ifndef TENUTO_DEBUG_CHECKS
+    if (planted) break;
+#endif
+    if (planted) plant("store_write_life_not_validated");
+    Collection y = made({}, "y");
+    StoreTransaction tx = s_->begin();
+    std::string value;
+    EXPECT_EQ(tx.get(y, "k", value), Status::not_found);
+    EXPECT_EQ(tx.drop(y), Status::ok);
+    std::promise<void> found;
+    std::promise<void> dropped;
+    Status write = Status::ok;
+    std::thread writer([&] {
+      write = y.merge("k", [&](std::optional<std::string_view>) {
+        found.set_value();
+        dropped.get_future().wait();
+        return std::string("v");
+      });
+    });
+    found.get_future().wait();
+    EXPECT_EQ(tx.commit(), Status::ok);
+    dropped.set_value();
+    writer.join();
+    EXPECT_EQ(write, planted ? Status::ok : Status::not_found);
+    unplant_all();
   }
 }
 

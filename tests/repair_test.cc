@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <random>
 
-#include "tenuto/collection.h"
 #include "support/pool_image.h"
+#include "tenuto/collection.h"
 #include "tool_seed.h"
 
 namespace tenuto::test {

@@ -17,13 +17,13 @@
 // nothing is loaded: see history.h.
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <atomic>
 #include <vector>
 
 #include "pm/assert.h"
+#include "pm/parallel.h"
 #include "pm/plant.h"
 #include "store/tree.h"
 #include "tenuto/persist.h"
@@ -79,13 +79,14 @@ class Tree::Bulk {
       if (s != Status::ok) first.compare_exchange_strong(expected, s, std::memory_order_relaxed);
     };
     const tbb::blocked_range<std::size_t> all(0, leaves_.size(), kGrain);
-    if (threads_ == 1) {
-      part(all);
-    } else {
-      tbb::task_arena arena(threads_ == 0 ? tbb::task_arena::automatic
-                                          : static_cast<int>(threads_));
-      arena.execute([&] { tbb::parallel_for(all, part); });
-    }
+    TENUTO_TRY(pm::in_arena(threads_, [&](bool parallel) {
+      if (parallel) {
+        tbb::parallel_for(all, part);
+      } else {
+        part(all);
+      }
+      return Status::ok;
+    }));
     return first.load(std::memory_order_relaxed);
   }
 

@@ -5,8 +5,8 @@
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
+#include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -57,31 +57,37 @@ Status Collections::create(KeyKind kind, Report* report) {
   return Status::ok;
 }
 
-Status Collections::run(const std::function<Status(bool)>& work) const {
-  if (threads_ == 1) return work(false);
-  tbb::task_arena arena(threads_ == 0 ? tbb::task_arena::automatic : static_cast<int>(threads_));
-  return arena.execute([&] { return work(true); });
+Status Collections::run(const std::function<Status(bool)>& work, Report* report) const {
+  bool ended = false;
+  const Status s = pm::in_arena(threads_, [&](bool parallel) {
+    const Status of_work = work(parallel);
+    ended = true;
+    return of_work;
+  });
+  return ended ? s : fail(s, report, pm::kNoThreadHere, ground_.file.path());
 }
 
 Status Collections::open(bool clean, Report* report) {
   HeadNames names;
   TENUTO_TRY(read_head(ground_.file, clean, names, report));
-  return run([&](bool parallel) -> Status {
-    if (names.catalog) {
-      auto catalog = Catalog::open(ground_, names, clean, parallel, report);
-      if (!catalog) return catalog.error();
-      catalog_ = std::move(*catalog);
-      has_catalog_.store(true, std::memory_order_relaxed);
-    }
-    auto tree =
-        Tree::rebuild(ground_, kDefaultTree, names.first_leaf, names.kind, clean, parallel, report);
-    if (!tree) return tree.error();
-    main_ = state_of({{}, kDefaultTree, {}, default_spec(names.kind)}, std::move(*tree));
-    if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
-      return Status::ok;
-    }
-    return open_all(parallel, report);
-  });
+  return run(
+      [&](bool parallel) -> Status {
+        if (names.catalog) {
+          auto catalog = Catalog::open(ground_, names, clean, parallel, report);
+          if (!catalog) return catalog.error();
+          catalog_ = std::move(*catalog);
+          has_catalog_.store(true, std::memory_order_relaxed);
+        }
+        auto tree = Tree::rebuild(ground_, kDefaultTree, names.first_leaf, names.kind, clean,
+                                  parallel, report);
+        if (!tree) return tree.error();
+        main_ = state_of({{}, kDefaultTree, {}, default_spec(names.kind)}, std::move(*tree));
+        if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
+          return Status::ok;
+        }
+        return open_all(parallel, report);
+      },
+      report);
 }
 
 Result<std::unique_ptr<Tree>> Collections::rebuild(const CatalogEntry& entry, bool clean,
@@ -172,11 +178,13 @@ Result<Collections::State> Collections::get_locked(std::string_view name, Report
   CatalogEntry entry;
   TENUTO_TRY(catalog_->find(name, entry, report));
   std::unique_ptr<Tree> tree;
-  TENUTO_TRY(run([&](bool parallel) -> Status {
-    auto built = rebuild(entry, true, parallel, report);
-    if (built) tree = std::move(*built);
-    return built ? Status::ok : built.error();
-  }));
+  TENUTO_TRY(run(
+      [&](bool parallel) -> Status {
+        auto built = rebuild(entry, true, parallel, report);
+        if (built) tree = std::move(*built);
+        return built ? Status::ok : built.error();
+      },
+      report));
   State state = state_of(entry, std::move(tree));
   open_.emplace(name, state);
   return state;

@@ -194,7 +194,7 @@ class Collections {
   static Status check_name(std::string_view name, Report* report);
   std::string where_of(std::string_view name) const;
   // In threads_ threads.
-  Status run(const std::function<Status(bool parallel)>& work) const;
+  Status run(const std::function<Status(bool parallel)>& work, Report* report) const;
   Status open_all(bool parallel, Report* report);
   Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
                                         Report* report);

@@ -135,7 +135,8 @@ Status Journal::begin(const JournalFile::Expected& expected, std::uint64_t life,
   return Status::ok;
 }
 
-void Journal::start(const std::byte* base, const PoolHealth* health, OnFailure on_failure) {
+Status Journal::start(const std::byte* base, const PoolHealth* health, OnFailure on_failure,
+                      Report* report) {
   capture_ = std::make_shared<Capture>(base);
   epoch_lines_ = std::min(file_->ring_bytes() / kEpochShare, kEpochBytesMax) / kLineBytes;
   early_lines_ = std::min(epoch_lines_ / 2, kEarlyLines);
@@ -146,7 +147,8 @@ void Journal::start(const std::byte* base, const PoolHealth* health, OnFailure o
                      file_->path(),
                      {},
                      {}};
-  thread_ = std::thread([this] { run(); });
+  const bool started = started_threads([this] { thread_ = std::thread([this] { run(); }); });
+  return started ? Status::ok : fail(Status::io, report, kNoThread, file_->path());
 }
 
 Journal::~Journal() { stop(); }

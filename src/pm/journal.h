@@ -93,8 +93,9 @@ class Journal {
   // Instead: the pool's next life does without it, and the superblock says so.
   void let_go();
   // The pool is mapped at base, and stores begin. Once `health` knows of a bad page nothing more is
-  // committed: it may come of the zeros in its place.
-  void start(const std::byte* base, const PoolHealth* health, OnFailure on_failure);
+  // committed: it may come of the zeros in its place. io: the system has no thread for it.
+  Status start(const std::byte* base, const PoolHealth* health, OnFailure on_failure,
+               Report* report);
   // Stops its thread. What was not synced is lost, as in a crash.
   ~Journal();
   Journal(const Journal&) = delete;

@@ -58,7 +58,7 @@ class Replay {
       blocks_.clear();
       const std::uint64_t needed = walk();
       want = std::max(want, needed);
-      unpack();
+      TENUTO_TRY(unpack());
       TENUTO_TRY(apply());
       if (impossible_) return impossible_block();
       tell();
@@ -181,18 +181,24 @@ class Replay {
   }
 
   // The first block whose payload does not check is the journal's end, whatever stands behind it.
-  void unpack() {
+  Status unpack() {
     lines_.resize(pictures_);
-    parallel_each(blocks_.size(), options_.threads,
-                  [this](std::size_t i) { blocks_[i].sound = unpack(blocks_[i]); });
+    const auto one = [this](std::size_t i) { blocks_[i].sound = unpack(blocks_[i]); };
+    TENUTO_TRY(told(parallel_each(blocks_.size(), options_.threads, one)));
     const auto torn =
         std::find_if(blocks_.begin(), blocks_.end(), [](const Block& b) { return !b.sound; });
-    if (torn == blocks_.end()) return;
+    if (torn == blocks_.end()) return Status::ok;
     ended_ = true;
     impossible_ = false;  // behind the end
     end_ = {torn->at, torn->head.number};
     lines_.resize(torn->first);
     blocks_.erase(torn, blocks_.end());
+    return Status::ok;
+  }
+
+  Status told(Status of_threads) const {
+    return of_threads == Status::ok ? of_threads
+                                    : fail(of_threads, report_, kNoThreadHere, ring_.path);
   }
 
   Status apply() {
@@ -206,11 +212,14 @@ class Replay {
     const auto less = [](const Order& a, const Order& b) {
       return a.line != b.line ? a.line < b.line : a.place < b.place;
     };
-    if (options_.threads == 1) {
-      std::sort(order_.begin(), order_.end(), less);
-    } else {
-      tbb::parallel_sort(order_.begin(), order_.end(), less);
-    }
+    TENUTO_TRY(told(in_arena(options_.threads, [&](bool parallel) {
+      if (parallel) {
+        tbb::parallel_sort(order_.begin(), order_.end(), less);
+      } else {
+        std::sort(order_.begin(), order_.end(), less);
+      }
+      return Status::ok;
+    })));
     last_.clear();
     for (const Order& o : order_) {
       const bool again = !last_.empty() && last_.back().line == o.line;

@@ -1,9 +1,10 @@
 // What is done after a change can be lost no more, or while others wait for it, does not end with
-// an exception of an allocation that failed: who calls this says what holds then.
+// an exception of an allocation that failed, and nothing does with that of a thread that could not
+// be started: who calls these says what holds then.
 #pragma once
 
 #include <new>
-#include <system_error>
+#include <stdexcept>
 
 #include "tenuto/abi.h"
 
@@ -32,19 +33,30 @@ bool had_memory(const F& f) {
 #endif
 }
 
-// False: the system had no thread for f, or no memory for one.
+inline constexpr const char* kNoThread =
+    "the system has no thread to give: raise the process's limit of threads";
+
+// False: f wanted a thread, and the system had none. An allocation that failed passes through.
 template <class F>
-bool had_thread(const F& f) {
+bool started_threads(const F& f) {
 #ifdef __cpp_exceptions
   try {
-    return had_memory(f);
-  } catch (const std::system_error&) {
+    f();
+    return true;
+  } catch (const std::runtime_error&) {  // std::system_error is one, and so is what oneTBB throws
     return false;
   }
 #else
   f();
   return true;
 #endif
+}
+
+// False: the system had no thread for f, or no memory for one.
+template <class F>
+bool had_thread(const F& f) {
+  bool had = false;
+  return had_memory([&] { had = started_threads(f); }) && had;
 }
 
 }  // namespace tenuto::inline TENUTO_ABI::pm

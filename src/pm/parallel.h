@@ -1,5 +1,4 @@
-// Loops over independent parts, for what opens a pool. Called by journal_replay.cc and
-// journal_lines.cc.
+// Loops over independent parts, for what opens a pool and what loads a collection.
 #pragma once
 
 #include <tbb/parallel_for.h>
@@ -13,18 +12,39 @@
 
 #include "pm/no_memory.h"
 #include "tenuto/abi.h"
+#include "tenuto/status.h"
 
 namespace tenuto::inline TENUTO_ABI::pm {
 
-// f(i) for each i below n, on so many cores (0: all; 1: on the caller's thread).
+inline constexpr const char* kNoThreadHere =
+    "the system has no thread to give: raise the process's limit of threads, or set "
+    "recovery_threads to 1";
+
+// work(parallel) with an arena of so many threads (0: as many as cores) for oneTBB's loops in it;
+// 1: work(false) on the caller's thread. io: oneTBB wanted a thread, and the system had none. Then
+// work did not come to its end, and what it made is to be thrown away.
+template <class Work>
+Status in_arena(unsigned threads, const Work& work) {
+  if (threads == 1) return work(false);
+  Status s = Status::ok;
+  const bool had = started_threads([&] {
+    tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : static_cast<int>(threads));
+    s = arena.execute([&] { return work(true); });
+  });
+  return had ? s : Status::io;
+}
+
+// f(i) for each i below n; in no order. io: as above.
 template <class F>
-void parallel_each(std::size_t n, unsigned threads, const F& f) {
-  if (threads == 1 || n < 2) {
-    for (std::size_t i = 0; i < n; ++i) f(i);
-    return;
-  }
-  tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : static_cast<int>(threads));
-  arena.execute([&] { tbb::parallel_for(std::size_t{0}, n, f); });
+Status parallel_each(std::size_t n, unsigned threads, const F& f) {
+  return in_arena(n < 2 ? 1 : threads, [&](bool parallel) {
+    if (parallel) {
+      tbb::parallel_for(std::size_t{0}, n, f);
+    } else {
+      for (std::size_t i = 0; i < n; ++i) f(i);
+    }
+    return Status::ok;
+  });
 }
 
 // The same for parts that wait for a device more than they work: more threads than cores, so that

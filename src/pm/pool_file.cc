@@ -117,7 +117,8 @@ Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* re
     return fail_errno(errno, "cannot map the pool file", path_, report);
   }
   if (journal_ != nullptr) {
-    journal_->start(base_, &health_, [this](const Report& why) { poison(Status::io, why); });
+    const auto failed = [this](const Report& why) { poison(Status::io, why); };
+    TENUTO_TRY(journal_->start(base_, &health_, failed, report));
   }
   if (!power_cut_safe() && !opened_to_read_) {
     log(in_memory_ ? "the pool is in memory: it survives a crash of the process, not a power cut"

@@ -143,7 +143,14 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     for (it.seek_first(); it.valid(); it.next()) values.emplace_back(it.value());
     TENUTO_TRY(it.status());
   }
+  // All of them or none, where one is refused or memory ends.
+  struct Undo {
+    store::Work& work;
+    std::size_t count;
+    ~Undo() { work.rollback_to(count); }
+  } undo{*impl_, impl_->writes.size()};
   for (const std::string& value : values) TENUTO_TRY(erase_pair(collection, key, value));
+  undo.count = impl_->writes.size();
   return Status::ok;
 }
 
@@ -165,6 +172,7 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->usable());
   if (impl_->options.read_only) return Status::read_only;
+  impl_->created.reserve(impl_->created.size() + 1);  // what is made is known, come what may
   auto made =
       impl_->pool->collections->make_unnamed(name, options, impl_->created, impl_->dropped, report);
   if (!made) return made.error();

@@ -41,6 +41,8 @@ struct Part {
   Status alive() const { return own ? state->life.alive_to_maker() : state->alive(); }
 
   const Write* written(std::string_view key) const;
+  // `write` counts for its key from now on, in the place of what is at `at`.
+  void name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write);
   bool writes_between(std::string_view low, const Fence& end) const;
   // Puts the writes of a leaf with these bounds in the place of its entries.
   void overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const;

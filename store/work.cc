@@ -58,9 +58,20 @@ Status Work::write(Part& part, std::string_view key, std::optional<std::string_v
   std::optional<std::string> copy;
   if (value) copy.emplace(*value);
   writes.push_back({&part, std::string(key), std::move(copy), before});
-  if (at != part.latest.end()) part.latest.erase(at);
-  part.latest.emplace(writes.back().key, writes.size() - 1);
+  if (before == 0) {  // an entry of writes that nothing names, where memory ends here, is nobody's
+    part.latest.emplace(writes.back().key, writes.size() - 1);
+  } else {
+    part.name_again(at, writes.size() - 1);
+  }
   return Status::ok;
+}
+
+// Needs no memory: what was written before stays, or what comes is there.
+void Part::name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write) {
+  auto node = latest.extract(at);
+  node.key() = writes[write].key;
+  node.mapped() = write;
+  latest.insert(std::move(node));
 }
 
 bool Work::drops(const Part& part) const {
@@ -80,9 +91,12 @@ void Work::rollback_to(std::size_t count) {
     auto& latest = writes[i - 1].part->latest;
     const auto at = latest.find(writes[i - 1].key);
     if (at == latest.end() || at->second != i - 1) continue;  // taken back before
-    std::size_t before = writes[i - 1].before;
-    latest.erase(at);
-    if (before != 0) latest.emplace(writes[before - 1].key, before - 1);
+    const std::size_t before = writes[i - 1].before;
+    if (before == 0) {
+      latest.erase(at);
+    } else {
+      writes[i - 1].part->name_again(at, before - 1);
+    }
   }
 }
 

@@ -51,6 +51,45 @@ TEST_F(NoMemoryCallsTest, a_snapshots_end) {
       });
 }
 
+// What a call of a transaction's threw of is not in the commit, and what was written before is.
+TEST_F(NoMemoryCallsTest, a_transactions_write_is_done_whole_or_not_at_all) {
+  Collection pairs = std::move(*s_->collection("pairs", {.duplicates = true}));
+  const std::string key(60, 'k');  // in no string itself
+  bool again = true;
+  for (long n = 1; again; ++n) {
+    for (int what = 0; what < 4; ++what) {
+      ASSERT_EQ(s_->put(key, "before"), Status::ok);
+      for (const char* v : {"a", "b", "c"}) ASSERT_EQ(pairs.put(key, v), Status::ok);
+      StoreTransaction tx = s_->begin();
+      ASSERT_EQ(tx.put(key, "first"), Status::ok);
+      const auto point = tx.savepoint();
+      if (what == 3) {
+        ASSERT_EQ(tx.put(key, "taken back"), Status::ok);
+      }
+      bool threw = false;
+      test::fail_allocation(n);
+      try {
+        if (what == 0) (void)tx.put(key, "second");
+        if (what == 1) (void)tx.erase(key);
+        if (what == 2) (void)tx.erase(pairs, key);
+        if (what == 3) (void)tx.rollback_to(point);
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+      const bool failed = test::failed_allocation();
+      ASSERT_EQ(tx.commit(), Status::ok);
+      std::string value = "none";
+      const Status found = s_->get(key, value);
+      const bool whole = !threw && what < 2;
+      EXPECT_EQ(found, whole && what == 1 ? Status::not_found : Status::ok);
+      EXPECT_EQ(value, !whole ? "first" : what == 0 ? "second" : "none") << n << " " << what;
+      EXPECT_EQ(pairs.stats().records, !threw && what == 2 ? 0u : 3u) << n;
+      if (what == 2) again = failed;  // it needs the most
+    }
+    works();
+  }
+}
+
 TEST_F(NoMemoryCallsTest, cursors) {
   fill(300);
   Collection pairs = made("pairs", 0, {.duplicates = true});

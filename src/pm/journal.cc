@@ -55,7 +55,9 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
   auto file = JournalFile::open(path, options.bytes, expected, report);
   if (!file) return file.error();
   j->file_ = std::move(*file);
-  j->stamp_sequence_ = read_stamps(pool_fd, j->file_->life()).sequence;
+  const StampsFound stamps = read_stamps(pool_fd, j->file_->life());
+  j->stamp_sequence_ = stamps.sequence;
+  j->in_pool_ = stamps.block;
   if (j->file_->use() == JournalUse::replay) {
     TENUTO_TRY(j->check_stamp(expected, how, report));
     TENUTO_TRY(j->replay(expected, how, report));
@@ -75,8 +77,8 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
 }
 
 // A pool file, or a journal, that is an older copy of the same life. A stamp ahead of the start is
-// of a checkpoint that was cut short: only then the ring is read twice, to see that it reaches so
-// far.
+// of a checkpoint or a replay that was cut short: only then the ring is read twice, to see that it
+// reaches so far.
 Status Journal::check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
                             Report* report) {
   if (expected.any_pool() || TENUTO_PLANT("journal_older_copy_believed")) return Status::ok;
@@ -89,16 +91,16 @@ Status Journal::check_stamp(const JournalFile::Expected& expected, const ReplayO
                 file_->path(), "blocks before " + std::to_string(stamps.block) + " in the pool",
                 "before " + std::to_string(start));
   }
-  if (start >= stamps.block) return Status::ok;
+  if (start >= stamps.end) return Status::ok;
   const JournalFile::Position from = file_->end();
   TENUTO_TRY(file_->replay(how, look, nullptr, report));
   const std::uint64_t end = file_->end().block;
   file_->rewind(from);
-  if (end >= stamps.block) return Status::ok;
+  if (end >= stamps.end) return Status::ok;
   return fail(Status::corrupt, report,
               "the pool file holds more than its journal ever did: the journal is an older copy, "
               "or damaged; put the right one back",
-              file_->path(), "blocks up to " + std::to_string(stamps.block),
+              file_->path(), "blocks up to " + std::to_string(stamps.end),
               "up to " + std::to_string(end));
 }
 
@@ -113,7 +115,10 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
     return fail_errno(errno, "cannot write what the journal holds to the pool", file_->path(),
                       report);
   };
+  in_pool_ = std::max(in_pool_, file_->start().block);  // where no stamp can be read
   const auto to_pool = [&](std::span<const LinePicture> pictures) {
+    if (pictures.empty()) return Status::ok;
+    if (!announce_blocks(file_->end().block)) return failed();
     const Status s = write_to_pool(pool_fd_, pictures, how.threads, &r.pool_bytes);
     return s == Status::ok ? s : failed();
   };
@@ -130,6 +135,7 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
 
 Status Journal::begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report) {
   TENUTO_TRY(file_->begin(expected, life, report));
+  in_pool_ = 1;
   file_->keep();
   begun_.store(true);
   return Status::ok;

@@ -5,10 +5,12 @@
 //   flush    picture into the epoch                            nothing waits
 //   fence    orders against the epochs                         buffered: a crash loses whole epochs
 //   sync     cut, block appended durably                       everything fenced before survives
-//   checkpoint   S = end of the journal | pictures before S and a stamp that says S into the pool
-//                file, fdatasync | header: start = S | ring space before S is reused
+//   checkpoint   S = end of the journal | a stamp that pictures before S may be in the pool file,
+//                fdatasync | they, and a stamp that all are, fdatasync | header: start = S
+//                | ring space before S is reused
 //   open     both files synced: a kill may have left them ahead of their devices
-//            | ids and stamp compared | blocks from start on into the pool file, fdatasync
+//            | ids and stamp compared | blocks from start on into the pool file, announced and
+//            synced as by a checkpoint
 //            | superblock announces the new life | header: the new life, nothing in it
 //            | superblock says that it runs | stores (a clean pool's says so once recovery, which
 //            has nothing to repair then, is done)
@@ -128,6 +130,10 @@ class Journal {
   Status check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
                      Report* report);
   Status replay(const JournalFile::Expected& expected, ReplayOptions how, Report* report);
+  // Into the pool file (journal_page.h); false, with errno, when it failed. REQUIRES:
+  // checkpoint_mu_, or an open.
+  bool announce_blocks(std::uint64_t end);
+  bool stamp(std::uint64_t block, std::uint64_t end);
   Status commit(std::uint64_t wanted);
   Status commit_now();
   Status append(std::span<const LinePicture> pictures);
@@ -161,8 +167,10 @@ class Journal {
   NewestPictures newest_;
   // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
-  LineMap applied_;                   // guarded by checkpoint_mu_
-  std::uint64_t stamp_sequence_ = 0;  // guarded by checkpoint_mu_
+  LineMap applied_;  // guarded by checkpoint_mu_
+  // Of the newest stamp; guarded by checkpoint_mu_.
+  std::uint64_t stamp_sequence_ = 0;
+  std::uint64_t in_pool_ = 1;  // all blocks before this one are in the file
   std::atomic<bool> begun_ = false;
   mutable std::mutex state_mu_;
   std::unique_ptr<JournalFile> file_;  // guarded by state_mu_

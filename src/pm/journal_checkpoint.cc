@@ -20,6 +20,19 @@ constexpr double kColdFactor = 2;
 
 }  // namespace
 
+// Before anything of blocks up to `end` goes into the pool file: whoever then meets the file knows
+// that a journal that ends before is an older copy, however far this came.
+bool Journal::announce_blocks(std::uint64_t end) {
+  if (TENUTO_PLANT("journal_pool_written_unannounced")) return true;
+  return stamp(in_pool_, end) && sync_data(pool_fd_);
+}
+
+bool Journal::stamp(std::uint64_t block, std::uint64_t end) {
+  if (!write_stamp(pool_fd_, file_->life(), block, end, ++stamp_sequence_)) return false;
+  in_pool_ = block;
+  return true;
+}
+
 Status Journal::checkpoint_now() {
   // After a failed one its pictures are gone, and the start must not move.
   TENUTO_TRY(status());
@@ -35,9 +48,9 @@ Status Journal::checkpoint_now() {
   std::uint64_t bytes = 0;
   const bool early = TENUTO_PLANT("journal_start_before_pool_synced");
   const bool careless = TENUTO_PLANT("journal_failed_checkpoint_forgotten");
-  const bool applied = write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
-                       write_stamp(pool_fd_, file_->life(), start.block, ++stamp_sequence_) &&
-                       (early || sync_data(pool_fd_));
+  const bool applied = announce_blocks(start.block) &&
+                       write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
+                       stamp(start.block, start.block) && (early || sync_data(pool_fd_));
   if (!applied && !careless)
     return fail_for_good(failure("cannot write the journal's content to the pool"));
   Report why;
@@ -52,7 +65,7 @@ Status Journal::checkpoint_now() {
       }
       stats_.checkpoints += 1;
       stats_.checkpoint_bytes += bytes;
-      stats_.device_flushes += 1;
+      stats_.device_flushes += 2;
     }
   }
   return why.what.empty() ? Status::ok : fail_for_good(std::move(why));

@@ -34,14 +34,17 @@ StampsFound read_stamps(int pool_fd, std::uint64_t life) {
       found.damaged = true;
     } else {
       found.sequence = std::max(found.sequence, s.sequence);
-      if (s.life == life) found.block = std::max(found.block, s.block);
+      if (s.life != life) continue;
+      found.block = std::max(found.block, s.block);
+      found.end = std::max(found.end, s.block + s.more);
     }
   }
   return found;
 }
 
-bool write_stamp(int pool_fd, std::uint64_t life, std::uint64_t block, std::uint64_t sequence) {
-  CheckpointStamp s{life, block, sequence, 0, 0};
+bool write_stamp(int pool_fd, std::uint64_t life, std::uint64_t block, std::uint64_t end,
+                 std::uint64_t sequence) {
+  CheckpointStamp s{life, block, sequence, static_cast<std::uint32_t>(end - block), 0};
   s.crc = crc_of(s);
   return write_all(pool_fd, slot_of(sequence), &s, sizeof s);
 }

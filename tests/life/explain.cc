@@ -225,6 +225,8 @@ class Search {
         const std::uint64_t ttl = look_.r[i + 2];
         records.put(look_.r[i], look_.r[i + 1], ttl == 0 ? 0 : look_.r[0] + ttl);
       }
+      // What has expired is not shown, and may still be there: as if something had been.
+      if (records.form.expires) records.changes->push_back({});
     }
     found.change_objects() = objects_shown(look_, i);
     return {};

@@ -125,19 +125,23 @@ TEST(life_judge_test, a_snapshot_taken_after_a_batch_has_it_also_behind_a_look) 
   EXPECT_NE(why.find("snap_scan"), std::string::npos) << why;
 }
 
-// On medium journal: a buffered put, a transaction that writes or does not, a kill.
-std::string judge_put_before_commit(bool transaction_writes, bool put_is_there) {
+enum class Writes { nothing, an_erase, a_put };  // a transaction; the erase of what is not there
+
+// On medium journal: a buffered put, a transaction, a kill.
+std::string judge_put_before_commit(Writes what, bool put_is_there) {
   constexpr std::uint64_t kNumber = 9;
   std::vector<Op> ops = {open(1), look(3, {}), call(Verb::begin, 0, 10, 11, {kNumber, 0}),
                          call(Verb::put, 0, 12, 13, {0, 1, tag(1), 0, 1})};
-  if (transaction_writes) {
+  if (what == Writes::a_put) {
     ops.push_back(call(Verb::tx_put, 0, 14, 15, {kNumber, 0, 2, tag(2), 0}));
+  } else if (what == Writes::an_erase) {
+    ops.push_back(call(Verb::tx_erase, 0, 14, 15, {kNumber, 0, 2}));
   }
   ops.push_back(call(Verb::commit, 0, 16, 17, {kNumber, 0}));
   ops.push_back(open(20));
   Pairs shown;
   if (put_is_there) shown.emplace_back(1, tag(1));
-  if (transaction_writes) shown.emplace_back(2, tag(2));
+  if (what == Writes::a_put) shown.emplace_back(2, tag(2));
   ops.push_back(look(22, shown));
   Story story;
   story.medium = Medium::journal;
@@ -146,10 +150,12 @@ std::string judge_put_before_commit(bool transaction_writes, bool put_is_there) 
 }
 
 TEST(life_judge_test, a_commit_makes_durable_what_came_before_if_it_writes) {
-  EXPECT_EQ(judge_put_before_commit(true, true), "");
-  EXPECT_NE(judge_put_before_commit(true, false), "");
-  EXPECT_EQ(judge_put_before_commit(false, true), "");
-  EXPECT_EQ(judge_put_before_commit(false, false), "");
+  EXPECT_EQ(judge_put_before_commit(Writes::a_put, true), "");
+  EXPECT_NE(judge_put_before_commit(Writes::a_put, false), "");
+  for (const Writes what : {Writes::nothing, Writes::an_erase}) {
+    EXPECT_EQ(judge_put_before_commit(what, true), "");
+    EXPECT_EQ(judge_put_before_commit(what, false), "");
+  }
 }
 
 TEST(life_judge_test, a_look_that_shows_half_a_batch_is_found_while_a_snapshot_is_kept) {

@@ -54,8 +54,10 @@ bool wrote(const Op& op) {
   }
 }
 
+// As `wrote`: an erase in a transaction may have had nothing to erase.
 bool writes_in_transaction(const Op& op) {
-  return op.ok() && ((op.verb >= Verb::tx_put && op.verb <= Verb::tx_drop));
+  const bool erases = op.verb == Verb::tx_erase || op.verb == Verb::tx_erase_pair;
+  return op.ok() && op.verb >= Verb::tx_put && op.verb <= Verb::tx_drop && !erases;
 }
 
 struct Node {

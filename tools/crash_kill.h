@@ -69,7 +69,7 @@ struct KillTotals {
   std::uint64_t key_operations = 0;
   std::uint64_t batches = 0;             // transactions on keys included
   std::uint64_t key_transactions = 0;    // acknowledged
-  std::uint64_t compactions = 0;         // acknowledged
+  std::uint64_t compactions = 0;         // begun: many do not end before the kill
   std::uint64_t pending_operations = 0;  // cut off by a kill
   std::uint64_t steps = 0;               // transactions and heap operations
   std::uint64_t full = 0;                // refused for want of room

@@ -274,11 +274,11 @@ void KvWork::compact() {
   o.moves_max = 1 + rng_.below(kMovesMax);
   o.occupancy = rng_.one_in(2) ? 0.7 : 1.0;
   Report report;
+  log_.compactions.fetch_add(1, std::memory_order_relaxed);
   const auto stats = child_.store_->compact(o, &report);
   if (!stats && stats.error() != Status::busy) {
     child_.fail("compact: " + std::string(status_name(stats.error())) + " " + report.text());
   }
-  if (stats) log_.compactions.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace tenuto::tool

@@ -65,8 +65,9 @@ struct KillStep {
 
 struct KillThreadLog {
   std::atomic<std::uint32_t> logged;
-  std::atomic<std::uint64_t> steps;                      // acknowledged, of all kills
-  std::atomic<std::uint64_t> transactions, compactions;  // the same
+  std::atomic<std::uint64_t> steps;         // acknowledged, of all kills
+  std::atomic<std::uint64_t> transactions;  // the same
+  std::atomic<std::uint64_t> compactions;   // begun
   KillStep step;
   KillOp op[kKillLogMax];
 };

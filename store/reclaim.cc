@@ -57,6 +57,8 @@ Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, TimeMs tim
 
 Result<std::uint64_t> Reclaimer::run(std::uint64_t records_max) {
   const std::lock_guard lock(run_mu_);
+  TENUTO_TRY(all_.file().writable());
+  if (!TENUTO_PLANT("store_reclaim_leaves_retired")) all_.make_room();
   std::vector<std::shared_ptr<CollectionState>> states;
   TENUTO_TRY(all_.expiring(states));
   if (records_max == 0) {

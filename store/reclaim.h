@@ -5,6 +5,9 @@
 // is erased as by anybody, under its leaf's lock and only if it still is expired: what a put has
 // made live again stays. It goes by the time that is confirmed (clock.h), not by what a clock has
 // just leapt to.
+//
+// Before, it frees what was replaced or erased and waits for nobody any more: a call that was under
+// way, this one among them, may have kept it from those who replaced it, and they may rest now.
 #pragma once
 
 #include <condition_variable>

@@ -244,7 +244,6 @@ Status Store::multi_get(std::span<const std::string_view> keys, const EachValue&
 Result<std::uint64_t> Store::reclaim(std::uint64_t records_max) {
   store::Collections* all = collections_of(impl_);
   TENUTO_TRY(usable(all));
-  TENUTO_TRY(all->file().writable());
   auto erased = all->reclaimer().run(records_max);
   if (erased) TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
   return erased;

@@ -136,6 +136,31 @@ TEST_F(KvHeldTest, what_threads_left_under_a_reader_is_freed_after_it) {
   EXPECT_EQ(view->value(), large(0));
 }
 
+// A call elsewhere is under way while all is replaced, and nobody writes any more when it ends.
+TEST_F(KvHeldTest, what_a_call_held_that_has_ended_is_freed_by_reclaim) {
+  Store s = opened();
+  Result<Collection> other = s.collection("other");
+  ASSERT_TRUE(other);
+  std::atomic<bool> under_way = false;
+  std::atomic<bool> end = false;
+  std::thread caller([&] {
+    const Status done = other->merge("key", [&](std::optional<std::string_view>) {
+      under_way = true;
+      under_way.notify_one();
+      end.wait(false);
+      return std::optional<std::string>("value");
+    });
+    EXPECT_EQ(done, Status::ok);
+  });
+  under_way.wait(false);
+  EXPECT_TRUE(update(s, 500, 3));
+  end = true;
+  end.notify_one();
+  caller.join();
+  ASSERT_TRUE(s.reclaim());
+  EXPECT_LE(s.stats().retired_bytes, 2 * ((64u << 10) + 1100));
+}
+
 TEST_F(KvHeldTest, iterators_and_views_hold_the_records_they_show) {
   Store s = opened();
   ASSERT_TRUE(update(s, 500, 1));

@@ -46,6 +46,7 @@ constexpr Mistake kMistakes[] = {
     {"store_thread_frees_unprepared", "no_memory_calls_test", "*.a_threads_first_call_is_the_end*"},
     {"store_reclaimer_throws", "reclaim_thread_test", "*there_is_no_thread"},
     {"store_own_pin_holds_all", "epoch_test", "*"},
+    {"store_reclaim_leaves_retired", "kv_held_test", "*by_reclaim*"},
     {"tx_free_without_room", "no_memory_objects_test", "*to_note_it_is_refused"},
     {"tx_open_transaction_handed_on", "tx_end_test", "*"},
     {"tx_throwing_callback_keeps_locks", "tx_end_test", "*"},

@@ -296,7 +296,8 @@ class Store {
   Status backup(const std::string& path, Report* report = nullptr);
 
   // Erases what has expired, wherever anything can; looks at records_max records at most (0: all),
-  // going on where the last call ended, and says how many it erased. Statuses as erase.
+  // going on where the last call ended, and says how many it erased. Frees, before, what was
+  // replaced or erased and only waited for calls that have ended. Statuses as erase.
   Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
   // The time by which records expire now, in milliseconds since 1970: the clock's, and never less
   // than it was, in this life or one before (WriteOptions::ttl_ms). What a record has left counts

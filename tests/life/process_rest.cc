@@ -1,5 +1,7 @@
 // A process at rest: what it holds of memory and file while nobody is in a call.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "process.h"
 #include "tenuto/pool.h"
@@ -36,6 +38,13 @@ void Process::rest(const Step& step, std::size_t number) {
         world_.view[t], [&](const ViewSlot& v) { return v.view && standing(v); }));
   }
   Store& store = *world_.store[s].store;
+  // Frees what waited for calls that have ended. The reclaimer's own may be under way; it takes few
+  // ms.
+  const auto much = [&] { return store.stats().retired_bytes > 64u << 10; };
+  for (int i = 0; keep && i < (world_.story.reclaim_ms == 0 ? 1 : 100) && much(); ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    actors_[0]->act({0, Verb::reclaim, {s, 1}}, number);
+  }
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::rest, number, s, {keep, iterators, views, world_.story.threads});
   Status status = Status::ok;

@@ -10,7 +10,7 @@
 
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class Attempts {
  public:
@@ -44,4 +44,4 @@ class Attempts {
   unsigned done_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -9,7 +9,7 @@
 #include "store/cursor.h"
 #include "store/store_impl.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -120,4 +120,4 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
   return fail(s, report, "the backup cannot be written", path);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

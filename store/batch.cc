@@ -18,7 +18,7 @@
 #include "tenuto/persist.h"
 #include "tx/txn.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -344,4 +344,4 @@ Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
   return s == Status::ok ? first.file_.bad_pages() : s;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -28,7 +28,7 @@
 #include "store/tree.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class Tree::Bulk {
  public:
@@ -244,4 +244,4 @@ Status Tree::bulk_load(std::span<const BulkRecord> sorted, unsigned threads) {
   return s == Status::ok ? file_.bad_pages() : s;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

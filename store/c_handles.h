@@ -38,7 +38,7 @@ struct tenuto_transaction {
   std::optional<tenuto::StoreTransaction> own = {};
 };
 
-namespace tenuto::inline TENUTO_ABI::c {
+namespace TENUTO_NS::c {
 
 // Bytes that are there, or none at all.
 inline bool sound(const void* data, std::size_t bytes) { return data != nullptr || bytes == 0; }
@@ -88,4 +88,4 @@ inline tenuto_status null_handle(char** message) {
   return give(Status::invalid_argument, Report{"a handle or a path is NULL", {}, {}, {}}, message);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::c
+}  // namespace TENUTO_NS::c

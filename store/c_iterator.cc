@@ -1,7 +1,7 @@
 // The C API: iterators.
 #include "store/c_handles.h"
 
-namespace tenuto::inline TENUTO_ABI::c {
+namespace TENUTO_NS::c {
 
 bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to) {
   tenuto_iterator_options o;
@@ -14,7 +14,7 @@ bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions&
   return true;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::c
+}  // namespace TENUTO_NS::c
 
 using namespace tenuto;
 using c::bytes_of;

@@ -7,7 +7,7 @@
 #include "tenuto/persist.h"
 #include "tenuto/tx.h"
 
-namespace tenuto::inline TENUTO_ABI::c {
+namespace TENUTO_NS::c {
 
 static_assert(sizeof(tenuto_ptr) == sizeof(PtrWord) && sizeof(tenuto_vptr) == sizeof(VPtrWord));
 static_assert(alignof(tenuto_ptr) == alignof(PtrWord) && alignof(tenuto_vptr) == alignof(VPtrWord));
@@ -91,7 +91,7 @@ tenuto_status walked(const Result<void*>& found, void** block) {
 }
 
 }  // namespace
-}  // namespace tenuto::inline TENUTO_ABI::c
+}  // namespace TENUTO_NS::c
 
 struct tenuto_tx {
   explicit tenuto_tx(tenuto::Pool& pool) : tx(pool) {}

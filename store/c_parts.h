@@ -18,7 +18,7 @@ struct tenuto_pool {
   tenuto::PoolInfo info = {};  // whose texts tenuto_pool_get_info hands out
 };
 
-namespace tenuto::inline TENUTO_ABI::c {
+namespace TENUTO_NS::c {
 
 inline tenuto_status give(Status s) { return static_cast<tenuto_status>(s); }
 
@@ -61,4 +61,4 @@ inline std::string_view bytes_of(const void* data, std::size_t bytes) {
   return {bytes == 0 ? "" : static_cast<const char*>(data), bytes};
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::c
+}  // namespace TENUTO_NS::c

@@ -2,7 +2,7 @@
 // only thing looked at here. Objects and transactions: c_objects.cc.
 #include "store/c_parts.h"
 
-namespace tenuto::inline TENUTO_ABI::c {
+namespace TENUTO_NS::c {
 
 static_assert(static_cast<int>(Status::forked) == TENUTO_FORKED);
 static_assert(static_cast<int>(Medium::journal) == TENUTO_MEDIUM_JOURNAL);
@@ -81,7 +81,7 @@ tenuto_status make(Make how, const char* path, const tenuto_pool_options* option
 }
 
 }  // namespace
-}  // namespace tenuto::inline TENUTO_ABI::c
+}  // namespace TENUTO_NS::c
 
 using namespace tenuto;
 using c::give;

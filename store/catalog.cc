@@ -8,7 +8,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -186,4 +186,4 @@ Status Catalog::rename(const CatalogEntry& entry, std::string_view name) {
   return Tree::write({{tree_.get(), entry.name, {}, true}, {tree_.get(), name, value, false}});
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

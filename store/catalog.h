@@ -26,7 +26,7 @@
 #include "store/tree.h"
 #include "tenuto/collection.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // What does not change while a collection lives.
 struct CollectionSpec {
@@ -119,4 +119,4 @@ class Catalog {
   const std::unique_ptr<Tree> tree_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "store/collections.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 Status Collections::check_name_free(std::string_view name, std::span<const State> dropped,
                                     Report* report) const {
@@ -146,4 +146,4 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

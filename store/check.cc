@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class Tree::Check {
  public:
@@ -163,4 +163,4 @@ Status Tree::check_heap(const Ground& ground, const Reached& reached, Report* re
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -10,7 +10,7 @@
 #include "pm/plant.h"
 #include "pm/pool_file.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -146,4 +146,4 @@ Times times_of(const pm::PoolFile& file, ExpiryClock& clock) {
 
 void store_times(pm::PoolFile& file, Times t) { file.set_times(t.floor, t.seen); }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

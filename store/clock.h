@@ -26,11 +26,11 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 class PoolFile;
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 using TimeMs = std::uint64_t;  // since 1970
 
@@ -94,4 +94,4 @@ Times times_of(const pm::PoolFile& file, ExpiryClock& clock);
 // Flushes and fences. REQUIRES: one thread at a time, a pool that can be written.
 void store_times(pm::PoolFile& file, Times t);
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "store/stored_key.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // --- View ---------------------------------------------------------------------------------------
 
@@ -266,4 +266,4 @@ CollectionStats Collection::stats() const {
 
 Status Collection::status() const { return CollectionUse(state_.get()).status(); }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -9,7 +9,7 @@
 #include "store/cursor.h"
 #include "store/stored_key.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -238,4 +238,4 @@ Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions op
   });
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

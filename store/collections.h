@@ -28,7 +28,7 @@
 #include "store/life.h"
 #include "store/reclaim.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace store {
 class Collections;
@@ -241,4 +241,4 @@ class Collections {
 };
 
 }  // namespace store
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -18,7 +18,7 @@
 #include "store/tree.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -318,4 +318,4 @@ void Tree::replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Bloc
   index_.exchange(&twin, low, &fresh);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

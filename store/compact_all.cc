@@ -11,7 +11,7 @@
 
 #include "store/store_impl.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace store {
 
@@ -138,4 +138,4 @@ Result<CompactStats> Store::compact(const CompactOptions& options, Report* repor
   return stats;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

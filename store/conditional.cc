@@ -7,7 +7,7 @@
 #include "store/tree.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // One try, in one epoch: as long as the record's offset is the same, so is the record, and a change
 // of other keys in the leaf needs no new decision.
@@ -86,4 +86,4 @@ Status Tree::put_when(std::string_view key, const Decide& decide) {
   return s == Status::ok ? file_.bad_pages() : s;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -5,7 +5,7 @@
 
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
                std::shared_ptr<SnapshotCore> moment, std::shared_ptr<Work> work, Part* part)
@@ -301,4 +301,4 @@ std::optional<std::string_view> Cursor::up_to_here() const {
 }
 std::string_view Cursor::down_to_here() const { return positioned_ ? key() : span_.lower; }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -27,7 +27,7 @@
 #include "store/form.h"
 #include "store/transaction.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class Cursor {
  public:
@@ -101,4 +101,4 @@ class Cursor {
   Status refusal_ = Status::ok;  // of the last seek
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -9,7 +9,7 @@
 #include "store/history.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -246,4 +246,4 @@ HistoryStats History::stats() const {
   return s;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -14,7 +14,7 @@
 #include "pm/trace.h"
 #include "store/epoch_slots.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 constinit std::atomic<std::uint64_t> global_epoch{EpochSlot::kStep};
 constinit thread_local EpochSlot* thread_epoch_slot = nullptr;
@@ -397,4 +397,4 @@ void Limbos::drain() {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -42,7 +42,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 inline constexpr std::size_t kEpochSlots = 4096;  // threads at one moment
 inline constexpr std::size_t kLooseSlots = 4096;  // iterators and views
@@ -254,4 +254,4 @@ class Limbos {
   std::size_t spares_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

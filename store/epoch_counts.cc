@@ -3,7 +3,7 @@
 
 #include "store/epoch.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 void Limbos::for_each(const std::function<void(const Retired&)>& f) const {
   const auto each = [&](const RetiredChunk& chunk) {
@@ -60,4 +60,4 @@ std::uint64_t Limbos::changes() const {
   return n;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

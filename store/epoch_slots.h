@@ -7,7 +7,7 @@
 
 #include "store/epoch.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // The slots of one kind. A thread's are never handed to an iterator: its lists hang on them.
 class Slots {
@@ -45,4 +45,4 @@ class Slots {
   std::atomic<std::size_t> used_{0};
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -9,7 +9,7 @@
 #include "store/collections.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -127,4 +127,4 @@ Limbos::Waiting Collections::waiting() {
   return sum;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -244,4 +244,4 @@ Status Forms::usable(const CollectionSpec& spec, const std::string& where, Repor
               where, {}, "codec '" + spec.codec + "'");
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -25,7 +25,7 @@
 #include "store/clock.h"
 #include "tenuto/collection.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // Keys of a tree: from lower (inclusive) to upper (exclusive; none: the end).
 struct Span {
@@ -144,4 +144,4 @@ class Forms {
   bool stored_keys_ = false;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

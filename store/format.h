@@ -30,7 +30,7 @@
 #include "tenuto/kv.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 inline constexpr std::uint64_t kOffsetMask = (1ull << 48) - 1;
 
@@ -228,4 +228,4 @@ inline constexpr std::size_t kHeadRecordBytes = 3;
 inline constexpr std::size_t kHeadCatalog = 4;
 inline constexpr std::size_t kHeadNextId = 5;
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -10,7 +10,7 @@
 #include "pm/crc32c.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 struct KeyHash {
   std::uint8_t print;  // fingerprint, never 0: 0 marks an empty slot in DRAM
@@ -33,4 +33,4 @@ inline KeyHash hash_key(std::string_view key) {
   return {print == 0 ? std::uint8_t{0xff} : print, static_cast<std::uint16_t>(mixed >> 40)};
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

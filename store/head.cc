@@ -4,7 +4,7 @@
 #include "store/leaf.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -114,4 +114,4 @@ TreeId take_id(pm::PoolFile& file) {
   return id;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -18,7 +18,7 @@
 #include "store/format.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 struct HeadNames {
   PoolOffset first_leaf;  // of the default collection
@@ -39,4 +39,4 @@ void name_catalog(pm::PoolFile& file, PoolOffset first_leaf);
 // REQUIRES: there is a catalog; one thread.
 TreeId take_id(pm::PoolFile& file);
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -9,7 +9,7 @@
 #include "pm/plant.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -272,4 +272,4 @@ bool History::keep(const Replaced& r) {
   return true;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -91,7 +91,7 @@
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class Tree;
 class History;
@@ -311,4 +311,4 @@ class History : public std::enable_shared_from_this<History> {
   HistoryStats stats_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

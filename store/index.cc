@@ -8,7 +8,7 @@
 #include "pm/assert.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -341,4 +341,4 @@ void Index::for_each(const std::function<void(VLeaf*, std::string_view)>& f) con
   walk(root_.load(std::memory_order_acquire));
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -35,7 +35,7 @@
 #include "store/inner.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 inline constexpr unsigned kLevelsMax = 24;
 
@@ -147,4 +147,4 @@ class Index {
   std::mutex root_mu_;  // last in the order; guards stores to root_
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

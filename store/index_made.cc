@@ -6,7 +6,7 @@
 #include "pm/assert.h"
 #include "store/index.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 void DestroyNodes::operator()(Node* node) const {
   if (node->level() > 1) {
@@ -88,4 +88,4 @@ NodesAbove Index::nodes_above(const std::vector<VLeaf*>& leaves,
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -6,7 +6,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 std::uint64_t short_key_head(std::string_view rest) {
   std::uint64_t word = 0;
@@ -176,4 +176,4 @@ bool Node::lock() {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

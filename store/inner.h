@@ -23,7 +23,7 @@
 #include "store/vleaf.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 inline constexpr unsigned kFanout = 64;
 
@@ -182,4 +182,4 @@ std::size_t common_prefix(std::string_view a, std::string_view b);
 // The shortest string s with left < s <= right. REQUIRES: left < right.
 std::string_view shortest_separator(std::string_view left, std::string_view right);
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

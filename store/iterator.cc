@@ -6,7 +6,7 @@
 #include "store/cursor.h"
 #include "store/store_impl.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -232,4 +232,4 @@ Iterator StoreTransaction::iterator_in(const Collection& collection, Where where
                                                    impl_->reads.snapshot, impl_, part));
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -15,7 +15,7 @@
 #include "store/format.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class KeyLocks {
  public:
@@ -67,4 +67,4 @@ class KeyLocks {
   std::atomic<std::uint64_t> held_{0};
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

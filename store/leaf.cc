@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -180,4 +180,4 @@ bool resolve_split(Leaf& left, const Leaf& right) {
   return true;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

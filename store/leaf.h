@@ -29,7 +29,7 @@
 #include "store/vleaf.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // REQUIRES for these three: the twin is locked; the record is flushed, for swap also fenced.
 // The twin is brought up to date after the last fence.
@@ -104,4 +104,4 @@ void unlink_next(Leaf& left, PoolOffset next);
 // (flushed, to be fenced by the caller).
 bool resolve_split(Leaf& left, const Leaf& right);
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -29,7 +29,7 @@
 #include "pm/plant.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class CollectionLife {
  public:
@@ -101,4 +101,4 @@ class Dropping {
   CollectionLife& life_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

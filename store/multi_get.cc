@@ -9,7 +9,7 @@
 
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -54,4 +54,4 @@ void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

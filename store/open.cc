@@ -15,7 +15,7 @@
 #include "store/pool_impl.h"
 #include "store/refused.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -161,4 +161,4 @@ Status PoolImpl::validate(Report* report) {
   return file->bad_pages() == Status::ok ? s : file->bad_pages(report);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // --- reads --------------------------------------------------------------------------------------
 
@@ -172,4 +172,4 @@ std::size_t Tree::sweep(std::span<OldVersion* const> going) {
   return going.size();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -10,7 +10,7 @@
 #include "store/pool_impl.h"
 #include "tenuto/tx.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 void add_journal(const pm::JournalStats& j, PoolStats& s) {
@@ -395,4 +395,4 @@ Transaction::Transaction(Pool& pool) {
   durability_ = pool.impl_->durability;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -13,7 +13,7 @@
 #include "tenuto/pool.h"
 #include "tx/engine.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 struct PoolImpl {
   // Constant after open; destroyed from the top to the bottom.
@@ -71,4 +71,4 @@ struct PoolImpl {
   Status recover(Report* report);
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -14,7 +14,7 @@
 #include "store/clock.h"
 #include "store/life.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 class Tree;
 struct SnapshotCore;
@@ -67,4 +67,4 @@ struct ReadSet {
   bool expired() const { return holds_until != ~TimeMs{0} && clock->now() >= holds_until; }
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -21,7 +21,7 @@
 #include "store/tree.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind) {
   const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
@@ -294,4 +294,4 @@ void Tree::close() {
   write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -8,7 +8,7 @@
 #include "pm/plant.h"
 #include "store/cursor.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -156,4 +156,4 @@ Status Collections::start_reclaiming(Report* report) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

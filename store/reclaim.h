@@ -22,7 +22,7 @@
 #include "store/format.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 struct CollectionState;
 
@@ -76,4 +76,4 @@ class Reclaimer {
 };
 
 }  // namespace store
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

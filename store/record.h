@@ -13,7 +13,7 @@
 #include "store/format.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 struct Record {
   std::string_view key;
@@ -122,4 +122,4 @@ inline bool record_sound(const pm::PoolFile& file, PoolOffset at, const Record& 
   return head.check() == record_check(at, r) || head.check() == record_check({}, r);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -7,7 +7,7 @@
 #include "store/leaf.h"
 #include "store/record.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -45,4 +45,4 @@ Status check_protocols(const pm::PoolFile& file, Report* report) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

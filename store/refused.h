@@ -9,10 +9,10 @@
 #include "pm/pool_file.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // wrong_version: the default collection or another one is of one fence. Damage is passed by, for
 // others to find. Cost: reads the catalog's leaves and records, where there is a catalog.
 Status check_protocols(const pm::PoolFile& file, Report* report);
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -18,7 +18,7 @@
 #include "store/store_impl.h"
 #include "tx/engine.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace store {
 namespace {
@@ -374,4 +374,4 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   return fail(s, report, "not everything could be rescued", std::string(damaged));
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

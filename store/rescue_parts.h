@@ -11,7 +11,7 @@
 #include "tenuto/collection.h"
 #include "tenuto/rescue.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // Ranges from (inclusive) .. to (exclusive; nothing: the end).
 class KeyRanges {
@@ -92,4 +92,4 @@ class Writer {
   std::uint64_t bytes_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -4,7 +4,7 @@
 
 #include "store/hash.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 void RescueGround::lose(RescueLoss loss) {
   result.losses_count += 1;
@@ -173,4 +173,4 @@ Status TreeRescue::take_unproven(Writer& out) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

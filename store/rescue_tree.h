@@ -11,7 +11,7 @@
 #include "store/rescue_parts.h"
 #include "store/salvage.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // What the rescues of all trees share.
 struct RescueGround {
@@ -79,4 +79,4 @@ class TreeRescue {
   bool leaves_are_all_ = false;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -11,7 +11,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 struct Retired {
   enum class What : std::uint8_t { block, node, twin, old_version };
@@ -75,4 +75,4 @@ class RetiredList {
   RetiredChunk* last_ = nullptr;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

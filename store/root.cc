@@ -8,7 +8,7 @@
 #include "store/pool_impl.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -55,4 +55,4 @@ Result<void*> PoolImpl::root(std::string_view layout, std::uint64_t bytes, Repor
   return file->at<void>(block->offset);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

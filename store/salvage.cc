@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 void Salvage::run() {
   find_leaves();
@@ -246,4 +246,4 @@ bool Salvage::continued(std::size_t i) const {
   return false;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

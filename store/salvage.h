@@ -21,7 +21,7 @@
 #include "pm/pool_file.h"
 #include "store/leaf.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 struct FoundLeaf {
   PoolOffset at;
@@ -104,4 +104,4 @@ class Salvage {
   std::vector<Report> notes_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

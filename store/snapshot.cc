@@ -4,7 +4,7 @@
 #include "pm/plant.h"
 #include "store/stored_key.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 Snapshot::Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main)
     : core_(std::move(core)), main_(main.state_) {}
@@ -92,4 +92,4 @@ Result<Snapshot> Store::snapshot() const {
   return Snapshot(std::move(*core), impl_->main);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

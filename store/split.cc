@@ -10,7 +10,7 @@
 #include "store/tree.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_values) const {
   out.clear();
@@ -209,4 +209,4 @@ bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
   return index_.remove(&twin, low, unlink) == Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

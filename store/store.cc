@@ -9,7 +9,7 @@
 #include "store/cursor.h"
 #include "store/stored_key.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report) {
   PoolImpl& p = *pool.impl_;
@@ -295,4 +295,4 @@ StoreStats Store::stats() const {
 Pool& Store::pool() { return impl_->pool; }
 const Pool& Store::pool() const { return impl_->pool; }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

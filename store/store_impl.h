@@ -11,7 +11,7 @@
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // A batch as the trees are told of it.
 struct StoredOps {
@@ -68,4 +68,4 @@ struct StoreImpl {
   Collection main;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

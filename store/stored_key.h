@@ -7,7 +7,7 @@
 
 #include "store/store_impl.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // What stands for a key in a collection without duplicates. Views into itself: it stays in place.
 class StoredKey {
@@ -65,4 +65,4 @@ inline Status first_value(Iterator pairs, std::string& value) {
   return pairs.status();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -8,7 +8,7 @@
 #include "store/attempts.h"
 #include "store/stored_key.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 StoreTransaction::StoreTransaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StoreTransaction::StoreTransaction(StoreTransaction&&) noexcept = default;
@@ -263,4 +263,4 @@ Status Store::run(const std::function<Status(StoreTransaction&)>& f) const {
   return run(f, TransactionOptions{});
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -16,7 +16,7 @@
 #include "store/tree.h"
 #include "tenuto/transaction.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 struct Part;
 
@@ -95,12 +95,12 @@ struct Work {
   bool ended = false;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 struct StoreTransaction::Impl : store::Work {
   using Work::Work;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

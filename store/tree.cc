@@ -12,7 +12,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 const CollectionLife Tree::kStays;
 
@@ -350,4 +350,4 @@ void Twins::put(VLeaf* twin) {
   idle_.push_back(twin);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

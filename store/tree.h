@@ -35,7 +35,7 @@
 #include "tenuto/status.h"
 #include "tx/engine.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // Leaf twins come from rows that are freed with the pool, so that neighbours stand together; in
 // huge pages where the system has them. Small trees share a row.
@@ -389,4 +389,4 @@ class Tree {
   OldVersion* forgotten_ = nullptr;  // linked by `after`
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

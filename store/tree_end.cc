@@ -40,7 +40,7 @@
 #include "pm/plant.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 namespace {
 
@@ -130,4 +130,4 @@ void Tree::give_all_back() {
   end_ = End::over;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -36,7 +36,7 @@
 #endif
 #endif
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 // Waiting for another thread: a bounded spin, then the processor is offered to it.
 class Backoff {
@@ -197,4 +197,4 @@ class LeafLock {
 static_assert(sizeof(VLeaf) == 8 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
 static_assert(offsetof(VLeaf, order) == 7 * kLineBytes);
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

@@ -9,7 +9,7 @@
 #include "pm/plant.h"
 #include "store/tree.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 Status Tree::read(Entry& e, bool for_value) const {
   if (!e.read) {
@@ -75,4 +75,4 @@ void Tree::prefetch_first_records(const VLeaf& twin) const {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

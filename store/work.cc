@@ -4,7 +4,7 @@
 
 #include "store/transaction.h"
 
-namespace tenuto::inline TENUTO_ABI::store {
+namespace TENUTO_NS::store {
 
 Status Work::usable() const {
   return ended || pool == nullptr ? Status::closed : history->usable();
@@ -167,4 +167,4 @@ void Work::end() {
   reads.snapshot.reset();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::store
+}  // namespace TENUTO_NS::store

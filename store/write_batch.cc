@@ -4,7 +4,7 @@
 #include "store/cursor.h"
 #include "store/stored_key.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 void WriteBatch::add(std::uint32_t collection, std::string_view key, std::string_view value,
                      Op::What what, std::uint64_t ttl_ms) {
@@ -122,4 +122,4 @@ Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -2,7 +2,7 @@
 
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 Engine::Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap)
     : file_(file), lanes_(lanes), heap_(heap) {
@@ -60,4 +60,4 @@ EngineStats Engine::stats() const {
   return sum;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

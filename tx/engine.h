@@ -16,7 +16,7 @@
 #include "tenuto/status.h"
 #include "tx/txn.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 struct EngineStats {
   std::uint64_t committed = 0;  // outermost transactions since open
@@ -75,4 +75,4 @@ class Engine {
 std::uint64_t undo_what_is_left(pm::PoolFile& file, const std::vector<pm::Lane>& lanes,
                                 std::vector<Report>& notes);
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

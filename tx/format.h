@@ -17,7 +17,7 @@
 #include "pm/log.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 inline constexpr std::size_t kAreas = 2;
 
@@ -113,4 +113,4 @@ inline std::uint32_t header_crc(const LogFrameHeader& h) {
   return pm::crc32c(&h, offsetof(LogFrameHeader, next));
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

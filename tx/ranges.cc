@@ -5,7 +5,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 namespace {
 
@@ -97,4 +97,4 @@ std::size_t RangeSet::size() const {
   return n;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

@@ -14,7 +14,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 struct Range {
   std::uint64_t begin = 0;
@@ -100,4 +100,4 @@ class RangeSet {
   std::vector<Range> spare_;  // the next chunk, empty
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

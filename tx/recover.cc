@@ -17,7 +17,7 @@
 #include "tenuto/persist.h"
 #include "tx/engine.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 namespace {
 
@@ -233,4 +233,4 @@ Status Engine::validate(Report* report) const {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

@@ -6,7 +6,7 @@
 
 #include "tx/txn.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 Transaction::Transaction(tx::Txn& txn) { begin(txn); }
 
@@ -91,4 +91,4 @@ void Transaction::abort() {
   begin_status_ = Status::aborted;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -40,7 +40,7 @@
 #include "tenuto/persist.h"
 #include "tx/engine.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 namespace {
 
@@ -359,4 +359,4 @@ void Txn::adopt_frames(std::size_t area, FrameChain chain) {
   stats_.frames.store(log_.frames(), std::memory_order_relaxed);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

@@ -26,7 +26,7 @@
 #include "tx/ranges.h"
 #include "tx/undo.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 class Engine;
 
@@ -163,4 +163,4 @@ class Saving {
   Txn* txn_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

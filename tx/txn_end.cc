@@ -8,7 +8,7 @@
 #include "pm/trace.h"
 #include "tx/txn.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 namespace {
 constexpr std::size_t kFramesKept = 16;  // of each area, between transactions
@@ -105,4 +105,4 @@ void Txn::call_back(bool committed) {
   for (const auto& f : committed ? on_commit_ : on_abort_) f();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

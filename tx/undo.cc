@@ -11,7 +11,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 namespace {
 
@@ -140,4 +140,4 @@ void UndoLog::trim(std::size_t keep) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

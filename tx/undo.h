@@ -20,7 +20,7 @@
 #include "tenuto/status.h"
 #include "tx/format.h"
 
-namespace tenuto::inline TENUTO_ABI::tx {
+namespace TENUTO_NS::tx {
 
 using FrameChain = std::vector<PoolOffset>;
 
@@ -107,4 +107,4 @@ class UndoLog {
   pm::LogLine* end_ = nullptr;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::tx
+}  // namespace TENUTO_NS::tx

@@ -5,7 +5,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 struct AllocOptions {
   // The block starts at a multiple of this in the pool, and in memory. A power of two up to 2 MiB,
@@ -17,4 +17,4 @@ struct AllocOptions {
   std::uint64_t type = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -17,7 +17,7 @@
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 inline constexpr std::size_t kCollectionNameMax = 255;
 
@@ -122,4 +122,4 @@ class Collection {
   std::shared_ptr<struct CollectionState> state_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

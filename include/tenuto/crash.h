@@ -21,7 +21,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace pm {
 class CrashExplorer;
@@ -297,4 +297,4 @@ struct CrashTest {
 // finding, 2: a wrong command line.
 int crash_main(int argc, char** argv, const std::vector<CrashTest>& tests);
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -25,7 +25,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // Values are numbers that name what was written; give each put its own and a finding is sharp.
 inline constexpr std::uint64_t kAbsent = 0;
@@ -103,4 +103,4 @@ class CrashHistory {
   std::vector<Place> places_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -20,7 +20,7 @@
 #include "tenuto/status.h"
 #include "tenuto/store_options.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 class Collection;  // tenuto/collection.h
 enum class KeyOrder : std::uint8_t;
@@ -333,4 +333,4 @@ class Store {
   std::unique_ptr<struct StoreImpl> impl_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -24,7 +24,7 @@
 #error "tenuto flushes lines with x86-64 instructions; other processors are not supported yet"
 #endif
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace pm {
 
@@ -151,4 +151,4 @@ inline void zero_flush(void* dst, std::size_t bytes) {
   flush_bytes(dst, bytes);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

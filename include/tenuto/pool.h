@@ -39,7 +39,7 @@
 #include "tenuto/units.h"
 #include "tenuto/vptr.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 struct PoolStats {
   std::uint64_t file_bytes = 0;       // size of the file
@@ -387,4 +387,4 @@ typename Objects<T>::Iterator& Objects<T>::Iterator::operator++() {
   return *this;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -9,7 +9,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // What survives (src/pm/README.md): line: a power cut, on persistent memory mapped with MAP_SYNC.
 // cache: a crash of the process; a power cut only where CPU caches are persistent. model: as line,
@@ -125,4 +125,4 @@ struct PoolOptions {
 
 inline constexpr std::uint64_t kPoolBytesMin = 8u << 20;
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

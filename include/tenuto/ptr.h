@@ -9,7 +9,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // The word on media: 0 is null, otherwise distance * 2 + 1 (so that a pointer to itself is not
 // null, and zero-filled memory is).
@@ -66,4 +66,4 @@ class Ptr {
 
 static_assert(sizeof(Ptr<int>) == 8);
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

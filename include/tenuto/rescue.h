@@ -18,7 +18,7 @@
 
 #include "tenuto/kv.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 struct RescueOptions {
   PoolOptions pool;  // of the new pool; its recovery_threads read the damaged one's journal, too
@@ -70,4 +70,4 @@ struct RescueResult {
 Status rescue(std::string_view damaged, std::string_view fresh, const RescueOptions& options,
               RescueResult& result, Report* report = nullptr);
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -19,7 +19,7 @@
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace store {
 struct SnapshotCore;
@@ -59,4 +59,4 @@ class Snapshot {
   std::shared_ptr<struct CollectionState> main_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -13,7 +13,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // The numbers are the exit codes of tools/tenuto and part of the C API: never renumber.
 enum class [[nodiscard]] Status : std::uint8_t{
@@ -135,7 +135,7 @@ class [[nodiscard]] Result {
   bool has_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS
 
 // Passes a failed Status up to the caller.
 #define TENUTO_TRY(expr)                                                     \

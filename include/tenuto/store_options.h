@@ -11,7 +11,7 @@
 #include "tenuto/pool.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 inline constexpr std::size_t kKeyBytesMax = 64u << 10;
 
@@ -128,4 +128,4 @@ struct CompactStats {
   bool complete = false;  // nothing was left undone because of moves_max, a full pool or others
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

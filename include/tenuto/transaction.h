@@ -28,7 +28,7 @@
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace store {
 struct Where;
@@ -118,4 +118,4 @@ class StoreTransaction {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -31,7 +31,7 @@
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 class Pool;
 namespace tx {
@@ -122,4 +122,4 @@ class Transaction {
   std::uint64_t turn_ = 0;            // of txn_, when it began
 };
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

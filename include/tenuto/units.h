@@ -7,7 +7,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 inline constexpr std::size_t kLineBytes = 64;     // unit of flushing
 inline constexpr std::size_t kFrameBytes = 4096;  // base frame, order 0
@@ -53,4 +53,4 @@ constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
 }
 constexpr std::uint64_t round_down(std::uint64_t n, std::uint64_t unit) { return n / unit * unit; }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

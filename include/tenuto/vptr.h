@@ -21,7 +21,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 // The word on media: 24 bits of version, and the distance to the target in units of 16 bytes,
 // counted from the word's address rounded down. Distance 0 is null. Pools up to 8 TiB.
@@ -89,4 +89,4 @@ class VPtr {
 
 static_assert(sizeof(VPtr<int>) == 8);
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

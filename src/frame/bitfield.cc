@@ -4,7 +4,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 namespace {
 
@@ -117,4 +117,4 @@ unsigned count_zeros(const Bitfield& field) {
   return kHugeFrames - ones;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

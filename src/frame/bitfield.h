@@ -12,7 +12,7 @@
 #include "frame/format.h"
 #include "frame/word.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 inline constexpr unsigned kOrderWord = 6;  // the largest order inside one word
 
@@ -56,4 +56,4 @@ bool all_taken(const Bitfield& field, unsigned at, unsigned order);
 // Free base frames.
 unsigned count_zeros(const Bitfield& field);
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

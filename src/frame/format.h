@@ -19,7 +19,7 @@
 #include "pm/format.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 inline constexpr unsigned kOrderMax = 10;                          // 4 MiB
 inline constexpr unsigned kOrderHuge = 9;                          // 2 MiB
@@ -165,4 +165,4 @@ struct ZoneGeometry {
   }
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -14,7 +14,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 struct Frames::State {
   State(pm::PoolFile& pool_file, unsigned cores) : file(pool_file), upper(cores) {}
@@ -245,4 +245,4 @@ Status Frames::validate(Report* report) const {
   return name_file(upper.validate(report), state_->file, report);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -22,7 +22,7 @@
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 inline constexpr unsigned kOrderSlab = 4;  // 64 KiB
 
@@ -104,4 +104,4 @@ class Frames {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

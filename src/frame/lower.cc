@@ -9,7 +9,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 namespace {
 
@@ -317,4 +317,4 @@ Status Lower::check(std::uint32_t index, bool clean, Report* report) const {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -38,7 +38,7 @@
 #include "frame/word.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 // Frames are numbered from the zone's base here (ZoneGeometry).
 class Lower {
@@ -112,4 +112,4 @@ class Lower {
   std::span<Bitfield> bitfields_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

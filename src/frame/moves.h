@@ -16,7 +16,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 class Moves {
  public:
@@ -67,4 +67,4 @@ class Moves {
   std::atomic<std::uint64_t> ended_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

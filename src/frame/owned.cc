@@ -5,7 +5,7 @@
 #include "frame/bitfield.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 namespace {
 
@@ -61,4 +61,4 @@ std::uint64_t OwnedFrames::apply(Lower& lower) const {
   return given_back;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

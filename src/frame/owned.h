@@ -11,7 +11,7 @@
 #include "frame/format.h"
 #include "frame/lower.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 class OwnedFrames {
  public:
@@ -33,4 +33,4 @@ class OwnedFrames {
   std::vector<std::uint8_t> whole_;  // written only by the one who set all the child's bits
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -5,7 +5,7 @@
 
 #include "frame/upper.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 namespace {
 
@@ -121,4 +121,4 @@ Status Upper::put_run(FrameId frame, std::uint32_t count) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

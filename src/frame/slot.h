@@ -13,7 +13,7 @@
 #include "frame/word.h"
 #include "pm/format.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 struct TreeId {
   std::uint32_t zone = 0;
@@ -83,4 +83,4 @@ struct alignas(kLineBytes) Slot {
   FreeHistory history{0};  // a hint: two threads of one core may lose each other's updates
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

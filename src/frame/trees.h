@@ -12,7 +12,7 @@
 #include "frame/format.h"
 #include "frame/word.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 // Trees by their free frames. Partial ones are filled first, so that free ones stay free: this is
 // what keeps huge frames whole.
@@ -66,4 +66,4 @@ static_assert(Tree::make(kTreeFrames, true).reserved());
 // One cache line of trees: where a core looks first.
 inline constexpr std::uint32_t kTreesPerLine = kLineBytes / sizeof(Tree);
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

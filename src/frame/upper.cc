@@ -5,7 +5,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 namespace {
 
@@ -257,4 +257,4 @@ Status Upper::validate(Report* report) const {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -29,7 +29,7 @@
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 // A frame that was taken, or none: frame 0 is the head and never handed out (see Found for why
 // this is no std::optional).
@@ -102,4 +102,4 @@ class Upper {
   Moves moves_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -14,7 +14,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 // A number that was found, or none. A register rather than a std::optional, whose flag and value
 // gcc returns through memory with a stalled load on every get.
@@ -59,4 +59,4 @@ inline std::optional<W> update(W& word, Next&& next) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -1,6 +1,6 @@
 #include "frame/zone.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 bool Zone::inside(FrameId frame, std::uint64_t frames) const {
   const ZoneGeometry& g = geometry();
@@ -23,4 +23,4 @@ void Zone::count_free() {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

@@ -10,7 +10,7 @@
 #include "frame/trees.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::frame {
+namespace TENUTO_NS::frame {
 
 class Zone {
  public:
@@ -48,4 +48,4 @@ class Zone {
   std::vector<TreeLine> trees_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::frame
+}  // namespace TENUTO_NS::frame

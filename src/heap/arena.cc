@@ -8,7 +8,7 @@
 #include "pm/assert.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kEmptySlabsKept = 1;  // a class, against frames going back and forth
@@ -282,4 +282,4 @@ void Arena::erase(Slab& slab) {
   spare_twin(slab);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -17,7 +17,7 @@
 #include "heap/page_table.h"
 #include "heap/slab.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 class Arena {
  public:
@@ -110,4 +110,4 @@ class Arena {
   unsigned sparse_count_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

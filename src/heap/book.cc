@@ -8,7 +8,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 // Recovery may find holes where entries were, and has to append those again without a frame to put
@@ -342,4 +342,4 @@ Status Book::validate(Report* report) const {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -43,7 +43,7 @@
 #include "heap/slots.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 struct BookRecord {
   PoolOffset offset;
@@ -215,4 +215,4 @@ class Book {
   std::uint64_t fast_gcs_ = 0, slow_gcs_ = 0, given_back_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -10,7 +10,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 constexpr std::uint64_t kSegmentEntries =
@@ -142,4 +142,4 @@ void Book::give_back_segments(bool thoroughly) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -10,7 +10,7 @@
 
 #include "tenuto/pool_options.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 class Decay {
  public:
@@ -63,4 +63,4 @@ class Decay {
   std::uint64_t known_ = 0;             // resident ones after the last tick
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

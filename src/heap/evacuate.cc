@@ -16,7 +16,7 @@
 #include "heap/heap_state.h"
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 // --- the arena's part ---------------------------------------------------------------------------
 
@@ -174,4 +174,4 @@ void Heap::State::empty_derived_caches(LaneHeap& h) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -6,7 +6,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options)
     : file_(file),
@@ -253,4 +253,4 @@ std::uint64_t Extents::put_free(std::uint64_t frame, std::uint64_t frames, Age a
   return frame;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

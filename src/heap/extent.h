@@ -32,7 +32,7 @@
 #include "heap/free_extents.h"
 #include "heap/slots.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 inline constexpr unsigned kHugeFrames = kHugeBytes / kFrameBytes;
 inline constexpr std::uint64_t kExtentBytesMax = kHugeBytes;
@@ -194,4 +194,4 @@ class Extents {
   std::uint64_t taken_frames_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -14,12 +14,12 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 constexpr std::uint64_t kPunchFramesLeast = 16;   // at once, where there are so many
 constexpr unsigned kOperationsBetweenLooks = 64;  // at the clock
-}
+}  // namespace
 
 // Time stands still in the traced twin unless a test brings a clock: runs have to repeat exactly.
 std::int64_t Extents::now_ms() const {
@@ -145,4 +145,4 @@ void Extents::close(unsigned core) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

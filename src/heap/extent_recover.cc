@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 Status Extents::damaged(Report* report, PoolOffset o, std::string_view what) const {
   return fail(Status::corrupt, report, "the bookkeeping of extents is damaged",
@@ -275,4 +275,4 @@ Status Extents::validate(Report* report) const {
   return validate_chunks(entries, report);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -10,7 +10,7 @@
 #include "pm/log.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 // --- slab: an order-4 frame -------------------------------------------------------------------
 //   line 0                        header
@@ -246,4 +246,4 @@ inline constexpr std::uint64_t kPoolBytesMax = 16ull << IntentTarget::kPlaceBits
 static_assert(IntentTarget::make({48}, 77).block().value == 48);
 static_assert(IntentTarget::make({48}, 0xffffff).version() == 0xffffff);
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -1,6 +1,6 @@
 #include "heap/frame_source.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 template <class Get>
 Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_frames) {
@@ -100,4 +100,4 @@ void FrameSource::given_back(PoolOffset o, Status s) {
   file_.poison(Status::corrupt);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -10,7 +10,7 @@
 #include "pm/pool_file.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 class FrameSource {
  public:
@@ -49,4 +49,4 @@ class FrameSource {
   std::mutex grow_mu_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -2,7 +2,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kProbes = 4;  // extents of one size looked at for an alignment
@@ -125,4 +125,4 @@ std::uint64_t FreeExtents::ending_at(std::uint64_t frame) const {
   return w.state() == ExtentState::free && w.frames() == 1 ? frame : 0;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

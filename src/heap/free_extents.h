@@ -12,7 +12,7 @@
 
 #include "heap/slots.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 inline constexpr std::uint64_t kChunkBytes = 4u << 20;
 inline constexpr unsigned kChunkFrames = kChunkBytes / kFrameBytes;
@@ -84,4 +84,4 @@ class FreeExtents {
   std::uint64_t frames_resident_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -11,7 +11,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 Heap::Heap() = default;
 Heap::~Heap() = default;
@@ -354,4 +354,4 @@ HeapStats Heap::stats() const {
   return s;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -27,7 +27,7 @@
 #include "tenuto/units.h"
 #include "tenuto/vptr.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 enum class Kind : std::uint8_t { logged = 0, derived = 1, typed = 2 };
 inline constexpr std::size_t kKinds = 3;
@@ -211,4 +211,4 @@ class Heap {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -16,7 +16,7 @@
 #include "heap/lane_heap.h"
 #include "heap/page_table.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 inline constexpr std::size_t kLanesMax = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
 
@@ -167,4 +167,4 @@ struct Heap::State::TakenBatch {
   }
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -11,7 +11,7 @@
 #include "pm/pool_file.h"
 #include "pm/zero_pages.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 class Holes {
  public:
@@ -81,4 +81,4 @@ class Holes {
   std::atomic<std::uint64_t>* const words_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -16,7 +16,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
   h.dirty.fence(first, then);
@@ -221,4 +221,4 @@ std::uint64_t Heap::State::block_bytes(PoolOffset block) const {
   return extents.find(block, Kind::logged, Wanted::not_free).value_or(Block{}).bytes;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

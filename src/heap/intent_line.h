@@ -8,7 +8,7 @@
 
 #include "heap/format.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 struct Slab;
 
@@ -140,4 +140,4 @@ inline std::optional<IntentView> unpack_intent(const std::uint64_t (&words)[7]) 
   return std::nullopt;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -27,7 +27,7 @@
 #include "pm/dirty_lines.h"
 #include "pm/lane.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 inline constexpr std::size_t kIntentLines = pm::kLaneIntentLines;
 // Of one group: three groups fit, the one that is written and the two before it.
@@ -113,4 +113,4 @@ struct LaneHeap {
   }
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

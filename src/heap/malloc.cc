@@ -32,7 +32,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 
@@ -395,4 +395,4 @@ Status Heap::malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests, const A
 Status Heap::free_from(const Words<PtrWord>& dests) { return state_->free_many(dests); }
 Status Heap::free_from(const Words<VPtrWord>& dests) { return state_->free_many(dests); }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

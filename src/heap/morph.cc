@@ -6,7 +6,7 @@
 #include "pm/assert.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kFreePartLeast = 8;  // one of so many new blocks is free at once
@@ -182,4 +182,4 @@ void free_old_block(Slab& now, unsigned i) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

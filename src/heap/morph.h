@@ -27,7 +27,7 @@
 
 #include "heap/slab.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 // What a lookup has to know of the old part. Constant while `Slab::old` leads to it, but for
 // `held`: a bit is cleared, under arena->mu, when its block is given back and before a new block
@@ -67,4 +67,4 @@ bool blocked_soundly(const Slab& now);
 // Block i of the old part is given back. New blocks that no other held block overlaps become free.
 void free_old_block(Slab& now, unsigned i);
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

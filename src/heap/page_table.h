@@ -11,7 +11,7 @@
 #include "pm/assert.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 struct Slab;
 
@@ -50,4 +50,4 @@ class PageTable {
   std::atomic<std::uintptr_t>* const words_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -11,7 +11,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kLaneSegmentOrder = 7;
@@ -288,4 +288,4 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -7,7 +7,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 struct Heap::State::Replay {
   const pm::LogLine* line;
@@ -157,4 +157,4 @@ Status Heap::State::replay_bits(const Replay& r, Report* report) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

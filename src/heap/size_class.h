@@ -10,7 +10,7 @@
 #include "heap/format.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 inline constexpr std::array<std::uint32_t, 37> kClassBytes = {
     16,   32,   48,   64,   80,   96,   112,  128,  160,   192,   224,  256,  320,
@@ -128,4 +128,4 @@ static_assert(kClassBytes[class_of(116 + 8).value] == 128);
 static_assert(kClassBytes[class_of(kSmallBytesMax).value] == kSmallBytesMax);
 static_assert(slab_geometry(16, 1).blocks <= kBlocksMax && slab_geometry(16256, 6).blocks == 4);
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -8,7 +8,7 @@
 #include "pm/assert.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 Slab::Slab() = default;
 Slab::~Slab() = default;
@@ -252,4 +252,4 @@ void read_stripes(const Slab& slab, BlockBits& used) {
       slab, [&](std::size_t i) { return __atomic_load_n(&words[i], __ATOMIC_ACQUIRE); }, used);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -23,7 +23,7 @@
 #include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 class Arena;
 
@@ -225,4 +225,4 @@ bool old_stripes_clear(const Slab& slab);
 // The persistent bitmap in block order; bits that stand for no block are left out.
 void read_stripes(const Slab& slab, BlockBits& used);
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -13,7 +13,7 @@
 #include "pm/zero_pages.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 enum class ExtentState : std::uint8_t {
   none,
@@ -134,4 +134,4 @@ class Slots {
   Slot* const slots_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

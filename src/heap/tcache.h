@@ -11,7 +11,7 @@
 
 #include "heap/slab.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 class ClassCache {
  public:
@@ -81,4 +81,4 @@ class ClassCache {
   std::vector<PoolOffset> slots_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

@@ -26,7 +26,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::heap {
+namespace TENUTO_NS::heap {
 
 // --- words --------------------------------------------------------------------------------------
 
@@ -208,4 +208,4 @@ PoolOffset Heap::find_typed(PoolOffset from, std::uint64_t type) const {
   return {};
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::heap
+}  // namespace TENUTO_NS::heap

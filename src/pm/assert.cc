@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 void assert_failed(const char* what, const char* file, int line) {
   std::fprintf(stderr, "tenuto: assertion failed: %s (%s:%d)\n", what, file, line);
   std::abort();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -4,11 +4,11 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 [[noreturn]] void assert_failed(const char* what, const char* file, int line);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm
 
 #define TENUTO_ASSERT(cond)                       \
   (static_cast<bool>(cond) ? static_cast<void>(0) \

@@ -4,7 +4,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 inline constinit thread_local bool forks_are_bare = false;
 // While it lives, those of the calling thread are.
@@ -15,4 +15,4 @@ struct BareForks {
   BareForks& operator=(const BareForks&) = delete;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -17,7 +17,7 @@
 #include "pm/process.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -110,4 +110,4 @@ void forget_bus_errors(const void* base) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

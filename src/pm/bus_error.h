@@ -17,7 +17,7 @@
 
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // What has become of an open pool. Written by the signal handler, too: lock-free.
 struct PoolHealth {
@@ -33,4 +33,4 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 void catch_bus_errors(const void* base, std::uint64_t bytes, PoolHealth& health);
 void forget_bus_errors(const void* base);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

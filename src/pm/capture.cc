@@ -13,7 +13,7 @@
 #include "pm/thread_end.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // --- pictures ------------------------------------------------------------------------------------
 
@@ -293,4 +293,4 @@ std::uint64_t Capture::cut(CutRows& out) {
   return e;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -45,7 +45,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct alignas(kLineBytes) LineBytes {
   std::array<std::uint64_t, kLineBytes / 8> word;
@@ -174,4 +174,4 @@ class Capture : public std::enable_shared_from_this<Capture> {
   Slot* idle_ = nullptr;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

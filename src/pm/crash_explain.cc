@@ -8,7 +8,7 @@
 
 #include "pm/crash_search.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 namespace {
 
 constexpr std::size_t kTriesMax = 4000;
@@ -207,4 +207,4 @@ std::string explain_contradiction(std::span<const KeyOp> ops, std::span<const st
   return Explainer(ops, before, culprit).text();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -11,7 +11,7 @@
 #include "pm/assert.h"
 #include "pm/crash_search.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 namespace {
 
 constexpr std::size_t kOpenMax = 64;                       // bits of Config::done
@@ -158,9 +158,9 @@ SearchResult search_key_history(std::span<const KeyOp> ops, std::span<const std:
   return Search(ops, before).run();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 KeyJudgement check_key_history(std::span<const KeyOp> ops, std::span<const std::uint64_t> before) {
   pm::SearchResult r = pm::search_key_history(ops, before);
@@ -242,4 +242,4 @@ std::string CrashHistory::check() const {
   return {};
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

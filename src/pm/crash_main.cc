@@ -10,7 +10,7 @@
 #include "pm/explore_case.h"
 #include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -175,4 +175,4 @@ int crash_main(int argc, char** argv, const std::vector<CrashTest>& tests) {
   return found ? 1 : 0;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

@@ -9,7 +9,7 @@
 
 #include "tenuto/crash_history.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct SearchResult {
   Verdict verdict;
@@ -23,4 +23,4 @@ SearchResult search_key_history(std::span<const KeyOp> ops, std::span<const std:
 std::string explain_contradiction(std::span<const KeyOp> ops, std::span<const std::uint64_t> before,
                                   std::size_t culprit);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -7,7 +7,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // One step of 8 bytes. `asm` instead of the intrinsic, so that no file needs -msse4.2.
 inline std::uint32_t crc32c_u64(std::uint32_t crc, std::uint64_t word) {
@@ -57,4 +57,4 @@ inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc 
   return ~crc;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -15,7 +15,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 class DirtyLines {
  public:
@@ -50,4 +50,4 @@ class DirtyLines {
   std::array<const char*, kLinesMax> lines_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

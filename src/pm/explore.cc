@@ -18,7 +18,7 @@
 #include "pm/explore_run.h"
 #include "pm/trace.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -249,4 +249,4 @@ std::string CrashResult::cost_text() const {
   return t;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS

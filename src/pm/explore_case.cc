@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 constexpr const char* kFirstLine = "tenuto crash case 1";
@@ -90,4 +90,4 @@ std::vector<std::string> own_command() {
   return words;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

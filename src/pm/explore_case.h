@@ -13,7 +13,7 @@
 #include "pm/explore_worker.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct CrashCase {
   std::vector<std::string> command;  // program and arguments; empty: point:state only
@@ -34,4 +34,4 @@ struct CrashCase {
 // This process's own program and arguments.
 std::vector<std::string> own_command();
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

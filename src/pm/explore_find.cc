@@ -13,7 +13,7 @@
 
 #include "pm/explore_run.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -269,4 +269,4 @@ void CrashExplorer::save(CrashFinding& f, const Moment& m, const CrashState& sta
   f.saved = to + ".case";
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

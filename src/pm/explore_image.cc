@@ -12,7 +12,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -165,4 +165,4 @@ bool ExploreImage::save(const std::string& path,
   return ::close(to) == 0 && good;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -13,7 +13,7 @@
 #include "pm/trace_recorder.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 class ExploreImage {
  public:
@@ -65,4 +65,4 @@ class ExploreImage {
   std::uint64_t device_ = 0, inode_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -22,7 +22,7 @@
 #include "pm/bare_forks.h"
 #include "pm/interleave.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -376,4 +376,4 @@ void CrashExplorer::add_unseen(const std::string& where, const std::string& what
   result_.findings.push_back(std::move(f));
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -17,7 +17,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 class CrashExplorer final : public TraceObserver {
  public:
@@ -111,4 +111,4 @@ class CrashExplorer final : public TraceObserver {
 // Call chains in this program in words, as far as its debug information knows them.
 std::vector<std::string> source_places(const std::vector<TraceSite>& sites);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -13,7 +13,7 @@
 #include "pm/assert.h"
 #include "pm/bare_forks.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -216,4 +216,4 @@ void CrashServer::stop() {
   child_ = 0;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

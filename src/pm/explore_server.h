@@ -12,7 +12,7 @@
 #include "pm/explore_worker.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 class CrashServer {
  public:
@@ -42,4 +42,4 @@ class CrashServer {
   pid_t child_ = 0;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

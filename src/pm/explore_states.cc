@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -301,4 +301,4 @@ std::uint32_t variant_in(const std::vector<LineChoices>& lines, const CrashState
   return state.base_new ? lines[line].newest : 0;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

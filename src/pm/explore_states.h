@@ -11,7 +11,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // What random choices come from; the same seed gives the same run on every machine.
 class ExploreRng {
@@ -107,4 +107,4 @@ void set_variant(CrashState& state, std::uint32_t line, std::uint32_t variant);
 std::uint32_t variant_in(const std::vector<LineChoices>& lines, const CrashState& state,
                          std::uint32_t line);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -11,7 +11,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -246,4 +246,4 @@ void CrashWorker::collect(const char* first, const char* then) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

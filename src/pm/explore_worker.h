@@ -15,7 +15,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // Hashes of (image, model) that were judged already. Lives in memory shared with the workers;
 // parent and worker never use it at the same time. When it is full, everything counts as new.
@@ -120,4 +120,4 @@ class CrashWorker final : public TraceObserver {
   ExploreRng rng_{0};
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -24,7 +24,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // What may stand in a pool file.
 template <class T>
@@ -129,4 +129,4 @@ inline constexpr std::size_t kLaneUndoLines = 48;  // each of the two areas
 static_assert(kLaneIntentLine + kLaneIntentLines == kLaneUndoLine);
 static_assert(kLaneUndoLine + 2 * kLaneUndoLines == kLaneLines);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -7,7 +7,7 @@
 #include "pm/trace.h"
 #include "pm/trace_recorder.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -151,4 +151,4 @@ void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
   slots_.clear();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

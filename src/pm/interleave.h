@@ -20,7 +20,7 @@
 #include "pm/explore_states.h"
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 class Interleaver {
  public:
@@ -73,4 +73,4 @@ class Interleaver {
   sem_t ended_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -51,7 +51,7 @@
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct PoolHealth;
 
@@ -187,4 +187,4 @@ class Journal {
   std::thread thread_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -9,7 +9,7 @@
 #include "pm/os.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -109,4 +109,4 @@ void Journal::let_go() {
   closed();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

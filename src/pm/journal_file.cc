@@ -15,7 +15,7 @@
 #include "pm/os.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 constexpr std::size_t kCopyBytes = 1u << 20;
@@ -393,4 +393,4 @@ Status JournalFile::write_unit_run(std::uint64_t position, const std::byte* data
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -27,7 +27,7 @@
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // Pages that reach a device, with the alignment that O_DIRECT wants.
 class DirectBuffer {
@@ -143,4 +143,4 @@ class JournalFile final : public OfProcess {
   std::vector<std::byte> raw_;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -17,7 +17,7 @@
 #include "pm/crc32c.h"
 #include "pm/format.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 inline constexpr std::uint64_t kJournalMagic = 0x314c4e52554f4a;       // "JOURNL1"
 inline constexpr std::uint64_t kJournalBlockMagic = 0x4b434f4c424e4a;  // "JNBLOCK"
@@ -109,4 +109,4 @@ inline std::uint64_t ring_bytes_of(const JournalBlock& b) {
   return round_up(sizeof b + std::uint64_t{b.packed_bytes}, kJournalUnitBytes);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

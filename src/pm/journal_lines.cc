@@ -13,7 +13,7 @@
 #include "pm/plant.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // --- order ---------------------------------------------------------------------------------------
 
@@ -206,4 +206,4 @@ Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigne
   return status_of_errno(errno);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -12,7 +12,7 @@
 #include "pm/capture.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // A picture that stands somewhere else, on any address.
 struct LinePicture {
@@ -51,4 +51,4 @@ bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, Li
 Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigned threads,
                      std::uint64_t* bytes);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -6,7 +6,7 @@
 
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::string id_text(std::uint64_t id) {
   return text;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

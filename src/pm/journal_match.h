@@ -23,7 +23,7 @@
 #include "pm/journal_format.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // What a pool says of its journal.
 struct JournalExpected {
@@ -63,4 +63,4 @@ void set_pool_path(JournalHeader& h, const std::string& path);
 // "1234abcd..." as in words and in `info`.
 std::string id_text(std::uint64_t id);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

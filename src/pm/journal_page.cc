@@ -5,7 +5,7 @@
 
 #include "pm/os.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -65,4 +65,4 @@ bool write_journal_place(int pool_fd, const std::string& path) {
   return write_all(pool_fd, kJournalPlaceOffset, &p, sizeof p);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

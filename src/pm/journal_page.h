@@ -22,7 +22,7 @@
 #include "pm/journal_format.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct CheckpointStamp {
   std::uint64_t life;
@@ -60,4 +60,4 @@ bool write_stamp(int pool_fd, std::uint64_t life, std::uint64_t block, std::uint
 std::string read_journal_place(int pool_fd);
 bool write_journal_place(int pool_fd, const std::string& path);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -16,7 +16,7 @@
 #include "pm/parallel.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -304,4 +304,4 @@ Status replay_ring(const Ring& ring, JournalPosition& end, const ReplayOptions& 
   return Replay(ring, end, options, apply, stats != nullptr ? *stats : local, report).run();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -19,7 +19,7 @@
 #include "pm/journal_lines.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct Ring {
   int fd = -1;  // past the page cache, where the file system has that
@@ -54,4 +54,4 @@ using ApplyPictures = std::function<Status(std::span<const LinePicture>)>;
 Status replay_ring(const Ring& ring, JournalPosition& end, const ReplayOptions& options,
                    const ApplyPictures& apply, ReplayStats* stats, Report* report);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <climits>
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -67,4 +67,4 @@ void CommitTurns::pass(std::uint64_t durable, bool all) {
   if (served != 0) futex(round_, FUTEX_WAKE_BITSET, INT_MAX, served);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -20,7 +20,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 class CommitTurns {
  public:
@@ -57,4 +57,4 @@ class CommitTurns {
   std::uint64_t begun_ns_ = 0;   // the cut of this one
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -10,7 +10,7 @@
 #include "pm/thread_end.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -248,4 +248,4 @@ void Lanes::for_each_idle(const std::function<void(Lane&)>& f) {
   for (Lane* lane = taken.first; lane != nullptr; lane = lane->next_idle) f(*lane);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -22,7 +22,7 @@
 #include "pm/pool_file.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct Lane {
   LaneId id;
@@ -96,4 +96,4 @@ class Lanes {
   bool growing_ = false;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

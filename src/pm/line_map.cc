@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 // So far ahead the index is asked for: it is too large for a cache, and the lines are known.
@@ -62,4 +62,4 @@ std::vector<LinePicture> LineMap::in_order() const {
   return order;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -10,7 +10,7 @@
 
 #include "pm/journal_lines.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // Grows, and keeps what it grew to.
 class LineMap {
@@ -53,4 +53,4 @@ class LineMap {
   std::uint32_t generation_ = 1;  // entries of another one are empty
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

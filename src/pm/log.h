@@ -11,7 +11,7 @@
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct alignas(kLineBytes) LogLine {
   std::uint64_t word[7];
@@ -55,4 +55,4 @@ inline LogLineState log_line_state(const LogLine& line) {
 }
 inline std::uint64_t log_sequence(const LogLine& line) { return line.seal >> 16; }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

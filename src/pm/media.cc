@@ -15,7 +15,7 @@
 #include "pm/thread_end.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 constinit std::atomic<FlushPath> flush_path = FlushPath::none;
 
@@ -288,4 +288,4 @@ ModelCounts thread_model_counts() {
   return model == nullptr ? ModelCounts{} : read_counts(model->counts);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

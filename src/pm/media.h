@@ -11,7 +11,7 @@
 
 #include "tenuto/pool_options.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // The instruction that writes a line back, best first.
 enum class FlushInstruction : std::uint8_t { clwb, clflushopt, clflush };
@@ -43,4 +43,4 @@ struct ModelCounts {
 ModelCounts model_counts();         // of all threads, ended ones included
 ModelCounts thread_model_counts();  // of the calling thread
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -8,7 +8,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // As an allocation that fails does; nothing in a build without exceptions.
 inline void throw_bad_alloc() {
@@ -59,4 +59,4 @@ bool had_thread(const F& f) {
   return had_memory([&] { had = started_threads(f); }) && had;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -19,7 +19,7 @@
 #include "pm/unfinished.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 constexpr unsigned kShortWritesMax = 16;  // in a row that got no granule further
@@ -264,4 +264,4 @@ std::uint64_t random_id() {
   return id | 1;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -12,7 +12,7 @@
 
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 inline constexpr unsigned kInterruptionsMax = 100'000;  // of one call
 
@@ -82,4 +82,4 @@ bool sync_directory(const std::string& path);  // the one that the file's name i
 
 std::uint64_t random_id();  // never 0
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -14,7 +14,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/status.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 inline constexpr const char* kNoThreadHere =
     "the system has no thread to give: raise the process's limit of threads, or set "
@@ -71,4 +71,4 @@ void waiting_each(std::size_t n, unsigned threads, const F& f) {
   if (without_memory.load()) throw_bad_alloc();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -12,7 +12,7 @@
 #include "pm/assert.h"
 #include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -94,6 +94,6 @@ std::uint64_t plant_visits(const std::string& name) {
   return p == nullptr ? 0 : std::atomic_ref(p->visits).load(std::memory_order_relaxed);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS
 
 #endif

@@ -11,12 +11,12 @@
 
 #if defined(TENUTO_TRACED) || defined(TENUTO_DEBUG_CHECKS)
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // Whether the bug called `name` is switched on now; counts the visit when it is.
 bool planted(const char* name);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm
 
 #define TENUTO_PLANT(name) (::tenuto::pm::planted(name))
 

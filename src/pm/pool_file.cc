@@ -23,7 +23,7 @@
 #include "pm/trace.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 constexpr std::uint64_t kGrowBytesMin = 32u << 20;
@@ -268,4 +268,4 @@ std::string PoolFile::where(PoolOffset o, std::string_view what) const {
   return path_ + ", offset " + std::to_string(o.value) + " (" + std::string(what) + ")";
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -22,7 +22,7 @@
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // Where a mapping begins, so that frames align in memory, and so that the lower bits of an address
 // are those of the offset whatever the process.
@@ -245,4 +245,4 @@ class PoolFile final : public OfProcess {
   Superblock super_{};
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

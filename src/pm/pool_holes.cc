@@ -18,7 +18,7 @@
 #include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 bool PoolFile::may_punch() const {
   // Under a journal what freed the place may still be undone by a cut that comes before it.
@@ -94,4 +94,4 @@ void PoolFile::for_each_hole(const std::function<void(PoolOffset, std::uint64_t)
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -9,7 +9,7 @@
 #include "pm/plant.h"
 #include "pm/pool_file.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // The pool's real path, so that a symbolic link to the pool finds the same journal. A name that is
 // given may be a link to another device; the default one is ours to make, and no link.
@@ -167,4 +167,4 @@ JournalFile::~JournalFile() {
 
 void JournalFile::let_go() { close_all({&direct_fd_, &fd_}); }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -14,7 +14,7 @@
 #include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -202,4 +202,4 @@ Status PoolFile::check_zones(std::uint64_t pool_bytes, Report* report) {
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -14,7 +14,7 @@
 #include "pm/plant.h"
 #include "pm/pool_file.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
     std::string_view path, const std::string& journal, unsigned threads, std::vector<Report>& notes,
@@ -161,4 +161,4 @@ Status PoolFile::apply_journal(JournalFile& journal, unsigned threads,
   return Status::ok;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

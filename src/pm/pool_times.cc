@@ -9,7 +9,7 @@
 #include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -56,4 +56,4 @@ void PoolFile::set_times(std::uint64_t floor, std::uint64_t seen) {
   fence("times", "lifetimes go by them");
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -11,7 +11,7 @@
 #include "pm/plant.h"
 #include "pm/thread_end.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 constinit ProcessPage process_page;
 constinit ProcessLocks process_locks;
@@ -110,4 +110,4 @@ void abandon(void* object) {
   all->push_back(object);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -34,7 +34,7 @@
 #include "tenuto/abi.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 struct alignas(kFrameBytes) ProcessPage {
   std::atomic<std::uint64_t> number = 0;  // 0: not given yet
@@ -107,4 +107,4 @@ void OfProcess::change(const F& f) {
   f();
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

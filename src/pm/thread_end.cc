@@ -10,7 +10,7 @@
 #include "pm/plant.h"
 #include "pm/process.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -79,4 +79,4 @@ void forget_thread_parts() {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

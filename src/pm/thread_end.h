@@ -18,7 +18,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // In the order of their ends: the fence of an ending thread needs its slots and counts.
 enum class ThreadPart : std::uint8_t { lanes, captures, counts, readers };
@@ -47,4 +47,4 @@ T& thread_part(ThreadPart which) {
   return *part;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -7,7 +7,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 enum class TraceTx : std::uint8_t { begun, committed, aborted };
 
@@ -46,4 +46,4 @@ struct TraceUninterrupted {
 
 #endif
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

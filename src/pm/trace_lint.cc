@@ -11,7 +11,7 @@
 
 #include "pm/trace_recorder.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 void Recorder::publish(const void* word, const TraceSite& site) {
   const TraceLock lock;
@@ -109,4 +109,4 @@ std::vector<Recorder::FlushSite> Recorder::flush_sites() const {
   return all;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -7,7 +7,7 @@
 #include "pm/assert.h"
 #include "pm/trace_recorder.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 constexpr std::size_t kUnseenMax = 64;
@@ -164,4 +164,4 @@ void Recorder::mark_explored(const char* first, const char* then) {
   ++stats_of(first, then).explored;
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

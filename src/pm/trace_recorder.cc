@@ -9,7 +9,7 @@
 
 #include "pm/assert.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 constinit TraceRegion trace_region;
 constinit thread_local TraceStack trace_stack;
@@ -277,4 +277,4 @@ void Recorder::after_store(const void* p, std::size_t n, const TraceSite& site, 
 
 TraceCounts Recorder::thread_counts() { return self().counts; }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -23,7 +23,7 @@
 #include "tenuto/crash.h"
 #include "tenuto/units.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 using LineWords = std::array<std::uint64_t, kLineBytes / 8>;
 
@@ -259,4 +259,4 @@ class TraceLock {
   TraceLock& operator=(const TraceLock&) = delete;
 };
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

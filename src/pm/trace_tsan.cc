@@ -19,7 +19,7 @@
 #include "pm/trace_recorder.h"
 #include "tenuto/persist.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 void trace_map(void* base, std::uint64_t bytes, int fd) {
   Recorder::instance().map(base, bytes, fd);
@@ -48,7 +48,7 @@ void trace_transient(const void* p, std::size_t bytes) {
 }
 void trace_tx(TraceTx what) { Recorder::instance().transaction(what); }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "pm/os.h"
 #include "pm/plant.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 namespace {
 
@@ -69,4 +69,4 @@ void remove_unfinished(const std::string& path) {
   }
 }
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -11,7 +11,7 @@
 
 #include "tenuto/abi.h"
 
-namespace tenuto::inline TENUTO_ABI::pm {
+namespace TENUTO_NS::pm {
 
 // A new one beside `path`: "p.tnt.creating-8 digits-8 digits".
 std::string unfinished_name(const std::string& path);
@@ -19,4 +19,4 @@ std::string unfinished_name(const std::string& path);
 // Removes what a maker of `path` that is gone left beside it, and nothing else.
 void remove_unfinished(const std::string& path);
 
-}  // namespace tenuto::inline TENUTO_ABI::pm
+}  // namespace TENUTO_NS::pm

@@ -34,7 +34,7 @@
 #include "support/pool_parts.h"
 #include "tenuto/crash.h"
 
-namespace tenuto::inline TENUTO_ABI {
+namespace TENUTO_NS {
 
 namespace {
 
@@ -255,7 +255,7 @@ CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
   return pm::CrashExplorer(options_, check).run(setup, workload);
 }
 
-}  // namespace tenuto::inline TENUTO_ABI
+}  // namespace TENUTO_NS
 
 // --- the linker's --wrap -------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ Result<Store> StoreImpl::create_copy(const std::string& path, const StoreOptions
   StoreOptions how = options;
   how.pool.log = {};  // what it says of power cuts is not true of a copy
   how.reclaim_every_ms = 0;
-  auto made = PoolImpl::create_copy(path, how.pool, report);
+  auto made = PoolImpl::create_copy(path, how.pool, kStoreKind, report);
   if (!made) return made.error();
   auto impl = std::make_unique<StoreImpl>(Pool(std::move(*made)));
   TENUTO_TRY(impl->attach(how, true, report));

@@ -89,6 +89,26 @@ void Collections::retire(const State& state) {
   free_dropped();
 }
 
+template <class F>
+void Collections::each_tree(const F& f) {
+  f(*main_->tree);
+  if (catalog_ != nullptr) f(catalog_->tree());
+  for (const auto& [name, state] : open_) f(*state->tree);
+}
+
+void Collections::make_room() {
+  const std::lock_guard lock(mu_);
+  free_dropped();
+  each_tree([](Tree& tree) { tree.collect(); });
+}
+
+Limbos::Waiting Collections::waiting() {
+  const std::lock_guard lock(mu_);
+  Limbos::Waiting sum;
+  each_tree([&](Tree& tree) { sum += tree.waiting(); });
+  return sum;
+}
+
 void Collections::free_dropped() {
   for (State* at = &dropped_; *at != nullptr;) {
     if (!(*at)->tree->try_end()) {

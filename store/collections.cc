@@ -253,14 +253,6 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
 
 // --- dropping and renaming ----------------------------------------------------------------------
 
-void Collections::make_room() {
-  const std::lock_guard lock(mu_);
-  free_dropped();
-  main_->tree->collect();
-  if (catalog_ != nullptr) catalog_->tree().collect();
-  for (const auto& [name, state] : open_) state->tree->collect();
-}
-
 Status Collections::drop(std::string_view name, Report* report) {
   TENUTO_TRY(check_name(name, report));
   const std::lock_guard lock(mu_);

@@ -209,6 +209,8 @@ class Collections {
   void retire(const State& state);
   void free_dropped();
   template <class F>
+  void each_tree(const F& f);  // REQUIRES: mu_
+  template <class F>
   void each_dropped(const F& f) const {
     for (const State* at = &dropped_; *at != nullptr; at = &(*at)->next_dropped) f(**at);
   }

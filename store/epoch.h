@@ -209,6 +209,11 @@ class Limbos {
     std::uint64_t items = 0;
     std::uint64_t bytes = 0;
 
+    Waiting& operator+=(const Waiting& o) {
+      items += o.items;
+      bytes += o.bytes;
+      return *this;
+    }
     void add(const RetiredChunk& chunk) {
       items += chunk.count;
       for (const Retired& item : chunk) bytes += item.bytes;

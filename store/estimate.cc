@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "store/collections.h"
 #include "store/tree.h"
 
 namespace TENUTO_NS::store {
@@ -112,19 +111,6 @@ void Tree::stats(StoreStats& out) const {
   out.height = shape.levels;
   out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);
   out.rebuild_ms = rebuild_ms_;
-}
-
-Limbos::Waiting Collections::waiting() {
-  const std::lock_guard lock(mu_);
-  Limbos::Waiting sum = main_->tree->waiting();
-  const auto add = [&](const Tree& tree) {
-    const Limbos::Waiting w = tree.waiting();
-    sum.items += w.items;
-    sum.bytes += w.bytes;
-  };
-  if (catalog_ != nullptr) add(catalog_->tree());
-  for (const auto& [name, state] : open_) add(*state->tree);
-  return sum;
 }
 
 }  // namespace TENUTO_NS::store

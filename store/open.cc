@@ -13,7 +13,6 @@
 
 #include "pm/plant.h"
 #include "store/pool_impl.h"
-#include "store/refused.h"
 
 namespace TENUTO_NS {
 
@@ -22,10 +21,11 @@ namespace {
 // `build` puts the layers on the file.
 template <class Build>
 Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions& options,
-                                       bool of_a_copy, const Build& build, Report* report) {
+                                       const PoolStoreKind& kind, bool of_a_copy,
+                                       const Build& build, Report* report) {
   auto made = pm::PoolFile::create(path, options, report, of_a_copy);
   if (!made) return made.error();
-  auto impl = std::make_unique<PoolImpl>();
+  auto impl = std::make_unique<PoolImpl>(kind);
   impl->file = std::move(*made);
   impl->recovery_threads = options.recovery_threads;
   impl->durability = options.durability;
@@ -39,12 +39,12 @@ Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions&
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
                                                         const PoolOptions& options,
-                                                        Report* report) {
+                                                        const PoolStoreKind& kind, Report* report) {
   const auto build = [&](PoolImpl& p) {
     TENUTO_TRY(p.attach(true, options, report));
     return p.recover(report);
   };
-  return make(path, options, true, build, report);
+  return make(path, options, kind, true, build, report);
 }
 
 Status PoolImpl::finish_copy(Report* report) {
@@ -53,29 +53,30 @@ Status PoolImpl::finish_copy(Report* report) {
 }
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
-                                                   const PoolOptions& options, Report* report) {
+                                                   const PoolOptions& options,
+                                                   const PoolStoreKind& kind, Report* report) {
   const auto build = [&](PoolImpl& p) {
     TENUTO_TRY(p.attach(true, options, report));
     return p.recover(report);
   };
-  auto made = make(path, options, false, build, report);
+  auto made = make(path, options, kind, false, build, report);
   if (!made) return made.error();
   std::unique_ptr<PoolImpl> impl = std::move(*made);
   TENUTO_TRY(impl->file->link_into_place(report));
   if (!impl->file->wants_journal()) return impl;
   TENUTO_TRY(impl->close());
   impl.reset();
-  return open(path, options, report);
+  return open(path, options, kind, report);
 }
 
 Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const PoolOptions& options,
-                                                 Report* report) {
+                                                 const PoolStoreKind& kind, Report* report) {
   const auto begin = std::chrono::steady_clock::now();
   auto opened = pm::PoolFile::open(path, options, report);
   if (!opened) return opened.error();
-  TENUTO_TRY(store::check_protocols(**opened, report));
+  TENUTO_TRY(kind.check(**opened, report));
   TENUTO_TRY((*opened)->begin_life(report));
-  auto impl = std::make_unique<PoolImpl>();
+  auto impl = std::make_unique<PoolImpl>(kind);
   impl->file = std::move(*opened);
   impl->recovery_threads = options.recovery_threads;
   impl->durability = options.durability;
@@ -115,32 +116,19 @@ Status PoolImpl::recover(Report* report) {
 }
 
 Status PoolImpl::open_store(Report* report) {
-  if (collections != nullptr || !store::store_is_named(*file)) return Status::ok;
-  auto all =
-      std::make_unique<store::Collections>(*file, *heap, *engine, *history, recovery_threads);
-  TENUTO_TRY(all->open(was_clean, report));
-  collections = std::move(all);
+  if (store != nullptr) return Status::ok;
+  auto opened = store_kind.open(*this, report);
+  if (!opened) return opened.error();
+  store = std::move(*opened);
   return Status::ok;
 }
-
-Status PoolImpl::create_store(KeyKind kind, Report* report) {
-  auto all =
-      std::make_unique<store::Collections>(*file, *heap, *engine, *history, recovery_threads);
-  TENUTO_TRY(all->create(kind, report));
-  collections = std::move(all);
-  return Status::ok;
-}
-
-PoolImpl::~PoolImpl() { history->shut(false); }
 
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
   heap->prepare_thread();  // what the rest frees needs no memory
   TENUTO_TRY(engine->drain());
-  if (collections != nullptr) collections->reclaimer().stop();
-  history->shut(true);
-  if (collections != nullptr) TENUTO_TRY(collections->close());
+  if (store != nullptr) TENUTO_TRY(store->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {
     TENUTO_TRY(file->set_state(pm::PoolState::clean));
   }

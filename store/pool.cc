@@ -46,18 +46,6 @@ void Pool::end() noexcept {
   if (!pm::had_memory([this] { static_cast<void>(close()); })) impl_.reset();
 }
 
-Result<Pool> Pool::create(std::string_view path, const PoolOptions& options, Report* report) {
-  auto impl = PoolImpl::create(path, options, report);
-  if (!impl) return impl.error();
-  return Pool(std::move(*impl));
-}
-
-Result<Pool> Pool::open(std::string_view path, const PoolOptions& options, Report* report) {
-  auto impl = PoolImpl::open(path, options, report);
-  if (!impl) return impl.error();
-  return Pool(std::move(*impl));
-}
-
 namespace {
 Status usable(const PoolImpl* impl) { return impl == nullptr ? Status::closed : impl->usable(); }
 }  // namespace

@@ -9,7 +9,7 @@
 #include "heap/heap.h"
 #include "pm/lane.h"
 #include "pm/pool_file.h"
-#include "store/collections.h"
+#include "store/pool_store.h"
 #include "tenuto/pool.h"
 #include "tx/engine.h"
 
@@ -22,10 +22,9 @@ struct PoolImpl {
   std::unique_ptr<frame::Frames> frames;
   std::unique_ptr<heap::Heap> heap;
   std::unique_ptr<tx::Engine> engine;
-  // Shared with snapshots, which may outlive the pool.
-  std::shared_ptr<store::History> history = std::make_shared<store::History>();
   // Null: no store, or a clean one nobody asked for.
-  std::unique_ptr<store::Collections> collections;
+  std::unique_ptr<PoolStore> store;
+  const PoolStoreKind& store_kind;
   unsigned recovery_threads = 0;
   Durability durability = Durability::sync;  // of calls without an option for it
   bool was_clean = true;
@@ -34,19 +33,19 @@ struct PoolImpl {
   std::uint64_t rolled_back = 0;
   std::mutex root_mu;  // one thread makes the root object
 
-  PoolImpl() = default;
-  ~PoolImpl();  // without a close: what snapshots hold is left to recovery
+  explicit PoolImpl(const PoolStoreKind& kind) : store_kind(kind) {}
 
   static Result<std::unique_ptr<PoolImpl>> create(std::string_view path, const PoolOptions& options,
-                                                  Report* report);
+                                                  const PoolStoreKind& kind, Report* report);
   // A pool that has no name until it is whole: a crash, or a destructor, leaves nothing of it. No
   // record in it is durable before finish_copy, which closes it, durably, and then gives it the
   // name. exists: somebody else has taken that meanwhile.
   static Result<std::unique_ptr<PoolImpl>> create_copy(std::string_view path,
-                                                       const PoolOptions& options, Report* report);
+                                                       const PoolOptions& options,
+                                                       const PoolStoreKind& kind, Report* report);
   Status finish_copy(Report* report);
   static Result<std::unique_ptr<PoolImpl>> open(std::string_view path, const PoolOptions& options,
-                                                Report* report);
+                                                const PoolStoreKind& kind, Report* report);
   // ok, or forked: a child does nothing with it, does not destroy it either (pm::abandon).
   Status usable() const { return file->forked() ? Status::forked : Status::ok; }
   // A clean close: everything volatile is written out and the state says so.
@@ -54,10 +53,6 @@ struct PoolImpl {
 
   // Opens the pool's store if there is one and recovery did not.
   Status open_store(Report* report);
-  // Makes one. REQUIRES: there is none.
-  Status create_store(KeyKind kind, Report* report);
-  // The default collection's; null as above.
-  store::Tree* tree() const { return collections ? collections->main()->tree.get() : nullptr; }
 
   // What an operation that wrote and fenced returns in the end (pm::PoolFile::settle).
   Status settle(Durability d) { return file->settle(d); }

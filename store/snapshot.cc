@@ -87,7 +87,7 @@ void Snapshot::release() { core_.reset(); }
 Result<Snapshot> Store::snapshot() const {
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(usable(impl_->collections()));
-  auto core = impl_->pool.impl_->history->take();
+  auto core = impl_->parts()->history->take();
   if (!core) return core.error();
   return Snapshot(std::move(*core), impl_->main);
 }

@@ -14,30 +14,32 @@ namespace TENUTO_NS {
 Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report) {
   PoolImpl& p = *pool.impl_;
   TENUTO_TRY(p.open_store(report));
-  if (p.collections == nullptr) {
+  if (p.store == nullptr) {
     if (!fresh && !options.create_if_missing) {
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
     TENUTO_TRY(p.file->writable());
-    TENUTO_TRY(p.create_store(options.key_kind, report));
+    TENUTO_TRY(StoreParts::create(p, options.key_kind, report));
     TENUTO_TRY(p.settle(p.durability));
   }
-  p.collections->set_verify_reads(options.verify_reads);
+  store::Collections& all = *collections();
+  store::History& history = *parts()->history;
+  all.set_verify_reads(options.verify_reads);
   const auto clock = std::make_shared<store::ExpiryClock>(
       options.clock_ms,
       store::ExpiryClock::Limits{options.clock_jump_ms_max, options.clock_confirm_ms},
       store::load_times(*p.file), [file = p.file.get()](std::string_view s) { file->log(s); });
-  p.history->set_clock(clock);
-  p.collections->set_clock(clock);
-  p.collections->set_forms(store::Forms(options.codecs));
-  p.history->set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
-  p.collections->reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
-  TENUTO_TRY(p.collections->start_reclaiming(report));
-  if (options.check_key_kind && p.tree()->kind() != options.key_kind) {
+  history.set_clock(clock);
+  all.set_clock(clock);
+  all.set_forms(store::Forms(options.codecs));
+  history.set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
+  all.reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
+  TENUTO_TRY(all.start_reclaiming(report));
+  if (options.check_key_kind && all.main()->tree->kind() != options.key_kind) {
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
   }
-  main = Collection(p.collections->main());
+  main = Collection(all.main());
   return Status::ok;
 }
 
@@ -277,7 +279,7 @@ StoreStats Store::stats() const {
   const store::Collections* all = collections_of(impl_);
   if (usable(all) != Status::ok) return s;
   all->main()->tree->stats(s);
-  store::History& history = *impl_->pool.impl_->history;
+  store::History& history = *impl_->parts()->history;
   history.expire_old();
   const store::HistoryStats h = history.stats();
   s.snapshots = h.snapshots;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/pool_impl.h"
+#include "store/store_parts.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"
@@ -41,8 +41,10 @@ struct StoreImpl {
   explicit StoreImpl(Pool p) : pool(std::move(p)) {}
 
   // Null once the pool was closed.
+  StoreParts* parts() const { return StoreParts::of(pool.impl_.get()); }
   store::Collections* collections() const {
-    return pool.impl_ == nullptr ? nullptr : pool.impl_->collections.get();
+    StoreParts* const all = parts();
+    return all == nullptr ? nullptr : &all->collections;
   }
   static StoreImpl& of(Store& store) { return *store.impl_; }
   static Collection handle_of(std::shared_ptr<CollectionState> state) {

@@ -174,7 +174,7 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
   if (impl_->options.read_only) return Status::read_only;
   impl_->created.reserve(impl_->created.size() + 1);  // what is made is known, come what may
   auto made =
-      impl_->pool->collections->make_unnamed(name, options, impl_->created, impl_->dropped, report);
+      impl_->store->collections.make_unnamed(name, options, impl_->created, impl_->dropped, report);
   if (!made) return made.error();
   impl_->created.push_back(*made);
   return Collection(std::move(*made));
@@ -228,7 +228,7 @@ Status StoreTransaction::commit(WriteOptions options) {
   const bool wrote = impl_->wrote();  // the commit forgets what was created
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   impl_->end();
-  if (wrote && s == Status::ok) s = impl_->pool->settle(options.durability);
+  if (wrote && s == Status::ok) s = impl_->store->collections.settle(options.durability);
   return s;
 }
 
@@ -240,8 +240,8 @@ void StoreTransaction::rollback() {
 
 StoreTransaction Store::begin(const TransactionOptions& options) const {
   const bool there = impl_ != nullptr && impl_->collections() != nullptr;
-  PoolImpl* pool = there ? impl_->pool.impl_.get() : nullptr;
-  return StoreTransaction(std::make_shared<StoreTransaction::Impl>(pool, options));
+  StoreParts* const parts = there ? impl_->parts() : nullptr;
+  return StoreTransaction(std::make_shared<StoreTransaction::Impl>(parts, options));
 }
 
 StoreTransaction Store::begin() const { return begin(TransactionOptions{}); }

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/pool_impl.h"
+#include "store/store_parts.h"
 #include "store/tree.h"
 #include "tenuto/transaction.h"
 
@@ -56,7 +56,7 @@ struct Part {
 };
 
 struct Work {
-  Work(PoolImpl* p, const TransactionOptions& o) : pool(p), options(o) {}
+  Work(StoreParts* p, const TransactionOptions& o) : store(p), options(o) {}
   ~Work() { end(); }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
@@ -77,11 +77,11 @@ struct Work {
   void end();
 
   // Constant.
-  PoolImpl* const pool;
+  StoreParts* const store;
   const std::shared_ptr<CollectionState> main =
-      pool == nullptr ? nullptr : pool->collections->main();
+      store == nullptr ? nullptr : store->collections.main();
   const TransactionOptions options;
-  const std::shared_ptr<History> history = pool == nullptr ? nullptr : pool->history;
+  const std::shared_ptr<History> history = store == nullptr ? nullptr : store->history;
 
   ReadSet reads;           // ranges: of cursors; keys are added at the commit
   std::deque<Part> parts;  // they stay where they are

@@ -7,7 +7,7 @@
 namespace TENUTO_NS::store {
 
 Status Work::usable() const {
-  return ended || pool == nullptr ? Status::closed : history->usable();
+  return ended || store == nullptr ? Status::closed : history->usable();
 }
 
 Status Work::look() {
@@ -24,7 +24,7 @@ Status Work::part_of(const std::shared_ptr<CollectionState>& state, Part*& out) 
   if (state == nullptr) return Status::closed;
   const bool own = std::find(created.begin(), created.end(), state) != created.end();
   TENUTO_TRY(met(*state, own ? state->life.alive_to_maker() : state->alive()));
-  if (state->collections != pool->collections.get()) return Status::invalid_argument;
+  if (state->collections != &store->collections) return Status::invalid_argument;
   for (Part& part : parts) {
     if (part.state != state) continue;
     out = &part;
@@ -127,8 +127,8 @@ Status Work::commit() {
   if (!wrote()) return Status::ok;
   if (doomed) return Status::conflict;
   Status s = try_commit();
-  if (s == Status::full && !pool->collections->alone()) {
-    pool->collections->make_room();
+  if (s == Status::full && !store->collections.alone()) {
+    store->collections.make_room();
     s = try_commit();
   }
   return s;
@@ -138,7 +138,7 @@ Status Work::try_commit() {
   const EpochGuard guard;  // see CollectionUse
   std::vector<BatchOp> ops;
   ReadSet all = reads;
-  all.clock = &pool->collections->clock();
+  all.clock = &store->collections.clock();
   for (const Part& part : parts) {
     TENUTO_TRY(part.alive());
     if (part.state != main && !part.own && !drops(part)) all.lives.push_back(&part.state->life);
@@ -151,17 +151,17 @@ Status Work::try_commit() {
     }
     for (const std::string& key : part.keys_read) all.ranges.emplace_back(*tree, key);
   }
-  TENUTO_TRY(pool->collections->write(std::move(ops), &all, created, dropped));
+  TENUTO_TRY(store->collections.write(std::move(ops), &all, created, dropped));
   created.clear();
   return Status::ok;
 }
 
 void Work::end() {
-  if (ended || pool == nullptr) return;
+  if (ended || store == nullptr) return;
   ended = true;
   if (history->forked()) return;  // a child: nothing of it is ours
   if (!history->closed()) {
-    for (const auto& state : created) pool->collections->forget_unnamed(state);
+    for (const auto& state : created) store->collections.forget_unnamed(state);
   }
   for (const std::string& name : locked) history->key_locks().release(name, this);
   reads.snapshot.reset();

@@ -23,19 +23,20 @@ class KvConditionalTest : public test::KvFixture {
  protected:
   void SetUp() override {
     { ASSERT_TRUE(open()); }  // makes the store
-    auto impl = PoolImpl::open(path_.str(), options_.pool, &report_);
+    auto impl = PoolImpl::open(path_.str(), options_.pool, kStoreKind, &report_);
     ASSERT_TRUE(impl) << report_.text();
     impl_ = std::move(*impl);
     ASSERT_EQ(impl_->open_store(&report_), Status::ok) << report_.text();
   }
   void TearDown() override {
     if (impl_ == nullptr) return;
-    EXPECT_EQ(impl_->collections->validate(&report_), Status::ok) << report_.text();
+    EXPECT_EQ(parts().collections.validate(&report_), Status::ok) << report_.text();
     EXPECT_EQ(impl_->close(), Status::ok);
   }
 
-  Tree& tree() { return *impl_->tree(); }
-  Collection all() { return StoreImpl::handle_of(impl_->collections->main()); }
+  StoreParts& parts() { return *StoreParts::of(impl_.get()); }
+  Tree& tree() { return *parts().collections.main()->tree; }
+  Collection all() { return StoreImpl::handle_of(parts().collections.main()); }
   std::optional<std::string> get(std::string_view key) {
     std::string value;
     const Status s = tree().get(key, value);

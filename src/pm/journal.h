@@ -48,6 +48,7 @@
 #include "pm/journal_file.h"
 #include "pm/journal_turns.h"
 #include "pm/line_map.h"
+#include "pm/media.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 
@@ -76,7 +77,7 @@ struct JournalStats {
   ReplayStats replayed;    // by the open
 };
 
-class Journal {
+class Journal final : public FlushSink {
  public:
   // Told once, from any thread, when a write or sync failed.
   using OnFailure = std::function<void(const Report&)>;
@@ -104,7 +105,8 @@ class Journal {
   Journal& operator=(const Journal&) = delete;
 
   // A flush: takes pictures; before that, when too many wait for a cut, makes a commit. Any thread.
-  void capture(const void* p, std::size_t bytes);
+  void capture(const void* p, std::size_t bytes) override;
+  Fence fence() const override { return &Capture::fence_all; }
 
   // Everything fenced before the call is durable on return. io when the journal failed, now or
   // before. Any thread.

@@ -9,7 +9,6 @@
 #include <optional>
 #include <vector>
 
-#include "pm/journal.h"
 #include "pm/no_memory.h"
 #include "pm/process.h"
 #include "pm/thread_end.h"
@@ -35,12 +34,13 @@ struct Region {
   std::atomic<std::uintptr_t> end = 0;
   std::atomic<Medium> medium = Medium::cache;
   std::atomic<bool> delays = false;
-  std::atomic<Journal*> journal = nullptr;
+  std::atomic<FlushSink*> sink = nullptr;
 };
 
 constinit std::array<Region, kRegionsMax> regions;
 constinit std::atomic<std::size_t> regions_used = 0;  // entries at and above were never used
 constinit std::mutex& regions_mu = process_locks.regions;
+constinit std::atomic<FlushSink::Fence> sink_fence = nullptr;
 
 // What one thread flushed last, and what it counted.
 struct ThreadModel {
@@ -147,7 +147,7 @@ void flush_line_with(FlushInstruction how, const char* line) {
 struct Found {
   Medium medium = Medium::cache;
   bool delays = false;
-  Journal* journal = nullptr;
+  FlushSink* sink = nullptr;
 };
 
 // The region that holds p. Other slots may change hands meanwhile: what was read of one counts only
@@ -160,7 +160,7 @@ std::optional<Found> find_region(std::uintptr_t p) {
     if (base == 0 || p < base || p >= r.end.load(std::memory_order_acquire)) continue;
     const Found found{r.medium.load(std::memory_order_acquire),
                       r.delays.load(std::memory_order_acquire),
-                      r.journal.load(std::memory_order_acquire)};
+                      r.sink.load(std::memory_order_acquire)};
     if (r.base.load(std::memory_order_relaxed) == base) return found;
   }
   return std::nullopt;
@@ -200,7 +200,7 @@ FlushInstruction flush_instruction() {
 }
 
 bool register_region(const void* base, std::uint64_t bytes, Medium medium, bool delays,
-                     Journal* journal) {
+                     FlushSink* sink) {
   const std::lock_guard lock(regions_mu);
   std::size_t i = 0;
   while (i < kRegionsMax && regions[i].base.load(std::memory_order_relaxed) != 0) ++i;
@@ -209,7 +209,8 @@ bool register_region(const void* base, std::uint64_t bytes, Medium medium, bool 
   regions[i].end.store(at + bytes, std::memory_order_relaxed);
   regions[i].medium.store(medium, std::memory_order_relaxed);
   regions[i].delays.store(delays, std::memory_order_relaxed);
-  regions[i].journal.store(journal, std::memory_order_relaxed);
+  regions[i].sink.store(sink, std::memory_order_relaxed);
+  if (sink != nullptr) sink_fence.store(sink->fence(), std::memory_order_relaxed);
   regions[i].base.store(at, std::memory_order_release);
   if (i >= regions_used.load(std::memory_order_relaxed)) {
     regions_used.store(i + 1, std::memory_order_release);
@@ -231,7 +232,7 @@ void unregister_region(const void* base) {
 void flush_cold(const void* p, std::size_t bytes) {
   const std::optional<Found> region = find_region(reinterpret_cast<std::uintptr_t>(p));
   if (!region || region->medium == Medium::cache) return;
-  if (region->medium == Medium::journal) return region->journal->capture(p, bytes);
+  if (region->medium == Medium::journal) return region->sink->capture(p, bytes);
   const FlushInstruction how = flush_instruction();
   const char* end = static_cast<const char*>(p) + bytes;
   for (const char* line = line_of(p); line < end; line += kLineBytes) {
@@ -244,7 +245,8 @@ void flush_cold(const void* p, std::size_t bytes) {
 
 void fence_cold() {
   sfence();
-  Capture::fence_all();
+  // Who captured has seen its region, which was registered after this was set.
+  if (const FlushSink::Fence fence = sink_fence.load(std::memory_order_relaxed)) fence();
   if (ThreadModel* const model = thread_model()) bump(model->counts.fences);
 }
 

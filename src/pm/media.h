@@ -17,13 +17,24 @@ namespace TENUTO_NS::pm {
 enum class FlushInstruction : std::uint8_t { clwb, clflushopt, clflush };
 FlushInstruction flush_instruction();
 
-class Journal;
+// Where the flushes of medium journal go.
+class FlushSink {
+ public:
+  virtual void capture(const void* p, std::size_t bytes) = 0;
+  // The fence of the calling thread, over what it captured in all sinks: this one may be gone.
+  using Fence = void (*)();
+  virtual Fence fence() const = 0;
+
+ protected:
+  ~FlushSink() = default;
+};
 
 inline constexpr std::size_t kRegionsMax = 256;  // pools open in one process
 
-// `journal` takes the flushes of medium journal, else null. False: there are kRegionsMax.
+// `sink` takes the flushes of medium journal, else null. All sinks of a process have one fence.
+// False: there are kRegionsMax.
 [[nodiscard]] bool register_region(const void* base, std::uint64_t bytes, Medium medium,
-                                   bool delays, Journal* journal = nullptr);
+                                   bool delays, FlushSink* sink = nullptr);
 void unregister_region(const void* base);
 
 // What medium `model` saw. A reflush is a line flushed again with fewer than four other lines

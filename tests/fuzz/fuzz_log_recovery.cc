@@ -14,7 +14,7 @@
 #include "fuzz/input.h"
 #include "heap/intent_line.h"
 #include "pm/log.h"
-#include "store/pool_impl.h"
+#include "store/store_parts.h"
 #include "tx/format.h"
 #include "tx/undo.h"
 
@@ -270,22 +270,23 @@ struct Recovered {
 // Opens, looks, and dies: nothing is closed.
 Recovered recover_and_die(const WorkFile& file, bool must_open) {
   Report report;
-  auto pool = PoolImpl::open(file.path(), pool_options().pool, &report);
+  auto pool = PoolImpl::open(file.path(), pool_options().pool, kStoreKind, &report);
   FUZZ_REQUIRE(pool || !must_open, "recovered once, but not again: " + report.text());
   if (!pool) {
     FUZZ_REQUIRE(!report.what.empty(), "an error without a report");
     return {};
   }
   PoolImpl& p = **pool;
+  StoreParts* const parts = StoreParts::of(&p);
   Recovered r;
   r.sound = p.validate(&report) == Status::ok &&
-            (p.collections == nullptr || p.collections->validate(&report) == Status::ok);
+            (parts == nullptr || parts->collections.validate(&report) == Status::ok);
   FUZZ_REQUIRE(r.sound || !must_open, "sound once, but not again: " + report.text());
   FUZZ_REQUIRE(!must_open || p.rolled_back == 0, "rolled back twice");
   r.objects = p.heap->stats().objects;
-  if (p.tree() != nullptr && r.sound) {
+  if (parts != nullptr && r.sound) {
     StoreStats stats;
-    p.tree()->stats(stats);
+    parts->collections.main()->tree->stats(stats);
     r.records = stats.records;
   }
   return r;

@@ -54,7 +54,9 @@ class KvCompactStress : public test::KvFixture {
   // Fills and thins its keys again and again, so that there is something to compact.
   void write(int w, std::map<std::string, std::string>& mine) {
     std::mt19937_64 rng(kSeed + static_cast<unsigned>(w));
-    for (int round = 1; round <= scaled(6); ++round) {
+    // Longer where the others had no processor meanwhile.
+    const auto others_rest = [&] { return moved_ == 0 || merged_ == 0 || transfers_ == 0; };
+    for (int round = 1; round <= scaled(6) || (others_rest() && round < 1000); ++round) {
       for (int i = 0; i < kKeys; ++i) {
         const std::string key = key_of(i * kWriters + w);
         const std::string value = value_of(i, round);
@@ -147,7 +149,7 @@ class KvCompactStress : public test::KvFixture {
   std::atomic<int> writing_{kWriters};
   std::atomic<int> failures_{0};
   std::atomic<int> transfers_{0};
-  std::uint64_t moved_ = 0, leaves_ = 0, merged_ = 0, emptied_ = 0;  // the compacting thread's
+  std::atomic<std::uint64_t> moved_{0}, leaves_{0}, merged_{0}, emptied_{0};
 };
 
 TEST_F(KvCompactStress, nobody_notices) {
@@ -164,8 +166,10 @@ TEST_F(KvCompactStress, nobody_notices) {
   threads.emplace_back([&] { compact(); });
   for (std::thread& t : threads) t.join();
   std::printf("%llu records and %llu leaves moved, %llu leaves merged, %llu slabs emptied\n",
-              static_cast<unsigned long long>(moved_), static_cast<unsigned long long>(leaves_),
-              static_cast<unsigned long long>(merged_), static_cast<unsigned long long>(emptied_));
+              static_cast<unsigned long long>(moved_.load()),
+              static_cast<unsigned long long>(leaves_.load()),
+              static_cast<unsigned long long>(merged_.load()),
+              static_cast<unsigned long long>(emptied_.load()));
   EXPECT_GT(moved_, 0u);
   EXPECT_GT(merged_, 0u);
   EXPECT_GT(transfers_.load(), 0);

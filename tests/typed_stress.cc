@@ -196,7 +196,7 @@ TEST(TypedStress, walks_show_what_stays_and_nothing_that_never_was) {
     });
   }
   std::size_t walks = 0, seen = 0;
-  while (running > 0) {
+  do {
     for (std::uint64_t type = 1; type <= kMixed; ++type) w.walk(type);
     EXPECT_EQ(w.walk(kNever), 0u);
     const std::size_t least = w.done;
@@ -205,9 +205,8 @@ TEST(TypedStress, walks_show_what_stays_and_nothing_that_never_was) {
     EXPECT_LE(n, w.begun.load());
     seen = n;
     walks += 1;
-  }
+  } while (running > 0);
   for (auto& t : threads) t.join();
-  EXPECT_GT(walks, 0u);
   w.check_all();
   w.reopen();
   w.check_all();

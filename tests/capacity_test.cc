@@ -13,7 +13,7 @@
 
 #include "heap/lane_heap.h"
 #include "pm/media.h"
-#include "store/history.h"
+#include "store/tree/history.h"
 #include "support/tx_parts.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"

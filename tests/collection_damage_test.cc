@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <random>
 
-#include "store/catalog.h"
-#include "store/format.h"
-#include "store/record.h"
+#include "store/kv/catalog.h"
+#include "store/tree/format.h"
+#include "store/tree/record.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "store/format.h"
+#include "store/tree/format.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "store/hash.h"
-#include "store/leaf.h"
-#include "store/record.h"
+#include "store/tree/hash.h"
+#include "store/tree/leaf.h"
+#include "store/tree/record.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 #include "tenuto/crash.h"

@@ -1,5 +1,5 @@
 // Epochs: nothing is freed under a reader, everything is freed after it, slots outlive threads.
-#include "store/epoch.h"
+#include "store/tree/epoch.h"
 
 #include <gtest/gtest.h>
 

@@ -12,9 +12,9 @@
 #include "heap/format.h"
 #include "heap/morph.h"
 #include "heap/size_class.h"
+#include "journal/format.h"
 #include "pm/crc32c.h"
 #include "pm/format.h"
-#include "pm/journal_format.h"
 #include "pm/log.h"
 #include "tenuto/ptr.h"
 

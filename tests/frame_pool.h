@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "file/pool_file.h"
 #include "frame/frames.h"
 #include "pm/assert.h"
-#include "pm/pool_file.h"
 
 namespace tests {
 

@@ -30,13 +30,12 @@ std::set<FenceName> ledger() {
   std::set<FenceName> all;
   const std::regex call(
       "fence(?:_lane)?\\([^\"()]*\"([^\"]*)\"(?:\\s*:\\s*\"([^\"]*)\")?,\\s*\"([^\"]*)\"\\)");
-  for (const char* folder : {"/src/heap", "/src/pm"}) {
+  for (const char* folder : {"/src/heap", "/src/pm", "/src/file"}) {
     for (const auto& file :
          std::filesystem::directory_iterator(std::string(TENUTO_SOURCE_DIR) + folder)) {
       const std::string name = file.path().filename();
-      const bool tester = name.starts_with("explore") || name.starts_with("trace");
-      const bool of_pm_crash = name == "pool_times.cc";  // the heap never calls it
-      if (file.path().extension() != ".cc" || tester || of_pm_crash) continue;
+      const bool of_pm_crash = name == "times.cc";  // the heap never calls it
+      if (file.path().extension() != ".cc" || of_pm_crash) continue;
       std::stringstream text;
       text << std::ifstream(file.path()).rdbuf();
       const std::string t = text.str();

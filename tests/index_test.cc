@@ -1,7 +1,7 @@
 // The index without a pool: searching a node against std::upper_bound with keys that try its
 // shortcuts (common prefixes, equal heads, zero and 0xff bytes), leaves added and removed at random
 // against a map, whole subtrees vanishing at their left edge, and readers beside all of it.
-#include "store/index.h"
+#include "store/tree/index.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include <set>
 #include <thread>
 
-#include "store/epoch.h"
+#include "store/tree/epoch.h"
 
 namespace tenuto::store {
 namespace {

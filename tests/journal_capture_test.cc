@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "pm/capture.h"
-#include "pm/journal_lines.h"
-#include "pm/line_map.h"
+#include "journal/capture.h"
+#include "journal/line_map.h"
+#include "journal/lines.h"
 #include "tenuto/crash.h"
 
 namespace tenuto::pm {

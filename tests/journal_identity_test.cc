@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "journal/match.h"
 #include "pm/format.h"
-#include "pm/journal_match.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
 #include "tenuto/crash.h"

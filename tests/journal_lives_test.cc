@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "pm/pool_file.h"
+#include "file/pool_file.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"

@@ -171,7 +171,7 @@ TEST(JournalModel, pictures_of_two_readings_that_agree_are_of_one_moment) {
   EXPECT_EQ(explore_and_say("agreed pictures", c, all).violation, "");
   c.states_max = scaled(80'000);
   EXPECT_EQ(explore_and_say("agreed pictures, random", c, random(scaled(30))).violation, "");
-  // The limit that the head of src/pm/capture.h names.
+  // The limit that the head of src/journal/capture.h names.
   c.cuts = 1;
   c.states_max = scaled(3'000'000);
   EXPECT_NE(explore_and_say("back without a flush", c, {back_and_forth(false)}).violation, "");

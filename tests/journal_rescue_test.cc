@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "pm/journal_format.h"
+#include "journal/format.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
 #include "tenuto/crash.h"

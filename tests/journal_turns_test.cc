@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "pm/journal_turns.h"
+#include "journal/turns.h"
 
 namespace tenuto::pm {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "store/store_impl.h"
+#include "store/kv/store_impl.h"
 #include "support/kv_fixture.h"
 
 namespace tenuto {

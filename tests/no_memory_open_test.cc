@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "pm/line_map.h"
+#include "journal/line_map.h"
 #include "pm/parallel.h"
 #include "support/journal_parts.h"
 #include "support/no_memory_fixture.h"

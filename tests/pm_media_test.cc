@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "pm/pool_file.h"
+#include "file/pool_file.h"
 #include "support/pool_parts.h"
 #include "tenuto/persist.h"
 

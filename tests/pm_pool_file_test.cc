@@ -1,6 +1,6 @@
 // Pool files that cannot be made, opened or extended, and pool files that are damaged: always an
 // error that says what and where.
-#include "pm/pool_file.h"
+#include "file/pool_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

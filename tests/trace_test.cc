@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "pm/trace_recorder.h"
+#include "crash/trace_recorder.h"
 #include "support/raw_pool.h"
 #include "tenuto/crash.h"
 #include "tenuto/persist.h"

@@ -1,4 +1,4 @@
-// The end of a tree (store/tree_end.cc) beside all that may still look at it: snapshots and
+// The end of a tree (store/tree/tree_end.cc) beside all that may still look at it: snapshots and
 // transactions that keep its old versions, a release that sweeps them, readers, compactions, a
 // full pool; and a bulk load, which ends the old shape of a tree. Best run in the ASan build, where
 // memory that was freed too early is seen at once.

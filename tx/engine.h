@@ -1,5 +1,5 @@
-// The transactions of a pool: one a lane, and their recovery. Called by store/open.cc and
-// store/pool.cc.
+// The transactions of a pool: one a lane, and their recovery. Called by store/pool/open.cc and
+// store/pool/pool.cc.
 //
 // Thread safety: mine, reclaim and stats from any thread; the others quiescent.
 #pragma once
@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
+#include "file/lane.h"
+#include "file/pool_file.h"
 #include "heap/heap.h"
-#include "pm/lane.h"
-#include "pm/pool_file.h"
 #include "tenuto/status.h"
 #include "tx/txn.h"
 

@@ -1,5 +1,5 @@
 // The public Transaction: a guard over the lane's Txn. The constructor that takes a Pool is in
-// store/pool.cc, which knows what a Pool is made of.
+// store/pool/pool.cc, which knows what a Pool is made of.
 #include "tenuto/tx.h"
 
 #include <utility>

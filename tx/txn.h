@@ -17,10 +17,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "file/lane.h"
+#include "file/pool_file.h"
 #include "heap/heap.h"
 #include "pm/dirty_lines.h"
-#include "pm/lane.h"
-#include "pm/pool_file.h"
 #include "tenuto/alloc_options.h"
 #include "tenuto/status.h"
 #include "tx/ranges.h"

@@ -12,11 +12,11 @@
 #include <cstring>
 #include <vector>
 
+#include "file/lane.h"
+#include "file/pool_file.h"
 #include "heap/heap.h"
-#include "pm/lane.h"
 #include "pm/log.h"
 #include "pm/plant.h"
-#include "pm/pool_file.h"
 #include "tenuto/status.h"
 #include "tx/format.h"
 

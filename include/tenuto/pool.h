@@ -104,7 +104,7 @@ struct PoolInfo {
   JournalFound journal_found = JournalFound::none;
 };
 
-struct PoolImpl;  // store/pool_impl.h
+struct PoolImpl;  // store/pool/pool_impl.h
 class Pool;
 
 // All objects of a type (Pool::objects): an input range, to be gone through once.

@@ -19,7 +19,7 @@ namespace TENUTO_NS {
 // Stores of one thread to one line keep their order after a crash without a fence. On medium
 // journal and a processor without AVX-512 there is one exception: a thread that stores an earlier
 // value over a word again and did not flush the line since, while others flush it too, needs a
-// fence for the order of its stores to that line (src/pm/capture.h).
+// fence for the order of its stores to that line (src/journal/capture.h).
 enum class Medium : std::uint8_t { automatic, line, cache, model, journal };
 
 constexpr const char* medium_name(Medium m) {
@@ -48,7 +48,7 @@ enum class Durability : std::uint8_t { sync, buffered };
 struct JournalOptions {
   // Empty: the pool's real path (links resolved) with ".journal"; what stands there is used only
   // when its ids and the pool's name each other, and is left alone otherwise ("Whose it is" in
-  // src/pm/README.md has links, mounts and copies).
+  // src/journal/README.md has links, mounts and copies).
   std::string path = {};
   std::uint64_t bytes = 64ull << 20;  // of a new journal, from 256 KiB; what recovery has to read
   // At the latest after so long buffered writes are durable. 0: only when somebody syncs, or the

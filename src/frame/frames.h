@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "file/pool_file.h"
 #include "frame/format.h"  // kOrderMax, kOrderHuge
-#include "pm/pool_file.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 

@@ -5,9 +5,9 @@
 #include <functional>
 #include <mutex>
 
+#include "file/pool_file.h"
 #include "frame/frames.h"
 #include "heap/holes.h"
-#include "pm/pool_file.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::heap {

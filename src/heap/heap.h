@@ -17,9 +17,9 @@
 #include <memory>
 #include <span>
 
+#include "file/lane.h"
+#include "file/pool_file.h"
 #include "frame/frames.h"
-#include "pm/lane.h"
-#include "pm/pool_file.h"
 #include "tenuto/alloc_options.h"
 #include "tenuto/pool_options.h"
 #include "tenuto/ptr.h"

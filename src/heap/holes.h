@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "pm/pool_file.h"
+#include "file/pool_file.h"
 #include "pm/zero_pages.h"
 
 namespace TENUTO_NS::heap {

@@ -21,11 +21,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "file/lane.h"
 #include "heap/arena.h"
 #include "heap/intent_line.h"
 #include "heap/tcache.h"
 #include "pm/dirty_lines.h"
-#include "pm/lane.h"
 
 namespace TENUTO_NS::heap {
 

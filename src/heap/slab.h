@@ -17,10 +17,10 @@
 #include <memory>
 #include <optional>
 
+#include "file/pool_file.h"
 #include "heap/format.h"
 #include "heap/heap.h"
 #include "heap/size_class.h"
-#include "pm/pool_file.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::heap {

@@ -6,7 +6,7 @@
 //   8 KiB    head page: roots, zone count, heap slots, lane segment table
 //   12 KiB   zone table
 //   60 KiB   journal page: where the journal is, and how much of it stands in this file
-//            (pm/journal_page.h)
+//            (journal/page.h)
 //   64 KiB   first lane segment (kLanesPerSegment lanes)
 //   kHeadBytes ...  zone 0's lower state, then frames (the frames of the head belong to zone 0)
 //
@@ -14,7 +14,7 @@
 // higher sequence is authoritative. They change only at create, open and close.
 //
 // Layout 4 (version 0.1) had superblocks of one line, no journal page and no times: see
-// pool_super.cc, which reads both.
+// file/super.cc, which reads both.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ struct Superblock {
   std::uint32_t born_version;  // layout that the pool was made with
   std::uint32_t zero;
   // Random ids, never 0. Which journal is this pool's, and whether what it holds counts, is decided
-  // by them alone (pm/journal_match.h).
+  // by them alone (journal/match.h).
   std::uint64_t life;                 // of the last open for writing
   std::uint64_t journal_id;           // of the pool's journal; 0: it never had one
   std::uint64_t journal_life;         // the life it was last begun in: now in use if that is `life`
@@ -75,14 +75,14 @@ static_assert(OnMedia<ZoneEntry> && sizeof(ZoneEntry) == 16);
 inline constexpr std::size_t kRootSlots = 8;
 inline constexpr std::size_t kRootUser = 0;  // PtrWord of the user's root object
 inline constexpr std::size_t kRootStore =
-    1;  // offset of the store's first leaf, once more (store/rebuild.cc)
-inline constexpr std::size_t kRootCatalog = 2;  // of its catalog's first leaf (store/head.cc)
+    1;  // offset of the store's first leaf, once more (store/tree/rebuild.cc)
+inline constexpr std::size_t kRootCatalog = 2;  // of its catalog's first leaf (store/kv/head.cc)
 inline constexpr std::size_t kLaneSegmentsMax = 64;
 inline constexpr std::size_t kLanesPerSegment = 64;
 inline constexpr std::size_t kLaneBytes = 8192;
 inline constexpr std::size_t kLaneSegmentBytes = kLanesPerSegment * kLaneBytes;  // 512 KiB
 
-// Milliseconds since 1970 that the pool knows of, for lifetimes (store/clock.cc): one line.
+// Milliseconds since 1970 that the pool knows of, for lifetimes (store/tree/clock.cc): one line.
 inline constexpr std::size_t kTimeWords = 8;
 
 struct HeadPage {
@@ -90,10 +90,10 @@ struct HeadPage {
   std::uint64_t zone_count;  // commits a zone entry
   std::uint64_t zone_pad[7];
   std::uint64_t heap[8];   // one line for the heap's own list heads (heap/format.h)
-  std::uint64_t store[8];  // one line for the store (store/format.h)
-  char layout[64];         // name and size of the root object, see store/root.cc
+  std::uint64_t store[8];  // one line for the store (store/tree/format.h)
+  char layout[64];         // name and size of the root object, see store/pool/root.cc
   std::uint64_t lane_segments[kLaneSegmentsMax];  // offsets; 0 ends the table; [0] is in the head
-  std::uint64_t times[kTimeWords];                // sealed, each twice (pool_times.cc)
+  std::uint64_t times[kTimeWords];                // sealed, each twice (file/times.cc)
 };
 static_assert(OnMedia<HeadPage> && sizeof(HeadPage) <= kFrameBytes);
 static_assert(offsetof(HeadPage, zone_count) % kLineBytes == 0);

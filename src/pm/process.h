@@ -92,7 +92,7 @@ void abandon(void* object);
 
 // The locks that no pool owns, in the order in which they are taken. All are held over a fork.
 struct ProcessLocks {
-  std::mutex readers;   // store/epoch.cc
+  std::mutex readers;   // store/tree/epoch.cc
   std::mutex open;      // lane.cc
   std::mutex regions;   // media.cc
   std::mutex models;    // media.cc

@@ -12,9 +12,9 @@
 #include "fuzz/input.h"
 #include "heap/format.h"
 #include "pm/format.h"
-#include "store/catalog.h"
-#include "store/format.h"
-#include "store/record.h"
+#include "store/kv/catalog.h"
+#include "store/tree/format.h"
+#include "store/tree/record.h"
 
 namespace tenuto::fuzz {
 

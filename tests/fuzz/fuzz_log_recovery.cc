@@ -14,7 +14,7 @@
 #include "fuzz/input.h"
 #include "heap/intent_line.h"
 #include "pm/log.h"
-#include "store/store_parts.h"
+#include "store/kv/store_parts.h"
 #include "tx/format.h"
 #include "tx/undo.h"
 

@@ -8,10 +8,10 @@
 #include "heap/format.h"
 #include "pm/format.h"
 #include "pm/log.h"
-#include "store/format.h"
-#include "store/hash.h"
-#include "store/leaf.h"
-#include "store/record.h"
+#include "store/tree/format.h"
+#include "store/tree/hash.h"
+#include "store/tree/leaf.h"
+#include "store/tree/record.h"
 #include "tx/format.h"
 
 namespace tenuto::fuzz {

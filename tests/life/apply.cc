@@ -221,7 +221,7 @@ std::string Applying::bulk() {
   return why;
 }
 
-// What waits to be freed has somebody who may look at it (store/epoch.h).
+// What waits to be freed has somebody who may look at it (store/tree/epoch.h).
 std::string Applying::compact() {
   std::string why = expect({Status::ok, Status::busy, Status::full});
   const bool moment = !state.snapshots.empty() || !state.transactions.empty();

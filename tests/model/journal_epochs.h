@@ -1,5 +1,5 @@
-// The epochs of medium `journal` (src/pm/capture.h; the commits and checkpoints of journal.cc) in
-// every order: two lines of two words, up to three threads with the store buffers of x86, one or
+// The epochs of medium `journal` (src/journal/capture.h; the commits and checkpoints of journal.cc)
+// in every order: two lines of two words, up to three threads with the store buffers of x86, one or
 // two pools. Threads run short programs; each pool has somebody who commits, and pool 0 somebody
 // who makes a checkpoint. Steps are as fine as other threads could see them.
 //

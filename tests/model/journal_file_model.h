@@ -1,4 +1,4 @@
-// The files of medium `journal` (src/pm/journal_file.h; open, commit and checkpoint of journal.cc):
+// The files of medium `journal` (src/journal/file.h; open, commit and checkpoint of journal.cc):
 // a ring of units of two sectors, two header copies, a pool file of a few lines, and lives that end
 // in a kill or a power cut before any write or sync, those of recovery included.
 //
@@ -103,7 +103,7 @@ struct Sector {
 
 using Values = std::vector<int>;
 
-// What a superblock says (pm/journal_match.h has the moments). Lives are never met again, as random
+// What a superblock says (journal/match.h has the moments). Lives are never met again, as random
 // ids are not.
 struct Super {
   bool running = false;
@@ -145,7 +145,7 @@ class FileModel {
   void write_pool(std::size_t i, int value) { may_crash(), pool_.write(i, value); }
   void sync_pool() { may_crash(), pool_.sync(); }
 
-  // As journal_file.cc.
+  // As journal/file.cc.
   bool read_header(const Super& expected);
   void make_journal();
   bool read_block(Position at, bool* skip, Pairs* pairs) const;

@@ -1,6 +1,6 @@
-// The store's leaf protocol KH (store/leaf.h) on a simulated persistent memory: inserts, updates,
-// erases, splits whose link and bitmap share a line, unlinking of empty leaves, and batches under
-// an undo log. Used by kv_model.cc, which says what is run and planted.
+// The store's leaf protocol KH (store/tree/leaf.h) on a simulated persistent memory: inserts,
+// updates, erases, splits whose link and bitmap share a line, unlinking of empty leaves, and
+// batches under an undo log. Used by kv_model.cc, which says what is run and planted.
 //
 // Blocks and leaves have no allocator log: what the chain of leaves reaches is in use. So a check
 // is exact: every acknowledged write is there, others all or nothing, every key stands once and in

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/format.h"
+#include "store/tree/format.h"
 #include "support/kv_world.h"
 #include "support/raw_pool.h"
 #include "support/tx_parts.h"

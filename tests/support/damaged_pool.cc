@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "heap/format.h"
-#include "store/leaf.h"
+#include "store/tree/leaf.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto::test {

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
+#include "file/pool_file.h"
 #include "frame/frames.h"
 #include "pm/media.h"
-#include "pm/pool_file.h"
 
 namespace bench {
 

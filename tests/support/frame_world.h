@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "file/pool_file.h"
 #include "frame/frames.h"
-#include "pm/pool_file.h"
 #include "tenuto/crash.h"
 
 namespace tenuto::test {

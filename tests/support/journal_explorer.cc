@@ -27,8 +27,8 @@
 #include <thread>
 #include <vector>
 
+#include "journal/journal.h"
 #include "pm/bare_forks.h"
-#include "pm/journal.h"
 #include "support/explored_medium.h"
 #include "support/io_record.h"
 #include "support/pool_parts.h"

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include "pm/journal_format.h"
-#include "pm/journal_lines.h"
+#include "journal/format.h"
+#include "journal/lines.h"
 
 namespace tenuto::test {
 

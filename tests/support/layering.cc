@@ -23,13 +23,20 @@ struct Folder {
   int layer;
 };
 
-constexpr std::array<Folder, 8> kFolders = {{
+constexpr std::array<Folder, 15> kFolders = {{
     {"include/tenuto/", "tenuto/", kPublic},
     {"src/pm/", "pm/", 1},
-    {"src/frame/", "frame/", 2},
-    {"src/heap/", "heap/", 3},
-    {"tx/", "tx/", 4},
-    {"store/", "store/", 5},
+    {"src/crash/", "crash/", 2},
+    {"src/journal/", "journal/", 2},
+    {"src/file/", "file/", 3},
+    {"src/frame/", "frame/", 4},
+    {"src/heap/", "heap/", 5},
+    {"tx/", "tx/", 6},
+    {"store/tree/", "store/tree/", 7},
+    {"store/pool/", "store/pool/", 7},
+    {"store/kv/", "store/kv/", 8},
+    {"store/rescue/", "store/rescue/", 9},
+    {"store/c/", "store/c/", 9},
     {"tools/", "tools/", kProgram},
     {"bench/", "bench/", kProgram},
 }};
@@ -175,9 +182,9 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
   static const std::map<std::string, int, std::less<>> kLayers = {
       {"abi.h", 1},          {"units.h", 1},         {"status.h", 1},     {"persist.h", 1},
       {"pool_options.h", 1}, {"alloc_options.h", 1}, {"crash.h", 1},      {"crash_history.h", 1},
-      {"ptr.h", 1},          {"vptr.h", 1},          {"tx.h", 4},         {"pool.h", 5},
-      {"kv.h", 5},           {"store_options.h", 5}, {"collection.h", 5}, {"rescue.h", 5},
-      {"tenuto.h", 5},       {"tenuto_pool.h", 5},   {"snapshot.h", 5},   {"transaction.h", 5},
+      {"ptr.h", 1},          {"vptr.h", 1},          {"tx.h", 6},         {"pool.h", 7},
+      {"kv.h", 7},           {"store_options.h", 7}, {"collection.h", 7}, {"rescue.h", 7},
+      {"tenuto.h", 7},       {"tenuto_pool.h", 7},   {"snapshot.h", 7},   {"transaction.h", 7},
   };
   return kLayers;
 }

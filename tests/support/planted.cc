@@ -409,8 +409,9 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
   namespace fs = std::filesystem;
   std::set<PlantPlace> all;
   const std::regex use("TENUTO_PLANT\\(\\s*\"([^\"]*)\"\\)");
-  for (const char* folder : {"src/pm", "src/frame", "src/heap", "tx", "store"}) {
-    for (const auto& file : fs::directory_iterator(fs::path(root) / folder)) {
+  for (const char* folder : {"src", "tx", "store"}) {
+    for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / folder)) {
+      if (!file.is_regular_file()) continue;
       if (file.path().filename() == "plant.h") continue;  // explains the macro
       const std::string t = text_of(file.path());
       for (std::sregex_iterator i(t.begin(), t.end(), use), end; i != end; ++i) {

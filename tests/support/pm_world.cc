@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "pm/pool_file.h"
+#include "file/pool_file.h"
 #include "tenuto/persist.h"
 
 namespace tenuto::test {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "store/format.h"
+#include "store/tree/format.h"
 #include "support/pool_parts.h"
 #include "tenuto/kv.h"
 

@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "file/lane.h"
+#include "file/pool_file.h"
 #include "frame/frames.h"
 #include "heap/heap.h"
-#include "pm/lane.h"
-#include "pm/pool_file.h"
 
 namespace tenuto::test {
 

@@ -10,10 +10,10 @@
 include_guard(GLOBAL)
 include(GoogleTest)
 
-set(TENUTO_LAYERS pm frame heap tx store)
+set(TENUTO_LAYERS pm crash journal file frame heap tx store)
 set(TENUTO_TEST_KINDS test model crash stress fuzz)
 
-# The traced twin: compiled for the thread sanitizer, linked with the runtime in src/pm/trace*.cc
+# The traced twin: compiled for the thread sanitizer, linked with the runtime in src/crash/trace*.cc
 # instead of libtsan. Memory functions must stay calls, or the runtime does not see their stores.
 set(TENUTO_TRACE_OPTIONS -fsanitize=thread -fno-builtin-memcpy -fno-builtin-memset
                          -fno-builtin-memmove)

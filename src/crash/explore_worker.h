@@ -1,0 +1,123 @@
+// Lays out crash states one after the other in the image file, has each recovered and checked, and
+// puts the image back: line by line, only what the state and the recovery wrote. Runs in a child
+// process forked at the crash point, so that the check sees the workload's model as it was, and a
+// crash or hang of recovery only costs the child. Where the check needs no model but the counts
+// (CrashOptions::counted_model), one child serves many crash points (explore_server.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crash/explore_image.h"
+#include "crash/explore_states.h"
+#include "tenuto/abi.h"
+#include "tenuto/crash.h"
+
+namespace TENUTO_NS::pm {
+
+// Hashes of (image, model) that were judged already. Lives in memory shared with the workers;
+// parent and worker never use it at the same time. When it is full, everything counts as new.
+class SeenStates {
+ public:
+  SeenStates();
+  ~SeenStates();
+  SeenStates(const SeenStates&) = delete;
+  SeenStates& operator=(const SeenStates&) = delete;
+  bool insert(std::uint64_t hash);  // whether it was new
+  bool contains(std::uint64_t hash) const;
+
+ private:
+  std::uint64_t* slots_;  // 0: empty; the last one counts
+};
+
+enum class CrashPhase : std::uint32_t { recovery, second_recovery };
+
+// Crashes inside recovery, one in the recovery after the other, by the hashes of their images.
+struct CrashChain {
+  static constexpr std::size_t kMax = 4;
+  std::uint64_t hash[kMax];
+  std::uint32_t depth;
+};
+
+// What a worker leaves for its parent, in shared memory, so that it survives the worker.
+struct WorkerReport {
+  std::uint64_t state;  // index of the one being judged
+  CrashPhase phase;
+  CrashChain chain;
+  char fences[512];  // those of recovery that the crashes of the chain came before
+  char text[2048];   // the check's verdict
+  std::uint64_t checks;
+  std::uint64_t recovery_states;
+  bool complete;  // all states were judged and are fine
+};
+
+struct WorkerJob {
+  const std::vector<LineChoices>* lines;
+  const std::vector<CrashState>* states;
+  std::vector<std::uint64_t> order;  // indices into states
+  std::uint64_t image_hash;          // of all lines old
+  std::uint64_t model;
+  bool know_seen;  // sample crashes in recovery, of those not judged yet; else try all
+  std::uint64_t invoked, acknowledged;
+  CrashChain chain;  // with a depth: only these crashes in recovery
+};
+
+class CrashWorker final : public TraceObserver {
+ public:
+  CrashWorker(const CrashOptions& options, const CrashRunner::Check& check, ExploreImage& image,
+              SeenStates& seen, WorkerReport& report)
+      : options_(options), check_(check), image_(image), seen_(seen), report_(report) {}
+
+  // In the child. False, with the report filled, at the first bad state.
+  bool run(const WorkerJob& job);
+
+ private:
+  // An image of a crash inside recovery: the lines unlike the durable ones.
+  struct RecoveryCrash {
+    std::vector<std::pair<std::uint64_t, LineWords>> lines;  // by line
+    std::uint64_t hash;
+    std::uint64_t bytes;
+    const char* first;
+    const char* then;
+    CrashChain chain;  // to this crash
+    std::string fences;
+  };
+
+  void before_fence(const char* first, const char* then) override;
+  void floor_raised(const LineLog&, const LineWords&) override {}
+  const std::byte* resized(std::uint64_t) override { return nullptr; }
+
+  bool judge_state();
+  bool judge_image();
+  bool judge(CrashPhase phase, bool collect);
+  void lay_out(const CrashState& state);
+  void undo();
+  void collect(const char* first, const char* then);
+  bool wanted(std::uint64_t hash) const;
+  RecoveryCrash make_crash(const std::vector<const LineLog*>& logs,
+                           const std::vector<LineChoices>& lines, const CrashState& state) const;
+  LineWords laid_out(std::uint64_t line) const;
+
+  const CrashOptions& options_;
+  const CrashRunner::Check& check_;
+  ExploreImage& image_;
+  SeenStates& seen_;
+  WorkerReport& report_;
+
+  const WorkerJob* job_ = nullptr;
+  CrashChain chain_{};  // of crashes in recovery that led to the image laid out
+  std::string fences_;  // that they came before
+  bool collecting_ = false;
+  bool changed_ = false;          // the check said that it goes on to change the pool
+  std::uint64_t state_hash_ = 0;  // of the image laid out
+  std::vector<std::pair<std::uint64_t, LineWords>> laid_out_;  // by line
+  std::vector<std::uint64_t> written_;                         // lines that recoveries stored to
+  std::vector<RecoveryCrash> crashes_;
+  std::uint64_t crashes_met_ = 0;  // at the depth of crashes_
+  std::uint64_t order_before_ = 0;
+  ExploreRng rng_{0};
+};
+
+}  // namespace TENUTO_NS::pm

@@ -1,0 +1,99 @@
+// Lanes: persistent log areas, each held by one thread at a time. A thread gets one at its first
+// write to a pool, keeps it, and hands it on at its exit with everything the layers above keep by
+// lane (the heap its cached blocks and freed blocks in limbo, tx its transaction), so that a
+// thread's end loses nothing and needs one fence (a transaction it left open is rolled back
+// before): the layers above count on "a later fence of this lane" covering all that was flushed for
+// it, and a fence covers only its own thread's flushes.
+//
+// The segment table in the head page is authoritative for which lanes exist; a new segment is
+// zeroed and fenced before its table word publishes it.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "file/pool_file.h"
+#include "pm/format.h"
+#include "pm/log.h"
+#include "tenuto/status.h"
+
+namespace TENUTO_NS::pm {
+
+struct Lane {
+  LaneId id;
+  LogLine* lines = nullptr;   // kLaneLines of them, persistent
+  Lane* next_idle = nullptr;  // of those that no thread holds; guarded by the lock of Lanes
+};
+
+// The lane that this thread used last, and of which pool, so that the next use finds it at once.
+struct LastLane {
+  std::uint64_t instance = 0;
+  Lane* lane = nullptr;
+};
+inline constinit thread_local LastLane last_lane;
+
+class Lanes {
+ public:
+  // Takes 512 KiB of pool for another segment; full when there is none.
+  using TakeSegment = std::function<Result<PoolOffset>()>;
+
+  // Attaches to the lanes of the file; corrupt when the segment table points outside it.
+  static Result<std::unique_ptr<Lanes>> open(PoolFile& file, Report* report);
+  ~Lanes();
+
+  void set_take_segment(TakeSegment take) { take_segment_ = std::move(take); }
+  // Called by a thread that ends, for its lane, before its last fence: what the next holder must
+  // not find there. The lane is the thread's, and mine() finds it.
+  using LaneEnd = std::function<void(Lane&)>;
+  void set_lane_end(LaneEnd end);
+
+  // The calling thread's lane. When all are held by living threads the table grows; when it can
+  // not (table or pool full), the call waits until a thread ends. Cost when held: one
+  // thread-local load and compare.
+  Lane& mine() {
+    if (last_lane.instance == instance_) [[likely]]
+      return *last_lane.lane;
+    return find_mine();
+  }
+
+  // All lanes that exist, for recovery and close. REQUIRES: quiescent.
+  const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
+  // Offsets of the segments outside the head, for the owners of frames.
+  std::vector<PoolOffset> extra_segments() const;
+  std::size_t count() const;
+
+  // Runs f on every lane that no thread holds at the moment, holding it meanwhile.
+  void for_each_idle(const std::function<void(Lane&)>& f);
+
+ private:
+  friend struct ThreadLanes;
+  explicit Lanes(PoolFile& file);
+  Lane& find_mine();
+  Lane* acquire();
+  void release(Lane* lane);
+  void push_idle(Lane* lane);
+  using Fresh = std::array<std::unique_ptr<Lane>, kLanesPerSegment>;
+  Fresh make_lanes();
+  void attach(PoolOffset segment, Fresh fresh);
+  bool grow();
+
+  // Constant after open.
+  PoolFile& file_;
+  std::uint64_t instance_ = 0;  // never reused in this process
+  TakeSegment take_segment_;
+  LaneEnd lane_end_;  // guarded by process_locks.open
+  // Guarded by mu_.
+  mutable std::mutex mu_;
+  std::condition_variable released_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  Lane* idle_ = nullptr;  // a stack; needs no memory
+  std::size_t segments_ = 0;
+  bool growing_ = false;
+};
+
+}  // namespace TENUTO_NS::pm

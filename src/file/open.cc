@@ -1,0 +1,205 @@
+// How a pool file comes into being and how it is opened: everything read is validated here before
+// the layers above may believe the head page.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "file/pool_file.h"
+#include "journal/file.h"
+#include "pm/os.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::pm {
+
+namespace {
+
+constexpr unsigned kStripesMax = 32;
+constexpr std::uint64_t kSizeMaxLimit = 1ull << 46;  // what 48-bit offsets in logs leave room for
+
+Status check_size_max(const PoolOptions& o, std::string_view path, Report* report) {
+  if (o.size_max <= kSizeMaxLimit) return Status::ok;
+  return fail(Status::invalid_argument, report, "size_max is out of range", std::string(path),
+              "size.." + std::to_string(kSizeMaxLimit), std::to_string(o.size_max));
+}
+
+Status check_options(const PoolOptions& o, std::string_view path, Report* report) {
+  if (path.empty()) return fail(Status::invalid_argument, report, "the path is empty");
+  if (o.size < kPoolBytesMin) {
+    return fail(Status::invalid_argument, report, "the pool size is too small", std::string(path),
+                "at least " + std::to_string(kPoolBytesMin), std::to_string(o.size));
+  }
+  if (o.size_max < o.size) {
+    return fail(Status::invalid_argument, report, "size_max is less than size", std::string(path),
+                "at least " + std::to_string(o.size), std::to_string(o.size_max));
+  }
+  TENUTO_TRY(check_size_max(o, path, report));
+  if (o.stripes < 1 || o.stripes > kStripesMax) {
+    return fail(Status::invalid_argument, report, "stripes is out of range", std::string(path),
+                "1..32", std::to_string(o.stripes));
+  }
+  return Status::ok;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
+                                                   const PoolOptions& options, Report* report,
+                                                   bool of_a_copy) {
+  TENUTO_TRY(check_options(options, path, report));
+  std::unique_ptr<PoolFile> f(new PoolFile);
+  f->path_ = path;
+  f->journal_place_ = f->journal_path(options.journal);
+  f->log_ = options.log;
+  if (::access(f->path_.c_str(), F_OK) == 0) {
+    return fail(Status::exists, report, "there is a file already", f->path_);
+  }
+  if (options.mode != 0) f->mode_ = options.mode;
+  change([&] { f->fd_ = make_nameless(f->path_, f->mode_, f->unnamed_); });
+  if (f->fd_ < 0) return fail_errno(errno, "cannot create the pool file", f->path_, report);
+  TENUTO_TRY(f->lock(true, report));
+  const std::uint64_t bytes = round_up(options.size, kHugeBytes);
+  TENUTO_TRY(reserve_space(f->fd_, 0, bytes, path, report));
+  TENUTO_TRY(f->reserve_addresses(options.size_max, report));
+  f->choose_medium(options);
+  // It gets its journal once it is whole and has a name; a copy needs none, since a crash leaves
+  // nothing of it.
+  const bool journal = f->medium_ == Medium::journal;
+  f->wants_journal_ = journal && !of_a_copy;
+  if (journal) f->medium_ = Medium::cache;
+  TENUTO_TRY(f->map(options, bytes, report));
+
+  Superblock& s = f->super_;
+  s.magic = kPoolMagic;
+  s.version = kLayoutVersion;
+  s.byte_order = kByteOrderMark;
+  s.line_bytes = kLineBytes;
+  s.pool_id = random_id();
+  s.created_unix_s = static_cast<std::uint64_t>(::time(nullptr));
+  s.stripes = options.stripes;
+  s.variant = 1;
+  s.born_version = kLayoutVersion;
+  s.life = random_id();
+  auto& entry = *f->at<ZoneEntry>({kZoneTableOffset});
+  entry = {0, bytes};
+  flush(entry);
+  publish(f->head().zone_count, 1);
+  publish(f->head().lane_segments[0], kLanesOffset);
+  if (f->wants_journal_) TENUTO_TRY(f->make_journal(options, report));
+  return f;
+}
+
+Status PoolFile::link_into_place(Report* report) {
+  // A power cut from here on may leave the name: what it names must be whole.
+  if (!in_memory_ && !map_sync_ && !sync_whole(fd_)) {
+    return fail_errno(errno, "cannot write the pool to its device (fsync)", path_, report);
+  }
+  if (!give_name(fd_, unnamed_, path_)) {
+    return fail_errno(errno, "cannot give the pool file its name", path_, report);
+  }
+  if (new_journal_ != nullptr) new_journal_->keep();
+  new_journal_.reset();
+  // The name must survive a power cut as surely as what is in the file.
+  if (!in_memory_ && !sync_directory(path_)) {
+    return fail_errno(errno, "cannot sync the pool's directory", path_, report);
+  }
+  return Status::ok;
+}
+
+Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const PoolOptions& options,
+                                                 Report* report) {
+  if (path.empty()) return fail(Status::invalid_argument, report, "the path is empty");
+  // Before anything is replayed.
+  TENUTO_TRY(check_size_max(options, path, report));
+  std::unique_ptr<PoolFile> f(new PoolFile);
+  f->path_ = path;
+  f->log_ = options.log;
+  f->opened_to_read_ = options.read_only;
+  f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
+  // NONBLOCK: nobody waits for the other end of a pipe. It means nothing to a regular file.
+  const int access = options.read_only ? O_RDONLY : O_RDWR;
+  change([&] { f->fd_ = open_file(f->path_, access | O_NONBLOCK); });
+  if (f->fd_ < 0) {
+    if (errno == EISDIR) {
+      return fail(Status::not_a_pool, report, "this is a directory, not a pool", f->path_);
+    }
+    return fail_errno(errno, "cannot open the pool file", path, report);
+  }
+  struct stat st {};
+  if (::fstat(f->fd_, &st) != 0)
+    return fail_errno(errno, "cannot look at the pool file (fstat)", path, report);
+  if (!S_ISREG(st.st_mode)) {
+    return fail(Status::not_a_pool, report, "this is not a regular file", f->path_);
+  }
+  f->mode_ = st.st_mode & 0666;
+  TENUTO_TRY(f->lock(!options.read_only, report));
+  const auto file_bytes = static_cast<std::uint64_t>(st.st_size);
+  TENUTO_TRY(f->read_superblock(file_bytes, report));
+  f->choose_medium(options);
+  f->journal_place_ = f->journal_path(options.journal);
+  if (!f->was_clean_) TENUTO_TRY(f->check_old_journal(f->journal_place_, report));
+  if (options.read_only && !f->was_clean_) {
+    return fail(Status::read_only, report,
+                "the pool was not closed cleanly and needs recovery; open it once for writing",
+                f->path_);
+  }
+  // First, so that what cannot be mapped is not replayed, and begins no life.
+  const auto reserve = [&] {
+    return f->reserve_addresses(std::max(options.size_max, file_bytes), report);
+  };
+  const bool late = TENUTO_PLANT("pm_size_max_checked_after_replay");
+  if (!late) TENUTO_TRY(reserve());
+  TENUTO_TRY(f->open_journal(options, report));
+  if (late) TENUTO_TRY(reserve());
+  // Map what the zone table says, which a crash during growth leaves shorter than the file.
+  ZoneEntry last{};
+  HeadPage head{};
+  TENUTO_TRY(f->read_at(kHeadPageOffset, &head, sizeof head, "head page", report));
+  if (head.zone_count == 0 || head.zone_count > kZonesMax) {
+    return fail(Status::corrupt, report, "the number of zones is impossible",
+                f->where({kHeadPageOffset + offsetof(HeadPage, zone_count)}, "zone count"),
+                "1.." + std::to_string(kZonesMax), std::to_string(head.zone_count));
+  }
+  const auto at = kZoneTableOffset + (head.zone_count - 1) * sizeof(ZoneEntry);
+  TENUTO_TRY(f->read_at(at, &last, sizeof last, "zone table", report));
+  const bool inside = last.offset <= file_bytes && last.bytes <= file_bytes - last.offset;
+  const bool whole_file = TENUTO_PLANT("pm_file_length_believed");
+  const std::uint64_t pool_bytes = whole_file ? file_bytes : last.offset + last.bytes;
+  if (!inside || pool_bytes < kPoolBytesMin) {
+    return fail(Status::corrupt, report, "the file is shorter than its zones say: truncated?",
+                f->where({at}, "zone table"), std::to_string(pool_bytes) + " bytes",
+                std::to_string(file_bytes));
+  }
+  TENUTO_TRY(f->map(options, pool_bytes, report));
+  TENUTO_TRY(f->check_zones(pool_bytes, report));
+  return f;
+}
+
+Status PoolFile::read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
+                         Report* report) const {
+  if (read_all(fd_, offset, to, bytes) == bytes) return Status::ok;
+  const std::string place = where({offset}, what);
+  if (errno != 0) return fail_errno(errno, "cannot read the pool file (pread)", place, report);
+  return fail(Status::corrupt, report, "the file ends where the pool does not: truncated?", place);
+}
+
+Status PoolFile::check_zones(std::uint64_t pool_bytes, Report* report) {
+  std::uint64_t next = 0;
+  for (std::size_t i = 0; i < zone_count(); ++i) {
+    const ZoneEntry& z = zone(i);
+    const bool aligned = z.bytes % kHugeBytes == 0 && z.bytes != 0;
+    if (z.offset != next || !aligned || z.bytes > pool_bytes - z.offset) {
+      return fail(Status::corrupt, report, "a zone does not follow the one before it",
+                  where({kZoneTableOffset + i * sizeof(ZoneEntry)}, "zone table"),
+                  "offset " + std::to_string(next), "offset " + std::to_string(z.offset));
+    }
+    next = z.offset + z.bytes;
+  }
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::pm

@@ -1,0 +1,271 @@
+// Mapping and growth of an open pool file; see file/open.cc for how it is opened, file/super.cc for
+// its state.
+//
+// Authoritative at each moment: a zone belongs to the pool once zone_count covers its entry; the
+// entry and the zone's own first state are fenced before.
+#include "file/pool_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "journal/capture.h"
+#include "journal/journal.h"
+#include "pm/assert.h"
+#include "pm/crc32c.h"
+#include "pm/media.h"
+#include "pm/os.h"
+#include "pm/plant.h"
+#include "pm/trace.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::pm {
+
+namespace {
+constexpr std::uint64_t kGrowBytesMin = 32u << 20;
+constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
+constexpr std::uint64_t kGrowFraction = 8;  // a pool grows by an eighth
+}  // namespace
+
+PoolFile::PoolFile() { join(); }
+
+PoolFile::~PoolFile() {
+  if (base_ != nullptr) {
+    trace_unmap(base_);
+    unregister_region(base_);
+    forget_bus_errors(base_);
+  }
+  journal_.reset();
+  change([this] { shared_ = false; });  // nothing is mapped there any more
+  if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
+  if (!unnamed_.empty()) remove_name(unnamed_, fd_);
+  change([this] {
+    // A child that no handler ran in has the descriptor, too.
+    const int locked = lock_fd_ >= 0 ? lock_fd_ : fd_;
+    if (locked >= 0 && !forked()) unlock_file(locked);
+    close_all({&lock_fd_, &fd_});
+  });
+  part();
+}
+
+Status PoolFile::lock(bool exclusive, Report* report) {
+  change([&] { lock_fd_ = reopen_file(fd_, exclusive ? O_RDWR : O_RDONLY); });
+  // Without /proc a child may keep the lock of a parent that was killed.
+  return lock_file(lock_fd_ >= 0 ? lock_fd_ : fd_, exclusive, path_, report);
+}
+
+// The health says so, too: a call that was begun by somebody who does not ask ends with Status::io
+// or forked, but not with ok.
+void PoolFile::let_go() {
+  close_all({&lock_fd_, &fd_});
+  health_.bad_page.store(~std::uint64_t{0}, std::memory_order_relaxed);
+  health_.poisoned.store(Status::forked, std::memory_order_relaxed);
+  health_.read_only.store(true, std::memory_order_relaxed);
+  if (shared_ && base_ != nullptr) static_cast<void>(::mprotect(base_, bytes(), PROT_READ));
+}
+
+Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
+  bytes_max_ = round_up(size_max, kHugeBytes);
+  reserved_bytes_ = bytes_max_ + kMapAlignBytes;
+  void* p = ::mmap(nullptr, reserved_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+  if (p == MAP_FAILED) {
+    return fail_errno(errno,
+                      "cannot reserve " + std::to_string(reserved_bytes_) +
+                          " bytes of address space; lower size_max",
+                      path_, report);
+  }
+  reserved_ = static_cast<std::byte*>(p);
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  base_ = reserved_ + (round_up(at, kMapAlignBytes) - at);
+  return Status::ok;
+}
+
+Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
+  // Not read_only(): what turns so while it grows is still written to in memory.
+  const int prot = opened_to_read_ ? PROT_READ : PROT_READ | PROT_WRITE;
+  int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
+  if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
+  void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));
+  if (p == MAP_FAILED) return status_of_errno(errno);
+  shared_ = journal_ == nullptr && !kTraced;
+  ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
+  bytes_.store(to, std::memory_order_release);
+  return Status::ok;
+}
+
+void PoolFile::choose_medium(const PoolOptions& options) {
+  in_memory_ = is_in_memory(fd_);
+  map_sync_ = grants_map_sync(fd_);
+  medium_ = options.medium;
+  if (medium_ == Medium::automatic) {
+    medium_ = map_sync_ ? Medium::line : in_memory_ ? Medium::cache : Medium::journal;
+    if (TENUTO_PLANT("pm_automatic_takes_less_in_silence") && !map_sync_) medium_ = Medium::cache;
+  }
+  // The traced twin records a shared mapping; and nothing is written to a read-only pool.
+  if (medium_ == Medium::journal && kTraced) medium_ = Medium::cache;
+  medium_to_write_ = medium_;
+  if (medium_ == Medium::journal && options.read_only) medium_ = Medium::cache;
+}
+
+Status PoolFile::map(const PoolOptions& options, std::uint64_t bytes, Report* report) {
+  if (const Status s = map_file(0, bytes); s != Status::ok) {
+    return fail_errno(errno, "cannot map the pool file", path_, report);
+  }
+  if (journal_ != nullptr) {
+    const auto failed = [this](const Report& why) { poison(Status::io, why); };
+    TENUTO_TRY(journal_->start(base_, &health_, failed, report));
+  }
+  if (!power_cut_safe() && !opened_to_read_) {
+    log(in_memory_ ? "the pool is in memory: it survives a crash of the process, not a power cut"
+                   : "this file system grants no synchronous mapping: the pool survives a crash "
+                     "of the process, but a power cut while it is open may damage it");
+  }
+  TENUTO_TRY(register_mapping(options, report));
+  trace_map(base_, bytes, fd_);
+  return Status::ok;
+}
+
+Status PoolFile::register_mapping(const PoolOptions& options, Report* report) {
+  if (!register_region(base_, bytes_max_, medium_, options.model_delays, journal_.get())) {
+    return fail(Status::full, report,
+                "this process has as many pools open as there may be: close another one first",
+                path_, "fewer than " + std::to_string(kRegionsMax));
+  }
+  if (options.catch_bus_errors) catch_bus_errors(base_, bytes_max_, health_);
+  return Status::ok;
+}
+
+Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
+  TENUTO_TRY(writable());
+  const std::lock_guard lock(grow_mu_);
+  const std::size_t count = zone_count();
+  const std::uint64_t old_bytes = bytes();
+  if (count == kZonesMax) return Status::full;
+  const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
+  const std::uint64_t room = bytes_max_ - std::min(bytes_max_, old_bytes);
+  if (least > room) return Status::full;
+  std::uint64_t want = std::clamp(old_bytes / kGrowFraction, kGrowBytesMin, kGrowBytesMax);
+  want = std::min(std::max(round_up(want, kHugeBytes), least), room);
+  Report why;
+  // A file system that runs out of room keeps what it had found by then, where nobody would ask for
+  // it again.
+  const auto give_back = [&] {
+    if (TENUTO_PLANT("pm_grow_keeps_failed_space")) return;
+    static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_bytes)));
+  };
+  Status s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
+  if (s != Status::ok && want != least) {
+    // When the file system cannot give what the policy wants, what is needed will do.
+    give_back();
+    want = least;
+    s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
+  }
+  // What the journal says of the new space must have somewhere to go after a power cut.
+  if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
+  if (s == Status::ok) {
+    s = map_file(old_bytes, old_bytes + want);
+    if (s != Status::ok) static_cast<void>(fail_errno(errno, "cannot map the new space", {}, &why));
+  }
+  if (s != Status::ok) {
+    give_back();
+    log("the pool cannot grow: " + why.what);
+    return s;
+  }
+  trace_map(base_, old_bytes + want, fd_);
+
+  const ZoneEntry zone{old_bytes, want};
+  format(zone, 0);
+  auto& entry = at<ZoneEntry>({kZoneTableOffset})[count];
+  if (TENUTO_PLANT("pm_zone_counted_before_its_entry")) publish(head().zone_count, count + 1);
+  entry = zone;
+  flush(entry);
+  fence("zone and its entry", "zone count");
+  publish(head().zone_count, count + 1);
+  fence("zone count", "zone is used");
+  return zone;
+}
+
+std::size_t PoolFile::zone_count() const {
+  return __atomic_load_n(&head().zone_count, __ATOMIC_ACQUIRE);
+}
+
+void PoolFile::poison(Status why, const Report& report) {
+  Status none = Status::ok;
+  if (health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
+    health_.read_only.store(true, std::memory_order_relaxed);  // before words, which take memory
+    {
+      const std::lock_guard lock(poison_mu_);
+      poison_ = report;
+    }
+    log("the pool turned read-only: " +
+        (report.what.empty() ? std::string(status_name(why)) : report.text()));
+  }
+  health_.read_only.store(true, std::memory_order_relaxed);
+}
+
+Status PoolFile::say_forked(Report* report) const {
+  return fail(Status::forked, report,
+              "the pool belongs to the process that this one was forked from: open it anew here "
+              "once it was closed there",
+              path_);
+}
+
+Status PoolFile::health(Report* report) const {
+  if (forked()) return say_forked(report);
+  TENUTO_TRY(bad_pages(report));
+  const Status s = poisoned();
+  if (s == Status::ok) return s;
+  const std::lock_guard lock(poison_mu_);
+  if (!poison_.what.empty()) {
+    if (report != nullptr) *report = poison_;
+    return s;
+  }
+  return fail(s, report, "the pool turned read-only: damage was found, or a write failed", path_);
+}
+
+Status PoolFile::bad_pages_found(Report* report) const {
+  if (forked()) return say_forked(report);
+  Report local;
+  Report* r = report != nullptr ? report : &local;
+  const std::uint64_t at = health_.bad_page.load() - 1;
+  static_cast<void>(fail(
+      Status::io, r,
+      "a page of the pool cannot be read or written: was the file cut short, or did its device "
+      "fail? Close the pool, look to that, and open it again",
+      where({at}, "first of " + std::to_string(health_.bad_pages.load()) + " bad accesses")));
+  if (!told_.exchange(true)) log(r->text());
+  return Status::io;
+}
+
+void PoolFile::copy_out(PoolOffset o, void* to, std::size_t bytes) const {
+  if (shared_ &&
+      ::pread(fd_, to, bytes, static_cast<off_t>(o.value)) == static_cast<ssize_t>(bytes)) {
+    return;
+  }
+  // Each word once: the file may be cut under the mapping between a check and a use.
+  const auto* from = at<std::uint64_t>(o);
+  auto* words = static_cast<std::uint64_t*>(to);
+  for (std::size_t i = 0; i < bytes / 8; ++i)
+    words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
+Status PoolFile::writable() const {
+  if (!read_only()) return Status::ok;
+  const Status why = poisoned();
+  return why == Status::ok ? Status::read_only : why;
+}
+
+void PoolFile::log(std::string_view text) const {
+  if (log_) log_(path_ + ": " + std::string(text));
+}
+
+std::string PoolFile::where(PoolOffset o, std::string_view what) const {
+  return path_ + ", offset " + std::to_string(o.value) + " (" + std::string(what) + ")";
+}
+
+}  // namespace TENUTO_NS::pm

@@ -1,0 +1,200 @@
+// The superblock of a pool file: read, checked, written with a new state. Called by file/open.cc,
+// file/journal.cc and, at the end of an open and of a close, the layers above.
+//
+// Authoritative at each moment: of the two copies the valid one with the higher sequence. A write
+// goes to the other one, so a torn write damages only what is out of date; but then nobody knows
+// what the lost one said of the state: recovery runs, and a journal counts if its ids fit.
+//
+// An upgrade is one step, too: the first superblock of the new layout. One that the version before
+// could still read is written over right behind it, so that it cannot take the pool for an older
+// one that lost a copy.
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "file/pool_file.h"
+#include "journal/journal.h"
+#include "pm/crc32c.h"
+#include "pm/os.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::pm {
+
+namespace {
+
+constexpr unsigned kStripesMax = 32;
+
+// Layout 4, the end of its only line.
+constexpr std::size_t kOldJournal = 56;  // not 0: running with a journal of that incarnation
+constexpr std::size_t kOldCrc = 60;
+constexpr std::size_t kOldBytes = 64;
+
+std::uint32_t word_at(const Superblock& s, std::size_t at) {
+  std::uint32_t w = 0;
+  std::memcpy(&w, reinterpret_cast<const char*>(&s) + at, sizeof w);
+  return w;
+}
+
+bool is_old(const Superblock& s) { return s.version == kLayoutVersionOld; }
+
+bool is_sound(const Superblock& s) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&s);
+  if (is_old(s)) return word_at(s, kOldCrc) == crc32c(bytes, kOldCrc);
+  return s.crc == crc32c(bytes, offsetof(Superblock, crc));
+}
+
+// Whether the bytes are a sound superblock that this build reads; if not, why.
+Status check_copy(const Superblock& s, std::string where, Report* report) {
+  if (s.magic == __builtin_bswap64(kPoolMagic)) {
+    return fail(Status::wrong_version, report, "the pool was made with another byte order",
+                std::move(where));
+  }
+  if (s.magic != kPoolMagic) {
+    return fail(Status::not_a_pool, report, "this is not a tenuto pool", std::move(where));
+  }
+  if (s.byte_order != kByteOrderMark) {
+    return fail(Status::wrong_version, report, "the pool was made with another byte order",
+                std::move(where));
+  }
+  if (s.version != kLayoutVersion && !is_old(s)) {
+    return fail(Status::wrong_version, report,
+                "the pool has another layout version; use the tenuto that made it",
+                std::move(where), std::to_string(kLayoutVersion), std::to_string(s.version));
+  }
+  if (!is_sound(s) && !TENUTO_PLANT("pm_superblock_checksum_not_compared")) {
+    return fail(Status::corrupt, report, "the superblock's checksum does not match",
+                std::move(where));
+  }
+  if (s.line_bytes != kLineBytes) {
+    return fail(Status::wrong_version, report, "the pool was made for another cache line size",
+                std::move(where), std::to_string(kLineBytes), std::to_string(s.line_bytes));
+  }
+  const bool state_known = s.state == static_cast<std::uint32_t>(PoolState::clean) ||
+                           s.state == static_cast<std::uint32_t>(PoolState::running);
+  if (!state_known || s.stripes < 1 || s.stripes > kStripesMax || s.pool_id == 0) {
+    return fail(Status::corrupt, report, "the superblock has an impossible field",
+                std::move(where));
+  }
+  return Status::ok;
+}
+
+}  // namespace
+
+// --- reading -------------------------------------------------------------------------------------
+
+Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
+  if (file_bytes < kPoolBytesMin) {
+    return fail(Status::not_a_pool, report, "the file is too short to be a pool", path_,
+                "at least " + std::to_string(kPoolBytesMin), std::to_string(file_bytes));
+  }
+  Superblock copy[2];
+  Status status[2];
+  Report why[2];
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const std::uint64_t at = i * kFrameBytes;
+    TENUTO_TRY(read_at(at, &copy[i], sizeof copy[i], "superblock", report));
+    const std::string place = where({at}, "superblock copy " + std::to_string(i));
+    status[i] = check_copy(copy[i], place, &why[i]);
+    if (status[i] == Status::ok && (copy[i].sequence & 1) != i) {
+      status[i] =
+          fail(Status::corrupt, &why[i], "a superblock copy stands in the other's place", place);
+    }
+  }
+  if (status[0] == Status::ok && status[1] == Status::ok && copy[0].pool_id != copy[1].pool_id) {
+    return fail(Status::corrupt, report, "the superblock copies are of two different pools", path_);
+  }
+  int best = -1;
+  for (int i = 0; i < 2; ++i) {
+    if (status[i] != Status::ok) continue;
+    const bool newer = best < 0 || copy[i].sequence > copy[best].sequence;
+    if (newer && !(best >= 0 && TENUTO_PLANT("pm_superblock_first_copy_believed"))) best = i;
+  }
+  if (best < 0) {
+    // Neither copy is sound. The one that at least looks like a pool says more.
+    const int told = status[0] == Status::not_a_pool ? 1 : 0;
+    if (report != nullptr) *report = why[told];
+    return status[told];
+  }
+  // With one copy damaged the other may be the older one: what it says of a clean close may be
+  // out of date, so recovery runs.
+  const bool both = status[1 - best] == Status::ok ||
+                    (copy[best].sequence == 1 && status[1 - best] == Status::not_a_pool);
+  copy_damaged_ = !both;
+  was_clean_ = (both || TENUTO_PLANT("pm_damaged_superblock_copy_ignored")) &&
+               copy[best].state == static_cast<std::uint32_t>(PoolState::clean);
+  take_superblock(copy[best]);
+  return Status::ok;
+}
+
+void PoolFile::take_superblock(const Superblock& s) {
+  super_ = s;
+  if (!is_old(s)) return;
+  old_journal_ =
+      s.state == static_cast<std::uint32_t>(PoolState::running) && word_at(s, kOldJournal) != 0;
+  std::memset(reinterpret_cast<char*>(&super_) + kOldJournal, 0, sizeof super_ - kOldJournal);
+  super_.born_version = kLayoutVersionOld;
+  static_assert(offsetof(Superblock, born_version) == kOldJournal && kOldBytes == kLineBytes);
+}
+
+// --- writing -------------------------------------------------------------------------------------
+
+Status PoolFile::set_state(PoolState state, Report* report) {
+  TENUTO_TRY(bad_pages(report));
+  const bool clean = state == PoolState::clean;
+  if (clean && journal_ != nullptr && !TENUTO_PLANT("journal_clean_before_it_is_empty")) {
+    TENUTO_TRY(journal_->finish(report));
+  }
+  super_.state = static_cast<std::uint32_t>(state);
+  super_.journal_life_before = 0;
+  TENUTO_TRY(put_superblock(report));
+  if (clean && journal_ != nullptr) journal_->closed();
+  return bad_pages(report);
+}
+
+// The next one, and of a pool of the layout before one more.
+Status PoolFile::put_superblock(Report* report) {
+  const bool upgraded = super_.version != kLayoutVersion;
+  super_.version = kLayoutVersion;
+  for (int n = upgraded ? 2 : 1; n > 0; --n) {
+    super_.sequence += TENUTO_PLANT("pm_superblock_copies_not_in_turn") ? 2 : 1;
+    super_.crc = crc32c(&super_, offsetof(Superblock, crc));
+    Report local;
+    Report* r = report != nullptr ? report : &local;
+    const Status s = write_superblock(r);
+    if (s == Status::ok) continue;
+    poison(Status::io, *r);
+    return s;
+  }
+  return Status::ok;
+}
+
+// Always io when it fails. Before the pool is mapped and under a journal past the mapping, which
+// nobody would write back.
+Status PoolFile::write_superblock(Report* report) {
+  const auto failed = [&](const char* what) {
+    static_cast<void>(fail_errno(errno, what, path_, report));
+    return Status::io;
+  };
+  const std::uint64_t at = (super_.sequence & 1) * kFrameBytes;
+  if (journal_ != nullptr || bytes() == 0) {
+    const bool lazy = TENUTO_PLANT("journal_superblock_not_synced");
+    if (!write_all(fd_, at, &super_, sizeof super_)) return failed("cannot write the superblock");
+    if (!lazy && !sync_data(fd_)) return failed("cannot write the superblock (fdatasync)");
+    return Status::ok;
+  }
+  const bool on_device = !in_memory_ && !map_sync_;
+  const bool clean = super_.state == static_cast<std::uint32_t>(PoolState::clean);
+  if (clean && on_device && !sync_data(fd_)) {
+    return failed("cannot write the pool to its device (fdatasync)");
+  }
+  copy_flush(this->at<Superblock>({at}), &super_, sizeof super_);
+  fence("superblock copy", "pool state change");
+  if (on_device && uninterrupted([&] { return ::msync(base_, kFrameBytes * 2, MS_SYNC); }) != 0) {
+    return failed("cannot write the superblock to its device (msync)");
+  }
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::pm

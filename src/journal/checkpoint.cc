@@ -1,0 +1,112 @@
+// Checkpoints: what the journal's durable blocks hold goes into the pool file, is synced there, and
+// only then the journal's start moves (journal.h). And the end of a life, which begins with one.
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "journal/journal.h"
+#include "journal/page.h"
+#include "pm/os.h"
+#include "pm/plant.h"
+
+namespace TENUTO_NS::pm {
+
+namespace {
+
+// How much of what is measured is believed at a time. Pages that a checkpoint finds in the page
+// cache a replay has to read first.
+constexpr double kNewShare = 0.25;
+constexpr double kColdFactor = 2;
+
+}  // namespace
+
+// Before anything of blocks up to `end` goes into the pool file: whoever then meets the file knows
+// that a journal that ends before is an older copy, however far this came.
+bool Journal::announce_blocks(std::uint64_t end) {
+  if (TENUTO_PLANT("journal_pool_written_unannounced")) return true;
+  return stamp(in_pool_, end) && sync_data(pool_fd_);
+}
+
+bool Journal::stamp(std::uint64_t block, std::uint64_t end) {
+  if (!write_stamp(pool_fd_, file_->life(), block, end, ++stamp_sequence_)) return false;
+  in_pool_ = block;
+  return true;
+}
+
+Status Journal::checkpoint_now() {
+  // After a failed one its pictures are gone, and the start must not move.
+  TENUTO_TRY(status());
+  JournalFile::Position start;
+  applied_.clear();
+  {
+    const std::lock_guard state(state_mu_);
+    start = file_->end();
+    std::swap(applied_, since_checkpoint_);
+    applying_lines_ = applied_.size();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  std::uint64_t bytes = 0;
+  const bool early = TENUTO_PLANT("journal_start_before_pool_synced");
+  const bool careless = TENUTO_PLANT("journal_failed_checkpoint_forgotten");
+  const bool applied = announce_blocks(start.block) &&
+                       write_to_pool(pool_fd_, applied_.in_order(), 1, &bytes) == Status::ok &&
+                       stamp(start.block, start.block) && (early || sync_data(pool_fd_));
+  if (!applied && !careless)
+    return fail_for_good(failure("cannot write the journal's content to the pool"));
+  Report why;
+  {
+    const std::lock_guard state(state_mu_);
+    if (file_->set_start(start, &why) == Status::ok) {
+      applying_lines_ = 0;
+      const auto lines = static_cast<double>(applied_.size());
+      if (applied_.size() >= kLinesMeasuredMin && !TENUTO_PLANT("journal_rate_not_measured")) {
+        const double measured = kColdFactor * ns_since(begin) / lines;
+        ns_per_line_ += kNewShare * (measured - ns_per_line_);
+      }
+      stats_.checkpoints += 1;
+      stats_.checkpoint_bytes += bytes;
+      stats_.device_flushes += 2;
+    }
+  }
+  return why.what.empty() ? Status::ok : fail_for_good(std::move(why));
+}
+
+Report Journal::failure(const char* what) const {
+  Report why;
+  static_cast<void>(fail_errno(errno, what, file_->path(), &why));
+  return why;
+}
+
+Status Journal::sync_pool(Report* report) {
+  const std::lock_guard lock(checkpoint_mu_);
+  if (sync_whole(pool_fd_)) return Status::ok;
+  Report why = failure("cannot sync the pool file");
+  if (report != nullptr) *report = why;
+  if (TENUTO_PLANT("journal_failed_sync_of_the_pool_forgotten")) return Status::io;
+  return fail_for_good(std::move(why));
+}
+
+Status Journal::finish(Report* report) {
+  Status s = sync();
+  if (s == Status::ok) s = checkpoint();
+  if (s == Status::ok) return s;
+  return fail(s, report,
+              "the journal could not be written into the pool: a write or sync failed. What was "
+              "synced is safe: see to the device, and open the pool again",
+              file_->path());
+}
+
+// A failure loses nothing: what stays says "running" of a life that the pool knows to be over.
+void Journal::closed() {
+  if (!TENUTO_PLANT("journal_thread_outlives_its_life")) stop();
+  const std::lock_guard state(state_mu_);
+  if (file_->temporary()) return file_->remove();
+  static_cast<void>(file_->close_life(nullptr));
+}
+
+void Journal::let_go() {
+  file_->keep();
+  closed();
+}
+
+}  // namespace TENUTO_NS::pm

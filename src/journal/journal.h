@@ -1,0 +1,192 @@
+// Medium `journal`: a pool on any file system, safe against power cuts. The pool is mapped
+// privately; flushes take pictures (capture.h), cuts go to the journal file (journal/file.h) in one
+// device write for all who wait, and the pictures reach the pool file behind. Called by PoolFile.
+//
+//   flush    picture into the epoch                            nothing waits
+//   fence    orders against the epochs                         buffered: a crash loses whole epochs
+//   sync     cut, block appended durably                       everything fenced before survives
+//   checkpoint   S = end of the journal | a stamp that pictures before S may be in the pool file,
+//                fdatasync | they, and a stamp that all are, fdatasync | header: start = S
+//                | ring space before S is reused
+//   open     both files synced: a kill may have left them ahead of their devices
+//            | ids and stamp compared | blocks from start on into the pool file, announced and
+//            synced as by a checkpoint
+//            | superblock announces the new life | header: the new life, nothing in it
+//            | superblock says that it runs | stores (a clean pool's says so once recovery, which
+//            has nothing to repair then, is done)
+//   close    checkpoint | superblock: clean | header: closed
+//
+// Authoritative at each moment: pool file, then blocks from the header's start on, of the life that
+// the superblock names (journal/match.h has each moment's ids). The pool file's pages in memory are
+// nobody's: the kernel never writes a private mapping back.
+//
+// Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
+// many threads share one device write. A thread of our own makes the periodic ones, early when much
+// waits (an epoch that fits into a core's cache costs much less than one that does not), and the
+// checkpoints.
+//
+// Failure of a write or sync is final, whatever comes after: what a failed sync had to write may be
+// gone from the page cache, and a later sync that succeeds says nothing of it. Nothing is committed
+// or checkpointed any more, pictures are dropped, and the pool turns read-only; the next open
+// replays what was durable. An operation asks status() when it has taken its last picture, so that
+// none says ok of which pictures were dropped.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "journal/capture.h"
+#include "journal/file.h"
+#include "journal/line_map.h"
+#include "journal/turns.h"
+#include "pm/media.h"
+#include "tenuto/pool_options.h"
+#include "tenuto/status.h"
+
+namespace TENUTO_NS::pm {
+
+struct PoolHealth;
+
+// Replays and checkpoints measure what a line takes; fewer lines say more of the sync than of them.
+inline constexpr std::uint64_t kLinesMeasuredMin = 1000;
+inline double ns_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+}
+
+struct JournalStats {
+  std::uint64_t commits = 0;         // blocks
+  std::uint64_t lines = 0;           // merged pictures in them
+  std::uint64_t payload_bytes = 0;   // of them, compressed, with headers
+  std::uint64_t written_bytes = 0;   // with padding
+  std::uint64_t device_flushes = 0;  // of journal and pool
+  std::uint64_t checkpoints = 0;
+  std::uint64_t checkpoint_bytes = 0;  // written to the pool file
+  std::uint64_t used_bytes = 0;        // of the ring, now
+  std::uint64_t ring_bytes = 0;
+  bool direct = false;     // blocks go past the page cache
+  double recovery_ms = 0;  // about what a replay after a crash now would take
+  ReplayStats replayed;    // by the open
+};
+
+class Journal final : public FlushSink {
+ public:
+  // Told once, from any thread, when a write or sync failed.
+  using OnFailure = std::function<void(const Report&)>;
+
+  // Opens the pool's journal and brings the pool file (pool_fd) up to its end; `expected` as
+  // JournalFile::open. Nothing is captured before start().
+  static Result<std::unique_ptr<Journal>> open(const JournalOptions& options, std::string_view path,
+                                               int pool_fd, const JournalFile::Expected& expected,
+                                               const ReplayOptions& how, Report* report);
+  // The file, whose ids the superblock names before begin().
+  const std::string& path() const { return file_->path(); }
+  std::uint64_t journal_id() const { return file_->journal_id(); }
+  std::uint64_t life() const { return file_->life(); }
+  // A new life, which the superblock has announced.
+  Status begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report);
+  // Instead: the pool's next life does without it, and the superblock says so.
+  void let_go();
+  // The pool is mapped at base, and stores begin. Once `health` knows of a bad page nothing more is
+  // committed: it may come of the zeros in its place. io: the system has no thread for it.
+  Status start(const std::byte* base, const PoolHealth* health, OnFailure on_failure,
+               Report* report);
+  // Stops its thread. What was not synced is lost, as in a crash.
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // A flush: takes pictures; before that, when too many wait for a cut, makes a commit. Any thread.
+  void capture(const void* p, std::size_t bytes) override;
+  Fence fence() const override { return &Capture::fence_all; }
+
+  // Everything fenced before the call is durable on return. io when the journal failed, now or
+  // before. Any thread.
+  Status sync();
+  // ok, or io: the journal failed, and what was flushed since may be lost.
+  Status status() const { return failed_.load(std::memory_order_acquire); }
+  // fsync of the pool file for others. A failure of it is one of the journal, whose next checkpoint
+  // would not be told of it again.
+  Status sync_pool(Report* report);
+
+  // All of it into the pool file, durably, and the journal empty. Quiescent.
+  Status finish(Report* report);
+
+  // The superblock says clean: its thread, which may be about to make a checkpoint, stops; then the
+  // file says closed, or goes if it was made for this open alone.
+  void closed();
+
+  JournalStats stats() const;
+  const ReplayStats& replayed() const { return stats_.replayed; }  // constant after open
+
+ private:
+  Journal(const JournalOptions& options, int pool_fd);
+  Status check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
+                     Report* report);
+  Status replay(const JournalFile::Expected& expected, ReplayOptions how, Report* report);
+  // Into the pool file (journal/page.h); false, with errno, when it failed. REQUIRES:
+  // checkpoint_mu_, or an open.
+  bool announce_blocks(std::uint64_t end);
+  bool stamp(std::uint64_t block, std::uint64_t end);
+  Status commit(std::uint64_t wanted);
+  Status commit_now();
+  Status append(std::span<const LinePicture> pictures);
+  void note_appended(std::span<const LinePicture> pictures);  // REQUIRES: state_mu_
+  Status checkpoint();
+  Status checkpoint_now();  // REQUIRES: checkpoint_mu_
+  template <class F>
+  Status unless_without_memory(const F& f);
+  Status fail_without_memory();
+  double recovery_ms_locked() const;
+  Status fail_for_good(Report why);
+  Report failure(const char* what) const;  // of the call that set errno
+  void run();
+  void stop();  // its thread
+
+  const JournalOptions options_;
+  const int pool_fd_;
+  std::shared_ptr<Capture> capture_;
+  const PoolHealth* health_ = nullptr;
+  OnFailure on_failure_;
+  Report without_memory_;          // constant after start
+  std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
+  std::uint64_t early_lines_ = 0;  // so many wait: the next periodic commit comes early
+  std::atomic<bool> early_ = false;
+  std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
+  std::atomic<Status> failed_ = Status::ok;
+
+  CommitTurns turns_;  // one commit at a time
+  // Its leader's: what it cut, and of that what counts.
+  CutRows cut_;
+  NewestPictures newest_;
+  // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
+  std::mutex checkpoint_mu_;
+  LineMap applied_;  // guarded by checkpoint_mu_
+  // Of the newest stamp; guarded by checkpoint_mu_.
+  std::uint64_t stamp_sequence_ = 0;
+  std::uint64_t in_pool_ = 1;  // all blocks before this one are in the file
+  std::atomic<bool> begun_ = false;
+  mutable std::mutex state_mu_;
+  std::unique_ptr<JournalFile> file_;  // guarded by state_mu_
+  LineMap since_checkpoint_;           // guarded by state_mu_: pictures of the blocks since start
+  std::uint64_t applying_lines_ = 0;   // guarded by state_mu_: of the checkpoint under way
+  double ns_per_line_;                 // guarded by state_mu_: to the pool file, as measured
+  double ns_per_byte_;                 // of the ring, to read and unpack; constant after open
+  JournalStats stats_;                 // guarded by state_mu_
+
+  std::mutex thread_mu_;
+  std::condition_variable wake_;
+  bool stopping_ = false;          // guarded by thread_mu_
+  bool wants_checkpoint_ = false;  // guarded by thread_mu_
+  std::thread thread_;
+};
+
+}  // namespace TENUTO_NS::pm

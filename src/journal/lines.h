@@ -1,0 +1,54 @@
+// Pictures of lines on their way between memory and files: of what a cut took the newest of each
+// line, as the bytes of a journal block (line numbers, as differences, then the pictures in the
+// same order), and written to the pool file. Called by journal.cc, journal/file.cc, line_map.cc and
+// journal/replay.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "journal/capture.h"
+#include "tenuto/status.h"
+
+namespace TENUTO_NS::pm {
+
+// A picture that stands somewhere else, on any address.
+struct LinePicture {
+  std::uint64_t line = 0;
+  const std::byte* bytes = nullptr;
+};
+
+// Sorts by line; scratch gets as large.
+void sort_by_line(std::vector<LinePicture>& pictures, std::vector<LinePicture>& scratch);
+
+// The pictures that count of what a cut took: of each line the one with the highest sequence, by
+// ascending line. They stand until the rows change or it is called again.
+class NewestPictures {
+ public:
+  std::span<const LinePicture> of(std::span<const PictureRow> rows);
+
+ private:
+  struct Place {
+    std::uint64_t line;
+    std::uint32_t row;
+    std::uint32_t at;
+  };
+  std::vector<Place> places_, scratch_;
+  std::vector<LinePicture> newest_;
+};
+
+void pack_lines(std::span<const LinePicture> pictures, std::vector<std::byte>& out);
+// Appends the `count` pictures of packed lines, which stay where they are, in ascending order;
+// false when the bytes are not those of so many lines.
+bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LinePicture* out);
+
+// Writes the pictures, which come by ascending line, to the pool file: page by page, since what
+// the file system writes is pages; pages between them come along where that is cheaper. Not
+// durable yet. *bytes grows by what was written. io, full, corrupt (a line beyond what can be),
+// with errno.
+Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigned threads,
+                     std::uint64_t* bytes);
+
+}  // namespace TENUTO_NS::pm

@@ -1,0 +1,92 @@
+// What the handles of the C API's upper half are. Read by store/c/store.cc, store/c/iterator.cc and
+// their kin.
+#pragma once
+
+#include "store/c/parts.h"
+#include "tenuto/collection.h"
+#include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/tenuto.h"
+#include "tenuto/transaction.h"
+
+struct tenuto_collection {
+  tenuto::Collection collection;
+};
+struct tenuto_store {
+  explicit tenuto_store(tenuto::Store s) : store(std::move(s)) {
+    pool.pool = &store.pool();
+    all.collection = store.default_collection();
+  }
+  tenuto::Store store;
+  tenuto_pool pool;
+  tenuto_collection all;
+};
+struct tenuto_batch {
+  tenuto::WriteBatch batch;
+};
+struct tenuto_view {
+  tenuto::View view;
+};
+struct tenuto_iterator {
+  tenuto::Iterator it;
+  bool refused = false;  // it was sent to a key that is no text: it stands nowhere
+};
+struct tenuto_snapshot {
+  tenuto::Snapshot snapshot;
+};
+struct tenuto_transaction {
+  tenuto::StoreTransaction* tx;  // its own, or that of tenuto_store_run
+  std::optional<tenuto::StoreTransaction> own = {};
+};
+
+namespace TENUTO_NS::c {
+
+// Bytes that are there, or none at all.
+inline bool sound(const void* data, std::size_t bytes) { return data != nullptr || bytes == 0; }
+inline bool sound(const tenuto_collection* in, const void* key, std::size_t key_bytes) {
+  return in != nullptr && sound(key, key_bytes);
+}
+
+inline bool sound(const tenuto_slice& s) { return sound(s.data, s.bytes); }
+
+inline std::string_view bytes_of(const tenuto_slice& s) { return bytes_of(s.data, s.bytes); }
+inline std::optional<std::string_view> bytes_of(const tenuto_slice* s) {
+  if (s == nullptr) return std::nullopt;
+  return bytes_of(*s);
+}
+
+inline WriteOptions write_options(tenuto_durability d) {
+  WriteOptions options;
+  options.durability = static_cast<Durability>(d);
+  return options;
+}
+
+// Hands a value out as a copy, or nothing with its status.
+inline tenuto_status give_value(const Result<std::string>& found, void** value,
+                                std::size_t* value_bytes) {
+  *value = nullptr;
+  *value_bytes = 0;
+  if (!found) return give(found.error());
+  *value = give_bytes(*found);
+  *value_bytes = found->size();
+  return TENUTO_OK;
+}
+
+// False: options that were not initialised.
+bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to);
+
+Status take_collection_options(const tenuto_collection_options* from, CollectionOptions& to,
+                               Report& report);
+
+inline tenuto_status give_iterator(Iterator it, tenuto_iterator** to) {
+  *to = new tenuto_iterator{.it = std::move(it)};
+  return give((*to)->it.status());
+}
+
+inline tenuto_slice slice(std::string_view s) { return {s.data(), s.size()}; }
+
+inline tenuto_status null_handle(char** message) {
+  return give(Status::invalid_argument, Report{"a handle or a path is NULL", {}, {}, {}}, message);
+}
+
+}  // namespace TENUTO_NS::c

@@ -1,0 +1,244 @@
+// The C API: pools. Each call is the C++ call of the same name; pointers that may be null are the
+// only thing looked at here. Objects and transactions: store/c/objects.cc.
+#include "store/c/parts.h"
+
+namespace TENUTO_NS::c {
+
+static_assert(static_cast<int>(Status::forked) == TENUTO_FORKED);
+static_assert(static_cast<int>(Medium::journal) == TENUTO_MEDIUM_JOURNAL);
+static_assert(static_cast<int>(Durability::buffered) == TENUTO_BUFFERED);
+
+bool is_durability(int d) { return d == TENUTO_SYNC || d == TENUTO_BUFFERED; }
+
+Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Report& report) {
+  tenuto_pool_options o;
+  tenuto_pool_options_init(&o);
+  if (!take_options(o, &from)) {
+    return fail(Status::invalid_argument, &report,
+                "the options were not initialised; call tenuto_pool_options_init first");
+  }
+  if (o.medium < TENUTO_MEDIUM_AUTOMATIC || o.medium > TENUTO_MEDIUM_JOURNAL) {
+    return fail(Status::invalid_argument, &report, "there is no such medium",
+                "tenuto_pool_options.medium", "0 to 4", std::to_string(o.medium));
+  }
+  if (!is_durability(o.durability)) {
+    return fail(Status::invalid_argument, &report, "there is no such durability",
+                "tenuto_pool_options.durability", "0 or 1", std::to_string(o.durability));
+  }
+  to.size = o.size;
+  to.size_max = o.size_max;
+  to.medium = static_cast<Medium>(o.medium);
+  to.mode = o.mode;
+  to.read_only = o.read_only != 0;
+  to.catch_bus_errors = o.catch_bus_errors != 0;
+  to.model_delays = o.model_delays != 0;
+  to.stripes = o.stripes;
+  to.recovery_threads = o.recovery_threads;
+  to.durability = static_cast<Durability>(o.durability);
+  to.heap.morph_occupancy = o.morph_occupancy;
+  to.heap.decay_ms = o.decay_ms;
+  to.heap.decay_tick_ms = o.decay_tick_ms;
+  to.heap.book_dead_factor = o.book_dead_factor;
+  to.heap.book_heap_ppm = o.book_heap_ppm;
+  to.heap.book_chunks_least = o.book_chunks_least;
+  to.journal.path = o.journal_path == nullptr ? "" : o.journal_path;
+  to.journal.bytes = o.journal_bytes;
+  to.journal.sync_every_ms = o.journal_sync_every_ms;
+  to.journal.recovery_ms_max = o.journal_recovery_ms_max;
+  to.journal.keep = o.journal_keep != 0;
+  if (o.log != nullptr) {
+    to.log = [log = o.log, context = o.log_context](std::string_view text) {
+      log(context, std::string(text).c_str());
+    };
+  }
+  return Status::ok;
+}
+
+namespace {
+
+using Make = Result<Pool> (*)(std::string_view, const PoolOptions&, Report*);
+
+tenuto_status make(Make how, const char* path, const tenuto_pool_options* options,
+                   tenuto_pool** pool, char** message) {
+  Report report;
+  if (path == nullptr || pool == nullptr) {
+    return give(fail(Status::invalid_argument, &report, "path and pool must not be NULL"), report,
+                message);
+  }
+  *pool = nullptr;
+  PoolOptions o;
+  if (options != nullptr) {
+    const Status s = take_pool_options(*options, o, report);
+    if (s != Status::ok) return give(s, report, message);
+  }
+  Result<Pool> made = how(path, o, &report);
+  if (!made) return give(made.error(), report, message);
+  auto* handle = new tenuto_pool;
+  handle->own.emplace(std::move(*made));
+  handle->pool = &*handle->own;
+  *pool = handle;
+  return give(Status::ok, report, message);
+}
+
+}  // namespace
+}  // namespace TENUTO_NS::c
+
+using namespace tenuto;
+using c::give;
+
+extern "C" {
+
+const char* tenuto_status_name(tenuto_status status) {
+  return status_name(static_cast<Status>(status));
+}
+
+void tenuto_free(void* memory) { std::free(memory); }
+
+void tenuto_pool_options_init(tenuto_pool_options* options) {
+  if (options == nullptr) return;
+  const PoolOptions o;
+  *options = {};
+  options->struct_bytes = sizeof *options;
+  options->size = o.size;
+  options->size_max = o.size_max;
+  options->medium = static_cast<tenuto_medium>(o.medium);
+  options->read_only = o.read_only;
+  options->catch_bus_errors = o.catch_bus_errors;
+  options->model_delays = o.model_delays;
+  options->stripes = o.stripes;
+  options->recovery_threads = o.recovery_threads;
+  options->durability = static_cast<tenuto_durability>(o.durability);
+  options->morph_occupancy = o.heap.morph_occupancy;
+  options->decay_ms = o.heap.decay_ms;
+  options->decay_tick_ms = o.heap.decay_tick_ms;
+  options->book_dead_factor = o.heap.book_dead_factor;
+  options->book_heap_ppm = o.heap.book_heap_ppm;
+  options->book_chunks_least = o.heap.book_chunks_least;
+  options->journal_bytes = o.journal.bytes;
+  options->journal_sync_every_ms = o.journal.sync_every_ms;
+  options->journal_recovery_ms_max = o.journal.recovery_ms_max;
+  options->journal_keep = o.journal.keep;
+}
+
+tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* options,
+                                 tenuto_pool** pool, char** message) {
+  return c::make(&Pool::create, path, options, pool, message);
+}
+tenuto_status tenuto_pool_open(const char* path, const tenuto_pool_options* options,
+                               tenuto_pool** pool, char** message) {
+  return c::make(&Pool::open, path, options, pool, message);
+}
+tenuto_status tenuto_pool_close(tenuto_pool* pool) {
+  if (pool == nullptr || !pool->own) return TENUTO_INVALID_ARGUMENT;
+  const Status s = pool->own->close();
+  if (s != Status::busy) delete pool;
+  return give(s);
+}
+
+tenuto_status tenuto_root(tenuto_pool* pool, const char* layout, uint64_t bytes, void** root,
+                          char** message) {
+  Report report;
+  if (pool == nullptr || layout == nullptr || root == nullptr) {
+    return give(fail(Status::invalid_argument, &report, "pool, layout and root must not be NULL"),
+                report, message);
+  }
+  const Result<void*> found = pool->pool->root(layout, bytes, &report);
+  *root = found.value_or(nullptr);
+  return give(found.error(), report, message);
+}
+
+int tenuto_pool_contains(const tenuto_pool* pool, const void* p) {
+  return pool != nullptr && pool->pool->contains(p);
+}
+uint64_t tenuto_offset_of(const tenuto_pool* pool, const void* p) {
+  return tenuto_pool_contains(pool, p) != 0 ? pool->pool->offset_of(p).value : 0;
+}
+void* tenuto_at(const tenuto_pool* pool, uint64_t offset) {
+  return pool == nullptr ? nullptr : pool->pool->at({offset});
+}
+
+tenuto_status tenuto_pool_sync(tenuto_pool* pool) {
+  return pool == nullptr ? TENUTO_INVALID_ARGUMENT : give(pool->pool->sync());
+}
+tenuto_status tenuto_pool_health(const tenuto_pool* pool, char** message) {
+  if (pool == nullptr) return give(Status::invalid_argument, {}, message);
+  Report report;
+  const Status s = pool->pool->health(&report);
+  return give(s, report, message);
+}
+tenuto_status tenuto_pool_trim(tenuto_pool* pool) {
+  return pool == nullptr ? TENUTO_INVALID_ARGUMENT : give(pool->pool->trim());
+}
+tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message) {
+  if (pool == nullptr) return give(Status::invalid_argument, {}, message);
+  Report report;
+  const Status s = pool->pool->validate(&report);
+  return give(s, report, message);
+}
+
+tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info) {
+  if (pool == nullptr || info == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const PoolInfo& i = pool->info = pool->pool->info();
+  *info = {.path = i.path.c_str(),
+           .layout = i.layout.c_str(),
+           .pool_id = i.pool_id,
+           .version = i.version,
+           .medium = static_cast<tenuto_medium>(i.medium),
+           .power_cut_safe = i.power_cut_safe,
+           .was_clean = i.was_clean,
+           .read_only = i.read_only,
+           .has_store = i.has_store,
+           .recovery_ms = i.recovery_ms,
+           .leaked_frames = i.leaked_frames,
+           .rolled_back = i.rolled_back};
+  return TENUTO_OK;
+}
+
+tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool, tenuto_pool_stats* stats) {
+  if (pool == nullptr || stats == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const PoolStats s = pool->pool->stats();
+  *stats = {};
+  for (std::size_t i = 0; i < s.slabs_by_tenth.size(); ++i) {
+    stats->slabs_by_tenth[i] = s.slabs_by_tenth[i];
+  }
+#define TENUTO_C_SAME(field) stats->field = s.field
+  TENUTO_C_SAME(file_bytes);
+  TENUTO_C_SAME(disk_bytes);
+  TENUTO_C_SAME(used_bytes);
+  TENUTO_C_SAME(allocated_bytes);
+  TENUTO_C_SAME(objects);
+  TENUTO_C_SAME(slabs);
+  TENUTO_C_SAME(morphed_slabs);
+  TENUTO_C_SAME(extents);
+  TENUTO_C_SAME(reclaimed_bytes);
+  TENUTO_C_SAME(retained_bytes);
+  TENUTO_C_SAME(book_bytes);
+  TENUTO_C_SAME(book_list_bytes);
+  TENUTO_C_SAME(book_live_entries);
+  TENUTO_C_SAME(book_fast_gcs);
+  TENUTO_C_SAME(book_slow_gcs);
+  TENUTO_C_SAME(zones);
+  TENUTO_C_SAME(lanes);
+  TENUTO_C_SAME(lines_flushed);
+  TENUTO_C_SAME(fences);
+  TENUTO_C_SAME(reflushes);
+  TENUTO_C_SAME(writes_sequential);
+  TENUTO_C_SAME(writes_random);
+  TENUTO_C_SAME(journal_bytes);
+  TENUTO_C_SAME(journal_used_bytes);
+  TENUTO_C_SAME(journal_commits);
+  TENUTO_C_SAME(journal_lines);
+  TENUTO_C_SAME(journal_payload_bytes);
+  TENUTO_C_SAME(journal_written_bytes);
+  TENUTO_C_SAME(journal_device_flushes);
+  TENUTO_C_SAME(journal_checkpoints);
+  TENUTO_C_SAME(journal_checkpoint_bytes);
+  TENUTO_C_SAME(journal_recovery_ms);
+  TENUTO_C_SAME(journal_replayed_bytes);
+  TENUTO_C_SAME(journal_replayed_lines);
+  TENUTO_C_SAME(journal_replay_ms);
+#undef TENUTO_C_SAME
+  return TENUTO_OK;
+}
+
+}  // extern "C"

@@ -1,0 +1,169 @@
+// Collections that transactions make and drop: changes of the catalog in a commit's batch; and what
+// happens to all that are dropped.
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/collections.h"
+
+namespace TENUTO_NS::store {
+
+Status Collections::check_name_free(std::string_view name, std::span<const State> dropped,
+                                    Report* report) const {
+  CatalogEntry taken;
+  const Status s = catalog_->find(name, taken, report);
+  if (s == Status::not_found) return Status::ok;
+  TENUTO_TRY(s);
+  const bool freed = std::any_of(dropped.begin(), dropped.end(),
+                                 [&](const State& state) { return state->id == taken.id; });
+  if (freed) return Status::ok;
+  return fail(Status::exists, report, "there is such a collection already", where_of(name));
+}
+
+Result<Collections::State> Collections::make_unnamed(std::string_view name,
+                                                     const CollectionOptions& options,
+                                                     std::span<const State> created,
+                                                     std::span<const State> dropped,
+                                                     Report* report) {
+  TENUTO_TRY(check_name(name, report));
+  const bool twice = std::any_of(created.begin(), created.end(),
+                                 [&](const State& state) { return state->name == name; });
+  if (twice && !TENUTO_PLANT("store_name_created_twice")) {
+    return fail(Status::exists, report, "the transaction has made a collection of this name",
+                where_of(name));
+  }
+  const std::string where = where_of(name);
+  const CollectionSpec spec{options.order, options.duplicates, options.expires, options.codec};
+  const std::lock_guard lock(mu_);
+  TENUTO_TRY(check_new(spec, where, report));
+  TENUTO_TRY(need_catalog(where, report));
+  TENUTO_TRY(check_name_free(name, dropped, report));
+  free_dropped();
+  auto tree = catalog_->make_unnamed(spec);
+  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  (*tree)->set_verify_reads(verify_reads_);
+  UnlinkedBlock leaf(ground_.heap, (*tree)->first_leaf());
+  State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
+  state->life.unborn();
+  unnamed_.push_back(state);
+  leaf.linked();
+  return state;
+}
+
+// It is whole in memory before it has a name in the pool. Without the name it goes, whatever the
+// way out, a failed allocation among them.
+Result<Collections::State> Collections::make(std::string_view name, const CollectionSpec& spec,
+                                             const std::string& where, Report* report) {
+  auto tree = catalog_->make_unnamed(spec);
+  if (!tree) return fail(tree.error(), report, "the collection cannot be made", where);
+  (*tree)->set_verify_reads(verify_reads_);
+  UnlinkedBlock leaf(ground_.heap, (*tree)->first_leaf());
+  const State state = state_of({std::string(name), {}, {}, spec}, std::move(*tree));
+  struct NamedOrGone {
+    Collections& all;
+    const std::map<std::string, State, std::less<>>::iterator at;
+    ~NamedOrGone() {
+      if (!all.catalog_->lacks(at->first)) return;
+      at->second->tree->end_now();
+      all.open_.erase(at);
+    }
+  } const made{*this, open_.emplace(name, state).first};
+  leaf.linked();
+  const Status s = catalog_->add(name, spec, *state->tree);
+  if (s != Status::ok) return fail(s, report, "the collection cannot be made", where);
+  if (spec.expires) reclaimer_.start();
+  return state;
+}
+
+void Collections::forget_unnamed(const State& state) {
+  const std::lock_guard lock(mu_);
+  if (std::erase(unnamed_, state) != 0) retire(state);
+}
+
+// REQUIRES: nothing durable names it any more. Needs no memory.
+void Collections::retire(const State& state) {
+  state->life.dropped(ground_.history.now().clock());
+  state->tree->begin_end();
+  state->next_dropped = std::exchange(dropped_, state);
+  free_dropped();
+}
+
+template <class F>
+void Collections::each_tree(const F& f) {
+  f(*main_->tree);
+  if (catalog_ != nullptr) f(catalog_->tree());
+  for (const auto& [name, state] : open_) f(*state->tree);
+}
+
+void Collections::make_room() {
+  const std::lock_guard lock(mu_);
+  free_dropped();
+  each_tree([](Tree& tree) { tree.collect(); });
+}
+
+Limbos::Waiting Collections::waiting() {
+  const std::lock_guard lock(mu_);
+  Limbos::Waiting sum;
+  each_tree([&](Tree& tree) { sum += tree.waiting(); });
+  return sum;
+}
+
+void Collections::free_dropped() {
+  for (State* at = &dropped_; *at != nullptr;) {
+    if (!(*at)->tree->try_end()) {
+      at = &(*at)->next_dropped;
+      continue;
+    }
+    const State over = std::exchange(*at, std::exchange((*at)->next_dropped, nullptr));
+    over->tree.reset();
+  }
+}
+
+Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
+                          std::span<const State> created, std::span<const State> dropped) {
+  if (created.empty() && dropped.empty()) return Tree::write(std::move(ops), reads);
+  const std::lock_guard lock(mu_);
+  Tree* const catalog = &catalog_->tree();
+  std::deque<std::string> rooms;
+  std::deque<Dropping> dropping;
+  std::map<std::string, State, std::less<>> born;  // from the batch on nothing needs memory
+  // Names as they are now: a collection may have been renamed since.
+  for (const State& state : dropped) {
+    const auto at = std::find_if(open_.begin(), open_.end(),
+                                 [&](const auto& named) { return named.second == state; });
+    if (at == open_.end()) return Status::not_found;
+    if (state->held.load(std::memory_order_relaxed) != 0) return Status::busy;
+    dropping.emplace_back(state->life);
+    ops.push_back({catalog, rooms.emplace_back(at->first), {}, true});
+  }
+  for (const State& state : created) {
+    const CatalogEntry entry{state->name, state->id, state->tree->first_leaf(), state->form.spec()};
+    TENUTO_TRY(check_name_free(entry.name, dropped, nullptr));
+    ops.push_back(
+        {catalog, rooms.emplace_back(entry.name), rooms.emplace_back(encode_entry(entry)), false});
+    born.emplace(state->name, state);
+  }
+  if (TENUTO_PLANT("store_catalog_changed_apart")) {
+    const auto records = [&](const BatchOp& op) { return op.tree != catalog; };
+    const auto names = std::stable_partition(ops.begin(), ops.end(), records);
+    TENUTO_TRY(Tree::write({ops.begin(), names}, reads));
+    ops.erase(ops.begin(), names);
+  }
+  TENUTO_TRY(Tree::write(std::move(ops), reads));
+  for (const State& state : dropped) {
+    std::erase_if(open_, [&](const auto& named) { return named.second == state; });
+    retire(state);
+  }
+  for (const State& state : created) {
+    std::erase(unnamed_, state);
+    state->life.born();
+  }
+  open_.merge(born);
+  const bool any_expires = std::any_of(created.begin(), created.end(),
+                                       [](const State& state) { return state->form.expires(); });
+  if (any_expires) reclaimer_.start();
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::store

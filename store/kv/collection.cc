@@ -1,0 +1,269 @@
+// The public View, and what Collection reads: each call finds its tree, unless the collection was
+// dropped, and makes of what stands there what the collection's form says. Writes:
+// collection_write.cc.
+#include <algorithm>
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/stored_key.h"
+
+namespace TENUTO_NS {
+
+// --- View ---------------------------------------------------------------------------------------
+
+View::View(View&& o) noexcept
+    : hold_(std::exchange(o.hold_, nullptr)), value_(std::exchange(o.value_, {})) {}
+
+View& View::operator=(View&& o) noexcept {
+  std::swap(hold_, o.hold_);
+  std::swap(value_, o.value_);
+  return *this;
+}
+
+View::~View() {
+  if (hold_ == nullptr) return;
+  auto* slot = static_cast<store::EpochSlot*>(hold_);
+  slot->let_go();
+  store::put_loose_slot(*slot);
+}
+
+// --- Collection ---------------------------------------------------------------------------------
+
+namespace {
+
+// The record that stands for a key: not_found when it has expired. REQUIRES: an epoch guard.
+template <class Found>
+Status find(const CollectionUse& use, const store::Form& form, std::string_view key, bool for_value,
+            const Found& found) {
+  const StoredKey stored(form, key);
+  TENUTO_TRY(stored.status());
+  const store::TimeMs now = form.now();
+  store::Record record;
+  TENUTO_TRY(use->lookup(stored.get(), record, for_value || form.expires()));
+  if (!form.live(record.value, now)) return Status::not_found;
+  found(record.value);
+  return Status::ok;
+}
+
+}  // namespace
+
+Status Collection::get(std::string_view key, std::string& value) const {
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  const store::Form& form = state_->form;
+  if (form.plain()) return use->get(key, value);
+  if (form.duplicates()) return first_value(pairs_of(key), value);
+  const store::EpochGuard guard;
+  TENUTO_TRY(find(use, form, key, true,
+                  [&](std::string_view stored) { value.assign(form.value_in(stored)); }));
+  return use->bad_pages();
+}
+
+Result<std::string> Collection::get(std::string_view key) const {
+  std::string value;
+  const Status s = get(key, value);
+  if (s != Status::ok) return s;
+  return value;
+}
+
+Result<View> Collection::view(std::string_view key) const {
+  View v;
+  store::EpochSlot* const slot = store::take_loose_slot();
+  if (slot == nullptr) return Status::busy;
+  v.hold_ = slot;
+  const store::EpochGuard guard;
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  // Before this thread is unpinned: one record, whatever else is replaced meanwhile.
+  const auto hold = [&] {
+    if (TENUTO_PLANT("store_view_holds_nothing")) return;
+    slot->rest_with(guard.slot(), use->offset_of(v.value_.data()).value);
+  };
+  const store::Form& form = state_->form;
+  if (form.duplicates()) {
+    Iterator it = pairs_of(key);
+    it.seek_first();
+    TENUTO_TRY(it.status());
+    if (!it.valid()) return Status::not_found;
+    v.value_ = it.value();  // the end of the record's key, which stays in its place, too
+    hold();
+    return v;
+  }
+  TENUTO_TRY(find(use, form, key, true,
+                  [&](std::string_view stored) { v.value_ = form.value_in(stored); }));
+  hold();
+  return v;
+}
+
+Status Collection::contains(std::string_view key) const {
+  const store::EpochGuard guard;
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  if (state_->form.duplicates()) {
+    std::string value;
+    return first_value(pairs_of(key), value);
+  }
+  return find(use, state_->form, key, false, [](std::string_view) {});
+}
+
+Result<std::uint64_t> Collection::ttl_ms(std::string_view key) const {
+  const store::EpochGuard guard;
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  const store::Form& form = state_->form;
+  std::uint64_t left = 0;
+  if (form.duplicates()) {
+    Iterator it = pairs_of(key);
+    it.seek_first();
+    TENUTO_TRY(it.status());
+    if (!it.valid()) return Status::not_found;
+    return it.ttl_ms();
+  }
+  TENUTO_TRY(find(use, form, key, true,
+                  [&](std::string_view stored) { left = form.ttl_ms(stored, form.now()); }));
+  return left;
+}
+
+// --- duplicates ---------------------------------------------------------------------------------
+
+Status Collection::contains_pair(std::string_view key, std::string_view value) const {
+  const store::EpochGuard guard;
+  const CollectionUse use(state_.get());
+  TENUTO_TRY(use.status());
+  const store::Form& form = state_->form;
+  if (!form.duplicates()) return Status::invalid_argument;
+  std::string stored;
+  TENUTO_TRY(form.pair(key, value, stored));
+  const store::TimeMs now = form.now();
+  store::Record record;
+  TENUTO_TRY(use->lookup(stored, record, form.expires()));
+  return form.live(record.value, now) ? Status::ok : Status::not_found;
+}
+
+Result<std::uint64_t> Collection::count(std::string_view key) const {
+  if (state_ == nullptr) return Status::closed;
+  if (!state_->form.duplicates()) return Status::invalid_argument;
+  Iterator it = pairs_of(key);
+  std::uint64_t n = 0;
+  for (it.seek_first(); it.valid(); it.next()) ++n;
+  TENUTO_TRY(it.status());
+  return n;
+}
+
+// --- several keys -------------------------------------------------------------------------------
+
+std::vector<Result<std::string>> Collection::multi_get(
+    std::span<const std::string_view> keys) const {
+  std::vector<Result<std::string>> out;
+  out.reserve(keys.size());
+  const Status s = multi_get(keys, [&](std::size_t, Status each, std::string_view value) {
+    out.push_back(each == Status::ok ? Result<std::string>(std::string(value)) : each);
+  });
+  while (out.size() < keys.size()) out.emplace_back(s);
+  return out;
+}
+
+Status Collection::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
+  constexpr std::size_t kAtOnce = 64;
+  if (state_ == nullptr) return Status::closed;
+  const store::Form& form = state_->form;
+  if (form.duplicates()) {
+    TENUTO_TRY(state_->alive());
+    std::string value;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const Status s = get(keys[i], value);
+      each(i, s, s == Status::ok ? std::string_view(value) : std::string_view());
+    }
+    return Status::ok;
+  }
+  std::vector<std::string> rooms(form.plain() ? 0 : std::min(kAtOnce, keys.size()));
+  for (std::size_t from = 0; from < keys.size(); from += kAtOnce) {
+    const std::size_t n = std::min(kAtOnce, keys.size() - from);
+    std::string_view stored[kAtOnce];
+    Status refused[kAtOnce] = {};
+    for (std::size_t i = 0; i < n; ++i) {
+      stored[i] = keys[from + i];
+      if (!form.plain()) refused[i] = form.key(keys[from + i], rooms[i], stored[i]);
+    }
+    store::Looked found[kAtOnce];
+    const store::EpochGuard guard;
+    const CollectionUse use(state_.get());
+    TENUTO_TRY(use.status());
+    const store::TimeMs now = form.now();
+    use->multi_lookup({stored, n}, {found, n});
+    for (std::size_t i = 0; i < n; ++i) {
+      Status s = refused[i] != Status::ok ? refused[i] : found[i].status;
+      if (s == Status::ok && !form.live(found[i].record.value, now)) s = Status::not_found;
+      each(from + i, s,
+           s == Status::ok ? form.value_in(found[i].record.value) : std::string_view());
+    }
+  }
+  return Status::ok;
+}
+
+namespace {
+Result<KeyValue> here(const Iterator& it) {
+  if (it.valid()) {
+    KeyValue found{std::string(it.key()), std::string(it.value())};
+    TENUTO_TRY(it.status());
+    return found;
+  }
+  return it.status() == Status::ok ? Status::not_found : it.status();
+}
+}  // namespace
+
+Result<KeyValue> Collection::lower_bound(std::string_view key) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  Iterator it = iterator();
+  it.seek(key);
+  return here(it);
+}
+
+Result<KeyValue> Collection::upper_bound(std::string_view key) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  Iterator it = iterator();
+  it.seek(key);
+  if (it.valid() && it.key() == key) it.next_key();
+  return here(it);
+}
+
+std::uint64_t Collection::approximate_count(std::optional<std::string_view> from,
+                                            std::optional<std::string_view> to) const {
+  const CollectionUse use(state_.get());
+  if (use.status() != Status::ok) return 0;
+  store::Span span;
+  if (state_->form.range(from, to, span) != Status::ok) return 0;
+  const std::string_view upper = span.upper ? std::string_view(*span.upper) : std::string_view();
+  return use->estimate(span.lower, span.upper ? &upper : nullptr);
+}
+
+// --- about it -----------------------------------------------------------------------------------
+
+std::string Collection::name() const {
+  if (state_ == nullptr) return {};
+  const std::lock_guard lock(state_->name_mu);
+  return state_->name;
+}
+
+std::uint64_t Collection::id() const { return state_ == nullptr ? 0 : state_->id.value; }
+
+KeyOrder Collection::order() const {
+  return state_ == nullptr ? KeyOrder::bytes : state_->form.spec().order;
+}
+std::string Collection::codec() const {
+  return state_ == nullptr ? std::string() : state_->form.spec().codec;
+}
+bool Collection::duplicates() const { return state_ != nullptr && state_->form.spec().duplicates; }
+bool Collection::expires() const { return state_ != nullptr && state_->form.spec().expires; }
+
+CollectionStats Collection::stats() const {
+  const CollectionUse use(state_.get());
+  if (use.status() != Status::ok) return {};
+  StoreStats s;
+  use->stats(s);
+  return {s.records, s.record_bytes, s.leaves, s.inner_nodes, s.height, s.index_dram_bytes};
+}
+
+Status Collection::status() const { return CollectionUse(state_.get()).status(); }
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,241 @@
+// What Collection writes: each call finds its tree, unless the collection was dropped, and writes
+// there what the collection's form says.
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/attempts.h"
+#include "store/kv/cursor.h"
+#include "store/kv/stored_key.h"
+
+namespace TENUTO_NS {
+
+namespace {
+
+// A write, and a second try after what waited for readers has been freed. What other collections
+// keep counts only where there are any.
+template <class Write>
+Status change(CollectionState* state, WriteOptions options, const Write& write) {
+  for (bool again : {true, false}) {
+    Status s = Status::closed;
+    {
+      const CollectionUse use(state);
+      TENUTO_TRY(use.status());
+      s = write(*use.tree());
+    }
+    if (s == Status::full && again && !state->collections->alone()) {
+      state->collections->make_room();
+      continue;
+    }
+    TENUTO_TRY(s);
+    break;
+  }
+  return state->collections->settle(options.durability);
+}
+
+// The value that users see in a record; none: no record, or one that has expired.
+std::optional<std::string_view> visible(const store::Form& form, const store::Record* old) {
+  if (old == nullptr || !form.live(old->value, form.now())) return std::nullopt;
+  return form.value_in(old->value);
+}
+
+// Keys as they stand in the tree, and how many of them users still see.
+struct Doomed {
+  std::vector<std::string> keys;
+  std::uint64_t live = 0;
+};
+
+Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
+              std::shared_ptr<store::SnapshotCore> moment, Doomed& out) {
+  const store::TimeMs time = moment != nullptr ? moment->time : state->form.now();
+  store::Cursor cursor(state, std::move(span), std::move(moment), nullptr, nullptr);
+  for (cursor.seek({}); cursor.valid(); cursor.next()) {
+    out.keys.emplace_back(cursor.key());
+    out.live += state->form.live(cursor.value(), time) ? 1 : 0;
+  }
+  return cursor.status();
+}
+
+// moment: null, or that of what is doomed: then nothing else may have come to the span since.
+// conflict: it has, or the collection goes.
+Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options,
+                 const store::Span& span = {},
+                 const std::shared_ptr<store::SnapshotCore>& moment = nullptr) {
+  return change(state, options, [&](store::Tree& tree) {
+    std::vector<store::BatchOp> ops;
+    for (const std::string& key : doomed.keys) ops.push_back({&tree, key, {}, true});
+    store::ReadSet reads;
+    reads.snapshot = moment;
+    reads.lives.push_back(&state->life);
+    if (moment != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
+    return store::Tree::write(std::move(ops), &reads);
+  });
+}
+
+// All values that a key has at one moment. REQUIRES: the span is bounded. conflict | expired:
+// others came meanwhile.
+Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
+                   WriteOptions options) {
+  auto moment = state->collections->history().take();
+  if (!moment) return moment.error();
+  Doomed doomed;
+  TENUTO_TRY(gather(state, span, *moment, doomed));
+  if (doomed.keys.empty()) return Status::not_found;
+  if (TENUTO_PLANT("store_pairs_erased_unread")) moment->reset();
+  TENUTO_TRY(erase_all(state.get(), doomed, options, span, *moment));
+  return doomed.live == 0 ? Status::not_found : Status::ok;
+}
+
+// What becomes of a key, as users see it. No value: none.
+struct Choice {
+  std::optional<std::string_view> value = {};
+  Status status = Status::ok;  // else nothing becomes of it
+};
+
+template <class Choose>
+Status decide(CollectionState* state, std::string_view key, WriteOptions options,
+              const Choose& choose) {
+  using What = store::Decision::What;
+  if (state == nullptr) return Status::closed;
+  const store::Form& form = state->form;
+  if (form.duplicates()) return Status::invalid_argument;
+  const StoredKey stored(form, key);
+  TENUTO_TRY(stored.status());
+  std::string room;
+  return change(state, options, [&](store::Tree& tree) {
+    return tree.put_when(stored.get(), [&](const store::Record* record) -> store::Decision {
+      const std::optional<std::string_view> old = visible(form, record);
+      const Choice choice = choose(old);
+      if (choice.status != Status::ok) return {.status = choice.status};
+      if (!choice.value) return {old ? What::erase : What::leave};
+      std::string_view value;
+      const Status s = form.value(*choice.value, options.ttl_ms, room, value);
+      return s == Status::ok ? store::Decision{What::put, value} : store::Decision{.status = s};
+    });
+  });
+}
+
+}  // namespace
+
+Status Collection::put(std::string_view key, std::string_view value, WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  const StoredRecord stored(state_->form, key, value, options.ttl_ms);
+  TENUTO_TRY(stored.status());
+  return change(state_.get(), options,
+                [&](store::Tree& tree) { return tree.put(stored.key(), stored.value()); });
+}
+
+Status Collection::erase(std::string_view key, WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  const store::Form& form = state_->form;
+  if (form.duplicates()) {
+    store::Span span;
+    TENUTO_TRY(form.begin_of(key, span.lower));
+    TENUTO_TRY(form.end_of(key, span.upper.emplace()));
+    Status s;
+    store::Attempts attempts;
+    do {
+      s = erase_pairs(state_, span, options);
+    } while (attempts.again_after(s));
+    return s;
+  }
+  const StoredKey stored(form, key);
+  TENUTO_TRY(stored.status());
+  return erase_stored(stored.get(), options);
+}
+
+Status Collection::erase_pair(std::string_view key, std::string_view value, WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  if (!state_->form.duplicates()) return Status::invalid_argument;
+  std::string stored;
+  TENUTO_TRY(state_->form.pair(key, value, stored));
+  return erase_stored(stored, options);
+}
+
+// One that has expired is not there any more.
+Status Collection::erase_stored(std::string_view stored, WriteOptions options) {
+  return change(state_.get(), options, [&](store::Tree& tree) {
+    if (!state_->form.expires()) return tree.erase(stored);
+    return tree.put_when(stored, [&](const store::Record* old) -> store::Decision {
+      if (!visible(state_->form, old)) return {.status = Status::not_found};
+      return {store::Decision::What::erase};
+    });
+  });
+}
+
+// --- writes that look first ---------------------------------------------------------------------
+
+Status Collection::put_if_absent(std::string_view key, std::string_view value,
+                                 WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  const StoredRecord stored(state_->form, key, value, options.ttl_ms);
+  TENUTO_TRY(stored.status());
+  return change(state_.get(), options, [&](store::Tree& tree) {
+    return tree.put_when(stored.key(), [&](const store::Record* old) -> store::Decision {
+      if (visible(state_->form, old)) return {.status = Status::exists};
+      return {store::Decision::What::put, stored.value()};
+    });
+  });
+}
+
+Status Collection::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                                    std::optional<std::string_view> desired, WriteOptions options) {
+  return decide(state_.get(), key, options, [&](std::optional<std::string_view> old) -> Choice {
+    if (old != expected) return {.status = Status::conflict};
+    return {desired};
+  });
+}
+
+Status Collection::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
+  std::optional<std::string> made;
+  return decide(state_.get(), key, options, [&](std::optional<std::string_view> old) -> Choice {
+    made = f(old);
+    return {made};
+  });
+}
+
+// --- several keys -------------------------------------------------------------------------------
+
+Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> from,
+                                              std::optional<std::string_view> to,
+                                              WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  Doomed doomed;
+  Status s;
+  store::Attempts attempts;
+  do {
+    doomed = {};
+    store::Span span;
+    TENUTO_TRY(state_->form.range(from, to, span));
+    TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
+    s = erase_all(state_.get(), doomed, options);
+  } while (attempts.again_after(s));
+  TENUTO_TRY(s);
+  return doomed.live;
+}
+
+// Its tree is locked only while the finished leaves are hung into it.
+Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  const store::Form& form = state_->form;
+  std::vector<BulkRecord> stored;
+  std::deque<StoredRecord> rooms;
+  if (!form.plain()) {
+    stored.reserve(sorted.size());
+    for (const BulkRecord& r : sorted) {
+      const StoredRecord& s = rooms.emplace_back(form, r.key, r.value, options.ttl_ms);
+      TENUTO_TRY(s.status());
+      stored.push_back({s.key(), s.value()});
+    }
+    if (form.reversed()) std::reverse(stored.begin(), stored.end());
+  } else if (options.ttl_ms != 0) {
+    return Status::invalid_argument;
+  }
+  return change(state_.get(), options, [&](store::Tree& tree) {
+    return tree.bulk_load(form.plain() ? sorted : std::span<const BulkRecord>(stored),
+                          state_->collections->threads());
+  });
+}
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,246 @@
+// All collections of a pool: which are open, and how they are made, found, dropped, renamed and
+// recovered. A part of PoolImpl; called by open.cc, store.cc and collection.cc.
+//
+// After a crash every collection is opened, for only its tree knows which blocks are its own. After
+// a clean close the default one is, and the others when somebody asks for them.
+//
+// A dropped collection: the catalog's erase is durable, then the handles are told, then the tree's
+// end begins (tree_end.cc). It waits for nobody: its blocks are given back at once as a rule, else
+// with the next call that changes the catalog, finds the pool full, compacts, or closes it.
+//
+// Locks: the reclaimer's and those of a compaction before mu_, mu_ before those of trees; calls on
+// collections do not take it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/kv/catalog.h"
+#include "store/kv/form.h"
+#include "store/kv/reclaim.h"
+#include "store/tree/life.h"
+
+namespace TENUTO_NS {
+
+namespace store {
+class Collections;
+}  // namespace store
+
+// What all handles of a collection share.
+struct CollectionState {
+  CollectionState(store::Collections* c, const store::History* h, std::string n, store::Form f,
+                  std::unique_ptr<store::Tree> t)
+      : collections(c),
+        history(h),
+        form(std::move(f)),
+        tree(std::move(t)),
+        id(tree->id()),
+        name(std::move(n)) {
+    tree->set_life(life);
+  }
+
+  // ok | not_found | closed | forked.
+  Status alive() const {
+    if (!pm::is_this_process(process)) [[unlikely]]
+      return Status::forked;
+    return life.alive();
+  }
+  // Whether it is of the store whose moments these are; its own word, so that a closed store's
+  // handles can be asked.
+  bool is_of(const store::History& h) const { return &h == history; }
+
+  // Constant while the collection is open; `history` is only compared.
+  store::Collections* const collections;
+  const store::History* const history;
+  store::Form form;
+  std::unique_ptr<store::Tree> tree;
+  const store::TreeId id;
+  const std::uint64_t process = pm::this_process();
+  std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
+  store::CollectionLife life;          // atomic
+  // Guarded by the collections' lock. A list that needs no memory, for a drop is durable by then.
+  std::shared_ptr<CollectionState> next_dropped;
+  // Guarded by name_mu.
+  std::mutex name_mu;
+  std::string name;
+};
+
+// A call on a collection: holds the tree while it lasts. Cost: for the default collection, which
+// stays, nothing; for others the epoch that every call pins anyway.
+class CollectionUse {
+ public:
+  // maker: for the transaction that makes it.
+  explicit CollectionUse(const CollectionState* state, bool maker = false) : state_(state) {
+    if (state_ == nullptr) return;
+    if (state_->id != store::kDefaultTree) guard_.emplace();
+    status_ = maker ? state_->life.alive_to_maker() : state_->alive();
+  }
+  Status status() const { return status_; }
+  store::Tree* operator->() const { return state_->tree.get(); }  // REQUIRES: status() is ok
+  store::Tree* tree() const { return state_->tree.get(); }
+
+ private:
+  const CollectionState* const state_;
+  std::optional<store::EpochGuard> guard_;
+  Status status_ = Status::closed;
+};
+
+namespace store {
+
+class Collections {
+ public:
+  using State = std::shared_ptr<CollectionState>;
+
+  Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, History& history,
+              unsigned threads)
+      : ground_{file, heap, engine, history, {}}, threads_(threads) {}
+  ~Collections();  // handles that are left are closed
+
+  // Makes the default collection. REQUIRES: the pool has no store.
+  Status create(KeyKind kind, Report* report);
+  // Of a pool with a store: see above.
+  Status open(bool clean, Report* report);
+  // A clean close: blocks that waited are given back, counts are written. REQUIRES: nobody is in a
+  // call. What it flushed is fenced.
+  Status close();
+
+  const State& main() const { return main_; }
+  void set_verify_reads(bool on);
+  // Before anybody uses a named collection: the clock first.
+  void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
+  void set_forms(Forms forms);
+  ExpiryClock& clock() const { return *clock_; }
+  // Makes what the clock has confirmed durable, if anybody asked for the time. REQUIRES: the
+  // reclaimer's lock, or a close.
+  void keep_time();
+
+  // See Store for these.
+  Result<State> get(std::string_view name, const CollectionOptions& options, Report* report);
+  Status list(std::vector<CatalogEntry>& out, Report* report);
+  Status drop(std::string_view name, Report* report);
+  Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                Report* report);
+  Status validate(Report* report);
+  // To validate, for that empties other threads' caches. While it is held, what the pool does by
+  // itself stands still, and so do compactions and calls that make, find, drop, rename or list
+  // collections. Waits for those under way.
+  struct Still {
+    std::unique_lock<std::mutex> reclaimer, compaction, catalog;
+  };
+  [[nodiscard]] Still stand_still();
+
+  // For transactions. An empty collection without a name; the catalog is made if there is none.
+  // exists: one has the name that is not among `dropped`, or is among `created`.
+  Result<State> make_unnamed(std::string_view name, const CollectionOptions& options,
+                             std::span<const State> created, std::span<const State> dropped,
+                             Report* report);
+  // Gives it back. REQUIRES: not closed.
+  void forget_unnamed(const State& state);
+  // Tree::write, and changes of the catalog in the same batch: what `created` names gets its name,
+  // what `dropped` names is dropped. exists | not_found | busy: nothing was done.
+  Status write(std::vector<BatchOp> ops, const ReadSet* reads, std::span<const State> created,
+               std::span<const State> dropped);
+
+  // All collections, the default one first, and a snapshot that sees them as they are named now.
+  // Each is held, and cannot be dropped, until it is destroyed.
+  struct Held {
+    Held(State of, std::string_view called) : state(std::move(of)), name(called) {
+      state->held.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Held() {
+      if (state != nullptr) state->held.fetch_sub(1, std::memory_order_relaxed);
+    }
+    Held(Held&&) = default;
+    Held& operator=(Held&&) = delete;
+
+    State state;
+    std::string name;
+    // What the tree counts at the moment; none: somebody may have been writing just then.
+    std::optional<std::uint64_t> records = {};
+  };
+  Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment, Report* report);
+
+  // Those whose records may expire, opened.
+  Status expiring(std::vector<State>& out);
+  // Its thread starts when there is something to do; it has to be stopped before close. Its lock
+  // comes before mu_.
+  Reclaimer& reclaimer() { return reclaimer_; }
+  // To be called once the reclaimer knows its pace.
+  Status start_reclaiming(Report* report);
+
+  // See Store::compact; compact_all.cc.
+  Status compact(const CompactOptions& options, CompactStats& out, Report* report);
+
+  // No named collection was ever made here.
+  bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
+  // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
+  void make_room();
+  // What was retired in all open collections and is not free yet.
+  Limbos::Waiting waiting();
+  Status settle(Durability d) { return ground_.file.settle(d); }
+  pm::PoolFile& file() const { return ground_.file; }
+  History& history() const { return ground_.history; }
+  unsigned threads() const { return threads_; }  // as PoolOptions::recovery_threads
+
+ private:
+  static Status check_name(std::string_view name, Report* report);
+  std::string where_of(std::string_view name) const;
+  // In threads_ threads.
+  Status run(const std::function<Status(bool parallel)>& work, Report* report) const;
+  Status open_all(bool parallel, Report* report);
+  Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
+                                        Report* report);
+  Result<State> get_locked(std::string_view name, Report* report);
+  Result<State> make(std::string_view name, const CollectionSpec& spec, const std::string& where,
+                     Report* report);
+  Status check_new(const CollectionSpec& spec, const std::string& where, Report* report) const;
+  Status check_name_free(std::string_view name, std::span<const State> dropped,
+                         Report* report) const;
+  Status need_catalog(const std::string& where, Report* report);
+  State state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree);
+  void retire(const State& state);
+  void free_dropped();
+  template <class F>
+  void each_tree(const F& f);  // REQUIRES: mu_
+  template <class F>
+  void each_dropped(const F& f) const {
+    for (const State* at = &dropped_; *at != nullptr; at = &(*at)->next_dropped) f(**at);
+  }
+  // compact_all.cc
+  using CompactStep = Status (Tree::*)(std::optional<std::string>& from, CompactWork& work);
+  Status open_those_named(std::vector<State>& out, Report* report);
+  Status compact_each(const std::vector<State>& states, CompactStep step, CompactWork& work);
+  std::vector<PoolOffset> first_leaves(const std::vector<State>& states);
+  void wait_for_readers();
+
+  Ground ground_;
+  const unsigned threads_;
+  bool verify_reads_ = true;
+  Forms forms_;
+  std::shared_ptr<ExpiryClock> clock_;  // constant after open
+  Times kept_;                          // see keep_time
+  State main_;
+  std::atomic<bool> has_catalog_{false};
+
+  std::mutex compact_mu_;  // held by a compaction; before still_mu_
+  std::mutex still_mu_;    // held by a compaction or a validation; before mu_
+  std::mutex mu_;
+  // Guarded by mu_.
+  std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
+  std::map<std::string, State, std::less<>> open_;
+  State dropped_;  // their ends are under way; the others follow as next_dropped
+  std::vector<State> unnamed_;
+
+  Reclaimer reclaimer_{*this};
+};
+
+}  // namespace store
+}  // namespace TENUTO_NS

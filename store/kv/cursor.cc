@@ -1,0 +1,304 @@
+#include "store/kv/cursor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pm/plant.h"
+
+namespace TENUTO_NS::store {
+
+Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
+               std::shared_ptr<SnapshotCore> moment, std::shared_ptr<Work> work, Part* part)
+    : state_(std::move(state)),
+      slot_(take_loose_slot()),
+      span_(std::move(span)),
+      at_moment_(std::move(moment)),
+      work_(std::move(work)),
+      part_(part) {
+  if (slot_ == nullptr) status_ = Status::busy;
+  if (state_ == nullptr) status_ = Status::closed;
+  entries_.reserve(kSlots);
+}
+
+Cursor::~Cursor() {
+  leave();
+  if (slot_ != nullptr) put_loose_slot(*slot_);
+}
+
+void Cursor::fail(Status s) {
+  leave();
+  status_ = s;
+}
+
+void Cursor::refuse(Status s) {
+  leave();
+  ask_again();
+  refusal_ = s;
+}
+
+Status Cursor::status() const {
+  if (status_ != Status::ok) return status_;
+  if (refusal_ != Status::ok) return refusal_;
+  if (at_moment_ != nullptr) TENUTO_TRY(at_moment_->history->usable());
+  const CollectionUse use(state_.get());
+  if (use.status() == Status::closed || use.status() == Status::forked) return use.status();
+  // Of the value, which the cursor did not look at.
+  return use.status() == Status::ok ? use->bad_pages() : Status::ok;
+}
+
+// Forgets the position and lets the reuse of what was seen go on.
+void Cursor::leave() {
+  if (slot_ != nullptr && slot_->state.load(std::memory_order_relaxed) != 0) slot_->let_go();
+  entries_.clear();  // after that, for others read there what is held
+  at_ = 0;
+  positioned_ = false;
+  pinned_ = false;
+}
+// Whether the collection is there, of pin(): what a transaction makes is from its commit on.
+void Cursor::ask_again() {
+  if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
+}
+
+// A new position.
+bool Cursor::begin() {
+  leave();
+  refusal_ = Status::ok;
+  ask_again();
+  if (work_ != nullptr && work_->ended) status_ = Status::closed;
+  if (status_ == Status::ok && at_moment_ != nullptr) status_ = at_moment_->history->usable();
+  return status_ == Status::ok;
+}
+// For a new leaf: what the last one held may go. REQUIRES: nothing of it is looked at any more.
+bool Cursor::pin() {
+  if (pinned_ && TENUTO_PLANT("store_cursor_pins_once")) return true;
+  slot_->pin();
+  entries_.clear();
+  tree_ = nullptr;
+  pinned_ = true;
+  status_ = part_ == nullptr ? state_->alive() : part_->alive();
+  if (status_ == Status::ok) {
+    tree_ = state_->tree.get();
+    return true;
+  }
+  leave();
+  return false;
+}
+
+// Until the next call.
+void Cursor::rest() {
+  if (!pinned_ || TENUTO_PLANT("store_cursor_pins_once")) return;
+  pinned_ = false;
+  const void* const first = entries_.empty() ? nullptr : &entries_[0].word;
+  slot_->rest({first, static_cast<std::uint32_t>(entries_.size()), sizeof(Entry)});
+}
+
+// Reads the leaf that aim finds. False when damage, or the end of the collection, ended the walk.
+bool Cursor::load(std::string_view key, Aim aim) {
+  if (state_->alive() == Status::forked) {
+    fail(Status::forked);
+    return false;
+  }
+  if (!pin()) return false;
+  for (;;) {
+    const Place place = tree_->index().locate(key, aim, &right_);
+    Tree::prefetch_twin(*place.leaf);
+    const Status s = tree_->ordered(place, at_moment_.get(), entries_);
+    if (s == Status::conflict) continue;
+    Result<std::string_view> low = tree_->low_of(*place.leaf);
+    if (s != Status::ok || !low) {
+      leave();
+      status_ = s != Status::ok ? s : low.error();
+      return false;
+    }
+    if (const Status bad = tree_->bad_pages(); bad != Status::ok) {
+      fail(bad);
+      return false;
+    }
+    left_ = *low;
+    if (part_ != nullptr && part_->writes_between(left_, right_)) {
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        if (!read(i, false)) return false;
+      }
+      part_->overlay(left_, right_, entries_);
+      Tree::sort(entries_);
+    }
+    return true;
+  }
+}
+
+// False: damage, which ends the walk.
+bool Cursor::read(std::size_t i, bool for_value) {
+  Entry& e = entries_[i];
+  Status s = for_value && verify_always_ ? tree_->verify(e) : tree_->read(e, for_value);
+  if (s == Status::ok) s = tree_->bad_pages();
+  if (s == Status::ok) return true;
+  leave();
+  status_ = s;
+  return false;
+}
+
+// False: damage. The keys of three halvings are asked for at once.
+bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& count) {
+  std::size_t from = 0;
+  std::size_t to = entries_.size();
+  for (unsigned step = 0; from < to; ++step) {
+    const std::size_t mid = from + (to - from) / 2;
+    if (step % 3 == 0) {
+      for (std::size_t eighth = 1; eighth < 8; ++eighth) {
+        tree_->prefetch(entries_[from + (to - from) * eighth / 8].word);
+      }
+    }
+    if (!read(mid, false)) return false;
+    const std::string_view at_mid = entries_[mid].record.key;
+    if (inclusive ? at_mid <= key : at_mid < key) {
+      from = mid + 1;
+    } else {
+      to = mid;
+    }
+  }
+  count = from;
+  return true;
+}
+
+// The place of this very key, found by its hash. entries_.size(): it is not here. False: damage.
+bool Cursor::find_exact(std::string_view key, std::size_t& place) {
+  const std::uint16_t hash = hash_key(key).slot;
+  for (place = 0; place < entries_.size(); ++place) {
+    if (entries_[place].word.hash() != hash) continue;
+    if (!read(place, false)) return false;
+    if (entries_[place].record.key == key) return true;
+  }
+  return true;
+}
+
+// Stands at an entry, or ends the walk there: who goes forwards began behind the lower bound.
+void Cursor::stand_forward(std::size_t i) {
+  prefetch_behind(i);
+  if (!read(i, true)) return;
+  at_ = i;
+  positioned_ = !span_.upper || key() < *span_.upper;
+  if (!positioned_) return leave();
+}
+void Cursor::stand_backward(std::size_t i) {
+  if (!read(i, true)) return;
+  at_ = i;
+  positioned_ = (!span_.upper || key() < *span_.upper) && key() >= span_.lower;
+  if (!positioned_) return leave();
+}
+// The lines of the next entries, and of the next leaf, are on their way meanwhile.
+void Cursor::prefetch_behind(std::size_t i) const {
+  if (i + kAhead < entries_.size()) {
+    tree_->prefetch(entries_[i + kAhead].word);
+  } else if (right_.next != nullptr && i + kAhead == entries_.size()) {
+    Tree::prefetch_twin(*right_.next);
+  } else if (right_.next != nullptr && i + kAhead / 2 == entries_.size()) {
+    tree_->prefetch_first_records(*right_.next);
+  }
+}
+void Cursor::prefetch_from(std::size_t i) const {
+  for (std::size_t n = std::min(i + kAhead, entries_.size()); i < n; ++i) {
+    tree_->prefetch(entries_[i].word);
+  }
+}
+
+// From the leaf just loaded to the first key behind `from` (or at it).
+void Cursor::settle_forward(const std::string& from, bool inclusive) {
+  std::size_t i = entries_.size();
+  if (inclusive && !find_exact(from, i)) return;
+  if (i == entries_.size() && !count_below(from, !inclusive, i)) return;
+  go_forward(from, inclusive, i);
+}
+// To entry i, or, where the leaf ends before it, to the first of the leaves behind.
+void Cursor::go_forward(const std::string& from, bool inclusive, std::size_t i) {
+  while (i == entries_.size()) {
+    if (!right_.bounded) return leave();
+    const std::string bound = right_.key;
+    if (!load(bound, Aim::at)) return;
+    prefetch_from(0);
+    // All of it is behind `from`, unless the leaf was merged into its left neighbour meanwhile.
+    i = 0;
+    if (entries_.empty()) continue;
+    if (!read(0, false)) return;
+    const bool behind = from < entries_[0].record.key;
+    if (!behind && !count_below(from, !inclusive, i)) return;
+  }
+  prefetch_from(i);
+  stand_forward(i);
+}
+
+// From the leaf just loaded to the last key before `from` (or at it).
+void Cursor::settle_backward(const std::string* from, bool inclusive) {
+  for (;;) {
+    std::size_t n = entries_.size();
+    if (from != nullptr && !count_below(*from, inclusive, n)) return;
+    if (n > 0) return stand_backward(n - 1);
+    if (left_.empty()) return leave();
+    const std::string bound = left_;
+    if (!load(bound, Aim::before)) return;
+  }
+}
+
+void Cursor::seek(std::string_view key) {
+  const std::string from = std::max(std::string(key), span_.lower);
+  if (!begin()) return;
+  if (load(from, Aim::at)) settle_forward(from, true);
+  note(from, up_to_here());
+  rest();
+}
+void Cursor::seek_last() {
+  if (!begin()) return;
+  if (span_.upper) {
+    if (span_.upper->empty()) return leave();
+    const std::string from = *span_.upper;
+    if (load(from, Aim::before)) settle_backward(&from, false);
+  } else {
+    if (load({}, Aim::last)) settle_backward(nullptr, false);
+  }
+  note(down_to_here(), span_.upper);
+  rest();
+}
+void Cursor::seek_for_prev(std::string_view key) {
+  if (span_.upper && key >= *span_.upper) return seek_last();
+  const std::string from(key);
+  if (!begin()) return;
+  if (load(from, Aim::at)) settle_backward(&from, true);
+  note(down_to_here(), from);
+  rest();
+}
+void Cursor::next() {
+  if (work_ != nullptr && work_->ended) return fail(Status::closed);
+  if (at_ + 1 < entries_.size()) {
+    stand_forward(at_ + 1);
+  } else {
+    const std::string from(key());
+    go_forward(from, false, entries_.size());
+  }
+  if (work_ != nullptr) work_->reads.ranges[range_].widen_up(up_to_here());
+  rest();
+}
+void Cursor::prev() {
+  if (work_ != nullptr && work_->ended) return fail(Status::closed);
+  if (at_ > 0) {
+    stand_backward(at_ - 1);
+  } else {
+    const std::string from(key());
+    settle_backward(&from, false);
+  }
+  if (work_ != nullptr) work_->reads.ranges[range_].widen_down(down_to_here());
+  rest();
+}
+
+// A transaction has read what its cursors walked over: a range for each position they were sent to,
+// which grows with every step to where they stand, or to the end of the span.
+void Cursor::note(std::string_view from, std::optional<std::string_view> to) {
+  if (work_ == nullptr || tree_ == nullptr) return;
+  range_ = work_->reads.ranges.size();
+  work_->reads.ranges.emplace_back(*tree_, from, to);
+}
+std::optional<std::string_view> Cursor::up_to_here() const {
+  if (positioned_) return key();
+  return span_.upper;
+}
+std::string_view Cursor::down_to_here() const { return positioned_ ? key() : span_.lower; }
+
+}  // namespace TENUTO_NS::store

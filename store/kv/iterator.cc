@@ -1,0 +1,235 @@
+// The public Iterator: a cursor over the tree, and what the collection's form makes of what it
+// finds. In a reverse order it walks the other way; what has expired is passed over.
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/cursor.h"
+#include "store/kv/store_impl.h"
+
+namespace TENUTO_NS {
+
+namespace {
+
+using store::Where;
+
+Where within(const CollectionState* state, const IteratorOptions& options) {
+  Where w;
+  if (state != nullptr) w.status = state->form.span(options, w.span);
+  return w;
+}
+
+Where where_pairs_are(const CollectionState* state, std::string_view key) {
+  Where w;
+  if (state == nullptr) return w;
+  w.status = state->form.begin_of(key, w.span.lower);
+  if (w.status == Status::ok) w.status = state->form.end_of(key, w.span.upper.emplace());
+  return w;
+}
+
+}  // namespace
+
+struct Iterator::Impl {
+  Impl(const std::shared_ptr<CollectionState>& s, Where where,
+       std::shared_ptr<store::SnapshotCore> moment, std::shared_ptr<store::Work> work = nullptr,
+       store::Part* part = nullptr)
+      : state(s),
+        at(moment),
+        reads(work == nullptr ? nullptr : &work->reads),
+        cursor(s, std::move(where.span), std::move(moment), std::move(work), part),
+        plain(s == nullptr || s->form.plain()) {
+    if (where.status != Status::ok) cursor.fail(where.status);
+  }
+
+  const store::Form& form() const { return state->form; }
+
+  // A moment's, or now.
+  store::TimeMs time() const {
+    return at == nullptr || TENUTO_PLANT("store_moment_without_time") ? form().now() : at->time;
+  }
+
+  // Goes on, the way the walk goes, past what has expired; takes apart where it ends.
+  void settle(bool forward) {
+    if (cursor.valid() && form().expires()) skip_expired(forward);
+    if (!cursor.valid() || form().take_apart(cursor.key(), apart)) return;
+    cursor.fail(Status::corrupt);
+  }
+  void skip_expired(bool forward) {
+    const store::TimeMs now = time();
+    while (cursor.valid() && !form().live(cursor.value(), now)) step(forward);
+    if (cursor.valid() && reads != nullptr) reads->hold_until(form().gone_at(cursor.value()));
+  }
+  // forward: as the tree goes.
+  void step(bool forward) {
+    if (forward) {
+      cursor.next();
+    } else {
+      cursor.prev();
+    }
+  }
+  void move(bool forward) {
+    const bool way = forward != form().reversed();
+    step(way);
+    settle(way);
+  }
+  void seek_end(bool first) {
+    if (first != form().reversed()) {
+      cursor.seek({});
+      settle(true);
+    } else {
+      cursor.seek_last();
+      settle(false);
+    }
+  }
+  // Forward: to the first record at or behind the key; else to the last at or before it. Not `with`
+  // the key: behind, or before, all that it has. A pair may stand at the place where a key begins,
+  // if its value is empty, and nothing where it ends.
+  void seek(std::string_view key, bool forward, bool with) {
+    const bool way = forward != form().reversed();
+    const bool at_begin = way ? with : !with || !form().duplicates();
+    std::string place;
+    const Status s = at_begin ? form().begin_of(key, place) : form().end_of(key, place);
+    if (s != Status::ok) return cursor.refuse(s);
+    seek_place(place, way);
+    if (!with && cursor.valid() && cursor.key() == place) step(way);
+    settle(way);
+  }
+  void seek_pair(std::string_view key, std::string_view value) {
+    if (state == nullptr || !form().duplicates()) return cursor.refuse(Status::invalid_argument);
+    std::string place;
+    const Status s = form().pair(key, value, place);
+    if (s != Status::ok) return cursor.refuse(s);
+    const bool way = !form().reversed();
+    seek_place(place, way);
+    settle(way);
+  }
+  void seek_place(const std::string& place, bool way) {
+    if (way) {
+      cursor.seek(place);
+    } else {
+      cursor.seek_for_prev(place);
+    }
+  }
+
+  const std::shared_ptr<CollectionState> state;
+  const std::shared_ptr<store::SnapshotCore> at;  // null: now
+  store::ReadSet* const reads;                    // of the transaction, which the cursor holds
+  store::Cursor cursor;
+  const bool plain;
+  store::Apart apart;  // of where the cursor stands, unless plain
+};
+
+Iterator Iterator::refused(Status why) {
+  return Iterator(std::make_unique<Impl>(nullptr, Where{{}, why}, nullptr));
+}
+
+Iterator::Iterator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Iterator::Iterator(Iterator&&) noexcept = default;
+Iterator& Iterator::operator=(Iterator&&) noexcept = default;
+Iterator::~Iterator() = default;
+
+// Every call that moves it goes through here. One that an exception ends leaves the cursor nowhere:
+// half moved, it would show a record that it has not noted, or not taken apart.
+template <class How>
+void Iterator::go(const How& how) {
+  if (impl_ == nullptr) return;
+  struct Guard {
+    store::Cursor& cursor;
+    bool moved = false;
+    ~Guard() {
+      if (!moved && !TENUTO_PLANT("store_cursor_stays_half_moved")) cursor.leave();
+    }
+  } guard{impl_->cursor};
+  how(*impl_);
+  guard.moved = true;
+}
+
+void Iterator::seek_first() {
+  go([](Impl& i) { i.plain ? i.cursor.seek({}) : i.seek_end(true); });
+}
+void Iterator::seek_last() {
+  go([](Impl& i) { i.plain ? i.cursor.seek_last() : i.seek_end(false); });
+}
+void Iterator::seek(std::string_view key) {
+  go([&](Impl& i) { i.plain ? i.cursor.seek(key) : i.seek(key, true, true); });
+}
+void Iterator::seek_for_prev(std::string_view key) {
+  go([&](Impl& i) { i.plain ? i.cursor.seek_for_prev(key) : i.seek(key, false, true); });
+}
+void Iterator::next() {
+  go([](Impl& i) { i.plain ? i.cursor.next() : i.move(true); });
+}
+void Iterator::prev() {
+  go([](Impl& i) { i.plain ? i.cursor.prev() : i.move(false); });
+}
+void Iterator::seek_pair(std::string_view key, std::string_view value) {
+  go([&](Impl& i) { i.seek_pair(key, value); });
+}
+void Iterator::next_key() {
+  if (impl_ == nullptr || impl_->plain || !impl_->form().duplicates()) return next();
+  go([](Impl& i) { i.seek(std::string(i.apart.key), true, false); });
+}
+void Iterator::prev_key() {
+  if (impl_ == nullptr || impl_->plain || !impl_->form().duplicates()) return prev();
+  go([](Impl& i) { i.seek(std::string(i.apart.key), false, false); });
+}
+bool Iterator::valid() const { return impl_ != nullptr && impl_->cursor.valid(); }
+std::string_view Iterator::key() const {
+  if (impl_ == nullptr) return {};
+  return impl_->plain ? impl_->cursor.key() : impl_->apart.key;
+}
+std::string_view Iterator::value() const {
+  if (impl_ == nullptr) return {};
+  if (impl_->plain) return impl_->cursor.value();
+  if (impl_->form().duplicates()) return impl_->apart.value;
+  return impl_->form().value_in(impl_->cursor.value());
+}
+std::uint64_t Iterator::ttl_ms() const {
+  return impl_ == nullptr || impl_->plain
+             ? 0
+             : impl_->form().ttl_ms(impl_->cursor.value(), impl_->time());
+}
+Status Iterator::status() const {
+  return impl_ == nullptr ? Status::closed : impl_->cursor.status();
+}
+
+Iterator Collection::iterator(IteratorOptions options) const {
+  return Iterator(std::make_unique<Iterator::Impl>(state_, within(state_.get(), options), nullptr));
+}
+
+Iterator Collection::pairs_of(std::string_view key) const {
+  return Iterator(
+      std::make_unique<Iterator::Impl>(state_, where_pairs_are(state_.get(), key), nullptr));
+}
+
+Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
+  const Status s = usable(collection);
+  if (s == Status::closed || s == Status::forked || s == Status::invalid_argument)
+    return Iterator::refused(s);
+  const auto& state = collection.state_;
+  return Iterator(std::make_unique<Iterator::Impl>(state, within(state.get(), options), core_));
+}
+
+Iterator Snapshot::pairs_of(const Collection& collection, std::string_view key) const {
+  const auto& state = collection.state_;
+  return Iterator(
+      std::make_unique<Iterator::Impl>(state, where_pairs_are(state.get(), key), core_));
+}
+
+Iterator StoreTransaction::iterator(const Collection& collection, IteratorOptions options) {
+  return iterator_in(collection, within(collection.state_.get(), options));
+}
+
+Iterator StoreTransaction::pairs_of(const Collection& collection, std::string_view key) {
+  return iterator_in(collection, where_pairs_are(collection.state_.get(), key));
+}
+
+Iterator StoreTransaction::iterator_in(const Collection& collection, Where where) {
+  store::Part* part = nullptr;
+  Status s = impl_ == nullptr ? Status::closed : impl_->look();
+  if (s == Status::ok) s = impl_->part_of(collection.state_, part);
+  if (s != Status::ok) return Iterator::refused(s);
+  return Iterator(std::make_unique<Iterator::Impl>(collection.state_, std::move(where),
+                                                   impl_->reads.snapshot, impl_, part));
+}
+
+}  // namespace TENUTO_NS

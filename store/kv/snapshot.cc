@@ -1,0 +1,95 @@
+// The public Snapshot: an active moment (history.h) and the tree it is about.
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/stored_key.h"
+
+namespace TENUTO_NS {
+
+Snapshot::Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main)
+    : core_(std::move(core)), main_(main.state_) {}
+Snapshot::Snapshot(Snapshot&&) noexcept = default;
+Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
+Snapshot::~Snapshot() = default;
+
+// The tree is there as long as the history is not closed.
+Status Snapshot::usable() const {
+  if (core_ == nullptr) return Status::closed;
+  TENUTO_TRY(core_->history->usable());
+  core_->history->expire_if_old(*core_);
+  return core_->expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
+}
+
+Status Snapshot::usable(const Collection& collection) const {
+  TENUTO_TRY(usable());
+  const CollectionState* state = collection.state_.get();
+  if (state == nullptr) return Status::closed;
+  // What other stores replaced is not kept for this one's snapshots.
+  return state->is_of(*core_->history) ? Status::ok : Status::invalid_argument;
+}
+
+namespace {
+// The record that stands for a key; not_found when it has expired.
+template <class Found>
+Status find(const CollectionState* state, const store::SnapshotCore& at, std::string_view key,
+            bool for_value, const Found& found) {
+  const store::EpochGuard guard;
+  const CollectionUse use(state);
+  TENUTO_TRY(use.status());
+  const store::Form& form = state->form;
+  const StoredKey stored(form, key);
+  TENUTO_TRY(stored.status());
+  store::Record record;
+  TENUTO_TRY(use->lookup_at(stored.get(), at, record, for_value || form.expires()));
+  const store::TimeMs time = TENUTO_PLANT("store_moment_without_time") ? form.now() : at.time;
+  if (!form.live(record.value, time)) return Status::not_found;
+  found(form.value_in(record.value));
+  return for_value ? use->bad_pages() : Status::ok;
+}
+}  // namespace
+
+Status Snapshot::get(const Collection& collection, std::string_view key, std::string& value) const {
+  TENUTO_TRY(usable(collection));
+  if (collection.duplicates()) return first_value(pairs_of(collection, key), value);
+  return find(collection.state_.get(), *core_, key, true,
+              [&](std::string_view v) { value.assign(v); });
+}
+
+Result<std::string> Snapshot::get(const Collection& collection, std::string_view key) const {
+  std::string value;
+  const Status s = get(collection, key, value);
+  if (s != Status::ok) return s;
+  return value;
+}
+
+Status Snapshot::contains(const Collection& collection, std::string_view key) const {
+  TENUTO_TRY(usable(collection));
+  if (collection.duplicates()) {
+    std::string value;
+    return first_value(pairs_of(collection, key), value);
+  }
+  return find(collection.state_.get(), *core_, key, false, [](std::string_view) {});
+}
+
+Status Snapshot::get(std::string_view key, std::string& value) const {
+  return get(Collection(main_), key, value);
+}
+Result<std::string> Snapshot::get(std::string_view key) const {
+  return get(Collection(main_), key);
+}
+Status Snapshot::contains(std::string_view key) const { return contains(Collection(main_), key); }
+Iterator Snapshot::iterator(IteratorOptions options) const {
+  return iterator(Collection(main_), std::move(options));
+}
+
+void Snapshot::release() { core_.reset(); }
+
+Result<Snapshot> Store::snapshot() const {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(usable(impl_->collections()));
+  auto core = impl_->parts()->history->take();
+  if (!core) return core.error();
+  return Snapshot(std::move(*core), impl_->main);
+}
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,300 @@
+// The public Store: opening and closing, and collections by name. Calls on records are
+// those of the default collection (collection.cc).
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/attempts.h"
+#include "store/kv/cursor.h"
+#include "store/kv/stored_key.h"
+
+namespace TENUTO_NS {
+
+Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report) {
+  PoolImpl& p = *pool.impl_;
+  TENUTO_TRY(p.open_store(report));
+  if (p.store == nullptr) {
+    if (!fresh && !options.create_if_missing) {
+      return fail(Status::not_found, report, "the pool holds no store", p.file->path());
+    }
+    TENUTO_TRY(p.file->writable());
+    TENUTO_TRY(StoreParts::create(p, options.key_kind, report));
+    TENUTO_TRY(p.settle(p.durability));
+  }
+  store::Collections& all = *collections();
+  store::History& history = *parts()->history;
+  all.set_verify_reads(options.verify_reads);
+  const auto clock = std::make_shared<store::ExpiryClock>(
+      options.clock_ms,
+      store::ExpiryClock::Limits{options.clock_jump_ms_max, options.clock_confirm_ms},
+      store::load_times(*p.file), [file = p.file.get()](std::string_view s) { file->log(s); });
+  history.set_clock(clock);
+  all.set_clock(clock);
+  all.set_forms(store::Forms(options.codecs));
+  history.set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
+  all.reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
+  TENUTO_TRY(all.start_reclaiming(report));
+  if (options.check_key_kind && all.main()->tree->kind() != options.key_kind) {
+    return fail(Status::invalid_argument, report, "the store has keys of another kind",
+                p.file->path());
+  }
+  main = Collection(all.main());
+  return Status::ok;
+}
+
+Result<Store> Store::open(std::string_view path, const StoreOptions& options, Report* report) {
+  Report local;
+  Report* r = report != nullptr ? report : &local;
+  if (options.key_kind != KeyKind::bytes && options.key_kind != KeyKind::u64) {
+    return fail(Status::invalid_argument, r, "there is no such kind of keys", std::string(path));
+  }
+  bool fresh = false;
+  Result<Pool> pool = Pool::open(path, options.pool, r);
+  if (pool && options.error_if_exists) {
+    return fail(Status::exists, r, "there is a pool already", std::string(path));
+  }
+  if (!pool && pool.error() == Status::not_found && options.create_if_missing &&
+      !options.pool.read_only) {
+    fresh = true;
+    pool = Pool::create(path, options.pool, r);
+    // Somebody else was quicker: his is as good.
+    if (!pool && pool.error() == Status::exists && !options.error_if_exists) {
+      fresh = false;
+      pool = Pool::open(path, options.pool, r);
+    }
+  }
+  if (!pool) return pool.error();
+  auto impl = std::make_unique<StoreImpl>(std::move(*pool));
+  TENUTO_TRY(impl->attach(options, fresh, r));
+  return Store(std::move(impl));
+}
+
+Result<Store> Store::open(Pool&& pool, const StoreOptions& options, Report* report) {
+  if (pool.impl_ == nullptr) return Status::closed;
+  auto impl = std::make_unique<StoreImpl>(std::move(pool));
+  const Status s = impl->attach(options, false, report);
+  if (s == Status::ok) return Store(std::move(impl));
+  pool = std::move(impl->pool);
+  return s;
+}
+
+Store::Store(std::unique_ptr<StoreImpl> impl) : impl_(std::move(impl)) {}
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;  // the pool's destructor closes
+
+Status Store::close() {
+  if (impl_ == nullptr) return Status::closed;
+  const Status s = impl_->pool.close();
+  if (s != Status::busy) impl_.reset();
+  return s;
+}
+
+namespace {
+store::Collections* collections_of(const std::unique_ptr<StoreImpl>& impl) {
+  return impl == nullptr ? nullptr : impl->collections();
+}
+}  // namespace
+
+// --- records of the default collection ----------------------------------------------------------
+
+Status Store::get(std::string_view key, std::string& value) const {
+  return impl_ == nullptr ? Status::closed : impl_->main.get(key, value);
+}
+Result<std::string> Store::get(std::string_view key) const {
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->main.get(key);
+}
+Result<View> Store::view(std::string_view key) const {
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->main.view(key);
+}
+Status Store::contains(std::string_view key) const {
+  return impl_ == nullptr ? Status::closed : impl_->main.contains(key);
+}
+Status Store::put(std::string_view key, std::string_view value, WriteOptions options) {
+  return impl_ == nullptr ? Status::closed : impl_->main.put(key, value, options);
+}
+Status Store::erase(std::string_view key, WriteOptions options) {
+  return impl_ == nullptr ? Status::closed : impl_->main.erase(key, options);
+}
+Iterator Store::iterator(IteratorOptions options) const {
+  return default_collection().iterator(std::move(options));
+}
+
+Status Store::put_if_absent(std::string_view key, std::string_view value, WriteOptions options) {
+  return default_collection().put_if_absent(key, value, options);
+}
+Status Store::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                               std::optional<std::string_view> desired, WriteOptions options) {
+  return default_collection().compare_and_swap(key, expected, desired, options);
+}
+Status Store::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
+  return default_collection().merge(key, f, options);
+}
+Result<std::uint64_t> Store::erase_range(std::optional<std::string_view> from,
+                                         std::optional<std::string_view> to, WriteOptions options) {
+  return default_collection().erase_range(from, to, options);
+}
+std::vector<Result<std::string>> Store::multi_get(std::span<const std::string_view> keys) const {
+  return default_collection().multi_get(keys);
+}
+Result<KeyValue> Store::lower_bound(std::string_view key) const {
+  return default_collection().lower_bound(key);
+}
+Result<KeyValue> Store::upper_bound(std::string_view key) const {
+  return default_collection().upper_bound(key);
+}
+std::uint64_t Store::approximate_count(std::optional<std::string_view> from,
+                                       std::optional<std::string_view> to) const {
+  return default_collection().approximate_count(from, to);
+}
+
+Status Store::write(const WriteBatch& batch, WriteOptions options) {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  if (options.ttl_ms != 0) return Status::invalid_argument;
+  store::Attempts attempts;
+  for (bool again = true;;) {
+    Status s = Status::ok;
+    {
+      std::optional<store::EpochGuard> guard;
+      if (!batch.collections_.empty()) guard.emplace();  // see CollectionUse
+      StoredOps stored;
+      store::ReadSet there;
+      TENUTO_TRY(StoreImpl::append(*all, batch, stored, there));
+      s = store::Tree::write(std::move(stored.ops), &there);
+    }
+    // A collection is being dropped, and `append` says what becomes of it; or pairs came meanwhile.
+    if (attempts.again_after(s)) continue;
+    if (s == Status::full && again && !all->alone()) {
+      all->make_room();
+      again = false;
+      continue;
+    }
+    TENUTO_TRY(s);
+    break;
+  }
+  return all->settle(options.durability);
+}
+
+// --- collections --------------------------------------------------------------------------------
+
+Collection Store::default_collection() const {
+  return impl_ == nullptr ? Collection() : impl_->main;
+}
+
+Result<Collection> Store::collection(std::string_view name, Report* report) {
+  return collection(name, CollectionOptions{}, report);
+}
+
+Result<Collection> Store::collection(std::string_view name, const CollectionOptions& options,
+                                     Report* report) {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  auto state = all->get(name, options, report);
+  if (!state) return state.error();
+  TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  return Collection(std::move(*state));
+}
+
+Result<std::vector<CollectionInfo>> Store::collections(Report* report) const {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  std::vector<store::CatalogEntry> entries;
+  TENUTO_TRY(all->list(entries, report));
+  std::vector<CollectionInfo> out;
+  for (store::CatalogEntry& e : entries) {
+    out.push_back({std::move(e.name), e.id.value, e.spec.order, std::move(e.spec.codec),
+                   e.spec.duplicates, e.spec.expires});
+  }
+  return out;
+}
+
+Status Store::drop(std::string_view name, Report* report) {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  TENUTO_TRY(all->drop(name, report));
+  return all->settle(impl_->pool.impl_->durability);
+}
+
+Status Store::rename(std::string_view from, std::string_view to, Report* report) {
+  return rename(from, to, RenameOptions{}, report);
+}
+
+Status Store::rename(std::string_view from, std::string_view to, const RenameOptions& options,
+                     Report* report) {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  TENUTO_TRY(all->rename(from, to, options, report));
+  return all->settle(impl_->pool.impl_->durability);
+}
+
+// --- many at once -------------------------------------------------------------------------------
+
+Status Store::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
+  return default_collection().bulk_load(sorted, options);
+}
+
+Status Store::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
+  return default_collection().multi_get(keys, each);
+}
+
+// --- all of it ----------------------------------------------------------------------------------
+
+Result<std::uint64_t> Store::reclaim(std::uint64_t records_max) {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  auto erased = all->reclaimer().run(records_max);
+  if (erased) TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  return erased;
+}
+
+Status Store::sync() {
+  return collections_of(impl_) == nullptr ? Status::closed : impl_->pool.sync();
+}
+
+Status Store::validate(Report* report) const {
+  store::Collections* all = collections_of(impl_);
+  TENUTO_TRY(usable(all));
+  store::Collections::Still still = all->stand_still();
+  TENUTO_TRY(all->validate(report));
+  if (TENUTO_PLANT("store_validate_beside_drops")) still.catalog.unlock();
+  return impl_->pool.validate(report);
+}
+
+KeyKind Store::key_kind() const {
+  const store::Collections* all = collections_of(impl_);
+  return usable(all) != Status::ok ? KeyKind::bytes : all->main()->tree->kind();
+}
+
+std::uint64_t Store::time_ms() const {
+  const store::Collections* all = collections_of(impl_);
+  return all == nullptr ? 0 : all->clock().now();
+}
+
+StoreStats Store::stats() const {
+  StoreStats s;
+  const store::Collections* all = collections_of(impl_);
+  if (usable(all) != Status::ok) return s;
+  all->main()->tree->stats(s);
+  store::History& history = *impl_->parts()->history;
+  history.expire_old();
+  const store::HistoryStats h = history.stats();
+  s.snapshots = h.snapshots;
+  s.snapshot_oldest_age_ms = h.oldest_age_ms;
+  s.snapshot_versions = h.versions;
+  s.snapshot_bytes = h.held_bytes;
+  s.snapshots_expired = h.expired;
+  const store::Limbos::Waiting retired = impl_->collections()->waiting();
+  s.retired_items = retired.items;
+  s.retired_bytes = retired.bytes;
+  s.pool = impl_->pool.stats();
+  return s;
+}
+
+Pool& Store::pool() { return impl_->pool; }
+const Pool& Store::pool() const { return impl_->pool; }
+
+}  // namespace TENUTO_NS

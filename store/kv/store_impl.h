@@ -1,0 +1,73 @@
+// What a Store is made of: its pool, and the handle of the default collection.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "store/kv/store_parts.h"
+#include "tenuto/collection.h"
+#include "tenuto/kv.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
+
+namespace TENUTO_NS {
+
+// A batch as the trees are told of it.
+struct StoredOps {
+  std::vector<store::BatchOp> ops;
+  std::deque<std::string> rooms;  // of what does not stand in the batch itself
+
+  void push(store::BatchOp op) {
+    op.key = rooms.emplace_back(op.key);
+    op.value = rooms.emplace_back(op.value);
+    ops.push_back(op);
+  }
+  // Takes back the puts of a range of keys.
+  void erase_puts(const store::Tree* tree, std::string_view from, std::string_view to) {
+    for (store::BatchOp& op : ops) {
+      if (op.tree == tree && from <= op.key && op.key < to) op.erase = true;
+    }
+  }
+};
+
+// ok | closed (null) | forked.
+inline Status usable(const store::Collections* all) {
+  if (all == nullptr) return Status::closed;
+  return all->file().forked() ? Status::forked : Status::ok;
+}
+
+struct StoreImpl {
+  explicit StoreImpl(Pool p) : pool(std::move(p)) {}
+
+  // Null once the pool was closed.
+  StoreParts* parts() const { return StoreParts::of(pool.impl_.get()); }
+  store::Collections* collections() const {
+    StoreParts* const all = parts();
+    return all == nullptr ? nullptr : &all->collections;
+  }
+  static StoreImpl& of(Store& store) { return *store.impl_; }
+  static Collection handle_of(std::shared_ptr<CollectionState> state) {
+    return Collection(std::move(state));
+  }
+  // A store in a pool that has no name until finish_copy (PoolImpl::create_copy). Nothing in it
+  // asks for the time: `times` is what its source knows of it (clock.h).
+  static Result<Store> create_copy(const std::string& path, const StoreOptions& options,
+                                   Report* report);
+  static Status finish_copy(Store& copy, store::Times times, Report* report);
+  // Opens or makes the store in the pool.
+  Status attach(const StoreOptions& options, bool fresh, Report* report);
+
+  // Closed, not_found or invalid_argument when a collection of the batch cannot be written to. What
+  // has to be so still when the batch is written goes to `there`.
+  static Status append(const store::Collections& all, const WriteBatch& batch, StoredOps& out,
+                       store::ReadSet& there);
+  static Status append_stored(const std::shared_ptr<CollectionState>& state,
+                              const WriteBatch::Op& op, std::string_view key,
+                              std::string_view value, StoredOps& out, store::ReadSet& there);
+
+  Pool pool;
+  Collection main;
+};
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,31 @@
+// The key-value store of an open pool: its collections, and the versions that snapshots hold.
+#pragma once
+
+#include <memory>
+
+#include "store/kv/collections.h"
+#include "store/pool/pool_impl.h"
+
+namespace TENUTO_NS {
+
+struct StoreParts final : PoolStore {
+  explicit StoreParts(PoolImpl& pool)
+      : collections(*pool.file, *pool.heap, *pool.engine, *history, pool.recovery_threads) {}
+  ~StoreParts() override { history->shut(false); }
+  Status close() override;
+
+  // Null: the pool has none, or nobody asked for it.
+  static StoreParts* of(const PoolImpl* pool) {
+    return pool == nullptr ? nullptr : static_cast<StoreParts*>(pool->store.get());
+  }
+  // Makes the pool's. REQUIRES: it has none.
+  static Status create(PoolImpl& pool, KeyKind kind, Report* report);
+
+  // Shared with snapshots, which may outlive the pool.
+  const std::shared_ptr<store::History> history = std::make_shared<store::History>();
+  store::Collections collections;
+};
+
+extern const PoolStoreKind kStoreKind;
+
+}  // namespace TENUTO_NS

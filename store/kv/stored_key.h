@@ -1,0 +1,68 @@
+// What the public calls on records share. Included by collection.cc, collection_write.cc,
+// snapshot.cc and transaction.cc.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "store/kv/store_impl.h"
+
+namespace TENUTO_NS {
+
+// What stands for a key in a collection without duplicates. Views into itself: it stays in place.
+class StoredKey {
+ public:
+  StoredKey(const store::Form& form, std::string_view key) : key_(key) {
+    if (!form.plain()) status_ = form.key(key, room_, key_);
+  }
+  StoredKey(const StoredKey&) = delete;
+  StoredKey& operator=(const StoredKey&) = delete;
+
+  Status status() const { return status_; }
+  std::string_view get() const { return key_; }
+
+ private:
+  std::string room_;
+  std::string_view key_;
+  Status status_ = Status::ok;
+};
+
+// What stands for a record: a pair, where there are duplicates.
+class StoredRecord {
+ public:
+  StoredRecord(const store::Form& form, std::string_view key, std::string_view value,
+               std::uint64_t ttl_ms)
+      : key_(key), value_(value) {
+    if (form.duplicates()) {
+      status_ = form.pair(key, value, key_room_);
+      key_ = key_room_;
+      value_ = {};
+    } else if (!form.plain()) {
+      status_ = form.key(key, key_room_, key_);
+    }
+    if (status_ == Status::ok) status_ = form.value(value_, ttl_ms, value_room_, value_);
+  }
+  StoredRecord(const StoredRecord&) = delete;
+  StoredRecord& operator=(const StoredRecord&) = delete;
+
+  Status status() const { return status_; }
+  std::string_view key() const { return key_; }
+  std::string_view value() const { return value_; }
+
+ private:
+  std::string key_room_;
+  std::string value_room_;
+  std::string_view key_;
+  std::string_view value_;
+  Status status_ = Status::ok;
+};
+
+// Of the first pair of a key.
+inline Status first_value(Iterator pairs, std::string& value) {
+  pairs.seek_first();
+  if (!pairs.valid()) return pairs.status() == Status::ok ? Status::not_found : pairs.status();
+  value.assign(pairs.value());
+  return pairs.status();
+}
+
+}  // namespace TENUTO_NS

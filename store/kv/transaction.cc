@@ -1,0 +1,266 @@
+// Transactions over keys. What makes them serialisable: history.h; the commit's steps: batch.cc.
+#include "store/kv/transaction.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pm/plant.h"
+#include "store/kv/attempts.h"
+#include "store/kv/stored_key.h"
+
+namespace TENUTO_NS {
+
+StoreTransaction::StoreTransaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StoreTransaction::StoreTransaction(StoreTransaction&&) noexcept = default;
+StoreTransaction& StoreTransaction::operator=(StoreTransaction&& o) noexcept {
+  std::swap(impl_, o.impl_);
+  return *this;
+}
+StoreTransaction::~StoreTransaction() { rollback(); }
+
+namespace {
+// What stands for a key, as it is stored, or not_found; noted as read unless it is the
+// transaction's own write.
+template <class Found>
+Status read(store::Work& work, store::Part& part, std::string_view stored, bool for_value,
+            const Found& found) {
+  const store::Form& form = part.state->form;
+  if (const store::Write* own = part.written(stored)) {
+    if (!own->value) return Status::not_found;  // its lifetime began after this moment
+    found(form.value_in(*own->value));
+    return Status::ok;
+  }
+  TENUTO_TRY(work.look());
+  const store::EpochGuard guard;
+  const CollectionUse use(part.state.get(), part.own);
+  TENUTO_TRY(work.met(*part.state, use.status()));
+  store::Record record;
+  const Status s =
+      use->lookup_at(stored, *work.reads.snapshot, record, for_value || form.expires());
+  const bool answer = s == Status::ok || s == Status::not_found;
+  if (answer && !part.keys_read.contains(stored)) part.keys_read.emplace(stored);
+  TENUTO_TRY(s);
+  const store::TimeMs time =
+      TENUTO_PLANT("store_moment_without_time") ? form.now() : work.reads.snapshot->time;
+  if (!form.live(record.value, time)) return Status::not_found;
+  work.reads.hold_until(form.gone_at(record.value));
+  found(form.value_in(record.value));
+  return use->bad_pages();
+}
+}  // namespace
+
+Collection StoreTransaction::main() const {
+  return impl_ == nullptr ? Collection() : Collection(impl_->main);
+}
+
+Status StoreTransaction::get(const Collection& collection, std::string_view key,
+                             std::string& value) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  if (part->state->form.duplicates()) return first_value(pairs_of(collection, key), value);
+  const StoredKey stored(part->state->form, key);
+  TENUTO_TRY(stored.status());
+  return read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
+}
+
+Result<std::string> StoreTransaction::get(const Collection& collection, std::string_view key) {
+  std::string value;
+  const Status s = get(collection, key, value);
+  if (s != Status::ok) return s;
+  return value;
+}
+
+Status StoreTransaction::contains(const Collection& collection, std::string_view key) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  std::string value;
+  if (part->state->form.duplicates()) return first_value(pairs_of(collection, key), value);
+  const StoredKey stored(part->state->form, key);
+  TENUTO_TRY(stored.status());
+  return read(*impl_, *part, stored.get(), false, [](std::string_view) {});
+}
+
+Status StoreTransaction::get_for_update(const Collection& collection, std::string_view key,
+                                        std::string& value) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  const CollectionState& state = *part->state;
+  if (state.form.duplicates()) return Status::invalid_argument;
+  const StoredKey stored(state.form, key);
+  TENUTO_TRY(stored.status());
+  {
+    const CollectionUse use(&state, part->own);
+    TENUTO_TRY(use.status());
+    TENUTO_TRY(use->check_key(stored.get()));
+  }
+  impl_->locked.push_back(store::KeyLocks::name(state.id, stored.get()));
+  if (!impl_->history->key_locks().take(impl_->locked.back(), impl_.get())) {
+    impl_->locked.pop_back();
+    return Status::conflict;
+  }
+  const Status s =
+      read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
+  if ((s != Status::ok && s != Status::not_found) || part->written(stored.get()) != nullptr)
+    return s;
+  // A key that changed since the first read would be found at the commit: say so now.
+  const CollectionUse use(&state, part->own);
+  TENUTO_TRY(use.status());
+  if (use->changed_since(stored.get(), *impl_->reads.snapshot)) {
+    impl_->doomed = true;
+    return Status::conflict;
+  }
+  return s;
+}
+
+Status StoreTransaction::put(const Collection& collection, std::string_view key,
+                             std::string_view value, std::uint64_t ttl_ms) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  const StoredRecord stored(part->state->form, key, value, ttl_ms);
+  TENUTO_TRY(stored.status());
+  return impl_->write(*part, stored.key(), stored.value());
+}
+
+Status StoreTransaction::erase(const Collection& collection, std::string_view key) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  const store::Form& form = part->state->form;
+  if (!form.duplicates()) {
+    const StoredKey stored(form, key);
+    TENUTO_TRY(stored.status());
+    return impl_->write(*part, stored.get(), std::nullopt);
+  }
+  // Before the look that a moment begins with.
+  if (impl_->options.read_only) return Status::read_only;
+  std::vector<std::string> values;
+  {
+    Iterator it = pairs_of(collection, key);
+    for (it.seek_first(); it.valid(); it.next()) values.emplace_back(it.value());
+    TENUTO_TRY(it.status());
+  }
+  // All of them or none, where one is refused or memory ends.
+  struct Undo {
+    store::Work& work;
+    std::size_t count;
+    ~Undo() { work.rollback_to(count); }
+  } undo{*impl_, impl_->writes.size()};
+  for (const std::string& value : values) TENUTO_TRY(erase_pair(collection, key, value));
+  undo.count = impl_->writes.size();
+  return Status::ok;
+}
+
+Status StoreTransaction::erase_pair(const Collection& collection, std::string_view key,
+                                    std::string_view value) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  if (!part->state->form.duplicates()) return Status::invalid_argument;
+  std::string stored;
+  TENUTO_TRY(part->state->form.pair(key, value, stored));
+  return impl_->write(*part, stored, std::nullopt);
+}
+
+// --- collections --------------------------------------------------------------------------------
+
+Result<Collection> StoreTransaction::create(std::string_view name, const CollectionOptions& options,
+                                            Report* report) {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->usable());
+  if (impl_->options.read_only) return Status::read_only;
+  impl_->created.reserve(impl_->created.size() + 1);  // what is made is known, come what may
+  auto made =
+      impl_->store->collections.make_unnamed(name, options, impl_->created, impl_->dropped, report);
+  if (!made) return made.error();
+  impl_->created.push_back(*made);
+  return Collection(std::move(*made));
+}
+
+Status StoreTransaction::drop(const Collection& collection) {
+  if (impl_ == nullptr) return Status::closed;
+  store::Part* part = nullptr;
+  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  if (impl_->options.read_only) return Status::read_only;
+  const auto& own = impl_->created;
+  const bool is_own = std::find(own.begin(), own.end(), part->state) != own.end();
+  if (is_own || part->state == impl_->main) return Status::invalid_argument;
+  if (!impl_->drops(*part)) impl_->dropped.push_back(part->state);
+  return Status::ok;
+}
+
+// --- of the default collection ------------------------------------------------------------------
+
+Status StoreTransaction::get(std::string_view key, std::string& value) {
+  return get(main(), key, value);
+}
+Result<std::string> StoreTransaction::get(std::string_view key) { return get(main(), key); }
+Status StoreTransaction::contains(std::string_view key) { return contains(main(), key); }
+Status StoreTransaction::get_for_update(std::string_view key, std::string& value) {
+  return get_for_update(main(), key, value);
+}
+Status StoreTransaction::put(std::string_view key, std::string_view value) {
+  return put(main(), key, value);
+}
+Status StoreTransaction::erase(std::string_view key) { return erase(main(), key); }
+Iterator StoreTransaction::iterator(IteratorOptions options) {
+  return iterator(main(), std::move(options));
+}
+
+// --- its end ------------------------------------------------------------------------------------
+
+StoreTransaction::Savepoint StoreTransaction::savepoint() const {
+  return {impl_ == nullptr ? 0 : impl_->writes.size()};
+}
+
+Status StoreTransaction::rollback_to(Savepoint point) {
+  if (impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(impl_->usable());
+  impl_->rollback_to(point.writes);
+  return Status::ok;
+}
+
+Status StoreTransaction::commit(WriteOptions options) {
+  if (impl_ == nullptr) return Status::closed;
+  const bool wrote = impl_->wrote();  // the commit forgets what was created
+  Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
+  impl_->end();
+  if (wrote && s == Status::ok) s = impl_->store->collections.settle(options.durability);
+  return s;
+}
+
+void StoreTransaction::rollback() {
+  if (impl_ != nullptr) impl_->end();
+}
+
+// --- Store --------------------------------------------------------------------------------------
+
+StoreTransaction Store::begin(const TransactionOptions& options) const {
+  const bool there = impl_ != nullptr && impl_->collections() != nullptr;
+  StoreParts* const parts = there ? impl_->parts() : nullptr;
+  return StoreTransaction(std::make_shared<StoreTransaction::Impl>(parts, options));
+}
+
+StoreTransaction Store::begin() const { return begin(TransactionOptions{}); }
+
+Status Store::run(const std::function<Status(StoreTransaction&)>& f,
+                  const TransactionOptions& options) const {
+  Status s = Status::conflict;
+  if (options.attempts_max == 0) return s;
+  store::Attempts attempts(options.attempts_max);
+  do {
+    StoreTransaction tx = begin(options);
+    s = f(tx);
+    if (s == Status::ok) s = tx.commit(options.write);
+  } while (attempts.again_after(s));
+  return s;
+}
+
+Status Store::run(const std::function<Status(StoreTransaction&)>& f) const {
+  return run(f, TransactionOptions{});
+}
+
+}  // namespace TENUTO_NS

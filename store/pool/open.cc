@@ -1,0 +1,152 @@
+// How a pool is created, opened and recovered, in one place and in order: file, lanes, frames,
+// heap, transactions, index. Each step may rely on those before it and on nothing after.
+//
+//   frames        counters from bitfields; nothing is handed out yet
+//   heap          bookkeeping log and slabs read; intents of mallocs and frees finished or undone
+//   transactions  rolled back, or their frees completed
+//   index         the store names every block it reaches (derived blocks have no log)
+//   heap, frames  what nobody named is given back
+//   superblock    says running; before that nothing new was handed out, so a crash anywhere above
+//                 is followed by the same recovery
+#include <algorithm>
+#include <chrono>
+
+#include "pm/plant.h"
+#include "store/pool/pool_impl.h"
+
+namespace TENUTO_NS {
+
+namespace {
+
+// `build` puts the layers on the file.
+template <class Build>
+Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions& options,
+                                       const PoolStoreKind& kind, bool of_a_copy,
+                                       const Build& build, Report* report) {
+  auto made = pm::PoolFile::create(path, options, report, of_a_copy);
+  if (!made) return made.error();
+  auto impl = std::make_unique<PoolImpl>(kind);
+  impl->file = std::move(*made);
+  impl->recovery_threads = options.recovery_threads;
+  impl->durability = options.durability;
+  frame::Frames::format_zone(*impl->file, impl->file->zone(0), pm::kHeadBytes);
+  TENUTO_TRY(build(*impl));
+  TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
+  return impl;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::create_copy(std::string_view path,
+                                                        const PoolOptions& options,
+                                                        const PoolStoreKind& kind, Report* report) {
+  const auto build = [&](PoolImpl& p) {
+    TENUTO_TRY(p.attach(true, options, report));
+    return p.recover(report);
+  };
+  return make(path, options, kind, true, build, report);
+}
+
+Status PoolImpl::finish_copy(Report* report) {
+  TENUTO_TRY(close());
+  return file->link_into_place(report);
+}
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
+                                                   const PoolOptions& options,
+                                                   const PoolStoreKind& kind, Report* report) {
+  const auto build = [&](PoolImpl& p) {
+    TENUTO_TRY(p.attach(true, options, report));
+    return p.recover(report);
+  };
+  auto made = make(path, options, kind, false, build, report);
+  if (!made) return made.error();
+  std::unique_ptr<PoolImpl> impl = std::move(*made);
+  TENUTO_TRY(impl->file->link_into_place(report));
+  if (!impl->file->wants_journal()) return impl;
+  TENUTO_TRY(impl->close());
+  impl.reset();
+  return open(path, options, kind, report);
+}
+
+Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const PoolOptions& options,
+                                                 const PoolStoreKind& kind, Report* report) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto opened = pm::PoolFile::open(path, options, report);
+  if (!opened) return opened.error();
+  TENUTO_TRY(kind.check(**opened, report));
+  TENUTO_TRY((*opened)->begin_life(report));
+  auto impl = std::make_unique<PoolImpl>(kind);
+  impl->file = std::move(*opened);
+  impl->recovery_threads = options.recovery_threads;
+  impl->durability = options.durability;
+  impl->was_clean = impl->file->was_clean();
+  TENUTO_TRY(impl->attach(impl->was_clean, options, report));
+  TENUTO_TRY(impl->recover(report));
+  TENUTO_TRY(impl->file->bad_pages(report));
+  if (!impl->file->read_only() && !TENUTO_PLANT("store_pool_not_marked_running")) {
+    TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  impl->recovery_ms = took.count();
+  return impl;
+}
+
+Status PoolImpl::attach(bool clean, const PoolOptions& options, Report* report) {
+  auto l = pm::Lanes::open(*file, report);
+  if (!l) return l.error();
+  lanes = std::move(*l);
+  auto f = frame::Frames::open(*file, clean, report);
+  if (!f) return f.error();
+  frames = std::move(*f);
+  auto h = heap::Heap::open(*file, *frames, *lanes, clean, options.heap, report);
+  if (!h) return h.error();
+  heap = std::move(*h);
+  engine = std::make_unique<tx::Engine>(*file, *lanes, *heap);
+  return Status::ok;
+}
+
+Status PoolImpl::recover(Report* report) {
+  if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
+  TENUTO_TRY(engine->recover(report, &rolled_back));
+  // After a crash only the store knows which blocks are its own; after a clean close their bits
+  // are there, and the trees can wait until somebody opens the store.
+  if (!was_clean) TENUTO_TRY(open_store(report));
+  return heap->finish_recovery(&leaked_frames, report);
+}
+
+Status PoolImpl::open_store(Report* report) {
+  if (store != nullptr) return Status::ok;
+  auto opened = store_kind.open(*this, report);
+  if (!opened) return opened.error();
+  store = std::move(*opened);
+  return Status::ok;
+}
+
+Status PoolImpl::close() {
+  TENUTO_TRY(file->bad_pages());
+  if (file->read_only()) return file->poisoned();
+  heap->prepare_thread();  // what the rest frees needs no memory
+  TENUTO_TRY(engine->drain());
+  if (store != nullptr) TENUTO_TRY(store->close());
+  if (TENUTO_PLANT("store_clean_mark_before_close")) {
+    TENUTO_TRY(file->set_state(pm::PoolState::clean));
+  }
+  TENUTO_TRY(heap->close());
+  frames->close();
+  if (file->left_to_recovery()) {
+    file->log(file->path() +
+              ": memory had ended, and some of what was replaced could not be "
+              "noted; the next open recovers");
+    return file->settle(Durability::sync);
+  }
+  return file->set_state(pm::PoolState::clean);
+}
+
+Status PoolImpl::validate(Report* report) {
+  Status s = engine->validate(report);
+  if (s == Status::ok) s = heap->validate(report);
+  return file->bad_pages() == Status::ok ? s : file->bad_pages(report);
+}
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,386 @@
+// The public Pool: each call finds its layer.
+#include "tenuto/pool.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "journal/journal.h"
+#include "pm/media.h"
+#include "pm/no_memory.h"
+#include "store/pool/pool_impl.h"
+#include "tenuto/tx.h"
+
+namespace TENUTO_NS {
+
+namespace {
+void add_journal(const pm::JournalStats& j, PoolStats& s) {
+  s.journal_bytes = j.ring_bytes;
+  s.journal_used_bytes = j.used_bytes;
+  s.journal_commits = j.commits;
+  s.journal_lines = j.lines;
+  s.journal_payload_bytes = j.payload_bytes;
+  s.journal_written_bytes = j.written_bytes;
+  s.journal_device_flushes = j.device_flushes;
+  s.journal_checkpoints = j.checkpoints;
+  s.journal_checkpoint_bytes = j.checkpoint_bytes;
+  s.journal_recovery_ms = j.recovery_ms;
+  s.journal_replayed_bytes = j.replayed.ring_bytes;
+  s.journal_replayed_lines = j.replayed.lines;
+  s.journal_replay_ms = j.replayed.ms;
+}
+}  // namespace
+
+Pool::Pool(std::unique_ptr<PoolImpl> impl) : impl_(std::move(impl)) {}
+Pool::Pool(Pool&&) noexcept = default;
+Pool& Pool::operator=(Pool&& o) noexcept {
+  if (this != &o) {
+    end();
+    impl_ = std::move(o.impl_);
+  }
+  return *this;
+}
+Pool::~Pool() { end(); }
+
+// Whoever cannot be told: what a close has no memory for is the next open's recovery.
+void Pool::end() noexcept {
+  if (!pm::had_memory([this] { static_cast<void>(close()); })) impl_.reset();
+}
+
+namespace {
+Status usable(const PoolImpl* impl) { return impl == nullptr ? Status::closed : impl->usable(); }
+}  // namespace
+
+Status Pool::close() {
+  if (impl_ == nullptr) return Status::closed;
+  if (impl_->file->forked()) {
+    pm::abandon(impl_.release());
+    return Status::forked;
+  }
+  const Status s = impl_->close();
+  if (s == Status::busy) return s;  // a transaction is open
+  impl_.reset();
+  return s;
+}
+
+namespace {
+// What transactions hold back is looked for when the pool is full.
+template <class Bytes, class Dest, class... Options>
+Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Options&... options) {
+  TENUTO_TRY(usable(impl));
+  Status s = impl->heap->malloc_to(bytes, dest, options...);
+  if (s == Status::full) {
+    impl->engine->reclaim(impl->engine->mine());
+    s = impl->heap->malloc_to(bytes, dest, options...);
+  }
+  if (s == Status::ok) s = impl->settle(impl->durability);
+  return s == Status::ok ? impl->file->bad_pages() : s;
+}
+template <class Dest>
+Status free_from_dest(PoolImpl* impl, Dest& dest) {
+  TENUTO_TRY(usable(impl));
+  TENUTO_TRY(impl->heap->free_from(dest));
+  TENUTO_TRY(impl->settle(impl->durability));
+  return impl->file->bad_pages();
+}
+template <class Dest>
+Status publish_to(PoolImpl* impl, const Reserved& block, Dest& dest) {
+  TENUTO_TRY(usable(impl));
+  TENUTO_TRY(impl->heap->publish({block.offset, block.bytes}, dest));
+  TENUTO_TRY(impl->settle(impl->durability));
+  return impl->file->bad_pages();
+}
+}  // namespace
+
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
+  return malloc_to_dest(impl_.get(), bytes, dest);
+}
+Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest) {
+  return malloc_to_dest(impl_.get(), bytes, dest);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord> dests, const AllocOptions& options) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests,
+                       const AllocOptions& options) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests,
+                       const AllocOptions& options) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
+}
+Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests,
+                       const AllocOptions& options) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), bytes, words, options);
+}
+
+Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests,
+                       const AllocOptions& options) {
+  heap::Words<PtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words, options);
+}
+Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests,
+                       const AllocOptions& options) {
+  heap::Words<VPtrWord> words(dests);
+  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words, options);
+}
+
+namespace {
+template <class Dest, class Publish>
+Status malloc_in_two_steps(Pool& pool, std::uint64_t bytes, Dest& dest, const AllocOptions& options,
+                           const Publish& publish) {
+  Result<Reserved> block = pool.reserve(bytes, options);
+  if (!block) return block.error();
+  const Status s = publish(*block, dest);
+  if (s != Status::ok) static_cast<void>(pool.cancel(*block));
+  return s;
+}
+}  // namespace
+
+Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
+  return malloc_in_two_steps(*this, bytes, dest, options,
+                             [this](const Reserved& b, PtrWord& d) { return publish(b, d); });
+}
+Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest, const AllocOptions& options) {
+  return malloc_in_two_steps(*this, bytes, dest, options, [&](const Reserved& b, VPtrWord& d) {
+    if (options.zero || options.type == 0) return publish(b, d);
+    TENUTO_TRY(impl_->heap->publish_typed({b.offset, b.bytes}, d));
+    TENUTO_TRY(impl_->settle(impl_->durability));
+    return impl_->file->bad_pages();
+  });
+}
+
+Status Pool::free_from(PtrWord& dest) { return free_from_dest(impl_.get(), dest); }
+Status Pool::free_from(VPtrWord& dest) { return free_from_dest(impl_.get(), dest); }
+Status Pool::free_from(std::span<PtrWord> dests) {
+  heap::Words<PtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<PtrWord* const> dests) {
+  heap::Words<PtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<VPtrWord> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+Status Pool::free_from(std::span<VPtrWord* const> dests) {
+  heap::Words<VPtrWord> words(dests);
+  return free_from_dest(impl_.get(), words);
+}
+
+Status Pool::swap(VPtrWord& a, VPtrWord& b) {
+  TENUTO_TRY(usable(impl_.get()));
+  TENUTO_TRY(impl_->heap->swap(a, b));
+  TENUTO_TRY(impl_->settle(impl_->durability));
+  return impl_->file->bad_pages();
+}
+
+Status Pool::realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
+  TENUTO_TRY(usable(impl_.get()));
+  if (!contains(&dest)) return Status::invalid_argument;
+  auto* const old =
+      static_cast<std::byte*>(PtrWord::decode(&dest, __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE)));
+  if (old == nullptr) return malloc_to(bytes, dest, options);
+  if (bytes == 0) return free_from(dest);
+  const std::uint64_t had = usable_size(old);
+  const auto at = reinterpret_cast<std::byte*>(&dest);
+  if (had == 0 || (at >= old && at < old + had)) return Status::invalid_argument;
+  const std::uint64_t had_type = type_of(old);
+  const std::uint64_t type = options.type != 0 ? options.type : had_type;
+  const Result<std::uint64_t> size = heap::block_bytes(bytes, options.align, type != 0);
+  if (!size) return size.error();
+  const bool fits = *size == had && offset_of(old).value % options.align == 0;
+  if (fits && type == had_type) return Status::ok;
+  return run([&](Transaction& tx) {
+    Result<void*> fresh = tx.alloc(bytes, {.align = options.align, .type = type});
+    if (!fresh) return fresh.error();
+    const std::uint64_t kept = std::min(had, bytes);
+    std::memcpy(*fresh, old, kept);
+    if (options.zero) std::memset(static_cast<std::byte*>(*fresh) + kept, 0, bytes - kept);
+    TENUTO_TRY(tx.add(dest));
+    __atomic_store_n(&dest.raw, PtrWord::encode(&dest, *fresh), __ATOMIC_RELEASE);
+    return tx.free(old);
+  });
+}
+
+Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options) {
+  TENUTO_TRY(usable(impl_.get()));
+  const auto reserve_block = [&] {
+    if (options.type == 0) return impl_->heap->reserve(bytes, heap::Kind::logged, options.align);
+    return impl_->heap->reserve_typed(bytes, options.type, options.align);
+  };
+  Result<heap::Block> block = reserve_block();
+  if (!block && block.error() == Status::full) {
+    impl_->engine->reclaim(impl_->engine->mine());
+    block = reserve_block();
+  }
+  if (!block) return block.error();
+  if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
+  TENUTO_TRY(impl_->file->bad_pages());
+  return Reserved{block->offset, impl_->file->at<void>(block->offset), block->bytes};
+}
+
+Status Pool::publish(const Reserved& block, PtrWord& dest) {
+  return publish_to(impl_.get(), block, dest);
+}
+Status Pool::publish(const Reserved& block, VPtrWord& dest) {
+  return publish_to(impl_.get(), block, dest);
+}
+
+Status Pool::cancel(const Reserved& block) {
+  TENUTO_TRY(usable(impl_.get()));
+  const bool reserved = impl_->heap->find_taken(block.offset, heap::Kind::logged).has_value() &&
+                        !impl_->heap->find_allocated(block.offset).has_value();
+  if (!reserved) return Status::invalid_argument;
+  impl_->heap->release(block.offset);
+  return Status::ok;
+}
+
+std::uint64_t Pool::usable_size(const void* p) const {
+  return usable(impl_.get()) == Status::ok && contains(p)
+             ? impl_->heap->usable_size(impl_->file->offset_of(p))
+             : 0;
+}
+
+std::uint64_t Pool::type_of(const void* p) const {
+  return usable(impl_.get()) == Status::ok && contains(p)
+             ? impl_->heap->type_of(impl_->file->offset_of(p))
+             : 0;
+}
+
+namespace {
+Result<void*> find_typed(PoolImpl* impl, PoolOffset from, std::uint64_t type, Report* report) {
+  if (type == 0) {
+    return fail(Status::invalid_argument, report, "blocks without a type cannot be walked through",
+                impl->file->path(), "a type above 0", "0");
+  }
+  const PoolOffset found = impl->heap->find_typed(from, type);
+  TENUTO_TRY(impl->file->bad_pages(report));
+  return found ? impl->file->at<void>(found) : nullptr;
+}
+}  // namespace
+
+Result<void*> Pool::first(std::uint64_t type, Report* report) const {
+  TENUTO_TRY(usable(impl_.get()));
+  return find_typed(impl_.get(), {0}, type, report);
+}
+
+Result<void*> Pool::next(const void* p, std::uint64_t type, Report* report) const {
+  TENUTO_TRY(usable(impl_.get()));
+  if (!contains(p)) {
+    return fail(Status::invalid_argument, report, "the walk cannot go on from outside the pool",
+                impl_->file->path());
+  }
+  return find_typed(impl_.get(), offset_of(p) + 1, type, report);
+}
+
+Result<void*> Pool::root(std::string_view layout, std::uint64_t bytes, Report* report) {
+  TENUTO_TRY(usable(impl_.get()));
+  Result<void*> object = impl_->root(layout, bytes, report);
+  if (object) TENUTO_TRY(impl_->file->bad_pages(report));
+  return object;
+}
+
+bool Pool::contains(const void* p) const { return impl_ != nullptr && impl_->file->contains(p); }
+
+PoolOffset Pool::offset_of(const void* p) const { return impl_->file->offset_of(p); }
+
+void* Pool::at(PoolOffset offset) const {
+  if (impl_ == nullptr || !offset || offset.value >= impl_->file->bytes()) return nullptr;
+  return impl_->file->at<void>(offset);
+}
+
+PoolInfo Pool::info() const {
+  PoolInfo i;
+  if (usable(impl_.get()) != Status::ok) return i;
+  const pm::PoolFile& file = *impl_->file;
+  i.path = file.path();
+  if (file.head().roots[pm::kRootUser] != 0) {
+    i.layout.assign(file.head().layout, ::strnlen(file.head().layout, 56));
+  }
+  i.pool_id = file.superblock().pool_id;
+  i.version = file.superblock().version;
+  i.medium = file.medium_to_write();
+  i.power_cut_safe = file.power_cut_safe();
+  i.was_clean = impl_->was_clean;
+  i.read_only = file.read_only();
+  i.has_store = file.head().store[0] != 0;
+  i.recovery_ms = impl_->recovery_ms;
+  i.leaked_frames = impl_->leaked_frames;
+  i.rolled_back = impl_->rolled_back;
+  i.journal_id = file.superblock().journal_id;
+  i.journal_path = file.journal_place();
+  i.journal_last_place = file.journal_last_place();
+  i.journal_found = file.journal_found();
+  return i;
+}
+
+Status Pool::trim() {
+  TENUTO_TRY(usable(impl_.get()));
+  TENUTO_TRY(impl_->file->writable());
+  impl_->engine->reclaim(impl_->engine->mine());
+  impl_->heap->trim();
+  return impl_->file->bad_pages();
+}
+
+PoolStats Pool::stats() const {
+  PoolStats s;
+  if (usable(impl_.get()) != Status::ok) return s;
+  const frame::FrameStats frames = impl_->frames->stats();
+  const heap::HeapStats heap = impl_->heap->stats();
+  const pm::ModelCounts counts = pm::model_counts();
+  s.file_bytes = impl_->file->bytes();
+  s.used_bytes = (frames.frames - frames.frames_free) * kFrameBytes;
+  s.allocated_bytes = heap.allocated_bytes;
+  s.objects = heap.objects;
+  s.slabs = heap.slabs;
+  s.morphed_slabs = heap.morphed_slabs;
+  s.slabs_by_tenth = heap.slabs_by_tenth;
+  s.extents = heap.extents;
+  s.disk_bytes = impl_->file->bytes_on_disk();
+  s.reclaimed_bytes = heap.reclaimed_bytes;
+  s.retained_bytes = heap.retained_bytes;
+  s.book_bytes = heap.book_bytes;
+  s.book_list_bytes = heap.book_list_bytes;
+  s.book_live_entries = heap.book_live_entries;
+  s.book_fast_gcs = heap.book_fast_gcs;
+  s.book_slow_gcs = heap.book_slow_gcs;
+  s.zones = frames.zones;
+  s.lanes = impl_->lanes->count();
+  s.lines_flushed = counts.lines;
+  s.fences = counts.fences;
+  s.reflushes = counts.reflushes;
+  s.writes_sequential = counts.writes_sequential;
+  s.writes_random = counts.writes_random;
+  if (const pm::Journal* journal = impl_->file->journal()) add_journal(journal->stats(), s);
+  return s;
+}
+
+Status Pool::sync() {
+  TENUTO_TRY(usable(impl_.get()));
+  TENUTO_TRY(impl_->file->sync());
+  return impl_->file->poisoned();
+}
+
+Status Pool::health(Report* report) const {
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->file->health(report);
+}
+
+Status Pool::validate(Report* report) const {
+  TENUTO_TRY(usable(impl_.get()));
+  return impl_->validate(report);
+}
+
+Transaction::Transaction(Pool& pool) {
+  begin_status_ = usable(pool.impl_.get());
+  if (begin_status_ != Status::ok) return;
+  begin(pool.impl_->engine->mine());
+  durability_ = pool.impl_->durability;
+}
+
+}  // namespace TENUTO_NS

@@ -1,0 +1,176 @@
+#include "store/rescue/tree.h"
+
+#include <bit>
+
+#include "store/tree/hash.h"
+
+namespace TENUTO_NS::store {
+
+void RescueGround::lose(RescueLoss loss) {
+  result.losses_count += 1;
+  if (result.losses.size() < kRescueLossesMax) result.losses.push_back(std::move(loss));
+}
+
+void TreeRescue::lose(Report report, bool about_keys, std::string from,
+                      std::optional<std::string> to) {
+  lost_ = true;
+  if (about_keys) lost_keys_.add(from, to);
+  ground_.lose({std::move(report), about_keys, std::move(from), std::move(to), entry_.name});
+}
+
+void TreeRescue::find() {
+  if (ground_.any_key_lost) lost_keys_.add({}, std::nullopt);
+  salvage_.run();
+  for (const Report& r : salvage_.notes()) ground_.result.notes.push_back(r);
+  ground_.result.leaves += salvage_.live().size();
+  note_gaps();
+  judge_leaves();
+}
+
+void TreeRescue::note_gaps() {
+  const std::vector<FoundLeaf>& live = salvage_.live();
+  if (live.empty()) {
+    return lose({"no leaf of the store can be read", ground_.file.path(), {}, {}}, true);
+  }
+  const auto gap = [&](PoolOffset at, std::string from, std::optional<std::string> to) {
+    lose({"leaves are missing here", ground_.file.where(at, "leaf"), {}, {}}, true, std::move(from),
+         std::move(to));
+  };
+  if (!live[0].low.empty()) gap({pm::kHeadPageOffset}, {}, live[0].low);
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    if (salvage_.continued(i)) continue;
+    const bool last = i + 1 == live.size();
+    gap(live[i].at, live[i].low, last ? std::nullopt : std::optional(live[i + 1].low));
+  }
+}
+
+// Leaves that hang together from end to end and hold as many records as the clean close counted
+// need no other witness. Else, after a clean close, the slabs' bits speak, too: an entry whose
+// block is not in use may be of an older state of its leaf.
+void TreeRescue::judge_leaves() {
+  std::uint64_t entries = 0;
+  for (const FoundLeaf& f : salvage_.live()) {
+    if (!bitmap_known(salvage_.leaf(f))) return;
+    entries += static_cast<std::uint64_t>(std::popcount(bitmap_of(salvage_.leaf(f))));
+  }
+  leaves_are_all_ = !lost_ && !ground_.doubtful && expected_ == std::optional(entries);
+}
+
+// Also where a fingerprint was damaged: that of the record takes its place.
+bool TreeRescue::bitmap_known(const Leaf& leaf) const {
+  if (bitmap_sound(leaf)) return true;
+  const std::uint64_t bits = bitmap_of(leaf);
+  UsedPrints prints = prints_of(leaf, bits);
+  for (std::uint64_t used = bits; used != 0; used &= used - 1) {
+    const int slot = std::countr_zero(used);
+    Record r;
+    if (read_sound(leaf.slot[slot], nullptr, r)) prints.of[slot] = hash_key(r.key).print;
+  }
+  return bitmap_word(leaf.head.bitmap, bits, prints).raw == leaf.head.bitmap.raw;
+}
+
+// Whether a sound record with the hash of its slot stands there.
+bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* print, Record& r) const {
+  if (!word.sound()) return false;
+  const pm::PoolFile& file = ground_.file;
+  if (!read_record(file, word.record(), r) || !record_sound(file, word.record(), r)) return false;
+  const KeyHash hash = hash_key(r.key);
+  return word.hash() == hash.slot && (print == nullptr || *print == hash.print) && kind_fits(r);
+}
+
+Status TreeRescue::take_leaves(const Take& f) {
+  for (std::size_t i = 0; i < salvage_.live().size(); ++i) TENUTO_TRY(take_leaf(i, f));
+  return Status::ok;
+}
+
+Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
+  const std::vector<FoundLeaf>& live = salvage_.live();
+  const FoundLeaf& f = live[i];
+  std::optional<std::string> end;
+  for (std::size_t k = i + 1; k < live.size() && !end; ++k) {
+    if (live[k].low_ok && live[k].low > f.low) end = live[k].low;
+  }
+  const Leaf& leaf = salvage_.leaf(f);
+  ground_.accounted.insert(f.at.value);
+  if (const PoolOffset block = f.low_ok ? low_block(leaf) : PoolOffset{}) {
+    ground_.accounted.insert(block.value);
+  }
+  const std::string where = ground_.file.where(f.at, "leaf");
+  if (!bitmap_known(leaf)) {
+    lose({"a leaf's bitmap is damaged: which of its records are current is not known",
+          where,
+          {},
+          {}},
+         true, f.low, end);
+    if (!ground_.file.was_clean()) uncertain_.push_back(f.at);
+    return Status::ok;  // after a clean close its records are found by their blocks
+  }
+  std::uint64_t bad = 0;
+  for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(used));
+    const SlotWord word = leaf.slot[slot];
+    Record r;
+    const std::uint8_t* print = bitmap_sound(leaf) ? &leaf.head.print[slot] : nullptr;
+    if (!read_sound(word, print, r) || r.key < f.low || (end && r.key >= *end)) {
+      bad += 1;
+      continue;
+    }
+    if (!leaves_are_all_ && ground_.slabs->in_use(word.record()) == std::optional(false)) {
+      outdated_.push_back(word);
+    } else if (ground_.accounted.insert(word.record().value).second) {
+      TENUTO_TRY(take(r));
+    }
+  }
+  if (bad == 0) return Status::ok;
+  ground_.result.damaged += bad;
+  lose({std::to_string(bad) + " of a leaf's " + std::to_string(std::popcount(bitmap_of(leaf))) +
+            " entries lead to no sound record",
+        where,
+        {},
+        {}},
+       true, f.low, end);
+  return Status::ok;
+}
+
+Status TreeRescue::may_be_old(const Record& r, Writer& out) {
+  if (!settled_) lost_keys_.settle();
+  settled_ = true;
+  if (!lost_keys_.contains(r.key)) return Status::ok;
+  const Result<bool> there = out.has(r.key);
+  if (!there) return there.error();
+  if (*there) return Status::ok;
+  if (!ground_.options.scavenge) {
+    if (unproven_keys_.emplace(r.key).second) ground_.result.unproven += 1;
+    return Status::ok;
+  }
+  ground_.result.scavenged += 1;
+  return out.put(r);
+}
+
+Status TreeRescue::take_slots(PoolOffset at, std::uint64_t slots, Writer& out) {
+  const Leaf& leaf = *ground_.file.at<Leaf>(at);
+  for (; slots != 0; slots &= slots - 1) {
+    const SlotWord word = leaf.slot[std::countr_zero(slots)];
+    Record r;
+    if (ground_.accounted.contains(word.record().value) || !read_sound(word, nullptr, r)) continue;
+    if (ground_.slabs->in_use(word.record()) == std::optional(false)) continue;  // freed
+    TENUTO_TRY(may_be_old(r, out));
+  }
+  return Status::ok;
+}
+
+Status TreeRescue::take_unproven(Writer& out) {
+  for (const FoundLeaf& f : salvage_.unproven()) {
+    const Leaf& leaf = salvage_.leaf(f);
+    const bool sound = bitmap_known(leaf);
+    TENUTO_TRY(take_slots(f.at, sound ? bitmap_of(leaf) : kBitmapMask, out));
+  }
+  for (const PoolOffset at : uncertain_) TENUTO_TRY(take_slots(at, kBitmapMask, out));
+  for (const SlotWord word : outdated_) {
+    Record r;
+    if (read_sound(word, nullptr, r)) TENUTO_TRY(may_be_old(r, out));
+  }
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,82 @@
+// The rescue of one tree: its leaves as salvage.cc believes them, and what their entries lead to.
+// Called by rescue.cc, which knows the trees and what blocks no leaf names.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "store/kv/catalog.h"
+#include "store/rescue/parts.h"
+#include "store/tree/salvage.h"
+
+namespace TENUTO_NS::store {
+
+// What the rescues of all trees share.
+struct RescueGround {
+  pm::PoolFile& file;
+  const RescueOptions& options;
+  RescueResult& result;
+  std::optional<FoundSlabs> slabs = {};
+  std::unordered_set<std::uint64_t> accounted = {};  // blocks whose use is known
+  bool doubtful = false;                             // something was lost that is of no one tree
+  bool any_key_lost = false;                         // and may be about any key
+
+  void lose(RescueLoss loss);
+};
+
+class TreeRescue {
+ public:
+  // `expected`: records at a clean close, if known.
+  TreeRescue(RescueGround& ground, const CatalogEntry& entry, PoolOffset again,
+             std::optional<std::uint64_t> expected)
+      : ground_(ground),
+        entry_(entry),
+        salvage_(ground.file, *ground.slabs, entry.id, entry.first_leaf, again),
+        expected_(expected) {}
+
+  // Finds the leaves and judges them; writes nothing.
+  void find();
+  const CatalogEntry& entry() const { return entry_; }
+  bool anything() const { return !salvage_.live().empty() || !salvage_.unproven().empty(); }
+  std::size_t leaves() const { return salvage_.live().size(); }
+  // After a clean close: nothing is missing in the leaves, as far as they were taken.
+  bool whole() const { return leaves_are_all_ && !lost_; }
+
+  // Gives f the records of the live leaves.
+  using Take = std::function<Status(const Record&)>;
+  Status take_leaves(const Take& f);
+  // What may be old, after all that is current was written.
+  Status take_unproven(Writer& out);
+  // One that may be old. Where nothing is lost it is. Else it is counted, and taken only if asked
+  // for and if no current one has its key.
+  Status may_be_old(const Record& r, Writer& out);
+  bool kind_fits(const Record& r) const {
+    return entry_.spec.kind() != KeyKind::u64 || r.key.size() == sizeof(U64Key);
+  }
+
+ private:
+  void lose(Report report, bool about_keys, std::string from = {},
+            std::optional<std::string> to = {});
+  void note_gaps();
+  void judge_leaves();
+  bool bitmap_known(const Leaf& leaf) const;
+  bool read_sound(SlotWord word, const std::uint8_t* print, Record& r) const;
+  Status take_leaf(std::size_t i, const Take& f);
+  Status take_slots(PoolOffset at, std::uint64_t slots, Writer& out);
+
+  RescueGround& ground_;
+  const CatalogEntry entry_;
+  Salvage salvage_;
+  const std::optional<std::uint64_t> expected_;
+  std::unordered_set<std::string> unproven_keys_;
+  KeyRanges lost_keys_;
+  bool settled_ = false;
+  bool lost_ = false;
+  std::vector<PoolOffset> uncertain_;  // live leaves without a readable bitmap
+  std::vector<SlotWord> outdated_;     // entries whose blocks are not in use
+  bool leaves_are_all_ = false;
+};
+
+}  // namespace TENUTO_NS::store

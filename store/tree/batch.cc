@@ -1,0 +1,347 @@
+// Atomic batches, over any trees of one pool. Records are written first; then the leaves are locked
+// in the order of trees and keys, each with room made for what it will get; then the words that
+// change are saved in the lane's undo log, and all leaves are changed in place under one
+// transaction:
+//
+//   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
+//
+// Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
+// and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
+// that made room are whole by themselves and stay. The leaves are locked to the end, so no reader
+// sees a part. A transaction's commit is a batch that first validates what was read (history.h).
+#include <algorithm>
+#include <bit>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+#include "tenuto/persist.h"
+#include "tx/txn.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+// How full a leaf is left when a batch has to split it: room for the inserts that follow.
+constexpr std::size_t kFill = kSlots * 7 / 8;
+
+struct Change {
+  const BatchOp* op = nullptr;
+  PoolOffset record;  // of a put
+  KeyHash hash{};
+  bool found = false;
+  bool kept = false;  // the old record, for snapshots
+  unsigned slot = 0;
+  SlotWord old_word{};
+  std::int64_t old_bytes = 0;
+
+  Tree& tree() const { return *op->tree; }
+};
+
+}  // namespace
+
+struct Tree::LockedLeaf {
+  Tree* tree;
+  VLeaf* twin;
+  std::size_t first, end;  // changes
+  bool header_changes;
+};
+
+class Tree::Batch {
+ public:
+  Batch(std::vector<BatchOp> ops, const ReadSet* reads) : ops_(std::move(ops)), reads_(reads) {}
+
+  ~Batch() {
+    for (const LockedLeaf& l : locked_) l.twin->unlock();  // may have been split
+    for (const Change& c : changes_) {
+      if (c.record) c.tree().heap_.release(c.record);
+    }
+  }
+
+  // What was replaced or erased: more than others wait for when it has returned.
+  bool retired_much() const { return retired_bytes_ > Limbos::kSealBytes; }
+
+  Status run() {
+    TENUTO_TRY(prepare());
+    const EpochGuard guard;
+    if (TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
+    for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
+    if (!TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
+    TENUTO_TRY(validate());
+    emptied_.reserve(locked_.size());  // from the commit on nothing may fail
+    tx::Txn& txn = ops_.front().tree->engine_.mine();
+    TENUTO_TRY(txn.begin());
+    if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
+    tx::Saving saving(txn);
+    TENUTO_TRY(save(txn));
+    saving.done();
+    store();
+    TENUTO_TRY(txn.commit());
+    finish();
+    return Status::ok;
+  }
+
+ private:
+  History& history() const { return ops_.front().tree->history_; }
+
+  static bool before(const BatchOp& a, const BatchOp& b) {
+    if (a.tree != b.tree) return a.tree->id() < b.tree->id();
+    return a.key < b.key;
+  }
+
+  // One change a key, in order, with the records written and flushed.
+  Status prepare() {
+    for (const BatchOp& op : ops_) TENUTO_TRY(op.tree->check_key(op.key));
+    std::stable_sort(ops_.begin(), ops_.end(), before);
+    changes_.reserve(ops_.size());
+    locked_.reserve(ops_.size());  // what was locked is noted, come what may
+    for (const BatchOp& op : ops_) static_cast<void>(op.tree->limbos_.mine());
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
+      changes_.emplace_back().op = &ops_[i];
+      changes_.back().hash = hash_key(ops_[i].key);
+      if (ops_[i].erase) continue;
+      Tree& tree = *ops_[i].tree;
+      const Result<heap::Block> record = tree.reserve_record(ops_[i].key, ops_[i].value);
+      if (!record) return record.error();
+      write_record(tree.file_, record->offset, ops_[i].key, ops_[i].value);
+      changes_.back().record = record->offset;
+    }
+    return Status::ok;
+  }
+
+  // Locks the leaf of changes_[next] and takes all changes that belong there. Trees and keys
+  // ascend and so do the leaves, hence two batches cannot wait for each other in a circle.
+  Status lock_next(std::size_t& next) {
+    Tree& tree = changes_[next].tree();
+    const std::string_view key = changes_[next].op->key;
+    VLeaf* twin = nullptr;
+    for (;;) {
+      const Place place = tree.index_.locate(key);
+      if (place.leaf->lock_if(place.version)) {
+        twin = place.leaf;
+        break;
+      }
+    }
+    locked_.push_back({&tree, twin, next, next, false});
+    LockedLeaf& l = locked_.back();
+    // The range of a locked leaf does not change, so routing tells what belongs to it.
+    while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
+           tree.index_.route(changes_[l.end].op->key) == twin) {
+      ++l.end;
+    }
+    TENUTO_TRY(find_all(l));
+    TENUTO_TRY(make_room(l));
+    choose_slots(l);
+    next = l.end;
+    return Status::ok;
+  }
+
+  Status find_all(LockedLeaf& l) {
+    const Place place{l.twin, l.twin->version.load(std::memory_order_relaxed)};
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      Change& c = changes_[i];
+      Found found;
+      TENUTO_TRY(l.tree->search(place, c.op->key, c.hash, found));
+      c.found = found.found;
+      if (!found.found) continue;
+      c.slot = found.slot;
+      c.old_word = found.word;
+      c.old_bytes = bytes_of(found.record);
+    }
+    return Status::ok;
+  }
+
+  // Splits the leaf so that its own entries and this batch's inserts fit; the changes behind the
+  // cut then belong to the new right leaf.
+  Status make_room(LockedLeaf& l) {
+    std::size_t inserts = 0;
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      inserts += !changes_[i].op->erase && !changes_[i].found ? 1 : 0;
+    }
+    const auto used = static_cast<std::size_t>(std::popcount(l.twin->used_slots()));
+    if (used + inserts <= kSlots) return Status::ok;
+
+    std::vector<Entry> sorted;
+    TENUTO_TRY(l.tree->entries({l.twin, l.twin->version.load(std::memory_order_relaxed)}, sorted));
+    sort(sorted);
+    // Old and new keys merged; the first kFill of them stay.
+    std::size_t old = 0;
+    std::size_t at = l.first;
+    std::string_view last;
+    std::string_view key;
+    for (std::size_t n = 0;; ++n) {
+      while (at < l.end && (changes_[at].op->erase || changes_[at].found)) ++at;
+      const bool take_old =
+          old < sorted.size() && (at == l.end || sorted[old].record.key < changes_[at].op->key);
+      key = take_old ? sorted[old].record.key : changes_[at].op->key;
+      if (n == kFill) break;
+      last = key;
+      (take_old ? old : at) += 1;
+    }
+    if (!(last < key)) return l.tree->damaged(l.tree->file_.offset_of(l.twin->leaf), "leaf");
+    const std::string_view low = shortest_separator(last, key);
+    const Result<VLeaf*> right = l.tree->split_off(*l.twin, sorted, old, low);
+    if (!right) return right.error();
+    while (l.end > l.first && !(changes_[l.end - 1].op->key < low)) --l.end;
+    return Status::ok;
+  }
+
+  void choose_slots(LockedLeaf& l) {
+    std::uint64_t used = l.twin->used_slots();
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      Change& c = changes_[i];
+      if (c.found && c.op->erase) l.header_changes = true;
+      if (c.found || c.op->erase) continue;
+      c.slot = choose_slot(used);
+      used |= 1ull << c.slot;
+      l.header_changes = true;
+    }
+  }
+
+  // Nothing that the transaction read was changed since; history.h has the argument, and life.h
+  // that for collections.
+  Status validate() {
+    if (reads_ == nullptr) return Status::ok;
+    for (const CollectionLife* life : reads_->lives) {
+      if (!life->is_open() && !TENUTO_PLANT("store_commit_lives_not_validated")) {
+        return Status::conflict;
+      }
+    }
+    if (reads_->snapshot == nullptr) return Status::ok;
+    if (reads_->expired() && !TENUTO_PLANT("store_commit_time_not_validated")) {
+      return Status::conflict;
+    }
+    std::vector<VLeaf*> mine;
+    for (const LockedLeaf& l : locked_) mine.push_back(l.twin);
+    std::sort(mine.begin(), mine.end());
+    const SnapshotCore& snapshot = *reads_->snapshot;
+    for (const ReadRange& r : reads_->ranges) {
+      TENUTO_TRY(r.tree().unchanged(r, snapshot.moment, mine));
+    }
+    // What expired kept no versions that could have told.
+    return snapshot.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
+  }
+
+  Status save(tx::Txn& txn) {
+    for (const LockedLeaf& l : locked_) {
+      if (l.header_changes && !TENUTO_PLANT("store_batch_header_not_saved"))
+        TENUTO_TRY(txn.add_later(&l.twin->leaf->head, sizeof(LeafHeader)));
+      for (std::size_t i = l.first; i < l.end; ++i) {
+        const Change& c = changes_[i];
+        if (!c.found || c.op->erase) continue;
+        TENUTO_TRY(txn.add_later(&l.twin->leaf->slot[c.slot], sizeof(SlotWord)));
+      }
+    }
+    return txn.ready();
+  }
+
+  // In place; what was added is flushed by the commit, a fresh slot here.
+  void store() {
+    for (const LockedLeaf& l : locked_) {
+      Leaf& leaf = *l.twin->leaf;
+      std::uint64_t bitmap = bitmap_of(leaf);
+      UsedPrints prints = prints_of(*l.twin);
+      for (std::size_t i = l.first; i < l.end; ++i) {
+        const Change& c = changes_[i];
+        if (c.op->erase) {
+          if (!c.found) continue;
+          bitmap &= ~(1ull << c.slot);
+          prints.of[c.slot] = 0;
+          continue;
+        }
+        store_ordered(leaf.slot[c.slot], SlotWord::make(c.record, c.hash.slot));
+        if (c.found) continue;
+        if (!TENUTO_PLANT("store_batch_slot_unflushed")) flush(leaf.slot[c.slot]);
+        store_ordered(leaf.head.print[c.slot], c.hash.print);
+        prints.of[c.slot] = c.hash.print;
+        bitmap |= 1ull << c.slot;
+      }
+      if (l.header_changes) {
+        store_ordered(leaf.head.bitmap, bitmap_word(leaf.head.bitmap, bitmap, prints));
+      }
+    }
+  }
+
+  void finish() {
+    for (const LockedLeaf& l : locked_) {
+      for (std::size_t i = l.first; i < l.end; ++i) {
+        Change& c = changes_[i];
+        keep(l, c);
+        if (!c.op->erase) {
+          l.twin->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.print);
+        } else if (c.found) {
+          l.twin->set_print(c.slot, 0);
+        }
+      }
+    }
+    // Which leaves became empty is looked at before the locks go: after that twins may die.
+    for (const LockedLeaf& l : locked_) {
+      if (l.header_changes && l.twin->used_slots() == 0) emptied_.push_back(&changes_[l.first]);
+    }
+    for (const LockedLeaf& l : locked_) l.twin->unlock();
+    locked_.clear();
+    for (Change& c : changes_) c.record = {};  // owned by its leaf now
+    for (Change& c : changes_) {
+      std::int64_t bytes = -c.old_bytes;
+      std::int64_t records = c.found ? -1 : 0;
+      if (!c.op->erase) {
+        bytes += bytes_of({c.op->key, c.op->value});
+        records += 1;
+      }
+      if (c.found && !c.kept) {
+        const auto old_bytes = static_cast<std::uint64_t>(c.old_bytes) + sizeof(RecordHead);
+        c.tree().retire_block(c.old_word.record(), old_bytes);
+        retired_bytes_ += old_bytes;
+      }
+      c.tree().limbos_.mine().count(records, bytes);
+    }
+    if (now_.snapshots() != 0) history().sweep();
+    for (const Change* c : emptied_) c->tree().unlink_empty(c->op->key);
+  }
+
+  void keep(const LockedLeaf& l, Change& c) {
+    if (now_.snapshots() == 0 || (c.op->erase && !c.found)) return;
+    const SnapshotCore* own = reads_ == nullptr ? nullptr : reads_->snapshot.get();
+    c.kept = history().keep({*l.tree, *l.twin, c.op->key, c.hash, now_.clock(), c.old_word.record(),
+                             static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
+  }
+
+  std::vector<BatchOp> ops_;
+  std::vector<Change> changes_;
+  std::vector<LockedLeaf> locked_;
+  std::vector<const Change*> emptied_;  // of leaves that became empty, a change each
+  const ReadSet* const reads_;          // null: a batch in the default collection
+  MomentWord now_{};
+  std::uint64_t retired_bytes_ = 0;
+};
+
+Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
+  if (ops.empty()) return Status::ok;
+  Tree& first = *ops.front().tree;
+  TENUTO_TRY(first.file_.writable());
+  // A batch's leaves are unlocked when it returns, so it cannot be undone by a transaction around.
+  if (first.engine_.mine().active()) return Status::invalid_argument;
+  const auto collect = [&ops] {
+    for (const BatchOp& op : ops) {
+      if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all_at_rest();
+    }
+  };
+  bool much = false;
+  const auto run = [&] {
+    Batch batch(ops, reads);
+    const Status s = batch.run();
+    much = batch.retired_much() && !TENUTO_PLANT("store_batch_leaves_all_to_the_next");
+    return s;
+  };
+  Status s = run();
+  if (s == Status::full) {
+    collect();
+    s = run();
+  }
+  // All of it waited for this call, and the next one may be long in coming (README.md, Limits).
+  if (much) collect();
+  return s == Status::ok ? first.file_.bad_pages() : s;
+}
+
+}  // namespace TENUTO_NS::store

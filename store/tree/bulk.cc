@@ -1,0 +1,247 @@
+// Bulk load: ascending keys into an empty tree, by several threads, with a handful of fences.
+//
+// The tree's only leaf, which is empty and the first, stays so; the leaves that are built here are
+// hung behind it as one chain. Until then nothing durable names any of it: leaves, records and long
+// separators are derived blocks, which a recovery that does not find them gives back.
+//
+//    records, leaves (each with its `next`)   |"bulk leaves"|   every thread for what it flushed
+//    first.next = the chain                   |"bulk chain"|    one store, which commits all
+//    twins and inner nodes show it            the first leaf is locked from before that store
+//
+// Inner nodes are made before the lock: from there on nothing needs memory, so what is durable is
+// shown, too. Whatever ends a load earlier, a failed allocation among it, gives all back.
+//
+// The first fence keeps a chain from being followed into what is not there; the second keeps
+// readers from seeing what a crash could take back. So a crash leaves an empty tree or all of it.
+// The empty key cannot be loaded, for it belongs into the first leaf. While a snapshot is active
+// nothing is loaded: see history.h.
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "pm/assert.h"
+#include "pm/parallel.h"
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+class Tree::Bulk {
+ public:
+  Bulk(Tree& tree, std::span<const BulkRecord> sorted, unsigned threads)
+      : tree_(tree), sorted_(sorted), threads_(threads) {
+    leaves_.resize((sorted.size() + kFill - 1) / kFill);
+  }
+
+  ~Bulk() {
+    if (!shown_) give_back();
+  }
+  Bulk(const Bulk&) = delete;
+  Bulk& operator=(const Bulk&) = delete;
+
+  Status run() {
+    if (!tree_is_empty()) return Status::exists;
+    twins_ = tree_.twins_.take_row(leaves_.size());
+    const auto reserve = [this](std::size_t from, std::size_t to) {
+      return reserve_leaves(from, to);
+    };
+    const auto fill = [this](std::size_t from, std::size_t to) { return fill_leaves(from, to); };
+    TENUTO_TRY(in_parallel(reserve));
+    if (TENUTO_PLANT("store_bulk_named_before_filled")) name_chain();
+    TENUTO_TRY(in_parallel(fill));
+    return publish_chain();
+  }
+
+ private:
+  // A little room, so that the first inserts between the keys do not split every leaf.
+  static constexpr std::size_t kFill = kSlots - 4;
+  static constexpr std::size_t kGrain = 64;  // leaves
+
+  struct Built {
+    PoolOffset at;
+    PoolOffset low_block;
+    std::string low;
+    std::vector<PoolOffset> records;
+  };
+
+  // Calls f for parts of all leaves; the first status that is not ok ends it.
+  template <class F>
+  Status in_parallel(F&& f) {
+    std::atomic<Status> first{Status::ok};
+    const auto part = [&](const tbb::blocked_range<std::size_t>& r) {
+      if (first.load(std::memory_order_relaxed) != Status::ok) return;
+      Status expected = Status::ok;
+      const Status s = f(r.begin(), r.end());
+      if (s != Status::ok) first.compare_exchange_strong(expected, s, std::memory_order_relaxed);
+    };
+    const tbb::blocked_range<std::size_t> all(0, leaves_.size(), kGrain);
+    TENUTO_TRY(pm::in_arena(threads_, [&](bool parallel) {
+      if (parallel) {
+        tbb::parallel_for(all, part);
+      } else {
+        part(all);
+      }
+      return Status::ok;
+    }));
+    return first.load(std::memory_order_relaxed);
+  }
+
+  std::span<const BulkRecord> records_of(std::size_t leaf) const {
+    const std::size_t from = leaf * kFill;
+    return sorted_.subspan(from, std::min(kFill, sorted_.size() - from));
+  }
+
+  // Before any leaf is filled, for each names the next.
+  Status reserve_leaves(std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) {
+      const Result<heap::Block> block = tree_.reserve(sizeof(Leaf));
+      if (!block) return block.error();
+      leaves_[i].at = block->offset;
+    }
+    return Status::ok;
+  }
+
+  Status fill_leaves(std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) TENUTO_TRY(fill_one(i));
+    // By each thread, for a fence waits for its own processor's flushes only.
+    fence("bulk leaves", "bulk chain");
+    return Status::ok;
+  }
+
+  Status fill_one(std::size_t i) {
+    Built& leaf = leaves_[i];
+    const std::span<const BulkRecord> records = records_of(i);
+    const std::string_view before = i == 0 ? std::string_view() : sorted_[i * kFill - 1].key;
+    NewEntry entries[kSlots];
+    std::uint8_t order[kSlots];
+    VLeaf& twin = twins_[i];
+    leaf.records.reserve(records.size());
+    std::string_view last = before;
+    for (std::size_t n = 0; n < records.size(); ++n) {
+      const BulkRecord& r = records[n];
+      if (!(last < r.key)) return Status::invalid_argument;
+      TENUTO_TRY(tree_.check_key(r.key));
+      last = r.key;
+      const Result<heap::Block> block = tree_.reserve_record(r.key, r.value);
+      if (!block) return block.error();
+      leaf.records.push_back(block->offset);
+      write_record(tree_.file_, block->offset, r.key, r.value);
+      const KeyHash hash = hash_key(r.key);
+      entries[n] = {SlotWord::make(block->offset, hash.slot), hash.print};
+      twin.set_entry(static_cast<unsigned>(n), entries[n].word, hash.print);
+      order[n] = static_cast<std::uint8_t>(n);
+    }
+    leaf.low = shortest_separator(before, records.front().key);
+    if (low_needs_block(leaf.low.size())) {
+      const Result<heap::Block> block = tree_.reserve(leaf.low.size());
+      if (!block) return block.error();
+      leaf.low_block = block->offset;
+      char* const to = tree_.file_.at<char>(leaf.low_block);
+      if (!TENUTO_PLANT("store_bulk_separator_unflushed")) {
+        copy_flush(to, leaf.low.data(), leaf.low.size());
+      } else {
+        std::copy(leaf.low.begin(), leaf.low.end(), to);
+      }
+    }
+    const PoolOffset next = i + 1 < leaves_.size() ? leaves_[i + 1].at : PoolOffset{};
+    twin.leaf = tree_.file_.at<Leaf>(leaf.at);
+    fill_leaf(*twin.leaf, leaf.at, tree_.id_, next, entries, static_cast<unsigned>(records.size()),
+              leaf.low, leaf.low_block);
+    twin.keep_order(twin.version.load(std::memory_order_relaxed), order,
+                    static_cast<unsigned>(records.size()));
+    return Status::ok;
+  }
+
+  static bool is_empty(const VLeaf& first) {
+    return first.used_slots() == 0 && !store::next_of(*first.leaf);
+  }
+  bool tree_is_empty() const {
+    const EpochGuard guard;
+    return is_empty(*tree_.index_.locate({}).leaf);
+  }
+  Leaf& first_leaf() const { return *tree_.file_.at<Leaf>(tree_.first_leaf_); }
+  void name_chain() {
+    HeaderWord& next = first_leaf().head.next;
+    publish(next, header_word(next, leaves_[0].at.value));
+  }
+
+  // Looks once more, now that nobody else can write.
+  Status publish_chain() {
+    const EpochGuard guard;
+    VLeaf& first = *tree_.index_.locate({}).leaf;
+    NodesAbove above;
+    if (!TENUTO_PLANT("store_bulk_nodes_made_under_lock")) above = nodes_above(first);
+    Limbo& limbo = tree_.limbos_.mine();  // before the lock, for it may have to be made
+    if (!first.lock()) return Status::exists;
+    LeafLock lock(first);
+    if (!is_empty(first) && !TENUTO_PLANT("store_bulk_named_before_filled")) {
+      lock.unlock_unchanged();
+      return Status::exists;
+    }
+    if (const Status s = tree_.still_there(lock); s != Status::ok) {
+      return s == Status::conflict ? Status::busy : s;  // a transaction that was to drop it
+    }
+    // Snapshots would see what is loaded, for no leaf says that it was not there.
+    if (tree_.history_.now().snapshots() != 0) {
+      lock.unlock_unchanged();
+      return Status::busy;
+    }
+    name_chain();
+    fence("bulk chain", "bulk load returns");
+    shown_ = true;
+    // What hangs here is condemned, for no snapshot is active, and its keys go to other leaves: a
+    // sweep that comes, or is on its way, finds nothing to unlink there.
+    if (!TENUTO_PLANT("store_bulk_load_keeps_a_list")) tree_.history_.clear(first);
+    if (above == nullptr) above = nodes_above(first);
+    tree_.index_.adopt(std::move(above));
+    lock.unlock();
+    std::int64_t bytes = 0;
+    for (const BulkRecord& r : sorted_) {
+      bytes += static_cast<std::int64_t>(r.key.size() + r.value.size());
+    }
+    limbo.count(static_cast<std::int64_t>(sorted_.size()), bytes);
+    return Status::ok;
+  }
+
+  NodesAbove nodes_above(VLeaf& first) {
+    std::vector<VLeaf*> twins{&first};
+    std::vector<std::string> lows{std::string()};
+    twins.reserve(leaves_.size() + 1);
+    lows.reserve(leaves_.size() + 1);
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      twins.push_back(&twins_[i]);
+      lows.push_back(std::move(leaves_[i].low));
+    }
+    return Index::nodes_above(twins, std::move(lows));
+  }
+
+  // Nothing durable names these.
+  void give_back() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      for (const PoolOffset record : leaves_[i].records) tree_.heap_.release(record);
+      if (leaves_[i].low_block) tree_.heap_.release(leaves_[i].low_block);
+      if (leaves_[i].at) tree_.heap_.release(leaves_[i].at);
+      if (twins_ != nullptr) tree_.twins_.put(&twins_[i]);
+    }
+  }
+
+  Tree& tree_;
+  const std::span<const BulkRecord> sorted_;
+  const unsigned threads_;
+  std::vector<Built> leaves_;
+  VLeaf* twins_ = nullptr;
+  bool shown_ = false;
+};
+
+Status Tree::bulk_load(std::span<const BulkRecord> sorted, unsigned threads) {
+  TENUTO_TRY(file_.writable());
+  if (sorted.empty()) return Status::ok;
+  const Status s = Bulk(*this, sorted, threads).run();
+  return s == Status::ok ? file_.bad_pages() : s;
+}
+
+}  // namespace TENUTO_NS::store

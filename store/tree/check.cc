@@ -1,0 +1,166 @@
+// Store::validate: of each tree the chain of leaves against the index, each leaf against its twin
+// and its separators, each record against its slot and its checksum; and all trees against the
+// heap: every block of the store's kind is reachable exactly once. Quiescent.
+#include <bit>
+#include <unordered_map>
+
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+
+namespace TENUTO_NS::store {
+
+class Tree::Check {
+ public:
+  Check(const Tree& tree, Reached& reached, Report* report)
+      : tree_(tree), reached_(reached), report_(report) {}
+
+  Status run() {
+    const EpochGuard guard;
+    std::vector<std::pair<VLeaf*, std::string>> leaves;
+    tree_.index_.for_each(
+        [&](VLeaf* twin, std::string_view sep) { leaves.emplace_back(twin, sep); });
+    PoolOffset expected = tree_.first_leaf_;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const VLeaf& twin = *leaves[i].first;
+      const PoolOffset at = tree_.file_.offset_of(twin.leaf);
+      if (at != expected) return damaged(at, "the index and the chain of leaves disagree");
+      const std::string* end = i + 1 < leaves.size() ? &leaves[i + 1].second : nullptr;
+      TENUTO_TRY(check_leaf(twin, at, leaves[i].second, end));
+      expected = store::next_of(*twin.leaf);
+    }
+    if (expected) return damaged(expected, "the chain of leaves is longer than the index");
+    // Blocks that wait for readers are taken and rightly unreachable.
+    tree_.limbos_.for_each([this](const Retired& item) {
+      if (item.what == Retired::What::block) reached_.emplace(item.word, false);
+    });
+    tree_.history_.for_each([this](const OldVersion& v) {
+      if (v.tree == &tree_ && v.record) reached_.emplace(v.record.value, false);
+    });
+    return Status::ok;
+  }
+
+ private:
+  Status damaged(PoolOffset at, std::string what) const {
+    return fail(Status::corrupt, report_, std::move(what), tree_.file_.where(at, "store"));
+  }
+
+  // Each block once, and one that the heap has given out.
+  Status reach(PoolOffset block) {
+    if (!tree_.heap_.find_taken(block, heap::Kind::derived)) {
+      return damaged(block, "a reference leads to no block in use");
+    }
+    if (!reached_.emplace(block.value, true).second) {
+      return damaged(block, "a block is referred to twice");
+    }
+    return Status::ok;
+  }
+
+  Status check_leaf(const VLeaf& twin, PoolOffset at, const std::string& sep,
+                    const std::string* end) {
+    const Leaf& leaf = *twin.leaf;
+    TENUTO_TRY(reach(at));
+    const Result<std::string_view> low = store::low_of(tree_.file_, leaf);
+    if (!low || !low_sound(tree_.file_, leaf, tree_.id_, *low)) {
+      return damaged(at, "a low separator is damaged");
+    }
+    if (*low != sep) return damaged(at, "a leaf's separator is not the index's");
+    if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
+    if (!bitmap_sound(leaf)) return damaged(at, "a leaf's bitmap or a fingerprint is damaged");
+    if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
+    if (bitmap_of(leaf) != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
+    std::unordered_map<std::string_view, unsigned> keys;
+    for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
+      const auto slot = static_cast<unsigned>(std::countr_zero(used));
+      TENUTO_TRY(check_slot(twin, slot, at, sep, end, keys));
+    }
+    return Status::ok;
+  }
+
+  Status check_slot(const VLeaf& twin, unsigned slot, PoolOffset at, const std::string& low,
+                    const std::string* end, std::unordered_map<std::string_view, unsigned>& keys) {
+    const Leaf& leaf = *twin.leaf;
+    const SlotWord word = leaf.slot[slot];
+    const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
+    if (!word.sound()) return damaged(where, "a slot's word is damaged");
+    if (word.raw != twin.word(slot).raw) return damaged(where, "a slot and its twin disagree");
+    Record record;
+    if (!read_record(tree_.file_, word.record(), record)) {
+      return damaged(where, "a slot leads to no record");
+    }
+    TENUTO_TRY(reach(word.record()));
+    const auto block = tree_.heap_.find_taken(word.record(), heap::Kind::derived);
+    if (block->bytes < record_bytes(record.key.size(), record.value.size())) {
+      return damaged(word.record(), "a record is larger than its block");
+    }
+    const bool sound = record_sound(tree_.file_, word.record(), record);
+    if (!sound && !TENUTO_PLANT("store_record_checksum_not_compared")) {
+      return damaged(word.record(), "a record's checksum does not match");
+    }
+    const KeyHash hash = hash_key(record.key);
+    if (word.hash() != hash.slot || leaf.head.print[slot] != hash.print ||
+        twin.print[slot].load(std::memory_order_relaxed) != hash.print) {
+      return damaged(where, "a slot's hash does not fit its record");
+    }
+    if (record.key < low || (end != nullptr && !(record.key < *end))) {
+      return damaged(where, "a key stands in the wrong leaf");
+    }
+    if (!keys.emplace(record.key, slot).second) return damaged(where, "a key stands twice");
+    if (tree_.kind_ == KeyKind::u64 && record.key.size() != sizeof(U64Key)) {
+      return damaged(where, "a key of a u64 store has not 8 bytes");
+    }
+    if (tree_.index_.route(record.key) != &twin) {
+      return damaged(where, "the index leads a key to another leaf");
+    }
+    return Status::ok;
+  }
+
+  const Tree& tree_;
+  Reached& reached_;
+  Report* const report_;
+};
+
+Status Tree::validate(Reached& reached, Report* report) const {
+  const Status s = Check(*this, reached, report).run();
+  return file_.bad_pages() == Status::ok ? s : file_.bad_pages(report);
+}
+
+void Tree::note_dropped(Reached& reached) const {
+  const auto note = [&](PoolOffset block) {
+    if (block) reached.emplace(block.value, false);
+  };
+  index_.for_each([&](VLeaf* twin, std::string_view) {
+    for (std::uint64_t used = twin->used_slots(); used != 0; used &= used - 1) {
+      note(twin->word(static_cast<unsigned>(std::countr_zero(used))).record());
+    }
+    note(low_block(*twin->leaf));
+    note(file_.offset_of(twin->leaf));
+  });
+  limbos_.for_each([&](const Retired& item) {
+    if (item.what == Retired::What::block) note({item.word});
+  });
+  history_.for_each([&](const OldVersion& v) {
+    if (v.tree == this) note(v.record);
+  });
+  for (const OldVersion* v = forgotten_; v != nullptr; v = v->after) note(v->record);
+}
+
+Status Tree::check_heap(const Ground& ground, const Reached& reached, Report* report) {
+  Status status = Status::ok;
+  std::uint64_t taken = 0;
+  ground.heap.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {
+    taken += 1;
+    if (status == Status::ok && !reached.contains(o.value)) {
+      status = fail(Status::corrupt, report,
+                    "a block of the store is in use and nothing refers to it (leak)",
+                    ground.file.where(o, "store"));
+    }
+  });
+  TENUTO_TRY(status);
+  if (taken != reached.size()) {
+    return fail(Status::corrupt, report, "the heap and the store count differently",
+                ground.file.path(), std::to_string(reached.size()), std::to_string(taken));
+  }
+  return Status::ok;
+}
+
+}  // namespace TENUTO_NS::store

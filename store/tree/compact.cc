@@ -1,0 +1,321 @@
+// What a tree does in a compaction (compact_all.cc), beside any reads and writes: sparse leaves are
+// merged, and blocks are moved out of slabs that the heap wants to empty (heap/evacuate.cc).
+//
+//   merge   undo entry of left's header | right's entries in left's free slots, left's header with
+//           right's successor | T |                      one transaction of the lane: tx/txn.cc
+//   record  copies |"copies of records"| slot words |"slots of copies"| old blocks retired
+//   leaf    copy |"new leaf"| left.next |"leaf unlinked"| old leaf retired
+//
+// Authoritative: of a merge the lane's transaction, of a record its slot word, of a leaf the link
+// to it. None of it changes a key: no version for snapshots, no conflict for transactions. A moved
+// record is in its old block or its new one after a crash, each whole, and the other one is
+// nobody's. Old versions stay where they are; those that hang on a leaf go with its keys.
+#include <array>
+#include <bit>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+constexpr unsigned kLeavesAtOnce = 32;  // under one epoch
+constexpr unsigned kTries = 8;          // at a leaf, before it is passed by
+constexpr unsigned kFill = 44;          // records of a merged leaf at most: room for inserts
+
+unsigned used_of(const VLeaf& twin) {
+  return static_cast<unsigned>(std::popcount(twin.used_slots()));
+}
+
+struct MovedEntry {
+  unsigned slot;  // in its new leaf, or where it stays
+  SlotWord word;
+  std::uint8_t print;
+};
+
+// The change of a merge on media, inside an open transaction. REQUIRES: both locked; the slots are
+// free in the left leaf.
+Status store_merged(tx::Txn& txn, VLeaf& twin, PoolOffset next, const MovedEntry* moved,
+                    unsigned count) {
+  Leaf& left = *twin.leaf;
+  if (!TENUTO_PLANT("store_merge_header_not_saved"))
+    TENUTO_TRY(txn.add_later(&left.head, sizeof left.head));
+  TENUTO_TRY(txn.ready());
+  std::uint64_t bitmap = bitmap_of(left);
+  UsedPrints prints = prints_of(twin);
+  for (const MovedEntry* e = moved; e != moved + count; ++e) {
+    store_ordered(left.slot[e->slot], e->word);
+    if (!TENUTO_PLANT("store_merge_slot_unflushed")) flush(left.slot[e->slot]);
+    store_ordered(left.head.print[e->slot], e->print);
+    prints.of[e->slot] = e->print;
+    bitmap |= 1ull << e->slot;
+  }
+  store_ordered(left.head.next, header_word(left.head.next, next.value));
+  store_ordered(left.head.bitmap, bitmap_word(left.head.bitmap, bitmap, prints));
+  return Status::ok;
+}
+
+// REQUIRES: the leaf is locked, the copies are durable.
+void store_moved(VLeaf& twin, const MovedEntry* moved, unsigned count) {
+  for (const MovedEntry* e = moved; e != moved + count; ++e) {
+    publish(twin.leaf->slot[e->slot], e->word);
+  }
+  fence("slots of copies", "old records are retired");
+  for (const MovedEntry* e = moved; e != moved + count; ++e) twin.set_word(e->slot, e->word);
+}
+
+}  // namespace
+
+// --- leaves become fewer ------------------------------------------------------------------------
+
+Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
+  const EpochGuard guard;
+  static_cast<void>(limbos_.mine());  // before a lock, for it may have to be made
+  unsigned tries = 0;
+  for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
+    Fence upper;
+    const Place left = index_.locate(*from, Aim::at, &upper);
+    Status s = upper.bounded ? merge_right_of(left, upper.key) : Status::not_found;
+    if (s == Status::ok) work.done.leaves_merged += 1;
+    if (s == Status::not_found) s = verify_leaf(left, work);
+    if (s == Status::conflict && ++tries < kTries) continue;
+    tries = 0;
+    n += 1;
+    if (s == Status::ok) continue;  // the left one may take one more
+    if (s != Status::not_found && s != Status::conflict) return s;
+    if (upper.bounded) {
+      from = std::move(upper.key);
+    } else {
+      from.reset();
+    }
+  }
+  return Status::ok;
+}
+
+// not_found: together they are too many.
+Status Tree::merge_right_of(const Place& left, std::string_view upper) {
+  const Place right = index_.locate(upper);
+  const bool fit = right.leaf != left.leaf && used_of(*left.leaf) + used_of(*right.leaf) <= kFill;
+  return fit ? merge_pair(left, right) : Status::not_found;
+}
+
+// A compaction without a bound reads every record, so that what it calls done is whole. not_found:
+// nothing is damaged.
+Status Tree::verify_leaf(const Place& place, const CompactWork& work) const {
+  if (work.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
+    return Status::not_found;
+  std::vector<Entry> found;
+  TENUTO_TRY(entries(place, found));
+  for (Entry& e : found) TENUTO_TRY(verify(e));
+  return Status::not_found;
+}
+
+Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
+  VLeaf& left = *at_left.leaf;
+  VLeaf& right = *at_right.leaf;
+  if (!left.lock_if(at_left.version)) return Status::conflict;
+  LeafLock left_lock(left);
+  if (!right.lock_if(at_right.version)) {
+    left_lock.unlock_unchanged();
+    return Status::conflict;
+  }
+  LeafLock right_lock(right);
+  const Status s = merge_locked(left, right);
+  if (s != Status::ok) {
+    right_lock.unlock_unchanged();
+    left_lock.unlock_unchanged();
+    return s;
+  }
+  right_lock.unlock_dead();
+  left_lock.unlock();
+  retire_block(low_block(*right.leaf), right.leaf->low.bytes());
+  retire_block(file_.offset_of(right.leaf), sizeof(Leaf));
+  limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&right), Retired::What::twin});
+  return Status::ok;
+}
+
+// REQUIRES: both locked. conflict: they are no neighbours any more.
+Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
+  if (store::next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
+  const Result<std::string_view> low = low_of(right);
+  if (!low) return low.error();
+  const Result<PoolOffset> next = next_of(right);
+  if (!next) return next.error();
+  std::vector<Entry> keys;
+  TENUTO_TRY(entries({&right, right.version.load(std::memory_order_relaxed)}, keys));
+  std::array<MovedEntry, kSlots> moved;
+  unsigned count = 0;
+  std::uint64_t used = left.used_slots();
+  for (std::uint64_t rest = right.used_slots(); rest != 0; rest &= rest - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(rest));
+    if (used == kBitmapMask) return Status::conflict;
+    moved[count] = {choose_slot(used), right.word(slot),
+                    right.print[slot].load(std::memory_order_relaxed)};
+    used |= 1ull << moved[count++].slot;
+  }
+  tx::Txn& txn = engine_.mine();
+  const auto merge = [&] {
+    TENUTO_TRY(txn.begin());
+    tx::Saving saving(txn);
+    TENUTO_TRY(store_merged(txn, left, *next, moved.data(), count));
+    saving.done();
+    TENUTO_TRY(txn.commit());
+    for (unsigned i = 0; i < count; ++i) {
+      left.set_entry(moved[i].slot, moved[i].word, moved[i].print);
+    }
+    history_.join(left, right);
+    return Status::ok;
+  };
+  return index_.remove(&right, *low, merge);
+}
+
+// --- blocks go elsewhere ------------------------------------------------------------------------
+
+Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
+  const EpochGuard guard;
+  static_cast<void>(limbos_.mine());  // before a lock, for it may have to be made
+  unsigned tries = 0;
+  for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
+    Fence upper;
+    const Place place = index_.locate(*from, Aim::at, &upper);
+    Status s = move_leaf(place, work);
+    if (s == Status::not_found) s = move_records(place, work);
+    if ((s == Status::ok || s == Status::conflict) && ++tries < kTries) continue;  // look again
+    tries = 0;
+    n += 1;
+    if (s != Status::ok && s != Status::not_found && s != Status::conflict) return s;
+    if (upper.bounded) {
+      from = std::move(upper.key);
+    } else {
+      from.reset();
+    }
+  }
+  return Status::ok;
+}
+
+// Damage is not moved: its checksum would be made anew.
+Result<PoolOffset> Tree::copy_record(PoolOffset old) {
+  Record record;
+  if (!read_record(file_, old, record)) return damaged(old, "record");
+  if (!record_sound(file_, old, record)) return damaged(old, "record's checksum");
+  const Result<heap::Block> block =
+      heap_.reserve(record_block_bytes(record_bytes(record.key.size(), record.value.size())),
+                    heap::Kind::derived);
+  if (!block) return block.error();
+  if (TENUTO_PLANT("store_moved_record_unflushed")) {
+    std::memcpy(file_.at<std::byte>(block->offset), file_.at<std::byte>(old),
+                record_bytes(record.key.size(), record.value.size()));
+    auto& head = *file_.at<RecordHead>(block->offset);
+    head =
+        RecordHead::make(head.key_bytes(), head.value_field(), record_check(block->offset, record));
+    return block->offset;
+  }
+  write_record(file_, block->offset, record.key, record.value);
+  return block->offset;
+}
+
+// All records of a leaf that stand in slabs to be emptied, with two fences. not_found: there are
+// none. conflict: the leaf changed.
+Status Tree::move_records(const Place& place, CompactWork& work) {
+  VLeaf& twin = *place.leaf;
+  std::array<MovedEntry, kSlots> moved;
+  std::array<PoolOffset, kSlots> old;
+  unsigned found = 0;
+  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(used));
+    const SlotWord word = twin.word(slot);
+    if (!heap_.leaving(word.record())) continue;
+    moved[found] = {slot, word, 0};
+    old[found++] = word.record();
+  }
+  if (!twin.still(place.version)) return Status::conflict;
+  if (found == 0) return Status::not_found;
+  // Go back on every way out but the good one.
+  struct Copies {
+    heap::Heap& heap;
+    std::array<MovedEntry, kSlots>& moved;
+    unsigned count = 0;
+    ~Copies() {
+      for (unsigned i = 0; i < count; ++i) heap.release(moved[i].word.record());
+    }
+  } copies{heap_, moved};
+  while (copies.count < found) {
+    const Result<PoolOffset> copy = copy_record(old[copies.count]);
+    if (!copy) return copy.error();
+    moved[copies.count].word = SlotWord::make(*copy, moved[copies.count].word.hash());
+    copies.count += 1;
+  }
+  // Before the lock, so that others wait for one fence only.
+  fence("copies of records", "slots of copies");
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  copies.count = 0;
+  const bool too_early = TENUTO_PLANT("store_moved_record_released_early");
+  for (unsigned i = 0; too_early && i < found; ++i) heap_.release(old[i]);
+  store_moved(twin, moved.data(), found);
+  twin.unlock();
+  for (unsigned i = 0; !too_early && i < found; ++i)
+    retire_block(old[i], heap_.usable_size(old[i]));
+  work.done.records_moved += found;
+  return Status::ok;
+}
+
+// The leaf's own block: a copy takes its place in the chain, a new twin that in the index. Not the
+// first leaf, which is named elsewhere. not_found: it may stay. conflict: others are busy here.
+Status Tree::move_leaf(const Place& place, CompactWork& work) {
+  VLeaf& twin = *place.leaf;
+  if (!heap_.leaving(file_.offset_of(twin.leaf))) return Status::not_found;
+  const Result<std::string_view> low = low_of(twin);
+  if (!low) return low.error();
+  if (low->empty()) return Status::not_found;
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return next.error();
+  const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
+  if (!block) return block.error();
+  UnlinkedBlock unlinked(heap_, block->offset);
+  UnlinkedTwin fresh(twins_);  // before the locks; from there on nothing needs memory
+  const Place at_left = index_.locate(*low, Aim::before);
+  VLeaf& left = *at_left.leaf;
+  const bool left_locked = &left != &twin && left.lock_if(at_left.version);
+  const bool locked = left_locked && twin.lock_if(place.version);
+  if (!locked || store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) {
+    if (locked) twin.unlock_unchanged();
+    if (left_locked) left.unlock_unchanged();
+    return Status::conflict;
+  }
+  unlinked.linked();
+  replace_leaf(left, twin, *fresh.linked(), *block, *low, *next);
+  twin.unlock_dead();
+  left.unlock();
+  retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
+  limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
+  work.done.leaves_moved += 1;
+  return Status::ok;
+}
+
+// REQUIRES: both locked.
+void Tree::replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Block& block,
+                        std::string_view low, PoolOffset next) {
+  fresh.leaf = file_.at<Leaf>(block.offset);
+  std::array<NewEntry, kSlots> entries;
+  unsigned count = 0;
+  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(used));
+    entries[count] = {twin.word(slot), twin.print[slot].load(std::memory_order_relaxed)};
+    fresh.set_entry(count, entries[count].word, entries[count].print);
+    count += 1;
+  }
+  if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
+    publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
+  }
+  fill_leaf(*fresh.leaf, block.offset, id_, next, entries.data(), count, low,
+            low_block(*twin.leaf));
+  fence("new leaf", "chain link");
+  unlink_next(*left.leaf, block.offset);
+  history_.join(fresh, twin);
+  index_.exchange(&twin, low, &fresh);
+}
+
+}  // namespace TENUTO_NS::store

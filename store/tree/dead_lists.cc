@@ -1,0 +1,249 @@
+// Which snapshot a version belongs to, and how both come to their end: dead lists. See history.h.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <span>
+
+#include "pm/plant.h"
+#include "store/tree/history.h"
+#include "store/tree/tree.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+std::uint64_t ms_since(std::chrono::steady_clock::time_point t) {
+  const auto took = std::chrono::steady_clock::now() - t;
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+}
+
+}  // namespace
+
+SnapshotCore::~SnapshotCore() {
+  if (history != nullptr && !history->forked()) history->release(*this);
+}
+
+void History::set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max) {
+  const std::lock_guard lock(mu_);
+  bytes_max_ = bytes_max;
+  age_ms_max_ = age_ms_max;
+}
+
+// --- lists (all REQUIRE mu_) --------------------------------------------------------------------
+
+void History::own(SnapshotCore& s, OldVersion* v) {
+  v->owner = &s;
+  v->before = nullptr;
+  v->after = s.owned;
+  if (s.owned != nullptr) s.owned->before = v;
+  s.owned = v;
+}
+
+void History::disown(OldVersion* v) {
+  if (v->before != nullptr) {
+    v->before->after = v->after;
+  } else {
+    v->owner->owned = v->after;
+  }
+  if (v->after != nullptr) v->after->before = v->before;
+  v->owner = nullptr;
+}
+
+void History::condemn(OldVersion* v) {
+  disown(v);
+  v->after = condemned_;
+  condemned_ = v;
+  condemned_any_.store(true, std::memory_order_release);
+  stats_.versions -= 1;
+  stats_.held_bytes -= v->held_bytes;
+}
+
+// What it owned goes to the next older one that needs it, or to nobody.
+void History::deactivate(SnapshotCore& s) {
+  word_.fetch_sub(MomentWord::kRelease, std::memory_order_seq_cst);
+  s.active = false;
+  (s.newer != nullptr ? s.newer->older : newest_) = s.older;
+  (s.older != nullptr ? s.older->newer : oldest_) = s.newer;
+  stats_.snapshots -= 1;
+  while (OldVersion* v = s.owned) {
+    const bool needed = s.older != nullptr && s.older->moment >= v->birth &&
+                        !TENUTO_PLANT("store_old_version_released_early");
+    if (needed) {
+      disown(v);
+      own(*s.older, v);
+    } else {
+      condemn(v);
+    }
+  }
+}
+
+void History::expire(SnapshotCore& s) {
+  s.expired.store(true, std::memory_order_release);
+  stats_.expired += 1;
+  deactivate(s);
+}
+
+void History::expire_all() {
+  while (oldest_ != nullptr) expire(*oldest_);
+}
+
+void History::expire_beyond_limits() {
+  while (bytes_max_ != 0 && stats_.held_bytes > bytes_max_ && oldest_ != nullptr) expire(*oldest_);
+  expire_aged();
+}
+
+void History::expire_aged() {
+  if (age_ms_max_ == 0) return;
+  while (oldest_ != nullptr && ms_since(oldest_->taken) > age_ms_max_) expire(*oldest_);
+}
+
+// --- snapshots ----------------------------------------------------------------------------------
+
+Result<std::shared_ptr<SnapshotCore>> History::take() {
+  auto s = std::make_shared<SnapshotCore>();
+  const TimeMs time = clock_ == nullptr ? 0 : clock_->now();
+  {
+    const std::lock_guard lock(mu_);
+    if (closed()) return Status::closed;
+    expire_aged();
+    if (now().snapshots() == MomentWord::kSnapshotsMax) return Status::busy;
+    s->history = shared_from_this();
+    s->taken = std::chrono::steady_clock::now();
+    s->moment = MomentWord{word_.fetch_add(MomentWord::kTake, std::memory_order_seq_cst)}.clock();
+    s->time = last_time_ = std::max(last_time_, time);
+    s->active = true;
+    s->older = newest_;
+    (newest_ != nullptr ? newest_->newer : oldest_) = s.get();
+    newest_ = s.get();
+    stats_.snapshots += 1;
+  }
+  sweep();
+  return s;
+}
+
+void History::release(SnapshotCore& s) {
+  {
+    const std::lock_guard lock(mu_);
+    if (!s.active) return;
+    deactivate(s);
+  }
+  sweep();
+}
+
+void History::expire_if_old(const SnapshotCore& s) {
+  if (age_ms_max_ != 0 && ms_since(s.taken) > age_ms_max_) expire_old();
+}
+
+void History::expire_old() {
+  {
+    const std::lock_guard lock(mu_);
+    expire_aged();
+  }
+  sweep();
+}
+
+// Those condemned by now; any number of threads, each with a list of its own.
+void History::sweep_all() {
+  std::unique_ptr<OldVersion*[]> room;
+  std::span<OldVersion*> going;
+  {
+    const std::lock_guard lock(mu_);
+    if (closed()) return;
+    std::size_t count = 0;
+    for (OldVersion* v = condemned_; v != nullptr; v = v->after) count += 1;
+    room.reset(new (std::nothrow) OldVersion*[count]);
+    if (room == nullptr) return;  // the next one tries again
+    going = {room.get(), count};
+    count = 0;
+    for (OldVersion* v = condemned_; v != nullptr; v = v->after) {
+      going[count++] = v;
+      v->tree->in_sweeps += 1;
+    }
+    condemned_ = nullptr;
+    condemned_any_.store(false, std::memory_order_release);
+    sweepers_ += 1;
+  }
+  std::sort(going.begin(), going.end(), [](const OldVersion* a, const OldVersion* b) {
+    return a->tree != b->tree ? a->tree < b->tree : a->key() < b->key();
+  });
+  for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
+    Tree& tree = *going[i]->tree;
+    while (end < going.size() && going[end]->tree == &tree) ++end;
+    const std::size_t swept = tree.sweep(going.subspan(i, end - i));
+    const std::lock_guard lock(mu_);
+    for (std::size_t n = i + swept; n < end; ++n) {  // the next sweep's
+      going[n]->after = condemned_;
+      condemned_ = going[n];
+      condemned_any_.store(true, std::memory_order_release);
+    }
+    tree.in_sweeps -= end - i;  // the tree may go now
+  }
+  const std::lock_guard lock(mu_);
+  sweepers_ -= 1;
+  if (sweepers_ == 0) swept_.notify_all();
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+void History::shut(bool give_back) {
+  std::unique_lock lock(mu_);
+  closed_.store(true, std::memory_order_release);
+  swept_.wait(lock, [this] { return sweepers_ == 0; });
+  while (oldest_ != nullptr) deactivate(*oldest_);
+  while (OldVersion* v = condemned_) {
+    condemned_ = v->after;
+    if (give_back && v->record) v->tree->give_back(v->record);
+    OldVersion::destroy(v);
+  }
+  condemned_any_.store(false, std::memory_order_release);
+  for (std::uint32_t which = 1; which < heads_; ++which) {
+    head(which).store(nullptr, std::memory_order_relaxed);
+  }
+}
+
+// What a snapshot owns is listed at its leaf; what is condemned need not be.
+bool History::forget(Tree& tree, VLeaf& twin) {
+  const std::lock_guard lock(mu_);
+  if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
+    if (v->owner != nullptr) condemn(v);
+  }
+  clear_locked(twin);
+  return true;
+}
+
+bool History::take_condemned(Tree& tree, OldVersion*& out) {
+  const std::lock_guard lock(mu_);
+  if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
+  for (OldVersion** link = &condemned_; *link != nullptr;) {
+    OldVersion* const v = *link;
+    if (v->tree != &tree) {
+      link = &v->after;
+      continue;
+    }
+    *link = v->after;
+    v->after = out;
+    out = v;
+  }
+  return true;
+}
+
+void History::for_each(const std::function<void(const OldVersion&)>& f) const {
+  const std::lock_guard lock(mu_);
+  for (const SnapshotCore* s = oldest_; s != nullptr; s = s->newer) {
+    for (const OldVersion* v = s->owned; v != nullptr; v = v->after) f(*v);
+  }
+  for (const OldVersion* v = condemned_; v != nullptr; v = v->after) f(*v);
+}
+
+HistoryStats History::stats() const {
+  const std::lock_guard lock(mu_);
+  HistoryStats s = stats_;
+  s.oldest_age_ms = oldest_ == nullptr ? 0 : ms_since(oldest_->taken);
+  return s;
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,116 @@
+// What a tree counts: how many records a range holds, told from the inner nodes alone, and
+// statistics. Called by collection.cc and store.cc.
+//
+// A range: two descents, one for each end. What lies between them is counted in children of the
+// nodes they pass; a child that was not entered has about as many leaves as the ones that were.
+#include <algorithm>
+#include <cmath>
+
+#include "store/tree/tree.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+// The way to a key: the nodes and which child was entered, from the root down.
+struct Way {
+  const Node* node[kLevelsMax];
+  unsigned child[kLevelsMax];
+  unsigned levels = 0;
+
+  Way(const Node* root, const std::string_view* key, bool to_the_end) {
+    for (const Node* n = root;; n = n->node(child[levels - 1])) {
+      node[levels] = n;
+      child[levels] = key != nullptr ? n->find(*key) : to_the_end ? n->count() - 1u : 0;
+      if (levels++, n->level() == 1) return;
+    }
+  }
+  // Leaves under a child of the node at this depth, judged by the nodes below it on the way.
+  double leaves_of_child(unsigned depth) const {
+    double leaves = 1;
+    for (unsigned d = depth + 1; d < levels; ++d) leaves *= node[d]->count();
+    return leaves;
+  }
+  // Leaves to the left of the way, under the node at `depth` and below, and half of the last one.
+  double leaves_left_of(unsigned depth) const {
+    double leaves = 0.5;
+    for (unsigned d = depth; d < levels; ++d) leaves += child[d] * leaves_of_child(d);
+    return leaves;
+  }
+  double leaves_right_of(unsigned depth) const {
+    double leaves = 0.5;
+    for (unsigned d = depth; d < levels; ++d) {
+      leaves += (node[d]->count() - 1u - child[d]) * leaves_of_child(d);
+    }
+    return leaves;
+  }
+};
+
+}  // namespace
+
+double Index::estimate_leaves(const std::string_view* from, const std::string_view* to) const {
+  const Node* root = root_.load(std::memory_order_acquire);
+  const Way left(root, from, false);
+  const Way right(root, to, true);
+  unsigned d = 0;
+  while (d < left.levels && left.node[d] == right.node[d] && left.child[d] == right.child[d]) ++d;
+  // An end that is open takes the whole of its last leaf.
+  double leaves = (from == nullptr ? 0.5 : 0.0) + (to == nullptr ? 0.5 : 0.0);
+  if (d == left.levels) return leaves;  // both in one leaf
+  const double one = std::sqrt(left.leaves_of_child(d) * right.leaves_of_child(d));
+  // A node may have been replaced between the two descents.
+  const double between = static_cast<double>(right.child[d]) - left.child[d] - 1;
+  leaves += std::max(between, 0.0) * one;
+  return leaves + left.leaves_right_of(d + 1) + right.leaves_left_of(d + 1);
+}
+
+std::uint64_t Tree::estimate(std::string_view from, const std::string_view* to) const {
+  if (to != nullptr && *to <= from) return 0;
+  const EpochGuard guard;
+  const double all = index_.estimate_leaves(nullptr, nullptr);
+  const double part = index_.estimate_leaves(from.empty() ? nullptr : &from, to);
+  const auto records = static_cast<double>(records_at_open_ + limbos_.records());
+  return static_cast<std::uint64_t>(
+      std::llround(std::max(0.0, records * std::min(part / all, 1.0))));
+}
+
+// After a crash the bytes are counted when somebody first asks, unless recovery has read all
+// records.
+void Tree::count_record_bytes() const {
+  const EpochGuard guard;
+  std::int64_t bytes = 0;
+  std::vector<Entry> found;
+  index_.each_leaf([&](VLeaf* twin) {
+    for (;;) {
+      const std::uint64_t version = twin->read_version();
+      const Status s = entries({twin, version}, found);
+      if (s == Status::conflict) continue;
+      if (s == Status::ok && !twin->still(version)) continue;
+      break;
+    }
+    for (const Entry& e : found) {
+      bytes += static_cast<std::int64_t>(e.record.key.size() + e.record.value.size());
+    }
+  });
+  record_bytes_at_open_ = bytes - limbos_.record_bytes();
+  record_bytes_known_.store(true, std::memory_order_release);
+}
+
+void Tree::stats(StoreStats& out) const {
+  {
+    const std::lock_guard lock(count_mu_);
+    if (!record_bytes_known_.load(std::memory_order_acquire)) count_record_bytes();
+  }
+  const EpochGuard guard;
+  const Index::Shape shape = index_.shape();
+  out.records = static_cast<std::uint64_t>(records_at_open_ + limbos_.records());
+  out.record_bytes = static_cast<std::uint64_t>(record_bytes_at_open_ + limbos_.record_bytes());
+  out.leaves = 0;
+  index_.each_leaf([&](VLeaf*) { out.leaves += 1; });
+  out.inner_nodes = shape.nodes;
+  out.height = shape.levels;
+  out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);
+  out.rebuild_ms = rebuild_ms_;
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,275 @@
+// The lists of versions at the leaves: keeping, finding, dividing. See history.h.
+#include "store/tree/history.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+std::uint32_t word_of(KeyHash h) { return static_cast<std::uint32_t>(h.print) << 16 | h.slot; }
+
+}  // namespace
+
+OldVersion* OldVersion::make(std::string_view key) {
+  void* memory = ::operator new(sizeof(OldVersion) + key.size(), std::nothrow);
+  if (memory == nullptr) return nullptr;
+  auto* v = new (memory) OldVersion{};
+  v->key_bytes = static_cast<std::uint32_t>(key.size());
+  if (!key.empty()) std::memcpy(static_cast<void*>(v + 1), key.data(), key.size());
+  return v;
+}
+
+void OldVersion::destroy(OldVersion* v) { ::operator delete(v); }
+
+History::History() : chunks_(new std::atomic<Chunk*>[kChunks]) {
+  for (std::size_t i = 0; i < kChunks; ++i) chunks_[i].store(nullptr, std::memory_order_relaxed);
+}
+
+History::~History() {
+  shut(false);
+  for (std::size_t i = 0; i < kChunks; ++i) delete chunks_[i].load(std::memory_order_relaxed);
+}
+
+// --- the lists of the leaves --------------------------------------------------------------------
+
+History::Head& History::head(std::uint32_t which) const {
+  return chunks_[which / kChunk].load(std::memory_order_acquire)->heads[which % kChunk];
+}
+
+OldVersion* History::first(std::uint64_t version) const {
+  const std::uint32_t which = VLeaf::history(version);
+  return which == 0 ? nullptr : head(which).load(std::memory_order_acquire);
+}
+
+// 0: there are none left, or no memory for them.
+std::uint32_t History::take_head() {
+  if (idle_heads_ != 0) {
+    idle_heads_ -= 1;
+    const Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
+    const std::uint32_t which = chunk.idle[idle_heads_ % kChunk];
+    TENUTO_ASSERT(head(which).load(std::memory_order_relaxed) == nullptr);
+    return which;
+  }
+  if (heads_ == kChunk * kChunks) return 0;
+  std::atomic<Chunk*>& chunk = chunks_[heads_ / kChunk];
+  if (chunk.load(std::memory_order_relaxed) == nullptr) {
+    auto* made = new (std::nothrow) Chunk;
+    if (made == nullptr) return 0;
+    chunk.store(made, std::memory_order_release);
+  }
+  return heads_++;
+}
+
+// There are fewer idle ones than were ever handed out, so their chunk is there.
+void History::give_idle(std::uint32_t which) {
+  Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
+  chunk.idle[idle_heads_ % kChunk] = which;
+  idle_heads_ += 1;
+}
+
+// REQUIRES: the list is empty.
+void History::give_head(VLeaf& twin) {
+  give_idle(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
+  twin.set_history(0);
+}
+
+// REQUIRES: the leaf has a head.
+void History::push(VLeaf& twin, OldVersion* v) {
+  Head& h = head(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
+  // Release: join() leads readers who stand at v on to versions they have not met.
+  v->next.store(h.load(std::memory_order_relaxed), std::memory_order_release);
+  v->listed = true;
+  h.store(v, std::memory_order_release);
+}
+
+void History::clear(VLeaf& twin) {
+  const std::lock_guard lock(mu_);
+  clear_locked(twin);
+}
+
+// The links stay: somebody may be on his way along them.
+void History::clear_locked(VLeaf& twin) {
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  if (VLeaf::history(version) == 0) return;
+  for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
+    v->listed = false;
+  }
+  if (!TENUTO_PLANT("store_list_head_given_back_full")) {
+    head(VLeaf::history(version)).store(nullptr, std::memory_order_release);
+  }
+  give_head(twin);
+}
+
+void History::unlink_going(VLeaf& twin) {
+  const std::lock_guard lock(mu_);
+  unlink_going_locked(twin);
+}
+
+void History::unlink_going_locked(VLeaf& twin) {
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  if (VLeaf::history(version) == 0) return;
+  std::atomic<OldVersion*>* link = &head(VLeaf::history(version));
+  for (OldVersion* v = link->load(std::memory_order_relaxed); v != nullptr;) {
+    OldVersion* const next = v->next.load(std::memory_order_relaxed);
+    if (v->going) {
+      link->store(next, std::memory_order_release);
+      v->listed = false;
+    } else {
+      link = &v->next;
+    }
+    v = next;
+  }
+  if (first(version) == nullptr) give_head(twin);
+}
+
+void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
+  const std::uint64_t version = left.version.load(std::memory_order_relaxed);
+  if (first(version) == nullptr) return;
+  const std::lock_guard lock(mu_);
+  const std::uint32_t which = TENUTO_PLANT("store_history_lost_at_split") ? 0 : take_head();
+  bool used = false;
+  std::atomic<OldVersion*>* link = &head(VLeaf::history(version));
+  for (OldVersion* v = link->load(std::memory_order_relaxed); v != nullptr;) {
+    OldVersion* const next = v->next.load(std::memory_order_relaxed);
+    if (v->key() < low) {
+      link = &v->next;
+    } else {
+      link->store(next, std::memory_order_release);
+      v->listed = false;
+      if (which == 0) {  // see keep(): nobody relies on it
+        if (!TENUTO_PLANT("store_history_lost_at_split")) expire_all();
+      } else {
+        right.set_history(which);
+        push(right, v);
+        used = true;
+      }
+    }
+    v = next;
+  }
+  if (which != 0 && !used) give_idle(which);
+  if (first(version) == nullptr) give_head(left);
+}
+
+// A reader of `from` who comes to walk through the list of `to` finds its leaf changed after.
+void History::join(VLeaf& to, VLeaf& from) {
+  const std::uint64_t version = from.version.load(std::memory_order_relaxed);
+  const std::uint32_t which = VLeaf::history(version);
+  if (which == 0 || TENUTO_PLANT("store_history_lost_at_merge")) return;
+  const std::lock_guard lock(mu_);
+  if (VLeaf::history(to.version.load(std::memory_order_relaxed)) == 0) {
+    to.set_history(which);
+    from.set_history(0);
+    return;
+  }
+  for (OldVersion* v = first(version); v != nullptr;) {
+    OldVersion* const next = v->next.load(std::memory_order_relaxed);
+    head(which).store(next, std::memory_order_release);
+    push(to, v);
+    v = next;
+  }
+  give_head(from);
+}
+
+// --- reading ------------------------------------------------------------------------------------
+
+const OldVersion* History::find(std::uint64_t version, std::string_view key, KeyHash hash,
+                                Moment at) const {
+  const OldVersion* best = nullptr;
+  for (const OldVersion* v = first(version); v != nullptr;
+       v = v->next.load(std::memory_order_acquire)) {
+    if (v->hash != word_of(hash) || v->death <= at || v->key() != key) continue;
+    if (best == nullptr || v->death < best->death) best = v;
+  }
+  return best;
+}
+
+void History::collect(std::uint64_t version, Moment at, std::vector<const OldVersion*>& out) const {
+  out.clear();
+  for (const OldVersion* v = first(version); v != nullptr;
+       v = v->next.load(std::memory_order_acquire)) {
+    if (v->death > at) out.push_back(v);
+  }
+  std::sort(out.begin(), out.end(), [](const OldVersion* a, const OldVersion* b) {
+    const int order = a->key().compare(b->key());
+    return order != 0 ? order < 0 : a->death < b->death;
+  });
+  const auto end =
+      std::unique(out.begin(), out.end(),
+                  [](const OldVersion* a, const OldVersion* b) { return a->key() == b->key(); });
+  out.erase(end, out.end());
+}
+
+bool History::changed(std::uint64_t version, std::string_view from, const std::string_view* to,
+                      Moment since) const {
+  for (const OldVersion* v = first(version); v != nullptr;
+       v = v->next.load(std::memory_order_acquire)) {
+    if (v->death <= since || v->key() < from) continue;
+    if (to == nullptr || v->key() <= *to) return true;
+  }
+  return false;
+}
+
+// --- keeping ------------------------------------------------------------------------------------
+
+bool History::keep(const Replaced& r) {
+  if (r.record == PoolOffset{} && TENUTO_PLANT("store_history_not_made_for_inserts")) return false;
+  const std::uint64_t version = r.twin.version.load(std::memory_order_relaxed);
+  OldVersion* last = nullptr;
+  for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
+    if (v->hash != word_of(r.hash) || v->key() != r.key) continue;
+    if (last == nullptr || v->death > last->death) last = v;
+  }
+  const Moment birth = last == nullptr ? 0 : last->death;
+  if (last != nullptr && TENUTO_PLANT("store_history_one_version_a_key")) return false;
+  const std::lock_guard lock(mu_);
+  SnapshotCore* needs = newest_;
+  while (needs != nullptr && (needs->moment >= r.t || needs == r.own)) needs = needs->older;
+  if (needs == nullptr || needs->moment < birth) {
+    // A key that came and went since: the leaf says again what the last version says.
+    const bool said = r.erased && last != nullptr && !last->record;
+    if (said && last->owner != nullptr) {
+      condemn(last);
+      condemned_ = last->after;  // not left to a sweep: a later keep() must not find it
+      last->going = true;
+      unlink_going_locked(r.twin);
+      r.tree.retire_version(last);
+    }
+    return false;
+  }
+  OldVersion* v = OldVersion::make(r.key);
+  if (v != nullptr && VLeaf::history(version) == 0) {
+    const std::uint32_t which = take_head();
+    if (which != 0) {
+      r.twin.set_history(which);
+    } else {
+      OldVersion::destroy(v);
+      v = nullptr;
+    }
+  }
+  // No memory, or more leaves with history than can be: nobody may rely on this one's.
+  if (v == nullptr) {
+    expire_all();
+    return false;
+  }
+  v->tree = &r.tree;
+  v->birth = birth;
+  v->death = r.t;
+  v->record = r.record;
+  v->hash = word_of(r.hash);
+  v->held_bytes = sizeof(OldVersion) + r.key.size() + r.record_bytes;
+  push(r.twin, v);
+  own(*needs, v);
+  stats_.versions += 1;
+  stats_.held_bytes += v->held_bytes;
+  expire_beyond_limits();
+  return true;
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,91 @@
+// An index as a whole: its nodes made, from the leaves upwards, before anybody is led to them, and
+// their end. Called by rebuild.cc at open and by bulk.cc.
+#include <array>
+#include <utility>
+
+#include "pm/assert.h"
+#include "store/tree/index.h"
+
+namespace TENUTO_NS::store {
+
+void DestroyNodes::operator()(Node* node) const {
+  if (node->level() > 1) {
+    for (unsigned i = 0; i < node->count(); ++i) (*this)(node->node(i));
+  }
+  Node::destroy(node);
+}
+
+namespace {
+
+// Nodes on their way to a root; whatever is not kept goes, a failed allocation's among them.
+class NodesMade {
+ public:
+  NodesMade() = default;
+  ~NodesMade() {
+    for (Node* node : made_) Node::destroy(node);
+  }
+  NodesMade(const NodesMade&) = delete;
+  NodesMade& operator=(const NodesMade&) = delete;
+
+  Node* make(unsigned level, const NodeShape& row, std::size_t from, std::size_t to) {
+    made_.push_back(nullptr);
+    return made_.back() = Node::make(level, row, from, to);
+  }
+  void keep() { made_.clear(); }
+
+ private:
+  std::vector<Node*> made_;
+};
+
+}  // namespace
+
+Index::~Index() { const NodesAbove all(root_.load(std::memory_order_acquire)); }
+
+void Index::build(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
+  root_.store(nodes_above(leaves, std::move(separators)).release(), std::memory_order_release);
+}
+
+// While the leaf is locked nobody changes nodes above it, for whoever does has locked a leaf.
+void Index::adopt(NodesAbove made) {
+  std::array<Node*, kLevelsMax> old;
+  std::size_t olds = 0;
+  for (Node* n = root_.load(std::memory_order_acquire);; n = n->node(0)) {
+    TENUTO_ASSERT(n->count() == 1);
+    old[olds++] = n;
+    if (n->level() == 1) break;
+  }
+  root_mu_.lock();
+  for (std::size_t i = 0; i < olds; ++i) old[i]->set_obsolete();
+  set_root(made.release());
+  for (std::size_t i = 0; i < olds; ++i) retire_(old[i]);
+}
+
+NodesAbove Index::nodes_above(const std::vector<VLeaf*>& leaves,
+                              std::vector<std::string> separators) {
+  NodesMade made;
+  NodeShape row;
+  row.children.assign(leaves.begin(), leaves.end());
+  row.seps = std::move(separators);
+  row.seps.erase(row.seps.begin());
+  // Not quite full, so that the first splits after an open do not cascade.
+  constexpr std::size_t kFill = kFanout * 7 / 8;
+  for (unsigned level = 1;; ++level) {
+    TENUTO_ASSERT(level < kLevelsMax);
+    NodeShape above;
+    const std::size_t n = row.children.size();
+    const std::size_t nodes = (n + kFill - 1) / kFill;
+    for (std::size_t i = 0; i < nodes; ++i) {
+      const std::size_t from = n * i / nodes;
+      const std::size_t to = n * (i + 1) / nodes;
+      above.children.push_back(made.make(level, row, from, to));
+      if (i > 0) above.seps.push_back(row.seps[from - 1]);
+    }
+    if (nodes == 1) {
+      made.keep();
+      return NodesAbove(static_cast<Node*>(above.children[0]));
+    }
+    row = std::move(above);
+  }
+}
+
+}  // namespace TENUTO_NS::store

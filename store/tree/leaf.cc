@@ -1,0 +1,183 @@
+#include "store/tree/leaf.h"
+
+#include <bit>
+#include <cstring>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+constexpr unsigned kSlotLines = kSlots / 8;
+
+std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
+  std::uint32_t crc = pm::crc32c_u64(~0u, leaf.value);
+  if (tree != kDefaultTree) crc = pm::crc32c_u64(crc, tree.value);
+  return pm::crc32c(low.data(), low.size(), crc);
+}
+
+}  // namespace
+
+void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print) {
+  Leaf& leaf = *twin.leaf;
+  UsedPrints prints = prints_of(twin);
+  prints.of[slot] = print;
+  const HeaderWord bitmap = bitmap_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot, prints);
+  if (TENUTO_PLANT("store_header_before_slot")) publish(leaf.head.bitmap, bitmap);
+  publish(leaf.slot[slot], word);
+  fence("record and slot", "leaf header");  // a set bit promises a whole record and slot word
+  if (TENUTO_PLANT("store_bitmap_before_print")) store_ordered(leaf.head.bitmap, bitmap);
+  store_ordered(leaf.head.print[slot], print);
+  publish(leaf.head.bitmap, bitmap);
+  fence("leaf header", "insert returns");
+  twin.set_entry(slot, word, print);
+}
+
+void swap_entry(VLeaf& twin, unsigned slot, SlotWord word) {
+  publish(twin.leaf->slot[slot], word);
+  fence("slot", "update returns, old record is retired");
+  twin.set_word(slot, word);
+}
+
+void erase_entry(VLeaf& twin, unsigned slot) {
+  Leaf& leaf = *twin.leaf;
+  UsedPrints prints = prints_of(twin);
+  prints.of[slot] = 0;
+  publish(leaf.head.bitmap,
+          bitmap_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot), prints));
+  fence("leaf bitmap", "erase returns, record is retired");
+  twin.set_print(slot, 0);
+}
+
+UsedPrints prints_of(const Leaf& leaf, std::uint64_t used) {
+  UsedPrints p;
+  for (unsigned i = 0; i < kSlots; ++i) {
+    p.of[i] = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - (used >> i & 1)));
+  }
+  return p;
+}
+
+bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap) {
+  const std::uint64_t salt = salt_of(leaf.head.bitmap);
+  if (bitmap.sound(salt)) return true;
+  return bitmap.raw == HeaderWord::make(bitmap.value(), salt, prints_of(leaf, bitmap.value())).raw;
+}
+
+unsigned choose_slot(std::uint64_t used) {
+  const auto count = static_cast<unsigned>(std::popcount(used));
+  TENUTO_ASSERT(count < kSlots);
+  const unsigned start = count % kSlotLines * 8;
+  const std::uint64_t empty = ~used & kBitmapMask;
+  const std::uint64_t behind = empty >> start << start;
+  return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : empty));
+}
+
+void set_low(Leaf& leaf, PoolOffset at, TreeId tree, std::string_view low, PoolOffset block) {
+  leaf.low = {};
+  leaf.low.head = LowSeparator::make_head(low.size(), tree);
+  leaf.low.check = low_check(at, tree, low);
+  if (low_needs_block(low.size())) {
+    std::memcpy(leaf.low.data, &block.value, sizeof block.value);
+  } else if (!low.empty()) {
+    std::memcpy(leaf.low.data, low.data(), low.size());
+  }
+}
+
+PoolOffset low_block(const Leaf& leaf) {
+  if (!low_needs_block(leaf.low.bytes())) return {};
+  PoolOffset block;
+  std::memcpy(&block.value, leaf.low.data, sizeof block.value);
+  return block;
+}
+
+Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf) {
+  const std::size_t bytes = leaf.low.bytes();
+  const char* data = leaf.low.data;
+  if (low_needs_block(bytes)) {
+    const PoolOffset block = low_block(leaf);
+    if (bytes > kKeyBytesMax || !file.in_range(block, bytes)) return Status::corrupt;
+    data = file.at<const char>(block);
+  }
+  return std::string_view{data, bytes};
+}
+
+bool low_sound(const pm::PoolFile& file, const Leaf& leaf, TreeId tree, std::string_view low) {
+  return leaf.low.may_be_of(tree) && leaf.low.check == low_check(file.offset_of(&leaf), tree, low);
+}
+
+void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const NewEntry* entries,
+               unsigned count, std::string_view low, PoolOffset block) {
+  TENUTO_ASSERT(count <= kSlots);
+  std::memset(static_cast<void*>(&leaf), 0, sizeof leaf);
+  for (unsigned i = 0; i < count; ++i) {
+    leaf.slot[i] = entries[i].word;
+    leaf.head.print[i] = entries[i].print;
+  }
+  const std::uint64_t used = (1ull << count) - 1;
+  leaf.head.bitmap = bitmap_word(leaf.head.bitmap, used, prints_of(leaf, used));
+  leaf.head.next = header_word(leaf.head.next, next.value);
+  set_low(leaf, at, tree, low, block);
+  flush(leaf);
+}
+
+void set_counts(Leaf& first, const TreeCounts& counts) {
+  std::memcpy(first.low.data, &counts, sizeof counts);
+}
+
+TreeCounts counts_of(const Leaf& first) {
+  TreeCounts counts;
+  std::memcpy(&counts, first.low.data, sizeof counts);
+  return counts;
+}
+
+void link_split(const VLeaf& twin, PoolOffset right, std::uint64_t keep) {
+  Leaf& left = *twin.leaf;
+  UsedPrints prints = prints_of(twin);
+  for (unsigned i = 0; i < kSlots; ++i) {
+    if ((keep >> i & 1) == 0) prints.of[i] = 0;
+  }
+  const HeaderWord bitmap = bitmap_word(left.head.bitmap, keep, prints);
+  if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, bitmap);
+  store_ordered(left.head.next, header_word(left.head.next, right.value));
+  if (!TENUTO_PLANT("store_split_keeps_moved_entries")) store_ordered(left.head.bitmap, bitmap);
+  flush(left.head);
+  fence("chain link", "leaf lock is released");
+}
+
+void unlink_next(Leaf& left, PoolOffset next) {
+  publish(left.head.next, header_word(left.head.next, next.value));
+  fence("leaf unlinked", "leaf is retired");
+}
+
+bool resolve_split(Leaf& left, const Leaf& right) {
+  if (TENUTO_PLANT("store_recovery_keeps_moved_entries")) return false;
+  const std::uint64_t in_left = bitmap_of(left);
+  // The neighbour may be looked at, and changed, by another thread.
+  const std::uint64_t in_right =
+      HeaderWord{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)}.value();
+  const auto slots_with = [&](SlotWord word) {
+    std::uint64_t found = 0;
+    for (std::uint64_t rest = in_left; rest != 0; rest &= rest - 1) {
+      const int i = std::countr_zero(rest);
+      if (left.slot[i].raw == word.raw) found |= 1ull << i;
+    }
+    return found;
+  };
+  if (in_left == 0 || in_right == 0) return false;
+  // The right leaf of an unfinished split holds nothing but entries of the left one, so one of
+  // them tells.
+  if (slots_with(right.slot[std::countr_zero(in_right)]) == 0) return false;
+  std::uint64_t drop = 0;
+  for (std::uint64_t rest = in_right; rest != 0; rest &= rest - 1) {
+    drop |= slots_with(right.slot[std::countr_zero(rest)]);
+    if (TENUTO_PLANT("store_recovery_drops_one_moved_entry")) break;
+  }
+  const std::uint64_t kept = in_left & ~drop;
+  publish(left.head.bitmap, bitmap_word(left.head.bitmap, kept, prints_of(left, kept)));
+  return true;
+}
+
+}  // namespace TENUTO_NS::store

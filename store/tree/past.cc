@@ -1,0 +1,175 @@
+// The tree as it was at a snapshot's moment, whether it still is so, and the end of old versions.
+// What each step relies on: history.h.
+#include <algorithm>
+
+#include "pm/assert.h"
+#include "pm/no_memory.h"
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+
+namespace TENUTO_NS::store {
+
+// --- reads --------------------------------------------------------------------------------------
+
+namespace {
+// After the look, for what it found may have been incomplete.
+Status settled(const SnapshotCore& at) {
+  return at.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
+}
+}  // namespace
+
+Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
+                       bool for_value) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  const KeyHash hash = hash_key(key);
+  for (;;) {
+    const OldVersion* before = nullptr;
+    if (TENUTO_PLANT("store_snapshot_asks_history_first")) {
+      before = history_.find(index_.locate(key).version, key, hash, at.moment);
+    }
+    const Place place = index_.locate(key);
+    Found found;
+    const Status s = search(place, key, hash, found);
+    if (s == Status::conflict) continue;
+    TENUTO_TRY(s);
+    PoolOffset record = found.found ? found.word.record() : PoolOffset{};
+    const OldVersion* v = history_.find(place.version, key, hash, at.moment);
+    if (TENUTO_PLANT("store_snapshot_asks_history_first")) v = before;
+    if (v != nullptr) {
+      record = v->record;
+      found.found = static_cast<bool>(record);
+      if (record && !read_record(file_, record, found.record)) return damaged(record, "record");
+    }
+    if (!place.leaf->still(place.version)) continue;
+    TENUTO_TRY(settled(at));
+    TENUTO_TRY(file_.bad_pages());
+    if (!found.found) return Status::not_found;
+    out = found.record;
+    if (for_value && verify_reads_ && !record_sound(file_, record, out)) {
+      return damaged(record, "record's checksum");
+    }
+    return file_.bad_pages();
+  }
+}
+
+// Where the leaf has no history it is as it was.
+Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const {
+  if (VLeaf::history(place.version) == 0) {
+    TENUTO_TRY(ordered(place, nullptr, out));
+    return settled(at);
+  }
+  TENUTO_TRY(entries(place, out));
+  std::vector<const OldVersion*> past;
+  history_.collect(place.version, at.moment, past);
+  if (!place.leaf->still(place.version)) return Status::conflict;
+  std::erase_if(out, [&](const Entry& e) {
+    const auto v = std::lower_bound(
+        past.begin(), past.end(), e.record.key,
+        [](const OldVersion* old, std::string_view key) { return old->key() < key; });
+    return v != past.end() && (*v)->key() == e.record.key;
+  });
+  for (const OldVersion* v : past) {
+    if (!v->record) continue;
+    out.push_back({{}, SlotWord::make(v->record, hash_key(v->key()).slot), 0});
+    TENUTO_TRY(read(out.back(), false));
+  }
+  sort(out);
+  return settled(at);
+}
+
+// --- validation ---------------------------------------------------------------------------------
+
+// The low separator of the next leaf. REQUIRES: an epoch guard; believe it if the leaf's version
+// is still the same after.
+Result<std::optional<std::string_view>> Tree::end_of(const VLeaf& twin) const {
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return next.error();
+  if (!*next) return std::optional<std::string_view>{};
+  const Leaf& leaf = *file_.at<Leaf>(*next);
+  const Result<std::string_view> low = store::low_of(file_, leaf);
+  if (!low || !low_sound(file_, leaf, id_, *low)) return damaged(*next, "low separator");
+  return std::optional(*low);
+}
+
+Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* const> mine) const {
+  const bool point = range.is_key();
+  if (TENUTO_PLANT("store_commit_keys_not_validated") && point) return Status::ok;
+  if (TENUTO_PLANT("store_commit_ranges_not_validated") && !point) return Status::ok;
+  const std::string_view to = range.to() ? std::string_view(*range.to()) : std::string_view();
+  std::string at = range.from();
+  // Whoever holds a leaf may wait for one of ours: he or we give up.
+  constexpr int kTriesMax = 1000;
+  Backoff wait;
+  for (int tries = 0; tries < kTriesMax;) {
+    VLeaf& twin = *index_.route(at);
+    const std::uint64_t version = twin.version.load(std::memory_order_seq_cst);
+    const bool own = std::binary_search(mine.begin(), mine.end(), &twin);
+    const bool others = VLeaf::locked(version) && !TENUTO_PLANT("store_commit_ignores_locks");
+    if (!own && (others || VLeaf::dead(version) || index_.route(at) != &twin)) {
+      wait.pause();
+      ++tries;
+      continue;
+    }
+    const bool changed = history_.changed(version, at, range.to() ? &to : nullptr, since);
+    const Result<std::optional<std::string_view>> end = end_of(twin);
+    if (!own && !twin.still(version)) {
+      ++tries;
+      continue;
+    }
+    if (changed) return Status::conflict;
+    if (!end) return end.error();
+    if (point || !*end || (range.to() && to < **end)) return Status::ok;
+    at = **end;
+  }
+  return Status::conflict;
+}
+
+bool Tree::changed_since(std::string_view key, const SnapshotCore& at) const {
+  const EpochGuard guard;
+  return unchanged({*this, key}, at.moment, {}) != Status::ok;
+}
+
+// --- letting go ---------------------------------------------------------------------------------
+
+void Tree::retire_version(OldVersion* v) {
+  TENUTO_ASSERT(!v->listed || TENUTO_PLANT("store_history_lost_at_unlink") ||
+                TENUTO_PLANT("store_history_lost_at_merge") ||
+                TENUTO_PLANT("store_history_lost_at_split"));
+  limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
+}
+
+std::size_t Tree::sweep(std::span<OldVersion* const> going) {
+  // Before any lock, for it may have to be made; from here on nothing needs memory.
+  const bool ready = pm::had_memory([this] {
+    const EpochGuard guard;
+    static_cast<void>(limbos_.mine());
+  });
+  if (!ready) return 0;
+  for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
+    const EpochGuard guard;
+    const std::string_view key = going[i]->key();
+    VLeaf* twin = nullptr;
+    while (twin == nullptr) {
+      const Place place = index_.locate(key);
+      if (place.leaf->lock_if(place.version)) twin = place.leaf;
+    }
+    LeafLock lock(*twin);
+    // The range of a locked leaf does not change.
+    while (end < going.size() && (end == i || index_.route(going[end]->key()) == twin)) {
+      going[end++]->going = true;
+    }
+    history_.unlink_going(*twin);
+    const bool without = VLeaf::history(twin->version.load(std::memory_order_relaxed)) == 0;
+    const bool empty = without && twin->used_slots() == 0;
+    lock.unlock_unchanged();  // no active snapshot sees a difference
+    for (std::size_t n = i; n < end; ++n) {
+      retire_block(going[n]->record, going[n]->held_bytes);
+      retire_version(going[n]);
+    }
+    if (empty) unlink_empty(key);
+  }
+  limbos_.collect_all();
+  return going.size();
+}
+
+}  // namespace TENUTO_NS::store

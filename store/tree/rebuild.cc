@@ -1,0 +1,297 @@
+// From blocks in a pool to a tree: making an empty one, and rebuilding twins and inner nodes at
+// open. The chain of leaves is walked once, by one thread, reading one line of each leaf; behind it
+// everything about a single leaf is done in parallel (oneTBB), so that the walk is all that waits.
+//
+// After a crash every leaf may be the left half of a split that got no further than `next`; each
+// is compared with its right neighbour, which needs no order among leaves: only a leaf's own
+// bitmap is changed, and only bits of entries that stand in the neighbour, too.
+//
+// The counts that a clean close writes stand in the first leaf (of the default collection: in the
+// head page), in a line that nothing else is read from. They count only while the pool says that it
+// was closed, so a torn one is never believed.
+#include <tbb/task_group.h>
+
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <deque>
+#include <iterator>
+
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind) {
+  const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
+  if (!block) return block.error();
+  UnlinkedBlock unlinked(ground.heap, block->offset);
+  Leaf* leaf = ground.file.at<Leaf>(block->offset);
+  fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
+  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
+  VLeaf* twin = tree->twins_.take();
+  twin->leaf = leaf;
+  tree->index_.build({twin}, {std::string()});
+  unlinked.linked();
+  return tree;
+}
+
+// One rebuilding; its damage is reported by whoever finds it first.
+class Tree::Rebuild {
+ public:
+  Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
+
+  Status run(bool parallel) {
+    if (parallel) {
+      tbb::task_group behind;
+      const Status walked =
+          walk_chain([&](Chunk& c) { behind.run([this, &c] { rebuild_chunk(c); }); });
+      behind.wait();
+      TENUTO_TRY(walked);
+    } else {
+      TENUTO_TRY(walk_chain([this](Chunk& c) { rebuild_chunk(c); }));
+    }
+    if (failed_.load(std::memory_order_acquire)) {
+      if (report_ != nullptr) *report_ = first_report_;
+      return first_status_;
+    }
+    std::vector<VLeaf*> twins;
+    std::vector<std::string> lows;
+    twins.reserve(leaves_);
+    lows.reserve(leaves_);
+    for (Chunk& c : chunks_) {
+      TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::done);
+      for (std::size_t i = 0; i < c.count; ++i) twins.push_back(&c.twins[i]);
+      std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
+    }
+    tree_.index_.build(twins, std::move(lows));
+    tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
+    return Status::ok;
+  }
+
+ private:
+  static constexpr std::size_t kChunk = 128;
+
+  // Leaves in a row, the twins they get, and what stands on either side.
+  struct Chunk {
+    PoolOffset before;  // 0: it begins with the first leaf
+    PoolOffset at[kChunk];
+    PoolOffset behind;  // 0: it ends with the last one
+    std::size_t count = 0;
+    VLeaf* twins = nullptr;
+    std::vector<std::string> lows;
+    // Handed over to a task, and back: TBB's own order is not seen by the thread sanitizer, whose
+    // build does not instrument that library.
+    enum class Turn : std::uint8_t { walk, task, done };
+    std::atomic<Turn> turn{Turn::walk};
+  };
+
+  Status damaged(Report* report, PoolOffset at, const char* what) const {
+    return fail(Status::corrupt, report, "the store is damaged", tree_.file_.where(at, what));
+  }
+  bool can_be_leaf(PoolOffset at) const {
+    return at.value % kLineBytes == 0 && tree_.file_.in_range(at, sizeof(Leaf));
+  }
+  Leaf& leaf_at(PoolOffset at) const { return *tree_.file_.at<Leaf>(at); }
+
+  // Hands the leaves out in order, a chunk at a time. One line of each is read here, and its order
+  // looked at elsewhere, so the walk's length is what excludes loops.
+  template <class Take>
+  Status walk_chain(Take&& take) {
+    const std::size_t leaves_max = tree_.file_.bytes() / sizeof(Leaf);
+    PoolOffset before{};
+    PoolOffset at = tree_.first_leaf_;
+    while (at) {
+      Chunk& c = chunks_.emplace_back();
+      c.before = before;
+      c.twins = tree_.twins_.take_row(kChunk);
+      for (; at && c.count < kChunk; ++c.count) {
+        if (!can_be_leaf(at) || leaves_ == leaves_max)
+          return damaged(report_, at, "chain of leaves");
+        const Leaf& leaf = leaf_at(at);
+        if (!is_sound(leaf.head.next)) return damaged(report_, at, "link to the next leaf");
+        c.at[c.count] = before = at;
+        at = store::next_of(leaf);
+        leaves_ += 1;
+      }
+      c.behind = at;
+      if (at && !can_be_leaf(at)) continue;  // found damaged above
+      for (std::size_t i = c.count; i < kChunk; ++i) tree_.twins_.put(&c.twins[i]);
+      c.turn.store(Chunk::Turn::task, std::memory_order_release);
+      take(c);
+      if (failed_.load(std::memory_order_relaxed)) break;
+    }
+    return Status::ok;
+  }
+
+  void rebuild_chunk(Chunk& c) {
+    TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::task);
+    rebuild_leaves(c);
+    c.turn.store(Chunk::Turn::done, std::memory_order_release);
+  }
+
+  void rebuild_leaves(Chunk& c) {
+    c.lows.reserve(c.count);
+    for (std::size_t i = 0; i < c.count; ++i) {
+      if (failed_.load(std::memory_order_relaxed)) return;
+      if (i + 1 < c.count) prefetch(c.at[i + 1]);
+      Report report;
+      const Status s = rebuild_leaf(c, i, &report);
+      if (s == Status::ok) continue;
+      const std::lock_guard lock(mu_);
+      if (failed_.load(std::memory_order_relaxed)) return;
+      first_status_ = s;
+      first_report_ = std::move(report);
+      failed_.store(true, std::memory_order_release);
+    }
+  }
+
+  void prefetch(PoolOffset at) const {
+    for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {
+      __builtin_prefetch(tree_.file_.at<char>(at + line));
+    }
+  }
+
+  Status rebuild_leaf(Chunk& c, std::size_t i, Report* report) {
+    const PoolOffset at = c.at[i];
+    Leaf& leaf = leaf_at(at);
+    TENUTO_TRY(take_low(c, i, leaf, report));
+    if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
+    if (!clean_)
+      TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
+    VLeaf& twin = c.twins[i];
+    twin.leaf = &leaf;
+    const std::uint64_t used = bitmap_of(leaf);
+    const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), twin);
+    if (bad != kSlots) {
+      return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
+    }
+    for (std::uint64_t rest = clean_ ? 0 : used; rest != 0; rest &= rest - 1) {
+      TENUTO_TRY(tree_.heap_.mark(leaf.slot[std::countr_zero(rest)].record(), report));
+    }
+    records_.fetch_add(std::popcount(used), std::memory_order_relaxed);
+    return Status::ok;
+  }
+
+  // Separators ascend from leaf to leaf, also from the chunk before.
+  Status take_low(Chunk& c, std::size_t i, const Leaf& leaf, Report* report) const {
+    const PoolOffset at = c.at[i];
+    const Result<std::string_view> low = store::low_of(tree_.file_, leaf);
+    const bool sound = low && (low_sound(tree_.file_, leaf, tree_.id_, *low) ||
+                               TENUTO_PLANT("store_separator_checksum_not_compared"));
+    if (!sound) return damaged(report, at, "low separator");
+    bool ordered = low->empty();
+    if (i > 0) {
+      ordered = c.lows.back() < *low;
+    } else if (c.before) {
+      const Result<std::string_view> left = store::low_of(tree_.file_, leaf_at(c.before));
+      ordered = left && *left < *low;
+    }
+    if (!ordered) return damaged(report, at, "order of leaves");
+    c.lows.emplace_back(*low);
+    return Status::ok;
+  }
+
+  // Finishes a split that got no further than `next`, and marks the leaf's own blocks.
+  Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, Report* report) const {
+    if (next) {
+      const Leaf& right = leaf_at(next);
+      // Another thread may be changing it; whatever is believed of it must be sound.
+      const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
+      if (!bitmap_sound(right, bitmap)) return damaged(report, next, "leaf bitmap or fingerprints");
+      if (resolve_split(leaf, right)) fence("split finished", "store is used");
+    }
+    TENUTO_TRY(tree_.heap_.mark(at, report));
+    const PoolOffset block = low_block(leaf);
+    if (block && !TENUTO_PLANT("store_separator_block_not_marked")) {
+      TENUTO_TRY(tree_.heap_.mark(block, report));
+    }
+    return Status::ok;
+  }
+
+  // The slots into a twin that nobody sees yet. Returns the first used one that cannot be; kSlots:
+  // there is none. Cost: a few instructions a slot, no branch.
+  static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
+                             VLeaf& twin) {
+    std::uint64_t bad = 0;
+    for (unsigned i = 0; i < kSlots; ++i) {
+      const std::uint64_t in_use = used >> i & 1;
+      const SlotWord word = leaf.slot[i];
+      const auto print = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - in_use));
+      const std::uint64_t at = word.record().value;
+      const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
+      const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || print == 0;
+      bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
+      twin.words[i].store(word.raw, std::memory_order_relaxed);
+      twin.print[i].store(print, std::memory_order_relaxed);
+    }
+    return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
+  }
+
+  Tree& tree_;
+  const bool clean_;
+  Report* const report_;
+  // Of the walk; a chunk handed out belongs to its task.
+  std::deque<Chunk> chunks_;
+  std::size_t leaves_ = 0;
+  std::atomic<std::int64_t> records_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mu_;
+  // Guarded by mu_ until failed_ says so.
+  Status first_status_ = Status::ok;
+  Report first_report_;
+};
+
+Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                            KeyKind kind, bool clean, bool parallel,
+                                            Report* report) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, kind));
+  TENUTO_TRY(Rebuild(*tree, clean, report).run(parallel));
+  if (clean) {
+    // What the close wrote is a fact about this very state, or the state was not closed cleanly.
+    const TreeCounts counts = tree->written_counts();
+    if (!counts.sound(first_leaf) ||
+        counts.records != static_cast<std::uint64_t>(tree->records_at_open_)) {
+      return fail(Status::corrupt, report, "the number of records is not what it was at the close",
+                  ground.file.where(first_leaf, "first leaf"), std::to_string(counts.records),
+                  std::to_string(tree->records_at_open_));
+    }
+    tree->record_bytes_at_open_ = static_cast<std::int64_t>(counts.record_bytes);
+  } else {
+    tree->record_bytes_known_.store(false, std::memory_order_relaxed);
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  tree->rebuild_ms_ = took.count();
+  return tree;
+}
+
+TreeCounts Tree::written_counts() const {
+  if (id_ != kDefaultTree) return counts_of(*file_.at<Leaf>(first_leaf_));
+  const std::uint64_t* head = file_.head().store;
+  return TreeCounts::make(first_leaf_, head[kHeadRecords], head[kHeadRecordBytes]);
+}
+
+void Tree::write_counts(const TreeCounts& counts) {
+  if (id_ == kDefaultTree) {
+    std::uint64_t* head = file_.head().store;
+    head[kHeadRecords] = counts.records;
+    head[kHeadRecordBytes] = counts.record_bytes;
+    flush_bytes(head, sizeof file_.head().store);
+  } else {
+    Leaf& first = *file_.at<Leaf>(first_leaf_);
+    set_counts(first, counts);
+    flush(first.low);
+  }
+}
+
+void Tree::close() {
+  StoreStats counts;
+  stats(counts);
+  limbos_.drain();
+  if (limbos_.lost()) file_.leave_to_recovery();
+  write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,125 @@
+// Record blocks: {head, key, value}, written once and never changed while a slot names them.
+// Written by tree.cc and batch.cc before any lock is taken, read by everybody under an epoch guard.
+// Whatever lengths the media shows, a read stays inside the pool file.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "file/pool_file.h"
+#include "heap/heap.h"
+#include "pm/plant.h"
+#include "store/tree/format.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+struct Record {
+  std::string_view key;
+  std::string_view value;
+};
+
+// As the store counts them.
+inline std::int64_t bytes_of(const Record& r) {
+  return static_cast<std::int64_t>(r.key.size() + r.value.size());
+}
+
+// The bytes of a block that holds such a record.
+constexpr std::uint64_t record_bytes(std::size_t key_bytes, std::size_t value_bytes) {
+  const std::uint64_t extra = value_bytes >= RecordHead::kLongValue ? 8 : 0;
+  return sizeof(RecordHead) + extra + key_bytes + value_bytes;
+}
+
+// Whole lines where that wastes little: a block on line bounds is flushed with the fewest lines.
+constexpr std::uint64_t record_block_bytes(std::uint64_t bytes) {
+  const std::uint64_t lines = round_up(bytes, kLineBytes);
+  return lines - bytes <= lines / 8 ? lines : bytes;
+}
+
+constexpr std::uint16_t fold_check(std::uint32_t crc) {
+  return static_cast<std::uint16_t>(crc ^ crc >> 16);
+}
+// What a record's checksum begins with: its place, for an older record of the same key, whole in a
+// page that was written to the wrong place, would be believed; and the lengths. 0.1.0 knew no place
+// (null).
+inline std::uint32_t record_seed(PoolOffset at, std::uint64_t key_bytes,
+                                 std::uint64_t value_bytes) {
+  const std::uint64_t first = at.value >> 3 << RecordHead::kKeyBits | key_bytes;
+  return pm::crc32c_u64(pm::crc32c_u64(~0u, first), value_bytes);
+}
+inline std::uint16_t record_check(PoolOffset at, std::string_view key, std::string_view value) {
+  const std::uint32_t crc =
+      pm::crc32c(key.data(), key.size(), record_seed(at, key.size(), value.size()));
+  return fold_check(pm::crc32c(value.data(), value.size(), crc));
+}
+// The same of a record where it stands: its value follows its key.
+inline std::uint16_t record_check(PoolOffset at, const Record& r) {
+  return fold_check(pm::crc32c(r.key.data(), r.key.size() + r.value.size(),
+                               record_seed(at, r.key.size(), r.value.size())));
+}
+
+// Fills a block and flushes it; durable after the caller's fence.
+inline void write_record(const pm::PoolFile& file, PoolOffset at, std::string_view key,
+                         std::string_view value) {
+  const bool is_long = value.size() >= RecordHead::kLongValue;
+  const PoolOffset place = TENUTO_PLANT("store_record_place_not_covered") ? PoolOffset{} : at;
+  const RecordHead head = RecordHead::make(
+      key.size(), is_long ? RecordHead::kLongValue : value.size(), record_check(place, key, value));
+  auto* const block = file.at<std::byte>(at);
+  std::byte* to = block;
+  std::memcpy(to, &head, sizeof head);
+  to += sizeof head;
+  if (is_long) {
+    const std::uint64_t bytes = value.size();
+    std::memcpy(to, &bytes, sizeof bytes);
+    to += sizeof bytes;
+  }
+  if (!key.empty()) std::memcpy(to, key.data(), key.size());
+  if (!value.empty()) std::memcpy(to + key.size(), value.data(), value.size());
+  flush_bytes(block, record_bytes(key.size(), value.size()));
+}
+
+// Asks for the two lines in which most records stand, whatever offset it is given.
+inline void prefetch_record(const pm::PoolFile& file, PoolOffset at) {
+  if (!file.in_range(at, 2 * kLineBytes)) return;
+  __builtin_prefetch(file.at<char>(at));
+  __builtin_prefetch(file.at<char>(at + kLineBytes));
+}
+
+// The record at an offset read from media; false when it cannot be one (the caller reports
+// damage). Does not verify the checksum.
+inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
+  if (!file.in_range(at, sizeof(RecordHead)) || at.value % alignof(RecordHead) != 0) return false;
+  const char* p = file.at<const char>(at);
+  RecordHead head;
+  std::memcpy(&head, p, sizeof head);
+  const std::uint64_t key_bytes = head.key_bytes();
+  std::uint64_t value_bytes = head.value_field();
+  std::uint64_t fixed = sizeof head;
+  if (value_bytes == RecordHead::kLongValue) [[unlikely]] {
+    fixed += 8;
+    if (!file.in_range(at, fixed)) return false;
+    std::memcpy(&value_bytes, p + sizeof head, sizeof value_bytes);
+    if (value_bytes < RecordHead::kLongValue || value_bytes > kOffsetMask) return false;
+  }
+  if (key_bytes > kKeyBytesMax || !file.in_range(at, fixed + key_bytes + value_bytes)) return false;
+  out.key = {p + fixed, key_bytes};
+  out.value = {p + fixed + key_bytes, value_bytes};
+  return true;
+}
+
+// Whether it was written to this very place. Of a record that 0.1.0 wrote nobody knows.
+inline bool record_of_its_place(const pm::PoolFile& file, PoolOffset at, const Record& r) {
+  RecordHead head;
+  std::memcpy(&head, file.at<const char>(at), sizeof head);
+  return head.check() == record_check(at, r);
+}
+
+inline bool record_sound(const pm::PoolFile& file, PoolOffset at, const Record& r) {
+  RecordHead head;
+  std::memcpy(&head, file.at<const char>(at), sizeof head);
+  return head.check() == record_check(at, r) || head.check() == record_check({}, r);
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,212 @@
+// Leaves that come and go. A full leaf gives its upper half to a new right neighbour; a leaf that
+// became empty is unlinked from the chain. Durable order: leaf.h; order of locks: index.h.
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "pm/assert.h"
+#include "pm/no_memory.h"
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_values) const {
+  out.clear();
+  const VLeaf& twin = *place.leaf;
+  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+    const auto slot = static_cast<std::uint8_t>(std::countr_zero(used));
+    out.push_back({{}, twin.word(slot), slot});
+  }
+  if (!twin.still(place.version)) return Status::conflict;
+  for (const Entry& e : out) prefetch(e.word);
+  for (Entry& e : out) TENUTO_TRY(read(e, for_values));
+  return in_range(place, out);
+}
+
+// A key that stands in the wrong leaf would be passed over by a walk, and lost by a split.
+Status Tree::in_range(const Place& place, const std::vector<Entry>& found) const {
+  const Result<std::string_view> low = low_of(*place.leaf);
+  if (!low) return low.error();
+  const Result<std::optional<std::string_view>> end = end_of(*place.leaf);
+  if (!end) return end.error();
+  const auto wrong = std::find_if(found.begin(), found.end(), [&](const Entry& e) {
+    return e.record.key < *low || (*end && **end <= e.record.key);
+  });
+  if (wrong == found.end() || TENUTO_PLANT("store_range_of_keys_not_checked")) return Status::ok;
+  // The leaf may have been split since its entries were seen.
+  if (!place.leaf->still(place.version)) return Status::conflict;
+  return damaged(wrong->word.record(), "record whose key does not belong into its leaf");
+}
+
+// By the eight bytes behind what all keys share; whole keys only where those are equal.
+void Tree::sort(std::vector<Entry>& entries) {
+  if (entries.size() < 2) return;
+  const std::string_view first = entries[0].record.key;
+  std::size_t shared = first.size();
+  for (const Entry& e : entries) {
+    shared = std::min(shared, common_prefix(first.substr(0, shared), e.record.key));
+  }
+  if (entries.size() > kSlots) {  // with old versions of what is gone
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.record.key < b.record.key; });
+    return;
+  }
+  struct Ranked {
+    std::uint64_t head;
+    std::uint32_t at;
+  };
+  std::array<Ranked, kSlots> order;
+  std::array<Entry, kSlots> old;
+  const std::size_t n = entries.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    old[i] = entries[i];
+    order[i] = {key_head(old[i].record.key.substr(shared)), static_cast<std::uint32_t>(i)};
+  }
+  std::sort(order.begin(), order.begin() + n, [&](const Ranked& a, const Ranked& b) {
+    if (a.head != b.head) return a.head < b.head;
+    return old[a.at].record.key < old[b.at].record.key;
+  });
+  for (std::size_t i = 0; i < n; ++i) entries[i] = old[order[i].at];
+}
+
+Result<std::string_view> Tree::low_of(const VLeaf& twin) const {
+  const Result<std::string_view> low = store::low_of(file_, *twin.leaf);
+  if (!low || !low_sound(file_, *twin.leaf, id_, *low)) {
+    return damaged(file_.offset_of(twin.leaf), "low separator");
+  }
+  return *low;
+}
+
+Result<PoolOffset> Tree::next_of(const VLeaf& twin) const {
+  const HeaderWord& at = twin.leaf->head.next;
+  const HeaderWord next{__atomic_load_n(&at.raw, __ATOMIC_ACQUIRE)};
+  if (!next.sound(salt_of(at)) ||
+      (next.value() != 0 && !file_.in_range({next.value()}, sizeof(Leaf)))) {
+    return damaged(file_.offset_of(twin.leaf), "link to the next leaf");
+  }
+  return PoolOffset{next.value()};
+}
+
+Status Tree::split_full(VLeaf& twin, std::string_view key) {
+  std::vector<Entry> sorted;
+  TENUTO_TRY(entries({&twin, twin.version.load(std::memory_order_relaxed)}, sorted));
+  sort(sorted);
+  std::size_t keep = sorted.size() / 2;
+  std::string_view right = sorted[keep].record.key;
+  const Result<PoolOffset> behind = next_of(twin);
+  if (!behind) return behind.error();
+  if (!*behind && sorted.back().record.key < key) {
+    // Keys that come in order: leave a full leaf behind and go on in an empty one.
+    keep = sorted.size();
+    right = key;
+  }
+  const std::string_view left = sorted[keep - 1].record.key;
+  if (!(left < right)) return damaged(file_.offset_of(twin.leaf), "leaf with a key twice");
+  const Result<VLeaf*> made = split_off(twin, sorted, keep, shortest_separator(left, right));
+  return made ? Status::ok : made.error();
+}
+
+Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, std::size_t keep,
+                               std::string_view low) {
+  // What is copied gets a checksum of its own.
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return next.error();
+  // No second try here: the guard of this thread keeps what it would free.
+  const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
+  if (!block) return block.error();
+  UnlinkedBlock leaf_block(heap_, block->offset);
+  PoolOffset low_at{};
+  if (low_needs_block(low.size())) {
+    const Result<heap::Block> b = heap_.reserve(low.size(), heap::Kind::derived);
+    if (!b) return b.error();
+    low_at = b->offset;
+    copy_flush(file_.at<char>(low_at), low.data(), low.size());
+  }
+  UnlinkedBlock low_block(heap_, low_at);
+  Leaf& left = *twin.leaf;
+  UnlinkedTwin right_twin(twins_);
+  VLeaf* const right = right_twin.get();
+  right->leaf = file_.at<Leaf>(block->offset);
+  NewEntry moved[kSlots];
+  unsigned count = 0;
+  std::uint64_t kept = bitmap_of(left);
+  for (std::size_t i = keep; i < sorted.size(); ++i) {
+    const Entry& e = sorted[i];
+    const std::uint8_t print = twin.print[e.slot].load(std::memory_order_relaxed);
+    right->set_entry(count, e.word, print);
+    moved[count++] = {e.word, print};
+    kept &= ~(1ull << e.slot);
+  }
+  if (TENUTO_PLANT("store_split_links_first")) {
+    publish(left.head.next, header_word(left.head.next, block->offset.value));
+  }
+  fill_leaf(*right->leaf, block->offset, id_, *next, moved, count, low, low_at);
+  // All that may fail for want of memory comes before the link is durable: the index knows the new
+  // leaf already, which is locked as the old one is, so nobody looks at either.
+  const bool locked = right->lock();
+  TENUTO_ASSERT(locked);
+  index_.add(&twin, low, right);
+  LeafLock right_lock(*right_twin.linked());
+  leaf_block.linked();
+  low_block.linked();
+  fence("new leaf", "chain link");
+  link_split(twin, block->offset, kept);
+  history_.divide(twin, *right, low);
+  for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
+  return right;
+}
+
+// Best effort: gives up when others are busy here or memory has ended, and leaves an empty leaf,
+// which is sound.
+void Tree::unlink_empty(std::string_view key) {
+  static_cast<void>(pm::had_memory([&] { try_unlink_empty(key); }));
+}
+
+void Tree::try_unlink_empty(std::string_view key) {
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    VLeaf& twin = *index_.locate(key).leaf;
+    if (twin.used_slots() != 0) return;
+    const Result<std::string_view> low = low_of(twin);
+    if (!low || low->empty()) return;
+    VLeaf& left = *index_.locate(*low, Aim::before).leaf;
+    if (&left == &twin || !left.lock()) continue;
+    LeafLock left_lock(left);
+    if (!twin.lock()) {
+      left_lock.unlock_unchanged();
+      continue;
+    }
+    LeafLock twin_lock(twin);
+    if (!unlink_locked(left, twin, *low)) {
+      twin_lock.unlock_unchanged();
+      left_lock.unlock_unchanged();
+      continue;
+    }
+    twin_lock.unlock_dead();
+    left_lock.unlock();
+    retire_block(low_block(*twin.leaf), twin.leaf->low.bytes());
+    retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
+    limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
+    return;
+  }
+}
+
+// REQUIRES: both locked.
+bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
+  if (twin.used_slots() != 0) return false;
+  // What snapshots see here would be lost; the sweep of the last version tries again.
+  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  if (VLeaf::history(version) != 0 && !TENUTO_PLANT("store_history_lost_at_unlink")) return false;
+  if (store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
+  const Result<PoolOffset> next = next_of(twin);
+  if (!next) return false;
+  const auto unlink = [&] {
+    unlink_next(*left.leaf, *next);
+    return Status::ok;
+  };
+  return index_.remove(&twin, low, unlink) == Status::ok;
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,353 @@
+// get, put, erase. A write prepares its record before it locks anything, finds its place without
+// locks, and locks the leaf only if nothing changed since; the lock is held through the last
+// fence. What each fence is for: leaf.h.
+#include "store/tree/tree.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+
+#include "pm/assert.h"
+#include "pm/no_memory.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::store {
+
+const CollectionLife Tree::kStays;
+
+Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
+    : file_(ground.file),
+      heap_(ground.heap),
+      engine_(ground.engine),
+      history_(ground.history),
+      id_(id),
+      first_leaf_(first_leaf),
+      kind_(kind),
+      twins_(ground.twins),
+      limbos_([this](const Retired& item) { free(item); },
+              [this] {
+                const bool lost = TENUTO_PLANT("store_thread_frees_unprepared");
+                return lost || pm::had_memory([this] { heap_.prepare_thread(); });
+              }),
+      index_([this](Node* node) {
+        limbos_.retire(limbos_.mine(),
+                       {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
+      }) {}
+
+// What still waits was not drained by a clean close: the blocks are the next recovery's, the nodes
+// are nobody's.
+Tree::~Tree() {
+  limbos_.for_each([](const Retired& item) {
+    if (item.what == Retired::What::node) Node::destroy(reinterpret_cast<Node*>(item.word));
+    if (item.what == Retired::What::old_version) {
+      OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
+    }
+  });
+  while (OldVersion* v = forgotten_) {
+    forgotten_ = v->after;
+    OldVersion::destroy(v);
+  }
+}
+
+// --- reading ------------------------------------------------------------------------------------
+
+Status Tree::damaged(PoolOffset at, const char* what) const {
+  TENUTO_TRY(file_.bad_pages());  // zeros instead of it are no damage on media
+  file_.poison(Status::corrupt);
+  file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
+  return Status::corrupt;
+}
+
+// conflict: the leaf changed meanwhile. A fingerprint and sixteen more hash bits agree before a
+// record is read, so one record is read as a rule.
+Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Found& out) const {
+  for (std::uint64_t hits = place.leaf->match(hash.print); hits != 0; hits &= hits - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(hits));
+    const SlotWord word = place.leaf->word(slot);
+    if (word.hash() != hash.slot) continue;
+    prefetch_record(file_, word.record());
+    if (!place.leaf->still(place.version)) return Status::conflict;
+    Record record;
+    if (!read_record(file_, word.record(), record)) return damaged(word.record(), "record");
+    if (record.key == key) {
+      out = {true, slot, word, record};
+      return Status::ok;
+    }
+    // Two keys may share 24 bits of hash, but not a record that its own slot does not fit.
+    const KeyHash own = hash_key(record.key);
+    if (own.print != hash.print || own.slot != hash.slot) return damaged(word.record(), "record");
+  }
+  out.found = false;
+  return place.leaf->still(place.version) ? Status::ok : Status::conflict;
+}
+
+Status Tree::lookup(std::string_view key, Record& out, bool for_value) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  const KeyHash hash = hash_key(key);
+  for (;;) {
+    const Place place = index_.locate(key);
+    Found found;
+    const Status s = search(place, key, hash, found);
+    if (s == Status::conflict) continue;
+    TENUTO_TRY(s);
+    return judge(found, for_value, out);
+  }
+}
+
+Status Tree::judge(const Found& found, bool for_value, Record& out) const {
+  if (!found.found) {
+    TENUTO_TRY(file_.bad_pages());
+    return Status::not_found;
+  }
+  out = found.record;
+  if (for_value && verify_reads_ && !record_sound(file_, found.word.record(), out)) {
+    return damaged(found.word.record(), "record's checksum");
+  }
+  return file_.bad_pages();
+}
+
+Status Tree::get(std::string_view key, std::string& value) const {
+  const EpochGuard guard;
+  Record record;
+  TENUTO_TRY(lookup(key, record));
+  value.assign(record.value);
+  return file_.bad_pages();
+}
+
+// --- writing ------------------------------------------------------------------------------------
+
+Status Tree::check_key(std::string_view key) const {
+  if (key.size() > kKeyBytesMax) return Status::too_large;
+  if (kind_ == KeyKind::u64 && key.size() != sizeof(U64Key)) return Status::invalid_argument;
+  return Status::ok;
+}
+
+// A second try after everything that waited for readers has been freed. REQUIRES: the calling
+// thread is pinned at most to hold this tree.
+Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
+  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::derived);
+  if (block || block.error() != Status::full) return block;
+  limbos_.collect_all_at_rest();
+  return heap_.reserve(bytes, heap::Kind::derived);
+}
+
+Result<heap::Block> Tree::reserve_record(std::string_view key, std::string_view value) {
+  if (value.size() > kOffsetMask) return Status::too_large;
+  return reserve(record_block_bytes(record_bytes(key.size(), value.size())));
+}
+
+Status Tree::put(std::string_view key, std::string_view value) {
+  TENUTO_TRY(check_key(key));
+  TENUTO_TRY(file_.writable());
+  const Result<heap::Block> record = reserve_record(key, value);
+  if (!record) return record.error();
+  Pending p{key, hash_key(key), record->offset, bytes_of({key, value}), false};
+  // What is not linked goes back, whatever the way out.
+  struct GiveBack {
+    heap::Heap& heap;
+    const Pending& pending;
+    ~GiveBack() {
+      if (pending.record) heap.release(pending.record);
+    }
+  } const give_back{heap_, p};
+  Status s = put_at(p, value);
+  if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
+    limbos_.collect_all_at_rest();
+    s = put_at(p, value);
+  }
+  return s == Status::ok ? file_.bad_pages() : s;
+}
+
+Status Tree::put_at(Pending& p, std::string_view value) {
+  const EpochGuard guard;
+  // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
+  // would wait for it.
+  write_record(file_, p.record, p.key, value);
+  for (;;) {
+    const Place place = index_.locate(p.key);
+    Found old;
+    Status s = search(place, p.key, p.hash, old);
+    if (s == Status::ok) s = link_record(place, p, old);
+    if (s != Status::conflict) return s;
+  }
+}
+
+// Who drops the collection may have read this leaf, and waits for no lock of it (life.h).
+Status Tree::still_there(LeafLock& lock) const {
+  if (life_->is_open() || TENUTO_PLANT("store_write_life_not_validated")) return Status::ok;
+  lock.unlock_unchanged();
+  const Status s = life_->alive();
+  return s == Status::ok ? Status::conflict : s;
+}
+
+Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
+  if (old.found) return replace_record(place, p, old);
+  VLeaf& twin = *place.leaf;
+  Limbo& limbo = limbos_.mine();  // before the lock, for it may have to be made
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(twin);
+  const std::uint64_t used = twin.used_slots();
+  if (used == kBitmapMask) {
+    const Status split = split_full(twin, p.key);
+    return split == Status::ok ? Status::conflict : split;
+  }
+  const MomentWord now = history_.now();
+  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
+    return s;
+  insert_entry(twin, choose_slot(used), SlotWord::make(p.record, p.hash.slot), p.hash.print);
+  p.record = {};
+  if (now.snapshots() != 0) [[unlikely]] {
+    static_cast<void>(history_.keep({*this, twin, p.key, p.hash, now.clock(), {}}));
+  }
+  lock.unlock();
+  limbo.count(1, p.bytes);
+  if (now.snapshots() != 0) [[unlikely]]
+    history_.sweep();
+  return Status::ok;
+}
+
+Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
+  // Before the lock, so that readers wait for one fence only.
+  if (!p.fenced) fence("record", "slot");
+  p.fenced = true;
+  VLeaf& twin = *place.leaf;
+  Limbo& limbo = limbos_.mine();
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(twin);
+  const MomentWord now = history_.now();
+  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
+    return s;
+  const PoolOffset old_record = old.word.record();
+  const std::int64_t old_bytes = bytes_of(old.record);
+  if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
+  swap_entry(twin, old.slot, SlotWord::make(p.record, p.hash.slot));
+  p.record = {};
+  bool kept = false;
+  if (now.snapshots() != 0) [[unlikely]] {
+    kept = history_.keep({*this, twin, p.key, p.hash, now.clock(), old_record,
+                          static_cast<std::uint64_t>(old_bytes)});
+  }
+  lock.unlock();
+  limbo.count(0, p.bytes - old_bytes);
+  if (!kept && !TENUTO_PLANT("store_old_record_released_early"))
+    retire_block(old_record, record_bytes(old.record.key.size(), old.record.value.size()));
+  if (now.snapshots() != 0) [[unlikely]]
+    history_.sweep();
+  return Status::ok;
+}
+
+Status Tree::erase(std::string_view key) {
+  TENUTO_TRY(check_key(key));
+  TENUTO_TRY(file_.writable());
+  const EpochGuard guard;
+  const KeyHash hash = hash_key(key);
+  for (;;) {
+    const Place place = index_.locate(key);
+    Found old;
+    Status s = search(place, key, hash, old);
+    if (s == Status::ok) s = old.found ? unlink_record(place, key, old) : Status::not_found;
+    if (s == Status::ok) return file_.bad_pages();
+    if (s != Status::conflict) return s;
+  }
+}
+
+Status Tree::unlink_record(const Place& place, std::string_view key, const Found& old) {
+  VLeaf& twin = *place.leaf;
+  Limbo& limbo = limbos_.mine();
+  if (!twin.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(twin);
+  const MomentWord now = history_.now();
+  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
+    return s;
+  erase_entry(twin, old.slot);
+  bool kept = false;
+  if (now.snapshots() != 0) [[unlikely]] {
+    kept = history_.keep({*this, twin, key, hash_key(key), now.clock(), old.word.record(),
+                          static_cast<std::uint64_t>(bytes_of(old.record)), true});
+  }
+  const bool emptied = twin.used_slots() == 0;
+  lock.unlock();
+  limbo.count(-1, -bytes_of(old.record));
+  if (!kept)
+    retire_block(old.word.record(), record_bytes(old.record.key.size(), old.record.value.size()));
+  if (now.snapshots() != 0) history_.sweep();
+  if (emptied) unlink_empty(key);
+  return Status::ok;
+}
+
+// --- what was unlinked --------------------------------------------------------------------------
+
+void Tree::free(const Retired& item) {
+  switch (item.what) {
+    case Retired::What::block:
+      heap_.release({item.word});
+      break;
+    case Retired::What::node:
+      Node::destroy(reinterpret_cast<Node*>(item.word));
+      break;
+    case Retired::What::twin:
+      twins_.put(reinterpret_cast<VLeaf*>(item.word));
+      break;
+    case Retired::What::old_version:
+      OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
+      break;
+  }
+}
+
+// --- leaf twins ---------------------------------------------------------------------------------
+
+Twins::~Twins() {
+  for (const Row& row : rows_) ::munmap(row.memory, row.bytes);
+}
+
+// Fresh memory is zero, which is what an unlocked twin without entries looks like.
+VLeaf* Twins::make_row(std::size_t count) {
+  const std::size_t bytes = round_up(count * sizeof(VLeaf), kHugeBytes) + kHugeBytes;
+  rows_.reserve(rows_.size() + 1);
+  idle_.reserve(twins_ + count);  // put() is called under locks and needs no memory
+  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) pm::throw_bad_alloc();
+  TENUTO_ASSERT(p != MAP_FAILED);
+  twins_ += count;
+  ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed
+  rows_.push_back({p, bytes});
+  const auto at = round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes);
+  return reinterpret_cast<VLeaf*>(at);
+}
+
+VLeaf* Twins::take_row(std::size_t count) {
+  constexpr std::size_t kRow = kHugeBytes / sizeof(VLeaf);
+  const std::lock_guard lock(mu_);
+  if (count > kRow / 4) return make_row(count);
+  if (fresh_count_ < count) {
+    for (; fresh_count_ > 0; --fresh_count_) idle_.push_back(fresh_++);
+    fresh_ = make_row(kRow);
+    fresh_count_ = kRow;
+  }
+  VLeaf* row = fresh_;
+  fresh_ += count;
+  fresh_count_ -= count;
+  return row;
+}
+
+VLeaf* Twins::take() {
+  {
+    const std::lock_guard lock(mu_);
+    if (!idle_.empty()) {
+      VLeaf* twin = idle_.back();
+      idle_.pop_back();
+      twin->version.store(0, std::memory_order_relaxed);
+      for (unsigned i = 0; i < kSlots; ++i) twin->set_print(i, 0);
+      return twin;
+    }
+  }
+  return take_row(1);
+}
+
+void Twins::put(VLeaf* twin) {
+  const std::lock_guard lock(mu_);
+  idle_.push_back(twin);
+}
+
+}  // namespace TENUTO_NS::store

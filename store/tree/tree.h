@@ -1,0 +1,392 @@
+// The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
+// Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
+//
+// Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
+// that look first · split.cc leaves that come and go · compact.cc leaves and records that move ·
+// batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening · check.cc
+// validation · tree_end.cc the end of a tree.
+//
+// Thread safety: everything but make, rebuild, close, the end and validate from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "file/pool_file.h"
+#include "heap/heap.h"
+#include "store/tree/epoch.h"
+#include "store/tree/hash.h"
+#include "store/tree/history.h"
+#include "store/tree/index.h"
+#include "store/tree/leaf.h"
+#include "store/tree/read_set.h"
+#include "store/tree/record.h"
+#include "tenuto/kv.h"
+#include "tenuto/status.h"
+#include "tx/engine.h"
+
+namespace TENUTO_NS::store {
+
+// Leaf twins come from rows that are freed with the pool, so that neighbours stand together; in
+// huge pages where the system has them. Small trees share a row.
+class Twins {
+ public:
+  Twins() = default;
+  ~Twins();
+  Twins(const Twins&) = delete;
+  Twins& operator=(const Twins&) = delete;
+
+  // `count` of them in a row, for rebuild.
+  VLeaf* take_row(std::size_t count);
+  VLeaf* take();
+  void put(VLeaf* twin);
+
+ private:
+  struct Row {
+    void* memory;
+    std::size_t bytes;
+  };
+  VLeaf* make_row(std::size_t count);
+
+  mutable std::mutex mu_;
+  // Guarded by mu_.
+  std::vector<Row> rows_;
+  std::vector<VLeaf*> idle_;
+  std::size_t twins_ = 0;   // in all rows: idle_ has room for them
+  VLeaf* fresh_ = nullptr;  // of the last row, never handed out
+  std::size_t fresh_count_ = 0;
+};
+
+// What all trees of a pool stand on.
+struct Ground {
+  pm::PoolFile& file;
+  heap::Heap& heap;
+  tx::Engine& engine;
+  History& history;
+  Twins twins;
+};
+
+// An entry of a leaf with its key, for those who need the order.
+struct Entry {
+  Record record;
+  SlotWord word;
+  std::uint8_t slot;
+  bool read = false;      // the record's place and lengths are known
+  bool verified = false;  // and its checksum was compared
+};
+
+// The answer to one key of many.
+struct Looked {
+  Status status = Status::not_found;
+  Record record;
+};
+
+class Tree;
+
+// A block that nothing durable names yet; goes back on every way out but the good one.
+class UnlinkedBlock {
+ public:
+  UnlinkedBlock(heap::Heap& heap, PoolOffset at) : heap_(heap), at_(at) {}
+  ~UnlinkedBlock() {
+    if (at_) heap_.release(at_);
+  }
+  UnlinkedBlock(const UnlinkedBlock&) = delete;
+  UnlinkedBlock& operator=(const UnlinkedBlock&) = delete;
+  void linked() { at_ = {}; }
+
+ private:
+  heap::Heap& heap_;
+  PoolOffset at_;
+};
+
+// A twin that no index shows yet; the same.
+class UnlinkedTwin {
+ public:
+  explicit UnlinkedTwin(Twins& twins) : twins_(twins), twin_(twins.take()) {}
+  ~UnlinkedTwin() {
+    if (twin_ != nullptr) twins_.put(twin_);
+  }
+  UnlinkedTwin(const UnlinkedTwin&) = delete;
+  UnlinkedTwin& operator=(const UnlinkedTwin&) = delete;
+  VLeaf* get() const { return twin_; }
+  VLeaf* linked() { return std::exchange(twin_, nullptr); }
+
+ private:
+  Twins& twins_;
+  VLeaf* twin_;
+};
+
+// A change of an atomic batch; `tree` is one of the pool's.
+struct BatchOp {
+  Tree* tree = nullptr;
+  std::string_view key;
+  std::string_view value;
+  bool erase = false;
+};
+
+// What a conditional write does, having seen the key's record.
+struct Decision {
+  enum class What : std::uint8_t { leave, put, erase };
+  What what = What::leave;
+  std::string_view value = {};  // of a put; untouched until put_when asks again or returns
+  Status status = Status::ok;   // what put_when returns when it leaves the key alone
+};
+// Gets the record, null where there is none. Called again when another thread changed this key
+// meanwhile; no lock is held, but it must not write to the store.
+using Decide = std::function<Decision(const Record* old)>;
+
+// A compaction under way, over all trees.
+struct CompactWork {
+  std::uint64_t moves_max = 0;  // 0: unbounded
+  CompactStats done;
+
+  bool over() const {
+    return moves_max != 0 &&
+           done.records_moved + done.leaves_moved + done.leaves_merged >= moves_max;
+  }
+};
+
+class Tree {
+ public:
+  // An empty tree. Its first leaf is written and flushed, not fenced, and named nowhere: after a
+  // crash it is nobody's.
+  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
+  // Builds the tree whose first leaf this is. After a crash (clean == false) it finishes half-done
+  // splits and marks every block of the tree in the heap: call it after the recovery of tx and
+  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf. `parallel`:
+  // by the threads of the calling thread's arena (oneTBB).
+  static Result<std::unique_ptr<Tree>> rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                               KeyKind kind, bool clean, bool parallel,
+                                               Report* report);
+  // Gives all retired blocks back and writes the counts; flushed, to be fenced before the pool says
+  // that it was closed. REQUIRES: no reader, no writer.
+  void close();
+  // The end of a tree that nothing durable names any more, and that nobody is led to (tree_end.cc).
+  // Some may still be in it: try_end() gives every block to the heap once they have left and says
+  // true; false: ask again. Neither waits. REQUIRES: one thread at a time.
+  void begin_end();
+  bool try_end();
+  // The same at once. REQUIRES: nobody is in the tree or comes, no matter who is pinned.
+  void end_now();
+  // Frees what no reader holds back any more, whoever retired it.
+  void collect() { limbos_.collect_all(); }
+  Limbos::Waiting waiting() const { return limbos_.waiting(); }
+  // Of what stands in the pool.
+  PoolOffset offset_of(const void* p) const { return file_.offset_of(p); }
+  ~Tree();
+
+  // Before any other thread knows the tree.
+  void set_verify_reads(bool on) { verify_reads_ = on; }
+  // Of the collection whose records these are, and which outlives the tree. None: it stays.
+  void set_life(const CollectionLife& life) { life_ = &life; }
+
+  // See Store for these. lookup: REQUIRES an epoch guard, and the record stays under it.
+  Status lookup(std::string_view key, Record& out, bool for_value = true) const;
+  // Many keys, whose cache misses overlap (multi_get.cc). REQUIRES: as lookup.
+  void multi_lookup(std::span<const std::string_view> keys, std::span<Looked> out) const;
+  Status get(std::string_view key, std::string& value) const;
+  Status put(std::string_view key, std::string_view value);
+  Status erase(std::string_view key);
+  // Sees the key's record and writes as `decide` says, in one step: nobody writes the key between.
+  Status put_when(std::string_view key, const Decide& decide);
+
+  // Atomic, over trees of one pool. Ops in the order given; a later one for the same key wins.
+  // What was read is validated first; conflict: it changed, and nothing is done.
+  static Status write(std::vector<BatchOp> ops, const ReadSet* reads = nullptr);
+  // Steps of a compaction (compact.cc): some leaves from `from` on, which then says where to go on;
+  // none: the end. Sparse neighbours become one, blocks leave slabs that are to be emptied. full:
+  // there is no room to move to.
+  Status merge_leaves(std::optional<std::string>& from, CompactWork& work);
+  Status move_blocks(std::optional<std::string>& from, CompactWork& work);
+
+  // As lookup, at the snapshot's moment. expired | closed, too.
+  Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
+                   bool for_value = true) const;
+  // Whether the key was changed after the moment. A hint: it may be changed at any time.
+  bool changed_since(std::string_view key, const SnapshotCore& at) const;
+  // All of ascending keys into an empty tree, or nothing of them, with a fence or two for thousands
+  // (bulk.cc). invalid_argument: they do not ascend, or begin with the empty key. exists: the tree
+  // is not empty, or somebody wrote to it meanwhile. busy: a snapshot or transaction is active.
+  Status bulk_load(std::span<const BulkRecord> sorted, unsigned threads);
+  void stats(StoreStats& out) const;
+  // How many records there are, and how often a write has changed that or a record.
+  struct Count {
+    std::uint64_t records;
+    std::uint64_t changes;
+  };
+  Count count() const {
+    return {static_cast<std::uint64_t>(records_at_open_ + limbos_.records()), limbos_.changes()};
+  }
+  // How many records stand in [from, to), to null: the end; from the index alone.
+  std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
+  KeyKind kind() const { return kind_; }
+  Status check_key(std::string_view key) const;
+  // The trees of a pool differ in it; batches lock leaves in its order.
+  TreeId id() const { return id_; }
+  PoolOffset first_leaf() const { return first_leaf_; }
+
+  // validate checks the tree and notes what it reaches in the heap, note_dropped what stands in a
+  // tree that waits to be given back; check_heap compares with the heap what all trees of a pool
+  // reach.
+  using Reached = std::unordered_map<std::uint64_t, bool>;  // offset: reachable, not only retired
+  Status validate(Reached& reached, Report* report) const;
+  void note_dropped(Reached& reached) const;
+  static Status check_heap(const Ground& ground, const Reached& reached, Report* report);
+
+  // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
+  Status bad_pages() const { return file_.bad_pages(); }
+
+  // --- for the iterator
+  // ---------------------------------------------------------------------------
+  const Index& index() const { return index_; }
+  // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
+  // REQUIRES: an epoch guard.
+  Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
+  // The leaf's entries by key, now or at a snapshot's moment, records read only where they had to
+  // be: see read(). Leaves the order in the twin for the next one. REQUIRES: an epoch guard.
+  // conflict: as above.
+  Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
+  // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
+  Status read(Entry& entry, bool for_value) const;
+  // Reads it and compares its checksum, whatever set_verify_reads() says.
+  Status verify(Entry& entry) const;
+  void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
+  // Asks for a leaf that may be walked over soon: its twin, or, when that has come, what its
+  // records begin with. Whatever it finds is a hint.
+  static void prefetch_twin(const VLeaf& twin);
+  void prefetch_first_records(const VLeaf& twin) const;
+  // Sorts by key.
+  static void sort(std::vector<Entry>& entries);
+  Result<std::string_view> low_of(const VLeaf& twin) const;
+  Result<PoolOffset> next_of(const VLeaf& twin) const;
+  Status damaged(PoolOffset at, const char* what) const;
+
+  // --- for the history
+  // Takes these, sorted by key, out of their leaves; says how many, which are fewer when memory has
+  // ended. REQUIRES: no lock is held.
+  std::size_t sweep(std::span<OldVersion* const> going);
+  // REQUIRES: unlinked.
+  void retire_version(OldVersion* v);
+  void give_back(PoolOffset record) { heap_.release(record); }
+  History& history() const { return history_; }
+  // How many of its versions are in the hands of sweeps. Guarded by the history's mutex.
+  std::uint64_t in_sweeps = 0;
+
+ private:
+  struct Found {
+    bool found = false;
+    unsigned slot = 0;
+    SlotWord word{};
+    Record record;
+  };
+  struct LockedLeaf;  // batch.cc
+  class Batch;        // batch.cc
+  class Rebuild;      // rebuild.cc
+  class Check;        // check.cc
+  class Bulk;         // bulk.cc
+
+  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
+
+  Status in_range(const Place& place, const std::vector<Entry>& found) const;
+  Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
+  Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
+  // What a search means to the caller.
+  Status judge(const Found& found, bool for_value, Record& out) const;
+  void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
+  Result<heap::Block> reserve(std::uint64_t bytes);
+  Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
+  // A record that is written, on its way into its leaf.
+  struct Pending {
+    std::string_view key;
+    KeyHash hash;
+    PoolOffset record;  // none: it is linked
+    std::int64_t bytes;
+    bool fenced;  // the record
+  };
+  Status put_at(Pending& p, std::string_view value);
+  // For a write under its lock. Not ok: the lock is gone. conflict: look again, the collection
+  // stays after all. not_found | closed: it went.
+  Status still_there(LeafLock& lock) const;
+  // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
+  Status link_record(const Place& place, Pending& p, const Found& old);
+  Status replace_record(const Place& place, Pending& p, const Found& old);
+  Status unlink_record(const Place& place, std::string_view key, const Found& old);
+  struct Conditional;  // conditional.cc
+  void free(const Retired& item);
+  void count_record_bytes() const;
+  TreeCounts written_counts() const;
+  void write_counts(const TreeCounts& counts);
+  void retire_block(PoolOffset block, std::uint64_t bytes) {
+    if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block, bytes});
+  }
+
+  // past.cc. Whether nobody changed a key of the range after the moment, or is about to; `mine` are
+  // the leaves this thread has locked. conflict: somebody did, or may have.
+  Status unchanged(const ReadRange& range, Moment since, std::span<VLeaf* const> mine) const;
+  Result<std::optional<std::string_view>> end_of(const VLeaf& twin) const;
+
+  // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.
+  Status split_full(VLeaf& twin, std::string_view key);
+  // Entries [keep, end) of the sorted ones go to a new right neighbour with this low separator.
+  Result<VLeaf*> split_off(VLeaf& twin, const std::vector<Entry>& sorted, std::size_t keep,
+                           std::string_view low);
+  // Unlinks the leaf that this key belongs to, if it is empty and not the first.
+  void unlink_empty(std::string_view key);
+  void try_unlink_empty(std::string_view key);
+  bool unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low);
+
+  // tree_end.cc
+  bool forget_history();
+  void give_all_back();
+
+  // compact.cc
+  Status merge_right_of(const Place& left, std::string_view upper);
+  Status verify_leaf(const Place& place, const CompactWork& work) const;
+  Status merge_pair(const Place& at_left, const Place& at_right);
+  Status merge_locked(VLeaf& left, VLeaf& right);
+  Result<PoolOffset> copy_record(PoolOffset old);
+  Status move_records(const Place& place, CompactWork& work);
+  Status move_leaf(const Place& place, CompactWork& work);
+  void replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Block& block,
+                    std::string_view low, PoolOffset next);
+
+  // Constant after open.
+  pm::PoolFile& file_;
+  heap::Heap& heap_;
+  tx::Engine& engine_;
+  History& history_;
+  const TreeId id_;
+  const PoolOffset first_leaf_;
+  const KeyKind kind_;
+  bool verify_reads_ = true;
+  static const CollectionLife kStays;
+  const CollectionLife* life_ = &kStays;
+  double rebuild_ms_ = 0;
+  std::int64_t records_at_open_ = 0;
+  // Written once, under count_mu_, before record_bytes_known_ says so.
+  mutable std::int64_t record_bytes_at_open_ = 0;
+  mutable std::atomic<bool> record_bytes_known_{true};
+  mutable std::mutex count_mu_;
+
+  Twins& twins_;
+  mutable Limbos limbos_;
+  Index index_;
+
+  // Of who ends the tree.
+  enum class End : std::uint8_t { none, callers, lookers, over };
+  End end_ = End::none;
+  std::uint64_t end_epoch_ = 0;
+  OldVersion* forgotten_ = nullptr;  // linked by `after`
+};
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,200 @@
+// The DRAM twin of a leaf: its lock and version, its address and its fingerprints in one line, and
+// behind them its slot words, so that a lookup touches inner nodes, this line, one line of words
+// and the record, and reads nothing else from the pool (whose pages are small and whose memory may
+// be slow; twins lie in huge pages). Called by the tree, the iterator and rebuild.
+//
+// version: bit 0 locked, bit 1 dead (unlinked; never changes again), bit 2 ordered, 24 bits that
+// name the leaf's history (0: it has none; history.h), the rest counts the changes. A reader takes
+// an unlocked version, looks, and believes what it saw when the version is still the same. A writer
+// holds the lock through its last fence, so nothing is seen that could be lost. A fingerprint is
+// stored after its slot word, so whatever word stands behind a fingerprint that matches belongs to
+// a record which an epoch guard keeps alive.
+//
+// ordered: somebody walked over the leaf and left the order of its slots in a line of their own, so
+// that the next one need not read and sort the keys. An insert takes the bit back, nothing more;
+// updates and erases leave it, for the order of the other keys is the same.
+#pragma once
+
+#include <emmintrin.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "store/tree/format.h"
+#include "tenuto/persist.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define TENUTO_STORE_BYTEWISE 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TENUTO_STORE_BYTEWISE 1
+#endif
+#endif
+
+namespace TENUTO_NS::store {
+
+// Waiting for another thread: a bounded spin, then the processor is offered to it.
+class Backoff {
+ public:
+  void pause() {
+    if (++rounds_ < kSpins) {
+      _mm_pause();
+    } else {
+      sched_yield();
+    }
+  }
+
+ private:
+  static constexpr unsigned kSpins = 128;
+  unsigned rounds_ = 0;
+};
+
+using PrintBytes = std::atomic<std::uint8_t>[kSlots];
+
+#ifdef TENUTO_STORE_BYTEWISE
+// For the thread sanitizer, which does not see that a torn vector load is harmless here.
+inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) {
+  std::uint64_t mask = 0;
+  for (unsigned i = 0; i < kSlots; ++i) {
+    if (prints[i].load(std::memory_order_acquire) == print) mask |= 1ull << i;
+  }
+  return mask;
+}
+#else
+// Three compares of sixteen bytes. volatile: exactly one load each, for the bytes may change.
+inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) {
+  const auto* vec = reinterpret_cast<const volatile __m128i*>(&prints[0]);
+  const __m128i wanted = _mm_set1_epi8(static_cast<char>(print));
+  std::uint64_t mask = 0;
+  for (unsigned i = 0; i < kSlots / 16; ++i) {
+    const __m128i bytes = vec[i];
+    const auto hits = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)));
+    mask |= static_cast<std::uint64_t>(hits) << (16 * i);
+  }
+  pm::compiler_barrier();  // the version is validated after these loads
+  return mask;
+}
+#endif
+
+struct alignas(kLineBytes) VLeaf {
+  static constexpr std::uint64_t kLocked = 1;
+  static constexpr std::uint64_t kDead = 2;
+  static constexpr std::uint64_t kOrdered = 4;
+  static constexpr unsigned kHistoryShift = 3;
+  static constexpr unsigned kHistoryBits = 24;
+  static constexpr std::uint64_t kHistoryMask = ((1ull << kHistoryBits) - 1) << kHistoryShift;
+  static constexpr std::uint64_t kStep = 1ull << (kHistoryShift + kHistoryBits);
+
+  std::atomic<std::uint64_t> version{0};
+  Leaf* leaf = nullptr;                           // constant while the twin is linked
+  PrintBytes print{};                             // 0: the slot is empty
+  std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
+  std::atomic<std::uint8_t> order[kSlots] =
+      {};  // while ordered: slots by key, empty ones among them
+
+  static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
+  static constexpr bool locked(std::uint64_t v) { return (v & kLocked) != 0; }
+  static constexpr std::uint32_t history(std::uint64_t v) {
+    return static_cast<std::uint32_t>((v & kHistoryMask) >> kHistoryShift);
+  }
+  // REQUIRES: locked, or not yet to be seen.
+  void set_history(std::uint32_t which) {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    version.store((v & ~kHistoryMask) | static_cast<std::uint64_t>(which) << kHistoryShift,
+                  std::memory_order_release);
+  }
+
+  // Waits while a writer holds the leaf. Meets unlock(). May be dead. Sequentially consistent, as
+  // lock_if is: history.h, "Why a snapshot is one moment".
+  std::uint64_t read_version() const {
+    Backoff wait;
+    for (;;) {
+      const std::uint64_t v = version.load(std::memory_order_seq_cst);
+      if ((v & kLocked) == 0) return v;
+      wait.pause();
+    }
+  }
+  bool still(std::uint64_t seen) const { return version.load(std::memory_order_acquire) == seen; }
+  // Locks if nothing has changed since `seen`. Meets unlock().
+  bool lock_if(std::uint64_t seen) {
+    std::uint64_t expected = seen;
+    return version.compare_exchange_strong(expected, seen | kLocked, std::memory_order_seq_cst,
+                                           std::memory_order_relaxed);
+  }
+  // False when the leaf is dead.
+  bool lock() {
+    for (;;) {
+      const std::uint64_t v = read_version();
+      if (dead(v)) return false;
+      if (lock_if(v)) return true;
+    }
+  }
+  // Release: meets read_version() and lock_if().
+  void unlock() {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    TENUTO_DCHECK((v & kLocked) != 0);
+    version.store((v & ~kLocked) + kStep, std::memory_order_release);
+  }
+  // Unlocks without a change: readers need not look again.
+  void unlock_unchanged() {
+    version.store(version.load(std::memory_order_relaxed) & ~kLocked, std::memory_order_release);
+  }
+  void unlock_dead() {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    version.store(((v & ~kLocked) + kStep) | kDead, std::memory_order_release);
+  }
+
+  // Bit i: slot i may hold a key with this fingerprint.
+  std::uint64_t match(std::uint8_t wanted) const { return match_prints(print, wanted); }
+  std::uint64_t empty_slots() const { return match_prints(print, 0); }
+  std::uint64_t used_slots() const { return ~empty_slots() & kBitmapMask; }
+
+  void set_print(unsigned i, std::uint8_t p) { print[i].store(p, std::memory_order_release); }
+  // Release: meets word(); what the word names is whole.
+  void set_word(unsigned i, SlotWord w) { words[i].store(w.raw, std::memory_order_release); }
+  SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
+  // REQUIRES: locked, or not yet to be seen. The word first: see above.
+  void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
+    version.store(version.load(std::memory_order_relaxed) & ~kOrdered, std::memory_order_relaxed);
+    set_word(i, w);
+    set_print(i, p);
+  }
+
+  // Slot i of the order; to be believed while the version, with kOrdered, is still the same.
+  unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_relaxed); }
+  // Leaves the order, if nothing has changed since `seen`. Cost: a short lock.
+  void keep_order(std::uint64_t seen, const std::uint8_t* slots, unsigned count) {
+    if ((seen & kOrdered) != 0 || !lock_if(seen)) return;
+    for (unsigned i = 0; i < count; ++i) order[i].store(slots[i], std::memory_order_relaxed);
+    for (unsigned i = count; i < kSlots; ++i) order[i].store(kSlots, std::memory_order_relaxed);
+    version.store(seen | kOrdered, std::memory_order_release);
+  }
+};
+
+// A leaf that was locked: unlocked on every way out, an allocation that fails among them.
+class LeafLock {
+ public:
+  explicit LeafLock(VLeaf& locked) : twin_(&locked) {}
+  ~LeafLock() {
+    if (twin_ == nullptr) return;
+    if (TENUTO_PLANT("store_lock_kept_when_memory_ends") && std::uncaught_exceptions() != 0) return;
+    twin_->unlock();
+  }
+  LeafLock(const LeafLock&) = delete;
+  LeafLock& operator=(const LeafLock&) = delete;
+  void unlock() { std::exchange(twin_, nullptr)->unlock(); }
+  void unlock_unchanged() { std::exchange(twin_, nullptr)->unlock_unchanged(); }
+  void unlock_dead() { std::exchange(twin_, nullptr)->unlock_dead(); }
+
+ private:
+  VLeaf* twin_;
+};
+static_assert(sizeof(VLeaf) == 8 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
+static_assert(offsetof(VLeaf, order) == 7 * kLineBytes);
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,78 @@
+// Walking over a leaf in the order of its keys, for cursors.
+//
+// A walk reads the records that it hands out and no others: the order of the slots stands in the
+// twin (vleaf.h), left there by whoever sorted them last, and a record is looked at when the cursor
+// comes to it. Before that its lines are asked for, as are the next leaf's.
+#include <array>
+#include <bit>
+
+#include "pm/plant.h"
+#include "store/tree/tree.h"
+
+namespace TENUTO_NS::store {
+
+Status Tree::read(Entry& e, bool for_value) const {
+  if (!e.read) {
+    if (!read_record(file_, e.word.record(), e.record)) {
+      return damaged(e.word.record(), "record");
+    }
+    // Where a key that the medium changed would sort, nobody knows; and a whole record may stand
+    // where its page was written by mistake.
+    const bool its_own = hash_key(e.record.key).slot == e.word.hash();
+    if (!its_own && !TENUTO_PLANT("store_key_not_compared_with_its_slot")) {
+      return damaged(e.word.record(), "record that is not its slot's");
+    }
+    e.read = true;
+  }
+  return for_value && verify_reads_ ? verify(e) : Status::ok;
+}
+
+Status Tree::verify(Entry& e) const {
+  TENUTO_TRY(read(e, false));
+  if (e.verified) return Status::ok;
+  if (!record_sound(file_, e.word.record(), e.record)) {
+    return damaged(e.word.record(), "record's checksum");
+  }
+  e.verified = true;
+  return Status::ok;
+}
+
+Status Tree::ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const {
+  if (at != nullptr) return ordered_at(place, *at, out);
+  VLeaf& twin = *place.leaf;
+  if ((place.version & VLeaf::kOrdered) == 0) {
+    TENUTO_TRY(entries(place, out));
+    sort(out);
+    std::array<std::uint8_t, kSlots> slots;
+    for (std::size_t i = 0; i < out.size(); ++i) slots[i] = out[i].slot;
+    twin.keep_order(place.version, slots.data(), static_cast<unsigned>(out.size()));
+    return Status::ok;
+  }
+  out.clear();
+  const std::uint64_t used = twin.used_slots();
+  for (unsigned i = 0; i < kSlots; ++i) {
+    const unsigned slot = twin.ordered_slot(i);
+    if (slot >= kSlots) break;
+    if ((used >> slot & 1) != 0) {
+      out.push_back({{}, twin.word(slot), static_cast<std::uint8_t>(slot)});
+    }
+  }
+  return twin.still(place.version) ? Status::ok : Status::conflict;
+}
+
+void Tree::prefetch_twin(const VLeaf& twin) {
+  for (std::size_t line = 0; line < sizeof twin; line += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(&twin) + line);
+  }
+}
+
+void Tree::prefetch_first_records(const VLeaf& twin) const {
+  constexpr unsigned kFirst = 4;
+  if ((twin.version.load(std::memory_order_relaxed) & VLeaf::kOrdered) == 0) return;
+  for (unsigned i = 0; i < kFirst; ++i) {
+    const unsigned slot = twin.ordered_slot(i);
+    if (slot < kSlots) prefetch(twin.word(slot));
+  }
+}
+
+}  // namespace TENUTO_NS::store

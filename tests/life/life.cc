@@ -52,10 +52,24 @@ struct Home {
 struct Ended {
   int status = 0;
   bool hung = false;
+  std::string stacks;  // of a process that hung
 };
 
+std::string stacks_of(pid_t pid) {
+  const std::string command = "gdb -q -batch -p " + std::to_string(pid) +
+                              " -ex 'thread apply all backtrace 20' 2>/dev/null";
+  std::FILE* const out = ::popen(command.c_str(), "r");
+  if (out == nullptr) return {};
+  std::string text;
+  for (char line[500]; std::fgets(line, sizeof line, out) != nullptr;) {
+    if (line[0] == '#' || line[0] == 'T') text += line;
+  }
+  ::pclose(out);
+  return text;
+}
+
 // Waits for the process while it makes progress.
-Ended watch(pid_t pid, Shared& shared, unsigned hang_seconds) {
+Ended watch(pid_t pid, Shared& shared, const LifeOptions& options) {
   using clock = std::chrono::steady_clock;
   std::uint64_t progress = shared.progress.load();
   auto since = clock::now();
@@ -70,8 +84,9 @@ Ended watch(pid_t pid, Shared& shared, unsigned hang_seconds) {
     if (now != progress) {
       progress = now;
       since = clock::now();
-    } else if (clock::now() - since > std::chrono::seconds(hang_seconds)) {
+    } else if (clock::now() - since > std::chrono::seconds(options.hang_seconds)) {
       ended.hung = true;
+      if (options.stacks) ended.stacks = stacks_of(pid);
       ::kill(pid, SIGKILL);
       ::waitpid(pid, &ended.status, 0);
       return ended;
@@ -165,7 +180,7 @@ void judge_process(const Ended& ended, Home& home, Judge& judge, Crossings* cros
   const bool killed = WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL;
   if (ended.hung) {
     r.kind = "hang " + call_under_way(shared);
-    r.text = "no call ended for long: " + calls_under_way(shared);
+    r.text = "no call ended for long: " + calls_under_way(shared) + "\n" + ended.stacks;
   } else if (shared.failing.load() != 0) {
     const std::string text = shared.failure;
     r.kind = "broken " + text.substr(0, text.find_first_of(":0123456789"));
@@ -227,7 +242,7 @@ LifeResult run_story(const Story& given, const LifeOptions& options, Crossings* 
     if (pid == 0) be_process(home, story, from, words);
     if (pid < 0) break;
     ++r.processes;
-    const Ended ended = watch(pid, shared, options.hang_seconds);
+    const Ended ended = watch(pid, shared, options);
     judge_process(ended, home, judge, crossings, words, options.trace, r);
     r.step = shared.next_step.load();
   }

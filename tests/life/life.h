@@ -12,6 +12,7 @@ namespace tenuto::life {
 struct LifeOptions {
   std::string directory = "/dev/shm";
   unsigned hang_seconds = 10;  // without a call that begins or ends
+  bool stacks = true;          // of a process that hangs, told by gdb where that is installed
   bool trace = false;          // prints every call and what it came to
   std::string keep;            // a folder for the files of a life that failed; empty: none
 };

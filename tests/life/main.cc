@@ -173,6 +173,7 @@ void tell(const Args& a, Story story, LifeResult r, double since) {
     if (r.kind.starts_with("hang")) o.life.hang_seconds = std::max(2u, a.life.hang_seconds / 3);
     o.seconds = a.shrink;
     o.tries = story.at_once ? 4 : 1;
+    o.life.stacks = false;
     const std::size_t before = story.steps.size();
     const double from = now();
     story = shrink(std::move(story), r.kind, o, r);

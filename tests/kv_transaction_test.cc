@@ -1,16 +1,32 @@
 // What transactions over keys promise, one promise at a time. Whether many at once are serialisable
 // is isolation_stress's question.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "support/kv_fixture.h"
+#include "tenuto/collection.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
+
+namespace {
+thread_local unsigned yields = 0;
+}
+
+// In place of libc's.
+extern "C" int sched_yield() noexcept {
+  ++yields;
+  return static_cast<int>(::syscall(SYS_sched_yield));
+}
 
 namespace tenuto {
 namespace {
@@ -407,6 +423,43 @@ TEST_F(KvTransactionTest, outlives_its_store) {
   EXPECT_EQ(s_.begin().get("a").error(), Status::closed);
   s_ = opened();
   EXPECT_EQ(*s_.get(key_of(1)), "old");
+}
+
+// Two that hold a leaf each and have read the other's: one gives up before others that want the
+// processor have had it a hundred times. Here one stands in the clock, which it asks under its
+// locks.
+TEST_F(KvTransactionTest, a_commit_that_meets_a_locked_leaf_gives_up_soon) {
+  std::atomic<std::thread::id> stops{};
+  std::atomic<bool> stands = false;
+  ASSERT_EQ(s_.close(), Status::ok);
+  options_.clock_ms = [&]() -> std::uint64_t {
+    const auto own = std::this_thread::get_id();
+    if (stops.load() == own) stands = true;
+    while (stops.load() == own) std::this_thread::yield();
+    return 1'700'000'000'000;
+  };
+  s_ = opened();
+  Collection expires = s_.collection("expires", {.expires = true}).value();
+  ASSERT_EQ(expires.put("key", "value", {.ttl_ms = 1000}), Status::ok);
+  StoreTransaction tx = s_.begin();
+  ASSERT_EQ(tx.get(key_of(1), value_), Status::ok);
+  ASSERT_EQ(tx.put(expires, "other", "value"), Status::ok);
+  std::thread holder([&] {
+    StoreTransaction holding = s_.begin();
+    std::string value;
+    EXPECT_EQ(holding.get(expires, "key", value), Status::ok);
+    EXPECT_EQ(holding.put(key_of(1), "new"), Status::ok);
+    stops = std::this_thread::get_id();
+    EXPECT_EQ(holding.commit(), Status::ok);
+  });
+  ::alarm(60);
+  while (!stands) std::this_thread::yield();
+  yields = 0;
+  EXPECT_EQ(tx.commit(), Status::conflict);
+  EXPECT_LE(yields, 100u);
+  stops = std::thread::id();
+  holder.join();
+  ::alarm(0);
 }
 
 TEST_F(KvTransactionTest, threads_that_move_money_lose_none) {

@@ -41,6 +41,7 @@ namespace TENUTO_NS::store {
 // Waiting for another thread: a bounded spin, then the processor is offered to it.
 class Backoff {
  public:
+  static constexpr unsigned kSpins = 128;
   void pause() {
     if (++rounds_ < kSpins) {
       _mm_pause();
@@ -50,7 +51,6 @@ class Backoff {
   }
 
  private:
-  static constexpr unsigned kSpins = 128;
   unsigned rounds_ = 0;
 };
 

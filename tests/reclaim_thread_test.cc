@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <mutex>
 #include <new>
 #include <string>
@@ -39,7 +41,13 @@ constexpr CollectionOptions kExpires{.expires = true};
 class ReclaimThread : public test::KvFixture {
  protected:
   ReclaimThread() {
-    options_.clock_ms = [this] { return now_.load(); };
+    options_.clock_ms = [this] {
+      while (stops_.load() != std::thread::id() && stops_.load() != std::this_thread::get_id()) {
+        stands_ = true;
+        std::this_thread::yield();
+      }
+      return now_.load();
+    };
     options_.clock_jump_ms_max = 0;
     options_.reclaim_every_ms = 1;
     options_.pool.recovery_threads = 1;  // an open needs none of its own
@@ -61,6 +69,8 @@ class ReclaimThread : public test::KvFixture {
 
   std::atomic<std::uint64_t> now_ = 1'000'000'000'000;
   std::atomic<int> told_ = 0;
+  std::atomic<std::thread::id> stops_{};  // who asks for the time waits, but for this thread
+  std::atomic<bool> stands_ = false;
   std::optional<Store> s_;
 };
 
@@ -97,6 +107,26 @@ TEST_F(ReclaimThread, a_store_is_opened_and_there_is_no_thread) {
   const Collection c = s_->collection("c", kExpires).value();
   ASSERT_TRUE(s_->reclaim());
   expect_reclaimed(c);
+}
+
+// Whoever validates a pool looks into the caches of all threads: the store's own waits.
+TEST_F(ReclaimThread, a_pool_is_validated_while_the_thread_is_in_a_round) {
+  ASSERT_TRUE(s_->collection("c", kExpires));
+  stops_ = std::this_thread::get_id();
+  ::alarm(60);
+  while (!stands_) std::this_thread::yield();
+  std::atomic<bool> validated = false;
+  std::thread caller([&] {
+    EXPECT_EQ(s_->pool().validate(), Status::ok);
+    validated = true;
+  });
+  for (int i = 0; i < 500 && !validated; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(validated);
+  stops_ = std::thread::id();
+  caller.join();
+  ::alarm(0);
 }
 
 // Who is told that there was no memory has no collection.

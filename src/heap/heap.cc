@@ -325,6 +325,8 @@ void Heap::trim() {
   s.frames.punch_free();
 }
 
+void Heap::empty_cache() { state_->empty_caches(state_->mine()); }
+
 HeapStats Heap::stats() const {
   HeapStats s;
   const ExtentStats e = state_->extents.stats();

@@ -142,6 +142,8 @@ class Heap {
 
   // See Pool::trim.
   void trim();
+  // The free blocks in the calling thread's cache become everybody's. No flush, no fence.
+  void empty_cache();
 
   // --- evacuation (evacuate.cc) ----------------------------------------------------------------
   // Chooses slabs of derived blocks of which less than `occupancy` is in use and which together

@@ -349,7 +349,7 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
 
 // --- validation ---------------------------------------------------------------------------------
 
-Collections::Still Collections::stand_still() {
+PoolStore::Standstill Collections::stand_still() {
   auto reclaimer = reclaimer_.pause();
   std::unique_lock compaction(still_mu_);
   return {std::move(reclaimer), std::move(compaction), std::unique_lock(mu_)};

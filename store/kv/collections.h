@@ -26,6 +26,7 @@
 #include "store/kv/catalog.h"
 #include "store/kv/form.h"
 #include "store/kv/reclaim.h"
+#include "store/pool/pool_store.h"
 #include "store/tree/life.h"
 
 namespace TENUTO_NS {
@@ -129,13 +130,7 @@ class Collections {
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report);
   Status validate(Report* report);
-  // To validate, for that empties other threads' caches. While it is held, what the pool does by
-  // itself stands still, and so do compactions and calls that make, find, drop, rename or list
-  // collections. Waits for those under way.
-  struct Still {
-    std::unique_lock<std::mutex> reclaimer, compaction, catalog;
-  };
-  [[nodiscard]] Still stand_still();
+  [[nodiscard]] PoolStore::Standstill stand_still();
 
   // For transactions. An empty collection without a name; the catalog is made if there is none.
   // exists: one has the name that is not among `dropped`, or is among `created`.
@@ -183,6 +178,8 @@ class Collections {
   bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
   // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
   void make_room();
+  // The free blocks in the calling thread's cache become everybody's.
+  void give_cached_blocks() { ground_.heap.empty_cache(); }
   // What was retired in all open collections and is not free yet.
   Limbos::Waiting waiting();
   Status settle(Durability d) { return ground_.file.settle(d); }

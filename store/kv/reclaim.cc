@@ -57,6 +57,19 @@ Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, TimeMs tim
 
 Result<std::uint64_t> Reclaimer::run(std::uint64_t records_max) {
   const std::lock_guard lock(run_mu_);
+  return look(records_max);
+}
+
+// What the thread frees is not for a cache of its own: it never needs it.
+void Reclaimer::run_and_give(std::uint64_t records_max) {
+  const std::lock_guard lock(run_mu_);
+  const bool freed = all_.waiting().items != 0;
+  const Result<std::uint64_t> erased = look(records_max);  // a failure is the next writer's to see
+  if (freed || erased.value_or(0) != 0) all_.give_cached_blocks();
+}
+
+// REQUIRES: run_mu_.
+Result<std::uint64_t> Reclaimer::look(std::uint64_t records_max) {
   TENUTO_TRY(all_.file().writable());
   if (!TENUTO_PLANT("store_reclaim_leaves_retired")) all_.make_room();
   std::vector<std::shared_ptr<CollectionState>> states;
@@ -112,8 +125,7 @@ void Reclaimer::reclaim_now_and_then() {
       !wake_.wait_for(wait, std::chrono::milliseconds(every_ms_), [this] { return stopping_; })) {
     const std::uint64_t at_once = at_once_;
     wait.unlock();
-    // A failure is the next writer's to see; here it is tried again.
-    static_cast<void>(pm::had_memory([&] { static_cast<void>(run(at_once)); }));
+    static_cast<void>(pm::had_memory([&] { run_and_give(at_once); }));
     wait.lock();
   }
 }

@@ -54,6 +54,8 @@ class Reclaimer {
 
  private:
   void reclaim_now_and_then();
+  void run_and_give(std::uint64_t records_max);
+  Result<std::uint64_t> look(std::uint64_t records_max);
   // Looks at so many records at most, erases those that have expired, and says how many it looked
   // at and erased.
   Status walk(const std::shared_ptr<CollectionState>& state, TimeMs time, std::uint64_t records_max,

@@ -258,10 +258,10 @@ Status Store::sync() {
 Status Store::validate(Report* report) const {
   store::Collections* all = collections_of(impl_);
   TENUTO_TRY(usable(all));
-  store::Collections::Still still = all->stand_still();
+  PoolStore::Standstill still = all->stand_still();
   TENUTO_TRY(all->validate(report));
   if (TENUTO_PLANT("store_validate_beside_drops")) still.catalog.unlock();
-  return impl_->pool.validate(report);
+  return impl_->pool.impl_->validate(report);
 }
 
 KeyKind Store::key_kind() const {

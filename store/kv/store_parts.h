@@ -13,6 +13,7 @@ struct StoreParts final : PoolStore {
       : collections(*pool.file, *pool.heap, *pool.engine, *history, pool.recovery_threads) {}
   ~StoreParts() override { history->shut(false); }
   Status close() override;
+  Standstill stand_still() override { return collections.stand_still(); }
 
   // Null: the pool has none, or nobody asked for it.
   static StoreParts* of(const PoolImpl* pool) {

@@ -7,6 +7,7 @@
 #include "journal/journal.h"
 #include "pm/media.h"
 #include "pm/no_memory.h"
+#include "pm/plant.h"
 #include "store/pool/pool_impl.h"
 #include "tenuto/tx.h"
 
@@ -373,6 +374,9 @@ Status Pool::health(Report* report) const {
 
 Status Pool::validate(Report* report) const {
   TENUTO_TRY(usable(impl_.get()));
+  PoolStore::Standstill still;
+  const bool beside = TENUTO_PLANT("store_pool_validated_beside_reclaimer");
+  if (impl_->store != nullptr && !beside) still = impl_->store->stand_still();
   return impl_->validate(report);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "tenuto/status.h"
 
@@ -18,6 +19,14 @@ class PoolStore {
   virtual ~PoolStore() = default;  // without a close: what snapshots hold is left to recovery
   // A clean close: nothing of it waits any more, counts are written. REQUIRES: nobody is in a call.
   virtual Status close() = 0;
+
+  // To validate, for that empties other threads' caches of blocks. While it is held, what the store
+  // does by itself stands still, and so do compactions and calls that make, find, drop, rename or
+  // list collections. Waits for those under way.
+  struct Standstill {
+    std::unique_lock<std::mutex> reclaimer, compaction, catalog;
+  };
+  [[nodiscard]] virtual Standstill stand_still() = 0;
 };
 
 // How a pool finds its store; constant.

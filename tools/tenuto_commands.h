@@ -1,5 +1,5 @@
 // The commands of tools/tenuto: their arguments as the command line gave them, and the functions
-// that do them. tenuto.cc parses and calls; tenuto_pool, _record, _load and _dump.cc implement.
+// that do them. tenuto.cc parses and calls; tenuto_*.cc implement.
 // Each command writes its result to standard output and returns why it failed, if it did.
 #pragma once
 

@@ -23,7 +23,8 @@ enum class [[nodiscard]] Status : std::uint8_t{
     exists = 3,            // create of something that is there
     full = 4,              // no room in the pool, or no room on its file system; nothing was done
     too_large = 5,         // key, value or size above the documented limit
-    busy = 6,              // the pool is open elsewhere
+    busy = 6,              // in use: the pool by another open, a collection by a backup, all slots
+                           // of iterators; or a transaction is open at close. Nothing was done
     permission = 7,        // the operating system refused access
     io = 8,                // a system call failed
     corrupt = 9,           // damage on media; the pool turns read-only

@@ -1,6 +1,6 @@
 // The recorder of the traced twin: what was stored into one pool file, what of it is surely
 // durable, and what a crash at this moment may lose. Fed by trace_tsan.cc (stores) and by the
-// verbs of tenuto/persist.h (flushes, fences); read by the explorer (explore.h).
+// verbs of tenuto/persist.h (flushes, fences); read by the explorer (explore.cc).
 //
 // Model: every line has a floor (its durable content) and a list of stores above it, in order. A
 // flush remembers the list's present end; the same thread's next fence raises the floor to there.

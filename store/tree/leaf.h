@@ -14,7 +14,7 @@
 // The split needs no third fence, for `next` and `bitmap` stand in one line and are stored in this
 // order: after a crash between them every entry of N also stands in L, in the very same word, and
 // recovery drops it from L (resolve_split). A slot word names a record, and no other leaf names
-// it, so nothing else is ever dropped. tests/model/kv_model.cc enumerates the crashes.
+// it, so nothing else is ever dropped. tests/kv_model.cc enumerates the crashes.
 //
 // A replaced or erased record is retired only after the last fence, when no crash brings it back.
 #pragma once

@@ -1,5 +1,5 @@
 // A story: the whole life of a store as a list of steps, in text, one a line. A story comes from a
-// seed (generate.h) or a file, is run (runner.h) and judged (judge.h), and when it fails, cut down
+// seed (generate.h) or a file, is run (life.h) and judged (judge.h), and when it fails, cut down
 // to what the failure needs (shrink.h).
 //
 // Steps name handles by slots (collection 3, cursor 1). A step on an empty slot does nothing, so

@@ -1,4 +1,4 @@
-// The few words of the NBD protocol (github.com/NetworkBlockDevice/nbd, doc/proto.md) that QEMU
+// The few words of the NBD protocol (its text is in NetworkBlockDevice/nbd) that QEMU
 // needs of a disk: fixed newstyle handshake, simple replies, read, write and flush. One client.
 #pragma once
 

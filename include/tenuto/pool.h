@@ -354,8 +354,8 @@ class Pool {
 
   PoolInfo info() const;
   PoolStats stats() const;
-  // Checks frames, slabs, extents, log and lanes against each other. What a store in it does by itself waits meanwhile;
-  // that nobody else is in a call is up to the caller.
+  // Checks frames, slabs, extents, log and lanes against each other. What a store in it does by
+  // itself waits meanwhile; that nobody else is in a call is up to the caller.
   Status validate(Report* report = nullptr) const;
 
  private:

@@ -50,13 +50,13 @@ class PoolFile final : public OfProcess {
   // Locks, validates and maps. Does not change the file but by what its journal holds.
   static Result<std::unique_ptr<PoolFile>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
-  // For the rescue of what is left of a damaged pool (store/rescue/rescue.cc): believes nothing but the
-  // length of the file, which is mapped privately, so that recovery may write and the file never
-  // changes. Superblock and state are what could be found; `notes` gets what could not. A pool left
-  // with its journal (`journal`, or beside it) is mapped with what that holds, read by so many
-  // threads (0: all cores); `losses` gets what of it cannot be had. not_a_pool, wrong_version (a
-  // sound superblock says so), corrupt (a journal is there and not this pool's), busy, permission,
-  // not_found, io.
+  // For the rescue of what is left of a damaged pool (store/rescue/rescue.cc): believes nothing but
+  // the length of the file, which is mapped privately, so that recovery may write and the file
+  // never changes. Superblock and state are what could be found; `notes` gets what could not. A
+  // pool left with its journal (`journal`, or beside it) is mapped with what that holds, read by so
+  // many threads (0: all cores); `losses` gets what of it cannot be had. not_a_pool, wrong_version
+  // (a sound superblock says so), corrupt (a journal is there and not this pool's), busy,
+  // permission, not_found, io.
   static Result<std::unique_ptr<PoolFile>> open_damaged(
       std::string_view path, const std::string& journal, unsigned threads,
       std::vector<Report>& notes, std::vector<Report>& losses, Report* report);

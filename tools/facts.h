@@ -1,5 +1,5 @@
 // What a command has to say, as rows for people or as one JSON object for programs: each fact is
-// stated once. Called by the commands; the JSON names are documented in tools/tenuto.md.
+// stated once. The JSON names are documented in tools/tenuto.md.
 #pragma once
 
 #include <cstdint>

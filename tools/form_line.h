@@ -1,5 +1,5 @@
 // The first line of a dump whose collection is no plain one: its form, so that a load makes the
-// same collection, or refuses another one. Called by dump, load and collections.
+// same collection, or refuses another one.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The reader of one record written as a JSON object. Called by record_format.cc only.
+// The reader of one record written as a JSON object.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Lines of an input of any size. Called by load. Memory use is one line, up to a limit.
+// Lines of an input of any size. Memory use is one line, up to a limit.
 #pragma once
 
 #include <cstdint>

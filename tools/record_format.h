@@ -1,6 +1,6 @@
-// One record as one line of text, TSV or JSON lines, and back. Called by load and dump, and by the
-// commands that print records. For every record r: parse(append(r)) == r; and append writes the
-// canonical line, the only one of its record. tools/tenuto.md defines both formats for users.
+// One record as one line of text, TSV or JSON lines, and back. For every record r: parse(append(r))
+// == r; and append writes the canonical line, the only one of its record. tools/tenuto.md defines
+// both formats for users.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Opening and closing a pool for one command, with errors in words. Called by every command.
+// Opening and closing a pool for one command, with errors in words.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,6 @@
-// How bytes are written as text: escapes, hexadecimal, base64, JSON strings. Called by the record
-// formats and by the commands of tools/tenuto. Every parser either takes the whole text or says in
-// which column it is wrong and what belongs there; none of them can crash on any input.
-// tools/tenuto.md defines the formats for users.
+// How bytes are written as text: escapes, hexadecimal, base64, JSON strings. Every parser either
+// takes the whole text or says in which column it is wrong and what belongs there; none of them can
+// crash on any input. tools/tenuto.md defines the formats for users.
 #pragma once
 
 #include <array>

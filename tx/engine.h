@@ -1,5 +1,4 @@
-// The transactions of a pool: one a lane, and their recovery. Called by store/pool/open.cc and
-// store/pool/pool.cc.
+// The transactions of a pool: one a lane, and their recovery.
 //
 // Thread safety: mine, reclaim and stats from any thread; the others quiescent.
 #pragma once

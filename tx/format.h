@@ -1,4 +1,4 @@
-// What a transaction leaves on media. Called by tx/ only.
+// What a transaction leaves on media.
 //
 // A lane holds one transaction line and two undo areas of kLaneUndoLines log lines; transactions
 // of a lane use the areas in turn (sequence & 1). An area that is full goes on in log frames of

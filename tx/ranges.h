@@ -1,5 +1,4 @@
-// A set of byte ranges of a pool: what a transaction has logged, or has allocated. Called by
-// tx/txn.cc for every add.
+// A set of byte ranges of a pool: what a transaction has logged, or has allocated.
 //
 // Sorted and disjoint, in chunks of a bounded number of ranges: a small transaction is one chunk
 // that is kept between transactions (no allocation), a transaction of a million ranges costs a

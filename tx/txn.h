@@ -1,6 +1,5 @@
 // One lane's transaction: what is logged, allocated, freed and locked between begin and the
-// outermost end. Called by the public Transaction (transaction.cc) and, without that wrapper, by
-// the store's atomic batches.
+// outermost end.
 //
 // What needs memory gets it before it does anything: a call that throws std::bad_alloc was not
 // made, and commit, abort and drain need none.

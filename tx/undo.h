@@ -1,5 +1,5 @@
 // The undo log of one lane: writes the entries of a transaction, and stores the old bytes back.
-// Called by tx/txn.cc; tx/recover.cc reads the same lines after a crash.
+// tx/recover.cc reads the same lines after a crash.
 //
 // An entry is one line. Entries are durable after the caller's next fence, a new log frame before
 // it is linked. The two areas are used in turn, so that the entries of the transaction before,

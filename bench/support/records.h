@@ -2,7 +2,6 @@
 // follows from (key, version). A value read back therefore proves itself, byte by byte, without a
 // second copy of the data; a store that hands out old, torn or foreign bytes is caught.
 //
-// Called by the operation streams (keys), the timed loop (values, checks) and the sweeps after it.
 // Constant after construction; any thread may call anything.
 #pragma once
 

@@ -1,6 +1,5 @@
 // A pool file mapped into memory: creation, opening, growth, closing, and the translation between
-// offsets and addresses. Called by every layer above; recovery itself is theirs
-// (store/pool/open.cc).
+// offsets and addresses. Recovery is up to the layers above (store/pool/open.cc).
 //
 // The whole size_max of address space is reserved once; growth maps more of the file into it, so
 // addresses never move while the pool is open. The mapping may be shared or private: nothing

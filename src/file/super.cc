@@ -1,5 +1,4 @@
-// The superblock of a pool file: read, checked, written with a new state. Called by file/open.cc,
-// file/journal.cc and, at the end of an open and of a close, the layers above.
+// The superblock of a pool file: read, checked, written with a new state.
 //
 // Authoritative at each moment: of the two copies the valid one with the higher sequence. A write
 // goes to the other one, so a torn write damages only what is out of date; but then nobody knows

@@ -1,5 +1,5 @@
-// The 512 base frames of one huge frame as bits, one cache line. Called by lower.cc, which holds
-// the counter of the huge frame's child: whoever lowered it by n has a claim on n zero bits.
+// The 512 base frames of one huge frame as bits, one cache line. REQUIRES: the counter of the huge
+// frame's child: whoever lowered it by n has a claim on n zero bits.
 //
 // Orders 0..6 lie inside one 64-bit word and change with one CAS. Orders 7 and 8 take two or four
 // whole words one after the other and go back when one of them is not entirely free: until the

@@ -1,4 +1,4 @@
-// What the lower layer of a zone looks like in the pool file. Called by lower.cc and the tests.
+// What the lower layer of a zone looks like in the pool file.
 //
 //   zone start (+ head bytes in zone 0)   ZoneHeader, one line, constant after formatting
 //   + 64                                  ChildPair[round_up(children, 32) / 2], one line a tree

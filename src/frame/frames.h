@@ -1,5 +1,5 @@
 // The frame allocator of a pool (LLFree, ATC'23): frames of 4 KiB << order, orders 0..10, and runs
-// of huge frames, without locks and without a log. Called by heap/ only.
+// of huge frames, without locks and without a log.
 //
 // The pool is a row of zones. A zone's persistent lower state (one bitfield line and one 16-bit
 // child entry per 2-MiB huge frame) stands in the zone itself; all else is DRAM and is rebuilt at

@@ -1,5 +1,5 @@
-// The lower layer of one zone: takes and gives frames in the persistent state. Called by upper.cc,
-// which chooses the tree; works on any memory that holds a formatted state, so tests need no pool.
+// The lower layer of one zone: takes and gives frames in the persistent state. The upper layer
+// chooses the tree. It works on any memory that holds a formatted state, so tests need no pool.
 //
 // Which line is authoritative. While the pool is open both are: a base frame is taken when its
 // bit is set, a huge frame when its child is `whole` (then its bitfield is zero); the counter of

@@ -1,5 +1,5 @@
 // When `full` may be answered. A free counter on its way between a tree and a core's slot is in
-// neither, so a search can miss frames that are free. Called by upper.cc and runs.cc.
+// neither, so a search can miss frames that are free.
 //
 // Whoever moves a counter says so before and after, on two shared words. A search that finds
 // nothing is repeated unless no other thread's move overlapped it. Moves are off the fast path:

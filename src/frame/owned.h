@@ -1,5 +1,5 @@
-// The frames that the layers above named after a crash. Called by frames.cc between
-// begin_recovery and end_recovery. DRAM only, one bit a base frame.
+// The frames that the layers above named after a crash. It lives between begin_recovery and
+// end_recovery. DRAM only, one bit a base frame.
 //
 // keep is called by many threads at once. Two owners of one frame are damage: each bit is set with
 // one atomic or, and whoever finds it set reports.

@@ -1,5 +1,5 @@
 // A core's reservation, in DRAM, on a cache line of its own: which tree it takes frames from, the
-// counter it moved out of that tree, and where it looked last. Called by upper.cc.
+// counter it moved out of that tree, and where it looked last.
 //
 // All of it is one word, so a thread that frees into its tree, one that shares the core number, and
 // one that steals the reservation agree without a lock.

@@ -1,5 +1,5 @@
 // The trees of one zone in DRAM: a counter of free base frames for every 32 huge frames (64 MiB),
-// and whether a core has reserved the tree. Called by upper.cc. Rebuilt from the children at open.
+// and whether a core has reserved the tree. Rebuilt from the children at open.
 //
 // A reserved tree's counter moves into the core's slot (slot.h); what other cores free into the
 // tree meanwhile collects here. Quiescent, with s the slot that reserved t, if any:

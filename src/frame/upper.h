@@ -1,5 +1,5 @@
-// The upper layer: which tree a core takes its frames from. Called by frames.cc. DRAM only; built
-// from the children of all zones and thrown away at close, so nothing here is flushed.
+// The upper layer: which tree a core takes its frames from. DRAM only; built from the children of
+// all zones and thrown away at close, so nothing here is flushed.
 //
 // A core reserves a tree for base frames and another one for huge frames and works in them alone;
 // the shared words (trees) change only when a reservation is moved or another core frees into a

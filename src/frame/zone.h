@@ -1,5 +1,4 @@
-// One zone while the pool is open: its persistent lower state and its trees. Called by upper.cc and
-// frames.cc.
+// One zone while the pool is open: its persistent lower state and its trees.
 #pragma once
 
 #include <cstddef>

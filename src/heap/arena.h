@@ -1,5 +1,4 @@
 // An arena: the slabs that a group of lanes takes blocks from, by kind and class, under one lock.
-// Called by the thread caches to refill and spill, and by recovery to fill.
 //
 // A slab of logged blocks of which less than the threshold is in use is *sparse*: it stands last in
 // its class's list, so that it empties, and in the arena's list of sparse slabs, in the order in

@@ -1,5 +1,5 @@
 // The bookkeeping log: which extents and huge objects are in use (NVAlloc's log-structured
-// bookkeeping). Called by extent.cc; has a lock of its own.
+// bookkeeping). It has a lock of its own.
 //
 // Authoritative: the list that `alt` names. An extent is in use when its entry is there and no
 // tombstone names that entry; order does not matter, a lost entry leaves a hole.

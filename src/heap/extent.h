@@ -1,6 +1,6 @@
 // Extents (16 KiB .. 2 MiB, cut from 4-MiB chunks by best fit, coalesced when freed) and huge
 // objects (runs of huge frames). What is known of them stands in slots (slots.h); the bookkeeping
-// log says what is in use. Called by heap.cc.
+// log says what is in use.
 //
 //   reserved, live, claimed, killed   in use, or on the way
 //   reclaimed                         free, with pages in the file (or with some)

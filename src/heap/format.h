@@ -1,5 +1,4 @@
 // What the heap writes to media: slab headers, the bookkeeping log, and the intents in lanes.
-// Called by the heap's own files only.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The free extents: by size, for exact best fit in constant time, and by age, for decay. Called by
-// extent*.cc under the lock of the extents. Nothing is allocated: lists run through the slots.
+// The free extents: by size, for exact best fit in constant time, and by age, for decay. REQUIRES:
+// the lock of the extents. Nothing is allocated: lists run through the slots.
 //
 // Reclaimed extents have pages in the file, or some; retained ones have none. Equations:
 //   sum of frames over all lists == frames_free()

@@ -1,5 +1,5 @@
-// The heap: blocks below 16 KiB from slabs, extents up to 2 MiB from chunks, huge objects from
-// runs of huge frames, one interface for all. Called by tx/, store/ and the public Pool.
+// The heap: blocks below 16 KiB from slabs, extents up to 2 MiB from chunks, huge objects from runs
+// of huge frames, one interface for all.
 //
 // A block has a kind. `logged` blocks are allocated and freed durably one by one (malloc_to,
 // free_from, transactions): their persistent bit, or their entry in the bookkeeping log, is

@@ -1,6 +1,6 @@
-// Which frames of the pool have no pages in the file: a bit a frame, in DRAM only. Called by
-// frame_source and by the extents. Whoever owns a frame, or is about to give it away, may change
-// its bit; neighbours may belong to others, so words are atomic.
+// Which frames of the pool have no pages in the file: a bit a frame, in DRAM only. Whoever owns a
+// frame, or is about to give it away, may change its bit; neighbours may belong to others, so words
+// are atomic.
 #pragma once
 
 #include <algorithm>

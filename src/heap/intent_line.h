@@ -1,5 +1,5 @@
 // Packs what an operation is about to do into intent lines (format.h says how they look), as many
-// blocks a line as fit, and reads them again. Called by intent.cc and replay.cc.
+// blocks a line as fit, and reads them again.
 #pragma once
 
 #include <algorithm>

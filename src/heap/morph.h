@@ -1,5 +1,5 @@
 // Morphing: a slab of which little is in use becomes one of another class, with the blocks in use
-// where they are. Called by the arena, which chooses the slab, and by recovery.
+// where they are. The arena chooses the slab.
 //
 // On media the old part's stripes stay where they are and stay authoritative for its blocks:
 // whoever frees one clears the same bit as before. The new part has stripes of its own, in lines of

@@ -1,4 +1,4 @@
-// A slab's volatile twin, and the persistent slab it stands for. Called by arena, tcache, heap.
+// A slab's volatile twin, and the persistent slab it stands for.
 //
 // Authoritative: for logged blocks the bit in the persistent stripes; for derived blocks nothing
 // while the pool runs (a clean close writes the stripes, a crash recovery asks the owner). The

@@ -1,6 +1,6 @@
 // What is known in DRAM about each 4-KiB frame that belongs to extents: one slot a frame, in one
 // table over the whole address space of the pool, of which only touched pages exist. A lookup is
-// one load, without a lock, at any offset. Called by extent.cc, free_extents.h and book.cc.
+// one load, without a lock, at any offset.
 //
 //   the word of any slot that is neither the first of an extent (or huge object) nor the last of a
 //   free one is 0

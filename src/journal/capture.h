@@ -1,5 +1,5 @@
 // Medium `journal`, first half: flushes take pictures of lines, and a cut collects the pictures of
-// one epoch. Called by media.cc (capture, fence) and journal.cc (cut). No I/O here.
+// one epoch. No I/O here.
 //
 // The protocol, checked by enumeration in tests/journal_model.cc. Each thread has a slot.
 //

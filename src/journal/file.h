@@ -1,5 +1,4 @@
 // Medium `journal`, the file (journal/format.h): a ring of blocks, preallocated and overwritten.
-// Called by journal.cc, and by file/salvage.cc to read it.
 //
 // Authoritative: the pool file, then the blocks from the header's start on, if the header's ids fit
 // the pool's superblock (journal/match.h). The header's start moves only after everything before it

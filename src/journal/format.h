@@ -1,5 +1,4 @@
-// What a journal file looks like: a header, then a ring of blocks. Called by journal/file.cc, which
-// writes it, and journal/replay.cc, which reads it.
+// What a journal file looks like: a header, then a ring of blocks.
 //
 //   0, 4 KiB     header, two copies written in turn; the valid one with the higher sequence counts
 //   8 KiB ...    the ring: blocks of whole 4-KiB units, one after the other, round and round

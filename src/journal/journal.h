@@ -1,6 +1,6 @@
 // Medium `journal`: a pool on any file system, safe against power cuts. The pool is mapped
 // privately; flushes take pictures (capture.h), cuts go to the journal file (journal/file.h) in one
-// device write for all who wait, and the pictures reach the pool file behind. Called by PoolFile.
+// device write for all who wait, and the pictures reach the pool file behind.
 //
 //   flush    picture into the epoch                            nothing waits
 //   fence    orders against the epochs                         buffered: a crash loses whole epochs

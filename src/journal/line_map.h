@@ -1,6 +1,6 @@
-// The newest picture of each line: what a checkpoint writes. Called by journal.cc, which adds the
-// pictures of one block after the other, each by ascending line. Room for them is made before the
-// block is written: one that is durable and not in the map would be lost by the next checkpoint.
+// The newest picture of each line: what a checkpoint writes. Blocks are added one after the other,
+// each with its pictures by ascending line. Room for them is made before the block is written: one
+// that is durable and not in the map would be lost by the next checkpoint.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 // Pictures of lines on their way between memory and files: of what a cut took the newest of each
 // line, as the bytes of a journal block (line numbers, as differences, then the pictures in the
-// same order), and written to the pool file. Called by journal.cc, journal/file.cc, line_map.cc and
-// journal/replay.cc.
+// same order), and written to the pool file.
 #pragma once
 
 #include <cstddef>

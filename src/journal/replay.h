@@ -1,5 +1,5 @@
 // Medium `journal`, reading: what the blocks of a ring hold, checked and unpacked by all cores, and
-// handed on in the order of the pool. Called by JournalFile::replay, when a pool is opened.
+// handed on in the order of the pool.
 //
 // The ring is read once, in windows. Of a window the headers are walked first (they say where the
 // next block stands), then checksums are compared and payloads unpacked in parallel, then the

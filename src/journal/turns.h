@@ -1,4 +1,4 @@
-// Who makes the journal's next commit, and who waits for it. Called by journal.cc.
+// Who makes the journal's next commit, and who waits for it.
 //
 // A mutex will not do: whoever unlocks it takes it again before the others have woken up, and those
 // whose writes are durable already wait behind a commit of somebody else's. Here a commit wakes the

@@ -1,5 +1,5 @@
 // Forks of testers that fork in the middle of the library, where the calling thread may hold locks:
-// no handler of ours runs (pm/process.h), as after a bare clone. Called by the explorers.
+// no handler of ours runs (pm/process.h), as after a bare clone.
 #pragma once
 
 #include "tenuto/abi.h"

@@ -1,6 +1,6 @@
 // Pages of a mapping that cannot be read or written: the file was cut short by another program, or
 // the device failed. The processor says so by SIGBUS, which would end the process in the middle of
-// whatever it did. Called by PoolFile, for every pool that does not ask to leave signals alone.
+// whatever it did.
 //
 // The handler, for an address inside a registered mapping: notes the offset in the pool's health,
 // which turns the pool read-only, then puts a page of zeros where the bad one was, and lets the

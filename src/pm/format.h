@@ -1,5 +1,4 @@
-// What the head of a pool file looks like. Called by pool_file.cc, lane.cc and, for the slots it
-// keeps for them, the layers above. All integers little-endian.
+// What the head of a pool file looks like. All integers little-endian.
 //
 //   0        superblock, copy 0 (one page)
 //   4 KiB    superblock, copy 1

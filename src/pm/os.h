@@ -1,6 +1,6 @@
-// The system calls a pool file and its journal need, with errno turned into Status and words.
-// Called by pool_*.cc and journal*.cc only. Calls that a signal interrupted are made again, so
-// often that only a stream of signals without end is an error.
+// The system calls a pool file and its journal need, with errno turned into Status and words. Calls
+// that a signal interrupted are made again, so often that only a stream of signals without end is
+// an error.
 #pragma once
 
 #include <cerrno>

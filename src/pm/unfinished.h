@@ -1,5 +1,5 @@
 // Names of files that are still being made, where the file system has no files without one, and
-// what makers that were killed left under them. Called by os.cc.
+// what makers that were killed left under them.
 //
 // A name says that it is one of ours: it ends with a checksum of itself. Its maker holds the lock
 // of the file from right after it was made until it has its own name, so what nobody has locked is

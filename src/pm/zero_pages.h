@@ -1,5 +1,5 @@
 // Zeros in the process's own memory, of which only pages that are touched exist: tables over the
-// whole address space of a pool. Called by the heap.
+// whole address space of a pool.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,4 @@
 // What the two halves of the C API share: how statuses, messages and options cross the border.
-// Called by store/c/pool.cc and store/c/store.cc alone.
 #pragma once
 
 #include <cstddef>

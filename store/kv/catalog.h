@@ -1,5 +1,5 @@
 // The catalog: the tree that says which collections there are. A record's key is a collection's
-// name, its value a CatalogRecord. Called by collections.cc alone, one call at a time.
+// name, its value a CatalogRecord. One call at a time.
 //
 // The collections follow from the catalog as the records follow from the leaves: nothing is logged
 // for making or dropping one, and recovery marks the blocks of the trees that the catalog names.

@@ -1,6 +1,5 @@
 // What the head page says of the store: where the default collection and the catalog begin, each
-// named twice in two lines, so that damage of one is not taken for a pool without them. Called by
-// collections.cc; read by rescue.cc.
+// named twice in two lines, so that damage of one is not taken for a pool without them.
 //
 // Creation of the store: first leaf, store word |first leaf| HeadPage.store[0] |store is named|
 // HeadPage.roots |store is named again|. The first fence keeps a name from a leaf that is not

@@ -1,4 +1,4 @@
-// The new pool of a rescue, and the ranges of keys that may be lost. Called by rescue.cc.
+// The new pool of a rescue, and the ranges of keys that may be lost.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // The rescue of one tree: its leaves as salvage.cc believes them, and what their entries lead to.
-// Called by rescue.cc, which knows the trees and what blocks no leaf names.
 #pragma once
 
 #include <optional>

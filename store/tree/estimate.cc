@@ -1,5 +1,5 @@
 // What a tree counts: how many records a range holds, told from the inner nodes alone, and
-// statistics. Called by collection.cc and store.cc.
+// statistics.
 //
 // A range: two descents, one for each end. What lies between them is counted in children of the
 // nodes they pass; a child that was not entered has about as many leaves as the ones that were.

@@ -1,6 +1,6 @@
 // The hash of a key: part of the format, for fingerprints and slot words stand on media. CRC-32C
 // steps (the CPU's instruction) mixed by one multiplication, so that keys which follow each other
-// spread. Called by leaf.cc, tree.cc, batch.cc, check.cc.
+// spread.
 #pragma once
 
 #include <cstdint>

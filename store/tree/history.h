@@ -1,6 +1,5 @@
 // Old versions of records, for snapshots: what they are, who keeps them, who lets them go. All of
 // it is in DRAM. After a crash no old version is left, for nothing durable names its record.
-// Called by the tree's writers and readers; snapshot.cc and transaction.cc take and release.
 //
 // **One word a pool** holds a clock and the number of active snapshots. Taking a snapshot is one
 // addition of (1, 1); its moment S is the clock before it. A writer loads the word once, when it

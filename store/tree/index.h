@@ -1,5 +1,4 @@
-// The index above the leaves: inner nodes in DRAM, from a root to the leaf twins. Called by
-// tree.cc, split.cc, batch.cc, iterator.cc; built by rebuild.cc.
+// The index above the leaves: inner nodes in DRAM, from a root to the leaf twins.
 //
 // Concurrency: optimistic lock coupling on nodes that are immutable (inner.h). A reader descends
 // without looking back, takes the leaf's version, and then asks whether the leaf's parent was

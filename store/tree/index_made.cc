@@ -1,5 +1,5 @@
 // An index as a whole: its nodes made, from the leaves upwards, before anybody is led to them, and
-// their end. Called by rebuild.cc at open and by bulk.cc.
+// their end.
 #include <array>
 #include <utility>
 

@@ -1,7 +1,7 @@
 // An inner node of the index, in DRAM: separators and children, built once and then immutable but
 // for the child pointers. A change of shape makes a new node and swaps one pointer in the parent
 // (index.cc); readers need neither locks nor versions here, only an epoch guard, and see whole
-// nodes. Called by index.cc and, through it, by everybody who looks for a leaf.
+// nodes.
 //
 // Search: the bytes that all separators share are compared once, in one word where they are at most
 // eight; then eight hints choose eight heads (the next eight bytes of each separator as a

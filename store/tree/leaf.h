@@ -1,5 +1,5 @@
-// A leaf on media and the durable steps of the protocol KH on it. Called by tree.cc, split.cc,
-// batch.cc and rebuild.cc, always with the leaf's twin locked (or before anybody can see it).
+// A leaf on media and the durable steps of the protocol KH on it. REQUIRES: the leaf's twin is
+// locked, or nobody can see it yet.
 //
 // Authoritative is the header line: a set bit of the bitmap promises a whole slot word and a whole
 // record, and a fingerprint in the same line. Records need no allocator log, for their being in

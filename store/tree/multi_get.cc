@@ -1,7 +1,7 @@
 // Many keys at once: their lookups go step by step together, so that the misses of one are waited
 // for while the others' are under way. Each group descends level by level, then asks for the twins,
 // then for the slot words that the fingerprints point at, then for the records; what was found is
-// then judged by the ordinary search, whose lines are all there by now. Called by store.cc.
+// then judged by the ordinary search, whose lines are all there by now.
 //
 // A key whose leaf changes meanwhile is looked up by itself.
 #include <array>

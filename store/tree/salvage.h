@@ -1,7 +1,6 @@
 // What can be found in a damaged pool: slabs by their headers, leaves by their separators'
-// checksums, which also say whose they are, and which of these leaves belong to a tree. Called by
-// rescue.cc and store/rescue/tree.cc; changes nothing but, on the private mapping, half-done
-// splits.
+// checksums, which also say whose they are, and which of these leaves belong to a tree. It changes
+// nothing but, on the private mapping, half-done splits.
 //
 // Authoritative, in this order:
 //   the chain from the tree's first leaf as far as it is readable

@@ -1,5 +1,4 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
-// Called by store.cc and collection.cc; made by collections.cc, which knows all trees of a pool.
 //
 // Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
 // that look first · split.cc leaves that come and go · compact.cc leaves and records that move ·

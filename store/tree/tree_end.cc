@@ -1,7 +1,6 @@
 // The end of a tree: after a drop, a rename that replaced it, a rollback of the transaction that
-// made it. Called by collections.cc, which has made sure of two things: nothing durable names the
-// tree, when no crash brings it back, and every handle says that it is gone, so that nobody new
-// comes in by one.
+// made it. REQUIRES: nothing durable names the tree, so that no crash brings it back; every handle
+// says that it is gone, so that nobody new comes in by one.
 //
 //    begin_end   seal the epoch
 //    callers     every call on the tree pins an epoch before it asks whether the tree is there

@@ -1,7 +1,7 @@
 // The DRAM twin of a leaf: its lock and version, its address and its fingerprints in one line, and
 // behind them its slot words, so that a lookup touches inner nodes, this line, one line of words
 // and the record, and reads nothing else from the pool (whose pages are small and whose memory may
-// be slow; twins lie in huge pages). Called by the tree, the iterator and rebuild.
+// be slow; twins lie in huge pages).
 //
 // version: bit 0 locked, bit 1 dead (unlinked; never changes again), bit 2 ordered, 24 bits that
 // name the leaf's history (0: it has none; history.h), the rest counts the changes. A reader takes

@@ -1,6 +1,6 @@
 // A pool file as it stands in git: an LZ4 frame (`lz4 -d` reads it, too) of the file's length in
 // bytes, and of each page of 4 KiB that is not all zero its offset and its bytes. Words are 64
-// bits, little-endian. Called by make_pools and by the tests of old pools.
+// bits, little-endian.
 #pragma once
 
 #include <string>

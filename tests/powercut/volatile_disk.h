@@ -1,6 +1,6 @@
 // A disk with a volatile write cache: what was written is read back at once, but stands in the
 // image only after a flush. A power cut decides, sector by sector, what of the rest the image gets.
-// Called by vdisk.cc; knows nothing of how requests arrive.
+// It knows nothing of how requests arrive.
 #pragma once
 
 #include <array>

@@ -57,7 +57,7 @@ bool refuse(const std::string& what) {
   return false;
 }
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- pictures -----------------------------------------------------------------------------------
 
 struct FlushSetting {
   std::string medium;
@@ -206,7 +206,7 @@ bool run_captures(const Options& o, std::vector<std::string>& json) {
   return true;
 }
 
-// --- the disk ------------------------------------------------------------------------------------
+// --- the disk -----------------------------------------------------------------------------------
 
 // How one block after the other is made durable.
 struct WriteKind {

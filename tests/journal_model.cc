@@ -21,7 +21,7 @@ std::size_t scaled(std::size_t n) {
   return scale == nullptr ? n : static_cast<std::size_t>(static_cast<double>(n) * std::atof(scale));
 }
 
-// --- epochs --------------------------------------------------------------------------------------
+// --- epochs -------------------------------------------------------------------------------------
 
 constexpr Instruction store(Byte line, Byte word, Byte value) {
   return {Verb::store, line, word, value};
@@ -206,7 +206,7 @@ TEST_P(JournalModelEpochs, a_planted_mistake_is_found) {
 }
 INSTANTIATE_TEST_SUITE_P(every, JournalModelEpochs, testing::Range(1, kEpochPlants + 1));
 
-// --- two pools -----------------------------------------------------------------------------------
+// --- two pools ----------------------------------------------------------------------------------
 
 EpochConfig two_pools() {
   EpochConfig c;
@@ -252,7 +252,7 @@ TEST(JournalModel, order_across_pools_takes_a_sync) {
   EXPECT_EQ(explore_and_say("order in one pool", c, fenced).violation, "");
 }
 
-// --- files ---------------------------------------------------------------------------------------
+// --- files --------------------------------------------------------------------------------------
 
 struct Files {
   const char* name;

@@ -151,7 +151,7 @@ Status PoolFile::settle(Durability d) {
   return journal_->status();
 }
 
-// --- a journal file in parent and child ----------------------------------------------------------
+// --- a journal file in parent and child ---------------------------------------------------------
 
 JournalFile::JournalFile() { join(); }
 

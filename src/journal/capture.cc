@@ -15,7 +15,7 @@
 
 namespace TENUTO_NS::pm {
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- pictures -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -105,7 +105,7 @@ std::size_t CutRows::pictures() const {
   return n;
 }
 
-// --- threads -------------------------------------------------------------------------------------
+// --- threads ------------------------------------------------------------------------------------
 
 // The slots a thread has, one a pool, latest used first. They keep their Capture alive: a pool may
 // be closed while a thread still has flushes to fence.
@@ -175,7 +175,7 @@ Capture::Slot* Capture::mine() {
   return find_mine();
 }
 
-// --- the protocol --------------------------------------------------------------------------------
+// --- the protocol -------------------------------------------------------------------------------
 
 // Some at a time, so that threads seldom meet here. What an epoch leaves is counted off by its cut.
 bool Capture::take_room(std::uint64_t& room, std::uint64_t limit) {

@@ -41,7 +41,7 @@ Status JournalFile::failed(const char* what, Report* report) const {
   return fail_errno(errno, what, path_, report);
 }
 
-// --- opening -------------------------------------------------------------------------------------
+// --- opening ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -286,7 +286,7 @@ Status JournalFile::replay(const ReplayOptions& options, const ApplyPictures& ap
   return replay_ring(ring, end_, options, apply, stats, report);
 }
 
-// --- writing -------------------------------------------------------------------------------------
+// --- writing ------------------------------------------------------------------------------------
 
 // The other copy stays as it is: a write that fails, or half of one, leaves it the valid one.
 Status JournalFile::write_header(Position start, Report* report) {

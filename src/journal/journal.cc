@@ -38,7 +38,7 @@ constexpr const char* kWhatToDo =
 
 }  // namespace
 
-// --- opening -------------------------------------------------------------------------------------
+// --- opening ------------------------------------------------------------------------------------
 
 Journal::Journal(const JournalOptions& options, int pool_fd)
     : options_(options), pool_fd_(pool_fd), ns_per_line_(kNsPerLine), ns_per_byte_(kNsPerByte) {}
@@ -169,7 +169,7 @@ void Journal::stop() {
   thread_.join();
 }
 
-// --- use -----------------------------------------------------------------------------------------
+// --- use ----------------------------------------------------------------------------------------
 
 void Journal::capture(const void* p, std::size_t bytes) {
   const auto* at = reinterpret_cast<const std::byte*>(line_of(p));

@@ -245,8 +245,7 @@ class Tree {
   // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
   Status bad_pages() const { return file_.bad_pages(); }
 
-  // --- for the iterator
-  // ---------------------------------------------------------------------------
+  // --- for the iterator -------------------------------------------------------------------------
   const Index& index() const { return index_; }
   // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
   // REQUIRES: an epoch guard.

@@ -317,7 +317,7 @@ void Process::other_opens(const Step& step, std::size_t) {
   if (WEXITSTATUS(status) == 0) world_.broken("two processes have the store open");
 }
 
-// --- fork -------------------------------------------------------------------------------------
+// --- fork ---------------------------------------------------------------------------------------
 
 void Process::fork_child(const Step& step, std::size_t) {
   const pid_t pid = ::fork();

@@ -297,7 +297,7 @@ inline void AllocProtocol::boot(bool adopt) {
   }
 }
 
-// --- recovery ------------------------------------------------------------------------------------
+// --- recovery -----------------------------------------------------------------------------------
 
 inline AllocProtocol::Line AllocProtocol::read_line(const Memory& m, std::size_t at) const {
   Line line;
@@ -404,7 +404,7 @@ inline void AllocProtocol::close() {
   }
 }
 
-// --- the judge -----------------------------------------------------------------------------------
+// --- the judge ----------------------------------------------------------------------------------
 
 inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
                                              std::size_t* block) const {

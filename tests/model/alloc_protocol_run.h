@@ -6,7 +6,7 @@
 
 namespace tenuto_model {
 
-// --- what the application may do -----------------------------------------------------------------
+// --- what the application may do ----------------------------------------------------------------
 
 // The word is an existing pointer word that thread t may touch: its block is allocated, of
 // pointers, and neither is in other hands.
@@ -163,7 +163,7 @@ inline std::vector<AllocProtocol::Step> AllocProtocol::plan(std::size_t t, const
   return s;
 }
 
-// --- the lane ------------------------------------------------------------------------------------
+// --- the lane -----------------------------------------------------------------------------------
 
 inline void AllocProtocol::release(std::size_t t, std::size_t block) {
   if (planted(AllocPlant::no_quarantine)) {
@@ -318,7 +318,7 @@ inline void AllocProtocol::put_settle(std::vector<Step>& s, std::size_t t, std::
   }
 }
 
-// --- the operations ------------------------------------------------------------------------------
+// --- the operations -----------------------------------------------------------------------------
 
 // Destinations and bits, flushed. bit: 1 set, 0 cleared, -1 only flushed.
 inline void AllocProtocol::put_effects(std::vector<Step>& s, std::size_t t, int bit) {

@@ -36,7 +36,7 @@ inline void EpochModel::write_scripts() {
   }
 }
 
-// --- threads -------------------------------------------------------------------------------------
+// --- threads ------------------------------------------------------------------------------------
 
 // The oldest store of the buffer reaches memory.
 inline bool EpochModel::drain(State& s, int t) {
@@ -257,7 +257,7 @@ inline bool EpochModel::sync(State& s, int t, int p) {
   return true;
 }
 
-// --- pools ---------------------------------------------------------------------------------------
+// --- pools --------------------------------------------------------------------------------------
 
 // Publishes, waits, closes, merges, writes: one commit at a time, as under commit_mu_.
 inline bool EpochModel::commit(State& s, int p) {

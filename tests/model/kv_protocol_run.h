@@ -6,8 +6,7 @@
 
 namespace tenuto_model {
 
-// --- what a thread may begin
-// -----------------------------------------------------------------------
+// --- what a thread may begin --------------------------------------------------------------------
 
 inline bool KvProtocol::batch_possible(const Op& op) const {
   std::map<std::size_t, std::size_t> inserts;
@@ -111,8 +110,7 @@ inline std::vector<KvProtocol::Step> KvProtocol::plan(std::size_t t, const Op& o
   return s;
 }
 
-// --- the operations
-// --------------------------------------------------------------------------------
+// --- the operations -----------------------------------------------------------------------------
 
 // Two lines, so that a torn record can be told.
 inline void KvProtocol::put_record(std::vector<Step>& s, std::size_t t, std::size_t block,
@@ -263,8 +261,7 @@ inline void KvProtocol::put_batch(std::vector<Step>& s, std::size_t t) {
   s.push_back([this, replaced] { free_.insert(replaced.begin(), replaced.end()); });
 }
 
-// --- recovery
-// --------------------------------------------------------------------------------------
+// --- recovery -----------------------------------------------------------------------------------
 
 inline void KvProtocol::undo(Memory& m, std::size_t t, std::vector<std::size_t>& retire) const {
   const Word open = m.load(committed_at(t)) + 1;
@@ -314,8 +311,7 @@ inline void KvProtocol::recover(Memory& m, const std::vector<std::size_t>& lanes
   finish_splits(m);
 }
 
-// --- what must hold
-// --------------------------------------------------------------------------------
+// --- what must hold -----------------------------------------------------------------------------
 
 inline std::string KvProtocol::walk(const Image& image, std::vector<std::size_t>& leaves) const {
   for (std::size_t l = 0;;) {

@@ -10,8 +10,7 @@ namespace {
 using Cells = HeapCells;
 constexpr std::uint64_t kMiB = 1u << 20;
 
-// --- what one thread makes and another uses first: the maker's own next fence does not help it
-// -----
+// --- what one thread makes and another uses first: the maker's own next fence does not help it --
 
 void use_extents(PoolParts& p, int pairs) {
   for (int i = 0; i < pairs; ++i) {

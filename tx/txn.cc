@@ -1,4 +1,4 @@
-// Protocol U3, checked by enumeration in tests/tx_model.cc. s = committed + 1 is the open
+// The undo protocol, checked by enumeration in tests/tx_model.cc. s = committed + 1 is the open
 // transaction's sequence, T the lane's transaction line. `|` is a fence.
 //
 //   add, alloc, free   entries of s, flushed

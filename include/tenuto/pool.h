@@ -167,7 +167,7 @@ class Pool {
   // inside this pool, in one atomic step: after any crash dest is null and nothing is lost, or
   // it points to the block. The block's contents are undefined.
   // ok | full | too_large | invalid_argument (dest outside the pool or not null) | read_only.
-  // Durable on return. Two fences. The seal (09-protocols): until this thread's next fence or
+  // Durable on return. Two fences. Until this thread's next fence or
   // locked instruction (releasing a mutex is one) no other thread may touch dest or the block.
   Status malloc_to(std::uint64_t bytes, PtrWord& dest);
   // The same, aligned or zero-filled.
@@ -232,7 +232,7 @@ class Pool {
   // group: it is longest for neighbours), and every line that they share flushed once. Each block
   // is attached in an atomic step of its own: on full, too_large or invalid_argument (also for a
   // destination that stands twice) none is; after a crash during the call any of them may be. On
-  // return all are durable; for plain words the seal of malloc_to holds for the whole batch.
+  // return all are durable; for plain words what malloc_to asks holds for the whole batch.
   // Options cost versioned words one fence a batch.
   Status malloc_to(std::uint64_t bytes, std::span<PtrWord> dests, const AllocOptions& options = {});
   Status malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests,

@@ -1,6 +1,6 @@
 // Transactions over objects in a pool: an undo log makes a group of in-place stores, allocations
-// and frees atomic. Protocol U3 (tx/README.md): three fences when all ranges are added before the
-// first store, none when nothing was added.
+// and frees atomic. The undo protocol (tx/README.md) needs three fences when all ranges are added
+// before the first store, none when nothing was added.
 //
 //   pool.run([&](Transaction& tx) {
 //     TENUTO_TRY(tx.add(account.balance));

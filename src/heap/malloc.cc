@@ -1,5 +1,5 @@
-// malloc_to, free_from, publish and swap, of one block or of many: protocols R2F, F1 and TAG1 of
-// 09-protocols on the intents of a lane (intent.cc).
+// malloc_to, free_from, publish and swap, of one block or of many, on the intents of
+// a lane (intent.cc).
 //
 //   plain word       malloc_to  W{b, d} | D = b; B = 1 | retired = W (flushed, rides on the lane's
 //                               next fence)
@@ -16,11 +16,12 @@
 //   plain malloc: B = (D == b), which finishes or undoes; plain free: D = 0 if it is b, B = 0
 //   versioned: D = {v, ..} if D's version is older; B = 0 if it freed, B = 1 if D is {v, b} now
 // First fence: the intent is there before D or B changes. A plain malloc_to needs the second one
-// before the caller may rely on D, and asks its callers for the seal (Pool::malloc_to). A versioned
-// intent is replayed forward instead, and what it says cannot be taken for news: if D's version is
-// later, an operation after it has seen to both D and B, since a free sets B under an intent of its
-// own and keeps b in limbo, and a swap flushes B before its own intent is over. Two intents of
-// different lanes that name the same block hence agree, in whatever order they are replayed.
+// before the caller may rely on D, and others until the lane's next fence (Pool::malloc_to). A
+// versioned intent is replayed forward instead, and what it says cannot be taken for news: if D's
+// version is later, an operation after it has seen to both D and B, since a free sets B under an
+// intent of its own and keeps b in limbo, and a swap flushes B before its own intent is over. Two
+// intents of different lanes that name the same block hence agree, in whatever order they are
+// replayed.
 //
 // A versioned intent that happens to be durable early is replayed too: contents that publish makes
 // reachable are fenced before it. Extents are recorded in words of other threads, which a swap

@@ -1,4 +1,4 @@
-// A leaf on media and the durable steps of the protocol KH on it. REQUIRES: the leaf's twin is
+// A leaf on media and the durable steps on it. REQUIRES: the leaf's twin is
 // locked, or nobody can see it yet.
 //
 // Authoritative is the header line: a set bit of the bitmap promises a whole slot word and a whole

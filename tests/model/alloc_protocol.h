@@ -1,8 +1,8 @@
 // The protocols of malloc_to and free_from (src/heap/README.md) on a simulated persistent memory:
-// R2F and F1 on plain words, TAG1 on versioned ones, batches of two, swaps, one ring of intents a
-// lane whose lines also carry what is retired, the retired words, limbo, the quarantine of blocks
-// in which another lane's pending intent still names a word, and settling of other lanes before a
-// version wraps. Used by alloc_model.cc, which says what is run and planted.
+// plain words and versioned ones, batches of two, swaps, one ring of intents a lane whose lines
+// also carry what is retired, the retired words, limbo, the quarantine of blocks in which another
+// lane's pending intent still names a word, and settling of other lanes before a version wraps.
+// Used by alloc_model.cc, which says what is run and planted.
 //
 // A block has one word. As a pointer block that word is a destination like the roots are (plain or
 // versioned), so that containers are freed and used again; as a data block it holds a number, which

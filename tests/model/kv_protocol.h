@@ -1,4 +1,4 @@
-// The store's leaf protocol KH (store/tree/leaf.h) on a simulated persistent memory: inserts,
+// The store's leaf protocol (store/tree/leaf.h) on a simulated persistent memory: inserts,
 // updates, erases, splits whose link and bitmap share a line, unlinking of empty leaves, and
 // batches under an undo log. Used by kv_model.cc, which says what is run and planted.
 //

@@ -1,4 +1,4 @@
-// What the traced twin finds without any crash: forgotten flushes, and needless ones.
+// What the traced build finds without any crash: forgotten flushes, and needless ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

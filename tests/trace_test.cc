@@ -1,4 +1,4 @@
-// The recorder of the traced twin: it sees every kind of store that compilers make, and says so
+// The recorder of the traced build: it sees every kind of store that compilers make, and says so
 // when something was stored that it did not see.
 #include <emmintrin.h>
 #include <gmock/gmock.h>

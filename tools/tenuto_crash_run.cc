@@ -1,5 +1,5 @@
 // `tenuto crash run`, `replay` and `life` start other programs: tenuto-crash beside this one and
-// whatever a saved case names, which are built with the traced twin of the library, and
+// whatever a saved case names, which are built with the traced build of the library, and
 // tenuto-life.
 #include <unistd.h>
 

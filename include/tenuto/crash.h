@@ -1,6 +1,6 @@
 // The crash explorer: runs a workload on a pool file, and at every fence asks what a power cut at
 // that moment could leave behind. Each such image is recovered and judged by the caller's check.
-// Needs the traced twin of the library (tenuto_traced); how to write a test with it stands in
+// Needs the traced build of the library (tenuto_traced); how to write a test with it stands in
 // tests/support/README.md.
 //
 // What may be lost: of every line, any tail of the stores since its last fenced flush; lines are

@@ -4,7 +4,7 @@
 // and only aligned 8-byte stores are atomic. Every medium keeps this promise (src/pm/README.md).
 //
 // The two names of a fence say what must be safe before what may happen. They cost nothing in the
-// plain build; in the traced twin (TENUTO_TRACED) they name crash points and reports.
+// plain build; in the traced build (TENUTO_TRACED) they name crash points and reports.
 //
 // Cost: medium `line` is CLWB a line and one SFENCE, inline behind one predictable branch; medium
 // `cache` is a compiler barrier. Thread safety: any thread, any time; a fence orders only the

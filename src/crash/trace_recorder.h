@@ -1,4 +1,4 @@
-// The recorder of the traced twin: what was stored into one pool file, what of it is surely
+// The recorder of the traced build: what was stored into one pool file, what of it is surely
 // durable, and what a crash at this moment may lose. Fed by trace_tsan.cc (stores) and by the
 // verbs of tenuto/persist.h (flushes, fences); read by the explorer (explore.cc).
 //

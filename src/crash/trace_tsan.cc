@@ -1,5 +1,5 @@
 // What compilers call for `-fsanitize=thread`, in place of the thread sanitizer's own runtime: each
-// store of the traced twin ends up here. memcpy, memset and memmove of the whole program are
+// store of the traced build ends up here. memcpy, memset and memmove of the whole program are
 // replaced too. Stores outside the watched pool cost one range test.
 //
 // Not seen by the compiler's instrumentation: inline assembly, non-temporal intrinsics, and what

@@ -37,7 +37,7 @@ int punch_file(int fd, std::uint64_t from, std::uint64_t bytes) {
 
 }  // namespace
 
-// The traced twin records stores, not system calls, so there a hole is stores to its first and its
+// The traced build records stores, not system calls, so there a hole is stores to its first and its
 // last line, which a crash may keep or lose: enough to show that somebody still owned the place.
 Status PoolFile::punch(PoolOffset o, std::uint64_t bytes) {
   if (!may_punch()) return Status::invalid_argument;

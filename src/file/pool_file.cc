@@ -106,7 +106,7 @@ void PoolFile::choose_medium(const PoolOptions& options) {
     medium_ = map_sync_ ? Medium::line : in_memory_ ? Medium::cache : Medium::journal;
     if (TENUTO_PLANT("pm_automatic_takes_less_in_silence") && !map_sync_) medium_ = Medium::cache;
   }
-  // The traced twin records a shared mapping; and nothing is written to a read-only pool.
+  // The traced build records a shared mapping; and nothing is written to a read-only pool.
   if (medium_ == Medium::journal && kTraced) medium_ = Medium::cache;
   medium_to_write_ = medium_;
   if (medium_ == Medium::journal && options.read_only) medium_ = Medium::cache;

@@ -21,7 +21,7 @@ constexpr std::uint64_t kPunchFramesLeast = 16;   // at once, where there are so
 constexpr unsigned kOperationsBetweenLooks = 64;  // at the clock
 }  // namespace
 
-// Time stands still in the traced twin unless a test brings a clock: runs have to repeat exactly.
+// Time stands still in the traced build unless a test brings a clock: runs have to repeat exactly.
 std::int64_t Extents::now_ms() const {
   if (options_.clock_ms) return options_.clock_ms();
   if constexpr (kTraced) return 0;

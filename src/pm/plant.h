@@ -1,5 +1,5 @@
 // Planted bugs: `if (!TENUTO_PLANT("store_slot_unflushed")) flush(slot);` is the sound code in a
-// release. In the traced twin and in builds with debug checks it loses a flush when a test, or the
+// release. In the traced build and in builds with debug checks it loses a flush when a test, or the
 // environment variable TENUTO_PLANT, names that bug. A test that does not find its planted bugs
 // proves nothing. Names are layer_what_goes_wrong; tests/support/planted*.cc or a test of its own
 // says who finds each. Switches: tenuto/crash.h.

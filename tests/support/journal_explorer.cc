@@ -1,6 +1,6 @@
 // tenuto/crash.h once more, for the plain build and medium journal: what a script leaves behind at
 // its writes and syncs, opened and judged as the explorer judges it. Linked by journal_crash.cc in
-// place of the traced twin's.
+// place of the traced build's.
 //
 // A commit is made after fences: after each of them, or after some, and before each change of the
 // script's model, so that what is acknowledged is durable. At a write or sync of the pool or its

@@ -5,7 +5,7 @@ include_guard(GLOBAL)
 option(TENUTO_BUILD_TOOLS "The command line tool" ${PROJECT_IS_TOP_LEVEL})
 option(TENUTO_BUILD_BENCH "The benchmarks; needs the peers' packages" ${PROJECT_IS_TOP_LEVEL})
 option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest" ${PROJECT_IS_TOP_LEVEL})
-option(TENUTO_BUILD_TRACED "The traced twin of the library and the tests that need it" ON)
+option(TENUTO_BUILD_TRACED "The traced build of the library and the tests that need it" ON)
 option(TENUTO_DEBUG_CHECKS "Compile TENUTO_DCHECK and other costly checks in" OFF)
 option(TENUTO_NOEXCEPT "Compile the library with -fno-exceptions -fno-rtti" OFF)
 option(TENUTO_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
@@ -45,7 +45,7 @@ if(TENUTO_SANITIZE)
   add_compile_options(-fsanitize=${TENUTO_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TENUTO_SANITIZE})
-  # The traced twin brings its own runtime for -fsanitize=thread; two runtimes do not mix.
+  # The traced build brings its own runtime for -fsanitize=thread; two runtimes do not mix.
   set(TENUTO_BUILD_TRACED OFF)
 endif()
 if(TENUTO_NOEXCEPT)

@@ -1,5 +1,5 @@
 # The kinds of targets of this project. Each folder's CMakeLists.txt lists its files once; what has
-# to be built from them (the plain library, the traced twin) is decided here.
+# to be built from them (the plain library, the traced build) is decided here.
 #
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
 #   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
@@ -13,7 +13,7 @@ include(GoogleTest)
 set(TENUTO_LAYERS pm crash journal file frame heap tx store)
 set(TENUTO_TEST_KINDS test model crash stress fuzz)
 
-# The traced twin: compiled for the thread sanitizer, linked with the runtime in src/crash/trace*.cc
+# The traced build: compiled for the thread sanitizer, linked with the runtime in src/crash/trace*.cc
 # instead of libtsan. Memory functions must stay calls, or the runtime does not see their stores.
 set(TENUTO_TRACE_OPTIONS -fsanitize=thread -fno-builtin-memcpy -fno-builtin-memset
                          -fno-builtin-memmove)
@@ -90,7 +90,7 @@ function(tenuto_layer name)
   endif()
 endfunction()
 
-# The library that users link: the objects of all layers in one archive, and its traced twin.
+# The library that users link: the objects of all layers in one archive, and its traced build.
 function(tenuto_umbrella)
   set(suffixes "")
   if(TENUTO_BUILD_TRACED)

@@ -9,7 +9,7 @@
 // them, which replays and recovers, and asks the script's check, with the model as it was then.
 // That open is recorded in turn and cut once more.
 //
-// The linker hands fences and captures over to us (--wrap in tests/CMakeLists.txt).
+// The linker hands fences and mapped pools over to us (--wrap in tests/CMakeLists.txt).
 #include "support/journal_explorer.h"
 
 #include <signal.h>
@@ -268,11 +268,14 @@ void __wrap__ZN6tenuto2v12pm10fence_coldEv() {
   if (every != 0 && fences.fetch_add(1) % every == 0) tenuto::commit();
 }
 
-void __real__ZN6tenuto2v12pm7Journal7captureEPKvm(tenuto::pm::Journal*, const void*, std::size_t);
-void __wrap__ZN6tenuto2v12pm7Journal7captureEPKvm(tenuto::pm::Journal* j, const void* p,
-                                                  std::size_t bytes) {
-  tenuto::open_journal = j;
-  __real__ZN6tenuto2v12pm7Journal7captureEPKvm(j, p, bytes);
+bool __real__ZN6tenuto2v12pm15register_regionEPKvmNS0_6MediumEbPNS1_9FlushSinkE(
+    const void*, std::uint64_t, tenuto::Medium, bool, tenuto::pm::FlushSink*);
+bool __wrap__ZN6tenuto2v12pm15register_regionEPKvmNS0_6MediumEbPNS1_9FlushSinkE(
+    const void* base, std::uint64_t bytes, tenuto::Medium medium, bool delays,
+    tenuto::pm::FlushSink* sink) {
+  if (sink != nullptr) tenuto::open_journal = static_cast<tenuto::pm::Journal*>(sink);
+  return __real__ZN6tenuto2v12pm15register_regionEPKvmNS0_6MediumEbPNS1_9FlushSinkE(
+      base, bytes, medium, delays, sink);
 }
 
 void __real__ZN6tenuto2v12pm7JournalD1Ev(tenuto::pm::Journal*);

@@ -99,12 +99,12 @@ Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* co
   std::string at = range.from();
   // Whoever holds a leaf may wait for one of ours: he or we give up, after a spin and some yields.
   // Not more of them: where others want the processor each may take a turn of theirs.
+  constexpr unsigned kTriesMax = 1000;
   constexpr unsigned kYieldsMax = 16;
-  const unsigned yields_max = TENUTO_PLANT("store_validation_yields_for_long") ? 872 : kYieldsMax;
-  const unsigned tries_max = Backoff::kSpins + yields_max;
-  const bool patient = mine.empty();
-  Backoff wait;
-  for (unsigned tries = 0; patient || tries < tries_max;) {
+  const bool long_yields = TENUTO_PLANT("store_validation_yields_for_long");
+  Backoff wait(kTriesMax - (long_yields ? 872 : kYieldsMax));
+  const bool patient = false;
+  for (unsigned tries = 0; patient || tries < kTriesMax;) {
     VLeaf& twin = *index_.route(at);
     const std::uint64_t version = twin.version.load(std::memory_order_seq_cst);
     const bool own = std::binary_search(mine.begin(), mine.end(), &twin);

@@ -41,9 +41,9 @@ namespace TENUTO_NS::store {
 // Waiting for another thread: a bounded spin, then the processor is offered to it.
 class Backoff {
  public:
-  static constexpr unsigned kSpins = 128;
+  explicit Backoff(unsigned spins = 128) : spins_(spins) {}
   void pause() {
-    if (++rounds_ < kSpins) {
+    if (++rounds_ < spins_) {
       _mm_pause();
     } else {
       sched_yield();
@@ -51,6 +51,7 @@ class Backoff {
   }
 
  private:
+  const unsigned spins_;
   unsigned rounds_ = 0;
 };
 

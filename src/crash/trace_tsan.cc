@@ -7,6 +7,9 @@
 // wrappers with trace_store(); the rest is found when the line is flushed (Recorder::unseen).
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -265,5 +268,13 @@ TENUTO_UNLOCK(pthread_mutex_t, pthread_mutex_unlock)
 TENUTO_LOCK(pthread_rwlock_t, pthread_rwlock_rdlock, pthread_rwlock_tryrdlock)
 TENUTO_LOCK(pthread_rwlock_t, pthread_rwlock_wrlock, pthread_rwlock_trywrlock)
 TENUTO_UNLOCK(pthread_rwlock_t, pthread_rwlock_unlock)
+
+// Who yields waits for another thread: of those that run one at a time one of the others goes on,
+// and not whatever else the machine has to do.
+int sched_yield() noexcept {
+  if (!Interleaver::managed()) return static_cast<int>(::syscall(SYS_sched_yield));
+  Interleaver::blocked();
+  return 0;
+}
 
 }  // extern "C"

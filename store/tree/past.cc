@@ -103,8 +103,7 @@ Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* co
   constexpr unsigned kYieldsMax = 16;
   const bool long_yields = TENUTO_PLANT("store_validation_yields_for_long");
   Backoff wait(kTriesMax - (long_yields ? 872 : kYieldsMax));
-  const bool patient = false;
-  for (unsigned tries = 0; patient || tries < kTriesMax;) {
+  for (unsigned tries = 0; tries < kTriesMax;) {
     VLeaf& twin = *index_.route(at);
     const std::uint64_t version = twin.version.load(std::memory_order_seq_cst);
     const bool own = std::binary_search(mine.begin(), mine.end(), &twin);

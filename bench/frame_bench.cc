@@ -37,7 +37,7 @@ struct Options {
   bool list = false;
 };
 
-// --- report -------------------------------------------------------------------------------------
+// --- report --------------------------------------------------------------------------------------
 
 std::string text_of(const Spread& s, int digits) {
   return fmt::format("{:.{}f} ({:.{}f}..{:.{}f})", s.median, digits, s.min, digits, s.max, digits);
@@ -104,7 +104,7 @@ void report(std::FILE* table, std::FILE* json, const Options& o, const Setting& 
   if (json != nullptr) fmt::print(json, "{}\n", line.str());
 }
 
-// --- main ---------------------------------------------------------------------------------------
+// --- main ----------------------------------------------------------------------------------------
 
 int usage_error(const std::string& what) {
   fmt::print(stderr, "frame_bench: {} (see --help and --list)\n", what);

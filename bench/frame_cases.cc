@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kHuge = 512;  // base frames of a huge frame
 
-// --- threads ------------------------------------------------------------------------------------
+// --- threads -------------------------------------------------------------------------------------
 
 void pin(unsigned core) {
   cpu_set_t set;
@@ -109,7 +109,7 @@ double put_all(const FrameRun& run, const std::vector<std::vector<std::uint64_t>
   });
 }
 
-// --- cases --------------------------------------------------------------------------------------
+// --- cases ---------------------------------------------------------------------------------------
 
 FrameSample bulk_or_rand(const FrameRun& run, bool random) {
   FrameSample s;

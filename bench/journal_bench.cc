@@ -1,4 +1,4 @@
-// What medium `journal` is made of: the cost of taking a line's picture beside CLWB and SFENCE, and
+// What medium `journal` is made of: the cost of taking a line image beside CLWB and SFENCE, and
 // the ways of making a block durable on a disk. Rounds are interleaved; bench/README.md says more.
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -57,7 +57,7 @@ bool refuse(const std::string& what) {
   return false;
 }
 
-// --- pictures -----------------------------------------------------------------------------------
+// --- line images ---------------------------------------------------------------------------------
 
 struct FlushSetting {
   std::string medium;
@@ -181,9 +181,8 @@ bool run_captures(const Options& o, std::vector<std::string>& json) {
       }
     }
   }
-  fmt::print(
-      "\npictures: store, flush, and a fence each so many lines; ns a line, {} rounds on {}\n",
-      o.rounds, file_system_name(scratch.path()));
+  fmt::print("\nimages: store, flush, and a fence each so many lines; ns a line, {} rounds on {}\n",
+             o.rounds, file_system_name(scratch.path()));
   fmt::print("{:>8}{:>10}{:>12}", "threads", "lines", "per fence");
   for (const std::string& medium : o.media) fmt::print("{:>24}", medium);
   fmt::print("{:>14}{:>22}\n", "with commits", o.media.front() + "/" + o.media[o.media.size() > 1]);
@@ -206,7 +205,7 @@ bool run_captures(const Options& o, std::vector<std::string>& json) {
   return true;
 }
 
-// --- the disk -----------------------------------------------------------------------------------
+// --- the disk ------------------------------------------------------------------------------------
 
 // How one block after the other is made durable.
 struct WriteKind {
@@ -321,7 +320,7 @@ void declare(CLI::App& app, Options& o) {
   const auto list_of = [&](const char* name, auto& to, const char* help) {
     app.add_option(name, to, help)->delimiter(',')->capture_default_str();
   };
-  list_of("--case", o.cases, "capture (pictures beside CLWB), write (blocks on a disk)");
+  list_of("--case", o.cases, "capture (images beside CLWB), write (blocks on a disk)");
   list_of("--medium", o.media, "of capture; the ratio is the first one's over the second's");
   list_of("--lines", o.lines, "of capture: so many lines, in random order");
   list_of("--per-fence", o.per_fence, "of capture: lines flushed before each fence");
@@ -364,7 +363,7 @@ std::string wrong_options(const Options& o) {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("what medium journal is made of: pictures of lines, and durable blocks");
+  CLI::App app("what medium journal is made of: images of lines, and durable blocks");
   declare(app, o);
   try {
     app.parse(argc, argv);

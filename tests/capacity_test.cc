@@ -13,7 +13,7 @@
 
 #include "heap/lane_heap.h"
 #include "pm/media.h"
-#include "store/tree/history.h"
+#include "store/tree/versions.h"
 #include "support/tx_parts.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"
@@ -267,7 +267,7 @@ TEST(CapacityStore, snapshots) {
   ASSERT_TRUE(s);
   ASSERT_EQ(s->put("key", "value"), Status::ok);
   std::vector<Snapshot> all;
-  for (std::uint64_t i = 0; i < store::MomentWord::kSnapshotsMax; ++i) {
+  for (std::uint64_t i = 0; i < store::TimestampWord::kSnapshotsMax; ++i) {
     Result<Snapshot> one = s->snapshot();
     ASSERT_TRUE(one) << i;
     all.push_back(std::move(*one));

@@ -318,13 +318,13 @@ TEST_F(CollectionTransactionTest, a_transaction_makes_and_drops_collections_with
   ASSERT_EQ(tx.drop(old), Status::ok);
   Collection again = *tx.create("again", {});
   StoreTransaction late = s_->begin();
-  Collection twin = *late.create("fresh", {});
+  Collection other = *late.create("fresh", {});
   ASSERT_EQ(late.put("by late", "x"), Status::ok);
   ASSERT_EQ(tx.commit(), Status::ok);
   EXPECT_EQ(late.commit(), Status::exists);
   EXPECT_EQ(s_->contains("by late"), Status::not_found);
   EXPECT_EQ(old.status(), Status::not_found);
-  EXPECT_EQ(twin.status(), Status::not_found);
+  EXPECT_EQ(other.status(), Status::not_found);
   ASSERT_EQ(again.put("k", "v"), Status::ok);
   EXPECT_EQ(fresh.stats().records, 200u);
   EXPECT_EQ(fresh.name(), "fresh");

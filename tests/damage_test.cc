@@ -48,7 +48,9 @@ class DamageTest : public KvFixture {
     std::size_t leaf = 0;
     unsigned number = 0;
     std::size_t at() const { return leaf + offsetof(store::Leaf, slot) + number * 8; }
-    std::size_t print() const { return leaf + offsetof(store::LeafHeader, print) + number; }
+    std::size_t fingerprint() const {
+      return leaf + offsetof(store::LeafHeader, fingerprint) + number;
+    }
   };
   static Slot slot_of(const Bytes& b, std::size_t record) {
     for (const std::size_t leaf : leaves_of(b)) {
@@ -166,7 +168,8 @@ TEST_F(DamageTest, a_damaged_fingerprint_is_no_absent_key) {
   for (const int i : {1, 99}) {
     for (unsigned bit = 0; bit < 8; ++bit) {
       Bytes b = sound;
-      b[slot_of(b, record_at(b, i, new_value(i))).print()] ^= static_cast<unsigned char>(1u << bit);
+      b[slot_of(b, record_at(b, i, new_value(i))).fingerprint()] ^=
+          static_cast<unsigned char>(1u << bit);
       expect_all_report(b, i);
     }
   }
@@ -252,15 +255,15 @@ TEST_F(DamageTest, a_fingerprint_that_changes_under_an_open_store_is_found_by_th
   {
     Store s = opened();
     const int fd = ::open(path_.str().c_str(), O_RDWR | O_CLOEXEC);
-    const char changed = static_cast<char>(sound[slot.print()] ^ 8);
-    ASSERT_EQ(::pwrite(fd, &changed, 1, static_cast<off_t>(slot.print())), 1);
+    const char changed = static_cast<char>(sound[slot.fingerprint()] ^ 8);
+    ASSERT_EQ(::pwrite(fd, &changed, 1, static_cast<off_t>(slot.fingerprint())), 1);
     ::close(fd);
     EXPECT_EQ(s.put(key_of(120) + "beside", "value"), Status::ok);
     EXPECT_EQ(s.erase(key_of(120) + "beside"), Status::ok);
     EXPECT_EQ(s.contains(key_of(120)), Status::ok);
     EXPECT_EQ(s.close(), Status::ok);
   }
-  // Or a split wrote it anew, from the twin.
+  // Or a split wrote it anew, from the shadow leaf.
   Result<Store> s = open();
   if (s) {
     EXPECT_EQ(s->contains(key_of(120)), Status::ok);
@@ -328,12 +331,12 @@ TEST_F(DamageTest, a_record_in_the_wrong_leaf_ends_a_walk_and_a_compaction) {
   const Slot other = slot_of(b, record_at(b, 250, new_value(250)));
   ASSERT_NE(one.leaf, other.leaf);
   std::swap_ranges(&b[one.at()], &b[one.at()] + 8, &b[other.at()]);
-  std::swap(b[one.print()], b[other.print()]);
+  std::swap(b[one.fingerprint()], b[other.fingerprint()]);
   for (const Slot& slot : {one, other}) {
     auto& leaf = reinterpret_cast<store::Leaf&>(b[slot.leaf]);
     const std::uint64_t used = leaf.head.bitmap.value();
-    leaf.head.bitmap =
-        store::HeaderWord::make(used, slot.leaf % pm::kMapAlignBytes, store::prints_of(leaf, used));
+    leaf.head.bitmap = store::HeaderWord::make(used, slot.leaf % pm::kMapAlignBytes,
+                                               store::fingerprints_of(leaf, used));
   }
   write_image(path_.str(), b);
   {

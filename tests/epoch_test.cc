@@ -1,5 +1,5 @@
 // Epochs: nothing is freed under a reader, everything is freed after it, slots outlive threads.
-#include "store/tree/epoch.h"
+#include "store/tree/garbage.h"
 
 #include <gtest/gtest.h>
 
@@ -14,11 +14,11 @@ namespace {
 
 struct Freed {
   std::set<std::uint64_t> words;
-  Limbos limbos{[this](const Retired& item) { EXPECT_TRUE(words.insert(item.word).second); }};
+  Garbage garbage{[this](const Retired& item) { EXPECT_TRUE(words.insert(item.word).second); }};
 
   void retire(std::uint64_t word, std::uint64_t bytes = 0) {
     const EpochGuard guard;
-    limbos.retire(limbos.mine(), {word, Retired::What::block, bytes});
+    garbage.retire(garbage.mine(), {word, Retired::What::block, bytes});
   }
 };
 
@@ -27,10 +27,10 @@ TEST(EpochTest, nothing_is_freed_while_a_reader_may_see_it) {
   EpochSlot& reader = *take_loose_slot();
   reader.enter();
   for (std::uint64_t i = 1; i <= 1000; ++i) f.retire(i);
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_TRUE(f.words.empty());
   reader.leave();
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 1000u);
   put_loose_slot(reader);
 }
@@ -40,17 +40,17 @@ TEST(EpochTest, a_later_reader_keeps_only_what_came_later) {
   for (std::uint64_t i = 1; i <= 10; ++i) f.retire(i);
   EpochSlot& first = *take_loose_slot();
   first.enter();
-  f.limbos.collect_all();  // seals the ten under the reader's epoch
+  f.garbage.collect_all();  // seals the ten under the reader's epoch
   EXPECT_TRUE(f.words.empty());
   EpochSlot& second = *take_loose_slot();
   second.enter();
   for (std::uint64_t i = 11; i <= 20; ++i) f.retire(i);
   first.leave();
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 10u);
   EXPECT_EQ(*f.words.rbegin(), 10u);
   second.leave();
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 20u);
   put_loose_slot(first);
   put_loose_slot(second);
@@ -62,10 +62,10 @@ TEST(EpochTest, guards_nest) {
     const EpochGuard outer;
     { const EpochGuard inner; }
     f.retire(1);
-    f.limbos.collect_all();
+    f.garbage.collect_all();
     EXPECT_TRUE(f.words.empty());
   }
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 1u);
 }
 
@@ -73,7 +73,7 @@ TEST(EpochTest, lists_are_freed_now_and_then_without_being_asked) {
   Freed f;
   for (std::uint64_t i = 1; i <= 10'000; ++i) f.retire(i);
   EXPECT_GT(f.words.size(), 9'000u);
-  f.limbos.drain();
+  f.garbage.drain();
   EXPECT_EQ(f.words.size(), 10'000u);
 }
 
@@ -81,13 +81,13 @@ TEST(EpochTest, what_an_ended_thread_left_is_freed_by_others) {
   Freed f;
   std::thread([&] {
     for (std::uint64_t i = 1; i <= 20; ++i) f.retire(i);
-    f.limbos.mine().count(3, 30);
+    f.garbage.mine().count(3, 30);
   }).join();
-  f.limbos.mine().count(1, 10);
-  f.limbos.collect_all();
+  f.garbage.mine().count(1, 10);
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 20u);
-  EXPECT_EQ(f.limbos.records(), 4);
-  EXPECT_EQ(f.limbos.record_bytes(), 40);
+  EXPECT_EQ(f.garbage.records(), 4);
+  EXPECT_EQ(f.garbage.record_bytes(), 40);
 }
 
 // Alive, and in no call: what it retired under another's pin is not its own any more.
@@ -103,17 +103,17 @@ TEST(EpochTest, what_a_resting_thread_left_is_freed_by_others) {
     for (std::uint64_t i = 201; i <= 210; ++i) f.retire(i);
   });
   while (step.load() != 1) std::this_thread::yield();
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_TRUE(f.words.empty());
-  EXPECT_EQ(f.limbos.waiting().items, 200u);
+  EXPECT_EQ(f.garbage.waiting().items, 200u);
   reader.leave();
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 200u);
   step = 2;
   resting.join();
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 210u);
-  EXPECT_EQ(f.limbos.waiting().items, 0u);
+  EXPECT_EQ(f.garbage.waiting().items, 0u);
   put_loose_slot(reader);
 }
 
@@ -124,12 +124,12 @@ TEST(EpochTest, an_iterator_does_not_take_the_lists_of_an_ended_thread) {
   for (int i = 0; i < 16; ++i) iterators.push_back(take_loose_slot());
   for (EpochSlot* s : iterators) s->enter();
   f.retire(2);
-  f.limbos.collect_all();  // seals both under their epoch
+  f.garbage.collect_all();  // seals both under their epoch
   for (EpochSlot* s : iterators) {
     s->leave();
     s->enter();
   }
-  f.limbos.collect_all();
+  f.garbage.collect_all();
   EXPECT_EQ(f.words.size(), 2u);
   for (EpochSlot* s : iterators) {
     s->leave();
@@ -137,18 +137,18 @@ TEST(EpochTest, an_iterator_does_not_take_the_lists_of_an_ended_thread) {
   }
 }
 
-// The bound: kSealAt items, kSealBytes and the last item for each thread.
+// The bound: kBatchItems items, kBatchBytes and the last item for each thread.
 TEST(EpochTest, what_a_thread_keeps_to_itself_is_bounded_in_items_and_bytes) {
   Freed f;
   for (std::uint64_t i = 1; i <= 1000; ++i) {
     f.retire(i, 1 << 20);
-    EXPECT_LE(f.limbos.waiting().bytes, Limbos::kSealBytes + (2u << 20));
+    EXPECT_LE(f.garbage.waiting().bytes, Garbage::kBatchBytes + (2u << 20));
   }
   for (std::uint64_t i = 1001; i <= 100'000; ++i) {
     f.retire(i, 16);
-    EXPECT_LE(f.limbos.waiting().items, 2 * Limbos::kSealAt);
+    EXPECT_LE(f.garbage.waiting().items, 2 * Garbage::kBatchItems);
   }
-  f.limbos.drain();
+  f.garbage.drain();
   EXPECT_EQ(f.words.size(), 100'000u);
 }
 
@@ -163,21 +163,21 @@ TEST(EpochTest, a_rest_holds_its_places_and_nothing_else) {
     const EpochGuard guard;
     view.rest_with(guard.slot(), 20'000);
   }
-  const std::uint64_t rested = seal_epoch();
+  const std::uint64_t rested = advance_epoch();
   for (std::uint64_t at = 4096; at < 40'960; at += 64) f.retire(at, 64);
-  f.limbos.collect_all();
-  EXPECT_EQ(f.limbos.waiting().items, 3u);
-  EXPECT_EQ(f.limbos.waiting().bytes, 3u * 64);
+  f.garbage.collect_all();
+  EXPECT_EQ(f.garbage.waiting().items, 3u);
+  EXPECT_EQ(f.garbage.waiting().bytes, 3u * 64);
   for (const std::uint64_t at : {4096, 8192, 20'000 / 64 * 64}) EXPECT_FALSE(f.words.contains(at));
   EXPECT_FALSE(epoch_is_over(rested)) << "a dropped tree stays under both";
   iterator.pin();  // on to another leaf
-  f.limbos.collect_all();
-  EXPECT_EQ(f.limbos.waiting().items, 1u);
+  f.garbage.collect_all();
+  EXPECT_EQ(f.garbage.waiting().items, 1u);
   iterator.let_go();
   view.let_go();
   EXPECT_TRUE(epoch_is_over(rested));
-  f.limbos.collect_all();
-  EXPECT_EQ(f.limbos.waiting().items, 0u);
+  f.garbage.collect_all();
+  EXPECT_EQ(f.garbage.waiting().items, 0u);
   put_loose_slot(iterator);
   put_loose_slot(view);
 }
@@ -185,11 +185,11 @@ TEST(EpochTest, a_rest_holds_its_places_and_nothing_else) {
 TEST(EpochTest, a_pin_that_holds_a_tree_only_keeps_no_items) {
   Freed f;
   const EpochGuard guard;
-  const std::uint64_t dropped = seal_epoch();
-  for (std::uint64_t i = 1; i <= 10; ++i) f.limbos.retire(f.limbos.mine(), {i});
-  f.limbos.collect_all();
+  const std::uint64_t dropped = advance_epoch();
+  for (std::uint64_t i = 1; i <= 10; ++i) f.garbage.retire(f.garbage.mine(), {i});
+  f.garbage.collect_all();
   EXPECT_TRUE(f.words.empty());
-  f.limbos.collect_all_at_rest();
+  f.garbage.collect_all_at_rest();
   EXPECT_EQ(f.words.size(), 10u);
   EXPECT_FALSE(epoch_is_over(dropped));
 }
@@ -212,7 +212,7 @@ TEST(EpochTest, readers_never_see_what_was_freed) {
   };
   std::vector<std::unique_ptr<Cell>> graveyard;
   std::atomic<Cell*> current{new Cell};
-  Limbos limbos([&](const Retired& item) {
+  Garbage garbage([&](const Retired& item) {
     auto* cell = reinterpret_cast<Cell*>(item.word);
     cell->alive.store(0, std::memory_order_relaxed);
     graveyard.emplace_back(cell);
@@ -234,12 +234,12 @@ TEST(EpochTest, readers_never_see_what_was_freed) {
   for (int i = 0; i < 200'000; ++i) {
     Cell* old = current.exchange(new Cell, std::memory_order_acq_rel);
     const EpochGuard guard;
-    limbos.retire(limbos.mine(), {reinterpret_cast<std::uintptr_t>(old), Retired::What::node});
+    garbage.retire(garbage.mine(), {reinterpret_cast<std::uintptr_t>(old), Retired::What::node});
   }
   stop.store(true, std::memory_order_release);
   for (std::thread& t : readers) t.join();
   EXPECT_EQ(dead_seen.load(), 0);
-  limbos.drain();
+  garbage.drain();
   EXPECT_EQ(graveyard.size(), 200'000u);
   delete current.load(std::memory_order_relaxed);
 }
@@ -252,7 +252,7 @@ TEST(EpochTest, what_rests_hold_is_never_seen_freed) {
   std::atomic<std::uint64_t> next{1};
   std::mutex idle_mu;
   std::vector<std::uint64_t> idle;
-  Limbos limbos([&](const Retired& item) {
+  Garbage garbage([&](const Retired& item) {
     alive[item.word].store(false, std::memory_order_relaxed);
     const std::lock_guard lock(idle_mu);
     idle.push_back(item.word);
@@ -304,9 +304,9 @@ TEST(EpochTest, what_rests_hold_is_never_seen_freed) {
           const EpochGuard guard;
           const auto c = static_cast<std::size_t>((n * 7 + i) % kCells);
           const std::uint64_t old = cells[c].exchange(make(), std::memory_order_acq_rel);
-          limbos.retire(limbos.mine(), {old, Retired::What::block, 1});
+          garbage.retire(garbage.mine(), {old, Retired::What::block, 1});
         }
-        if (n % 100 == i) limbos.collect_all();
+        if (n % 100 == i) garbage.collect_all();
       }
     });
   }
@@ -314,7 +314,7 @@ TEST(EpochTest, what_rests_hold_is_never_seen_freed) {
   stop.store(true, std::memory_order_release);
   for (std::thread& t : readers) t.join();
   EXPECT_EQ(dead_seen.load(), 0);
-  limbos.drain();
+  garbage.drain();
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ class ExpiryTimeTest : public test::CollectionFixture {
 TEST_F(ExpiryTimeTest, a_moment_includes_its_time) {
   Collection c = sessions();
   EXPECT_TRUE(moment_stays(c));
-  plant("store_moment_without_time");
+  plant("store_snapshot_without_time");
 #ifdef TENUTO_DEBUG_CHECKS
   EXPECT_FALSE(moment_stays(c));
 #endif

@@ -98,7 +98,7 @@ struct World {
   std::unique_ptr<Extents> extents;
 };
 
-// --- places -------------------------------------------------------------------------------------
+// --- places --------------------------------------------------------------------------------------
 
 TEST(Extent, the_best_fit_is_taken_and_the_rest_stays) {
   World w("extent1");
@@ -194,7 +194,7 @@ TEST(Extent, callbacks_may_ask_about_extents) {
   EXPECT_FALSE(w.extents->find({12345}, Kind::derived, heap::Wanted::not_free));
 }
 
-// --- decay --------------------------------------------------------------------------------------
+// --- decay ---------------------------------------------------------------------------------------
 
 TEST(Decay, is_smooth_and_ends_in_time) {
   HeapOptions o;
@@ -269,7 +269,7 @@ TEST(Decay, zero_is_at_once_and_negative_is_never) {
   }
 }
 
-// --- holes --------------------------------------------------------------------------------------
+// --- holes ---------------------------------------------------------------------------------------
 
 TEST(Holes, trim_leaves_little_and_all_of_it_can_be_used_again) {
   World w("holes1");
@@ -367,7 +367,7 @@ TEST(Holes, a_file_system_without_them_is_asked_once) {
   w.give(wall);
 }
 
-// --- the log ------------------------------------------------------------------------------------
+// --- the log -------------------------------------------------------------------------------------
 
 TEST(Log, stays_short_when_many_come_and_go) {
   World w("log1");

@@ -15,7 +15,7 @@ using tests::FrameMemory;
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-// --- geometry -----------------------------------------------------------------------------------
+// --- geometry ------------------------------------------------------------------------------------
 
 TEST(FrameGeometry, odd_zones_cover_their_frames_and_nothing_else) {
   for (const std::uint64_t first : {0ull, 512ull, 1000ull, 1023ull, 1024ull, 77777ull}) {
@@ -51,7 +51,7 @@ TEST(FrameGeometry, state_of_64_gib_is_a_three_thousandth_of_a_percent) {
   EXPECT_EQ(g->state_end() - g->state_offset, 64u + 2 * 32768u + 64 * 32768u);
 }
 
-// --- runs ---------------------------------------------------------------------------------------
+// --- runs ----------------------------------------------------------------------------------------
 
 TEST(FrameRun, a_run_that_fails_at_any_child_changes_nothing) {
   for (std::uint32_t blocked = 0; blocked < 7; ++blocked) {
@@ -115,7 +115,7 @@ TEST(FrameRun, counters_that_are_short_of_the_children_stop_a_run_and_stay) {
   EXPECT_TRUE(upper->get_run(63));
 }
 
-// --- format and check ---------------------------------------------------------------------------
+// --- format and check ----------------------------------------------------------------------------
 
 TEST(FrameFormat, a_new_zone_has_these_bytes) {
   const FrameMemory memory({8 * kMiB});

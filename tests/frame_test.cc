@@ -18,7 +18,7 @@ namespace {
 using namespace tenuto;
 using namespace tenuto::frame;
 
-// --- child --------------------------------------------------------------------------------------
+// --- child ---------------------------------------------------------------------------------------
 
 TEST(FrameChild, take_and_give_are_inverse_over_all_words) {
   for (unsigned raw = 0; raw <= 0xffff; ++raw) {
@@ -78,7 +78,7 @@ TEST(FrameChildPair, halves_are_independent_and_whole_needs_both) {
   }
 }
 
-// --- bits ---------------------------------------------------------------------------------------
+// --- bits ----------------------------------------------------------------------------------------
 
 Found slow_find_zeros(std::uint64_t word, unsigned order) {
   const unsigned n = 1u << order;
@@ -156,7 +156,7 @@ TEST(FrameBits, large_orders_skip_words_that_are_used) {
   }
 }
 
-// --- tree and slot ------------------------------------------------------------------------------
+// --- tree and slot -------------------------------------------------------------------------------
 
 TEST(FrameTree, reserve_moves_the_counter_and_unreserve_returns_it) {
   for (unsigned free = 0; free <= kTreeFrames; ++free) {
@@ -235,7 +235,7 @@ TEST(FrameHistory, counts_frees_in_a_row_and_starts_again_with_another_tree) {
   EXPECT_EQ(h.next(b).next(a).count(), 1u);
 }
 
-// --- update -------------------------------------------------------------------------------------
+// --- update --------------------------------------------------------------------------------------
 
 TEST(FrameWord, update_loses_no_transition_of_four_threads) {
   Tree t = Tree::make(0, false);

@@ -124,7 +124,7 @@ TEST(HeapCost, a_versioned_batch_of_16_takes_one_fence) {
   expect_batch_costs<VPtrWord>(5.3, 1, 5.3);
 }
 
-// --- with a type: a line more to allocate, nothing more to free ---------------------------------
+// --- with a type: a line more to allocate, nothing more to free ----------------------------------
 
 template <class Word>
 void expect_typed_costs(std::uint64_t bytes, std::uint64_t malloc_lines,

@@ -245,7 +245,7 @@ TEST(HeapEdge, an_object_larger_than_any_zone_makes_a_zone_of_its_own) {
   EXPECT_EQ(p.heap->malloc_to(257 * kMiB, p.root(1)), Status::too_large);
 }
 
-// --- damage -------------------------------------------------------------------------------------
+// --- damage --------------------------------------------------------------------------------------
 
 struct Damage {
   TempPath path{"edge9"};

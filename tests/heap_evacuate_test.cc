@@ -209,7 +209,7 @@ TEST_F(HeapEvacuateTest, under_threads) {
   expect_sound(left);
 }
 
-// --- pages that nobody needs --------------------------------------------------------------------
+// --- pages that nobody needs ---------------------------------------------------------------------
 
 TEST_F(HeapEvacuateTest, trim_gives_free_slabs_back_also_beside_used_ones) {
   std::vector<PoolOffset> all;

@@ -15,7 +15,7 @@
 #include <set>
 #include <thread>
 
-#include "store/tree/epoch.h"
+#include "store/tree/garbage.h"
 
 namespace tenuto::store {
 namespace {
@@ -30,7 +30,7 @@ std::string tricky_key(Rng& rng, const std::string& prefix, std::size_t bytes_ma
   return s;
 }
 
-NodeShape shape_of(const std::set<std::string>& separators, std::vector<VLeaf>& leaves) {
+NodeShape shape_of(const std::set<std::string>& separators, std::vector<ShadowLeaf>& leaves) {
   NodeShape s;
   s.seps.assign(separators.begin(), separators.end());
   for (std::size_t i = 0; i <= separators.size(); ++i) s.children.push_back(&leaves[i]);
@@ -39,7 +39,7 @@ NodeShape shape_of(const std::set<std::string>& separators, std::vector<VLeaf>& 
 
 TEST(IndexTest, copy_with_one_more_child_is_the_node_made_from_its_shape) {
   Rng rng(6);
-  std::vector<VLeaf> leaves(kFanout + 1);
+  std::vector<ShadowLeaf> leaves(kFanout + 1);
   int copied = 0;
   for (int round = 0; round < 3000; ++round) {
     const std::string prefix(rng() % 4 == 0 ? rng() % 60 : rng() % 10,
@@ -84,7 +84,7 @@ TEST(IndexTest, copy_with_one_more_child_is_the_node_made_from_its_shape) {
 
 TEST(IndexTest, node_search_agrees_with_upper_bound) {
   Rng rng(20261121);
-  std::vector<VLeaf> leaves(kFanout);
+  std::vector<ShadowLeaf> leaves(kFanout);
   for (int round = 0; round < 3000; ++round) {
     std::string prefix;
     for (std::size_t n = rng() % 4 == 0 ? rng() % 100 : rng() % 12; n > 0; --n) {
@@ -126,19 +126,19 @@ TEST(IndexTest, separator_is_the_shortest_that_separates) {
   EXPECT_EQ(shortest_separator("a", std::string_view("a\0", 2)), std::string_view("a\0", 2));
 }
 
-// An index over twins without leaves on media, and the map it must agree with.
+// An index over shadow leaves without leaves on media, and the map it must agree with.
 class IndexedLeaves {
  public:
   explicit IndexedLeaves(const std::set<std::string>& lows)
-      : limbos_([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); }),
+      : garbage_([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); }),
         index_([this](Node* n) {
-          limbos_.retire(limbos_.mine(),
-                         {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
+          garbage_.retire(garbage_.mine(),
+                          {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
         }) {
-    std::vector<VLeaf*> leaves;
+    std::vector<ShadowLeaf*> leaves;
     std::vector<std::string> separators;
     const auto take = [&](const std::string& low) {
-      leaves.push_back(&twins_.emplace_back());
+      leaves.push_back(&shadows_.emplace_back());
       separators.push_back(low);
       map_[low] = leaves.back();
     };
@@ -146,19 +146,19 @@ class IndexedLeaves {
     for (const std::string& low : lows) take(low);
     index_.build(leaves, separators);
   }
-  ~IndexedLeaves() { limbos_.drain(); }
+  ~IndexedLeaves() { garbage_.drain(); }
 
   const Index& index() const { return index_; }
-  const std::map<std::string, VLeaf*>& map() const { return map_; }
+  const std::map<std::string, ShadowLeaf*>& map() const { return map_; }
 
   // Called with the leaf on the left and the one that comes or goes, both not to be seen.
-  using OnLocked = std::function<void(VLeaf& left, VLeaf& other)>;
+  using OnLocked = std::function<void(ShadowLeaf& left, ShadowLeaf& other)>;
 
   void add(const std::string& low, const OnLocked& on_locked = {}) {
     const EpochGuard guard;
-    VLeaf* left = std::prev(map_.upper_bound(low))->second;
+    ShadowLeaf* left = std::prev(map_.upper_bound(low))->second;
     ASSERT_TRUE(left->lock());
-    VLeaf* right = &twins_.emplace_back();
+    ShadowLeaf* right = &shadows_.emplace_back();
     if (on_locked) on_locked(*left, *right);
     index_.add(left, low, right);
     left->unlock();
@@ -167,7 +167,7 @@ class IndexedLeaves {
   void remove(const std::string& low, const OnLocked& on_locked = {}) {
     const EpochGuard guard;
     const auto at = map_.find(low);
-    VLeaf* left = std::prev(at)->second;
+    ShadowLeaf* left = std::prev(at)->second;
     ASSERT_TRUE(left->lock());
     ASSERT_TRUE(at->second->lock());
     if (on_locked) on_locked(*left, *at->second);
@@ -179,7 +179,7 @@ class IndexedLeaves {
 
   void expect_agrees() const {
     auto at = map_.begin();
-    index_.for_each([&](VLeaf* leaf, std::string_view low) {
+    index_.for_each([&](ShadowLeaf* leaf, std::string_view low) {
       ASSERT_NE(at, map_.end());
       ASSERT_EQ(leaf, at->second);
       ASSERT_EQ(low, at->first);
@@ -189,7 +189,7 @@ class IndexedLeaves {
   }
   void expect_finds(const std::string& key) const {
     const EpochGuard guard;
-    Fence upper;
+    UpperBound upper;
     const auto next = map_.upper_bound(key);
     ASSERT_EQ(index_.locate(key, Aim::at, &upper).leaf, std::prev(next)->second);
     ASSERT_EQ(upper.bounded, next != map_.end());
@@ -199,15 +199,15 @@ class IndexedLeaves {
     ASSERT_EQ(index_.route(key), std::prev(next)->second);
     ASSERT_EQ(index_.locate({}, Aim::last).leaf, map_.rbegin()->second);
     const auto below = map_.lower_bound(key);
-    const VLeaf* before = (below == map_.begin() ? below : std::prev(below))->second;
+    const ShadowLeaf* before = (below == map_.begin() ? below : std::prev(below))->second;
     ASSERT_EQ(index_.locate(key, Aim::before).leaf, before);
   }
 
  private:
-  std::deque<VLeaf> twins_;
-  Limbos limbos_;
+  std::deque<ShadowLeaf> shadows_;
+  Garbage garbage_;
   Index index_;
-  std::map<std::string, VLeaf*> map_;
+  std::map<std::string, ShadowLeaf*> map_;
 };
 
 TEST(IndexTest, leaves_come_and_go_at_random) {
@@ -272,7 +272,7 @@ TEST(IndexTest, nodes_of_one_child_are_found_and_removed) {
 }
 
 // Whatever leaf a reader is led to must hold the key's range for as long as its version stays. The
-// ranges stand in the twins' words, changed under the leaf's lock: [0] first, [1] end.
+// ranges stand in the shadow leaves' words, changed under the leaf's lock: [0] first, [1] end.
 TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
   constexpr std::uint64_t kBase = 100'000, kKeys = 3000;
   const auto low_of = [](std::uint64_t n) { return std::to_string(kBase + n); };
@@ -306,9 +306,10 @@ TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
   for (int i = 0; i < 60'000; ++i) {
     const std::uint64_t n = 1 + rng() % (kKeys - 1);
     if (leaves.map().contains(low_of(n))) {
-      leaves.remove(low_of(n), [](VLeaf& left, VLeaf& gone) { left.set_word(1, gone.word(1)); });
+      leaves.remove(low_of(n),
+                    [](ShadowLeaf& left, ShadowLeaf& gone) { left.set_word(1, gone.word(1)); });
     } else {
-      leaves.add(low_of(n), [&](VLeaf& left, VLeaf& right) {
+      leaves.add(low_of(n), [&](ShadowLeaf& left, ShadowLeaf& right) {
         right.set_word(0, {kBase + n});
         right.set_word(1, left.word(1));
         left.set_word(1, {kBase + n});
@@ -327,13 +328,13 @@ TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
 TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_already) {
   constexpr std::uint64_t kSpan = 1000;
   const auto low_of = [](std::uint64_t n) { return std::to_string(100'000 + n); };
-  std::deque<VLeaf> first(2);
-  Limbos limbos([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); });
+  std::deque<ShadowLeaf> first(2);
+  Garbage garbage([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); });
   Index index([&](Node* n) {
-    limbos.retire(limbos.mine(), {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
+    garbage.retire(garbage.mine(), {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
   });
   index.build({&first[0], &first[1]}, {"", low_of(kSpan)});
-  for (VLeaf& leaf : first) leaf.set_word(1, {kSpan * (&leaf == &first[0] ? 1 : 2)});
+  for (ShadowLeaf& leaf : first) leaf.set_word(1, {kSpan * (&leaf == &first[0] ? 1 : 2)});
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> readers;
@@ -349,14 +350,14 @@ TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_alread
       }
     });
   }
-  std::deque<VLeaf> made[2];
+  std::deque<ShadowLeaf> made[2];
   const auto split_and_unlink = [&](unsigned w) {
-    VLeaf& left = first[w];
+    ShadowLeaf& left = first[w];
     for (int i = 0; i < 20'000; ++i) {
       const EpochGuard guard;
       const std::uint64_t end = kSpan * (w + 1);
       const std::uint64_t at = end - 1 - static_cast<std::uint64_t>(i) % (kSpan - 1);
-      VLeaf& right = made[w].emplace_back();
+      ShadowLeaf& right = made[w].emplace_back();
       right.set_word(1, {end});
       left.lock();
       left.set_word(1, {at});
@@ -377,7 +378,7 @@ TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_alread
   stop.store(true, std::memory_order_release);
   for (std::thread& t : readers) t.join();
   EXPECT_EQ(wrong.load(), 0);
-  limbos.drain();
+  garbage.drain();
 }
 
 }  // namespace

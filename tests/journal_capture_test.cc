@@ -1,5 +1,5 @@
-// Pictures of lines on medium journal: rows, cuts, and what counts of them. Threads store to lines
-// they share while epochs are cut; pictures are compared with what the lines held.
+// Line images on medium journal: rows, cuts, and what counts of them. Threads store to lines
+// they share while epochs are cut; line images are compared with what the lines held.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -37,7 +37,7 @@ struct Lines {
   std::shared_ptr<Capture> capture;
 };
 
-LineBytes bytes_of(const LinePicture& p) {
+LineBytes bytes_of(const LineImage& p) {
   LineBytes l;
   std::memcpy(&l, p.bytes, sizeof l);
   return l;
@@ -45,11 +45,11 @@ LineBytes bytes_of(const LinePicture& p) {
 
 // Random lines, some of them hot, flushed again and again: what a cut took is each line once, as it
 // was when it was flushed last.
-TEST(JournalCapture, a_cut_has_the_last_picture_of_each_line) {
+TEST(JournalCapture, a_cut_has_the_last_image_of_each_line) {
   std::mt19937_64 rng(1);
   Lines lines(5000);
   CutRows cut;
-  NewestPictures newest;
+  NewestImages newest;
   for (const std::size_t flushes : {0u, 1u, 10u, 300u, 700u, 20'000u}) {
     std::map<std::uint64_t, std::uint64_t> expected;
     for (std::size_t i = 0; i < flushes; ++i) {
@@ -59,9 +59,9 @@ TEST(JournalCapture, a_cut_has_the_last_picture_of_each_line) {
     }
     cut.clear();
     lines.capture->cut(cut);
-    const auto pictures = newest.of(cut.rows());
-    ASSERT_EQ(pictures.size(), expected.size());
-    auto p = pictures.begin();
+    const auto images = newest.of(cut.rows());
+    ASSERT_EQ(images.size(), expected.size());
+    auto p = images.begin();
     for (const auto& [line, value] : expected) {
       EXPECT_EQ(p->line, line);
       EXPECT_EQ(bytes_of(*p++).word[3], value);
@@ -70,8 +70,9 @@ TEST(JournalCapture, a_cut_has_the_last_picture_of_each_line) {
   }
 }
 
-// One thread counts in the first word of a line and then in the last; another takes pictures of it.
-bool pictures_are_of_one_moment() {
+// One thread counts in the first word of a line and then in the last; another takes line images of
+// it.
+bool images_are_of_one_moment() {
   Lines lines(1);
   std::atomic<bool> end = false;
   std::thread counts([&] {
@@ -82,13 +83,13 @@ bool pictures_are_of_one_moment() {
   });
   while (std::atomic_ref(lines.line[0].word[0]).load() == 0) std::this_thread::yield();
   CutRows cut;
-  NewestPictures newest;
+  NewestImages newest;
   bool whole = true;
   for (int i = 0; i < 2000 && whole; ++i) {
     lines.flush(0);
     cut.clear();
     lines.capture->cut(cut);
-    for (const LinePicture& p : newest.of(cut.rows())) {
+    for (const LineImage& p : newest.of(cut.rows())) {
       const LineBytes l = bytes_of(p);
       whole = whole && l.word[7] <= l.word[0] && l.word[0] - l.word[7] <= 1;
     }
@@ -98,11 +99,11 @@ bool pictures_are_of_one_moment() {
   return whole;
 }
 
-TEST(JournalCapture, a_picture_is_of_one_moment) {
-  EXPECT_TRUE(pictures_are_of_one_moment());
+TEST(JournalCapture, a_image_is_of_one_moment) {
+  EXPECT_TRUE(images_are_of_one_moment());
 #ifdef TENUTO_DEBUG_CHECKS
-  plant("journal_pictures_in_two_halves");
-  EXPECT_FALSE(pictures_are_of_one_moment());
+  plant("journal_images_in_two_halves");
+  EXPECT_FALSE(images_are_of_one_moment());
   unplant_all();
 #endif
 }
@@ -113,20 +114,20 @@ TEST(JournalCapture, hot_lines_are_overwritten_in_place) {
   EXPECT_LE(lines.capture->pending_lines(), 64u);
 }
 
-TEST(JournalCapture, no_more_pictures_than_the_limit_wait) {
+TEST(JournalCapture, no_more_images_than_the_limit_wait) {
   Lines lines(1000);
   const std::byte* const stopped = lines.flush(0, 1000, 100);
   ASSERT_EQ(stopped, reinterpret_cast<const std::byte*>(&lines.line[100]));
   EXPECT_EQ(lines.flush(100, 1, 100), stopped);
   CutRows cut;
   lines.capture->cut(cut);
-  EXPECT_EQ(cut.pictures(), 100u);
+  EXPECT_EQ(cut.images(), 100u);
   EXPECT_EQ(lines.flush(100, 100, 100), nullptr);
 }
 
 // One thread sets the first word of a line and then the last, flushes it, and takes both back the
-// other way round; another takes pictures of it. The last word is never set alone.
-bool pictures_beside_flushes_are_of_one_moment() {
+// other way round; another takes line images of it. The last word is never set alone.
+bool images_beside_flushes_are_of_one_moment() {
   Lines lines(1);
   std::atomic<bool> end = false;
   std::thread toggles([&] {
@@ -147,9 +148,9 @@ bool pictures_beside_flushes_are_of_one_moment() {
     lines.flush(0);
     cut.clear();
     lines.capture->cut(cut);
-    for (const PictureRow& row : cut.rows()) {
+    for (const ImageRow& row : cut.rows()) {
       for (std::size_t p = 0; p < row.size(); ++p) {
-        whole = whole && row.picture(p).word[7] <= row.picture(p).word[0];
+        whole = whole && row.image(p).word[7] <= row.image(p).word[0];
       }
     }
   }
@@ -158,12 +159,12 @@ bool pictures_beside_flushes_are_of_one_moment() {
   return whole;
 }
 
-TEST(JournalCapture, a_picture_beside_flushes_is_of_one_moment) {
-  EXPECT_TRUE(pictures_beside_flushes_are_of_one_moment());
+TEST(JournalCapture, a_image_beside_flushes_is_of_one_moment) {
+  EXPECT_TRUE(images_beside_flushes_are_of_one_moment());
 #ifdef TENUTO_DEBUG_CHECKS
   plant("journal_processor_without_whole_loads");
-  EXPECT_TRUE(pictures_are_of_one_moment());
-  EXPECT_TRUE(pictures_beside_flushes_are_of_one_moment());
+  EXPECT_TRUE(images_are_of_one_moment());
+  EXPECT_TRUE(images_beside_flushes_are_of_one_moment());
   unplant_all();
 #endif
 }
@@ -196,13 +197,13 @@ bool threads_and_cuts_agree() {
   }
   std::vector<LineBytes> durable(lines.line.size());
   CutRows cut;
-  NewestPictures newest;
+  NewestImages newest;
   bool agree = true;
   for (bool last = false; !last;) {
     last = running == 0;
     cut.clear();
     lines.capture->cut(cut);
-    for (const LinePicture& p : newest.of(cut.rows())) {
+    for (const LineImage& p : newest.of(cut.rows())) {
       const LineBytes now = bytes_of(p);
       for (std::size_t t = 0; t < kThreads; ++t) {
         agree &= now.word[t] >= durable[p.line].word[t];
@@ -250,7 +251,7 @@ TEST_P(JournalCapturePlanted, is_found) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plants, JournalCapturePlanted,
-                         testing::Values("journal_cut_keeps_older_pictures",
+                         testing::Values("journal_cut_keeps_older_images",
                                          "journal_tag_once_a_fence"),
                          [](const auto& plant) { return std::string(plant.param); });
 
@@ -284,15 +285,15 @@ TEST(JournalCapture, a_map_has_the_newest_of_all_blocks_in_order) {
       std::map<std::uint64_t, LineBytes> lines;
       const std::uint64_t spread = 1ull << (8 + rng() % 30);
       for (int i = 0; i < 800; ++i) lines[rng() % spread].word[0] = rng();
-      std::vector<LinePicture> pictures;
+      std::vector<LineImage> images;
       for (const auto& [line, bytes] : lines) {
-        pictures.push_back({line, reinterpret_cast<const std::byte*>(&bytes)});
+        images.push_back({line, reinterpret_cast<const std::byte*>(&bytes)});
         expected[line] = bytes.word[0];
       }
-      map.make_room(pictures.size());
-      map.put_all(pictures);
+      map.make_room(images.size());
+      map.put_all(images);
     }
-    const std::vector<LinePicture> order = map.in_order();
+    const std::vector<LineImage> order = map.in_order();
     ASSERT_EQ(order.size(), expected.size());
     auto p = order.begin();
     for (const auto& [line, value] : expected) {

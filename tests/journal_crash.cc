@@ -107,8 +107,8 @@ TEST_P(JournalCrashPlanted, is_found) {
 INSTANTIATE_TEST_SUITE_P(
     Plants, JournalCrashPlanted,
     testing::Values("journal_blocks_not_synced", "journal_replay_not_synced",
-                    "journal_sync_does_not_wait", "journal_checkpoint_keeps_older_pictures",
-                    "journal_replay_keeps_older_pictures", "journal_start_before_pool_synced",
+                    "journal_sync_does_not_wait", "journal_checkpoint_keeps_older_images",
+                    "journal_replay_keeps_older_images", "journal_start_before_pool_synced",
                     "journal_block_missed_by_checkpoint", "journal_life_kept",
                     "journal_superblock_not_synced", "journal_clean_before_it_is_empty"),
     [](const auto& plant) { return std::string(plant.param); });

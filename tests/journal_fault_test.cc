@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, JournalReplayFault,
                          [](const auto& fault) { return std::string(fault.param.name); });
 
 // Larger than an epoch, so that it makes commits on its way.
-void expect_dropped_pictures_told() {
+void expect_dropped_images_told() {
   Life life(0);
   Result<Store> s = Store::open(life.paths.pool.str(), life.options);
   ASSERT_TRUE(s);
@@ -273,8 +273,8 @@ void expect_dropped_pictures_told() {
   life.expect_final(*s);
 }
 
-TEST(JournalFaults, a_buffered_write_whose_pictures_were_dropped_says_so) {
-  expect_dropped_pictures_told();
+TEST(JournalFaults, a_buffered_write_whose_images_were_dropped_says_so) {
+  expect_dropped_images_told();
 }
 
 // The next checkpoint would not be told of that failure again.
@@ -385,7 +385,7 @@ TEST_P(JournalFaultPlanted, is_found) {
     unplant_all();
     KilledLife killed;
     plant(GetParam());
-    expect_dropped_pictures_told();
+    expect_dropped_images_told();
     expect_failed_growth_is_final();
     expect_holes_filled();
     expect_no_space_kept();

@@ -325,7 +325,7 @@ TEST_F(JournalIdentity, half_a_superblock_is_not_read_without_what_its_journal_h
   }
 }
 
-// --- planted ------------------------------------------------------------------------------------
+// --- planted -------------------------------------------------------------------------------------
 
 #ifdef TENUTO_DEBUG_CHECKS
 

@@ -1,6 +1,6 @@
-// Medium journal where there is no memory for a picture, or for a commit: the pool turns read-only
-// and says so, nobody waits for ever, and what was synced is there. And a processor that reads
-// lines in words.
+// Medium journal where there is no memory for a line image, or for a commit: the pool turns
+// read-only and says so, nobody waits for ever, and what was synced is there. And a processor that
+// reads lines in words.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -46,7 +46,7 @@ int use_without_memory(const std::string& path, const char* plant) {
     Result<Store> s = Store::open(path, options());
     if (!s) std::_Exit(2);
     if (s->put("synced", "value") != Status::ok) std::_Exit(3);
-    tenuto::plant("journal_no_memory_for_pictures");
+    tenuto::plant("journal_no_memory_for_images");
     tenuto::plant(plant);
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t) {
@@ -73,7 +73,7 @@ int use_without_memory(const std::string& path, const char* plant) {
 }
 
 TEST(journal_memory_test, without_memory_the_pool_turns_read_only_and_nobody_waits) {
-  for (const char* where : {"journal_no_memory_for_pictures", "journal_no_memory_in_a_commit"}) {
+  for (const char* where : {"journal_no_memory_for_images", "journal_no_memory_in_a_commit"}) {
     const JournalPath path("journal-memory");
     EXPECT_EQ(use_without_memory(path.str(), where), 0) << where;
     Result<Store> s = Store::open(path.str(), options());

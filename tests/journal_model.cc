@@ -21,7 +21,7 @@ std::size_t scaled(std::size_t n) {
   return scale == nullptr ? n : static_cast<std::size_t>(static_cast<double>(n) * std::atof(scale));
 }
 
-// --- epochs -------------------------------------------------------------------------------------
+// --- epochs --------------------------------------------------------------------------------------
 
 constexpr Instruction store(Byte line, Byte word, Byte value) {
   return {Verb::store, line, word, value};
@@ -162,15 +162,15 @@ TEST(JournalModel, what_the_blocks_hold_is_a_state_that_a_crash_leaves) {
   EXPECT_EQ(explore_and_say("epochs, random", c, random(scaled(30))).violation, "");
 }
 
-TEST(JournalModel, pictures_of_two_readings_that_agree_are_of_one_moment) {
+TEST(JournalModel, images_of_two_readings_that_agree_are_of_one_moment) {
   EpochConfig c;
-  c.agreed_pictures = true;
+  c.agreed_images = true;
   c.states_max = scaled(300'000);
   std::vector<Threads> all = written();
   all.push_back(back_and_forth(true));
-  EXPECT_EQ(explore_and_say("agreed pictures", c, all).violation, "");
+  EXPECT_EQ(explore_and_say("agreed images", c, all).violation, "");
   c.states_max = scaled(80'000);
-  EXPECT_EQ(explore_and_say("agreed pictures, random", c, random(scaled(30))).violation, "");
+  EXPECT_EQ(explore_and_say("agreed images, random", c, random(scaled(30))).violation, "");
   // The limit that the head of src/journal/capture.h names.
   c.cuts = 1;
   c.states_max = scaled(3'000'000);
@@ -188,7 +188,7 @@ Total find(EpochPlant plant, std::size_t states_max) {
   c.checkpoint = plant >= EpochPlant::checkpoint_copies_memory;
   c.states_max = states_max;
   std::vector<Threads> all = written();
-  if (plant == EpochPlant::picture_read_twice) {
+  if (plant == EpochPlant::image_read_twice) {
     c.cuts = 1;
     all = {back_and_forth(true)};
   }
@@ -206,7 +206,7 @@ TEST_P(JournalModelEpochs, a_planted_mistake_is_found) {
 }
 INSTANTIATE_TEST_SUITE_P(every, JournalModelEpochs, testing::Range(1, kEpochPlants + 1));
 
-// --- two pools ----------------------------------------------------------------------------------
+// --- two pools -----------------------------------------------------------------------------------
 
 EpochConfig two_pools() {
   EpochConfig c;
@@ -252,7 +252,7 @@ TEST(JournalModel, order_across_pools_takes_a_sync) {
   EXPECT_EQ(explore_and_say("order in one pool", c, fenced).violation, "");
 }
 
-// --- files --------------------------------------------------------------------------------------
+// --- files ---------------------------------------------------------------------------------------
 
 struct Files {
   const char* name;

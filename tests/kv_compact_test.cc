@@ -184,7 +184,7 @@ TEST_F(KvCompactTest, large_records_and_long_separators) {
   expect_valid(opened());
 }
 
-// --- who looks on -------------------------------------------------------------------------------
+// --- who looks on --------------------------------------------------------------------------------
 
 TEST_F(KvCompactTest, snapshots_see_what_they_saw) {
   Store s = opened();
@@ -270,7 +270,7 @@ TEST_F(KvCompactTest, a_transaction_is_in_no_conflict_with_it) {
   expect_valid(s);
 }
 
-// --- several collections, and what else there is ------------------------------------------------
+// --- several collections, and what else there is -------------------------------------------------
 
 TEST_F(KvCompactTest, all_collections_are_compacted_also_those_nobody_opened) {
   Records left;
@@ -375,7 +375,7 @@ TEST_F(KvCompactTest, a_resting_thread_holds_slabs_back_until_it_comes_again) {
   expect_valid(s);
 }
 
-// --- what is refused ----------------------------------------------------------------------------
+// --- what is refused -----------------------------------------------------------------------------
 
 TEST_F(KvCompactTest, says_why_not) {
   {

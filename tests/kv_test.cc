@@ -22,7 +22,7 @@ using test::TempPath;
 
 class KvTest : public test::KvFixture {};
 
-// --- opening ------------------------------------------------------------------------------------
+// --- opening -------------------------------------------------------------------------------------
 
 TEST_F(KvTest, open_obeys_create_if_missing_and_error_if_exists) {
   options_.create_if_missing = false;
@@ -168,7 +168,7 @@ TEST_F(KvTest, pool_closed_behind_the_stores_back_is_closed) {
   EXPECT_EQ(s.validate(), Status::closed);
 }
 
-// --- keys and values ----------------------------------------------------------------------------
+// --- keys and values -----------------------------------------------------------------------------
 
 TEST_F(KvTest, keys_from_none_to_64_kib) {
   {
@@ -344,7 +344,7 @@ TEST_F(KvTest, view_stays_as_it_was_while_its_key_is_overwritten_and_erased) {
   expect_valid(s);
 }
 
-// --- batches ------------------------------------------------------------------------------------
+// --- batches -------------------------------------------------------------------------------------
 
 TEST_F(KvTest, batch_takes_the_last_entry_of_each_key) {
   Store s = opened();

@@ -112,42 +112,41 @@ class NoMemoryOpenTest : public testing::Test {
   Report report_;
 };
 
-// What a checkpoint writes: a picture without a place would be written from anywhere.
+// What a checkpoint writes: a line image without a place would be written from anywhere.
 TEST(NoMemoryLineMapTest, a_map_without_room_is_as_it_was) {
   std::vector<std::vector<std::byte>> bytes(400, std::vector<std::byte>(kLineBytes));
-  std::vector<pm::LinePicture> pictures;
+  std::vector<pm::LineImage> images;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i][0] = static_cast<std::byte>(i);
-    pictures.push_back({i * 3, bytes[i].data()});
+    images.push_back({i * 3, bytes[i].data()});
   }
   for (const std::size_t before : {0u, 20u, 200u}) {
-    test::fail_each_allocation(
-        [] {},
-        [&] {
-          pm::LineMap map;
-          map.make_room(before);
-          map.put_all(std::span(pictures).first(before));
-          const auto same = [&](std::size_t count) {
-            const long left = test::allocations_left();
-            test::fail_allocation(0);
-            const std::vector<pm::LinePicture> all = map.in_order();
-            ASSERT_EQ(all.size(), count);
-            for (std::size_t i = 0; i < count; ++i) {
-              ASSERT_EQ(all[i].line, pictures[i].line);
-              ASSERT_EQ(all[i].bytes[0], pictures[i].bytes[0]);
-            }
-            test::fail_allocation(left);
-          };
-          try {
-            map.make_room(pictures.size() - before);
-          } catch (const std::bad_alloc&) {
-            same(before);
-            throw;
-          }
-          map.put_all(std::span(pictures).subspan(before));  // needs no memory
-          same(pictures.size());
-        },
-        [] {});
+    test::fail_each_allocation([] {},
+                               [&] {
+                                 pm::LineMap map;
+                                 map.make_room(before);
+                                 map.put_all(std::span(images).first(before));
+                                 const auto same = [&](std::size_t count) {
+                                   const long left = test::allocations_left();
+                                   test::fail_allocation(0);
+                                   const std::vector<pm::LineImage> all = map.in_order();
+                                   ASSERT_EQ(all.size(), count);
+                                   for (std::size_t i = 0; i < count; ++i) {
+                                     ASSERT_EQ(all[i].line, images[i].line);
+                                     ASSERT_EQ(all[i].bytes[0], images[i].bytes[0]);
+                                   }
+                                   test::fail_allocation(left);
+                                 };
+                                 try {
+                                   map.make_room(images.size() - before);
+                                 } catch (const std::bad_alloc&) {
+                                   same(before);
+                                   throw;
+                                 }
+                                 map.put_all(std::span(images).subspan(before));  // needs no memory
+                                 same(images.size());
+                               },
+                               [] {});
   }
 }
 

@@ -38,7 +38,7 @@ class FindsBug : public testing::Test {
   const Planted& bug_;
 };
 
-// --- the list is complete -----------------------------------------------------------------------
+// --- the list is complete ------------------------------------------------------------------------
 
 TEST(planted_list, each_plant_of_the_sources_is_listed_and_the_reverse) {
   std::map<std::string, std::string> in_sources;

@@ -51,7 +51,7 @@ int in_child(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
-// --- making and extending -----------------------------------------------------------------------
+// --- making and extending ------------------------------------------------------------------------
 
 TEST(PoolFile, impossible_options_are_refused_before_anything_is_made) {
   TempPath path("pf1");
@@ -245,7 +245,7 @@ TEST(PoolFile, readers_share_and_a_writer_is_alone) {
   EXPECT_EQ(b.open(path.str(), reader), Status::read_only) << "needs recovery";
 }
 
-// --- damage -------------------------------------------------------------------------------------
+// --- damage --------------------------------------------------------------------------------------
 
 // A closed pool's file, to be changed and looked at.
 class Damaged {

@@ -41,7 +41,7 @@ constexpr Mistake kMistakes[] = {
     {"store_view_holds_nothing", "kv_held_test", "*iterators_and_views*"},
     {"store_lock_kept_when_memory_ends", "no_memory_test", "*.puts_that_split"},
     {"store_bulk_nodes_made_under_lock", "no_memory_collections_test", "*.a_bulk_load"},
-    {"heap_slab_made_before_its_twin", "no_memory_calls_test", "*.objects"},
+    {"heap_slab_made_before_its_shadow", "no_memory_calls_test", "*.objects"},
     {"store_cursor_stays_half_moved", "no_memory_calls_test", "*.a_cursor_stands_nowhere*"},
     {"store_thread_frees_unprepared", "no_memory_calls_test", "*.a_threads_first_call_is_the_end*"},
     {"store_reclaimer_throws", "reclaim_thread_test", "*there_is_no_thread"},

@@ -99,7 +99,7 @@ TEST_F(ToolBulk, what_is_dumped_loads_to_the_same_records) {
   }
 }
 
-// --- forms and lifetimes ------------------------------------------------------------------------
+// --- forms and lifetimes -------------------------------------------------------------------------
 
 struct Lasting {
   std::string key;

@@ -167,7 +167,7 @@ Error rename_durably(const std::string& from, const std::string& path) {
 
 namespace {
 // A sum of the name, so that nobody's file has such a name by chance.
-std::string sealed_name(const std::string& base, std::uint32_t id) {
+std::string with_checksum(const std::string& base, std::uint32_t id) {
   std::uint32_t sum = 2166136261u ^ id;
   for (const char c : base) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619u;
   return fmt::format(".{}.{:08x}{:08x}.new", base, id, sum);
@@ -180,7 +180,7 @@ std::size_t base_at(const std::string& path) {
 
 std::string temporary_name(const std::string& path) {
   std::random_device random;
-  return path.substr(0, base_at(path)) + sealed_name(path.substr(base_at(path)), random());
+  return path.substr(0, base_at(path)) + with_checksum(path.substr(base_at(path)), random());
 }
 
 bool is_temporary_name(const std::string& name, const std::string& path) {
@@ -190,7 +190,7 @@ bool is_temporary_name(const std::string& name, const std::string& path) {
   std::uint32_t id = 0;
   const char* first = name.data() + id_at;
   if (std::from_chars(first, first + 8, id, 16).ptr != first + 8) return false;
-  return sealed_name(base, id) == name;
+  return with_checksum(base, id) == name;
 }
 
 }  // namespace tenuto::tool

@@ -31,7 +31,7 @@ struct LaneLog {
   std::vector<PoolOffset> redo_free;
   bool open = false;  // a transaction was under way
 
-  bool settled() const { return !open && frees_done == committed; }
+  bool done() const { return !open && frees_done == committed; }
 };
 
 std::string name_of(const pm::Lane& lane) {
@@ -182,7 +182,7 @@ Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
     TENUTO_TRY(read_lane(file_, *lanes_.all()[i], logs[i], report));
   }
   std::uint64_t undone = 0;
-  bool settled = true;
+  bool all_done = true;
   for (const LaneLog& log : logs) {
     for (const FrameChain& chain : log.frames) {
       for (const PoolOffset frame : chain) TENUTO_TRY(heap_.own_log_frame(frame, report));
@@ -190,12 +190,12 @@ Status Engine::recover(Report* report, std::uint64_t* rolled_back) {
     if (TENUTO_PLANT("tx_lane_retired_before_undo") && log.open) retire(log);
     TENUTO_TRY(apply(file_, heap_, log, report));
     undone += log.open;
-    settled = settled && log.settled();
+    all_done = all_done && log.done();
   }
-  if (!settled) {
+  if (!all_done) {
     fence("undone bytes and bits", "lane retired");
     for (const LaneLog& log : logs) {
-      if (!log.settled()) retire(log);
+      if (!log.done()) retire(log);
     }
     fence("lane retired", "pool used");
   }

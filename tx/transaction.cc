@@ -80,7 +80,7 @@ Status Transaction::commit(Durability durability) {
   tx::Txn& txn = *std::exchange(txn_, nullptr);
   Status s = txn.commit();
   // A transaction that joined another one is durable with that.
-  if (s == Status::ok && !txn.active()) s = txn.settle(durability);
+  if (s == Status::ok && !txn.active()) s = txn.acknowledge(durability);
   begin_status_ = s == Status::ok ? Status::closed : s;
   return s;
 }

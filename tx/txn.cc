@@ -83,7 +83,7 @@ Status Txn::begin() {
   return Status::ok;
 }
 
-// --- what a transaction logs --------------------------------------------------------------------
+// --- what a transaction logs ---------------------------------------------------------------------
 
 Status Txn::make_log_room() {
   const Status s = log_.make_room();
@@ -240,7 +240,7 @@ Status Txn::on_abort(std::function<void()> f) {
   return Status::ok;
 }
 
-// --- how it ends --------------------------------------------------------------------------------
+// --- how it ends ---------------------------------------------------------------------------------
 
 // Every line once, though added ranges and new blocks may share lines. The two are walked side by
 // side and never merged: a new block that is freed again must not take a range added next to it

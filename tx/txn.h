@@ -44,7 +44,7 @@ class Txn {
   Txn(const Txn&) = delete;
   Txn& operator=(const Txn&) = delete;
 
-  // --- the owner thread -------------------------------------------------------------------------
+  // --- the owner thread --------------------------------------------------------------------------
   // Begins, or joins the one that is open. read_only or the pool's damage; full after 2^48
   // transactions of a lane; aborted inside a rolled back one; invalid_argument in a callback.
   Status begin();
@@ -59,7 +59,7 @@ class Txn {
   // Counts the outermost transactions of the lane: who has a handle of an earlier one holds
   // nothing. Any thread.
   std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }
-  Status settle(Durability d) { return file_.settle(d); }
+  Status acknowledge(Durability d) { return file_.acknowledge(d); }
 
   // See Transaction for these.
   Status add_later(const void* p, std::size_t bytes);
@@ -86,7 +86,7 @@ class Txn {
   // Gives back log frames behind the first `keep` of each area. REQUIRES: no transaction is open.
   void trim(std::size_t keep);
 
-  // --- recovery, before the first begin ---------------------------------------------------------
+  // --- recovery, before the first begin ----------------------------------------------------------
   void adopt_frames(std::size_t area, FrameChain chain);
 
   const TxnStats& stats() const { return stats_; }

@@ -73,7 +73,7 @@ class Threads final : public Case {
   const std::uint64_t lives_;
 };
 
-// --- soak ---------------------------------------------------------------------------------------
+// --- soak ----------------------------------------------------------------------------------------
 
 // Objects of any size are replaced for a given time, by any thread. Sizes only change places, so
 // what is live stays the same to the byte; a heap that takes more and more fragments or leaks.

@@ -38,7 +38,7 @@ class Threadtest final : public Case {
   const std::uint64_t turns_;
 };
 
-// --- prodcon ------------------------------------------------------------------------------------
+// --- prodcon -------------------------------------------------------------------------------------
 
 // The objects go through a ring of slots without a lock. Both counters are moved by a locked
 // instruction: that is what malloc_to's contract (the seal) asks for before another thread may
@@ -115,7 +115,7 @@ class Prodcon final : public Case {
   const std::uint64_t objects_;  // of a pair
 };
 
-// --- shbench ------------------------------------------------------------------------------------
+// --- shbench -------------------------------------------------------------------------------------
 
 // After MicroQuill's: a pass asks for a series of sizes, each halved down to the smallest, small
 // ones more often. The blocks fill a buffer of slots. When it is full all are freed but a fifth,

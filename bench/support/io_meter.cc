@@ -156,7 +156,7 @@ void set_journal_writes(JournalWrites how) {
 
 }  // namespace bench
 
-// --- libc's names -------------------------------------------------------------------------------
+// --- libc's names --------------------------------------------------------------------------------
 
 using bench::call_int;
 using bench::open_counted;

@@ -254,7 +254,7 @@ class Store {
   // A cursor, not yet positioned.
   Iterator iterator(IteratorOptions options = {}) const;
 
-  // --- named collections (tenuto/collection.h); all atomic, also in a crash ---------------------
+  // --- named collections (tenuto/collection.h); all atomic, also in a crash ----------------------
   // Opens it, or makes it: as a put; the first one, three fences more. ok | exists, not_found,
   // invalid_argument (name, options) | corrupt | full | read_only | closed.
   Result<Collection> collection(std::string_view name, Report* report = nullptr);

@@ -37,7 +37,7 @@ extern constinit std::atomic<FlushPath> flush_path;
 void flush_cold(const void* p, std::size_t bytes);
 void fence_cold();
 
-// Traced twin only (src/crash/trace_tsan.cc).
+// Traced build only (src/crash/trace_tsan.cc).
 void trace_flush(const void* p, std::size_t bytes);
 void trace_fence(const char* first, const char* then);
 void trace_store(const void* p, std::size_t bytes);

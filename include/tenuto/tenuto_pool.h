@@ -8,8 +8,8 @@
  *   message: no text is wanted.
  * - Options are set to their defaults by tenuto_..._options_init, never by hand, so that a program
  *   keeps its meaning when a later version has more of them. NULL stands for all defaults.
- * - A handle may be used as its C++ twin: a pool and a store by all threads, a transaction, batch,
- *   iterator or view by one at a time. NULL as a handle is answered by invalid_argument.
+ * - A handle may be used as its C++ counterpart: a pool and a store by all threads, a transaction,
+ * batch, iterator or view by one at a time. NULL as a handle is answered by invalid_argument.
  * - Named numbers are ints: what is none of them is answered by invalid_argument.
  * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
  * - Nothing is thrown. When the process has no memory left it ends.

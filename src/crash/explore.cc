@@ -82,7 +82,7 @@ std::span<std::byte> CrashImage::data() const { return data_(); }
 
 void CrashImage::recovered() const {
   const pm::TraceLock lock;
-  pm::Recorder::instance().settle_all();
+  pm::Recorder::instance().drain_all();
   on_recovered_();
 }
 

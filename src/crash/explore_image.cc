@@ -27,8 +27,8 @@ ExploreImage::ExploreImage(const std::string& source, std::string path) : path_(
   struct stat st {};
   TENUTO_ASSERT(from >= 0 && ::fstat(from, &st) == 0);  // the setup must have made the pool file
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  shadow_fd_ = ::memfd_create("tenuto-crash", MFD_CLOEXEC);
-  TENUTO_ASSERT(fd_ >= 0 && shadow_fd_ >= 0);
+  durable_fd_ = ::memfd_create("tenuto-crash", MFD_CLOEXEC);
+  TENUTO_ASSERT(fd_ >= 0 && durable_fd_ >= 0);
   bytes_ = static_cast<std::uint64_t>(st.st_size);
   TENUTO_ASSERT(::fstat(fd_, &st) == 0);
   device_ = st.st_dev;
@@ -43,35 +43,35 @@ ExploreImage::ExploreImage(const std::string& source, std::string path) : path_(
     const auto got = static_cast<std::size_t>(n);
     if (same_bytes(page.data(), zeros.data(), got)) continue;
     std::memcpy(file_ + at, page.data(), got);
-    std::memcpy(shadow_ + at, page.data(), got);
+    std::memcpy(durable_ + at, page.data(), got);
   }
   ::close(from);
 }
 
 ExploreImage::~ExploreImage() {
   ::munmap(file_, bytes_);
-  ::munmap(shadow_, bytes_);
+  ::munmap(durable_, bytes_);
   ::close(fd_);
-  ::close(shadow_fd_);
+  ::close(durable_fd_);
   ::unlink(path_.c_str());
 }
 
 void ExploreImage::map() {
   const auto length = static_cast<off_t>(bytes_);
-  TENUTO_ASSERT(::ftruncate(fd_, length) == 0 && ::ftruncate(shadow_fd_, length) == 0);
+  TENUTO_ASSERT(::ftruncate(fd_, length) == 0 && ::ftruncate(durable_fd_, length) == 0);
   const auto mapped = [&](int fd) {
     void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     TENUTO_ASSERT(p != MAP_FAILED);
     return static_cast<std::byte*>(p);
   };
   file_ = mapped(fd_);
-  shadow_ = mapped(shadow_fd_);
+  durable_ = mapped(durable_fd_);
 }
 
 void ExploreImage::resize(std::uint64_t bytes) {
   if (bytes <= bytes_) return;
   ::munmap(file_, bytes_);
-  ::munmap(shadow_, bytes_);
+  ::munmap(durable_, bytes_);
   bytes_ = bytes;
   map();
 }
@@ -79,13 +79,13 @@ void ExploreImage::resize(std::uint64_t bytes) {
 LineWords ExploreImage::durable_line(std::uint64_t line) const {
   LineWords words{};
   if ((line + 1) * kLineBytes <= bytes_) {
-    std::memcpy(words.data(), shadow_ + line * kLineBytes, kLineBytes);
+    std::memcpy(words.data(), durable_ + line * kLineBytes, kLineBytes);
   }
   return words;
 }
 
 void ExploreImage::set_durable(std::uint64_t line, const LineWords& words) {
-  std::memcpy(shadow_ + line * kLineBytes, words.data(), kLineBytes);
+  std::memcpy(durable_ + line * kLineBytes, words.data(), kLineBytes);
   std::memcpy(file_ + line * kLineBytes, words.data(), kLineBytes);
 }
 
@@ -101,7 +101,7 @@ void ExploreImage::patch(std::uint64_t line, const LineWords& words) {
 
 void ExploreImage::restore(std::uint64_t line) {
   const std::uint64_t at = line * kLineBytes;
-  if (at + kLineBytes <= bytes_) std::memcpy(file_ + at, shadow_ + at, kLineBytes);
+  if (at + kLineBytes <= bytes_) std::memcpy(file_ + at, durable_ + at, kLineBytes);
 }
 
 void ExploreImage::set_length(std::uint64_t bytes) {
@@ -120,7 +120,7 @@ void ExploreImage::restore_all() {
   restore_length();
   for_each_frame(fd_, [&](std::uint64_t at) {
     const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, bytes_ - at);
-    if (!same_bytes(file_ + at, shadow_ + at, n)) std::memcpy(file_ + at, shadow_ + at, n);
+    if (!same_bytes(file_ + at, durable_ + at, n)) std::memcpy(file_ + at, durable_ + at, n);
   });
 }
 
@@ -132,7 +132,7 @@ void ExploreImage::for_each_frame(int file, const std::function<void(std::uint64
   };
   std::uint64_t at = 0;
   while (at < bytes_) {
-    at = std::min(next_data(file, at), next_data(shadow_fd_, at));
+    at = std::min(next_data(file, at), next_data(durable_fd_, at));
     if (at < bytes_) body(at);
     at += kFrameBytes;
   }
@@ -142,9 +142,9 @@ std::optional<std::uint64_t> ExploreImage::difference() const {
   std::optional<std::uint64_t> found;
   for_each_frame(fd_, [&](std::uint64_t at) {
     const std::uint64_t n = std::min<std::uint64_t>(kFrameBytes, bytes_ - at);
-    if (found || same_bytes(file_ + at, shadow_ + at, n)) return;
+    if (found || same_bytes(file_ + at, durable_ + at, n)) return;
     for (std::uint64_t l = at; l < at + n && !found; l += kLineBytes) {
-      if (!same_bytes(file_ + l, shadow_ + l, kLineBytes)) found = l / kLineBytes;
+      if (!same_bytes(file_ + l, durable_ + l, kLineBytes)) found = l / kLineBytes;
     }
   });
   return found;
@@ -158,8 +158,8 @@ bool ExploreImage::save(const std::string& path,
   const auto put = [&](const void* from, std::uint64_t n, std::uint64_t at) {
     good = good && ::pwrite(to, from, n, static_cast<off_t>(at)) == static_cast<ssize_t>(n);
   };
-  for_each_frame(shadow_fd_, [&](std::uint64_t at) {
-    put(shadow_ + at, std::min<std::uint64_t>(kFrameBytes, bytes_ - at), at);
+  for_each_frame(durable_fd_, [&](std::uint64_t at) {
+    put(durable_ + at, std::min<std::uint64_t>(kFrameBytes, bytes_ - at), at);
   });
   for (const auto& [line, words] : lines) put(words.data(), kLineBytes, line * kLineBytes);
   return ::close(to) == 0 && good;

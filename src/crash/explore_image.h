@@ -29,7 +29,7 @@ class ExploreImage {
   std::uint64_t bytes() const { return bytes_; }
   int fd() const { return fd_; }
   std::byte* data() const { return file_; }
-  const std::byte* durable() const { return shadow_; }
+  const std::byte* durable() const { return durable_; }
   LineWords durable_line(std::uint64_t line) const;  // zeros beyond the end
 
   // The pool grew.
@@ -58,9 +58,9 @@ class ExploreImage {
 
   std::string path_;
   int fd_ = -1;
-  int shadow_fd_ = -1;
+  int durable_fd_ = -1;
   std::byte* file_ = nullptr;
-  std::byte* shadow_ = nullptr;
+  std::byte* durable_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint64_t device_ = 0, inode_ = 0;
 };

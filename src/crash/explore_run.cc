@@ -159,7 +159,7 @@ void CrashExplorer::ack() {
   const TraceLock lock;
   acknowledged_ = invoked_;
   model_told_ = true;
-  Recorder::instance().settle_all();
+  Recorder::instance().drain_all();
   Recorder::instance().checkpoint("an operation was acknowledged");
   explore("crash after operation " + std::to_string(acknowledged_) + " was acknowledged", nullptr,
           nullptr);
@@ -174,7 +174,7 @@ void CrashExplorer::update(const std::function<void()>& body) {
 
 void CrashExplorer::crash_point(const char* name) {
   const TraceLock lock;
-  Recorder::instance().settle_all();
+  Recorder::instance().drain_all();
   explore(std::string("crash at ") + name, nullptr, nullptr);
 }
 
@@ -218,7 +218,7 @@ bool CrashExplorer::chosen(const char* first, const char* then) {
   return true;
 }
 
-// REQUIRES: the recorder's lock is held and everything is settled.
+// REQUIRES: the recorder's lock is held and everything is drained.
 void CrashExplorer::explore(std::string where, const char* first, const char* then) {
   Recorder& r = Recorder::instance();
   ++point_;

@@ -64,7 +64,7 @@ void Interleaver::step(bool must_switch) {
   // The explorer's own work, which holds the recorder's lock, must not be interrupted.
   if (mine == nullptr || mine->inside || Recorder::held_by_caller()) return;
   mine->inside = true;
-  Recorder::instance().settle_mine();
+  Recorder::instance().drain_mine();
   Interleaver& i = *mine->owner;
   i.steps_.fetch_add(1, std::memory_order_relaxed);
   if (i.token_.load(std::memory_order_acquire) != mine->index) {

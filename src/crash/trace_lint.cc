@@ -16,14 +16,14 @@ namespace TENUTO_NS::pm {
 void Recorder::publish(const void* word, const TraceSite& site) {
   const TraceLock lock;
   if (!settings_.lint) return;
-  settle_all();
+  drain_all();
   const std::uint64_t line = lines_of(word, sizeof(std::uint64_t)).first;
   self().published.push_back({line, order_, site});
 }
 
 void Recorder::transient(const void* p, std::size_t n) {
   const TraceLock lock;
-  settle_all();
+  drain_all();
   Thread& t = self();
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) t.dirty.erase(line);
@@ -32,14 +32,14 @@ void Recorder::transient(const void* p, std::size_t n) {
 void Recorder::checkpoint(const char* when) {
   const TraceLock lock;
   if (!settings_.lint) return;
-  settle_all();
+  drain_all();
   lint(self(), order_, when, {});
 }
 
 void Recorder::transaction(TraceTx what) {
   const TraceLock lock;
   if (!settings_.lint) return;
-  settle_all();
+  drain_all();
   Thread& t = self();
   t.in_transaction = what == TraceTx::begun;
   t.published.clear();

@@ -32,7 +32,7 @@ void Recorder::flush(const void* p, std::size_t n, const TraceSite& site) {
   ++t.counts.flushes;
   t.counts.lines += n == 0 ? 0 : lines;
   if (!trace_region.touches(p, n)) return;
-  settle_all();
+  drain_all();
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) {
     compare_flushed(line, t, site);
@@ -99,7 +99,7 @@ void Recorder::fence(const char* first, const char* then) {
   ++t.counts.fences;
   ++t.barriers;
   if (observer_ == nullptr) return;
-  settle_all();
+  drain_all();
   if (mutation_.kind != Mutation::Kind::none && mutation_.first == first &&
       mutation_.then == then) {
     if (mutation_.kind == Mutation::Kind::drop_fence) return;
@@ -121,7 +121,7 @@ void Recorder::locked_instruction() {
   const TraceLock lock;
   if (observer_ == nullptr) return;
   Thread& t = self();
-  settle_all();
+  drain_all();
   if (!raises_anything(t)) return;
   observer_->before_fence("flushed lines", "locked instruction");
   // The flush calls stay counted: for mutations they belong to the next named fence.

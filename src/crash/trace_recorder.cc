@@ -66,10 +66,10 @@ void Recorder::unlock() {
 bool Recorder::held_by_caller() { return lock_depth != 0; }
 bool Recorder::held_by_any() { return locked.load(std::memory_order_relaxed); }
 
-void Recorder::settle_mine() {
+void Recorder::drain_mine() {
   if (self().pending.empty()) return;
   const TraceLock lock;
-  settle(self(), true);
+  drain(self(), true);
 }
 
 void Recorder::watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
@@ -151,7 +151,7 @@ void Recorder::map(void* base_of_map, std::uint64_t bytes, int fd) {
 void Recorder::unmap(void* base_of_map) {
   const TraceLock lock;
   if (base() == 0 || base() != reinterpret_cast<std::uintptr_t>(base_of_map)) return;
-  settle_all();
+  drain_all();
   for (Thread* t : threads_) t->pending.clear();
   trace_region.bytes.store(0, std::memory_order_relaxed);
   trace_region.base.store(0, std::memory_order_relaxed);
@@ -237,23 +237,23 @@ bool Recorder::stored_elsewhere(std::uint64_t line) const {
   return false;
 }
 
-void Recorder::settle(Thread& t, bool forget) {
+void Recorder::drain(Thread& t, bool forget) {
   for (const Pending& s : t.pending) note(t, s.p, s.n, s.group, s.site);
   if (forget) t.pending.clear();
 }
 
-void Recorder::settle_all() {
+void Recorder::drain_all() {
   // Another thread's latest store may or may not have happened yet: what is there counts now, and
   // the rest when that thread's next event comes.
   Thread& mine = self();
-  settle(mine, true);
+  drain(mine, true);
   for (Thread* t : threads_) {
-    if (t != &mine) settle(*t, false);
+    if (t != &mine) drain(*t, false);
   }
 }
 
 void Recorder::prepare_store(const void* p, std::size_t n) {
-  settle(self(), true);
+  drain(self(), true);
   if (durable_ != nullptr) return;  // what was there before is known without the memory
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) touch(line);
@@ -269,7 +269,7 @@ void Recorder::before_store(const void* p, std::size_t n, const TraceSite& site)
 void Recorder::after_store(const void* p, std::size_t n, const TraceSite& site, bool ordered) {
   const TraceLock lock;
   Thread& t = self();
-  settle(t, true);
+  drain(t, true);
   if (ordered) ++t.barriers;
   note(t, p, n, t.barriers, site);
   if (ordered) ++t.barriers;

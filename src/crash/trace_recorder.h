@@ -160,9 +160,9 @@ class Recorder {
   static bool held_by_caller();
   static bool held_by_any();
   // Records what every thread's latest store came to. REQUIRES: locked.
-  void settle_all();
+  void drain_all();
   // Records what the calling thread's latest store came to.
-  void settle_mine();
+  void drain_mine();
 
   // Events.
   void map(void* base, std::uint64_t bytes, int fd);
@@ -211,7 +211,7 @@ class Recorder {
   };
   Recorder();
   static Thread& self();
-  void settle(Thread& t, bool forget);
+  void drain(Thread& t, bool forget);
   void note(Thread& t, const void* p, std::size_t n, std::uint64_t group, const TraceSite& site);
   void note_word(Thread& t, std::uint64_t word, std::uint64_t mask, std::uint64_t group,
                  const TraceSite& site);

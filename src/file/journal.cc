@@ -144,14 +144,14 @@ Status PoolFile::sync() {
   return journal_->sync();
 }
 
-Status PoolFile::settle(Durability d) {
+Status PoolFile::acknowledge(Durability d) {
   if (journal_ == nullptr) return Status::ok;
   if (d == Durability::sync) return journal_->sync();
   if (TENUTO_PLANT("journal_buffered_write_of_a_failed_one_said_ok")) return Status::ok;
   return journal_->status();
 }
 
-// --- a journal file in parent and child ---------------------------------------------------------
+// --- a journal file in parent and child ----------------------------------------------------------
 
 JournalFile::JournalFile() { join(); }
 

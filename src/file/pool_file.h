@@ -170,7 +170,7 @@ class PoolFile final : public OfProcess {
   Status sync();
   // What an operation that wrote and fenced returns in the end. sync: it is durable. buffered: it
   // is in the journal's hands; io when the journal failed meanwhile, and did not take all of it.
-  Status settle(Durability d);
+  Status acknowledge(Durability d);
   void log(std::string_view text) const;
   // "path, offset 4096 (what)": the `where` of reports.
   std::string where(PoolOffset o, std::string_view what) const;

@@ -133,8 +133,8 @@ Status PoolFile::apply_journal(const std::string& given, unsigned threads, bool 
 Status PoolFile::apply_journal(JournalFile& journal, unsigned threads,
                                std::vector<Report>& losses) {
   std::uint64_t outside = 0;
-  const auto apply = [&](std::span<const LinePicture> pictures) {
-    for (const LinePicture& l : pictures) {
+  const auto apply = [&](std::span<const LineImage> images) {
+    for (const LineImage& l : images) {
       if (l.line >= bytes() / kLineBytes) {
         outside += 1;
         continue;

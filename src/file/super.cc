@@ -81,7 +81,7 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
 
 }  // namespace
 
-// --- reading ------------------------------------------------------------------------------------
+// --- reading -------------------------------------------------------------------------------------
 
 Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
   if (file_bytes < kPoolBytesMin) {
@@ -137,7 +137,7 @@ void PoolFile::take_superblock(const Superblock& s) {
   static_assert(offsetof(Superblock, born_version) == kOldJournal && kOldBytes == kLineBytes);
 }
 
-// --- writing ------------------------------------------------------------------------------------
+// --- writing -------------------------------------------------------------------------------------
 
 Status PoolFile::set_state(PoolState state, Report* report) {
   TENUTO_TRY(bad_pages(report));

@@ -1,6 +1,6 @@
 // What a pool knows of the time, for lifetimes (store/tree/clock.cc): a floor, below which no clock
 // is believed, and a time that was seen and is not believed yet. Each stands twice, sealed, in one
-// line of the head page; stored like anything else, so a journal takes its picture. A word is
+// line of the head page; stored like anything else, so a journal takes its line image. A word is
 // authoritative when its seal fits; of two that fit the later time. A word that was never written
 // is time 0.
 #include <algorithm>

@@ -41,7 +41,7 @@ Status name_file(Status s, const pm::PoolFile& file, Report* report) {
 
 }  // namespace
 
-// --- open and growth ----------------------------------------------------------------------------
+// --- open and growth -----------------------------------------------------------------------------
 
 void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes) {
   const auto geometry = ZoneGeometry::of(zone, head_bytes);
@@ -110,7 +110,7 @@ Status Frames::add_zone(const pm::ZoneEntry& zone) {
              : Status::invalid_argument;
 }
 
-// --- use ----------------------------------------------------------------------------------------
+// --- use -----------------------------------------------------------------------------------------
 
 Result<FrameId> Frames::get(unsigned order, unsigned core) {
   if (order > kOrderMax) return Status::invalid_argument;
@@ -157,7 +157,7 @@ bool Frames::taken(FrameId frame, unsigned order) const {
   return zone != nullptr && zone->lower.taken(zone->relative(frame), order);
 }
 
-// --- recovery -----------------------------------------------------------------------------------
+// --- recovery ------------------------------------------------------------------------------------
 
 void Frames::begin_recovery() {
   state_->owned.clear();
@@ -219,7 +219,7 @@ void Frames::close() {
   fence("frame counters", "clean close");
 }
 
-// --- introspection ------------------------------------------------------------------------------
+// --- introspection -------------------------------------------------------------------------------
 
 FrameStats Frames::stats() const {
   FrameStats s;

@@ -95,7 +95,7 @@ void Lower::recount() {
   }
 }
 
-// --- get and put --------------------------------------------------------------------------------
+// --- get and put ---------------------------------------------------------------------------------
 
 Found Lower::get(std::uint32_t start, unsigned order) {
   return order <= kOrderBaseMax ? get_base(start, order) : get_whole(start, order);
@@ -177,7 +177,7 @@ bool Lower::taken(std::uint32_t frame, unsigned order) const {
   return run_taken(c, 1u << (order - kOrderHuge));
 }
 
-// --- runs of huge frames ------------------------------------------------------------------------
+// --- runs of huge frames -------------------------------------------------------------------------
 
 bool Lower::get_run(std::uint32_t first, std::uint32_t count) {
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -218,7 +218,7 @@ bool Lower::run_taken(std::uint32_t first, std::uint32_t count) const {
   return true;
 }
 
-// --- recovery and checks ------------------------------------------------------------------------
+// --- recovery and checks -------------------------------------------------------------------------
 
 unsigned Lower::zeros(std::uint32_t c) const { return count_zeros(bitfields_[c]); }
 

@@ -20,7 +20,7 @@ constexpr std::uint32_t row_of(std::uint32_t frame) { return frame / 64 * 64; }
 
 Upper::Upper(unsigned cores) : slots_(std::size_t{2} * std::max(cores, 1u)) {}
 
-// --- zones --------------------------------------------------------------------------------------
+// --- zones ---------------------------------------------------------------------------------------
 
 Status Upper::add_zone(std::unique_ptr<Zone> zone, bool serve) {
   const std::uint32_t count = zone_count_.load(std::memory_order_relaxed);
@@ -42,7 +42,7 @@ Zone* Upper::find(FrameId frame, std::uint64_t frames) const {
   return zone->inside(frame, frames) ? zone : nullptr;
 }
 
-// --- get ----------------------------------------------------------------------------------------
+// --- get -----------------------------------------------------------------------------------------
 
 Slot& Upper::slot_of(unsigned core, unsigned order) {
   const auto cores = static_cast<unsigned>(slots_.size() / 2);
@@ -178,7 +178,7 @@ void Upper::adopt(Slot& slot, Reservation to) {
   TENUTO_ASSERT(update(tree(old.tree()), [=](Tree t) { return t.unreserve(old.free()); }));
 }
 
-// --- put ----------------------------------------------------------------------------------------
+// --- put -----------------------------------------------------------------------------------------
 
 // Cost: one atomic change of a bitfield word, one of a child, one of the slot or the tree; one line
 // flushed.
@@ -223,7 +223,7 @@ void Upper::reserve_freed(Slot& slot, TreeId id, std::uint32_t frame) {
   if (before) adopt(slot, Reservation::make(id.zone, row_of(frame), before->free()));
 }
 
-// --- quiescent ----------------------------------------------------------------------------------
+// --- quiescent -----------------------------------------------------------------------------------
 
 void Upper::rebuild() {
   for (Slot& slot : slots_) slot = Slot{};

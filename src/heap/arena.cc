@@ -81,7 +81,7 @@ void Arena::drop_old_part(Slab& now) {
   if (old.listed) unlist(old);
   now.old.store(nullptr, std::memory_order_release);
   old.successor.store(nullptr, std::memory_order_relaxed);
-  spare_twin(old);
+  spare_shadow(old);
 }
 
 // The pool is full: blocks of old parts that are in nobody's way. REQUIRES: mu is held.
@@ -95,21 +95,21 @@ unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
   return 0;
 }
 
-// Needs no memory: fresh_twin().
-void Arena::spare_twin(Slab& slab) {
+// Needs no memory: fresh_shadow().
+void Arena::spare_shadow(Slab& slab) {
   slab.header = nullptr;
-  spare_twins_.push_back(&slab);
+  spare_shadows_.push_back(&slab);
 }
 
-// A twin on its way to a slab; spare again on every way out but the good one.
-class Arena::TwinToFill {
+// A shadow on its way to a slab; spare again on every way out but the good one.
+class Arena::ShadowToFill {
  public:
-  explicit TwinToFill(Arena& arena) : arena_(arena), slab_(&arena.fresh_twin()) {}
-  ~TwinToFill() {
-    if (slab_ != nullptr) arena_.spare_twin(*slab_);
+  explicit ShadowToFill(Arena& arena) : arena_(arena), slab_(&arena.fresh_shadow()) {}
+  ~ShadowToFill() {
+    if (slab_ != nullptr) arena_.spare_shadow(*slab_);
   }
-  TwinToFill(const TwinToFill&) = delete;
-  TwinToFill& operator=(const TwinToFill&) = delete;
+  ShadowToFill(const ShadowToFill&) = delete;
+  ShadowToFill& operator=(const ShadowToFill&) = delete;
   Slab& slab() const { return *slab_; }
   Slab& take() { return *std::exchange(slab_, nullptr); }
 
@@ -134,13 +134,13 @@ Slab* Arena::morphed_slab(ClassId class_id) {
 
 Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   // Before anything is written: from there on nothing needs memory.
-  TwinToFill twin(*this);
-  if (shape.old) make_room_for_old(twin.slab());
+  ShadowToFill shadow(*this);
+  if (shape.old) make_room_for_old(shadow.slab());
   unlist_sparse(slab);
   if (slab.empty()) list_of(slab).empty -= 1;
   if (slab.listed) unlist(slab);
   write_shape(file_, slab, shape);
-  Slab& now = twin.take();
+  Slab& now = shadow.take();
   attach_slab(now, file_, slab.offset, *slab.header, shape);
   now.fill_free_all();
   if (shape.old) {
@@ -149,7 +149,7 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
     const bool apart = hold_old_blocks(now);
     TENUTO_ASSERT(apart);
   } else {
-    spare_twin(slab);
+    spare_shadow(slab);
   }
   pages_.set(slab.offset, PageOwner::slab, &now);
   list(now);
@@ -157,14 +157,14 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   return now;
 }
 
-Slab& Arena::fresh_twin() {
-  if (!spare_twins_.empty()) {
-    Slab& slab = *spare_twins_.back();
-    spare_twins_.pop_back();
+Slab& Arena::fresh_shadow() {
+  if (!spare_shadows_.empty()) {
+    Slab& slab = *spare_shadows_.back();
+    spare_shadows_.pop_back();
     return slab;
   }
   const std::size_t all = slabs_.size() + 1;
-  if (spare_twins_.capacity() < all) spare_twins_.reserve(2 * all);
+  if (spare_shadows_.capacity() < all) spare_shadows_.reserve(2 * all);
   slabs_.push_back(std::make_unique<Slab>());
   slabs_.back()->arena = this;
   return *slabs_.back();
@@ -172,16 +172,16 @@ Slab& Arena::fresh_twin() {
 
 // REQUIRES: mu is held. Two fences, once a slab.
 Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
-  std::optional<TwinToFill> twin;  // before anything is written
-  if (!TENUTO_PLANT("heap_slab_made_before_its_twin")) twin.emplace(*this);
+  std::optional<ShadowToFill> shadow;  // before anything is written
+  if (!TENUTO_PLANT("heap_slab_made_before_its_shadow")) shadow.emplace(*this);
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_);
   if (!frame) {
     *why = frame.error();
     return nullptr;
   }
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
-  if (!twin) twin.emplace(*this);
-  Slab& slab = twin->take();
+  if (!shadow) shadow.emplace(*this);
+  Slab& slab = shadow->take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
   slab.fill_free_all();
   pages_.set(*frame, owner_of(slab), &slab);
@@ -192,11 +192,11 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
 
 Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   const std::lock_guard lock(mu);
-  Slab& slab = fresh_twin();
+  Slab& slab = fresh_shadow();
   const SlabShape shape = header.shape.shape();
   attach_slab(slab, file_, offset, header, shape);
   if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
-    Slab& old = fresh_twin();
+    Slab& old = fresh_shadow();
     attach_slab(old, file_, offset, header, {shape.old, {}});
     join_parts(slab, old);
   }
@@ -214,7 +214,7 @@ void Arena::discard(Slab& slab) {
   const std::lock_guard lock(mu);
   pages_.clear(slab.offset);
   erase_slab(slab);
-  spare_twin(slab);
+  spare_shadow(slab);
 }
 
 void Arena::trim() {
@@ -279,7 +279,7 @@ void Arena::erase(Slab& slab) {
   erase_slab(slab);
   fence("slab header erased", "its frame is given back");
   frames_.put(slab.offset, frame::kOrderSlab, core_);
-  spare_twin(slab);
+  spare_shadow(slab);
 }
 
 }  // namespace TENUTO_NS::heap

@@ -35,14 +35,14 @@ class Arena {
   // loses its frame.
   void give(Slab& slab, const unsigned* indexes, std::size_t count);
 
-  // Recovery: a twin for a slab found in the pool, or one for each part; once its free_bits are
+  // Recovery: a shadow for a slab found in the pool, or one for each part; once its free_bits are
   // final, either enlist it or, when nothing in it is used, discard it (its header is erased, not
   // fenced).
   Slab& adopt(PoolOffset offset, const SlabHeader& header);
   void enlist(Slab& slab);
   void discard(Slab& slab);
 
-  // The old part has no block left: its twin goes. REQUIRES: mu is held.
+  // The old part has no block left: its shadow goes. REQUIRES: mu is held.
   void drop_old_part(Slab& now);
 
   // Gives back the frames of all wholly free slabs.
@@ -74,9 +74,9 @@ class Arena {
   Slab* new_slab(ClassId class_id, Kind kind, Status* why);
   Slab* morphed_slab(ClassId class_id);
   Slab& morph(Slab& slab, const SlabShape& shape);
-  Slab& fresh_twin();
-  void spare_twin(Slab& slab);
-  class TwinToFill;
+  Slab& fresh_shadow();
+  void spare_shadow(Slab& slab);
+  class ShadowToFill;
   void list(Slab& slab);
   void list_last(Slab& slab);
   void unlist(Slab& slab);
@@ -102,8 +102,8 @@ class Arena {
   // Guarded by mu.
   std::array<std::array<List, kClasses>, kKinds> lists_{};
   std::array<List, kClasses> old_parts_{};    // of morphed slabs, by their own class
-  std::vector<std::unique_ptr<Slab>> slabs_;  // twins never die while the pool is open
-  std::vector<Slab*> spare_twins_;
+  std::vector<std::unique_ptr<Slab>> slabs_;  // shadows never die while the pool is open
+  std::vector<Slab*> spare_shadows_;
   Slab* sparse_head_ = nullptr;  // least recently used first
   Slab* sparse_tail_ = nullptr;
   unsigned sparse_count_ = 0;

@@ -25,14 +25,14 @@ Status Book::damaged(Report* report, PoolOffset o, std::string_view what) const 
   return fail(Status::corrupt, report, "the bookkeeping log is damaged", file_.where(o, what));
 }
 
-// --- open ---------------------------------------------------------------------------------------
+// --- open ----------------------------------------------------------------------------------------
 
 Status Book::open(std::vector<BookRecord>& live, Report* report) {
-  TwinsById twins;
+  ShadowsById shadows;
   TENUTO_TRY(open_segments(report));
-  TENUTO_TRY(open_list(twins, report));
+  TENUTO_TRY(open_list(shadows, report));
   // Entries first: a tombstone may stand before what it kills is known.
-  for (BookTwin* t = first_; t != nullptr; t = t->next) {
+  for (BookShadow* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(t->at)->entry(i)};
       if (e.raw == 0) continue;
@@ -46,10 +46,10 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
       t->set(i);
     }
   }
-  for (BookTwin* t = first_; t != nullptr; t = t->next) {
-    for (unsigned i = 0; i < kBookChunkEntries; ++i) open_tombstone(twins, *t, i);
+  for (BookShadow* t = first_; t != nullptr; t = t->next) {
+    for (unsigned i = 0; i < kBookChunkEntries; ++i) open_tombstone(shadows, *t, i);
   }
-  for (BookTwin* t = first_; t != nullptr; t = t->next) {
+  for (BookShadow* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(t->at)->entry(i)};
       if (!t->matter(i) || e.type() == BookType::tombstone) continue;
@@ -68,19 +68,19 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
   return Status::ok;
 }
 
-void Book::open_tombstone(const TwinsById& twins, BookTwin& twin, unsigned i) {
-  const BookEntry e{chunk(twin.at)->entry(i)};
+void Book::open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsigned i) {
+  const BookEntry e{chunk(shadow.at)->entry(i)};
   if (e.raw == 0 || e.type() != BookType::tombstone) return;
-  const auto it = twins.find(e.killed().chunk_id());
+  const auto it = shadows.find(e.killed().chunk_id());
   const unsigned at = e.killed().index();
-  if (it == twins.end() || at >= kBookChunkEntries) return;  // its chunk has left the list
-  BookTwin& target = *it->second;
+  if (it == shadows.end() || at >= kBookChunkEntries) return;  // its chunk has left the list
+  BookShadow& target = *it->second;
   const BookEntry killed{chunk(target.at)->entry(at)};
   if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
-  if (&target == &twin || target.killer[at]) return;
+  if (&target == &shadow || target.killer[at]) return;
   if (TENUTO_PLANT("heap_book_tombstone_dropped_early")) return;
-  target.killer[at] = EntryRef::make(&twin, i);
-  twin.set(i);
+  target.killer[at] = EntryRef::make(&shadow, i);
+  shadow.set(i);
 }
 
 Status Book::open_segments(Report* report) {
@@ -101,7 +101,7 @@ Status Book::open_segments(Report* report) {
   return Status::ok;
 }
 
-Status Book::open_list(TwinsById& twins, Report* report) {
+Status Book::open_list(ShadowsById& shadows, Report* report) {
   if (head().alt > 1) {
     return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)}, "alt");
   }
@@ -111,15 +111,15 @@ Status Book::open_list(TwinsById& twins, Report* report) {
     if (place == nullptr || place->used(o)) return damaged(report, o, "chunk list");
     const BookChunk& c = *chunk(o);
     const bool sound = c.magic == kBookChunkMagic && c.self == o.value && c.id != 0;
-    if (!sound || twins.contains(c.id)) return damaged(report, o, "chunk header");
-    twins.emplace(c.id, &append_chunk(*place, o, c.id));
+    if (!sound || shadows.contains(c.id)) return damaged(report, o, "chunk header");
+    shadows.emplace(c.id, &append_chunk(*place, o, c.id));
     next_id_ = std::max(next_id_, c.id + 1);
   }
   if (last_ != nullptr) tail_used_ = 0;
   return Status::ok;
 }
 
-// --- room ---------------------------------------------------------------------------------------
+// --- room ----------------------------------------------------------------------------------------
 
 std::uint64_t Book::room() const {
   return free_chunks_ * kBookChunkEntries + (kBookChunkEntries - tail_used_);
@@ -160,7 +160,7 @@ Status Book::new_segment() {
   return Status::ok;
 }
 
-// --- chunks -------------------------------------------------------------------------------------
+// --- chunks --------------------------------------------------------------------------------------
 
 // Null when no segment has a chunk there.
 BookPlace* Book::place_of(PoolOffset chunk) {
@@ -179,8 +179,8 @@ BookPlace& Book::place_for_chunk() {
   return *lowest;
 }
 
-BookTwin& Book::append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id) {
-  BookTwin& t = place.use(at);
+BookShadow& Book::append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id) {
+  BookShadow& t = place.use(at);
   t.id = id;
   t.prev = last_;
   (last_ != nullptr ? last_->next : first_) = &t;
@@ -191,8 +191,8 @@ BookTwin& Book::append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id) 
 }
 
 // It has left the list.
-void Book::free_chunk(BookTwin& twin) {
-  place_of(twin.at)->put(twin);
+void Book::free_chunk(BookShadow& shadow) {
+  place_of(shadow.at)->put(shadow);
   chunks_ -= 1;
   free_chunks_ += 1;
 }
@@ -232,34 +232,34 @@ EntryRef Book::append(std::uint64_t raw) {
   return EntryRef::make(last_, i);
 }
 
-// --- entries ------------------------------------------------------------------------------------
+// --- entries -------------------------------------------------------------------------------------
 
 const std::uint64_t& Book::record(PoolOffset o, std::uint64_t frames, Kind kind) {
   const auto type = is_logged(kind) ? BookType::logged : BookType::derived;
   const std::lock_guard lock(mu_);
   const EntryRef e = append(BookEntry::make_extent(type, o, frames, kind == Kind::typed).raw);
-  e.twin()->set(e.index());
+  e.shadow()->set(e.index());
   slots_.at(o).set_entry(e);
   live_ += 1;
   return word(e);
 }
 
-void Book::clear_bit(BookTwin& twin, unsigned i) {
-  twin.clear(i);
-  if (twin.count == 0 && &twin != last_) may_leave(twin);
+void Book::clear_bit(BookShadow& shadow, unsigned i) {
+  shadow.clear(i);
+  if (shadow.count == 0 && &shadow != last_) may_leave(shadow);
 }
 
-void Book::may_leave(BookTwin& twin) { twin.next_empty = std::exchange(empty_, &twin); }
+void Book::may_leave(BookShadow& shadow) { shadow.next_empty = std::exchange(empty_, &shadow); }
 
 EntryRef Book::append_tombstone(EntryRef killed) {
-  const BookPosition names = BookPosition::make(killed.twin()->id, killed.index());
+  const BookPosition names = BookPosition::make(killed.shadow()->id, killed.index());
   const EntryRef e = append(BookEntry::make_tombstone(names).raw);
   const bool needed = !TENUTO_PLANT("heap_book_tombstone_dropped_early");
-  if (e.twin() != killed.twin() && needed) {
-    killed.twin()->killer[killed.index()] = e;
-    e.twin()->set(e.index());
+  if (e.shadow() != killed.shadow() && needed) {
+    killed.shadow()->killer[killed.index()] = e;
+    e.shadow()->set(e.index());
   }
-  clear_bit(*killed.twin(), killed.index());
+  clear_bit(*killed.shadow(), killed.index());
   live_ -= 1;
   return e;
 }
@@ -289,11 +289,11 @@ Status Book::recover_erase(PoolOffset o) {
   return Status::ok;
 }
 
-// --- introspection ------------------------------------------------------------------------------
+// --- introspection -------------------------------------------------------------------------------
 
 void Book::flush_list() const {
   const std::lock_guard lock(mu_);
-  for (const BookTwin* t = first_; t != nullptr; t = t->next) {
+  for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     flush_bytes(chunk(t->at), kBookChunkBytes);
   }
 }
@@ -319,7 +319,7 @@ BookStats Book::stats() const {
 Status Book::validate(Report* report) const {
   const std::lock_guard lock(mu_);
   std::uint64_t extents = 0;
-  for (const BookTwin* t = first_; t != nullptr; t = t->next) {
+  for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     const BookChunk& c = *chunk(t->at);
     const std::uint64_t next = t->next == nullptr ? 0 : t->next->at.value;
     if (c.id != t->id || c.next != next) return damaged(report, t->at, "chunk header changed");
@@ -332,7 +332,7 @@ Status Book::validate(Report* report) const {
       if (e.type() == BookType::tombstone) continue;
       extents += 1;
       const EntryRef entry = slots_.at(e.offset()).entry();
-      if (entry.raw != EntryRef::make(const_cast<BookTwin*>(t), i).raw) {
+      if (entry.raw != EntryRef::make(const_cast<BookShadow*>(t), i).raw) {
         return damaged(report, t->at, "entry " + std::to_string(i) + " is not its extent's");
       }
     }

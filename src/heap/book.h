@@ -11,7 +11,7 @@
 //                 lists
 //   segment goes  unlinked segment | its frame is given back
 //
-// Every chunk has a twin in DRAM (BookTwin) with a bit for each entry that matters:
+// Every chunk has a shadow in DRAM (BookShadow) with a bit for each entry that matters:
 //   an extent's entry        no tombstone has been appended for it
 //   a tombstone              the entry it kills stands in another chunk, and that is in the list
 // A chunk without such bits leaves the list (fast GC) without being read: what it says of extents
@@ -60,15 +60,16 @@ struct BookStats {
   std::uint64_t segments_given_back = 0;
 };
 
-// A chunk of the list. Twins stand on multiples of 128, so that a word holds a twin and an index.
-struct alignas(128) BookTwin {
-  explicit BookTwin(PoolOffset o) : at(o) {}
+// A chunk of the list. Shadows stand on multiples of 128, so that a word holds a shadow and an
+// index.
+struct alignas(128) BookShadow {
+  explicit BookShadow(PoolOffset o) : at(o) {}
 
   const PoolOffset at;
   std::uint64_t id = 0;
-  BookTwin* prev = nullptr;
-  BookTwin* next = nullptr;
-  BookTwin* next_empty = nullptr;                    // of those that may leave
+  BookShadow* prev = nullptr;
+  BookShadow* next = nullptr;
+  BookShadow* next_empty = nullptr;                  // of those that may leave
   std::uint64_t matters[2] = {};                     // by entry
   unsigned count = 0;                                // of these bits
   std::array<EntryRef, kBookChunkEntries> killer{};  // the tombstone that names it, by entry
@@ -84,15 +85,16 @@ struct alignas(128) BookTwin {
   }
 };
 
-static_assert(sizeof(BookTwin) == 1024);
+static_assert(sizeof(BookShadow) == 1024);
 
-// A segment, and the memory for the twins of its chunks: a chunk that is begun needs none, and one
-// that leaves frees none. A twin is made when its chunk is, and its memory is untouched before.
+// A segment, and the memory for the shadows of its chunks: a chunk that is begun needs none, and
+// one that leaves frees none. A shadow is made when its chunk is, and its memory is untouched
+// before.
 class BookPlace {
  public:
   static constexpr unsigned kChunks = kBookSegmentBytes / kBookChunkBytes - 1;
 
-  explicit BookPlace(PoolOffset o) : at_(o), twins_(new Room[kChunks]) {}
+  explicit BookPlace(PoolOffset o) : at_(o), shadows_(new Room[kChunks]) {}
 
   void stand_at(PoolOffset o) { at_ = o; }
   PoolOffset at() const { return at_; }
@@ -106,17 +108,17 @@ class BookPlace {
   PoolOffset first_free() const {
     return at_ + kBookChunkBytes * (1 + static_cast<unsigned>(std::countr_one(used_)));
   }
-  BookTwin& use(PoolOffset chunk) {
+  BookShadow& use(PoolOffset chunk) {
     used_ |= std::uint64_t{1} << index(chunk);
-    return *new (&twins_[index(chunk)]) BookTwin(chunk);
+    return *new (&shadows_[index(chunk)]) BookShadow(chunk);
   }
-  void put(const BookTwin& twin) { used_ &= ~(std::uint64_t{1} << index(twin.at)); }
+  void put(const BookShadow& shadow) { used_ &= ~(std::uint64_t{1} << index(shadow.at)); }
 
  private:
-  struct alignas(BookTwin) Room {
-    std::byte byte[sizeof(BookTwin)];
+  struct alignas(BookShadow) Room {
+    std::byte byte[sizeof(BookShadow)];
   };
-  static_assert(std::is_trivially_destructible_v<BookTwin>);
+  static_assert(std::is_trivially_destructible_v<BookShadow>);
   static constexpr std::uint64_t kAll = (std::uint64_t{1} << kChunks) - 1;
   unsigned index(PoolOffset chunk) const {
     return static_cast<unsigned>((chunk.value - at_.value) / kBookChunkBytes) - 1;
@@ -124,7 +126,7 @@ class BookPlace {
 
   PoolOffset at_;
   std::uint64_t used_ = 0;  // chunks in the list, or in one that is being written
-  std::unique_ptr<Room[]> twins_;
+  std::unique_ptr<Room[]> shadows_;
 };
 
 class Book {
@@ -164,30 +166,30 @@ class Book {
   BookSegment& segment(PoolOffset o) const { return *file_.at<BookSegment>(o); }
   Status damaged(Report* report, PoolOffset o, std::string_view what) const;
 
-  using TwinsById = std::unordered_map<std::uint64_t, BookTwin*>;
+  using ShadowsById = std::unordered_map<std::uint64_t, BookShadow*>;
 
   // REQUIRES for all that follows: mu_ is held (or the pool is being opened).
   Status open_segments(Report* report);
-  Status open_list(TwinsById& twins, Report* report);
-  void open_tombstone(const TwinsById& twins, BookTwin& twin, unsigned i);
+  Status open_list(ShadowsById& shadows, Report* report);
+  void open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsigned i);
   std::uint64_t room() const;
   BookPlace* place_of(PoolOffset chunk);
-  BookTwin& append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id);
-  void free_chunk(BookTwin& twin);
+  BookShadow& append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id);
+  void free_chunk(BookShadow& shadow);
   BookPlace& place_for_chunk();
   Status new_segment();
   void prepare_chunk(PoolOffset o, std::uint64_t id);
   void start_chunk();
   EntryRef append(std::uint64_t raw);
   EntryRef append_tombstone(EntryRef killed);
-  const std::uint64_t& word(EntryRef e) const { return chunk(e.twin()->at)->entry(e.index()); }
-  void clear_bit(BookTwin& twin, unsigned i);
-  void may_leave(BookTwin& twin);
+  const std::uint64_t& word(EntryRef e) const { return chunk(e.shadow()->at)->entry(e.index()); }
+  void clear_bit(BookShadow& shadow, unsigned i);
+  void may_leave(BookShadow& shadow);
 
   // --- book_gc.cc
   void tend_locked(bool thoroughly);
   void collect_empty();
-  void unlink(BookTwin& twin);
+  void unlink(BookShadow& shadow);
   bool wants_rewrite(bool thoroughly) const;
   void rewrite();
   void give_back_segments(bool thoroughly);
@@ -206,9 +208,9 @@ class Book {
   std::vector<BookPlace> segments_;  // in the order of their list
   std::uint64_t chunks_ = 0;         // in the list
   std::uint64_t free_chunks_ = 0;    // the lowest is taken first
-  BookTwin* first_ = nullptr;        // of the list
-  BookTwin* last_ = nullptr;
-  BookTwin* empty_ = nullptr;               // without bits, not the last
+  BookShadow* first_ = nullptr;      // of the list
+  BookShadow* last_ = nullptr;
+  BookShadow* empty_ = nullptr;             // without bits, not the last
   unsigned tail_used_ = kBookChunkEntries;  // entries of the last chunk
   std::uint64_t next_id_ = 1;
   std::uint64_t live_ = 0;

@@ -33,11 +33,11 @@ void Book::tend_locked(bool thoroughly) {
   give_back_segments(thoroughly);
 }
 
-// --- fast GC ------------------------------------------------------------------------------------
+// --- fast GC -------------------------------------------------------------------------------------
 
 void Book::collect_empty() {
   while (empty_ != nullptr) {
-    BookTwin& t = *empty_;
+    BookShadow& t = *empty_;
     empty_ = t.next_empty;
     unlink(t);
   }
@@ -45,7 +45,7 @@ void Book::collect_empty() {
 
 // A chunk that goes sets the tombstones free that named its entries: only now that no crash brings
 // the chunk back. That may empty the next one.
-void Book::unlink(BookTwin& t) {
+void Book::unlink(BookShadow& t) {
   TENUTO_ASSERT(t.count == 0 && &t != last_);
   std::uint64_t& link = t.prev == nullptr ? head().list[head().alt] : chunk(t.prev->at)->next;
   if (TENUTO_PLANT("heap_book_chunk_reused_while_linked")) prepare_chunk(t.at, t.id);
@@ -54,13 +54,13 @@ void Book::unlink(BookTwin& t) {
   (t.prev == nullptr ? first_ : t.prev->next) = t.next;
   t.next->prev = t.prev;
   for (const EntryRef killer : t.killer) {
-    if (killer) clear_bit(*killer.twin(), killer.index());
+    if (killer) clear_bit(*killer.shadow(), killer.index());
   }
   fast_gcs_ += 1;
   free_chunk(t);
 }
 
-// --- slow GC ------------------------------------------------------------------------------------
+// --- slow GC -------------------------------------------------------------------------------------
 
 bool Book::wants_rewrite(bool thoroughly) const {
   const std::uint64_t chunks = chunks_;
@@ -75,7 +75,7 @@ bool Book::wants_rewrite(bool thoroughly) const {
 void Book::rewrite() {
   const std::uint64_t chunks = live_ / kBookChunkEntries + 1;
   if (free_chunks_ < chunks || first_ == nullptr) return;
-  BookTwin* const old = first_;
+  BookShadow* const old = first_;
   first_ = last_ = nullptr;
   for (std::uint64_t c = 0; c < chunks; ++c) {
     BookPlace& place = place_for_chunk();
@@ -86,8 +86,8 @@ void Book::rewrite() {
     next_id_ += 1;
   }
   std::uint64_t n = 0;
-  BookTwin* to = first_;
-  for (const BookTwin* t = old; t != nullptr; t = t->next) {
+  BookShadow* to = first_;
+  for (const BookShadow* t = old; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(t->at)->entry(i)};
       if (!t->matter(i) || e.type() == BookType::tombstone) continue;
@@ -99,7 +99,7 @@ void Book::rewrite() {
     }
   }
   TENUTO_ASSERT(n == live_);
-  for (const BookTwin* t = first_; t != nullptr; t = t->next) {
+  for (const BookShadow* t = first_; t != nullptr; t = t->next) {
     flush_bytes(chunk(t->at), kBookChunkBytes);
   }
   const std::uint64_t other = 1 - head().alt;
@@ -108,8 +108,8 @@ void Book::rewrite() {
   fence("compacted list", "alt names it");
   publish(head().alt, other);
   fence("alt names it", "old chunks are reused");
-  for (BookTwin* t = old; t != nullptr;) {
-    BookTwin* const next = t->next;
+  for (BookShadow* t = old; t != nullptr;) {
+    BookShadow* const next = t->next;
     free_chunk(*t);
     t = next;
   }
@@ -118,7 +118,7 @@ void Book::rewrite() {
   slow_gcs_ += 1;
 }
 
-// --- segments -----------------------------------------------------------------------------------
+// --- segments ------------------------------------------------------------------------------------
 
 void Book::give_back_segments(bool thoroughly) {
   const std::uint64_t kept = thoroughly ? 0 : kRoomKept;

@@ -20,7 +20,7 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
   frames.set_reclaim([this] { return give_back_free(); });
 }
 
-// --- taking -------------------------------------------------------------------------------------
+// --- taking --------------------------------------------------------------------------------------
 
 // Holes alone know which frames have pages, and a free extent's word repeats their count. So every
 // free extent asks them, also one that was in use: of a file with holes, open takes for a hole what
@@ -133,7 +133,7 @@ Result<Block> Extents::reserve(std::uint64_t bytes, Kind kind, unsigned core, st
   return Block{o, w.bytes()};
 }
 
-// --- states of one extent -----------------------------------------------------------------------
+// --- states of one extent ------------------------------------------------------------------------
 
 bool Extents::move_state(PoolOffset o, ExtentState from, ExtentState to) {
   Slot& s = slots_.at(o);
@@ -207,7 +207,7 @@ Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
   return Block{o, w.bytes()};
 }
 
-// --- giving back --------------------------------------------------------------------------------
+// --- giving back ---------------------------------------------------------------------------------
 
 void Extents::release(PoolOffset o, unsigned core) {
   const ExtentWord w = slots_.find(o);

@@ -86,7 +86,7 @@ void Extents::trim() {
   purge(lock, free_.frames_resident());
 }
 
-// --- frames -------------------------------------------------------------------------------------
+// --- frames --------------------------------------------------------------------------------------
 
 // A chunk that is free as a whole and has no pages left is of use to others.
 void Extents::give_back_whole(std::uint64_t frame) {

@@ -190,7 +190,7 @@ Status Extents::own_frames(const std::function<Status(PoolOffset, std::uint64_t)
   return Status::ok;
 }
 
-// --- introspection ------------------------------------------------------------------------------
+// --- introspection -------------------------------------------------------------------------------
 
 void Extents::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const {
   std::vector<Block> found;

@@ -11,7 +11,7 @@
 
 namespace TENUTO_NS::heap {
 
-// --- slab: an order-4 frame ---------------------------------------------------------------------
+// --- slab: an order-4 frame ----------------------------------------------------------------------
 //   line 0                        header
 //   line first_line ..            bitmap stripes: block i has bit i / stripes of stripe i % stripes
 //   data_offset                   blocks
@@ -95,7 +95,7 @@ inline std::uint32_t slab_crc(const SlabHeader& h) {
   return pm::crc32c(&h.self, offsetof(SlabHeader, crc) - offsetof(SlabHeader, self));
 }
 
-// --- bookkeeping log: who owns extents and huge objects -----------------------------------------
+// --- bookkeeping log: who owns extents and huge objects ------------------------------------------
 // A list of 1-KiB chunks cut from 64-KiB segments; entries are single words, so they cannot tear.
 // Entry i stands in line 1 + i % 15, so that neighbours are in different lines.
 inline constexpr std::uint64_t kBookSegmentBytes = 64u << 10;
@@ -184,7 +184,7 @@ struct BookHead {
 };
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 
-// --- intents in a lane --------------------------------------------------------------------------
+// --- intents in a lane ---------------------------------------------------------------------------
 // A log line that names blocks and the words they are attached to or detached from.
 //   word 0        IntentHead
 //   word 1        bytes of each block

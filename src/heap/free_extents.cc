@@ -8,7 +8,7 @@ namespace {
 constexpr unsigned kProbes = 4;  // extents of one size looked at for an alignment
 }
 
-// --- by size ------------------------------------------------------------------------------------
+// --- by size -------------------------------------------------------------------------------------
 
 void SizeLists::push(std::uint64_t frame, std::uint64_t frames) {
   Slot& s = slots_[frame];
@@ -47,7 +47,7 @@ unsigned SizeLists::size_from(std::uint64_t frames) const {
   return static_cast<unsigned>(w * 64) + static_cast<unsigned>(std::countr_zero(bits));
 }
 
-// --- all ----------------------------------------------------------------------------------------
+// --- all -----------------------------------------------------------------------------------------
 
 void FreeExtents::add(std::uint64_t frame, std::uint64_t frames, std::uint64_t resident,
                       AgeOrder age) {

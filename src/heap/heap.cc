@@ -204,7 +204,7 @@ void Heap::State::unclaim(PoolOffset block) {
   }
 }
 
-// --- the interface ------------------------------------------------------------------------------
+// --- the interface -------------------------------------------------------------------------------
 
 Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align) {
   TENUTO_TRY(state_->file.writable());

@@ -92,7 +92,7 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool
 class Heap {
  public:
   // Attaches (an empty heap is all zeros in the head page): reads the bookkeeping log, finds the
-  // slabs, builds their volatile twins. After a crash follow: replay_intents, the recovery of tx,
+  // slabs, builds their volatile shadows. After a crash follow: replay_intents, the recovery of tx,
   // mark() by the owners of derived blocks, finish_recovery. After a clean close only
   // finish_recovery.
   static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
@@ -100,7 +100,7 @@ class Heap {
                                             const HeapOptions& options, Report* report);
   ~Heap();
 
-  // --- use --------------------------------------------------------------------------------------
+  // --- use ---------------------------------------------------------------------------------------
   // See Pool::malloc_to and free_from.
   Status malloc_to(std::uint64_t bytes, PtrWord& dest);
   Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
@@ -133,7 +133,7 @@ class Heap {
   // The same for a block with a type whose contents are nobody's yet: one fence, as malloc_to.
   Status publish_typed(const Block& block, VPtrWord& dest);
 
-  // --- by type (typed.cc) -----------------------------------------------------------------------
+  // --- by type (typed.cc) ------------------------------------------------------------------------
   // Of the block that starts there, if find_typed would show it; else 0.
   std::uint64_t type_of(PoolOffset block) const;
   // The first block of the type that starts at `from` or behind it; null when there is none. See
@@ -145,7 +145,7 @@ class Heap {
   // The free blocks in the calling thread's cache become everybody's. No flush, no fence.
   void empty_cache();
 
-  // --- evacuation (evacuate.cc) -----------------------------------------------------------------
+  // --- evacuation (evacuate.cc) ------------------------------------------------------------------
   // Chooses slabs of derived blocks of which less than `occupancy` is in use and which together
   // become fewer, emptiest first, with about `blocks_max` blocks (0: any number): nothing is handed
   // out from them, and each goes when its last block is released. Not those
@@ -158,7 +158,7 @@ class Heap {
   // Those that are not empty stay; returns how many. Somebody who finds the pool full ends it, too.
   std::uint64_t end_evacuation();
 
-  // --- for transactions -------------------------------------------------------------------------
+  // --- for transactions --------------------------------------------------------------------------
   // The allocated logged block that starts here; nothing else (interior, free, derived) is found.
   Result<Block> find_allocated(PoolOffset block) const;
   // Claims an allocated logged block for being freed: true once, until unclaim or release.
@@ -178,7 +178,7 @@ class Heap {
   void put_log_frame(PoolOffset frame);
   Status own_log_frame(PoolOffset frame, Report* report);
 
-  // --- recovery ---------------------------------------------------------------------------------
+  // --- recovery ----------------------------------------------------------------------------------
   // Finishes or undoes the mallocs and frees that were under way. Idempotent.
   Status replay_intents(Report* report);
   // The logged block that a log names is free. Idempotent. corrupt when no block can start there.
@@ -196,7 +196,7 @@ class Heap {
   // be called afterwards.
   Status close();
 
-  // --- introspection ----------------------------------------------------------------------------
+  // --- introspection -----------------------------------------------------------------------------
   std::uint64_t usable_size(PoolOffset block) const;  // 0: no allocated block starts there
   // The derived or logged block that starts there, allocated or reserved, and not being freed. A
   // derived one may also lie in a cache: call for_each before, which empties them.

@@ -90,7 +90,7 @@ struct Heap::State {
   void publish_retired(LaneHeap& h, std::uint64_t sequence);
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);
-  void settle_word(LaneHeap& h, PoolOffset dest);
+  void retire_intents_naming(LaneHeap& h, PoolOffset dest);
   // A logged block whose free is durable and retired: reused once no lane can still write into it.
   void retire(LaneHeap& h, PoolOffset block);
   bool any_pending_near(const std::vector<PoolOffset>& blocks) const;
@@ -104,7 +104,7 @@ struct Heap::State {
   void store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach);
   void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
-  void settle_words(LaneHeap& h, const IntentElement* e, std::size_t n);
+  void guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word, bool kWithType = false>
   void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word>
@@ -147,8 +147,8 @@ struct Heap::State {
   // In recovery, when nothing is held yet: in the part whose blocks have that size, in each part.
   SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;
   std::array<SlabBlock, 2> parts_at(PoolOffset o) const;
-  Status settle(Slab& slab, Report* report) const;
-  void settle_part(Slab& slab) const;
+  Status finish_slab(Slab& slab, Report* report) const;
+  void finish_part(Slab& slab) const;
   Status validate_slab(const Slab& slab, Report* report);
   Status own_frames(std::uint64_t* leaked, Report* report);
   template <class F>

@@ -92,7 +92,7 @@ void Heap::State::drain_limbo(LaneHeap& h) {
 
 // Flushes what the lane's intents up to `upto` stored. The intents are read as recovery would read
 // them: their lane's owner may be writing the next ones. The bits of a slab are flushed with all
-// that its header may need, since the slab's twin belongs to others.
+// that its header may need, since the slab's shadow belongs to others.
 void Heap::State::flush_effects(const LaneHeap& h, std::uint64_t upto) {
   bool extents_too = false;
   for (std::size_t i = 0; i < kIntentLines; ++i) {
@@ -123,30 +123,30 @@ void Heap::State::flush_effects(const LaneHeap& h, std::uint64_t upto) {
 // Ends the life of every intent that names the word, whosever it is. Used when a version is about
 // to go round another quarter: an intent that is half of all versions old would look like a new
 // one. Fenced; as seldom as that.
-void Heap::State::settle_word(LaneHeap& h, PoolOffset dest) {
+void Heap::State::retire_intents_naming(LaneHeap& h, PoolOffset dest) {
   drain_limbo(h);
   const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);
   for (std::size_t id = 0; id < end; ++id) {
     const LaneHeap* other = lane_heaps[id].load(std::memory_order_acquire);
     if (other == nullptr || other == &h) continue;
-    const std::uint64_t settled = other->cleared.load(std::memory_order_acquire);
+    const std::uint64_t cleared = other->cleared.load(std::memory_order_acquire);
     bool named = false;
     other->for_each_pending([&](PendingDests d) {
       named = named || (dest.value >= d.first() && dest.value <= d.last());
     });
     if (!named || TENUTO_PLANT("heap_version_wraps_over_other_lanes")) continue;
-    flush_effects(*other, settled);
+    flush_effects(*other, cleared);
     fence_lane(h, "another lane's destinations and bits", "its intents are retired");
     std::uint64_t& word = other->retired_word(pm::kLaneRetiredLines - 1);
     std::uint64_t said = __atomic_load_n(&word, __ATOMIC_ACQUIRE);
-    while (said < settled && !__atomic_compare_exchange_n(&word, &said, settled, false,
+    while (said < cleared && !__atomic_compare_exchange_n(&word, &said, cleared, false,
                                                           __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     }
     flush(word);  // durable with the intent that follows
   }
 }
 
-// --- quarantine ---------------------------------------------------------------------------------
+// --- quarantine ----------------------------------------------------------------------------------
 
 // Where there is neither room to note it nor memory, which takes more blocks that wait for other
 // lanes than there was ever room for, the block is free on media and used here: the next open's.

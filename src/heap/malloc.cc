@@ -61,7 +61,7 @@ using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versione
 
 // Every so many versions of a word, intents of other lanes that name it are brought to their end,
 // so that two versions that are compared are never half of the range apart.
-constexpr std::uint32_t kSettleEvery = VPtrWord::kVersions / 4;
+constexpr std::uint32_t kGuardEvery = VPtrWord::kVersions / 4;
 
 bool has_extents(const IntentElement* e, std::size_t n) {
   return std::any_of(e, e + n, [](const IntentElement& x) { return x.slab == nullptr; });
@@ -127,11 +127,11 @@ void Heap::State::store_bits(LaneHeap& h, const IntentElement* e, std::size_t n,
 }
 
 template <class Word>
-void Heap::State::settle_words(LaneHeap& h, const IntentElement* e, std::size_t n) {
+void Heap::State::guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n) {
   if (std::is_same_v<Word, PtrWord>) return;
   for (std::size_t i = 0; i < n; ++i) {
-    if (e[i].version % kSettleEvery == 0) [[unlikely]]
-      settle_word(h, e[i].dest);
+    if (e[i].version % kGuardEvery == 0) [[unlikely]]
+      retire_intents_naming(h, e[i].dest);
   }
 }
 
@@ -140,7 +140,7 @@ template <class Word, bool kWithType>
 void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   using K = KindOf<Word>;
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
-  settle_words<Word>(h, e, n);
+  guard_versions<Word>(h, e, n);
   while (n > 0) {
     if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
       store_words<Word>(h, e, n, true);
@@ -168,7 +168,7 @@ template <class Word>
 Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed) {
   using K = KindOf<Word>;
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
-  settle_words<Word>(h, e, n);
+  guard_versions<Word>(h, e, n);
   while (n > 0) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
     if (TENUTO_PLANT("heap_hole_before_free_is_durable") && e->slab == nullptr)
@@ -202,7 +202,7 @@ Status Heap::State::forget_intent(LaneHeap& h) {
   return Status::invalid_argument;
 }
 
-// --- one block ----------------------------------------------------------------------------------
+// --- one block -----------------------------------------------------------------------------------
 
 template <class Word>
 Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
@@ -310,7 +310,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
       {held[1].dest, held[0].block, held[0].bytes, next[1], held[0].index, held[0].slab},
   };
   LaneHeap& h = s.mine();
-  s.settle_words<VPtrWord>(h, e, 2);
+  s.guard_versions<VPtrWord>(h, e, 2);
   const std::size_t done = s.write_intents(h, IntentOp::swap, e, 2);
   TENUTO_ASSERT(done == 2);
   s.fence_lane(h, "swap intent", "versioned words");
@@ -325,7 +325,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
   return Status::ok;
 }
 
-// --- many blocks --------------------------------------------------------------------------------
+// --- many blocks ---------------------------------------------------------------------------------
 
 template <class Word>
 Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,

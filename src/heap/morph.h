@@ -18,7 +18,7 @@
 //
 // When the pool is full, blocks of the old part that are in nobody's way are handed out once more.
 //
-// In DRAM each part has a twin. That of the old part is not touched by a morph, so threads that
+// In DRAM each part has a shadow. That of the old part is not touched by a morph, so threads that
 // hold one of its blocks go on with it; the page table names the new part's, which has the OldPart.
 #pragma once
 
@@ -44,9 +44,9 @@ struct OldPart {
   }
 };
 
-// How `slab` could be cut for the class; nothing when something is in the way. Reads the twin only.
-// REQUIRES: arena->mu is held, as for all below; the slab is logged, has no old part, and is of
-// another class.
+// How `slab` could be cut for the class; nothing when something is in the way. Reads the shadow
+// only. REQUIRES: arena->mu is held, as for all below; the slab is logged, has no old part, and is
+// of another class.
 std::optional<SlabShape> plan_morph(const Slab& slab, ClassId class_id, unsigned pool_stripes);
 // The protocol above. Two fences; a line for each stripe and one for the header.
 void write_shape(pm::PoolFile& file, const Slab& slab, const SlabShape& shape);

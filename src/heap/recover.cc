@@ -119,7 +119,7 @@ Status Heap::mark(PoolOffset block, Report* report) {
 
 // From the bits that were found, replayed or marked to those that are used from now on. REQUIRES:
 // arena->mu is held (for_each_slab).
-void Heap::State::settle_part(Slab& slab) const {
+void Heap::State::finish_part(Slab& slab) const {
   slab.fill_free_all();
   for (std::size_t w = 0; w < slab.live_bits.size(); ++w) {
     const std::uint64_t used = slab.live_bits[w].load(std::memory_order_relaxed);
@@ -129,16 +129,16 @@ void Heap::State::settle_part(Slab& slab) const {
   }
 }
 
-Status Heap::State::settle(Slab& slab, Report* report) const {
+Status Heap::State::finish_slab(Slab& slab, Report* report) const {
   // A wrong bit would hand out a block that is in use.
   if (clean && !slab.sealed) {
     return fail(Status::corrupt, report, "the bits of a slab are not those of its last close",
                 file.where(slab.offset, "slab"));
   }
-  settle_part(slab);
+  finish_part(slab);
   const OldPart* old = slab.old.load(std::memory_order_relaxed);
   if (old == nullptr) return Status::ok;
-  settle_part(*old->slab);
+  finish_part(*old->slab);
   if (old->slab->free_count == old->slab->blocks) {
     slab.arena->drop_old_part(slab);
   } else if (!hold_old_blocks(slab)) {
@@ -156,7 +156,7 @@ Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
   Status status = Status::ok;
   s.for_each_slab([&](Slab& slab) {
     if (slab.is_old() || status != Status::ok) return;
-    status = s.settle(slab, report);
+    status = s.finish_slab(slab, report);
     slabs.push_back(&slab);
   });
   TENUTO_TRY(status);

@@ -1,4 +1,4 @@
-// A slab's volatile twin, and the persistent slab it stands for.
+// A slab's volatile shadow, and the persistent slab it stands for.
 //
 // Authoritative: for logged blocks the bit in the persistent stripes; for derived blocks nothing
 // while the pool runs (a clean close writes the stripes, a crash recovery asks the owner). The
@@ -58,20 +58,20 @@ struct BitPlace {
   std::uint64_t bit;
 };
 
-// The twin of a slab, or of one part of a morphed one. The page table names that of the new part.
+// The shadow of a slab, or of one part of a morphed one. The page table names that of the new part.
 struct Slab : BlockGrid {
   // Constant while the slab lives.
   SlabHeader* header = nullptr;
-  SlabShape shape;                   // as its header says, or said when this twin was made
+  SlabShape shape;                   // as its header says, or said when this shadow was made
   std::uint32_t stripes = 0;         // set_stripes
   std::uint32_t stripe_divider = 0;  // 2^20 / stripes, rounded up
   ClassId class_id;
   Kind kind = Kind::logged;
-  Arena* arena = nullptr;  // constant: also when the twin stands for another slab
+  Arena* arena = nullptr;  // constant: also when the shadow stands for another slab
   // Atomic. Of a new part: the old one, as long as blocks of it are held. Of an old part: the new.
   std::atomic<OldPart*> old = nullptr;
   std::atomic<Slab*> successor = nullptr;
-  std::unique_ptr<OldPart> old_storage;  // made when first needed, kept with the twin
+  std::unique_ptr<OldPart> old_storage;  // made when first needed, kept with the shadow
   // Guarded by arena->mu. free_bits: blocks of this slab in no cache and not in use.
   BlockBits free_bits{};
   std::uint32_t free_count = 0;
@@ -191,7 +191,7 @@ struct SlabBlock {
   explicit operator bool() const { return slab != nullptr; }
 };
 
-// Makes the volatile twin of the persistent slab at `offset` with the (sound) header `h`, of the
+// Makes the volatile shadow of the persistent slab at `offset` with the (sound) header `h`, of the
 // part that is cut like `shape.now`. All bits clear.
 void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h,
                  const SlabShape& shape);

@@ -65,17 +65,17 @@ static_assert(ExtentWord::make(ExtentState::live, Kind::derived, 7).kind() == Ki
 static_assert(ExtentWord::make(ExtentState::killed, Kind::typed, 7).state() == ExtentState::killed);
 static_assert(ExtentWord::make(ExtentState::killed, Kind::typed, 1).bytes() == 4088);
 
-struct BookTwin;
+struct BookShadow;
 
-// Where an extent's entry stands in the bookkeeping log: the chunk's twin and the index in one
+// Where an extent's entry stands in the bookkeeping log: the chunk's shadow and the index in one
 // word.
 struct EntryRef {
   std::uintptr_t raw = 0;
 
-  static EntryRef make(BookTwin* twin, unsigned index) {
-    return {reinterpret_cast<std::uintptr_t>(twin) | index};
+  static EntryRef make(BookShadow* shadow, unsigned index) {
+    return {reinterpret_cast<std::uintptr_t>(shadow) | index};
   }
-  BookTwin* twin() const { return reinterpret_cast<BookTwin*>(raw & ~std::uintptr_t{127}); }
+  BookShadow* shadow() const { return reinterpret_cast<BookShadow*>(raw & ~std::uintptr_t{127}); }
   unsigned index() const { return static_cast<unsigned>(raw & 127); }
   explicit operator bool() const { return raw != 0; }
 };

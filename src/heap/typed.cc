@@ -16,8 +16,9 @@
 //   transactions        type, bit | modified data | commit record
 //
 // The walk goes through the pool in the order of addresses and shows what is allocated: bits and
-// entries, not the twins' `live`, which a free clears long before its transaction commits. A block
-// of a transaction has its bit before the commit record; till that is durable it is `reserved`.
+// entries, not the shadows' `live`, which a free clears long before its transaction commits. A
+// block of a transaction has its bit before the commit record; till that is durable it is
+// `reserved`.
 #include <algorithm>
 #include <bit>
 
@@ -28,7 +29,7 @@
 
 namespace TENUTO_NS::heap {
 
-// --- words --------------------------------------------------------------------------------------
+// --- words ---------------------------------------------------------------------------------------
 
 std::uint64_t& Extents::type_word(PoolOffset o) const {
   return *file_.at<std::uint64_t>(o + slots_.find(o).bytes());
@@ -107,7 +108,7 @@ void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOpti
   fence_lane(h, "contents of a block", "versioned malloc intent");
 }
 
-// --- transactions -------------------------------------------------------------------------------
+// --- transactions --------------------------------------------------------------------------------
 
 const std::uint64_t& Heap::State::mark_typed(PoolOffset block) {
   if (!TENUTO_PLANT("heap_types_of_commit_not_flushed")) flush_type(block);
@@ -128,7 +129,7 @@ void Heap::confirm_allocated(PoolOffset block) {
   }
 }
 
-// --- the walk -----------------------------------------------------------------------------------
+// --- the walk ------------------------------------------------------------------------------------
 
 namespace {
 bool shows(const Slab& slab, unsigned i) { return slab.persistent(i) && !slab.reserved(i); }

@@ -15,7 +15,7 @@
 
 namespace TENUTO_NS::pm {
 
-// --- pictures -----------------------------------------------------------------------------------
+// --- line images ---------------------------------------------------------------------------------
 
 namespace {
 
@@ -32,7 +32,7 @@ bool loads_lines_whole() {
 
 void read_words(LineBytes& to, const std::uint64_t* words) {
   for (std::size_t i = 0; i < to.word.size(); ++i) {
-    if (TENUTO_PLANT("journal_pictures_in_two_halves") && i == to.word.size() / 2) ::sched_yield();
+    if (TENUTO_PLANT("journal_images_in_two_halves") && i == to.word.size() / 2) ::sched_yield();
     to.word[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
   }
 }
@@ -45,7 +45,7 @@ void read_until_agreed(LineBytes& to, const std::uint64_t* words,
   for (;;) {
     const std::uint64_t before = flushes.load(std::memory_order_acquire);
     read_words(to, words);
-    if (TENUTO_PLANT("journal_pictures_in_two_halves")) return;
+    if (TENUTO_PLANT("journal_images_in_two_halves")) return;
     LineBytes again;
     read_words(again, words);
     const bool flushed = flushes.load(std::memory_order_acquire) != before;
@@ -54,9 +54,9 @@ void read_until_agreed(LineBytes& to, const std::uint64_t* words,
   }
 }
 
-// A picture of the line as it was at one moment, not before this call.
-void take_picture(LineBytes& to, const void* line, const std::atomic<std::uint64_t>& flushes) {
-  if (!loads_lines_whole() || TENUTO_PLANT("journal_pictures_in_two_halves")) {
+// A line image as it was at one moment, not before this call.
+void take_image(LineBytes& to, const void* line, const std::atomic<std::uint64_t>& flushes) {
+  if (!loads_lines_whole() || TENUTO_PLANT("journal_images_in_two_halves")) {
     read_until_agreed(to, static_cast<const std::uint64_t*>(line), flushes);
     return;
   }
@@ -74,21 +74,21 @@ void take_picture(LineBytes& to, const void* line, const std::atomic<std::uint64
 
 }  // namespace
 
-bool PictureRow::grow() {
+bool ImageRow::grow() {
   const std::size_t capacity = std::max<std::size_t>(64, capacity_ * 2);
-  if (TENUTO_PLANT("journal_no_memory_for_pictures") && capacity_ >= 64) return false;
+  if (TENUTO_PLANT("journal_no_memory_for_images") && capacity_ >= 64) return false;
   std::unique_ptr<Key[]> keys(new (std::nothrow) Key[capacity]);
-  std::unique_ptr<LineBytes[]> pictures(new (std::nothrow) LineBytes[capacity]);
-  if (keys == nullptr || pictures == nullptr) return false;
+  std::unique_ptr<LineBytes[]> images(new (std::nothrow) LineBytes[capacity]);
+  if (keys == nullptr || images == nullptr) return false;
   std::copy_n(keys_.get(), size_, keys.get());
-  std::copy_n(pictures_.get(), size_, pictures.get());
+  std::copy_n(images_.get(), size_, images.get());
   keys_ = std::move(keys);
-  pictures_ = std::move(pictures);
+  images_ = std::move(images);
   capacity_ = capacity;
   return true;
 }
 
-void CutRows::take(PictureRow& row) {
+void CutRows::take(ImageRow& row) {
   if (row.size() == 0) return;
   if (used_ == rows_.size()) rows_.emplace_back();
   std::swap(rows_[used_++], row);
@@ -99,13 +99,13 @@ void CutRows::clear() {
   used_ = 0;
 }
 
-std::size_t CutRows::pictures() const {
+std::size_t CutRows::images() const {
   std::size_t n = 0;
-  for (const PictureRow& row : rows()) n += row.size();
+  for (const ImageRow& row : rows()) n += row.size();
   return n;
 }
 
-// --- threads ------------------------------------------------------------------------------------
+// --- threads -------------------------------------------------------------------------------------
 
 // The slots a thread has, one a pool, latest used first. They keep their Capture alive: a pool may
 // be closed while a thread still has flushes to fence.
@@ -175,7 +175,7 @@ Capture::Slot* Capture::mine() {
   return find_mine();
 }
 
-// --- the protocol -------------------------------------------------------------------------------
+// --- the protocol --------------------------------------------------------------------------------
 
 // Some at a time, so that threads seldom meet here. What an epoch leaves is counted off by its cut.
 bool Capture::take_room(std::uint64_t& room, std::uint64_t limit) {
@@ -191,7 +191,7 @@ bool Capture::take_room(std::uint64_t& room, std::uint64_t limit) {
 
 LineBytes* Capture::place(Slot& slot, std::uint64_t line, std::uint64_t sequence, std::uint64_t tag,
                           std::uint64_t limit) {
-  PictureRow& row = slot.rows[tag & 1];
+  ImageRow& row = slot.rows[tag & 1];
   Slot::Recent& recent = slot.recent[line * 0x9e3779b97f4a7c15ull >> (64 - Slot::kRecentBits)];
   if (recent.line == static_cast<std::uint32_t>(line)) {
     LineBytes* const again = row.replace(recent.at, line, sequence);
@@ -228,14 +228,14 @@ const std::byte* Capture::capture(const void* p, std::size_t bytes, std::uint64_
     std::uint64_t tag = epoch_.load(std::memory_order_seq_cst);
     const bool tagged_once = TENUTO_PLANT("journal_tag_once_a_fence");
     if (tagged_once && slot.last_tag != 0) tag = slot.last_tag;
-    LineBytes* const picture = place(slot, line, sequence, tag, limit);
-    if (picture == nullptr) {
+    LineBytes* const image = place(slot, line, sequence, tag, limit);
+    if (image == nullptr) {
       if (no_memory != nullptr) *no_memory = slot.room[tag & 1] != 0;
       if (TENUTO_PLANT("journal_slot_stays_announced_without_memory") && slot.room[tag & 1] != 0)
         return base_ + line * kLineBytes;
       break;
     }
-    take_picture(*picture, base_ + line * kLineBytes, stripe);
+    take_image(*image, base_ + line * kLineBytes, stripe);
     slot.last_tag = tag;
   }
   slot.count.store(entered + 1, std::memory_order_release);
@@ -285,7 +285,7 @@ std::uint64_t Capture::cut(CutRows& out) {
   }
   closed_.store(e, std::memory_order_release);
   for (Slot* s = slots; s != nullptr; s = s->older) {
-    PictureRow& row = s->rows[e & 1];
+    ImageRow& row = s->rows[e & 1];
     const std::uint64_t room = std::exchange(s->room[e & 1], 0);
     pending_lines_.fetch_sub(row.size() + room, std::memory_order_relaxed);
     out.take(row);

@@ -34,7 +34,7 @@ bool Journal::stamp(std::uint64_t block, std::uint64_t end) {
 }
 
 Status Journal::checkpoint_now() {
-  // After a failed one its pictures are gone, and the start must not move.
+  // After a failed one its line images are gone, and the start must not move.
   TENUTO_TRY(status());
   JournalFile::Position start;
   applied_.clear();

@@ -41,7 +41,7 @@ Status JournalFile::failed(const char* what, Report* report) const {
   return fail_errno(errno, what, path_, report);
 }
 
-// --- opening ------------------------------------------------------------------------------------
+// --- opening -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -279,14 +279,14 @@ Status JournalFile::check_places(const JournalHeader& h, std::uint64_t file_byte
   return fail(Status::corrupt, report, "the journal's header has an impossible field", path_);
 }
 
-Status JournalFile::replay(const ReplayOptions& options, const ApplyPictures& apply,
+Status JournalFile::replay(const ReplayOptions& options, const ApplyImages& apply,
                            ReplayStats* stats, Report* report) {
   const Ring ring{direct_fd_, path_, ring_bytes_, header_.life,
                   salt_of(header_.pool_id, header_.journal_id, header_.life)};
   return replay_ring(ring, end_, options, apply, stats, report);
 }
 
-// --- writing ------------------------------------------------------------------------------------
+// --- writing -------------------------------------------------------------------------------------
 
 // The other copy stays as it is: a write that fails, or half of one, leaves it the valid one.
 Status JournalFile::write_header(Position start, Report* report) {
@@ -324,8 +324,8 @@ Status JournalFile::close_life(Report* report) {
   return write_header(end_, report);
 }
 
-Status JournalFile::append(std::span<const LinePicture> pictures, Report* report) {
-  pack_lines(pictures, raw_);
+Status JournalFile::append(std::span<const LineImage> images, Report* report) {
+  pack_lines(images, raw_);
   TENUTO_ASSERT(raw_.size() < kJournalBlockBytesMax);
   const auto raw_bytes = static_cast<int>(raw_.size());
   const int bound = ::LZ4_compressBound(raw_bytes);
@@ -366,7 +366,7 @@ Status JournalFile::append(std::span<const LinePicture> pictures, Report* report
   b.number = end_.block;
   b.position = end_.at;
   b.kind = static_cast<std::uint32_t>(JournalBlockKind::lines);
-  b.lines = static_cast<std::uint32_t>(pictures.size());
+  b.lines = static_cast<std::uint32_t>(images.size());
   b.raw_bytes = static_cast<std::uint32_t>(raw_bytes);
   b.payload_crc = crc32c(payload, static_cast<std::size_t>(packed), salt);
   b.crc = crc_of(b, salt);

@@ -3,7 +3,7 @@
 // Authoritative: the pool file, then the blocks from the header's start on, if the header's ids fit
 // the pool's superblock (journal/match.h). The header's start moves only after everything before it
 // is in the pool file, durably:
-//   pictures and stamp written to the pool, fdatasync | header: start | ring space is reused
+//   line images and stamp written to the pool, fdatasync | header: start | ring space is reused
 //
 // The file is made without a name: zeros, header, fsync, and only then its name, which never takes
 // the place of another file. So whatever stands there without a sound header is somebody else's,
@@ -64,8 +64,8 @@ class JournalFile final : public OfProcess {
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
 
-  // Hands all pictures of the blocks that count to `apply`, oldest first (journal/replay.h).
-  Status replay(const ReplayOptions& options, const ApplyPictures& apply, ReplayStats* stats,
+  // Hands all line images of the blocks that count to `apply`, oldest first (journal/replay.h).
+  Status replay(const ReplayOptions& options, const ApplyImages& apply, ReplayStats* stats,
                 Report* report);
 
   // What its ids allow.
@@ -87,9 +87,9 @@ class JournalFile final : public OfProcess {
   // Removes the file's name, unless that is another file's by now.
   void remove();
 
-  // Appends a block with these pictures, durable on return. full: the ring has no room before
+  // Appends a block with these line images, durable on return. full: the ring has no room before
   // set_start moves (nothing is written). io, with the report.
-  Status append(std::span<const LinePicture> pictures, Report* report);
+  Status append(std::span<const LineImage> images, Report* report);
   // Where the next block goes; a start for set_start once all before is in the pool.
   Position end() const { return end_; }
   // Replay begins there once more.

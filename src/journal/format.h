@@ -3,11 +3,11 @@
 //   0, 4 KiB     header, two copies written in turn; the valid one with the higher sequence counts
 //   8 KiB ...    the ring: blocks of whole 4-KiB units, one after the other, round and round
 //
-// A block holds the merged pictures of one cut. It is durable before the next one is begun, so the
-// journal ends at the first block that does not check, and one that checks behind that is damage,
-// never skipped. Blocks count up; their checksums are salted with the ids of pool and journal and
-// cover the random id of the life they were written in, so that blocks of another life, or of
-// another journal, mean nothing even where a power cut or a copy brings their bytes back.
+// A block holds the merged line images of one cut. It is durable before the next one is begun, so
+// the journal ends at the first block that does not check, and one that checks behind that is
+// damage, never skipped. Blocks count up; their checksums are salted with the ids of pool and
+// journal and cover the random id of the life they were written in, so that blocks of another life,
+// or of another journal, mean nothing even where a power cut or a copy brings their bytes back.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,7 @@ struct JournalBlock {
   std::uint64_t position;  // where it stands, unwrapped
   std::uint32_t kind;      // skip: the ring goes on at its beginning
   std::uint32_t lines;
-  std::uint32_t raw_bytes;     // of the payload: line numbers, then pictures
+  std::uint32_t raw_bytes;     // of the payload: line numbers, then line images
   std::uint32_t packed_bytes;  // as LZ4; equal to raw_bytes: not compressed
   std::uint64_t payload_crc;   // crc32c
   std::uint32_t zero;
@@ -87,7 +87,7 @@ struct JournalPosition {
   std::uint64_t block = 0;
 };
 
-inline constexpr std::uint64_t kJournalBlockBytesMax = 1u << 30;  // of pictures, unpacked
+inline constexpr std::uint64_t kJournalBlockBytesMax = 1u << 30;  // of line images, unpacked
 inline constexpr std::uint64_t kJournalPositionMax = std::uint64_t{1} << 62;
 
 inline std::uint32_t crc_of(const JournalHeader& h) {

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kPieceBytes = 8u << 10;  // captured at once, so that a cut waits little
 constexpr std::uint64_t kEpochShare = 8;       // no epoch is more than an eighth of the ring
 static_assert(kJournalBytesMin / kEpochShare > kPieceBytes);
-constexpr std::uint64_t kEarlyLines = 16u << 10;  // a MiB of pictures: fits into a core's cache
+constexpr std::uint64_t kEarlyLines = 16u << 10;  // a MiB of line images: fits into a core's cache
 constexpr std::uint64_t kEpochBytesMax = 32u << 20;
 constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoint begins
 
@@ -31,14 +31,14 @@ constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoi
 constexpr double kNsPerLine = 1000;
 constexpr double kNsPerByte = 2;
 
-Status look(std::span<const LinePicture>) { return Status::ok; }  // and write nothing
+Status look(std::span<const LineImage>) { return Status::ok; }  // and write nothing
 
 constexpr const char* kWhatToDo =
     "; what was synced is safe: see to the device, close the pool, and open it again";
 
 }  // namespace
 
-// --- opening ------------------------------------------------------------------------------------
+// --- opening -------------------------------------------------------------------------------------
 
 Journal::Journal(const JournalOptions& options, int pool_fd)
     : options_(options), pool_fd_(pool_fd), ns_per_line_(kNsPerLine), ns_per_byte_(kNsPerByte) {}
@@ -116,10 +116,10 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
                       report);
   };
   in_pool_ = std::max(in_pool_, file_->start().block);  // where no stamp can be read
-  const auto to_pool = [&](std::span<const LinePicture> pictures) {
-    if (pictures.empty()) return Status::ok;
+  const auto to_pool = [&](std::span<const LineImage> images) {
+    if (images.empty()) return Status::ok;
     if (!announce_blocks(file_->end().block)) return failed();
-    const Status s = write_to_pool(pool_fd_, pictures, how.threads, &r.pool_bytes);
+    const Status s = write_to_pool(pool_fd_, images, how.threads, &r.pool_bytes);
     return s == Status::ok ? s : failed();
   };
   const auto begin = std::chrono::steady_clock::now();
@@ -169,7 +169,7 @@ void Journal::stop() {
   thread_.join();
 }
 
-// --- use ----------------------------------------------------------------------------------------
+// --- use -----------------------------------------------------------------------------------------
 
 void Journal::capture(const void* p, std::size_t bytes) {
   const auto* at = reinterpret_cast<const std::byte*>(line_of(p));
@@ -185,7 +185,7 @@ void Journal::capture(const void* p, std::size_t bytes) {
       wake_.notify_one();
     }
     // A cut may leave this thread a row with more room. Else the journal has failed as if it could
-    // not be written: what has no picture cannot become durable.
+    // not be written: what has no line image cannot become durable.
     if (no_memory && std::exchange(failed_before, true)) {
       static_cast<void>(fail_without_memory());
       return;
@@ -242,13 +242,13 @@ Status Journal::commit_now() {
          {},
          {}});
   }
-  const std::span<const LinePicture> pictures = newest_.of(cut_.rows());
-  if (!pictures.empty()) {
+  const std::span<const LineImage> images = newest_.of(cut_.rows());
+  if (!images.empty()) {
     TENUTO_ASSERT(begun_.load());
-    Status s = append(pictures);
+    Status s = append(images);
     if (s == Status::full) {
       TENUTO_TRY(checkpoint());
-      s = append(pictures);
+      s = append(images);
     }
     TENUTO_ASSERT(s != Status::full);  // an empty ring has room for any epoch
     TENUTO_TRY(s);
@@ -257,17 +257,17 @@ Status Journal::commit_now() {
   return Status::ok;
 }
 
-// The end of the journal and the pictures for the next checkpoint move together. io: for good.
-Status Journal::append(std::span<const LinePicture> pictures) {
+// The end of the journal and the line images for the next checkpoint move together. io: for good.
+Status Journal::append(std::span<const LineImage> images) {
   Report why;
   bool too_long = false;
   {
     const std::lock_guard lock(state_mu_);
-    since_checkpoint_.make_room(pictures.size());  // before the block is durable
-    const Status s = file_->append(pictures, &why);
+    since_checkpoint_.make_room(images.size());  // before the block is durable
+    const Status s = file_->append(images, &why);
     if (s == Status::full) return s;
     if (s == Status::ok) {
-      note_appended(pictures);
+      note_appended(images);
       too_long = options_.recovery_ms_max != 0 && recovery_ms_locked() > options_.recovery_ms_max;
     }
     if (s != Status::ok && TENUTO_PLANT("journal_failed_write_forgotten")) return Status::ok;
@@ -276,17 +276,17 @@ Status Journal::append(std::span<const LinePicture> pictures) {
   return too_long && !TENUTO_PLANT("journal_recovery_not_bounded") ? checkpoint() : Status::ok;
 }
 
-void Journal::note_appended(std::span<const LinePicture> pictures) {
+void Journal::note_appended(std::span<const LineImage> images) {
   stats_.commits += 1;
-  stats_.lines += pictures.size();
+  stats_.lines += images.size();
   const bool missed = TENUTO_PLANT("journal_block_missed_by_checkpoint");
   if (missed && stats_.commits % 4 == 0) return;
-  if (TENUTO_PLANT("journal_checkpoint_keeps_older_pictures")) {
-    for (const LinePicture& p : pictures) {
+  if (TENUTO_PLANT("journal_checkpoint_keeps_older_images")) {
+    for (const LineImage& p : images) {
       if (!since_checkpoint_.has(p.line)) since_checkpoint_.put_all({&p, 1});
     }
   } else {
-    since_checkpoint_.put_all(pictures);
+    since_checkpoint_.put_all(images);
   }
   const bool half_full = file_->used_bytes() > file_->ring_bytes() / kCheckpointShare;
   const bool half_long = options_.recovery_ms_max != 0 &&

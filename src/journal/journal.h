@@ -1,11 +1,12 @@
 // Medium `journal`: a pool on any file system, safe against power cuts. The pool is mapped
-// privately; flushes take pictures (capture.h), cuts go to the journal file (journal/file.h) in one
-// device write for all who wait, and the pictures reach the pool file behind.
+// privately; flushes take line images (capture.h), cuts go to the journal file (journal/file.h) in
+// one device write for all who wait, and the line images reach the pool file behind.
 //
-//   flush    picture into the epoch                            nothing waits
+//   flush    line image into the epoch                            nothing waits
 //   fence    orders against the epochs                         buffered: a crash loses whole epochs
 //   sync     cut, block appended durably                       everything fenced before survives
-//   checkpoint   S = end of the journal | a stamp that pictures before S may be in the pool file,
+//   checkpoint   S = end of the journal | a stamp that line images before S may be in the pool
+//   file,
 //                fdatasync | they, and a stamp that all are, fdatasync | header: start = S
 //                | ring space before S is reused
 //   open     both files synced: a kill may have left them ahead of their devices
@@ -27,9 +28,9 @@
 //
 // Failure of a write or sync is final, whatever comes after: what a failed sync had to write may be
 // gone from the page cache, and a later sync that succeeds says nothing of it. Nothing is committed
-// or checkpointed any more, pictures are dropped, and the pool turns read-only; the next open
-// replays what was durable. An operation asks status() when it has taken its last picture, so that
-// none says ok of which pictures were dropped.
+// or checkpointed any more, line images are dropped, and the pool turns read-only; the next open
+// replays what was durable. An operation asks status() when it has taken its last line image, so
+// that none says ok of which line images were dropped.
 #pragma once
 
 #include <atomic>
@@ -64,7 +65,7 @@ inline double ns_since(std::chrono::steady_clock::time_point begin) {
 
 struct JournalStats {
   std::uint64_t commits = 0;         // blocks
-  std::uint64_t lines = 0;           // merged pictures in them
+  std::uint64_t lines = 0;           // merged line images in them
   std::uint64_t payload_bytes = 0;   // of them, compressed, with headers
   std::uint64_t written_bytes = 0;   // with padding
   std::uint64_t device_flushes = 0;  // of journal and pool
@@ -104,7 +105,8 @@ class Journal final : public FlushSink {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // A flush: takes pictures; before that, when too many wait for a cut, makes a commit. Any thread.
+  // A flush: takes line images; before that, when too many wait for a cut, makes a commit. Any
+  // thread.
   void capture(const void* p, std::size_t bytes) override;
   Fence fence() const override { return &Capture::fence_all; }
 
@@ -138,8 +140,8 @@ class Journal final : public FlushSink {
   bool stamp(std::uint64_t block, std::uint64_t end);
   Status commit(std::uint64_t wanted);
   Status commit_now();
-  Status append(std::span<const LinePicture> pictures);
-  void note_appended(std::span<const LinePicture> pictures);  // REQUIRES: state_mu_
+  Status append(std::span<const LineImage> images);
+  void note_appended(std::span<const LineImage> images);  // REQUIRES: state_mu_
   Status checkpoint();
   Status checkpoint_now();  // REQUIRES: checkpoint_mu_
   template <class F>
@@ -166,7 +168,7 @@ class Journal final : public FlushSink {
   CommitTurns turns_;  // one commit at a time
   // Its leader's: what it cut, and of that what counts.
   CutRows cut_;
-  NewestPictures newest_;
+  NewestImages newest_;
   // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
   LineMap applied_;  // guarded by checkpoint_mu_
@@ -176,11 +178,11 @@ class Journal final : public FlushSink {
   std::atomic<bool> begun_ = false;
   mutable std::mutex state_mu_;
   std::unique_ptr<JournalFile> file_;  // guarded by state_mu_
-  LineMap since_checkpoint_;           // guarded by state_mu_: pictures of the blocks since start
-  std::uint64_t applying_lines_ = 0;   // guarded by state_mu_: of the checkpoint under way
-  double ns_per_line_;                 // guarded by state_mu_: to the pool file, as measured
-  double ns_per_byte_;                 // of the ring, to read and unpack; constant after open
-  JournalStats stats_;                 // guarded by state_mu_
+  LineMap since_checkpoint_;          // guarded by state_mu_: line images of the blocks since start
+  std::uint64_t applying_lines_ = 0;  // guarded by state_mu_: of the checkpoint under way
+  double ns_per_line_;                // guarded by state_mu_: to the pool file, as measured
+  double ns_per_byte_;                // of the ring, to read and unpack; constant after open
+  JournalStats stats_;                // guarded by state_mu_
 
   std::mutex thread_mu_;
   std::condition_variable wake_;

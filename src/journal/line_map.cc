@@ -10,28 +10,28 @@ namespace {
 constexpr std::size_t kAhead = 16;
 }  // namespace
 
-void LineMap::make_room(std::size_t pictures) {
-  const std::size_t wanted = lines_.size() + pictures;
+void LineMap::make_room(std::size_t images) {
+  const std::size_t wanted = lines_.size() + images;
   if (wanted > lines_.capacity()) lines_.reserve(std::max(wanted, 2 * lines_.capacity()));
-  if (wanted > pictures_.capacity()) pictures_.reserve(std::max(wanted, 2 * pictures_.capacity()));
+  if (wanted > images_.capacity()) images_.reserve(std::max(wanted, 2 * images_.capacity()));
   std::size_t slots = std::max<std::size_t>(64, index_.size());
   while (wanted * 2 > slots) slots *= 2;
   if (slots != index_.size()) rehash(slots);
 }
 
-void LineMap::put_all(std::span<const LinePicture> pictures) {
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    if (i + kAhead < pictures.size()) {
-      __builtin_prefetch(&index_[slot_of(pictures[i + kAhead].line)]);
+void LineMap::put_all(std::span<const LineImage> images) {
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    if (i + kAhead < images.size()) {
+      __builtin_prefetch(&index_[slot_of(images[i + kAhead].line)]);
     }
-    const std::uint64_t line = pictures[i].line;
+    const std::uint64_t line = images[i].line;
     const std::size_t place = probe(line);
     if (!is_taken(place)) {
       index_[place] = {line, generation_, static_cast<std::uint32_t>(lines_.size())};
       lines_.push_back(line);
-      pictures_.emplace_back();
+      images_.emplace_back();
     }
-    std::memcpy(&pictures_[index_[place].at], pictures[i].bytes, kLineBytes);
+    std::memcpy(&images_[index_[place].at], images[i].bytes, kLineBytes);
   }
 }
 
@@ -46,18 +46,18 @@ void LineMap::rehash(std::size_t slots) {
 
 void LineMap::clear() {
   lines_.clear();
-  pictures_.clear();
+  images_.clear();
   if (++generation_ != 0) return;
   std::fill(index_.begin(), index_.end(), Entry{});
   generation_ = 1;
 }
 
-std::vector<LinePicture> LineMap::in_order() const {
-  std::vector<LinePicture> order(lines_.size());
+std::vector<LineImage> LineMap::in_order() const {
+  std::vector<LineImage> order(lines_.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    order[i] = {lines_[i], reinterpret_cast<const std::byte*>(&pictures_[i])};
+    order[i] = {lines_[i], reinterpret_cast<const std::byte*>(&images_[i])};
   }
-  std::vector<LinePicture> scratch;
+  std::vector<LineImage> scratch;
   sort_by_line(order, scratch);
   return order;
 }

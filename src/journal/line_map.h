@@ -1,6 +1,6 @@
-// The newest picture of each line: what a checkpoint writes. Blocks are added one after the other,
-// each with its pictures by ascending line. Room for them is made before the block is written: one
-// that is durable and not in the map would be lost by the next checkpoint.
+// The newest line image of each line: what a checkpoint writes. Blocks are added one after the
+// other, each with its line images by ascending line. Room for them is made before the block is
+// written: one that is durable and not in the map would be lost by the next checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@ namespace TENUTO_NS::pm {
 // Grows, and keeps what it grew to.
 class LineMap {
  public:
-  // For so many pictures more; the only call that may throw, and it changes nothing then.
-  void make_room(std::size_t pictures);
-  // Each goes over the line's picture before. Lines that follow each other are found in one look.
+  // For so many line images more; the only call that may throw, and it changes nothing then.
+  void make_room(std::size_t images);
+  // Each goes over the line image before. Lines that follow each other are found in one look.
   // REQUIRES: there is room.
-  void put_all(std::span<const LinePicture> pictures);
+  void put_all(std::span<const LineImage> images);
   bool has(std::uint64_t line) const { return !index_.empty() && is_taken(probe(line)); }
   void clear();
   std::size_t size() const { return lines_.size(); }
   // By ascending line; they stand until the map changes.
-  std::vector<LinePicture> in_order() const;
+  std::vector<LineImage> in_order() const;
 
  private:
   struct Entry {
@@ -48,7 +48,7 @@ class LineMap {
 
   static constexpr std::uint64_t kNeighbours = kLineBytes / sizeof(Entry);
   std::vector<std::uint64_t> lines_;
-  std::vector<LineBytes> pictures_;
+  std::vector<LineBytes> images_;
   std::vector<Entry> index_;      // by hash, linear probing
   std::uint32_t generation_ = 1;  // entries of another one are empty
 };

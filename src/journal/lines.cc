@@ -15,7 +15,7 @@
 
 namespace TENUTO_NS::pm {
 
-// --- order --------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
 namespace {
 
@@ -48,11 +48,11 @@ void sort_lines(std::vector<T>& v, std::vector<T>& scratch) {
 
 }  // namespace
 
-void sort_by_line(std::vector<LinePicture>& pictures, std::vector<LinePicture>& scratch) {
-  sort_lines(pictures, scratch);
+void sort_by_line(std::vector<LineImage>& images, std::vector<LineImage>& scratch) {
+  sort_lines(images, scratch);
 }
 
-std::span<const LinePicture> NewestPictures::of(std::span<const PictureRow> rows) {
+std::span<const LineImage> NewestImages::of(std::span<const ImageRow> rows) {
   places_.clear();
   for (std::uint32_t r = 0; r < rows.size(); ++r) {
     for (std::uint32_t i = 0; i < rows[r].size(); ++i) places_.push_back({rows[r].line(i), r, i});
@@ -64,15 +64,15 @@ std::span<const LinePicture> NewestPictures::of(std::span<const PictureRow> rows
     auto newest = p;
     for (++p; p != places_.end() && p->line == newest->line; ++p) {
       const bool newer = sequence(*p) > sequence(*newest);
-      if (newer != TENUTO_PLANT("journal_cut_keeps_older_pictures")) newest = p;
+      if (newer != TENUTO_PLANT("journal_cut_keeps_older_images")) newest = p;
     }
-    const LineBytes& picture = rows[newest->row].picture(newest->at);
-    newest_.push_back({newest->line, reinterpret_cast<const std::byte*>(&picture)});
+    const LineBytes& image = rows[newest->row].image(newest->at);
+    newest_.push_back({newest->line, reinterpret_cast<const std::byte*>(&image)});
   }
   return newest_;
 }
 
-// --- blocks -------------------------------------------------------------------------------------
+// --- blocks --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -96,62 +96,62 @@ bool take_number(const std::byte*& p, const std::byte* end, std::uint64_t* n) {
 
 }  // namespace
 
-void pack_lines(std::span<const LinePicture> pictures, std::vector<std::byte>& out) {
-  out.resize(pictures.size() * (kNumberBytesMax + kLineBytes));
+void pack_lines(std::span<const LineImage> images, std::vector<std::byte>& out) {
+  out.resize(images.size() * (kNumberBytesMax + kLineBytes));
   std::byte* to = out.data();
   std::uint64_t before = 0;
-  for (const LinePicture& l : pictures) {
+  for (const LineImage& l : images) {
     to = put_number(to, l.line - before);
     before = l.line;
   }
-  for (const LinePicture& l : pictures) {
+  for (const LineImage& l : images) {
     std::memcpy(to, l.bytes, kLineBytes);
     to += kLineBytes;
   }
   out.resize(static_cast<std::size_t>(to - out.data()));
 }
 
-bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LinePicture* out) {
+bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LineImage* out) {
   if (count > bytes / kLineBytes) return false;
-  const std::byte* const pictures = p + (bytes - count * kLineBytes);
+  const std::byte* const images = p + (bytes - count * kLineBytes);
   std::uint64_t line = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint64_t delta = 0;
-    if (!take_number(p, pictures, &delta)) return false;
+    if (!take_number(p, images, &delta)) return false;
     line += delta;
-    out[i] = {line, pictures + i * kLineBytes};
+    out[i] = {line, images + i * kLineBytes};
   }
   return true;
 }
 
-// --- the pool file ------------------------------------------------------------------------------
+// --- the pool file -------------------------------------------------------------------------------
 
 namespace {
 
 constexpr std::uint64_t kLinesPerPage = kFrameBytes / kLineBytes;
 constexpr std::uint64_t kSpanBytesMax = 1u << 20;  // read and written at once
-// Pages without a picture that a span takes along: to read and write so much costs a device less
+// Pages without a line image that a span takes along: to read and write so much costs a device less
 // than one more request.
 constexpr std::uint64_t kGapPagesMax = 8;
 constexpr std::size_t kPartsMax = 128;
 constexpr unsigned kThreadsMin = 8;  // they wait for the device more than they work
 constexpr std::uint64_t kLineMax = std::uint64_t{1} << 56;
 
-std::uint64_t page_of(const LinePicture& l) { return l.line / kLinesPerPage; }
+std::uint64_t page_of(const LineImage& l) { return l.line / kLinesPerPage; }
 
-// The pictures of one span, in a buffer of the span's bytes. What no picture covers is read first;
-// what is not there yet (a file that grows meanwhile) is zeros.
-Status write_span(int fd, std::span<const LinePicture> pictures, std::byte* buffer,
+// The line images of one span, in a buffer of the span's bytes. What no line image covers is read
+// first; what is not there yet (a file that grows meanwhile) is zeros.
+Status write_span(int fd, std::span<const LineImage> images, std::byte* buffer,
                   std::uint64_t* bytes) {
-  const std::uint64_t first = page_of(pictures.front());
-  const std::uint64_t n = (page_of(pictures.back()) - first + 1) * kFrameBytes;
+  const std::uint64_t first = page_of(images.front());
+  const std::uint64_t n = (page_of(images.back()) - first + 1) * kFrameBytes;
   const std::uint64_t at = first * kFrameBytes;
-  if (pictures.size() * kLineBytes != n) {
+  if (images.size() * kLineBytes != n) {
     const std::size_t got = read_all(fd, at, buffer, n);
     if (got != n && errno != 0) return status_of_errno(errno);
     std::memset(buffer + got, 0, n - got);
   }
-  for (const LinePicture& l : pictures) {
+  for (const LineImage& l : images) {
     std::memcpy(buffer + (l.line * kLineBytes - at), l.bytes, kLineBytes);
   }
   if (!write_all(fd, at, buffer, n)) return status_of_errno(errno);
@@ -160,31 +160,31 @@ Status write_span(int fd, std::span<const LinePicture> pictures, std::byte* buff
 }
 
 // Where the spans begin, and the end.
-std::vector<std::size_t> spans_of(std::span<const LinePicture> pictures) {
+std::vector<std::size_t> spans_of(std::span<const LineImage> images) {
   std::vector<std::size_t> begins;
   std::uint64_t first_page = 0;
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    const std::uint64_t page = page_of(pictures[i]);
-    const bool near = i != 0 && page - page_of(pictures[i - 1]) <= kGapPagesMax + 1 &&
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const std::uint64_t page = page_of(images[i]);
+    const bool near = i != 0 && page - page_of(images[i - 1]) <= kGapPagesMax + 1 &&
                       (page - first_page + 1) * kFrameBytes <= kSpanBytesMax;
     if (near) continue;
     begins.push_back(i);
     first_page = page;
   }
-  begins.push_back(pictures.size());
+  begins.push_back(images.size());
   return begins;
 }
 
 }  // namespace
 
-Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigned threads,
+Status write_to_pool(int pool_fd, std::span<const LineImage> images, unsigned threads,
                      std::uint64_t* bytes) {
-  if (pictures.empty()) return Status::ok;
-  if (pictures.back().line > kLineMax) {
+  if (images.empty()) return Status::ok;
+  if (images.back().line > kLineMax) {
     errno = EFBIG;
     return Status::corrupt;
   }
-  const std::vector<std::size_t> begins = spans_of(pictures);
+  const std::vector<std::size_t> begins = spans_of(images);
   const std::size_t spans = begins.size() - 1;
   const std::size_t parts = std::min(spans, threads == 1 ? 1 : kPartsMax);
   std::atomic<std::uint64_t> written = 0;
@@ -194,7 +194,7 @@ Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigne
     for (std::size_t i = spans * part / parts; i < spans * (part + 1) / parts; ++i) {
       if (error.load(std::memory_order_relaxed) != 0) return;
       std::uint64_t n = 0;
-      const auto span = pictures.subspan(begins[i], begins[i + 1] - begins[i]);
+      const auto span = images.subspan(begins[i], begins[i + 1] - begins[i]);
       if (write_span(pool_fd, span, buffer.get(), &n) != Status::ok) error.store(errno);
       written.fetch_add(n, std::memory_order_relaxed);
     }

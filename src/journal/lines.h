@@ -1,5 +1,5 @@
-// Pictures of lines on their way between memory and files: of what a cut took the newest of each
-// line, as the bytes of a journal block (line numbers, as differences, then the pictures in the
+// Line images on their way between memory and files: of what a cut took the newest of each
+// line, as the bytes of a journal block (line numbers, as differences, then the line images in the
 // same order), and written to the pool file.
 #pragma once
 
@@ -13,20 +13,20 @@
 
 namespace TENUTO_NS::pm {
 
-// A picture that stands somewhere else, on any address.
-struct LinePicture {
+// A line image that stands somewhere else, on any address.
+struct LineImage {
   std::uint64_t line = 0;
   const std::byte* bytes = nullptr;
 };
 
 // Sorts by line; scratch gets as large.
-void sort_by_line(std::vector<LinePicture>& pictures, std::vector<LinePicture>& scratch);
+void sort_by_line(std::vector<LineImage>& images, std::vector<LineImage>& scratch);
 
-// The pictures that count of what a cut took: of each line the one with the highest sequence, by
+// The line images that count of what a cut took: of each line the one with the highest sequence, by
 // ascending line. They stand until the rows change or it is called again.
-class NewestPictures {
+class NewestImages {
  public:
-  std::span<const LinePicture> of(std::span<const PictureRow> rows);
+  std::span<const LineImage> of(std::span<const ImageRow> rows);
 
  private:
   struct Place {
@@ -35,19 +35,19 @@ class NewestPictures {
     std::uint32_t at;
   };
   std::vector<Place> places_, scratch_;
-  std::vector<LinePicture> newest_;
+  std::vector<LineImage> newest_;
 };
 
-void pack_lines(std::span<const LinePicture> pictures, std::vector<std::byte>& out);
-// Appends the `count` pictures of packed lines, which stay where they are, in ascending order;
+void pack_lines(std::span<const LineImage> images, std::vector<std::byte>& out);
+// Appends the `count` line images of packed lines, which stay where they are, in ascending order;
 // false when the bytes are not those of so many lines.
-bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LinePicture* out);
+bool unpack_lines(const std::byte* p, std::size_t bytes, std::uint64_t count, LineImage* out);
 
-// Writes the pictures, which come by ascending line, to the pool file: page by page, since what
+// Writes the line images, which come by ascending line, to the pool file: page by page, since what
 // the file system writes is pages; pages between them come along where that is cheaper. Not
 // durable yet. *bytes grows by what was written. io, full, corrupt (a line beyond what can be),
 // with errno.
-Status write_to_pool(int pool_fd, std::span<const LinePicture> pictures, unsigned threads,
+Status write_to_pool(int pool_fd, std::span<const LineImage> images, unsigned threads,
                      std::uint64_t* bytes);
 
 }  // namespace TENUTO_NS::pm

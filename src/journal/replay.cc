@@ -33,7 +33,7 @@ struct Block {
   JournalBlock head{};
   const std::byte* payload = nullptr;
   std::uint64_t at = 0;                        // its position
-  std::size_t first = 0;                       // of its pictures in the window's
+  std::size_t first = 0;                       // of its line images in the window's
   std::unique_ptr<std::byte[]> raw = nullptr;  // unpacked
   bool sound = false;
 };
@@ -41,7 +41,7 @@ struct Block {
 class Replay {
  public:
   Replay(const Ring& ring, JournalPosition& end, const ReplayOptions& options,
-         const ApplyPictures& apply, ReplayStats& stats, Report* report)
+         const ApplyImages& apply, ReplayStats& stats, Report* report)
       : ring_(ring),
         end_(end),
         start_(end.at),
@@ -111,7 +111,7 @@ class Replay {
   std::uint64_t walk() {
     JournalPosition at = end_;
     std::uint64_t raw_bytes = 0;
-    pictures_ = 0;
+    images_ = 0;
     for (;;) {
       const std::uint64_t inside = at.at - from_;
       if (at.at - start_ >= ring_.bytes) break;
@@ -131,8 +131,8 @@ class Replay {
         if (inside + whole > bytes_) return blocks_.empty() ? whole : 0;
         if (raw_bytes + b.head.raw_bytes > kRawBytesMax && !blocks_.empty()) return 0;
         b.payload = window_.data() + inside + sizeof b.head;
-        b.first = pictures_;
-        pictures_ += b.head.lines;
+        b.first = images_;
+        images_ += b.head.lines;
         raw_bytes += b.head.raw_bytes;
       } else if (at.at + whole > start_ + ring_.bytes) {
         impossible_ = true;
@@ -182,7 +182,7 @@ class Replay {
 
   // The first block whose payload does not check is the journal's end, whatever stands behind it.
   Status unpack() {
-    lines_.resize(pictures_);
+    lines_.resize(images_);
     const auto one = [this](std::size_t i) { blocks_[i].sound = unpack(blocks_[i]); };
     TENUTO_TRY(told(parallel_each(blocks_.size(), options_.threads, one)));
     const auto torn =
@@ -204,7 +204,7 @@ class Replay {
   Status apply() {
     for (const Block& b : blocks_) stats_.blocks += b.payload != nullptr ? 1 : 0;
     stats_.lines += lines_.size();
-    // Where two blocks have a picture of a line, the later one's stands later in lines_.
+    // Where two blocks have a line image, the later one's stands later in lines_.
     order_.resize(lines_.size());
     for (std::size_t i = 0; i < order_.size(); ++i) {
       order_[i] = {lines_[i].line, static_cast<std::uint64_t>(i)};
@@ -223,7 +223,7 @@ class Replay {
     last_.clear();
     for (const Order& o : order_) {
       const bool again = !last_.empty() && last_.back().line == o.line;
-      if (again && TENUTO_PLANT("journal_replay_keeps_older_pictures")) continue;
+      if (again && TENUTO_PLANT("journal_replay_keeps_older_images")) continue;
       if (again) last_.pop_back();
       last_.push_back(lines_[o.place]);
     }
@@ -280,7 +280,7 @@ class Replay {
   JournalPosition& end_;
   const std::uint64_t start_;
   const ReplayOptions& options_;
-  const ApplyPictures& apply_;
+  const ApplyImages& apply_;
   ReplayStats& stats_;
   Report* report_;
   Clock::time_point told_;
@@ -290,16 +290,16 @@ class Replay {
   std::uint64_t from_ = 0;
   std::uint64_t bytes_ = 0;
   std::vector<Block> blocks_;
-  std::size_t pictures_ = 0;
-  std::vector<LinePicture> lines_;  // of the blocks, in their order
+  std::size_t images_ = 0;
+  std::vector<LineImage> lines_;  // of the blocks, in their order
   std::vector<Order> order_;
-  std::vector<LinePicture> last_;  // one a line
+  std::vector<LineImage> last_;  // one a line
 };
 
 }  // namespace
 
 Status replay_ring(const Ring& ring, JournalPosition& end, const ReplayOptions& options,
-                   const ApplyPictures& apply, ReplayStats* stats, Report* report) {
+                   const ApplyImages& apply, ReplayStats* stats, Report* report) {
   ReplayStats local;
   return Replay(ring, end, options, apply, stats != nullptr ? *stats : local, report).run();
 }

@@ -173,7 +173,7 @@ std::string real_path(const std::string& path) {
   return folder == "/" ? folder + name : folder + "/" + name;
 }
 
-// --- descriptors and names ----------------------------------------------------------------------
+// --- descriptors and names -----------------------------------------------------------------------
 
 namespace {
 

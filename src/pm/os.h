@@ -60,7 +60,7 @@ std::string directory_of(std::string_view path);
 // Where a path leads, links resolved; of a file that is not there, its folder's and its name.
 std::string real_path(const std::string& path);
 
-// --- descriptors and names ----------------------------------------------------------------------
+// --- descriptors and names -----------------------------------------------------------------------
 
 // open(2), closed on exec, and never one of the three that printf and its like write to, whatever
 // the program has closed.

@@ -1,4 +1,4 @@
-// What a thread has of ours, and its end: lanes, slots for pictures, counts, epoch slots. No
+// What a thread has of ours, and its end: lanes, slots for line images, counts, epoch slots. No
 // thread_local of the library has a destructor: those of a program may use a pool after ours would
 // be gone, and static objects of a program, a pool among them, are destroyed after all of them.
 //

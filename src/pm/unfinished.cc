@@ -32,14 +32,14 @@ std::string digits(std::uint32_t n) {
 }
 
 // "-" and the check of what stands before.
-std::string sealed(const std::string& name) {
+std::string with_checksum(const std::string& name) {
   return name + "-" + digits(static_cast<std::uint32_t>(crc32c(name.data(), name.size())));
 }
 
 bool is_unfinished(const std::string& name, const std::string& base) {
   const std::string begin = base + std::string(kMark);
   if (!name.starts_with(begin) || name.size() != begin.size() + 2 * kDigits + 1) return false;
-  return sealed(name.substr(0, begin.size() + kDigits)) == name;
+  return with_checksum(name.substr(0, begin.size() + kDigits)) == name;
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ bool is_unfinished(const std::string& name, const std::string& base) {
 std::string unfinished_name(const std::string& path) {
   const std::string base = base_of(path);
   const auto id = static_cast<std::uint32_t>(random_id() >> 8);
-  return path + sealed(base + std::string(kMark) + digits(id)).substr(base.size());
+  return path + with_checksum(base + std::string(kMark) + digits(id)).substr(base.size());
 }
 
 void remove_unfinished(const std::string& path) {

@@ -18,7 +18,7 @@ bool sound_read(const void* handle, const void* key, std::size_t key_bytes, void
 
 extern "C" {
 
-// --- snapshots ----------------------------------------------------------------------------------
+// --- snapshots -----------------------------------------------------------------------------------
 
 tenuto_status tenuto_snapshot_take(tenuto_store* store, tenuto_snapshot** snapshot) {
   if (store == nullptr || snapshot == nullptr) return TENUTO_INVALID_ARGUMENT;
@@ -96,7 +96,7 @@ tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* 
   return give(done.error(), report, message);
 }
 
-// --- transactions -------------------------------------------------------------------------------
+// --- transactions --------------------------------------------------------------------------------
 
 tenuto_status tenuto_begin(tenuto_store* store, int read_only, tenuto_transaction** tx) {
   if (store == nullptr || tx == nullptr) return TENUTO_INVALID_ARGUMENT;

@@ -10,7 +10,7 @@ using c::write_options;
 
 extern "C" {
 
-// --- records ------------------------------------------------------------------------------------
+// --- records -------------------------------------------------------------------------------------
 
 tenuto_status tenuto_get(const tenuto_collection* in, const void* key, size_t key_bytes,
                          void** value, size_t* value_bytes) {
@@ -62,7 +62,7 @@ tenuto_status tenuto_view_open(const tenuto_collection* in, const void* key, siz
 
 void tenuto_view_release(tenuto_view* view) { delete view; }
 
-// --- batches ------------------------------------------------------------------------------------
+// --- batches -------------------------------------------------------------------------------------
 
 tenuto_batch* tenuto_batch_new(void) { return new tenuto_batch; }
 void tenuto_batch_release(tenuto_batch* batch) { delete batch; }

@@ -112,7 +112,7 @@ void tenuto_u64_key(uint64_t number, unsigned char key[8]) {
   std::memcpy(key, k.bytes, sizeof k.bytes);
 }
 
-// --- the store ----------------------------------------------------------------------------------
+// --- the store -----------------------------------------------------------------------------------
 
 void tenuto_store_options_init(tenuto_store_options* options) {
   if (options == nullptr) return;
@@ -205,7 +205,7 @@ tenuto_pool* tenuto_store_pool(tenuto_store* store) {
   return store == nullptr ? nullptr : &store->pool;
 }
 
-// --- collections --------------------------------------------------------------------------------
+// --- collections ---------------------------------------------------------------------------------
 
 void tenuto_collection_options_init(tenuto_collection_options* options) {
   if (options == nullptr) return;

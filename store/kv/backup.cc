@@ -81,8 +81,8 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     return fail(Status::exists, report, "there is a file already where the backup should be", path);
   }
   std::vector<store::Collections::Held> all;
-  std::shared_ptr<store::SnapshotCore> moment;
-  TENUTO_TRY(impl_->collections()->hold_all(all, moment, report));
+  std::shared_ptr<store::SnapshotCore> snapshot;
+  TENUTO_TRY(impl_->collections()->hold_all(all, snapshot, report));
   const auto write = [&]() -> Status {
     StoreOptions to;
     to.pool = options;
@@ -90,16 +90,16 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     to.key_kind = key_kind();
     Result<Store> store = StoreImpl::create_copy(path, to, report);
     if (!store) return store.error();
-    store->impl_->collections()->set_forms(store::Forms::of_stored_keys());
+    store->impl_->collections()->set_encodings(store::Encodings::of_stored_keys());
     for (const store::Collections::Held& held : all) {
       Collection into = store->default_collection();
       if (!held.name.empty()) {
         Result<Collection> made =
-            store->collection(held.name, options_of(held.state->form.spec()), report);
+            store->collection(held.name, options_of(held.state->encoding.spec()), report);
         if (!made) return made.error();
         into = std::move(*made);
       }
-      store::Cursor from(held.state, {}, moment, nullptr, nullptr);
+      store::Cursor from(held.state, {}, snapshot, nullptr, nullptr);
       from.verify_always();
       std::uint64_t copied = 0;
       const Status read = copy(from, *store, into, copied);

@@ -108,7 +108,7 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
   // a cursor's is.
   std::string from;
   std::vector<Entry> found;
-  Fence upper;
+  UpperBound upper;
   do {
     from = upper.key;
     const Place place = tree_->index().locate(from, Aim::at, &upper);

@@ -83,7 +83,7 @@ void Collections::forget_unnamed(const State& state) {
 
 // REQUIRES: nothing durable names it any more. Needs no memory.
 void Collections::retire(const State& state) {
-  state->life.dropped(ground_.history.now().clock());
+  state->life.dropped(ground_.versions.now().clock());
   state->tree->begin_end();
   state->next_dropped = std::exchange(dropped_, state);
   free_dropped();
@@ -102,9 +102,9 @@ void Collections::make_room() {
   each_tree([](Tree& tree) { tree.collect(); });
 }
 
-Limbos::Waiting Collections::waiting() {
+Garbage::Waiting Collections::waiting() {
   const std::lock_guard lock(mu_);
-  Limbos::Waiting sum;
+  Garbage::Waiting sum;
   each_tree([&](Tree& tree) { sum += tree.waiting(); });
   return sum;
 }
@@ -138,7 +138,8 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
     ops.push_back({catalog, rooms.emplace_back(at->first), {}, true});
   }
   for (const State& state : created) {
-    const CatalogEntry entry{state->name, state->id, state->tree->first_leaf(), state->form.spec()};
+    const CatalogEntry entry{state->name, state->id, state->tree->first_leaf(),
+                             state->encoding.spec()};
     TENUTO_TRY(check_name_free(entry.name, dropped, nullptr));
     ops.push_back(
         {catalog, rooms.emplace_back(entry.name), rooms.emplace_back(encode_entry(entry)), false});
@@ -160,8 +161,8 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
     state->life.born();
   }
   open_.merge(born);
-  const bool any_expires = std::any_of(created.begin(), created.end(),
-                                       [](const State& state) { return state->form.expires(); });
+  const bool any_expires = std::any_of(
+      created.begin(), created.end(), [](const State& state) { return state->encoding.expires(); });
   if (any_expires) reclaimer_.start();
   return Status::ok;
 }

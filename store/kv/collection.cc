@@ -9,7 +9,7 @@
 
 namespace TENUTO_NS {
 
-// --- View ---------------------------------------------------------------------------------------
+// --- View ----------------------------------------------------------------------------------------
 
 View::View(View&& o) noexcept
     : hold_(std::exchange(o.hold_, nullptr)), value_(std::exchange(o.value_, {})) {}
@@ -27,20 +27,20 @@ View::~View() {
   store::put_loose_slot(*slot);
 }
 
-// --- Collection ---------------------------------------------------------------------------------
+// --- Collection ----------------------------------------------------------------------------------
 
 namespace {
 
 // The record that stands for a key: not_found when it has expired. REQUIRES: an epoch guard.
 template <class Found>
-Status find(const CollectionUse& use, const store::Form& form, std::string_view key, bool for_value,
-            const Found& found) {
-  const StoredKey stored(form, key);
+Status find(const CollectionUse& use, const store::Encoding& encoding, std::string_view key,
+            bool for_value, const Found& found) {
+  const StoredKey stored(encoding, key);
   TENUTO_TRY(stored.status());
-  const store::TimeMs now = form.now();
+  const store::TimeMs now = encoding.now();
   store::Record record;
-  TENUTO_TRY(use->lookup(stored.get(), record, for_value || form.expires()));
-  if (!form.live(record.value, now)) return Status::not_found;
+  TENUTO_TRY(use->lookup(stored.get(), record, for_value || encoding.expires()));
+  if (!encoding.live(record.value, now)) return Status::not_found;
   found(record.value);
   return Status::ok;
 }
@@ -50,12 +50,12 @@ Status find(const CollectionUse& use, const store::Form& form, std::string_view 
 Status Collection::get(std::string_view key, std::string& value) const {
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  const store::Form& form = state_->form;
-  if (form.plain()) return use->get(key, value);
-  if (form.duplicates()) return first_value(pairs_of(key), value);
+  const store::Encoding& encoding = state_->encoding;
+  if (encoding.plain()) return use->get(key, value);
+  if (encoding.duplicates()) return first_value(pairs_of(key), value);
   const store::EpochGuard guard;
-  TENUTO_TRY(find(use, form, key, true,
-                  [&](std::string_view stored) { value.assign(form.value_in(stored)); }));
+  TENUTO_TRY(find(use, encoding, key, true,
+                  [&](std::string_view stored) { value.assign(encoding.value_in(stored)); }));
   return use->bad_pages();
 }
 
@@ -79,8 +79,8 @@ Result<View> Collection::view(std::string_view key) const {
     if (TENUTO_PLANT("store_view_holds_nothing")) return;
     slot->rest_with(guard.slot(), use->offset_of(v.value_.data()).value);
   };
-  const store::Form& form = state_->form;
-  if (form.duplicates()) {
+  const store::Encoding& encoding = state_->encoding;
+  if (encoding.duplicates()) {
     Iterator it = pairs_of(key);
     it.seek_first();
     TENUTO_TRY(it.status());
@@ -89,8 +89,8 @@ Result<View> Collection::view(std::string_view key) const {
     hold();
     return v;
   }
-  TENUTO_TRY(find(use, form, key, true,
-                  [&](std::string_view stored) { v.value_ = form.value_in(stored); }));
+  TENUTO_TRY(find(use, encoding, key, true,
+                  [&](std::string_view stored) { v.value_ = encoding.value_in(stored); }));
   hold();
   return v;
 }
@@ -99,50 +99,51 @@ Status Collection::contains(std::string_view key) const {
   const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  if (state_->form.duplicates()) {
+  if (state_->encoding.duplicates()) {
     std::string value;
     return first_value(pairs_of(key), value);
   }
-  return find(use, state_->form, key, false, [](std::string_view) {});
+  return find(use, state_->encoding, key, false, [](std::string_view) {});
 }
 
 Result<std::uint64_t> Collection::ttl_ms(std::string_view key) const {
   const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  const store::Form& form = state_->form;
+  const store::Encoding& encoding = state_->encoding;
   std::uint64_t left = 0;
-  if (form.duplicates()) {
+  if (encoding.duplicates()) {
     Iterator it = pairs_of(key);
     it.seek_first();
     TENUTO_TRY(it.status());
     if (!it.valid()) return Status::not_found;
     return it.ttl_ms();
   }
-  TENUTO_TRY(find(use, form, key, true,
-                  [&](std::string_view stored) { left = form.ttl_ms(stored, form.now()); }));
+  TENUTO_TRY(find(use, encoding, key, true, [&](std::string_view stored) {
+    left = encoding.ttl_ms(stored, encoding.now());
+  }));
   return left;
 }
 
-// --- duplicates ---------------------------------------------------------------------------------
+// --- duplicates ----------------------------------------------------------------------------------
 
 Status Collection::contains_pair(std::string_view key, std::string_view value) const {
   const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  const store::Form& form = state_->form;
-  if (!form.duplicates()) return Status::invalid_argument;
+  const store::Encoding& encoding = state_->encoding;
+  if (!encoding.duplicates()) return Status::invalid_argument;
   std::string stored;
-  TENUTO_TRY(form.pair(key, value, stored));
-  const store::TimeMs now = form.now();
+  TENUTO_TRY(encoding.pair(key, value, stored));
+  const store::TimeMs now = encoding.now();
   store::Record record;
-  TENUTO_TRY(use->lookup(stored, record, form.expires()));
-  return form.live(record.value, now) ? Status::ok : Status::not_found;
+  TENUTO_TRY(use->lookup(stored, record, encoding.expires()));
+  return encoding.live(record.value, now) ? Status::ok : Status::not_found;
 }
 
 Result<std::uint64_t> Collection::count(std::string_view key) const {
   if (state_ == nullptr) return Status::closed;
-  if (!state_->form.duplicates()) return Status::invalid_argument;
+  if (!state_->encoding.duplicates()) return Status::invalid_argument;
   Iterator it = pairs_of(key);
   std::uint64_t n = 0;
   for (it.seek_first(); it.valid(); it.next()) ++n;
@@ -150,7 +151,7 @@ Result<std::uint64_t> Collection::count(std::string_view key) const {
   return n;
 }
 
-// --- several keys -------------------------------------------------------------------------------
+// --- several keys --------------------------------------------------------------------------------
 
 std::vector<Result<std::string>> Collection::multi_get(
     std::span<const std::string_view> keys) const {
@@ -166,8 +167,8 @@ std::vector<Result<std::string>> Collection::multi_get(
 Status Collection::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
   constexpr std::size_t kAtOnce = 64;
   if (state_ == nullptr) return Status::closed;
-  const store::Form& form = state_->form;
-  if (form.duplicates()) {
+  const store::Encoding& encoding = state_->encoding;
+  if (encoding.duplicates()) {
     TENUTO_TRY(state_->alive());
     std::string value;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -176,26 +177,26 @@ Status Collection::multi_get(std::span<const std::string_view> keys, const EachV
     }
     return Status::ok;
   }
-  std::vector<std::string> rooms(form.plain() ? 0 : std::min(kAtOnce, keys.size()));
+  std::vector<std::string> rooms(encoding.plain() ? 0 : std::min(kAtOnce, keys.size()));
   for (std::size_t from = 0; from < keys.size(); from += kAtOnce) {
     const std::size_t n = std::min(kAtOnce, keys.size() - from);
     std::string_view stored[kAtOnce];
     Status refused[kAtOnce] = {};
     for (std::size_t i = 0; i < n; ++i) {
       stored[i] = keys[from + i];
-      if (!form.plain()) refused[i] = form.key(keys[from + i], rooms[i], stored[i]);
+      if (!encoding.plain()) refused[i] = encoding.key(keys[from + i], rooms[i], stored[i]);
     }
     store::Looked found[kAtOnce];
     const store::EpochGuard guard;
     const CollectionUse use(state_.get());
     TENUTO_TRY(use.status());
-    const store::TimeMs now = form.now();
+    const store::TimeMs now = encoding.now();
     use->multi_lookup({stored, n}, {found, n});
     for (std::size_t i = 0; i < n; ++i) {
       Status s = refused[i] != Status::ok ? refused[i] : found[i].status;
-      if (s == Status::ok && !form.live(found[i].record.value, now)) s = Status::not_found;
+      if (s == Status::ok && !encoding.live(found[i].record.value, now)) s = Status::not_found;
       each(from + i, s,
-           s == Status::ok ? form.value_in(found[i].record.value) : std::string_view());
+           s == Status::ok ? encoding.value_in(found[i].record.value) : std::string_view());
     }
   }
   return Status::ok;
@@ -232,12 +233,12 @@ std::uint64_t Collection::approximate_count(std::optional<std::string_view> from
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return 0;
   store::Span span;
-  if (state_->form.range(from, to, span) != Status::ok) return 0;
+  if (state_->encoding.range(from, to, span) != Status::ok) return 0;
   const std::string_view upper = span.upper ? std::string_view(*span.upper) : std::string_view();
   return use->estimate(span.lower, span.upper ? &upper : nullptr);
 }
 
-// --- about it -----------------------------------------------------------------------------------
+// --- about it ------------------------------------------------------------------------------------
 
 std::string Collection::name() const {
   if (state_ == nullptr) return {};
@@ -248,13 +249,15 @@ std::string Collection::name() const {
 std::uint64_t Collection::id() const { return state_ == nullptr ? 0 : state_->id.value; }
 
 KeyOrder Collection::order() const {
-  return state_ == nullptr ? KeyOrder::bytes : state_->form.spec().order;
+  return state_ == nullptr ? KeyOrder::bytes : state_->encoding.spec().order;
 }
 std::string Collection::codec() const {
-  return state_ == nullptr ? std::string() : state_->form.spec().codec;
+  return state_ == nullptr ? std::string() : state_->encoding.spec().codec;
 }
-bool Collection::duplicates() const { return state_ != nullptr && state_->form.spec().duplicates; }
-bool Collection::expires() const { return state_ != nullptr && state_->form.spec().expires; }
+bool Collection::duplicates() const {
+  return state_ != nullptr && state_->encoding.spec().duplicates;
+}
+bool Collection::expires() const { return state_ != nullptr && state_->encoding.spec().expires; }
 
 CollectionStats Collection::stats() const {
   const CollectionUse use(state_.get());

@@ -31,13 +31,13 @@ Status change(CollectionState* state, WriteOptions options, const Write& write) 
     TENUTO_TRY(s);
     break;
   }
-  return state->collections->settle(options.durability);
+  return state->collections->acknowledge(options.durability);
 }
 
 // The value that users see in a record; none: no record, or one that has expired.
-std::optional<std::string_view> visible(const store::Form& form, const store::Record* old) {
-  if (old == nullptr || !form.live(old->value, form.now())) return std::nullopt;
-  return form.value_in(old->value);
+std::optional<std::string_view> visible(const store::Encoding& encoding, const store::Record* old) {
+  if (old == nullptr || !encoding.live(old->value, encoding.now())) return std::nullopt;
+  return encoding.value_in(old->value);
 }
 
 // Keys as they stand in the tree, and how many of them users still see.
@@ -47,12 +47,12 @@ struct Doomed {
 };
 
 Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
-              std::shared_ptr<store::SnapshotCore> moment, Doomed& out) {
-  const store::TimeMs time = moment != nullptr ? moment->time : state->form.now();
-  store::Cursor cursor(state, std::move(span), std::move(moment), nullptr, nullptr);
+              std::shared_ptr<store::SnapshotCore> snapshot, Doomed& out) {
+  const store::TimeMs time = snapshot != nullptr ? snapshot->time : state->encoding.now();
+  store::Cursor cursor(state, std::move(span), std::move(snapshot), nullptr, nullptr);
   for (cursor.seek({}); cursor.valid(); cursor.next()) {
     out.keys.emplace_back(cursor.key());
-    out.live += state->form.live(cursor.value(), time) ? 1 : 0;
+    out.live += state->encoding.live(cursor.value(), time) ? 1 : 0;
   }
   return cursor.status();
 }
@@ -61,14 +61,14 @@ Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
 // conflict: it has, or the collection goes.
 Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options,
                  const store::Span& span = {},
-                 const std::shared_ptr<store::SnapshotCore>& moment = nullptr) {
+                 const std::shared_ptr<store::SnapshotCore>& snapshot = nullptr) {
   return change(state, options, [&](store::Tree& tree) {
     std::vector<store::BatchOp> ops;
     for (const std::string& key : doomed.keys) ops.push_back({&tree, key, {}, true});
     store::ReadSet reads;
-    reads.snapshot = moment;
+    reads.snapshot = snapshot;
     reads.lives.push_back(&state->life);
-    if (moment != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
+    if (snapshot != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
     return store::Tree::write(std::move(ops), &reads);
   });
 }
@@ -77,13 +77,13 @@ Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions opti
 // others came meanwhile.
 Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
                    WriteOptions options) {
-  auto moment = state->collections->history().take();
-  if (!moment) return moment.error();
+  auto snapshot = state->collections->versions().take();
+  if (!snapshot) return snapshot.error();
   Doomed doomed;
-  TENUTO_TRY(gather(state, span, *moment, doomed));
+  TENUTO_TRY(gather(state, span, *snapshot, doomed));
   if (doomed.keys.empty()) return Status::not_found;
-  if (TENUTO_PLANT("store_pairs_erased_unread")) moment->reset();
-  TENUTO_TRY(erase_all(state.get(), doomed, options, span, *moment));
+  if (TENUTO_PLANT("store_pairs_erased_unread")) snapshot->reset();
+  TENUTO_TRY(erase_all(state.get(), doomed, options, span, *snapshot));
   return doomed.live == 0 ? Status::not_found : Status::ok;
 }
 
@@ -98,19 +98,19 @@ Status decide(CollectionState* state, std::string_view key, WriteOptions options
               const Choose& choose) {
   using What = store::Decision::What;
   if (state == nullptr) return Status::closed;
-  const store::Form& form = state->form;
-  if (form.duplicates()) return Status::invalid_argument;
-  const StoredKey stored(form, key);
+  const store::Encoding& encoding = state->encoding;
+  if (encoding.duplicates()) return Status::invalid_argument;
+  const StoredKey stored(encoding, key);
   TENUTO_TRY(stored.status());
   std::string room;
   return change(state, options, [&](store::Tree& tree) {
     return tree.put_when(stored.get(), [&](const store::Record* record) -> store::Decision {
-      const std::optional<std::string_view> old = visible(form, record);
+      const std::optional<std::string_view> old = visible(encoding, record);
       const Choice choice = choose(old);
       if (choice.status != Status::ok) return {.status = choice.status};
       if (!choice.value) return {old ? What::erase : What::leave};
       std::string_view value;
-      const Status s = form.value(*choice.value, options.ttl_ms, room, value);
+      const Status s = encoding.value(*choice.value, options.ttl_ms, room, value);
       return s == Status::ok ? store::Decision{What::put, value} : store::Decision{.status = s};
     });
   });
@@ -120,7 +120,7 @@ Status decide(CollectionState* state, std::string_view key, WriteOptions options
 
 Status Collection::put(std::string_view key, std::string_view value, WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  const StoredRecord stored(state_->form, key, value, options.ttl_ms);
+  const StoredRecord stored(state_->encoding, key, value, options.ttl_ms);
   TENUTO_TRY(stored.status());
   return change(state_.get(), options,
                 [&](store::Tree& tree) { return tree.put(stored.key(), stored.value()); });
@@ -128,11 +128,11 @@ Status Collection::put(std::string_view key, std::string_view value, WriteOption
 
 Status Collection::erase(std::string_view key, WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  const store::Form& form = state_->form;
-  if (form.duplicates()) {
+  const store::Encoding& encoding = state_->encoding;
+  if (encoding.duplicates()) {
     store::Span span;
-    TENUTO_TRY(form.begin_of(key, span.lower));
-    TENUTO_TRY(form.end_of(key, span.upper.emplace()));
+    TENUTO_TRY(encoding.begin_of(key, span.lower));
+    TENUTO_TRY(encoding.end_of(key, span.upper.emplace()));
     Status s;
     store::Attempts attempts;
     do {
@@ -140,40 +140,40 @@ Status Collection::erase(std::string_view key, WriteOptions options) {
     } while (attempts.again_after(s));
     return s;
   }
-  const StoredKey stored(form, key);
+  const StoredKey stored(encoding, key);
   TENUTO_TRY(stored.status());
   return erase_stored(stored.get(), options);
 }
 
 Status Collection::erase_pair(std::string_view key, std::string_view value, WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  if (!state_->form.duplicates()) return Status::invalid_argument;
+  if (!state_->encoding.duplicates()) return Status::invalid_argument;
   std::string stored;
-  TENUTO_TRY(state_->form.pair(key, value, stored));
+  TENUTO_TRY(state_->encoding.pair(key, value, stored));
   return erase_stored(stored, options);
 }
 
 // One that has expired is not there any more.
 Status Collection::erase_stored(std::string_view stored, WriteOptions options) {
   return change(state_.get(), options, [&](store::Tree& tree) {
-    if (!state_->form.expires()) return tree.erase(stored);
+    if (!state_->encoding.expires()) return tree.erase(stored);
     return tree.put_when(stored, [&](const store::Record* old) -> store::Decision {
-      if (!visible(state_->form, old)) return {.status = Status::not_found};
+      if (!visible(state_->encoding, old)) return {.status = Status::not_found};
       return {store::Decision::What::erase};
     });
   });
 }
 
-// --- writes that look first ---------------------------------------------------------------------
+// --- writes that look first ----------------------------------------------------------------------
 
 Status Collection::put_if_absent(std::string_view key, std::string_view value,
                                  WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  const StoredRecord stored(state_->form, key, value, options.ttl_ms);
+  const StoredRecord stored(state_->encoding, key, value, options.ttl_ms);
   TENUTO_TRY(stored.status());
   return change(state_.get(), options, [&](store::Tree& tree) {
     return tree.put_when(stored.key(), [&](const store::Record* old) -> store::Decision {
-      if (visible(state_->form, old)) return {.status = Status::exists};
+      if (visible(state_->encoding, old)) return {.status = Status::exists};
       return {store::Decision::What::put, stored.value()};
     });
   });
@@ -195,7 +195,7 @@ Status Collection::merge(std::string_view key, const MergeFunction& f, WriteOpti
   });
 }
 
-// --- several keys -------------------------------------------------------------------------------
+// --- several keys --------------------------------------------------------------------------------
 
 Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> from,
                                               std::optional<std::string_view> to,
@@ -207,7 +207,7 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
   do {
     doomed = {};
     store::Span span;
-    TENUTO_TRY(state_->form.range(from, to, span));
+    TENUTO_TRY(state_->encoding.range(from, to, span));
     TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
     s = erase_all(state_.get(), doomed, options);
   } while (attempts.again_after(s));
@@ -218,22 +218,22 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
 // Its tree is locked only while the finished leaves are hung into it.
 Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
-  const store::Form& form = state_->form;
+  const store::Encoding& encoding = state_->encoding;
   std::vector<BulkRecord> stored;
   std::deque<StoredRecord> rooms;
-  if (!form.plain()) {
+  if (!encoding.plain()) {
     stored.reserve(sorted.size());
     for (const BulkRecord& r : sorted) {
-      const StoredRecord& s = rooms.emplace_back(form, r.key, r.value, options.ttl_ms);
+      const StoredRecord& s = rooms.emplace_back(encoding, r.key, r.value, options.ttl_ms);
       TENUTO_TRY(s.status());
       stored.push_back({s.key(), s.value()});
     }
-    if (form.reversed()) std::reverse(stored.begin(), stored.end());
+    if (encoding.reversed()) std::reverse(stored.begin(), stored.end());
   } else if (options.ttl_ms != 0) {
     return Status::invalid_argument;
   }
   return change(state_.get(), options, [&](store::Tree& tree) {
-    return tree.bulk_load(form.plain() ? sorted : std::span<const BulkRecord>(stored),
+    return tree.bulk_load(encoding.plain() ? sorted : std::span<const BulkRecord>(stored),
                           state_->collections->threads());
   });
 }

@@ -45,7 +45,7 @@ Collections::~Collections() {
   }
 }
 
-// --- making and opening the store ---------------------------------------------------------------
+// --- making and opening the store ----------------------------------------------------------------
 
 Status Collections::create(KeyKind kind, Report* report) {
   Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, kDefaultTree, kind);
@@ -143,8 +143,9 @@ void Collections::keep_time() {
 
 Status Collections::close() {
   const std::lock_guard lock(mu_);
-  const bool expires = std::any_of(open_.begin(), open_.end(),
-                                   [](const auto& named) { return named.second->form.expires(); });
+  const bool expires = std::any_of(open_.begin(), open_.end(), [](const auto& named) {
+    return named.second->encoding.expires();
+  });
   if (expires) keep_time();
   for (const State& state : unnamed_) state->tree->end_now();
   each_dropped([](CollectionState& state) { state.tree->end_now(); });
@@ -163,13 +164,14 @@ void Collections::set_verify_reads(bool on) {
   for (const auto& [name, state] : open_) state->tree->set_verify_reads(on);
 }
 
-void Collections::set_forms(Forms forms) {
+void Collections::set_encodings(Encodings encodings) {
   const std::lock_guard lock(mu_);
-  forms_ = std::move(forms);
-  for (const auto& [name, state] : open_) state->form = forms_.make(state->form.spec(), clock_);
+  encodings_ = std::move(encodings);
+  for (const auto& [name, state] : open_)
+    state->encoding = encodings_.make(state->encoding.spec(), clock_);
 }
 
-// --- finding and making collections -------------------------------------------------------------
+// --- finding and making collections --------------------------------------------------------------
 
 // One that exists. not_found leaves the report alone.
 Result<Collections::State> Collections::get_locked(std::string_view name, Report* report) {
@@ -191,8 +193,8 @@ Result<Collections::State> Collections::get_locked(std::string_view name, Report
 }
 
 Collections::State Collections::state_of(const CatalogEntry& entry, std::unique_ptr<Tree> tree) {
-  return std::make_shared<CollectionState>(this, &ground_.history, entry.name,
-                                           forms_.make(entry.spec, clock_), std::move(tree));
+  return std::make_shared<CollectionState>(this, &ground_.versions, entry.name,
+                                           encodings_.make(entry.spec, clock_), std::move(tree));
 }
 
 Result<Collections::State> Collections::get(std::string_view name, const CollectionOptions& options,
@@ -206,7 +208,7 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
     if (options.error_if_exists) {
       return fail(Status::exists, report, "there is such a collection already", where);
     }
-    const CollectionSpec& spec = (*there)->form.spec();
+    const CollectionSpec& spec = (*there)->encoding.spec();
     if (options.check_order && spec != asked) {
       return fail(Status::invalid_argument, report,
                   spec.order != asked.order ? "the collection has another order of keys"
@@ -214,7 +216,7 @@ Result<Collections::State> Collections::get(std::string_view name, const Collect
                                               "duplicates or expires are not those asked for",
                   where);
     }
-    TENUTO_TRY(forms_.usable(spec, where, report));
+    TENUTO_TRY(encodings_.usable(spec, where, report));
     return there;
   }
   if (there.error() != Status::not_found) return there.error();
@@ -232,7 +234,7 @@ Status Collections::check_new(const CollectionSpec& spec, const std::string& whe
   if (spec.order < KeyOrder::bytes || spec.order > KeyOrder::registered) {
     return fail(Status::invalid_argument, report, "there is no such order of keys", where);
   }
-  TENUTO_TRY(forms_.usable(spec, where, report));
+  TENUTO_TRY(encodings_.usable(spec, where, report));
   return ground_.file.writable();
 }
 
@@ -251,7 +253,7 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
   return catalog_ == nullptr ? Status::ok : catalog_->list(out, report);
 }
 
-// --- dropping and renaming ----------------------------------------------------------------------
+// --- dropping and renaming -----------------------------------------------------------------------
 
 Status Collections::drop(std::string_view name, Report* report) {
   TENUTO_TRY(check_name(name, report));
@@ -320,7 +322,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   return Status::ok;
 }
 
-Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment,
+Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& snapshot,
                              Report* report) {
   const std::lock_guard lock(mu_);
   out.clear();
@@ -334,11 +336,11 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
   }
   std::vector<Tree::Count> before;
   for (const Held& h : out) before.push_back(h.state->tree->count());
-  auto taken = ground_.history.take();
+  auto taken = ground_.versions.take();
   if (!taken) return taken.error();
-  moment = std::move(*taken);
+  snapshot = std::move(*taken);
   // Who wrote before the moment has counted it by now, or is still pinned.
-  if (epoch_is_over(seal_epoch())) {
+  if (epoch_is_over(advance_epoch())) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Tree::Count now = out[i].state->tree->count();
       if (now.changes == before[i].changes) out[i].records = now.records;
@@ -347,7 +349,7 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
   return Status::ok;
 }
 
-// --- validation ---------------------------------------------------------------------------------
+// --- validation ----------------------------------------------------------------------------------
 
 PoolStore::Standstill Collections::stand_still() {
   auto reclaimer = reclaimer_.pause();

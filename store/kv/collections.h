@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "store/kv/catalog.h"
-#include "store/kv/form.h"
+#include "store/kv/encoding.h"
 #include "store/kv/reclaim.h"
 #include "store/pool/pool_store.h"
 #include "store/tree/life.h"
@@ -37,11 +37,11 @@ class Collections;
 
 // What all handles of a collection share.
 struct CollectionState {
-  CollectionState(store::Collections* c, const store::History* h, std::string n, store::Form f,
-                  std::unique_ptr<store::Tree> t)
+  CollectionState(store::Collections* c, const store::VersionStore* h, std::string n,
+                  store::Encoding f, std::unique_ptr<store::Tree> t)
       : collections(c),
-        history(h),
-        form(std::move(f)),
+        versions(h),
+        encoding(std::move(f)),
         tree(std::move(t)),
         id(tree->id()),
         name(std::move(n)) {
@@ -56,12 +56,12 @@ struct CollectionState {
   }
   // Whether it is of the store whose moments these are; its own word, so that a closed store's
   // handles can be asked.
-  bool is_of(const store::History& h) const { return &h == history; }
+  bool is_of(const store::VersionStore& h) const { return &h == versions; }
 
-  // Constant while the collection is open; `history` is only compared.
+  // Constant while the collection is open; `versions` is only compared.
   store::Collections* const collections;
-  const store::History* const history;
-  store::Form form;
+  const store::VersionStore* const versions;
+  store::Encoding encoding;
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
   const std::uint64_t process = pm::this_process();
@@ -100,9 +100,9 @@ class Collections {
  public:
   using State = std::shared_ptr<CollectionState>;
 
-  Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, History& history,
+  Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, VersionStore& versions,
               unsigned threads)
-      : ground_{file, heap, engine, history, {}}, threads_(threads) {}
+      : ground_{file, heap, engine, versions, {}}, threads_(threads) {}
   ~Collections();  // handles that are left are closed
 
   // Makes the default collection. REQUIRES: the pool has no store.
@@ -117,7 +117,7 @@ class Collections {
   void set_verify_reads(bool on);
   // Before anybody uses a named collection: the clock first.
   void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
-  void set_forms(Forms forms);
+  void set_encodings(Encodings encodings);
   ExpiryClock& clock() const { return *clock_; }
   // Makes what the clock has confirmed durable, if anybody asked for the time. REQUIRES: the
   // reclaimer's lock, or a close.
@@ -161,7 +161,7 @@ class Collections {
     // What the tree counts at the moment; none: somebody may have been writing just then.
     std::optional<std::uint64_t> records = {};
   };
-  Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& moment, Report* report);
+  Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& snapshot, Report* report);
 
   // Those whose records may expire, opened.
   Status expiring(std::vector<State>& out);
@@ -181,10 +181,10 @@ class Collections {
   // The free blocks in the calling thread's cache become everybody's.
   void give_cached_blocks() { ground_.heap.empty_cache(); }
   // What was retired in all open collections and is not free yet.
-  Limbos::Waiting waiting();
-  Status settle(Durability d) { return ground_.file.settle(d); }
+  Garbage::Waiting waiting();
+  Status acknowledge(Durability d) { return ground_.file.acknowledge(d); }
   pm::PoolFile& file() const { return ground_.file; }
-  History& history() const { return ground_.history; }
+  VersionStore& versions() const { return ground_.versions; }
   unsigned threads() const { return threads_; }  // as PoolOptions::recovery_threads
 
  private:
@@ -221,7 +221,7 @@ class Collections {
   Ground ground_;
   const unsigned threads_;
   bool verify_reads_ = true;
-  Forms forms_;
+  Encodings encodings_;
   std::shared_ptr<ExpiryClock> clock_;  // constant after open
   Times kept_;                          // see keep_time
   State main_;

@@ -134,7 +134,7 @@ Result<CompactStats> Store::compact(const CompactOptions& options, Report* repor
   TENUTO_TRY(usable(all));
   CompactStats stats;
   TENUTO_TRY(all->compact(options, stats, report));
-  TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  TENUTO_TRY(all->acknowledge(impl_->pool.impl_->durability));
   return stats;
 }
 

@@ -8,13 +8,14 @@
 namespace TENUTO_NS::store {
 
 Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
-               std::shared_ptr<SnapshotCore> moment, std::shared_ptr<Work> work, Part* part)
+               std::shared_ptr<SnapshotCore> snapshot, std::shared_ptr<TransactionState> txn,
+               WriteSet* write_set)
     : state_(std::move(state)),
       slot_(take_loose_slot()),
       span_(std::move(span)),
-      at_moment_(std::move(moment)),
-      work_(std::move(work)),
-      part_(part) {
+      snapshot_(std::move(snapshot)),
+      txn_(std::move(txn)),
+      write_set_(write_set) {
   if (slot_ == nullptr) status_ = Status::busy;
   if (state_ == nullptr) status_ = Status::closed;
   entries_.reserve(kSlots);
@@ -39,7 +40,7 @@ void Cursor::refuse(Status s) {
 Status Cursor::status() const {
   if (status_ != Status::ok) return status_;
   if (refusal_ != Status::ok) return refusal_;
-  if (at_moment_ != nullptr) TENUTO_TRY(at_moment_->history->usable());
+  if (snapshot_ != nullptr) TENUTO_TRY(snapshot_->versions->usable());
   const CollectionUse use(state_.get());
   if (use.status() == Status::closed || use.status() == Status::forked) return use.status();
   // Of the value, which the cursor did not look at.
@@ -64,8 +65,8 @@ bool Cursor::begin() {
   leave();
   refusal_ = Status::ok;
   ask_again();
-  if (work_ != nullptr && work_->ended) status_ = Status::closed;
-  if (status_ == Status::ok && at_moment_ != nullptr) status_ = at_moment_->history->usable();
+  if (txn_ != nullptr && txn_->ended) status_ = Status::closed;
+  if (status_ == Status::ok && snapshot_ != nullptr) status_ = snapshot_->versions->usable();
   return status_ == Status::ok;
 }
 // For a new leaf: what the last one held may go. REQUIRES: nothing of it is looked at any more.
@@ -75,7 +76,7 @@ bool Cursor::pin() {
   entries_.clear();
   tree_ = nullptr;
   pinned_ = true;
-  status_ = part_ == nullptr ? state_->alive() : part_->alive();
+  status_ = write_set_ == nullptr ? state_->alive() : write_set_->alive();
   if (status_ == Status::ok) {
     tree_ = state_->tree.get();
     return true;
@@ -101,8 +102,8 @@ bool Cursor::load(std::string_view key, Aim aim) {
   if (!pin()) return false;
   for (;;) {
     const Place place = tree_->index().locate(key, aim, &right_);
-    Tree::prefetch_twin(*place.leaf);
-    const Status s = tree_->ordered(place, at_moment_.get(), entries_);
+    Tree::prefetch_shadow(*place.leaf);
+    const Status s = tree_->ordered(place, snapshot_.get(), entries_);
     if (s == Status::conflict) continue;
     Result<std::string_view> low = tree_->low_of(*place.leaf);
     if (s != Status::ok || !low) {
@@ -115,11 +116,11 @@ bool Cursor::load(std::string_view key, Aim aim) {
       return false;
     }
     left_ = *low;
-    if (part_ != nullptr && part_->writes_between(left_, right_)) {
+    if (write_set_ != nullptr && write_set_->writes_between(left_, right_)) {
       for (std::size_t i = 0; i < entries_.size(); ++i) {
         if (!read(i, false)) return false;
       }
-      part_->overlay(left_, right_, entries_);
+      write_set_->overlay(left_, right_, entries_);
       Tree::sort(entries_);
     }
     return true;
@@ -190,7 +191,7 @@ void Cursor::prefetch_behind(std::size_t i) const {
   if (i + kAhead < entries_.size()) {
     tree_->prefetch(entries_[i + kAhead].word);
   } else if (right_.next != nullptr && i + kAhead == entries_.size()) {
-    Tree::prefetch_twin(*right_.next);
+    Tree::prefetch_shadow(*right_.next);
   } else if (right_.next != nullptr && i + kAhead / 2 == entries_.size()) {
     tree_->prefetch_first_records(*right_.next);
   }
@@ -202,7 +203,7 @@ void Cursor::prefetch_from(std::size_t i) const {
 }
 
 // From the leaf just loaded to the first key behind `from` (or at it).
-void Cursor::settle_forward(const std::string& from, bool inclusive) {
+void Cursor::stop_forward(const std::string& from, bool inclusive) {
   std::size_t i = entries_.size();
   if (inclusive && !find_exact(from, i)) return;
   if (i == entries_.size() && !count_below(from, !inclusive, i)) return;
@@ -227,7 +228,7 @@ void Cursor::go_forward(const std::string& from, bool inclusive, std::size_t i) 
 }
 
 // From the leaf just loaded to the last key before `from` (or at it).
-void Cursor::settle_backward(const std::string* from, bool inclusive) {
+void Cursor::stop_backward(const std::string* from, bool inclusive) {
   for (;;) {
     std::size_t n = entries_.size();
     if (from != nullptr && !count_below(*from, inclusive, n)) return;
@@ -241,7 +242,7 @@ void Cursor::settle_backward(const std::string* from, bool inclusive) {
 void Cursor::seek(std::string_view key) {
   const std::string from = std::max(std::string(key), span_.lower);
   if (!begin()) return;
-  if (load(from, Aim::at)) settle_forward(from, true);
+  if (load(from, Aim::at)) stop_forward(from, true);
   note(from, up_to_here());
   rest();
 }
@@ -250,9 +251,9 @@ void Cursor::seek_last() {
   if (span_.upper) {
     if (span_.upper->empty()) return leave();
     const std::string from = *span_.upper;
-    if (load(from, Aim::before)) settle_backward(&from, false);
+    if (load(from, Aim::before)) stop_backward(&from, false);
   } else {
-    if (load({}, Aim::last)) settle_backward(nullptr, false);
+    if (load({}, Aim::last)) stop_backward(nullptr, false);
   }
   note(down_to_here(), span_.upper);
   rest();
@@ -261,39 +262,39 @@ void Cursor::seek_for_prev(std::string_view key) {
   if (span_.upper && key >= *span_.upper) return seek_last();
   const std::string from(key);
   if (!begin()) return;
-  if (load(from, Aim::at)) settle_backward(&from, true);
+  if (load(from, Aim::at)) stop_backward(&from, true);
   note(down_to_here(), from);
   rest();
 }
 void Cursor::next() {
-  if (work_ != nullptr && work_->ended) return fail(Status::closed);
+  if (txn_ != nullptr && txn_->ended) return fail(Status::closed);
   if (at_ + 1 < entries_.size()) {
     stand_forward(at_ + 1);
   } else {
     const std::string from(key());
     go_forward(from, false, entries_.size());
   }
-  if (work_ != nullptr) work_->reads.ranges[range_].widen_up(up_to_here());
+  if (txn_ != nullptr) txn_->reads.ranges[range_].widen_up(up_to_here());
   rest();
 }
 void Cursor::prev() {
-  if (work_ != nullptr && work_->ended) return fail(Status::closed);
+  if (txn_ != nullptr && txn_->ended) return fail(Status::closed);
   if (at_ > 0) {
     stand_backward(at_ - 1);
   } else {
     const std::string from(key());
-    settle_backward(&from, false);
+    stop_backward(&from, false);
   }
-  if (work_ != nullptr) work_->reads.ranges[range_].widen_down(down_to_here());
+  if (txn_ != nullptr) txn_->reads.ranges[range_].widen_down(down_to_here());
   rest();
 }
 
 // A transaction has read what its cursors walked over: a range for each position they were sent to,
 // which grows with every step to where they stand, or to the end of the span.
 void Cursor::note(std::string_view from, std::optional<std::string_view> to) {
-  if (work_ == nullptr || tree_ == nullptr) return;
-  range_ = work_->reads.ranges.size();
-  work_->reads.ranges.emplace_back(*tree_, from, to);
+  if (txn_ == nullptr || tree_ == nullptr) return;
+  range_ = txn_->reads.ranges.size();
+  txn_->reads.ranges.emplace_back(*tree_, from, to);
 }
 std::optional<std::string_view> Cursor::up_to_here() const {
   if (positioned_) return key();

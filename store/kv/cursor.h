@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "store/kv/collections.h"
-#include "store/kv/form.h"
-#include "store/kv/transaction.h"
+#include "store/kv/encoding.h"
+#include "store/kv/transaction_state.h"
 
 namespace TENUTO_NS::store {
 
@@ -34,8 +34,8 @@ class Cursor {
   // Of nothing (state null) it says closed; busy: there are as many cursors as can be. moment:
   // null, each leaf is seen as it is. work and part: null, or the transaction's and what it does in
   // this collection.
-  Cursor(std::shared_ptr<CollectionState> state, Span span, std::shared_ptr<SnapshotCore> moment,
-         std::shared_ptr<Work> work, Part* part);
+  Cursor(std::shared_ptr<CollectionState> state, Span span, std::shared_ptr<SnapshotCore> snapshot,
+         std::shared_ptr<TransactionState> txn, WriteSet* write_set);
   ~Cursor();
   Cursor(const Cursor&) = delete;
   Cursor& operator=(const Cursor&) = delete;
@@ -71,9 +71,9 @@ class Cursor {
   void stand_backward(std::size_t i);
   void prefetch_behind(std::size_t i) const;
   void prefetch_from(std::size_t i) const;
-  void settle_forward(const std::string& from, bool inclusive);
+  void stop_forward(const std::string& from, bool inclusive);
   void go_forward(const std::string& from, bool inclusive, std::size_t i);
-  void settle_backward(const std::string* from, bool inclusive);
+  void stop_backward(const std::string* from, bool inclusive);
   void note(std::string_view from, std::optional<std::string_view> to);
   std::optional<std::string_view> up_to_here() const;
   std::string_view down_to_here() const;
@@ -84,14 +84,14 @@ class Cursor {
   const std::shared_ptr<CollectionState> state_;
   EpochSlot* const slot_;  // null: busy
   const Span span_;
-  const std::shared_ptr<SnapshotCore> at_moment_;  // null: each leaf as it is
-  const std::shared_ptr<Work> work_;               // null: no transaction's
-  Part* const part_;                               // of work_
-  std::size_t range_ = 0;                          // of the transaction's reads
-  const Tree* tree_ = nullptr;                     // while positioned
+  const std::shared_ptr<SnapshotCore> snapshot_;  // null: each leaf as it is
+  const std::shared_ptr<TransactionState> txn_;   // null: no transaction's
+  WriteSet* const write_set_;                     // of txn_
+  std::size_t range_ = 0;                         // of the transaction's reads
+  const Tree* tree_ = nullptr;                    // while positioned
   // The leaf at hand.
   std::vector<Entry> entries_;
-  Fence right_;       // upper bound of its keys
+  UpperBound right_;  // upper bound of its keys
   std::string left_;  // lower bound, inclusive
   std::size_t at_ = 0;
   bool positioned_ = false;

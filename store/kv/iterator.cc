@@ -14,15 +14,15 @@ using store::Where;
 
 Where within(const CollectionState* state, const IteratorOptions& options) {
   Where w;
-  if (state != nullptr) w.status = state->form.span(options, w.span);
+  if (state != nullptr) w.status = state->encoding.span(options, w.span);
   return w;
 }
 
 Where where_pairs_are(const CollectionState* state, std::string_view key) {
   Where w;
   if (state == nullptr) return w;
-  w.status = state->form.begin_of(key, w.span.lower);
-  if (w.status == Status::ok) w.status = state->form.end_of(key, w.span.upper.emplace());
+  w.status = state->encoding.begin_of(key, w.span.lower);
+  if (w.status == Status::ok) w.status = state->encoding.end_of(key, w.span.upper.emplace());
   return w;
 }
 
@@ -30,33 +30,34 @@ Where where_pairs_are(const CollectionState* state, std::string_view key) {
 
 struct Iterator::Impl {
   Impl(const std::shared_ptr<CollectionState>& s, Where where,
-       std::shared_ptr<store::SnapshotCore> moment, std::shared_ptr<store::Work> work = nullptr,
-       store::Part* part = nullptr)
+       std::shared_ptr<store::SnapshotCore> snapshot,
+       std::shared_ptr<store::TransactionState> txn = nullptr, store::WriteSet* write_set = nullptr)
       : state(s),
-        at(moment),
-        reads(work == nullptr ? nullptr : &work->reads),
-        cursor(s, std::move(where.span), std::move(moment), std::move(work), part),
-        plain(s == nullptr || s->form.plain()) {
+        at(snapshot),
+        reads(txn == nullptr ? nullptr : &txn->reads),
+        cursor(s, std::move(where.span), std::move(snapshot), std::move(txn), write_set),
+        plain(s == nullptr || s->encoding.plain()) {
     if (where.status != Status::ok) cursor.fail(where.status);
   }
 
-  const store::Form& form() const { return state->form; }
+  const store::Encoding& encoding() const { return state->encoding; }
 
   // A moment's, or now.
   store::TimeMs time() const {
-    return at == nullptr || TENUTO_PLANT("store_moment_without_time") ? form().now() : at->time;
+    return at == nullptr || TENUTO_PLANT("store_snapshot_without_time") ? encoding().now()
+                                                                        : at->time;
   }
 
   // Goes on, the way the walk goes, past what has expired; takes apart where it ends.
-  void settle(bool forward) {
-    if (cursor.valid() && form().expires()) skip_expired(forward);
-    if (!cursor.valid() || form().take_apart(cursor.key(), apart)) return;
+  void arrive(bool forward) {
+    if (cursor.valid() && encoding().expires()) skip_expired(forward);
+    if (!cursor.valid() || encoding().take_apart(cursor.key(), apart)) return;
     cursor.fail(Status::corrupt);
   }
   void skip_expired(bool forward) {
     const store::TimeMs now = time();
-    while (cursor.valid() && !form().live(cursor.value(), now)) step(forward);
-    if (cursor.valid() && reads != nullptr) reads->hold_until(form().gone_at(cursor.value()));
+    while (cursor.valid() && !encoding().live(cursor.value(), now)) step(forward);
+    if (cursor.valid() && reads != nullptr) reads->hold_until(encoding().gone_at(cursor.value()));
   }
   // forward: as the tree goes.
   void step(bool forward) {
@@ -67,40 +68,41 @@ struct Iterator::Impl {
     }
   }
   void move(bool forward) {
-    const bool way = forward != form().reversed();
+    const bool way = forward != encoding().reversed();
     step(way);
-    settle(way);
+    arrive(way);
   }
   void seek_end(bool first) {
-    if (first != form().reversed()) {
+    if (first != encoding().reversed()) {
       cursor.seek({});
-      settle(true);
+      arrive(true);
     } else {
       cursor.seek_last();
-      settle(false);
+      arrive(false);
     }
   }
   // Forward: to the first record at or behind the key; else to the last at or before it. Not `with`
   // the key: behind, or before, all that it has. A pair may stand at the place where a key begins,
   // if its value is empty, and nothing where it ends.
   void seek(std::string_view key, bool forward, bool with) {
-    const bool way = forward != form().reversed();
-    const bool at_begin = way ? with : !with || !form().duplicates();
+    const bool way = forward != encoding().reversed();
+    const bool at_begin = way ? with : !with || !encoding().duplicates();
     std::string place;
-    const Status s = at_begin ? form().begin_of(key, place) : form().end_of(key, place);
+    const Status s = at_begin ? encoding().begin_of(key, place) : encoding().end_of(key, place);
     if (s != Status::ok) return cursor.refuse(s);
     seek_place(place, way);
     if (!with && cursor.valid() && cursor.key() == place) step(way);
-    settle(way);
+    arrive(way);
   }
   void seek_pair(std::string_view key, std::string_view value) {
-    if (state == nullptr || !form().duplicates()) return cursor.refuse(Status::invalid_argument);
+    if (state == nullptr || !encoding().duplicates())
+      return cursor.refuse(Status::invalid_argument);
     std::string place;
-    const Status s = form().pair(key, value, place);
+    const Status s = encoding().pair(key, value, place);
     if (s != Status::ok) return cursor.refuse(s);
-    const bool way = !form().reversed();
+    const bool way = !encoding().reversed();
     seek_place(place, way);
-    settle(way);
+    arrive(way);
   }
   void seek_place(const std::string& place, bool way) {
     if (way) {
@@ -165,11 +167,11 @@ void Iterator::seek_pair(std::string_view key, std::string_view value) {
   go([&](Impl& i) { i.seek_pair(key, value); });
 }
 void Iterator::next_key() {
-  if (impl_ == nullptr || impl_->plain || !impl_->form().duplicates()) return next();
+  if (impl_ == nullptr || impl_->plain || !impl_->encoding().duplicates()) return next();
   go([](Impl& i) { i.seek(std::string(i.apart.key), true, false); });
 }
 void Iterator::prev_key() {
-  if (impl_ == nullptr || impl_->plain || !impl_->form().duplicates()) return prev();
+  if (impl_ == nullptr || impl_->plain || !impl_->encoding().duplicates()) return prev();
   go([](Impl& i) { i.seek(std::string(i.apart.key), false, false); });
 }
 bool Iterator::valid() const { return impl_ != nullptr && impl_->cursor.valid(); }
@@ -180,13 +182,13 @@ std::string_view Iterator::key() const {
 std::string_view Iterator::value() const {
   if (impl_ == nullptr) return {};
   if (impl_->plain) return impl_->cursor.value();
-  if (impl_->form().duplicates()) return impl_->apart.value;
-  return impl_->form().value_in(impl_->cursor.value());
+  if (impl_->encoding().duplicates()) return impl_->apart.value;
+  return impl_->encoding().value_in(impl_->cursor.value());
 }
 std::uint64_t Iterator::ttl_ms() const {
   return impl_ == nullptr || impl_->plain
              ? 0
-             : impl_->form().ttl_ms(impl_->cursor.value(), impl_->time());
+             : impl_->encoding().ttl_ms(impl_->cursor.value(), impl_->time());
 }
 Status Iterator::status() const {
   return impl_ == nullptr ? Status::closed : impl_->cursor.status();
@@ -224,12 +226,12 @@ Iterator StoreTransaction::pairs_of(const Collection& collection, std::string_vi
 }
 
 Iterator StoreTransaction::iterator_in(const Collection& collection, Where where) {
-  store::Part* part = nullptr;
+  store::WriteSet* write_set = nullptr;
   Status s = impl_ == nullptr ? Status::closed : impl_->look();
-  if (s == Status::ok) s = impl_->part_of(collection.state_, part);
+  if (s == Status::ok) s = impl_->write_set_of(collection.state_, write_set);
   if (s != Status::ok) return Iterator::refused(s);
   return Iterator(std::make_unique<Iterator::Impl>(collection.state_, std::move(where),
-                                                   impl_->reads.snapshot, impl_, part));
+                                                   impl_->reads.snapshot, impl_, write_set));
 }
 
 }  // namespace TENUTO_NS

@@ -20,7 +20,7 @@ Status erase_if_expired(const CollectionState& state, const std::string& key, Ti
   const CollectionUse use(&state);
   TENUTO_TRY(use.status());
   return use->put_when(key, [&](const Record* old) -> Decision {
-    erased = old != nullptr && !state.form.live(old->value, time);
+    erased = old != nullptr && !state.encoding.live(old->value, time);
     return {erased ? Decision::What::erase : Decision::What::leave};
   });
 }
@@ -39,7 +39,7 @@ Status Reclaimer::walk(const std::shared_ptr<CollectionState>& state, TimeMs tim
       cursor.seek(from);
       for (std::uint64_t i = 0; cursor.valid() && i < now; ++i, cursor.next()) {
         ++looked_at;
-        if (!state->form.live(cursor.value(), time)) expired.emplace_back(cursor.key());
+        if (!state->encoding.live(cursor.value(), time)) expired.emplace_back(cursor.key());
       }
       at_end = !cursor.valid();
       if (!at_end) from = cursor.key();
@@ -97,7 +97,7 @@ Result<std::uint64_t> Reclaimer::look(std::uint64_t records_max) {
   return erased;
 }
 
-// --- the thread ---------------------------------------------------------------------------------
+// --- the thread ----------------------------------------------------------------------------------
 
 void Reclaimer::set_pace(std::uint64_t every_ms, std::uint64_t at_once) {
   const std::lock_guard lock(thread_mu_);
@@ -141,7 +141,7 @@ void Reclaimer::stop() {
   if (ended.joinable()) ended.join();
 }
 
-// --- what Collections tells it ------------------------------------------------------------------
+// --- what Collections tells it -------------------------------------------------------------------
 
 Status Collections::expiring(std::vector<State>& out) {
   const std::lock_guard lock(mu_);

@@ -1,5 +1,6 @@
-// Erases records that have expired (form.h): when somebody asks, and by a thread of its own, which
-// runs from the moment at which the store has a collection with lifetimes. Owned by Collections.
+// Erases records that have expired (encoding.h): when somebody asks, and by a thread of its own,
+// which runs from the moment at which the store has a collection with lifetimes. Owned by
+// Collections.
 //
 // An expired record is not there for any call already, so nothing depends on when this happens. It
 // is erased as by anybody, under its leaf's lock and only if it still is expired: what a put has

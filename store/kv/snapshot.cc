@@ -1,4 +1,4 @@
-// The public Snapshot: an active moment (history.h) and the tree it is about.
+// The public Snapshot: an active moment (versions.h) and the tree it is about.
 #include <utility>
 
 #include "pm/plant.h"
@@ -15,8 +15,8 @@ Snapshot::~Snapshot() = default;
 // The tree is there as long as the history is not closed.
 Status Snapshot::usable() const {
   if (core_ == nullptr) return Status::closed;
-  TENUTO_TRY(core_->history->usable());
-  core_->history->expire_if_old(*core_);
+  TENUTO_TRY(core_->versions->usable());
+  core_->versions->expire_if_old(*core_);
   return core_->expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
 
@@ -25,7 +25,7 @@ Status Snapshot::usable(const Collection& collection) const {
   const CollectionState* state = collection.state_.get();
   if (state == nullptr) return Status::closed;
   // What other stores replaced is not kept for this one's snapshots.
-  return state->is_of(*core_->history) ? Status::ok : Status::invalid_argument;
+  return state->is_of(*core_->versions) ? Status::ok : Status::invalid_argument;
 }
 
 namespace {
@@ -36,14 +36,14 @@ Status find(const CollectionState* state, const store::SnapshotCore& at, std::st
   const store::EpochGuard guard;
   const CollectionUse use(state);
   TENUTO_TRY(use.status());
-  const store::Form& form = state->form;
-  const StoredKey stored(form, key);
+  const store::Encoding& encoding = state->encoding;
+  const StoredKey stored(encoding, key);
   TENUTO_TRY(stored.status());
   store::Record record;
-  TENUTO_TRY(use->lookup_at(stored.get(), at, record, for_value || form.expires()));
-  const store::TimeMs time = TENUTO_PLANT("store_moment_without_time") ? form.now() : at.time;
-  if (!form.live(record.value, time)) return Status::not_found;
-  found(form.value_in(record.value));
+  TENUTO_TRY(use->lookup_at(stored.get(), at, record, for_value || encoding.expires()));
+  const store::TimeMs time = TENUTO_PLANT("store_snapshot_without_time") ? encoding.now() : at.time;
+  if (!encoding.live(record.value, time)) return Status::not_found;
+  found(encoding.value_in(record.value));
   return for_value ? use->bad_pages() : Status::ok;
 }
 }  // namespace
@@ -87,7 +87,7 @@ void Snapshot::release() { core_.reset(); }
 Result<Snapshot> Store::snapshot() const {
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(usable(impl_->collections()));
-  auto core = impl_->parts()->history->take();
+  auto core = impl_->parts()->versions->take();
   if (!core) return core.error();
   return Snapshot(std::move(*core), impl_->main);
 }

@@ -20,19 +20,19 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     }
     TENUTO_TRY(p.file->writable());
     TENUTO_TRY(StoreParts::create(p, options.key_kind, report));
-    TENUTO_TRY(p.settle(p.durability));
+    TENUTO_TRY(p.acknowledge(p.durability));
   }
   store::Collections& all = *collections();
-  store::History& history = *parts()->history;
+  store::VersionStore& versions = *parts()->versions;
   all.set_verify_reads(options.verify_reads);
   const auto clock = std::make_shared<store::ExpiryClock>(
       options.clock_ms,
       store::ExpiryClock::Limits{options.clock_jump_ms_max, options.clock_confirm_ms},
       store::load_times(*p.file), [file = p.file.get()](std::string_view s) { file->log(s); });
-  history.set_clock(clock);
+  versions.set_clock(clock);
   all.set_clock(clock);
-  all.set_forms(store::Forms(options.codecs));
-  history.set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
+  all.set_encodings(store::Encodings(options.codecs));
+  versions.set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
   all.reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
   TENUTO_TRY(all.start_reclaiming(report));
   if (options.check_key_kind && all.main()->tree->kind() != options.key_kind) {
@@ -97,7 +97,7 @@ store::Collections* collections_of(const std::unique_ptr<StoreImpl>& impl) {
 }
 }  // namespace
 
-// --- records of the default collection ----------------------------------------------------------
+// --- records of the default collection -----------------------------------------------------------
 
 Status Store::get(std::string_view key, std::string& value) const {
   return impl_ == nullptr ? Status::closed : impl_->main.get(key, value);
@@ -176,10 +176,10 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
     TENUTO_TRY(s);
     break;
   }
-  return all->settle(options.durability);
+  return all->acknowledge(options.durability);
 }
 
-// --- collections --------------------------------------------------------------------------------
+// --- collections ---------------------------------------------------------------------------------
 
 Collection Store::default_collection() const {
   return impl_ == nullptr ? Collection() : impl_->main;
@@ -195,7 +195,7 @@ Result<Collection> Store::collection(std::string_view name, const CollectionOpti
   TENUTO_TRY(usable(all));
   auto state = all->get(name, options, report);
   if (!state) return state.error();
-  TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  TENUTO_TRY(all->acknowledge(impl_->pool.impl_->durability));
   return Collection(std::move(*state));
 }
 
@@ -216,7 +216,7 @@ Status Store::drop(std::string_view name, Report* report) {
   store::Collections* all = collections_of(impl_);
   TENUTO_TRY(usable(all));
   TENUTO_TRY(all->drop(name, report));
-  return all->settle(impl_->pool.impl_->durability);
+  return all->acknowledge(impl_->pool.impl_->durability);
 }
 
 Status Store::rename(std::string_view from, std::string_view to, Report* report) {
@@ -228,10 +228,10 @@ Status Store::rename(std::string_view from, std::string_view to, const RenameOpt
   store::Collections* all = collections_of(impl_);
   TENUTO_TRY(usable(all));
   TENUTO_TRY(all->rename(from, to, options, report));
-  return all->settle(impl_->pool.impl_->durability);
+  return all->acknowledge(impl_->pool.impl_->durability);
 }
 
-// --- many at once -------------------------------------------------------------------------------
+// --- many at once --------------------------------------------------------------------------------
 
 Status Store::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
   return default_collection().bulk_load(sorted, options);
@@ -241,13 +241,13 @@ Status Store::multi_get(std::span<const std::string_view> keys, const EachValue&
   return default_collection().multi_get(keys, each);
 }
 
-// --- all of it ----------------------------------------------------------------------------------
+// --- all of it -----------------------------------------------------------------------------------
 
 Result<std::uint64_t> Store::reclaim(std::uint64_t records_max) {
   store::Collections* all = collections_of(impl_);
   TENUTO_TRY(usable(all));
   auto erased = all->reclaimer().run(records_max);
-  if (erased) TENUTO_TRY(all->settle(impl_->pool.impl_->durability));
+  if (erased) TENUTO_TRY(all->acknowledge(impl_->pool.impl_->durability));
   return erased;
 }
 
@@ -279,15 +279,15 @@ StoreStats Store::stats() const {
   const store::Collections* all = collections_of(impl_);
   if (usable(all) != Status::ok) return s;
   all->main()->tree->stats(s);
-  store::History& history = *impl_->parts()->history;
-  history.expire_old();
-  const store::HistoryStats h = history.stats();
+  store::VersionStore& versions = *impl_->parts()->versions;
+  versions.expire_old();
+  const store::VersionStats h = versions.stats();
   s.snapshots = h.snapshots;
   s.snapshot_oldest_age_ms = h.oldest_age_ms;
   s.snapshot_versions = h.versions;
   s.snapshot_bytes = h.held_bytes;
   s.snapshots_expired = h.expired;
-  const store::Limbos::Waiting retired = impl_->collections()->waiting();
+  const store::Garbage::Waiting retired = impl_->collections()->waiting();
   s.retired_items = retired.items;
   s.retired_bytes = retired.bytes;
   s.pool = impl_->pool.stats();

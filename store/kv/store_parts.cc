@@ -25,11 +25,11 @@ Status StoreParts::create(PoolImpl& pool, KeyKind kind, Report* report) {
 
 Status StoreParts::close() {
   collections.reclaimer().stop();
-  history->shut(true);
+  versions->shut(true);
   return collections.close();
 }
 
-// --- a pool with its store ----------------------------------------------------------------------
+// --- a pool with its store -----------------------------------------------------------------------
 
 Result<Pool> Pool::create(std::string_view path, const PoolOptions& options, Report* report) {
   auto impl = PoolImpl::create(path, options, kStoreKind, report);

@@ -10,8 +10,8 @@ namespace TENUTO_NS {
 
 struct StoreParts final : PoolStore {
   explicit StoreParts(PoolImpl& pool)
-      : collections(*pool.file, *pool.heap, *pool.engine, *history, pool.recovery_threads) {}
-  ~StoreParts() override { history->shut(false); }
+      : collections(*pool.file, *pool.heap, *pool.engine, *versions, pool.recovery_threads) {}
+  ~StoreParts() override { versions->shut(false); }
   Status close() override;
   Standstill stand_still() override { return collections.stand_still(); }
 
@@ -23,7 +23,7 @@ struct StoreParts final : PoolStore {
   static Status create(PoolImpl& pool, KeyKind kind, Report* report);
 
   // Shared with snapshots, which may outlive the pool.
-  const std::shared_ptr<store::History> history = std::make_shared<store::History>();
+  const std::shared_ptr<store::VersionStore> versions = std::make_shared<store::VersionStore>();
   store::Collections collections;
 };
 

@@ -12,8 +12,8 @@ namespace TENUTO_NS {
 // What stands for a key in a collection without duplicates. Views into itself: it stays in place.
 class StoredKey {
  public:
-  StoredKey(const store::Form& form, std::string_view key) : key_(key) {
-    if (!form.plain()) status_ = form.key(key, room_, key_);
+  StoredKey(const store::Encoding& encoding, std::string_view key) : key_(key) {
+    if (!encoding.plain()) status_ = encoding.key(key, room_, key_);
   }
   StoredKey(const StoredKey&) = delete;
   StoredKey& operator=(const StoredKey&) = delete;
@@ -30,17 +30,17 @@ class StoredKey {
 // What stands for a record: a pair, where there are duplicates.
 class StoredRecord {
  public:
-  StoredRecord(const store::Form& form, std::string_view key, std::string_view value,
+  StoredRecord(const store::Encoding& encoding, std::string_view key, std::string_view value,
                std::uint64_t ttl_ms)
       : key_(key), value_(value) {
-    if (form.duplicates()) {
-      status_ = form.pair(key, value, key_room_);
+    if (encoding.duplicates()) {
+      status_ = encoding.pair(key, value, key_room_);
       key_ = key_room_;
       value_ = {};
-    } else if (!form.plain()) {
-      status_ = form.key(key, key_room_, key_);
+    } else if (!encoding.plain()) {
+      status_ = encoding.key(key, key_room_, key_);
     }
-    if (status_ == Status::ok) status_ = form.value(value_, ttl_ms, value_room_, value_);
+    if (status_ == Status::ok) status_ = encoding.value(value_, ttl_ms, value_room_, value_);
   }
   StoredRecord(const StoredRecord&) = delete;
   StoredRecord& operator=(const StoredRecord&) = delete;

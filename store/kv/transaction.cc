@@ -1,5 +1,5 @@
-// Transactions over keys. What makes them serialisable: history.h; the commit's steps: batch.cc.
-#include "store/kv/transaction.h"
+// Transactions over keys. What makes them serialisable: versions.h; the commit's steps: batch.cc.
+#include "store/kv/transaction_state.h"
 
 #include <algorithm>
 #include <utility>
@@ -22,29 +22,29 @@ namespace {
 // What stands for a key, as it is stored, or not_found; noted as read unless it is the
 // transaction's own write.
 template <class Found>
-Status read(store::Work& work, store::Part& part, std::string_view stored, bool for_value,
-            const Found& found) {
-  const store::Form& form = part.state->form;
-  if (const store::Write* own = part.written(stored)) {
+Status read(store::TransactionState& txn, store::WriteSet& write_set, std::string_view stored,
+            bool for_value, const Found& found) {
+  const store::Encoding& encoding = write_set.state->encoding;
+  if (const store::Write* own = write_set.written(stored)) {
     if (!own->value) return Status::not_found;  // its lifetime began after this moment
-    found(form.value_in(*own->value));
+    found(encoding.value_in(*own->value));
     return Status::ok;
   }
-  TENUTO_TRY(work.look());
+  TENUTO_TRY(txn.look());
   const store::EpochGuard guard;
-  const CollectionUse use(part.state.get(), part.own);
-  TENUTO_TRY(work.met(*part.state, use.status()));
+  const CollectionUse use(write_set.state.get(), write_set.own);
+  TENUTO_TRY(txn.met(*write_set.state, use.status()));
   store::Record record;
   const Status s =
-      use->lookup_at(stored, *work.reads.snapshot, record, for_value || form.expires());
+      use->lookup_at(stored, *txn.reads.snapshot, record, for_value || encoding.expires());
   const bool answer = s == Status::ok || s == Status::not_found;
-  if (answer && !part.keys_read.contains(stored)) part.keys_read.emplace(stored);
+  if (answer && !write_set.keys_read.contains(stored)) write_set.keys_read.emplace(stored);
   TENUTO_TRY(s);
   const store::TimeMs time =
-      TENUTO_PLANT("store_moment_without_time") ? form.now() : work.reads.snapshot->time;
-  if (!form.live(record.value, time)) return Status::not_found;
-  work.reads.hold_until(form.gone_at(record.value));
-  found(form.value_in(record.value));
+      TENUTO_PLANT("store_snapshot_without_time") ? encoding.now() : txn.reads.snapshot->time;
+  if (!encoding.live(record.value, time)) return Status::not_found;
+  txn.reads.hold_until(encoding.gone_at(record.value));
+  found(encoding.value_in(record.value));
   return use->bad_pages();
 }
 }  // namespace
@@ -56,12 +56,12 @@ Collection StoreTransaction::main() const {
 Status StoreTransaction::get(const Collection& collection, std::string_view key,
                              std::string& value) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
-  if (part->state->form.duplicates()) return first_value(pairs_of(collection, key), value);
-  const StoredKey stored(part->state->form, key);
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  if (write_set->state->encoding.duplicates()) return first_value(pairs_of(collection, key), value);
+  const StoredKey stored(write_set->state->encoding, key);
   TENUTO_TRY(stored.status());
-  return read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
+  return read(*impl_, *write_set, stored.get(), true, [&](std::string_view v) { value.assign(v); });
 }
 
 Result<std::string> StoreTransaction::get(const Collection& collection, std::string_view key) {
@@ -73,40 +73,40 @@ Result<std::string> StoreTransaction::get(const Collection& collection, std::str
 
 Status StoreTransaction::contains(const Collection& collection, std::string_view key) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
   std::string value;
-  if (part->state->form.duplicates()) return first_value(pairs_of(collection, key), value);
-  const StoredKey stored(part->state->form, key);
+  if (write_set->state->encoding.duplicates()) return first_value(pairs_of(collection, key), value);
+  const StoredKey stored(write_set->state->encoding, key);
   TENUTO_TRY(stored.status());
-  return read(*impl_, *part, stored.get(), false, [](std::string_view) {});
+  return read(*impl_, *write_set, stored.get(), false, [](std::string_view) {});
 }
 
 Status StoreTransaction::get_for_update(const Collection& collection, std::string_view key,
                                         std::string& value) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
-  const CollectionState& state = *part->state;
-  if (state.form.duplicates()) return Status::invalid_argument;
-  const StoredKey stored(state.form, key);
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  const CollectionState& state = *write_set->state;
+  if (state.encoding.duplicates()) return Status::invalid_argument;
+  const StoredKey stored(state.encoding, key);
   TENUTO_TRY(stored.status());
   {
-    const CollectionUse use(&state, part->own);
+    const CollectionUse use(&state, write_set->own);
     TENUTO_TRY(use.status());
     TENUTO_TRY(use->check_key(stored.get()));
   }
   impl_->locked.push_back(store::KeyLocks::name(state.id, stored.get()));
-  if (!impl_->history->key_locks().take(impl_->locked.back(), impl_.get())) {
+  if (!impl_->versions->key_locks().take(impl_->locked.back(), impl_.get())) {
     impl_->locked.pop_back();
     return Status::conflict;
   }
   const Status s =
-      read(*impl_, *part, stored.get(), true, [&](std::string_view v) { value.assign(v); });
-  if ((s != Status::ok && s != Status::not_found) || part->written(stored.get()) != nullptr)
+      read(*impl_, *write_set, stored.get(), true, [&](std::string_view v) { value.assign(v); });
+  if ((s != Status::ok && s != Status::not_found) || write_set->written(stored.get()) != nullptr)
     return s;
   // A key that changed since the first read would be found at the commit: say so now.
-  const CollectionUse use(&state, part->own);
+  const CollectionUse use(&state, write_set->own);
   TENUTO_TRY(use.status());
   if (use->changed_since(stored.get(), *impl_->reads.snapshot)) {
     impl_->doomed = true;
@@ -118,22 +118,22 @@ Status StoreTransaction::get_for_update(const Collection& collection, std::strin
 Status StoreTransaction::put(const Collection& collection, std::string_view key,
                              std::string_view value, std::uint64_t ttl_ms) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
-  const StoredRecord stored(part->state->form, key, value, ttl_ms);
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  const StoredRecord stored(write_set->state->encoding, key, value, ttl_ms);
   TENUTO_TRY(stored.status());
-  return impl_->write(*part, stored.key(), stored.value());
+  return impl_->write(*write_set, stored.key(), stored.value());
 }
 
 Status StoreTransaction::erase(const Collection& collection, std::string_view key) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
-  const store::Form& form = part->state->form;
-  if (!form.duplicates()) {
-    const StoredKey stored(form, key);
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  const store::Encoding& encoding = write_set->state->encoding;
+  if (!encoding.duplicates()) {
+    const StoredKey stored(encoding, key);
     TENUTO_TRY(stored.status());
-    return impl_->write(*part, stored.get(), std::nullopt);
+    return impl_->write(*write_set, stored.get(), std::nullopt);
   }
   // Before the look that a moment begins with.
   if (impl_->options.read_only) return Status::read_only;
@@ -145,9 +145,9 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
   }
   // All of them or none, where one is refused or memory ends.
   struct Undo {
-    store::Work& work;
+    store::TransactionState& txn;
     std::size_t count;
-    ~Undo() { work.rollback_to(count); }
+    ~Undo() { txn.rollback_to(count); }
   } undo{*impl_, impl_->writes.size()};
   for (const std::string& value : values) TENUTO_TRY(erase_pair(collection, key, value));
   undo.count = impl_->writes.size();
@@ -157,15 +157,15 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
 Status StoreTransaction::erase_pair(const Collection& collection, std::string_view key,
                                     std::string_view value) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
-  if (!part->state->form.duplicates()) return Status::invalid_argument;
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  if (!write_set->state->encoding.duplicates()) return Status::invalid_argument;
   std::string stored;
-  TENUTO_TRY(part->state->form.pair(key, value, stored));
-  return impl_->write(*part, stored, std::nullopt);
+  TENUTO_TRY(write_set->state->encoding.pair(key, value, stored));
+  return impl_->write(*write_set, stored, std::nullopt);
 }
 
-// --- collections --------------------------------------------------------------------------------
+// --- collections ---------------------------------------------------------------------------------
 
 Result<Collection> StoreTransaction::create(std::string_view name, const CollectionOptions& options,
                                             Report* report) {
@@ -182,17 +182,17 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
 
 Status StoreTransaction::drop(const Collection& collection) {
   if (impl_ == nullptr) return Status::closed;
-  store::Part* part = nullptr;
-  TENUTO_TRY(impl_->part_of(collection.state_, part));
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
   if (impl_->options.read_only) return Status::read_only;
   const auto& own = impl_->created;
-  const bool is_own = std::find(own.begin(), own.end(), part->state) != own.end();
-  if (is_own || part->state == impl_->main) return Status::invalid_argument;
-  if (!impl_->drops(*part)) impl_->dropped.push_back(part->state);
+  const bool is_own = std::find(own.begin(), own.end(), write_set->state) != own.end();
+  if (is_own || write_set->state == impl_->main) return Status::invalid_argument;
+  if (!impl_->drops(*write_set)) impl_->dropped.push_back(write_set->state);
   return Status::ok;
 }
 
-// --- of the default collection ------------------------------------------------------------------
+// --- of the default collection -------------------------------------------------------------------
 
 Status StoreTransaction::get(std::string_view key, std::string& value) {
   return get(main(), key, value);
@@ -210,7 +210,7 @@ Iterator StoreTransaction::iterator(IteratorOptions options) {
   return iterator(main(), std::move(options));
 }
 
-// --- its end ------------------------------------------------------------------------------------
+// --- its end -------------------------------------------------------------------------------------
 
 StoreTransaction::Savepoint StoreTransaction::savepoint() const {
   return {impl_ == nullptr ? 0 : impl_->writes.size()};
@@ -228,7 +228,7 @@ Status StoreTransaction::commit(WriteOptions options) {
   const bool wrote = impl_->wrote();  // the commit forgets what was created
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   impl_->end();
-  if (wrote && s == Status::ok) s = impl_->store->collections.settle(options.durability);
+  if (wrote && s == Status::ok) s = impl_->store->collections.acknowledge(options.durability);
   return s;
 }
 
@@ -236,7 +236,7 @@ void StoreTransaction::rollback() {
   if (impl_ != nullptr) impl_->end();
 }
 
-// --- Store --------------------------------------------------------------------------------------
+// --- Store ---------------------------------------------------------------------------------------
 
 StoreTransaction Store::begin(const TransactionOptions& options) const {
   const bool there = impl_ != nullptr && impl_->collections() != nullptr;

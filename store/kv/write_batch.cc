@@ -56,22 +56,22 @@ Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
                                 const WriteBatch::Op& op, std::string_view key,
                                 std::string_view value, StoredOps& out, store::ReadSet& there) {
   using What = WriteBatch::Op::What;
-  const store::Form& form = state->form;
+  const store::Encoding& encoding = state->encoding;
   store::Tree* const tree = state->tree.get();
   if (op.what == What::put) {
-    const StoredRecord stored(form, key, value, op.ttl_ms);
+    const StoredRecord stored(encoding, key, value, op.ttl_ms);
     TENUTO_TRY(stored.status());
     out.push({tree, stored.key(), stored.value(), false});
     return Status::ok;
   }
   if (op.what == What::erase_pair) {
     std::string stored;
-    TENUTO_TRY(form.pair(key, value, stored));
+    TENUTO_TRY(encoding.pair(key, value, stored));
     out.push({tree, stored, {}, true});
     return Status::ok;
   }
-  if (!form.duplicates()) {
-    const StoredKey stored(form, key);
+  if (!encoding.duplicates()) {
+    const StoredKey stored(encoding, key);
     TENUTO_TRY(stored.status());
     out.push({tree, stored.get(), {}, true});
     return Status::ok;
@@ -79,13 +79,13 @@ Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
   // All pairs there are at one moment, and no other since; and those that the batch itself put
   // before.
   if (there.snapshot == nullptr) {
-    auto moment = state->collections->history().take();
-    if (!moment) return moment.error();
-    there.snapshot = std::move(*moment);
+    auto snapshot = state->collections->versions().take();
+    if (!snapshot) return snapshot.error();
+    there.snapshot = std::move(*snapshot);
   }
   store::Span span;
-  TENUTO_TRY(form.begin_of(key, span.lower));
-  TENUTO_TRY(form.end_of(key, span.upper.emplace()));
+  TENUTO_TRY(encoding.begin_of(key, span.lower));
+  TENUTO_TRY(encoding.end_of(key, span.upper.emplace()));
   out.erase_puts(tree, span.lower, *span.upper);
   if (!TENUTO_PLANT("store_pairs_erased_unread")) {
     there.ranges.emplace_back(*tree, span.lower, *span.upper);
@@ -109,8 +109,8 @@ Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
     const std::string_view key = bytes.substr(op.key_at, op.key_bytes);
     const std::string_view value = bytes.substr(op.value_at, op.value_bytes);
     const bool pair = op.what == WriteBatch::Op::What::erase_pair;
-    if (pair && !state->form.duplicates()) return Status::invalid_argument;
-    if (!state->form.plain()) {
+    if (pair && !state->encoding.duplicates()) return Status::invalid_argument;
+    if (!state->encoding.plain()) {
       TENUTO_TRY(append_stored(state, op, key, value, out, there));
     } else if (op.ttl_ms != 0) {
       return Status::invalid_argument;

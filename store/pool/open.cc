@@ -138,7 +138,7 @@ Status PoolImpl::close() {
     file->log(file->path() +
               ": memory had ended, and some of what was replaced could not be "
               "noted; the next open recovers");
-    return file->settle(Durability::sync);
+    return file->acknowledge(Durability::sync);
   }
   return file->set_state(pm::PoolState::clean);
 }

@@ -73,21 +73,21 @@ Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Opti
     impl->engine->reclaim(impl->engine->mine());
     s = impl->heap->malloc_to(bytes, dest, options...);
   }
-  if (s == Status::ok) s = impl->settle(impl->durability);
+  if (s == Status::ok) s = impl->acknowledge(impl->durability);
   return s == Status::ok ? impl->file->bad_pages() : s;
 }
 template <class Dest>
 Status free_from_dest(PoolImpl* impl, Dest& dest) {
   TENUTO_TRY(usable(impl));
   TENUTO_TRY(impl->heap->free_from(dest));
-  TENUTO_TRY(impl->settle(impl->durability));
+  TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
 template <class Dest>
 Status publish_to(PoolImpl* impl, const Reserved& block, Dest& dest) {
   TENUTO_TRY(usable(impl));
   TENUTO_TRY(impl->heap->publish({block.offset, block.bytes}, dest));
-  TENUTO_TRY(impl->settle(impl->durability));
+  TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
 }  // namespace
@@ -149,7 +149,7 @@ Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest, const AllocOptions& 
   return malloc_in_two_steps(*this, bytes, dest, options, [&](const Reserved& b, VPtrWord& d) {
     if (options.zero || options.type == 0) return publish(b, d);
     TENUTO_TRY(impl_->heap->publish_typed({b.offset, b.bytes}, d));
-    TENUTO_TRY(impl_->settle(impl_->durability));
+    TENUTO_TRY(impl_->acknowledge(impl_->durability));
     return impl_->file->bad_pages();
   });
 }
@@ -176,7 +176,7 @@ Status Pool::free_from(std::span<VPtrWord* const> dests) {
 Status Pool::swap(VPtrWord& a, VPtrWord& b) {
   TENUTO_TRY(usable(impl_.get()));
   TENUTO_TRY(impl_->heap->swap(a, b));
-  TENUTO_TRY(impl_->settle(impl_->durability));
+  TENUTO_TRY(impl_->acknowledge(impl_->durability));
   return impl_->file->bad_pages();
 }
 

@@ -54,8 +54,8 @@ struct PoolImpl {
   // Opens the pool's store if there is one and recovery did not.
   Status open_store(Report* report);
 
-  // What an operation that wrote and fenced returns in the end (pm::PoolFile::settle).
-  Status settle(Durability d) { return file->settle(d); }
+  // What an operation that wrote and fenced returns in the end (pm::PoolFile::acknowledge).
+  Status acknowledge(Durability d) { return file->acknowledge(d); }
 
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
   // Checks every layer below the store. Quiescent.

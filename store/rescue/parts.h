@@ -21,7 +21,7 @@ class KeyRanges {
   }
 
   // Orders them and makes them disjoint, so that a key's range is found by halving.
-  void settle() {
+  void sort() {
     std::sort(ranges_.begin(), ranges_.end(),
               [](const Range& a, const Range& b) { return a.from < b.from; });
     std::vector<Range> merged;
@@ -35,7 +35,7 @@ class KeyRanges {
     ranges_ = std::move(merged);
   }
 
-  // After settle().
+  // After sort().
   bool contains(std::string_view key) const {
     const auto after =
         std::upper_bound(ranges_.begin(), ranges_.end(), key,

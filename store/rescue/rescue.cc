@@ -46,7 +46,7 @@ class Rescue {
 
   Status write(Store& to) {
     // Records are copied as they stand in their trees; no codec is needed.
-    StoreImpl::of(to).collections()->set_forms(Forms::of_stored_keys());
+    StoreImpl::of(to).collections()->set_encodings(Encodings::of_stored_keys());
     std::vector<Writer> writers;
     for (TreeRescue& t : trees_) {
       const CollectionOptions options = options_of(t.entry().spec);

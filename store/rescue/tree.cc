@@ -60,22 +60,24 @@ void TreeRescue::judge_leaves() {
 bool TreeRescue::bitmap_known(const Leaf& leaf) const {
   if (bitmap_sound(leaf)) return true;
   const std::uint64_t bits = bitmap_of(leaf);
-  UsedPrints prints = prints_of(leaf, bits);
+  UsedFingerprints fingerprints = fingerprints_of(leaf, bits);
   for (std::uint64_t used = bits; used != 0; used &= used - 1) {
     const int slot = std::countr_zero(used);
     Record r;
-    if (read_sound(leaf.slot[slot], nullptr, r)) prints.of[slot] = hash_key(r.key).print;
+    if (read_sound(leaf.slot[slot], nullptr, r))
+      fingerprints.of[slot] = hash_key(r.key).fingerprint;
   }
-  return bitmap_word(leaf.head.bitmap, bits, prints).raw == leaf.head.bitmap.raw;
+  return bitmap_word(leaf.head.bitmap, bits, fingerprints).raw == leaf.head.bitmap.raw;
 }
 
 // Whether a sound record with the hash of its slot stands there.
-bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* print, Record& r) const {
+bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* fingerprint, Record& r) const {
   if (!word.sound()) return false;
   const pm::PoolFile& file = ground_.file;
   if (!read_record(file, word.record(), r) || !record_sound(file, word.record(), r)) return false;
   const KeyHash hash = hash_key(r.key);
-  return word.hash() == hash.slot && (print == nullptr || *print == hash.print) && kind_fits(r);
+  return word.hash() == hash.slot && (fingerprint == nullptr || *fingerprint == hash.fingerprint) &&
+         kind_fits(r);
 }
 
 Status TreeRescue::take_leaves(const Take& f) {
@@ -110,8 +112,8 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     const SlotWord word = leaf.slot[slot];
     Record r;
-    const std::uint8_t* print = bitmap_sound(leaf) ? &leaf.head.print[slot] : nullptr;
-    if (!read_sound(word, print, r) || r.key < f.low || (end && r.key >= *end)) {
+    const std::uint8_t* fingerprint = bitmap_sound(leaf) ? &leaf.head.fingerprint[slot] : nullptr;
+    if (!read_sound(word, fingerprint, r) || r.key < f.low || (end && r.key >= *end)) {
       bad += 1;
       continue;
     }
@@ -133,8 +135,8 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
 }
 
 Status TreeRescue::may_be_old(const Record& r, Writer& out) {
-  if (!settled_) lost_keys_.settle();
-  settled_ = true;
+  if (!lost_keys_sorted_) lost_keys_.sort();
+  lost_keys_sorted_ = true;
   if (!lost_keys_.contains(r.key)) return Status::ok;
   const Result<bool> there = out.has(r.key);
   if (!there) return there.error();

@@ -61,7 +61,7 @@ class TreeRescue {
   void note_gaps();
   void judge_leaves();
   bool bitmap_known(const Leaf& leaf) const;
-  bool read_sound(SlotWord word, const std::uint8_t* print, Record& r) const;
+  bool read_sound(SlotWord word, const std::uint8_t* fingerprint, Record& r) const;
   Status take_leaf(std::size_t i, const Take& f);
   Status take_slots(PoolOffset at, std::uint64_t slots, Writer& out);
 
@@ -71,7 +71,7 @@ class TreeRescue {
   const std::optional<std::uint64_t> expected_;
   std::unordered_set<std::string> unproven_keys_;
   KeyRanges lost_keys_;
-  bool settled_ = false;
+  bool lost_keys_sorted_ = false;
   bool lost_ = false;
   std::vector<PoolOffset> uncertain_;  // live leaves without a readable bitmap
   std::vector<SlotWord> outdated_;     // entries whose blocks are not in use

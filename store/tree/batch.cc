@@ -8,7 +8,7 @@
 // Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
 // and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
 // that made room are whole by themselves and stay. The leaves are locked to the end, so no reader
-// sees a part. A transaction's commit is a batch that first validates what was read (history.h).
+// sees a part. A transaction's commit is a batch that first validates what was read (versions.h).
 #include <algorithm>
 #include <bit>
 
@@ -42,7 +42,7 @@ struct Change {
 
 struct Tree::LockedLeaf {
   Tree* tree;
-  VLeaf* twin;
+  ShadowLeaf* shadow;
   std::size_t first, end;  // changes
   bool header_changes;
 };
@@ -52,21 +52,21 @@ class Tree::Batch {
   Batch(std::vector<BatchOp> ops, const ReadSet* reads) : ops_(std::move(ops)), reads_(reads) {}
 
   ~Batch() {
-    for (const LockedLeaf& l : locked_) l.twin->unlock();  // may have been split
+    for (const LockedLeaf& l : locked_) l.shadow->unlock();  // may have been split
     for (const Change& c : changes_) {
       if (c.record) c.tree().heap_.release(c.record);
     }
   }
 
   // What was replaced or erased: more than others wait for when it has returned.
-  bool retired_much() const { return retired_bytes_ > Limbos::kSealBytes; }
+  bool retired_much() const { return retired_bytes_ > Garbage::kBatchBytes; }
 
   Status run() {
     TENUTO_TRY(prepare());
     const EpochGuard guard;
-    if (TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
+    if (TENUTO_PLANT("store_timestamp_before_the_locks")) now_ = versions().now();
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
-    if (!TENUTO_PLANT("store_moment_before_the_locks")) now_ = history().now();
+    if (!TENUTO_PLANT("store_timestamp_before_the_locks")) now_ = versions().now();
     TENUTO_TRY(validate());
     emptied_.reserve(locked_.size());  // from the commit on nothing may fail
     tx::Txn& txn = ops_.front().tree->engine_.mine();
@@ -82,7 +82,7 @@ class Tree::Batch {
   }
 
  private:
-  History& history() const { return ops_.front().tree->history_; }
+  VersionStore& versions() const { return ops_.front().tree->versions_; }
 
   static bool before(const BatchOp& a, const BatchOp& b) {
     if (a.tree != b.tree) return a.tree->id() < b.tree->id();
@@ -95,7 +95,7 @@ class Tree::Batch {
     std::stable_sort(ops_.begin(), ops_.end(), before);
     changes_.reserve(ops_.size());
     locked_.reserve(ops_.size());  // what was locked is noted, come what may
-    for (const BatchOp& op : ops_) static_cast<void>(op.tree->limbos_.mine());
+    for (const BatchOp& op : ops_) static_cast<void>(op.tree->garbage_.mine());
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
       changes_.emplace_back().op = &ops_[i];
@@ -115,19 +115,19 @@ class Tree::Batch {
   Status lock_next(std::size_t& next) {
     Tree& tree = changes_[next].tree();
     const std::string_view key = changes_[next].op->key;
-    VLeaf* twin = nullptr;
+    ShadowLeaf* shadow = nullptr;
     for (;;) {
       const Place place = tree.index_.locate(key);
       if (place.leaf->lock_if(place.version)) {
-        twin = place.leaf;
+        shadow = place.leaf;
         break;
       }
     }
-    locked_.push_back({&tree, twin, next, next, false});
+    locked_.push_back({&tree, shadow, next, next, false});
     LockedLeaf& l = locked_.back();
     // The range of a locked leaf does not change, so routing tells what belongs to it.
     while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
-           tree.index_.route(changes_[l.end].op->key) == twin) {
+           tree.index_.route(changes_[l.end].op->key) == shadow) {
       ++l.end;
     }
     TENUTO_TRY(find_all(l));
@@ -138,7 +138,7 @@ class Tree::Batch {
   }
 
   Status find_all(LockedLeaf& l) {
-    const Place place{l.twin, l.twin->version.load(std::memory_order_relaxed)};
+    const Place place{l.shadow, l.shadow->version.load(std::memory_order_relaxed)};
     for (std::size_t i = l.first; i < l.end; ++i) {
       Change& c = changes_[i];
       Found found;
@@ -159,11 +159,12 @@ class Tree::Batch {
     for (std::size_t i = l.first; i < l.end; ++i) {
       inserts += !changes_[i].op->erase && !changes_[i].found ? 1 : 0;
     }
-    const auto used = static_cast<std::size_t>(std::popcount(l.twin->used_slots()));
+    const auto used = static_cast<std::size_t>(std::popcount(l.shadow->used_slots()));
     if (used + inserts <= kSlots) return Status::ok;
 
     std::vector<Entry> sorted;
-    TENUTO_TRY(l.tree->entries({l.twin, l.twin->version.load(std::memory_order_relaxed)}, sorted));
+    TENUTO_TRY(
+        l.tree->entries({l.shadow, l.shadow->version.load(std::memory_order_relaxed)}, sorted));
     sort(sorted);
     // Old and new keys merged; the first kFill of them stay.
     std::size_t old = 0;
@@ -179,16 +180,16 @@ class Tree::Batch {
       last = key;
       (take_old ? old : at) += 1;
     }
-    if (!(last < key)) return l.tree->damaged(l.tree->file_.offset_of(l.twin->leaf), "leaf");
+    if (!(last < key)) return l.tree->damaged(l.tree->file_.offset_of(l.shadow->leaf), "leaf");
     const std::string_view low = shortest_separator(last, key);
-    const Result<VLeaf*> right = l.tree->split_off(*l.twin, sorted, old, low);
+    const Result<ShadowLeaf*> right = l.tree->split_off(*l.shadow, sorted, old, low);
     if (!right) return right.error();
     while (l.end > l.first && !(changes_[l.end - 1].op->key < low)) --l.end;
     return Status::ok;
   }
 
   void choose_slots(LockedLeaf& l) {
-    std::uint64_t used = l.twin->used_slots();
+    std::uint64_t used = l.shadow->used_slots();
     for (std::size_t i = l.first; i < l.end; ++i) {
       Change& c = changes_[i];
       if (c.found && c.op->erase) l.header_changes = true;
@@ -199,7 +200,7 @@ class Tree::Batch {
     }
   }
 
-  // Nothing that the transaction read was changed since; history.h has the argument, and life.h
+  // Nothing that the transaction read was changed since; versions.h has the argument, and life.h
   // that for collections.
   Status validate() {
     if (reads_ == nullptr) return Status::ok;
@@ -212,12 +213,12 @@ class Tree::Batch {
     if (reads_->expired() && !TENUTO_PLANT("store_commit_time_not_validated")) {
       return Status::conflict;
     }
-    std::vector<VLeaf*> mine;
-    for (const LockedLeaf& l : locked_) mine.push_back(l.twin);
+    std::vector<ShadowLeaf*> mine;
+    for (const LockedLeaf& l : locked_) mine.push_back(l.shadow);
     std::sort(mine.begin(), mine.end());
     const SnapshotCore& snapshot = *reads_->snapshot;
     for (const ReadRange& r : reads_->ranges) {
-      TENUTO_TRY(r.tree().unchanged(r, snapshot.moment, mine));
+      TENUTO_TRY(r.tree().unchanged(r, snapshot.timestamp, mine));
     }
     // What expired kept no versions that could have told.
     return snapshot.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
@@ -226,11 +227,11 @@ class Tree::Batch {
   Status save(tx::Txn& txn) {
     for (const LockedLeaf& l : locked_) {
       if (l.header_changes && !TENUTO_PLANT("store_batch_header_not_saved"))
-        TENUTO_TRY(txn.add_later(&l.twin->leaf->head, sizeof(LeafHeader)));
+        TENUTO_TRY(txn.add_later(&l.shadow->leaf->head, sizeof(LeafHeader)));
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
         if (!c.found || c.op->erase) continue;
-        TENUTO_TRY(txn.add_later(&l.twin->leaf->slot[c.slot], sizeof(SlotWord)));
+        TENUTO_TRY(txn.add_later(&l.shadow->leaf->slot[c.slot], sizeof(SlotWord)));
       }
     }
     return txn.ready();
@@ -239,26 +240,26 @@ class Tree::Batch {
   // In place; what was added is flushed by the commit, a fresh slot here.
   void store() {
     for (const LockedLeaf& l : locked_) {
-      Leaf& leaf = *l.twin->leaf;
+      Leaf& leaf = *l.shadow->leaf;
       std::uint64_t bitmap = bitmap_of(leaf);
-      UsedPrints prints = prints_of(*l.twin);
+      UsedFingerprints fingerprints = fingerprints_of(*l.shadow);
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
         if (c.op->erase) {
           if (!c.found) continue;
           bitmap &= ~(1ull << c.slot);
-          prints.of[c.slot] = 0;
+          fingerprints.of[c.slot] = 0;
           continue;
         }
         store_ordered(leaf.slot[c.slot], SlotWord::make(c.record, c.hash.slot));
         if (c.found) continue;
         if (!TENUTO_PLANT("store_batch_slot_unflushed")) flush(leaf.slot[c.slot]);
-        store_ordered(leaf.head.print[c.slot], c.hash.print);
-        prints.of[c.slot] = c.hash.print;
+        store_ordered(leaf.head.fingerprint[c.slot], c.hash.fingerprint);
+        fingerprints.of[c.slot] = c.hash.fingerprint;
         bitmap |= 1ull << c.slot;
       }
       if (l.header_changes) {
-        store_ordered(leaf.head.bitmap, bitmap_word(leaf.head.bitmap, bitmap, prints));
+        store_ordered(leaf.head.bitmap, bitmap_word(leaf.head.bitmap, bitmap, fingerprints));
       }
     }
   }
@@ -269,17 +270,17 @@ class Tree::Batch {
         Change& c = changes_[i];
         keep(l, c);
         if (!c.op->erase) {
-          l.twin->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.print);
+          l.shadow->set_entry(c.slot, SlotWord::make(c.record, c.hash.slot), c.hash.fingerprint);
         } else if (c.found) {
-          l.twin->set_print(c.slot, 0);
+          l.shadow->set_fingerprint(c.slot, 0);
         }
       }
     }
-    // Which leaves became empty is looked at before the locks go: after that twins may die.
+    // Which leaves became empty is looked at before the locks go: after that shadow leaves may die.
     for (const LockedLeaf& l : locked_) {
-      if (l.header_changes && l.twin->used_slots() == 0) emptied_.push_back(&changes_[l.first]);
+      if (l.header_changes && l.shadow->used_slots() == 0) emptied_.push_back(&changes_[l.first]);
     }
-    for (const LockedLeaf& l : locked_) l.twin->unlock();
+    for (const LockedLeaf& l : locked_) l.shadow->unlock();
     locked_.clear();
     for (Change& c : changes_) c.record = {};  // owned by its leaf now
     for (Change& c : changes_) {
@@ -294,17 +295,18 @@ class Tree::Batch {
         c.tree().retire_block(c.old_word.record(), old_bytes);
         retired_bytes_ += old_bytes;
       }
-      c.tree().limbos_.mine().count(records, bytes);
+      c.tree().garbage_.mine().count(records, bytes);
     }
-    if (now_.snapshots() != 0) history().sweep();
+    if (now_.snapshots() != 0) versions().sweep();
     for (const Change* c : emptied_) c->tree().unlink_empty(c->op->key);
   }
 
   void keep(const LockedLeaf& l, Change& c) {
     if (now_.snapshots() == 0 || (c.op->erase && !c.found)) return;
     const SnapshotCore* own = reads_ == nullptr ? nullptr : reads_->snapshot.get();
-    c.kept = history().keep({*l.tree, *l.twin, c.op->key, c.hash, now_.clock(), c.old_word.record(),
-                             static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
+    c.kept =
+        versions().keep({*l.tree, *l.shadow, c.op->key, c.hash, now_.clock(), c.old_word.record(),
+                         static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
   }
 
   std::vector<BatchOp> ops_;
@@ -312,7 +314,7 @@ class Tree::Batch {
   std::vector<LockedLeaf> locked_;
   std::vector<const Change*> emptied_;  // of leaves that became empty, a change each
   const ReadSet* const reads_;          // null: a batch in the default collection
-  MomentWord now_{};
+  TimestampWord now_{};
   std::uint64_t retired_bytes_ = 0;
 };
 
@@ -324,7 +326,8 @@ Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
   if (first.engine_.mine().active()) return Status::invalid_argument;
   const auto collect = [&ops] {
     for (const BatchOp& op : ops) {
-      if (&op == &ops.front() || op.tree != (&op - 1)->tree) op.tree->limbos_.collect_all_at_rest();
+      if (&op == &ops.front() || op.tree != (&op - 1)->tree)
+        op.tree->garbage_.collect_all_at_rest();
     }
   };
   bool much = false;

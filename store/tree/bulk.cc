@@ -6,7 +6,8 @@
 //
 //    records, leaves (each with its `next`)   |"bulk leaves"|   every thread for what it flushed
 //    first.next = the chain                   |"bulk chain"|    one store, which commits all
-//    twins and inner nodes show it            the first leaf is locked from before that store
+//    shadow leaves and inner nodes show it            the first leaf is locked from before that
+//    store
 //
 // Inner nodes are made before the lock: from there on nothing needs memory, so what is durable is
 // shown, too. Whatever ends a load earlier, a failed allocation among it, gives all back.
@@ -14,7 +15,7 @@
 // The first fence keeps a chain from being followed into what is not there; the second keeps
 // readers from seeing what a crash could take back. So a crash leaves an empty tree or all of it.
 // The empty key cannot be loaded, for it belongs into the first leaf. While a snapshot is active
-// nothing is loaded: see history.h.
+// nothing is loaded: see versions.h.
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
@@ -45,7 +46,7 @@ class Tree::Bulk {
 
   Status run() {
     if (!tree_is_empty()) return Status::exists;
-    twins_ = tree_.twins_.take_row(leaves_.size());
+    shadows_ = tree_.shadows_.take_row(leaves_.size());
     const auto reserve = [this](std::size_t from, std::size_t to) {
       return reserve_leaves(from, to);
     };
@@ -118,7 +119,7 @@ class Tree::Bulk {
     const std::string_view before = i == 0 ? std::string_view() : sorted_[i * kFill - 1].key;
     NewEntry entries[kSlots];
     std::uint8_t order[kSlots];
-    VLeaf& twin = twins_[i];
+    ShadowLeaf& shadow = shadows_[i];
     leaf.records.reserve(records.size());
     std::string_view last = before;
     for (std::size_t n = 0; n < records.size(); ++n) {
@@ -131,8 +132,8 @@ class Tree::Bulk {
       leaf.records.push_back(block->offset);
       write_record(tree_.file_, block->offset, r.key, r.value);
       const KeyHash hash = hash_key(r.key);
-      entries[n] = {SlotWord::make(block->offset, hash.slot), hash.print};
-      twin.set_entry(static_cast<unsigned>(n), entries[n].word, hash.print);
+      entries[n] = {SlotWord::make(block->offset, hash.slot), hash.fingerprint};
+      shadow.set_entry(static_cast<unsigned>(n), entries[n].word, hash.fingerprint);
       order[n] = static_cast<std::uint8_t>(n);
     }
     leaf.low = shortest_separator(before, records.front().key);
@@ -148,15 +149,15 @@ class Tree::Bulk {
       }
     }
     const PoolOffset next = i + 1 < leaves_.size() ? leaves_[i + 1].at : PoolOffset{};
-    twin.leaf = tree_.file_.at<Leaf>(leaf.at);
-    fill_leaf(*twin.leaf, leaf.at, tree_.id_, next, entries, static_cast<unsigned>(records.size()),
-              leaf.low, leaf.low_block);
-    twin.keep_order(twin.version.load(std::memory_order_relaxed), order,
-                    static_cast<unsigned>(records.size()));
+    shadow.leaf = tree_.file_.at<Leaf>(leaf.at);
+    fill_leaf(*shadow.leaf, leaf.at, tree_.id_, next, entries,
+              static_cast<unsigned>(records.size()), leaf.low, leaf.low_block);
+    shadow.keep_order(shadow.version.load(std::memory_order_relaxed), order,
+                      static_cast<unsigned>(records.size()));
     return Status::ok;
   }
 
-  static bool is_empty(const VLeaf& first) {
+  static bool is_empty(const ShadowLeaf& first) {
     return first.used_slots() == 0 && !store::next_of(*first.leaf);
   }
   bool tree_is_empty() const {
@@ -172,10 +173,10 @@ class Tree::Bulk {
   // Looks once more, now that nobody else can write.
   Status publish_chain() {
     const EpochGuard guard;
-    VLeaf& first = *tree_.index_.locate({}).leaf;
+    ShadowLeaf& first = *tree_.index_.locate({}).leaf;
     NodesAbove above;
     if (!TENUTO_PLANT("store_bulk_nodes_made_under_lock")) above = nodes_above(first);
-    Limbo& limbo = tree_.limbos_.mine();  // before the lock, for it may have to be made
+    ThreadGarbage& garbage = tree_.garbage_.mine();  // before the lock, for it may have to be made
     if (!first.lock()) return Status::exists;
     LeafLock lock(first);
     if (!is_empty(first) && !TENUTO_PLANT("store_bulk_named_before_filled")) {
@@ -186,7 +187,7 @@ class Tree::Bulk {
       return s == Status::conflict ? Status::busy : s;  // a transaction that was to drop it
     }
     // Snapshots would see what is loaded, for no leaf says that it was not there.
-    if (tree_.history_.now().snapshots() != 0) {
+    if (tree_.versions_.now().snapshots() != 0) {
       lock.unlock_unchanged();
       return Status::busy;
     }
@@ -195,7 +196,7 @@ class Tree::Bulk {
     shown_ = true;
     // What hangs here is condemned, for no snapshot is active, and its keys go to other leaves: a
     // sweep that comes, or is on its way, finds nothing to unlink there.
-    if (!TENUTO_PLANT("store_bulk_load_keeps_a_list")) tree_.history_.clear(first);
+    if (!TENUTO_PLANT("store_bulk_load_keeps_a_list")) tree_.versions_.clear(first);
     if (above == nullptr) above = nodes_above(first);
     tree_.index_.adopt(std::move(above));
     lock.unlock();
@@ -203,20 +204,20 @@ class Tree::Bulk {
     for (const BulkRecord& r : sorted_) {
       bytes += static_cast<std::int64_t>(r.key.size() + r.value.size());
     }
-    limbo.count(static_cast<std::int64_t>(sorted_.size()), bytes);
+    garbage.count(static_cast<std::int64_t>(sorted_.size()), bytes);
     return Status::ok;
   }
 
-  NodesAbove nodes_above(VLeaf& first) {
-    std::vector<VLeaf*> twins{&first};
+  NodesAbove nodes_above(ShadowLeaf& first) {
+    std::vector<ShadowLeaf*> shadows{&first};
     std::vector<std::string> lows{std::string()};
-    twins.reserve(leaves_.size() + 1);
+    shadows.reserve(leaves_.size() + 1);
     lows.reserve(leaves_.size() + 1);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      twins.push_back(&twins_[i]);
+      shadows.push_back(&shadows_[i]);
       lows.push_back(std::move(leaves_[i].low));
     }
-    return Index::nodes_above(twins, std::move(lows));
+    return Index::nodes_above(shadows, std::move(lows));
   }
 
   // Nothing durable names these.
@@ -225,7 +226,7 @@ class Tree::Bulk {
       for (const PoolOffset record : leaves_[i].records) tree_.heap_.release(record);
       if (leaves_[i].low_block) tree_.heap_.release(leaves_[i].low_block);
       if (leaves_[i].at) tree_.heap_.release(leaves_[i].at);
-      if (twins_ != nullptr) tree_.twins_.put(&twins_[i]);
+      if (shadows_ != nullptr) tree_.shadows_.put(&shadows_[i]);
     }
   }
 
@@ -233,7 +234,7 @@ class Tree::Bulk {
   const std::span<const BulkRecord> sorted_;
   const unsigned threads_;
   std::vector<Built> leaves_;
-  VLeaf* twins_ = nullptr;
+  ShadowLeaf* shadows_ = nullptr;
   bool shown_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Store::validate: of each tree the chain of leaves against the index, each leaf against its twin
-// and its separators, each record against its slot and its checksum; and all trees against the
+// Store::validate: of each tree the chain of leaves against the index, each leaf against its shadow
+// leaf and its separators, each record against its slot and its checksum; and all trees against the
 // heap: every block of the store's kind is reachable exactly once. Quiescent.
 #include <bit>
 #include <unordered_map>
@@ -16,24 +16,24 @@ class Tree::Check {
 
   Status run() {
     const EpochGuard guard;
-    std::vector<std::pair<VLeaf*, std::string>> leaves;
+    std::vector<std::pair<ShadowLeaf*, std::string>> leaves;
     tree_.index_.for_each(
-        [&](VLeaf* twin, std::string_view sep) { leaves.emplace_back(twin, sep); });
+        [&](ShadowLeaf* shadow, std::string_view sep) { leaves.emplace_back(shadow, sep); });
     PoolOffset expected = tree_.first_leaf_;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
-      const VLeaf& twin = *leaves[i].first;
-      const PoolOffset at = tree_.file_.offset_of(twin.leaf);
+      const ShadowLeaf& shadow = *leaves[i].first;
+      const PoolOffset at = tree_.file_.offset_of(shadow.leaf);
       if (at != expected) return damaged(at, "the index and the chain of leaves disagree");
       const std::string* end = i + 1 < leaves.size() ? &leaves[i + 1].second : nullptr;
-      TENUTO_TRY(check_leaf(twin, at, leaves[i].second, end));
-      expected = store::next_of(*twin.leaf);
+      TENUTO_TRY(check_leaf(shadow, at, leaves[i].second, end));
+      expected = store::next_of(*shadow.leaf);
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
     // Blocks that wait for readers are taken and rightly unreachable.
-    tree_.limbos_.for_each([this](const Retired& item) {
+    tree_.garbage_.for_each([this](const Retired& item) {
       if (item.what == Retired::What::block) reached_.emplace(item.word, false);
     });
-    tree_.history_.for_each([this](const OldVersion& v) {
+    tree_.versions_.for_each([this](const OldVersion& v) {
       if (v.tree == &tree_ && v.record) reached_.emplace(v.record.value, false);
     });
     return Status::ok;
@@ -55,9 +55,9 @@ class Tree::Check {
     return Status::ok;
   }
 
-  Status check_leaf(const VLeaf& twin, PoolOffset at, const std::string& sep,
+  Status check_leaf(const ShadowLeaf& shadow, PoolOffset at, const std::string& sep,
                     const std::string* end) {
-    const Leaf& leaf = *twin.leaf;
+    const Leaf& leaf = *shadow.leaf;
     TENUTO_TRY(reach(at));
     const Result<std::string_view> low = store::low_of(tree_.file_, leaf);
     if (!low || !low_sound(tree_.file_, leaf, tree_.id_, *low)) {
@@ -67,22 +67,23 @@ class Tree::Check {
     if (const PoolOffset block = low_block(leaf)) TENUTO_TRY(reach(block));
     if (!bitmap_sound(leaf)) return damaged(at, "a leaf's bitmap or a fingerprint is damaged");
     if (!is_sound(leaf.head.next)) return damaged(at, "a leaf's link is damaged");
-    if (bitmap_of(leaf) != twin.used_slots()) return damaged(at, "a leaf and its twin disagree");
+    if (bitmap_of(leaf) != shadow.used_slots())
+      return damaged(at, "a leaf and its shadow disagree");
     std::unordered_map<std::string_view, unsigned> keys;
     for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
-      TENUTO_TRY(check_slot(twin, slot, at, sep, end, keys));
+      TENUTO_TRY(check_slot(shadow, slot, at, sep, end, keys));
     }
     return Status::ok;
   }
 
-  Status check_slot(const VLeaf& twin, unsigned slot, PoolOffset at, const std::string& low,
+  Status check_slot(const ShadowLeaf& shadow, unsigned slot, PoolOffset at, const std::string& low,
                     const std::string* end, std::unordered_map<std::string_view, unsigned>& keys) {
-    const Leaf& leaf = *twin.leaf;
+    const Leaf& leaf = *shadow.leaf;
     const SlotWord word = leaf.slot[slot];
     const PoolOffset where = at + kLineBytes + slot * sizeof(SlotWord);
     if (!word.sound()) return damaged(where, "a slot's word is damaged");
-    if (word.raw != twin.word(slot).raw) return damaged(where, "a slot and its twin disagree");
+    if (word.raw != shadow.word(slot).raw) return damaged(where, "a slot and its shadow disagree");
     Record record;
     if (!read_record(tree_.file_, word.record(), record)) {
       return damaged(where, "a slot leads to no record");
@@ -97,8 +98,8 @@ class Tree::Check {
       return damaged(word.record(), "a record's checksum does not match");
     }
     const KeyHash hash = hash_key(record.key);
-    if (word.hash() != hash.slot || leaf.head.print[slot] != hash.print ||
-        twin.print[slot].load(std::memory_order_relaxed) != hash.print) {
+    if (word.hash() != hash.slot || leaf.head.fingerprint[slot] != hash.fingerprint ||
+        shadow.fingerprint[slot].load(std::memory_order_relaxed) != hash.fingerprint) {
       return damaged(where, "a slot's hash does not fit its record");
     }
     if (record.key < low || (end != nullptr && !(record.key < *end))) {
@@ -108,7 +109,7 @@ class Tree::Check {
     if (tree_.kind_ == KeyKind::u64 && record.key.size() != sizeof(U64Key)) {
       return damaged(where, "a key of a u64 store has not 8 bytes");
     }
-    if (tree_.index_.route(record.key) != &twin) {
+    if (tree_.index_.route(record.key) != &shadow) {
       return damaged(where, "the index leads a key to another leaf");
     }
     return Status::ok;
@@ -128,17 +129,17 @@ void Tree::note_dropped(Reached& reached) const {
   const auto note = [&](PoolOffset block) {
     if (block) reached.emplace(block.value, false);
   };
-  index_.for_each([&](VLeaf* twin, std::string_view) {
-    for (std::uint64_t used = twin->used_slots(); used != 0; used &= used - 1) {
-      note(twin->word(static_cast<unsigned>(std::countr_zero(used))).record());
+  index_.for_each([&](ShadowLeaf* shadow, std::string_view) {
+    for (std::uint64_t used = shadow->used_slots(); used != 0; used &= used - 1) {
+      note(shadow->word(static_cast<unsigned>(std::countr_zero(used))).record());
     }
-    note(low_block(*twin->leaf));
-    note(file_.offset_of(twin->leaf));
+    note(low_block(*shadow->leaf));
+    note(file_.offset_of(shadow->leaf));
   });
-  limbos_.for_each([&](const Retired& item) {
+  garbage_.for_each([&](const Retired& item) {
     if (item.what == Retired::What::block) note({item.word});
   });
-  history_.for_each([&](const OldVersion& v) {
+  versions_.for_each([&](const OldVersion& v) {
     if (v.tree == this) note(v.record);
   });
   for (const OldVersion* v = forgotten_; v != nullptr; v = v->after) note(v->record);

@@ -1,6 +1,6 @@
 // The time by which records expire. One clock a store, made of the system's (or the user's), with
-// what the pool remembers of lives before. Asked by form.cc's users, history.cc (a moment includes
-// its time), batch.cc (commits), and reclaim.cc.
+// what the pool remembers of lives before. Asked by encoding.cc's users, versions.cc (a moment
+// includes its time), batch.cc (commits), and reclaim.cc.
 //
 //   now        what all calls go by: the clock, and never less than it was. It stands still while
 //              the clock is behind, so what has expired stays so.

@@ -26,57 +26,57 @@ constexpr unsigned kLeavesAtOnce = 32;  // under one epoch
 constexpr unsigned kTries = 8;          // at a leaf, before it is passed by
 constexpr unsigned kFill = 44;          // records of a merged leaf at most: room for inserts
 
-unsigned used_of(const VLeaf& twin) {
-  return static_cast<unsigned>(std::popcount(twin.used_slots()));
+unsigned used_of(const ShadowLeaf& shadow) {
+  return static_cast<unsigned>(std::popcount(shadow.used_slots()));
 }
 
 struct MovedEntry {
   unsigned slot;  // in its new leaf, or where it stays
   SlotWord word;
-  std::uint8_t print;
+  std::uint8_t fingerprint;
 };
 
 // The change of a merge on media, inside an open transaction. REQUIRES: both locked; the slots are
 // free in the left leaf.
-Status store_merged(tx::Txn& txn, VLeaf& twin, PoolOffset next, const MovedEntry* moved,
+Status store_merged(tx::Txn& txn, ShadowLeaf& shadow, PoolOffset next, const MovedEntry* moved,
                     unsigned count) {
-  Leaf& left = *twin.leaf;
+  Leaf& left = *shadow.leaf;
   if (!TENUTO_PLANT("store_merge_header_not_saved"))
     TENUTO_TRY(txn.add_later(&left.head, sizeof left.head));
   TENUTO_TRY(txn.ready());
   std::uint64_t bitmap = bitmap_of(left);
-  UsedPrints prints = prints_of(twin);
+  UsedFingerprints fingerprints = fingerprints_of(shadow);
   for (const MovedEntry* e = moved; e != moved + count; ++e) {
     store_ordered(left.slot[e->slot], e->word);
     if (!TENUTO_PLANT("store_merge_slot_unflushed")) flush(left.slot[e->slot]);
-    store_ordered(left.head.print[e->slot], e->print);
-    prints.of[e->slot] = e->print;
+    store_ordered(left.head.fingerprint[e->slot], e->fingerprint);
+    fingerprints.of[e->slot] = e->fingerprint;
     bitmap |= 1ull << e->slot;
   }
   store_ordered(left.head.next, header_word(left.head.next, next.value));
-  store_ordered(left.head.bitmap, bitmap_word(left.head.bitmap, bitmap, prints));
+  store_ordered(left.head.bitmap, bitmap_word(left.head.bitmap, bitmap, fingerprints));
   return Status::ok;
 }
 
 // REQUIRES: the leaf is locked, the copies are durable.
-void store_moved(VLeaf& twin, const MovedEntry* moved, unsigned count) {
+void store_moved(ShadowLeaf& shadow, const MovedEntry* moved, unsigned count) {
   for (const MovedEntry* e = moved; e != moved + count; ++e) {
-    publish(twin.leaf->slot[e->slot], e->word);
+    publish(shadow.leaf->slot[e->slot], e->word);
   }
   fence("slots of copies", "old records are retired");
-  for (const MovedEntry* e = moved; e != moved + count; ++e) twin.set_word(e->slot, e->word);
+  for (const MovedEntry* e = moved; e != moved + count; ++e) shadow.set_word(e->slot, e->word);
 }
 
 }  // namespace
 
-// --- leaves become fewer ------------------------------------------------------------------------
+// --- leaves become fewer -------------------------------------------------------------------------
 
 Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
   const EpochGuard guard;
-  static_cast<void>(limbos_.mine());  // before a lock, for it may have to be made
+  static_cast<void>(garbage_.mine());  // before a lock, for it may have to be made
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
-    Fence upper;
+    UpperBound upper;
     const Place left = index_.locate(*from, Aim::at, &upper);
     Status s = upper.bounded ? merge_right_of(left, upper.key) : Status::not_found;
     if (s == Status::ok) work.done.leaves_merged += 1;
@@ -114,8 +114,8 @@ Status Tree::verify_leaf(const Place& place, const CompactWork& work) const {
 }
 
 Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
-  VLeaf& left = *at_left.leaf;
-  VLeaf& right = *at_right.leaf;
+  ShadowLeaf& left = *at_left.leaf;
+  ShadowLeaf& right = *at_right.leaf;
   if (!left.lock_if(at_left.version)) return Status::conflict;
   LeafLock left_lock(left);
   if (!right.lock_if(at_right.version)) {
@@ -133,12 +133,13 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
   left_lock.unlock();
   retire_block(low_block(*right.leaf), right.leaf->low.bytes());
   retire_block(file_.offset_of(right.leaf), sizeof(Leaf));
-  limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&right), Retired::What::twin});
+  garbage_.retire(garbage_.mine(),
+                  {reinterpret_cast<std::uintptr_t>(&right), Retired::What::shadow});
   return Status::ok;
 }
 
 // REQUIRES: both locked. conflict: they are no neighbours any more.
-Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
+Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
   if (store::next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
   const Result<std::string_view> low = low_of(right);
   if (!low) return low.error();
@@ -153,7 +154,7 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
     const auto slot = static_cast<unsigned>(std::countr_zero(rest));
     if (used == kBitmapMask) return Status::conflict;
     moved[count] = {choose_slot(used), right.word(slot),
-                    right.print[slot].load(std::memory_order_relaxed)};
+                    right.fingerprint[slot].load(std::memory_order_relaxed)};
     used |= 1ull << moved[count++].slot;
   }
   tx::Txn& txn = engine_.mine();
@@ -164,22 +165,22 @@ Status Tree::merge_locked(VLeaf& left, VLeaf& right) {
     saving.done();
     TENUTO_TRY(txn.commit());
     for (unsigned i = 0; i < count; ++i) {
-      left.set_entry(moved[i].slot, moved[i].word, moved[i].print);
+      left.set_entry(moved[i].slot, moved[i].word, moved[i].fingerprint);
     }
-    history_.join(left, right);
+    versions_.join(left, right);
     return Status::ok;
   };
   return index_.remove(&right, *low, merge);
 }
 
-// --- blocks go elsewhere ------------------------------------------------------------------------
+// --- blocks go elsewhere -------------------------------------------------------------------------
 
 Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
   const EpochGuard guard;
-  static_cast<void>(limbos_.mine());  // before a lock, for it may have to be made
+  static_cast<void>(garbage_.mine());  // before a lock, for it may have to be made
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
-    Fence upper;
+    UpperBound upper;
     const Place place = index_.locate(*from, Aim::at, &upper);
     Status s = move_leaf(place, work);
     if (s == Status::not_found) s = move_records(place, work);
@@ -220,18 +221,18 @@ Result<PoolOffset> Tree::copy_record(PoolOffset old) {
 // All records of a leaf that stand in slabs to be emptied, with two fences. not_found: there are
 // none. conflict: the leaf changed.
 Status Tree::move_records(const Place& place, CompactWork& work) {
-  VLeaf& twin = *place.leaf;
+  ShadowLeaf& shadow = *place.leaf;
   std::array<MovedEntry, kSlots> moved;
   std::array<PoolOffset, kSlots> old;
   unsigned found = 0;
-  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
-    const SlotWord word = twin.word(slot);
+    const SlotWord word = shadow.word(slot);
     if (!heap_.leaving(word.record())) continue;
     moved[found] = {slot, word, 0};
     old[found++] = word.record();
   }
-  if (!twin.still(place.version)) return Status::conflict;
+  if (!shadow.still(place.version)) return Status::conflict;
   if (found == 0) return Status::not_found;
   // Go back on every way out but the good one.
   struct Copies {
@@ -250,72 +251,74 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   }
   // Before the lock, so that others wait for one fence only.
   fence("copies of records", "slots of copies");
-  if (!twin.lock_if(place.version)) return Status::conflict;
+  if (!shadow.lock_if(place.version)) return Status::conflict;
   copies.count = 0;
   const bool too_early = TENUTO_PLANT("store_moved_record_released_early");
   for (unsigned i = 0; too_early && i < found; ++i) heap_.release(old[i]);
-  store_moved(twin, moved.data(), found);
-  twin.unlock();
+  store_moved(shadow, moved.data(), found);
+  shadow.unlock();
   for (unsigned i = 0; !too_early && i < found; ++i)
     retire_block(old[i], heap_.usable_size(old[i]));
   work.done.records_moved += found;
   return Status::ok;
 }
 
-// The leaf's own block: a copy takes its place in the chain, a new twin that in the index. Not the
-// first leaf, which is named elsewhere. not_found: it may stay. conflict: others are busy here.
+// The leaf's own block: a copy takes its place in the chain, a new shadow leaf that in the index.
+// Not the first leaf, which is named elsewhere. not_found: it may stay. conflict: others are busy
+// here.
 Status Tree::move_leaf(const Place& place, CompactWork& work) {
-  VLeaf& twin = *place.leaf;
-  if (!heap_.leaving(file_.offset_of(twin.leaf))) return Status::not_found;
-  const Result<std::string_view> low = low_of(twin);
+  ShadowLeaf& shadow = *place.leaf;
+  if (!heap_.leaving(file_.offset_of(shadow.leaf))) return Status::not_found;
+  const Result<std::string_view> low = low_of(shadow);
   if (!low) return low.error();
   if (low->empty()) return Status::not_found;
-  const Result<PoolOffset> next = next_of(twin);
+  const Result<PoolOffset> next = next_of(shadow);
   if (!next) return next.error();
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   UnlinkedBlock unlinked(heap_, block->offset);
-  UnlinkedTwin fresh(twins_);  // before the locks; from there on nothing needs memory
+  UnlinkedShadow fresh(shadows_);  // before the locks; from there on nothing needs memory
   const Place at_left = index_.locate(*low, Aim::before);
-  VLeaf& left = *at_left.leaf;
-  const bool left_locked = &left != &twin && left.lock_if(at_left.version);
-  const bool locked = left_locked && twin.lock_if(place.version);
-  if (!locked || store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) {
-    if (locked) twin.unlock_unchanged();
+  ShadowLeaf& left = *at_left.leaf;
+  const bool left_locked = &left != &shadow && left.lock_if(at_left.version);
+  const bool locked = left_locked && shadow.lock_if(place.version);
+  if (!locked || store::next_of(*left.leaf) != file_.offset_of(shadow.leaf)) {
+    if (locked) shadow.unlock_unchanged();
     if (left_locked) left.unlock_unchanged();
     return Status::conflict;
   }
   unlinked.linked();
-  replace_leaf(left, twin, *fresh.linked(), *block, *low, *next);
-  twin.unlock_dead();
+  replace_leaf(left, shadow, *fresh.linked(), *block, *low, *next);
+  shadow.unlock_dead();
   left.unlock();
-  retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
-  limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
+  retire_block(file_.offset_of(shadow.leaf), sizeof(Leaf));
+  garbage_.retire(garbage_.mine(),
+                  {reinterpret_cast<std::uintptr_t>(&shadow), Retired::What::shadow});
   work.done.leaves_moved += 1;
   return Status::ok;
 }
 
 // REQUIRES: both locked.
-void Tree::replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Block& block,
-                        std::string_view low, PoolOffset next) {
+void Tree::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
+                        const heap::Block& block, std::string_view low, PoolOffset next) {
   fresh.leaf = file_.at<Leaf>(block.offset);
   std::array<NewEntry, kSlots> entries;
   unsigned count = 0;
-  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
-    entries[count] = {twin.word(slot), twin.print[slot].load(std::memory_order_relaxed)};
-    fresh.set_entry(count, entries[count].word, entries[count].print);
+    entries[count] = {shadow.word(slot), shadow.fingerprint[slot].load(std::memory_order_relaxed)};
+    fresh.set_entry(count, entries[count].word, entries[count].fingerprint);
     count += 1;
   }
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }
   fill_leaf(*fresh.leaf, block.offset, id_, next, entries.data(), count, low,
-            low_block(*twin.leaf));
+            low_block(*shadow.leaf));
   fence("new leaf", "chain link");
   unlink_next(*left.leaf, block.offset);
-  history_.join(fresh, twin);
-  index_.exchange(&twin, low, &fresh);
+  versions_.join(fresh, shadow);
+  index_.exchange(&shadow, low, &fresh);
 }
 
 }  // namespace TENUTO_NS::store

@@ -80,7 +80,7 @@ Status Tree::put_when(std::string_view key, const Decide& decide) {
   TENUTO_TRY(file_.writable());
   Status s = Conditional{*this, key, decide}.run();
   if (s == Status::full) {  // what waits for readers, this thread among them, may make room
-    limbos_.collect_all_at_rest();
+    garbage_.collect_all_at_rest();
     s = Conditional{*this, key, decide}.run();
   }
   return s == Status::ok ? file_.bad_pages() : s;

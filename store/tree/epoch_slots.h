@@ -1,10 +1,13 @@
-// Epoch slots handed out and taken back; used by epoch.cc alone.
+// Epoch slots handed out and taken back, and how others look at them. For epoch.cc and garbage.cc.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
+#include "pm/process.h"
 #include "store/tree/epoch.h"
 
 namespace TENUTO_NS::store {
@@ -44,5 +47,35 @@ class Slots {
   // Slots below were held at some time. Written under the mutex, read by scans.
   std::atomic<std::size_t> used_{0};
 };
+
+extern constinit EpochSlot epoch_slots_of_threads[kEpochSlots];
+extern constinit EpochSlot loose_epoch_slots[kLooseSlots];
+
+struct EpochRegistry {
+  std::mutex& mu = pm::process_locks.readers;  // who marks slots holds it, too: one at a time
+  std::condition_variable given_back;
+  Slots threads{epoch_slots_of_threads, kEpochSlots};
+  Slots loose{loose_epoch_slots, kLooseSlots};
+};
+
+EpochRegistry& epoch_registry();
+
+// The oldest epoch at which somebody is pinned; all ones when nobody is.
+std::uint64_t oldest_epoch(bool with_rests);
+
+// Calls f while the slot's holder cannot pin it, if it is in this state. REQUIRES: the registry's
+// mutex.
+template <class F>
+void look_at(EpochSlot& slot, std::uint64_t state, F&& f) {
+  slot.looked_at.store(true, std::memory_order_seq_cst);  // before the mark, which leads here
+  std::uint64_t marked = state;
+  if (slot.state.compare_exchange_strong(marked, state | EpochSlot::kLooked,
+                                         std::memory_order_seq_cst)) {
+    f();
+    marked = state | EpochSlot::kLooked;
+    slot.state.compare_exchange_strong(marked, state, std::memory_order_seq_cst);
+  }
+  slot.looked_at.store(false, std::memory_order_release);
+}
 
 }  // namespace TENUTO_NS::store

@@ -69,7 +69,7 @@ std::uint64_t Tree::estimate(std::string_view from, const std::string_view* to) 
   const EpochGuard guard;
   const double all = index_.estimate_leaves(nullptr, nullptr);
   const double part = index_.estimate_leaves(from.empty() ? nullptr : &from, to);
-  const auto records = static_cast<double>(records_at_open_ + limbos_.records());
+  const auto records = static_cast<double>(records_at_open_ + garbage_.records());
   return static_cast<std::uint64_t>(
       std::llround(std::max(0.0, records * std::min(part / all, 1.0))));
 }
@@ -80,19 +80,19 @@ void Tree::count_record_bytes() const {
   const EpochGuard guard;
   std::int64_t bytes = 0;
   std::vector<Entry> found;
-  index_.each_leaf([&](VLeaf* twin) {
+  index_.each_leaf([&](ShadowLeaf* shadow) {
     for (;;) {
-      const std::uint64_t version = twin->read_version();
-      const Status s = entries({twin, version}, found);
+      const std::uint64_t version = shadow->read_version();
+      const Status s = entries({shadow, version}, found);
       if (s == Status::conflict) continue;
-      if (s == Status::ok && !twin->still(version)) continue;
+      if (s == Status::ok && !shadow->still(version)) continue;
       break;
     }
     for (const Entry& e : found) {
       bytes += static_cast<std::int64_t>(e.record.key.size() + e.record.value.size());
     }
   });
-  record_bytes_at_open_ = bytes - limbos_.record_bytes();
+  record_bytes_at_open_ = bytes - garbage_.record_bytes();
   record_bytes_known_.store(true, std::memory_order_release);
 }
 
@@ -103,13 +103,13 @@ void Tree::stats(StoreStats& out) const {
   }
   const EpochGuard guard;
   const Index::Shape shape = index_.shape();
-  out.records = static_cast<std::uint64_t>(records_at_open_ + limbos_.records());
-  out.record_bytes = static_cast<std::uint64_t>(record_bytes_at_open_ + limbos_.record_bytes());
+  out.records = static_cast<std::uint64_t>(records_at_open_ + garbage_.records());
+  out.record_bytes = static_cast<std::uint64_t>(record_bytes_at_open_ + garbage_.record_bytes());
   out.leaves = 0;
-  index_.each_leaf([&](VLeaf*) { out.leaves += 1; });
+  index_.each_leaf([&](ShadowLeaf*) { out.leaves += 1; });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
-  out.index_dram_bytes = shape.bytes + out.leaves * sizeof(VLeaf);
+  out.index_dram_bytes = shape.bytes + out.leaves * sizeof(ShadowLeaf);
   out.rebuild_ms = rebuild_ms_;
 }
 

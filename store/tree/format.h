@@ -67,7 +67,7 @@ inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
 inline constexpr std::size_t kLowInlineMax = 56;
 
 // Fingerprints of a leaf, 0 where the slot is not in use.
-struct UsedPrints {
+struct UsedFingerprints {
   std::uint8_t of[kSlots];
 
   std::uint32_t crc(std::uint32_t from) const {
@@ -90,8 +90,9 @@ struct HeaderWord {
     return sealed(value, pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value));
   }
   // Of a bitmap: the fingerprints that the lookups go by are covered, too.
-  static HeaderWord make(std::uint64_t value, std::uint64_t salt, const UsedPrints& prints) {
-    return sealed(value, prints.crc(pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value)));
+  static HeaderWord make(std::uint64_t value, std::uint64_t salt,
+                         const UsedFingerprints& fingerprints) {
+    return sealed(value, fingerprints.crc(pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value)));
   }
   std::uint64_t value() const { return raw & kOffsetMask; }
   bool sound(std::uint64_t salt) const { return raw == make(value(), salt).raw; }
@@ -106,9 +107,9 @@ static_assert(pm::OnMedia<HeaderWord> && sizeof(HeaderWord) == 8);
 
 // The one line whose stores, durable in order, commit inserts, erases and splits.
 struct LeafHeader {
-  HeaderWord bitmap;           // bit i: slot i names a record; its checksum covers their prints
-  HeaderWord next;             // offset of the next leaf; 0: the last
-  std::uint8_t print[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
+  HeaderWord bitmap;  // bit i: slot i names a record; its checksum covers their fingerprints
+  HeaderWord next;    // offset of the next leaf; 0: the last
+  std::uint8_t fingerprint[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
 

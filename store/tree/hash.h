@@ -13,8 +13,8 @@
 namespace TENUTO_NS::store {
 
 struct KeyHash {
-  std::uint8_t print;  // fingerprint, never 0: 0 marks an empty slot in DRAM
-  std::uint16_t slot;  // the further bits in the slot word
+  std::uint8_t fingerprint;  // fingerprint, never 0: 0 marks an empty slot in DRAM
+  std::uint16_t slot;        // the further bits in the slot word
 };
 
 // Cost: one 3-cycle instruction per eight bytes of key.
@@ -29,8 +29,9 @@ inline KeyHash hash_key(std::string_view key) {
   }
   for (; n > 0; --n, ++p) crc = pm::crc32c_u8(crc, static_cast<std::uint8_t>(*p));
   const std::uint64_t mixed = crc * 0x9e3779b97f4a7c15ull;
-  const auto print = static_cast<std::uint8_t>(mixed >> 56);
-  return {print == 0 ? std::uint8_t{0xff} : print, static_cast<std::uint16_t>(mixed >> 40)};
+  const auto fingerprint = static_cast<std::uint8_t>(mixed >> 56);
+  return {fingerprint == 0 ? std::uint8_t{0xff} : fingerprint,
+          static_cast<std::uint16_t>(mixed >> 40)};
 }
 
 }  // namespace TENUTO_NS::store

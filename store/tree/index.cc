@@ -20,7 +20,7 @@ std::size_t cut(std::size_t children, std::size_t added) {
 
 }  // namespace
 
-Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
+Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
   for (Backoff wait;; wait.pause()) {
     const Node* n = root_.load(std::memory_order_acquire);
     const Node* bound_node = nullptr;
@@ -34,9 +34,9 @@ Place Index::locate(std::string_view key, Aim aim, Fence* upper) const {
         bound = i;
       }
       if (n->level() == 1) {
-        VLeaf* leaf = n->leaf(i);
+        ShadowLeaf* leaf = n->leaf(i);
         const std::uint64_t v = leaf->read_version();
-        if (VLeaf::dead(v) || n->obsolete()) break;
+        if (ShadowLeaf::dead(v) || n->obsolete()) break;
         if (upper != nullptr) {
           upper->bounded = bound_node != nullptr;
           upper->key.clear();
@@ -69,13 +69,13 @@ void Index::locate_many(std::span<const std::string_view> keys, Place* out) cons
     __builtin_prefetch(at[i]->leaf(child[i]));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    VLeaf* leaf = at[i]->leaf(child[i]);
+    ShadowLeaf* leaf = at[i]->leaf(child[i]);
     const std::uint64_t v = leaf->read_version();
-    out[i] = VLeaf::dead(v) || at[i]->obsolete() ? Place{} : Place{leaf, v};
+    out[i] = ShadowLeaf::dead(v) || at[i]->obsolete() ? Place{} : Place{leaf, v};
   }
 }
 
-VLeaf* Index::route(std::string_view key) const {
+ShadowLeaf* Index::route(std::string_view key) const {
   const Node* n = root_.load(std::memory_order_acquire);
   while (n->level() > 1) n = n->node(n->find(key));
   return n->leaf(n->find(key));
@@ -203,7 +203,7 @@ void Index::split(Change& change, Node* old, std::string_view key, NodeShape s, 
   }
 }
 
-void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
+void Index::add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right) {
   Backoff wait;
   for (;;) {
     Node* n = root_.load(std::memory_order_acquire);
@@ -235,7 +235,7 @@ void Index::add(VLeaf* left, std::string_view separator, VLeaf* right) {
 }
 
 // No new node: readers who still find the old leaf find it dead, and come again.
-void Index::exchange(VLeaf* leaf, std::string_view key, VLeaf* with) {
+void Index::exchange(ShadowLeaf* leaf, std::string_view key, ShadowLeaf* with) {
   Backoff wait;
   for (;;) {
     Node* n = root_.load(std::memory_order_acquire);
@@ -251,7 +251,7 @@ void Index::exchange(VLeaf* leaf, std::string_view key, VLeaf* with) {
   }
 }
 
-Status Index::remove(VLeaf* leaf, std::string_view separator,
+Status Index::remove(ShadowLeaf* leaf, std::string_view separator,
                      const std::function<Status()>& unlink) {
   Backoff wait;
   for (;;) {
@@ -323,7 +323,7 @@ Index::Shape Index::shape() const {
   return total;
 }
 
-void Index::for_each(const std::function<void(VLeaf*, std::string_view)>& f) const {
+void Index::for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const {
   std::string low;
   const std::function<void(const Node*)> walk = [&](const Node* n) {
     for (unsigned i = 0; i < n->count(); ++i) {

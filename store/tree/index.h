@@ -1,4 +1,4 @@
-// The index above the leaves: inner nodes in DRAM, from a root to the leaf twins.
+// The index above the leaves: inner nodes in DRAM, from a root to the leaf shadow leaves.
 //
 // Concurrency: optimistic lock coupling on nodes that are immutable (inner.h). A reader descends
 // without looking back, takes the leaf's version, and then asks whether the leaf's parent was
@@ -46,16 +46,16 @@ enum class Aim : std::uint8_t {
 
 // A leaf, unlocked and alive at `version`.
 struct Place {
-  VLeaf* leaf = nullptr;
+  ShadowLeaf* leaf = nullptr;
   std::uint64_t version = 0;
 };
 
 // An upper bound of the leaf's keys, exclusive; none for the rightmost leaf. May be too low while
 // a neighbour is being unlinked, never too high.
-struct Fence {
+struct UpperBound {
   bool bounded = false;
   std::string key;
-  const VLeaf* next = nullptr;  // a hint: the leaf behind it, where that costs nothing to know
+  const ShadowLeaf* next = nullptr;  // a hint: the leaf behind it, where that costs nothing to know
 };
 
 // Nodes above leaves that no index shows yet.
@@ -74,31 +74,32 @@ class Index {
 
   // Takes the leaves in order, with their separators (the first is not used).
   // REQUIRES: empty index, at least one leaf. Not thread-safe.
-  void build(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators);
+  void build(const std::vector<ShadowLeaf*>& leaves, std::vector<std::string> separators);
 
   // Waits while the leaf is locked. Cost: two lines a level.
-  Place locate(std::string_view key, Aim aim = Aim::at, Fence* upper = nullptr) const;
+  Place locate(std::string_view key, Aim aim = Aim::at, UpperBound* upper = nullptr) const;
   // Many keys at once, whose misses overlap; a place without a leaf asks for locate().
   void locate_many(std::span<const std::string_view> keys, Place* out) const;
   // The leaf that held the key a moment ago, locked or not.
-  VLeaf* route(std::string_view key) const;
+  ShadowLeaf* route(std::string_view key) const;
 
   // A leaf was split: `right` holds the keys from `separator` on. REQUIRES: left is locked.
-  void add(VLeaf* left, std::string_view separator, VLeaf* right);
+  void add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right);
   // The leaf with this low separator goes, its left neighbour takes its range. When all that needs
   // memory is done `unlink` is called; if it does not say ok nothing has changed. REQUIRES: both
   // are locked; the leaf is not the first; `unlink` waits for no leaf.
-  Status remove(VLeaf* leaf, std::string_view separator, const std::function<Status()>& unlink);
+  Status remove(ShadowLeaf* leaf, std::string_view separator,
+                const std::function<Status()>& unlink);
 
   // `with` takes the leaf's place. REQUIRES: the leaf is locked, and dies before its unlock; this
   // is a key of its range.
-  void exchange(VLeaf* leaf, std::string_view key, VLeaf* with);
+  void exchange(ShadowLeaf* leaf, std::string_view key, ShadowLeaf* with);
 
   // The only leaf is followed by others. First the nodes above all of them, in order and with their
   // separators (the first is not used), under no lock, for that needs memory; then they are hung
   // in, which cannot fail. adopt: REQUIRES: the leaf, the first of those, is locked, and what
   // `retire` needs is there.
-  static NodesAbove nodes_above(const std::vector<VLeaf*>& leaves,
+  static NodesAbove nodes_above(const std::vector<ShadowLeaf*>& leaves,
                                 std::vector<std::string> separators);
   void adopt(NodesAbove made);
 
@@ -111,7 +112,7 @@ class Index {
   };
   Shape shape() const;
   // Calls f(leaf, separator) in order. REQUIRES: no writer.
-  void for_each(const std::function<void(VLeaf*, std::string_view)>& f) const;
+  void for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const;
   // Calls f(leaf) in order, and needs no memory. REQUIRES: as for_each.
   template <class F>
   void each_leaf(const F& f) const {

@@ -41,7 +41,7 @@ class NodesMade {
 
 Index::~Index() { const NodesAbove all(root_.load(std::memory_order_acquire)); }
 
-void Index::build(const std::vector<VLeaf*>& leaves, std::vector<std::string> separators) {
+void Index::build(const std::vector<ShadowLeaf*>& leaves, std::vector<std::string> separators) {
   root_.store(nodes_above(leaves, std::move(separators)).release(), std::memory_order_release);
 }
 
@@ -60,7 +60,7 @@ void Index::adopt(NodesAbove made) {
   for (std::size_t i = 0; i < olds; ++i) retire_(old[i]);
 }
 
-NodesAbove Index::nodes_above(const std::vector<VLeaf*>& leaves,
+NodesAbove Index::nodes_above(const std::vector<ShadowLeaf*>& leaves,
                               std::vector<std::string> separators) {
   NodesMade made;
   NodeShape row;

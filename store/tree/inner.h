@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/tree/vleaf.h"
+#include "store/tree/shadow_leaf.h"
 #include "tenuto/units.h"
 
 namespace TENUTO_NS::store {
@@ -66,8 +66,8 @@ class alignas(kLineBytes) Node {
   Node* node(unsigned i) const {
     return static_cast<Node*>(children()[i].load(std::memory_order_acquire));
   }
-  VLeaf* leaf(unsigned i) const {
-    return static_cast<VLeaf*>(children()[i].load(std::memory_order_acquire));
+  ShadowLeaf* leaf(unsigned i) const {
+    return static_cast<ShadowLeaf*>(children()[i].load(std::memory_order_acquire));
   }
   // REQUIRES: locked.
   void set_child(unsigned i, void* child) { children()[i].store(child, std::memory_order_release); }

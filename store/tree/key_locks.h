@@ -1,6 +1,6 @@
 // Keys that transactions have locked for update: volatile, of one process, never waited for, so
 // there is no deadlock. They keep transactions from wasting their work; what makes commits right is
-// the validation (history.h), which single puts cannot pass by either.
+// the validation (versions.h), which single puts cannot pass by either.
 #pragma once
 
 #include <array>

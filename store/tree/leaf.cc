@@ -21,41 +21,42 @@ std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
 
 }  // namespace
 
-void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print) {
-  Leaf& leaf = *twin.leaf;
-  UsedPrints prints = prints_of(twin);
-  prints.of[slot] = print;
-  const HeaderWord bitmap = bitmap_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot, prints);
+void insert_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word, std::uint8_t fingerprint) {
+  Leaf& leaf = *shadow.leaf;
+  UsedFingerprints fingerprints = fingerprints_of(shadow);
+  fingerprints.of[slot] = fingerprint;
+  const HeaderWord bitmap =
+      bitmap_word(leaf.head.bitmap, bitmap_of(leaf) | 1ull << slot, fingerprints);
   if (TENUTO_PLANT("store_header_before_slot")) publish(leaf.head.bitmap, bitmap);
   publish(leaf.slot[slot], word);
   fence("record and slot", "leaf header");  // a set bit promises a whole record and slot word
-  if (TENUTO_PLANT("store_bitmap_before_print")) store_ordered(leaf.head.bitmap, bitmap);
-  store_ordered(leaf.head.print[slot], print);
+  if (TENUTO_PLANT("store_bitmap_before_fingerprint")) store_ordered(leaf.head.bitmap, bitmap);
+  store_ordered(leaf.head.fingerprint[slot], fingerprint);
   publish(leaf.head.bitmap, bitmap);
   fence("leaf header", "insert returns");
-  twin.set_entry(slot, word, print);
+  shadow.set_entry(slot, word, fingerprint);
 }
 
-void swap_entry(VLeaf& twin, unsigned slot, SlotWord word) {
-  publish(twin.leaf->slot[slot], word);
+void swap_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word) {
+  publish(shadow.leaf->slot[slot], word);
   fence("slot", "update returns, old record is retired");
-  twin.set_word(slot, word);
+  shadow.set_word(slot, word);
 }
 
-void erase_entry(VLeaf& twin, unsigned slot) {
-  Leaf& leaf = *twin.leaf;
-  UsedPrints prints = prints_of(twin);
-  prints.of[slot] = 0;
+void erase_entry(ShadowLeaf& shadow, unsigned slot) {
+  Leaf& leaf = *shadow.leaf;
+  UsedFingerprints fingerprints = fingerprints_of(shadow);
+  fingerprints.of[slot] = 0;
   publish(leaf.head.bitmap,
-          bitmap_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot), prints));
+          bitmap_word(leaf.head.bitmap, bitmap_of(leaf) & ~(1ull << slot), fingerprints));
   fence("leaf bitmap", "erase returns, record is retired");
-  twin.set_print(slot, 0);
+  shadow.set_fingerprint(slot, 0);
 }
 
-UsedPrints prints_of(const Leaf& leaf, std::uint64_t used) {
-  UsedPrints p;
+UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used) {
+  UsedFingerprints p;
   for (unsigned i = 0; i < kSlots; ++i) {
-    p.of[i] = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - (used >> i & 1)));
+    p.of[i] = static_cast<std::uint8_t>(leaf.head.fingerprint[i] & (0 - (used >> i & 1)));
   }
   return p;
 }
@@ -63,7 +64,8 @@ UsedPrints prints_of(const Leaf& leaf, std::uint64_t used) {
 bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap) {
   const std::uint64_t salt = salt_of(leaf.head.bitmap);
   if (bitmap.sound(salt)) return true;
-  return bitmap.raw == HeaderWord::make(bitmap.value(), salt, prints_of(leaf, bitmap.value())).raw;
+  return bitmap.raw ==
+         HeaderWord::make(bitmap.value(), salt, fingerprints_of(leaf, bitmap.value())).raw;
 }
 
 unsigned choose_slot(std::uint64_t used) {
@@ -114,10 +116,10 @@ void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const Ne
   std::memset(static_cast<void*>(&leaf), 0, sizeof leaf);
   for (unsigned i = 0; i < count; ++i) {
     leaf.slot[i] = entries[i].word;
-    leaf.head.print[i] = entries[i].print;
+    leaf.head.fingerprint[i] = entries[i].fingerprint;
   }
   const std::uint64_t used = (1ull << count) - 1;
-  leaf.head.bitmap = bitmap_word(leaf.head.bitmap, used, prints_of(leaf, used));
+  leaf.head.bitmap = bitmap_word(leaf.head.bitmap, used, fingerprints_of(leaf, used));
   leaf.head.next = header_word(leaf.head.next, next.value);
   set_low(leaf, at, tree, low, block);
   flush(leaf);
@@ -133,13 +135,13 @@ TreeCounts counts_of(const Leaf& first) {
   return counts;
 }
 
-void link_split(const VLeaf& twin, PoolOffset right, std::uint64_t keep) {
-  Leaf& left = *twin.leaf;
-  UsedPrints prints = prints_of(twin);
+void link_split(const ShadowLeaf& shadow, PoolOffset right, std::uint64_t keep) {
+  Leaf& left = *shadow.leaf;
+  UsedFingerprints fingerprints = fingerprints_of(shadow);
   for (unsigned i = 0; i < kSlots; ++i) {
-    if ((keep >> i & 1) == 0) prints.of[i] = 0;
+    if ((keep >> i & 1) == 0) fingerprints.of[i] = 0;
   }
-  const HeaderWord bitmap = bitmap_word(left.head.bitmap, keep, prints);
+  const HeaderWord bitmap = bitmap_word(left.head.bitmap, keep, fingerprints);
   if (TENUTO_PLANT("store_split_drops_before_link")) store_ordered(left.head.bitmap, bitmap);
   store_ordered(left.head.next, header_word(left.head.next, right.value));
   if (!TENUTO_PLANT("store_split_keeps_moved_entries")) store_ordered(left.head.bitmap, bitmap);
@@ -176,7 +178,7 @@ bool resolve_split(Leaf& left, const Leaf& right) {
     if (TENUTO_PLANT("store_recovery_drops_one_moved_entry")) break;
   }
   const std::uint64_t kept = in_left & ~drop;
-  publish(left.head.bitmap, bitmap_word(left.head.bitmap, kept, prints_of(left, kept)));
+  publish(left.head.bitmap, bitmap_word(left.head.bitmap, kept, fingerprints_of(left, kept)));
   return true;
 }
 

@@ -1,11 +1,11 @@
-// A leaf on media and the durable steps on it. REQUIRES: the leaf's twin is
+// A leaf on media and the durable steps on it. REQUIRES: the leaf's shadow leaf is
 // locked, or nobody can see it yet.
 //
 // Authoritative is the header line: a set bit of the bitmap promises a whole slot word and a whole
 // record, and a fingerprint in the same line. Records need no allocator log, for their being in
 // use follows from the leaves.
 //
-//   insert  record, slot |"record and slot"| print, bitmap |"leaf header"|       2 fences
+//   insert  record, slot |"record and slot"| fingerprint, bitmap |"leaf header"|       2 fences
 //   update  record |"record"| slot |"slot"|                                      2 fences
 //   erase   bitmap |"leaf bitmap"|                                               1 fence
 //   split   N |"new leaf"| L.next = N, L.bitmap |"chain link"|                   2 fences
@@ -26,16 +26,16 @@
 #include "file/pool_file.h"
 #include "pm/plant.h"
 #include "store/tree/format.h"
-#include "store/tree/vleaf.h"
+#include "store/tree/shadow_leaf.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::store {
 
-// REQUIRES for these three: the twin is locked; the record is flushed, for swap also fenced.
-// The twin is brought up to date after the last fence.
-void insert_entry(VLeaf& twin, unsigned slot, SlotWord word, std::uint8_t print);
-void swap_entry(VLeaf& twin, unsigned slot, SlotWord word);
-void erase_entry(VLeaf& twin, unsigned slot);
+// REQUIRES for these three: the shadow leaf is locked; the record is flushed, for swap also fenced.
+// The shadow leaf is brought up to date after the last fence.
+void insert_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word, std::uint8_t fingerprint);
+void swap_entry(ShadowLeaf& shadow, unsigned slot, SlotWord word);
+void erase_entry(ShadowLeaf& shadow, unsigned slot);
 
 // Header words. A place's salt is its address within the unit that mappings align to, which is the
 // same in every process.
@@ -49,18 +49,20 @@ inline bool is_sound(const HeaderWord& at) { return at.sound(salt_of(at)); }
 inline std::uint64_t bitmap_of(const Leaf& leaf) { return leaf.head.bitmap.value(); }
 
 // The bitmap's word, whose checksum covers the fingerprints of used slots. Who writes it takes them
-// from the twin, not from the leaf: what the medium changed there must not get a sound checksum.
-inline HeaderWord bitmap_word(const HeaderWord& at, std::uint64_t bits, const UsedPrints& prints) {
+// from the shadow leaf, not from the leaf: what the medium changed there must not get a sound
+// checksum.
+inline HeaderWord bitmap_word(const HeaderWord& at, std::uint64_t bits,
+                              const UsedFingerprints& fingerprints) {
   if (TENUTO_PLANT("store_fingerprints_not_covered")) return header_word(at, bits);
-  return HeaderWord::make(bits, salt_of(at), prints);
+  return HeaderWord::make(bits, salt_of(at), fingerprints);
 }
-// REQUIRES: the twin is locked.
-inline UsedPrints prints_of(const VLeaf& twin) {
-  UsedPrints p;
-  std::memcpy(p.of, static_cast<const void*>(&twin.print), sizeof p.of);
+// REQUIRES: the shadow leaf is locked.
+inline UsedFingerprints fingerprints_of(const ShadowLeaf& shadow) {
+  UsedFingerprints p;
+  std::memcpy(p.of, static_cast<const void*>(&shadow.fingerprint), sizeof p.of);
   return p;
 }
-UsedPrints prints_of(const Leaf& leaf, std::uint64_t used);
+UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used);
 // Whether bits and fingerprints are as they were stored; without the fingerprints, where 0.1.0
 // stored them. `bitmap`: the leaf's, for those who must read it once.
 bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap);
@@ -85,7 +87,7 @@ bool low_sound(const pm::PoolFile& file, const Leaf& leaf, TreeId tree, std::str
 // Makes a new leaf, holding `count` entries, durable: everything in it is flushed, not fenced.
 struct NewEntry {
   SlotWord word;
-  std::uint8_t print;
+  std::uint8_t fingerprint;
 };
 void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const NewEntry* entries,
                unsigned count, std::string_view low, PoolOffset low_block);
@@ -94,8 +96,8 @@ void fill_leaf(Leaf& leaf, PoolOffset at, TreeId tree, PoolOffset next, const Ne
 void set_counts(Leaf& first, const TreeCounts& counts);
 TreeCounts counts_of(const Leaf& first);
 
-// L.next = right, then L.bitmap = keep, in one line; fenced. REQUIRES: the twin is locked.
-void link_split(const VLeaf& twin, PoolOffset right, std::uint64_t keep);
+// L.next = right, then L.bitmap = keep, in one line; fenced. REQUIRES: the shadow leaf is locked.
+void link_split(const ShadowLeaf& shadow, PoolOffset right, std::uint64_t keep);
 
 // left.next = next, past a leaf that is empty; fenced.
 void unlink_next(Leaf& left, PoolOffset next);

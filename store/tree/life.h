@@ -2,8 +2,8 @@
 // and batches (batch.cc), and changed by what makes collections go (collections.cc).
 //
 // A drop is a change of the catalog, and has its place in the order of all changes by its load of
-// the history's word (history.h): let d be that moment. Whoever drops says so before d (`dropping`)
-// and says what became of it when the change is durable, so:
+// the history's word (versions.h): let d be that moment. Whoever drops says so before d
+// (`dropping`) and says what became of it when the change is durable, so:
 //   - A read that finds `open` asked before the dropper said so, hence before d, or began before
 //     the drop ended: it may come before the drop. What finds `dropping` cannot know, and waits;
 //     the wait is that of a reader at a locked leaf, and its dropper waits for no reader.
@@ -37,7 +37,7 @@ class CollectionLife {
   // epoch lasts, if that was pinned before. REQUIRES: no leaf is locked by the caller.
   Status alive() const {
     const State now = state_.load(std::memory_order_seq_cst);
-    return now == State::open ? Status::ok : settled(now);
+    return now == State::open ? Status::ok : when_decided(now);
   }
   // The same for the transaction that makes it.
   Status alive_to_maker() const {
@@ -48,8 +48,8 @@ class CollectionLife {
 
   // Of a dropped one: whether a snapshot of this moment may be older than the drop, and have seen
   // the collection.
-  bool dropped_after(std::uint64_t moment) const {
-    return moment < drop_clock_.load(std::memory_order_relaxed);
+  bool dropped_after(std::uint64_t timestamp) const {
+    return timestamp < drop_clock_.load(std::memory_order_relaxed);
   }
 
   // REQUIRES: the collections' lock, for these.
@@ -77,7 +77,7 @@ class CollectionLife {
 
   void set(State s) { state_.store(s, std::memory_order_seq_cst); }
 
-  Status settled(State now) const {
+  Status when_decided(State now) const {
     for (; now == State::dropping; now = state_.load(std::memory_order_seq_cst)) {
       std::this_thread::yield();
     }

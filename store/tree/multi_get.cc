@@ -1,7 +1,7 @@
 // Many keys at once: their lookups go step by step together, so that the misses of one are waited
-// for while the others' are under way. Each group descends level by level, then asks for the twins,
-// then for the slot words that the fingerprints point at, then for the records; what was found is
-// then judged by the ordinary search, whose lines are all there by now.
+// for while the others' are under way. Each group descends level by level, then asks for the shadow
+// leaves, then for the slot words that the fingerprints point at, then for the records; what was
+// found is then judged by the ordinary search, whose lines are all there by now.
 //
 // A key whose leaf changes meanwhile is looked up by itself.
 #include <array>
@@ -33,12 +33,13 @@ void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked
   for (std::size_t i = 0; i < keys.size(); ++i) {
     hashes[i] = hash_key(keys[i]);
     if (places[i].leaf == nullptr) continue;
-    const std::uint64_t hits = places[i].leaf->match(hashes[i].print);
+    const std::uint64_t hits = places[i].leaf->match(hashes[i].fingerprint);
     if (hits != 0) __builtin_prefetch(&places[i].leaf->words[std::countr_zero(hits)]);
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (places[i].leaf == nullptr) continue;
-    for (std::uint64_t hits = places[i].leaf->match(hashes[i].print); hits != 0; hits &= hits - 1) {
+    for (std::uint64_t hits = places[i].leaf->match(hashes[i].fingerprint); hits != 0;
+         hits &= hits - 1) {
       const SlotWord word = places[i].leaf->word(static_cast<unsigned>(std::countr_zero(hits)));
       if (word.hash() == hashes[i].slot) prefetch(word);
     }

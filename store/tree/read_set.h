@@ -1,5 +1,6 @@
 // What a transaction has read, to be still so when it commits: ranges of keys, and collections that
-// are there. Filled by work.cc and by the transaction's cursors; asked by batch.cc and past.cc.
+// are there. Filled by transaction_state.cc and by the transaction's cursors; asked by batch.cc and
+// snapshot_read.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// From blocks in a pool to a tree: making an empty one, and rebuilding twins and inner nodes at
-// open. The chain of leaves is walked once, by one thread, reading one line of each leaf; behind it
-// everything about a single leaf is done in parallel (oneTBB), so that the walk is all that waits.
+// From blocks in a pool to a tree: making an empty one, and rebuilding shadow leaves and inner
+// nodes at open. The chain of leaves is walked once, by one thread, reading one line of each leaf;
+// behind it everything about a single leaf is done in parallel (oneTBB), so that the walk is all
+// that waits.
 //
 // After a crash every leaf may be the left half of a split that got no further than `next`; each
 // is compared with its right neighbour, which needs no order among leaves: only a leaf's own
@@ -30,9 +31,9 @@ Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind
   Leaf* leaf = ground.file.at<Leaf>(block->offset);
   fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
   std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
-  VLeaf* twin = tree->twins_.take();
-  twin->leaf = leaf;
-  tree->index_.build({twin}, {std::string()});
+  ShadowLeaf* shadow = tree->shadows_.take();
+  shadow->leaf = leaf;
+  tree->index_.build({shadow}, {std::string()});
   unlinked.linked();
   return tree;
 }
@@ -56,16 +57,16 @@ class Tree::Rebuild {
       if (report_ != nullptr) *report_ = first_report_;
       return first_status_;
     }
-    std::vector<VLeaf*> twins;
+    std::vector<ShadowLeaf*> shadows;
     std::vector<std::string> lows;
-    twins.reserve(leaves_);
+    shadows.reserve(leaves_);
     lows.reserve(leaves_);
     for (Chunk& c : chunks_) {
       TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::done);
-      for (std::size_t i = 0; i < c.count; ++i) twins.push_back(&c.twins[i]);
+      for (std::size_t i = 0; i < c.count; ++i) shadows.push_back(&c.shadows[i]);
       std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
     }
-    tree_.index_.build(twins, std::move(lows));
+    tree_.index_.build(shadows, std::move(lows));
     tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
     return Status::ok;
   }
@@ -73,13 +74,13 @@ class Tree::Rebuild {
  private:
   static constexpr std::size_t kChunk = 128;
 
-  // Leaves in a row, the twins they get, and what stands on either side.
+  // Leaves in a row, the shadow leaves they get, and what stands on either side.
   struct Chunk {
     PoolOffset before;  // 0: it begins with the first leaf
     PoolOffset at[kChunk];
     PoolOffset behind;  // 0: it ends with the last one
     std::size_t count = 0;
-    VLeaf* twins = nullptr;
+    ShadowLeaf* shadows = nullptr;
     std::vector<std::string> lows;
     // Handed over to a task, and back: TBB's own order is not seen by the thread sanitizer, whose
     // build does not instrument that library.
@@ -105,7 +106,7 @@ class Tree::Rebuild {
     while (at) {
       Chunk& c = chunks_.emplace_back();
       c.before = before;
-      c.twins = tree_.twins_.take_row(kChunk);
+      c.shadows = tree_.shadows_.take_row(kChunk);
       for (; at && c.count < kChunk; ++c.count) {
         if (!can_be_leaf(at) || leaves_ == leaves_max)
           return damaged(report_, at, "chain of leaves");
@@ -117,7 +118,7 @@ class Tree::Rebuild {
       }
       c.behind = at;
       if (at && !can_be_leaf(at)) continue;  // found damaged above
-      for (std::size_t i = c.count; i < kChunk; ++i) tree_.twins_.put(&c.twins[i]);
+      for (std::size_t i = c.count; i < kChunk; ++i) tree_.shadows_.put(&c.shadows[i]);
       c.turn.store(Chunk::Turn::task, std::memory_order_release);
       take(c);
       if (failed_.load(std::memory_order_relaxed)) break;
@@ -160,10 +161,10 @@ class Tree::Rebuild {
     if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
     if (!clean_)
       TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
-    VLeaf& twin = c.twins[i];
-    twin.leaf = &leaf;
+    ShadowLeaf& shadow = c.shadows[i];
+    shadow.leaf = &leaf;
     const std::uint64_t used = bitmap_of(leaf);
-    const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), twin);
+    const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), shadow);
     if (bad != kSlots) {
       return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
     }
@@ -210,21 +211,21 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // The slots into a twin that nobody sees yet. Returns the first used one that cannot be; kSlots:
-  // there is none. Cost: a few instructions a slot, no branch.
+  // The slots into a shadow leaf that nobody sees yet. Returns the first used one that cannot be;
+  // kSlots: there is none. Cost: a few instructions a slot, no branch.
   static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
-                             VLeaf& twin) {
+                             ShadowLeaf& shadow) {
     std::uint64_t bad = 0;
     for (unsigned i = 0; i < kSlots; ++i) {
       const std::uint64_t in_use = used >> i & 1;
       const SlotWord word = leaf.slot[i];
-      const auto print = static_cast<std::uint8_t>(leaf.head.print[i] & (0 - in_use));
+      const auto fingerprint = static_cast<std::uint8_t>(leaf.head.fingerprint[i] & (0 - in_use));
       const std::uint64_t at = word.record().value;
       const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
-      const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || print == 0;
+      const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
       bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
-      twin.words[i].store(word.raw, std::memory_order_relaxed);
-      twin.print[i].store(print, std::memory_order_relaxed);
+      shadow.words[i].store(word.raw, std::memory_order_relaxed);
+      shadow.fingerprint[i].store(fingerprint, std::memory_order_relaxed);
     }
     return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
   }
@@ -289,8 +290,8 @@ void Tree::write_counts(const TreeCounts& counts) {
 void Tree::close() {
   StoreStats counts;
   stats(counts);
-  limbos_.drain();
-  if (limbos_.lost()) file_.leave_to_recovery();
+  garbage_.drain();
+  if (garbage_.lost()) file_.leave_to_recovery();
   write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
 }
 

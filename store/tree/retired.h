@@ -14,8 +14,8 @@
 namespace TENUTO_NS::store {
 
 struct Retired {
-  enum class What : std::uint8_t { block, node, twin, old_version };
-  std::uint64_t word = 0;  // PoolOffset, Node*, VLeaf*, OldVersion*
+  enum class What : std::uint8_t { block, node, shadow, old_version };
+  std::uint64_t word = 0;  // PoolOffset, Node*, ShadowLeaf*, OldVersion*
   What what = What::block;
   std::uint64_t bytes = 0;  // of a block: of what was written to it
 };
@@ -23,7 +23,7 @@ struct Retired {
 struct RetiredChunk {
   static constexpr std::size_t kItems = 64;
   RetiredChunk* next = nullptr;
-  std::uint64_t epoch = 0;  // that it was sealed under
+  std::uint64_t epoch = 0;  // when it was retired
   std::size_t count = 0;
   Retired item[kItems];
 

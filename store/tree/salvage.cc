@@ -26,7 +26,7 @@ void Salvage::note(PoolOffset at, std::string what, std::string_view place) {
   notes_.push_back({std::move(what), file_.where(at, place), {}, {}});
 }
 
-// --- slabs --------------------------------------------------------------------------------------
+// --- slabs ---------------------------------------------------------------------------------------
 
 const FoundSlabs::FoundSlab* FoundSlabs::slab_at(PoolOffset o) const {
   const auto it = slabs_.find(o.value / heap::kSlabBytes);
@@ -76,7 +76,7 @@ void FoundSlabs::for_each_leaf_block(const std::function<void(PoolOffset)>& f) c
   }
 }
 
-// --- leaves -------------------------------------------------------------------------------------
+// --- leaves --------------------------------------------------------------------------------------
 
 // A separator's checksum covers the leaf's place, so what fits is a leaf or was one.
 void Salvage::consider(PoolOffset at) {
@@ -151,7 +151,7 @@ void Salvage::walk_chain() {
   }
 }
 
-// --- what no chain reaches ----------------------------------------------------------------------
+// --- what no chain reaches -----------------------------------------------------------------------
 
 bool Salvage::end_of(const FoundLeaf& f, std::optional<std::string_view>& end) const {
   const Leaf& l = leaf(f);

@@ -14,12 +14,12 @@ namespace TENUTO_NS::store {
 
 Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_values) const {
   out.clear();
-  const VLeaf& twin = *place.leaf;
-  for (std::uint64_t used = twin.used_slots(); used != 0; used &= used - 1) {
+  const ShadowLeaf& shadow = *place.leaf;
+  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<std::uint8_t>(std::countr_zero(used));
-    out.push_back({{}, twin.word(slot), slot});
+    out.push_back({{}, shadow.word(slot), slot});
   }
-  if (!twin.still(place.version)) return Status::conflict;
+  if (!shadow.still(place.version)) return Status::conflict;
   for (const Entry& e : out) prefetch(e.word);
   for (Entry& e : out) TENUTO_TRY(read(e, for_values));
   return in_range(place, out);
@@ -71,31 +71,31 @@ void Tree::sort(std::vector<Entry>& entries) {
   for (std::size_t i = 0; i < n; ++i) entries[i] = old[order[i].at];
 }
 
-Result<std::string_view> Tree::low_of(const VLeaf& twin) const {
-  const Result<std::string_view> low = store::low_of(file_, *twin.leaf);
-  if (!low || !low_sound(file_, *twin.leaf, id_, *low)) {
-    return damaged(file_.offset_of(twin.leaf), "low separator");
+Result<std::string_view> Tree::low_of(const ShadowLeaf& shadow) const {
+  const Result<std::string_view> low = store::low_of(file_, *shadow.leaf);
+  if (!low || !low_sound(file_, *shadow.leaf, id_, *low)) {
+    return damaged(file_.offset_of(shadow.leaf), "low separator");
   }
   return *low;
 }
 
-Result<PoolOffset> Tree::next_of(const VLeaf& twin) const {
-  const HeaderWord& at = twin.leaf->head.next;
+Result<PoolOffset> Tree::next_of(const ShadowLeaf& shadow) const {
+  const HeaderWord& at = shadow.leaf->head.next;
   const HeaderWord next{__atomic_load_n(&at.raw, __ATOMIC_ACQUIRE)};
   if (!next.sound(salt_of(at)) ||
       (next.value() != 0 && !file_.in_range({next.value()}, sizeof(Leaf)))) {
-    return damaged(file_.offset_of(twin.leaf), "link to the next leaf");
+    return damaged(file_.offset_of(shadow.leaf), "link to the next leaf");
   }
   return PoolOffset{next.value()};
 }
 
-Status Tree::split_full(VLeaf& twin, std::string_view key) {
+Status Tree::split_full(ShadowLeaf& shadow, std::string_view key) {
   std::vector<Entry> sorted;
-  TENUTO_TRY(entries({&twin, twin.version.load(std::memory_order_relaxed)}, sorted));
+  TENUTO_TRY(entries({&shadow, shadow.version.load(std::memory_order_relaxed)}, sorted));
   sort(sorted);
   std::size_t keep = sorted.size() / 2;
   std::string_view right = sorted[keep].record.key;
-  const Result<PoolOffset> behind = next_of(twin);
+  const Result<PoolOffset> behind = next_of(shadow);
   if (!behind) return behind.error();
   if (!*behind && sorted.back().record.key < key) {
     // Keys that come in order: leave a full leaf behind and go on in an empty one.
@@ -103,15 +103,15 @@ Status Tree::split_full(VLeaf& twin, std::string_view key) {
     right = key;
   }
   const std::string_view left = sorted[keep - 1].record.key;
-  if (!(left < right)) return damaged(file_.offset_of(twin.leaf), "leaf with a key twice");
-  const Result<VLeaf*> made = split_off(twin, sorted, keep, shortest_separator(left, right));
+  if (!(left < right)) return damaged(file_.offset_of(shadow.leaf), "leaf with a key twice");
+  const Result<ShadowLeaf*> made = split_off(shadow, sorted, keep, shortest_separator(left, right));
   return made ? Status::ok : made.error();
 }
 
-Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, std::size_t keep,
-                               std::string_view low) {
+Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>& sorted,
+                                    std::size_t keep, std::string_view low) {
   // What is copied gets a checksum of its own.
-  const Result<PoolOffset> next = next_of(twin);
+  const Result<PoolOffset> next = next_of(shadow);
   if (!next) return next.error();
   // No second try here: the guard of this thread keeps what it would free.
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
@@ -125,18 +125,18 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
     copy_flush(file_.at<char>(low_at), low.data(), low.size());
   }
   UnlinkedBlock low_block(heap_, low_at);
-  Leaf& left = *twin.leaf;
-  UnlinkedTwin right_twin(twins_);
-  VLeaf* const right = right_twin.get();
+  Leaf& left = *shadow.leaf;
+  UnlinkedShadow right_shadow(shadows_);
+  ShadowLeaf* const right = right_shadow.get();
   right->leaf = file_.at<Leaf>(block->offset);
   NewEntry moved[kSlots];
   unsigned count = 0;
   std::uint64_t kept = bitmap_of(left);
   for (std::size_t i = keep; i < sorted.size(); ++i) {
     const Entry& e = sorted[i];
-    const std::uint8_t print = twin.print[e.slot].load(std::memory_order_relaxed);
-    right->set_entry(count, e.word, print);
-    moved[count++] = {e.word, print};
+    const std::uint8_t fingerprint = shadow.fingerprint[e.slot].load(std::memory_order_relaxed);
+    right->set_entry(count, e.word, fingerprint);
+    moved[count++] = {e.word, fingerprint};
     kept &= ~(1ull << e.slot);
   }
   if (TENUTO_PLANT("store_split_links_first")) {
@@ -147,14 +147,14 @@ Result<VLeaf*> Tree::split_off(VLeaf& twin, const std::vector<Entry>& sorted, st
   // leaf already, which is locked as the old one is, so nobody looks at either.
   const bool locked = right->lock();
   TENUTO_ASSERT(locked);
-  index_.add(&twin, low, right);
-  LeafLock right_lock(*right_twin.linked());
+  index_.add(&shadow, low, right);
+  LeafLock right_lock(*right_shadow.linked());
   leaf_block.linked();
   low_block.linked();
   fence("new leaf", "chain link");
-  link_split(twin, block->offset, kept);
-  history_.divide(twin, *right, low);
-  for (std::size_t i = keep; i < sorted.size(); ++i) twin.set_print(sorted[i].slot, 0);
+  link_split(shadow, block->offset, kept);
+  versions_.divide(shadow, *right, low);
+  for (std::size_t i = keep; i < sorted.size(); ++i) shadow.set_fingerprint(sorted[i].slot, 0);
   return right;
 }
 
@@ -167,46 +167,48 @@ void Tree::unlink_empty(std::string_view key) {
 void Tree::try_unlink_empty(std::string_view key) {
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
-    VLeaf& twin = *index_.locate(key).leaf;
-    if (twin.used_slots() != 0) return;
-    const Result<std::string_view> low = low_of(twin);
+    ShadowLeaf& shadow = *index_.locate(key).leaf;
+    if (shadow.used_slots() != 0) return;
+    const Result<std::string_view> low = low_of(shadow);
     if (!low || low->empty()) return;
-    VLeaf& left = *index_.locate(*low, Aim::before).leaf;
-    if (&left == &twin || !left.lock()) continue;
+    ShadowLeaf& left = *index_.locate(*low, Aim::before).leaf;
+    if (&left == &shadow || !left.lock()) continue;
     LeafLock left_lock(left);
-    if (!twin.lock()) {
+    if (!shadow.lock()) {
       left_lock.unlock_unchanged();
       continue;
     }
-    LeafLock twin_lock(twin);
-    if (!unlink_locked(left, twin, *low)) {
-      twin_lock.unlock_unchanged();
+    LeafLock shadow_lock(shadow);
+    if (!unlink_locked(left, shadow, *low)) {
+      shadow_lock.unlock_unchanged();
       left_lock.unlock_unchanged();
       continue;
     }
-    twin_lock.unlock_dead();
+    shadow_lock.unlock_dead();
     left_lock.unlock();
-    retire_block(low_block(*twin.leaf), twin.leaf->low.bytes());
-    retire_block(file_.offset_of(twin.leaf), sizeof(Leaf));
-    limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(&twin), Retired::What::twin});
+    retire_block(low_block(*shadow.leaf), shadow.leaf->low.bytes());
+    retire_block(file_.offset_of(shadow.leaf), sizeof(Leaf));
+    garbage_.retire(garbage_.mine(),
+                    {reinterpret_cast<std::uintptr_t>(&shadow), Retired::What::shadow});
     return;
   }
 }
 
 // REQUIRES: both locked.
-bool Tree::unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low) {
-  if (twin.used_slots() != 0) return false;
+bool Tree::unlink_locked(ShadowLeaf& left, ShadowLeaf& shadow, std::string_view low) {
+  if (shadow.used_slots() != 0) return false;
   // What snapshots see here would be lost; the sweep of the last version tries again.
-  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
-  if (VLeaf::history(version) != 0 && !TENUTO_PLANT("store_history_lost_at_unlink")) return false;
-  if (store::next_of(*left.leaf) != file_.offset_of(twin.leaf)) return false;
-  const Result<PoolOffset> next = next_of(twin);
+  const std::uint64_t version = shadow.version.load(std::memory_order_relaxed);
+  if (ShadowLeaf::version_list(version) != 0 && !TENUTO_PLANT("store_history_lost_at_unlink"))
+    return false;
+  if (store::next_of(*left.leaf) != file_.offset_of(shadow.leaf)) return false;
+  const Result<PoolOffset> next = next_of(shadow);
   if (!next) return false;
   const auto unlink = [&] {
     unlink_next(*left.leaf, *next);
     return Status::ok;
   };
-  return index_.remove(&twin, low, unlink) == Status::ok;
+  return index_.remove(&shadow, low, unlink) == Status::ok;
 }
 
 }  // namespace TENUTO_NS::store

@@ -20,25 +20,25 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
     : file_(ground.file),
       heap_(ground.heap),
       engine_(ground.engine),
-      history_(ground.history),
+      versions_(ground.versions),
       id_(id),
       first_leaf_(first_leaf),
       kind_(kind),
-      twins_(ground.twins),
-      limbos_([this](const Retired& item) { free(item); },
-              [this] {
-                const bool lost = TENUTO_PLANT("store_thread_frees_unprepared");
-                return lost || pm::had_memory([this] { heap_.prepare_thread(); });
-              }),
+      shadows_(ground.shadows),
+      garbage_([this](const Retired& item) { free(item); },
+               [this] {
+                 const bool lost = TENUTO_PLANT("store_thread_frees_unprepared");
+                 return lost || pm::had_memory([this] { heap_.prepare_thread(); });
+               }),
       index_([this](Node* node) {
-        limbos_.retire(limbos_.mine(),
-                       {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
+        garbage_.retire(garbage_.mine(),
+                        {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
       }) {}
 
 // What still waits was not drained by a clean close: the blocks are the next recovery's, the nodes
 // are nobody's.
 Tree::~Tree() {
-  limbos_.for_each([](const Retired& item) {
+  garbage_.for_each([](const Retired& item) {
     if (item.what == Retired::What::node) Node::destroy(reinterpret_cast<Node*>(item.word));
     if (item.what == Retired::What::old_version) {
       OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
@@ -50,7 +50,7 @@ Tree::~Tree() {
   }
 }
 
-// --- reading ------------------------------------------------------------------------------------
+// --- reading -------------------------------------------------------------------------------------
 
 Status Tree::damaged(PoolOffset at, const char* what) const {
   TENUTO_TRY(file_.bad_pages());  // zeros instead of it are no damage on media
@@ -62,7 +62,7 @@ Status Tree::damaged(PoolOffset at, const char* what) const {
 // conflict: the leaf changed meanwhile. A fingerprint and sixteen more hash bits agree before a
 // record is read, so one record is read as a rule.
 Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Found& out) const {
-  for (std::uint64_t hits = place.leaf->match(hash.print); hits != 0; hits &= hits - 1) {
+  for (std::uint64_t hits = place.leaf->match(hash.fingerprint); hits != 0; hits &= hits - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(hits));
     const SlotWord word = place.leaf->word(slot);
     if (word.hash() != hash.slot) continue;
@@ -76,7 +76,8 @@ Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Foun
     }
     // Two keys may share 24 bits of hash, but not a record that its own slot does not fit.
     const KeyHash own = hash_key(record.key);
-    if (own.print != hash.print || own.slot != hash.slot) return damaged(word.record(), "record");
+    if (own.fingerprint != hash.fingerprint || own.slot != hash.slot)
+      return damaged(word.record(), "record");
   }
   out.found = false;
   return place.leaf->still(place.version) ? Status::ok : Status::conflict;
@@ -115,7 +116,7 @@ Status Tree::get(std::string_view key, std::string& value) const {
   return file_.bad_pages();
 }
 
-// --- writing ------------------------------------------------------------------------------------
+// --- writing -------------------------------------------------------------------------------------
 
 Status Tree::check_key(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
@@ -128,7 +129,7 @@ Status Tree::check_key(std::string_view key) const {
 Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
   Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::derived);
   if (block || block.error() != Status::full) return block;
-  limbos_.collect_all_at_rest();
+  garbage_.collect_all_at_rest();
   return heap_.reserve(bytes, heap::Kind::derived);
 }
 
@@ -153,7 +154,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
   } const give_back{heap_, p};
   Status s = put_at(p, value);
   if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
-    limbos_.collect_all_at_rest();
+    garbage_.collect_all_at_rest();
     s = put_at(p, value);
   }
   return s == Status::ok ? file_.bad_pages() : s;
@@ -183,27 +184,28 @@ Status Tree::still_there(LeafLock& lock) const {
 
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
   if (old.found) return replace_record(place, p, old);
-  VLeaf& twin = *place.leaf;
-  Limbo& limbo = limbos_.mine();  // before the lock, for it may have to be made
-  if (!twin.lock_if(place.version)) return Status::conflict;
-  LeafLock lock(twin);
-  const std::uint64_t used = twin.used_slots();
+  ShadowLeaf& shadow = *place.leaf;
+  ThreadGarbage& garbage = garbage_.mine();  // before the lock, for it may have to be made
+  if (!shadow.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(shadow);
+  const std::uint64_t used = shadow.used_slots();
   if (used == kBitmapMask) {
-    const Status split = split_full(twin, p.key);
+    const Status split = split_full(shadow, p.key);
     return split == Status::ok ? Status::conflict : split;
   }
-  const MomentWord now = history_.now();
+  const TimestampWord now = versions_.now();
   if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
     return s;
-  insert_entry(twin, choose_slot(used), SlotWord::make(p.record, p.hash.slot), p.hash.print);
+  insert_entry(shadow, choose_slot(used), SlotWord::make(p.record, p.hash.slot),
+               p.hash.fingerprint);
   p.record = {};
   if (now.snapshots() != 0) [[unlikely]] {
-    static_cast<void>(history_.keep({*this, twin, p.key, p.hash, now.clock(), {}}));
+    static_cast<void>(versions_.keep({*this, shadow, p.key, p.hash, now.clock(), {}}));
   }
   lock.unlock();
-  limbo.count(1, p.bytes);
+  garbage.count(1, p.bytes);
   if (now.snapshots() != 0) [[unlikely]]
-    history_.sweep();
+    versions_.sweep();
   return Status::ok;
 }
 
@@ -211,29 +213,29 @@ Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   // Before the lock, so that readers wait for one fence only.
   if (!p.fenced) fence("record", "slot");
   p.fenced = true;
-  VLeaf& twin = *place.leaf;
-  Limbo& limbo = limbos_.mine();
-  if (!twin.lock_if(place.version)) return Status::conflict;
-  LeafLock lock(twin);
-  const MomentWord now = history_.now();
+  ShadowLeaf& shadow = *place.leaf;
+  ThreadGarbage& garbage = garbage_.mine();
+  if (!shadow.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(shadow);
+  const TimestampWord now = versions_.now();
   if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
     return s;
   const PoolOffset old_record = old.word.record();
   const std::int64_t old_bytes = bytes_of(old.record);
   if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
-  swap_entry(twin, old.slot, SlotWord::make(p.record, p.hash.slot));
+  swap_entry(shadow, old.slot, SlotWord::make(p.record, p.hash.slot));
   p.record = {};
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
-    kept = history_.keep({*this, twin, p.key, p.hash, now.clock(), old_record,
-                          static_cast<std::uint64_t>(old_bytes)});
+    kept = versions_.keep({*this, shadow, p.key, p.hash, now.clock(), old_record,
+                           static_cast<std::uint64_t>(old_bytes)});
   }
   lock.unlock();
-  limbo.count(0, p.bytes - old_bytes);
+  garbage.count(0, p.bytes - old_bytes);
   if (!kept && !TENUTO_PLANT("store_old_record_released_early"))
     retire_block(old_record, record_bytes(old.record.key.size(), old.record.value.size()));
   if (now.snapshots() != 0) [[unlikely]]
-    history_.sweep();
+    versions_.sweep();
   return Status::ok;
 }
 
@@ -253,30 +255,30 @@ Status Tree::erase(std::string_view key) {
 }
 
 Status Tree::unlink_record(const Place& place, std::string_view key, const Found& old) {
-  VLeaf& twin = *place.leaf;
-  Limbo& limbo = limbos_.mine();
-  if (!twin.lock_if(place.version)) return Status::conflict;
-  LeafLock lock(twin);
-  const MomentWord now = history_.now();
+  ShadowLeaf& shadow = *place.leaf;
+  ThreadGarbage& garbage = garbage_.mine();
+  if (!shadow.lock_if(place.version)) return Status::conflict;
+  LeafLock lock(shadow);
+  const TimestampWord now = versions_.now();
   if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
     return s;
-  erase_entry(twin, old.slot);
+  erase_entry(shadow, old.slot);
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
-    kept = history_.keep({*this, twin, key, hash_key(key), now.clock(), old.word.record(),
-                          static_cast<std::uint64_t>(bytes_of(old.record)), true});
+    kept = versions_.keep({*this, shadow, key, hash_key(key), now.clock(), old.word.record(),
+                           static_cast<std::uint64_t>(bytes_of(old.record)), true});
   }
-  const bool emptied = twin.used_slots() == 0;
+  const bool emptied = shadow.used_slots() == 0;
   lock.unlock();
-  limbo.count(-1, -bytes_of(old.record));
+  garbage.count(-1, -bytes_of(old.record));
   if (!kept)
     retire_block(old.word.record(), record_bytes(old.record.key.size(), old.record.value.size()));
-  if (now.snapshots() != 0) history_.sweep();
+  if (now.snapshots() != 0) versions_.sweep();
   if (emptied) unlink_empty(key);
   return Status::ok;
 }
 
-// --- what was unlinked --------------------------------------------------------------------------
+// --- what was unlinked ---------------------------------------------------------------------------
 
 void Tree::free(const Retired& item) {
   switch (item.what) {
@@ -286,8 +288,8 @@ void Tree::free(const Retired& item) {
     case Retired::What::node:
       Node::destroy(reinterpret_cast<Node*>(item.word));
       break;
-    case Retired::What::twin:
-      twins_.put(reinterpret_cast<VLeaf*>(item.word));
+    case Retired::What::shadow:
+      shadows_.put(reinterpret_cast<ShadowLeaf*>(item.word));
       break;
     case Retired::What::old_version:
       OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
@@ -295,29 +297,29 @@ void Tree::free(const Retired& item) {
   }
 }
 
-// --- leaf twins ---------------------------------------------------------------------------------
+// --- leaf shadow leaves --------------------------------------------------------------------------
 
-Twins::~Twins() {
+ShadowLeaves::~ShadowLeaves() {
   for (const Row& row : rows_) ::munmap(row.memory, row.bytes);
 }
 
-// Fresh memory is zero, which is what an unlocked twin without entries looks like.
-VLeaf* Twins::make_row(std::size_t count) {
-  const std::size_t bytes = round_up(count * sizeof(VLeaf), kHugeBytes) + kHugeBytes;
+// Fresh memory is zero, which is what an unlocked shadow leaf without entries looks like.
+ShadowLeaf* ShadowLeaves::make_row(std::size_t count) {
+  const std::size_t bytes = round_up(count * sizeof(ShadowLeaf), kHugeBytes) + kHugeBytes;
   rows_.reserve(rows_.size() + 1);
-  idle_.reserve(twins_ + count);  // put() is called under locks and needs no memory
+  idle_.reserve(shadows_ + count);  // put() is called under locks and needs no memory
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) pm::throw_bad_alloc();
   TENUTO_ASSERT(p != MAP_FAILED);
-  twins_ += count;
+  shadows_ += count;
   ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed
   rows_.push_back({p, bytes});
   const auto at = round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes);
-  return reinterpret_cast<VLeaf*>(at);
+  return reinterpret_cast<ShadowLeaf*>(at);
 }
 
-VLeaf* Twins::take_row(std::size_t count) {
-  constexpr std::size_t kRow = kHugeBytes / sizeof(VLeaf);
+ShadowLeaf* ShadowLeaves::take_row(std::size_t count) {
+  constexpr std::size_t kRow = kHugeBytes / sizeof(ShadowLeaf);
   const std::lock_guard lock(mu_);
   if (count > kRow / 4) return make_row(count);
   if (fresh_count_ < count) {
@@ -325,29 +327,29 @@ VLeaf* Twins::take_row(std::size_t count) {
     fresh_ = make_row(kRow);
     fresh_count_ = kRow;
   }
-  VLeaf* row = fresh_;
+  ShadowLeaf* row = fresh_;
   fresh_ += count;
   fresh_count_ -= count;
   return row;
 }
 
-VLeaf* Twins::take() {
+ShadowLeaf* ShadowLeaves::take() {
   {
     const std::lock_guard lock(mu_);
     if (!idle_.empty()) {
-      VLeaf* twin = idle_.back();
+      ShadowLeaf* shadow = idle_.back();
       idle_.pop_back();
-      twin->version.store(0, std::memory_order_relaxed);
-      for (unsigned i = 0; i < kSlots; ++i) twin->set_print(i, 0);
-      return twin;
+      shadow->version.store(0, std::memory_order_relaxed);
+      for (unsigned i = 0; i < kSlots; ++i) shadow->set_fingerprint(i, 0);
+      return shadow;
     }
   }
   return take_row(1);
 }
 
-void Twins::put(VLeaf* twin) {
+void ShadowLeaves::put(ShadowLeaf* shadow) {
   const std::lock_guard lock(mu_);
-  idle_.push_back(twin);
+  idle_.push_back(shadow);
 }
 
 }  // namespace TENUTO_NS::store

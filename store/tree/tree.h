@@ -1,8 +1,8 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
 //
-// Files: tree.cc get, put, erase · past.cc reads at a snapshot's moment · conditional.cc writes
-// that look first · split.cc leaves that come and go · compact.cc leaves and records that move ·
-// batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening · check.cc
+// Files: tree.cc get, put, erase · snapshot_read.cc reads at a snapshot's moment · conditional.cc
+// writes that look first · split.cc leaves that come and go · compact.cc leaves and records that
+// move · batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening · check.cc
 // validation · tree_end.cc the end of a tree.
 //
 // Thread safety: everything but make, rebuild, close, the end and validate from any thread.
@@ -23,46 +23,46 @@
 
 #include "file/pool_file.h"
 #include "heap/heap.h"
-#include "store/tree/epoch.h"
+#include "store/tree/garbage.h"
 #include "store/tree/hash.h"
-#include "store/tree/history.h"
 #include "store/tree/index.h"
 #include "store/tree/leaf.h"
 #include "store/tree/read_set.h"
 #include "store/tree/record.h"
+#include "store/tree/versions.h"
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
 #include "tx/engine.h"
 
 namespace TENUTO_NS::store {
 
-// Leaf twins come from rows that are freed with the pool, so that neighbours stand together; in
-// huge pages where the system has them. Small trees share a row.
-class Twins {
+// Leaf shadow leaves come from rows that are freed with the pool, so that neighbours stand
+// together; in huge pages where the system has them. Small trees share a row.
+class ShadowLeaves {
  public:
-  Twins() = default;
-  ~Twins();
-  Twins(const Twins&) = delete;
-  Twins& operator=(const Twins&) = delete;
+  ShadowLeaves() = default;
+  ~ShadowLeaves();
+  ShadowLeaves(const ShadowLeaves&) = delete;
+  ShadowLeaves& operator=(const ShadowLeaves&) = delete;
 
   // `count` of them in a row, for rebuild.
-  VLeaf* take_row(std::size_t count);
-  VLeaf* take();
-  void put(VLeaf* twin);
+  ShadowLeaf* take_row(std::size_t count);
+  ShadowLeaf* take();
+  void put(ShadowLeaf* shadow);
 
  private:
   struct Row {
     void* memory;
     std::size_t bytes;
   };
-  VLeaf* make_row(std::size_t count);
+  ShadowLeaf* make_row(std::size_t count);
 
   mutable std::mutex mu_;
   // Guarded by mu_.
   std::vector<Row> rows_;
-  std::vector<VLeaf*> idle_;
-  std::size_t twins_ = 0;   // in all rows: idle_ has room for them
-  VLeaf* fresh_ = nullptr;  // of the last row, never handed out
+  std::vector<ShadowLeaf*> idle_;
+  std::size_t shadows_ = 0;      // in all rows: idle_ has room for them
+  ShadowLeaf* fresh_ = nullptr;  // of the last row, never handed out
   std::size_t fresh_count_ = 0;
 };
 
@@ -71,8 +71,8 @@ struct Ground {
   pm::PoolFile& file;
   heap::Heap& heap;
   tx::Engine& engine;
-  History& history;
-  Twins twins;
+  VersionStore& versions;
+  ShadowLeaves shadows;
 };
 
 // An entry of a leaf with its key, for those who need the order.
@@ -108,21 +108,21 @@ class UnlinkedBlock {
   PoolOffset at_;
 };
 
-// A twin that no index shows yet; the same.
-class UnlinkedTwin {
+// A shadow leaf that no index shows yet; the same.
+class UnlinkedShadow {
  public:
-  explicit UnlinkedTwin(Twins& twins) : twins_(twins), twin_(twins.take()) {}
-  ~UnlinkedTwin() {
-    if (twin_ != nullptr) twins_.put(twin_);
+  explicit UnlinkedShadow(ShadowLeaves& shadows) : shadows_(shadows), shadow_(shadows.take()) {}
+  ~UnlinkedShadow() {
+    if (shadow_ != nullptr) shadows_.put(shadow_);
   }
-  UnlinkedTwin(const UnlinkedTwin&) = delete;
-  UnlinkedTwin& operator=(const UnlinkedTwin&) = delete;
-  VLeaf* get() const { return twin_; }
-  VLeaf* linked() { return std::exchange(twin_, nullptr); }
+  UnlinkedShadow(const UnlinkedShadow&) = delete;
+  UnlinkedShadow& operator=(const UnlinkedShadow&) = delete;
+  ShadowLeaf* get() const { return shadow_; }
+  ShadowLeaf* linked() { return std::exchange(shadow_, nullptr); }
 
  private:
-  Twins& twins_;
-  VLeaf* twin_;
+  ShadowLeaves& shadows_;
+  ShadowLeaf* shadow_;
 };
 
 // A change of an atomic batch; `tree` is one of the pool's.
@@ -178,8 +178,8 @@ class Tree {
   // The same at once. REQUIRES: nobody is in the tree or comes, no matter who is pinned.
   void end_now();
   // Frees what no reader holds back any more, whoever retired it.
-  void collect() { limbos_.collect_all(); }
-  Limbos::Waiting waiting() const { return limbos_.waiting(); }
+  void collect() { garbage_.collect_all(); }
+  Garbage::Waiting waiting() const { return garbage_.waiting(); }
   // Of what stands in the pool.
   PoolOffset offset_of(const void* p) const { return file_.offset_of(p); }
   ~Tree();
@@ -224,7 +224,7 @@ class Tree {
     std::uint64_t changes;
   };
   Count count() const {
-    return {static_cast<std::uint64_t>(records_at_open_ + limbos_.records()), limbos_.changes()};
+    return {static_cast<std::uint64_t>(records_at_open_ + garbage_.records()), garbage_.changes()};
   }
   // How many records stand in [from, to), to null: the end; from the index alone.
   std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
@@ -245,13 +245,13 @@ class Tree {
   // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
   Status bad_pages() const { return file_.bad_pages(); }
 
-  // --- for the iterator -------------------------------------------------------------------------
+  // --- for the iterator --------------------------------------------------------------------------
   const Index& index() const { return index_; }
   // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
   // REQUIRES: an epoch guard.
   Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
   // The leaf's entries by key, now or at a snapshot's moment, records read only where they had to
-  // be: see read(). Leaves the order in the twin for the next one. REQUIRES: an epoch guard.
+  // be: see read(). Leaves the order in the shadow leaf for the next one. REQUIRES: an epoch guard.
   // conflict: as above.
   Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
   // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
@@ -259,14 +259,14 @@ class Tree {
   // Reads it and compares its checksum, whatever set_verify_reads() says.
   Status verify(Entry& entry) const;
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
-  // Asks for a leaf that may be walked over soon: its twin, or, when that has come, what its
+  // Asks for a leaf that may be walked over soon: its shadow leaf, or, when that has come, what its
   // records begin with. Whatever it finds is a hint.
-  static void prefetch_twin(const VLeaf& twin);
-  void prefetch_first_records(const VLeaf& twin) const;
+  static void prefetch_shadow(const ShadowLeaf& shadow);
+  void prefetch_first_records(const ShadowLeaf& shadow) const;
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
-  Result<std::string_view> low_of(const VLeaf& twin) const;
-  Result<PoolOffset> next_of(const VLeaf& twin) const;
+  Result<std::string_view> low_of(const ShadowLeaf& shadow) const;
+  Result<PoolOffset> next_of(const ShadowLeaf& shadow) const;
   Status damaged(PoolOffset at, const char* what) const;
 
   // --- for the history
@@ -276,7 +276,7 @@ class Tree {
   // REQUIRES: unlinked.
   void retire_version(OldVersion* v);
   void give_back(PoolOffset record) { heap_.release(record); }
-  History& history() const { return history_; }
+  VersionStore& versions() const { return versions_; }
   // How many of its versions are in the hands of sweeps. Guarded by the history's mutex.
   std::uint64_t in_sweeps = 0;
 
@@ -325,23 +325,24 @@ class Tree {
   TreeCounts written_counts() const;
   void write_counts(const TreeCounts& counts);
   void retire_block(PoolOffset block, std::uint64_t bytes) {
-    if (block) limbos_.retire(limbos_.mine(), {block.value, Retired::What::block, bytes});
+    if (block) garbage_.retire(garbage_.mine(), {block.value, Retired::What::block, bytes});
   }
 
-  // past.cc. Whether nobody changed a key of the range after the moment, or is about to; `mine` are
-  // the leaves this thread has locked. conflict: somebody did, or may have.
-  Status unchanged(const ReadRange& range, Moment since, std::span<VLeaf* const> mine) const;
-  Result<std::optional<std::string_view>> end_of(const VLeaf& twin) const;
+  // snapshot_read.cc. Whether nobody changed a key of the range after the moment, or is about to;
+  // `mine` are the leaves this thread has locked. conflict: somebody did, or may have.
+  Status unchanged(const ReadRange& range, Timestamp since,
+                   std::span<ShadowLeaf* const> mine) const;
+  Result<std::optional<std::string_view>> end_of(const ShadowLeaf& shadow) const;
 
   // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.
-  Status split_full(VLeaf& twin, std::string_view key);
+  Status split_full(ShadowLeaf& shadow, std::string_view key);
   // Entries [keep, end) of the sorted ones go to a new right neighbour with this low separator.
-  Result<VLeaf*> split_off(VLeaf& twin, const std::vector<Entry>& sorted, std::size_t keep,
-                           std::string_view low);
+  Result<ShadowLeaf*> split_off(ShadowLeaf& shadow, const std::vector<Entry>& sorted,
+                                std::size_t keep, std::string_view low);
   // Unlinks the leaf that this key belongs to, if it is empty and not the first.
   void unlink_empty(std::string_view key);
   void try_unlink_empty(std::string_view key);
-  bool unlink_locked(VLeaf& left, VLeaf& twin, std::string_view low);
+  bool unlink_locked(ShadowLeaf& left, ShadowLeaf& shadow, std::string_view low);
 
   // tree_end.cc
   bool forget_history();
@@ -351,18 +352,18 @@ class Tree {
   Status merge_right_of(const Place& left, std::string_view upper);
   Status verify_leaf(const Place& place, const CompactWork& work) const;
   Status merge_pair(const Place& at_left, const Place& at_right);
-  Status merge_locked(VLeaf& left, VLeaf& right);
+  Status merge_locked(ShadowLeaf& left, ShadowLeaf& right);
   Result<PoolOffset> copy_record(PoolOffset old);
   Status move_records(const Place& place, CompactWork& work);
   Status move_leaf(const Place& place, CompactWork& work);
-  void replace_leaf(VLeaf& left, VLeaf& twin, VLeaf& fresh, const heap::Block& block,
-                    std::string_view low, PoolOffset next);
+  void replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
+                    const heap::Block& block, std::string_view low, PoolOffset next);
 
   // Constant after open.
   pm::PoolFile& file_;
   heap::Heap& heap_;
   tx::Engine& engine_;
-  History& history_;
+  VersionStore& versions_;
   const TreeId id_;
   const PoolOffset first_leaf_;
   const KeyKind kind_;
@@ -376,8 +377,8 @@ class Tree {
   mutable std::atomic<bool> record_bytes_known_{true};
   mutable std::mutex count_mu_;
 
-  Twins& twins_;
-  mutable Limbos limbos_;
+  ShadowLeaves& shadows_;
+  mutable Garbage garbage_;
   Index index_;
 
   // Of who ends the tree.

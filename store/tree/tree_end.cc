@@ -2,24 +2,25 @@
 // made it. REQUIRES: nothing durable names the tree, so that no crash brings it back; every handle
 // says that it is gone, so that nobody new comes in by one.
 //
-//    begin_end   seal the epoch
+//    begin_end   advance the epoch
 //    callers     every call on the tree pins an epoch before it asks whether the tree is there
-//                (CollectionUse), iterators and views hold theirs. When the sealed one is over they
+//                (CollectionUse), iterators and views hold theirs. When the old one is over they
 //                have left: nobody reads or writes in the tree.
 //    sweeps      they come from the history and not through a handle, without an epoch between two
 //                leaves. While one has versions of this tree in its hands the end waits. Then each
 //                leaf's list is emptied, and what snapshots still own there is condemned
-//                (History::forget); nobody puts more into a list. In the end
-//                History::take_condemned takes those of this tree, if no sweep has them by then: no
-//                sweep finds anything of it again, and its list heads, empty, may go to other
-//                leaves.
+//                (VersionStore::forget); nobody puts more into a list. In the end
+//                VersionStore::take_condemned takes those of this tree, if no sweep has them by
+//                then: no sweep finds anything of it again, and its list heads, empty, may go to
+//                other leaves.
 //    lookers     a reader of *another* tree may still walk along these versions: it holds a version
 //                word with a head that its leaf gave back, and that a leaf of this tree took. It
-//                does not believe what it finds, but it looks. So the epoch is sealed once more,
+//                does not believe what it finds, but it looks. So the epoch is advanced once more,
 //                and what the lists named stays until that one is over, too.
-//    over        nobody is led here by anything. What waited in the limbos is freed, whoever put it
-//                there (sweeps included, for they are over), then versions, records, leaves, twins;
-//                not a record that its slot cannot mean, for it may be another tree's.
+//    over        nobody is led here by anything. What waited in the garbage lists is freed, whoever
+//    put it
+//                there (sweeps included, for they are over), then versions, records, leaves, shadow
+//                leaves; not a record that its slot cannot mean, for it may be another tree's.
 //
 // Nothing of this needs memory: what was dropped is given back when there is none, too.
 //
@@ -29,9 +30,9 @@
 // then does all of it at once (end_now), for by its contract nobody is in a call; the history has
 // emptied all lists then.
 //
-// A bulk load ends only the old shape of a tree. Its inner nodes go through the limbos, as always;
-// its one list is emptied while the leaf is locked (History::clear), and the versions go with the
-// sweep that has them, or will (bulk.cc).
+// A bulk load ends only the old shape of a tree. Its inner nodes go through the garbage lists, as
+// always; its one list is emptied while the leaf is locked (VersionStore::clear), and the versions
+// go with the sweep that has them, or will (bulk.cc).
 #include <bit>
 
 #include "pm/assert.h"
@@ -46,19 +47,20 @@ namespace {
 // A flipped bit may have made a slot name a record of another tree, and nobody has looked since. It
 // is not given back with this one: the record has to have its slot's 24 bits of hash. Cost: a line
 // of each record is read.
-bool is_own(const pm::PoolFile& file, const VLeaf& twin, unsigned slot) {
-  const SlotWord word = twin.word(slot);
+bool is_own(const pm::PoolFile& file, const ShadowLeaf& shadow, unsigned slot) {
+  const SlotWord word = shadow.word(slot);
   Record record;
   if (!read_record(file, word.record(), record)) return false;
   const KeyHash hash = hash_key(record.key);
-  return hash.slot == word.hash() && hash.print == twin.print[slot].load(std::memory_order_relaxed);
+  return hash.slot == word.hash() &&
+         hash.fingerprint == shadow.fingerprint[slot].load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
 void Tree::begin_end() {
   TENUTO_ASSERT(end_ == End::none);
-  end_epoch_ = seal_epoch();
+  end_epoch_ = advance_epoch();
   end_ = End::callers;
 }
 
@@ -66,7 +68,7 @@ bool Tree::try_end() {
   TENUTO_ASSERT(end_ != End::none);
   if (end_ == End::callers) {
     if (!epoch_is_over(end_epoch_) || !forget_history()) return false;
-    end_epoch_ = seal_epoch();
+    end_epoch_ = advance_epoch();
     end_ = End::lookers;
   }
   if (end_ == End::lookers) {
@@ -91,30 +93,31 @@ void Tree::end_now() {
 bool Tree::forget_history() {
   const EpochGuard guard;
   bool free = true;
-  index_.each_leaf([&](VLeaf* twin) {
-    if (!free || VLeaf::history(twin->version.load(std::memory_order_acquire)) == 0) return;
-    free = history_.forget(*this, *twin);
+  index_.each_leaf([&](ShadowLeaf* shadow) {
+    if (!free || ShadowLeaf::version_list(shadow->version.load(std::memory_order_acquire)) == 0)
+      return;
+    free = versions_.forget(*this, *shadow);
   });
-  return free && history_.take_condemned(*this, forgotten_);
+  return free && versions_.take_condemned(*this, forgotten_);
 }
 
 void Tree::give_all_back() {
-  limbos_.drain();
-  if (limbos_.lost()) file_.leave_to_recovery();
+  garbage_.drain();
+  if (garbage_.lost()) file_.leave_to_recovery();
   while (OldVersion* v = forgotten_) {
     forgotten_ = v->after;
     if (v->record) heap_.release(v->record);
     OldVersion::destroy(v);
   }
-  index_.each_leaf([this](VLeaf* twin) {
-    const std::uint64_t all = twin->used_slots();
+  index_.each_leaf([this](ShadowLeaf* shadow) {
+    const std::uint64_t all = shadow->used_slots();
     for (std::uint64_t used = all; used != 0; used &= used - 1) {
-      prefetch(twin->word(static_cast<unsigned>(std::countr_zero(used))));
+      prefetch(shadow->word(static_cast<unsigned>(std::countr_zero(used))));
     }
     for (std::uint64_t used = all; used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
-      const PoolOffset record = twin->word(slot).record();
-      if (is_own(file_, *twin, slot) || TENUTO_PLANT("store_drop_frees_what_is_not_its_own")) {
+      const PoolOffset record = shadow->word(slot).record();
+      if (is_own(file_, *shadow, slot) || TENUTO_PLANT("store_drop_frees_what_is_not_its_own")) {
         heap_.release(record);
       } else {
         static_cast<void>(pm::had_memory([&] {
@@ -122,9 +125,9 @@ void Tree::give_all_back() {
         }));
       }
     }
-    if (const PoolOffset block = low_block(*twin->leaf)) heap_.release(block);
-    heap_.release(file_.offset_of(twin->leaf));
-    twins_.put(twin);
+    if (const PoolOffset block = low_block(*shadow->leaf)) heap_.release(block);
+    heap_.release(file_.offset_of(shadow->leaf));
+    shadows_.put(shadow);
   });
   end_ = End::over;
 }

@@ -1,8 +1,8 @@
 // Walking over a leaf in the order of its keys, for cursors.
 //
 // A walk reads the records that it hands out and no others: the order of the slots stands in the
-// twin (vleaf.h), left there by whoever sorted them last, and a record is looked at when the cursor
-// comes to it. Before that its lines are asked for, as are the next leaf's.
+// shadow leaf (shadow_leaf.h), left there by whoever sorted them last, and a record is looked at
+// when the cursor comes to it. Before that its lines are asked for, as are the next leaf's.
 #include <array>
 #include <bit>
 
@@ -39,39 +39,39 @@ Status Tree::verify(Entry& e) const {
 
 Status Tree::ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const {
   if (at != nullptr) return ordered_at(place, *at, out);
-  VLeaf& twin = *place.leaf;
-  if ((place.version & VLeaf::kOrdered) == 0) {
+  ShadowLeaf& shadow = *place.leaf;
+  if ((place.version & ShadowLeaf::kOrdered) == 0) {
     TENUTO_TRY(entries(place, out));
     sort(out);
     std::array<std::uint8_t, kSlots> slots;
     for (std::size_t i = 0; i < out.size(); ++i) slots[i] = out[i].slot;
-    twin.keep_order(place.version, slots.data(), static_cast<unsigned>(out.size()));
+    shadow.keep_order(place.version, slots.data(), static_cast<unsigned>(out.size()));
     return Status::ok;
   }
   out.clear();
-  const std::uint64_t used = twin.used_slots();
+  const std::uint64_t used = shadow.used_slots();
   for (unsigned i = 0; i < kSlots; ++i) {
-    const unsigned slot = twin.ordered_slot(i);
+    const unsigned slot = shadow.ordered_slot(i);
     if (slot >= kSlots) break;
     if ((used >> slot & 1) != 0) {
-      out.push_back({{}, twin.word(slot), static_cast<std::uint8_t>(slot)});
+      out.push_back({{}, shadow.word(slot), static_cast<std::uint8_t>(slot)});
     }
   }
-  return twin.still(place.version) ? Status::ok : Status::conflict;
+  return shadow.still(place.version) ? Status::ok : Status::conflict;
 }
 
-void Tree::prefetch_twin(const VLeaf& twin) {
-  for (std::size_t line = 0; line < sizeof twin; line += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const char*>(&twin) + line);
+void Tree::prefetch_shadow(const ShadowLeaf& shadow) {
+  for (std::size_t line = 0; line < sizeof shadow; line += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(&shadow) + line);
   }
 }
 
-void Tree::prefetch_first_records(const VLeaf& twin) const {
+void Tree::prefetch_first_records(const ShadowLeaf& shadow) const {
   constexpr unsigned kFirst = 4;
-  if ((twin.version.load(std::memory_order_relaxed) & VLeaf::kOrdered) == 0) return;
+  if ((shadow.version.load(std::memory_order_relaxed) & ShadowLeaf::kOrdered) == 0) return;
   for (unsigned i = 0; i < kFirst; ++i) {
-    const unsigned slot = twin.ordered_slot(i);
-    if (slot < kSlots) prefetch(twin.word(slot));
+    const unsigned slot = shadow.ordered_slot(i);
+    if (slot < kSlots) prefetch(shadow.word(slot));
   }
 }
 

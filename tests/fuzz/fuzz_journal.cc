@@ -1,5 +1,5 @@
 // Forged journals: the journal of a killed pool, with fields of its header and its blocks changed,
-// and line numbers and pictures in blocks, all with right checksums. Promises: an error with a
+// and line numbers and line images in blocks, all with right checksums. Promises: an error with a
 // report, or a working store; the pool file gets no longer than it was, the journal neither.
 //   the input is a list of forgeries: see forge_one()
 #include <sys/stat.h>
@@ -154,11 +154,11 @@ class Forger {
     forge_.put_block(at, b);
   }
   void lines() {
-    std::byte picture[kLineBytes];
-    std::fill(std::begin(picture), std::end(picture), std::byte{in_.u8()});
-    std::vector<pm::LinePicture> all;
+    std::byte image[kLineBytes];
+    std::fill(std::begin(image), std::end(image), std::byte{in_.u8()});
+    std::vector<pm::LineImage> all;
     std::uint64_t line = 0;
-    for (unsigned n = 1 + in_.u8() % 4; n > 0; --n) all.push_back({line += odd(), picture});
+    for (unsigned n = 1 + in_.u8() % 4; n > 0; --n) all.push_back({line += odd(), image});
     static_cast<void>(forge_.put_lines(place(), all));
   }
   void payload() {

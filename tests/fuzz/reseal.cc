@@ -86,7 +86,7 @@ void reseal_record(const WorkFile& file, const Base& base, std::uint64_t at,
   for (const std::uint64_t leaf_at : base.leaves) {
     auto& leaf = file.at<store::Leaf>(leaf_at);
     if (&slot >= leaf.slot && &slot < leaf.slot + store::kSlots) {
-      leaf.head.print[&slot - leaf.slot] = hash.print;
+      leaf.head.fingerprint[&slot - leaf.slot] = hash.fingerprint;
     }
   }
 }

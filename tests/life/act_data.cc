@@ -140,13 +140,13 @@ void Actor::many(const Step& s, Collection& c) {
 }
 
 void Actor::bulk(const Step& s, Collection& c) {
-  const Form form = form_of(c);
+  const Encoding encoding = encoding_of(c);
   std::vector<std::uint64_t> keys;
   for (std::int64_t i = 0; i < std::min<std::int64_t>(s.a[3], 600); ++i) {
     const std::uint64_t key = clip(s.a[2] + i * 3);
     if (key != 0) keys.push_back(key);
   }
-  std::ranges::sort(keys, {}, [&](std::uint64_t k) { return rank_of(form.order, k); });
+  std::ranges::sort(keys, {}, [&](std::uint64_t k) { return rank_of(encoding.order, k); });
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   Words words = {c.id(), 0, keys.size()};
   std::vector<std::string> texts;
@@ -154,7 +154,7 @@ void Actor::bulk(const Step& s, Collection& c) {
     const std::uint64_t tag = new_tag(c, s.a[4]);
     words.push_back(key);
     words.push_back(tag);
-    texts.push_back(key_text(form.numbers(), key));
+    texts.push_back(key_text(encoding.numbers(), key));
     texts.push_back(value_text(tag));
   }
   std::vector<BulkRecord> records;

@@ -203,14 +203,14 @@ void Actor::transaction_create(const Step& s, TransactionSlot& x) {
     end(call([&] { return x.transaction->drop(c); }));
     return;
   }
-  const Form form = Form::of(static_cast<std::uint64_t>(s.a[3]));
+  const Encoding encoding = Encoding::of(static_cast<std::uint64_t>(s.a[3]));
   CollectionOptions options;
-  options.order = form.order;
-  options.duplicates = form.duplicates;
-  options.expires = form.expires;
-  if (form.order == KeyOrder::registered) options.codec = kCodec;
+  options.order = encoding.order;
+  options.duplicates = encoding.duplicates;
+  options.expires = encoding.expires;
+  if (encoding.order == KeyOrder::registered) options.codec = kCodec;
   const std::uint64_t name = static_cast<std::uint64_t>(s.a[2]) % kNames;
-  begin({x.uid, name, form.word()});
+  begin({x.uid, name, encoding.word()});
   const std::uint64_t status = call([&] {
     auto made = x.transaction->create(name_text(name), options);
     if (!made) return made.error();

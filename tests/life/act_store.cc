@@ -37,17 +37,17 @@ bool Actor::collections(const Step& s) {
 
 void Actor::create(const Step& s) {
   const std::shared_ptr<Store> store = world_.store[store_].store;
-  const Form form = Form::of(static_cast<std::uint64_t>(s.a[3]));
+  const Encoding encoding = Encoding::of(static_cast<std::uint64_t>(s.a[3]));
   CollectionOptions options;
   options.create_if_missing = s.verb == Verb::create;
   options.error_if_exists = s.verb == Verb::create && s.a[4] != 0;
-  options.order = form.order;
-  options.duplicates = form.duplicates;
-  options.expires = form.expires;
-  if (form.order == KeyOrder::registered) options.codec = kCodec;
+  options.order = encoding.order;
+  options.duplicates = encoding.duplicates;
+  options.expires = encoding.expires;
+  if (encoding.order == KeyOrder::registered) options.codec = kCodec;
   const std::uint64_t name = static_cast<std::uint64_t>(s.a[2]) % kNames;
   Collection c;
-  begin({name, form.word(), options.error_if_exists});
+  begin({name, encoding.word(), options.error_if_exists});
   const std::uint64_t status = call([&] {
     auto made = store->collection(name_text(name), options);
     if (!made) return made.error();
@@ -55,7 +55,7 @@ void Actor::create(const Step& s) {
     return Status::ok;
   });
   if (status == 0) keep_collection(store_, s.a[1], c);
-  end(status, status == 0 ? Words{c.id(), form_of(c).word()} : Words{});
+  end(status, status == 0 ? Words{c.id(), encoding_of(c).word()} : Words{});
 }
 
 void Actor::list(const Step&) {
@@ -68,8 +68,8 @@ void Actor::list(const Step&) {
     for (const CollectionInfo& info : *all) {
       const auto name = name_of(info.name);
       if (!name) world_.broken("a collection that nobody made: " + info.name);
-      const Form form{info.order, info.duplicates, info.expires};
-      results.insert(results.end(), {*name, info.id, form.word()});
+      const Encoding encoding{info.order, info.duplicates, info.expires};
+      results.insert(results.end(), {*name, info.id, encoding.word()});
     }
     return Status::ok;
   });

@@ -35,7 +35,7 @@ std::shared_ptr<Store> Actor::store_of(std::int64_t s) {
   return world_.store[store_].store;
 }
 
-Form Actor::form_of(const Collection& c) {
+Encoding Actor::encoding_of(const Collection& c) {
   const auto order = static_cast<unsigned>(c.order());
   return {order == 0 ? KeyOrder::bytes : c.order(), c.duplicates(), c.expires()};
 }

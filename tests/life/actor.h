@@ -57,8 +57,8 @@ class Actor {
   bool collection_of(unsigned s, std::int64_t c, Collection& collection);
   bool collection_in(const TransactionSlot& x, std::int64_t c, Collection& collection);
   void keep_collection(unsigned s, std::int64_t c, const Collection& collection);
-  static Form form_of(const Collection& c);
-  static bool numbers(const Collection& c) { return form_of(c).numbers(); }
+  static Encoding encoding_of(const Collection& c);
+  static bool numbers(const Collection& c) { return encoding_of(c).numbers(); }
   static std::string text(const Collection& c, std::int64_t key) {
     return key_text(numbers(c), clip(key));
   }

@@ -93,9 +93,9 @@ std::string Applying::data() {
   const Records* c = state.find(id);
   if (c == nullptr) {
     // Which of two things is wrong with it is looked at in any order.
-    const bool forms =
+    const bool encodings =
         op.verb == Verb::erase_pair || op.verb == Verb::cas || op.verb == Verb::merge;
-    if (said() && forms && op.is(Status::invalid_argument)) return {};
+    if (said() && encodings && op.is(Status::invalid_argument)) return {};
     return said() ? expect({Status::not_found}) : "";
   }
   const std::uint64_t key = op.a.at(1);
@@ -115,7 +115,7 @@ std::string Applying::data() {
       if (done()) put(op.a[2], op.a[3]);
       return why;
     case Verb::put_if_absent: {
-      const bool there = c->form.duplicates ? pair_there(op.a[2]) : held != nullptr;
+      const bool there = c->encoding.duplicates ? pair_there(op.a[2]) : held != nullptr;
       if (said()) why = expect({there ? Status::exists : Status::ok});
       if (done() && !there) put(op.a[2], op.a[3]);
       return why;
@@ -125,12 +125,12 @@ std::string Applying::data() {
       if (done()) state.write({id, key, Write::What::erase});
       return why;
     case Verb::erase_pair:
-      if (!c->form.duplicates) return said() ? expect({Status::invalid_argument}) : "";
+      if (!c->encoding.duplicates) return said() ? expect({Status::invalid_argument}) : "";
       if (said()) why = expect({pair_there(op.a[2]) ? Status::ok : Status::not_found});
       if (done()) state.write({id, key, Write::What::erase_pair, op.a[2]});
       return why;
     case Verb::cas:
-      if (c->form.duplicates) return said() ? expect({Status::invalid_argument}) : "";
+      if (c->encoding.duplicates) return said() ? expect({Status::invalid_argument}) : "";
       if (said()) why = expect({now == op.a[2] ? Status::ok : Status::conflict});
       if (done() && now == op.a[2]) {
         if (op.a[3] == kNone) {
@@ -141,7 +141,7 @@ std::string Applying::data() {
       }
       return why;
     case Verb::merge:
-      if (c->form.duplicates) return said() ? expect({Status::invalid_argument}) : "";
+      if (c->encoding.duplicates) return said() ? expect({Status::invalid_argument}) : "";
       if (said()) {
         why = op.a[2] == kNone && held == nullptr ? expect({Status::ok, Status::not_found})
                                                   : expect({Status::ok});

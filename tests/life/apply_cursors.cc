@@ -73,7 +73,7 @@ std::string Applying::cursors() {
     for (const auto& [of, x] : state.transactions) {
       for (const auto& created : x->created) {
         if (c != nullptr || created.id != cursor.id) continue;
-        made.form = created.form;
+        made.encoding = created.encoding;
         c = &made;
       }
     }
@@ -136,7 +136,7 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
     const auto at = state.snapshots.find(cursor.of);
     if (at != state.snapshots.end() && at->second->find(cursor.id) == nullptr) return leave("");
   }
-  const bool pairs = made_by_it ? made->form.duplicates : now->form.duplicates;
+  const bool pairs = made_by_it ? made->encoding.duplicates : now->encoding.duplicates;
   if (!op.ok()) {
     if (rules.faulted || rules.at_once) return leave("");
     if (rules.bounded_snapshots && op.is(Status::expired)) return leave("");

@@ -34,7 +34,7 @@ bool changed(const State& then, const State& now, const TransactionModel& x,
   const auto own = [&](const Held& h) {
     for (std::size_t i = 0; i < std::min(range.writes, x.writes.size()); ++i) {
       const Write& w = x.writes[i];
-      if (w.id == range.id && w.key == h.key && (!a->form.duplicates || w.tag == h.tag))
+      if (w.id == range.id && w.key == h.key && (!a->encoding.duplicates || w.tag == h.tag))
         return true;
     }
     return false;
@@ -66,7 +66,7 @@ bool merged(const State& state, const TransactionModel& x, std::uint64_t id, Rec
   if (const Created* made = created_in(x, id)) {
     out = Records{};
     out.id = id;
-    out.form = made->form;
+    out.encoding = made->encoding;
   } else {
     const State& base = x.moment != nullptr ? *x.moment : state;
     const Records* const c = base.find(id);
@@ -77,7 +77,7 @@ bool merged(const State& state, const TransactionModel& x, std::uint64_t id, Rec
     } else {  // made after the moment: it has what the transaction itself wrote
       out = Records{};
       out.id = id;
-      out.form = now->form;
+      out.encoding = now->encoding;
     }
   }
   out.changes = std::make_shared<std::vector<std::pair<Place, Held>>>();
@@ -169,7 +169,7 @@ std::string Applying::transaction_read(TransactionModel& x) {
   }
   const bool duplicates = [&] {
     const Created* const made = created_in(x, id);
-    return made != nullptr ? made->form.duplicates : state.find(id)->form.duplicates;
+    return made != nullptr ? made->encoding.duplicates : state.find(id)->encoding.duplicates;
   }();
   if (op.verb == Verb::tx_for_update && duplicates) return expect({Status::invalid_argument});
   if (duplicates || !owns(x, id, key)) take_moment(state, x);
@@ -202,7 +202,7 @@ std::string Applying::transaction_write(TransactionModel& x) {
   if (said() && op.is(Status::expired) && rules.bounded_snapshots) return {};
   if (op.verb == Verb::tx_create) {
     if (!said() || op.ok()) {
-      if (!op.r.empty()) x.created.push_back({op.r[0], op.a[1], Form::of(op.a[2])});
+      if (!op.r.empty()) x.created.push_back({op.r[0], op.a[1], Encoding::of(op.a[2])});
       return {};
     }
     // Whether the name is free may be looked at now, or by the commit alone.
@@ -214,14 +214,14 @@ std::string Applying::transaction_write(TransactionModel& x) {
   const Created* const made = created_in(x, id);
   const Records* const c = state.find(id);
   if (made == nullptr && c == nullptr) return said() ? expect({Status::not_found, Status::ok}) : "";
-  const Form form = made != nullptr ? made->form : c->form;
+  const Encoding encoding = made != nullptr ? made->encoding : c->encoding;
   if (op.verb == Verb::tx_drop) {
     if (made != nullptr || id == 0) return said() ? expect({Status::invalid_argument}) : "";
     if (done()) x.dropped.push_back(id);
     return said() ? expect({Status::ok}) : "";
   }
   const std::uint64_t key = op.a.at(2);
-  if (op.verb == Verb::tx_erase_pair && !form.duplicates) {
+  if (op.verb == Verb::tx_erase_pair && !encoding.duplicates) {
     return said() ? expect({Status::invalid_argument}) : "";
   }
   if (!done()) return said() ? expect({Status::ok}) : "";
@@ -230,7 +230,7 @@ std::string Applying::transaction_write(TransactionModel& x) {
     x.writes.push_back({id, key, Write::What::put, op.a[3], ttl == 0 ? 0 : state.time + ttl});
   } else if (op.verb == Verb::tx_erase_pair) {
     x.writes.push_back({id, key, Write::What::erase_pair, op.a[3]});
-  } else if (!form.duplicates) {
+  } else if (!encoding.duplicates) {
     x.writes.push_back({id, key, Write::What::erase});
   } else {
     // It reads which there are, and erases those.
@@ -292,7 +292,7 @@ std::string Applying::commit(TransactionModel& x) {
   }
   for (const Created& c : x.created) {
     if (state.named(c.name) != nullptr) return wrong("a name that it gives is taken");
-    state.create(c.id, c.name, c.form);
+    state.create(c.id, c.name, c.encoding);
   }
   for (const Write& w : writes) {
     const bool dropped = std::ranges::find(x.dropped, w.id) != x.dropped.end();

@@ -28,7 +28,7 @@ std::string Applying::reads() {
     case Verb::contains:
       return expect_tag(c->get(key, state.time));
     case Verb::contains_pair: {
-      if (!c->form.duplicates) return expect({Status::invalid_argument});
+      if (!c->encoding.duplicates) return expect({Status::invalid_argument});
       const auto at = c->held.find(c->place(key, op.a[2]));
       const bool there = at != c->held.end() && at->second.visible(state.time);
       return expect({there ? Status::ok : Status::not_found});
@@ -36,7 +36,7 @@ std::string Applying::reads() {
     case Verb::multi_get:
       return rules.at_once ? expect({Status::ok, Status::not_found}) : multi_get();
     case Verb::count: {
-      if (!c->form.duplicates) return expect({Status::invalid_argument});
+      if (!c->encoding.duplicates) return expect({Status::invalid_argument});
       const std::uint64_t n = c->all_of(key, state.time).size();
       if (rules.at_once) return expect({Status::ok, Status::not_found});
       // A key that is not there has no values.
@@ -124,7 +124,7 @@ std::string Applying::list() {
     if (c != nullptr) c = state.told_id(*c, op.r[i + 1]);
     if (c == nullptr) {
       why = wrong("there is no collection " + std::to_string(op.r[i]));
-    } else if (c->id != op.r[i + 1] || c->form.word() != op.r[i + 2]) {
+    } else if (c->id != op.r[i + 1] || c->encoding.word() != op.r[i + 2]) {
       why = wrong("collection " + std::to_string(op.r[i]) + " is another one");
     }
   }
@@ -150,8 +150,8 @@ std::string Applying::collections() {
       if (!done() || !why.empty()) return why;
       if (there == nullptr) {
         if (state.find(new_id()) != nullptr) return wrong("its id is another collection's");
-        state.create(new_id(), name, Form::of(op.a[1]));
-      } else if (said() && (op.r[0] != there->id || op.r[1] != there->form.word())) {
+        state.create(new_id(), name, Encoding::of(op.a[1]));
+      } else if (said() && (op.r[0] != there->id || op.r[1] != there->encoding.word())) {
         return wrong("it should be the collection " + std::to_string(there->id));
       }
       return {};

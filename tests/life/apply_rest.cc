@@ -23,7 +23,7 @@ std::uint64_t block_bytes(std::uint64_t bytes) {
 }
 
 std::uint64_t record_bytes(const Records& c, const Held& h) {
-  return block_bytes(key_text(c.form.numbers(), h.key).size() + 32 + bytes_of_tag(h.tag));
+  return block_bytes(key_text(c.encoding.numbers(), h.key).size() + 32 + bytes_of_tag(h.tag));
 }
 
 // All that is there, in blocks.

@@ -21,7 +21,7 @@ struct Touch {
 
 // All touches of a collection.
 struct Touched {
-  Records form;  // without records
+  Records encoding;  // without records
   std::map<Place, std::vector<Touch>> at;
   struct Range {
     Place from, to;  // inclusive
@@ -49,7 +49,7 @@ class Beside {
  public:
   explicit Beside(const State& base) : time_(base.time) {
     for (const auto& [id, c] : base.collections) {
-      Touched& touched = begin(id, c->form);
+      Touched& touched = begin(id, c->encoding);
       for (const auto& [place, h] : c->held) {
         touched.at[place].push_back({0, 0, true, h.tag, h.gone_at});
       }
@@ -72,9 +72,9 @@ class Beside {
   };
   using Shown = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // keys, tags
 
-  Touched& begin(std::uint64_t id, Form form) {
+  Touched& begin(std::uint64_t id, Encoding encoding) {
     Touched& t = touched_[id];
-    t.form.form = form;
+    t.encoding.encoding = encoding;
     return t;
   }
   void put(std::uint64_t id, std::uint64_t key, std::uint64_t tag, std::uint64_t ttl,
@@ -103,19 +103,19 @@ void Beside::put(std::uint64_t id, std::uint64_t key, std::uint64_t tag, std::ui
   Touch t = when;
   t.tag = tag;
   t.gone_at = ttl == 0 ? 0 : time_ + ttl;
-  c->second.at[c->second.form.place(key, tag)].push_back(t);
+  c->second.at[c->second.encoding.place(key, tag)].push_back(t);
 }
 
 void Beside::erase(std::uint64_t id, std::uint64_t key, std::uint64_t pair, const Touch& when) {
   const auto c = touched_.find(id);
   if (c == touched_.end()) return;
-  const Records& form = c->second.form;
+  const Records& encoding = c->second.encoding;
   if (pair != kNone) {
-    c->second.at[form.place(key, pair)].push_back(when);
-  } else if (!form.form.duplicates) {
-    c->second.at[form.place(key, 0)].push_back(when);
+    c->second.at[encoding.place(key, pair)].push_back(when);
+  } else if (!encoding.encoding.duplicates) {
+    c->second.at[encoding.place(key, 0)].push_back(when);
   } else {
-    c->second.ranges.push_back({form.first_of(key), form.last_of(key), when});
+    c->second.ranges.push_back({encoding.first_of(key), encoding.last_of(key), when});
   }
 }
 
@@ -123,9 +123,9 @@ void Beside::touch(const Op& op) {
   const bool unsure = uncertain(op);
   const auto& a = op.a;
   if ((op.verb == Verb::create || op.verb == Verb::reopen) && op.ok() && !op.r.empty()) {
-    begin(op.r.at(0), Form::of(op.r.at(1)));
+    begin(op.r.at(0), Encoding::of(op.r.at(1)));
   }
-  if (op.verb == Verb::tx_create && op.ok() && !op.r.empty()) begin(op.r[0], Form::of(a.at(2)));
+  if (op.verb == Verb::tx_create && op.ok() && !op.r.empty()) begin(op.r[0], Encoding::of(a.at(2)));
   if (op.verb >= Verb::tx_put && op.verb <= Verb::tx_erase_pair) return touch_in_transaction(op);
   if (op.verb == Verb::commit) return commit(op);
   if (!op.ok() && !unsure) return;
@@ -141,9 +141,9 @@ void Beside::touch(const Op& op) {
     case Verb::erase_range: {
       const auto c = touched_.find(a.at(0));
       if (c == touched_.end()) return;
-      const Records& form = c->second.form;
-      const Place from = a.at(1) == kNone ? kFront : form.first_of(a[1]);
-      const Place to = a.at(2) == kNone ? kBack : place_before(form.first_of(a[2]));
+      const Records& encoding = c->second.encoding;
+      const Place from = a.at(1) == kNone ? kFront : encoding.first_of(a[1]);
+      const Place to = a.at(2) == kNone ? kBack : place_before(encoding.first_of(a[2]));
       c->second.ranges.push_back({from, to, when});
       return;
     }
@@ -208,7 +208,7 @@ std::string Beside::walk(const Op& op, const Touched& c, const Span& span, bool 
   std::optional<Place> last;
   for (const auto& [key, tag] : shown) {
     const std::string what = "key " + std::to_string(key) + " value " + std::to_string(tag);
-    const Place p = c.form.place(key, tag);
+    const Place p = c.encoding.place(key, tag);
     if (last && !(forward ? *last < p : p < *last)) return wrong(op, what + " is out of order");
     last = p;
     seen[p] = tag;
@@ -243,13 +243,13 @@ std::string Beside::step(const Op& op, Standing& cursor) {
   const bool known = cursor.valid;
   cursor.valid = false;
   if (c == touched_.end() || op.verb == Verb::cursor_look || !op.ok()) return {};
-  const Records& form = c->second.form;
+  const Records& encoding = c->second.encoding;
   const bool moves = op.verb >= Verb::next && op.verb <= Verb::prev_key;
   if (moves && !known) return {};
   if (!moves) cursor.since = op.invoke;
-  const Way way = way_of(op, form, cursor.at, cursor.key);
+  const Way way = way_of(op, encoding, cursor.at, cursor.key);
   const auto end = [&](std::uint64_t key, Place otherwise) {
-    return key == kNone ? otherwise : form.first_of(key);
+    return key == kNone ? otherwise : encoding.first_of(key);
   };
   Place from = way.from,
         to = way.forward ? end(cursor.upper, kBack) : place_before(end(cursor.lower, kFront));
@@ -258,7 +258,7 @@ std::string Beside::step(const Op& op, Standing& cursor) {
   Shown shown;
   if (!op.r.empty() && op.r[0] != 0) {
     shown.push_back({op.r[1], op.r[2]});
-    to = form.place(op.r[1], op.r[2]);
+    to = encoding.place(op.r[1], op.r[2]);
     const bool right = way.forward ? from < to || from == kFront : to < from;
     if (!right) return wrong(op, "it went the wrong way");
     cursor.valid = true;
@@ -284,13 +284,13 @@ std::string Beside::look(const Op& op) {
   // Nobody knows whether a bound that says not_found means the key or the collection.
   if (c == touched_.end() || !op.ok()) return {};
   const Span span{op.invoke, op.returned, time_};
-  const Records& form = c->second.form;
+  const Records& encoding = c->second.encoding;
   Shown shown;
   if (op.verb != Verb::scan) {
     shown.push_back({op.r.at(0), op.r.at(1)});
-    const Place from =
-        op.verb == Verb::lower ? place_before(form.first_of(op.a[1])) : form.last_of(op.a[1]);
-    const Place to = form.place(op.r[0], op.r[1]);
+    const Place from = op.verb == Verb::lower ? place_before(encoding.first_of(op.a[1]))
+                                              : encoding.last_of(op.a[1]);
+    const Place to = encoding.place(op.r[0], op.r[1]);
     if (to < from) return wrong(op, "it went the wrong way");
     return walk(op, c->second, span, true, from, to, shown);
   }

@@ -78,19 +78,19 @@ class Search {
       if (writes_in_transaction(op)) writers.insert(op.a.at(0));
       if (op.verb == Verb::rollback_to) writers.erase(op.a.at(0));
     }
-    const auto settles = [&](const Op& op) {
+    const auto decides = [&](const Op& op) {
       if (op.pending() || !op.ok() || buffered(op)) return false;
       return op.verb == Verb::commit ? writers.contains(op.a.at(0)) : wrote(op);
     };
-    std::uint64_t settled = 0;  // what returned before this must be there
+    std::uint64_t decided = 0;  // what returned before this must be there
     for (const Op& op : ops) {
-      if (settles(op)) settled = std::max(settled, op.invoke);
+      if (decides(op)) decided = std::max(decided, op.invoke);
     }
     for (unsigned t = 0; t < kThreadsMax; ++t) {
       for (std::size_t i = 0; i < thread_[t].size(); ++i) {
         const Op& op = *thread_[t][i];
         if (op.pending()) continue;
-        const bool must = durable != Durable::synced || op.returned < settled || settles(op);
+        const bool must = durable != Durable::synced || op.returned < decided || decides(op);
         if (must) must_[t] = i + 1;
       }
     }
@@ -219,7 +219,7 @@ class Search {
     found.time = look_.r[0];
     std::size_t i = 3;
     for (std::uint64_t c = 0; c < look_.r[1]; ++c) {
-      found.create(look_.r[i + 1], look_.r[i], Form::of(look_.r[i + 2]));
+      found.create(look_.r[i + 1], look_.r[i], Encoding::of(look_.r[i + 2]));
       Records& records = found.change(look_.r[i + 1]);
       const std::uint64_t n = look_.r[i + 3];
       i += 4;
@@ -228,7 +228,7 @@ class Search {
         records.put(look_.r[i], look_.r[i + 1], ttl == 0 ? 0 : look_.r[0] + ttl);
       }
       // What has expired is not shown, and may still be there: as if something had been.
-      if (records.form.expires) records.changes->push_back({});
+      if (records.encoding.expires) records.changes->push_back({});
     }
     found.change_objects() = objects_shown(look_, i);
     return {};
@@ -307,7 +307,7 @@ std::string compare(const State& state, const Op& look, Of kind, State* named) {
   }
   std::size_t i = 3, collections = 0;
   for (; collections < look.r[1]; ++collections) {
-    const std::uint64_t name = look.r[i], id = look.r[i + 1], form = look.r[i + 2];
+    const std::uint64_t name = look.r[i], id = look.r[i + 1], encoding = look.r[i + 2];
     const std::uint64_t count = look.r[i + 3];
     i += 4;
     const std::string of =
@@ -322,7 +322,7 @@ std::string compare(const State& state, const Op& look, Of kind, State* named) {
     if (c->id != id && kind != Of::rescue)
       return wrong(of + " is another one: id " + std::to_string(id) + " instead of " +
                    std::to_string(c->id));
-    if (c->form.word() != form) return wrong(of + " has another form");
+    if (c->encoding.word() != encoding) return wrong(of + " has another encoding");
     auto at = c->held.begin();
     const auto skip = [&] {
       while (at != c->held.end() && !at->second.visible(named->time)) ++at;

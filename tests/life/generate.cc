@@ -67,7 +67,7 @@ void Maker::begin() {
   if (two_stores_) add(Verb::open, {1, 0});
   for (N i = below(4); i > 0; --i) {
     const N c = made_slot();
-    add(Verb::create, {store(), c, name(), form()});
+    add(Verb::create, {store(), c, name(), encoding()});
     if (one_in(2)) add(Verb::fill, {store(), c, key(), 10 + below(150), length()});
   }
   if (one_in(2)) add(Verb::fill, {0, 0, key(), 10 + below(200), length()});

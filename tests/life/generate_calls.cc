@@ -80,7 +80,7 @@ void Maker::making() {
     case 0:
     case 1:
     case 2:
-      return add(Verb::create, {s, made_slot(), name(), form(), one_in(6)});
+      return add(Verb::create, {s, made_slot(), name(), encoding(), one_in(6)});
     case 3:
       return add(Verb::reopen, {s, made_slot(), name()});
     case 4:
@@ -164,7 +164,7 @@ void Maker::making_in_transaction() {
   switch (below(7)) {
     case 0:
     case 1:
-      return add(Verb::tx_create, {x, c, name(), form()});
+      return add(Verb::tx_create, {x, c, name(), encoding()});
     case 2:
       return add(Verb::tx_drop, {x, c});
     case 3:

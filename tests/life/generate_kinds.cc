@@ -155,7 +155,7 @@ void Maker::visit(bool ends) {
     for (N n = 1 + below(2); n > 0; --n) {
       if (makes) {
         one_in(2) ? add(Verb::tx_drop, {x, made_slot()})
-                  : add(Verb::tx_create, {x, made_slot(), name(), form()});
+                  : add(Verb::tx_create, {x, made_slot(), name(), encoding()});
       }
       if (!makes || one_in(2)) {
         one_in(4) ? add(Verb::tx_erase, {x, slot(), key()})

@@ -66,7 +66,7 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
         if (!spell.looks_due && leaves_open(spell)) {
           spell.ops.push_back(op);
         } else {
-          why = settle(s, op);
+          why = decide(s, op);
         }
         break;
       case Verb::close:
@@ -79,7 +79,7 @@ std::string Judge::judge_store(unsigned s, std::vector<Op> ops) {
       case Verb::restore: {
         const auto from = copies_.find({s, op.a.at(0)});
         if (from == copies_.end()) break;
-        why = settle_before_restore(spell);
+        why = decide_before_restore(spell);
         restored(spell, from->second, op);
         break;
       }
@@ -171,7 +171,7 @@ std::string Judge::explain_spell(const Spell& spell, const Op& look, State& foun
 }
 
 // What the look shows becomes what is known.
-std::string Judge::settle(unsigned s, const Op& look) {
+std::string Judge::decide(unsigned s, const Op& look) {
   Spell& spell = spell_[s];
   const bool cut = spell.looks_due;
   State found;
@@ -222,7 +222,7 @@ std::string Judge::rescued(unsigned s, const Op& op) {
 }
 
 // Looks that were calls among others, of files that nobody will look at again.
-std::string Judge::settle_before_restore(const Spell& spell) {
+std::string Judge::decide_before_restore(const Spell& spell) {
   const auto is_look = [](const Op& op) { return op.verb == Verb::look; };
   const auto last = std::find_if(spell.ops.rbegin(), spell.ops.rend(), is_look);
   if (last == spell.ops.rend()) return {};

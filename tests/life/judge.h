@@ -54,11 +54,11 @@ class Judge {
   std::string judge_store(unsigned s, std::vector<Op> ops);
   std::string opened(unsigned s, const Op& op);
   bool leaves_open(const Spell& spell) const;
-  std::string settle(unsigned s, const Op& look);
+  std::string decide(unsigned s, const Op& look);
   std::string rescued(unsigned s, const Op& op);
   std::string explain_spell(const Spell& spell, const Op& look, State& found);
   static void restored(Spell& spell, const Spell& copy, const Op& op);
-  std::string settle_before_restore(const Spell& spell);
+  std::string decide_before_restore(const Spell& spell);
   Rules rules(const Spell& spell) const;
   std::string new_ids(Spell& spell, const Op& op) const;
 

@@ -84,7 +84,7 @@ class Maker {
   }
   N ttl() { return one_in(2) ? 1 + below(300) : 0; }
   N buffered() { return one_in(2); }
-  N form() {
+  N encoding() {
     N f = one_in(2) ? 1 : 1 + below(5);
     if (one_in(4)) f += 8;
     if (one_in(fond_[Group::kTime] != 0 ? 2 : 5)) f += 16;

@@ -16,8 +16,10 @@ std::uint64_t hash_of(Place p, const Held& h) {
 }  // namespace
 
 Place Records::place(std::uint64_t key, std::uint64_t tag) const {
-  const std::uint64_t pair = !form.duplicates ? 1 : form.reverse() ? kNone - 1 - tag : tag + 1;
-  return {rank_of(form.order, key), pair};
+  const std::uint64_t pair = !encoding.duplicates ? 1
+                             : encoding.reverse() ? kNone - 1 - tag
+                                                  : tag + 1;
+  return {rank_of(encoding.order, key), pair};
 }
 
 void Records::put(std::uint64_t key, std::uint64_t tag, std::uint64_t gone_at) {
@@ -69,7 +71,7 @@ void Records::write(const Write& w) {
 
 State State::empty(bool numbers) {
   State s;
-  s.create(0, kNone, Form{numbers ? KeyOrder::u64 : KeyOrder::bytes});
+  s.create(0, kNone, Encoding{numbers ? KeyOrder::u64 : KeyOrder::bytes});
   s.changes = 0;
   return s;
 }
@@ -112,7 +114,7 @@ TransactionModel& State::change_transaction(std::uint64_t uid) {
 
 void State::keep_time() {
   for (const auto& [id, c] : collections) {
-    if (c->form.expires) floor = time;
+    if (c->encoding.expires) floor = time;
   }
 }
 
@@ -122,11 +124,11 @@ void State::drop(std::uint64_t id) {
   ++changes;
 }
 
-void State::create(std::uint64_t id, std::uint64_t name, Form form) {
+void State::create(std::uint64_t id, std::uint64_t name, Encoding encoding) {
   auto c = std::make_shared<Records>();
   c->id = id;
   c->name = name;
-  c->form = form;
+  c->encoding = encoding;
   collections[id] = std::move(c);
   most = std::max<std::uint64_t>(most, collections.size());
   ++changes;
@@ -156,7 +158,7 @@ std::shared_ptr<const State> State::moment() const {
 
 std::uint64_t State::hash() const {
   std::uint64_t h = time;
-  for (const auto& [id, c] : collections) h += mix(mix(id, c->name), c->hash + c->form.word());
+  for (const auto& [id, c] : collections) h += mix(mix(id, c->name), c->hash + c->encoding.word());
   for (const auto& [slot, may_be] : objects == nullptr ? Objects{} : *objects) {
     for (const Object& o : may_be) h += mix(mix(slot, o.tag + o.there), mix(o.bytes, o.stamp));
   }

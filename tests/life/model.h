@@ -39,7 +39,7 @@ struct Write {
 struct Records {
   std::uint64_t id = 0;
   std::uint64_t name = kNone;  // kNone: the default one
-  Form form;
+  Encoding encoding;
   std::map<Place, Held> held;
   std::uint64_t hash = 0;  // of all that is held
   // Every place that was ever changed, in order; shared by all copies. For cursors that saw it
@@ -48,8 +48,8 @@ struct Records {
       std::make_shared<std::vector<std::pair<Place, Held>>>();
 
   Place place(std::uint64_t key, std::uint64_t tag) const;
-  Place first_of(std::uint64_t key) const { return {rank_of(form.order, key), 0}; }
-  Place last_of(std::uint64_t key) const { return {rank_of(form.order, key), kNone}; }
+  Place first_of(std::uint64_t key) const { return {rank_of(encoding.order, key), 0}; }
+  Place last_of(std::uint64_t key) const { return {rank_of(encoding.order, key), kNone}; }
   void put(std::uint64_t key, std::uint64_t tag, std::uint64_t gone_at);
   void erase_at(Place place);
   void write(const Write& w);
@@ -80,7 +80,7 @@ struct TransactionModel {
   std::vector<std::size_t> points;
   struct Created {
     std::uint64_t id, name;
-    Form form;
+    Encoding encoding;
   };
   std::vector<Created> created;
   std::vector<std::uint64_t> dropped;
@@ -129,7 +129,7 @@ struct State {
   // Lives to come know the time, where anything expires.
   void keep_time();
   void drop(std::uint64_t id);
-  void create(std::uint64_t id, std::uint64_t name, Form form);
+  void create(std::uint64_t id, std::uint64_t name, Encoding encoding);
   void write(const Write& w);
   Objects& change_objects();
   std::shared_ptr<const State> moment() const;  // without handles

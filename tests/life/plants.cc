@@ -17,7 +17,7 @@ const std::vector<Plant>& plants() {
        "copies of one life are not told apart (no stamp compared)", Kind::places, Medium::journal},
       {"pm_fork_not_noticed", "A2", "a child of fork is not told from its parent", Kind::whole},
       {"pm_thread_parts_end_with_thread_locals", "A3",
-       "lanes and picture slots die with the thread's C++ thread_locals", Kind::whole,
+       "lanes and image slots die with the thread's C++ thread_locals", Kind::whole,
        Medium::automatic, "faults", true},
       {"pm_dirty_lines_flushed_and_not_fenced", "A4",
        "lines for which there is no room are flushed and left to whoever fences next", Kind::any},
@@ -58,7 +58,7 @@ const std::vector<Plant>& plants() {
        "the header has a life that no superblock announced"},
       {"journal_place_overwritten", "", "what is no journal in a journal's place is removed"},
       {"store_pairs_erased_unread", "", "erase of duplicates does not validate what it gathered"},
-      {"store_moment_without_time", "",
+      {"store_snapshot_without_time", "",
        "a snapshot or transaction judges lifetimes by the present time"},
       {"store_commit_time_not_validated", "",
        "a commit does not ask whether what it read has expired meanwhile"},
@@ -77,8 +77,8 @@ const std::vector<Plant>& plants() {
       {"store_validate_beside_drops", "", "a validation lets drops go on"},
       {"tx_open_transaction_handed_on", "",
        "a thread that ends leaves its open transaction to the next holder of its lane"},
-      {"journal_no_memory_for_pictures", "",
-       "rows of pictures cannot grow: what a failed allocation does"},
+      {"journal_no_memory_for_images", "",
+       "rows of images cannot grow: what a failed allocation does"},
   };
   return all;
 }

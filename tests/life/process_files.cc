@@ -96,15 +96,15 @@ void Actor::look(unsigned s, std::size_t number, bool fresh) {
 Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
   Words words = {0, 0, 0};
   const auto one = [&](std::uint64_t name, Collection c) {
-    const Form form = form_of(c);
+    const Encoding encoding = encoding_of(c);
     const bool named = c.name() == (name == kNone ? "" : name_text(name));
-    const bool coded = c.codec() == (form.order == KeyOrder::registered ? kCodec : "");
+    const bool coded = c.codec() == (encoding.order == KeyOrder::registered ? kCodec : "");
     if (!named || !coded) world_.broken("a collection tells another name or codec than its own");
-    words.insert(words.end(), {name, c.id(), form.word(), 0});
+    words.insert(words.end(), {name, c.id(), encoding.word(), 0});
     const std::size_t count = words.size() - 1;
     Iterator it = c.iterator();
     for (it.seek_first(); it.valid(); it.next()) {
-      words.insert(words.end(), {seen_key(form.numbers(), it.key()), seen_tag(it.value()),
+      words.insert(words.end(), {seen_key(encoding.numbers(), it.key()), seen_tag(it.value()),
                                  c.expires() ? it.ttl_ms() : 0});
       if (++words[count] > 10 * kKeys) world_.broken("a look without end");
     }
@@ -317,7 +317,7 @@ void Process::other_opens(const Step& step, std::size_t) {
   if (WEXITSTATUS(status) == 0) world_.broken("two processes have the store open");
 }
 
-// --- fork ---------------------------------------------------------------------------------------
+// --- fork ----------------------------------------------------------------------------------------
 
 void Process::fork_child(const Step& step, std::size_t) {
   const pid_t pid = ::fork();

@@ -64,7 +64,7 @@ void forge_lines(test::JournalForge& forge, Random& random, std::uint64_t n) {
   const bool sane = b.raw_bytes <= forge.bytes().size() && b.lines <= b.raw_bytes / kLineBytes &&
                     b.packed_bytes <= b.raw_bytes;
   const std::vector<std::byte> raw = sane ? forge.raw(at) : std::vector<std::byte>();
-  std::vector<pm::LinePicture> lines(sane ? b.lines : 0);
+  std::vector<pm::LineImage> lines(sane ? b.lines : 0);
   if (!lines.empty() && !random.one_in(4) &&
       pm::unpack_lines(raw.data(), raw.size(), lines.size(), lines.data())) {
     lines.resize(1 + random.below(lines.size()));

@@ -23,16 +23,16 @@ Ranks make_ranks() {
   Ranks ranks;
   for (unsigned o = 1; o <= 5; ++o) {
     const auto order = static_cast<KeyOrder>(o);
-    const Form form{order};
+    const Encoding encoding{order};
     std::vector<std::string> text(kKeys);
     for (unsigned k = 0; k < kKeys; ++k) {
-      text[k] = key_text(form.numbers(), k);
+      text[k] = key_text(encoding.numbers(), k);
       if (order == KeyOrder::registered) text[k] = masked(text[k]);
     }
     std::vector<std::uint32_t> sorted(kKeys);
     std::iota(sorted.begin(), sorted.end(), 0u);
     std::ranges::sort(sorted, {}, [&](std::uint32_t k) -> const std::string& { return text[k]; });
-    if (form.reverse()) std::ranges::reverse(sorted);
+    if (encoding.reverse()) std::ranges::reverse(sorted);
     ranks[o].resize(kKeys);
     for (unsigned at = 0; at < kKeys; ++at) ranks[o][sorted[at]] = at;
   }
@@ -53,10 +53,10 @@ KeyCodec masked_codec() {
   return {kCodec, both, both};
 }
 
-std::uint64_t Form::word() const {
+std::uint64_t Encoding::word() const {
   return static_cast<std::uint64_t>(order) | (duplicates ? 8 : 0) | (expires ? 16 : 0);
 }
-Form Form::of(std::uint64_t word) {
+Encoding Encoding::of(std::uint64_t word) {
   const std::uint64_t order = word & 7;
   return {static_cast<KeyOrder>(order >= 1 && order <= 5 ? order : 1), (word & 8) != 0,
           (word & 16) != 0};

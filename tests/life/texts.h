@@ -17,13 +17,13 @@ inline constexpr const char* kCodec = "masked";
 KeyCodec masked_codec();
 
 // What a collection is, as steps say it and looks find it.
-struct Form {
+struct Encoding {
   KeyOrder order = KeyOrder::bytes;
   bool duplicates = false, expires = false;
   bool numbers() const { return order == KeyOrder::u64 || order == KeyOrder::reverse_u64; }
   bool reverse() const { return order == KeyOrder::reverse || order == KeyOrder::reverse_u64; }
   std::uint64_t word() const;  // back and forth
-  static Form of(std::uint64_t word);
+  static Encoding of(std::uint64_t word);
 };
 
 std::string key_text(bool numbers, std::uint64_t key);

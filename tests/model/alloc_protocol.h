@@ -57,10 +57,10 @@ enum class AllocPlant {
   swap_leaves_bits,
   swap_half_at_a_time,
   wrap_ignored,
-  wrap_settles_own_lane_only,
-  settle_without_fence,
+  wrap_retires_own_lane_only,
+  retire_others_without_fence,
 };
-inline constexpr int kAllocPlants = static_cast<int>(AllocPlant::settle_without_fence);
+inline constexpr int kAllocPlants = static_cast<int>(AllocPlant::retire_others_without_fence);
 
 struct AllocConfig {
   std::size_t threads = 2, roots = 2, blocks = 2;
@@ -217,7 +217,7 @@ class AllocProtocol {
                   const std::vector<Element>& elements);
   Word put_intents(std::vector<Step>& s, std::size_t t, Intent op);
   void put_drain(std::vector<Step>& s, std::size_t t, std::size_t lane);
-  void put_settle(std::vector<Step>& s, std::size_t t, std::size_t dest);
+  void put_retire_naming(std::vector<Step>& s, std::size_t t, std::size_t dest);
   void put_effects(std::vector<Step>& s, std::size_t t, int bit);
   void put_pending(std::vector<Step>& s, std::size_t t, Word sequence, bool frees);
   void put_done(std::vector<Step>& s, std::size_t t, bool seal);
@@ -297,7 +297,7 @@ inline void AllocProtocol::boot(bool adopt) {
   }
 }
 
-// --- recovery -----------------------------------------------------------------------------------
+// --- recovery ------------------------------------------------------------------------------------
 
 inline AllocProtocol::Line AllocProtocol::read_line(const Memory& m, std::size_t at) const {
   Line line;
@@ -404,7 +404,7 @@ inline void AllocProtocol::close() {
   }
 }
 
-// --- the judge ----------------------------------------------------------------------------------
+// --- the judge -----------------------------------------------------------------------------------
 
 inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
                                              std::size_t* block) const {

@@ -6,7 +6,7 @@
 
 namespace tenuto_model {
 
-// --- what the application may do ----------------------------------------------------------------
+// --- what the application may do -----------------------------------------------------------------
 
 // The word is an existing pointer word that thread t may touch: its block is allocated, of
 // pointers, and neither is in other hands.
@@ -163,7 +163,7 @@ inline std::vector<AllocProtocol::Step> AllocProtocol::plan(std::size_t t, const
   return s;
 }
 
-// --- the lane -----------------------------------------------------------------------------------
+// --- the lane ------------------------------------------------------------------------------------
 
 inline void AllocProtocol::release(std::size_t t, std::size_t block) {
   if (planted(AllocPlant::no_quarantine)) {
@@ -254,7 +254,7 @@ inline Word AllocProtocol::put_intents(std::vector<Step>& s, std::size_t t, Inte
   for (const Change& c : running_[t].changes) {
     const Word every = Word{1} << c_.version_bits >> 2;
     const bool crossing = is_tagged(c.dest) && version_of(c.after) % every == 0;
-    if (crossing && !planted(AllocPlant::wrap_ignored)) put_settle(s, t, c.dest);
+    if (crossing && !planted(AllocPlant::wrap_ignored)) put_retire_naming(s, t, c.dest);
   }
   const std::size_t first = lane.limbo.empty() ? lane.lines : lane.limbo.front().first_line;
   if (lane.lines + lines - first > c_.ring && !planted(AllocPlant::ring_slot_used_again_too_early))
@@ -291,9 +291,10 @@ inline void AllocProtocol::put_drain(std::vector<Step>& s, std::size_t t, std::s
 // Ends the life of every intent, of any lane, that names the word: its version is about to go round
 // another quarter, and what is older than half of the range would look newer. The fence of the
 // intent that follows makes the last store durable.
-inline void AllocProtocol::put_settle(std::vector<Step>& s, std::size_t t, std::size_t dest) {
+inline void AllocProtocol::put_retire_naming(std::vector<Step>& s, std::size_t t,
+                                             std::size_t dest) {
   put_drain(s, t, t);
-  if (planted(AllocPlant::wrap_settles_own_lane_only)) return;
+  if (planted(AllocPlant::wrap_retires_own_lane_only)) return;
   for (std::size_t other = 0; other < c_.threads; ++other) {
     if (other == t) continue;
     const Lane& lane = lanes_[other];
@@ -304,21 +305,21 @@ inline void AllocProtocol::put_settle(std::vector<Step>& s, std::size_t t, std::
       dests.insert(dests.end(), l.dests.begin(), l.dests.end());
     }
     if (!named) continue;
-    const Word settled = lane.cleared;
+    const Word cleared = lane.cleared;
     for (const std::size_t d : dests) {
       s.push_back([this, t, d] { m_.flush(lanes_[t].flusher, dest_at(d)); });
     }
     s.push_back([this, t] { m_.flush(lanes_[t].flusher, bitmap_at()); });
-    if (!planted(AllocPlant::settle_without_fence)) put_fence(s, t);
-    s.push_back([this, t, other, settled] {
+    if (!planted(AllocPlant::retire_others_without_fence)) put_fence(s, t);
+    s.push_back([this, t, other, cleared] {
       const std::size_t at = retired_at(other, 2);
-      m_.store(at, std::max(settled, m_.load(at)));
+      m_.store(at, std::max(cleared, m_.load(at)));
       m_.flush(lanes_[t].flusher, at);
     });
   }
 }
 
-// --- the operations -----------------------------------------------------------------------------
+// --- the operations ------------------------------------------------------------------------------
 
 // Destinations and bits, flushed. bit: 1 set, 0 cleared, -1 only flushed.
 inline void AllocProtocol::put_effects(std::vector<Step>& s, std::size_t t, int bit) {

@@ -3,7 +3,7 @@
 // two pools. Threads run short programs; each pool has somebody who commits, and pool 0 somebody
 // who makes a checkpoint. Steps are as fine as other threads could see them.
 //
-// A slot has one picture of a line, the last: capture.h may keep older ones of the same thread too,
+// A slot has one line image, the last: capture.h may keep older ones of the same thread too,
 // which have lower sequences and never count.
 //
 // Judged at every block and at every moment of a checkpoint: what recovery would build of the pool
@@ -23,25 +23,25 @@ namespace tenuto_model {
 
 enum class EpochPlant {
   none,
-  sequence_after_picture,
+  sequence_after_image,
   tag_before_barrier,       // the locked add comes after the epoch was read
   no_barrier,               // the sequence is taken by a plain add
   tag_before_announcement,  // the epoch is read before the slot says so
   one_line_announced,       // the slot is left after the first line of several
-  torn_picture,             // word by word
-  picture_read_twice,       // until two readings agree, whoever flushes meanwhile
-  keeps_old_sequence,       // a replaced picture has the sequence of the one before
+  torn_image,               // word by word
+  image_read_twice,         // until two readings agree, whoever flushes meanwhile
+  keeps_old_sequence,       // a replaced line image has the sequence of the one before
   fence_does_not_wait,
   cut_does_not_wait,
   epoch_published_late,  // without a barrier: the slots are read first
   slots_listed_first,    // before the epoch is published
   slot_cleared_when_handed_on,
   sync_waits_for_own_tag,
-  checkpoint_copies_memory,  // what stands in memory, not the pictures of durable blocks
+  checkpoint_copies_memory,  // what stands in memory, not the line images of durable blocks
   checkpoint_of_block_in_flight,
   checkpoint_starts_at_its_end,  // the start moves to the journal's end of then
   checkpoint_start_before_pool_synced,
-  checkpoint_keeps_older_pictures,
+  checkpoint_keeps_older_images,
 };
 inline constexpr int kEpochPlants = 19;
 
@@ -64,7 +64,7 @@ struct EpochConfig {
   int pools = 1;  // two: line 1 is the second one's
   int cuts = 2;   // of each pool, at most; kEpochs - 2 at most
   bool checkpoint = false;
-  bool agreed_pictures = false;       // word by word, as on processors without AVX-512
+  bool agreed_images = false;         // word by word, as on processors without AVX-512
   bool second_implies_first = false;  // judged too: line 1 changed, so line 0 did
   std::size_t states_max = 300'000;
 };
@@ -82,7 +82,7 @@ class EpochModel {
   std::string trace;      // the steps that led to it
 
  private:
-  struct Picture {
+  struct LineImage {
     Byte there, sequence;
     Line words;
   };
@@ -92,14 +92,14 @@ class EpochModel {
   };
   struct Thread {
     Byte pc, step, buffered, tag, sequence, flushed, wanted, last_tag, seen;
-    Line picture, again;
+    Line image, again;
     std::array<Byte, kPoolsMax> slot;  // + 1; 0: none yet
     std::array<Byte, kLines> required, needed;
     std::array<Stored, kBufferMax> buffer;
   };
   struct Slot {
     Byte count, last_tag;
-    std::array<std::array<Picture, kLines>, 2> pictures;  // by parity of the epoch
+    std::array<std::array<LineImage, kLines>, 2> images;  // by parity of the epoch
   };
   struct Pool {
     Byte epoch, closed, durable, start, step, at, seen, listed, made, idle;
@@ -109,7 +109,7 @@ class EpochModel {
     std::array<Line, kLines> memory, file, unsynced;
     std::array<Thread, kThreadsMax> threads;
     std::array<Pool, kPoolsMax> pools;
-    std::array<std::array<Picture, kLines>, kEpochs> blocks;
+    std::array<std::array<LineImage, kLines>, kEpochs> blocks;
     std::array<std::array<Byte, kLines>, kEpochs> oldest, latest;  // versions legal at the cut
     std::array<std::array<Line, kVersionsMax>, kLines> versions;
     std::array<Byte, kLines> version, fenced, sequence, pending;  // pending: written, not synced
@@ -121,7 +121,7 @@ class EpochModel {
     announce = 'A',
     sequence = 'S',
     tag = 'L',
-    picture = 'C',
+    image = 'C',
     first = 'c',
     second = 'd',
     first_again = 'e',

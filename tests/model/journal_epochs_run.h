@@ -15,12 +15,12 @@ inline EpochModel::EpochModel(const EpochConfig& config, std::vector<Program> pr
 // What a flush does, step by step; a mistake is another order of the same steps.
 inline void EpochModel::write_scripts() {
   std::string before = "A", each = "SLCP", after = "X";
-  if (is(EpochPlant::sequence_after_picture)) before = "AF", each = "LCSP";
+  if (is(EpochPlant::sequence_after_image)) before = "AF", each = "LCSP";
   if (is(EpochPlant::tag_before_barrier)) each = "LSCP";
   if (is(EpochPlant::tag_before_announcement)) before = "", each = "LASCPX", after = "";
-  if (is(EpochPlant::torn_picture)) each = "SLcdP";
-  if (config_.agreed_pictures) each = "SLqcdefrP";
-  if (is(EpochPlant::picture_read_twice)) each = "SLcdefP";
+  if (is(EpochPlant::torn_image)) each = "SLcdP";
+  if (config_.agreed_images) each = "SLqcdefrP";
+  if (is(EpochPlant::image_read_twice)) each = "SLcdefP";
   for (int lines = 1; lines < 4; ++lines) {
     std::vector<Act>& script = scripts_[static_cast<std::size_t>(lines)];
     const int first = lines & 1 ? 0 : 1;
@@ -36,7 +36,7 @@ inline void EpochModel::write_scripts() {
   }
 }
 
-// --- threads ------------------------------------------------------------------------------------
+// --- threads -------------------------------------------------------------------------------------
 
 // The oldest store of the buffer reaches memory.
 inline bool EpochModel::drain(State& s, int t) {
@@ -116,7 +116,7 @@ inline bool EpochModel::flush(State& s, int t, int lines) {
     }
     pool.idle &= static_cast<Byte>(~(1 << (slot - 1)));
     pool.slots[slot - 1].last_tag = 0;
-    if (is(EpochPlant::slot_cleared_when_handed_on)) pool.slots[slot - 1].pictures = {};
+    if (is(EpochPlant::slot_cleared_when_handed_on)) pool.slots[slot - 1].images = {};
     return true;
   }
   const std::vector<Act>& script = scripts_[static_cast<std::size_t>(lines)];
@@ -161,21 +161,21 @@ inline bool EpochModel::capture(State& s, int t, Act act, const std::vector<Act>
     case Step::tag:
       thread.tag = s.pools[p].epoch;
       return true;
-    case Step::picture:
-      for (int w = 0; w < 2; ++w) thread.picture[w] = load(s, t, act.line, w);
+    case Step::image:
+      for (int w = 0; w < 2; ++w) thread.image[w] = load(s, t, act.line, w);
       return true;
     case Step::first:
-      thread.picture[0] = load(s, t, act.line, 0);
+      thread.image[0] = load(s, t, act.line, 0);
       return true;
     case Step::second:
-      thread.picture[1] = load(s, t, act.line, 1);
+      thread.image[1] = load(s, t, act.line, 1);
       return true;
     case Step::first_again:
       thread.again[0] = load(s, t, act.line, 0);
       return true;
     case Step::second_again:
       thread.again[1] = load(s, t, act.line, 1);
-      if (thread.again != thread.picture) back_to(thread, script, Step::first);
+      if (thread.again != thread.image) back_to(thread, script, Step::first);
       return true;
     case Step::look_at_flushes:
       thread.seen = s.sequence[act.line];
@@ -199,11 +199,11 @@ inline void EpochModel::back_to(Thread& thread, const std::vector<Act>& script, 
 inline void EpochModel::put(State& s, int t, int line) {
   Thread& thread = s.threads[t];
   Slot& slot = slot_of(s, t, pool_of(line));
-  Picture& to = slot.pictures[thread.tag & 1][line];
+  LineImage& to = slot.images[thread.tag & 1][line];
   const bool keeps = is(EpochPlant::keeps_old_sequence) && to.there != 0;
-  to = {1, keeps ? to.sequence : thread.sequence, thread.picture};
+  to = {1, keeps ? to.sequence : thread.sequence, thread.image};
   slot.last_tag = thread.last_tag = thread.tag;
-  thread.picture = thread.again = {};
+  thread.image = thread.again = {};
   thread.seen = 0;
   thread.sequence = 0;
 }
@@ -257,7 +257,7 @@ inline bool EpochModel::sync(State& s, int t, int p) {
   return true;
 }
 
-// --- pools --------------------------------------------------------------------------------------
+// --- pools ---------------------------------------------------------------------------------------
 
 // Publishes, waits, closes, merges, writes: one commit at a time, as under commit_mu_.
 inline bool EpochModel::commit(State& s, int p) {
@@ -306,8 +306,8 @@ inline bool EpochModel::commit(State& s, int p) {
       for (Slot& slot : pool.slots) {
         if (&slot - pool.slots.data() >= pool.listed) break;
         for (int line = 0; line < kLines; ++line) {
-          Picture& from = slot.pictures[e & 1][line];
-          Picture& to = s.blocks[e][line];
+          LineImage& from = slot.images[e & 1][line];
+          LineImage& to = s.blocks[e][line];
           if (from.there && (!to.there || from.sequence > to.sequence)) to = from;
           from = {};
         }
@@ -345,7 +345,7 @@ inline bool EpochModel::checkpoint(State& s) {
       if (s.through == 0) return false;
       for (int line = 0; line < kLines; ++line) {
         for (int e = pool.start; e <= s.through; ++e) {
-          const bool keeps = is(EpochPlant::checkpoint_keeps_older_pictures) && s.pending[line];
+          const bool keeps = is(EpochPlant::checkpoint_keeps_older_images) && s.pending[line];
           if (!s.blocks[e][line].there || keeps) continue;
           s.unsynced[line] = s.blocks[e][line].words;
           s.pending[line] = 1;

@@ -13,7 +13,7 @@ inline Values FileModel::pool_lines() const {
   return v;
 }
 
-// --- the journal's file -------------------------------------------------------------------------
+// --- the journal's file --------------------------------------------------------------------------
 
 // A nameless file, whole before it gets its name.
 inline void FileModel::make_journal() {
@@ -162,7 +162,7 @@ inline bool FileModel::append(const Pairs& pairs) {
   return true;
 }
 
-// --- a life -------------------------------------------------------------------------------------
+// --- a life --------------------------------------------------------------------------------------
 
 // False: refused.
 inline bool FileModel::open() {

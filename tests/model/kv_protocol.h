@@ -26,7 +26,7 @@ enum class KvPlant {
   record_unflushed,
   slot_unflushed,
   record_and_header_in_one_group,
-  bitmap_before_print,
+  bitmap_before_fingerprint,
   insert_returns_unfenced,
   update_in_one_group,
   update_returns_unfenced,
@@ -112,7 +112,7 @@ class KvProtocol {
   }
   std::size_t bitmap_at(std::size_t l) const { return leaf_at(l); }
   std::size_t next_at(std::size_t l) const { return leaf_at(l) + 1; }  // leaf + 1; 0: the last
-  std::size_t prints_at(std::size_t l) const { return leaf_at(l) + 2; }
+  std::size_t fingerprints_at(std::size_t l) const { return leaf_at(l) + 2; }
   std::size_t slot_at(std::size_t l, std::size_t i) const { return leaf_at(l) + kLineWords + i; }
   std::size_t low_at(std::size_t l) const { return leaf_at(l) + 2 * kLineWords; }
   std::size_t record_at(std::size_t b) const {
@@ -120,9 +120,9 @@ class KvProtocol {
   }
   std::size_t words() const { return record_at(c_.blocks + 1); }
 
-  static Word print_of(std::size_t key) { return key * 5 + 1; }
-  static Word with_print(Word prints, std::size_t slot, Word print) {
-    return (prints & ~(Word{0xff} << 8 * slot)) | print << 8 * slot;
+  static Word fingerprint_of(std::size_t key) { return key * 5 + 1; }
+  static Word with_fingerprint(Word fingerprints, std::size_t slot, Word fingerprint) {
+    return (fingerprints & ~(Word{0xff} << 8 * slot)) | fingerprint << 8 * slot;
   }
   bool planted(KvPlant p) const { return c_.plant == p; }
 

@@ -6,7 +6,7 @@
 
 namespace tenuto_model {
 
-// --- what a thread may begin --------------------------------------------------------------------
+// --- what a thread may begin ---------------------------------------------------------------------
 
 inline bool KvProtocol::batch_possible(const Op& op) const {
   std::map<std::size_t, std::size_t> inserts;
@@ -110,7 +110,7 @@ inline std::vector<KvProtocol::Step> KvProtocol::plan(std::size_t t, const Op& o
   return s;
 }
 
-// --- the operations -----------------------------------------------------------------------------
+// --- the operations ------------------------------------------------------------------------------
 
 // Two lines, so that a torn record can be told.
 inline void KvProtocol::put_record(std::vector<Step>& s, std::size_t t, std::size_t block,
@@ -123,17 +123,18 @@ inline void KvProtocol::put_record(std::vector<Step>& s, std::size_t t, std::siz
   if (!planted(KvPlant::record_unflushed)) put_flush(s, t, at + kLineWords);
 }
 
-// record, slot | print, bitmap |
+// record, slot | fingerprint, bitmap |
 inline void KvProtocol::put_insert(std::vector<Step>& s, std::size_t t, const Found& at,
                                    std::size_t block, const Change& c) {
-  const Word prints = with_print(m_.load(prints_at(at.leaf)), at.slot, print_of(c.key));
+  const Word fingerprints =
+      with_fingerprint(m_.load(fingerprints_at(at.leaf)), at.slot, fingerprint_of(c.key));
   const Word bitmap = used(at.leaf) | Word{1} << at.slot;
   put_record(s, t, block, c);
   put_store(s, slot_at(at.leaf, at.slot), block);
   if (!planted(KvPlant::slot_unflushed)) put_flush(s, t, slot_at(at.leaf, at.slot));
   if (!planted(KvPlant::record_and_header_in_one_group)) put_fence(s, t);
-  if (planted(KvPlant::bitmap_before_print)) put_store(s, bitmap_at(at.leaf), bitmap);
-  put_store(s, prints_at(at.leaf), prints);
+  if (planted(KvPlant::bitmap_before_fingerprint)) put_store(s, bitmap_at(at.leaf), bitmap);
+  put_store(s, fingerprints_at(at.leaf), fingerprints);
   put_store(s, bitmap_at(at.leaf), bitmap);
   put_flush(s, t, bitmap_at(at.leaf));
   if (!planted(KvPlant::insert_returns_unfenced)) put_fence(s, t);
@@ -173,18 +174,18 @@ inline void KvProtocol::put_split(std::vector<Step>& s, std::size_t t, std::size
   };
   const std::size_t keep = append ? slots.size() : slots.size() / 2;
   const Word low = append ? key_in(keep - 1) + 1 : key_in(keep);
-  Word kept = used(leaf), moved = 0, prints = 0;
+  Word kept = used(leaf), moved = 0, fingerprints = 0;
   for (std::size_t i = keep; i < slots.size(); ++i) {
     const std::size_t to = i - keep;
     put_store(s, slot_at(right, to), m_.load(slot_at(leaf, slots[i])));
-    prints = with_print(prints, to, print_of(key_in(i)));
+    fingerprints = with_fingerprint(fingerprints, to, fingerprint_of(key_in(i)));
     moved |= Word{1} << to;
     kept &= ~(Word{1} << slots[i]);
   }
   put_flush(s, t, slot_at(right, 0));
   put_store(s, low_at(right), low);
   if (!planted(KvPlant::split_separator_unflushed)) put_flush(s, t, low_at(right));
-  put_store(s, prints_at(right), prints);
+  put_store(s, fingerprints_at(right), fingerprints);
   put_store(s, bitmap_at(right), moved);
   put_store(s, next_at(right), m_.load(next_at(leaf)));
   put_flush(s, t, bitmap_at(right));
@@ -212,13 +213,13 @@ inline void KvProtocol::put_unlink(std::vector<Step>& s, std::size_t t, std::siz
 // records, undo entries | slots, headers | commit line |
 inline void KvProtocol::put_batch(std::vector<Step>& s, std::size_t t) {
   const Word sequence = m_.load(committed_at(t)) + 1;
-  std::map<std::size_t, Word> headers, prints;  // by leaf
+  std::map<std::size_t, Word> headers, fingerprints;  // by leaf
   std::vector<Step> stores;
   std::vector<std::size_t> replaced, saved;
   for (const Change& c : running_[t].changes) {
     Found f = find(c.key);
     headers.try_emplace(f.leaf, used(f.leaf));
-    prints.try_emplace(f.leaf, m_.load(prints_at(f.leaf)));
+    fingerprints.try_emplace(f.leaf, m_.load(fingerprints_at(f.leaf)));
     if (f.block != 0) replaced.push_back(f.block);
     if (c.value == 0) {
       headers[f.leaf] &= ~(Word{1} << f.slot);
@@ -230,7 +231,7 @@ inline void KvProtocol::put_batch(std::vector<Step>& s, std::size_t t) {
     if (fresh) {
       f.slot = free_slot(f.leaf, headers[f.leaf]);
       headers[f.leaf] |= Word{1} << f.slot;
-      prints[f.leaf] = with_print(prints[f.leaf], f.slot, print_of(c.key));
+      fingerprints[f.leaf] = with_fingerprint(fingerprints[f.leaf], f.slot, fingerprint_of(c.key));
     } else {
       saved.push_back(slot_at(f.leaf, f.slot));
     }
@@ -240,7 +241,7 @@ inline void KvProtocol::put_batch(std::vector<Step>& s, std::size_t t) {
   for (const auto& [leaf, bitmap] : headers) {
     if (bitmap == used(leaf)) continue;
     saved.push_back(bitmap_at(leaf));
-    put_store(stores, prints_at(leaf), prints[leaf]);
+    put_store(stores, fingerprints_at(leaf), fingerprints[leaf]);
     put_store(stores, bitmap_at(leaf), bitmap);
     put_flush(stores, t, bitmap_at(leaf));
   }
@@ -261,7 +262,7 @@ inline void KvProtocol::put_batch(std::vector<Step>& s, std::size_t t) {
   s.push_back([this, replaced] { free_.insert(replaced.begin(), replaced.end()); });
 }
 
-// --- recovery -----------------------------------------------------------------------------------
+// --- recovery ------------------------------------------------------------------------------------
 
 inline void KvProtocol::undo(Memory& m, std::size_t t, std::vector<std::size_t>& retire) const {
   const Word open = m.load(committed_at(t)) + 1;
@@ -311,7 +312,7 @@ inline void KvProtocol::recover(Memory& m, const std::vector<std::size_t>& lanes
   finish_splits(m);
 }
 
-// --- what must hold -----------------------------------------------------------------------------
+// --- what must hold ------------------------------------------------------------------------------
 
 inline std::string KvProtocol::walk(const Image& image, std::vector<std::size_t>& leaves) const {
   for (std::size_t l = 0;;) {
@@ -336,7 +337,8 @@ inline std::string KvProtocol::check_leaf(const Image& image, std::size_t leaf, 
     if (key == 0 || key > c_.keys) return "a record is garbage";
     if (image[record_at(block) + kLineWords] != value) return "a record is torn";
     if (key < low || key >= end) return "a key stands in the wrong leaf";
-    if ((image[prints_at(leaf)] >> 8 * i & 0xff) != print_of(key)) return "a print is wrong";
+    if ((image[fingerprints_at(leaf)] >> 8 * i & 0xff) != fingerprint_of(key))
+      return "a fingerprint is wrong";
     if (values[key] != 0) return "a key stands twice";
     values[key] = value;
   }

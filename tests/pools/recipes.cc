@@ -74,7 +74,7 @@ Status fill_store(OpenPool& open) {
   return open.store->write(batch);
 }
 
-// --- objects ------------------------------------------------------------------------------------
+// --- objects -------------------------------------------------------------------------------------
 
 void set_account(Account& a, std::uint64_t number) {
   a.number = number;
@@ -155,7 +155,7 @@ Status begin_what_never_ends(Pool& pool) {
   return pool.reserve(500) ? Status::ok : Status::full;
 }
 
-// --- forms of collections -----------------------------------------------------------------------
+// --- forms of collections ------------------------------------------------------------------------
 
 struct Form {
   const char* name;
@@ -211,7 +211,7 @@ Status fill_forms(OpenPool& open) {
   return Status::ok;
 }
 
-// --- what a store has been through --------------------------------------------------------------
+// --- what a store has been through ---------------------------------------------------------------
 
 Status change_collections(Store& store) {
   for (const char* name : {"dropped", "renamed", "replaced", "replaces"}) {
@@ -285,7 +285,7 @@ Status leave_readers(OpenPool& open) {
   return tx.put(key_of(12), "never committed");
 }
 
-// --- the pools ----------------------------------------------------------------------------------
+// --- the pools -----------------------------------------------------------------------------------
 
 template <Status (*fill)(OpenPool&), End end>
 Status store_of(const Place& place) {

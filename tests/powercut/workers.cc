@@ -54,7 +54,7 @@ void Workers::returned(unsigned thread, std::uint64_t op, bool durable) {
   if (rests) std::this_thread::sleep_for(kRest);
 }
 
-// --- keys ---------------------------------------------------------------------------------------
+// --- keys ----------------------------------------------------------------------------------------
 
 void Workers::write_keys(unsigned thread) {
   KeyModel& model = models_.keys[thread];
@@ -95,7 +95,7 @@ void Workers::sync_all() {
   }
 }
 
-// --- objects ------------------------------------------------------------------------------------
+// --- objects -------------------------------------------------------------------------------------
 
 void Workers::change_objects(unsigned thread) {
   ObjectModel& model = models_.objects[thread - kKeyThreads];

@@ -31,7 +31,7 @@ void flip_bits(CrashContext& c, RawPool& pool, std::uint64_t at, std::uint64_t b
   }
 }
 
-// --- the log ------------------------------------------------------------------------------------
+// --- the log -------------------------------------------------------------------------------------
 
 struct Words {
   alignas(kLineBytes) std::uint64_t word[8];
@@ -87,7 +87,7 @@ std::string check_words(const CrashImage& image) {
   return p.engine->validate(&p.report) == Status::ok ? "" : p.report.text();
 }
 
-// --- the store ----------------------------------------------------------------------------------
+// --- the store -----------------------------------------------------------------------------------
 
 const store::Leaf& second_leaf(const RawPool& pool) {
   const auto& head = pool.at<pm::HeadPage>(pm::kHeadPageOffset);

@@ -92,7 +92,7 @@ void make_heap_world(const std::string& path, const PoolOptions& options,
   TENUTO_ASSERT(p.close() == Status::ok);
 }
 
-// --- the workload's side ------------------------------------------------------------------------
+// --- the workload's side -------------------------------------------------------------------------
 
 HeapSession::HeapSession(CrashContext& context, HeapModel& model, PoolOptions options)
     : context_(context), model_(model), options_(std::move(options)) {
@@ -249,7 +249,7 @@ void HeapSession::swap(std::size_t a, std::size_t b, unsigned thread) {
   done(thread);
 }
 
-// --- the judge ----------------------------------------------------------------------------------
+// --- the judge -----------------------------------------------------------------------------------
 
 namespace {
 

@@ -47,7 +47,7 @@ void store(std::uint64_t& word, std::uint64_t v) { __atomic_store_n(&word, v, __
 
 bool is_list(std::uint32_t key) { return key < kRegisters; }
 
-// --- the log ------------------------------------------------------------------------------------
+// --- the log -------------------------------------------------------------------------------------
 
 bool TxnLog::begin(std::uint64_t ticket) {
   while (header_ + kHeader < words_.size() && words_[header_] != 0) {
@@ -104,7 +104,7 @@ std::vector<Txn> TxnLog::read(std::uint32_t thread, std::uint64_t crash) const {
   return out;
 }
 
-// --- the work -----------------------------------------------------------------------------------
+// --- the work ------------------------------------------------------------------------------------
 
 // Lists that grew long are left behind.
 std::uint32_t IsolationWork::any_list() {

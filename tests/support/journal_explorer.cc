@@ -232,7 +232,7 @@ class CrashExplorer {
 
 }  // namespace pm
 
-// --- tenuto/crash.h -----------------------------------------------------------------------------
+// --- tenuto/crash.h ------------------------------------------------------------------------------
 
 const std::string& CrashContext::path() const { return explorer_.path; }
 void CrashContext::invoke() {
@@ -257,7 +257,7 @@ CrashResult CrashRunner::run(const Setup& setup, const Workload& workload,
 
 }  // namespace TENUTO_NS
 
-// --- the linker's --wrap ------------------------------------------------------------------------
+// --- the linker's --wrap -------------------------------------------------------------------------
 
 extern "C" {
 void __real__ZN6tenuto2v12pm10fence_coldEv();

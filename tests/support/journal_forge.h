@@ -46,8 +46,8 @@ class JournalForge {
     std::memcpy(&bytes_[at], &b, sizeof b);
   }
 
-  // Line numbers and pictures of a block, unpacked. Nothing, when its head was forged to say more
-  // than there is.
+  // Line numbers and line images of a block, unpacked. Nothing, when its head was forged to say
+  // more than there is.
   std::vector<std::byte> raw(std::size_t at) const {
     const pm::JournalBlock b = block(at);
     const std::size_t rest = bytes_.size() - at - sizeof b;
@@ -86,7 +86,7 @@ class JournalForge {
     return true;
   }
   // The same with the lines themselves.
-  bool put_lines(std::size_t at, const std::vector<pm::LinePicture>& lines) {
+  bool put_lines(std::size_t at, const std::vector<pm::LineImage>& lines) {
     std::vector<std::byte> raw;
     pm::pack_lines(lines, raw);
     return put_raw(at, raw, static_cast<std::uint32_t>(lines.size()));

@@ -58,7 +58,7 @@ std::string difference(Reader& reader, const Records& model) {
   return {};
 }
 
-// --- one thread ---------------------------------------------------------------------------------
+// --- one thread ----------------------------------------------------------------------------------
 
 struct SnapshotScript {
   Records before = [] {
@@ -217,7 +217,7 @@ struct SnapshotScript {
   }
 };
 
-// --- threads ------------------------------------------------------------------------------------
+// --- threads -------------------------------------------------------------------------------------
 
 constexpr IsolationSize kSmall{.lists = 2, .registers = 2, .own = 2, .fillers = 0};
 

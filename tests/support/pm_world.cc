@@ -32,7 +32,7 @@ void make_pool(const std::string& path) {
   ASSERT_EQ((*made)->link_into_place(nullptr), Status::ok);
 }
 
-// --- states -------------------------------------------------------------------------------------
+// --- states --------------------------------------------------------------------------------------
 
 // In two lines of the head page that nobody else uses here.
 std::uint64_t& first_word(const PoolFile& f) { return f.head().heap[0]; }
@@ -86,7 +86,7 @@ std::string check_states(const CrashImage& image) {
   return open_words(image.path(), file);
 }
 
-// --- growth -------------------------------------------------------------------------------------
+// --- growth --------------------------------------------------------------------------------------
 
 constexpr std::uint64_t kZoneMark = 0x6b72616d;
 
@@ -128,7 +128,7 @@ std::string check_growth(const CrashImage& image) {
   return {};
 }
 
-// --- times --------------------------------------------------------------------------------------
+// --- times ---------------------------------------------------------------------------------------
 
 constexpr std::uint64_t kTimeStep = 1000;
 

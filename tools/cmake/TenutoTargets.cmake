@@ -18,24 +18,24 @@ set(TENUTO_TEST_KINDS test model crash stress fuzz)
 set(TENUTO_TRACE_OPTIONS -fsanitize=thread -fno-builtin-memcpy -fno-builtin-memset
                          -fno-builtin-memmove)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # -Wno-tsan: warns that libtsan does not model fences, but the twin does not use libtsan.
+  # -Wno-tsan: warns that libtsan does not model fences, but the traced build does not use libtsan.
   list(APPEND TENUTO_TRACE_OPTIONS -Wno-tsan)
   # The standard library's headers name the builtins, which no option turns into calls.
   list(APPEND TENUTO_TRACE_OPTIONS -D__builtin_memcpy=memcpy -D__builtin_memmove=memmove
        -D__builtin_memset=memset "SHELL:-include string.h")
 endif()
 
-add_custom_target(libraries)  # every layer and the whole, both twins
+add_custom_target(libraries)  # every layer and the whole, both builds of them
 add_custom_target(programs)  # everything in tools/ and bench/
 add_custom_target(fuzz_targets)
 foreach(kind IN LISTS TENUTO_TEST_KINDS)
   add_custom_target(tests_${kind})
 endforeach()
 
-function(tenuto_layer_library target twin)
+function(tenuto_layer_library target traced)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;DEPENDS;LIBS;TRACE_RUNTIME")
   set(sources ${arg_SOURCES})
-  if(twin)
+  if(traced)
     list(APPEND sources ${arg_TRACE_RUNTIME})
   endif()
   if(sources)
@@ -55,13 +55,13 @@ function(tenuto_layer_library target twin)
   target_compile_features(${target} ${scope} cxx_std_20)
   target_link_libraries(${target} ${scope} Threads::Threads ${arg_LIBS})
   foreach(below IN LISTS arg_DEPENDS)
-    if(twin)
+    if(traced)
       target_link_libraries(${target} ${scope} tenuto_${below}_traced)
     else()
       target_link_libraries(${target} ${scope} tenuto_${below})
     endif()
   endforeach()
-  if(twin)
+  if(traced)
     target_compile_definitions(${target} ${scope} TENUTO_TRACED)
     target_compile_options(${target} ${scope} ${TENUTO_TRACE_OPTIONS})
     # The runtime must not report its own stores; sources' options come after the target's.
@@ -71,7 +71,7 @@ function(tenuto_layer_library target twin)
 endfunction()
 
 # One layer: tenuto_NAME and, where it is built, tenuto_NAME_traced. LIBS are public. TRACE_RUNTIME
-# lists the files of the twin's runtime, which are in no other build.
+# lists the files of the traced runtime, which are in no other build.
 function(tenuto_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;LIBS;TRACE_RUNTIME")
   if(arg_UNPARSED_ARGUMENTS)
@@ -124,7 +124,7 @@ function(tenuto_umbrella)
 endfunction()
 
 # A program of tools/ or bench/: sees include/ and its own folder, no private header. TRACED links
-# the twin, and builds nothing where there is none.
+# the traced build, and builds nothing where there is none.
 function(tenuto_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED" "OUTPUT_NAME" "SOURCES;LIBS")
   set(library tenuto)
@@ -143,7 +143,7 @@ function(tenuto_program name)
 endfunction()
 
 # One file tests/NAME.cc, one program, one ctest entry a case. The suffix of the name is the kind
-# and the label. TRACED builds it against the twin (and not at all where there is none). LAYER links
+# and the label. TRACED builds it against the traced libraries (and not at all where there is none). LAYER links
 # only up to that layer, so that the layers above need not compile. AFTER_CRASHES runs it when all
 # other crash tests have succeeded.
 function(tenuto_test name)
@@ -251,7 +251,7 @@ function(tenuto_c_test name)
   set_tests_properties(${name} PROPERTIES LABELS test TIMEOUT 120)
 endfunction()
 
-# Shared helpers of the tests, once for each twin. A test's layer decides what it may pull in: the
+# Shared helpers of the tests, once for each build. A test's layer decides what it may pull in: the
 # archive itself links nothing.
 function(tenuto_test_support)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "SOURCES")

@@ -29,8 +29,8 @@
 //
 // A version hangs on the leaf that holds its key: a split divides them by key, and an empty leaf
 // with history is not unlinked until the history is gone, so no leaf's list grows far beyond 48
-// versions a snapshot. The leaf's `version` word names the list's head (vleaf.h), so readers of the
-// present pay nothing for any of this and twins stay as small as they are.
+// versions a snapshot. The leaf's `version` word names the list's head (shadow_leaf.h), so readers
+// of the present pay nothing for any of this and shadow leaves stay as small as they are.
 //
 // **Transactions** (transaction.h) are optimistic, as Silo's (SOSP'13): reads at a snapshot S; at
 // commit the leaves of all writes are locked, t is loaded, then every key and range that was read
@@ -86,18 +86,18 @@
 #include "store/tree/format.h"
 #include "store/tree/hash.h"
 #include "store/tree/key_locks.h"
-#include "store/tree/vleaf.h"
+#include "store/tree/shadow_leaf.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
 namespace TENUTO_NS::store {
 
 class Tree;
-class History;
+class VersionStore;
 
-using Moment = std::uint64_t;
+using Timestamp = std::uint64_t;
 
-struct MomentWord {
+struct TimestampWord {
   std::uint64_t raw;
 
   static constexpr unsigned kCountBits = 16;
@@ -107,11 +107,11 @@ struct MomentWord {
   static constexpr std::uint64_t kTake = (1ull << kCountBits) + 1;
   static constexpr std::uint64_t kRelease = 1;
 
-  constexpr Moment clock() const { return raw >> kCountBits; }
+  constexpr Timestamp clock() const { return raw >> kCountBits; }
   constexpr std::uint64_t snapshots() const { return raw & kCountMask; }
 };
-static_assert(MomentWord{MomentWord::kTake * 3 - MomentWord::kRelease}.clock() == 3);
-static_assert(MomentWord{MomentWord::kTake * 3 - MomentWord::kRelease}.snapshots() == 2);
+static_assert(TimestampWord{TimestampWord::kTake * 3 - TimestampWord::kRelease}.clock() == 3);
+static_assert(TimestampWord{TimestampWord::kTake * 3 - TimestampWord::kRelease}.snapshots() == 2);
 
 // An active snapshot, and what is left of one. Its end releases it.
 struct SnapshotCore {
@@ -121,14 +121,14 @@ struct SnapshotCore {
   SnapshotCore& operator=(const SnapshotCore&) = delete;
 
   // Constant.
-  std::shared_ptr<History> history;
-  Moment moment = 0;
+  std::shared_ptr<VersionStore> versions;
+  Timestamp timestamp = 0;
   std::chrono::steady_clock::time_point taken{};
   TimeMs time = 0;  // by which what it sees expires; later moments have later times, or the same
   // Its versions may be gone. Set before they go (release); read after what was looked up
   // (acquire).
   std::atomic<bool> expired{false};
-  // Guarded by History::mu_.
+  // Guarded by VersionStore::mu_.
   bool active = false;
   SnapshotCore* older = nullptr;
   SnapshotCore* newer = nullptr;
@@ -138,14 +138,14 @@ struct SnapshotCore {
 struct OldVersion {
   // Constant.
   Tree* tree;
-  Moment birth, death;  // the key had it at moments in [birth, death)
-  PoolOffset record;    // 0: the key was not there
-  std::uint32_t hash;   // of print and slot bits
+  Timestamp birth, death;  // the key had it at moments in [birth, death)
+  PoolOffset record;       // 0: the key was not there
+  std::uint32_t hash;      // of fingerprint and slot bits
   std::uint32_t key_bytes;
   std::uint64_t held_bytes;  // this and the record
   // Changed under the leaf's lock; read by anybody in an epoch.
   std::atomic<OldVersion*> next;
-  // Guarded by History::mu_. No owner: condemned.
+  // Guarded by VersionStore::mu_. No owner: condemned.
   SnapshotCore* owner;
   OldVersion *after, *before;
   // Guarded by the lock of the leaf in whose list it is. What is listed is never freed.
@@ -161,17 +161,17 @@ struct OldVersion {
 // What a writer replaces in a leaf it has locked.
 struct Replaced {
   Tree& tree;
-  VLeaf& twin;
+  ShadowLeaf& shadow;
   std::string_view key;
   KeyHash hash;
-  Moment t;
+  Timestamp t;
   PoolOffset record;  // 0: the key was not there
   std::uint64_t record_bytes = 0;
   bool erased = false;                // the key is not there now
   const SnapshotCore* own = nullptr;  // of the transaction that writes
 };
 
-struct HistoryStats {
+struct VersionStats {
   std::uint64_t snapshots = 0;
   std::uint64_t versions = 0;
   std::uint64_t held_bytes = 0;
@@ -179,12 +179,12 @@ struct HistoryStats {
   std::uint64_t expired = 0;
 };
 
-class History : public std::enable_shared_from_this<History> {
+class VersionStore : public std::enable_shared_from_this<VersionStore> {
  public:
-  History();
-  ~History();
-  History(const History&) = delete;
-  History& operator=(const History&) = delete;
+  VersionStore();
+  ~VersionStore();
+  VersionStore(const VersionStore&) = delete;
+  VersionStore& operator=(const VersionStore&) = delete;
 
   // 0: unbounded. The oldest snapshots expire when the versions held grow beyond, or with age.
   void set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max);
@@ -193,24 +193,24 @@ class History : public std::enable_shared_from_this<History> {
 
   // --- writers: all leaves of the change are locked
   // Cost: one load of a line of its own.
-  MomentWord now() const { return {word_.load(std::memory_order_seq_cst)}; }
+  TimestampWord now() const { return {word_.load(std::memory_order_seq_cst)}; }
   // Whether the replaced record is kept for a snapshot; if not, the writer retires it. Call after
   // the last fence and before the unlock, then sweep() after the unlock.
   bool keep(const Replaced& r);
   // Entries from `low` on go to the new right leaf, which nobody sees yet.
-  void divide(VLeaf& left, VLeaf& right, std::string_view low);
+  void divide(ShadowLeaf& left, ShadowLeaf& right, std::string_view low);
   // What `from` has goes to `to`, both locked or nobody's yet.
-  void join(VLeaf& to, VLeaf& from);
+  void join(ShadowLeaf& to, ShadowLeaf& from);
 
   // --- readers, in an epoch; believe the answer if the leaf's version is still the same after
   // The key's version at the moment, if it is not the leaf's own entry.
   const OldVersion* find(std::uint64_t version, std::string_view key, KeyHash hash,
-                         Moment at) const;
+                         Timestamp at) const;
   // The same for all keys of the leaf: one version a key, in order.
-  void collect(std::uint64_t version, Moment at, std::vector<const OldVersion*>& out) const;
+  void collect(std::uint64_t version, Timestamp at, std::vector<const OldVersion*>& out) const;
   // Whether a key in [from, to] (to: null, no bound) was changed after the moment.
   bool changed(std::uint64_t version, std::string_view from, const std::string_view* to,
-               Moment since) const;
+               Timestamp since) const;
 
   // --- snapshots. busy: too many; closed.
   Result<std::shared_ptr<SnapshotCore>> take();
@@ -239,24 +239,24 @@ class History : public std::enable_shared_from_this<History> {
   // condemns what was in it. take_condemned: `out` gets those of the tree, linked by `after`, to be
   // freed by the caller when nobody looks any more. False: sweeps have some of the tree's in their
   // hands, nothing was done. REQUIRES: nobody reads or writes in the tree.
-  bool forget(Tree& tree, VLeaf& twin);
+  bool forget(Tree& tree, ShadowLeaf& shadow);
   bool take_condemned(Tree& tree, OldVersion*& out);
   // Empties the leaf's list; the versions go when they are swept. REQUIRES: locked; every snapshot
   // that needed them was released.
-  void clear(VLeaf& twin);
+  void clear(ShadowLeaf& shadow);
 
-  HistoryStats stats() const;
+  VersionStats stats() const;
   // Calls f for all versions that are held. REQUIRES: no writer.
   void for_each(const std::function<void(const OldVersion&)>& f) const;
 
   KeyLocks& key_locks() { return key_locks_; }
 
-  // For Tree::sweep. REQUIRES: the twin is locked. Unlinks the versions that are `going`.
-  void unlink_going(VLeaf& twin);
+  // For Tree::sweep. REQUIRES: the shadow leaf is locked. Unlinks the versions that are `going`.
+  void unlink_going(ShadowLeaf& shadow);
 
  private:
   static constexpr std::size_t kChunk = 4096;
-  static constexpr std::size_t kChunks = (1u << VLeaf::kHistoryBits) / kChunk;
+  static constexpr std::size_t kChunks = (1u << ShadowLeaf::kListBits) / kChunk;
   using Head = std::atomic<OldVersion*>;
   // List heads, and room for as many that are idle: giving one back needs no memory.
   struct Chunk {
@@ -266,12 +266,12 @@ class History : public std::enable_shared_from_this<History> {
 
   Head& head(std::uint32_t which) const;
   OldVersion* first(std::uint64_t version) const;
-  void push(VLeaf& twin, OldVersion* v);
+  void push(ShadowLeaf& shadow, OldVersion* v);
   std::uint32_t take_head();
-  void give_head(VLeaf& twin);
+  void give_head(ShadowLeaf& shadow);
   void give_idle(std::uint32_t which);
-  void clear_locked(VLeaf& twin);
-  void unlink_going_locked(VLeaf& twin);
+  void clear_locked(ShadowLeaf& shadow);
+  void unlink_going_locked(ShadowLeaf& shadow);
   void own(SnapshotCore& s, OldVersion* v);
   void disown(OldVersion* v);
   void condemn(OldVersion* v);
@@ -283,7 +283,7 @@ class History : public std::enable_shared_from_this<History> {
   void sweep_all();
 
   // Written when a snapshot comes or goes; on a line of its own, because every writer loads it.
-  alignas(kLineBytes) std::atomic<std::uint64_t> word_{1ull << MomentWord::kCountBits};
+  alignas(kLineBytes) std::atomic<std::uint64_t> word_{1ull << TimestampWord::kCountBits};
 
   alignas(kLineBytes) std::atomic<bool> condemned_any_{false};
   const std::uint64_t process_ = pm::this_process();
@@ -307,7 +307,7 @@ class History : public std::enable_shared_from_this<History> {
   TimeMs last_time_ = 0;          // of a moment
   std::uint32_t idle_heads_ = 0;  // so many, in the chunks
   std::uint32_t heads_ = 1;       // 0 is no head
-  HistoryStats stats_;
+  VersionStats stats_;
 };
 
 }  // namespace TENUTO_NS::store

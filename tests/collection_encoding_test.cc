@@ -1,5 +1,6 @@
 // Collections of other forms than bytes in the order of bytes: reverse and registered orders,
-// duplicates, records that expire. One promise at a time; random ones: collection_form_random_test.
+// duplicates, records that expire. One promise at a time; random ones:
+// collection_encoding_random_test.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,9 +24,9 @@ using namespace std::string_view_literals;
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-class CollectionFormTest : public test::CollectionFixture {
+class CollectionEncodingTest : public test::CollectionFixture {
  protected:
-  CollectionFormTest() {
+  CollectionEncodingTest() {
     options_.codecs = {test::decimal()};
     options_.clock_ms = [this] { return now_.load(); };
     options_.reclaim_every_ms = 0;
@@ -55,9 +56,9 @@ class CollectionFormTest : public test::CollectionFixture {
   std::atomic<std::uint64_t> now_{1'000'000};
 };
 
-// --- orders -------------------------------------------------------------------------------------
+// --- orders --------------------------------------------------------------------------------------
 
-TEST_F(CollectionFormTest, reverse_order_turns_every_walk_round) {
+TEST_F(CollectionEncodingTest, reverse_order_turns_every_walk_round) {
   Collection c = made({.order = KeyOrder::reverse});
   for (const char* k : {"a", "ab", "abc", "b", "c"}) ASSERT_EQ(c.put(k, k), Status::ok);
   EXPECT_EQ(forwards(c), (Keys{"c", "b", "abc", "ab", "a"}));
@@ -74,7 +75,7 @@ TEST_F(CollectionFormTest, reverse_order_turns_every_walk_round) {
   EXPECT_EQ(*c.get("ab"), "ab");
 }
 
-TEST_F(CollectionFormTest, reverse_bounds_include_the_first_and_not_the_last) {
+TEST_F(CollectionEncodingTest, reverse_bounds_include_the_first_and_not_the_last) {
   Collection c = made({.order = KeyOrder::reverse});
   for (const char* k : {"a", "ab", "b", "c", "d"}) ASSERT_EQ(c.put(k, ""), Status::ok);
   EXPECT_EQ(forwards(c, {.prefix = {}, .lower = "c", .upper = "ab"}), (Keys{"c", "b"}));
@@ -90,7 +91,7 @@ TEST_F(CollectionFormTest, reverse_bounds_include_the_first_and_not_the_last) {
   EXPECT_EQ(forwards(c), (Keys{"ab", "a"}));
 }
 
-TEST_F(CollectionFormTest, numbers_descend_and_are_numbers) {
+TEST_F(CollectionEncodingTest, numbers_descend_and_are_numbers) {
   Collection c = made({.order = KeyOrder::reverse_u64});
   for (std::uint64_t n : {5ull, 1ull, ~0ull, 256ull}) ASSERT_EQ(c.put(u64_key(n), ""), Status::ok);
   EXPECT_EQ(c.put("seven", ""), Status::invalid_argument);
@@ -101,7 +102,7 @@ TEST_F(CollectionFormTest, numbers_descend_and_are_numbers) {
   EXPECT_EQ(forwards(made({.order = KeyOrder::reverse_u64, .check_order = true})), descending);
 }
 
-TEST_F(CollectionFormTest, reverse_bulk_load_takes_what_its_walks_give) {
+TEST_F(CollectionEncodingTest, reverse_bulk_load_takes_what_its_walks_give) {
   Collection c = made({.order = KeyOrder::reverse});
   Keys descending;
   for (int i = 999; i >= 0; --i) descending.push_back(test::key_of(i));
@@ -111,7 +112,7 @@ TEST_F(CollectionFormTest, reverse_bulk_load_takes_what_its_walks_give) {
   EXPECT_EQ(forwards(c), descending);
 }
 
-TEST_F(CollectionFormTest, registered_order_is_the_codecs) {
+TEST_F(CollectionEncodingTest, registered_order_is_the_codecs) {
   const CollectionOptions options{.order = KeyOrder::registered, .codec = "decimal"};
   Collection c = made(options);
   for (const char* k : {"10", "9", "-3", "100", "0"}) ASSERT_EQ(c.put(k, k), Status::ok);
@@ -134,7 +135,7 @@ TEST_F(CollectionFormTest, registered_order_is_the_codecs) {
   EXPECT_EQ(c.codec(), "decimal");
 }
 
-TEST_F(CollectionFormTest, a_missing_codec_refuses_the_collection_and_nothing_else) {
+TEST_F(CollectionEncodingTest, a_missing_codec_refuses_the_collection_and_nothing_else) {
   const CollectionOptions options{.order = KeyOrder::registered, .codec = "decimal"};
   ASSERT_EQ(made(options).put("5", "five"), Status::ok);
   ASSERT_EQ(s_->put("other", "x"), Status::ok);
@@ -155,7 +156,7 @@ TEST_F(CollectionFormTest, a_missing_codec_refuses_the_collection_and_nothing_el
   EXPECT_EQ(other->collection("c")->order(), KeyOrder::registered);
 }
 
-TEST_F(CollectionFormTest, an_existing_collection_keeps_its_form) {
+TEST_F(CollectionEncodingTest, an_existing_collection_keeps_its_form) {
   made({.duplicates = true});
   EXPECT_TRUE(made({}).duplicates());
   EXPECT_EQ(s_->collection("c", {.check_order = true}, &report_).error(), Status::invalid_argument);
@@ -164,9 +165,9 @@ TEST_F(CollectionFormTest, an_existing_collection_keeps_its_form) {
             Status::invalid_argument);
 }
 
-// --- duplicates ---------------------------------------------------------------------------------
+// --- duplicates ----------------------------------------------------------------------------------
 
-TEST_F(CollectionFormTest, a_key_has_many_values_in_order) {
+TEST_F(CollectionEncodingTest, a_key_has_many_values_in_order) {
   Collection c = made({.duplicates = true});
   const Pairs all{{"", "v"},     {"a", ""},       {"a", "1"},    {"a", "2"},     {"a\0"s, "\0"s},
                   {"a\0"s, "0"}, {"a\0\1"s, "x"}, {"a\1"s, "y"}, {"a\xff", "z"}, {"b", "\xff\xff"}};
@@ -197,7 +198,7 @@ TEST_F(CollectionFormTest, a_key_has_many_values_in_order) {
   EXPECT_EQ(c.put(std::string(40'000, 'k'), std::string(40'000, 'v')), Status::too_large);
 }
 
-TEST_F(CollectionFormTest, cursors_jump_over_the_values_of_a_key) {
+TEST_F(CollectionEncodingTest, cursors_jump_over_the_values_of_a_key) {
   Collection c = made({.duplicates = true});
   for (const char* k : {"a", "b", "d"}) {
     for (const char* v : {"", "1", "2"}) ASSERT_EQ(c.put(k, v), Status::ok);
@@ -231,7 +232,7 @@ TEST_F(CollectionFormTest, cursors_jump_over_the_values_of_a_key) {
 }
 
 // A place that cannot be is no damage: the iterator is good for all others.
-TEST_F(CollectionFormTest, a_refused_seek_is_forgotten_by_the_next) {
+TEST_F(CollectionEncodingTest, a_refused_seek_is_forgotten_by_the_next) {
   Collection numbers = made({.order = KeyOrder::registered, .codec = "decimal"}, "numbers");
   ASSERT_EQ(numbers.put("7", "v"), Status::ok);
   const Snapshot snapshot = std::move(*s_->snapshot());
@@ -259,7 +260,7 @@ TEST_F(CollectionFormTest, a_refused_seek_is_forgotten_by_the_next) {
   EXPECT_EQ(it.status(), Status::invalid_argument);
 }
 
-TEST_F(CollectionFormTest, duplicates_in_reverse_and_of_numbers) {
+TEST_F(CollectionEncodingTest, duplicates_in_reverse_and_of_numbers) {
   Collection r = made({.order = KeyOrder::reverse, .duplicates = true}, "r");
   for (const char* k : {"a", "ab"}) {
     for (const char* v : {"", "1"}) ASSERT_EQ(r.put(k, v), Status::ok);
@@ -281,7 +282,7 @@ TEST_F(CollectionFormTest, duplicates_in_reverse_and_of_numbers) {
   EXPECT_EQ(*n.count(u64_key(256)), 2u);
 }
 
-TEST_F(CollectionFormTest, batches_and_transactions_know_pairs) {
+TEST_F(CollectionEncodingTest, batches_and_transactions_know_pairs) {
   Collection c = made({.duplicates = true});
   for (const char* v : {"1", "2", "3"}) ASSERT_EQ(c.put("a", v), Status::ok);
   WriteBatch batch;
@@ -308,9 +309,9 @@ TEST_F(CollectionFormTest, batches_and_transactions_know_pairs) {
   EXPECT_EQ(late.commit(), Status::conflict);
 }
 
-// --- records that expire ------------------------------------------------------------------------
+// --- records that expire -------------------------------------------------------------------------
 
-TEST_F(CollectionFormTest, what_has_expired_is_not_there) {
+TEST_F(CollectionEncodingTest, what_has_expired_is_not_there) {
   Collection c = made({.expires = true});
   ASSERT_EQ(c.put("soon", "1", {.ttl_ms = 10}), Status::ok);
   ASSERT_EQ(c.put("later", "2", {.ttl_ms = 100}), Status::ok);
@@ -341,7 +342,8 @@ TEST_F(CollectionFormTest, what_has_expired_is_not_there) {
   EXPECT_EQ(it.ttl_ms(), 0u);
 }
 
-TEST_F(CollectionFormTest, lifetimes_outlive_the_process_and_batches_and_transactions_give_them) {
+TEST_F(CollectionEncodingTest,
+       lifetimes_outlive_the_process_and_batches_and_transactions_give_them) {
   Collection c = made({.expires = true});
   WriteBatch batch;
   batch.put(c, "batch", "1", 20);
@@ -369,7 +371,7 @@ TEST_F(CollectionFormTest, lifetimes_outlive_the_process_and_batches_and_transac
   EXPECT_EQ(made({}, "plain").put("x", "", {.ttl_ms = 1}), Status::invalid_argument);
 }
 
-TEST_F(CollectionFormTest, reclaim_erases_what_has_expired_in_steps) {
+TEST_F(CollectionEncodingTest, reclaim_erases_what_has_expired_in_steps) {
   Collection a = made({.expires = true}, "a");
   Collection b = made({.duplicates = true, .expires = true}, "b");
   for (int i = 0; i < 3000; ++i) {
@@ -390,7 +392,7 @@ TEST_F(CollectionFormTest, reclaim_erases_what_has_expired_in_steps) {
   EXPECT_EQ(*s_->reclaim(), 0u);
 }
 
-TEST_F(CollectionFormTest, a_thread_reclaims_also_after_a_reopen) {
+TEST_F(CollectionEncodingTest, a_thread_reclaims_also_after_a_reopen) {
   options_.reclaim_every_ms = 1;
   ASSERT_EQ(made({.expires = true}).put("k", "v", {.ttl_ms = 10}), Status::ok);
   reopen();

@@ -1,5 +1,5 @@
-// The lists of versions at the leaves: keeping, finding, dividing. See history.h.
-#include "store/tree/history.h"
+// The lists of versions at the leaves: keeping, finding, dividing. See versions.h.
+#include "store/tree/versions.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,9 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-std::uint32_t word_of(KeyHash h) { return static_cast<std::uint32_t>(h.print) << 16 | h.slot; }
+std::uint32_t word_of(KeyHash h) {
+  return static_cast<std::uint32_t>(h.fingerprint) << 16 | h.slot;
+}
 
 }  // namespace
 
@@ -28,28 +30,28 @@ OldVersion* OldVersion::make(std::string_view key) {
 
 void OldVersion::destroy(OldVersion* v) { ::operator delete(v); }
 
-History::History() : chunks_(new std::atomic<Chunk*>[kChunks]) {
+VersionStore::VersionStore() : chunks_(new std::atomic<Chunk*>[kChunks]) {
   for (std::size_t i = 0; i < kChunks; ++i) chunks_[i].store(nullptr, std::memory_order_relaxed);
 }
 
-History::~History() {
+VersionStore::~VersionStore() {
   shut(false);
   for (std::size_t i = 0; i < kChunks; ++i) delete chunks_[i].load(std::memory_order_relaxed);
 }
 
-// --- the lists of the leaves --------------------------------------------------------------------
+// --- the lists of the leaves ---------------------------------------------------------------------
 
-History::Head& History::head(std::uint32_t which) const {
+VersionStore::Head& VersionStore::head(std::uint32_t which) const {
   return chunks_[which / kChunk].load(std::memory_order_acquire)->heads[which % kChunk];
 }
 
-OldVersion* History::first(std::uint64_t version) const {
-  const std::uint32_t which = VLeaf::history(version);
+OldVersion* VersionStore::first(std::uint64_t version) const {
+  const std::uint32_t which = ShadowLeaf::version_list(version);
   return which == 0 ? nullptr : head(which).load(std::memory_order_acquire);
 }
 
 // 0: there are none left, or no memory for them.
-std::uint32_t History::take_head() {
+std::uint32_t VersionStore::take_head() {
   if (idle_heads_ != 0) {
     idle_heads_ -= 1;
     const Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
@@ -68,54 +70,54 @@ std::uint32_t History::take_head() {
 }
 
 // There are fewer idle ones than were ever handed out, so their chunk is there.
-void History::give_idle(std::uint32_t which) {
+void VersionStore::give_idle(std::uint32_t which) {
   Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
   chunk.idle[idle_heads_ % kChunk] = which;
   idle_heads_ += 1;
 }
 
 // REQUIRES: the list is empty.
-void History::give_head(VLeaf& twin) {
-  give_idle(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
-  twin.set_history(0);
+void VersionStore::give_head(ShadowLeaf& shadow) {
+  give_idle(ShadowLeaf::version_list(shadow.version.load(std::memory_order_relaxed)));
+  shadow.set_version_list(0);
 }
 
 // REQUIRES: the leaf has a head.
-void History::push(VLeaf& twin, OldVersion* v) {
-  Head& h = head(VLeaf::history(twin.version.load(std::memory_order_relaxed)));
+void VersionStore::push(ShadowLeaf& shadow, OldVersion* v) {
+  Head& h = head(ShadowLeaf::version_list(shadow.version.load(std::memory_order_relaxed)));
   // Release: join() leads readers who stand at v on to versions they have not met.
   v->next.store(h.load(std::memory_order_relaxed), std::memory_order_release);
   v->listed = true;
   h.store(v, std::memory_order_release);
 }
 
-void History::clear(VLeaf& twin) {
+void VersionStore::clear(ShadowLeaf& shadow) {
   const std::lock_guard lock(mu_);
-  clear_locked(twin);
+  clear_locked(shadow);
 }
 
 // The links stay: somebody may be on his way along them.
-void History::clear_locked(VLeaf& twin) {
-  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
-  if (VLeaf::history(version) == 0) return;
+void VersionStore::clear_locked(ShadowLeaf& shadow) {
+  const std::uint64_t version = shadow.version.load(std::memory_order_relaxed);
+  if (ShadowLeaf::version_list(version) == 0) return;
   for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
     v->listed = false;
   }
   if (!TENUTO_PLANT("store_list_head_given_back_full")) {
-    head(VLeaf::history(version)).store(nullptr, std::memory_order_release);
+    head(ShadowLeaf::version_list(version)).store(nullptr, std::memory_order_release);
   }
-  give_head(twin);
+  give_head(shadow);
 }
 
-void History::unlink_going(VLeaf& twin) {
+void VersionStore::unlink_going(ShadowLeaf& shadow) {
   const std::lock_guard lock(mu_);
-  unlink_going_locked(twin);
+  unlink_going_locked(shadow);
 }
 
-void History::unlink_going_locked(VLeaf& twin) {
-  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
-  if (VLeaf::history(version) == 0) return;
-  std::atomic<OldVersion*>* link = &head(VLeaf::history(version));
+void VersionStore::unlink_going_locked(ShadowLeaf& shadow) {
+  const std::uint64_t version = shadow.version.load(std::memory_order_relaxed);
+  if (ShadowLeaf::version_list(version) == 0) return;
+  std::atomic<OldVersion*>* link = &head(ShadowLeaf::version_list(version));
   for (OldVersion* v = link->load(std::memory_order_relaxed); v != nullptr;) {
     OldVersion* const next = v->next.load(std::memory_order_relaxed);
     if (v->going) {
@@ -126,16 +128,16 @@ void History::unlink_going_locked(VLeaf& twin) {
     }
     v = next;
   }
-  if (first(version) == nullptr) give_head(twin);
+  if (first(version) == nullptr) give_head(shadow);
 }
 
-void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
+void VersionStore::divide(ShadowLeaf& left, ShadowLeaf& right, std::string_view low) {
   const std::uint64_t version = left.version.load(std::memory_order_relaxed);
   if (first(version) == nullptr) return;
   const std::lock_guard lock(mu_);
   const std::uint32_t which = TENUTO_PLANT("store_history_lost_at_split") ? 0 : take_head();
   bool used = false;
-  std::atomic<OldVersion*>* link = &head(VLeaf::history(version));
+  std::atomic<OldVersion*>* link = &head(ShadowLeaf::version_list(version));
   for (OldVersion* v = link->load(std::memory_order_relaxed); v != nullptr;) {
     OldVersion* const next = v->next.load(std::memory_order_relaxed);
     if (v->key() < low) {
@@ -146,7 +148,7 @@ void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
       if (which == 0) {  // see keep(): nobody relies on it
         if (!TENUTO_PLANT("store_history_lost_at_split")) expire_all();
       } else {
-        right.set_history(which);
+        right.set_version_list(which);
         push(right, v);
         used = true;
       }
@@ -158,14 +160,14 @@ void History::divide(VLeaf& left, VLeaf& right, std::string_view low) {
 }
 
 // A reader of `from` who comes to walk through the list of `to` finds its leaf changed after.
-void History::join(VLeaf& to, VLeaf& from) {
+void VersionStore::join(ShadowLeaf& to, ShadowLeaf& from) {
   const std::uint64_t version = from.version.load(std::memory_order_relaxed);
-  const std::uint32_t which = VLeaf::history(version);
+  const std::uint32_t which = ShadowLeaf::version_list(version);
   if (which == 0 || TENUTO_PLANT("store_history_lost_at_merge")) return;
   const std::lock_guard lock(mu_);
-  if (VLeaf::history(to.version.load(std::memory_order_relaxed)) == 0) {
-    to.set_history(which);
-    from.set_history(0);
+  if (ShadowLeaf::version_list(to.version.load(std::memory_order_relaxed)) == 0) {
+    to.set_version_list(which);
+    from.set_version_list(0);
     return;
   }
   for (OldVersion* v = first(version); v != nullptr;) {
@@ -177,10 +179,10 @@ void History::join(VLeaf& to, VLeaf& from) {
   give_head(from);
 }
 
-// --- reading ------------------------------------------------------------------------------------
+// --- reading -------------------------------------------------------------------------------------
 
-const OldVersion* History::find(std::uint64_t version, std::string_view key, KeyHash hash,
-                                Moment at) const {
+const OldVersion* VersionStore::find(std::uint64_t version, std::string_view key, KeyHash hash,
+                                     Timestamp at) const {
   const OldVersion* best = nullptr;
   for (const OldVersion* v = first(version); v != nullptr;
        v = v->next.load(std::memory_order_acquire)) {
@@ -190,7 +192,8 @@ const OldVersion* History::find(std::uint64_t version, std::string_view key, Key
   return best;
 }
 
-void History::collect(std::uint64_t version, Moment at, std::vector<const OldVersion*>& out) const {
+void VersionStore::collect(std::uint64_t version, Timestamp at,
+                           std::vector<const OldVersion*>& out) const {
   out.clear();
   for (const OldVersion* v = first(version); v != nullptr;
        v = v->next.load(std::memory_order_acquire)) {
@@ -206,8 +209,8 @@ void History::collect(std::uint64_t version, Moment at, std::vector<const OldVer
   out.erase(end, out.end());
 }
 
-bool History::changed(std::uint64_t version, std::string_view from, const std::string_view* to,
-                      Moment since) const {
+bool VersionStore::changed(std::uint64_t version, std::string_view from, const std::string_view* to,
+                           Timestamp since) const {
   for (const OldVersion* v = first(version); v != nullptr;
        v = v->next.load(std::memory_order_acquire)) {
     if (v->death <= since || v->key() < from) continue;
@@ -216,38 +219,38 @@ bool History::changed(std::uint64_t version, std::string_view from, const std::s
   return false;
 }
 
-// --- keeping ------------------------------------------------------------------------------------
+// --- keeping -------------------------------------------------------------------------------------
 
-bool History::keep(const Replaced& r) {
+bool VersionStore::keep(const Replaced& r) {
   if (r.record == PoolOffset{} && TENUTO_PLANT("store_history_not_made_for_inserts")) return false;
-  const std::uint64_t version = r.twin.version.load(std::memory_order_relaxed);
+  const std::uint64_t version = r.shadow.version.load(std::memory_order_relaxed);
   OldVersion* last = nullptr;
   for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
     if (v->hash != word_of(r.hash) || v->key() != r.key) continue;
     if (last == nullptr || v->death > last->death) last = v;
   }
-  const Moment birth = last == nullptr ? 0 : last->death;
+  const Timestamp birth = last == nullptr ? 0 : last->death;
   if (last != nullptr && TENUTO_PLANT("store_history_one_version_a_key")) return false;
   const std::lock_guard lock(mu_);
   SnapshotCore* needs = newest_;
-  while (needs != nullptr && (needs->moment >= r.t || needs == r.own)) needs = needs->older;
-  if (needs == nullptr || needs->moment < birth) {
+  while (needs != nullptr && (needs->timestamp >= r.t || needs == r.own)) needs = needs->older;
+  if (needs == nullptr || needs->timestamp < birth) {
     // A key that came and went since: the leaf says again what the last version says.
     const bool said = r.erased && last != nullptr && !last->record;
     if (said && last->owner != nullptr) {
       condemn(last);
       condemned_ = last->after;  // not left to a sweep: a later keep() must not find it
       last->going = true;
-      unlink_going_locked(r.twin);
+      unlink_going_locked(r.shadow);
       r.tree.retire_version(last);
     }
     return false;
   }
   OldVersion* v = OldVersion::make(r.key);
-  if (v != nullptr && VLeaf::history(version) == 0) {
+  if (v != nullptr && ShadowLeaf::version_list(version) == 0) {
     const std::uint32_t which = take_head();
     if (which != 0) {
-      r.twin.set_history(which);
+      r.shadow.set_version_list(which);
     } else {
       OldVersion::destroy(v);
       v = nullptr;
@@ -264,7 +267,7 @@ bool History::keep(const Replaced& r) {
   v->record = r.record;
   v->hash = word_of(r.hash);
   v->held_bytes = sizeof(OldVersion) + r.key.size() + r.record_bytes;
-  push(r.twin, v);
+  push(r.shadow, v);
   own(*needs, v);
   stats_.versions += 1;
   stats_.held_bytes += v->held_bytes;

@@ -1,10 +1,10 @@
-// The DRAM twin of a leaf: its lock and version, its address and its fingerprints in one line, and
-// behind them its slot words, so that a lookup touches inner nodes, this line, one line of words
-// and the record, and reads nothing else from the pool (whose pages are small and whose memory may
-// be slow; twins lie in huge pages).
+// The DRAM shadow leaf of a leaf: its lock and version, its address and its fingerprints in one
+// line, and behind them its slot words, so that a lookup touches inner nodes, this line, one line
+// of words and the record, and reads nothing else from the pool (whose pages are small and whose
+// memory may be slow; shadow leaves lie in huge pages).
 //
 // version: bit 0 locked, bit 1 dead (unlinked; never changes again), bit 2 ordered, 24 bits that
-// name the leaf's history (0: it has none; history.h), the rest counts the changes. A reader takes
+// name the leaf's history (0: it has none; versions.h), the rest counts the changes. A reader takes
 // an unlocked version, looks, and believes what it saw when the version is still the same. A writer
 // holds the lock through its last fence, so nothing is seen that could be lost. A fingerprint is
 // stored after its slot word, so whatever word stands behind a fingerprint that matches belongs to
@@ -55,22 +55,24 @@ class Backoff {
   unsigned rounds_ = 0;
 };
 
-using PrintBytes = std::atomic<std::uint8_t>[kSlots];
+using FingerprintBytes = std::atomic<std::uint8_t>[kSlots];
 
 #ifdef TENUTO_STORE_BYTEWISE
 // For the thread sanitizer, which does not see that a torn vector load is harmless here.
-inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) {
+inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
+                                        std::uint8_t fingerprint) {
   std::uint64_t mask = 0;
   for (unsigned i = 0; i < kSlots; ++i) {
-    if (prints[i].load(std::memory_order_acquire) == print) mask |= 1ull << i;
+    if (fingerprints[i].load(std::memory_order_acquire) == fingerprint) mask |= 1ull << i;
   }
   return mask;
 }
 #else
 // Three compares of sixteen bytes. volatile: exactly one load each, for the bytes may change.
-inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) {
-  const auto* vec = reinterpret_cast<const volatile __m128i*>(&prints[0]);
-  const __m128i wanted = _mm_set1_epi8(static_cast<char>(print));
+inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
+                                        std::uint8_t fingerprint) {
+  const auto* vec = reinterpret_cast<const volatile __m128i*>(&fingerprints[0]);
+  const __m128i wanted = _mm_set1_epi8(static_cast<char>(fingerprint));
   std::uint64_t mask = 0;
   for (unsigned i = 0; i < kSlots / 16; ++i) {
     const __m128i bytes = vec[i];
@@ -82,36 +84,36 @@ inline std::uint64_t match_prints(const PrintBytes& prints, std::uint8_t print) 
 }
 #endif
 
-struct alignas(kLineBytes) VLeaf {
+struct alignas(kLineBytes) ShadowLeaf {
   static constexpr std::uint64_t kLocked = 1;
   static constexpr std::uint64_t kDead = 2;
   static constexpr std::uint64_t kOrdered = 4;
-  static constexpr unsigned kHistoryShift = 3;
-  static constexpr unsigned kHistoryBits = 24;
-  static constexpr std::uint64_t kHistoryMask = ((1ull << kHistoryBits) - 1) << kHistoryShift;
-  static constexpr std::uint64_t kStep = 1ull << (kHistoryShift + kHistoryBits);
+  static constexpr unsigned kListShift = 3;
+  static constexpr unsigned kListBits = 24;
+  static constexpr std::uint64_t kListMask = ((1ull << kListBits) - 1) << kListShift;
+  static constexpr std::uint64_t kStep = 1ull << (kListShift + kListBits);
 
   std::atomic<std::uint64_t> version{0};
-  Leaf* leaf = nullptr;                           // constant while the twin is linked
-  PrintBytes print{};                             // 0: the slot is empty
+  Leaf* leaf = nullptr;                           // constant while the shadow is linked
+  FingerprintBytes fingerprint{};                 // 0: the slot is empty
   std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
   std::atomic<std::uint8_t> order[kSlots] =
       {};  // while ordered: slots by key, empty ones among them
 
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
   static constexpr bool locked(std::uint64_t v) { return (v & kLocked) != 0; }
-  static constexpr std::uint32_t history(std::uint64_t v) {
-    return static_cast<std::uint32_t>((v & kHistoryMask) >> kHistoryShift);
+  static constexpr std::uint32_t version_list(std::uint64_t v) {
+    return static_cast<std::uint32_t>((v & kListMask) >> kListShift);
   }
   // REQUIRES: locked, or not yet to be seen.
-  void set_history(std::uint32_t which) {
+  void set_version_list(std::uint32_t which) {
     const std::uint64_t v = version.load(std::memory_order_relaxed);
-    version.store((v & ~kHistoryMask) | static_cast<std::uint64_t>(which) << kHistoryShift,
+    version.store((v & ~kListMask) | static_cast<std::uint64_t>(which) << kListShift,
                   std::memory_order_release);
   }
 
   // Waits while a writer holds the leaf. Meets unlock(). May be dead. Sequentially consistent, as
-  // lock_if is: history.h, "Why a snapshot is one moment".
+  // lock_if is: versions.h, "Why a snapshot is one moment".
   std::uint64_t read_version() const {
     Backoff wait;
     for (;;) {
@@ -151,11 +153,13 @@ struct alignas(kLineBytes) VLeaf {
   }
 
   // Bit i: slot i may hold a key with this fingerprint.
-  std::uint64_t match(std::uint8_t wanted) const { return match_prints(print, wanted); }
-  std::uint64_t empty_slots() const { return match_prints(print, 0); }
+  std::uint64_t match(std::uint8_t wanted) const { return match_fingerprints(fingerprint, wanted); }
+  std::uint64_t empty_slots() const { return match_fingerprints(fingerprint, 0); }
   std::uint64_t used_slots() const { return ~empty_slots() & kBitmapMask; }
 
-  void set_print(unsigned i, std::uint8_t p) { print[i].store(p, std::memory_order_release); }
+  void set_fingerprint(unsigned i, std::uint8_t p) {
+    fingerprint[i].store(p, std::memory_order_release);
+  }
   // Release: meets word(); what the word names is whole.
   void set_word(unsigned i, SlotWord w) { words[i].store(w.raw, std::memory_order_release); }
   SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
@@ -163,7 +167,7 @@ struct alignas(kLineBytes) VLeaf {
   void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
     version.store(version.load(std::memory_order_relaxed) & ~kOrdered, std::memory_order_relaxed);
     set_word(i, w);
-    set_print(i, p);
+    set_fingerprint(i, p);
   }
 
   // Slot i of the order; to be believed while the version, with kOrdered, is still the same.
@@ -180,22 +184,22 @@ struct alignas(kLineBytes) VLeaf {
 // A leaf that was locked: unlocked on every way out, an allocation that fails among them.
 class LeafLock {
  public:
-  explicit LeafLock(VLeaf& locked) : twin_(&locked) {}
+  explicit LeafLock(ShadowLeaf& locked) : shadow_(&locked) {}
   ~LeafLock() {
-    if (twin_ == nullptr) return;
+    if (shadow_ == nullptr) return;
     if (TENUTO_PLANT("store_lock_kept_when_memory_ends") && std::uncaught_exceptions() != 0) return;
-    twin_->unlock();
+    shadow_->unlock();
   }
   LeafLock(const LeafLock&) = delete;
   LeafLock& operator=(const LeafLock&) = delete;
-  void unlock() { std::exchange(twin_, nullptr)->unlock(); }
-  void unlock_unchanged() { std::exchange(twin_, nullptr)->unlock_unchanged(); }
-  void unlock_dead() { std::exchange(twin_, nullptr)->unlock_dead(); }
+  void unlock() { std::exchange(shadow_, nullptr)->unlock(); }
+  void unlock_unchanged() { std::exchange(shadow_, nullptr)->unlock_unchanged(); }
+  void unlock_dead() { std::exchange(shadow_, nullptr)->unlock_dead(); }
 
  private:
-  VLeaf* twin_;
+  ShadowLeaf* shadow_;
 };
-static_assert(sizeof(VLeaf) == 8 * kLineBytes && offsetof(VLeaf, words) == kLineBytes);
-static_assert(offsetof(VLeaf, order) == 7 * kLineBytes);
+static_assert(sizeof(ShadowLeaf) == 8 * kLineBytes && offsetof(ShadowLeaf, words) == kLineBytes);
+static_assert(offsetof(ShadowLeaf, order) == 7 * kLineBytes);
 
 }  // namespace TENUTO_NS::store

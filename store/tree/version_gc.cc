@@ -1,4 +1,4 @@
-// Which snapshot a version belongs to, and how both come to their end: dead lists. See history.h.
+// Which snapshot a version belongs to, and how both come to their end: dead lists. See versions.h.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -6,8 +6,8 @@
 #include <span>
 
 #include "pm/plant.h"
-#include "store/tree/history.h"
 #include "store/tree/tree.h"
+#include "store/tree/versions.h"
 
 namespace TENUTO_NS::store {
 
@@ -22,18 +22,18 @@ std::uint64_t ms_since(std::chrono::steady_clock::time_point t) {
 }  // namespace
 
 SnapshotCore::~SnapshotCore() {
-  if (history != nullptr && !history->forked()) history->release(*this);
+  if (versions != nullptr && !versions->forked()) versions->release(*this);
 }
 
-void History::set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max) {
+void VersionStore::set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max) {
   const std::lock_guard lock(mu_);
   bytes_max_ = bytes_max;
   age_ms_max_ = age_ms_max;
 }
 
-// --- lists (all REQUIRE mu_) --------------------------------------------------------------------
+// --- lists (all REQUIRE mu_) ---------------------------------------------------------------------
 
-void History::own(SnapshotCore& s, OldVersion* v) {
+void VersionStore::own(SnapshotCore& s, OldVersion* v) {
   v->owner = &s;
   v->before = nullptr;
   v->after = s.owned;
@@ -41,7 +41,7 @@ void History::own(SnapshotCore& s, OldVersion* v) {
   s.owned = v;
 }
 
-void History::disown(OldVersion* v) {
+void VersionStore::disown(OldVersion* v) {
   if (v->before != nullptr) {
     v->before->after = v->after;
   } else {
@@ -51,7 +51,7 @@ void History::disown(OldVersion* v) {
   v->owner = nullptr;
 }
 
-void History::condemn(OldVersion* v) {
+void VersionStore::condemn(OldVersion* v) {
   disown(v);
   v->after = condemned_;
   condemned_ = v;
@@ -61,14 +61,14 @@ void History::condemn(OldVersion* v) {
 }
 
 // What it owned goes to the next older one that needs it, or to nobody.
-void History::deactivate(SnapshotCore& s) {
-  word_.fetch_sub(MomentWord::kRelease, std::memory_order_seq_cst);
+void VersionStore::deactivate(SnapshotCore& s) {
+  word_.fetch_sub(TimestampWord::kRelease, std::memory_order_seq_cst);
   s.active = false;
   (s.newer != nullptr ? s.newer->older : newest_) = s.older;
   (s.older != nullptr ? s.older->newer : oldest_) = s.newer;
   stats_.snapshots -= 1;
   while (OldVersion* v = s.owned) {
-    const bool needed = s.older != nullptr && s.older->moment >= v->birth &&
+    const bool needed = s.older != nullptr && s.older->timestamp >= v->birth &&
                         !TENUTO_PLANT("store_old_version_released_early");
     if (needed) {
       disown(v);
@@ -79,39 +79,40 @@ void History::deactivate(SnapshotCore& s) {
   }
 }
 
-void History::expire(SnapshotCore& s) {
+void VersionStore::expire(SnapshotCore& s) {
   s.expired.store(true, std::memory_order_release);
   stats_.expired += 1;
   deactivate(s);
 }
 
-void History::expire_all() {
+void VersionStore::expire_all() {
   while (oldest_ != nullptr) expire(*oldest_);
 }
 
-void History::expire_beyond_limits() {
+void VersionStore::expire_beyond_limits() {
   while (bytes_max_ != 0 && stats_.held_bytes > bytes_max_ && oldest_ != nullptr) expire(*oldest_);
   expire_aged();
 }
 
-void History::expire_aged() {
+void VersionStore::expire_aged() {
   if (age_ms_max_ == 0) return;
   while (oldest_ != nullptr && ms_since(oldest_->taken) > age_ms_max_) expire(*oldest_);
 }
 
-// --- snapshots ----------------------------------------------------------------------------------
+// --- snapshots -----------------------------------------------------------------------------------
 
-Result<std::shared_ptr<SnapshotCore>> History::take() {
+Result<std::shared_ptr<SnapshotCore>> VersionStore::take() {
   auto s = std::make_shared<SnapshotCore>();
   const TimeMs time = clock_ == nullptr ? 0 : clock_->now();
   {
     const std::lock_guard lock(mu_);
     if (closed()) return Status::closed;
     expire_aged();
-    if (now().snapshots() == MomentWord::kSnapshotsMax) return Status::busy;
-    s->history = shared_from_this();
+    if (now().snapshots() == TimestampWord::kSnapshotsMax) return Status::busy;
+    s->versions = shared_from_this();
     s->taken = std::chrono::steady_clock::now();
-    s->moment = MomentWord{word_.fetch_add(MomentWord::kTake, std::memory_order_seq_cst)}.clock();
+    s->timestamp =
+        TimestampWord{word_.fetch_add(TimestampWord::kTake, std::memory_order_seq_cst)}.clock();
     s->time = last_time_ = std::max(last_time_, time);
     s->active = true;
     s->older = newest_;
@@ -123,7 +124,7 @@ Result<std::shared_ptr<SnapshotCore>> History::take() {
   return s;
 }
 
-void History::release(SnapshotCore& s) {
+void VersionStore::release(SnapshotCore& s) {
   {
     const std::lock_guard lock(mu_);
     if (!s.active) return;
@@ -132,11 +133,11 @@ void History::release(SnapshotCore& s) {
   sweep();
 }
 
-void History::expire_if_old(const SnapshotCore& s) {
+void VersionStore::expire_if_old(const SnapshotCore& s) {
   if (age_ms_max_ != 0 && ms_since(s.taken) > age_ms_max_) expire_old();
 }
 
-void History::expire_old() {
+void VersionStore::expire_old() {
   {
     const std::lock_guard lock(mu_);
     expire_aged();
@@ -145,7 +146,7 @@ void History::expire_old() {
 }
 
 // Those condemned by now; any number of threads, each with a list of its own.
-void History::sweep_all() {
+void VersionStore::sweep_all() {
   std::unique_ptr<OldVersion*[]> room;
   std::span<OldVersion*> going;
   {
@@ -185,9 +186,9 @@ void History::sweep_all() {
   if (sweepers_ == 0) swept_.notify_all();
 }
 
-// --- the end ------------------------------------------------------------------------------------
+// --- the end -------------------------------------------------------------------------------------
 
-void History::shut(bool give_back) {
+void VersionStore::shut(bool give_back) {
   std::unique_lock lock(mu_);
   closed_.store(true, std::memory_order_release);
   swept_.wait(lock, [this] { return sweepers_ == 0; });
@@ -204,18 +205,18 @@ void History::shut(bool give_back) {
 }
 
 // What a snapshot owns is listed at its leaf; what is condemned need not be.
-bool History::forget(Tree& tree, VLeaf& twin) {
+bool VersionStore::forget(Tree& tree, ShadowLeaf& shadow) {
   const std::lock_guard lock(mu_);
   if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
-  const std::uint64_t version = twin.version.load(std::memory_order_relaxed);
+  const std::uint64_t version = shadow.version.load(std::memory_order_relaxed);
   for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
     if (v->owner != nullptr) condemn(v);
   }
-  clear_locked(twin);
+  clear_locked(shadow);
   return true;
 }
 
-bool History::take_condemned(Tree& tree, OldVersion*& out) {
+bool VersionStore::take_condemned(Tree& tree, OldVersion*& out) {
   const std::lock_guard lock(mu_);
   if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;
   for (OldVersion** link = &condemned_; *link != nullptr;) {
@@ -231,7 +232,7 @@ bool History::take_condemned(Tree& tree, OldVersion*& out) {
   return true;
 }
 
-void History::for_each(const std::function<void(const OldVersion&)>& f) const {
+void VersionStore::for_each(const std::function<void(const OldVersion&)>& f) const {
   const std::lock_guard lock(mu_);
   for (const SnapshotCore* s = oldest_; s != nullptr; s = s->newer) {
     for (const OldVersion* v = s->owned; v != nullptr; v = v->after) f(*v);
@@ -239,9 +240,9 @@ void History::for_each(const std::function<void(const OldVersion&)>& f) const {
   for (const OldVersion* v = condemned_; v != nullptr; v = v->after) f(*v);
 }
 
-HistoryStats History::stats() const {
+VersionStats VersionStore::stats() const {
   const std::lock_guard lock(mu_);
-  HistoryStats s = stats_;
+  VersionStats s = stats_;
   s.oldest_age_ms = oldest_ == nullptr ? 0 : ms_since(oldest_->taken);
   return s;
 }

@@ -1,5 +1,5 @@
 // The tree as it was at a snapshot's moment, whether it still is so, and the end of old versions.
-// What each step relies on: history.h.
+// What each step relies on: versions.h.
 #include <algorithm>
 
 #include "pm/assert.h"
@@ -9,11 +9,11 @@
 
 namespace TENUTO_NS::store {
 
-// --- reads --------------------------------------------------------------------------------------
+// --- reads ---------------------------------------------------------------------------------------
 
 namespace {
-// After the look, for what it found may have been incomplete.
-Status settled(const SnapshotCore& at) {
+// Ask after the look, because what it found may have been incomplete.
+Status still_active(const SnapshotCore& at) {
   return at.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
 }  // namespace
@@ -25,7 +25,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
   for (;;) {
     const OldVersion* before = nullptr;
     if (TENUTO_PLANT("store_snapshot_asks_history_first")) {
-      before = history_.find(index_.locate(key).version, key, hash, at.moment);
+      before = versions_.find(index_.locate(key).version, key, hash, at.timestamp);
     }
     const Place place = index_.locate(key);
     Found found;
@@ -33,7 +33,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
     if (s == Status::conflict) continue;
     TENUTO_TRY(s);
     PoolOffset record = found.found ? found.word.record() : PoolOffset{};
-    const OldVersion* v = history_.find(place.version, key, hash, at.moment);
+    const OldVersion* v = versions_.find(place.version, key, hash, at.timestamp);
     if (TENUTO_PLANT("store_snapshot_asks_history_first")) v = before;
     if (v != nullptr) {
       record = v->record;
@@ -41,7 +41,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
       if (record && !read_record(file_, record, found.record)) return damaged(record, "record");
     }
     if (!place.leaf->still(place.version)) continue;
-    TENUTO_TRY(settled(at));
+    TENUTO_TRY(still_active(at));
     TENUTO_TRY(file_.bad_pages());
     if (!found.found) return Status::not_found;
     out = found.record;
@@ -54,13 +54,13 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
 
 // Where the leaf has no history it is as it was.
 Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const {
-  if (VLeaf::history(place.version) == 0) {
+  if (ShadowLeaf::version_list(place.version) == 0) {
     TENUTO_TRY(ordered(place, nullptr, out));
-    return settled(at);
+    return still_active(at);
   }
   TENUTO_TRY(entries(place, out));
   std::vector<const OldVersion*> past;
-  history_.collect(place.version, at.moment, past);
+  versions_.collect(place.version, at.timestamp, past);
   if (!place.leaf->still(place.version)) return Status::conflict;
   std::erase_if(out, [&](const Entry& e) {
     const auto v = std::lower_bound(
@@ -74,15 +74,15 @@ Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<
     TENUTO_TRY(read(out.back(), false));
   }
   sort(out);
-  return settled(at);
+  return still_active(at);
 }
 
-// --- validation ---------------------------------------------------------------------------------
+// --- validation ----------------------------------------------------------------------------------
 
 // The low separator of the next leaf. REQUIRES: an epoch guard; believe it if the leaf's version
 // is still the same after.
-Result<std::optional<std::string_view>> Tree::end_of(const VLeaf& twin) const {
-  const Result<PoolOffset> next = next_of(twin);
+Result<std::optional<std::string_view>> Tree::end_of(const ShadowLeaf& shadow) const {
+  const Result<PoolOffset> next = next_of(shadow);
   if (!next) return next.error();
   if (!*next) return std::optional<std::string_view>{};
   const Leaf& leaf = *file_.at<Leaf>(*next);
@@ -91,7 +91,8 @@ Result<std::optional<std::string_view>> Tree::end_of(const VLeaf& twin) const {
   return std::optional(*low);
 }
 
-Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* const> mine) const {
+Status Tree::unchanged(const ReadRange& range, Timestamp since,
+                       std::span<ShadowLeaf* const> mine) const {
   const bool point = range.is_key();
   if (TENUTO_PLANT("store_commit_keys_not_validated") && point) return Status::ok;
   if (TENUTO_PLANT("store_commit_ranges_not_validated") && !point) return Status::ok;
@@ -104,18 +105,18 @@ Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* co
   const bool long_yields = TENUTO_PLANT("store_validation_yields_for_long");
   Backoff wait(kTriesMax - (long_yields ? 872 : kYieldsMax));
   for (unsigned tries = 0; tries < kTriesMax;) {
-    VLeaf& twin = *index_.route(at);
-    const std::uint64_t version = twin.version.load(std::memory_order_seq_cst);
-    const bool own = std::binary_search(mine.begin(), mine.end(), &twin);
-    const bool others = VLeaf::locked(version) && !TENUTO_PLANT("store_commit_ignores_locks");
-    if (!own && (others || VLeaf::dead(version) || index_.route(at) != &twin)) {
+    ShadowLeaf& shadow = *index_.route(at);
+    const std::uint64_t version = shadow.version.load(std::memory_order_seq_cst);
+    const bool own = std::binary_search(mine.begin(), mine.end(), &shadow);
+    const bool others = ShadowLeaf::locked(version) && !TENUTO_PLANT("store_commit_ignores_locks");
+    if (!own && (others || ShadowLeaf::dead(version) || index_.route(at) != &shadow)) {
       wait.pause();
       ++tries;
       continue;
     }
-    const bool changed = history_.changed(version, at, range.to() ? &to : nullptr, since);
-    const Result<std::optional<std::string_view>> end = end_of(twin);
-    if (!own && !twin.still(version)) {
+    const bool changed = versions_.changed(version, at, range.to() ? &to : nullptr, since);
+    const Result<std::optional<std::string_view>> end = end_of(shadow);
+    if (!own && !shadow.still(version)) {
       ++tries;
       continue;
     }
@@ -129,41 +130,43 @@ Status Tree::unchanged(const ReadRange& range, Moment since, std::span<VLeaf* co
 
 bool Tree::changed_since(std::string_view key, const SnapshotCore& at) const {
   const EpochGuard guard;
-  return unchanged({*this, key}, at.moment, {}) != Status::ok;
+  return unchanged({*this, key}, at.timestamp, {}) != Status::ok;
 }
 
-// --- letting go ---------------------------------------------------------------------------------
+// --- letting go ----------------------------------------------------------------------------------
 
 void Tree::retire_version(OldVersion* v) {
   TENUTO_ASSERT(!v->listed || TENUTO_PLANT("store_history_lost_at_unlink") ||
                 TENUTO_PLANT("store_history_lost_at_merge") ||
                 TENUTO_PLANT("store_history_lost_at_split"));
-  limbos_.retire(limbos_.mine(), {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
+  garbage_.retire(garbage_.mine(),
+                  {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
 }
 
 std::size_t Tree::sweep(std::span<OldVersion* const> going) {
   // Before any lock, for it may have to be made; from here on nothing needs memory.
   const bool ready = pm::had_memory([this] {
     const EpochGuard guard;
-    static_cast<void>(limbos_.mine());
+    static_cast<void>(garbage_.mine());
   });
   if (!ready) return 0;
   for (std::size_t i = 0, end = 0; i < going.size(); i = end) {
     const EpochGuard guard;
     const std::string_view key = going[i]->key();
-    VLeaf* twin = nullptr;
-    while (twin == nullptr) {
+    ShadowLeaf* shadow = nullptr;
+    while (shadow == nullptr) {
       const Place place = index_.locate(key);
-      if (place.leaf->lock_if(place.version)) twin = place.leaf;
+      if (place.leaf->lock_if(place.version)) shadow = place.leaf;
     }
-    LeafLock lock(*twin);
+    LeafLock lock(*shadow);
     // The range of a locked leaf does not change.
-    while (end < going.size() && (end == i || index_.route(going[end]->key()) == twin)) {
+    while (end < going.size() && (end == i || index_.route(going[end]->key()) == shadow)) {
       going[end++]->going = true;
     }
-    history_.unlink_going(*twin);
-    const bool without = VLeaf::history(twin->version.load(std::memory_order_relaxed)) == 0;
-    const bool empty = without && twin->used_slots() == 0;
+    versions_.unlink_going(*shadow);
+    const bool without =
+        ShadowLeaf::version_list(shadow->version.load(std::memory_order_relaxed)) == 0;
+    const bool empty = without && shadow->used_slots() == 0;
     lock.unlock_unchanged();  // no active snapshot sees a difference
     for (std::size_t n = i; n < end; ++n) {
       retire_block(going[n]->record, going[n]->held_bytes);
@@ -171,7 +174,7 @@ std::size_t Tree::sweep(std::span<OldVersion* const> going) {
     }
     if (empty) unlink_empty(key);
   }
-  limbos_.collect_all();
+  garbage_.collect_all();
   return going.size();
 }
 

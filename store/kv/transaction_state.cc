@@ -2,110 +2,114 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/kv/transaction.h"
+#include "store/kv/transaction_state.h"
 
 namespace TENUTO_NS::store {
 
-Status Work::usable() const {
-  return ended || store == nullptr ? Status::closed : history->usable();
+Status TransactionState::usable() const {
+  return ended || store == nullptr ? Status::closed : versions->usable();
 }
 
-Status Work::look() {
+Status TransactionState::look() {
   TENUTO_TRY(usable());
   if (reads.snapshot != nullptr) return Status::ok;
-  auto taken = history->take();
+  auto taken = versions->take();
   if (!taken) return taken.error();
   reads.snapshot = std::move(*taken);
   return Status::ok;
 }
 
-Status Work::part_of(const std::shared_ptr<CollectionState>& state, Part*& out) {
+Status TransactionState::write_set_of(const std::shared_ptr<CollectionState>& state,
+                                      WriteSet*& out) {
   TENUTO_TRY(usable());
   if (state == nullptr) return Status::closed;
   const bool own = std::find(created.begin(), created.end(), state) != created.end();
   TENUTO_TRY(met(*state, own ? state->life.alive_to_maker() : state->alive()));
   if (state->collections != &store->collections) return Status::invalid_argument;
-  for (Part& part : parts) {
-    if (part.state != state) continue;
-    out = &part;
+  for (WriteSet& write_set : write_sets) {
+    if (write_set.state != state) continue;
+    out = &write_set;
     return Status::ok;
   }
-  out = &parts.emplace_back(state, own, writes);
+  out = &write_sets.emplace_back(state, own, writes);
   return Status::ok;
 }
 
-Status Work::met(const CollectionState& state, Status s) {
+Status TransactionState::met(const CollectionState& state, Status s) {
   const bool gone = s == Status::not_found && reads.snapshot != nullptr;
-  if (gone && state.life.dropped_after(reads.snapshot->moment)) torn = true;
+  if (gone && state.life.dropped_after(reads.snapshot->timestamp)) torn = true;
   return s;
 }
 
-const Write* Part::written(std::string_view key) const {
+const Write* WriteSet::written(std::string_view key) const {
   const auto at = latest.find(key);
   return at == latest.end() ? nullptr : &writes[at->second];
 }
 
-Status Work::write(Part& part, std::string_view key, std::optional<std::string_view> value) {
+Status TransactionState::write(WriteSet& write_set, std::string_view key,
+                               std::optional<std::string_view> value) {
   if (options.read_only) return Status::read_only;
   {
-    const CollectionUse use(part.state.get(), part.own);
+    const CollectionUse use(write_set.state.get(), write_set.own);
     TENUTO_TRY(use.status());
     TENUTO_TRY(use->check_key(key));
   }
-  if (history->key_locks().held_by_another(part.state->id, key, this)) return Status::conflict;
-  const auto at = part.latest.find(key);
-  const std::size_t before = at == part.latest.end() ? 0 : at->second + 1;
+  if (versions->key_locks().held_by_another(write_set.state->id, key, this))
+    return Status::conflict;
+  const auto at = write_set.latest.find(key);
+  const std::size_t before = at == write_set.latest.end() ? 0 : at->second + 1;
   std::optional<std::string> copy;
   if (value) copy.emplace(*value);
-  writes.push_back({&part, std::string(key), std::move(copy), before});
+  writes.push_back({&write_set, std::string(key), std::move(copy), before});
   if (before == 0) {  // an entry of writes that nothing names, where memory ends here, is nobody's
-    part.latest.emplace(writes.back().key, writes.size() - 1);
+    write_set.latest.emplace(writes.back().key, writes.size() - 1);
   } else {
-    part.name_again(at, writes.size() - 1);
+    write_set.name_again(at, writes.size() - 1);
   }
   return Status::ok;
 }
 
 // Needs no memory: what was written before stays, or what comes is there.
-void Part::name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write) {
+void WriteSet::name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write) {
   auto node = latest.extract(at);
   node.key() = writes[write].key;
   node.mapped() = write;
   latest.insert(std::move(node));
 }
 
-bool Work::drops(const Part& part) const {
-  return std::find(dropped.begin(), dropped.end(), part.state) != dropped.end();
+bool TransactionState::drops(const WriteSet& write_set) const {
+  return std::find(dropped.begin(), dropped.end(), write_set.state) != dropped.end();
 }
 
-bool Work::wrote() const {
+bool TransactionState::wrote() const {
   if (!created.empty() || !dropped.empty()) return true;
-  for (const Part& part : parts) {
-    if (!part.latest.empty()) return true;
+  for (const WriteSet& write_set : write_sets) {
+    if (!write_set.latest.empty()) return true;
   }
   return false;
 }
 
-void Work::rollback_to(std::size_t count) {
+void TransactionState::rollback_to(std::size_t count) {
   for (std::size_t i = writes.size(); i > count; --i) {
-    auto& latest = writes[i - 1].part->latest;
+    auto& latest = writes[i - 1].write_set->latest;
     const auto at = latest.find(writes[i - 1].key);
     if (at == latest.end() || at->second != i - 1) continue;  // taken back before
     const std::size_t before = writes[i - 1].before;
     if (before == 0) {
       latest.erase(at);
     } else {
-      writes[i - 1].part->name_again(at, before - 1);
+      writes[i - 1].write_set->name_again(at, before - 1);
     }
   }
 }
 
-bool Part::writes_between(std::string_view low, const Fence& end) const {
+bool WriteSet::writes_between(std::string_view low, const UpperBound& end) const {
   const auto from = latest.lower_bound(low);
   return from != latest.end() && (!end.bounded || from->first < end.key);
 }
 
-void Part::overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const {
+void WriteSet::overlay(std::string_view low, const UpperBound& end,
+                       std::vector<Entry>& entries) const {
   const auto from = latest.lower_bound(low);
   const auto to = end.bounded ? latest.lower_bound(end.key) : latest.end();
   std::erase_if(entries, [this](const Entry& e) { return latest.contains(e.record.key); });
@@ -118,10 +122,10 @@ void Part::overlay(std::string_view low, const Fence& end, std::vector<Entry>& e
   }
 }
 
-Status Work::commit() {
+Status TransactionState::commit() {
   TENUTO_TRY(usable());
   if (torn) {
-    for (const Part& part : parts) TENUTO_TRY(part.alive());
+    for (const WriteSet& write_set : write_sets) TENUTO_TRY(write_set.alive());
     return Status::conflict;
   }
   if (!wrote()) return Status::ok;
@@ -134,36 +138,37 @@ Status Work::commit() {
   return s;
 }
 
-Status Work::try_commit() {
+Status TransactionState::try_commit() {
   const EpochGuard guard;  // see CollectionUse
   std::vector<BatchOp> ops;
   ReadSet all = reads;
   all.clock = &store->collections.clock();
-  for (const Part& part : parts) {
-    TENUTO_TRY(part.alive());
-    if (part.state != main && !part.own && !drops(part)) all.lives.push_back(&part.state->life);
-    Tree* const tree = part.state->tree.get();
-    for (const auto& [key, at] : part.latest) {
-      if (drops(part)) break;
-      if (history->key_locks().held_by_another(tree->id(), key, this)) return Status::conflict;
+  for (const WriteSet& write_set : write_sets) {
+    TENUTO_TRY(write_set.alive());
+    if (write_set.state != main && !write_set.own && !drops(write_set))
+      all.lives.push_back(&write_set.state->life);
+    Tree* const tree = write_set.state->tree.get();
+    for (const auto& [key, at] : write_set.latest) {
+      if (drops(write_set)) break;
+      if (versions->key_locks().held_by_another(tree->id(), key, this)) return Status::conflict;
       const std::optional<std::string>& value = writes[at].value;
       ops.push_back({tree, key, value ? std::string_view(*value) : std::string_view(), !value});
     }
-    for (const std::string& key : part.keys_read) all.ranges.emplace_back(*tree, key);
+    for (const std::string& key : write_set.keys_read) all.ranges.emplace_back(*tree, key);
   }
   TENUTO_TRY(store->collections.write(std::move(ops), &all, created, dropped));
   created.clear();
   return Status::ok;
 }
 
-void Work::end() {
+void TransactionState::end() {
   if (ended || store == nullptr) return;
   ended = true;
-  if (history->forked()) return;  // a child: nothing of it is ours
-  if (!history->closed()) {
+  if (versions->forked()) return;  // a child: nothing of it is ours
+  if (!versions->closed()) {
     for (const auto& state : created) store->collections.forget_unnamed(state);
   }
-  for (const std::string& name : locked) history->key_locks().release(name, this);
+  for (const std::string& name : locked) versions->key_locks().release(name, this);
   reads.snapshot.reset();
 }
 

@@ -114,7 +114,7 @@ int main(void) {
   uint64_t now = 1000;
   int calls = 0;
   const tenuto_key_codec codec = {"digits", encode, decode, &calls};
-  c_check_path(path, sizeof path, "c_forms_test");
+  c_check_path(path, sizeof path, "c_encodings_test");
   tenuto_store_options_init(&options);
   options.pool.size = 8u << 20;
   options.pool.medium = TENUTO_MEDIUM_MODEL;
@@ -129,6 +129,6 @@ int main(void) {
   CHECK_IS(tenuto_store_validate(store, NULL), TENUTO_OK);
   CHECK_IS(tenuto_store_close(store), TENUTO_OK);
   remove(path);
-  printf("c_forms_test: ok\n");
+  printf("c_encodings_test: ok\n");
   return 0;
 }

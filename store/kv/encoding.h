@@ -53,10 +53,10 @@ struct Apart {
   std::string decoded;
 };
 
-class Form {
+class Encoding {
  public:
   // A copy of the codec is kept; null: none.
-  Form(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<ExpiryClock> clock);
+  Encoding(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<ExpiryClock> clock);
 
   // Nothing is done to keys and values, and cursors go forwards.
   bool plain() const { return plain_; }
@@ -67,8 +67,8 @@ class Form {
   // From now on nothing is done to keys and values.
   void show_stored();
 
-  // --- writing
-  // ------------------------------------------------------------------------------------ What
+  // --- writing -----------------------------------------------------------------------------------
+  // What
   // stands for the key; `room` holds it where it is not the key itself. too_large |
   // invalid_argument: the collection has no such keys. REQUIRES: no duplicates.
   Status key(std::string_view key, std::string& room, std::string_view& out) const;
@@ -79,8 +79,8 @@ class Form {
   Status value(std::string_view value, std::uint64_t ttl_ms, std::string& room,
                std::string_view& out) const;
 
-  // --- reading
-  // ------------------------------------------------------------------------------------ The time
+  // --- reading -----------------------------------------------------------------------------------
+  // The time
   // by which to judge; to be asked before the look at the tree, so that what is found expired was
   // there until then. 0 where nothing expires.
   TimeMs now() const { return how_.expires ? clock_->now() : 0; }
@@ -98,8 +98,8 @@ class Form {
   // False: a stored key that stands for nothing.
   bool take_apart(std::string_view stored, Apart& out) const;
 
-  // --- places of the tree, in its order
-  // ------------------------------------------------------------- The first of what stands for a
+  // --- places of the tree, in its order ----------------------------------------------------------
+  // The first of what stands for a
   // key, or may, and behind the last.
   Status begin_of(std::string_view key, std::string& out) const;
   Status end_of(std::string_view key, std::string& out) const;
@@ -126,14 +126,14 @@ class Form {
 };
 
 // Makes the forms of a store's collections.
-class Forms {
+class Encodings {
  public:
-  Forms() = default;
-  explicit Forms(std::vector<KeyCodec> codecs) : codecs_(std::move(codecs)) {}
+  Encodings() = default;
+  explicit Encodings(std::vector<KeyCodec> codecs) : codecs_(std::move(codecs)) {}
   // Keys and values go in and out as they stand in the trees: for copies of whole stores.
-  static Forms of_stored_keys();
+  static Encodings of_stored_keys();
 
-  Form make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const;
+  Encoding make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const;
   // invalid_argument: the codec is missing, or makes no sense.
   Status usable(const CollectionSpec& spec, const std::string& where, Report* report) const;
 

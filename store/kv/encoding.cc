@@ -1,4 +1,4 @@
-#include "store/kv/form.h"
+#include "store/kv/encoding.h"
 
 #include <algorithm>
 #include <utility>
@@ -43,7 +43,8 @@ std::optional<std::string> behind_prefix(std::string prefix) {
   return prefix;
 }
 
-Form::Form(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<ExpiryClock> clock)
+Encoding::Encoding(const CollectionSpec& spec, const KeyCodec* codec,
+                   std::shared_ptr<ExpiryClock> clock)
     : spec_(spec),
       how_(spec),
       codec_(codec == nullptr ? KeyCodec{} : *codec),
@@ -51,22 +52,22 @@ Form::Form(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<Ex
       reversed_(spec.order == KeyOrder::reverse || spec.order == KeyOrder::reverse_u64),
       plain_(!reversed_ && !spec.duplicates && !spec.expires && codec == nullptr) {}
 
-void Form::show_stored() {
+void Encoding::show_stored() {
   how_ = {};
   codec_ = {};
   reversed_ = false;
   plain_ = true;
 }
 
-// --- keys ---------------------------------------------------------------------------------------
+// --- keys ----------------------------------------------------------------------------------------
 
-bool Form::may_be_key(std::string_view key) const {
+bool Encoding::may_be_key(std::string_view key) const {
   const bool integers = how_.order == KeyOrder::u64 || how_.order == KeyOrder::reverse_u64;
   return !integers || key.size() == sizeof(U64Key);
 }
 
 // Also of bounds, which need not be keys.
-Status Form::encoded(std::string_view key, std::string& room, std::string_view& out) const {
+Status Encoding::encoded(std::string_view key, std::string& room, std::string_view& out) const {
   out = key;
   if (!codec_.encode) return Status::ok;
   room.clear();
@@ -75,7 +76,7 @@ Status Form::encoded(std::string_view key, std::string& room, std::string_view& 
   return Status::ok;
 }
 
-Status Form::escaped(std::string_view key, char end, std::string& out) const {
+Status Encoding::escaped(std::string_view key, char end, std::string& out) const {
   std::string room;
   std::string_view bytes;
   TENUTO_TRY(encoded(key, room, bytes));
@@ -86,11 +87,11 @@ Status Form::escaped(std::string_view key, char end, std::string& out) const {
   return Status::ok;
 }
 
-Status Form::key(std::string_view key, std::string& room, std::string_view& out) const {
+Status Encoding::key(std::string_view key, std::string& room, std::string_view& out) const {
   return may_be_key(key) ? encoded(key, room, out) : Status::invalid_argument;
 }
 
-Status Form::pair(std::string_view key, std::string_view value, std::string& room) const {
+Status Encoding::pair(std::string_view key, std::string_view value, std::string& room) const {
   if (!may_be_key(key)) return Status::invalid_argument;
   TENUTO_TRY(escaped(key, kKeyEnds, room));
   if (value.size() > kKeyBytesMax - std::min(room.size(), kKeyBytesMax)) return Status::too_large;
@@ -98,7 +99,7 @@ Status Form::pair(std::string_view key, std::string_view value, std::string& roo
   return Status::ok;
 }
 
-bool Form::take_apart(std::string_view stored, Apart& out) const {
+bool Encoding::take_apart(std::string_view stored, Apart& out) const {
   out.key = stored;
   out.value = {};
   if (how_.duplicates) {
@@ -123,10 +124,10 @@ bool Form::take_apart(std::string_view stored, Apart& out) const {
   return known;
 }
 
-// --- values -------------------------------------------------------------------------------------
+// --- values --------------------------------------------------------------------------------------
 
-Status Form::value(std::string_view value, std::uint64_t ttl_ms, std::string& room,
-                   std::string_view& out) const {
+Status Encoding::value(std::string_view value, std::uint64_t ttl_ms, std::string& room,
+                       std::string_view& out) const {
   out = value;
   if (!how_.expires) return ttl_ms == 0 ? Status::ok : Status::invalid_argument;
   std::uint64_t when = 0;
@@ -142,25 +143,25 @@ Status Form::value(std::string_view value, std::uint64_t ttl_ms, std::string& ro
 }
 
 // What is too short for a stamp was not written by this file; it is shown as it is.
-TimeMs Form::gone_at(std::string_view stored) const {
+TimeMs Encoding::gone_at(std::string_view stored) const {
   if (!how_.expires || stored.size() < kStamp) return 0;
   return number_in(stored.substr(0, kStamp));
 }
 
-bool Form::expired(std::string_view stored, TimeMs at) const {
+bool Encoding::expired(std::string_view stored, TimeMs at) const {
   const std::uint64_t when = gone_at(stored);
   return when != 0 && when <= at;
 }
 
-std::uint64_t Form::ttl_ms(std::string_view stored, TimeMs at) const {
+std::uint64_t Encoding::ttl_ms(std::string_view stored, TimeMs at) const {
   const std::uint64_t when = gone_at(stored);
   if (when == 0) return 0;
   return when > at ? when - at : 1;
 }
 
-// --- places of the tree -------------------------------------------------------------------------
+// --- places of the tree --------------------------------------------------------------------------
 
-Status Form::begin_of(std::string_view key, std::string& out) const {
+Status Encoding::begin_of(std::string_view key, std::string& out) const {
   if (how_.duplicates) return escaped(key, kKeyEnds, out);
   std::string room;
   std::string_view bytes;
@@ -169,7 +170,7 @@ Status Form::begin_of(std::string_view key, std::string& out) const {
   return Status::ok;
 }
 
-Status Form::end_of(std::string_view key, std::string& out) const {
+Status Encoding::end_of(std::string_view key, std::string& out) const {
   if (how_.duplicates) return escaped(key, kBehindKey, out);
   TENUTO_TRY(begin_of(key, out));
   out += kZero;  // the least string behind it
@@ -178,8 +179,8 @@ Status Form::end_of(std::string_view key, std::string& out) const {
 
 // A range of the user's order is [lower, upper) of the tree where that goes forwards; backwards it
 // is what lies behind all of upper, up to and with all of lower.
-Status Form::range(std::optional<std::string_view> from, std::optional<std::string_view> to,
-                   Span& out) const {
+Status Encoding::range(std::optional<std::string_view> from, std::optional<std::string_view> to,
+                       Span& out) const {
   if (reversed_) {
     if (to) TENUTO_TRY(end_of(*to, out.lower));
     if (from) TENUTO_TRY(end_of(*from, out.upper.emplace()));
@@ -190,7 +191,7 @@ Status Form::range(std::optional<std::string_view> from, std::optional<std::stri
   return Status::ok;
 }
 
-Status Form::span(const IteratorOptions& options, Span& out) const {
+Status Encoding::span(const IteratorOptions& options, Span& out) const {
   TENUTO_TRY(range(options.lower, options.upper, out));
   if (options.prefix.empty()) return Status::ok;
   if (codec_.encode) return Status::invalid_argument;
@@ -206,29 +207,30 @@ Status Form::span(const IteratorOptions& options, Span& out) const {
   return Status::ok;
 }
 
-// --- Forms --------------------------------------------------------------------------------------
+// --- Encodings -----------------------------------------------------------------------------------
 
-Forms Forms::of_stored_keys() {
-  Forms f;
+Encodings Encodings::of_stored_keys() {
+  Encodings f;
   f.stored_keys_ = true;
   return f;
 }
 
-const KeyCodec* Forms::codec_of(const CollectionSpec& spec) const {
+const KeyCodec* Encodings::codec_of(const CollectionSpec& spec) const {
   if (spec.order != KeyOrder::registered) return nullptr;
   const auto at = std::find_if(codecs_.begin(), codecs_.end(),
                                [&](const KeyCodec& c) { return c.name == spec.codec; });
   return at == codecs_.end() ? nullptr : &*at;
 }
 
-Form Forms::make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const {
-  Form form(spec, codec_of(spec), std::move(clock));
-  if (stored_keys_) form.show_stored();
-  return form;
+Encoding Encodings::make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const {
+  Encoding encoding(spec, codec_of(spec), std::move(clock));
+  if (stored_keys_) encoding.show_stored();
+  return encoding;
 }
 
 // Recovery, backup and rescue need no codec.
-Status Forms::usable(const CollectionSpec& spec, const std::string& where, Report* report) const {
+Status Encodings::usable(const CollectionSpec& spec, const std::string& where,
+                         Report* report) const {
   const bool registered = spec.order == KeyOrder::registered;
   if (registered != !spec.codec.empty() || spec.codec.size() > kCodecNameMax) {
     return fail(Status::invalid_argument, report,

@@ -1,5 +1,5 @@
-// What a transaction has read and wants to write (work.cc). Made by transaction.cc; its cursors
-// (cursor.cc) lay the writes over what they find and note what they walked over.
+// What a transaction has read and wants to write (transaction_state.cc). Made by transaction.cc;
+// its cursors (cursor.cc) lay the writes over what they find and note what they walked over.
 #pragma once
 
 #include <deque>
@@ -18,23 +18,23 @@
 
 namespace TENUTO_NS::store {
 
-struct Part;
+struct WriteSet;
 
 struct Write {
-  Part* part;
+  WriteSet* write_set;
   std::string key;
   std::optional<std::string> value;  // none: erase
   std::size_t before;                // of this key: index + 1 of the write it overrides, or 0
 };
 
 // What a transaction does in one collection. Keys and values as they stand in its tree.
-struct Part {
+struct WriteSet {
   struct Text {
     using is_transparent = void;
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
 
-  Part(std::shared_ptr<CollectionState> s, bool o, const std::deque<Write>& w)
+  WriteSet(std::shared_ptr<CollectionState> s, bool o, const std::deque<Write>& w)
       : state(std::move(s)), own(o), writes(w) {}
 
   // ok | not_found | closed.
@@ -43,9 +43,9 @@ struct Part {
   const Write* written(std::string_view key) const;
   // `write` counts for its key from now on, in the place of what is at `at`.
   void name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write);
-  bool writes_between(std::string_view low, const Fence& end) const;
+  bool writes_between(std::string_view low, const UpperBound& end) const;
   // Puts the writes of a leaf with these bounds in the place of its entries.
-  void overlay(std::string_view low, const Fence& end, std::vector<Entry>& entries) const;
+  void overlay(std::string_view low, const UpperBound& end, std::vector<Entry>& entries) const;
 
   const std::shared_ptr<CollectionState> state;
   const bool own;                   // the transaction makes it
@@ -55,22 +55,22 @@ struct Part {
   std::map<std::string_view, std::size_t> latest;
 };
 
-struct Work {
-  Work(StoreParts* p, const TransactionOptions& o) : store(p), options(o) {}
-  ~Work() { end(); }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
+struct TransactionState {
+  TransactionState(StoreParts* p, const TransactionOptions& o) : store(p), options(o) {}
+  ~TransactionState() { end(); }
+  TransactionState(const TransactionState&) = delete;
+  TransactionState& operator=(const TransactionState&) = delete;
 
   // Ready to read: with a snapshot, taken now if there is none.
   Status look();
   Status usable() const;
   // Its part of a collection of this store. not_found: it was dropped.
-  Status part_of(const std::shared_ptr<CollectionState>& state, Part*& out);
+  Status write_set_of(const std::shared_ptr<CollectionState>& state, WriteSet*& out);
   // What a call that asked whether the collection is there answers.
   Status met(const CollectionState& state, Status s);
-  Status write(Part& part, std::string_view key, std::optional<std::string_view> value);
+  Status write(WriteSet& write_set, std::string_view key, std::optional<std::string_view> value);
   bool wrote() const;
-  bool drops(const Part& part) const;
+  bool drops(const WriteSet& write_set) const;
   void rollback_to(std::size_t count);
   Status commit();
   Status try_commit();
@@ -81,10 +81,10 @@ struct Work {
   const std::shared_ptr<CollectionState> main =
       store == nullptr ? nullptr : store->collections.main();
   const TransactionOptions options;
-  const std::shared_ptr<History> history = store == nullptr ? nullptr : store->history;
+  const std::shared_ptr<VersionStore> versions = store == nullptr ? nullptr : store->versions;
 
-  ReadSet reads;           // ranges: of cursors; keys are added at the commit
-  std::deque<Part> parts;  // they stay where they are
+  ReadSet reads;                    // ranges: of cursors; keys are added at the commit
+  std::deque<WriteSet> write_sets;  // they stay where they are
   // In the order of the calls; those taken back stay, for cursors may show them.
   std::deque<Write> writes;
   std::vector<std::shared_ptr<CollectionState>> created;  // without names until the commit
@@ -99,8 +99,8 @@ struct Work {
 
 namespace TENUTO_NS {
 
-struct StoreTransaction::Impl : store::Work {
-  using Work::Work;
+struct StoreTransaction::Impl : store::TransactionState {
+  using TransactionState::TransactionState;
 };
 
 }  // namespace TENUTO_NS

@@ -50,7 +50,7 @@ struct Held {
 };
 using Model = std::map<Pair, Held, Before>;
 
-class CollectionFormRandomTest : public KvFixture, public testing::WithParamInterface<Shape> {
+class CollectionEncodingRandomTest : public KvFixture, public testing::WithParamInterface<Shape> {
  protected:
   void SetUp() override {
     const char* const given = std::getenv("TENUTO_SEED");
@@ -302,7 +302,7 @@ class CollectionFormRandomTest : public KvFixture, public testing::WithParamInte
   Model model_{Before{GetParam().order}};
 };
 
-TEST_P(CollectionFormRandomTest, agrees_with_a_map_in_its_order) {
+TEST_P(CollectionEncodingRandomTest, agrees_with_a_map_in_its_order) {
   for (int life = 0; life < 4; ++life) {
     Store s = opened();
     const Collection c = opened_in(s);
@@ -345,7 +345,7 @@ std::string shape_name(const testing::TestParamInfo<Shape>& shape) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Forms, CollectionFormRandomTest,
+    Forms, CollectionEncodingRandomTest,
     testing::Values(Shape{KeyOrder::bytes, false, true}, Shape{KeyOrder::bytes, true, false},
                     Shape{KeyOrder::bytes, true, true}, Shape{KeyOrder::reverse, false, false},
                     Shape{KeyOrder::reverse, true, true}, Shape{KeyOrder::u64, true, false},

@@ -1,0 +1,303 @@
+#include "store/tree/garbage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "pm/plant.h"
+#include "pm/trace.h"
+#include "store/tree/epoch_slots.h"
+
+namespace TENUTO_NS::store {
+
+namespace {
+
+// Places in blocks that iterators and views at rest hold. Where there is no memory for them, all
+// are taken for held.
+class HeldSet {
+ public:
+  // Reads what is held at this moment.
+  void read() {
+    const pm::TraceUninterrupted alone;
+    EpochRegistry& r = epoch_registry();
+    const std::lock_guard lock(r.mu);
+    r.loose.for_each([&](EpochSlot& slot) {
+      const std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+      if ((state & EpochSlot::kResting) != 0) look_at(slot, state, [&] { add(slot.held); });
+    });
+    std::sort(places_.get(), places_.get() + count_);
+  }
+
+  bool holds(const Retired& item) const {
+    if (item.what != Retired::What::block) return false;
+    if (incomplete_) return true;
+    const std::uint64_t* const first = places_.get();
+    const std::uint64_t* const end = first + count_;
+    const std::uint64_t* const at = std::lower_bound(first, end, item.word);
+    return at != end && *at < item.word + std::max<std::uint64_t>(item.bytes, 1);
+  }
+
+ private:
+  void add(const HeldPlaces& held) {
+    constexpr std::uint64_t kPlace = (1ull << 48) - 1;
+    const auto* at = static_cast<const std::byte*>(held.first);
+    for (std::uint32_t i = 0; i < held.count && !incomplete_; ++i, at += held.stride) {
+      std::uint64_t word;
+      std::memcpy(&word, at, sizeof word);
+      if ((word & kPlace) == 0) continue;
+      if (count_ == room_) grow();
+      if (!incomplete_) places_[count_++] = word & kPlace;
+    }
+  }
+  void grow() {
+    const std::size_t room = std::max<std::size_t>(64, room_ * 2);
+    std::unique_ptr<std::uint64_t[]> more(new (std::nothrow) std::uint64_t[room]);
+    incomplete_ = more == nullptr;
+    if (incomplete_) return;
+    std::copy(places_.get(), places_.get() + count_, more.get());
+    places_ = std::move(more);
+    room_ = room;
+  }
+
+  std::unique_ptr<std::uint64_t[]> places_;
+  std::size_t count_ = 0;
+  std::size_t room_ = 0;
+  bool incomplete_ = false;
+};
+
+}  // namespace
+
+Garbage::Garbage(Free free, Ready ready)
+    : free_(std::move(free)),
+      ready_(std::move(ready)),
+      table_(new std::atomic<ThreadGarbage*>[kEpochSlots]) {
+  for (std::size_t i = 0; i < kEpochSlots; ++i) table_[i].store(nullptr, std::memory_order_relaxed);
+}
+
+Garbage::~Garbage() {
+  for (std::size_t i = 0; i < kEpochSlots; ++i) delete table_[i].load(std::memory_order_acquire);
+}
+
+std::size_t Garbage::index_of_mine() {
+  return static_cast<std::size_t>(&my_epoch_slot() - epoch_slots_of_threads);
+}
+
+ThreadGarbage& Garbage::make() {
+  for (std::size_t i = 0; i < kSpareAtOnce; ++i) {
+    if (auto* chunk = new (std::nothrow) RetiredChunk) put_chunk(chunk);
+  }
+  auto* list = new ThreadGarbage;
+  table_[index_of_mine()].store(list, std::memory_order_release);
+  return *list;
+}
+
+// Null: there is no memory.
+RetiredChunk* Garbage::new_chunk() {
+  if (auto* chunk = new (std::nothrow) RetiredChunk) return chunk;
+  const std::lock_guard lock(mu_);
+  if (spares_ > 0) --spares_;
+  return spare_.pop();
+}
+
+void Garbage::put_chunk(RetiredChunk* chunk) {
+  chunk->count = 0;
+  {
+    const std::lock_guard lock(mu_);
+    if (spares_ < kSpare) {
+      ++spares_;
+      return spare_.push(chunk);
+    }
+  }
+  delete chunk;
+}
+
+// REQUIRES: see ThreadGarbage::fresh. Without memory for another chunk they stay where they are.
+void Garbage::take_fresh(ThreadGarbage& list, RetiredList& out) {
+  if (list.fresh->count == 0) return;
+  if (!out.take_items(*list.fresh)) {
+    RetiredChunk* chunk = new_chunk();
+    if (chunk == nullptr) return;
+    out.push(list.fresh.release());
+    list.fresh.reset(chunk);
+  }
+  list.fresh_count.store(0, std::memory_order_relaxed);
+  list.fresh_bytes.store(0, std::memory_order_relaxed);
+}
+
+void Garbage::take_from_those_at_rest(RetiredList& out) {
+  if (TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
+  const pm::TraceUninterrupted alone;
+  EpochRegistry& r = epoch_registry();
+  const std::lock_guard lock(r.mu);
+  r.threads.for_each([&](EpochSlot& slot) {
+    ThreadGarbage* list = table_[&slot - epoch_slots_of_threads].load(std::memory_order_acquire);
+    if (list == nullptr || list->fresh_count.load(std::memory_order_relaxed) == 0) return;
+    look_at(slot, 0, [&] { take_fresh(*list, out); });
+  });
+}
+
+void Garbage::hand_over(RetiredList&& items) {
+  if (items.empty()) return;
+  const std::lock_guard lock(mu_);
+  const std::uint64_t epoch = advance_epoch();
+  for (RetiredChunk* chunk = items.first(); chunk != nullptr; chunk = chunk->next) {
+    chunk->epoch = epoch;
+    waiting_.add(*chunk);
+  }
+  stamped_.append(std::move(items));
+}
+
+// Those whose epoch is over, but for what somebody at rest holds.
+void Garbage::free_some(std::size_t items_max) {
+  if (!ready_()) return;
+  RetiredList going;
+  {
+    const pm::TraceUninterrupted alone;
+    const std::lock_guard lock(mu_);
+    const bool whole = TENUTO_PLANT("store_rests_hold_all");  // as if every rest were a pin
+    const std::uint64_t oldest = oldest_epoch(whole);
+    std::size_t items = 0;
+    for (const RetiredChunk* c = held_.first(); c != nullptr; c = c->next) items += c->count;
+    if (items < items_max) {
+      going.append(std::move(held_));
+    } else {
+      items = 0;
+    }
+    while (!stamped_.empty() && stamped_.first()->epoch < oldest && items < items_max) {
+      items += stamped_.first()->count;
+      going.push(stamped_.pop());
+    }
+    for (RetiredChunk* c = going.first(); c != nullptr; c = c->next) waiting_.subtract(*c);
+  }
+  if (going.empty()) return;
+  // After the pins were read.
+  HeldSet places;
+  if (!TENUTO_PLANT("store_rests_hold_nothing")) places.read();
+  RetiredList held;
+  while (RetiredChunk* chunk = going.pop()) {
+    Retired* const end = std::partition(chunk->begin(), chunk->end(),
+                                        [&](const Retired& item) { return places.holds(item); });
+    std::for_each(end, chunk->end(), [this](const Retired& item) { free_(item); });
+    chunk->count = static_cast<std::size_t>(end - chunk->begin());
+    if (chunk->count != 0 && !held.take_items(*chunk)) {
+      held.push(chunk);
+    } else {
+      put_chunk(chunk);
+    }
+  }
+  const std::lock_guard lock(mu_);
+  for (RetiredChunk* c = held.first(); c != nullptr; c = c->next) waiting_.add(*c);
+  held_.append(std::move(held));
+}
+
+void Garbage::collect(ThreadGarbage& list) {
+  if (!list.fresh->full() && TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
+  RetiredList items;
+  take_fresh(list, items);
+  hand_over(std::move(items));
+  free_some(kFreeAtOnce);
+}
+
+void Garbage::collect_all() {
+  RetiredList items;
+  const EpochSlot& own = my_epoch_slot();
+  if (own.depth > 0) take_fresh(mine(), items);
+  take_from_those_at_rest(items);
+  hand_over(std::move(items));
+  free_some(~std::size_t{0});
+}
+
+void Garbage::collect_all_at_rest() {
+  EpochSlot& own = my_epoch_slot();
+  if (own.depth != 1 || TENUTO_PLANT("store_own_pin_holds_all")) return collect_all();
+  RetiredList items;
+  take_fresh(mine(), items);
+  // It holds its tree by the epoch, and no place.
+  const std::uint64_t pinned = own.state.load(std::memory_order_relaxed);
+  own.state.store(pinned | EpochSlot::kResting, std::memory_order_release);
+  take_from_those_at_rest(items);
+  hand_over(std::move(items));
+  free_some(~std::size_t{0});
+  own.state.exchange(pinned, std::memory_order_seq_cst);
+}
+
+void Garbage::drain() {
+  RetiredList all;
+  {
+    const std::lock_guard lock(mu_);
+    all.append(std::move(stamped_));
+    all.append(std::move(held_));
+    waiting_ = {};
+  }
+  while (RetiredChunk* chunk = all.pop()) {
+    for (const Retired& item : *chunk) free_(item);
+    put_chunk(chunk);
+  }
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
+    if (list == nullptr) continue;
+    for (const Retired& item : *list->fresh) free_(item);
+    list->fresh->count = 0;
+    list->fresh_count.store(0, std::memory_order_relaxed);
+    list->fresh_bytes.store(0, std::memory_order_relaxed);
+  }
+}
+
+// --- what waits, and the counts ------------------------------------------------------------------
+
+void Garbage::for_each(const std::function<void(const Retired&)>& f) const {
+  const auto each = [&](const RetiredChunk& chunk) {
+    std::for_each(chunk.begin(), chunk.end(), f);
+  };
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
+    if (list != nullptr) each(*list->fresh);
+  }
+  const std::lock_guard lock(mu_);
+  for (const RetiredChunk* c = stamped_.first(); c != nullptr; c = c->next) each(*c);
+  for (const RetiredChunk* c = held_.first(); c != nullptr; c = c->next) each(*c);
+}
+
+Garbage::Waiting Garbage::waiting() const {
+  Waiting w;
+  {
+    const std::lock_guard lock(mu_);
+    w = waiting_;
+  }
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
+    if (list == nullptr) continue;
+    w.items += list->fresh_count.load(std::memory_order_relaxed);
+    w.bytes += list->fresh_bytes.load(std::memory_order_relaxed);
+  }
+  return w;
+}
+
+std::int64_t Garbage::records() const {
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
+    if (list != nullptr) n += list->records.load(std::memory_order_relaxed);
+  }
+  return n;
+}
+
+std::int64_t Garbage::record_bytes() const {
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
+    if (list != nullptr) n += list->record_bytes.load(std::memory_order_relaxed);
+  }
+  return n;
+}
+
+std::uint64_t Garbage::changes() const {
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < kEpochSlots; ++i) {
+    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
+    if (list != nullptr) n += list->changes.load(std::memory_order_relaxed);
+  }
+  return n;
+}
+
+}  // namespace TENUTO_NS::store

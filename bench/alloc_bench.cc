@@ -1,6 +1,6 @@
-// alloc_bench: NVAlloc's benchmarks and a few more on tenuto's heap, libpmemobj and, as bounds,
-// volatile allocators, in one program with interleaved rounds. What is measured, and how, is in
-// bench/README.md; --list and --help say the rest.
+// alloc_bench: NVAlloc's benchmarks and a few more, with interleaved rounds in one program. They
+// run on tenuto's heap, on libpmemobj and, as bounds, on volatile allocators. bench/README.md
+// describes the measurements; --list and --help describe the options.
 #include <CLI/CLI.hpp>
 
 #include <fmt/core.h>
@@ -26,7 +26,7 @@ struct Options {
   std::vector<unsigned> threads = {1};
   std::vector<unsigned> batches = {1};
   std::vector<std::uint64_t> objects = {1'000'000};
-  std::vector<std::vector<double>> ablations;  // by switch
+  std::vector<std::vector<double>> ablations;  // one list of values per switch
   double scale = 1;
   double seconds = 60;
   unsigned rounds = 5;
@@ -48,7 +48,7 @@ constexpr unsigned kThreadsMax = 256;
 constexpr std::uint64_t kObjectsMax = 1'000'000'000;
 constexpr double kScaleMax = 1e6;
 constexpr unsigned kTurnSecondsMax = 1800;
-constexpr std::uint64_t kSpaceFactor = 4;  // heap over live bytes, for the worst contestant
+constexpr std::uint64_t kSpaceFactor = 4;  // heap over live bytes, for the worst allocator
 
 int usage_error(const std::string& what) {
   fmt::print(stderr, "alloc_bench: {} (see --help and --list)\n", what);
@@ -193,7 +193,8 @@ class Run {
     return names;
   }
 
-  // The product of all lists; a case that has one thread, or no number of objects, is run once.
+  // The product of all lists. A case with one thread ignores --threads; one without a number of
+  // objects ignores --objects.
   std::vector<AllocSetting> settings() const {
     std::vector<AllocSetting> all;
     for (const CaseKind* kind : cases_) {
@@ -261,7 +262,7 @@ class Run {
       failures_.push_back(where + fmt::format("{} wrong, first: {}", r.failures, r.first_failure));
     }
     if (!r.finished) failures_.push_back(where + "not finished: " + r.error);
-    const bool ours = std::strcmp(c.kind->engine, "tenuto") == 0;  // a peer's growth is a figure
+    const bool ours = std::strcmp(c.kind->engine, "tenuto") == 0;  // a peer may grow: no failure
     if (r.findings.grows && ours) failures_.push_back(where + r.findings.verdict);
   }
 

@@ -1,5 +1,5 @@
-// How fast the crash explorer is: transfers between accounts under an undo log on a raw mapped
-// file, explored with a check that touches a few pages, and with one that reads 256 KiB.
+// The speed of the crash explorer. The workload transfers money between accounts under an undo log,
+// on a raw mapped file. One check touches a few pages, the other one reads 256 KiB.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ using namespace tenuto;
 
 constexpr std::uint64_t kAccounts = 4096;
 constexpr std::uint64_t kBalance = 1000;
-constexpr std::uint64_t kAccountBytes = 64;  // a line each: 256 KiB of them
+constexpr std::uint64_t kAccountBytes = 64;  // one line each, 256 KiB in total
 constexpr std::uint64_t kAccountsAt = 4096;
 
 struct Options {
@@ -36,9 +36,9 @@ struct Options {
   std::string json;
 };
 
-// One transfer's undo entries; valid while `state` holds the number of the transfer.
+// The undo entries of one transfer; valid while `state` holds that transfer's number.
 struct Log {
-  std::uint64_t state;  // 0: no transfer is under way
+  std::uint64_t state;  // 0: no transfer in progress
   std::uint64_t account[2];
   std::uint64_t balance[2];
   std::uint64_t done;  // transfers, all of them durable
@@ -146,7 +146,7 @@ CrashResult explore(const Options& o, const Case& c) {
       if (sum != kAccounts * kBalance) return "money was lost or made";
       return {};
     }
-    // The accounts of the latest transfers, as the first `done` transfers leave their sum.
+    // The accounts of the latest transfers: no balance may exceed twice the initial one.
     std::uint64_t i = done > 2 ? done - 2 : 0;
     for (; i < script.size() && i < done + 1; ++i) {
       if (bank.account(script[i].from) > 2 * kBalance) return "an account ran wild";

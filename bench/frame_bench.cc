@@ -1,5 +1,5 @@
-// frame_bench: the experiments of LLFree (ATC'23) on the frame allocator: bulk, rand, repeat, the
-// fragmentation run, and opening. What they do is in --list; what they mean in src/frame/README.md.
+// frame_bench: the experiments of LLFree (ATC'23) on the frame allocator: bulk, rand, repeat,
+// fragment and open. --list describes each case; src/frame/README.md explains the results.
 #include <CLI/CLI.hpp>
 
 #include <fmt/core.h>
@@ -26,7 +26,7 @@ struct Options {
   std::vector<unsigned> threads = {1, 2};
   std::vector<unsigned> orders = {0, 9};
   std::uint64_t mib = 2048;
-  std::uint64_t repeats = 2'000'000;  // pairs a thread in case repeat
+  std::uint64_t repeats = 2'000'000;  // pairs per thread in case repeat
   unsigned rounds = 5;
   unsigned turns = 100;  // of case fragment
   std::uint64_t seed = 42;
@@ -166,7 +166,7 @@ std::string check(const Options& o) {
   return "";
 }
 
-// All rounds of one setting; false when an answer was wrong.
+// Runs all rounds of one setting. Returns false if an answer was wrong.
 bool measure(const Options& o, const Setting& setting, std::FILE* table, std::FILE* json) {
   std::vector<FrameSample> samples;
   for (unsigned round = 0; round < o.rounds; ++round) {

@@ -43,7 +43,7 @@ class Stopwatch {
   double begin_;
 };
 
-// body(thread) on all threads at once; the mean of their times.
+// Runs body(thread) on all threads at once. Returns the mean of their times.
 double timed(const FrameRun& run, const std::function<void(unsigned)>& body) {
   std::barrier start(run.threads);
   std::vector<double> spent(run.threads);
@@ -65,7 +65,7 @@ double timed(const FrameRun& run, const std::function<void(unsigned)>& body) {
   return sum / run.threads;
 }
 
-// Whether these pieces overlap or leave the pool.
+// Checks that no two pieces overlap and that none leaves the pool.
 std::string verify(const std::vector<std::vector<std::uint64_t>>& held, unsigned order,
                    std::uint64_t frames) {
   std::vector<bool> seen(frames >> order);
@@ -84,11 +84,11 @@ void finish(FrameSample& s, const FrameRun& run, std::uint64_t free_before) {
   if (s.wrong.empty() && run.engine.free_frames() != free_before) s.wrong = "frames were lost";
 }
 
-// Each thread takes `each` frames into its list.
+// Each thread takes `each` frames into its own list.
 double get_all(const FrameRun& run, std::vector<std::vector<std::uint64_t>>& held,
                std::uint64_t each) {
   held.assign(run.threads, {});
-  for (auto& list : held) list.assign(each, 0);  // pages are touched before the clock starts
+  for (auto& list : held) list.assign(each, 0);  // touches the pages before the clock starts
   return timed(run, [&](unsigned t) {
     std::size_t n = 0;
     for (; n < each; ++n) {
@@ -123,7 +123,7 @@ FrameSample bulk_or_rand(const FrameRun& run, bool random) {
   for (const auto& list : held) count += list.size();
   if (!random && count != each * run.threads) s.wrong = "full with half of it free";
   if (random) {
-    // Shuffled over all threads, so that most frees go to trees that others allocated from.
+    // Shuffles over all threads, so most frees go to trees that other threads allocated from.
     std::vector<std::uint64_t> all;
     for (const auto& list : held) all.insert(all.end(), list.begin(), list.end());
     Rng rng(run.seed);
@@ -157,13 +157,13 @@ FrameSample repeat(const FrameRun& run) {
     }
   });
   if (failed != 0) s.wrong = "a get or put was refused";
-  s.get_ns = seconds * 1e9 / static_cast<double>(run.repeats);  // of the pair
+  s.get_ns = seconds * 1e9 / static_cast<double>(run.repeats);  // per pair
   s.operations = 2 * run.repeats * run.threads;
   finish(s, run, free_before);
   return s;
 }
 
-// How many frames must be copied, at least, to empty as many huge frames as there is free room for.
+// The minimum number of frames to copy to empty as many huge frames as the free space allows.
 std::uint64_t copies_needed(const std::vector<std::uint64_t>& held, std::uint64_t frames) {
   std::vector<std::uint32_t> used(frames / kHuge);
   for (const std::uint64_t f : held) ++used[f / kHuge];
@@ -174,8 +174,9 @@ std::uint64_t copies_needed(const std::vector<std::uint64_t>& held, std::uint64_
   return copies;
 }
 
-// 90 % full, a random half freed, then turns of freeing and taking 10 % of what is allocated, all
-// frames single: how many huge frames become free by themselves?
+// Fills the pool to 90 % and frees a random half. Each turn then frees and takes 10 % of the
+// allocated frames, all of them single. Measures how many huge frames become free without
+// compaction.
 FrameSample fragment(const FrameRun& run) {
   FrameSample s;
   FrameEngine& e = run.engine;
@@ -212,7 +213,7 @@ FrameSample fragment(const FrameRun& run) {
     s.operations += 2 * part;
   }
   const double seconds = watch.seconds();
-  s.get_ns = seconds * 1e9 / static_cast<double>(s.operations / 2);  // of the pair
+  s.get_ns = seconds * 1e9 / static_cast<double>(s.operations / 2);  // per pair
   s.huge_recovered =
       (static_cast<double>(e.free_huge_frames()) - static_cast<double>(huge_start)) / polluted;
   s.copies_left = static_cast<double>(copies_needed(held, e.frames())) / copies_start;
@@ -222,7 +223,7 @@ FrameSample fragment(const FrameRun& run) {
   return s;
 }
 
-// Half of the pool allocated at random, then attached again, clean and after a crash.
+// Allocates a random half of the pool, then attaches again, clean and after a crash.
 FrameSample open(const FrameRun& run) {
   FrameSample s;
   FrameEngine& e = run.engine;

@@ -1,4 +1,4 @@
-// The experiments of frame_bench, each on a fresh pool. They check what they do.
+// The experiments of frame_bench. Each runs on a fresh pool and checks its own answers.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace bench {
 
-// What one round of one case found.
+// The results of one round of one case.
 struct FrameSample {
-  double get_ns = 0;  // an operation of one thread, all threads working
+  double get_ns = 0;  // per operation of one thread while all run; repeat, fragment: per pair
   double put_ns = 0;
   std::uint64_t operations = 0;
   double lines_per_op = 0;
   double reflushes_per_op = 0;
   double huge_recovered = 0;   // fragment: share of the polluted huge frames
-  double copies_left = 0;      // fragment: compaction cost, share of that before
+  double copies_left = 0;      // fragment: compaction cost, relative to the start
   double open_clean_ms = 0;    // open
-  double open_crashed_ms = 0;  // but for naming the owners
-  double keep_ns = 0;          // naming one owner
-  std::string wrong;           // empty when all answers were right
+  double open_crashed_ms = 0;  // open after a crash, without keep()
+  double keep_ns = 0;          // one frame in keep()
+  std::string wrong;           // empty: all answers were right
 };
 
 struct FrameRun {
@@ -29,9 +29,9 @@ struct FrameRun {
   unsigned threads;
   unsigned order;
   std::uint64_t seed;
-  std::uint64_t repeats;  // case repeat: pairs a thread
+  std::uint64_t repeats;  // case repeat: pairs per thread
   unsigned turns;         // case fragment: renewals
-  bool cpu_clock;         // count a thread's processor time instead of the time that passed
+  bool cpu_clock;         // measure a thread's processor time instead of wall time
 };
 
 struct FrameCase {

@@ -1,6 +1,6 @@
-// The frame allocator as frame_bench sees it. Programs see no private header, tests see every
-// layer: so the other side of this file is tests/support/frame_engine.cc. A call more for each
-// operation is in all figures.
+// The frame allocator as frame_bench sees it. Benchmarks must not include private headers, but
+// tests may include every layer. So tests/support/frame_engine.cc implements this file. Each
+// measured operation therefore includes one extra function call.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct FrameCounts {
 
 class FrameEngine {
  public:
-  // A pool of one zone at `path`; the file is gone when this returns. Null with a reason when it
-  // cannot be made.
+  // Makes a pool of one zone at `path`; the file is already removed on return. Returns null with a
+  // reason on failure.
   static std::unique_ptr<FrameEngine> make(const std::string& path, std::uint64_t bytes,
                                            tenuto::Medium medium, std::string& why);
   ~FrameEngine();
@@ -30,16 +30,17 @@ class FrameEngine {
   std::optional<std::uint64_t> get(unsigned order, unsigned core);
   bool put(std::uint64_t frame, unsigned order, unsigned core);
 
-  std::uint64_t frames() const;  // all of the pool
+  std::uint64_t frames() const;  // total of the pool
   std::uint64_t free_frames() const;
   std::uint64_t free_huge_frames() const;
   FrameCounts counts() const;  // of the whole process
-  std::string disagreement();  // empty when both layers agree
+  std::string disagreement();  // compares the two layers; empty: they agree
 
-  // Drops the volatile state and attaches again as after a clean close.
+  // Drops the volatile state and attaches again, as after a clean close.
   bool reopen_clean();
-  // The same as after a crash, in three steps: counters from bitfields; an owner for each frame
-  // (false: one was refused); all else given back (false: there was something).
+  // The same as after a crash, in three steps. reopen_crashed() rebuilds counters from bitfields.
+  // keep() names an owner for each frame; false: one was refused. finish_recovery() gives back all
+  // other frames; false: there were some.
   bool reopen_crashed();
   bool keep(const std::vector<std::uint64_t>& owned);
   bool finish_recovery();

@@ -1,5 +1,5 @@
-// What medium `journal` is made of: the cost of taking a line image beside CLWB and SFENCE, and
-// the ways of making a block durable on a disk. Rounds are interleaved; bench/README.md says more.
+// The parts of medium `journal`: the cost of a line image compared with CLWB and SFENCE, and the
+// ways of making a block durable on a disk. Rounds are interleaved; bench/README.md has more.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -49,7 +49,8 @@ struct Options {
 
 constexpr std::uint64_t kLineBytes = tenuto::kLineBytes;
 constexpr std::uint64_t kLinesMax = 4u << 20;
-// Flushed between two commits: below what makes a flush commit by itself (an eighth of the ring).
+// Flushes between two commits. Their line images stay below an eighth of the ring, at which a flush
+// itself commits.
 constexpr std::uint64_t kFlushesPerCommit = 60'000;
 
 bool refuse(const std::string& what) {
@@ -68,11 +69,11 @@ struct FlushSetting {
 };
 
 struct FlushFigures {
-  std::vector<double> ns;          // a line: store, flush and its part of a fence
-  std::vector<double> ns_commits;  // the same with the commits (to memory) that follow
+  std::vector<double> ns;          // per line: store, flush and a share of the fence
+  std::vector<double> ns_commits;  // the same with the commits that follow (to memory)
 };
 
-// One thread's: stores a word in a line, flushes it, fences after each `per_fence`.
+// The work of one thread: stores a word in a line, flushes it, and fences after `per_fence` lines.
 void flush_lines(std::byte* area, const std::vector<std::uint32_t>& order, std::uint64_t& at,
                  std::uint64_t count, unsigned per_fence) {
   unsigned in_group = 0;
@@ -86,7 +87,7 @@ void flush_lines(std::byte* area, const std::vector<std::uint32_t>& order, std::
   }
 }
 
-// Each thread has lines of its own, in an order of its own.
+// Each thread has its own lines, in its own order.
 std::vector<std::vector<std::uint32_t>> orders_of(const FlushSetting& s) {
   std::vector<std::vector<std::uint32_t>> orders(s.threads);
   Rng rng(42);
@@ -108,8 +109,8 @@ double seconds_on_threads(unsigned threads, const auto& body) {
   return seconds_of(ticks() - start);
 }
 
-// The media take turns on files of their own, one open at a time: with several open ones each flush
-// would have to look its pool up.
+// Each medium has files of its own, and only one pool is open at a time. With several open pools,
+// each flush must look up its pool.
 bool measure_flushes(const Options& o, const std::string& dir, const FlushSetting& s,
                      FlushFigures& to) {
   const std::optional<Medium> medium = medium_of(s.medium);
@@ -132,7 +133,7 @@ bool measure_flushes(const Options& o, const std::string& dir, const FlushSettin
       flush_lines(base, orders[t], at[t], count / s.threads, s.per_fence);
     });
   };
-  // Pages touched, tables grown.
+  // Warm-up: touches pages and grows tables.
   for (std::uint64_t done = 0; done < std::max(s.lines, 2 * kFlushesPerCommit);
        done += kFlushesPerCommit) {
     play(kFlushesPerCommit);
@@ -207,7 +208,7 @@ bool run_captures(const Options& o, std::vector<std::string>& json) {
 
 // --- the disk ------------------------------------------------------------------------------------
 
-// How one block after the other is made durable.
+// How each block is made durable.
 struct WriteKind {
   const char* name;
   int flags;       // of open, beside O_RDWR
@@ -348,7 +349,7 @@ std::string wrong_options(const Options& o) {
     if (!medium_of(m)) return "no medium is called " + m;
   }
   if (outside(o.threads, 1u, 64u)) return "--threads must be 1..64";
-  // Each thread needs lines.
+  // Each thread needs at least one line.
   const std::uint64_t threads = *std::max_element(o.threads.begin(), o.threads.end());
   if (outside(o.lines, threads, kLinesMax)) return "--lines must be 1..4194304, one a thread";
   if (outside(o.per_fence, 1u, 1024u)) return "--per-fence must be 1..1024";

@@ -1,6 +1,6 @@
-// kv_bench: YCSB's load and workloads A..F and a few more on tenuto, RocksDB, LMDB, LevelDB and
-// WiredTiger in one program. What is measured, and how, is in bench/README.md; --list and --help
-// say the rest.
+// kv_bench: YCSB's load, its workloads A..F and a few more in one program, on tenuto, RocksDB,
+// LMDB, LevelDB and WiredTiger. bench/README.md describes the measurements; --list and --help
+// describe the options.
 #include <CLI/CLI.hpp>
 
 #include <fmt/core.h>
@@ -37,7 +37,7 @@ struct Options {
 };
 
 constexpr std::uint64_t kScanShare = 10;           // workload e runs a tenth of the operations
-constexpr std::uint64_t kSyncOpsDefault = 20'000;  // a disk makes some thousands a second
+constexpr std::uint64_t kSyncOpsDefault = 20'000;  // a disk does some thousands a second
 constexpr unsigned kTurnSecondsMax = 900;
 constexpr std::uint64_t kSpaceFactor = 4;
 
@@ -90,10 +90,10 @@ void print_list() {
   }
 }
 
-// The work of one setting, cut into courses that each start from an empty store.
+// The work of one setting, split into courses. Each course starts with an empty store.
 struct Program {
   bool load = false;
-  std::vector<Workload> on_loaded;  // a b c f d e, in YCSB's order: e last, as it and d insert
+  std::vector<Workload> on_loaded;  // a b c f d e, YCSB's order: d and e insert, so e is last
   bool insert_delete = false;
   bool sync_insert = false;
   bool open = false;
@@ -124,7 +124,7 @@ bool parse_workloads(const Options& o, Program& to, std::string& unknown) {
   return true;
 }
 
-// One point of the product of all lists.
+// One combination of values from all lists.
 struct Point {
   bool sync = false;
   Distribution distribution = Distribution::zipfian;
@@ -161,7 +161,7 @@ class Run {
  private:
   std::FILE* human() const { return o_.json == "-" ? stderr : stdout; }
 
-  // A tmpfs takes its files out of memory, and compacting stores take several times their data.
+  // A tmpfs keeps its files in memory, and stores that compact take several times their data.
   bool fits(const Point& p) const {
     const std::uint64_t needed = kSpaceFactor * data_bytes(p);
     if (file_system_name(scratch_.path()) != "tmpfs" || needed < free_memory_bytes()) return true;

@@ -1,6 +1,7 @@
-// The main job, behind tools/run: real records, a store that is killed again and again and proves
-// that nothing acknowledged was lost, and its speed beside RocksDB and LMDB on the same records.
-// Exit code 0: everything held; 1: something did not; 2: usage; 130: Ctrl-C.
+// The main job, behind tools/run. It loads real records and kills the store again and again, and
+// each time checks that nothing acknowledged was lost. It then compares the speed with RocksDB and
+// LMDB on the same records.
+// Exit code 0: every check passed; 1: a check failed; 2: usage; 130: Ctrl-C.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +17,7 @@ namespace {
 using namespace bench;
 
 struct Options {
-  std::uint64_t records = 0;  // 0: all of the index
+  std::uint64_t records = 0;  // 0: the whole index
   unsigned kills = 10;
   double seconds = 15;
   std::uint64_t ops = 100'000;
@@ -28,8 +29,8 @@ struct Options {
   bool quick = false;
 };
 
-constexpr std::uint64_t kSampleRecords = 50'000;  // the sample's stanzas go round to make these
-constexpr std::uint64_t kScanShare = 10;          // scans are a tenth of the operations
+constexpr std::uint64_t kSampleRecords = 50'000;  // the sample's stanzas are repeated to make these
+constexpr std::uint64_t kScanShare = 10;          // workload E runs a tenth of the operations
 constexpr unsigned kTurnSecondsMax = 300;
 constexpr unsigned kThreadSettings[] = {1, 2};
 
@@ -105,7 +106,7 @@ class MainJob {
     const bool held = kill_trial();
     scratch_.clear();
     if (interrupted()) return 130;
-    // Speed after a loss is of no interest.
+    // After a loss the speed does not matter.
     const bool compared = held && (o_.rounds == 0 || compare());
     if (interrupted()) return 130;
     const bool written = write_json();

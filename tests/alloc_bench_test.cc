@@ -1,5 +1,6 @@
-// The benchmark's own eyes: a broken allocator must not get a figure. Each fake breaks one promise,
-// and the case that ran on it has failures; on a sound one it has none.
+// Tests the checks of the allocator benchmark itself: a broken allocator must not get a figure.
+// Each fake breaks one promise, and the case that runs on it reports failures. On a sound fake it
+// reports none.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,8 +11,8 @@
 namespace bench {
 namespace {
 
-// Bump allocation from one buffer, except for what `place` says: it gets the number of the malloc
-// and the place that would be right.
+// Bump allocation from one buffer. `place` may return another place: its arguments are the number
+// of the malloc and the right place.
 class FakeAllocator final : public Allocator {
  public:
   using Place = std::function<std::byte*(std::uint64_t, std::byte*)>;

@@ -1,7 +1,7 @@
 // Explores the protocols of malloc_to, free_from, batches and versioned pointers
 // (model/alloc_protocol.h): every order of whole operations of two lanes, orders of single steps
-// with few switches, and random runs with crashes and clean closes between sessions. Then the same
-// with mistakes planted, each of which must be found.
+// with few switches, and random runs with crashes and clean closes between sessions. Then it plants
+// mistakes, each of which must be found.
 //
 // TENUTO_MODEL_SCALE multiplies the number of runs (default 1).
 #include <gtest/gtest.h>

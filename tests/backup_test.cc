@@ -1,4 +1,5 @@
-// Store::backup: what it holds is the store at one moment, whatever others write meanwhile.
+// Store::backup: the copy holds the store at one point in time, whatever other threads write
+// meanwhile.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -88,7 +89,7 @@ TEST_F(BackupTest, a_backup_that_fails_leaves_nothing) {
   EXPECT_EQ(beside_the_copy(), std::vector<std::string>{});
 }
 
-// One gets the name, whole; the other is told that somebody has it.
+// One backup gets the name, whole. The other one returns that the file exists.
 TEST_F(BackupTest, two_backups_to_one_path_do_not_hand_out_each_others_files) {
   Store s = opened();
   for (int i = 0; i < 3000; ++i) ASSERT_EQ(s.put(key_of(i), std::string(200, 'x')), Status::ok);
@@ -111,7 +112,7 @@ TEST_F(BackupTest, two_backups_to_one_path_do_not_hand_out_each_others_files) {
   EXPECT_EQ(beside_the_copy(), std::vector<std::string>{copy_.str()});
 }
 
-// What stands beside it under a name of its form is not ours.
+// A file beside the copy whose name only looks like a temporary file of the library is left alone.
 TEST_F(BackupTest, a_file_of_somebody_else_stays) {
   const std::string theirs = copy_.str() + ".partial";
   std::ofstream(theirs) << "theirs";
@@ -123,7 +124,7 @@ TEST_F(BackupTest, a_file_of_somebody_else_stays) {
   ::unlink(theirs.c_str());
 }
 
-// Batches move a balance between two collections: any moment has the same sum.
+// Batches move amounts between two collections, so the sum is the same at every point in time.
 TEST_F(BackupTest, it_is_one_moment_while_others_write) {
   options_.pool.size = 32u << 20;
   Store s = opened();

@@ -1,6 +1,7 @@
-// Pages of an open pool that cannot be read or written: the file is cut short by somebody else. No
-// crash, no hang, no wrong value: Status::io with the place, and nothing more is acknowledged. Each
-// pool is used in a child, so that a signal is seen. TENUTO_CUTS sets how many files are cut.
+// Pages of an open pool that cannot be read or written, because another process cuts the file
+// short. There is no crash, no hang and no wrong value. Calls return Status::io and name the place,
+// and no later call is acknowledged. Each pool is used in a child, so that a signal is seen.
+// TENUTO_CUTS sets how many files are cut.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -41,7 +42,7 @@ StoreOptions options() {
   return o;
 }
 
-// 0: all was as it should be. Else what the child says is printed.
+// Ends the child with status 1, and prints the line and the condition, unless `what` holds.
 #define CHECK_OR_EXIT(what)                                   \
   do {                                                        \
     if (!(what)) {                                            \
@@ -73,7 +74,7 @@ void fill(const std::string& path) {
   CHECK_OR_EXIT(s->close() == Status::ok);
 }
 
-// One operation of each kind. What it answers may be an error, but not a wrong value.
+// One operation of each kind. It may return an error, but never a wrong value.
 Status operate(Store& s, Words* root, int kind, int n) {
   std::string value;
   Status status = Status::ok;
@@ -126,7 +127,7 @@ void cut(const std::string& path, std::uint64_t bytes) {
   CHECK_OR_EXIT(::truncate(path.c_str(), static_cast<off_t>(bytes)) == 0);
 }
 
-// After the first io nothing is acknowledged, and the place is told.
+// After the first Status::io no call is acknowledged, and the report names the place.
 void expect_failed(Store& s, Words* root, const std::string& path) {
   Report report;
   CHECK_OR_EXIT(s.pool().health(&report) == Status::io);
@@ -166,7 +167,8 @@ TEST(BusError, a_file_cut_short_under_an_open_store_is_an_error) {
                   if (operate(*s, root, kind, n) == Status::ok) continue;
                   return expect_failed(*s, root, path.str());
                 }
-                // What was cut off is nothing that these operations use.
+                // These operations may use nothing that was cut off, unless all but the head was
+                // cut.
                 CHECK_OR_EXIT(keep > pm::kHeadBytes);
               }),
               0);
@@ -191,7 +193,8 @@ TEST(BusError, threads_at_work_all_learn_of_it) {
                 for (int t = 0; t < 3; ++t) {
                   threads.emplace_back([&, t] {
                     std::mt19937_64 order(static_cast<std::uint64_t>(t));
-                    // The words of the root belong to one thread.
+                    // The words of the root belong to one thread: only thread 0 draws kinds 7 and
+                    // 8.
                     for (;;) {
                       const int kind = static_cast<int>(order() % (t == 0 ? 9u : 7u));
                       const int n = static_cast<int>(order() % kKeys);
@@ -210,7 +213,7 @@ TEST(BusError, threads_at_work_all_learn_of_it) {
   }
 }
 
-// A page of some other file.
+// A mapped page of another file, which raises SIGBUS.
 volatile char* bad_page() {
   const int fd = ::memfd_create("other", MFD_CLOEXEC);
   CHECK_OR_EXIT(::ftruncate(fd, 4096) == 0);
@@ -227,7 +230,7 @@ TEST(BusError, other_addresses_are_other_peoples) {
   const auto touch = [&](bool handler, bool option, bool of_the_pool) {
     return in_child([=, &path] {
       if (handler) std::signal(SIGBUS, ends_well);
-      if (!handler) std::signal(SIGBUS, SIG_DFL);  // not the sanitizer's
+      if (!handler) std::signal(SIGBUS, SIG_DFL);  // removes the handler of the sanitizer
       StoreOptions o = options();
       o.pool.catch_bus_errors = option;
       Result<Store> s = Store::open(path.str(), o);
@@ -255,11 +258,11 @@ TEST(BusError, other_addresses_are_other_peoples) {
 }
 
 TEST(BusError, a_pool_cut_short_while_it_is_opened_is_an_error) {
-  // The superblock and the zones are read by pread; recovery then meets the hole.
+  // The superblock and the zones are read by pread. Recovery then reads the part that was cut off.
   TempPath path("cut-open");
   ASSERT_EQ(in_child([&] { fill(path.str()); }), 0);
   Bytes b = read_image(path.str());
-  // A zone table that the file's length satisfies and a file of which the rest is then cut.
+  // The file is long enough for its zone table. While it is opened, all but its head is cut off.
   for (int round = 0; round < 20; ++round) {
     write_image(path.str(), b);
     ASSERT_EQ(in_child([&] {

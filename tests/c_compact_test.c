@@ -1,4 +1,4 @@
-/* The C API of a compaction; what it does is kv_compact_test's. */
+/* The C API of a compaction. kv_compact_test tests what it does. */
 #include <stdio.h>
 #include <string.h>
 

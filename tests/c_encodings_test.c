@@ -2,7 +2,7 @@
  * transactions make and drop. */
 #include "support/c_records.h"
 
-/* Keys of digits, by their number: a length byte before them. */
+/* The encoding of a key of digits: a length byte, then the digits. */
 static int encode(void* context, tenuto_slice in, tenuto_codec_out* out) {
   *(int*)context += 1;
   if (in.bytes == 0 || in.bytes > 200) return 1;

@@ -48,7 +48,7 @@ static void options_and_errors(const char* path) {
   tenuto_free(NULL);
 }
 
-/* Also for a program that was compiled when the options had none. */
+/* Also for a program that was compiled when PoolOptions had no mode. */
 static void a_pool_has_the_mode_that_was_asked_for(const char* path) {
   const unsigned asked[] = {0, 0640, 0640};
   const unsigned expected[] = {0600, 0640, 0600};

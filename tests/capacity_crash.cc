@@ -1,6 +1,6 @@
-// Fixed capacities, filled to N and N + 1, under the crash explorer: what does not fit any more
-// must be as durable as what does. A thread works and lives on, and another one closes the pool: a
-// fence of the closing thread covers nothing that the first one flushed. The table of tests/README
+// Fixed capacities, filled to N and N + 1, under the crash explorer: element N + 1 must be as
+// durable as the others. One thread works and stays alive, and another one closes the pool. A fence
+// of the closing thread covers nothing that the first thread flushed. The table in tests/README.md
 // says where each capacity is tried.
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ TEST(capacity_crash, a_transaction_frees_as_many_lines_as_are_kept_and_one_more)
   }
 }
 
-// With the lines of the words: 112 blocks have 126 lines, a group of 128 has 144.
+// The lines of the words count too: 112 blocks have 126 lines, a group of 128 has 144.
 TEST(capacity_crash, a_batch_frees_as_many_lines_as_are_kept_and_more) {
   bool below = false, above = false;
   for (const std::size_t n : {112u, 113u, 114u, 115u, 128u, 129u}) {

@@ -1,7 +1,6 @@
-// Fixed capacities, filled to N and N + 1: what does not fit any more works as well as what does,
-// or is refused in words, and a kill after it leaves nothing behind. capacity_crash is the same
-// under the explorer, for what only a lost line shows. The table in README.md says where each
-// capacity is tried.
+// Fixed capacities, filled to N and N + 1: element N + 1 works as well as the others, or is refused
+// with an error. A kill afterwards leaves nothing behind. capacity_crash does the same under the
+// explorer, which also loses lines. The table in README.md says where each capacity is tried.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -43,7 +42,8 @@ class Capacity : public testing::Test {
       ASSERT_EQ(p_.heap->malloc_to(bytes, table().word[i]), Status::ok);
     }
   }
-  // By a thread that lives on until what is open was killed or closed.
+  // Runs `work` in a thread that stays alive until the pool is killed or closed, then opens and
+  // validates the pool.
   void by_another_thread(const std::function<void()>& work, bool kill) {
     std::mutex done;
     done.lock();
@@ -66,7 +66,7 @@ class Capacity : public testing::Test {
     EXPECT_EQ(p_.engine->validate(&p_.report), Status::ok) << p_.report.text();
   }
   void expect_blocks(std::size_t n, const std::string& what) {
-    EXPECT_EQ(p_.allocated_blocks().size(), n + 1) << what;  // and the table
+    EXPECT_EQ(p_.allocated_blocks().size(), n + 1) << what;  // the table is a block, too
     std::size_t named = 0;
     for (const PtrWord& w : table().word) named += w.raw != 0 ? 1 : 0;
     EXPECT_EQ(named, n) << what;
@@ -88,7 +88,7 @@ class Capacity : public testing::Test {
   TxParts p_;
 };
 
-// Intents: a ring of 28 lines, groups of 8, up to 2, 4 or 16 elements a line.
+// Intents: a ring of 28 lines in groups of 8, with up to 2, 4 or 16 elements in a line.
 TEST_F(Capacity, intents_of_single_frees) {
   for (const bool kill : {true, false}) {
     for (const std::size_t n :
@@ -135,7 +135,7 @@ TEST_F(Capacity, elements_of_a_line_and_of_a_group) {
   }
 }
 
-// A transaction: 1024 blocks in limbo, 4 MiB in limbo, 32 new blocks looked through one by one.
+// A transaction: 1024 blocks in limbo, 4 MiB in limbo, 32 new blocks that are searched one by one.
 TEST_F(Capacity, blocks_in_limbo) {
   for (const bool kill : {true, false}) {
     for (const std::size_t n : {1024u, 1025u}) {
@@ -187,7 +187,7 @@ TEST_F(Capacity, new_blocks_of_a_transaction) {
   }
 }
 
-// Entries of an undo area: 48 lines of the lane, then log frames, of which 16 an area are kept.
+// Entries of an undo area: 48 lines of the lane, then log frames. An area keeps 16 of them.
 TEST_F(Capacity, undo_lines_and_log_frames) {
   constexpr std::size_t kFramesKept = 16;
   const std::size_t lane_entries = pm::kLaneUndoLines;
@@ -220,7 +220,7 @@ TEST_F(Capacity, undo_lines_and_log_frames) {
   }
 }
 
-// Lanes: 64 in the head, then segments of 64; as many threads at one moment.
+// Lanes: 64 in the head, then segments of 64. Each of the threads alive at one time has one.
 TEST_F(Capacity, lanes_of_the_head_and_one_more) {
   p_.lanes->mine();  // this thread has one
   for (const std::size_t n : {pm::kLanesPerSegment - 1, pm::kLanesPerSegment}) {
@@ -249,7 +249,7 @@ TEST_F(Capacity, lanes_of_the_head_and_one_more) {
   expect_blocks(pm::kLanesPerSegment, "after a kill");
 }
 
-// A dead thread's lane is the next one's: 300 threads one after the other take no second segment.
+// A dead thread's lane passes to the next thread: 300 threads in a row need no second segment.
 TEST_F(Capacity, lanes_are_handed_on) {
   for (std::size_t t = 0; t < 300; ++t) {
     std::thread([&] { EXPECT_EQ(p_.heap->malloc_to(64, table().word[t]), Status::ok); }).join();
@@ -257,7 +257,7 @@ TEST_F(Capacity, lanes_are_handed_on) {
   EXPECT_EQ(p_.lanes->count(), pm::kLanesPerSegment);
 }
 
-// Snapshots of a store: a counter of 16 bits.
+// Snapshots of a store: their count is a word of 16 bits.
 TEST(CapacityStore, snapshots) {
   const TempPath path("capacity-snapshots");
   StoreOptions o;
@@ -296,7 +296,7 @@ TEST(CapacityStore, pools_of_a_process) {
   o.size_max = kPoolBytesMin;
   o.medium = Medium::cache;
   const TempPath path("capacity-pool");
-  // Regions of others take the place of pools, which would take two GiB.
+  // Other regions stand in for pools, which would need 2 GiB.
   std::vector<std::byte> others(pm::kRegionsMax);
   for (std::size_t i = 1; i < pm::kRegionsMax; ++i) {
     ASSERT_TRUE(pm::register_region(&others[i], 1, Medium::cache, false));

@@ -1,5 +1,5 @@
 // Calls on a collection, and through the store on the default one, beyond get, put and erase:
-// writes that look first, several keys at once, bounds, and counts from the index.
+// conditional writes, several keys at once, bounds, and counts from the index.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -120,7 +120,7 @@ TEST_F(CollectionCallsTest, a_range_goes_at_once) {
   EXPECT_EQ(c_.stats().records, 0u);
 }
 
-// Within a few leaves at each end, and a third of what lies between.
+// The error is at most a third of the real count, plus a few leaves at each end.
 TEST_F(CollectionCallsTest, counts_from_the_index_are_near) {
   EXPECT_EQ(c_.approximate_count("", std::nullopt), 0u);
   constexpr int kKeys = 60'000;

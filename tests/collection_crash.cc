@@ -14,7 +14,7 @@ namespace {
 
 using Fences = std::vector<std::pair<const char*, const char*>>;
 
-// `share`: of the states that kv_crash samples a point, for scripts whose checks take long.
+// `share` divides the numbers of states that kv_crash samples a point, for slow checks.
 void expect_sound(CollectionCrash subject, const Fences& fences, std::uint64_t share = 2) {
   CrashOptions options = kv_crash_options();
   options.product_max /= share;

@@ -1,6 +1,7 @@
-// Random operations on collections of every form beside a model: a map in the collection's order.
-// Walks both ways, lookups, batches, transactions, snapshots, lifetimes under a clock of the
-// test's, clean reopens and processes that end without closing. TENUTO_SEED repeats a run.
+// Random operations on collections of every encoding beside a model: a map in the collection's
+// order. They are walks both ways, lookups, batches, transactions, snapshots, lifetimes under a
+// clock of the test, clean reopens, and processes that end without a close. TENUTO_SEED repeats a
+// run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -20,7 +21,7 @@
 namespace tenuto::test {
 namespace {
 
-using Pair = std::pair<std::string, std::string>;  // key; value, where there are duplicates
+using Pair = std::pair<std::string, std::string>;  // key, and value where there are duplicates
 
 struct Shape {
   KeyOrder order;
@@ -46,7 +47,7 @@ struct Before {
 
 struct Held {
   std::string value;
-  std::uint64_t gone_at;  // 0: never
+  std::uint64_t gone_at;  // never, if 0
 };
 using Model = std::map<Pair, Held, Before>;
 
@@ -111,7 +112,7 @@ class CollectionEncodingRandomTest : public KvFixture, public testing::WithParam
     }
     return seen;
   }
-  // What users see, in order.
+  // What users see, in the order of the collection.
   std::vector<Pair> seen() const {
     std::vector<Pair> out;
     for (const auto& [name, held] : model_) {
@@ -184,7 +185,7 @@ class CollectionEncodingRandomTest : public KvFixture, public testing::WithParam
                   false);
     }
   }
-  // One change of a batch or a transaction.
+  // One change in a batch or a transaction.
   template <class Into>
   void several(Into& into, const Collection& c) {
     const std::string key = any_key(), value = any_value();
@@ -223,7 +224,7 @@ class CollectionEncodingRandomTest : public KvFixture, public testing::WithParam
     }
     ASSERT_EQ(i, 0u);
   }
-  // To a random place, and a walk from there.
+  // Seeks a random key, and walks on from there.
   void expect_seek(const Collection& c) {
     const std::vector<Pair> all = seen();
     const std::string key = any_key();
@@ -330,7 +331,7 @@ TEST_P(CollectionEncodingRandomTest, agrees_with_a_map_in_its_order) {
       if (HasFatalFailure()) return;
     }
     expect_valid(s);
-    // Every other time as a kill leaves it.
+    // Every other time the file is as a kill leaves it.
     const Bytes killed = read_image(path_.str());
     ASSERT_EQ(s.close(), Status::ok);
     if (life % 2 == 1) write_image(path_.str(), killed);

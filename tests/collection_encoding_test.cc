@@ -1,6 +1,6 @@
-// Collections of other forms than bytes in the order of bytes: reverse and registered orders,
-// duplicates, records that expire. One promise at a time; random ones:
-// collection_encoding_random_test.
+// Collections with other encodings than bytes in byte order: reverse and registered orders,
+// duplicates, records that expire. Each test checks one promise. collection_encoding_random_test
+// runs random operations.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -68,7 +68,7 @@ TEST_F(CollectionEncodingTest, reverse_order_turns_every_walk_round) {
   EXPECT_EQ(keys(it), (Keys{"b", "abc", "ab", "a"}));
   it.seek("b");
   EXPECT_EQ(it.key(), "b");
-  it.seek_for_prev("bb");  // the last that comes before it, or is it
+  it.seek_for_prev("bb");  // the last key that is not behind "bb"
   EXPECT_EQ(it.key(), "c");
   it.seek_for_prev("b");
   EXPECT_EQ(it.key(), "b");
@@ -231,7 +231,7 @@ TEST_F(CollectionEncodingTest, cursors_jump_over_the_values_of_a_key) {
   EXPECT_EQ(forwards(c), (Keys{"d", "d", "d"}));
 }
 
-// A place that cannot be is no damage: the iterator is good for all others.
+// A seek to a key that the codec refuses is no damage: later seeks of the iterator work.
 TEST_F(CollectionEncodingTest, a_refused_seek_is_forgotten_by_the_next) {
   Collection numbers = made({.order = KeyOrder::registered, .codec = "decimal"}, "numbers");
   ASSERT_EQ(numbers.put("7", "v"), Status::ok);
@@ -253,7 +253,7 @@ TEST_F(CollectionEncodingTest, a_refused_seek_is_forgotten_by_the_next) {
     EXPECT_TRUE(it.valid()) << of;
     EXPECT_EQ(it.status(), Status::ok);
   }
-  // Without its bounds it would show what it was not asked for.
+  // Without its refused bound the iterator would show records outside it.
   Iterator it = numbers.iterator({.prefix = {}, .lower = "seven", .upper = {}});
   it.seek_first();
   EXPECT_FALSE(it.valid());
@@ -287,7 +287,7 @@ TEST_F(CollectionEncodingTest, batches_and_transactions_know_pairs) {
   for (const char* v : {"1", "2", "3"}) ASSERT_EQ(c.put("a", v), Status::ok);
   WriteBatch batch;
   batch.put(c, "a", "4");
-  batch.erase(c, "a");  // what the batch put, too
+  batch.erase(c, "a");  // also the pair that the batch itself put
   batch.put(c, "a", "5");
   batch.put(c, "b", "1");
   batch.erase_pair(c, "b", "1");
@@ -304,7 +304,7 @@ TEST_F(CollectionEncodingTest, batches_and_transactions_know_pairs) {
   EXPECT_EQ(pairs(c), (Pairs{{"a", "7"}}));
   StoreTransaction late = s_->begin();
   EXPECT_EQ(*late.get(c, "a"), "7");
-  ASSERT_EQ(c.put("a", "3"), Status::ok);  // now the first one
+  ASSERT_EQ(c.put("a", "3"), Status::ok);  // now it is the first one
   ASSERT_EQ(late.put(c, "z", "1"), Status::ok);
   EXPECT_EQ(late.commit(), Status::conflict);
 }
@@ -397,7 +397,7 @@ TEST_F(CollectionEncodingTest, a_thread_reclaims_also_after_a_reopen) {
   ASSERT_EQ(made({.expires = true}).put("k", "v", {.ttl_ms = 10}), Status::ok);
   reopen();
   now_ += 10;
-  // Nobody opened the collection: the thread finds it by itself.
+  // No call opened the collection: the reclaim thread finds it by itself.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto left = [&] { return s_->collection("c")->stats().records; };
   while (left() != 0 && std::chrono::steady_clock::now() < until) {

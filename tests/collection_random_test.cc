@@ -1,6 +1,6 @@
-// Random operations on collections beside a map of maps: records, batches over several, collections
-// made, dropped, renamed and replaced, clean reopens, and processes that end without closing.
-// TENUTO_SEED repeats a run.
+// Random operations on collections beside a map of maps: records, batches over several collections,
+// collections that are made, dropped, renamed and replaced, clean reopens, and processes that end
+// without a close. TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,7 +33,7 @@ class CollectionRandomTest : public KvFixture {
   std::string any_name() { return "c" + std::to_string(below(7)); }
   std::string any_key() { return key_of(static_cast<int>(below(400))); }
   std::string any_value() { return std::string(below(150), static_cast<char>('a' + below(26))); }
-  // One that is there: mostly a named one.
+  // The name of a collection that exists: mostly a named one.
   std::string there(const World& world) {
     auto at = world.begin();
     std::advance(at, static_cast<std::ptrdiff_t>(below(world.size())));
@@ -46,7 +46,7 @@ class CollectionRandomTest : public KvFixture {
     return *c;
   }
 
-  // The same with a store and without one.
+  // One random step, on the model and, unless `s` is null, on the store.
   void step(Store* s, World& world) {
     const std::uint64_t dice = below(100);
     if (dice < 45) {

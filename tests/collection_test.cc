@@ -41,7 +41,7 @@ class CollectionTest : public test::KvFixture {
     it.seek_first();
     return keys(it);
   }
-  // As a crash leaves it: nothing is closed.
+  // Works in a process that is killed: nothing is closed.
   template <class Work>
   void in_a_process_that_ends(const Work& work) {
     test::run_and_kill([&] {
@@ -124,7 +124,7 @@ TEST_F(CollectionTest, they_survive_a_clean_close_with_their_counts) {
     made(s, "empty");
     ASSERT_EQ(s.close(), Status::ok);
   }
-  for (int i = 0; i < 3; ++i) {  // the second time nothing is opened, the third all is
+  for (int i = 0; i < 3; ++i) {  // the second time no collection is opened, the third time all are
     Store s = opened();
     ASSERT_TRUE(s.pool().info().was_clean);
     if (i == 1) continue;
@@ -159,7 +159,7 @@ TEST_F(CollectionTest, they_survive_a_process_that_ends) {
 
 TEST_F(CollectionTest, a_drop_gives_the_memory_back) {
   Store s = opened();
-  made(s, "first");  // and the catalog
+  made(s, "first");  // this makes the catalog, too
   const std::uint64_t before = s.pool().stats().allocated_bytes;
   for (int i = 0; i < 5; ++i) {
     Collection a = made(s, "a");
@@ -208,7 +208,7 @@ TEST_F(CollectionTest, handles_of_a_dropped_collection_say_so) {
   b.put(a, "k", "v");
   EXPECT_EQ(s.write(b), Status::not_found);
   EXPECT_EQ(s.contains("in main"), Status::not_found);
-  // What is held stays: a view's record, an iterator's leaf, at whose end the walk ends.
+  // What is held stays: a view's record, and an iterator's leaf. The walk ends with that leaf.
   EXPECT_EQ(seen.value(), "v");
   const std::size_t of_the_leaf = keys(it).size();
   EXPECT_GT(of_the_leaf, 0u);
@@ -217,7 +217,7 @@ TEST_F(CollectionTest, handles_of_a_dropped_collection_say_so) {
   it.seek_first();
   EXPECT_FALSE(it.valid());
   EXPECT_EQ(it.status(), Status::not_found);
-  // Another one of that name is another one.
+  // A new collection of that name is another collection.
   Collection again = made(s, "a");
   EXPECT_EQ(again.get(key_of(1)).error(), Status::not_found);
   EXPECT_EQ(a.status(), Status::not_found);

@@ -1,4 +1,4 @@
-// The smallest crash test, to start others from: tests/support/README.md says how.
+// The smallest crash test, as a start for others: see tests/support/README.md.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// The command line of programs that explore their own workloads, and findings saved and replayed.
+// The command line of programs that explore their own workloads, and findings that are saved and
+// replayed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +102,8 @@ TEST_F(CrashMain, a_saved_finding_is_replayed_alone_with_its_minimised_state) {
   EXPECT_THAT(first.out, HasSubstr("tenuto crash replay " + file.string()));
   EXPECT_THAT(content(file), HasSubstr("a broken entry"));
   const Outcome again = run({"bad", "--no-save", "--replay", file.string()});
-  // The exploration's number is that of another process; here it is not this one's.
+  // A case names its exploration by a number of the process that saved it. The explorations of this
+  // process have other numbers.
   EXPECT_THAT(again.out, HasSubstr("0 crash points"));
   std::string text = content(file);
   text.replace(text.find("\nrun "), text.find("\npoint") - text.find("\nrun "), "\nrun 0");

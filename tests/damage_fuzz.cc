@@ -1,9 +1,9 @@
-// Every bit of a small pool of every form flipped, every line and every page of it zeroed, pages
-// exchanged: each is harmless or reported, as support/damaged_pool.h says.
+// Flips every bit of a small pool of each kind, zeroes every line and every page of it, and
+// exchanges pages. Each damage is harmless or reported, as support/damaged_pool.h describes.
 //
-// TENUTO_DAMAGE_STEP looks at one state of so many (1: at all of them), beginning where TENUTO_SEED
-// says; TENUTO_DAMAGE_JOBS sets the number of processes; TENUTO_DAMAGE_STATE=N judges one state in
-// this process, for a debugger.
+// TENUTO_DAMAGE_STEP=N looks at one state of N (1: all of them), and TENUTO_SEED chooses which.
+// TENUTO_DAMAGE_JOBS sets the number of processes. TENUTO_DAMAGE_STATE=N judges one state in this
+// process, for a debugger.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,8 +21,8 @@
 namespace tenuto::test {
 namespace {
 
-constexpr unsigned kAlarmSeconds = 300;  // for one state, sanitizers and a busy machine included
-constexpr std::size_t kShownMax = 40;    // offences
+constexpr unsigned kAlarmSeconds = 300;  // for one state, with sanitizers and on a busy machine
+constexpr std::size_t kShownMax = 40;    // offences that are printed
 
 std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -40,8 +40,8 @@ struct State {
   std::string what;
 };
 
-// The base as it was, in memory that this thread's state before it used: what may have been damaged
-// is copied anew.
+// The base as it was. It uses the memory of this thread's last state, and copies anew the pages
+// that may have been damaged.
 Bytes& whole_image(const DamageBase& base) {
   thread_local std::map<const DamageBase*, Bytes> images;
   Bytes& image = images[&base];
@@ -53,7 +53,7 @@ Bytes& whole_image(const DamageBase& base) {
   return image;
 }
 
-// One kind of damage: how many states there are, and the n-th of them.
+// One kind of damage: the number of its states, and the n-th of them.
 class Kind {
  public:
   virtual ~Kind() = default;
@@ -109,7 +109,7 @@ class ZeroedPages : public Kind {
   }
 };
 
-// Each page exchanged with, or written over, each other one.
+// Each page is exchanged with each other one, or written over it.
 class MovedPages : public Kind {
   std::uint64_t states(const DamageBase& base) const override {
     const std::uint64_t n = base.pages.size();
@@ -139,7 +139,7 @@ struct Shared {
 };
 
 struct Part {
-  std::uint64_t next;  // states of this process: next, next + by, ...
+  std::uint64_t next;  // states of this process are next, next + by, ...
   std::uint64_t by;
 };
 
@@ -152,7 +152,7 @@ std::string judged(const State& s, std::uint64_t n, const std::string& path) {
   return judge_damage(*s.base, s.image, how);
 }
 
-// In a child, until something is wrong.
+// The main of a child process. It ends with status 1 at the first state that is wrong.
 [[noreturn]] void judge_part(const Kind& kind, Part part, std::uint64_t end, Shared& shared,
                              const std::string& path) {
   for (std::uint64_t n = part.next; n < end; n += part.by) {
@@ -206,16 +206,17 @@ class Damage : public testing::Test {
   }
 
  private:
-  // A process for each part; what ends one is an offence, and another goes on behind it. This
-  // process has no other thread: a child of a process with threads may meet a lock that nobody
-  // gives back (the allocator of AddressSanitizer has such).
+  // Runs a process for each part. If one ends early, its state is an offence, and a new process
+  // goes on behind that state. This process has only one thread, because a child of a threaded
+  // process may wait for a lock that is never released (AddressSanitizer's allocator has such
+  // locks).
   void judge_parts(const Kind& kind, std::vector<Part>& parts, std::uint64_t end) {
     const std::size_t bytes = parts.size() * sizeof(Shared);
     auto* const shared = static_cast<Shared*>(
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     ASSERT_NE(static_cast<void*>(shared), MAP_FAILED);
     std::deque<TempPath> paths;
-    std::map<pid_t, std::size_t> running;  // to the number of the part
+    std::map<pid_t, std::size_t> running;  // process to number of its part
     const auto go_on = [&](std::size_t j) {
       if (parts[j].next >= end) return;
       shared[j].wrong[0] = '\0';

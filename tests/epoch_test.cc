@@ -1,4 +1,5 @@
-// Epochs: nothing is freed under a reader, everything is freed after it, slots outlive threads.
+// Epochs: nothing is freed under a reader, all of it is freed afterwards, and slots outlive
+// threads.
 #include "store/tree/garbage.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,7 @@ TEST(EpochTest, a_later_reader_keeps_only_what_came_later) {
   for (std::uint64_t i = 1; i <= 10; ++i) f.retire(i);
   EpochSlot& first = *take_loose_slot();
   first.enter();
-  f.garbage.collect_all();  // seals the ten under the reader's epoch
+  f.garbage.collect_all();  // seals the ten items under the reader's epoch
   EXPECT_TRUE(f.words.empty());
   EpochSlot& second = *take_loose_slot();
   second.enter();
@@ -90,7 +91,7 @@ TEST(EpochTest, what_an_ended_thread_left_is_freed_by_others) {
   EXPECT_EQ(f.garbage.record_bytes(), 40);
 }
 
-// Alive, and in no call: what it retired under another's pin is not its own any more.
+// A thread that is alive but in no call: others collect what it retired under a reader's pin.
 TEST(EpochTest, what_a_resting_thread_left_is_freed_by_others) {
   Freed f;
   EpochSlot& reader = *take_loose_slot();
@@ -124,7 +125,7 @@ TEST(EpochTest, an_iterator_does_not_take_the_lists_of_an_ended_thread) {
   for (int i = 0; i < 16; ++i) iterators.push_back(take_loose_slot());
   for (EpochSlot* s : iterators) s->enter();
   f.retire(2);
-  f.garbage.collect_all();  // seals both under their epoch
+  f.garbage.collect_all();  // seals both items under their epoch
   for (EpochSlot* s : iterators) {
     s->leave();
     s->enter();
@@ -137,7 +138,7 @@ TEST(EpochTest, an_iterator_does_not_take_the_lists_of_an_ended_thread) {
   }
 }
 
-// The bound: kBatchItems items, kBatchBytes and the last item for each thread.
+// The bound for each thread: kBatchItems items, or kBatchBytes and its last item.
 TEST(EpochTest, what_a_thread_keeps_to_itself_is_bounded_in_items_and_bytes) {
   Freed f;
   for (std::uint64_t i = 1; i <= 1000; ++i) {
@@ -170,7 +171,7 @@ TEST(EpochTest, a_rest_holds_its_places_and_nothing_else) {
   EXPECT_EQ(f.garbage.waiting().bytes, 3u * 64);
   for (const std::uint64_t at : {4096, 8192, 20'000 / 64 * 64}) EXPECT_FALSE(f.words.contains(at));
   EXPECT_FALSE(epoch_is_over(rested)) << "a dropped tree stays under both";
-  iterator.pin();  // on to another leaf
+  iterator.pin();  // the iterator moves to another leaf
   f.garbage.collect_all();
   EXPECT_EQ(f.garbage.waiting().items, 1u);
   iterator.let_go();
@@ -205,7 +206,8 @@ TEST(EpochTest, more_iterators_than_slots_are_told_and_threads_go_on) {
   for (EpochSlot* s : held) put_loose_slot(*s);
 }
 
-// A word is replaced and the old one retired; whoever reads one under a guard must find it alive.
+// A writer replaces a word and retires the old one. A reader under a guard must find its word
+// alive.
 TEST(EpochTest, readers_never_see_what_was_freed) {
   struct Cell {
     std::atomic<int> alive{1};
@@ -244,8 +246,9 @@ TEST(EpochTest, readers_never_see_what_was_freed) {
   delete current.load(std::memory_order_relaxed);
 }
 
-// As above, with iterators, which look between their calls at what their slots hold, with writers
-// that rest now and then, and with others that collect what those left. Blocks are numbers.
+// As above, with three differences. Readers are iterators, which between calls look at what their
+// slots hold. Writers rest now and then. Other threads collect what resting writers left. Blocks
+// are numbers.
 TEST(EpochTest, what_rests_hold_is_never_seen_freed) {
   constexpr std::uint64_t kBlocks = 1 << 16;
   std::vector<std::atomic<bool>> alive(kBlocks);

@@ -1,4 +1,4 @@
-// What the traced build finds without any crash: forgotten flushes, and needless ones.
+// What the traced build finds without any crash: missing flushes, and needless ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Runs a workload without any crash being tried.
+// Runs a workload without crashes.
 CrashResult watch(const CrashRunner::Workload& workload) {
   CrashOptions o = counting();
   o.points_percent = 1;
@@ -55,7 +55,7 @@ TEST(explorer_lint, flushed_late_or_declared_transient_or_stored_later_is_fine) 
     pool.at<std::uint64_t>(704) = 1;
     transient(&pool.at<std::uint64_t>(704), 8);
     publish(pool.at<std::uint64_t>(0), 2);
-    pool.at<std::uint64_t>(768) = 1;  // promised by nothing yet
+    pool.at<std::uint64_t>(768) = 1;  // no later store publishes it yet
     fence("promise", "promise kept");
     flush(pool.at<std::uint64_t>(768));
     publish_promise(pool, 3);
@@ -116,7 +116,7 @@ TEST(explorer_lint, what_a_transaction_changed_and_never_added_is_named) {
           Transaction tx(pool);
           (void)tx.add(root.added);
           root.added = 1;
-          root.far = 1;  // another line, not added
+          root.far = 1;  // another line, which the transaction did not add
           (void)tx.make<Root>(Root{1, 2, {}, 3}).value();
           ASSERT_EQ(tx.commit(), Status::ok);
         }

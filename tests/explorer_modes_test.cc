@@ -21,7 +21,7 @@ constexpr Layout kSameSector = {64, 128};
 constexpr Layout kTwoSectors = {64, 512};
 constexpr std::uint64_t kOperations = 4;
 
-// Stores a value, then the count, with no flush in between and one for both behind.
+// Stores a value and then the count, with no flush in between and one fence for both.
 CrashRunner::Workload unordered(Layout l, bool flushes) {
   return [=](CrashContext& c) {
     const RawPool pool(c.path());
@@ -103,7 +103,7 @@ TEST(explorer_modes, a_flush_of_one_line_takes_its_sector_in_mode_page) {
   EXPECT_FALSE(run(CrashMode::adr).ok());
 }
 
-// Recovery that counts how often it was tried, and goes wrong at the third attempt.
+// Recovery that counts its attempts, and fails at the third.
 CrashResult attempts(std::uint32_t depth) {
   CrashOptions o = counting();
   o.recovery_depth = depth;
@@ -147,7 +147,7 @@ CrashResult counted_log(Bug bug, bool counted, bool in_memory) {
         if (!in_memory) return check_log_file(image);
         std::byte* data = image.data().data();
         const std::string wrong = check_log(data, image);
-        std::memset(data + kPoolBytes / 2, 0xff, kLineBytes);  // to be put back
+        std::memset(data + kPoolBytes / 2, 0xff, kLineBytes);  // the runner must put this back
         return data[kPoolBytes / 2 - 1] == std::byte{0} ? wrong : "dirt of the check before";
       });
 }

@@ -13,7 +13,7 @@
 namespace tenuto::test {
 namespace {
 
-// Explores only the end of the workload.
+// Explores the fences of `stores` and the end, on a fresh pool.
 CrashResult count(const CrashOptions& options, const std::function<void(RawPool&)>& stores) {
   return CrashRunner(options).run(
       make_pool,
@@ -123,7 +123,7 @@ TEST(explorer_counts, a_large_product_is_sampled_with_every_line_alone) {
   const CrashResult r = count(o, [](RawPool& p) {
     for (std::uint64_t i = 0; i < 20; ++i) store_ordered(p.at<std::uint64_t>(64 * i), 1u);
   });
-  // None, all, 20 moments, 20 alone new, 20 alone old, and some of the samples.
+  // None, all, 20 points in time, 20 with one new line, 20 with one old line, and some samples.
   EXPECT_GE(r.unique, 2u + 18u + 20u + 20u);
   EXPECT_LE(r.states, 2u + 20u + 40u + 50u);
 }
@@ -156,7 +156,7 @@ TEST(explorer_counts, growth_of_the_file_is_followed) {
               [](const CrashImage& image) -> std::string {
                 RawPool pool(image.path());
                 if (pool.bytes() != kPoolBytes * 2) return "the image did not grow";
-                pool.grow(kPoolBytes * 4);  // what recovery adds is taken back
+                pool.grow(kPoolBytes * 4);  // the explorer takes back what recovery adds
                 pool.at<std::uint64_t>(kPoolBytes * 3) = 1;
                 return pool.at<std::uint64_t>(kPoolBytes + 64) % 7 == 0 ? "" : "torn";
               });

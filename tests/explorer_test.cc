@@ -1,5 +1,5 @@
-// The crash explorer judged by a log whose bugs are known: what it must find, what it must not
-// find, and what it says about it.
+// The crash explorer on a log with known bugs: what it must find, what it must not find, and how it
+// reports a finding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

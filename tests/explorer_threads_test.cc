@@ -1,4 +1,4 @@
-// Workloads with threads: recorded together, and interleaved by seed.
+// Workloads with threads: recorded together, and interleaved by a seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST(explorer_threads, stores_in_flight_on_other_threads_are_not_taken_for_unsee
   EXPECT_TRUE(r.ok()) << r.text();
 }
 
-// What two threads did, in order, under one schedule.
+// The operations of two threads in their order under one schedule.
 std::string history(std::uint64_t seed,
                     const std::function<void(RawPool&, std::string&, char)>& f) {
   std::string log;
@@ -142,8 +142,8 @@ TEST(explorer_threads, a_thread_that_blocks_elsewhere_is_passed_over) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) EXPECT_EQ(history(seed, work), "ba2");
 }
 
-// Two words that must not both be lost once both threads are done: each thread flushes its own
-// word and hands over to the other without a fence.
+// One thread publishes an object, and hands over before it fences. The other thread stores a
+// pointer to the object, and fences. A crash then may keep the pointer and lose the object.
 TEST(explorer_threads, a_hand_over_without_a_fence_is_found_under_some_schedule) {
   std::size_t found = 0;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {

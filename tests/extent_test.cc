@@ -1,6 +1,6 @@
-// Extents by themselves, over frames and a log: where they are put, how they join, how they lose
-// their pages to a clock that the test moves, what the file is left with; and the bookkeeping log
-// when millions come and go. heap_crash.cc cuts the power in all of this.
+// Extents alone, over frames and a log: where they are placed, how they merge, how pages decay
+// under a clock that the test moves, and what the file keeps. Then the bookkeeping log under
+// millions of allocations and frees. heap_crash.cc cuts the power in all of this.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using test::TempPath;
 constexpr std::uint64_t kMiB = 1u << 20;
 constexpr std::uint64_t kKiB = 1u << 10;
 
-// A pool with extents and nothing else.
+// A pool that holds extents only.
 struct World {
   explicit World(const std::string& name, std::uint64_t bytes = 32 * kMiB) : path(name) {
     options.size = options.size_max = bytes;
@@ -45,7 +45,7 @@ struct World {
     ASSERT_EQ(file->set_state(pm::PoolState::running), Status::ok);
     ASSERT_EQ(file->link_into_place(&report), Status::ok);
   }
-  // After a kill.
+  // Opens the pool as after a kill.
   void reopen(bool keep_derived) {
     extents.reset();
     source.reset();
@@ -103,7 +103,7 @@ struct World {
 TEST(Extent, the_best_fit_is_taken_and_the_rest_stays) {
   World w("extent1");
   w.create();
-  // Gaps of 40, 24 and 32 KiB between extents that stay.
+  // Gaps of 40, 24 and 32 KiB between extents that stay allocated.
   std::vector<PoolOffset> gaps, walls;
   for (const std::uint64_t kib : {40u, 24u, 32u}) {
     gaps.push_back(w.take(kib * kKiB));
@@ -216,7 +216,7 @@ TEST(Decay, is_smooth_and_ends_in_time) {
   EXPECT_NEAR(static_cast<double>(at_half), 50'000, 1'000);
   EXPECT_LT(most_a_tick, 1'000u);
   EXPECT_EQ(resident, 0u);
-  // Nothing for a long time, then something new: that is young.
+  // After a long time with nothing, new pages are young.
   EXPECT_LE(decay.excess(1'000'000, 5000), 1u);
   EXPECT_EQ(decay.excess(2'000'000, 4999), 4999u);
 }
@@ -285,7 +285,7 @@ TEST(Holes, trim_leaves_little_and_all_of_it_can_be_used_again) {
   w.source->punch_free();
   EXPECT_LT(w.file->bytes_on_disk(), 4 * kMiB) << "head, log, the huge frame they are in, 100 KiB";
   w.expect_sound();
-  // Killed and opened again: the holes are known.
+  // The pool is killed and opened again: it knows the holes.
   w.reopen(true);
   EXPECT_GT(w.extents->stats().retained_bytes, kMiB);
   EXPECT_EQ(*w.file->at<std::uint8_t>(kept), 7);
@@ -300,7 +300,7 @@ TEST(Holes, trim_leaves_little_and_all_of_it_can_be_used_again) {
   w.expect_sound();
 }
 
-// Open calls reserved pages that nobody stored to holes, once the file has any.
+// In a file with holes, an open takes reserved pages without stores for holes.
 TEST(Holes, an_extent_with_pages_never_stored_to_is_freed_after_another_open) {
   World w("holes4");
   w.create();
@@ -411,7 +411,8 @@ TEST(Log, an_entry_that_lives_on_needs_slow_gc_by_its_thresholds) {
     World w("log3");
     w.options.heap.book_chunks_least = least;
     w.create();
-    // Each chunk's entries are killed from the next: a chain on the first, which lives on.
+    // The tombstones of each chunk are in the next one. The chunks form a chain on the first, which
+    // stays.
     const PoolOffset pinned = w.take(16 * kKiB);
     std::vector<PoolOffset> ring;
     for (int i = 0; i < 100; ++i) ring.push_back(w.take(16 * kKiB));

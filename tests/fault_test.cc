@@ -1,6 +1,6 @@
-// System calls that fail, one after the other: each call of a pool's life fails once, in each of
-// the ways it can, until the whole life passes without a failure. After each: the error says what
-// and where, and when the pool is opened again everything acknowledged is there.
+// System calls that fail: each call of a pool's life fails once, in each possible way, until the
+// whole life passes without a failure. Each time the error tells what failed and where. When the
+// pool is opened again, everything acknowledged is there.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -20,7 +20,7 @@ struct Life {
   StoreOptions options;
   Records acknowledged;
   std::string log;
-  // Of the step that failed.
+  // The step that failed.
   std::string step;
   Status status = Status::ok;
   Report report;
@@ -96,7 +96,7 @@ void each_call_fails_once(int error, bool lasting) {
       EXPECT_TRUE(life.status == Status::io || life.status == Status::full)
           << static_cast<int>(life.status);
     }
-    // Without failures: what was acknowledged is there, and the pool is sound.
+    // Without failures: everything acknowledged is there, and the pool is sound.
     if (::access(path.str().c_str(), F_OK) != 0) {
       EXPECT_TRUE(life.acknowledged.empty());
       continue;
@@ -137,7 +137,7 @@ TEST(Fault, a_pool_that_cannot_grow_stays_usable) {
   EXPECT_NE(life.log.find("cannot grow"), std::string::npos) << life.log;
   EXPECT_GT(n, 20);
   EXPECT_EQ(s->erase("key0"), Status::ok);
-  EXPECT_EQ(s->put("key1", std::string(100, 'y')), Status::ok);  // what is there suffices
+  EXPECT_EQ(s->put("key1", std::string(100, 'y')), Status::ok);  // it needs no more memory
   std::string name;
   EXPECT_TRUE(failed_call(&name));
   EXPECT_EQ(name, "fallocate");

@@ -1,5 +1,5 @@
-// Every named fence of the product has been crashed at by some crash test. ctest runs all of them
-// before this one; each leaves the names of its fences in the folder TENUTO_CRASH_COVERAGE.
+// Checks that some crash test has crashed at every named fence of the product. ctest runs all of
+// them before this one. Each leaves the names of its fences in the folder TENUTO_CRASH_COVERAGE.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Fences that no crash test can reach, each with the reason.
+// Fences that no crash test can reach, each with its reason.
 const std::map<std::string, const char*>& unreachable() {
   static const std::map<std::string, const char*> names = {};
   return names;
@@ -44,8 +44,8 @@ std::vector<std::string> literals(const std::string& text, std::size_t at) {
   return found;
 }
 
-// "first|then" of all calls of fence() and its kin in the product, with a place of each. A call may
-// choose the first name of several.
+// "first|then" of all calls of fence(), fence_lane() and persist() in the product, each with its
+// file. A call may choose its first name from several.
 std::map<std::string, std::string> fences_of_the_product() {
   std::map<std::string, std::string> names;
   const fs::path root = TENUTO_SOURCE_DIR;
@@ -64,7 +64,7 @@ std::map<std::string, std::string> fences_of_the_product() {
           if (before.find("//") != std::string_view::npos) continue;
           if (at > 0 && (std::isalnum(text[at - 1]) != 0 || text[at - 1] == '_')) continue;
           const std::vector<std::string> words = literals(text, at + call.size() - 1);
-          for (std::size_t i = 0; i + 1 < words.size(); ++i) {  // a declaration has none
+          for (std::size_t i = 0; i + 1 < words.size(); ++i) {  // a declaration has no literals
             names[words[i] + "|" + words.back()] = fs::relative(path, root);
           }
         }

@@ -1,6 +1,6 @@
-// A process forks while a pool is open: the child does nothing to it, whatever it does, and says so
-// (Status::forked); the parent loses nothing; the lock is the parent's alone. The parents are
-// children of the test, so that they can be killed.
+// A process forks while a pool is open. The child cannot change the pool, and its calls return
+// Status::forked. The parent loses nothing, and it alone holds the lock. The parents are children
+// of the test, so that they can be killed.
 #include <gtest/gtest.h>
 
 #include <sys/syscall.h>
@@ -27,8 +27,8 @@
 #include "tenuto/transaction.h"
 
 namespace {
-// A child of fork whose main thread is not there. LeakSanitizer would call lost what that thread
-// held, so it does not look there: it asks this function at the end of a process.
+// Set in a child of fork that has no main thread. LeakSanitizer would report what that thread held,
+// so it must not look there. It calls __lsan_is_turned_off at the end of a process.
 bool without_main_thread = false;
 }  // namespace
 extern "C" int __lsan_is_turned_off();
@@ -39,14 +39,14 @@ namespace {
 
 constexpr unsigned kAlarmSeconds = 60;
 #ifdef __SANITIZE_ADDRESS__
-// Without the thread of a journal: it may hold a lock of the sanitizer's allocator, which a child
-// then waits for.
+// No journal: its thread may hold a lock of the sanitizer's allocator, for which a child then
+// waits.
 constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::model};
 #else
 constexpr Medium kMedia[] = {Medium::cache, Medium::line, Medium::model, Medium::journal};
 #endif
 
-// A file that takes its journal along.
+// A pool file whose journal is removed with it.
 struct PoolPath : TempPath {
   using TempPath::TempPath;
   ~PoolPath() { ::unlink((str() + ".journal").c_str()); }
@@ -67,7 +67,7 @@ int end_of(pid_t pid) {
 }
 int in_child(const std::function<void()>& body) { return end_of(start(body)); }
 
-// Empty, or what is missing.
+// Returns what is missing, or an empty string.
 std::string missing(const std::string& path, Medium medium, int records, bool clean) {
   Report report;
   Result<Store> s = Store::open(path, options(medium), &report);
@@ -80,7 +80,7 @@ std::string missing(const std::string& path, Medium medium, int records, bool cl
   return s->close() == Status::ok ? "" : "close";
 }
 
-// What children do with what they inherited.
+// What children do with the handles that they inherit.
 enum class Way { exec, end_at_once, exit, leave_scope, use_all, thread_ends };
 constexpr Way kWays[] = {Way::exec,        Way::end_at_once, Way::exit,
                          Way::leave_scope, Way::use_all,     Way::thread_ends};
@@ -110,7 +110,7 @@ void be_child(Handles* h, Way way) {
       std::_Exit(0);
     case Way::thread_ends:
       without_main_thread = true;
-      return;  // of its only thread, and so of the process
+      return;  // ends the only thread, and so the process
   }
 }
 
@@ -128,7 +128,7 @@ TEST(fork_test, children_are_harmless_and_the_parent_closes_cleanly) {
         };
         if (way == Way::thread_ends) {
           std::thread([&] {
-            put_all(*h->store, 0, 3);  // it has a lane
+            put_all(*h->store, 0, 3);  // gives the thread a lane
             fork_here();
           }).join();
         } else {
@@ -147,7 +147,7 @@ TEST(fork_test, children_are_harmless_and_the_parent_closes_cleanly) {
   }
 }
 
-// A child leaves the scope; what the parent syncs afterwards survives its death.
+// A child closes the store. The parent's later syncs must survive the parent's death.
 std::string lost_after_a_child_closed(Medium medium) {
   const PoolPath path("fork-killed");
   const int code = in_child([&] {
@@ -156,7 +156,7 @@ std::string lost_after_a_child_closed(Medium medium) {
     put_all(*s, 0, 10);
     const pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(2);  // with the mistake it waits for a thread that is not there
+      ::alarm(2);  // with the mistake it waits for a thread that does not exist here
       static_cast<void>(s->close());
       std::_Exit(0);
     }
@@ -179,7 +179,7 @@ TEST(fork_test, a_child_that_closes_the_pool_of_its_parent_is_found) {
   bool found = false;
   const PoolPath path("fork-planted");
   for (const Medium medium : {Medium::cache, Medium::journal}) {
-    // A process that has not read the environment yet.
+    // A new process, which reads TENUTO_PLANT at its start.
     const pid_t pid = ::fork();
     if (pid == 0) {
       const std::string arg = std::to_string(static_cast<int>(medium));
@@ -193,7 +193,7 @@ TEST(fork_test, a_child_that_closes_the_pool_of_its_parent_is_found) {
 }
 #endif
 
-// The parent dies, and a child that inherited the pool lives on.
+// The parent dies, and a child that inherited the pool stays alive.
 TEST(fork_test, the_lock_does_not_outlive_the_parent_in_a_child) {
   for (const Medium medium : kMedia) {
     const PoolPath path("fork-lock");
@@ -265,7 +265,7 @@ TEST(fork_test, a_child_opens_the_pool_anew_once_the_parent_has_closed_it) {
   }
 }
 
-// Threads of the parent may hold any lock at the moment of the fork.
+// Other threads of the parent may hold any lock when it forks.
 TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     const PoolPath path("fork-threads");
@@ -308,7 +308,7 @@ TEST(fork_test, a_child_does_not_wait_for_locks_of_threads_that_are_not_there) {
   }
 }
 
-// No handler runs in it: its pages are known all the same.
+// No fork handler runs in a bare clone. The pool's own check notices the new process all the same.
 TEST(fork_test, a_bare_clone_is_noticed_too) {
   for (const Medium medium : kMedia) {
     const PoolPath path("fork-clone");
@@ -331,8 +331,8 @@ TEST(fork_test, a_bare_clone_is_noticed_too) {
   }
 }
 
-// It keeps all descriptors of its parent, whose close must not leave the lock to it. A child of
-// fork does, too, until its handler has run.
+// A bare clone keeps all descriptors of its parent. The parent's close must not leave the lock with
+// it. A child of fork is the same until its handler has run.
 TEST(fork_test, a_child_in_which_no_handler_ran_does_not_keep_the_lock_of_a_closed_pool) {
   for (const Medium medium : kMedia) {
     const PoolPath path("fork-clone-lock");
@@ -356,7 +356,7 @@ TEST(fork_test, a_child_in_which_no_handler_ran_does_not_keep_the_lock_of_a_clos
   }
 }
 
-// Whether a descriptor of this process leads to the file or one beside it.
+// Whether this process has the file open, or a file whose path begins with that path.
 bool has_open(const std::string& path) {
   char to[4096];
   for (int fd = 0; fd < 256; ++fd) {
@@ -366,8 +366,8 @@ bool has_open(const std::string& path) {
   return false;
 }
 
-// At whatever point of opening and closing the fork finds the pool: the child ends well, has
-// nothing of it, and the pool is free once it is closed.
+// The fork may come at any point of the open and the close. The child ends well and has no file of
+// the pool open. The pool is free once it is closed.
 TEST(fork_test, a_thread_forks_while_another_opens_and_closes_the_pool) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "a child may wait for a lock of the sanitizer's allocator";
@@ -403,7 +403,7 @@ TEST(fork_test, a_thread_forks_while_another_opens_and_closes_the_pool) {
   }
 }
 
-// A store through a pointer ends the child. What it reads in place it may read.
+// A store through a pointer kills the child. It may read in place.
 TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
   const PoolPath path("fork-store");
   const int code = in_child([&] {
@@ -412,7 +412,7 @@ TEST(fork_test, a_child_cannot_store_into_the_pool_of_its_parent) {
     const pid_t child = ::fork();
     if (child == 0) {
       if (h->view->value() != "value" || *h->word != 7) std::_Exit(2);
-      std::signal(SIGSEGV, SIG_DFL);  // not the sanitizer's
+      std::signal(SIGSEGV, SIG_DFL);  // removes the handler of the sanitizer
       *h->word = 8;
       std::_Exit(0);
     }

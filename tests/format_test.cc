@@ -1,4 +1,4 @@
-// Golden bytes: what stands in a pool file must not change without a new layout version. The
+// Golden bytes: the contents of a pool file must not change without a new layout version. The
 // expected bytes were computed by hand from the field lists, not by this code.
 #include <gtest/gtest.h>
 
@@ -197,7 +197,7 @@ TEST(Format, slabs_of_typed_blocks_are_cut_as_ever) {
       EXPECT_EQ(g.stripes, heap::slab_geometry(bytes, stripes).stripes);
       EXPECT_LE((1 + g.stripes) * kLineBytes + g.blocks * 8, g.data_offset);
       EXPECT_LE(g.data_offset + std::uint64_t{g.blocks} * bytes, heap::kSlabBytes);
-      // Each block has a word of its own, and there are no others between.
+      // Each block has its own type word, and no other words are between them.
       heap::Slab slab;
       std::vector<std::uint64_t> frame(heap::kSlabBytes / 8);
       slab.header = reinterpret_cast<heap::SlabHeader*>(frame.data());
@@ -225,7 +225,7 @@ TEST(Format, bookkeeping_log) {
   EXPECT_EQ(BookEntry::make_tombstone({0x1234}).raw, 0x48d3u);
   EXPECT_EQ(sizeof(heap::BookChunk), 1024u);
   EXPECT_EQ(heap::kBookChunkEntries, 120u);
-  // Neighbouring entries stand in different lines.
+  // Entries next to each other are in different lines.
   heap::BookChunk c{};
   const auto at = [&](unsigned i) {
     return reinterpret_cast<const char*>(&c.entry(i)) - reinterpret_cast<const char*>(&c);
@@ -239,7 +239,7 @@ TEST(Format, bookkeeping_log) {
   EXPECT_EQ(hex(&head, 32), "0100000000000000020000000000000001000000000000000300000000000000");
 }
 
-// A pointer's word is the distance to its target, so golden values need no pool.
+// A pointer's word encodes the distance to its target, so golden values need no pool.
 TEST(Format, pointer_words) {
   PtrWord w[4];
   EXPECT_EQ(PtrWord::encode(&w[0], nullptr), 0u);

@@ -53,9 +53,9 @@ TEST(FrameCrash, a_zone_is_there_whole_or_not_at_all) {
   EXPECT_TRUE(r.unexplored().empty()) << r.unexplored().front();
 }
 
-// Losses that no crash state can show, because the owners decide: what put and end_recovery flush
-// (a frame that still looks taken and has no owner is given back anyway), and hence the fence of
-// end_recovery.
+// Losses that no crash state can show, because the owners decide. put and end_recovery flush bits,
+// but a frame that looks taken and has no owner is given back anyway. So the fence of end_recovery
+// cannot matter, either.
 bool needless(const Mutation& m) { return m.first == "frames given back"; }
 
 TEST(FrameCrash, every_flush_of_get_and_every_fence_is_needed) {
@@ -75,7 +75,7 @@ TEST(FrameCrash, every_flush_of_get_and_every_fence_is_needed) {
         s.put(0, 1);
         s.get(0, 8, 0);
         s.get(4, 0, 0);
-        s.put(4, 1);  // not fenced by the thread that closes
+        s.put(4, 1);  // the thread that closes does not fence it
         s.close();
       },
       [&](const CrashImage& image) { return check_frame_world(image, model); });

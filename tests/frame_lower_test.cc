@@ -1,5 +1,5 @@
-// The lower layer of one zone, without threads and without a pool: the geometry of odd zones, runs
-// of huge frames, the bytes of a new zone, and what is refused at open.
+// The lower layer of one zone, without threads and without a pool: the geometry of zones of odd
+// sizes, runs of huge frames, the bytes of a new zone, and what an open refuses.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -100,7 +100,7 @@ TEST(FrameRun, counters_that_are_short_of_the_children_stop_a_run_and_stay) {
   const auto upper = memory.attach(2);
   ASSERT_TRUE(upper->get(0, 0));  // tree 0 is reserved
   Zone& zone = upper->zone(0);
-  // As if gets were on their way in every tree: their claims are made, their frames not yet taken.
+  // As while gets run in every tree: their claims are made, but their frames are not taken yet.
   std::vector<Tree> before;
   for (std::uint32_t t = 1; t < zone.trees(); ++t) {
     store(zone.tree(t), Tree::make(load(zone.tree(t)).free() - 512, false));
@@ -139,7 +139,7 @@ TEST(FrameFormat, a_new_zone_has_these_bytes) {
   EXPECT_TRUE(word(128 + 64, std::uint64_t{0}));
 }
 
-// A state with frames of all kinds taken, to be damaged.
+// A zone state with taken frames of all kinds, for the tests to damage.
 struct Damaged : testing::Test {
   FrameMemory memory{{40 * kMiB, 20 * kMiB + 5 * kFrameBytes}};
   ZoneGeometry g = memory.geometry(0);

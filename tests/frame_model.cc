@@ -1,5 +1,5 @@
-// Random gets and puts of all orders against a reference that knows each base frame's state.
-// Prints its seed; TENUTO_SEED repeats a run.
+// Random gets and puts of all orders beside a reference that knows each base frame's state. Prints
+// its seed. TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,12 +25,12 @@ std::uint64_t seed() {
   return value;
 }
 
-// Who holds which frames, told only what get and put answered.
+// Which frames are taken, from the results of get and put alone.
 class Reference {
  public:
   explicit Reference(std::uint64_t frames) : taken_(frames) {}
 
-  // Empty when [first, first + n) was free; takes it.
+  // Takes [first, first + n). Returns what is wrong, or an empty string if all of it was free.
   std::string take(std::uint64_t first, std::uint64_t n, std::uint64_t align) {
     if (first % align != 0) return "misaligned";
     if (first + n > taken_.size()) return "outside";
@@ -56,7 +56,7 @@ class Reference {
 struct Piece {
   FrameId first;
   unsigned order = 0;
-  std::uint32_t run = 0;  // huge frames, when it is a run
+  std::uint32_t run = 0;  // huge frames, if it is a run
 
   std::uint64_t frames() const { return run != 0 ? run * 512ull : 1ull << order; }
 };
@@ -137,7 +137,7 @@ TEST_F(Model, random_gets_and_puts_of_all_orders_over_odd_zones) {
           1 + static_cast<unsigned>(rng() % 4));
     for (int i = 0; i < 30000; ++i) {
       const auto core = static_cast<unsigned>(rng() % 6);
-      // Alternating drift between empty and full.
+      // Drifts by turns towards full and towards empty.
       const bool filling = rng() % 100 < ((i / 5000) % 2 == 0 ? 65u : 35u);
       if (filling) {
         if (rng() % 50 == 0) {
@@ -166,7 +166,7 @@ TEST_F(Model, one_thread_gets_every_single_frame_before_full) {
   EXPECT_EQ(reference->count(), memory->frames());
   expect_sound();
   EXPECT_EQ(upper->get(0, 0).error(), Status::full);
-  // One frame comes back, whoever asks gets it.
+  // One frame comes back, and a get on any core finds it.
   for (unsigned core = 0; core < 8; ++core) {
     const std::size_t i = pieces.size() / 2 + core;
     const FrameId f = pieces[i].first;
@@ -235,7 +235,7 @@ TEST_F(Model, huge_frames_are_found_among_fragments) {
   start({130 * kMiB}, 2);
   while (get(0, 0)) {
   }
-  // One frame of every huge frame stays taken, but of each fifth none.
+  // Of every huge frame one frame stays taken. Every fifth huge frame is freed wholly.
   std::set<std::uint64_t> spared;
   for (std::size_t i = pieces.size(); i-- > 0;) {
     const std::uint64_t huge = pieces[i].first.value / 512;
@@ -257,7 +257,7 @@ TEST_F(Model, huge_frames_are_found_among_fragments) {
 
 TEST_F(Model, runs_cross_trees_and_reserved_trees_and_come_back) {
   start({260 * kMiB, 130 * kMiB}, 3);
-  // Two trees are reserved, and their first huge frames used: 97 are left in a row.
+  // Two trees are reserved, and their first huge frames are used: 97 in a row are left.
   ASSERT_TRUE(get(0, 0));
   ASSERT_TRUE(get(9, 2));
   EXPECT_FALSE(get_run(98));
@@ -302,7 +302,7 @@ TEST_F(Model, a_zone_added_later_is_used_and_given_back_to) {
 TEST_F(Model, frees_in_a_row_reserve_the_tree_they_go_to) {
   start({300 * kMiB}, 2);
   for (int i = 0; i < 60000; ++i) ASSERT_TRUE(get(0, 0));
-  // Core 1 frees much of tree 0, which a search would choose, and then of tree 1.
+  // Core 1 frees much of tree 0, which a search would choose, and then as much of tree 1.
   for (const std::uint64_t tree : {0u, 1u}) {
     unsigned freed = 0;
     for (std::size_t i = pieces.size(); i-- > 0 && freed < 4096;) {

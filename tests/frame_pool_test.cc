@@ -1,5 +1,5 @@
-// Frames on a real pool file: open, close, growth, what damage is refused and how it is reported,
-// and what an operation costs in flushed lines and fences.
+// Frames on a real pool file: open, close and growth, which damage an open refuses and how it
+// reports it, and what an operation costs in flushed lines and fences.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -103,7 +103,7 @@ TEST(FramePoolFile, a_certain_frame_is_given_if_it_is_free) {
   EXPECT_EQ(pool.disagreement(), "");
 }
 
-// Everybody takes what the others want, one way or the other: nothing is given twice or lost.
+// Some threads ask for certain frames, others for any: no frame is given twice or lost.
 TEST(FramePoolFile, certain_frames_under_threads) {
   FramePool pool(8 * kMiB);
   const std::uint64_t free = pool.free();
@@ -240,7 +240,7 @@ TEST(FramePoolFile, damage_is_refused_with_place_expected_and_found) {
   EXPECT_EQ(pool.open(), Status::ok) << pool.report.text();
 }
 
-// What one operation flushes and fences, from medium `model`.
+// What one operation flushes and fences, as medium `model` counts it.
 struct FrameCosts : testing::Test {
   FramePool pool{64 * kMiB, Medium::model};
 

@@ -1,6 +1,6 @@
-// Owned-set recovery without a crash explorer: the upper layer is dropped at random moments, the
-// lines of the lower layer are set to any moment that a power cut could have left them at, a known
-// set of owners names its frames, and all else must come back exactly. Prints its seed.
+// Recovery from a known set of owners, without the crash explorer. The upper layer is dropped at
+// random times. Each line of the lower layer is set to a state that a power cut could have left.
+// The owners then name their frames, and all others must come back, exactly. Prints its seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,9 +35,9 @@ struct Piece {
 
 using Line = std::array<std::byte, kLineBytes>;
 
-// A pool and owners whose records are durable: each get is fenced before its record counts, each
-// record is gone before its put. What is durable of every line is tracked as the persistency model
-// has it: a line may be lost back to its last fenced flush, or not.
+// A pool, and owners whose records are durable: a get is fenced before its record counts, and a
+// record is erased before its put. Tracks the durable content of every line as the persistency
+// model has it: a power cut may set a line back to its last fenced flush, or leave it.
 class Owners {
  public:
   explicit Owners(std::uint64_t bytes) : pool(bytes), rng(seed()) {
@@ -62,7 +62,7 @@ class Owners {
     durable.clear();
     each_line([&](std::size_t, const Line& line) { durable.push_back(line); });
   }
-  // The line that a get of this piece flushed becomes durable, and nothing else.
+  // Makes only the lines durable that a get of this piece flushed.
   void fence_get(const Piece& p) {
     std::size_t i = 0;
     std::size_t z = pool.file->zone_count();
@@ -85,7 +85,7 @@ class Owners {
       copy(t, g.children_offset() + std::uint64_t{t} * kLineBytes);
     }
   }
-  // Each line is set back to its last durable content, or stays.
+  // Each line goes back to its last durable content, or stays.
   void cut_power() {
     each_line([&](std::size_t i, Line& line) {
       if (rng() % 2 == 0) line = durable[i];
@@ -129,7 +129,7 @@ class Owners {
       }
     }
   }
-  // Names all that is held, in any order.
+  // Names all frames that are held, in random order.
   std::string keep_held() {
     std::shuffle(held.begin(), held.end(), rng);
     for (const Piece& p : held) {
@@ -148,7 +148,7 @@ class Owners {
     expect_exact();
     fence_all();
   }
-  // Free is what nobody holds.
+  // Exactly the frames without an owner are free.
   void expect_exact() {
     EXPECT_EQ(pool.disagreement(), "");
     std::uint64_t used = 0;
@@ -183,12 +183,12 @@ TEST(FrameRecovery, a_crash_inside_recovery_is_recovered_from) {
   for (int crash = 0; crash < 200; ++crash) {
     o.work(100);
     o.cut_power();
-    o.fence_all();  // the image that recovery starts from
+    o.fence_all();  // recovery starts from this image
     ASSERT_EQ(o.pool.open_frames(false), Status::ok);
     o.pool.frames->begin_recovery();
     ASSERT_EQ(o.keep_held(), "");
     (void)o.pool.frames->end_recovery();
-    o.cut_power();  // as if its fence had not been reached
+    o.cut_power();  // as if recovery had not reached its fence
     o.recover();
     if (testing::Test::HasFailure()) return;
   }
@@ -226,7 +226,7 @@ TEST(FrameRecovery, a_recovered_pool_closes_and_opens_clean) {
   o.expect_exact();
 }
 
-// Lower state as a crash can leave it, made by hand.
+// States of the lower layer that a crash can leave, made by hand.
 struct StaleLines : testing::Test {
   FramePool pool{24 * kMiB};
   ZoneGeometry g = *ZoneGeometry::of(pool.file->zone(0), pm::kHeadBytes);

@@ -1,7 +1,7 @@
-// Threads against one upper layer: no frame is ever held twice, nothing is lost, and when all have
-// stopped the layers agree. An ownership map of one byte a base frame is claimed with an atomic
-// exchange at each get and cleared before each put. Prints its seed; TENUTO_SEED repeats it (the
-// schedule differs).
+// Threads on one upper layer: no frame is ever held twice, nothing is lost, and the layers agree
+// once all threads have stopped. A map with one byte a base frame records the owners: each get
+// claims with an atomic exchange, and each put clears first. Prints its seed. TENUTO_SEED repeats
+// it, though not the schedule.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class OwnershipMap {
  public:
   explicit OwnershipMap(std::uint64_t frames) : owner_(frames) {}
 
-  // False when a frame has an owner already.
+  // Returns false if a frame has an owner already.
   bool claim(FrameId first, std::uint64_t n) {
     bool alone = true;
     for (std::uint64_t f = first.value; f < first.value + n; ++f) {
@@ -58,9 +58,9 @@ struct Piece {
 struct Mix {
   unsigned order_min;
   unsigned order_max;
-  unsigned runs_in;       // one get of so many is a run; 0: none
-  std::size_t held_max;   // pieces a thread holds
-  unsigned core_divisor;  // threads that share a core number
+  unsigned runs_in;       // one get in `runs_in` is a run; 0: none
+  std::size_t held_max;   // pieces that a thread holds at most
+  unsigned core_divisor;  // number of threads that share a core number
   unsigned operations = 40000;
 };
 
@@ -135,7 +135,7 @@ void stress(const FrameMemory& memory, Upper& upper, Mix mix) {
     for (std::thread& t : threads) t.join();
     EXPECT_EQ(FrameMemory::disagreement(upper), "") << "while frames are held";
     threads.clear();
-    // All give back at once.
+    // All threads give back at the same time.
     for (Worker& w : workers) threads.emplace_back([&w] { w.put_all(); });
     for (std::thread& t : threads) t.join();
     for (const Worker& w : workers) {
@@ -189,8 +189,8 @@ TEST(FrameStress, threads_share_core_numbers) {
   stress(memory, *upper, {0, 9, 0, 80, 2});
 }
 
-// Threads and free frames in equal number, each thread holds at most one: one is always free when
-// a thread asks, whatever reservations move meanwhile.
+// There are as many free frames as threads, and each thread holds at most one. So one frame is
+// always free when a thread asks, however reservations move meanwhile.
 void never_full(unsigned cores, unsigned core_divisor) {
   const FrameMemory memory({8 * kMiB});
   const auto upper = memory.attach(cores);

@@ -1,5 +1,6 @@
-// What malloc_to and its kin cost on medium `model`: lines flushed, fences, and lines flushed again
-// soon. Exact, on a warm heap; the table of src/heap/README.md has these figures.
+// What malloc_to and similar calls cost on medium `model`: lines flushed, fences, and lines flushed
+// again soon. The counts are exact, on a warm heap. The table of src/heap/README.md has these
+// figures.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,11 +18,11 @@ using test::TempPath;
 
 constexpr std::size_t kOps = 1000;
 
-// An array of words that hangs on a root, and what operations on it cost.
+// An array of words, reachable from a root, and the cost of operations on it.
 template <class Word>
 class Costs {
  public:
-  // `stride` words from one destination to the next.
+  // `stride` is the distance between destinations, in words.
   explicit Costs(std::size_t stride, std::size_t count = kOps + 1)
       : stride_(stride), count_(count) {
     PoolOptions o = PoolParts::small_options();
@@ -36,7 +37,7 @@ class Costs {
   Word& operator[](std::size_t i) { return first_[i * stride_]; }
   std::span<Word> span(std::size_t i, std::size_t n) { return {&(*this)[i], n}; }
 
-  // All but the first, which flushes what the operation before it left.
+  // The cost of all operations but the first, which also flushes what an earlier one left.
   pm::ModelCounts of(const std::function<void(std::size_t)>& operation, std::size_t n = kOps + 1) {
     operation(0);
     const pm::ModelCounts before = pm::thread_model_counts();
@@ -47,7 +48,7 @@ class Costs {
                 each(c.reflushes));
     return c;
   }
-  // So that slabs are there and caches full.
+  // Takes slabs and fills caches.
   void warm(std::uint64_t bytes, std::uint64_t type = 0) {
     const AllocOptions o{.type = type};
     for (std::size_t i = 0; i < count_; ++i)
@@ -96,7 +97,7 @@ TEST(HeapCost, a_versioned_swap_of_one_block_takes_four_lines_and_one_fence) {
   EXPECT_EQ(moved.reflushes, 0u);
 }
 
-// 16 neighbours: their words fill two lines, their bits one or two, their intents mostly one.
+// 16 neighbours: their words fill two lines, their bits one or two, their intents usually one.
 template <class Word>
 void expect_batch_costs(double malloc_lines, std::uint64_t malloc_fences, double free_lines,
                         std::uint64_t type = 0) {
@@ -155,7 +156,7 @@ TEST(HeapCost, a_type_costs_plain_malloc_to_a_line_and_no_fence) {
 TEST(HeapCost, a_type_costs_versioned_malloc_to_a_line_and_no_fence) {
   expect_typed_costs<VPtrWord>(64, 4, 1);
 }
-// Their blocks come from two slabs, as 904 fit into one.
+// The blocks come from two slabs, because a slab holds 904.
 TEST(HeapCost, the_types_of_a_batch_of_16_share_lines) {
   expect_batch_costs<PtrWord>(11.1, 2, 5.8, 7);
 }

@@ -1,7 +1,7 @@
-// Power cuts at every fence of the heap and of the pool file under it, by scripts on a small world
-// (support/heap_scripts.cc): mallocs and frees of all sizes by one and two threads, containers used
-// again, slabs and extents that come and go, the log's growth and compaction, zones, lanes, clean
-// closes. heap_mutants_crash.cc checks that mistakes would be found.
+// Power cuts at every fence of the heap and of the pool file under it. Scripts run on a small world
+// (support/heap_scripts.cc): mallocs and frees of all sizes by one and two threads, containers that
+// are reused, slabs and extents that come and go, growth and compaction of the log, zones, lanes,
+// clean closes. heap_mutants_crash.cc checks that these tests find mistakes.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// What an adversary of the heap tried: pools that are full, clean closes with something left over,
-// lanes in short supply, blocks cancelled twice, metadata that says what cannot be.
+// Edge cases that once broke or might break the heap: full pools, clean closes with work left over,
+// too few lanes, blocks cancelled twice, metadata with impossible contents.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ PoolOptions fixed_size(std::uint64_t bytes) {
   return o;
 }
 
-// A block of pointer words that hangs on root 0.
+// The words of a block that root 0 names.
 std::vector<PtrWord*> words(PoolParts& p, std::size_t n) {
   if (p.root(0).raw == 0) {
     EXPECT_EQ(p.heap->malloc_to(n * sizeof(PtrWord), p.root(0)), Status::ok);
@@ -49,7 +49,7 @@ PoolOffset target(PoolParts& p, PtrWord* w) {
   return p.file->offset_of(PtrWord::decode(w, w->raw));
 }
 
-// A thread that goes on living while the test does things to what it left.
+// A thread that does `first` and stays alive until this object is destroyed.
 class LivingThread {
  public:
   explicit LivingThread(const std::function<void()>& first) {
@@ -79,14 +79,15 @@ class LivingThread {
   std::thread thread_;
 };
 
-// Extents' chunks are 4 MiB, but open finds only the halves in which something lives.
+// A chunk of extents has 4 MiB, but an open finds only the halves that hold an extent.
 TEST(HeapEdge, clean_close_leaves_no_frames_without_owner) {
   TempPath path("edge1");
   PoolParts p;
   ASSERT_EQ(p.create(path.str(), fixed_size(64 * kMiB)), Status::ok) << p.report.text();
   auto w = words(p, 40);
   for (int i = 0; i < 8; ++i) ASSERT_EQ(p.heap->malloc_to(kMiB, *w[i]), Status::ok);
-  // Chunk 0 keeps one extent in its first half, chunk 1 keeps none, and some are only reserved.
+  // Chunk 0 keeps one extent in its first half, chunk 1 keeps none, and some extents are only
+  // reserved.
   for (int i = 1; i < 8; ++i) ASSERT_EQ(p.heap->free_from(*w[i]), Status::ok);
   ASSERT_TRUE(p.heap->reserve(2 * kMiB, Kind::logged));
   ASSERT_TRUE(p.heap->reserve(2 * kMiB, Kind::logged));
@@ -190,8 +191,8 @@ TEST(HeapEdge, slabs_emptied_by_one_class_serve_all_others) {
   EXPECT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
 }
 
-// A free of an ended thread names a word inside the block that we free: the block has to wait for
-// that thread's lane, which nobody uses any more.
+// An ended thread's free names a word inside the block that is freed here. The block waits for that
+// thread's lane, which no thread uses any more.
 TEST(HeapEdge, a_full_pool_finds_what_waits_for_an_idle_lane) {
   TempPath path("edge6");
   PoolParts p;
@@ -210,7 +211,7 @@ TEST(HeapEdge, a_full_pool_finds_what_waits_for_an_idle_lane) {
   EXPECT_EQ(p.heap->malloc_to(2 * kMiB, *w[0]), Status::ok);
 }
 
-// The same while that thread lives: only it may end the wait.
+// The same while that thread is alive: then only that thread can end the wait.
 TEST(HeapEdge, a_block_with_a_pending_destination_is_not_handed_out) {
   TempPath path("edge7");
   PoolParts p;
@@ -286,7 +287,8 @@ TEST(HeapEdge, an_entry_for_frames_of_somebody_else_is_damage) {
   heap::BookChunk c = d.chunk(&at);
   const heap::BookEntry entry{c.entry(0)};
   ASSERT_EQ(entry.offset(), d.large);
-  // In the huge frame of the slabs; behind it all, in a free one; across a chunk's end.
+  // In the huge frame of the slabs, in a free huge frame behind all others, and across a chunk's
+  // end.
   const PoolOffset slab{round_down(d.small.value, heap::kSlabBytes)};
   for (const PoolOffset there : {slab, PoolOffset{14 * kMiB}, PoolOffset{8 * kMiB - 4096}}) {
     c.entry(0) = heap::BookEntry::make_extent(entry.type(), there, entry.frames()).raw;
@@ -326,7 +328,7 @@ TEST(HeapEdge, a_slab_cut_for_other_stripes_is_none) {
   EXPECT_EQ(d.p.heap->usable_size(d.small), 0u);
 }
 
-// An aligned block may be an extent that is smaller than the largest small block.
+// An aligned block may be an extent, although it is smaller than the largest small block.
 TEST(HeapEdge, the_free_of_a_small_extent_is_replayed) {
   TempPath path("edge13");
   PoolParts p;
@@ -341,7 +343,7 @@ TEST(HeapEdge, the_free_of_a_small_extent_is_replayed) {
   EXPECT_EQ(p.heap->usable_size(block->offset), 0u);
 }
 
-// An intent whose checksum is right may still say what cannot be.
+// An intent may have a right checksum and impossible contents.
 TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
   using heap::IntentForm;
   using heap::IntentHead;
@@ -358,13 +360,13 @@ TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
       {head(malloc_to, IntentForm::pairs, 3), 64, 64, block, 0, 0, 0},     // too many
       {head(malloc_to, IntentForm::run, 5), 64, 64, block, 0, 0, 0},
       {head(malloc_to, IntentForm::packed, 17), 64, 64, block, 0, 0, 0},
-      {head(malloc_to, IntentForm::pairs, 0), 64, 64, block, 0, 0, 0},  // or none
+      {head(malloc_to, IntentForm::pairs, 0), 64, 64, block, 0, 0, 0},  // no elements
       {head(malloc_to), 64, 1ull << 40, block, 0, 0, 0},                // destination outside
-      {head(malloc_to), 64, 65, block, 0, 0, 0},                        // not a word
-      {head(free_from), 64, 64, block, 0, 0, 0},                        // no slab there
+      {head(malloc_to), 64, 65, block, 0, 0, 0},                        // destination not aligned
+      {head(free_from), 64, 64, block, 0, 0, 0},                        // no slab at the block
       {head(IntentOp::versioned_free), 64, 64, block, 0, 0, 0},
       {head(malloc_to), 20000, 64, block, 0, 0, 0},                        // not whole frames
-      {head(malloc_to), 64, 64, IntentTarget::make({1ull << 43}, 0).raw},  // block outside
+      {head(malloc_to), 64, 64, IntentTarget::make({1ull << 43}, 0).raw},  // block outside the pool
       {head(free_from), 64, 64, 0, 0, 0, 0},                               // no block
       {head(free_from), 64, 64, ~0ull, 0, 0, 0},
       {head(IntentOp::swap, IntentForm::pairs, 2), 64, 64, block, ~0ull, block, 64},
@@ -379,7 +381,7 @@ TEST(HeapEdge, intents_that_name_impossible_places_are_damage) {
     EXPECT_EQ(p.open(path.str()), Status::corrupt) << w[0] << " " << w[1];
     EXPECT_FALSE(p.report.text().empty());
   }
-  // Attached extents across a chunk's end, or a huge one not on huge frames.
+  // Attached extents across a chunk's end, or a huge extent that is not on huge frames.
   for (const std::uint64_t there : {8 * kMiB - 4096, 9 * kMiB}) {
     TempPath path("edge11");
     PoolParts p;

@@ -1,5 +1,5 @@
-// Slabs that are emptied with the help of whoever owns their blocks: which are chosen, what is
-// handed out meanwhile, when their frames go.
+// Slabs that are emptied with the help of the owners of their blocks: which slabs are chosen, which
+// blocks are handed out meanwhile, and when the frames are freed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using test::PoolParts;
 using test::TempPath;
 
 constexpr std::uint64_t kBytes = 1024;
-constexpr unsigned kBlocks = 63;  // about, of a slab
+constexpr unsigned kBlocks = 63;  // blocks of a slab, about
 
 class HeapEvacuateTest : public testing::Test {
  protected:
@@ -33,7 +33,7 @@ class HeapEvacuateTest : public testing::Test {
     EXPECT_TRUE(b);
     return b ? b->offset : PoolOffset{};
   }
-  // Of so many slabs every n-th block stays.
+  // Fills so many slabs, and releases all but every n-th block.
   std::vector<PoolOffset> sparse(unsigned slabs, unsigned n) {
     std::vector<PoolOffset> all;
     for (unsigned i = 0; i < slabs * kBlocks; ++i) all.push_back(take());
@@ -47,7 +47,7 @@ class HeapEvacuateTest : public testing::Test {
     }
     return left;
   }
-  // What an owner does: takes a new block for each that is leaving.
+  // Does what an owner has to do: replaces each leaving block by a new one.
   std::size_t move_all(std::vector<PoolOffset>& blocks) {
     std::size_t moved = 0;
     for (PoolOffset& b : blocks) {
@@ -172,7 +172,7 @@ TEST_F(HeapEvacuateTest, after_a_crash_nobody_knows_of_it) {
   expect_sound(left);
 }
 
-// Others take and release meanwhile, also blocks that lie in leaving slabs.
+// Other threads reserve and release meanwhile, also blocks in leaving slabs.
 TEST_F(HeapEvacuateTest, under_threads) {
   constexpr unsigned kThreads = 3;
   std::vector<std::vector<PoolOffset>> mine(kThreads);
@@ -209,7 +209,7 @@ TEST_F(HeapEvacuateTest, under_threads) {
   expect_sound(left);
 }
 
-// --- pages that nobody needs ---------------------------------------------------------------------
+// --- pages that no block needs -------------------------------------------------------------------
 
 TEST_F(HeapEvacuateTest, trim_gives_free_slabs_back_also_beside_used_ones) {
   std::vector<PoolOffset> all;
@@ -217,7 +217,7 @@ TEST_F(HeapEvacuateTest, trim_gives_free_slabs_back_also_beside_used_ones) {
   const std::uint64_t before = p_.file->bytes_on_disk();
   std::vector<PoolOffset> left;
   std::set<std::uint64_t> slabs;
-  // One slab in three is kept, so no 2 MiB become free as a whole.
+  // One slab in three is kept, so that no 2 MiB become free as a whole.
   for (const PoolOffset b : all) {
     if (b.value / 65536 % 3 == 0) {
       left.push_back(b);
@@ -231,7 +231,7 @@ TEST_F(HeapEvacuateTest, trim_gives_free_slabs_back_also_beside_used_ones) {
   p_.heap->trim();
   EXPECT_LE(p_.file->bytes_on_disk(), before - (slabs.size() - 2) * 65536);
   for (const PoolOffset b : left) ASSERT_EQ(*p_.file->at<char>(b + (kBytes - 1)), 'x');
-  // And what comes again has space in the file.
+  // New blocks have space in the file again.
   for (unsigned i = 0; i < 60 * kBlocks; ++i) {
     left.push_back(take());
     std::memset(p_.file->at<char>(left.back()), 'y', kBytes);

@@ -1,9 +1,9 @@
-// Fragmentation after a change of sizes, with morphing and without: the four workloads of NVAlloc's
-// Fragbench (fixed and uniform sizes, 0 to 90 % deleted before the sizes change), scaled down, and
-// a pool that is filled by one class after another.
+// Fragmentation after a change of sizes, with morphing and without. It runs the four workloads of
+// NVAlloc's Fragbench, scaled down: fixed and uniform sizes, with 0 to 90 % deleted before the
+// sizes change. A further test fills a pool by one class after another.
 //
-// TENUTO_FRAG_MB sets the live bytes (3) and prints the table of src/heap/README.md: the peak of
-// the frames in use over the peak of the live bytes.
+// TENUTO_FRAG_MB sets the live bytes in MiB (default 3), and prints the table of
+// src/heap/README.md: the peak of the frames in use over the peak of the live bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::uint64_t live_bytes_max() {
   return (text == nullptr ? 3 : std::strtoull(text, nullptr, 10)) * kMiB;
 }
 
-// Objects come and go at random; never more than so many bytes live.
+// Allocates and frees objects at random. At most `live_max` bytes are live.
 class Fragbench {
  public:
   Fragbench(const Workload& w, double occupancy, std::uint64_t live_max)
@@ -63,7 +63,7 @@ class Fragbench {
     frames_before_ = used();
   }
 
-  // Peak of the bytes of frames in use, of the live ones, and their ratio.
+  // Returns the peak of bytes in used frames over the peak of live bytes.
   double run() {
     phase(workload_.before);
     const auto deleted =
@@ -81,7 +81,7 @@ class Fragbench {
     std::uint64_t bytes;
   };
 
-  // Five times the live bytes are allocated.
+  // Allocates 2.5 times the live bytes: a run of two phases allocates 5 times.
   void phase(const Sizes& sizes) {
     std::uniform_int_distribution<std::uint64_t> draw(sizes.least, sizes.most);
     for (std::uint64_t allocated = 0; allocated < 5 * live_max_ / 2;) {
@@ -132,7 +132,7 @@ TEST(HeapFragmentation, morphing_lowers_the_peak_when_sizes_change) {
 }
 
 TEST(HeapFragmentation, table_of_thresholds) {
-  // Prints figures for the README; the tests above hold what must be.
+  // Only prints figures for the README. The tests above check the bounds.
   if (std::getenv("TENUTO_FRAG_MB") == nullptr) GTEST_SKIP() << "set TENUTO_FRAG_MB";
   std::printf("| peak / live | off | 10 %% | 20 %% | 30 %% | 50 %% |\n|---|---|---|---|---|---|\n");
   for (const Workload& w : kWorkloads) {
@@ -146,8 +146,8 @@ TEST(HeapFragmentation, table_of_thresholds) {
   }
 }
 
-// How many objects of a class fit before the pool is full, and then of the next, when one of so
-// many stays.
+// For each size in turn: fills the pool with objects of that size, counts them, and frees all but
+// one in `stays` (0: all).
 std::vector<std::size_t> fill_in_turn(double occupancy, std::size_t stays,
                                       const std::vector<std::uint64_t>& sizes) {
   const TempPath path("frag_turn");
@@ -183,7 +183,7 @@ std::vector<std::size_t> fill_in_turn(double occupancy, std::size_t stays,
   return counts;
 }
 
-// What the objects take that stayed and what headers take is lost, but little more.
+// Only the memory of the remaining objects and of headers is lost.
 TEST(HeapFragmentation, a_full_pool_of_sparse_slabs_is_filled_again_by_another_class) {
   const std::vector<std::uint64_t> sizes = {64, 96};
   const auto off = fill_in_turn(0, 100, sizes);
@@ -194,7 +194,8 @@ TEST(HeapFragmentation, a_full_pool_of_sparse_slabs_is_filled_again_by_another_c
   EXPECT_LT(off[1], on[1] / 10);
 }
 
-// A slab has blocks of two classes at most, so a third finds nothing, but each of the two does.
+// A slab holds blocks of at most two classes: a third class finds no room, but each of the two
+// does.
 TEST(HeapFragmentation, classes_take_turns_in_a_full_pool_of_sparse_slabs) {
   const auto on = fill_in_turn(0.2, 100, {64, 96, 64, 96});
   for (std::size_t i = 2; i < on.size(); ++i) EXPECT_GT(on[i], on[i - 2] * 8 / 10) << i;

@@ -1,6 +1,6 @@
-// Slab morphing (src/heap/morph.h) through the heap's interface: which slabs are morphed and which
-// are not, what happens to the blocks that stay, what it costs, and that memory emptied by one
-// class serves the others.
+// Slab morphing (src/heap/morph.h) through the heap's interface: which slabs are morphed, what
+// happens to the old blocks, what it costs, and that memory which one class gave back serves the
+// others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ PoolOptions small_pool(double occupancy = 0.2, std::uint64_t bytes = 16 * kMiB) 
   return o;
 }
 
-// A pool with destinations in an extent of their own, so that no slab holds them.
+// A pool whose destinations are in their own extent, so that no slab holds them.
 class Morph : public testing::Test {
  protected:
   static constexpr std::size_t kWords = 100'000;
@@ -60,14 +60,14 @@ class Morph : public testing::Test {
     EXPECT_EQ(p.heap->free_from(word(i)), Status::ok) << i;
     filled_.erase(i);
   }
-  // What waits in limbo, quarantine and caches goes to the slabs.
+  // Moves blocks from limbo, quarantine and caches to their slabs, by a request that fails.
   void scavenge() {
     EXPECT_EQ(p.heap->reserve(options_.size - kMiB, Kind::logged).error(), Status::full);
   }
   heap::SlabShape shape_of(std::size_t i) {
     return p.file->at<heap::SlabHeader>({round_down(at(i).value, heap::kSlabBytes)})->shape.shape();
   }
-  // The blocks are as they were left, and nothing else is allocated.
+  // All blocks have their contents, and nothing else is allocated.
   void expect_exact() {
     ASSERT_EQ(p.heap->validate(&p.report), Status::ok) << p.report.text();
     std::set<std::uint64_t> reachable = {p.file->offset_of(words()).value};
@@ -94,7 +94,8 @@ class Morph : public testing::Test {
   }
   static int fill_of(std::size_t i) { return static_cast<int>(i * 7 % 251 + 1); }
 
-  // A slab of `bytes` in which only the blocks [first, last) are left, as words of these numbers.
+  // Leaves a slab of `bytes` with the blocks [first, last) only, named by the words of these
+  // numbers.
   void leave(std::uint64_t bytes, std::size_t first, std::size_t last) {
     for (std::size_t i = 0; i < last; ++i) ASSERT_EQ(put(i, bytes), Status::ok);
     for (std::size_t i = 0; i < first; ++i) take(i);
@@ -135,7 +136,7 @@ TEST_F(Morph, large_blocks_make_room_for_small_ones) {
 
 TEST_F(Morph, a_block_where_the_new_header_ends_keeps_its_slab) {
   create(small_pool());
-  leave(64, 2, 6);  // the third to sixth block stand where six lines more would
+  leave(64, 2, 6);  // the third to sixth block are where six more header lines would be
   ASSERT_EQ(put(100, 1000), Status::ok);
   EXPECT_NE(unit(100), unit(2));
   EXPECT_FALSE(shape_of(2).old);
@@ -185,7 +186,7 @@ TEST_F(Morph, old_blocks_go_straight_to_their_slab_and_the_last_ends_the_transit
   scavenge();
   EXPECT_EQ(p.heap->stats().morphed_slabs, 0u);
   expect_exact();
-  // All of it is the new class's now: as many blocks as fit, none in another slab.
+  // The whole slab belongs to the new class now: all its blocks fit in it, none needs another slab.
   const std::uint64_t slabs = p.heap->stats().slabs;
   const heap::SlabGeometry g = heap::cut_geometry(shape_of(100).now, options_.stripes);
   for (std::size_t i = 1; i < g.blocks; ++i) ASSERT_EQ(put(100 + i, 1000), Status::ok);
@@ -222,7 +223,7 @@ TEST_F(Morph, an_empty_slab_takes_any_class_at_its_full_size) {
   ASSERT_EQ(put(1, 64), Status::ok);
   const std::uint64_t slab = unit(1);
   take(1);
-  // The class keeps one empty slab. (A pool with room looks for it only when something was given.)
+  // A class keeps one empty slab. (A pool with room looks for such a slab only after frees.)
   for (std::size_t i = 0; i < 400; ++i) ASSERT_EQ(put(i, 64), Status::ok);
   for (std::size_t i = 0; i < 400; ++i) take(i);
   for (std::size_t i = 0; i < 40; ++i) ASSERT_EQ(put(i, 3000), Status::ok);
@@ -292,7 +293,7 @@ TEST_F(Morph, what_is_no_block_of_either_part_is_refused) {
       ASSERT_EQ(p.heap->free_from(w), Status::invalid_argument) << o.value - slab.value;
     }
   }
-  // Twice, of each part; also once the old block has gone back and its place is the new part's.
+  // Double frees of each part, also once the old block is back and the new part has its place.
   for (const std::size_t i : {20u, 100u}) {
     w.raw = PtrWord::encode(&w, p.file->at<void>(at(i)));
     take(i);
@@ -353,7 +354,7 @@ TEST_F(Morph, a_damaged_bit_of_either_part_is_found_by_a_clean_open) {
   }
 }
 
-// Parts that overlap are damage, not a place to hand out.
+// Parts that overlap are damage: their memory must not be handed out.
 TEST_F(Morph, overlapping_parts_are_found_by_recovery) {
   create(small_pool());
   leave(64, 20, 30);
@@ -366,7 +367,7 @@ TEST_F(Morph, overlapping_parts_are_found_by_recovery) {
   EXPECT_NE(p.report.text().find("overlap"), std::string::npos) << p.report.text();
 }
 
-// A line for each stripe of the new part and one for the header, under two fences.
+// One line for each stripe of the new part and one for the header, and two fences.
 TEST_F(Morph, a_morph_costs_a_line_a_stripe_and_one_and_two_fences) {
   PoolOptions o = small_pool();
   o.medium = Medium::model;
@@ -381,12 +382,12 @@ TEST_F(Morph, a_morph_costs_a_line_a_stripe_and_one_and_two_fences) {
   EXPECT_EQ(p.heap->stats().morphed_slabs, 1u);
   EXPECT_EQ(morph.lines, 6u + 1);
   EXPECT_EQ(morph.fences, 2u);
-  // A new slab: the same and the frame's bits, and its header twice.
+  // A new slab costs the same, plus the frame's bits and its header a second time.
   const pm::ModelCounts fresh = reserve(5000);
   EXPECT_EQ(p.heap->stats().morphed_slabs, 1u);
   EXPECT_GT(fresh.lines, morph.lines);
   EXPECT_EQ(fresh.fences, 2u);
-  // The last old block's way back to the slab costs nothing but its own free.
+  // The last old block goes back to its slab at no cost but that of its own free.
   for (std::size_t i = 20; i < 29; ++i) take(i);
   scavenge();
   take(29);

@@ -1,6 +1,6 @@
-// Who checks heap_crash.cc: fences are dropped, each of which must be missed, and every fence in
-// the sources of the heap and the pool file must have been crashed at. planted_crash.cc plants
-// other mistakes.
+// Checks heap_crash.cc: fences are dropped, and a script must find each loss. Every fence in the
+// sources of the heap and the pool file must have been crashed at. planted_crash.cc plants other
+// mistakes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -24,7 +24,7 @@ struct FenceName {
   std::string text() const { return first + " | " + then; }
 };
 
-// Every fence("first", "then") and fence_lane(h, "first", "then") of the sources; the first name
+// Every fence("first", "then") and fence_lane(h, "first", "then") in the sources. The first name
 // may be one of two.
 std::set<FenceName> ledger() {
   std::set<FenceName> all;
@@ -48,7 +48,7 @@ std::set<FenceName> ledger() {
   return all;
 }
 
-// A quick look at a few moments before each fence.
+// A quick look at a few crash points before each fence.
 CrashOptions glance(const HeapScript& s) {
   CrashOptions o = crash_options(s);
   o.points_percent = 1;
@@ -79,15 +79,16 @@ bool found_without(const FenceName& f, const HeapScript& s, std::string* finding
   return !r.ok();
 }
 
-// Fences that may be dropped without harm in every script, and why.
+// Fences that every script can do without, each with the reason.
 const std::set<FenceName> kNeedless = {
-    // Whoever takes the frame next overwrites the header before its own record of the frame, and a
-    // slab without blocks is given up by recovery. It is the frame allocator's contract, kept.
+    // The next owner of the frame overwrites the header before its own record of the frame, and
+    // recovery gives up a slab without blocks. The frame allocator's contract asks for this fence,
+    // so it stays.
     {"slab header erased", "its frame is given back"},
 };
 
 TEST(HeapMutants, every_fence_is_needed) {
-  // The scripts that pass a fence, those with the fewest moments first.
+  // The scripts that pass a fence, those with the fewest crash points first.
   std::map<FenceName, std::multimap<std::uint64_t, const HeapScript*>> passed;
   for (const HeapScript& s : heap_scripts()) {
     const CrashResult r = run(s, glance(s));

@@ -1,5 +1,5 @@
-// Threads that free the same words at the same time, which is an error of the program's: each block
-// goes once, whoever comes too late is told so, and nothing is lost.
+// Threads that free the same words at the same time, which is a mistake of the program. Each block
+// is freed once, every later free returns an error, and nothing is lost.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,8 +17,8 @@ using test::PoolParts;
 using test::TempPath;
 
 constexpr std::size_t kThreads = 4, kRaced = 200, kRounds = 40;
-// The odd words keep their blocks, so that no slab goes while somebody looks for a block in it:
-// there is room between those for all that is raced for and all that lanes' caches hold.
+// The odd words keep their blocks, so that no slab is freed while a thread looks for a block in it.
+// The gaps have room for all raced blocks and for all that caches of lanes hold.
 constexpr std::size_t kWords = 12 * kRaced;
 
 template <class Word>

@@ -1,7 +1,6 @@
-// Many threads on one heap: malloc_to, free_from, reserve and release of all sizes, with blocks
-// that are freed by other threads than made them, threads that end and hand their lanes on, growth,
-// and a pool that is full most of the time. Afterwards everything is where the model has it, also
-// after the process is gone.
+// Many threads on one heap: malloc_to, free_from, reserve and release of all sizes, blocks that
+// another thread frees, threads that end and pass on their lanes, growth, and a pool that is mostly
+// full. Afterwards, and again after a kill, the heap agrees with the model.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,12 +26,12 @@ using test::TempPath;
 constexpr std::uint64_t kMiB = 1u << 20;
 constexpr std::size_t kThreads = 4;
 
-// Destinations that all threads share, with what they should hold; a mutex for each few of them.
+// Destinations that all threads share, with their expected contents and some mutexes.
 struct Board {
   static constexpr std::size_t kWords = 1200;
   static constexpr std::size_t kLocks = 37;
   struct Expected {
-    std::uint64_t bytes = 0;  // 0: null
+    std::uint64_t bytes = 0;  // a null word, if 0
     unsigned char fill = 0;
   };
 
@@ -47,7 +46,7 @@ struct Board {
   std::mutex& lock_of(std::size_t i) { return locks[i % kLocks]; }
 
   PoolParts& pool;
-  bool trims = false;  // a thread gives back all the time what can be given back
+  bool trims = false;  // one thread calls trim all the time
   std::array<Expected, kWords> expected{};
   std::array<std::mutex, kLocks> locks;
 };
@@ -132,7 +131,8 @@ void expect_exact(PoolParts& p, const Board& b) {
   ASSERT_EQ(allocated, reachable);
 }
 
-// `generations` of threads, one after the other, each with its own lane or an inherited one.
+// Runs `generations` of threads one after the other. Each thread has its own lane or an inherited
+// one.
 void run(Board& b, std::uint64_t seed, unsigned generations, unsigned operations,
          std::uint64_t bytes_max, Counts& counts) {
   std::vector<std::thread> threads;
@@ -189,8 +189,8 @@ TEST(HeapStress, threads_free_each_others_blocks_and_hand_lanes_on) {
   EXPECT_EQ(counts.full, 0u);
 }
 
-// The sizes change with the seasons, so that what the last one left sparse is morphed by whoever
-// allocates, while others free the old blocks in it.
+// The sizes change with the seasons. Slabs that the last season left sparse are morphed by threads
+// that allocate, while others free the old blocks in them.
 TEST(HeapStress, slabs_are_morphed_while_others_free_blocks_in_them) {
   constexpr std::array<std::uint64_t, 5> kSeasons = {60, 1000, 200, 3500, 100};
   constexpr std::uint64_t kSeasonMallocs = 1500;
@@ -261,8 +261,8 @@ TEST(HeapStress, a_pool_full_most_of_the_time_loses_nothing) {
   EXPECT_GT(counts.frees, 100u);
 }
 
-// Pages are punched out of the file under all of them: at once, by a clock, and by trim; the log is
-// written anew and its segments come and go.
+// Threads allocate while pages are punched out of the file: at once, by a clock, and by trim. The
+// log is compacted, and its segments come and go.
 TEST(HeapStress, pages_are_given_back_while_others_allocate) {
   for (const std::int64_t decay_ms : {0, 20}) {
     PoolOptions o = PoolParts::small_options();
@@ -276,7 +276,7 @@ TEST(HeapStress, pages_are_given_back_while_others_allocate) {
   }
 }
 
-// The containers of destinations are freed as well, by any thread, right after what they named.
+// Any thread also frees the containers of destinations, right after the blocks that they name.
 TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -324,8 +324,8 @@ TEST(HeapStress, containers_are_freed_with_frees_pending_in_them) {
   EXPECT_EQ(allocated, reachable);
 }
 
-// Rows of versioned words under one lock each: batches, single calls and swaps by all threads, with
-// no fence or locked instruction asked of anybody, also of words inside containers that go.
+// Rows of versioned words, one lock each. All threads use batches, single calls and swaps. No
+// caller fences or uses a locked instruction, also for words inside containers that are freed.
 TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -333,7 +333,7 @@ TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
   PoolParts p;
   ASSERT_EQ(p.create(path.str(), PoolParts::small_options()), Status::ok);
   constexpr std::size_t kRow = 24, kRows = 12, kRowBytes = kRow * sizeof(VPtrWord);
-  Board b(p);  // word i holds row i
+  Board b(p);  // word i names row i
   std::array<std::atomic<bool>, kRows> held{};
   const auto row_of = [&](std::size_t i) {
     return static_cast<VPtrWord*>(PtrWord::decode(&b.words()[i], b.words()[i].raw));
@@ -418,7 +418,7 @@ TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
   EXPECT_EQ(allocated, reachable);
 }
 
-// Derived blocks come and go beside logged ones, each thread's in its own hands.
+// Threads reserve and release derived blocks, each its own, beside logged blocks.
 TEST(HeapStress, derived_blocks_of_many_threads_survive_by_their_marks) {
   TempPath path("stress5");
   PoolParts p;

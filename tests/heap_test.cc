@@ -1,5 +1,5 @@
-// The heap through its interface: placement, malloc_to and free_from, derived blocks, extents,
-// huge objects, recovery after a kill, exhaustion, misuse.
+// The heap through its interface: placement, malloc_to and free_from, derived blocks, extents, huge
+// objects, recovery after a kill, a full pool, misuse.
 #include "heap/heap.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using heap::Kind;
 using test::PoolParts;
 using test::TempPath;
 
-// A block full of pointer words, so that a test can hold as many destinations as it likes.
+// A block of pointer words, as destinations for a test.
 struct Table {
   static constexpr std::size_t kWords = 1500;
   PtrWord word[kWords];
@@ -124,7 +124,7 @@ TEST(HeapTest, consecutive_allocations_touch_different_bitmap_lines) {
   ASSERT_EQ(p.create(path.str(), o), Status::ok);
   Table& t = table(p);
   for (int i = 0; i < 20; ++i) ASSERT_EQ(p.heap->malloc_to(64, t.word[i * 8]), Status::ok);
-  // The slab is there and the cache warm: from now on exactly the protocol's cost.
+  // The slab exists and the cache is warm: from now on the cost is exactly the protocol's.
   for (int i = 20; i < 40; ++i) {
     const pm::ModelCounts before = pm::thread_model_counts();
     ASSERT_EQ(p.heap->malloc_to(64, t.word[i * 8]), Status::ok);
@@ -137,7 +137,7 @@ TEST(HeapTest, consecutive_allocations_touch_different_bitmap_lines) {
     ASSERT_EQ(p.heap->free_from(t.word[i * 8]), Status::ok);
     const pm::ModelCounts cost = pm::thread_model_counts() - before;
     EXPECT_EQ(cost.fences, 1u);
-    EXPECT_EQ(cost.lines, i == 20 ? 1u : 3u);  // two are flushed with the next one's
+    EXPECT_EQ(cost.lines, i == 20 ? 1u : 3u);  // the next free flushes the other two
   }
 }
 
@@ -215,7 +215,7 @@ TEST(HeapTest, a_pool_grows_up_to_its_maximum) {
   for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(p.heap->free_from(table(p).word[i]), Status::ok);
 }
 
-// Random mallocs and frees of all sizes against a model, with kills and clean closes between.
+// Random mallocs and frees of all sizes beside a model, with kills and clean closes between.
 TEST(HeapTest, random_operations_agree_with_a_model_across_reopens) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,6 +1,6 @@
-// Threads on the same keys of a store, interleaved by seed and crashed by the explorer: what they
-// saw and what recovery shows must be one linearizable history a key. And wrappers with bugs, which
-// the history must give away.
+// Threads on the same keys of a store, interleaved by a seed and crashed by the explorer. What they
+// saw and what recovery shows must be one linearizable history for each key. The histories of
+// wrappers with bugs must be found wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace tenuto::test {
 namespace {
 
 constexpr int kThreads = 2;
-constexpr int kOperations = 5;  // a thread
+constexpr int kOperations = 5;  // of each thread
 const std::vector<std::string> kKeys = {"apple", "pear"};
 
 enum class Bug : std::uint8_t { none, acknowledges_early, forgets_a_put };
@@ -33,7 +33,7 @@ StoreOptions small_store() {
   return o;
 }
 
-// An empty store, closed.
+// Makes an empty store and closes it.
 void setup(const std::string& path) {
   auto store = Store::open(path, small_store());
   ASSERT_TRUE(store);

@@ -1,5 +1,6 @@
 // The checker of durable linearizability (tenuto/crash_history.h): histories written by hand, and
-// random ones beside a checker that tries every order. TENUTO_SEED sets the seed of those.
+// random ones beside a checker that tries every order. TENUTO_SEED sets the seed of the random
+// ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -239,7 +240,7 @@ TEST(history, the_explanation_leaves_out_what_does_not_matter) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 5) << text;
 }
 
-// Tries every choice of pending operations and every order that respects the real times.
+// Tries every choice of pending operations and every order that agrees with real time.
 class Exhaustive {
  public:
   explicit Exhaustive(const std::vector<KeyOp>& ops) {
@@ -247,7 +248,7 @@ class Exhaustive {
       if (!(op.pending && op.verb == KeyVerb::get)) ops_.push_back(op);
     }
   }
-  // The values that the key may end with; none when there is no order.
+  // The values that the key may have at the end: none if there is no order.
   std::set<std::uint64_t> finals() {
     for (std::uint32_t out = 0; out < 1u << ops_.size(); ++out) {
       bool sound = true;
@@ -286,13 +287,14 @@ class Exhaustive {
   std::set<std::uint64_t> finals_;
 };
 
-// Up to seven operations of up to three threads over one crash; values collide on purpose.
+// Up to seven operations of up to three threads before a crash and three after it. Values collide
+// on purpose.
 std::vector<KeyOp> tiny_history(std::mt19937_64& rng) {
   const std::uint64_t crash = 100;
   std::vector<KeyOp> ops;
   const std::size_t count = 1 + rng() % 7;
   std::vector<std::uint64_t> free_at(6, 0);
-  // All threads may come to their ends before that.
+  // Stops early when no thread has time left.
   for (int tries = 0; ops.size() < count && tries < 50; ++tries) {
     const std::size_t thread = rng() % 6;  // 3..5 live after the crash
     std::uint64_t& now = free_at[thread];
@@ -350,7 +352,7 @@ TEST(history, random_tiny_histories_are_judged_as_by_trying_every_order) {
   EXPECT_LT(sound, kHistories - kHistories / 10) << "hardly any history is wrong";
 }
 
-// A register under the hands of `threads`, its operations overlapping all the time.
+// A register that `threads` threads use, with operations that overlap all the time.
 std::vector<KeyOp> busy_history(std::size_t count, std::uint32_t threads, std::mt19937_64& rng) {
   std::vector<KeyOp> ops;
   std::vector<std::uint64_t> free_at(threads, 1);
@@ -389,7 +391,7 @@ TEST(history, thousands_of_overlapping_operations_of_one_key_take_little_time) {
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     std::printf("%u threads: %.2f us an operation\n", threads,
                 us / static_cast<double>(ops.size()));
-    // A reader is told what the key held much earlier.
+    // A get returns what the key held much earlier.
     const auto get = std::find_if(ops.begin() + 15'000, ops.end(), [](const KeyOp& op) {
       return op.verb == KeyVerb::get && op.value != kAbsent;
     });

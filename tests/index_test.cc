@@ -1,6 +1,7 @@
-// The index without a pool: searching a node against std::upper_bound with keys that try its
-// shortcuts (common prefixes, equal heads, zero and 0xff bytes), leaves added and removed at random
-// against a map, whole subtrees vanishing at their left edge, and readers beside all of it.
+// The index without a pool. Searches of a node are compared with std::upper_bound, for keys that
+// test its shortcuts: common prefixes, equal heads, zero and 0xff bytes. Leaves are added and
+// removed at random beside a map, whole subtrees vanish at their left edge, and readers run
+// meanwhile.
 #include "store/tree/index.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ namespace {
 
 using Rng = std::mt19937_64;
 
-// Few different bytes, so that keys share prefixes and heads and differ in trailing zeros.
+// Uses few different bytes, so that keys share prefixes and heads, and differ in trailing zeros.
 std::string tricky_key(Rng& rng, const std::string& prefix, std::size_t bytes_max) {
   static constexpr char kBytes[] = {'\0', '\x01', 'a', '\x7f', '\x80', '\xff'};
   std::string s = rng() % 8 == 0 ? prefix.substr(0, rng() % (prefix.size() + 1)) : prefix;
@@ -72,7 +73,7 @@ TEST(IndexTest, copy_with_one_more_child_is_the_node_made_from_its_shape) {
       }
       Node::destroy(copy);
     } else {
-      // Full, or of another prefix than the rest.
+      // The node is full, or the new key does not share its prefix.
       const bool full = shape.children.size() == kFanout;
       const std::size_t shared = common_prefix(shape.seps.front(), shape.seps.back());
       EXPECT_TRUE(full || added.substr(0, shared) != shape.seps.front().substr(0, shared));
@@ -126,7 +127,7 @@ TEST(IndexTest, separator_is_the_shortest_that_separates) {
   EXPECT_EQ(shortest_separator("a", std::string_view("a\0", 2)), std::string_view("a\0", 2));
 }
 
-// An index over shadow leaves without leaves on media, and the map it must agree with.
+// An index over shadow leaves that have no leaves in a pool, and the map that it must agree with.
 class IndexedLeaves {
  public:
   explicit IndexedLeaves(const std::set<std::string>& lows)
@@ -151,7 +152,7 @@ class IndexedLeaves {
   const Index& index() const { return index_; }
   const std::map<std::string, ShadowLeaf*>& map() const { return map_; }
 
-  // Called with the leaf on the left and the one that comes or goes, both not to be seen.
+  // Called with the left leaf and the leaf that is added or removed, while readers see neither.
   using OnLocked = std::function<void(ShadowLeaf& left, ShadowLeaf& other)>;
 
   void add(const std::string& low, const OnLocked& on_locked = {}) {
@@ -230,8 +231,8 @@ TEST(IndexTest, leaves_come_and_go_at_random) {
   }
 }
 
-// A queue: always the leftmost removable leaf, so that every removal below the top is at the left
-// edge of its nodes.
+// A queue: always removes the leftmost removable leaf, so that every removal below the top is at
+// the left edge of its nodes.
 TEST(IndexTest, subtrees_vanish_from_the_left) {
   std::set<std::string> lows;
   const auto low_of = [](int n) {
@@ -253,7 +254,8 @@ TEST(IndexTest, subtrees_vanish_from_the_left) {
   leaves.expect_agrees();
 }
 
-// Every leaf of a subtree but one in its middle: nodes of one child, removed at both edges.
+// Removes all leaves in random order, which leaves nodes with one child and empties nodes at both
+// edges.
 TEST(IndexTest, nodes_of_one_child_are_found_and_removed) {
   Rng rng(11);
   std::set<std::string> lows;
@@ -271,8 +273,8 @@ TEST(IndexTest, nodes_of_one_child_are_found_and_removed) {
   EXPECT_EQ(leaves.map().size(), 1u);
 }
 
-// Whatever leaf a reader is led to must hold the key's range for as long as its version stays. The
-// ranges stand in the shadow leaves' words, changed under the leaf's lock: [0] first, [1] end.
+// A leaf that a reader finds must hold the key for as long as the leaf's version stays. The words
+// of a shadow leaf hold its range, and change under its lock: [0] is the first key, [1] the end.
 TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
   constexpr std::uint64_t kBase = 100'000, kKeys = 3000;
   const auto low_of = [](std::uint64_t n) { return std::to_string(kBase + n); };
@@ -323,8 +325,8 @@ TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
   leaves.expect_agrees();
 }
 
-// Two writers in the leaves of one node: each replaces the node that the other has just made, and
-// nobody is led to a leaf by what the node before said of it.
+// Two writers in the leaves of one node: each replaces a node that the other has just made. No
+// reader may follow an outdated node to a leaf that does not hold its key.
 TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_already) {
   constexpr std::uint64_t kSpan = 1000;
   const auto low_of = [](std::uint64_t n) { return std::to_string(100'000 + n); };
@@ -363,7 +365,7 @@ TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_alread
       left.set_word(1, {at});
       index.add(&left, low_of(at), &right);
       left.unlock();
-      for (int n = 0; n < 100; ++n) _mm_pause();  // somebody looks at it
+      for (int n = 0; n < 100; ++n) _mm_pause();  // time for readers to see it
       left.lock();
       right.lock();
       left.set_word(1, {end});

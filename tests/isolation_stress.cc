@@ -1,7 +1,7 @@
-// Whether many threads that use transactions, snapshots, batches and single puts at once see a
-// strictly serialisable store, also when their process is killed again and again: the recorded
-// history must show no anomaly (support/isolation.h). TENUTO_STRESS_SCALE multiplies the work,
-// TENUTO_KILLS sets the number of kills, TENUTO_SEED repeats the choices.
+// Many threads use transactions, snapshots, batches and single puts at once. The store must look
+// strictly serialisable, also when its process is killed again and again: the recorded history must
+// show no anomaly (support/isolation.h). TENUTO_STRESS_SCALE multiplies the work, TENUTO_KILLS sets
+// the number of kills, TENUTO_SEED repeats the choices.
 #include <gtest/gtest.h>
 
 #include <signal.h>
@@ -42,8 +42,8 @@ class IsolationStress : public KvFixture {
     options_.pool.size = 32u << 20;
   }
 
-  // Threads of a store until each has done so many steps or its log is full. Ends the process when
-  // something fails that never should, for it may be a child.
+  // Runs threads on a store until each has done `steps` steps or its log is full. Ends the process
+  // if a step fails in a way that it never should, because the process may be a child.
   static void work(Store& store, IsolationSize size, int steps, std::uint64_t seed,
                    std::atomic<std::uint64_t>& clock, std::atomic<std::uint64_t>& counter,
                    std::vector<TxnLog>& logs) {
@@ -79,7 +79,7 @@ class IsolationStress : public KvFixture {
     committed_ += committed;
   }
 
-  // In one process.
+  // Runs all in one process.
   void run(IsolationSize size, int steps) {
     Store store = opened();
     std::atomic<std::uint64_t> clock{1}, counter{1};
@@ -120,7 +120,7 @@ TEST_F(IsolationStress, keys_in_three_collections) {
       static_cast<int>(3000 * scale()));
 }
 
-// Shared by a process and those it starts.
+// Memory that a process shares with its children.
 class SharedWords {
  public:
   explicit SharedWords(std::size_t n) : n_(n) {
@@ -141,14 +141,14 @@ class SharedWords {
   std::uint64_t* words_;
 };
 
-// One pool, several lives, each killed at some moment; what each acknowledged survives, and all
-// lives together are one serialisable history.
+// One pool lives several times, and each life is killed at a random point. What each life
+// acknowledged survives, and all lives together are one serialisable history.
 TEST_F(IsolationStress, killed_processes_leave_a_serialisable_history) {
   const char* const given = std::getenv("TENUTO_KILLS");
   const int kills = given == nullptr ? 24 : std::atoi(given);
   constexpr int kLives = 6;
   constexpr std::size_t kWords = 1u << 18;
-  options_.pool.recovery_threads = 1;  // the thread sanitizer wants no threads before a fork
+  options_.pool.recovery_threads = 1;  // ThreadSanitizer needs a process without threads for a fork
   IsolationSize size{.lists = 5, .registers = 4, .own = 3, .fillers = 20};
   std::mt19937_64 rng(seed_);
   for (int pool = 0; pool < (kills + kLives - 1) / kLives; ++pool) {

@@ -1,5 +1,5 @@
-// Who checks the isolation checker: hand-made histories, at least one of each anomaly, and the
-// sound ones next to them.
+// Tests the isolation checker on histories made by hand: at least one of each anomaly, and a sound
+// one much like it.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,12 +25,12 @@ TxnOp read(std::uint32_t key, std::uint64_t v) { return {Verb::read, key, v, {}}
 
 class IsolationTest : public testing::Test {
  protected:
-  // All at the same time, so that real time orders nothing.
+  // Adds a transaction that overlaps all others, so that real time orders nothing.
   void together(std::vector<TxnOp> ops, End how = End::committed) {
     const auto n = static_cast<std::uint32_t>(history_.size());
     history_.add({n, n, 1000 + n, how, std::move(ops)});
   }
-  // After everything added so far.
+  // Adds a transaction after all that were added so far.
   void then(std::vector<TxnOp> ops, End how = End::committed) {
     const auto n = static_cast<std::uint32_t>(history_.size());
     history_.add({n, 2000 + 2 * n, 2001 + 2 * n, how, std::move(ops)});
@@ -167,8 +167,8 @@ TEST_F(IsolationTest, g2_write_skew) {
   EXPECT_EQ(verdict(), "G2");
 }
 
-// Fekete, O'Neil, O'Neil 2004: two transactions in order, and a reader that sees the later one
-// only.
+// Fekete, O'Neil, O'Neil 2004: two transactions in order, and a reader that sees only the later
+// one.
 TEST_F(IsolationTest, g2_of_a_read_only_transaction) {
   together({list(x, {}), append(y, 1)});
   together({append(x, 1)});

@@ -1,10 +1,10 @@
 // The crash scripts of heap, transactions and store on medium journal
-// (support/journal_explorer.cc): power is cut at the writes and syncs of the pool and its journal,
-// also those of checkpoints and replays, with an epoch ended after each fence or every third; what
-// the files then hold is judged by the scripts' own checks. Then mistakes are planted in the
-// medium, each of which must show.
+// (support/journal_explorer.cc). Power is cut at the writes and syncs of the pool and its journal,
+// also at those of checkpoints and replays. An epoch ends after each fence or after every third.
+// The scripts' own checks judge what the files then hold. Then mistakes are planted in the medium,
+// each of which must show.
 //
-// TENUTO_CRASH_SCALE multiplies the moments that are tried (default 1).
+// TENUTO_CRASH_SCALE multiplies the number of cuts that are tried (default 1).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ const Subject kSubjects[] = {
 std::string name_of(const testing::TestParamInfo<Subject>& s) { return s.param.name; }
 void PrintTo(const Subject& s, std::ostream* to) { *to << s.name; }
 
-// Odd seeds: an epoch for each fence; even ones: about three fences in one.
+// Returns what is wrong. Odd seeds end an epoch at each fence, even ones after about three fences.
 std::string found_in(const Subject& subject, std::uint64_t seed,
                      const std::vector<std::string>& plants = {}) {
   CrashOptions o;
@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Scripts, JournalCrash, testing::ValuesIn(kSubjects), na
 
 #ifdef TENUTO_DEBUG_CHECKS
 
-// Mistakes of the medium, each found by some script's own check. Not those that need large blocks
-// (torn ones believed), whose place is journal_disk_test.
+// Mistakes of the medium, each found by some script's own check. journal_disk_test has those that
+// need large blocks (a torn block that is believed).
 class JournalCrashPlanted : public testing::TestWithParam<const char*> {};
 
 TEST_P(JournalCrashPlanted, is_found) {

@@ -1,7 +1,7 @@
-// Explores the protocols of medium `journal`: its epochs (model/journal_epochs.h), every order of
-// all steps of short programs, and its files (model/journal_file_model.h), lives that end in a
-// kill or a power cut at any write. Then the same with mistakes planted, each of which must be
-// found.
+// Explores the protocols of medium `journal`. For its epochs (model/journal_epochs.h) it tries
+// every order of all steps of short programs. For its files (model/journal_file_model.h) it tries
+// lives that end in a kill or a power cut at any write. Then it plants mistakes, each of which must
+// be found.
 //
 // TENUTO_MODEL_SCALE multiplies the number of random programs, of states and of lives (default 1).
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ std::vector<Threads> written() {
   };
 }
 
-// A line that changes and changes back between two readings, with a flush before each change back
-// or without.
+// A line changes and changes back between two readings, with or without a flush before each change
+// back.
 Threads back_and_forth(bool flushed) {
   const Program set = {store(0, 0, 1), store(0, 1, 1)}, back = {store(0, 1, 0), store(0, 0, 0)};
   Program p;
@@ -101,7 +101,7 @@ Program random_program(std::mt19937& rng, int length, Byte& value) {
       p.push_back(kFence);
     } else {
       p.push_back(rng() % 2 == 0 ? sync(0) : kLeave);
-      if (p.back().verb == Verb::leave) break;  // a thread's fences come before its end
+      if (p.back().verb == Verb::leave) break;  // a thread fences before it ends
     }
   }
   return p;
@@ -120,7 +120,7 @@ std::vector<Threads> random(std::size_t n) {
 
 struct Total {
   std::size_t programs = 0, states = 0, cut_short = 0;
-  std::string violation;  // the first one, and how it came
+  std::string violation;  // the first one, and the steps that led to it
 };
 
 Total explore(const EpochConfig& config, const std::vector<Threads>& all) {
@@ -171,7 +171,7 @@ TEST(JournalModel, images_of_two_readings_that_agree_are_of_one_moment) {
   EXPECT_EQ(explore_and_say("agreed images", c, all).violation, "");
   c.states_max = scaled(80'000);
   EXPECT_EQ(explore_and_say("agreed images, random", c, random(scaled(30))).violation, "");
-  // The limit that the head of src/journal/capture.h names.
+  // This is the limit that the head of src/journal/capture.h describes.
   c.cuts = 1;
   c.states_max = scaled(3'000'000);
   EXPECT_NE(explore_and_say("back without a flush", c, {back_and_forth(false)}).violation, "");
@@ -181,7 +181,7 @@ TEST(JournalModel, a_checkpoint_leaves_what_the_blocks_held) {
   EXPECT_EQ(explore_and_say("checkpoint", with_checkpoint(), written()).violation, "");
 }
 
-// Most mistakes show in few states; what hides in one program shows in another.
+// Most mistakes show in few states. A mistake that one program does not show, another one does.
 Total find(EpochPlant plant, std::size_t states_max) {
   EpochConfig c = with_checkpoint();
   c.plant = plant;
@@ -246,7 +246,7 @@ TEST(JournalModel, order_across_pools_takes_a_sync) {
               {joined({kFirst, {sync(0)}, kSecond}), {flush(0), flush(1), kFence}})};
   EXPECT_NE(explore_and_say("order by fence", c, fenced).violation, "");
   EXPECT_EQ(explore_and_say("order by sync", c, synced).violation, "");
-  // In one pool a fence is enough.
+  // Within one pool a fence is enough.
   c.pools = 1;
   c.cuts = 2;
   EXPECT_EQ(explore_and_say("order in one pool", c, fenced).violation, "");
@@ -276,7 +276,7 @@ std::vector<Files> files() {
       {"usual", usual}, {"small ring", small}, {"crashes often", often}, {"long lives", longer}};
 }
 
-// The first failure of so many runs.
+// Returns the first failure in `runs` runs, or an empty string.
 std::string run_files(const char* name, const FileConfig& config, std::size_t runs) {
   FileModel model(config);
   std::size_t run = 0;
@@ -308,16 +308,17 @@ TEST(JournalModel, damage_before_the_end_is_reported) {
   }
 }
 
-// A crash between the two: the journal is of a life that the pool knows nothing of.
+// A crash between begin and announcement: the journal is of a life that the pool does not know.
 TEST(JournalModel, a_life_that_no_superblock_announced_is_refused) {
   FileConfig c;
   c.announced_first = false;
   EXPECT_NE(run_files("named late", c, 20'000), "");
 }
 
-// A kill between a write and its sync: what was written is read, believed, acted on, and lost by a
-// power cut. Of the journal, where file systems let it; the pool's own writes are made durable by
-// the announcement of the next life, before anything relies on them.
+// A kill comes between a write and its sync. The next life reads the written bytes and acts on
+// them, and a power cut then loses them. This concerns the journal, where file systems allow it.
+// The pool's own writes are made durable by the next life's announcement, before anything relies on
+// them.
 TEST(JournalModel, what_a_kill_left_is_synced_before_it_is_believed) {
   FileConfig c;
   c.units = 3;

@@ -1,5 +1,5 @@
-// Whose turn it is to commit: nobody sleeps through the commit that served it, one thread leads at
-// a time, and threads that sync in turn share commits. The commits here are counters and sleeps.
+// Which thread commits: no thread sleeps through the commit that served it, one thread leads at a
+// time, and threads that sync in turn share commits. The commits here are counters and sleeps.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,12 +12,12 @@
 namespace tenuto::pm {
 namespace {
 
-// What Journal does around its turns, with a commit that only takes time.
+// Uses turns as Journal does. Its commit only takes time.
 class FakeJournal {
  public:
   explicit FakeJournal(std::chrono::microseconds commit_time) : commit_time_(commit_time) {}
 
-  // False: commits have failed.
+  // Returns false if commits have failed.
   bool sync() {
     const std::uint64_t wanted = epoch_.load();
     turns_.arrive(wanted);
@@ -61,7 +61,7 @@ class FakeJournal {
   std::atomic<bool> failed_ = false;
   std::atomic<int> leading_ = 0;
   std::atomic<bool> two_led_ = false;
-  std::uint64_t commits_ = 0;  // the leader's
+  std::uint64_t commits_ = 0;  // only the leader uses it
   std::uint64_t fails_at_ = 0;
 };
 
@@ -91,7 +91,7 @@ TEST(JournalTurns, threads_that_sync_in_turn_share_commits) {
   run_threads(kThreads, [&] {
     for (std::uint64_t i = 0; i < kSyncs; ++i) EXPECT_TRUE(journal.sync());
   });
-  // A quarter when all stay together, half when two groups take turns.
+  // 1/4 if all threads stay together, 1/2 if two groups take turns.
   EXPECT_LE(journal.commits(), kThreads * kSyncs * 3 / 4);
   EXPECT_FALSE(journal.two_led());
 }

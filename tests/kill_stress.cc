@@ -1,5 +1,5 @@
-// SIGKILL at random moments, hundreds of times: the loop of `tenuto crash kill`, bounded; and the
-// judge against children with bugs of their own, each of which it must find.
+// SIGKILL at random points, hundreds of times: a bounded run of the loop of `tenuto crash kill`.
+// Then its judge has to find the bugs that children are given.
 //
 // TENUTO_KILLS sets the number of kills, TENUTO_SEED the seed.
 #include <gmock/gmock.h>
@@ -57,10 +57,10 @@ TEST(KillStress, nothing_acknowledged_is_lost_and_nothing_leaks) {
   EXPECT_GT(t.morphed_slabs, t.kills / 20) << "the sizes do not change enough to morph slabs";
 }
 
-// How a history that has no explanation may show.
+// The words of findings about a history that no order explains.
 const std::string kHistory = "a get saw|an erase (found|missed)|nobody touched|no order";
 
-// A bug that the child's wrappers make must be found, and what was found must be the bug.
+// The loop must find a bug that the child's wrappers make, and the finding must name that bug.
 class KillBugs : public testing::Test {
  protected:
   void expect_found(KillBug bug, std::uint32_t engines, std::uint64_t kills_max,

@@ -1,6 +1,6 @@
-// Threads that write, read, transact and look through snapshots while another compacts: every
-// account of a transfer keeps its sum, every key its writer's last version, every snapshot its
-// moment. TENUTO_STRESS_SCALE multiplies the work.
+// Threads write, read, run transactions and read snapshots while another thread compacts. All
+// transfers keep the sum of the accounts, every key keeps its writer's last version, and every
+// snapshot stays the same. TENUTO_STRESS_SCALE multiplies the work.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace {
 using test::key_of;
 
 constexpr int kWriters = 2;
-constexpr int kKeys = 1500;  // a writer
+constexpr int kKeys = 1500;  // of each writer
 constexpr int kAccounts = 40;
 constexpr int kSum = 100 * kAccounts;
 constexpr std::uint64_t kSeed = 20'261'121;
@@ -39,7 +39,7 @@ std::string account(int n) {
   return "account" + std::to_string(n * 37 % kAccounts) + "/" + key_of(n);
 }
 
-// "version:" and a filling, whose length makes the records change their class.
+// "version:" and padding, whose length changes the size class of the record.
 std::string value_of(int key, int version) {
   const auto bytes = static_cast<std::size_t>((version * 131 + key) % 700);
   return std::to_string(version) + ":" + std::string(bytes, static_cast<char>('a' + version % 26));
@@ -51,10 +51,11 @@ class KvCompactStress : public test::KvFixture {
     if (failures_.fetch_add(1, std::memory_order_relaxed) < 10) ADD_FAILURE() << what;
   }
 
-  // Fills and thins its keys again and again, so that there is something to compact.
+  // Puts all its keys and erases most of them, again and again, so that there is work for
+  // compactions.
   void write(int w, std::map<std::string, std::string>& mine) {
     std::mt19937_64 rng(kSeed + static_cast<unsigned>(w));
-    // Longer where the others had no processor meanwhile.
+    // Goes on while the other threads have not run yet.
     const auto others_rest = [&] { return moved_ == 0 || merged_ == 0 || transfers_ == 0; };
     for (int round = 1; round <= scaled(6) || (others_rest() && round < 1000); ++round) {
       for (int i = 0; i < kKeys; ++i) {
@@ -127,7 +128,7 @@ class KvCompactStress : public test::KvFixture {
       accounts += last.starts_with("account") ? 1 : 0;
     }
     if (it.status() != Status::ok || accounts != kAccounts) bad("scan");
-    last = "~";  // behind all keys
+    last = "~";  // sorts after all keys
     for (it.seek_last(); it.valid(); it.prev()) {
       if (it.key() >= last) bad("order backwards");
       last = it.key();

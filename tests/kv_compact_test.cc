@@ -1,5 +1,5 @@
-// What Store::compact promises: space comes back, every record stays, nobody notices. Crashes in it
-// are kv_crash's and kv_isolation_crash's, threads kv_compact_stress's.
+// What Store::compact promises: space comes back, every record stays, and calls beside it are not
+// disturbed. kv_crash and kv_isolation_crash test crashes in it, kv_compact_stress threads.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -39,7 +39,8 @@ class KvCompactTest : public test::KvFixture {
   static std::string value(int n, std::size_t bytes) {
     return std::to_string(n) + std::string(bytes, static_cast<char>('a' + n % 26));
   }
-  // Puts records 0 to n and erases all but one of `keep` at random; what is left.
+  // Puts records 0 to n, and erases them at random but one in `keep`. Returns the remaining
+  // records.
   template <class Where>
   static Records fill(Where& in, int n, std::size_t bytes, int keep) {
     Records left;
@@ -184,7 +185,7 @@ TEST_F(KvCompactTest, large_records_and_long_separators) {
   expect_valid(opened());
 }
 
-// --- who looks on --------------------------------------------------------------------------------
+// --- calls beside a compaction -------------------------------------------------------------------
 
 TEST_F(KvCompactTest, snapshots_see_what_they_saw) {
   Store s = opened();
@@ -334,7 +335,7 @@ TEST_F(KvCompactTest, objects_of_the_pool_stay_where_they_are) {
   expect_valid(s);
 }
 
-// A thread that lives on and does nothing keeps what lies in its cache; its next call lets go.
+// A thread that is alive and idle keeps the blocks in its cache. Its next call gives them back.
 TEST_F(KvCompactTest, a_resting_thread_holds_slabs_back_until_it_comes_again) {
   Store s = opened();
   std::vector<int> order;
@@ -419,7 +420,7 @@ TEST_F(KvCompactTest, one_at_a_time) {
   expect_valid(s);
 }
 
-// Its checksum would be made anew, and the damage be a value.
+// A move would give the damaged record a new checksum, and make the damage a value.
 TEST_F(KvCompactTest, a_damaged_record_is_not_moved) {
   Records left;
   {
@@ -433,7 +434,7 @@ TEST_F(KvCompactTest, a_damaged_record_is_not_moved) {
   ASSERT_EQ(::fstat(fd, &st), 0);
   std::string bytes(static_cast<std::size_t>(st.st_size), '\0');
   ASSERT_EQ(::pread(fd, bytes.data(), bytes.size(), 0), st.st_size);
-  // Key and value side by side: a record.
+  // A record has its key and its value side by side.
   const std::size_t at = bytes.find(victim + left[victim]);
   ASSERT_NE(at, std::string::npos);
   ASSERT_EQ(::pwrite(fd, "#", 1, static_cast<off_t>(at + victim.size() + 20)), 1);

@@ -1,5 +1,5 @@
-// Writes that look first, one by one and by many threads. On the tree itself: the public calls only
-// choose it.
+// Conditional writes, one by one and by many threads. They use the tree directly, since the public
+// calls only choose it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -86,7 +86,7 @@ TEST_F(KvConditionalTest, a_decision_may_leave_the_key_with_a_status_of_its_own)
   ASSERT_EQ(tree().put("a", "1"), Status::ok);
   EXPECT_EQ(tree().put_when("a", [](const Record*) { return Decision{.status = Status::aborted}; }),
             Status::aborted);
-  // Not another thread's change, but the caller's own answer.
+  // The caller's own decision, not a conflict with another thread.
   EXPECT_EQ(
       tree().put_when("a", [](const Record*) { return Decision{.status = Status::conflict}; }),
       Status::conflict);
@@ -102,8 +102,7 @@ TEST_F(KvConditionalTest, conditional_inserts_split_leaves) {
   EXPECT_EQ(records(), 500u);
 }
 
-// One decision is enough when only other keys of the leaf change, and a fresh one is asked for when
-// this key did.
+// A change of another key in the leaf needs no second decision. A change of this key does.
 TEST_F(KvConditionalTest, a_change_of_this_key_asks_again_and_of_another_one_does_not) {
   ASSERT_EQ(tree().put("a", "1"), Status::ok);
   int asked = 0;

@@ -1,8 +1,8 @@
 // What the store's operations cost in fences and flushed lines, counted exactly on medium `model`.
-// The table in store/README.md is this file's output (TENUTO_PRINT_COSTS=1).
+// TENUTO_PRINT_COSTS=1 prints the table of store/README.md.
 //
-// Left out are operations in which the heap takes or gives back a slab or an extent, or a leaf is
-// unlinked: those are rare, and their fences are the heap's. Splits are counted by themselves.
+// Operations are left out if the heap takes or gives back a slab or an extent in them, or if a leaf
+// is unlinked. Those are rare, and their fences are the heap's. Splits are counted separately.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -44,8 +44,8 @@ class CostStore {
 
   struct Seen {
     Cost cost;
-    bool plain = false;  // neither slab nor extent nor leaf came or went
-    bool split = false;  // one leaf came, and nothing else
+    bool plain = false;  // no slab, extent or leaf was added or removed
+    bool split = false;  // one leaf was added, and nothing else
   };
   Seen run(const std::function<Status()>& op) {
     const StoreStats before = store_.stats();
@@ -61,7 +61,7 @@ class CostStore {
             heap_still && before.leaves + 1 == after.leaves};
   }
 
-  // Expects this cost of each of many operations, but those left out.
+  // Expects this cost of each of many operations, except those that are left out.
   void expect_all(const char* name, int operations, Cost expected,
                   const std::function<Status(int)>& op) {
     int counted = 0;
@@ -170,7 +170,7 @@ TEST(KvCostTest, split_is_two_fences_more_than_an_insert) {
         s.run([&] { return s->put(spread_key(i), std::string(100, 'v')); });
     if (!seen.split) continue;
     ++splits;
-    // The new leaf's eight lines and the old leaf's header.
+    // The new leaf's eight lines and the header of the old leaf.
     ASSERT_EQ(seen.cost, (Cost{2 + 2, 2 + 2 + 8 + 1})) << "put " << i;
   }
   EXPECT_GE(splits, 60);
@@ -194,7 +194,7 @@ TEST(KvCostTest, split_with_a_long_separator_adds_the_lines_of_its_block) {
 
 TEST(KvCostTest, batch_is_three_fences_however_many_entries) {
   CostStore s;
-  // Keys in order fill leaves to the brim; erasing each second makes room in all of them.
+  // Keys in order fill the leaves completely. Erasing every second key makes room in all of them.
   for (int i = 0; i < 1800; ++i) ASSERT_EQ(s->put(key_of(i), std::string(100, 'v')), Status::ok);
   for (int i = 1; i < 1800; i += 2) ASSERT_EQ(s->erase(key_of(i)), Status::ok);
   const auto batch_of = [&](int first, int entries, int step, const char* kind) {
@@ -209,15 +209,15 @@ TEST(KvCostTest, batch_is_three_fences_however_many_entries) {
     }
     return s.run([&] { return s->write(b); });
   };
-  // The two log areas of the lane take their first frames, which is a cost of once.
+  // The two log areas of the lane take their first frames, which happens once.
   for (int i = 0; i < 2; ++i) static_cast<void>(batch_of(0, 300, 2, "update"));
 
-  // Lines of one: record, its undo entry, slot, transaction.
+  // One update: 2 lines of the record, its undo entry, slot, transaction.
   const CostStore::Seen update = batch_of(0, 1, 2, "update");
   ASSERT_TRUE(update.plain);
   EXPECT_EQ(update.cost, (Cost{3, 2 + 1 + 1 + 1}));
   CostStore::print("batch of 1 update", update.cost);
-  // Record, two undo entries of the header, slot, header, transaction.
+  // One insert: 2 lines of the record, two undo entries of the header, slot, header, transaction.
   const CostStore::Seen insert = batch_of(1, 1, 2, "insert");
   ASSERT_TRUE(insert.plain);
   EXPECT_EQ(insert.cost, (Cost{3, 2 + 2 + 1 + 1 + 1}));
@@ -235,7 +235,8 @@ TEST(KvCostTest, batch_is_three_fences_however_many_entries) {
       if (!seen.plain) continue;
       ++plain;
       EXPECT_EQ(seen.cost.fences, 3u) << n << " x " << kind;
-      // Twenty old keys a leaf at least: two undo entries and the header, and the transaction.
+      // At least twenty old keys a leaf. A leaf adds two undo entries and its header, a batch its
+      // transaction.
       EXPECT_LE(seen.cost.lines, static_cast<unsigned>(n) * 4u + 1 + 3u * (n / 20u + 2)) << kind;
       if (n == 100) CostStore::print(("batch of 100 x " + std::string(kind)).c_str(), seen.cost);
     }

@@ -1,6 +1,6 @@
-// The store under the crash explorer: small scripts that meet every branch of its protocols, each
-// judged against the exact model (support/kv_world.h). Then fences are dropped, each of which must
-// be missed. planted_crash.cc plants other mistakes.
+// The store under the crash explorer: small scripts that reach every branch of its protocols, each
+// judged against the exact model (support/kv_world.h). Then fences are dropped, and the scripts
+// must find each loss. planted_crash.cc plants other mistakes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,9 +14,9 @@ namespace {
 
 using Fences = std::vector<std::pair<const char*, const char*>>;
 
-// Each fence named must have been crashed at. One of the store is named nowhere: what a crash at
-// "split finished | store is used" leaves is either the unfinished or the finished split, both of
-// which are crash states of the split itself and are not judged twice.
+// Each named fence must have been crashed at. No test names "split finished | store is used": a
+// crash there leaves the unfinished or the finished split, and both are crash states of the split
+// itself, which are not judged twice.
 void expect_sound(KvCrash subject, const Fences& fences,
                   const CrashOptions& options = kv_crash_options()) {
   const CrashResult r = subject.run(options);

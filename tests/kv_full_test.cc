@@ -1,4 +1,4 @@
-// A full pool: what is refused changes nothing, nothing leaks, and what is erased makes room.
+// A full pool: a refused call changes nothing, nothing leaks, and erasing makes room.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -59,7 +59,7 @@ TEST_F(KvFullTest, full_pool_refuses_changes_nothing_and_has_room_again_after_er
     fill(s, model, value_bytes, next);
     ASSERT_GT(model.size(), 8u);
     const std::size_t first_fill = model.size();
-    for (int i = 0; i < 200; ++i) {  // refused again and again, nothing leaks away
+    for (int i = 0; i < 200; ++i) {  // many refusals leak nothing
       ASSERT_EQ(s.put("new" + key_of(i), std::string(value_bytes, 'x')), Status::full);
     }
     const auto some = std::next(model.begin(), static_cast<std::ptrdiff_t>(model.size() / 2));
@@ -72,7 +72,7 @@ TEST_F(KvFullTest, full_pool_refuses_changes_nothing_and_has_room_again_after_er
     }
     ASSERT_EQ(s.write(b), Status::full);
     expect_equal(s, model);
-    // Each second key goes, and finds its room again. (Room for other things it need not be: the
+    // Every second key is erased, and must find room again. (Other records need not, because the
     // blocks of a slab have one size.)
     Keys gone;
     for (auto at = model.begin(); at != model.end(); ++at) {
@@ -93,7 +93,8 @@ TEST_F(KvFullTest, full_pool_refuses_changes_nothing_and_has_room_again_after_er
     for (auto at = model.begin(); at != model.end(); at = model.erase(at)) {
       ASSERT_EQ(s.erase(at->first), Status::ok);
     }
-    // Reopened, so that no thread keeps single blocks of slabs that are empty but for them.
+    // The reopen empties the threads' caches, which may hold the last blocks of otherwise empty
+    // slabs.
     ASSERT_EQ(s.close(), Status::ok);
     s = opened();
     fill(s, model, value_bytes, next);

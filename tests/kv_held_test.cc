@@ -1,5 +1,5 @@
-// What is replaced and erased is used again, whoever rests meanwhile: threads, iterators, views,
-// scans and backups hold back what store/README.md says, and no more.
+// Memory of replaced and erased records is reused, whatever threads, iterators, views, scans and
+// backups rest meanwhile. They hold back what store/README.md states, and no more.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,7 +27,8 @@ class KvHeldTest : public test::KvFixture {
  protected:
   KvHeldTest() { options_.pool.size = options_.pool.size_max = 32u << 20; }
 
-  // Replaces these keys' values, of a kilobyte, so often. False: full.
+  // Replaces the values (1000 bytes) of these keys so many times. Returns false if the pool is
+  // full.
   static bool update(Store& s, int keys, int times) {
     for (int n = 0; n < keys * times; ++n) {
       const std::string value(1000, static_cast<char>('a' + n % 26));
@@ -37,7 +38,7 @@ class KvHeldTest : public test::KvFixture {
   }
 };
 
-// A thread that does something and then only lives, until this goes.
+// A thread that does `work`, and then idles until this object is destroyed.
 class Resting {
  public:
   template <class F>
@@ -73,7 +74,7 @@ TEST_F(KvHeldTest, threads_that_rest_hold_nothing_when_the_pool_is_full) {
         ASSERT_EQ(s.put("t" + std::to_string(t), large(n)), Status::ok) << n;
         ASSERT_EQ(other->put("t" + std::to_string(t), large(n)), Status::ok) << n;
       }
-      // Less than is sealed by itself.
+      // Less than a thread seals by itself.
       for (int n = 0; n < 60; ++n) ASSERT_EQ(s.put("small", std::string(900, 's')), Status::ok);
     }));
   }
@@ -86,8 +87,8 @@ TEST_F(KvHeldTest, threads_that_rest_hold_nothing_when_the_pool_is_full) {
   expect_valid(s);
 }
 
-// A call that replaces or erases much is pinned meanwhile; what it retired does not wait for
-// others.
+// A call that replaces or erases much is pinned all the time. What it retired must not wait for
+// other calls.
 TEST_F(KvHeldTest, what_a_large_batch_replaced_does_not_wait_for_the_next_call) {
   Store s = opened();
   constexpr std::size_t kBytes = 3000;
@@ -113,8 +114,8 @@ TEST_F(KvHeldTest, what_a_large_batch_replaced_does_not_wait_for_the_next_call) 
   EXPECT_LE(s.stats().retired_bytes, kMost);
 }
 
-// What they retired while somebody was reading, and what ended threads left, an iterator's slot or
-// not.
+// What threads retired under a reader, and what ended threads left, also in slots that iterators
+// then use.
 TEST_F(KvHeldTest, what_threads_left_under_a_reader_is_freed_after_it) {
   Store s = opened();
   ASSERT_EQ(s.put("held", large(0)), Status::ok);
@@ -136,7 +137,8 @@ TEST_F(KvHeldTest, what_threads_left_under_a_reader_is_freed_after_it) {
   EXPECT_EQ(view->value(), large(0));
 }
 
-// A call elsewhere is under way while all is replaced, and nobody writes any more when it ends.
+// A call in another collection runs while everything is replaced, and no thread writes after it
+// ends.
 TEST_F(KvHeldTest, what_a_call_held_that_has_ended_is_freed_by_reclaim) {
   Store s = opened();
   Result<Collection> other = s.collection("other");
@@ -176,9 +178,10 @@ TEST_F(KvHeldTest, iterators_and_views_hold_the_records_they_show) {
   EXPECT_EQ(it.key(), key);
   EXPECT_EQ(it.value(), value);
   EXPECT_EQ(view->value(), viewed);
-  // The leaf's records, the view's, and what this thread has not sealed yet.
+  // The bound: the records of the leaf, the record of the view, and what this thread has not sealed
+  // yet.
   EXPECT_LE(s.stats().retired_bytes, (kLeafRecords + 1) * 1100 + (128u << 10));
-  // In the leaf it goes on with what it has seen there; then with what is there now.
+  // In the leaf the iterator goes on with the old records. Behind it, it shows the current ones.
   std::size_t old_ones = 0;
   std::string last = key;
   for (it.next(); it.valid(); it.next()) {
@@ -191,7 +194,7 @@ TEST_F(KvHeldTest, iterators_and_views_hold_the_records_they_show) {
   EXPECT_LE(old_ones, 60u);
 }
 
-// A step, a hundred updates, a step: the walk is long, and holds a leaf.
+// A hundred updates for each step: the walk is long, and holds one leaf at a time.
 TEST_F(KvHeldTest, a_slow_scan_holds_a_leaf_and_not_its_begin) {
   Store s = opened();
   ASSERT_TRUE(update(s, 1000, 1));

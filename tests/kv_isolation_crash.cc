@@ -1,5 +1,5 @@
-// Snapshots and transactions under the crash explorer (support/kv_isolation_world.h): commits over
-// several leaves with active snapshots are there or not, no old version is left, and threads
+// Snapshots and transactions under the crash explorer (support/kv_isolation_world.h). Commits over
+// several leaves with active snapshots are there or not, and no old version is left. Threads
 // interleaved by the seed leave serialisable histories, cut off at any fence.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Cursors: every seek, bounds and prefixes, turning round, and writes under the cursor.
+// Cursors: every seek, bounds and prefixes, changes of direction, and writes under the cursor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST_F(KvIteratorTest, iterator_of_an_empty_store_finds_nothing) {
 
 TEST_F(KvIteratorTest, every_seek_lands_where_lower_bound_does) {
   Store s = opened();
-  constexpr int kCount = 1000;  // even numbers; odd ones lie between
+  constexpr int kCount = 1000;  // even numbers: odd ones are between them
   for (int i = 0; i < kCount; ++i) ASSERT_EQ(s.put(key_of(2 * i), std::to_string(i)), Status::ok);
   Iterator it = s.iterator();
   for (int n = 0; n <= 2 * kCount; ++n) {
@@ -67,7 +67,7 @@ TEST_F(KvIteratorTest, every_seek_lands_where_lower_bound_does) {
   EXPECT_FALSE(it.valid());
   it.seek(std::string("k"));
   ASSERT_TRUE(it.valid());
-  it.seek(it.key());  // its own key may be the target
+  it.seek(it.key());  // the target may be the cursor's own key
   EXPECT_EQ(it.key(), key_of(0));
 }
 
@@ -169,8 +169,8 @@ TEST_F(KvIteratorTest, prefix_shows_what_starts_with_it_even_of_0xff) {
   EXPECT_EQ(keys(it), (Keys{"ab"}));  // "abc" < "ab\xff"
 }
 
-// A leaf remembers the order in which somebody walked over it; every kind of write lies between two
-// walks, also an erase and an insert that reuse a slot.
+// A leaf remembers the order of its keys from a walk. Every kind of write comes between two walks,
+// also an erase and an insert that reuse a slot.
 TEST_F(KvIteratorTest, every_walk_is_in_order_whatever_was_written_since_the_last_one) {
   Store s = opened();
   std::map<std::string, std::string> model;
@@ -208,7 +208,7 @@ TEST_F(KvIteratorTest, erasing_under_the_cursor_skips_nothing) {
   for (it.seek_first(); it.valid(); it.next()) {
     ASSERT_EQ(it.key(), key_of(n));
     ASSERT_EQ(s.erase(it.key()), Status::ok);
-    ASSERT_EQ(it.key(), key_of(n++));  // the record outlives its erasing under the cursor
+    ASSERT_EQ(it.key(), key_of(n++));  // the erased record stays under the cursor
   }
   EXPECT_EQ(n, 2000);
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(s.put(key_of(i), "v"), Status::ok);
@@ -229,7 +229,7 @@ TEST_F(KvIteratorTest, the_leaf_at_hand_is_one_moment_and_what_lies_behind_it_is
   for (int i = 0; i < 400; ++i) ASSERT_EQ(s.put(key_of(2 * i), "v"), Status::ok);
   Iterator it = s.iterator();
   it.seek_first();
-  // All leaves are split under the cursor; all even keys must still come, in order.
+  // All leaves are split under the cursor. All even keys must still come, in order.
   for (int i = 0; i < 400; ++i) ASSERT_EQ(s.put(key_of(2 * i + 1), "v"), Status::ok);
   std::string last;
   int even = 0;

@@ -58,7 +58,7 @@ TEST_F(KvManyTest, bulk_load_of_any_size_is_a_sound_store) {
       ASSERT_EQ(s->bulk_load(sorted(model)), Status::ok) << count;
       expect_same(*s, model);
       expect_valid(*s);
-      // It lives like any other.
+      // The loaded store works like any other.
       for (int i = 0; i < 500; ++i) {
         const std::string key = prefix + key_of(i);
         if (i % 5 == 0) {
@@ -119,7 +119,7 @@ TEST_F(KvManyTest, bulk_load_into_a_pool_too_small_says_full_and_leaves_nothing)
   EXPECT_EQ(s.put("a", "b"), Status::ok);
 }
 
-// After everything was erased one leaf is left, below whatever inner nodes there still are.
+// After all keys are erased, one leaf is left below some inner nodes.
 TEST_F(KvManyTest, an_emptied_store_can_be_loaded) {
   Store s = opened();
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(s.put(key_of(i), "v"), Status::ok);
@@ -149,7 +149,8 @@ TEST_F(KvManyTest, readers_see_nothing_or_all_of_a_bulk_load) {
   expect_same(s, model);
 }
 
-// One fence a part, one for the chain, and those of the heap's slabs: not two a record.
+// One fence for each part, one for the chain, and those of the heap's slabs, instead of two a
+// record.
 TEST_F(KvManyTest, bulk_load_costs_a_handful_of_fences) {
   options_.pool.medium = Medium::model;
   options_.pool.recovery_threads = 1;

@@ -1,8 +1,8 @@
 // Explores the store's leaf protocol (model/kv_protocol.h): every order of whole operations, orders
 // of single steps with few switches, and random runs with crashes and clean closes between
-// sessions; with and without batches. Before each fence and after each operation every image that a
-// crash could leave is recovered, recovered twice, and crashed inside recovery. Then the same with
-// mistakes planted, each of which must be found.
+// sessions, with and without batches. Before each fence and after each operation it takes every
+// image that a crash could leave. Each image is recovered, recovered twice, and crashed inside
+// recovery. Then it plants mistakes, each of which must be found.
 //
 // TENUTO_MODEL_SCALE multiplies the number of runs (default 1).
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<Case> cases() {
   KvConfig one{.threads = 1, .keys = 3, .blocks = 4, .leaves = 3, .slots = 2};
   KvConfig two = one;
   two.threads = 2;
-  KvConfig scarce = two;  // released blocks and leaves are used again at once
+  KvConfig scarce = two;  // released blocks and leaves are reused at once
   scarce.keys = 4;
   scarce.leaves = 2;
   KvConfig batches = two;

@@ -1,5 +1,5 @@
 // Random operations on a store beside std::map, for both kinds of keys: reads, writes, batches,
-// cursors both ways, a clean reopen, and a reopen after a process ended without closing.
+// cursors both ways, clean reopens, and reopens after a process that ended without a close.
 // TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using Model = std::map<std::string, std::string>;
 
 struct Mix {
   KeyKind kind;
-  int keys;  // drawn from; few keys make dense leaves
+  int keys;  // number of keys to draw from: few keys make dense leaves
   int operations;
 };
 
@@ -42,8 +42,8 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
 
   std::uint64_t below(std::uint64_t n) { return rng_() % n; }
 
-  // Of bytes: short ones, ones with a common prefix of 70 (whose separators need a block of their
-  // own) and of 1000, ones of zeros and 0xff, of all lengths up to 12.
+  // Kinds of byte keys: short; with a common prefix of 70 bytes, whose separators need their own
+  // block; with one of 1000 bytes; of zeros and 0xff; of all lengths up to 12.
   std::string random_key() {
     const std::uint64_t n = below(static_cast<std::uint64_t>(GetParam().keys));
     if (GetParam().kind == KeyKind::u64) {
@@ -114,7 +114,7 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
     ASSERT_EQ(s.write(b), Status::ok);
   }
 
-  // Empties leaves.
+  // Erases keys in order, which empties leaves.
   void erase_range(Store& s, Model& model, const std::string& from) {
     auto at = model.lower_bound(from);
     for (std::uint64_t n = below(200); n > 0 && at != model.end(); --n) {
@@ -123,7 +123,7 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
     }
   }
 
-  // A cursor with random bounds and a position in the model make the same moves.
+  // Moves a cursor with random bounds and a position in the model together.
   void walk(Store& s, const Model& model, const std::string& key) {
     IteratorOptions o;
     if (below(4) == 0) o.lower = random_key();
@@ -150,7 +150,7 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
         at = inside.upper_bound(key);
         at = at == inside.begin() ? inside.end() : std::prev(at);
     }
-    const std::uint64_t drift = below(3);  // mostly onwards, mostly back, or to and fro
+    const std::uint64_t drift = below(3);  // mostly forwards, mostly backwards, or both alike
     for (int moves = 0; moves < 150; ++moves) {
       ASSERT_EQ(it.valid(), at != inside.end());
       if (at == inside.end()) break;
@@ -167,7 +167,8 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
     }
     ASSERT_EQ(it.status(), Status::ok);
   }
-  // The whole model is compared elsewhere; near bounds it is enough to copy what they admit.
+  // The part of the model near the cursor that the bounds admit. Other checks compare the whole
+  // model.
   static Model filtered(const Model& model, const IteratorOptions& o) {
     Model inside;
     for (auto at = model.lower_bound(o.lower.value_or(std::string())); at != model.end(); ++at) {
@@ -195,7 +196,7 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
     expect_valid(s);
   }
 
-  // A child does the steps and ends without closing; its parent does them on the model alone.
+  // A child does the steps and ends without a close. Its parent does them on the model only.
   void child_steps(Model& model, int steps) {
     const std::uint64_t seed = rng_();
     const ::pid_t child = ::fork();

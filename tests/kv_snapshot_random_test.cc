@@ -1,6 +1,6 @@
 // Random operations beside a model of versions: puts, erases, batches, transactions, conditional
-// writes and erased ranges, while snapshots come and go in any order; each is compared with a copy
-// of the map as it was at its moment. TENUTO_SEED repeats a run.
+// writes and erased ranges, while snapshots are taken and released in any order. Each snapshot is
+// compared with a copy of the map from the time it was taken. TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ class KvSnapshotRandomTest : public test::KvFixture, public testing::WithParamIn
       at = model_.erase(at);
     }
   }
-  // Commits, rolls back, or meets a conflict; reads its own writes on the way.
+  // Commits, rolls back, or gets a conflict. Reads its own writes on the way.
   void transaction() {
     Model mine = model_;
     StoreTransaction tx = store_->begin();
@@ -109,13 +109,13 @@ class KvSnapshotRandomTest : public test::KvFixture, public testing::WithParamIn
     switch (below(3)) {
       case 0:
         return tx.rollback();
-      case 1: {  // somebody else's write to what was read
+      case 1: {  // a write from outside to a key that it read
         const std::string key = random_key();
         ASSERT_NO_FATAL_FAILURE(expect_same(tx, mine, key));
         ASSERT_NO_FATAL_FAILURE(put(key));
         const Status s = tx.commit();
         if (s == Status::conflict) return;
-        // Nothing was read of that key but its own write, or nothing was written.
+        // The transaction read only its own write of that key, or wrote nothing.
         ASSERT_EQ(s, Status::ok);
         return resync();
       }
@@ -124,8 +124,8 @@ class KvSnapshotRandomTest : public test::KvFixture, public testing::WithParamIn
         model_ = mine;
     }
   }
-  // After an outcome that the model does not foresee: as the store says, which is compared later
-  // through the next snapshots.
+  // Takes the model from the store after an outcome that the model cannot predict. Later snapshots
+  // check it.
   void resync() {
     model_.clear();
     Iterator it = store_->iterator();
@@ -210,7 +210,8 @@ class KvSnapshotRandomTest : public test::KvFixture, public testing::WithParamIn
     expect_same(held_[i].snapshot, held_[i].model, random_key());
   }
 
-  // What a key was between two of its changes is a version if a snapshot was taken then.
+  // The value of a key between two of its changes needs a version if a snapshot was taken between
+  // them.
   std::uint64_t versions_needed() const {
     std::uint64_t n = 0;
     for (const auto& [key, changes] : changes_) {
@@ -270,7 +271,7 @@ TEST_P(KvSnapshotRandomTest, no_more_versions_are_kept_than_are_needed) {
       std::swap(held_[below(held_.size())], held_.back());
       held_.pop_back();
     }
-    // Fewer where a key came and went, and nobody saw it.
+    // There may be fewer, where a key came and went between two snapshots.
     if (i % 50 != 0) continue;
     ASSERT_LE(store_->stats().snapshot_versions, versions_needed()) << i;
   }

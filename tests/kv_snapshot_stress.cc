@@ -1,6 +1,6 @@
-// Snapshots among threads that write: each writer's keys always change together, by a batch or a
-// transaction, so that whoever sees two versions of them at one moment has found a mistake; and a
-// snapshot looked at twice must show the same. TENUTO_STRESS_SCALE multiplies the work.
+// Snapshots beside threads that write. Each writer changes all its keys together, by a batch or a
+// transaction, so a snapshot with two versions of them shows a mistake. A second look at a snapshot
+// must show the same. TENUTO_STRESS_SCALE multiplies the work.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,7 +31,7 @@ using test::key_of;
 constexpr int kTakenMin = 10;
 constexpr int kWriters = 3;
 constexpr int kReaders = 2;
-constexpr int kKeys = 60;  // a writer
+constexpr int kKeys = 60;  // of each writer
 constexpr std::uint64_t kSeed = 20'261'121;
 
 int scaled(int n) {
@@ -39,7 +39,7 @@ int scaled(int n) {
   return static_cast<int>(n * (text == nullptr ? 1 : std::atof(text)));
 }
 
-// What a snapshot shows of each writer: the version that all its keys have; 0: none is there.
+// What a snapshot shows of each writer: the version of all its keys. No entry: none of its keys.
 using Sight = std::map<int, std::uint64_t>;
 
 class KvSnapshotStress : public test::KvFixture {
@@ -48,12 +48,12 @@ class KvSnapshotStress : public test::KvFixture {
     if (failures_.fetch_add(1, std::memory_order_relaxed) < 10) ADD_FAILURE() << what;
   }
 
-  // Its keys lie between those of the others, so all share leaves.
+  // A writer's keys are between those of the others, so that all writers share leaves.
   static std::string key(int writer, int i) { return key_of(i * kWriters + writer); }
 
   void write(int w) {
     std::mt19937_64 rng(kSeed + static_cast<unsigned>(w));
-    // Longer where the readers had no processor meanwhile.
+    // Goes on while the readers have not run enough yet.
     const auto readers_rest = [&] {
       return taken_ <= kTakenMin || (options_.snapshot_bytes_max != 0 && expired_ == 0);
     };
@@ -75,7 +75,7 @@ class KvSnapshotStress : public test::KvFixture {
         });
         if (s != Status::ok) bad("transaction");
       }
-      // Single changes that nobody takes part in: more leaves, more versions.
+      // Single changes that no check looks at: they make more leaves and more versions.
       for (int i = 0; i < 10; ++i) {
         const std::string own = key(w, static_cast<int>(rng() % kKeys)) + "x";
         const Status s = rng() % 2 == 0 ? store_->put(own, value) : store_->erase(own);
@@ -84,7 +84,7 @@ class KvSnapshotStress : public test::KvFixture {
     }
   }
 
-  // Nothing: it expired.
+  // Returns nothing if the snapshot expired.
   std::optional<Sight> look(const Snapshot& snap, std::uint64_t way) {
     std::map<int, std::map<std::uint64_t, int>> counts;
     const auto seen = [&](std::string_view k, std::string_view v) {
@@ -121,7 +121,7 @@ class KvSnapshotStress : public test::KvFixture {
     return sight;
   }
 
-  // Snapshots are taken by one thread, looked at by any, and released by another.
+  // One thread takes a snapshot, any thread reads it, and another one releases it.
   void read(int r) {
     std::mt19937_64 rng(kSeed * 7 + static_cast<unsigned>(r));
     while (!stop_.load(std::memory_order_acquire)) {

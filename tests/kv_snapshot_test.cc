@@ -1,5 +1,5 @@
-// What snapshots promise, one promise at a time; random operations beside a model of versions are
-// kv_snapshot_random_test, threads kv_snapshot_stress.
+// What snapshots promise, one promise a test. kv_snapshot_random_test runs random operations beside
+// a model of versions, kv_snapshot_stress runs threads.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -90,7 +90,7 @@ TEST_F(KvSnapshotTest, keys_that_come_and_go_leave_nothing) {
   EXPECT_EQ(snap.contains(key_of(100)), Status::not_found);
 }
 
-// The middle snapshot's versions go with it, and those of the others stay.
+// The end of the middle snapshot frees its versions. Those of the others stay.
 TEST_F(KvSnapshotTest, versions_go_as_soon_as_no_snapshot_needs_them) {
   Store s = opened();
   fill(s, 100, "0");
@@ -126,7 +126,7 @@ TEST_F(KvSnapshotTest, a_version_that_an_older_snapshot_needs_too_stays) {
   EXPECT_EQ(*older.get(key_of(5)), "old");
 }
 
-// What the pool had in use before comes back without another write.
+// The pool returns to its earlier use of memory without another write.
 TEST_F(KvSnapshotTest, memory_comes_back_at_the_release) {
   Store s = opened();
   fill(s, 2000, std::string(500, 'x'));
@@ -155,7 +155,7 @@ TEST_F(KvSnapshotTest, splits_and_empty_leaves_keep_the_history) {
     int n = 400;
     for (it.seek_last(); it.valid(); it.prev()) ASSERT_EQ(it.key(), key_of(--n));
     EXPECT_EQ(n, 0);
-    // New keys between the old ones split leaves that hold nothing but history.
+    // New keys between the old ones split leaves that hold only old versions.
     for (int i = 0; i < 400; ++i) ASSERT_EQ(s.put(key_of(i) + "+", "new"), Status::ok);
     for (int i = 0; i < 400; ++i) ASSERT_EQ(s.put(key_of(i) + "-", "new"), Status::ok);
     EXPECT_EQ(forward(snap).size(), 400u);
@@ -245,7 +245,7 @@ TEST_F(KvSnapshotTest, outlives_its_store) {
   EXPECT_TRUE(s.pool().info().was_clean);
   EXPECT_EQ(s.stats().snapshot_versions, 0u);
   EXPECT_EQ(*s.get(key_of(1)), "new");
-  expect_valid(s);  // every block that was held is free
+  expect_valid(s);  // all blocks that the snapshot held are free
   EXPECT_EQ(other->get(key_of(1)).error(), Status::closed);
 }
 

@@ -1,4 +1,4 @@
-// Threads on one store: each key belongs to one writer, which counts its versions up, so that any
+// Threads on one store. Each key belongs to one writer, which counts its versions up, so that a
 // reader can tell a lost or torn write from a late one. TENUTO_STRESS_SCALE multiplies the work.
 #include <gtest/gtest.h>
 
@@ -32,14 +32,14 @@ int scaled(int n) {
   return static_cast<int>(n * (text == nullptr ? 1 : std::atof(text)));
 }
 
-// "version:" and a filling that follows from it.
+// "version:" and padding that the version and the key determine.
 std::string value_of(int key, std::uint64_t version) {
   return std::to_string(version) + ":" +
          std::string((version * 37 + static_cast<unsigned>(key)) % 200,
                      static_cast<char>('a' + version % 26));
 }
 
-// 0: not a value of this key.
+// Returns 0 if it is not a value of this key.
 std::uint64_t version_of(int key, std::string_view value) {
   const std::uint64_t v = std::strtoull(std::string(value).c_str(), nullptr, 10);
   return value == value_of(key, v) ? v : 0;
@@ -47,7 +47,7 @@ std::uint64_t version_of(int key, std::string_view value) {
 
 int number_of(std::string_view key) { return std::atoi(std::string(key.substr(1)).c_str()); }
 
-// Every eighth key is put once and afterwards only replaced.
+// Every eighth key is put once, and from then on only replaced.
 bool stays(int key) { return key % 8 == 0; }
 
 class KvStress : public test::KvFixture {
@@ -90,7 +90,7 @@ class KvStress : public test::KvFixture {
     for (const int key : erases) live_[static_cast<std::size_t>(key)] = 0;
   }
 
-  // What a reader sees is at least what was acknowledged before it looked.
+  // A reader sees at least the version that was acknowledged before it looked.
   void read(int key) {
     const auto k = static_cast<std::size_t>(key);
     const std::uint64_t least = acknowledged_[k].load(std::memory_order_acquire);
@@ -154,10 +154,11 @@ class KvStress : public test::KvFixture {
   }
 
   std::unique_ptr<Store> store_;
-  // Written by the key's writer. next_: the version on its way or in; acknowledged_: surely in.
+  // Written by the key's writer. next_: the newest version, maybe not written yet. acknowledged_:
+  // the newest version that is surely written.
   std::atomic<std::uint64_t> next_[kKeys] = {};
   std::atomic<std::uint64_t> acknowledged_[kKeys] = {};
-  char live_[kKeys] = {};  // the writer alone
+  char live_[kKeys] = {};  // used by the writer only
   std::atomic<int> failures_{0};
 };
 
@@ -206,7 +207,7 @@ TEST_F(KvStress, writers_readers_batches_and_cursors_agree) {
 TEST_F(KvStress, leaves_come_and_go_under_cursors) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
-  // Neighbouring keys belong to different writers, so all of them split and unlink the same leaves.
+  // Neighbouring keys belong to different writers, so all writers split and unlink the same leaves.
   for (int w = 0; w < kWriters; ++w) {
     threads.emplace_back([this, w] {
       for (int round = 0; round < scaled(60); ++round) {
@@ -245,7 +246,7 @@ TEST_F(KvStress, short_threads_hand_on_what_they_leave) {
   finish();
 }
 
-// Every leaf becomes empty and goes, and comes again, while nothing stays that would hold it.
+// Every leaf is emptied and unlinked, and comes back: no key stays that would keep it.
 TEST_F(KvStress, all_keys_vanish_and_return) {
   WriteBatch all;
   for (int k = 0; k < kKeys; ++k) all.erase(key_of(k));

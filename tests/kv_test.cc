@@ -1,5 +1,5 @@
-// What the store's calls promise, and every status they document. Cursors are kv_iterator_test,
-// full pools kv_full_test, random operations kv_random_test, threads kv_stress.
+// What the store's calls promise, and every status that they document. Others: kv_iterator_test
+// (cursors), kv_full_test (full pools), kv_random_test (random operations), kv_stress (threads).
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -93,7 +93,7 @@ TEST_F(KvTest, an_existing_store_keeps_its_key_kind) {
   options_.check_key_kind = true;
   EXPECT_EQ(open().error(), Status::invalid_argument);
   options_.key_kind = KeyKind::bytes;
-  EXPECT_EQ(opened().key_kind(), KeyKind::bytes);  // the refusal left no lock behind
+  EXPECT_EQ(opened().key_kind(), KeyKind::bytes);  // the refused open left no lock behind
 }
 
 TEST_F(KvTest, a_read_only_store_reads_and_refuses_writes) {
@@ -152,7 +152,7 @@ TEST_F(KvTest, closed_and_moved_from_stores_answer_closed) {
   EXPECT_EQ(*b.get("k"), "v");
   EXPECT_EQ(b.close(), Status::ok);
   expect_closed(b);
-  // Assignment closes what was there.
+  // An assignment closes the store that was there.
   TempPath other("kv-other");
   b = opened();
   b = std::move(*Store::open(other.str(), options_));
@@ -237,7 +237,7 @@ TEST_F(KvTest, values_from_none_to_20_mb) {
     for (const std::size_t n : sizes) {
       ASSERT_EQ(s.put("size " + std::to_string(n), value(n)), Status::ok) << n;
     }
-    // Each becomes another size.
+    // The key's value gets other sizes.
     for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
       ASSERT_EQ(s.put("changes", value(sizes[i])), Status::ok);
       ASSERT_EQ(*s.get("changes"), value(sizes[i]));
@@ -328,7 +328,7 @@ TEST_F(KvTest, view_stays_as_it_was_while_its_key_is_overwritten_and_erased) {
   ASSERT_EQ(s.put("key", first), Status::ok);
   Result<View> view = s.view("key");
   ASSERT_TRUE(view);
-  for (int i = 0; i < 500; ++i) {  // more than is kept back before reuse is tried
+  for (int i = 0; i < 500; ++i) {  // more than are kept back before blocks are reused
     ASSERT_EQ(s.put("key", std::string(300, static_cast<char>('a' + i % 26))), Status::ok);
   }
   EXPECT_EQ(view->value(), first);

@@ -1,5 +1,5 @@
-// What transactions over keys promise, one promise at a time. Whether many at once are serialisable
-// is isolation_stress's question.
+// What transactions on keys promise, one promise a test. isolation_stress tests that concurrent
+// ones are serialisable.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -22,7 +22,7 @@ namespace {
 thread_local unsigned yields = 0;
 }
 
-// In place of libc's.
+// Replaces libc's, and counts.
 extern "C" int sched_yield() noexcept {
   ++yields;
   return static_cast<int>(::syscall(SYS_sched_yield));
@@ -107,8 +107,8 @@ TEST_F(KvTransactionTest, changes_elsewhere_are_no_conflict) {
   StoreTransaction tx = s_.begin();
   EXPECT_EQ(*tx.get(key_of(1)), "old");
   EXPECT_EQ(tx.put(key_of(5), "mine"), Status::ok);
-  ASSERT_EQ(s_.put(key_of(2), "new"), Status::ok);      // of the same leaf
-  ASSERT_EQ(s_.put(key_of(5), "another"), Status::ok);  // written blindly
+  ASSERT_EQ(s_.put(key_of(2), "new"), Status::ok);      // in the same leaf
+  ASSERT_EQ(s_.put(key_of(5), "another"), Status::ok);  // the transaction writes it without a read
   EXPECT_EQ(tx.commit(), Status::ok);
   EXPECT_EQ(*s_.get(key_of(5)), "mine");
 }
@@ -155,7 +155,8 @@ TEST_F(KvTransactionTest, the_end_of_a_walk_is_read_too) {
   EXPECT_EQ(tx.commit(), Status::conflict);
 }
 
-// What a cursor walked over stays read when it turns round: write skew is refused from both ends.
+// What a cursor walked over stays read when the cursor turns round: write skew is refused in both
+// directions.
 TEST_F(KvTransactionTest, a_cursor_that_turns_round_has_still_read_both_ways) {
   using Walk = void (*)(Iterator&);
   struct Case {
@@ -215,8 +216,8 @@ TEST_F(KvTransactionTest, a_cursor_that_turns_round_has_still_read_both_ways) {
   }
 }
 
-// Each of two transactions sums two counters, one upwards and one downwards, turns round at the
-// end, and raises one of them.
+// Two transactions each sum two counters, one forwards and one backwards, turn round at the end,
+// and raise one counter.
 TEST_F(KvTransactionTest, two_counters_read_by_turning_cursors_are_not_skewed) {
   StoreTransaction up = s_.begin();
   StoreTransaction down = s_.begin();
@@ -242,7 +243,8 @@ TEST_F(KvTransactionTest, two_counters_read_by_turning_cursors_are_not_skewed) {
   EXPECT_EQ(down.commit(), Status::conflict);
 }
 
-// A range over many leaves, some of which the commit itself splits, and others' keys around it.
+// A range over many leaves, some of which the commit itself splits, with changes of other keys
+// around it.
 TEST_F(KvTransactionTest, ranges_over_many_leaves_are_validated) {
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(s_.put(key_of(i), "old"), Status::ok);
   for (const int changed : {-1, 100, 500, 899, 950}) {
@@ -393,7 +395,7 @@ TEST_F(KvTransactionTest, its_own_commit_keeps_nothing) {
   StoreTransaction tx = s_.begin();
   for (int i = 0; i < 10; ++i) EXPECT_EQ(*tx.get(key_of(i)), "old");
   for (int i = 0; i < 10; ++i) EXPECT_EQ(tx.put(key_of(i), "mine"), Status::ok);
-  Iterator it = tx.iterator();  // keeps the moment beyond the commit
+  Iterator it = tx.iterator();  // keeps the snapshot beyond the commit
   EXPECT_EQ(tx.commit(), Status::ok);
   EXPECT_EQ(s_.stats().snapshot_versions, 0u);
   EXPECT_EQ(s_.stats().snapshots, 1u);
@@ -425,9 +427,8 @@ TEST_F(KvTransactionTest, outlives_its_store) {
   EXPECT_EQ(*s_.get(key_of(1)), "old");
 }
 
-// Two that hold a leaf each and have read the other's: one gives up before others that want the
-// processor have had it a hundred times. Here one stands in the clock, which it asks under its
-// locks.
+// Two commits each hold a leaf that the other one has read. One of them gives up after at most 100
+// yields. Here the other one waits in the clock, which a commit calls under its locks.
 TEST_F(KvTransactionTest, a_commit_that_meets_a_locked_leaf_gives_up_soon) {
   std::atomic<std::thread::id> stops{};
   std::atomic<bool> stands = false;

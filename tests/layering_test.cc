@@ -1,5 +1,5 @@
-// Holds the source tree to the order of the layers (tests/support/layering.h), after trying the
-// checker itself on made-up files: a checker that cannot fail proves nothing.
+// Checks that the source tree keeps the order of the layers (tests/support/layering.h). First it
+// tests the checker itself on invented files, because a checker that cannot fail proves nothing.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// What was moved from, closed or never was one says so, by every public call; and handles of one
-// store that are given to another.
+// Every public call on a moved-from, closed or empty handle returns an error. So do calls that get
+// a handle of another store.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -179,7 +179,7 @@ TEST_F(MovedFromTest, a_store_and_its_pool) {
   EXPECT_EQ(s_->key_kind(), KeyKind::bytes);
   EXPECT_EQ(s_->stats().records, 0u);
   EXPECT_EQ(s_->close(), Status::closed);
-  EXPECT_EQ(c_.contains("k"), Status::ok);  // handles are those of the store, wherever it stands
+  EXPECT_EQ(c_.contains("k"), Status::ok);  // handles belong to the store, also after it has moved
   *s_ = std::move(to);
   EXPECT_EQ(*s_->get("k"), "v");
 
@@ -211,7 +211,7 @@ TEST_F(MovedFromTest, a_store_and_its_pool) {
 }
 // NOLINTEND(bugprone-use-after-move)
 
-// A moment of one store says nothing of another's.
+// The timestamp of a snapshot means nothing in another store.
 TEST_F(MovedFromTest, a_collection_of_another_store_is_refused) {
   const test::TempPath elsewhere{"elsewhere"};
   Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));

@@ -1,13 +1,13 @@
-// Damaged pool files, thousands of them: bits flipped, bytes, words, lines and pages overwritten,
-// pages swapped, copied, torn between two states of the pool or older than the rest, leaves and
-// superblock copies exchanged, the file cut short. Each is opened, read,
-// scanned, validated, written to and closed, in the default collection and in named ones of several
-// forms. That must end in an error or in a working store, never in a crash or a hang, nor in a
-// value that was never written; and what validate() calls sound after a flip in a cleanly closed
-// store must still hold every record.
+// Thousands of damaged pool files. Bits are flipped; bytes, words, lines and pages are overwritten;
+// pages are swapped, copied, torn between two states of the pool, or older than the rest; leaves
+// and superblock copies are exchanged; the file is cut short. Each pool is opened, read, scanned,
+// validated, written to and closed, in the default collection and in named ones of several
+// encodings. It must end in an error or in a working store, never in a crash, a hang, or a value
+// that was never written. After a flip in a cleanly closed store, a store that validates must still
+// hold every record.
 //
-// TENUTO_MUTANTS sets how many, TENUTO_SEED the seed; TENUTO_MUTANT runs a single one in this
-// process, for a debugger.
+// TENUTO_MUTANTS sets how many, TENUTO_SEED the seed. TENUTO_MUTANT=N runs one in this process, for
+// a debugger.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -41,30 +41,30 @@ using Bytes = std::vector<unsigned char>;
 using Records = std::map<std::string, std::string>;
 
 constexpr std::size_t kSectorBytes = 512;  // as large as a leaf
-constexpr std::size_t kLeafPhase = 448;    // where leaves begin in their slab, of 512
+constexpr std::size_t kLeafPhase = 448;    // offset of the first leaf in its slab, modulo 512
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::uint64_t kMutants = 2'500;  // each takes several times as long
 #else
 constexpr std::uint64_t kMutants = 10'000;
 #endif
 constexpr std::uint64_t kMutantsPerCollision = 10'000;
-constexpr std::uint64_t kRescueEvery = 8;      // one mutant of so many is also rescued
-constexpr unsigned kAlarmSeconds = 60;         // for one mutant, sanitizers included
-constexpr const char* kReplacement = "short";  // of values, in the unclean pool
+constexpr std::uint64_t kRescueEvery = 8;      // one mutant in so many is also rescued
+constexpr unsigned kAlarmSeconds = 60;         // for one mutant, with sanitizers
+constexpr const char* kReplacement = "short";  // the new value of some records in the unclean pool
 constexpr int kRecords = 400;
 constexpr int kNamedRecords = 120;  // in each named collection
-constexpr int kOlderAt = 300;       // records that the older copy has
+constexpr int kOlderAt = 300;       // number of records in the older copy
 constexpr int kNamedOlderAt = 90;
 
-// A pool as a clean close leaves it, and the same pool as a kill in the middle of a batch and a
-// transaction leaves it.
+// A pool after a clean close, and the same pool after a kill in the middle of a batch and a
+// transaction.
 struct Originals {
   Bytes clean;
   Bytes unclean;
-  Bytes older;      // the same pool, some writes before
-  Records records;  // of the clean one
+  Bytes older;      // the same pool some writes earlier
+  Records records;  // of the clean pool
   std::vector<NamedRecords> named = test::named_records();
-  std::vector<std::size_t> used;  // lines that are not all zero, of either
+  std::vector<std::size_t> used;  // lines that are not all zero in either pool
 };
 
 struct Words {
@@ -103,7 +103,7 @@ void make_originals(Originals& o) {
     ASSERT_EQ(store->close(), Status::ok);
   }
   o.clean = test::read_image(path.str());
-  // The unclean one: a child stops in the middle of a transaction, with frees in limbo.
+  // The unclean pool: a child stops in the middle of a transaction, with frees in limbo.
   const pid_t pid = ::fork();
   if (pid == 0) {
     auto store = Store::open(path.str(), test::damaged_pool_options(test::kWrittenMs));
@@ -135,17 +135,17 @@ void make_originals(Originals& o) {
 
 struct Mutation {
   bool clean = false;
-  bool flip = false;  // nothing but flipped bits
+  bool flip = false;  // only bits were flipped
   std::string what;
 };
 
-// Changes the image as mutant number `n` of the seed does.
+// Changes the image as mutant number `n` of this seed.
 Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint64_t n) {
   std::mt19937_64 rng(seed * 0x9e3779b97f4a7c15ull + n);
   Mutation m;
   m.clean = rng() % 2 == 0;
   image = m.clean ? o.clean : o.unclean;
-  // Half of them near the head, where most structure is.
+  // Half of the lines are near the head, where most structures are.
   const auto line = [&] {
     const std::size_t few = std::min<std::size_t>(o.used.size(), 40);
     return o.used[rng() % 2 == 0 ? rng() % few : rng() % o.used.size()];
@@ -195,7 +195,7 @@ Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint6
     case 11:  // an older copy of one page
       std::memcpy(p + page(at), o.older.data() + page(at), kFrameBytes);
       break;
-    case 12:  // a page of which some sectors were not written
+    case 12:  // a page with some sectors that were not written
       for (std::size_t sector = page(at); sector < page(at) + kFrameBytes; sector += kSectorBytes) {
         if (rng() % 2 == 0) std::memcpy(p + sector, o.older.data() + sector, kSectorBytes);
       }
@@ -205,7 +205,7 @@ Mutation mutate(Bytes& image, const Originals& o, std::uint64_t seed, std::uint6
       if (other != page(at)) std::swap_ranges(p + page(at), p + page(at) + kFrameBytes, p + other);
       break;
     }
-    case 14: {  // two leaves, or whatever is as large
+    case 14: {  // two leaves, or other blocks of that size
       const auto block = [&] { return line() / kSectorBytes * kSectorBytes + kLeafPhase; };
       const std::size_t a = block();
       const std::size_t b = block();
@@ -228,7 +228,7 @@ void write_file(const std::string& path, const Bytes& b) {
   ::close(fd);
 }
 
-// In all collections, lost+found among them.
+// The number of records in all collections, also in lost+found.
 std::uint64_t all_records(Store& store) {
   std::uint64_t n = store.stats().records;
   const auto named = store.collections();
@@ -239,7 +239,8 @@ std::uint64_t all_records(Store& store) {
   return n;
 }
 
-// A rescue leaves the file as it is, and what it makes is sound.
+// Rescues the image. The rescue must leave the file as it is and make a sound pool. Returns what is
+// wrong.
 std::string rescue_it(const std::string& path, const Bytes& image, bool scavenge) {
   const std::string fresh = path + "-rescued";
   ::unlink(fresh.c_str());
@@ -259,8 +260,8 @@ std::string rescue_it(const std::string& path, const Bytes& image, bool scavenge
   return wrong;
 }
 
-// Writes to the named collections, alone and together with the default one, and a collection that
-// comes and one that goes.
+// Writes to the named collections, alone and together with the default one. Makes one collection
+// and drops another.
 void use_named(Store& store, const Originals& o) {
   std::vector<NamedRecords> named = o.named;
   test::disturb_named(&store, named, kNamedRecords / 2);
@@ -287,7 +288,7 @@ void use_named(Store& store, const Originals& o) {
   (void)store.drop(named[1].name);
 }
 
-// What a program would do with the pool. Returns what was wrong, empty when all is well.
+// Uses the pool as a program would. Returns what is wrong, or an empty string.
 std::string use(const std::string& path, const Originals& o, const Mutation& m) {
   Report report;
   auto store = Store::open(path, test::damaged_pool_options(), &report);
@@ -363,7 +364,7 @@ TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
   auto* shared = static_cast<Shared*>(
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(shared, MAP_FAILED);
-  // In children, so that a crash names its mutant.
+  // Mutants run in children, so that a crash names its mutant.
   std::uint64_t failures = 0;
   for (std::uint64_t next = 0; next < count && failures < 10;) {
     const pid_t pid = ::fork();
@@ -401,7 +402,7 @@ TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
     shared->wrong[0] = '\0';
     next = shared->mutant + 1;
   }
-  // One torn record of 65536 has the right checksum by chance.
+  // One torn record in 65536 has the right checksum by chance.
   EXPECT_LE(shared->collisions, 1 + count / kMutantsPerCollision);
 }
 

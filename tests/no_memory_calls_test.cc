@@ -1,6 +1,6 @@
 // Each allocation of a call fails once, one after the other: snapshots, cursors, reclaiming,
-// objects, what tells about the store, a thread's first call. The call was done or was not; nothing
-// is lost or locked, and it can be made again.
+// objects, calls that describe the store, a thread's first call. The call is done or not done.
+// Nothing is lost or stays locked, and the call can be made again.
 #include <new>
 #include <thread>
 #include <utility>
@@ -16,7 +16,7 @@ namespace {
 using test::key_of;
 using NoMemoryCallsTest = test::NoMemoryCallsFixture;
 
-// Its end, too: what it held is swept, now or later.
+// Also the end of the snapshot: the versions that it held are freed then or later.
 TEST_F(NoMemoryCallsTest, a_snapshot_from_its_begin_to_its_end) {
   fill(200);
   Collection a = made("a", 60);
@@ -36,7 +36,7 @@ TEST_F(NoMemoryCallsTest, a_snapshot_from_its_begin_to_its_end) {
   EXPECT_EQ(s_->stats().snapshot_versions, 0u);
 }
 
-// The last one's end takes the emptied leaves away.
+// The end of the last snapshot also removes the emptied leaves.
 TEST_F(NoMemoryCallsTest, a_snapshots_end) {
   std::optional<Snapshot> snapshot;
   every_allocation_fails_once(
@@ -51,10 +51,10 @@ TEST_F(NoMemoryCallsTest, a_snapshots_end) {
       });
 }
 
-// What a call of a transaction's threw of is not in the commit, and what was written before is.
+// A call of a transaction that threw has no part in the commit. Earlier writes do.
 TEST_F(NoMemoryCallsTest, a_transactions_write_is_done_whole_or_not_at_all) {
   Collection pairs = std::move(*s_->collection("pairs", {.duplicates = true}));
-  const std::string key(60, 'k');  // in no string itself
+  const std::string key(60, 'k');  // too long for a string's own buffer
   bool again = true;
   for (long n = 1; again; ++n) {
     for (int what = 0; what < 4; ++what) {
@@ -84,7 +84,7 @@ TEST_F(NoMemoryCallsTest, a_transactions_write_is_done_whole_or_not_at_all) {
       EXPECT_EQ(found, whole && what == 1 ? Status::not_found : Status::ok);
       EXPECT_EQ(value, !whole ? "first" : what == 0 ? "second" : "none") << n << " " << what;
       EXPECT_EQ(pairs.stats().records, !threw && what == 2 ? 0u : 3u) << n;
-      if (what == 2) again = failed;  // it needs the most
+      if (what == 2) again = failed;  // this call allocates most
     }
     works();
   }
@@ -107,7 +107,7 @@ TEST_F(NoMemoryCallsTest, cursors) {
     it.seek_first();
     if (it.valid()) it.next_key();
     const Iterator moved = std::move(it);
-    const bool over = moved.status() == Status::expired;  // there was no memory for an old version
+    const bool over = moved.status() == Status::expired;  // no memory for an old version
     EXPECT_TRUE(moved.valid() || moved.status() == Status::ok || over);
   };
   every_allocation_fails_once([&] {
@@ -129,7 +129,7 @@ TEST_F(NoMemoryCallsTest, cursors) {
   });
 }
 
-// One that met a failure goes on where it is sent.
+// A cursor can be moved again after a failed call.
 TEST_F(NoMemoryCallsTest, a_cursor_goes_on_after_a_failure) {
   fill(600);
   for (long n = 1; n < 20; ++n) {
@@ -148,8 +148,8 @@ TEST_F(NoMemoryCallsTest, a_cursor_goes_on_after_a_failure) {
   }
 }
 
-// Where a call ended by an exception the cursor stands nowhere: not at a record that a transaction
-// has not noted, nor at one whose key is still another's.
+// After an exception the cursor is not valid. It may not stand at a record that its transaction has
+// not noted, nor at a record with the key of another one.
 TEST_F(NoMemoryCallsTest, a_cursor_stands_nowhere_after_a_failure) {
   fill(200);
   Collection pairs = made("pairs", 0, {.duplicates = true});
@@ -244,8 +244,8 @@ TEST_F(NoMemoryCallsTest, what_tells_about_the_store) {
   });
 }
 
-// More is replaced at once than there are chunks for, and there is no memory for another: the close
-// leaves the pool to the next open, which finds what nobody noted.
+// A batch replaces more records than there are chunks for, and there is no memory for another
+// chunk. The close leaves the pool unclean, and the next open finds the blocks that were not noted.
 TEST_F(NoMemoryCallsTest, what_could_not_be_noted_is_the_next_opens) {
   fill(6000);
   WriteBatch batch;
@@ -307,7 +307,7 @@ TEST_F(NoMemoryCallsTest, objects) {
       });
 }
 
-// What a thread has of the library is made by its first call.
+// A thread's first call makes its state in the library.
 TEST_F(NoMemoryCallsTest, a_threads_first_calls) {
   fill(100);
   made("a", 60);
@@ -349,7 +349,7 @@ TEST_F(NoMemoryCallsTest, a_threads_first_calls) {
   in_a_thread([&] { (void)s_->collection("b" + std::to_string(n++)); });
 }
 
-// A drop gives back what others wrote, and frees nothing twice.
+// A drop frees what other threads wrote, and nothing twice.
 TEST_F(NoMemoryCallsTest, a_threads_first_call_is_a_drop) {
   for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
     SCOPED_TRACE("allocation " + std::to_string(n));
@@ -368,13 +368,14 @@ TEST_F(NoMemoryCallsTest, a_threads_first_call_is_a_drop) {
   }
 }
 
-// What others took and used is the last thing that a thread lets go of: its end frees what it held.
+// The thread's first call destroys a handle that another thread made, and frees what the handle
+// held.
 TEST_F(NoMemoryCallsTest, a_threads_first_call_is_the_end_of_anothers) {
   fill(200);
   std::optional<Snapshot> snapshot;
   std::optional<Iterator> it;
   std::optional<StoreTransaction> tx;
-  for (const int what : {0, 1, 2}) {  // a snapshot, a transaction's cursor, one with it
+  for (const int what : {0, 1, 2}) {  // a snapshot, a transaction's cursor, or both
     long failed = 0;
     for (long n = 1, met = 1; met != 0 && !HasFailure(); ++n) {
       SCOPED_TRACE("what " + std::to_string(what) + ", allocation " + std::to_string(n));

@@ -1,6 +1,6 @@
-// Each allocation of a call fails once, one after the other: collections that come and go, bulk
-// loads, compactions, transactions and batches over several collections. The call was done or was
-// not; nothing is lost or locked, and it can be made again.
+// Each allocation of a call fails once, one after the other: making and dropping collections, bulk
+// loads, compactions, transactions and batches over several collections. The call is done or not
+// done. Nothing is lost or stays locked, and the call can be made again.
 #include <new>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 using test::key_of;
 using NoMemoryCollectionsTest = test::NoMemoryCallsFixture;
 
-// Some hundred leaves with separators that need blocks, all of them or none.
+// About a hundred leaves, whose separators need blocks: all of them or none.
 TEST_F(NoMemoryCollectionsTest, a_bulk_load) {
   std::vector<std::string> keys;
   for (int i = 0; i < 3000; ++i) keys.push_back(std::string(90, 'p') + key_of(i));
@@ -80,7 +80,7 @@ TEST_F(NoMemoryCollectionsTest, a_compaction) {
                               });
 }
 
-// Its lists go with the leaves that are merged, its records stay.
+// Merged leaves may lose their old versions (the snapshot expires), but not their records.
 TEST_F(NoMemoryCollectionsTest, a_compaction_under_a_snapshot) {
   std::optional<Snapshot> snapshot;
   Collection c;
@@ -103,7 +103,7 @@ TEST_F(NoMemoryCollectionsTest, a_compaction_under_a_snapshot) {
       });
 }
 
-// Of one that nobody has opened since the store was; of others a drop needs no memory.
+// Drops a collection that was not opened since the store was. Otherwise a drop needs no memory.
 TEST_F(NoMemoryCollectionsTest, a_drop) {
   every_allocation_fails_once([&] { (void)s_->drop("c"); },
                               [&] {
@@ -186,7 +186,7 @@ TEST_F(NoMemoryCollectionsTest, a_rename_that_replaces) {
       });
 }
 
-// Collections that it makes, drops, reads and writes: all of it or nothing.
+// One that makes, drops, reads and writes collections: all of it or nothing.
 TEST_F(NoMemoryCollectionsTest, a_transaction_with_several_collections) {
   Collection a, gone;
   every_allocation_fails_once(
@@ -244,7 +244,7 @@ TEST_F(NoMemoryCollectionsTest, a_transaction_that_rolls_back) {
       [&] {
         EXPECT_EQ(names(), std::vector<std::string>{"a"});
         EXPECT_EQ(contents(a).size(), 60u);
-        // Nothing is kept for update.
+        // No key stays locked for update.
         EXPECT_EQ(s_->run([&](StoreTransaction& tx) { return tx.put(a, key_of(3), "a"); }),
                   Status::ok);
       });

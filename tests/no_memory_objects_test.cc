@@ -1,6 +1,6 @@
-// Each allocation of a call fails once, one after the other: objects by themselves and in
-// transactions. A call throws std::bad_alloc or is done, never both; a commit, an abort and what
-// gives back need no memory, so that they do not throw at all. Nothing is lost or locked after it.
+// Each allocation of a call fails once, one after the other: objects alone and in transactions. A
+// call throws std::bad_alloc or is done, never both. Commits, aborts and frees need no memory, so
+// they never throw. Nothing is lost or stays locked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Objects {
 
 void* target_of(const PtrWord& word) { return PtrWord::decode(&word, word.raw); }
 
-// What the call does when memory is there again.
+// Makes the call again, with memory, if it throws.
 template <class F>
 auto tried_again(const F& call) {
   try {
@@ -42,7 +42,7 @@ auto tried_again(const F& call) {
   }
 }
 
-// So that a call which needs no memory has an allocation to fail.
+// Makes one allocation, so that a call which needs no memory has one that can fail.
 void allocate_once() {
   int* volatile p = new int;
   delete p;
@@ -50,7 +50,7 @@ void allocate_once() {
 
 class NoMemoryObjects : public testing::Test {
  protected:
-  // A pool whose lanes, transactions and log of extents are yet to be made.
+  // A pool without lanes, transactions or a log of extents yet.
   void fresh() {
     p_.crash();
     ::unlink(path_.str().c_str());
@@ -59,7 +59,7 @@ class NoMemoryObjects : public testing::Test {
   }
   Objects& o() { return p_.get_root<Objects>(0); }
 
-  // Every allocation of the call fails, in a pool that is new each time.
+  // Fails every allocation of the call in turn, each time in a new pool.
   void every_allocation_fails_once(
       const std::function<void()>& before, const std::function<void()>& call,
       const std::function<void()>& after = [] {}) {
@@ -73,7 +73,7 @@ class NoMemoryObjects : public testing::Test {
     });
   }
 
-  // Nothing but what the words name is in use; then the same after a kill.
+  // Exactly what the words name is in use, also after a kill.
   void works() {
     ASSERT_EQ(p_.engine->drain(), Status::ok);
     p_.heap->trim();
@@ -108,7 +108,7 @@ class NoMemoryObjects : public testing::Test {
     p_.lanes->for_each_idle([&](pm::Lane&) { n += 1; });
     return n;
   }
-  // The call by a thread of its own, whose allocation fails.
+  // Makes the call in a new thread, where its allocation fails.
   static std::function<void()> in_a_thread(std::function<void()> call) {
     return [call = std::move(call)] {
       const long n = allocations_left();
@@ -130,7 +130,7 @@ class NoMemoryObjects : public testing::Test {
   void allocate(PtrWord* words, int n, std::uint64_t bytes) {
     for (int i = 0; i < n; ++i) ASSERT_EQ(p_.heap->malloc_to(bytes, words[i]), Status::ok);
   }
-  // In the open transaction.
+  // In the open transaction: a new block for this word.
   Status put(Transaction& tx, PtrWord& word, std::uint64_t bytes, std::uint64_t type = 0) {
     const Result<void*> block = tx.alloc(bytes, {.type = type});
     if (!block) return block.error();
@@ -177,7 +177,7 @@ TEST_F(NoMemoryObjects, a_transaction_frees_and_the_memory_to_note_it_is_refused
   }
 }
 
-// Whoever catches it goes on: the call was not done, and is done the second time.
+// The caller catches the exception and makes the call again: it was not done, and is done then.
 TEST_F(NoMemoryObjects, a_transaction_goes_on_after_a_call_that_threw) {
   for (const bool keeps : {true, false}) {
     std::mutex mutexes[5];
@@ -199,7 +199,7 @@ TEST_F(NoMemoryObjects, a_transaction_goes_on_after_a_call_that_threw) {
           const auto call = [&called] { called += 1; };
           EXPECT_EQ(tried_again([&] { return keeps ? tx.on_commit(call) : tx.on_abort(call); }),
                     Status::ok);
-          for (int i = kWords; i-- > 0;) {  // apart, so that they stay many ranges
+          for (int i = kWords; i-- > 0;) {  // not adjacent, so that the ranges do not merge
             std::uint64_t& word = o().word[2 * (i * 37 % kWords)];
             EXPECT_EQ(tried_again([&] { return tx.add(word); }), Status::ok);
             word = 8;
@@ -239,7 +239,7 @@ TEST_F(NoMemoryObjects, a_transaction_goes_on_after_a_call_that_threw) {
   }
 }
 
-// The exception leaves the block of the transaction: all of it is undone.
+// The exception leaves the transaction's scope: all of it is undone.
 TEST_F(NoMemoryObjects, an_exception_rolls_a_transaction_back) {
   std::mutex m;
   every_allocation_fails_once(
@@ -267,7 +267,7 @@ TEST_F(NoMemoryObjects, an_exception_rolls_a_transaction_back) {
       });
 }
 
-// The first that this thread does with the heap is to free, at a commit.
+// The thread's first use of the heap is a free, at a commit.
 TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
   for (const std::uint64_t bytes : {std::uint64_t{100}, kExtent}) {
     const auto free_all = [&] {
@@ -286,15 +286,15 @@ TEST_F(NoMemoryObjects, a_threads_first_transactions_free) {
   }
 }
 
-// More entries than a piece of the log of extents has, over and over: pieces are begun, dropped as
-// a whole and written anew.
+// Many more entries than a chunk of the extents' log holds: chunks are begun, dropped whole, and
+// compacted.
 TEST_F(NoMemoryObjects, extents_come_and_go) {
   every_allocation_fails_once(
       [&] {},
       [&] {
         for (int round = 0; round < 5; ++round) {
           for (int i = 0; i < kBlocks; ++i) {
-            const bool apart = i % 4 != 0 || round == 0;  // those stay
+            const bool apart = i % 4 != 0 || round == 0;  // every fourth one stays
             if (apart && !target_of(o().block[i])) {
               const auto malloc = [&] { return p_.heap->malloc_to(kExtent, o().block[i]); };
               ASSERT_EQ(tried_again(malloc), Status::ok);
@@ -354,7 +354,7 @@ TEST_F(NoMemoryObjects, objects_of_many_megabytes) {
                               });
 }
 
-// The space is in the file, and is used by whoever comes next.
+// Whatever failed, the pool grows to the same size, and all its space is used.
 TEST_F(NoMemoryObjects, a_pool_grows) {
   options_.size_max = options_.size + (8u << 20);
   int most = 0;
@@ -375,7 +375,7 @@ TEST_F(NoMemoryObjects, a_pool_grows) {
   EXPECT_GT(most, 18);
 }
 
-// A thread's lane is its own, or still nobody's; one that has lanes of other pools, too.
+// A lane belongs to the thread or is idle, also for a thread that has lanes of other pools.
 TEST_F(NoMemoryObjects, a_thread_gets_its_lane) {
   std::deque<TempPath> paths;
   std::deque<PoolParts> others;
@@ -394,7 +394,7 @@ TEST_F(NoMemoryObjects, a_thread_gets_its_lane) {
                               [&] { EXPECT_EQ(idle_lanes() + 1, p_.lanes->count()); });
 }
 
-// The thread that adds lanes leaves it to the next one.
+// If the thread that adds lanes fails, the next one adds them.
 TEST_F(NoMemoryObjects, lanes_are_added) {
   const auto call = [&] { (void)tried_again([&] { return p_.lanes->mine().id.value; }); };
   std::vector<std::thread> holding;
@@ -422,7 +422,7 @@ TEST_F(NoMemoryObjects, lanes_are_added) {
       });
 }
 
-// A lane that finds blocks in its caches that have to make way gives them up, and has no memory.
+// A lane has cached blocks in a slab that is evacuated. It gives them up without memory.
 TEST_F(NoMemoryObjects, cached_blocks_make_way_for_an_evacuation) {
   std::vector<PoolOffset> blocks;
   every_allocation_fails_once(
@@ -453,7 +453,7 @@ TEST_F(NoMemoryObjects, cached_blocks_make_way_for_an_evacuation) {
       });
 }
 
-// The set of a transaction's ranges is as before, or has the new one.
+// After a failure the set of ranges is as it was.
 TEST(NoMemoryRanges, an_insert_is_done_or_not) {
   for (const bool forward : {true, false}) {
     for (long n = 1;; ++n) {

@@ -1,5 +1,5 @@
-// Each allocation of a call fails once, one after the other: calls that make, open and close whole
-// pools, cleanly or after a kill, and copies of them.
+// Each allocation of a call fails once, one after the other: calls that make, open, close and copy
+// whole pools, after a clean close or a kill.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ class NoMemoryOpenTest : public testing::Test {
     Report r;
     EXPECT_EQ(s.validate(&r), Status::ok) << r.text();
   }
-  // Clean, or killed.
+  // Makes a pool, and closes it or is killed.
   void make(bool clean) {
     run_and_kill([&] {
       Store* s = new Store(std::move(*Store::open(paths_.pool.str(), options_)));
@@ -79,7 +79,7 @@ class NoMemoryOpenTest : public testing::Test {
     fs::copy_file(paths_.pool.str(), kept_.pool.str());
     if (fs::exists(paths_.journal.str())) fs::copy_file(paths_.journal.str(), kept_.journal.str());
   }
-  // As make() left it.
+  // Restores the files that make() left.
   void put_back() {
     const auto over = fs::copy_options::overwrite_existing;
     fs::copy_file(kept_.pool.str(), paths_.pool.str(), over);
@@ -112,7 +112,7 @@ class NoMemoryOpenTest : public testing::Test {
   Report report_;
 };
 
-// What a checkpoint writes: a line image without a place would be written from anywhere.
+// A checkpoint writes what the map holds. A line image without a place must not get into it.
 TEST(NoMemoryLineMapTest, a_map_without_room_is_as_it_was) {
   std::vector<std::vector<std::byte>> bytes(400, std::vector<std::byte>(kLineBytes));
   std::vector<pm::LineImage> images;
@@ -194,7 +194,7 @@ TEST_F(NoMemoryOpenTest, a_pool_and_its_journal_are_opened_after_a_kill) {
   opens_whatever_fails();
 }
 
-// By threads, the journal's and those of oneTBB: any of theirs.
+// An allocation fails in any thread, also in the journal's and in those of oneTBB.
 TEST_F(NoMemoryOpenTest, a_pool_and_its_journal_are_opened_by_threads_after_a_kill) {
   options_.pool.medium = Medium::journal;
   opens_by_threads();
@@ -222,7 +222,7 @@ void NoMemoryOpenTest::opens_by_threads() {
   }
 }
 
-// What its threads do for a journal: all of it is done, or it throws when they have ended.
+// Either all parts run, or the call throws once its threads have ended.
 TEST(NoMemoryParts, parts_that_wait_for_a_device) {
   constexpr std::size_t kParts = 40;
   int threw = 0;
@@ -247,7 +247,8 @@ TEST(NoMemoryParts, parts_that_wait_for_a_device) {
   EXPECT_GT(threw, 30);
 }
 
-// A close that failed can be made again, or the next open recovers.
+// The destructor closes again after a failed close, but cannot return an error. Otherwise the next
+// open recovers.
 TEST_F(NoMemoryOpenTest, a_close) {
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     options_.pool.medium = medium;
@@ -270,9 +271,8 @@ TEST_F(NoMemoryOpenTest, a_close) {
         });
   }
 }
-// The same in its destructor, which cannot say so.
-// What a journal needs of a thread is made by its first flushes and fences, in the middle of calls:
-// whatever those came to, the pool is as it says when it is closed and opened again.
+// A new thread's first flushes and fences make its part of the journal, in the middle of calls.
+// Whatever the call returned, the pool is in a valid state when it is closed and opened again.
 TEST_F(NoMemoryOpenTest, a_new_threads_call_on_a_journal_and_a_close) {
   options_.pool.medium = Medium::journal;
   using OnStore = void (*)(Store&);
@@ -354,7 +354,7 @@ std::uint64_t address_space() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// With room for the pool's own addresses, and more and more for the tables above them.
+// The address space has room for the pool, and step by step for more of the tables over it.
 TEST_F(NoMemoryOpenTest, address_space_that_is_refused) {
   make(true);
   options_.pool.size_max = 1u << 30;
@@ -399,7 +399,7 @@ TEST_F(NoMemoryOpenTest, a_backup) {
                Result<Store> copy = Store::open(other_.str(), there, &report_);
                ASSERT_TRUE(copy) << report_.text();
                expect_whole(*copy, "value");
-               // It holds nothing any more.
+               // The backup holds nothing any more.
                EXPECT_EQ(s.rename("c", "d"), Status::ok);
                EXPECT_EQ(s.collection("e").value().put("x", "y"), Status::ok);
                EXPECT_EQ(s.drop("e"), Status::ok);

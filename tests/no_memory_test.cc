@@ -1,6 +1,6 @@
 // Each allocation of a call fails once, one after the other: reads and writes of records. The call
-// may throw std::bad_alloc or answer with a Status; afterwards nothing is locked, the store works
-// on and validate() is sound.
+// may throw std::bad_alloc or return an error. Afterwards nothing is locked, the store still works,
+// and validate() finds it sound.
 #include <new>
 #include <optional>
 #include <string>
@@ -40,7 +40,7 @@ TEST_F(NoMemoryTest, erases_that_empty_leaves) {
   });
 }
 
-// Whatever memory there is, the records that go are in a list.
+// The replaced records get into a list of retired ones, whatever memory there is.
 TEST_F(NoMemoryTest, puts_in_place_of_others) {
   fill(300);
   every_allocation_fails_once([&] {
@@ -56,7 +56,7 @@ TEST_F(NoMemoryTest, a_collection_is_made) {
   });
 }
 
-// Its release, which takes old versions out of their leaves, has its memory here.
+// Also fails in the release of a snapshot, which takes old versions out of their leaves.
 TEST_F(NoMemoryTest, puts_and_erases_under_a_snapshot) {
   fill(500);
   int at = 0;
@@ -70,7 +70,7 @@ TEST_F(NoMemoryTest, puts_and_erases_under_a_snapshot) {
       [&] { snapshot = std::move(*s_->snapshot()); });
 }
 
-// What there is no memory for is not kept, and the snapshot says so.
+// An old version that gets no memory is not kept, and its snapshot expires.
 TEST_F(NoMemoryTest, a_snapshot_sees_its_moment_or_has_expired) {
   fill(200);
   for (long n = 1; n < 40; ++n) {

@@ -1,5 +1,5 @@
-// What needs threads where the system has none to give is refused, says why, and loses nothing.
-// (The thread that reclaims: reclaim_thread_test.)
+// Calls that need threads when the system refuses them: they return an error with the reason, and
+// lose nothing. (reclaim_thread_test tests the thread that reclaims.)
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ std::atomic<bool> refuses_threads = false;
 std::atomic<int> refused = 0;
 }  // namespace
 
-// In place of libc's, which std::thread and oneTBB call.
+// Replaces libc's, which std::thread and oneTBB call.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*),
                               void* argument) noexcept {
   if (refuses_threads) {
@@ -104,7 +104,7 @@ TEST_F(NoThread, a_store_is_opened_and_loaded_by_its_caller_alone_or_not_at_all)
   for (int i = 0; i < kKeys; ++i) keys.push_back(key_of(i));
   std::vector<BulkRecord> records;
   for (const std::string& key : keys) records.push_back({key, "loaded"});
-  // Threads that oneTBB has from the opens serve as well.
+  // The load may also use threads that oneTBB has from the opens.
   refuses_threads = true;
   const Status loaded = c->bulk_load(records);
   refuses_threads = false;

@@ -1,5 +1,5 @@
-// A user's program without exceptions and RTTI (preset noexcept): opens a store, writes, reads it
-// back after a second open. No test framework, for those want exceptions.
+// A user's program without exceptions and RTTI (preset noexcept). It opens a store, writes, opens
+// it again and reads. It uses no test framework, because those need exceptions.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Pools that earlier versions left (tests/pools): each one opens and holds what its text says, or
-// is refused with words that say what to do. The table below is what is promised about each.
+// Pools that earlier versions left (tests/pools): each opens and holds what its text says, or is
+// refused with advice. The table below states the promise for each pool.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,19 +21,19 @@ namespace {
 namespace fs = std::filesystem;
 
 enum class Fate : std::uint8_t {
-  opens,     // as it is
-  upgraded,  // by the first open that may write; read-only it is refused
-  refused,   // with the words; it stays what it was
+  opens,     // without a change
+  upgraded,  // by the first open that may write; a read-only open is refused
+  refused,   // with these words, and stays unchanged
 };
 
 struct OldPool {
   const char* version;
   const char* name;
   Fate fate = Fate::opens;
-  Status status = Status::ok;  // of a refusal
-  const char* words = "";      // which its report has in it
-  bool clean = true;           // it was closed
-  bool store = true;           // and not objects alone
+  Status status = Status::ok;  // of the refusal
+  const char* words = "";      // text in the report of the refusal
+  bool clean = true;           // it was closed cleanly
+  bool store = true;           // it has a store, not only objects
 };
 
 void PrintTo(const OldPool& p, std::ostream* out) { *out << p.version << "/" << p.name; }
@@ -82,7 +82,7 @@ constexpr OldPool kPools[] = {
     {.version = "0.2", .name = "objects_killed", .clean = false, .store = false},
 };
 
-// What its superblock says.
+// The layout version in its superblock.
 std::uint32_t layout_of(const OldPool& p) { return p.version == std::string_view("0.1") ? 4 : 5; }
 
 class OldPools : public ToolTest, public testing::WithParamInterface<OldPool> {
@@ -96,7 +96,7 @@ class OldPools : public ToolTest, public testing::WithParamInterface<OldPool> {
     ASSERT_FALSE(text_.empty());
     put_back();
   }
-  // As it was left, under pool().
+  // Restores the files as they were left, at pool().
   void put_back() {
     ASSERT_EQ(unpack_file(stored(".pool.lz4"), pool()), "");
     const std::string journal = pool() + ".journal";
@@ -126,7 +126,7 @@ class OldPools : public ToolTest, public testing::WithParamInterface<OldPool> {
 TEST_P(OldPools, hold_what_was_written_to_them) {
   if (refused()) return;
   expect_contents(options());
-  expect_contents(options());  // what the first life made of it
+  expect_contents(options());  // after the first life
   expect_contents(options(true));
 }
 
@@ -159,7 +159,7 @@ TEST_P(OldPools, that_need_their_journals_are_given_them) {
   EXPECT_FALSE(open_old(pool(), options(), &report)) << "half a pool";
 }
 
-// The layout is raised by an open that writes; what was made stays said.
+// An open that writes raises the layout version. Later read-only opens see the new one.
 TEST_P(OldPools, are_of_this_layout_afterwards) {
   if (refused()) return;
   const auto version = [&](bool read_only) {
@@ -177,7 +177,8 @@ TEST_P(OldPools, are_of_this_layout_afterwards) {
   }
   EXPECT_EQ(version(false), 5u);
   EXPECT_EQ(version(true), 5u);
-  // No copy of the superblock is left that the version before would take for the newer one.
+  // Both copies of the superblock have the new version, so an older library finds no copy that it
+  // would read.
   const std::string file = read_file(pool());
   for (const std::size_t copy : {0, 4096}) EXPECT_EQ(file[copy + 8], 5) << copy;
 }
@@ -210,7 +211,7 @@ TEST_P(OldPools, are_written_to_like_new_ones) {
     }
     EXPECT_TRUE(store.compact(CompactOptions{}, &report)) << report.text();
     ASSERT_EQ(open->close(), Status::ok);
-    if (GetParam().name == std::string_view("integers")) break;  // the number 0 was there before
+    if (GetParam().name == std::string_view("integers")) break;  // the key 0 is one of its own
     expect_contents(options());
   }
 }
@@ -219,7 +220,7 @@ TEST_P(OldPools, that_are_refused_say_why_and_stay_as_they_are) {
   if (!refused()) return;
   const std::string before = read_file(pool());
   for (const bool read_only : {true, false}) {
-    if (read_only && !GetParam().clean) continue;  // it is told to open it for writing
+    if (read_only && !GetParam().clean) continue;  // its report asks for an open that may write
     Report report;
     const auto open = open_old(pool(), options(read_only), &report);
     ASSERT_FALSE(open);
@@ -236,7 +237,7 @@ TEST_P(OldPools, that_are_refused_say_why_and_stay_as_they_are) {
   EXPECT_TRUE(read_file(pool()) == before);
 }
 
-// Where nothing was damaged a rescue brings all back.
+// A rescue of an undamaged pool brings back every record.
 TEST_P(OldPools, are_rescued_whole) {
   if (GetParam().fate != Fate::opens || !GetParam().store) return;
   RescueOptions how;
@@ -247,7 +248,7 @@ TEST_P(OldPools, are_rescued_whole) {
   ASSERT_EQ(rescue(pool(), fresh, how, result, &report), Status::ok) << report.text();
   auto open = open_old(fresh, options(), &report);
   ASSERT_TRUE(open) << report.text();
-  // Without the objects, which a rescue does not bring back.
+  // Compared without the objects, which a rescue does not bring back.
   EXPECT_EQ(contents(*open), text_.substr(0, text_.find("# root ")));
 }
 
@@ -257,16 +258,16 @@ TEST_P(OldPools, are_sound_to_check) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("\"sound\":true"), std::string::npos) << o.out;
   const bool was_clean = o.out.find("\"was_clean\":true") != std::string::npos;
-  // Of objects alone: the tool has looked for a store before, which recovered the pool.
+  // In a pool with objects only, the tool looked for a store first, which recovered the pool.
   EXPECT_TRUE(was_clean == GetParam().clean || !GetParam().store) << o.out;
 }
 
-// The lines of the default collection, as the text shows them.
+// The lines of the default collection in the text.
 std::vector<std::string> default_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
   std::string line;
-  std::getline(in, line);  // the collection's form
+  std::getline(in, line);  // the collection's header line
   while (std::getline(in, line) && !line.starts_with("# ")) lines.push_back(line);
   return lines;
 }

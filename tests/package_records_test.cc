@@ -1,5 +1,5 @@
-// The main job's own truth: real records that prove themselves, and acknowledgements that reach
-// the side file in order and leave nothing out. Were these wrong, a lossy store would pass.
+// The benchmark's own checks: real records are recognised, and acknowledgements reach the side file
+// in order, without gaps. If these were wrong, a store that loses data would pass.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

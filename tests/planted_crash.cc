@@ -1,6 +1,6 @@
-// Who checks the crash tests: every mistake planted in the library (support/planted.cc) must be
-// found, each by its own case. `--table` prints the table of README.md, `--reports` what a person
-// would read of each.
+// Checks the crash tests: every mistake planted in the library (support/planted.cc) must be found,
+// each in its own test case. `--table` prints the table of README.md. `--reports` prints what a
+// person would read of each.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -86,8 +86,8 @@ TEST(planted_list, the_table_of_the_readme_has_a_row_for_each) {
   }
 }
 
-// A finding means something only where the sound code has none. The other scenarios are those of
-// pm_crash, frame_crash, heap_crash, tx_crash and kv_crash.
+// A finding counts only if the sound code has none. The crash tests of pm, frame, heap, tx and kv
+// check that for the other scenarios.
 TEST(planted_list, damage_is_an_error_or_harmless_in_the_sound_code) {
   for (const char* name : {"damaged_log", "damaged_separator", "damaged_record"}) {
     const Scenario& s = scenario(name);
@@ -110,8 +110,8 @@ void print_table() {
   std::printf("\n%zu bugs, %.0f s\n", planted_bugs().size(), seconds);
 }
 
-// How many lines the report is away from the mistake: from the nearest place that it names in the
-// mistake's file. Nothing: it names no place there.
+// The number of lines between the mistake and the nearest place that the report names in its file.
+// Nothing if the report names no place there.
 std::optional<long> distance(const std::string& report, const Planted& bug) {
   std::optional<long> nearest;
   for (const PlantPlace& p : plants_in_sources(TENUTO_SOURCE_DIR)) {
@@ -131,7 +131,7 @@ std::optional<long> distance(const std::string& report, const Planted& bug) {
   return nearest;
 }
 
-// What a person gets to read, and how near to the mistake it leads.
+// Prints what a person reads, and how near to the mistake it leads.
 void print_reports() {
   std::map<std::string, int> near;
   for (const Planted& bug : planted_bugs()) {

@@ -1,5 +1,5 @@
-// Pool files under the crash explorer (support/pm_world.h): their states and their growth. Lanes
-// and log lines are crashed by heap_crash and tx_crash.
+// Pool files under the crash explorer (support/pm_world.h): their states and their growth.
+// heap_crash and tx_crash crash lanes and log lines.
 #include <gtest/gtest.h>
 
 #include <cstdio>

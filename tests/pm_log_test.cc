@@ -1,4 +1,4 @@
-// Checksums by their published vectors, and log lines torn and damaged in every way.
+// Checksums against published vectors, and log lines that are torn and damaged in every way.
 #include "pm/log.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(Crc32c, continues_and_takes_any_length_at_any_address) {
 
 constexpr std::uint64_t kWords[7] = {1, 0x100000, 0x2000, 64, 0, 0, 7};
 
-// A line becomes durable as a prefix of its stores: these are all the states a crash can leave.
+// A line becomes durable as a prefix of its stores, so these are all states that a crash can leave.
 TEST(LogLine, torn_at_every_store_it_is_empty_or_whole) {
   pm::LogLine before{};
   const std::uint64_t old_words[7] = {2, 3, 4, 5, 6, 7, 8};
@@ -85,7 +85,7 @@ TEST(LogLine, torn_at_every_store_it_is_empty_or_whole) {
   }
 }
 
-// Without the order: a new seal over words of which some are old is damage, never a record.
+// Without that order: a new seal over some old words is damage, never a record.
 TEST(LogLine, a_mixture_of_two_records_is_damaged) {
   const std::uint64_t old_words[7] = {2, 3, 4, 5, 6, 7, 8};
   for (unsigned mask = 1; mask < 127; ++mask) {

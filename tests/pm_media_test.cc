@@ -1,4 +1,5 @@
-// What medium `model` counts, and that each of several open pools is flushed as its medium says.
+// What medium `model` counts, and that each of several open pools is flushed as its medium
+// requires.
 #include "pm/media.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ using pm::ModelCounts;
 
 FlushPath path() { return pm::flush_path.load(std::memory_order_relaxed); }
 
-// Anonymous memory under a medium.
+// Anonymous memory that is registered under a medium.
 class Region {
  public:
   explicit Region(Medium medium, bool delays = false) {
@@ -70,7 +71,7 @@ TEST(Media, lines_are_counted_by_the_bytes_they_hold) {
   EXPECT_EQ((pm::thread_model_counts() - before).fences, 2u);
 }
 
-// A reflush: fewer than four other lines were flushed between.
+// A reflush: a line is flushed again after fewer than four other lines.
 TEST(Media, reflushes_are_counted_up_to_distance_three) {
   const Region r(Medium::model);
   const std::vector<std::size_t> elsewhere = {900, 910, 920, 930, 940};
@@ -90,13 +91,13 @@ TEST(Media, reflushes_are_counted_up_to_distance_three) {
 TEST(Media, writes_are_sequential_to_the_next_block_and_random_to_any_other) {
   const Region r(Medium::model);
   flush_lines(r, {1000});
-  ModelCounts c = flush_lines(r, {0, 1, 2, 3});  // one 256-byte block: one device write
+  ModelCounts c = flush_lines(r, {0, 1, 2, 3});  // four lines of a 256-byte block: one device write
   EXPECT_EQ(c.writes_random, 1u);
   EXPECT_EQ(c.writes_sequential, 0u);
-  c = flush_lines(r, {4, 5, 8, 12});  // the next three
+  c = flush_lines(r, {4, 5, 8, 12});  // the next three blocks
   EXPECT_EQ(c.writes_sequential, 3u);
   EXPECT_EQ(c.writes_random, 0u);
-  c = flush_lines(r, {8, 40, 0});  // back, far, back
+  c = flush_lines(r, {8, 40, 0});  // back, far away, back
   EXPECT_EQ(c.writes_sequential, 0u);
   EXPECT_EQ(c.writes_random, 3u);
 }
@@ -127,7 +128,7 @@ TEST(Media, delays_take_at_least_what_they_say) {
     return std::chrono::steady_clock::now() - begin;
   };
   time_of({0});  // measures the clock
-  // 800 ns each; a tenth is left to the measurement of the clock.
+  // 800 ns each, less a tenth for the measurement of the clock.
   EXPECT_GE(time_of({0, 0, 0, 0, 0}), std::chrono::nanoseconds(200 * 5 * 720));
 }
 
@@ -155,7 +156,7 @@ TEST(Media, several_media_at_once_flush_each_as_its_own) {
   EXPECT_EQ(path(), FlushPath::none);
 }
 
-// Pools come and go while another thread flushes: all its lines are counted as its pool's.
+// Pools come and go while another thread flushes: all its lines are counted for its own pool.
 TEST(Media, regions_that_come_and_go_take_no_flushes_from_others) {
   const Region steady(Medium::model);
   std::atomic<bool> end = false;

@@ -1,5 +1,5 @@
-// Pool files that cannot be made, opened or extended, and pool files that are damaged: always an
-// error that says what and where.
+// Pool files that cannot be made, opened or extended, and damaged pool files: the result is always
+// an error that tells what and where.
 #include "file/pool_file.h"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ Status create(const std::string& path, const PoolOptions& o, Report* report = nu
   return s;
 }
 
-// The process's exit code is the test's verdict: limits and identities of a process stay its own.
+// Runs in a child, so that its limits and its user id do not last. Its exit code is the result.
 int in_child(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(body());
@@ -132,7 +132,7 @@ TEST(PoolFile, permission_is_refused_to_others) {
   ::rmdir(directory.c_str());
 }
 
-// The limit stops files from growing where a full file system would.
+// The limit stops a file's growth, as a full file system does.
 TEST(PoolFile, a_file_size_limit_is_a_full_pool) {
   TempPath path("pf5");
   EXPECT_EQ(in_child([&] {
@@ -169,7 +169,7 @@ TEST(PoolFile, a_full_file_system_is_a_full_pool) {
     PoolParts p;
     ASSERT_EQ(p.create(directory + "/pool", small()), Status::ok) << p.report.text();
     std::vector<PtrWord*> made;
-    // Growth wants 32 MiB; what is needed is all there is.
+    // The pool would grow by 32 MiB, but gets only what it needs, which is all that is left.
     EXPECT_EQ(p.heap->malloc_to(7 * kMiB, p.root(0)), Status::ok);
     EXPECT_EQ(p.file->zone_count(), 2u);
     EXPECT_EQ(p.heap->malloc_to(7 * kMiB, p.root(1)), Status::full);
@@ -186,14 +186,14 @@ TEST(PoolFile, a_full_file_system_is_a_full_pool) {
 
 TEST(PoolFile, growth_goes_up_to_size_max_and_no_further) {
   TempPath path("pf7");
-  const PoolOptions o = small(kPoolBytesMin, 21 * kMiB);  // rounded to whole huge frames
+  const PoolOptions o = small(kPoolBytesMin, 21 * kMiB);  // rounded up to whole huge frames
   PoolParts p;
   ASSERT_EQ(p.create(path.str(), o), Status::ok);
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(0)), Status::ok);
   EXPECT_EQ(p.file->bytes(), 22 * kMiB);
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(1)), Status::full);
   p.crash();
-  // A smaller size_max than the file's size only stops growth.
+  // A size_max below the file's size only stops growth.
   ASSERT_EQ(p.open(path.str(), small(kPoolBytesMin, kPoolBytesMin)), Status::ok);
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(1)), Status::full);
   p.crash();
@@ -201,7 +201,7 @@ TEST(PoolFile, growth_goes_up_to_size_max_and_no_further) {
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(1)), Status::ok);
 }
 
-// A crash after the file grew and before the zone counted leaves a longer file, full of anything.
+// A crash between the file's growth and the new zone count leaves a longer file with any contents.
 TEST(PoolFile, what_lies_behind_the_last_zone_is_nothing) {
   TempPath path("pf8");
   PoolParts p;
@@ -247,7 +247,7 @@ TEST(PoolFile, readers_share_and_a_writer_is_alone) {
 
 // --- damage --------------------------------------------------------------------------------------
 
-// A closed pool's file, to be changed and looked at.
+// The file of a closed pool, to be changed and opened.
 class Damaged {
  public:
   Damaged() : path_("pf-damaged") {
@@ -276,7 +276,7 @@ class Damaged {
     if (seal) s.crc = pm::crc32c(&s, offsetof(pm::Superblock, crc));
     write(i * kFrameBytes, s);
   }
-  // Opens it for reading, which a clean pool allows and which leaves it as it is.
+  // Opens it for reading, which works for a clean pool and changes nothing.
   Status open(Report* report = nullptr) const { return open(true, report); }
   Status open(bool read_only, Report* report = nullptr) const {
     PoolParts p;
@@ -303,7 +303,7 @@ TEST(PoolFileDamage, every_truncation_is_noticed) {
     d.truncate(bytes);
     EXPECT_EQ(d.open(), Status::not_a_pool) << bytes;
   }
-  // Zeros in the place of what was cut off.
+  // Zeros take the place of what was cut off.
   d.truncate(kPoolBytesMin);
   EXPECT_EQ(d.open(), Status::not_a_pool);
 }
@@ -319,7 +319,7 @@ TEST(PoolFileDamage, a_pool_that_grew_is_missed_at_its_end) {
   EXPECT_NE(p.report.text().find("truncated"), std::string::npos) << p.report.text();
 }
 
-// Either copy alone opens the pool, though it may then be out of date: recovery runs. Every byte.
+// Each copy alone opens the pool. The copy may be out of date, so recovery runs. Tries every byte.
 TEST(PoolFileDamage, one_copy_of_the_superblock_is_enough) {
   for (std::uint64_t i = 0; i < 2; ++i) {
     const Damaged d;
@@ -415,7 +415,7 @@ TEST(PoolFileDamage, impossible_zones_and_lanes_are_refused) {
     d.write(pm::kZoneTableOffset, zone);
     EXPECT_EQ(d.open(), Status::corrupt) << zone.offset << "+" << zone.bytes;
   }
-  // Two zones whose ends wrap around.
+  // Two zones, of which the second one's end wraps around.
   d.write(pm::kZoneTableOffset, pm::ZoneEntry{0, kPoolBytesMin});
   d.write(pm::kZoneTableOffset + 16, pm::ZoneEntry{kPoolBytesMin, ~0ull - 2 * kHugeBytes + 1});
   d.write(kCount, std::uint64_t{2});

@@ -1,4 +1,4 @@
-// What a user may ask of a block: alignment, zeros, another size.
+// What a user may ask for a block: alignment, zeros, another size.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,7 +32,7 @@ class PoolAlloc : public testing::Test {
   }
   char* get(int i) { return words_->slot[i].get(); }
   PtrWord& word(int i) { return words_->slot[i].word(); }
-  // Every block that a slot leads to holds its own bytes, whatever happened to the others.
+  // Fills the block of slot i with its own byte, to find changes by others.
   void fill(int i) { std::memset(get(i), i + 1, pool_->usable_size(get(i))); }
 
   TempPath path_{"pool-alloc"};
@@ -112,7 +112,7 @@ TEST_F(PoolAlloc, zeros_where_others_wrote_before) {
     ASSERT_EQ(pool_->malloc_to(bytes, word(0)), Status::ok);
     std::memset(get(0), 0x5a, pool_->usable_size(get(0)));
     ASSERT_EQ(pool_->free_from(word(0)), Status::ok);
-    for (int i = 1; i < 100; ++i) {  // whichever block comes back
+    for (int i = 1; i < 100; ++i) {  // one of them gets the freed block again
       ASSERT_EQ(pool_->malloc_to(bytes, word(i), {.zero = true}), Status::ok);
       EXPECT_TRUE(all_are(get(i), bytes, 0)) << bytes;
       std::memset(get(i), 0x5a, pool_->usable_size(get(i)));
@@ -129,7 +129,7 @@ TEST_F(PoolAlloc, zeros_where_others_wrote_before) {
 
 TEST_F(PoolAlloc, a_block_moves_with_its_bytes_when_it_grows_and_when_it_shrinks) {
   const std::uint64_t sizes[] = {10, 16, 17, 100, 5000, 20000, 70000, 3u << 20, 6000, 90, 1};
-  ASSERT_EQ(pool_->realloc_to(sizes[0], word(0)), Status::ok);  // null: as malloc_to
+  ASSERT_EQ(pool_->realloc_to(sizes[0], word(0)), Status::ok);  // null: works as malloc_to
   std::uint64_t had = sizes[0];
   std::memset(get(0), 7, had);
   const std::uint64_t objects = pool_->stats().objects;
@@ -141,7 +141,7 @@ TEST_F(PoolAlloc, a_block_moves_with_its_bytes_when_it_grows_and_when_it_shrinks
     had = bytes;
     EXPECT_EQ(pool_->stats().objects, objects);
   }
-  ASSERT_EQ(pool_->realloc_to(0, word(0)), Status::ok);  // no bytes: as free_from
+  ASSERT_EQ(pool_->realloc_to(0, word(0)), Status::ok);  // no bytes: works as free_from
   EXPECT_EQ(get(0), nullptr);
   EXPECT_EQ(pool_->stats().objects, objects - 1);
   EXPECT_EQ(pool_->validate(&report_), Status::ok) << report_.text();
@@ -175,7 +175,7 @@ TEST_F(PoolAlloc, a_failed_realloc_leaves_the_block) {
   PtrWord outside;
   EXPECT_EQ(pool_->realloc_to(200, outside), Status::invalid_argument);
   Ptr<char>* inside = reinterpret_cast<Ptr<char>*>(get(0));
-  *inside = get(0);  // the destination would move with the block
+  *inside = get(0);  // the destination is inside the block, and would move with it
   EXPECT_EQ(pool_->realloc_to(200, inside->word()), Status::invalid_argument);
   words_->slot[1] = get(0) + 16;  // an interior pointer
   EXPECT_EQ(pool_->realloc_to(200, word(1)), Status::invalid_argument);

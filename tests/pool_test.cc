@@ -1,5 +1,5 @@
-// The public Pool: creating, opening, refusing, the root object, several pools at once, read-only
-// use, and what transactions look like to a user.
+// The public Pool: creating, opening and refusing pools, the root object, several pools at once,
+// read-only use, and transactions as a user sees them.
 #include "tenuto/pool.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ TEST(PoolTest, what_hangs_on_the_root_is_found_again_at_another_address) {
               Status::ok);
     ASSERT_EQ(pool->close(), Status::ok);
   }
-  // Something in the way of the old address.
+  // Another pool takes the old address.
   TempPath other_path("pool1b");
   auto other = Pool::create(other_path.str(), small());
   ASSERT_TRUE(other);
@@ -190,7 +190,7 @@ TEST(PoolTest, reserved_blocks_are_published_once_or_cancelled) {
   EXPECT_EQ(pool->cancel(*other), Status::ok);
 }
 
-// The superblock's copies: either may be lost, both may not.
+// One copy of the superblock may be lost, but not both.
 TEST(PoolTest, one_damaged_superblock_copy_is_survived) {
   TempPath path("pool9");
   { ASSERT_TRUE(Pool::create(path.str(), small())); }

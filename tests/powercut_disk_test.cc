@@ -1,5 +1,5 @@
-// The disk of the power-cut rig: what it must lose and what it must not. A disk that lost nothing
-// would let every cut pass.
+// The disk of the power-cut rig: what it must lose, and what it must not. With a disk that lost
+// nothing every cut would pass.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ class PowercutDisk : public testing::Test {
   static std::vector<char> filled(std::uint64_t sectors, char c) {
     return std::vector<char>(sectors * kSectorBytes, c);
   }
-  // What the image has: a character a sector, '?' where it is not all the same.
+  // The image as one character a sector, or '?' if the sector has different bytes.
   std::string image() const {
     std::string all;
     for (std::uint64_t i = 0; i < kDiskSectors; ++i) {

@@ -1,6 +1,6 @@
-// The thread that reclaims what expired, where the system has none to give, or no memory for one:
-// the call that would have started it is done all the same, a line in the log says so, and a later
-// one starts it.
+// The thread that reclaims expired records, when the system refuses a thread or has no memory for
+// one. The call that wants to start it is done all the same, a line in the log tells it, and a
+// later call starts it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ namespace {
 thread_local bool refuses_threads = false;
 }
 
-// In place of libc's, which std::thread calls.
+// Replaces libc's, which std::thread calls.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*body)(void*), void* argument) {
   if (refuses_threads) return EAGAIN;
@@ -50,13 +50,13 @@ class ReclaimThread : public test::KvFixture {
     };
     options_.clock_jump_ms_max = 0;
     options_.reclaim_every_ms = 1;
-    options_.pool.recovery_threads = 1;  // an open needs none of its own
+    options_.pool.recovery_threads = 1;  // so that an open starts no thread of its own
     options_.pool.log = [this](std::string_view line) {
       if (line.find("the thread that reclaims") != std::string_view::npos) told_ += 1;
     };
     s_.emplace(opened());
   }
-  // Only the thread can do it.
+  // Only the thread can reclaim here.
   void expect_reclaimed(Collection c) {
     ASSERT_EQ(c.put("goes", "x", {.ttl_ms = 1000}), Status::ok);
     ASSERT_EQ(c.put("stays", "x"), Status::ok);
@@ -69,7 +69,7 @@ class ReclaimThread : public test::KvFixture {
 
   std::atomic<std::uint64_t> now_ = 1'000'000'000'000;
   std::atomic<int> told_ = 0;
-  std::atomic<std::thread::id> stops_{};  // who asks for the time waits, but for this thread
+  std::atomic<std::thread::id> stops_{};  // if set, all threads but this one wait in the clock
   std::atomic<bool> stands_ = false;
   std::optional<Store> s_;
 };
@@ -109,7 +109,7 @@ TEST_F(ReclaimThread, a_store_is_opened_and_there_is_no_thread) {
   expect_reclaimed(c);
 }
 
-// Whoever validates a pool looks into the caches of all threads: the store's own waits.
+// Pool::validate looks into the caches of all threads, so it waits for the store's own thread.
 TEST_F(ReclaimThread, a_pool_is_validated_while_the_thread_is_in_a_round) {
   ASSERT_TRUE(s_->collection("c", kExpires));
   stops_ = std::this_thread::get_id();
@@ -129,7 +129,7 @@ TEST_F(ReclaimThread, a_pool_is_validated_while_the_thread_is_in_a_round) {
   ::alarm(0);
 }
 
-// Who is told that there was no memory has no collection.
+// If the call throws for want of memory, the collection was not made.
 TEST_F(ReclaimThread, a_collection_is_made_and_there_is_no_memory) {
   bool threw = false;
   bool made = false;

@@ -1,6 +1,6 @@
-// The rescue of damaged pools (tenuto/rescue.h): what is intact comes back, what was erased or
-// replaced does not, the damaged file stays as it is, and what is lost is named.
-// TENUTO_RESCUES sets how many random damages are tried, TENUTO_SEED the seed.
+// The rescue of damaged pools (tenuto/rescue.h). What is intact comes back. What was erased or
+// replaced does not. The damaged file stays as it is, and losses are named. TENUTO_RESCUES sets how
+// many random damages are tried, TENUTO_SEED the seed.
 #include "tenuto/rescue.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class Repair : public testing::Test {
     rescue_.pool = options_.pool;
   }
 
-  // Inserts in no order, updates and erases, so that freed blocks hold old records.
+  // Inserts in mixed order, then updates and erases, so that freed blocks hold old records.
   void fill(Store& s, Records& now) {
     std::mt19937 random(7);
     for (int i = 0; i < kKeys; ++i) write(s, now, (i * 7919) % kKeys, 0);
@@ -55,14 +55,14 @@ class Repair : public testing::Test {
     now[key_of(n)] = value_of(n, version);
   }
 
-  // An image of the filled pool, closed or killed.
+  // The filled pool's file, after a close or a kill.
   Bytes image(bool clean) {
     Records& now = records_;
     const auto use = [&] {
       Result<Store> s = Store::open(path_.str(), options_);
       if (!s) return false;
       fill(*s, now);
-      if (!clean) std::_Exit(0);  // a destructor would close it
+      if (!clean) std::_Exit(0);  // without its destructor, which would close it
       return s->close() == Status::ok;
     };
     ::unlink(path_.str().c_str());
@@ -71,7 +71,7 @@ class Repair : public testing::Test {
       EXPECT_TRUE(use());
     } else {
       run_and_kill(use);
-      // The child's records: the same operations on a pool of our own.
+      // The child's records come from the same operations on another pool.
       TempPath other("twin");
       Result<Store> s = Store::open(other.str(), options_);
       EXPECT_TRUE(s);
@@ -98,7 +98,7 @@ class Repair : public testing::Test {
     return s;
   }
 
-  // What has no collection any more: where the catalog may be lost.
+  // Records without a collection, which damage of the catalog may leave.
   void take_found(Store& made) {
     const auto all = made.collections();
     ASSERT_TRUE(all);
@@ -112,7 +112,7 @@ class Repair : public testing::Test {
     }
   }
 
-  // Of what came back everything is current.
+  // Every record that came back is current.
   void expect_nothing_old() {
     for (const Records* back : {&rescued_, &found_}) {
       for (const auto& [key, value] : *back) {
@@ -123,7 +123,7 @@ class Repair : public testing::Test {
     }
   }
   std::size_t lost() const { return records_.size() - rescued_.size(); }
-  // Every key that is missing lies in a range that was told.
+  // Every missing key is in a range that was reported as lost.
   void expect_losses_named() {
     for (const auto& [key, value] : records_) {
       if (rescued_.contains(key)) continue;
@@ -139,9 +139,9 @@ class Repair : public testing::Test {
   TempPath fresh_{"rescued"};
   StoreOptions options_;
   RescueOptions rescue_;
-  Records records_;  // at the image's moment
+  Records records_;  // at the time of the image
   Records rescued_;
-  Records found_;  // in lost+found
+  Records found_;  // found in lost+found
   RescueResult result_;
   Report report_;
 };
@@ -170,7 +170,7 @@ TEST_F(Repair, after_a_clean_close_lost_leaves_lose_no_record) {
     std::memset(&page[round_down(at, kFrameBytes)], 0xff, kFrameBytes);
     const Status s = rescue_image(page);
     expect_nothing_old();
-    // The first page of a slab also holds the slab's header, whose bits are the witness then.
+    // The first page of a slab also holds the slab's header, and a rescue then needs its bits.
     EXPECT_EQ(s == Status::ok, lost() == 0);
     if (at % (64u << 10) >= kFrameBytes) {
       EXPECT_EQ(lost(), 0u) << at;
@@ -219,7 +219,7 @@ TEST_F(Repair, a_record_that_changed_is_left_out_and_its_place_named) {
 TEST_F(Repair, heads_and_logs_can_be_missing) {
   const Bytes sound = image(true);
   Bytes b = sound;
-  std::memset(b.data(), 0, 2 * kFrameBytes);  // both superblocks: nobody knows how it was closed
+  std::memset(b.data(), 0, 2 * kFrameBytes);  // both superblocks: its state is unknown
   EXPECT_EQ(rescue_image(b), Status::ok) << report_.text();
   EXPECT_EQ(rescued_, records_);
   EXPECT_FALSE(result_.was_clean);
@@ -229,7 +229,7 @@ TEST_F(Repair, heads_and_logs_can_be_missing) {
   EXPECT_EQ(rescued_, records_);
   b = sound;
   std::memset(&b[pm::kLanesOffset], 0x5a, pm::kLaneBytes);
-  EXPECT_EQ(rescue_image(b), Status::ok);  // what was open cannot have been: it was closed
+  EXPECT_EQ(rescue_image(b), Status::ok);  // no transaction was open: it was closed
   EXPECT_EQ(rescued_, records_);
   b = image(false);
   std::memset(&b[pm::kLanesOffset], 0x5a, pm::kLaneBytes);
@@ -239,7 +239,8 @@ TEST_F(Repair, heads_and_logs_can_be_missing) {
 }
 
 TEST_F(Repair, a_batch_under_way_is_rolled_back) {
-  // A batch's log is that of a transaction: one that changes a leaf's bitmap by hand and stops.
+  // The log of a batch is that of a transaction. This one changes a leaf's bitmap by hand, and
+  // stops.
   ::unlink(path_.str().c_str());
   run_and_kill([&] {
     Result<Store> s = Store::open(path_.str(), options_);
@@ -345,7 +346,7 @@ TEST_F(Repair, random_damage_brings_nothing_old_back) {
         if (kind == 1) std::memset(&b[at], 0, kLineBytes);
         if (kind == 2) std::memset(&b[page], random() % 2 == 0 ? 0 : 0xff, kFrameBytes);
         if (kind == 3) std::memset(&b[round_down(at, 512)], 0, 512);
-        // A page that was written to the wrong place, and two.
+        // One page or two pages were written to the wrong place.
         const std::size_t other = round_down(used[random() % used.size()], kFrameBytes);
         if (kind == 5) std::copy_n(&sound[other], kFrameBytes, &b[page]);
         if (kind == 6 && page != other) {

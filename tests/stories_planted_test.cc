@@ -1,6 +1,5 @@
-// Mistakes planted in the end of trees, the index, what readers hold and what ends with a thread:
-// each makes a test of another program fail, or its process crash, so those tests run in processes
-// of their own.
+// Mistakes planted in the end of trees, the index, what readers hold, and the end of threads. Each
+// makes a test of another program fail or crash, so those tests run in their own processes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -61,7 +60,7 @@ constexpr unsigned kHangSeconds = 60;  // a story that hangs with its mistake ha
 
 class StoriesPlanted : public testing::TestWithParam<Mistake> {};
 
-// What the story's process came to, all is well: 0.
+// Runs the story in a process. Returns its wait status: 0 if all is well.
 int run(const Mistake& m, bool planted) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / m.program;
   EXPECT_TRUE(std::filesystem::exists(program)) << program << " has to be built first";
@@ -70,7 +69,7 @@ int run(const Mistake& m, bool planted) {
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     if (planted) ::setenv("TENUTO_PLANT", m.name, 1);
-    if (planted) ::alarm(kHangSeconds);  // it stays over the exec
+    if (planted) ::alarm(kHangSeconds);  // the alarm survives the exec
     if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(125);
     if (std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(125);
     const std::string filter = std::string("--gtest_filter=") + m.story;

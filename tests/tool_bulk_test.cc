@@ -1,5 +1,5 @@
-// load and dump of the real tool: what is dumped loads to the same records, what is loaded dumps to
-// the same bytes, bad lines are named, and a stopped load has loaded what it says.
+// load and dump of the real tool: a dump loads to the same records, a loaded text dumps to the same
+// bytes, bad lines are named, and a stopped load has loaded what it reported.
 #include "tool_run.h"
 
 #include <sys/ioctl.h>
@@ -59,7 +59,7 @@ class ToolBulk : public ToolTest {
 };
 
 std::string random_bytes(std::mt19937_64& random, std::size_t bytes) {
-  // Half of them text, so that both forms of a member occur.
+  // Half of them are text, so that both notations of a member occur.
   const bool text = random() % 2 == 0;
   std::string out;
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -154,7 +154,7 @@ TEST_F(ToolBulk, a_dump_carries_lifetimes_and_a_load_gives_them_back) {
   }
 }
 
-// The store's time does not go back with it, and lifetimes are told by the store's time.
+// The store's time does not go back with the clock, and dumps show lifetimes by the store's time.
 TEST_F(ToolBulk, a_clock_that_was_set_back_moves_no_lifetime) {
   const std::string pool = new_pool("a.tnt");
   const std::uint64_t ahead = system_ms() + 3'600'000;
@@ -175,7 +175,7 @@ TEST_F(ToolBulk, a_clock_that_was_set_back_moves_no_lifetime) {
   }
   const std::string line = "k\tv\t" + std::to_string(ahead + 1000) + "\n";
   EXPECT_EQ(dump(pool, "tsv", {"--collection", "c"}), "#form bytes, expires\n" + line);
-  // Likewise what is loaded into a store whose time is ahead.
+  // So do records that are loaded into a store whose time is ahead.
   load(pool, {"--collection", "c", "--format", "tsv"}, line);
   EXPECT_EQ(dump(pool, "tsv", {"--collection", "c"}), "#form bytes, expires\n" + line);
 }
@@ -196,7 +196,8 @@ TEST_F(ToolBulk, a_dump_carries_the_form_and_a_load_makes_it_or_refuses_another)
       args.insert(args.end(), {"--collection", name});
       load(copy, args, text);
       EXPECT_EQ(dump(copy, format, {"--collection", name}), text);
-      // Another form would lose what it has not: a default collection, one that is there.
+      // Another encoding would lose data: the default collection's, or that of an existing
+      // collection.
       for (const std::vector<std::string>& other :
            {std::vector<std::string>{"load", copy, "--format", format},
             {"load", copy, "--format", format, "--create"},
@@ -213,7 +214,7 @@ TEST_F(ToolBulk, a_dump_carries_the_form_and_a_load_makes_it_or_refuses_another)
               "log\t1 records\treverse_u64\nplain\t0 records\tbytes\n"
               "tags\t3 records\treverse, duplicates, expires\n");
   }
-  // What only looks like such a line.
+  // A record that only looks like such a line.
   const Outcome o = run({"load", pool, "--format", "tsv"}, "#form reverse\tis a key\n");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(run({"get", pool, "#form reverse"}).out, "is a key");
@@ -231,7 +232,7 @@ TEST_F(ToolBulk, what_has_expired_is_not_loaded_and_hides_what_it_replaced) {
   EXPECT_EQ(dump(pool, "jsonl", {"--collection", "sessions"}),
             "{\"form\":\"bytes, expires\"}\n{\"key\":\"a\",\"value\":\"4\"}\n"
             "{\"key\":\"last\",\"value\":\"3\",\"expires_ms\":99999999999999}\n");
-  // No lifetime is dropped silently where records have none.
+  // No lifetime is dropped silently when the collection has none.
   for (const auto& [format, line] :
        {std::pair{"tsv", "k\tv\t99999999999999\n"},
         {"jsonl", "{\"key\":\"k\",\"value\":\"v\",\"expires_ms\":99999999999999}\n"}}) {
@@ -398,7 +399,7 @@ TEST_F(ToolBulk, nothing_but_the_summary_is_printed_when_no_terminal_is_there) {
   EXPECT_EQ(quiet.out + quiet.err, "");
 }
 
-// Writes to a load's standard input and waits until the load has taken it.
+// Writes to the standard input of a load, and waits until the load has read it.
 void feed(int fd, const std::string& bytes) {
   ASSERT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   for (int left = 1; left > 0; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
@@ -430,7 +431,7 @@ TEST_F(ToolBulk, a_killed_load_keeps_its_whole_batches) {
   std::string lines;
   for (int i = 1000; i < 1995; ++i) lines += std::to_string(i) + "\tv\n";
   feed(input[1], lines);
-  // Once this is taken, all lines before have been worked off: 99 batches are acknowledged.
+  // Once the load has read this, all earlier lines are done: 99 batches are acknowledged.
   feed(input[1], "unfinished");
   kill(child, SIGKILL);
   EXPECT_EQ(wait(child), 1000 + SIGKILL);

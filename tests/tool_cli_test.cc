@@ -1,5 +1,5 @@
-// Each command of tools/tenuto as a user runs it: what it prints, as text and as JSON, and that
-// what one command wrote the next one finds.
+// Each command of tools/tenuto as a user runs it: its output as text and as JSON, and that a
+// command finds what an earlier one wrote.
 #include "tool_run.h"
 
 using namespace std::string_literals;
@@ -59,7 +59,7 @@ TEST_F(ToolCli, create_json_and_force) {
   EXPECT_EQ(made["size"], 16u << 20);
   EXPECT_EQ(made["key_kind"], "u64");
   EXPECT_EQ(run_json({"info", pool})["records"], 0);
-  // Nothing but the pool and what the runner wrote.
+  // The folder has only the pool and the runner's own files.
   for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
     EXPECT_EQ(entry.path().string().find(".new"), std::string::npos) << entry.path();
   }
@@ -215,7 +215,7 @@ TEST_F(ToolCli, a_pool_that_was_not_closed_is_recovered_unless_read_only) {
   EXPECT_EQ(run_json({"info", pool})["was_clean"], true);
 }
 
-// What only looks does not use up a journal without a word.
+// A command that only reads may use up a journal, but it must say so.
 TEST_F(ToolCli, reading_what_was_not_closed_says_that_it_writes) {
   const std::string pool = path("a.tnt");
   write_and_die(pool, "k", "v", journalled());

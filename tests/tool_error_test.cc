@@ -1,6 +1,6 @@
-// What tools/tenuto says and returns when something is wrong: the exit code is the Status, the
-// message is one line that names what and where, nothing goes to standard output, and the pool
-// stays sound.
+// What tools/tenuto prints and returns when something is wrong. The exit code is the Status, the
+// message is one line that names what and where, standard output stays empty, and the pool stays
+// sound.
 #include "tool_run.h"
 
 #include <sys/resource.h>
@@ -118,7 +118,7 @@ TEST_F(ToolErrors, a_second_opener_is_busy) {
 TEST_F(ToolErrors, no_permission) {
   const std::string pool = new_pool("a.tnt");
   chmod(path("").c_str(), 0755);
-  // The superuser may read and write everything, so the tool runs as somebody else.
+  // The superuser may read and write everything, so the tool runs as another user.
   const auto as_user = [] {
     constexpr unsigned kNobody = 65534;
     if (getuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) _exit(126);
@@ -170,7 +170,7 @@ TEST_F(ToolErrors, a_full_pool_refuses_keeps_what_it_has_and_stays_usable) {
   EXPECT_EQ(run({"put", pool, "again", std::string(8000, 'y'), "--size-max", "8M"}).code, 0);
   EXPECT_EQ(run({"check", pool}).code, 0);
   EXPECT_EQ(std::filesystem::file_size(pool), 8u << 20);
-  // Without the limit it grows.
+  // Without the limit the pool grows.
   EXPECT_EQ(run({"put", pool, "big", "--value-file", "-"}, big).code, 0);
   EXPECT_TRUE(run({"get", pool, "big"}).out == big);
   EXPECT_EQ(run({"check", pool}).code, 0);
@@ -186,7 +186,7 @@ TEST_F(ToolErrors, a_closed_standard_output_is_an_error_and_harms_no_pool) {
                            {"dump", pool, "--format", "tsv"}}) {
     expect_error(run(args, {}, [] { close(STDOUT_FILENO); }), Status::io, "standard output");
   }
-  // With all three closed the pool's descriptor would be 0, 1 or 2.
+  // With all three closed, the pool's descriptor would be 0, 1 or 2.
   const auto close_all = [] {
     for (int fd = 0; fd < 3; ++fd) close(fd);
   };
@@ -292,7 +292,7 @@ TEST_F(ToolErrors, check_repairs_a_damaged_pool_into_a_new_one) {
   EXPECT_EQ(read_file(pool), bytes);
   EXPECT_EQ(run({"get", path("new.tnt"), "emma"}).out, "another");
   expect_error(run({"get", path("new.tnt"), "dune"}), Status::not_found, "dune");
-  // A value that changed is never printed.
+  // A damaged value is never printed.
   expect_error(run({"get", pool, "dune"}), Status::corrupt, "a.tnt");
   expect_error(run({"check", pool, "--repair", path("new.tnt")}), Status::exists, "new.tnt");
   expect_error(run({"check", pool, "--scavenge"}), Status::invalid_argument, "--repair");
@@ -352,7 +352,7 @@ TEST_F(ToolErrors, a_damaged_pool_is_reported_and_never_a_crash) {
   for (int i = 0; i < 50; ++i) put(pool, "key" + std::to_string(i), std::string(500, 'v'));
   const std::string sound = read_file(pool);
   std::mt19937_64 random(test_seed());
-  // Whole pages become noise; some of them hold nothing, and then the pool is still sound.
+  // Whole pages become noise. Where such a page held nothing, the pool is still sound.
   for (int round = 0; round < 30; ++round) {
     std::string bytes = sound;
     const std::size_t page = random() % (round % 2 == 0 ? 64 : bytes.size() / 4096);

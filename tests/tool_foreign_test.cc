@@ -1,6 +1,6 @@
-// Files of others in the places where tools/tenuto makes files: a new pool, its journal, a backup,
-// a rescue. Each stays as it is, and the command says so. (A dump replaces a file, and says so,
-// too.)
+// Files of other programs in the places where tools/tenuto makes files: a new pool, its journal, a
+// backup, a rescue. Each stays as it is, and the command reports it. (A dump replaces a file, as
+// documented.)
 #include "tool_run.h"
 
 #include "support/obstacles.h"
@@ -10,8 +10,8 @@ namespace {
 
 struct Maker {
   const char* name;
-  std::vector<std::string> words;  // "p.tnt" and what begins with @ are files of the folder
-  const char* file;                // that it makes
+  std::vector<std::string> words;  // "p.tnt", and words that begin with @, are files of the folder
+  const char* file;                // the file that it makes
 };
 
 const Maker kMakers[] = {
@@ -41,7 +41,7 @@ TEST_P(ToolForeign, what_stands_in_the_way_stays) {
   const Maker& maker = GetParam();
   for (const Obstacle& obstacle : kObstacles) {
     SCOPED_TRACE(obstacle.name);
-    // The journal's place may be given as a link; and an empty file is nobody's pool.
+    // A journal's path may be a link. `--force` may replace an empty file, since it is no pool.
     const std::string made = maker.name;
     const std::string what = obstacle.name;
     if (made == "journal_elsewhere" && what == "dangling") continue;

@@ -41,7 +41,7 @@ TEST(Escapes, text_stands_for_itself_and_the_rest_is_escaped) {
 
 TEST(Escapes, bytes_that_are_no_utf8_and_terminal_controls_are_escaped) {
   EXPECT_EQ(escaped("\xff\xfe"), "\\xff\\xfe");
-  EXPECT_EQ(escaped("\xc3"), "\\xc3");                    // cut off
+  EXPECT_EQ(escaped("\xc3"), "\\xc3");                    // cut short
   EXPECT_EQ(escaped("\xc0\xaf"), "\\xc0\\xaf");           // overlong
   EXPECT_EQ(escaped("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // surrogate
   EXPECT_EQ(escaped("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
@@ -225,7 +225,7 @@ TEST(ProgressLine, shows_share_rate_and_time_left) {
   EXPECT_EQ(progress_line(10, 1024, 0, 2.0), "10 records  5/s  512 bytes/s");
   EXPECT_EQ(progress_line(0, 0, 100, 0.0),
             "[--------------------]   0 %  0 records  0/s  0 bytes/s");
-  // More than was promised: a file that grew, or escapes that make a dump longer than its records.
+  // More than announced: the file grew, or escapes make a dump longer than its records.
   EXPECT_EQ(progress_line(1, 200, 100, 1.0),
             "[####################] 100 %  1 records  1/s  200 bytes/s  0:00 left");
 }

@@ -1,5 +1,5 @@
-// What tools/tenuto does with inputs that never end, never begin, or are not there: it says so, in
-// bounded time and memory. And with names that are not text: they stay apart.
+// tools/tenuto with inputs that never end, never begin, or are missing: it reports that in bounded
+// time and memory. Also names that are not text: they stay distinct.
 #include "tool_run.h"
 
 #include <sys/resource.h>
@@ -22,9 +22,9 @@ using nlohmann::json;
 
 class ToolInput : public ToolTest {
  protected:
-  static constexpr int kHangs = 2000;  // in place of an exit code
+  static constexpr int kHangs = 2000;  // returned instead of an exit code
 
-  // As run(), for a command that may wait for ever; it is ended after some seconds.
+  // As run(), but ends a command that takes longer than 20 s.
   Outcome run_bounded(const std::vector<std::string>& args, const std::string& input = "/dev/null",
                       const Setup& setup = {}) {
     const int in = open(input.c_str(), O_RDONLY | O_CLOEXEC);
@@ -55,8 +55,8 @@ class ToolInput : public ToolTest {
 TEST_F(ToolInput, a_value_that_never_ends_is_too_large) {
   const std::string pool = new_pool("a.tnt");
   const auto little_memory = [] {
-  // Address space is reserved for a pool's growth; what is written to counts here. So does the
-  // shadow of AddressSanitizer: there only the time is bounded.
+  // Limits memory that is written to, since a pool reserves address space for its growth. That
+  // would include the shadow of AddressSanitizer, so there only the time is bounded.
 #ifndef __SANITIZE_ADDRESS__
     const rlimit limit = {256u << 20, 256u << 20};
     setrlimit(RLIMIT_DATA, &limit);
@@ -67,7 +67,7 @@ TEST_F(ToolInput, a_value_that_never_ends_is_too_large) {
   std::vector<std::string> from_file = put;
   from_file[4] = "/dev/zero";
   expect_error(run_bounded(from_file, "/dev/null", little_memory), Status::too_large, "/dev/zero");
-  // A file says how long it is before anything is read.
+  // The length of a file is known before it is read.
   write_file(path("long"), "");
   std::filesystem::resize_file(path("long"), 1ull << 40);
   expect_error(
@@ -133,7 +133,7 @@ TEST_F(ToolInput, a_closed_standard_input_is_an_error_and_not_an_empty_one) {
   expect_error(run({"load", path("new.tnt"), "--format", "tsv", "--create"}, {}, closed),
                Status::io, "standard input");
   EXPECT_FALSE(std::filesystem::exists(path("new.tnt")));
-  // Who does not read it does not miss it.
+  // A command that does not read standard input does not need it.
   EXPECT_EQ(run({"put", pool, "k", "v"}, {}, closed).code, 0);
   EXPECT_EQ(run({"load", pool, "--format", "tsv"}).code, 0) << "an empty one is a good one";
 }
@@ -156,7 +156,7 @@ TEST_F(ToolInput, names_that_are_not_text_stay_apart_in_json) {
   }
   EXPECT_EQ(seen, (std::set<std::string>{"name plain", "name \xef\xbf\xbd",
                                          "base64 /w==", "base64 /g=="}));
-  // Likewise the paths of pools.
+  // The paths of pools stay distinct, too.
   std::set<std::string> paths;
   for (const char* name : {"\xff", "\xfe"}) {
     const Outcome info = run({"info", new_pool(name), "--json"});

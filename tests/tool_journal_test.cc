@@ -1,5 +1,5 @@
-// tools/tenuto and the journals of pools: given by name, shown, kept, and gone with their pool.
-// What a command that was killed leaves.
+// tools/tenuto and the journals of pools: given by name, shown, kept, and removed with their pool.
+// Also what a killed command leaves.
 #include "tool_run.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ namespace {
 
 class ToolJournal : public ToolTest {
  protected:
-  // A pool with a record, closed, with its journal kept at that place.
+  // A closed pool with one record. Its journal is kept at that path.
   std::string closed_pool(const std::string& name, const std::string& journal = {}) {
     StoreOptions options = journalled();
     options.pool.journal.path = journal;
@@ -26,7 +26,7 @@ class ToolJournal : public ToolTest {
     EXPECT_EQ(store->close(), Status::ok);
     return path(name);
   }
-  // Files of the folder, without those of the runner.
+  // The files of the folder, except those of the runner.
   std::set<std::string> files() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
@@ -112,13 +112,13 @@ TEST_F(ToolJournal, info_of_a_pool_that_is_only_read_says_what_a_writer_would_ha
   const json info = run_json({"info", closed_pool("a.tnt"), "--medium", "journal"});
   EXPECT_EQ(info["medium"], "journal");
   EXPECT_EQ(info["power_cut_safe"], true);
-  // As without being told so.
+  // The same as without the option.
   EXPECT_EQ(run_json({"info", path("a.tnt")})["medium"], "journal");
   EXPECT_EQ(run_json({"info", path("a.tnt"), "--medium", "cache"})["power_cut_safe"], false);
 #ifdef TENUTO_DEBUG_CHECKS
   const auto less = [] { setenv("TENUTO_PLANT", "pm_automatic_takes_less_in_silence", 1); };
   EXPECT_NE(run({"info", path("a.tnt")}, {}, less).out.find("NOT safe"), std::string::npos);
-  // Without AVX-512 automatic is the journal, too.
+  // Without AVX-512 the automatic medium is the journal, too.
   const auto slow = [] { setenv("TENUTO_PLANT", "journal_processor_without_whole_loads", 1); };
   EXPECT_EQ(run({"put", path("a.tnt"), "k", "slow"}, {}, slow).code, 0);
   const Outcome o = run({"info", path("a.tnt")}, {}, slow);
@@ -135,7 +135,7 @@ TEST_F(ToolJournal, force_takes_the_old_pools_journal_with_it) {
     const Outcome o = run({"create", pool, "--size", "8M", "--force"});
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(files(), std::set<std::string>{"a.tnt"});
-    // As if it had been ended before the journal went.
+    // As if the command had ended before it removed the journal.
     write_file(pool + ".journal", journal);
     EXPECT_EQ(run({"put", pool, "k", "new", "--medium", "journal"}).code, 0);
     EXPECT_EQ(run({"scan", pool}).out, "k\tnew\n");
@@ -153,7 +153,8 @@ TEST_F(ToolJournal, force_leaves_a_journal_that_is_not_the_old_pools) {
     EXPECT_EQ(read_file(pool + ".journal"), wrong);
     EXPECT_EQ(run({"get", pool, "k"}).out, "old");
   }
-  // A journal that the old pool needs, and cannot have: it may be anybody's.
+  // The old pool needs a journal, but the file in its place is not a journal: it may belong to
+  // anybody.
   std::filesystem::remove(pool + ".journal");
   write_and_die(pool, "more", "1", journalled());
   write_file(pool + ".journal", "somebody's text\n");
@@ -197,7 +198,7 @@ TEST_F(ToolJournal, a_killed_pool_of_objects_was_not_closed_cleanly) {
   EXPECT_EQ(run_json({"info", pool})["was_clean"], true);
 }
 
-// A walk that passed over a damaged key: what is counted finds it, whatever the walk says.
+// The planted mistake lets a walk skip a damaged key. The count of records still finds it.
 TEST_F(ToolJournal, a_dump_with_fewer_records_than_the_pool_counts_is_refused) {
 #ifndef TENUTO_DEBUG_CHECKS
   GTEST_SKIP() << "mistakes are planted in builds with debug checks";
@@ -209,7 +210,7 @@ TEST_F(ToolJournal, a_dump_with_fewer_records_than_the_pool_counts_is_refused) {
   std::string bytes = read_file(pool);
   const std::size_t at = bytes.find("key250");
   ASSERT_NE(at, std::string::npos);
-  bytes[at] = 'a';  // sorts before all of its leaf
+  bytes[at] = 'a';  // sorts before the rest of its leaf
   write_file(pool, bytes);
   expect_error(run({"dump", pool, path("sound.tsv")}), Status::corrupt, "damage");
   const auto careless = [] {

@@ -1,6 +1,6 @@
-// Random records and random damage for the record formats of the tool. Three promises: a record
-// comes back from its line; a line that is accepted is read as another JSON parser reads it; and a
-// line that is not accepted gets a column inside it. Seeds are printed; TENUTO_SEED repeats a run.
+// Random records and random damage for the record formats of the tool. It checks three promises. A
+// record comes back from its line. An accepted line is read as another JSON parser reads it. A
+// refused line gets a column inside it. Seeds are printed. TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -24,7 +24,7 @@ class Random {
     return std::uniform_int_distribution<std::size_t>(0, n - 1)(engine_);
   }
 
-  // Bytes of the kinds that formats trip over.
+  // Pieces that record formats easily get wrong.
   std::string bytes() {
     static const std::string_view kPieces[] = {
         "key",  "\\",   "\t",   "\n",       "\r",           std::string_view("\0", 1),
@@ -84,15 +84,15 @@ std::string line_of(RecordFormat format, KeyKind kind, const Record& record) {
   return line;
 }
 
-// Both members of the object, each once, as an independent parser reads them; false when it refuses
-// or the object is another one.
+// Reads both members of the object with an independent parser. Returns false if the parser refuses
+// the line, or if the object does not have exactly these two members, each once.
 bool other_parser_reads(const std::string& line, nlohmann::json& object) {
   int members = 0;
   const auto count = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
     if (event == nlohmann::json::parse_event_t::key && depth == 1) ++members;
     return true;
   };
-  // It skips a byte order mark and ends at a NUL; neither stands in JSON.
+  // That parser skips a byte order mark and stops at a NUL. JSON allows neither.
   if (line.starts_with("\xef\xbb\xbf") || line.find('\0') != std::string::npos) return false;
   object = nlohmann::json::parse(line, count, false);
   return object.is_object() && members == 2 && object.size() == 2;
@@ -143,7 +143,7 @@ TEST(RecordFuzz, damaged_lines_are_refused_in_place_or_read_as_what_they_say) {
     ASSERT_EQ(again.key, record.key);
     ASSERT_EQ(again.value, record.value);
   }
-  // The damage is neither always fatal nor always harmless, or this test would show nothing.
+  // The test shows something only if some damage is refused and some is accepted.
   EXPECT_GT(refused, kMutants / 20);
   EXPECT_GT(accepted, kMutants / 20);
 }

@@ -1,5 +1,5 @@
 // Records as lines of TSV and JSON (tools/record_format.h), and the reader of lines: canonical
-// forms, what else is accepted, and a column for everything that is not.
+// forms, other accepted forms, and a column for everything that is refused.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -37,7 +37,7 @@ void expect_record(RecordFormat format, const std::string& line, const std::stri
 struct BadLine {
   std::string line;
   std::size_t column;
-  const char* words;  // what the message must speak of
+  const char* words;  // words that the message must contain
 };
 
 void expect_refused(RecordFormat format, KeyKind kind, const BadLine& bad) {

@@ -1,5 +1,5 @@
-// Runs the real tools/tenuto as a shell would, for the tool's tests: arguments, standard input,
-// exit code, what it printed. TENUTO_TOOL is the program's path, set by the build.
+// Runs the real tools/tenuto as a shell does, for the tool's tests: arguments, standard input, exit
+// code and output. TENUTO_TOOL is the program's path, set by the build.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ inline void write_file(const std::string& path, std::string_view bytes) {
 }
 
 struct Outcome {
-  int code = -1;  // exit code; 1000 + n when signal n ended it
+  int code = -1;  // 1000 + n if signal n ended the program
   std::string out;
   std::string err;
 };
@@ -46,7 +46,7 @@ inline int exit_code(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1000 + WTERMSIG(wait_status);
 }
 
-// A folder of its own for each test, removed afterwards.
+// Each test has its own folder, which is removed afterwards.
 class ToolTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,7 +57,7 @@ class ToolTest : public testing::Test {
 
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
 
-  using Setup = std::function<void()>;  // runs in the child, after the descriptors are in place
+  using Setup = std::function<void()>;  // runs in the child, after its descriptors are set up
 
   Outcome run(const std::vector<std::string>& args, std::string_view input = {},
               const Setup& setup = {}) {
@@ -71,7 +71,7 @@ class ToolTest : public testing::Test {
     return outcome;
   }
 
-  // Starts the tool and comes back at once.
+  // Starts the tool and returns at once.
   pid_t start(const std::vector<std::string>& args, int in, const Setup& setup = {}) {
     std::vector<std::string> words = args;
     words.insert(words.begin(), TENUTO_TOOL);
@@ -100,7 +100,7 @@ class ToolTest : public testing::Test {
     return exit_code(status);
   }
 
-  // A small pool with nothing in it.
+  // Makes a small, empty pool. Returns its path.
   std::string new_pool(const std::string& name, const std::vector<std::string>& options = {}) {
     std::vector<std::string> args = {"create", path(name), "--size", "8M"};
     args.insert(args.end(), options.begin(), options.end());
@@ -109,7 +109,7 @@ class ToolTest : public testing::Test {
     return path(name);
   }
 
-  // One object on standard output and nothing else.
+  // Expects one JSON object on standard output, and nothing else there.
   nlohmann::json run_json(std::vector<std::string> args, int code = 0,
                           std::string_view input = {}) {
     args.push_back("--json");
@@ -119,7 +119,7 @@ class ToolTest : public testing::Test {
     return nlohmann::json::parse(o.out, nullptr, false);
   }
 
-  // One line that says what and where, and nothing on standard output.
+  // Expects one line on standard error with these words, and an empty standard output.
   static void expect_error(const Outcome& o, Status status, const std::string& words) {
     EXPECT_EQ(o.code, static_cast<int>(status)) << o.err;
     EXPECT_EQ(o.out, "");
@@ -128,7 +128,7 @@ class ToolTest : public testing::Test {
     EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
   }
 
-  // On medium journal.
+  // Options for medium journal.
   static StoreOptions journalled() {
     StoreOptions options;
     options.pool.size = kPoolBytesMin;
@@ -136,7 +136,7 @@ class ToolTest : public testing::Test {
     options.pool.journal.bytes = 256u << 10;
     return options;
   }
-  // Writes to the pool, made where it is missing, and leaves it as a killed process does.
+  // Puts a record, makes the pool if it is missing, and leaves it as a killed process does.
   static void write_and_die(const std::string& pool, const std::string& key,
                             const std::string& value, const StoreOptions& options = {}) {
     const pid_t child = fork();

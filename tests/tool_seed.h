@@ -8,7 +8,8 @@
 
 namespace tenuto::test {
 
-// The seed of this run: from TENUTO_SEED, else new; printed so that a failure can be repeated.
+// The seed of this run: from TENUTO_SEED, otherwise a new one. It is printed, so that a failure can
+// be repeated.
 inline std::uint64_t test_seed() {
   const char* text = std::getenv("TENUTO_SEED");
   const std::uint64_t seed =

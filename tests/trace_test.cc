@@ -1,5 +1,5 @@
-// The recorder of the traced build: it sees every kind of store that compilers make, and says so
-// when something was stored that it did not see.
+// The recorder of the traced build: it sees every kind of store that compilers make, and reports a
+// store that it did not see.
 #include <emmintrin.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,11 +22,11 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::uint64_t kPoolBytes = 64 << 10;
-constexpr std::uint64_t kAt = 192;  // where the stores go
+constexpr std::uint64_t kAt = 192;  // offset of the stores
 
 void make_pool(const std::string& path) { RawPool::create(path, kPoolBytes); }
 
-// Runs the stores on a pool of zeros; how many states the end has.
+// Runs the stores on a pool of zeros, with a crash point after them.
 CrashResult record(const std::function<void(std::byte*)>& stores) {
   return CrashRunner({.recover_twice = false})
       .run(
@@ -121,14 +121,15 @@ class trace_kinds : public testing::TestWithParam<Kind> {};
 
 TEST_P(trace_kinds, are_recorded) {
   const CrashResult r = record(GetParam().store);
-  EXPECT_TRUE(r.ok()) << r.text();  // memory and records are compared at the crash point
+  EXPECT_TRUE(r.ok()) << r.text();  // the crash point compares the memory with the record of stores
   EXPECT_GE(r.unique, 2u) << "with and without the store";
 }
 INSTANTIATE_TEST_SUITE_P(all, trace_kinds, testing::ValuesIn(kKinds),
                          [](const auto& i) { return std::string(i.param.name); });
 
 TEST(trace, a_store_of_the_value_that_is_there_makes_no_state) {
-  EXPECT_EQ(record([](std::byte* p) { as<std::uint64_t>(p) = 0; }).states, 2u);  // 1 each point
+  EXPECT_EQ(record([](std::byte* p) { as<std::uint64_t>(p) = 0; }).states,
+            2u);  // one at each point
 }
 
 TEST(trace, an_unseen_store_is_a_finding) {

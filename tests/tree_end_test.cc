@@ -1,7 +1,7 @@
-// The end of a tree (store/tree/tree_end.cc) beside all that may still look at it: snapshots and
-// transactions that keep its old versions, a release that sweeps them, readers, compactions, a
-// full pool; and a bulk load, which ends the old shape of a tree. Best run in the ASan build, where
-// memory that was freed too early is seen at once.
+// The end of a tree (store/tree/tree_end.cc) while others may still look at it: snapshots and
+// transactions that keep its old versions, a release that sweeps them, readers, compactions, a full
+// pool. Also a bulk load, which ends the old shape of a tree. The ASan build shows best if memory
+// is freed too early.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class TreeEndTest : public test::CollectionFixture {
     EXPECT_TRUE(snapshot);
     return std::move(*snapshot);
   }
-  // Uses the list heads that were given back, and reads through them.
+  // Uses the list heads that the dropped collection gave back, and reads through them.
   void expect_others_keep_their_versions(const std::string& tag) {
     Collection z = made({}, "z" + tag);
     fill(z, 0, 200, "old");
@@ -54,7 +54,7 @@ TEST_F(TreeEndTest, a_collection_is_dropped_while_a_snapshot_keeps_a_version_of_
   Snapshot at = taken(*s_);
   ASSERT_EQ(y.put("k", "new"), Status::ok);
   ASSERT_EQ(s_->drop("y"), Status::ok);
-  ASSERT_EQ(z.put("k", "new"), Status::ok);  // takes the list head that was y's
+  ASSERT_EQ(z.put("k", "new"), Status::ok);  // takes the list head that y gave back
   EXPECT_EQ(*at.get(z, "k"), "old");
   EXPECT_EQ(at.get(y, "k").error(), Status::not_found);
   expect_others_keep_their_versions("1");
@@ -112,8 +112,8 @@ TEST_F(TreeEndTest, a_transaction_that_drops_and_creates_leaves_other_versions_a
   expect_others_keep_their_versions("4");
 }
 
-// What an iterator of a snapshot sees in a collection that is dropped under it stays until it has
-// left the leaf; then the walk ends, and all of it goes back.
+// An iterator of a snapshot still shows its leaf when its collection is dropped. After that leaf
+// the walk ends, and the collection's memory is freed.
 TEST_F(TreeEndTest, a_snapshots_iterator_leaves_a_dropped_collection_after_its_leaf) {
   Collection y = made({}, "y");
   fill(y, 0, 500, "old");
@@ -133,13 +133,13 @@ TEST_F(TreeEndTest, a_snapshots_iterator_leaves_a_dropped_collection_after_its_l
   }
   ASSERT_EQ(s_->drop("z5"), Status::ok);
   const auto bytes = [&] { return s_->pool().stats().allocated_bytes; };
-  (void)s_->collection("a");  // lets what waited go
+  (void)s_->collection("a");  // frees what waited
   expect_valid(*s_);
   EXPECT_GT(bytes(), 0u);
 }
 
-// The releasing thread is busy with the default collection's versions, which it sweeps first or
-// last, while others that it holds versions of come to their end.
+// A thread releases a snapshot and sweeps many versions of the default collection, before or after
+// the others. Meanwhile other trees, of which the snapshot also held versions, come to an end.
 class TreeEndSweepTest : public TreeEndTest {
  protected:
   TreeEndSweepTest() { options_.pool.size = 64u << 20; }
@@ -151,15 +151,15 @@ class TreeEndSweepTest : public TreeEndTest {
     signal_ = made({}, "signal");
     fill(s_->default_collection(), 0, kMany, "v0");
   }
-  // Keeps a version of each of many keys.
+  // Makes a version of each of many keys.
   void overwrite(int round) {
     fill(s_->default_collection(), 0, kMany, "v" + std::to_string(round));
   }
-  // Calls f while another thread sweeps what the snapshot kept, as a rule.
+  // Calls f while another thread, as a rule, sweeps what the snapshot kept.
   template <class F>
   void while_swept(std::optional<Snapshot>& at, F&& f) {
     std::thread sweeper([&] { at.reset(); });
-    // Who asks for `stats` sweeps, too; who is told `busy` does not.
+    // bulk_load returns `busy` until the release has begun. Unlike stats(), that does not sweep.
     const BulkRecord records[] = {{"k", "v"}};
     while (signal_.bulk_load(records) == Status::busy) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(rng_() % 20));
@@ -203,7 +203,7 @@ TEST_F(TreeEndSweepTest, a_bulk_load_meets_a_release_that_sweeps) {
     for (int n = 0; n < 6; ++n) all.push_back(made({}, "b" + std::to_string(n)));
     for (const Collection& c : all) fill(c, 0, 40, "v");
     std::optional<Snapshot> at = taken(*s_);
-    for (Collection& c : all) {  // one leaf, empty, with a list of versions
+    for (Collection& c : all) {  // leaves one empty leaf with a list of versions
       for (int i = 0; i < 40; ++i) ASSERT_EQ(c.erase(key_of(i)), Status::ok);
     }
     overwrite(round);
@@ -212,7 +212,7 @@ TEST_F(TreeEndSweepTest, a_bulk_load_meets_a_release_that_sweeps) {
     });
     Snapshot later = taken(*s_);
     for (Collection& c : all) {
-      ASSERT_EQ(c.put("j", "in the first leaf"), Status::ok);  // walks its list
+      ASSERT_EQ(c.put("j", "in the first leaf"), Status::ok);  // walks the leaf's list
       ASSERT_EQ(c.put(key_of(3), "new"), Status::ok);
       ASSERT_EQ(*later.get(c, key_of(3)), "loaded");
       ASSERT_EQ(later.contains(c, "j"), Status::not_found);
@@ -221,7 +221,7 @@ TEST_F(TreeEndSweepTest, a_bulk_load_meets_a_release_that_sweeps) {
   }
 }
 
-// Names come and go in the catalog's leaves; a compaction merges and moves them.
+// Names come and go in the catalog's leaves, and a compaction merges and moves those leaves.
 TEST_F(TreeEndTest, a_compaction_runs_while_collections_are_listed_reclaimed_and_validated) {
   const auto name = [](int i) { return "name-" + std::to_string(100'000 + i); };
   made({}, "a");
@@ -260,8 +260,8 @@ TEST_F(TreeEndTest, a_compaction_runs_while_collections_are_listed_reclaimed_and
   compacting.join();
 }
 
-// To make and to drop one is not to write a record: a validation makes it wait, also while it looks
-// at the heap, where it empties the other thread's caches.
+// Making and dropping a collection is not a record write: a validation makes it wait, also while
+// the validation looks at the heap and empties the other thread's caches.
 TEST_F(TreeEndTest, collections_are_made_and_dropped_while_the_store_is_validated) {
   made({}, "a");
   std::atomic<int> rounds = 0;
@@ -281,7 +281,7 @@ TEST_F(TreeEndTest, collections_are_made_and_dropped_while_the_store_is_validate
   dropping.join();
 }
 
-// One thread's random life in a pool that is too small for it, against a map of maps.
+// Random operations of one thread in a pool that is too small for them, beside a map of maps.
 class TreeEndRandomTest : public TreeEndTest, public testing::WithParamInterface<unsigned> {
  protected:
   using Model = std::map<std::string, std::map<std::string, std::string>>;
@@ -369,7 +369,7 @@ void TreeEndRandomTest::step() {
     if (model_.empty()) return;
     ASSERT_EQ(s_->drop(name_), Status::ok);
     model_.erase(name_);
-    // A name that is used again is another collection.
+    // A later collection of that name is another collection.
     for (Moment& m : moments_) m.model.erase(name_);
   }
   if (what == 15 && model_.size() > 1) {

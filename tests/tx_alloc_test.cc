@@ -44,7 +44,7 @@ class TxAllocTest : public ::testing::Test {
     });
   }
   std::size_t allocated() { return parts_.allocated_blocks().size(); }
-  // Blocks on their way back into use reach the free lists.
+  // Moves freed blocks on to the free lists.
   void churn() {
     Transaction tx(parts_.engine->mine());
     for (int i = 0; i < 64; ++i) ASSERT_TRUE(tx.make<Node>());
@@ -165,8 +165,8 @@ TEST_F(TxAllocTest, a_block_made_and_freed_by_one_transaction_is_nobodys) {
   EXPECT_EQ(allocated(), before);
 }
 
-// A range added beside a new block is flushed although that block is freed again before the
-// commit. (Engines that merge both in one tree, and drop the tree's node with the block, lose it.)
+// A range beside a new block is flushed, although that block is freed again before the commit. (An
+// engine that merges both in one tree node, and drops that node with the block, loses the range.)
 TEST_F(TxAllocTest, a_range_beside_a_cancelled_block_is_still_flushed) {
   std::vector<std::size_t> order(512);
   for (std::size_t i = 0; i < order.size(); ++i) {

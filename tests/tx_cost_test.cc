@@ -1,5 +1,5 @@
-// What transactions cost in fences and flushed lines, counted exactly on medium `model`. The table
-// in tx/README.md is this file's output (TENUTO_PRINT_COSTS=1).
+// What transactions cost in fences and flushed lines, counted exactly on medium `model`.
+// TENUTO_PRINT_COSTS=1 prints the table of tx/README.md.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ struct Bench {
     lines = &parts.make_root<Line>(0, 64);
   }
 
-  // The cost of the last of several runs: the first ones fill caches and take slabs.
+  // The cost of the last of three runs. Earlier runs fill caches and take slabs.
   Cost measure(const char* name, const std::function<Status(Transaction&)>& body) {
     pm::ModelCounts used;
     for (int i = 0; i < 3; ++i) {
@@ -132,7 +132,7 @@ TEST(TxCostTest, repeated_adds_and_shared_lines_are_free) {
                           for (int i = 0; i < 8; i += 2) b.lines[0].word[i] += 1;
                           return Status::ok;
                         }),
-              3, 6);  // four entries, but the line once
+              3, 6);  // four entries, but one data line
 }
 
 TEST(TxCostTest, allocation_and_free_ride_on_the_same_three_fences) {
@@ -178,7 +178,7 @@ TEST(TxCostTest, allocation_and_free_ride_on_the_same_three_fences) {
               Status::ok);
   }
   int n = 0;
-  // Two entries, link, transaction line, and the freed bit, which rides.
+  // Two entries, link, transaction line, and the freed bit, which is flushed under a later fence.
   EXPECT_COST(b.measure("free + add 8 B + unlink",
                         [&](Transaction& tx) {
                           Ptr<Line>& word = at[n++];

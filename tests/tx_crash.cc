@@ -1,5 +1,5 @@
 // Transactions under the crash explorer, by scripts on a small world (support/tx_scripts.h). Then
-// fences are dropped, each of which must be missed. planted_crash.cc plants other mistakes.
+// fences are dropped, and the scripts must find each loss. planted_crash.cc plants other mistakes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ struct Fence {
   const char* then;
 };
 
-// Every fence named here must have been crashed at.
+// Expects that every named fence was crashed at.
 void expect_sound(const Script& script, const std::vector<Fence>& fences) {
   std::vector<bool> explored(fences.size(), false);
   for (std::uint64_t seed = 1; seed <= tx_scaled(1); ++seed) {
@@ -84,9 +84,9 @@ TEST(tx_crash, lanes_need_no_common_order) {
   expect_sound(kLanes, {kReady, kData, kCommit, kRestored, kRetired});
 }
 
-// Each of these fences is needed: without it there is a crash that shows. "lane retired | pool
-// used" is not: recovery ends with fences of the heap and of the pool file, which cover it. For
-// "drained mark" no script shows it yet.
+// Each of these fences is needed: some crash shows its loss. "lane retired | pool used" is not
+// needed, because recovery ends with fences of the heap and of the pool file, which cover it. No
+// script shows the loss of "drained mark" yet.
 TEST(tx_crash, every_dropped_fence_is_found) {
   const struct {
     Fence fence;

@@ -1,5 +1,4 @@
-// Transactions that end in other ways than they should: a callback throws, a thread goes and leaves
-// one open.
+// Transactions that end abnormally: a callback throws, or a thread ends and leaves one open.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -57,7 +56,7 @@ TEST_F(TxEnd, a_callback_that_throws_leaves_the_transaction_ended_and_no_lock) {
       m.unlock();
     }).join();
     EXPECT_EQ(w().word[1], 1u);  // committed, then rolled back
-    EXPECT_EQ(called, 0);        // the one after it is dropped, not kept for the next transaction
+    EXPECT_EQ(called, 0);        // the next callback is dropped, not kept for later
     EXPECT_EQ(add_one(), Status::ok);
     EXPECT_EQ(called, 0);
   }
@@ -87,8 +86,7 @@ TEST_F(TxEnd, a_thread_that_ends_rolls_back_what_it_left_open) {
   EXPECT_EQ(aborted, 1);
   EXPECT_TRUE(m.try_lock());
   m.unlock();
-  // The next holder of the lane begins a transaction of its own, which the old handles do not
-  // touch.
+  // The next holder of the lane begins its own transaction, which the old handles do not touch.
   std::thread([&] {
     EXPECT_EQ(p_.lanes->mine().id.value, lane);
     Transaction tx(p_.engine->mine());
@@ -104,7 +102,7 @@ TEST_F(TxEnd, a_thread_that_ends_rolls_back_what_it_left_open) {
   }).join();
   EXPECT_EQ(w().word[0], 2u);
   EXPECT_EQ(p_.allocated_blocks().size(), 1u);
-  EXPECT_EQ(p_.close(), Status::ok);  // not busy
+  EXPECT_EQ(p_.close(), Status::ok);  // ok, not busy
 }
 
 }  // namespace

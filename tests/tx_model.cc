@@ -1,8 +1,8 @@
 // Explores the transaction protocol (model/tx_protocol.h): every order of whole transactions of two
 // lanes, orders of single steps with few switches, and random runs with real crashes between
-// sessions. Before each fence and after each transaction every image that a crash could leave is
-// recovered, lanes in every order, recovered twice, and crashed inside recovery. Then the same
-// with mistakes planted, each of which must be found.
+// sessions. Before each fence and after each transaction it takes every image that a crash could
+// leave. Each image is recovered with the lanes in every order, recovered twice, and crashed inside
+// recovery. Then it plants mistakes, each of which must be found.
 //
 // TENUTO_MODEL_SCALE multiplies the number of random runs (default 1).
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@ namespace {
 
 struct Mode {
   bool exhaustive = false;
-  bool steps = false;           // switch threads between steps, else between transactions
-  std::size_t operations = 3;   // of all threads, a session
+  bool steps = false;           // switch threads between steps, otherwise between transactions
+  std::size_t operations = 3;   // of all threads, in each session
   std::size_t preemptions = 2;  // exhaustive steps only
   std::size_t sessions = 1;     // with a crash and a recovery between them
   std::size_t runs_max = 1'000'000;
-  std::size_t images_max = 20'000;  // crash images a fence
+  std::size_t images_max = 20'000;  // crash images at each fence
 };
 
 class Explorer {

@@ -1,6 +1,6 @@
-// Random transactions against a shadow copy: overlapping ranges of all sizes, blocks made and
-// freed, nesting, aborts at any depth, kills in the middle. After each the pool must be exactly the
-// shadow, and the allocated blocks exactly those it names. Also the range set against a bitmap.
+// Random transactions beside a shadow copy: overlapping ranges of all sizes, new and freed blocks,
+// nesting, aborts at any depth, kills in the middle. After each transaction the pool must equal the
+// shadow, and exactly the blocks it names are allocated. Also the range set beside a bitmap.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,7 +22,7 @@ constexpr std::size_t kDests = 48;
 
 struct Shadow {
   std::vector<unsigned char> bytes = std::vector<unsigned char>(kBytes);
-  std::vector<std::uint64_t> tag = std::vector<std::uint64_t>(kDests);  // 0: null
+  std::vector<std::uint64_t> tag = std::vector<std::uint64_t>(kDests);  // null, if 0
 };
 
 class RandomTransactions {
@@ -58,7 +58,7 @@ class RandomTransactions {
 
   std::uint64_t below(std::uint64_t n) { return rng_() % n; }
 
-  // One transaction and what it nests. Stores are made in the pool and in scratch_.
+  // A transaction and those nested in it. Stores go to the pool and to scratch_.
   End level(int depth) {
     tx::Txn& txn = parts_.engine->mine();
     EXPECT_EQ(txn.begin(), Status::ok);
@@ -119,7 +119,7 @@ class RandomTransactions {
     }
   }
 
-  // Frees what a destination names, or makes a block for it, or both.
+  // Frees the block of a destination, or makes one for it, or both.
   void replace(tx::Txn& txn) {
     const std::size_t d = below(kDests);
     if (scratch_.tag[d] != 0) {

@@ -1,5 +1,5 @@
-// What an open finds after a kill, and after damage. A kill here is TxParts::crash(): everything
-// volatile goes, the file stays as the stores left it; lost lines are tx_crash.cc's subject.
+// What an open finds after a kill, and after damage. A kill here is TxParts::crash(): all volatile
+// state is lost, and the file keeps all stores. tx_crash.cc tests lost lines.
 #include <gtest/gtest.h>
 
 #include "support/tx_parts.h"
@@ -21,7 +21,7 @@ class TxRecoverTest : public ::testing::Test {
     node_ = &parts_.make_root<Node>(0, 4096);
     dest_ = &parts_.make_root<Ptr<Node>>(1, 64);
   }
-  // The same addresses hold new mappings afterwards.
+  // The open maps the pool anew, so the pointers into it change.
   Status kill_and_open() {
     parts_.crash();
     const Status s = parts_.open(path_.str());
@@ -30,7 +30,7 @@ class TxRecoverTest : public ::testing::Test {
     dest_ = &parts_.get_root<Ptr<Node>>(1);
     return s;
   }
-  // Without the guard, so that a kill may come before the end.
+  // Without a Transaction object, so that a kill may come before the end.
   tx::Txn& begin() {
     tx::Txn& txn = parts_.engine->mine();
     EXPECT_EQ(txn.begin(), Status::ok);
@@ -47,7 +47,7 @@ class TxRecoverTest : public ::testing::Test {
     EXPECT_NE(parts_.report.text().find(words), std::string::npos) << parts_.report.text();
     EXPECT_NE(parts_.report.where.find("lane"), std::string::npos) << parts_.report.text();
   }
-  // Only the file and its lanes, to repair or damage more.
+  // Opens only the file and its lanes, to repair or damage more.
   void reopen_raw() {
     parts_.crash();
     auto file = pm::PoolFile::open(path_.str(), TxParts::small_options(), &parts_.report);

@@ -1,6 +1,7 @@
 // Transactions of many threads: money moves between accounts under locks that the transactions
-// hold, blocks are made and freed, some roll back, threads come and go. The sum never changes, and
-// what is allocated is what is linked. Run it under ThreadSanitizer (preset tsan).
+// hold, blocks are made and freed, some transactions roll back, and threads come and go. The sum
+// never changes, and exactly the linked blocks are allocated. Run it under ThreadSanitizer (preset
+// tsan).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +22,7 @@ constexpr std::size_t kAccounts = 32;
 
 struct Account {
   std::uint64_t balance;
-  Ptr<std::uint64_t> note;  // names a block that holds the balance it was written at
+  Ptr<std::uint64_t> note;  // names a block that holds the account's balance of that time
 };
 
 std::uint64_t scaled(std::uint64_t n) {
@@ -103,7 +104,7 @@ TEST(TxStress, threads_move_money_and_blocks) {
           }
         });
       }
-      threads.emplace_back([&] {  // takes back what ended threads left
+      threads.emplace_back([&] {  // takes over the lanes of ended threads
         for (int i = 0; i < 50; ++i) {
           parts.engine->reclaim(parts.engine->mine());
           EXPECT_LE(parts.engine->stats().log_frames, 1000u);

@@ -1,5 +1,5 @@
-// Transactions through their interface: nesting, aborts, callbacks, locks, ranges, limits. Blocks
-// are in tx_alloc_test.cc, damage and kills in tx_recover_test.cc, costs in tx_cost_test.cc.
+// Transactions through their interface: nesting, aborts, callbacks, locks, ranges, limits.
+// tx_alloc_test.cc tests blocks, tx_recover_test.cc damage and kills, tx_cost_test.cc costs.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -222,7 +222,7 @@ TEST_F(TxTest, overlapping_adds_are_logged_once_and_restored_as_they_were) {
   ASSERT_EQ(tx.add(bytes + 10, 250), Status::ok);
   tx.abort();
   for (int i = 0; i < 300; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(i)) << i;
-  // 3 | 11 + 26 | 80 + 130 bytes, in pieces of 48.
+  // Ranges of 3, 11 + 26, and 80 + 130 bytes, in entries of up to 48 bytes.
   EXPECT_EQ(parts_.engine->stats().entries, 1u + 1u + 1u + 2u + 3u);
 }
 

@@ -1,5 +1,6 @@
-// Walks by type while other threads allocate, free, move and roll back: what stays is shown once in
-// every walk, what never was allocated is never shown. TENUTO_STRESS_SCALE makes it longer.
+// Walks by type while other threads allocate, free, move and roll back. A block that stays is shown
+// once in every walk, and a block that was never allocated is never shown. TENUTO_STRESS_SCALE
+// makes it longer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,12 +20,12 @@ namespace {
 using test::TempPath;
 
 constexpr std::size_t kThreads = 3;
-constexpr std::size_t kSlots = 300;  // a thread's
+constexpr std::size_t kSlots = 300;  // of each thread
 constexpr std::size_t kStaying = 400;
-constexpr std::size_t kCommits = 2000;   // objects of type kCommitted, a thread at most
-constexpr std::uint64_t kMixed = 3;      // types 1 to 3: of objects that stay, and that come and go
-constexpr std::uint64_t kCommitted = 8;  // of transactions that commit; never freed
-constexpr std::uint64_t kNever = 9;      // of what is rolled back or cancelled
+constexpr std::size_t kCommits = 2000;   // objects of type kCommitted that a thread makes at most
+constexpr std::uint64_t kMixed = 3;      // types 1 to 3: of objects that stay or come and go
+constexpr std::uint64_t kCommitted = 8;  // of transactions that commit: never freed
+constexpr std::uint64_t kNever = 9;      // of blocks that are rolled back or cancelled
 
 struct Root {
   Ptr<std::uint64_t> staying[kStaying];
@@ -62,7 +63,7 @@ class World {
     }
   }
 
-  // One of everything that changes what a walk may show.
+  // One random operation of those that change what a walk shows.
   void change(std::size_t thread, std::mt19937_64& rng) {
     const std::size_t i = rng() % kSlots;
     PtrWord& word = root->slot[thread][i].word();
@@ -95,7 +96,7 @@ class World {
     }
   }
 
-  // Frees what is there, and does not.
+  // Frees a block in a transaction that rolls back.
   void roll_back(std::size_t thread, std::size_t i, std::uint64_t bytes) {
     auto& staying = root->staying[i % kStaying / kThreads * kThreads + thread];
     const Status s = pool->run([&](Transaction& tx) {
@@ -140,7 +141,7 @@ class World {
     return n;
   }
 
-  // Nobody changes anything: exactly what there is.
+  // With no thread at work, a walk shows exactly the blocks that exist.
   void check_all() {
     std::map<std::uint64_t, std::set<void*>> want;
     const auto add = [&](void* p) {
@@ -176,7 +177,7 @@ class World {
   Result<Pool> pool = Status::closed;
   Root* root = nullptr;
   std::map<std::uint64_t, std::set<void*>> stays;
-  std::atomic<std::size_t> begun = 0, done = 0;  // transactions that commit
+  std::atomic<std::size_t> begun = 0, done = 0;  // numbers of transactions that commit
 
  private:
   TempPath path_{"typed-stress"};

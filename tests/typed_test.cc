@@ -1,4 +1,4 @@
-// Blocks with a type: what the walk shows, and what it does not.
+// Blocks with a type: what a walk shows, and what it does not.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -48,7 +48,7 @@ class Typed : public testing::Test {
   void make(std::size_t i, std::uint64_t bytes, std::uint64_t type) {
     ASSERT_EQ(pool_->malloc_to(bytes, word(i), {.type = type}), Status::ok);
   }
-  // What a walk shows, which has to be in the order of addresses.
+  // The blocks that a walk shows. They must come in the order of addresses.
   std::vector<void*> walk(std::uint64_t type) {
     std::vector<void*> all;
     void* p = *pool_->first(type);

@@ -1,5 +1,5 @@
 // Versioned pointers and batches as a user of Pool sees them: what is attached, refused, counted
-// and found again; and how an intent line holds them.
+// and found again. Also how an intent line holds them.
 #include "tenuto/vptr.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ void expect_batches(World& w, P* p) {
     ASSERT_EQ(w.objects(), 0u);
     for (std::size_t i = 0; i < n; ++i) ASSERT_FALSE(p[i]);
   }
-  // Anywhere, of mixed sizes.
+  // Any destinations, of mixed sizes.
   using Word = std::remove_reference_t<decltype(p->word())>;
   std::vector<Word*> words;
   for (std::size_t i = 0; i < 40; ++i) {

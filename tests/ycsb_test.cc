@@ -1,6 +1,6 @@
-// The benchmark's own truth: distributions against their theory, streams against YCSB's mixes,
-// percentiles against sorting, and values that betray every change. A generator that is off by a
-// little makes every published figure a lie, quietly.
+// The benchmark's own checks: distributions against theory, streams against YCSB's mixes,
+// percentiles against sorting, and values that show every change. A generator with a small error
+// would silently make every published figure wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,17 +20,16 @@ namespace bench {
 namespace {
 
 constexpr std::uint64_t kSeed = 20261101;
-constexpr double kSigmas =
-    5;  // of a binomial count; chance of a false alarm below one in a million
+constexpr double kSigmas = 5;  // a false alarm has a chance below one in a million
 
-// |count - n p| within kSigmas standard deviations (and a draw's rounding).
+// Expects |count - n p| within kSigmas standard deviations, plus 1 for rounding.
 void expect_share(std::uint64_t count, std::uint64_t draws, double p, const std::string& what) {
   const double n = static_cast<double>(draws);
   const double slack = kSigmas * std::sqrt(n * p * (1 - p)) + 1;
   EXPECT_NEAR(static_cast<double>(count), n * p, slack) << what << ", seed " << kSeed;
 }
 
-// The probability that Gray's draw gives a rank below k, from its closed form.
+// The probability that Gray's method draws a rank below k, in closed form.
 double gray_below(const Zipfian& z, std::uint64_t k) {
   const double n = static_cast<double>(z.items());
   return 1 + (std::pow(static_cast<double>(k) / n, 1 - kZipfTheta) - 1) / z.eta();
@@ -76,7 +75,8 @@ TEST(Zipf, growing_equals_starting_with_more_items) {
 }
 
 TEST(Zipf, scrambled_constant_is_the_sum_it_stands_for) {
-  // sum of i^-theta from 1 to n by Euler and Maclaurin: exact part, integral, half of the last term
+  // Sum of i^-theta for i = 1 to n by Euler and Maclaurin: exact part, integral, half of the last
+  // term.
   constexpr std::uint64_t kExact = 1'000'000;
   const double n = static_cast<double>(ScrambledZipfian::kItemSpace);
   const double m = static_cast<double>(kExact);
@@ -98,7 +98,7 @@ TEST(Zipf, scrambled_hot_record_is_the_hash_of_rank_zero) {
   EXPECT_EQ(
       static_cast<std::uint64_t>(std::max_element(count.begin(), count.end()) - count.begin()),
       hot);
-  // Rank 0 plus an even share of the far tail that is hashed onto the same record.
+  // Rank 0, plus an even share of the far tail that is hashed to the same record.
   const double p = 1 / ScrambledZipfian::kZetaOfItemSpace;
   EXPECT_NEAR(static_cast<double>(count[hot]) / kDraws, p, 0.002);
   const auto touched = std::count_if(count.begin(), count.end(), [](auto c) { return c > 0; });
@@ -240,7 +240,7 @@ TEST_P(Streams, scan_lengths_are_uniform_from_one_to_a_hundred) {
   }
 }
 
-// Plays all threads' streams one operation in turn and holds every promise of the plan against it.
+// Plays the threads' streams in turn, and checks each operation against the plan's promises.
 TEST_P(Streams, every_operation_meets_a_record_that_its_thread_may_count_on) {
   const unsigned threads = GetParam();
   const YcsbRecords records(16, 100, false);
@@ -251,7 +251,7 @@ TEST_P(Streams, every_operation_meets_a_record_that_its_thread_may_count_on) {
                            Workload::insert_delete, Workload::b}) {
     phases.push_back(planner.next(w, 5000, Distribution::zipfian));
   }
-  std::map<std::uint32_t, std::uint32_t> store;  // record to version
+  std::map<std::uint32_t, std::uint32_t> store;  // from record to version
   Expected expected(threads);
   for (const Phase& phase : phases) {
     std::set<std::uint32_t> before;

@@ -1,4 +1,4 @@
-// What load and dump share.
+// Shared by load and dump.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tenuto::tool {
 
-// The format asked for, else the one that the file's name tells (.tsv, .jsonl, .ndjson).
+// The requested format, or else the one of the file's name (.tsv, .jsonl, .ndjson).
 Error choose_format(const std::optional<RecordFormat>& asked, const std::string& file,
                     RecordFormat& format);
 

@@ -70,7 +70,7 @@ void CommandLine::add_count(const char* name, std::function<void(std::uint64_t)>
 void CommandLine::add_texts(const char* name, std::vector<std::string>& texts,
                             const std::string& help) {
   texts_ = &texts;
-  // The first is an argument as any other; the rest stays over and is taken by parse_words.
+  // CLI11 handles the first text as a normal argument. parse_words takes the rest.
   add_text(
       name, [&texts](std::string text) { texts.push_back(std::move(text)); }, help, "...")
       ->required();
@@ -136,7 +136,7 @@ void CommandLine::add_format(std::optional<RecordFormat>& format, const std::str
 }
 
 Error CommandLine::parse_words(int argc, char** argv, bool& helped) {
-  // CLI11 takes its words from the back.
+  // CLI11 expects the words in reverse order.
   std::vector<std::string> words(argv, argv + argc);
   std::reverse(words.begin(), words.end());
   const std::string usage = fmt::format("try '{} --help'", get_name());

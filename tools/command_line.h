@@ -1,6 +1,6 @@
-// The command line of one command. A thin layer over CLI11 that keeps every key and value as it was
-// typed: CLI11 reads "[a,b]", "++" and names of subcommands as something else where lists or
-// subcommands may stand, so each command is an application of its own and lists are read here.
+// The command line of one command. A thin layer over CLI11 that keeps every key and value as typed.
+// Where CLI11 expects lists or subcommands, it interprets "[a,b]", "++" and names of subcommands.
+// So each command is an application of its own, and lists are parsed here.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ class CommandLine : public CLI::App {
  public:
   CommandLine(const std::string& name, const std::string& help, const std::string& examples);
 
-  // Options and arguments are named as in CLI11 ("-q,--quiet", "KEY"); `type` stands in the help.
+  // Options and arguments have CLI11's names ("-q,--quiet", "KEY"). `type` is shown in the help.
   CLI::Option* add_text(const char* name, std::function<void(std::string)> set,
                         const std::string& help, const char* type = "");
-  // `set` says what it wants instead, or nothing when it has taken the text.
+  // `set` returns what it expects, or an empty string when it accepts the text.
   void add_checked(const char* name, std::function<std::string(const std::string&)> set,
                    const std::string& help, const char* type);
-  // "64M"; the help shows the present value as the default.
+  // Takes "64M". The help shows the present value as the default.
   void add_size(const char* name, std::uint64_t& bytes, const std::string& help);
   void add_count(const char* name, std::function<void(std::uint64_t)> set, const std::string& help);
-  // One of the names; another one is an error that lists them.
+  // Takes one of the names. Any other text is an error that lists them.
   template <class T>
   void add_choice(const char* name, const std::map<std::string, T>& names,
                   std::function<void(T)> set, const std::string& help) {
@@ -44,10 +44,10 @@ class CommandLine : public CLI::App {
         help)
         ->type_name(list);
   }
-  // Takes one text or more as they are, as the last arguments.
+  // Takes one or more texts unchanged, as the last arguments.
   void add_texts(const char* name, std::vector<std::string>& texts, const std::string& help);
 
-  // PATH, --json, --quiet, --verbose, --medium and, for commands that only read, --read-only.
+  // PATH, --json, --quiet, --verbose, --medium, --journal; --read-only if `may_read_only`.
   void add_common(CommonArgs& args, bool may_read_only);
   void add_collection(CommonArgs& args);
   void add_key_kind(KeyKind& kind, const std::string& help);
@@ -56,8 +56,8 @@ class CommandLine : public CLI::App {
   void add_range(RangeArgs& args);
   void add_format(std::optional<RecordFormat>& format, const std::string& help);
 
-  // Parses the words behind the command's name and calls what was registered. Wrong usage is
-  // invalid_argument; --help prints the help, says so in `helped` and is no error.
+  // Parses the words after the command's name and calls the registered functions. Wrong usage is
+  // invalid_argument. --help prints the help and sets `helped`; it is no error.
   Error parse_words(int argc, char** argv, bool& helped);
 
  private:

@@ -1,5 +1,5 @@
-// The process that will be killed: opens the pool, writes down what it finds, waits for the judge,
-// and works in threads until the end comes.
+// The process that will be killed. It opens the pool, reports what it finds, waits for the judge,
+// and then works in threads until it is killed.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace tenuto::tool {
 
 inline constexpr int kKillExitFailed = 3;
 
-// What one child is asked to do.
+// The orders for one child.
 struct KillOrder {
   std::string path;
   std::uint64_t seed = 0;
@@ -28,8 +28,8 @@ struct KillOrder {
   std::uint32_t threads = 1;
   std::uint32_t engines = kEngineAll;
   KillMix mix = KillMix::uniform;
-  bool emptying = false;  // mix fill: which way it goes
-  bool reopen = false;    // close and open once more before the work
+  bool emptying = false;  // mix fill: mostly erases instead of mostly puts
+  bool reopen = false;    // close and open once more before working
   KillBug bug = KillBug::none;
 };
 
@@ -40,11 +40,11 @@ struct KillRng {
   bool one_in(std::uint64_t n) { return below(n) == 0; }
 };
 
-// Objects of the pool. A node's seal follows from its id, and the filling from both.
+// The objects of the pool. A node's filling follows from its id.
 struct KillNode {
   Ptr<KillNode> next;
   std::uint64_t id;
-  std::uint64_t words;  // of filling, behind this
+  std::uint64_t words;  // of filling, after this struct
   std::uint64_t filling(std::uint64_t i) const { return kill_hash(id, i); }
   std::uint64_t* at(std::uint64_t i) { return reinterpret_cast<std::uint64_t*>(this + 1) + i; }
 };
@@ -81,7 +81,7 @@ class KillChild {
   void open_collections();
   void look();
   void look_at_keys(const Collection& collection);
-  // Where a key's record is.
+  // The collection of a key.
   Collection& home_of(std::uint32_t key) { return collection_[key % kKillNamedEvery == 0 ? 1 : 0]; }
   void look_at_chains();
   void look_at_slots();
@@ -89,9 +89,9 @@ class KillChild {
   void wait_for_the_judge();
   [[noreturn]] void work(std::uint32_t thread);
 
-  // One atomic step on cells, announced before it begins.
+  // One atomic step on cells. begin_step announces it before it starts.
   void begin_step(KillThreadLog& log, std::initializer_list<KillStep::Change> changes);
-  void end_step(KillThreadLog& log);     // acknowledged: the model follows
+  void end_step(KillThreadLog& log);     // acknowledged: updates the model
   void cancel_step(KillThreadLog& log);  // nothing was done
 
   KillState& state_;
@@ -99,15 +99,15 @@ class KillChild {
   std::unique_ptr<Store> store_;
   Collection collection_[2];  // the default one, and a named one in reverse order
   KillRoot* root_ = nullptr;
-  std::mutex cell_mu_[kSlotCells];       // balances and chains
-  std::atomic<bool> slot_held_[kSlots];  // false at first
+  std::mutex cell_mu_[kSlotCells];       // of balances and chains
+  std::atomic<bool> slot_held_[kSlots];  // initially false
   std::atomic<std::uint64_t> slot_bytes_ = 0;
 };
 
 class KvWork {
  public:
   KvWork(KillChild& child, std::uint32_t thread, std::uint64_t seed);
-  bool room() const;  // in the log
+  bool room() const;  // in the log, for a whole batch
   void single();
   void batch();
   void compact();
@@ -122,11 +122,12 @@ class KvWork {
   void do_get(KillOp& op);
   void note_got(KillOp& op, Status s, const std::string& got);
   std::vector<std::uint32_t> draw_keys();
-  // What was announced from `from` on, all at once or not at all; `only`: what is in that one.
+  // Writes everything announced since `from`, atomically. With `only`, just the entries of that
+  // collection.
   Status write_batch(std::uint32_t from, const Collection* only);
   Status write_transaction(std::uint32_t from);
   Status do_in(StoreTransaction& tx, KillOp& op);
-  Status write_torn(std::uint32_t from);  // as the bugs say
+  Status write_torn(std::uint32_t from);  // for the bugs torn_batch and parted_batch
 
   KillChild& child_;
   KillThreadLog& log_;
@@ -148,7 +149,7 @@ class ObjectWork {
   void move();
   Status pop(Transaction& tx, KillChain& chain);
   Status transfer_in(Transaction& tx, std::uint32_t from, std::uint32_t to);
-  // Runs `body`, now and then aborting it at its end.
+  // Runs `body`, and sometimes aborts it at its end.
   template <class Body>
   void transaction(Body body);
   void begin(Transaction& tx, std::initializer_list<KillStep::Change> changes);
@@ -168,10 +169,10 @@ class HeapWork {
   void reserve(std::uint32_t slot);
   void release(std::uint32_t slot);
   void fill(std::uint32_t slot);
-  // Of versioned words: two change their blocks, three neighbours are allocated or freed at once.
+  // On versioned words: exchange two blocks; allocate or free three neighbours at once.
   void swap(std::uint32_t slot);
   void batch(std::uint32_t slot);
-  // Runs f(slots) while it holds them all, unless another thread has one.
+  // Runs f() while it holds all `slots`. Does nothing if another thread holds one of them.
   template <class F>
   void holding(std::initializer_list<std::uint32_t> slots, const F& f);
   std::uint64_t stamp_of(std::uint32_t slot) const { return child_.state_.cell[kSlotCells + slot]; }
@@ -183,13 +184,13 @@ class HeapWork {
   KillRng rng_;
 };
 
-// Keys and values follow from numbers alone: a value from (key, version), its length from both.
+// Keys and values are computed from numbers: a value from (key, version), its length from both.
 std::string kill_key(std::uint32_t key);
 void kill_value(std::uint32_t key, std::uint64_t version, std::string& out);
 std::uint64_t kill_version(std::string_view value);
-// A chain's ids as one number, without its first `skip` nodes.
+// A chain's ids as one number, not counting its first `skip` nodes.
 std::uint64_t kill_chain_state(const KillChain& chain, std::uint32_t skip = 0);
-// A slot's stamp: number and bytes; the block's words follow from it.
+// A slot's stamp holds a number and the size in bytes; the block's words follow from the stamp.
 void kill_fill_slot(std::uint64_t* block, std::uint64_t stamp);
 inline std::uint64_t kill_stamp_bytes(std::uint64_t stamp) { return stamp & 0xfffff; }
 

@@ -10,7 +10,7 @@
 namespace tenuto::tool {
 namespace {
 
-// Enough of a key to know it by; some are long.
+// A prefix that identifies the key; some keys are long.
 std::string short_key(std::uint32_t key) {
   const std::string text = kill_key(key);
   return text.size() <= 24 ? text : text.substr(0, 24) + "...";
@@ -24,7 +24,7 @@ std::string name_of(std::uint32_t cell) {
   return fmt::format("balance {}", cell);
 }
 
-// A block whose bytes mean nothing yet may show anything, but must be there.
+// A block whose bytes are still undefined may hold anything, but it must exist.
 bool fits(std::uint32_t cell, std::uint64_t seen, std::uint64_t expected) {
   if (is_slot(cell) && expected == kSlotRaw) return seen != kSlotEmpty;
   return seen == expected;
@@ -80,7 +80,7 @@ std::string KillJudge::judge_cells() {
   return {};
 }
 
-// All of its changes are there, or none.
+// All changes of a step must be there, or none.
 std::string KillJudge::judge_step(const KillStep& step, std::vector<bool>& open) {
   const std::uint64_t* seen = state_.sight.cell;
   bool after = true;
@@ -124,7 +124,7 @@ std::string KillJudge::judge_objects() const {
 void KillJudge::collect(std::uint32_t thread) {
   KillThreadLog& log = state_.thread[thread];
   const std::uint32_t logged = log.logged;
-  // What one entry of a batch is known to have come to, all did.
+  // If the end of one entry of a batch is known, it applies to all its entries.
   std::vector<KillEnd> end(logged + 1, KillEnd::unknown);
   for (std::uint32_t i = 0; i < logged; ++i) {
     const KillEnd known = log.op[i].end;
@@ -179,8 +179,8 @@ std::string KillJudge::judge_keys() {
   return judge_batches();
 }
 
-// The operations on a key and what it holds after the crash. Of each batch in doubt the bit in
-// `batches_in` says whether it happened, unless it is left `free`.
+// The operations on a key, followed by a read of its value after the crash. `batches_in` has one
+// bit for each interrupted batch: set if the batch happened. With `free` they stay undecided.
 std::vector<KeyOp> KillJudge::history(std::uint32_t key, std::uint32_t batches_in,
                                       bool free) const {
   std::vector<KeyOp> ops;
@@ -220,8 +220,8 @@ bool KillJudge::key_allows(std::uint32_t key, std::uint32_t batches_in) {
   return allowed_[index] = v == Verdict::linearizable;
 }
 
-// Each batch that the kill cut off is there as a whole or not at all: some choice for all of them
-// must suit every key they touch.
+// Each interrupted batch happened as a whole or not at all. Some choice for all of them must be
+// consistent with every key they touch.
 std::string KillJudge::judge_batches() {
   std::uint32_t guess = 0;
   for (std::size_t b = 0; b < batches_.size(); ++b) guess |= batches_[b].some_there ? 1u << b : 0;

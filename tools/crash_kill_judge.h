@@ -1,5 +1,5 @@
-// The judge of a kill test: compares what a child found after a reopen with what had been announced
-// and acknowledged before. Runs in the process that is never killed.
+// The judge of a kill test. It compares what a child found after a reopen with what was announced
+// and acknowledged before. It runs in the process that is never killed.
 #pragma once
 
 #include <string>
@@ -16,17 +16,16 @@ class KillJudge {
  public:
   KillJudge(KillState& state, KillTotals& totals) : state_(state), totals_(totals) {}
 
-  // A new pool: nothing was ever done.
+  // Starts with a new pool: nothing was done yet.
   void forget_all();
-  // Judges the child's sight. Empty when all is as it must be: then the sight is what must be there
-  // from now on, and everything that happened before is forgotten. REQUIRES: the child waits or is
-  // dead.
+  // Judges the child's sight. Returns an empty string if it is correct. The sight is then the new
+  // model, and everything before it is forgotten. REQUIRES: the child waits or is dead.
   std::string judge();
 
  private:
-  struct Batch {  // cut off by the kill
+  struct Batch {  // interrupted by the kill
     std::vector<std::uint32_t> keys;
-    bool some_there = false;  // a value of it is what the key holds now
+    bool some_there = false;  // one of its values is the key's current value
   };
   struct LoggedOp {
     KeyOp op;
@@ -48,7 +47,7 @@ class KillJudge {
   std::uint64_t crash_ = 0;  // ticket
   std::vector<Batch> batches_;
   std::vector<LoggedOp> ops_[kKillKeys];
-  std::unordered_map<std::uint64_t, bool> allowed_;  // key_allows, remembered
+  std::unordered_map<std::uint64_t, bool> allowed_;  // cached results of key_allows
 };
 
 }  // namespace tenuto::tool

@@ -26,7 +26,7 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 };
 
-// Holes stay holes.
+// Keeps holes as holes.
 bool copy_file(const std::string& from, const std::string& to) {
   const Descriptor in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
   const Descriptor out(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -78,7 +78,7 @@ void KillFolder::clear() const {
 }
 
 bool KillFolder::keep_image() const {
-  // A kill during creation leaves no file, which is as it should be.
+  // A kill during creation leaves no file, which is correct.
   return !exists(pool()) || copy_file(pool(), image());
 }
 

@@ -1,4 +1,4 @@
-// The files of a kill test: a folder of its own in shared memory, removed at the end, and the
+// The files of a kill test: its own folder in shared memory, which is removed at the end, and the
 // folder that keeps a finding.
 #pragma once
 
@@ -13,7 +13,7 @@ class KillFolder {
   KillFolder() = default;
   KillFolder(const KillFolder&) = delete;
   KillFolder& operator=(const KillFolder&) = delete;
-  ~KillFolder();  // removes it
+  ~KillFolder();  // removes the folder
 
   Error make(const std::string& directory);
   std::string pool() const { return path_ + "/pool.tnt"; }
@@ -22,7 +22,8 @@ class KillFolder {
   void clear() const;
   // Copies the pool, as a kill left it, to image().
   bool keep_image() const;
-  // Moves all there is and `text` into a new folder for `finding`; its path, or nothing.
+  // Copies all files and `text` into a new folder for `finding`. Returns its path, or an empty
+  // string on failure.
   std::string save(const std::string& findings, const KillFinding& finding, std::uint64_t seed,
                    const std::string& text) const;
 

@@ -1,10 +1,10 @@
-// What a killed process leaves for its judge: memory shared with the process that is never killed.
-// Every operation is announced here before it begins and acknowledged after it returned, so that at
-// any moment of a kill it is known what must be there and what may be.
+// Memory shared between a killed process and its judge, which is never killed. Every operation is
+// announced here before it starts and acknowledged after it returns. So at every kill it is known
+// what must be in the pool and what may be.
 //
-// Two models. Keys are shared by all threads: their operations are logged with tickets, and the
-// judge looks for an order that explains them. Cells (balances, chains of objects, heap slots) are
-// changed by one thread at a time under a lock, some together in one atomic step.
+// There are two models. Keys are shared by all threads: operations are logged with tickets, and the
+// judge searches for an order that explains them. Cells (balances, chains of objects, heap slots)
+// are changed by one thread at a time under a lock. One atomic step may change several cells.
 #pragma once
 
 #include <atomic>
@@ -13,42 +13,41 @@
 
 namespace tenuto::tool {
 
-inline constexpr std::uint32_t kKillThreadsMax = 8;  // a batch in flight on each: 256 choices
+inline constexpr std::uint32_t kKillThreadsMax = 8;  // one batch in flight on each: 256 choices
 inline constexpr std::uint32_t kKillKeys = 1500;
-inline constexpr std::uint32_t kKillNamedEvery =
-    3;  // one key of so many is in the named collection
+inline constexpr std::uint32_t kKillNamedEvery = 3;  // one key in 3 is in the named collection
 inline constexpr std::uint32_t kKillBatchMax = 12;
-inline constexpr std::uint32_t kKillLogMax = 20'000;  // operations of a thread between two kills
+inline constexpr std::uint32_t kKillLogMax = 20'000;  // operations per thread between two kills
 
 inline constexpr std::uint32_t kBalances = 32;
 inline constexpr std::uint32_t kChains = 12;
 inline constexpr std::uint32_t kChainNodesMax = 24;
 inline constexpr std::uint32_t kSlots = 192;
-inline constexpr std::uint32_t kPlainSlots = 96;  // the others are versioned words
+inline constexpr std::uint32_t kPlainSlots = 96;  // the other slots are versioned words
 inline constexpr std::uint32_t kBalanceCells = 0;
 inline constexpr std::uint32_t kChainCells = kBalances;
 inline constexpr std::uint32_t kSlotCells = kBalances + kChains;
 inline constexpr std::uint32_t kCells = kSlotCells + kSlots;
 inline constexpr std::uint64_t kFirstBalance = 1000;
 
-// Contents of a slot that are no stamp: nothing, torn, a block whose bytes mean nothing yet.
+// Slot contents that are no stamp: empty, torn, and a block whose bytes are still undefined.
 inline constexpr std::uint64_t kSlotEmpty = 0;
 inline constexpr std::uint64_t kSlotTorn = 1;
 inline constexpr std::uint64_t kSlotRaw = 2;
 
 enum class KillVerb : std::uint8_t { put, erase, get };
-// unknown: the kill came first. failed: full, or a transaction's conflict, which must have changed
+// unknown: the kill came first. failed: full, or a transaction's conflict; it must have changed
 // nothing.
 enum class KillEnd : std::uint8_t { unknown, done, failed };
 
 struct KillOp {
   std::uint64_t invoked;
   std::uint64_t ended;
-  std::uint64_t value;  // of a put what it writes, of a get what it saw
+  std::uint64_t value;  // put: the value written; get: the value seen
   std::uint32_t key;
-  std::uint32_t batch;  // entries of a batch share the number of its first entry + 1; 0: alone
+  std::uint32_t batch;  // 0: no batch; else the index of the batch's first entry, plus 1
   KillVerb verb;
-  std::uint8_t saw;  // of an erase: 0 unknown, 1 existed, 2 absent
+  std::uint8_t saw;  // erase: 0 unknown, 1 existed, 2 absent
   std::atomic<KillEnd> end;
 };
 
@@ -65,9 +64,9 @@ struct KillStep {
 
 struct KillThreadLog {
   std::atomic<std::uint32_t> logged;
-  std::atomic<std::uint64_t> steps;         // acknowledged, of all kills
-  std::atomic<std::uint64_t> transactions;  // the same
-  std::atomic<std::uint64_t> compactions;   // begun
+  std::atomic<std::uint64_t> steps;         // acknowledged, over all kills
+  std::atomic<std::uint64_t> transactions;  // acknowledged, over all kills
+  std::atomic<std::uint64_t> compactions;   // started, over all kills
   KillStep step;
   KillOp op[kKillLogMax];
 };
@@ -81,8 +80,8 @@ struct KillExtent {
 struct KillSight {
   std::uint64_t key[kKillKeys];
   std::uint64_t cell[kCells];
-  std::uint64_t objects;  // the pool's own count
-  std::uint32_t extents;  // the reachable ones
+  std::uint64_t objects;  // as counted by the pool
+  std::uint32_t extents;  // number of reachable objects
   KillExtent extent[1 + kSlots + kChains * kChainNodesMax];
 };
 
@@ -94,11 +93,11 @@ struct KillFigures {
 struct KillState {
   std::atomic<std::uint64_t> ticket;
   std::atomic<KillPhase> phase;
-  std::atomic<std::uint32_t> sights;  // observations the child has made since it was forked
-  std::atomic<std::uint32_t> judged;  // of those, found sound
+  std::atomic<std::uint32_t> sights;  // observations by the child since it was forked
+  std::atomic<std::uint32_t> judged;  // number of them found correct
   std::atomic<std::uint32_t> failing;
   char failure[4096];
-  // The model: what must be there, as of the last observation that was found sound.
+  // The model: the required contents, as of the last observation that was correct.
   std::uint64_t key[kKillKeys];
   std::uint64_t cell[kCells];
   KillSight sight;

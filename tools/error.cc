@@ -1,4 +1,4 @@
-// The words of errors. See error.h.
+// The texts of errors. See error.h.
 #include "error.h"
 
 #include <cerrno>
@@ -67,7 +67,7 @@ Error os_failed(int error_number, std::string_view what, std::string where) {
     default:
       break;
   }
-  // Hints of its own: the default ones speak of pools.
+  // These have their own hints: the default ones are about pools.
   std::string hint;
   if (status == Status::full) hint = "free space there and try again";
   if (status == Status::not_found) hint = "check the path";
@@ -80,7 +80,7 @@ Error store_failed(Status status, std::string what, std::string where, Report re
     report.what = std::move(what) + ": " + status_name(status);
     report.where = std::move(where);
   }
-  // As the library's users say it, and as the tool's do.
+  // Replaces the library's name of an option by the tool's.
   constexpr std::string_view kOption = "PoolOptions::journal.path";
   if (const auto at = report.what.find(kOption); at != std::string::npos) {
     report.what.replace(at, kOption.size(), "--journal FILE");

@@ -1,5 +1,4 @@
-// What a command hands to main(): a status, which becomes the exit code, and the words for a
-// person.
+// The result of a command: a status, which is the exit code, and the text for the user.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ namespace tenuto::tool {
 struct [[nodiscard]] Error {
   Status status = Status::ok;
   Report report;     // what, where, expected, found
-  std::string hint;  // what to do; empty: what main() knows for the status
+  std::string hint;  // advice for the user; empty: the default for the status
 
   explicit operator bool() const { return status != Status::ok; }
   // "what [where], expected ..., found ...; hint"
@@ -21,9 +20,9 @@ struct [[nodiscard]] Error {
 
 inline Error no_error() { return {}; }
 Error failed(Status status, std::string what, std::string where = {}, std::string hint = {});
-// A failed system call. The errno decides the status: not_found, permission, full, exists, else io.
+// A failed system call. The status follows from errno: not_found, permission, full, exists, or io.
 Error os_failed(int error_number, std::string_view what, std::string where);
-// A library call that failed; `report` as the call left it, `what` for calls that fill none.
+// A failed library call, with the `report` it filled. `what` is for calls that fill none.
 Error store_failed(Status status, std::string what, std::string where, Report report = {});
 
 // Passes a failed Error up to the caller.

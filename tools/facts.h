@@ -1,5 +1,5 @@
-// What a command has to say, as rows for people or as one JSON object for programs: each fact is
-// stated once. The JSON names are documented in tools/tenuto.md.
+// The output of a command, as rows for people or as one JSON object for programs. Each fact is
+// added once for both. tools/tenuto.md documents the JSON names.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace tenuto::tool {
 
 class Facts {
  public:
-  // `name` is the JSON member ("" leaves it out), `label` the row's name ("" leaves it out).
-  // A text that is not UTF-8 is the member `name_base64`.
+  // `name` is the JSON member and `label` the row's name; an empty string omits it. A text that is
+  // not UTF-8 becomes the member `name_base64`.
   void text(std::string_view name, std::string_view label, std::string_view value);
   void count(std::string_view name, std::string_view label, std::uint64_t n);
   void bytes(std::string_view name, std::string_view label, std::uint64_t n);
   void ms(std::string_view name, std::string_view label, double n);
   void seconds(std::string_view name, std::string_view label, double n);
-  // A truth for programs with its words for people.
+  // A boolean in JSON, with its text for people.
   void flag(std::string_view name, std::string_view label, bool truth, std::string_view words);
-  // A row alone, of words that are escaped already.
+  // A row only. `words` are already escaped.
   void row(std::string_view label, std::string_view words) { add({}, {}, label, words); }
-  // A member that is JSON already, `"name":value`.
+  // A member that is already JSON, `"name":value`.
   void member(const std::string& json_member);
 
   // "title\n  label   value\n..."

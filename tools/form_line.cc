@@ -19,7 +19,7 @@ struct Ends {
   std::string_view behind;
 };
 
-// A record has a TAB, or another member.
+// A record has a TAB (TSV) or other members (JSON), so it differs from a form line.
 Ends ends_of(RecordFormat format) {
   if (format == RecordFormat::tsv) return {"#form ", ""};
   return {"{\"form\":\"", "\"}"};
@@ -57,7 +57,7 @@ bool parse_form_line(RecordFormat format, std::string_view line, std::string& wo
   if (line.size() < ends.before.size() + ends.behind.size()) return false;
   line.remove_prefix(ends.before.size());
   line.remove_suffix(ends.behind.size());
-  // A TAB: a record whose key begins so.
+  // With a TAB it is a record whose key begins like a form line.
   if (line.find_first_of("\t\"\\") != std::string_view::npos) return false;
   words = line;
   return true;

@@ -1,5 +1,5 @@
-// The first line of a dump whose collection is no plain one: its form, so that a load makes the
-// same collection, or refuses another one.
+// The first line of a dump whose collection is not a plain one. It describes the collection's form,
+// so that a load makes the same collection or refuses a different one.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace tenuto::tool {
 
-// "reverse_u64, duplicates, expires": the order, then what else there is.
+// "reverse_u64, duplicates, expires": the order, then the other properties.
 std::string form_words(KeyOrder order, const std::string& codec, bool duplicates, bool expires);
-// Keys in the order of bytes or numbers, and nothing else: a dump has no such line.
+// Keys in byte or number order and no other property. A dump of such a collection has no form line.
 bool is_plain_form(std::string_view words);
 
-// Without its LF. No line of a record looks like it.
+// Appends the form line without its LF. No line of a record looks like it.
 void append_form_line(RecordFormat format, std::string_view words, std::string& out);
-// Whether it is such a line; its words.
+// Returns whether the line is a form line; if so, `words` is its form.
 bool parse_form_line(RecordFormat format, std::string_view line, std::string& words);
-// The options that make such a collection; false: the words say no form that load could make.
+// The options for a collection of this form. Returns false if load cannot make it.
 bool options_of_form(std::string_view words, CollectionOptions& options);
 
 }  // namespace tenuto::tool

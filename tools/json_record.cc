@@ -1,6 +1,7 @@
-// A strict reader of the one JSON object that a record is (RFC 8259 strings, \u escapes with
-// surrogate pairs, UTF-8 only). It is our own because a load reads nothing else, errors must name
-// the column, and a general parser's tree is most of a load's time; the tests compare it with one.
+// A strict reader of the one JSON object that is a record (RFC 8259 strings, \u escapes with
+// surrogate pairs, UTF-8 only). It exists because a load reads nothing else and errors must name
+// the column. Also, building a general parser's tree takes most of a load's time. The tests compare
+// it with a general parser.
 #include "json_record.h"
 
 #include <fmt/format.h>
@@ -89,7 +90,7 @@ class Reader {
     const std::size_t first = column() + 1;
     const std::size_t start = at_;
     if (MaybeError e = string(text_)) return e;
-    // With an escape in the string its characters are not where the columns say.
+    // If the string has an escape, its characters do not match the columns.
     const bool escaped = at_ - start != text_.size() + 2;
     MaybeError e = parse_base64(text_, escaped ? 1 : first, bytes);
     if (e && escaped) e->column = first;
@@ -165,7 +166,7 @@ class Reader {
     return std::nullopt;
   }
 
-  // A \uXXXX, or two that are a surrogate pair.
+  // One \uXXXX, or two that form a surrogate pair.
   MaybeError unicode_escape(std::string& out) {
     std::uint32_t code = 0;
     if (!hex4(at_ + 2, code)) return error("\\u without four hexadecimal digits");

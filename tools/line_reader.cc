@@ -17,7 +17,7 @@ constexpr std::size_t kReadBytes = 256u << 10;
 }  // namespace
 
 Status LineReader::next(std::string_view& line) {
-  std::size_t searched = 0;  // bytes behind begin_ known to hold no LF
+  std::size_t searched = 0;  // bytes after begin_ that are known to hold no LF
   bool skipping = false;
   while (true) {
     const char* start = buffer_.data() + begin_;
@@ -44,7 +44,7 @@ Status LineReader::next(std::string_view& line) {
   }
 }
 
-// Appends what one read gives. Moves the unread rest to the front first.
+// Moves the unread rest to the front, then appends the result of one read.
 Status LineReader::fill() {
   if (begin_ > 0) {
     std::copy(buffer_.data() + begin_, buffer_.data() + end_, buffer_.data());

@@ -1,4 +1,4 @@
-// Lines of an input of any size. Memory use is one line, up to a limit.
+// Reads the lines of an input of any size. Memory use is one line, up to a limit.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace tenuto::tool {
 
 class LineReader {
  public:
-  // Reads from a descriptor that stays the caller's.
+  // The descriptor stays the caller's.
   LineReader(int fd, std::uint64_t line_bytes_max) : fd_(fd), line_bytes_max_(line_bytes_max) {}
 
-  // ok: `line` is the next one without its LF, valid until the next call. The last line needs no
-  // LF; an LF at the end starts no empty line. not_found: the end. too_large: the line was above
-  // the limit and has been skipped. io: see error_number(). aborted: a signal asked to stop.
+  // ok: `line` is the next line without its LF, valid until the next call. The last line needs no
+  // LF. A final LF starts no empty line. not_found: end of input. too_large: the line exceeded the
+  // limit and was skipped. io: see error_number(). aborted: a signal asked to stop.
   Status next(std::string_view& line);
 
   std::uint64_t line_number() const { return line_number_; }  // of the last line, from 1
@@ -29,8 +29,8 @@ class LineReader {
   int fd_;
   std::uint64_t line_bytes_max_;
   std::string buffer_;
-  std::size_t begin_ = 0;  // of what has not been handed out
-  std::size_t end_ = 0;    // of what has been read
+  std::size_t begin_ = 0;  // of the bytes not returned yet
+  std::size_t end_ = 0;    // of the bytes read
   bool at_end_ = false;
   std::uint64_t line_number_ = 0;
   std::uint64_t bytes_read_ = 0;

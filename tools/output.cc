@@ -25,8 +25,8 @@ std::string folder_of(const std::string& path) {
 
 std::string by_descriptor(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
-// The new bytes lie in a file without a name until they are complete and on the device, so that
-// whoever is killed before leaves nothing; where there are no such files, under another name.
+// The new bytes are in a nameless file until they are complete and durable, so a killed process
+// leaves nothing. Where nameless files are not supported, they are in a temporary file.
 class AtomicFile final : public Output {
  public:
   AtomicFile(int fd, std::string temporary, std::string path)
@@ -40,7 +40,7 @@ class AtomicFile final : public Output {
     TENUTO_TOOL_TRY(flush());
     if (fsync(fd_) != 0) return os_failed(errno, "cannot write to the device", path_);
     if (temporary_.empty()) {
-      // Only a rename replaces what is there, and it wants a name.
+      // Only rename replaces an existing file, and it needs a name.
       const std::string name = temporary_name(path_);
       if (linkat(AT_FDCWD, by_descriptor(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) !=
           0) {
@@ -54,7 +54,7 @@ class AtomicFile final : public Output {
   }
 
  private:
-  std::string temporary_;  // empty: it has no name, or its own
+  std::string temporary_;  // empty: the file is nameless, or has its final name
   std::string path_;
 };
 
@@ -104,7 +104,7 @@ Error Output::flush() {
 Error Output::finish() { return flush(); }
 
 namespace {
-// Never one of the three that messages go to, which may be closed.
+// Never returns a standard descriptor: messages go there, even if it was closed.
 int open_output(const std::string& path, int flags, mode_t mode = 0) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0 || fd > STDERR_FILENO) return fd;
@@ -133,7 +133,7 @@ Error open_file_output(const std::string& path, std::unique_ptr<Output>& out) {
   }
   std::string target = path;
   if (is_there) {
-    // A symbolic link keeps pointing to the file, whose contents change.
+    // A symbolic link still points to the file; only the contents change.
     char resolved[PATH_MAX];
     if (realpath(path.c_str(), resolved) != nullptr) target = resolved;
     if (access(target.c_str(), W_OK) != 0) return os_failed(errno, "cannot write the file", path);
@@ -158,7 +158,7 @@ Error rename_durably(const std::string& from, const std::string& path) {
   if (folder < 0) return os_failed(errno, "cannot open the folder", folder_of(path));
   const int error_number = fsync(folder) == 0 ? 0 : errno;
   close(folder);
-  // Some file systems cannot sync a folder; the rename is as durable there as it gets.
+  // Some file systems cannot sync a folder. The rename cannot be made more durable there.
   if (error_number != 0 && error_number != EINVAL) {
     return os_failed(error_number, "cannot write the folder to the device", folder_of(path));
   }
@@ -166,7 +166,7 @@ Error rename_durably(const std::string& from, const std::string& path) {
 }
 
 namespace {
-// A sum of the name, so that nobody's file has such a name by chance.
+// Includes a checksum of the name, so that no other file has such a name by chance.
 std::string with_checksum(const std::string& base, std::uint32_t id) {
   std::uint32_t sum = 2166136261u ^ id;
   for (const char c : base) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619u;

@@ -1,6 +1,6 @@
-// Where commands write: standard output, a file, or a file that appears only when it is whole.
-// Errors are sticky and seen at finish(): a full disk or a closed pipe is an error with an exit
-// code, never a crash or a short file that looks whole.
+// Destinations for output: standard output, a file, or a file that appears only when it is
+// complete. Errors are sticky and are returned by finish(). A full disk or a closed pipe is an
+// error with an exit code. It is never a crash or a short file that looks complete.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace tenuto::tool {
 
 class Output {
  public:
-  // Writes to a descriptor that stays the caller's.
+  // The descriptor stays the caller's.
   Output(int fd, std::string name);
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
   virtual ~Output() = default;
 
-  // Buffered. After an error it does nothing.
+  // Buffered. Does nothing after an error.
   void write(std::string_view bytes);
   bool ok() const { return error_number_ == 0; }
   std::uint64_t bytes() const { return bytes_; }
-  // Writes what is buffered and says whether all of it arrived. The last call.
+  // Writes the buffered bytes and returns whether all bytes arrived. Must be the last call.
   virtual Error finish();
 
  protected:
@@ -41,15 +41,15 @@ class Output {
   int error_number_ = 0;
 };
 
-// A file that replaces `path` in one step at finish(), after its bytes reached the device: at every
-// moment, and after any failure or crash, `path` is the old file or the whole new one. Without
-// finish() nothing is left, by a killed process neither. A path that is no regular file (a pipe,
-// /dev/stdout) is written directly.
+// A file that replaces `path` in one step at finish(), after its bytes are durable. At all times,
+// and after any failure or crash, `path` is the old file or the complete new one. Without finish(),
+// no new file remains. Only where the file system has no O_TMPFILE, a killed process leaves a
+// temporary file. If `path` is not a regular file (a pipe, /dev/stdout), it is written directly.
 Error open_file_output(const std::string& path, std::unique_ptr<Output>& out);
 
-// Moves `from` over `path` (same folder) and makes that durable.
+// Renames `from` to `path` in the same folder and makes that durable.
 Error rename_durably(const std::string& from, const std::string& path);
-// An unused name in the folder of `path`; whether a name in that folder may be such a one.
+// An unused name in the folder of `path`. is_temporary_name returns whether `name` has that form.
 std::string temporary_name(const std::string& path);
 bool is_temporary_name(const std::string& name, const std::string& path);
 

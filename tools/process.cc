@@ -21,8 +21,9 @@ void on_stop_signal(int number) { stop_signal = number; }
 void prepare_process() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // open() takes the lowest free number, which is fd. Reads of standard input and writes to
-    // standard output fail: neither is an empty input nor is it a place for results.
+    // open() takes the lowest free number, which is fd. The mode makes reads of standard input and
+    // writes to standard output fail. A closed input is not an empty one, and results must not be
+    // lost silently.
     const int flags = fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY;
     if (open("/dev/null", flags) != fd) std::abort();
   }
@@ -37,7 +38,7 @@ bool is_readable(int fd) {
 void catch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = on_stop_signal;
-  // RESETHAND: the second signal has its usual effect. No SA_RESTART: a waiting read returns.
+  // RESETHAND: the second signal has its default effect. No SA_RESTART: a waiting read returns.
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 }

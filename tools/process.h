@@ -1,20 +1,20 @@
-// What the process agrees on with its surroundings: descriptors, signals, terminals.
+// The process's environment: descriptors, signals, terminals.
 #pragma once
 
 namespace tenuto::tool {
 
-// Before anything is opened. Closed standard descriptors are taken by /dev/null, so that no pool
-// ever gets number 1 and is written over by a message; a write to a closed standard output still
-// fails, and so does a read of a closed standard input. A closed pipe and a file above the size
-// limit become errors of write().
+// Call this before anything is opened. It opens /dev/null for closed standard descriptors.
+// Otherwise a pool could get descriptor 1 and be overwritten by a message. Writes to a closed
+// standard output still fail, and so do reads of a closed standard input. A closed pipe, or a file
+// above the size limit, makes write() return an error.
 void prepare_process();
 
-// From now on SIGINT, SIGTERM and SIGHUP ask long commands to stop at the next whole step; a second
-// one ends the process at once.
+// From this call on, SIGINT, SIGTERM and SIGHUP ask long commands to stop at the next complete
+// step. A second signal ends the process at once.
 void catch_stop_signals();
 bool stop_requested();
 
 bool is_terminal(int fd);
-bool is_readable(int fd);  // it was opened for that
+bool is_readable(int fd);  // it is open for reading
 
 }  // namespace tenuto::tool

@@ -18,7 +18,7 @@ constexpr std::size_t kBarCells = 20;
 constexpr double kClockMax = 359999;  // 99:59:59
 
 void to_terminal(const std::string& text) {
-  // A terminal that went away must not stop the work.
+  // A terminal that disappeared must not stop the work.
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -72,7 +72,7 @@ void Progress::draw(std::uint64_t records, std::uint64_t bytes) {
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   std::string line = progress_line(records, bytes, total_bytes_, seconds);
-  // A line that wraps could not be drawn over.
+  // A line that wraps could not be redrawn.
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
     line.resize(std::min<std::size_t>(line.size(), size.ws_col - 1u));

@@ -1,4 +1,4 @@
-// A progress line on a terminal's standard error: done, rate, time left. Silent elsewhere.
+// A progress line for standard error on a terminal: done, rate, time left.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@ namespace tenuto::tool {
 
 class Progress {
  public:
-  // `total` in `unit`s of work, 0 when it is not known.
+  // `total_bytes`: 0 if unknown. Prints nothing unless `enabled`.
   Progress(bool enabled, std::uint64_t total_bytes);
   ~Progress();  // removes the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Cheap: looks at the clock on every eighth call only, draws ten times a second at most.
+  // Cheap: reads the clock on every eighth call only and draws at most ten times a second.
   void update(std::uint64_t records, std::uint64_t bytes) {
     if (enabled_ && ++calls_ % 8 == 0) draw(records, bytes);
   }
@@ -32,7 +32,7 @@ class Progress {
   std::chrono::steady_clock::time_point last_;
 };
 
-// The line itself: bar and time left when the total is known.
+// The text of the line. The bar and the time left need a known total.
 // "[#####---------------]  25 %  1,200,000 records  310,000/s  42.1 MiB/s  0:12 left"
 std::string progress_line(std::uint64_t records, std::uint64_t bytes, std::uint64_t total_bytes,
                           double seconds);

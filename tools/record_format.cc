@@ -28,7 +28,7 @@ MaybeError parse_tsv(RecordShape shape, std::string_view line, Record& record) {
   if (MaybeError error = parse_tsv_key(shape.kind, line.substr(0, tab), record.key)) return error;
   std::string_view value = line.substr(tab + 1);
   record.expires_ms = 0;
-  // Where nothing expires a second TAB is the value's, and wrong there.
+  // Without lifetimes, a second TAB is part of the value, where it is an error.
   const std::size_t second = shape.expires ? value.find('\t') : std::string_view::npos;
   if (second != std::string_view::npos) {
     const std::size_t column = tab + second + 3;

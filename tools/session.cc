@@ -12,10 +12,10 @@
 namespace tenuto::tool {
 
 namespace {
-// A command's journal lives as long as the command: small, since it is written when it is made.
+// A command's journal exists only during the command. It is small because making it writes it all.
 constexpr std::uint64_t kJournalBytes = 8u << 20;
 
-// Who only wants to read hears that more is done.
+// Tells a user who only wants to read that the pool will also be written.
 std::string recovery_note(const CommonArgs& args) {
   const std::string& path = args.path;
   const std::string journal = args.journal.empty() ? path + ".journal" : args.journal;
@@ -48,7 +48,7 @@ Error Session::open(const CommonArgs& args, Access access) {
   if (args.read_only) return try_open(args, true);
   if (access == Access::read) {
     Error error = try_open(args, true);
-    // read_only: it was not closed cleanly and has to be recovered, which is a write.
+    // read_only: the pool was not closed cleanly and must be recovered, which is a write.
     if (error.status != Status::read_only) return error;
     if (!args.quiet) print_note(recovery_note(args));
   }
@@ -64,8 +64,8 @@ Error Session::try_open(const CommonArgs& args, bool read_only) {
   options.clock_ms = [now = clock_ms_] { return now; };
   Report report;
   const auto start = std::chrono::steady_clock::now();
-  // The pool first: one that holds objects alone is not to be recovered and closed by the look for
-  // a store, and then said to have been clean.
+  // Opens the pool first. Otherwise, for a pool with objects only, the search for a store would
+  // recover and close it, and the pool would then appear to have been clean.
   Result<Pool> pool = Pool::open(args.path, options.pool, &report);
   Status status = pool ? Status::ok : pool.error();
   if (pool) {
@@ -201,7 +201,7 @@ Error print_line(std::string_view line) {
 }
 
 void print_note(std::string_view text) {
-  // Straight to the descriptor: a closed standard error must not stop the work.
+  // Writes to the descriptor directly: a closed standard error must not stop the work.
   const std::string line = fmt::format("tenuto: note: {}\n", text);
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
 }

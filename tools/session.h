@@ -1,4 +1,4 @@
-// Opening and closing a pool for one command, with errors in words.
+// Opens and closes a pool for one command, with errors as text.
 #pragma once
 
 #include <optional>
@@ -13,28 +13,30 @@
 
 namespace tenuto::tool {
 
-// What a command does to the pool.
+// How a command uses the pool.
 enum class Access : std::uint8_t {
-  read,  // a cleanly closed pool is not written; one that was not is recovered first, with a note
+  read,  // a cleanly closed pool is not written; any other is first recovered, with a note
   write,
 };
 
 class Session {
  public:
   Session();
-  // With --read-only the pool is never written, whatever `access`.
+  // With --read-only the pool is never written, for any `access`.
   Error open(const CommonArgs& args, Access access);
-  // The store in it must be there; open() is content with a pool that holds other objects.
+  // Like open(), but fails if the pool has no store. open() also accepts a pool with other objects
+  // only.
   Error open_store(const CommonArgs& args, Access access);
-  // Opens the store, making the file when it is missing, and the collection, in this form.
+  // Opens the store and the collection. Makes the file if it is missing, and the collection with
+  // this form.
   Error open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool,
                              const CollectionOptions& form);
-  // Only after success everything that was written is certain to stay.
+  // Everything written is certain to be kept only if this succeeds.
   Error close();
 
   bool has_store() const { return store_.has_value(); }
   Store& store() { return *store_; }
-  // The collection that was asked for. REQUIRES: has_store().
+  // The requested collection. REQUIRES: has_store().
   Collection& records() { return records_; }
   KeyKind key_kind() const {
     const KeyOrder order = records_.order();
@@ -46,11 +48,11 @@ class Session {
     return form_words(records_.order(), records_.codec(), records_.duplicates(),
                       records_.expires());
   }
-  // The time by which records expire: the same during all of a command, so that a moment that is
-  // read as what is left of a lifetime, and written as such, stays that moment. It is the store's,
-  // which a clock that was set back does not turn back. REQUIRES: has_store().
+  // The time that decides which records have expired. It is constant during a command. So a
+  // timestamp that is read as a remaining lifetime, and written back as such, stays the same. It is
+  // the store's time, which does not go back when the clock does. REQUIRES: has_store().
   std::uint64_t now_ms() const { return store_->time_ms(); }
-  // When the iterator's record expires, since 1970; 0: never.
+  // When the iterator's record expires, in ms since 1970; 0: never.
   std::uint64_t expires_ms(const Iterator& it) const {
     const std::uint64_t left = it.ttl_ms();
     return left == 0 ? 0 : now_ms() + left;
@@ -69,22 +71,22 @@ class Session {
   std::optional<Pool> pool_;
   Collection records_;
   double open_ms_ = 0;
-  std::uint64_t clock_ms_;  // stands still from the start of the command on
+  std::uint64_t clock_ms_;  // read once, at the start of the command
 };
 
 PoolOptions pool_options(const CommonArgs& args, bool notes);
 
-// A key of the command line: escaped nothing, hexadecimal, or a number in a u64 store.
+// Parses a key of the command line: the plain text, hexadecimal, or a number in a u64 store.
 Error parse_key(KeyKind kind, bool hex, const std::string& text, std::string_view what,
                 std::string& key);
 
-// --prefix, --from and --to in the form of the store.
+// Parses --prefix, --from and --to into the store's form.
 Error parse_range(const RangeArgs& args, KeyKind kind, IteratorOptions& options);
 
 // Writes the facts to standard output, as rows or as one JSON object.
 Error print_facts(const CommonArgs& args, std::string_view title, const Facts& facts);
 Error print_line(std::string_view line);
-// A line on standard error: "tenuto: note: ...".
+// Prints a line to standard error: "tenuto: note: ...".
 void print_note(std::string_view text);
 
 }  // namespace tenuto::tool

@@ -1,6 +1,6 @@
-// tools/tenuto: the pool and its records from a shell. This file is the list of commands, their
-// options and help, and the exit code: the number of the Status (tenuto/status.h); wrong usage is
-// invalid_argument.
+// tools/tenuto: pools and records from a shell. This file has the list of commands with their
+// options and help, and the exit code. The exit code is the number of the Status (tenuto/status.h);
+// wrong usage is invalid_argument.
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -227,13 +227,13 @@ Run add_crash_kill(CommandLine& line) {
   };
 }
 
-// Two words are a command of a group.
+// A name of two words is a command of a group.
 struct Command {
   const char* name;
   const char* help;
   const char* examples;
   Run (*add)(CommandLine& line);
-  Error (*pass_on)(int argc, char** argv) = nullptr;  // instead of add: another program's words
+  Error (*pass_on)(int argc, char** argv) = nullptr;  // used instead of add: forwards the words
 };
 
 constexpr std::array kCommands = {

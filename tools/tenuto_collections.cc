@@ -1,4 +1,4 @@
-// Commands on all collections of a pool: collections, backup, compact.
+// Commands on all collections: collections, backup, compact.
 #include <fmt/format.h>
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace {
 
 struct Row {
   CollectionInfo info;
-  std::optional<CollectionStats> stats;  // none: its keys have a codec, which a tool has not
+  std::optional<CollectionStats> stats;  // nullopt: its keys need a codec, which the tool lacks
 };
 
 Error list(Session& session, const CommonArgs& args, std::vector<Row>& rows) {

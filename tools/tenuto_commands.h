@@ -1,6 +1,6 @@
-// The commands of tools/tenuto: their arguments as the command line gave them, and the functions
-// that do them. tenuto.cc parses and calls; tenuto_*.cc implement.
-// Each command writes its result to standard output and returns why it failed, if it did.
+// The commands of tools/tenuto: their command-line arguments and the functions that run them.
+// tenuto.cc parses and calls; tenuto_*.cc implement. Each command writes its result to standard
+// output and returns an Error if it failed.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace tenuto::tool {
 struct CommonArgs {
   std::string path;
   std::string collection;  // empty: the default one
-  std::string journal;     // of the pool; empty: beside it
+  std::string journal;     // path of the pool's journal; empty: beside the pool
   bool json = false;
   bool quiet = false;
   bool verbose = false;
-  bool read_only = false;  // nothing is written, not even by recovery
+  bool read_only = false;  // no writes, not even for recovery
   Medium medium = Medium::automatic;
-  std::uint64_t size_max = PoolOptions{}.size_max;  // it may grow to this while it is open here
+  std::uint64_t size_max = PoolOptions{}.size_max;  // limit of growth while open here
 };
 
 struct NewPoolArgs {
@@ -32,13 +32,13 @@ struct NewPoolArgs {
 };
 
 struct CreateArgs : CommonArgs, NewPoolArgs {
-  bool force = false;  // replace a pool that is there
+  bool force = false;  // replace an existing pool
 };
 
 struct CheckArgs : CommonArgs {
-  std::string repair;                 // where the rescued records go; empty: only look
-  bool scavenge = false;              // with records that may be old
-  KeyKind key_kind = KeyKind::bytes;  // where the pool does not say
+  std::string repair;                 // path of the new pool; empty: check only
+  bool scavenge = false;              // include records that may be old
+  KeyKind key_kind = KeyKind::bytes;  // used if the pool does not tell
 };
 
 struct PutArgs : CommonArgs {
@@ -60,7 +60,7 @@ struct DelArgs : CommonArgs {
   bool hex = false;
 };
 
-// A part of the keys, as text of the store's key kind or in hexadecimal.
+// A range of keys, as text of the store's key kind or in hexadecimal.
 struct RangeArgs {
   std::optional<std::string> prefix;
   std::optional<std::string> from;  // inclusive
@@ -76,7 +76,7 @@ struct ScanArgs : CommonArgs, RangeArgs {
 
 struct LoadArgs : CommonArgs, NewPoolArgs {
   std::string file = "-";
-  std::optional<RecordFormat> format;  // nothing: by the file's name
+  std::optional<RecordFormat> format;  // nullopt: chosen by the file's name
   bool create = false;
   std::uint64_t batch = 1000;
   std::uint64_t line_bytes_max = 1ull << 30;
@@ -91,7 +91,7 @@ struct DumpArgs : CommonArgs, RangeArgs {
 struct CollectionsArgs : CommonArgs {
   std::string make;
   std::string drop;
-  KeyKind key_kind = KeyKind::bytes;  // of the new one, as the rest
+  KeyKind key_kind = KeyKind::bytes;  // this and the rest: of the new collection
   bool reverse = false;
   bool duplicates = false;
   bool expires = false;

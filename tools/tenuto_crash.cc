@@ -1,4 +1,4 @@
-// `tenuto crash kill`: runs the loop of crash_kill.h and tells how it goes and what it found.
+// `tenuto crash kill`: runs the loop of crash_kill.h and prints its progress and findings.
 #include "tenuto_crash.h"
 
 #include <unistd.h>
@@ -38,7 +38,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// A line that is drawn over on a terminal; elsewhere (a log) a line a minute.
+// A line that is redrawn on a terminal. Elsewhere (a log), one line a minute.
 class KillProgressLine {
  public:
   explicit KillProgressLine(bool quiet) : quiet_(quiet), terminal_(is_terminal(STDERR_FILENO)) {}

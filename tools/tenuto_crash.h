@@ -1,4 +1,4 @@
-// The group `tenuto crash`: commands that try to break a store, and say what broke.
+// The command group `tenuto crash`: commands that try to break a store and report what broke.
 #pragma once
 
 #include <string>
@@ -18,12 +18,13 @@ struct CrashKillArgs {
 
 Error run_crash_kill(const CrashKillArgs& args);
 
-// With the words behind the command. They return only when the program could not be started.
+// They get the words after the command. They return only if the program could not be started, or
+// after printing help.
 Error run_crash_explorer(int argc, char** argv);
 Error run_crash_replay(int argc, char** argv);
 Error run_crash_life(int argc, char** argv);
 
-// "1,2,4" and "hot,fill"; text for a person when it is wrong.
+// Parse "1,2,4", "hot,fill" and "0.5". Return an empty string, or what was expected.
 std::string parse_kill_threads(const std::string& text, std::vector<std::uint32_t>& threads);
 std::string parse_kill_mixes(const std::string& text, std::vector<KillMix>& mixes);
 std::string parse_hours(const std::string& text, double& seconds);

@@ -1,6 +1,6 @@
-// `tenuto crash run`, `replay` and `life` start other programs: tenuto-crash beside this one and
-// whatever a saved case names, which are built with the traced build of the library, and
-// tenuto-life.
+// `tenuto crash run`, `replay` and `life` start other programs. run starts tenuto-crash, and replay
+// starts the program that a saved case names; these use the traced build of the library. life
+// starts tenuto-life.
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,7 +14,7 @@
 namespace tenuto::tool {
 namespace {
 
-// Returns only when it failed.
+// Returns only on failure.
 Error become(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& w : words) argv.push_back(w.data());
@@ -23,7 +23,7 @@ Error become(std::vector<std::string> words) {
   return os_failed(errno, "cannot start the program", words[0]);
 }
 
-// The program of this name that lies beside this one.
+// Starts the program of this name in the same folder as this one.
 Error become_neighbour(const char* name, const char* what, const char* advice, int argc,
                        char** argv) {
   std::error_code error;

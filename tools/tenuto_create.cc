@@ -1,9 +1,9 @@
-// create, and what --force may replace: a pool, never another file, never one in use. The old pool
-// stays until the new one is whole, and its journal goes with it.
+// create. --force may replace a pool, but never another file and never a pool in use. The old pool
+// stays until the new one is complete. Its journal is removed with it.
 //
-// The journal, too, is provably the old pool's, or the command refuses. It is emptied into the old
-// pool before that is replaced: so whatever ends this process leaves the old pool as it was, or the
-// new one beside a journal that holds nothing, which the new one takes over.
+// The journal must also provably belong to the old pool; otherwise the command refuses. The journal
+// is emptied into the old pool before the replacement. So if this process ends early, it leaves the
+// old pool unchanged, or the new pool beside an empty journal, which the new pool takes over.
 #include <algorithm>
 
 #include <dirent.h>
@@ -18,20 +18,20 @@
 namespace tenuto::tool {
 namespace {
 
-// Opened for writing once, the pool is closed cleanly and its journal holds nothing.
+// Opens the pool for writing and closes it. After that it is clean and its journal is empty.
 Status close_cleanly(const CreateArgs& args, Report& report) {
   PoolOptions options = pool_options(args, false);
   Result<Pool> pool = Pool::open(args.path, options, &report);
   return pool ? pool->close() : pool.error();
 }
 
-// Links are not followed: what they lead to is somebody else's.
+// Does not follow links: their targets belong to others.
 bool is_there(const std::string& path) {
   struct stat st {};
   return lstat(path.c_str(), &st) == 0;
 }
 
-// `journal`: the old pool's own, which goes with it; empty: it has none.
+// `journal`: the old pool's own journal, to be removed with it; empty: it has none.
 Error check_replaceable(const CreateArgs& args, std::string& journal) {
   struct stat old {};
   if (stat(args.path.c_str(), &old) != 0) return no_error();
@@ -52,7 +52,7 @@ Error check_replaceable(const CreateArgs& args, std::string& journal) {
       return failed(Status::not_a_pool, "--force replaces pools only, and this file is none",
                     args.path, "remove the file yourself if it is not needed");
     default:
-      break;  // sound, damaged, of another version, or without the journal that it needs
+      break;  // sound, damaged, of another version, or lacking a journal that it needs
   }
   const std::string beside = args.journal.empty() ? args.path + ".journal" : args.journal;
   if (pool) {
@@ -69,8 +69,8 @@ Error check_replaceable(const CreateArgs& args, std::string& journal) {
                 beside, "move it away; --force removes a journal only with its pool");
 }
 
-// What a `create --force` that was killed left: its name is one of ours, it is a pool, and nobody
-// has it open.
+// Removes what a killed `create --force` left: a pool with a temporary name that no process has
+// open.
 void remove_left_over(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -109,11 +109,11 @@ Error replace(const CreateArgs& args) {
   TENUTO_TOOL_TRY(check_replaceable(args, journal));
   remove_left_over(args.path);
   const std::string fresh = temporary_name(args.path);
-  // It is closed before it takes its place, and then needs no journal.
+  // It is closed before it replaces the old pool, so it needs no journal.
   CreateArgs how = args;
   if (args.medium == Medium::automatic || args.medium == Medium::journal) {
     how.medium = Medium::cache;
-    how.quiet = true;  // what is said of power cuts is not true of it
+    how.quiet = true;  // the note about power cuts does not apply to it
   }
   TENUTO_TOOL_TRY(create_at(how, fresh));
   if (Error error = rename_durably(fresh, args.path)) {
@@ -132,7 +132,7 @@ Error run_create(const CreateArgs& args) {
   if (args.force && access(args.path.c_str(), F_OK) == 0) {
     TENUTO_TOOL_TRY(replace(args));
   } else if (access(args.path.c_str(), F_OK) == 0) {
-    // Before the library would open it, and recover it if it is a pool.
+    // Checked first: the library would open an existing pool, and recover it.
     return failed(Status::exists, "there is a file already", args.path,
                   "--force replaces it if it is a pool");
   } else {

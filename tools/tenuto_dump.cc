@@ -1,4 +1,4 @@
-// dump: writes records as TSV or JSON lines, in order, so that load reads the same records back.
+// dump: writes records as TSV or JSON lines, in key order, so that load reads the same records.
 #include <chrono>
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   IteratorOptions options;
   TENUTO_TOOL_TRY(parse_range(args, session.key_kind(), options));
   const bool whole = !args.prefix && !args.from && !args.to;
-  // Escapes make the output somewhat larger than the records: the end of the bar is an estimate.
+  // Escapes make the output somewhat larger than the records, so the bar's end is an estimate.
   Progress progress(is_terminal(STDERR_FILENO) && args.file != "-" && !args.quiet && !args.json,
                     whole ? session.records().stats().record_bytes : 0);
   Iterator it = session.records().iterator(options);
@@ -42,7 +42,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   if (it.status() != Status::ok) {
     return store_failed(it.status(), "the dump found damage", args.path);
   }
-  // Nobody writes meanwhile. What has expired is counted and not shown.
+  // No other thread writes meanwhile. Expired records are counted but not dumped.
   const std::uint64_t counted = session.records().stats().records;
   if (!whole || !out.ok() || session.records().expires() || records == counted) return no_error();
   return failed(Status::corrupt,
@@ -109,7 +109,7 @@ Error run_dump(const DumpArgs& args) {
     if (args.quiet && !args.json) return no_error();
     return print_facts(args, "dumped " + args.path, facts);
   }
-  // Standard output is the dump: the summary goes beside it, and only when it was asked for.
+  // Standard output holds the dump, so the summary goes to standard error, only if requested.
   Output err(STDERR_FILENO, "standard error");
   if (args.json) err.write(facts.json() + "\n");
   if (args.verbose && !args.json) err.write(facts.rows("dumped " + args.path));

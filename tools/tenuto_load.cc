@@ -18,7 +18,7 @@
 namespace tenuto::tool {
 namespace {
 
-// Large records make small batches, or a batch would hold the whole input in memory.
+// Limits a batch of large records; otherwise one batch could hold the whole input in memory.
 constexpr std::uint64_t kBatchBytesMax = 16ull << 20;
 constexpr std::uint64_t kBadLinesShown = 10;
 
@@ -32,8 +32,8 @@ class Loader {
         reader_(fd, args.line_bytes_max),
         progress_(is_terminal(STDERR_FILENO) && !args.quiet && !args.json, input_bytes) {}
 
-  // Reads the first line, which may say the form of the collection that was dumped. Called by
-  // run(), unless somebody wants to know before.
+  // Reads the first line, which may describe the form of the dumped collection. run() calls this
+  // unless the caller did before.
   Error begin() {
     begun_ = true;
     first_status_ = reader_.next(first_);
@@ -62,7 +62,7 @@ class Loader {
           continue;
         }
         TENUTO_TOOL_TRY(add(store));
-        // A program that writes slowly into the pipe should still see a Ctrl-C obeyed.
+        // Also stops on Ctrl-C when the input arrives slowly through a pipe.
         if (!stop_requested()) continue;
         status = Status::aborted;
       }
@@ -88,7 +88,7 @@ class Loader {
   std::uint64_t expired() const { return expired_; }
 
  private:
-  // Lifetimes, duplicates and orders are not lost on the way without a word.
+  // Refuses to lose lifetimes, duplicates or an order silently.
   Error check_form(const Session& session) {
     if (!has_form_ || form_ == session.form()) return no_error();
     return {Status::invalid_argument,
@@ -113,7 +113,7 @@ class Loader {
     return write_batch(store);
   }
 
-  // Its time has gone by, and so it is not there, nor is what it replaces.
+  // Its lifetime is over, so the record does not exist, and neither does the one it replaces.
   void forget() {
     ++expired_;
     if (into_.duplicates()) return batch_.erase_pair(into_, record_.key, record_.value);
@@ -155,7 +155,7 @@ class Loader {
       }
       return no_error();
     }
-    // What stands before the bad line is good and is kept.
+    // The records before the bad line are valid and kept.
     TENUTO_TOOL_TRY(write_batch(store));
     progress_.clear();
     return failed(Status::invalid_argument, bad.what, where,
@@ -203,7 +203,7 @@ class Input {
   Error open_file(const std::string& file) {
     fd_ = file == "-" ? STDIN_FILENO : open(file.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd_ < 0) return os_failed(errno, "cannot open the input", file);
-    // Before a pool is made for it.
+    // Checked before a pool is made.
     if (!is_readable(fd_)) return os_failed(EBADF, "cannot read", "standard input");
     struct stat info {};
     if (fstat(fd_, &info) != 0) return no_error();
@@ -212,7 +212,7 @@ class Input {
     return no_error();
   }
   int fd() const { return fd_; }
-  std::uint64_t bytes() const { return bytes_; }  // 0: not known
+  std::uint64_t bytes() const { return bytes_; }  // 0: unknown
 
  private:
   int fd_ = -1;
@@ -268,7 +268,7 @@ Error run_load(const LoadArgs& args) {
   if (!error && synced != Status::ok) {
     error = store_failed(synced, "cannot make the records durable", args.path);
   }
-  // After a failure a clean close still matters, but the first error is the one to tell.
+  // A clean close still matters after a failure, but the first error is returned.
   Error close_error = session.close();
   if (error) return error;
   TENUTO_TOOL_TRY(close_error);

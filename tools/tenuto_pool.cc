@@ -1,4 +1,4 @@
-// Commands on a pool as a whole: info, check, stats.
+// Commands on a whole pool: info, check, stats.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -36,14 +36,14 @@ void add_last_close(const PoolInfo& info, Facts& facts) {
   facts.count("leaked_frames", "", info.leaked_frames);
 }
 
-// The medium, and what a power cut leaves on it.
+// The medium, and whether the pool survives a power cut on it.
 void add_medium(const PoolInfo& info, Facts& facts) {
   facts.text("medium", "medium", medium_name(info.medium));
   facts.flag("power_cut_safe", "power cut", info.power_cut_safe,
              info.power_cut_safe ? kSafeWords : kUnsafeWords);
 }
 
-// Of medium journal: which one, where, and whether that is it.
+// Medium journal: the journal's id, its place, and whether it is the pool's own.
 void add_journal(const PoolInfo& info, Facts& facts) {
   facts.text("journal", "", journal_found_name(info.journal_found));
   if (info.journal_found == JournalFound::none) return facts.row("journal", "it never had one");
@@ -115,7 +115,7 @@ void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
     facts.ms("journal_replay_ms", "  in", s.journal_replay_ms);
   }
   if (args.medium != Medium::model) return;
-  // Counted on this medium only: what this open and close cost.
+  // Counted on this medium only: the cost of this open.
   facts.count("lines_flushed", "lines flushed", s.lines_flushed);
   facts.count("fences", "fences", s.fences);
   facts.count("reflushes", "reflushes", s.reflushes);
@@ -171,7 +171,7 @@ Error run_stats(const CommonArgs& args) {
 
 namespace {
 
-// The object of a check that found something: the error is told on standard error as well.
+// Prints the object of a failed check. The error is also printed on standard error.
 Error report_unsound(const CommonArgs& args, Error error) {
   if (!args.json) return error;
   Facts facts;

@@ -22,7 +22,7 @@ Error too_long(const PutArgs& args, const std::string& name) {
                 "raise --max-value, or split the value over several keys");
 }
 
-// An input that never ends takes the memory of the longest value and no more.
+// An endless input uses at most the memory of the longest value.
 Error read_all(const PutArgs& args, int fd, const std::string& name, std::string& bytes) {
   struct stat info {};
   const bool is_file = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
@@ -31,7 +31,7 @@ Error read_all(const PutArgs& args, int fd, const std::string& name, std::string
   }
   std::uint64_t end = 0;
   while (true) {
-    // One byte more tells an input that ends there from one that goes on.
+    // Reads one byte more than allowed, to detect an input that continues.
     const std::uint64_t want = std::min<std::uint64_t>(kReadBytes, args.value_bytes_max + 1 - end);
     if (bytes.size() - end < want) bytes.resize(end + std::max<std::uint64_t>(want, end / 2));
     const ssize_t n = read(fd, bytes.data() + end, want);
@@ -134,7 +134,7 @@ Error run_del(const DelArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::write));
   const KeyKind kind = session.key_kind();
-  // All of the command line is understood before anything is deleted.
+  // Parses the whole command line before deleting anything.
   std::vector<std::string> keys(args.keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.keys[i], "KEY", keys[i]));

@@ -1,5 +1,5 @@
-// check --repair: what is intact in a damaged pool, written to a new one, and what is lost, in
-// words. The rescue itself is the library's (tenuto/rescue.h).
+// check --repair: writes the intact records of a damaged pool to a new pool and reports the losses.
+// The library does the rescue (tenuto/rescue.h).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ std::string key_text(KeyKind kind, std::string_view key) {
   return in_quotes(key);
 }
 
-// " in collection "c": from key "a" to before key "m"". A separator of a u64 pool need not be a
+// " in collection "c": from key "a" to before key "m"". In a u64 pool, a separator need not be a
 // whole key.
 std::string range_words(KeyKind kind, const RescueLoss& loss) {
   const std::string in =
@@ -106,7 +106,7 @@ Error run_repair(const CheckArgs& args) {
     if (status == Status::not_found && access(args.path.c_str(), F_OK) == 0) {
       error.hint = args.scavenge ? "restore a backup" : "try --scavenge, or restore a backup";
     }
-    // Not the advice to run this command.
+    // Not the default hint, which suggests this command.
     if (status == Status::corrupt || status == Status::invalid_argument) {
       error.hint = "no new pool was made";
     }

@@ -1,6 +1,7 @@
-// The transactions of a pool: one a lane, and their recovery.
+// The transactions of a pool, one for each lane, and their recovery.
 //
-// Thread safety: mine, reclaim and stats from any thread; the others quiescent.
+// Thread safety: mine, reclaim and stats may be called by any thread. All other calls need a
+// quiescent pool.
 #pragma once
 
 #include <array>
@@ -29,27 +30,27 @@ class Engine {
   Engine(pm::PoolFile& file, pm::Lanes& lanes, heap::Heap& heap);
   ~Engine();
 
-  // Rolls back what did not commit and completes the frees of what did. After Heap::open and
-  // replay_intents, before finish_recovery and before the first mine(). Idempotent; on a clean
-  // pool it finds nothing and writes nothing. corrupt when a lane's log is damaged; then nothing
-  // was changed, unless the heap refused a block that the log names.
+  // Rolls back the transactions that did not commit, and completes the frees of those that did.
+  // REQUIRES: Heap::open and replay_intents have run; finish_recovery and the first mine() follow.
+  // Idempotent. On a clean pool it finds and writes nothing. corrupt: a lane's log is damaged, and
+  // nothing has changed; or the heap refused a block that the log names.
   Status recover(Report* report, std::uint64_t* rolled_back);
 
-  // The calling thread's transaction, open or not. Cost: the lane's lookup and one load.
+  // The calling thread's transaction, open or not. Cost: a lookup of the lane and one load.
   Txn& mine() {
     pm::Lane& lane = lanes_.mine();
     Txn* txn = txns_[lane.id.value].load(std::memory_order_acquire);  // see make()
     return txn != nullptr ? *txn : make(lane);
   }
 
-  // Hands blocks that wait in limbo, and log frames, back to the heap: those of `own` and of all
-  // lanes that no thread holds. For when the pool is full.
+  // Gives memory back to the heap when the pool is full: the blocks in limbo of `own`, and the
+  // blocks in limbo and the log frames of all lanes that no thread holds.
   void reclaim(Txn& own);
 
-  // Before the pool is closed: as reclaim for all lanes. busy when a transaction is open.
+  // As reclaim, but for all lanes. A close calls it. busy: a transaction is open.
   Status drain();
 
-  // Whether all lanes' logs are sound. Quiescent.
+  // Checks the logs of all lanes. REQUIRES: quiescent.
   Status validate(Report* report) const;
 
   EngineStats stats() const;
@@ -63,14 +64,14 @@ class Engine {
   pm::PoolFile& file_;
   pm::Lanes& lanes_;
   heap::Heap& heap_;
-  // By lane. A slot is filled by the thread that holds the lane, once (release), and read by any
-  // (acquire); what it points to belongs to the holder, but for its stats.
+  // By lane. The thread that holds the lane fills its slot once (release). Any thread reads it
+  // (acquire). The Txn belongs to the holder of the lane, except for its stats.
   std::array<std::atomic<Txn*>, kLanesMax> txns_{};
 };
 
-// Stores the old bytes of transactions that did not end back, as recover does, in a pool of which
-// parts may be damaged: `notes` gets each place of a log that cannot be read. Returns how many
-// transactions it found open. Blocks are left alone.
+// For a pool that may be damaged: stores the old bytes of unfinished transactions back, as recover
+// does. `notes` gets each place of a log that cannot be read. Returns the number of transactions
+// that were open. Allocated and freed blocks are left alone.
 std::uint64_t undo_what_is_left(pm::PoolFile& file, const std::vector<pm::Lane>& lanes,
                                 std::vector<Report>& notes);
 

@@ -1,11 +1,11 @@
-// What a transaction leaves on media.
+// The persistent format of a transaction.
 //
-// A lane holds one transaction line and two undo areas of kLaneUndoLines log lines; transactions
-// of a lane use the areas in turn (sequence & 1). An area that is full goes on in log frames of
-// 64 KiB, a chain that starts in the transaction line and stays linked for reuse. Which line is
-// authoritative: the transaction line. An entry of sequence s means
+// A lane has one transaction line and two undo areas of kLaneUndoLines log lines. The transactions
+// of a lane use the areas in turn (sequence & 1). A full area continues in log frames of 64 KiB.
+// Their chain starts in the transaction line and stays linked for reuse. The transaction line is
+// authoritative. It gives an entry of sequence s its meaning:
 //     s == committed + 1           undo it: the transaction did not end
-//     frees_done < s <= committed  a freed block's bit may still be set: clear it again
+//     frees_done < s <= committed  the bit of a freed block may still be set: clear it again
 //     otherwise                    nothing
 #pragma once
 
@@ -21,9 +21,9 @@ namespace TENUTO_NS::tx {
 
 inline constexpr std::size_t kAreas = 2;
 
-// A 48-bit number that stands alone in a word another word's store must not depend on: the lower
-// bits are a checksum salted with the place, so that damage and misplaced words are found. An
-// all-zero word is the number 0.
+// A 48-bit number and its checksum in one word: one store writes both, and the check needs no other
+// word. The checksum (the lower 16 bits) is salted with the word's place. So it finds damage and
+// words that are at a wrong place. An all-zero word is the number 0.
 struct SealedWord {
   std::uint64_t raw = 0;
 
@@ -40,19 +40,19 @@ struct SealedWord {
   bool sound(std::uint64_t salt) const { return raw == make(number(), salt); }
 };
 
-// Which word of which lane: the salt.
+// The salt: a word of a lane.
 enum class WordPlace : std::uint8_t { committed = 1, frees_done = 2, log_frame = 3, next = 5 };
 constexpr std::uint64_t salt_of(LaneId lane, WordPlace place, std::size_t index = 0) {
   return std::uint64_t{lane.value} << 32 | index << 8 | static_cast<std::uint64_t>(place);
 }
 
-// The transaction line (lane line kLaneTxLine). Stores to it become durable in program order, and
-// committed is always the last.
+// The transaction line (lane line kLaneTxLine). Its stores become durable in program order, and
+// `committed` is always stored last.
 //     frees_done <= committed + 1                                                          (T1)
 //     committed <= frees_done + 1 at every commit: two areas are enough                    (T2)
 struct alignas(kLineBytes) TxLine {
   SealedWord committed;          // the last sequence that ended, by commit or by abort
-  SealedWord frees_done;         // freed blocks up to this one have durably clear bits
+  SealedWord frees_done;         // blocks freed up to this sequence have durably clear bits
   SealedWord log_frame[kAreas];  // first overflow frame of each area, as an offset
   std::uint64_t reserved[4];
 };
@@ -61,7 +61,7 @@ static_assert(offsetof(TxLine, frees_done) == 8 && offsetof(TxLine, log_frame) =
 
 enum class EntryKind : std::uint8_t { undo = 1, alloc = 2, free = 3 };
 
-inline constexpr std::size_t kEntryBytes = 48;  // of old contents in one undo entry
+inline constexpr std::size_t kEntryBytes = 48;  // old bytes in one undo entry
 
 // Word 0 of an entry: offset (48 bits), length (6 bits; 0 unless undo), kind. Words 1..6 of an
 // undo entry hold the old bytes, padded with zeros.
@@ -75,7 +75,7 @@ struct EntryHead {
   constexpr EntryKind kind() const { return static_cast<EntryKind>(raw & 0xff); }
   constexpr std::size_t length() const { return raw >> 8 & 0xff; }
   constexpr PoolOffset offset() const { return {raw >> 16}; }
-  // Whether the word can have been made at all; where the offset points is another question.
+  // Whether make() can have made the word. Does not check where the offset points.
   constexpr bool sound() const {
     const EntryKind k = kind();
     if (k == EntryKind::undo) return length() >= 1 && length() <= kEntryBytes;
@@ -92,13 +92,13 @@ static_assert(!EntryHead::make(EntryKind::undo, {64}, 49).sound());
 inline constexpr std::uint64_t kLogFrameMagic = 0x474f4c58544e54;  // "TNTXLOG" in the file
 inline constexpr std::size_t kLogFrameBytes = 64u << 10;
 
-// The first line of a log frame; log lines fill the rest. All but `next` is constant while the
-// frame is linked.
+// The first line of a log frame. Log lines fill the rest. Only `next` changes while the frame is
+// linked.
 struct alignas(kLineBytes) LogFrameHeader {
   std::uint64_t magic;
   std::uint32_t lane;
   std::uint32_t area;
-  std::uint64_t index;  // 0 is the frame the transaction line names
+  std::uint64_t index;  // 0: the frame that the transaction line names
   SealedWord next;      // offset; 0 ends the chain
   std::uint64_t reserved[3];
   std::uint32_t zero;

@@ -9,7 +9,7 @@ namespace TENUTO_NS::tx {
 
 namespace {
 
-constexpr std::size_t kFirstRanges = 16;  // what a set has room for at first
+constexpr std::size_t kFirstRanges = 16;  // the first capacity of a set
 
 // The first range that ends after `at`.
 std::size_t first_behind(const std::vector<Range>& ranges, std::uint64_t at) {
@@ -37,7 +37,7 @@ RangeSet::Answer RangeSet::search(std::uint64_t at) const {
 void RangeSet::insert_between(Range r) {
   std::size_t c = chunk_of(r.begin);
   std::size_t i = first_behind(chunks_[c], r.begin);
-  // Left neighbour: the one before, perhaps the last of the chunk before.
+  // The left neighbour may be the last range of the previous chunk.
   Range* left = nullptr;
   if (i > 0) {
     left = &chunks_[c][i - 1];

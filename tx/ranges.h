@@ -1,9 +1,9 @@
-// A set of byte ranges of a pool: what a transaction has logged, or has allocated.
+// A set of byte ranges of a pool: those that a transaction has logged, or has allocated.
 //
-// Sorted and disjoint, in chunks of a bounded number of ranges: a small transaction is one chunk
-// that is kept between transactions (no allocation), a transaction of a million ranges costs a
-// binary search and a bounded move each. Touching ranges become one. All memory is got by
-// make_room(), before anything is changed.
+// The ranges are sorted and disjoint. Ranges that touch become one. They are in chunks of a bounded
+// size. A small transaction has one chunk, which is kept for the next transaction (no allocation).
+// In a transaction of a million ranges each insert costs a binary search and a bounded move.
+// make_room() gets all memory, before anything changes.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ class RangeSet {
 
   bool empty() const { return chunks_[0].empty(); }
 
-  // Whether `at` lies in the set, and up to where that answer holds: the end of its range, or the
-  // begin of the next one.
+  // Whether `at` is in the set, and up to where that answer holds: the end of its range, or the
+  // start of the next range.
   struct Answer {
     bool inside;
     std::uint64_t until;
@@ -37,14 +37,14 @@ class RangeSet {
     return search(at);
   }
 
-  // The next insert() needs no memory.
+  // After this, the next insert() needs no memory.
   void make_room() {
     const std::vector<Range>& first = chunks_[0];
     if (chunks_.size() == 1 && first.size() < std::min(first.capacity(), kChunkRanges)) [[likely]]
       return;
     make_more_room();
   }
-  // REQUIRES: disjoint from the set; make_room() since the last one.
+  // REQUIRES: r is disjoint from the set; make_room() was called since the last insert.
   void insert(Range r) {
     std::vector<Range>& last = chunks_.back();
     if (!last.empty() && r.begin == last.back().end) {
@@ -61,9 +61,9 @@ class RangeSet {
     chunks_[0].clear();
   }
 
-  std::size_t size() const;  // ranges; for tests
+  std::size_t size() const;  // the number of ranges; for tests
 
-  // Goes through the ranges in ascending order.
+  // Walks the ranges in ascending order.
   class Cursor {
    public:
     explicit Cursor(const RangeSet& set) : set_(set) {}
@@ -93,10 +93,10 @@ class RangeSet {
   void split(std::size_t chunk);
   void make_more_room();
 
-  // No chunk is empty, unless it is the only one. Where there are several, each has room for all
-  // that a chunk may hold.
+  // No chunk is empty, unless it is the only one. When there are several, each has the capacity of
+  // a full chunk.
   std::vector<std::vector<Range>> chunks_;
-  std::vector<Range> spare_;  // the next chunk, empty
+  std::vector<Range> spare_;  // empty: the memory of the next chunk
 };
 
 }  // namespace TENUTO_NS::tx

@@ -1,13 +1,14 @@
-// Recovery of transactions: what a crash left half done is undone, what was committed is finished.
+// Recovery of transactions: undoes the unfinished ones and finishes the committed ones.
 //
-// Lanes are independent: what one undoes no other lane can have touched since (locks and blocks
-// are held until a transaction's end is durable), and a freed block can not have been reused before
-// its lane said frees_done. So lanes are taken in any order and need no common counter.
+// Lanes are independent, so they are recovered in any order and need no common counter:
+//   - No other lane has touched what this lane undoes. A transaction keeps its locks and blocks
+//     until its end is durable.
+//   - Nobody has reused a freed block before the lane's frees_done covered the free.
 //
-// Authoritative until the last fence is the lane's transaction line as the crash left it. All that
-// is done before `undone bytes and bits | lane retired` depends on that line and the entries alone,
-// and neither changes: a crash in here starts over. After it the line is set to
-// frees_done = committed = the sequence that was undone, so that no entry applies any more.
+// The lane's transaction line as the crash left it is authoritative until the last fence. All work
+// before `undone bytes and bits | lane retired` depends on that line and the entries only. Neither
+// changes, so a crash during recovery repeats the same recovery. Then the line is set to frees_done
+// = committed = the undone sequence. After that no entry applies.
 #include <algorithm>
 #include <string>
 
@@ -21,13 +22,13 @@ namespace TENUTO_NS::tx {
 
 namespace {
 
-// What one lane's log says. Reading it changes nothing.
+// The contents of one lane's log. Reading it changes nothing.
 struct LaneLog {
   const pm::Lane* lane = nullptr;
   std::uint64_t committed = 0;
   std::uint64_t frees_done = 0;
   FrameChain frames[kAreas];
-  std::vector<const pm::LogLine*> undo;  // of committed + 1, first to last; allocs too
+  std::vector<const pm::LogLine*> undo;  // undo and alloc entries of committed + 1, in order
   std::vector<PoolOffset> redo_free;
   bool open = false;  // a transaction was under way
 
@@ -54,10 +55,11 @@ Status read_header(pm::PoolFile& file, LaneLog& log, Report* report) {
                   std::to_string(log.frees_done) + " done");
 }
 
-// Where the frame allocator keeps a zone's state, which was read before and has no owner.
+// Whether the place is in a zone's own state. The frame allocator has read that state already, and
+// it has no owner.
 bool in_zone_state(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
   if (!file.in_range({offset}, bytes)) return false;  // a root
-  // The count of a pool that is rescued may be anything.
+  // In a pool under rescue the zone count may be any number.
   const std::size_t zones = std::min<std::size_t>(file.zone_count(), pm::kZonesMax);
   for (std::size_t i = 0; i < zones; ++i) {
     const pm::ZoneEntry& zone = file.zone(i);
@@ -69,7 +71,7 @@ bool in_zone_state(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t
   return false;
 }
 
-// Sorts one sealed entry into the log; corrupt when no transaction can have written it.
+// Sorts one sealed entry into the log. corrupt: no transaction can have written it.
 Status read_entry(pm::PoolFile& file, LaneLog& log, const pm::LogLine& line, Report* report) {
   const EntryHead head{line.word[0]};
   const std::uint64_t sequence = pm::log_sequence(line);
@@ -116,8 +118,8 @@ Status read_line(pm::PoolFile& file, LaneLog& log, std::size_t area, std::size_t
   return Status::ok;
 }
 
-// The first damage ends the reading; with `notes` it is written down, and the rest is read all the
-// same. Without a sound header nothing in the log has a meaning.
+// The first damage ends the reading. With `notes` each damage is noted there, and the reading goes
+// on, except after a damaged header: without it no entry has a meaning.
 Status read_lane(pm::PoolFile& file, const pm::Lane& lane, LaneLog& log, Report* report,
                  std::vector<Report>* notes = nullptr) {
   Report local;

@@ -1,5 +1,5 @@
 // The public Transaction: a guard over the lane's Txn. The constructor that takes a Pool is in
-// store/pool/pool.cc, which knows what a Pool is made of.
+// store/pool/pool.cc, because it needs the parts of a Pool.
 #include "tenuto/tx.h"
 
 #include <utility>
@@ -79,7 +79,7 @@ Status Transaction::commit(Durability durability) {
   if (open() == nullptr) return why_not();
   tx::Txn& txn = *std::exchange(txn_, nullptr);
   Status s = txn.commit();
-  // A transaction that joined another one is durable with that.
+  // An inner transaction becomes durable with the outermost one.
   if (s == Status::ok && !txn.active()) s = txn.acknowledge(durability);
   begin_status_ = s == Status::ok ? Status::closed : s;
   return s;

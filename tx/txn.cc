@@ -1,34 +1,36 @@
-// The undo protocol, checked by enumeration in tests/tx_model.cc. s = committed + 1 is the open
-// transaction's sequence, T the lane's transaction line. `|` is a fence.
+// The undo protocol. tests/tx_model.cc checks it by enumeration. T is the lane's transaction line,
+// and s = committed + 1 is the sequence of the open transaction. `|` is a fence.
 //
 //   add, alloc, free   entries of s, flushed
-//   |  undo entries | in-place stores        a store must not outlive its old bytes (ready)
-//   |  last entries | allocation bits        only when something was logged after the last ready
+//   |  undo entries | in-place stores        a store must not be durable before its old bytes
+//   |  last entries | allocation bits        only if something was logged after the last ready
 //   bits of new blocks set; modified lines, new blocks and bits flushed
 //   |  modified data | commit record         T promises all of it
-//   T: frees_done, committed = s             commit, and retirement of the entries in one store
-//   |  commit record | freed bits            from here on the transaction lives
-//   freed blocks' bits cleared               flushed before the first fence of the lane's next
-//                                            transaction that ends; until T has said frees_done
-//                                            the blocks stay in limbo
+//   T: frees_done, committed = s             one store: the commit, and the entries' retirement
+//   |  commit record | freed bits            from here on the transaction survives every crash
+//   bits of freed blocks cleared             flushed before the first fence of the lane's next
+//                                            commit or abort; the blocks stay in limbo until T
+//                                            has frees_done >= s
 //
-// frees_done is s when s freed nothing, else s - 1: the fence before T made the clear bits of s - 1
-// durable. The entries of s - 1 are in the other area, so they could be read till then.
+// A commit stores frees_done = s if s freed nothing, else s - 1. The fence before T made the clear
+// bits of s - 1 durable. Until then the entries of s - 1 stayed readable, in the other area.
 //
 // Abort: old bytes stored back, flushed | T: frees_done = s, committed = s | blocks and locks
-// given back. Why a crash anywhere in it is right:
-//   - Until T is durable recovery undoes s itself; storing the same bytes twice is harmless, and no
-//     one else may touch them, or take the new blocks, as both are kept until after T's fence.
+// given back. Why a crash at any point of it is harmless:
+//   - Until T is durable, recovery undoes s itself. Storing the same bytes twice is harmless. The
+//     locks and the new blocks are kept until after T's fence, so nobody else has changed or taken
+//     them.
 //   - `restored bytes | retirement`: without it T could be durable and the bytes not.
-//   - `retirement | locks and blocks`: without it a crash would undo s once more, over what others
-//     have written there since, and clear the bits of blocks that are others' by now.
-//   - frees_done is s although s may have logged frees: they did not happen and must not be redone.
-//     It is stored before committed, in the same line, so no crash shows committed = s alone. The
-//     frees of s - 1 are durable by the first fence. (frees_done = s, committed = s - 1) still
-//     undoes s.
-//   - A stale entry of s is never undone again: only entries of committed + 1 are, and committed
-//     never falls. Sequences never repeat: an aborted one is used up by T, one that a crash left is
-//     used up by recovery if a single entry of it is found, and if none is found none can appear.
+//   - `retirement | locks and blocks`: without it a crash would undo s once more. That would
+//     destroy what other threads have written there since, and free blocks that they have taken.
+//   - frees_done is s although s may have logged frees. Those frees did not happen and must not be
+//     redone. frees_done is stored before committed, in the same line, so no crash shows only
+//     committed = s. The first fence makes the frees of s - 1 durable. A crash that shows
+//     frees_done = s and committed = s - 1 still undoes s.
+//   - A stale entry of s is never undone again. Only entries of committed + 1 are undone, and
+//     committed never decreases.
+//   - Sequences never repeat. T uses up the sequence of an abort. After a crash, recovery uses up
+//     the open sequence if it finds an entry of it. If it finds none, none can appear later.
 #include "tx/txn.h"
 
 #include <algorithm>
@@ -44,9 +46,9 @@ namespace TENUTO_NS::tx {
 
 namespace {
 
-constexpr std::size_t kFreedFirst = 8;         // room for freed blocks at first
-constexpr std::size_t kSearchMax = 32;         // new blocks looked through one by one
-constexpr std::size_t kLimboBlocksMax = 1024;  // more are drained at once
+constexpr std::size_t kFreedFirst = 8;         // the first capacity for freed blocks
+constexpr std::size_t kSearchMax = 32;         // up to so many new blocks: linear search
+constexpr std::size_t kLimboBlocksMax = 1024;  // above it, limbo is drained at once
 constexpr std::uint64_t kLimboBytesMax = 4u << 20;
 
 }  // namespace
@@ -158,7 +160,7 @@ Result<void*> Txn::alloc(std::uint64_t bytes, const AllocOptions& options) {
   return data;
 }
 
-// remember_new() needs no memory then.
+// After this, remember_new() needs no memory.
 void Txn::make_room_for_new() {
   const std::size_t n = new_blocks_.size();
   if (n == new_blocks_.capacity()) new_blocks_.reserve(std::max(kSearchMax, 2 * n));
@@ -202,7 +204,7 @@ Status Txn::free(const void* p) {
   const PoolOffset offset = file_.offset_of(p);
   if (NewBlock* b = find_new(offset)) {
     if (b->cancelled) return Status::invalid_argument;
-    // It goes back only after T: until then recovery would clear the bit of whoever took it.
+    // The block goes back only after T. Until then recovery would clear the bit of its next owner.
     b->cancelled = true;
     if (TENUTO_PLANT("tx_cancelled_block_reused_at_once")) heap_.release(offset);
     return Status::ok;
@@ -242,11 +244,11 @@ Status Txn::on_abort(std::function<void()> f) {
 
 // --- how it ends ---------------------------------------------------------------------------------
 
-// Every line once, though added ranges and new blocks may share lines. The two are walked side by
-// side and never merged: a new block that is freed again must not take a range added next to it
-// along.
+// Flushes every line once, although added ranges and new blocks may share lines. The two sets are
+// walked side by side and are never merged: a cancelled block is skipped, and a range added next to
+// it must not be skipped with it.
 void Txn::flush_modified(bool new_blocks) {
-  std::uint64_t flushed = 0;  // all below it
+  std::uint64_t flushed = 0;  // everything below it is flushed
   const auto flush_range = [&](std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t from = std::max(flushed, round_down(begin, kLineBytes));
     if (from >= end) return;
@@ -268,7 +270,7 @@ void Txn::flush_modified(bool new_blocks) {
   for (; added.get() != nullptr; added.next()) flush_range(added.get()->begin, added.get()->end);
 }
 
-// REQUIRES: what the two numbers promise is durable. The order is (T1)'s.
+// REQUIRES: what the two numbers promise is durable. The order of the stores keeps (T1).
 void Txn::write_header(std::uint64_t frees_done, std::uint64_t committed) {
   TxLine& line = tx_line(lane_);
   const std::uint64_t done_salt = salt_of(lane_.id, WordPlace::frees_done);

@@ -1,11 +1,11 @@
-// One lane's transaction: what is logged, allocated, freed and locked between begin and the
-// outermost end.
+// One lane's transaction: what it logs, allocates, frees and locks between begin and the outermost
+// end.
 //
-// What needs memory gets it before it does anything: a call that throws std::bad_alloc was not
-// made, and commit, abort and drain need none.
+// A call gets all its memory before it does anything. So a call that throws std::bad_alloc has no
+// effect. commit, abort and drain need no memory.
 //
-// Authoritative at each moment is the lane's transaction line (tx/format.h). The fences of a
-// commit and of an abort, and why each is there, stand at the head of txn.cc.
+// The lane's transaction line (tx/format.h) is always authoritative. The head of txn.cc explains
+// each fence of a commit and of an abort.
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,9 @@ namespace TENUTO_NS::tx {
 
 class Engine;
 
-// What a lane did since the pool was opened.
+// Counts of a lane since the pool was opened.
 struct TxnStats {
-  std::atomic<std::uint64_t> committed = 0;  // outermost, empty ones included
+  std::atomic<std::uint64_t> committed = 0;  // outermost transactions, empty ones included
   std::atomic<std::uint64_t> aborted = 0;
   std::atomic<std::uint64_t> entries = 0;  // log lines written by ended transactions
   std::atomic<std::uint64_t> frames = 0;   // log frames linked now
@@ -45,10 +45,11 @@ class Txn {
   Txn& operator=(const Txn&) = delete;
 
   // --- the owner thread --------------------------------------------------------------------------
-  // Begins, or joins the one that is open. read_only or the pool's damage; full after 2^48
-  // transactions of a lane; aborted inside a rolled back one; invalid_argument in a callback.
+  // Begins a transaction, or joins the open one. ok | read_only, or what poisoned the pool | full
+  // (2^48 transactions of the lane) | aborted (the open one was rolled back) | invalid_argument
+  // (inside a callback) | corrupt (the transaction line is damaged) | forked.
   Status begin();
-  // ok while it may be used, else aborted.
+  // ok while it may be used, else closed, forked or aborted.
   Status status() const {
     if (depth_ == 0) return Status::closed;
     if (file_.forked()) [[unlikely]]
@@ -56,12 +57,12 @@ class Txn {
     return aborted_ ? Status::aborted : Status::ok;
   }
   bool active() const { return depth_ > 0; }
-  // Counts the outermost transactions of the lane: who has a handle of an earlier one holds
-  // nothing. Any thread.
+  // Counts the outermost transactions of the lane. A handle with an older number is no longer
+  // valid. Any thread may call it.
   std::uint64_t turn() const { return turn_.load(std::memory_order_relaxed); }
   Status acknowledge(Durability d) { return file_.acknowledge(d); }
 
-  // See Transaction for these.
+  // As the calls of Transaction (tenuto/tx.h).
   Status add_later(const void* p, std::size_t bytes);
   Status ready();
   Status add(const void* p, std::size_t bytes) {
@@ -74,16 +75,18 @@ class Txn {
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
 
-  // Each ends one begin(). abort rolls back at once; the outer ones find Status::aborted.
+  // Each ends one begin(). abort rolls back at once, and outer levels then get Status::aborted.
   Status commit();
   void abort();
-  // The thread ends and has left it open: aborted, whatever the depth, as if the outermost had.
+  // Aborts at any depth, as an abort of the outermost level does. For a thread that ends with an
+  // open transaction.
   void abandon();
 
-  // Makes the freed blocks of the transaction before durably free and hands them to the heap. Also
-  // inside a transaction. Cost: two fences when there are any.
+  // Makes the blocks in limbo durably free and gives them to the heap. They are those that the
+  // previous transaction freed. Allowed inside a transaction. Cost: two fences if there are any.
   void drain();
-  // Gives back log frames behind the first `keep` of each area. REQUIRES: no transaction is open.
+  // Gives back the log frames behind the first `keep` of each area. REQUIRES: no transaction is
+  // open, and limbo is empty.
   void trim(std::size_t keep);
 
   // --- recovery, before the first begin ----------------------------------------------------------
@@ -94,7 +97,7 @@ class Txn {
  private:
   struct NewBlock {
     PoolOffset offset;
-    std::uint64_t bytes;  // as asked for
+    std::uint64_t bytes;  // requested
     bool cancelled;       // freed again by the same transaction
   };
 
@@ -127,27 +130,27 @@ class Txn {
   bool aborted_ = false;
   bool in_callbacks_ = false;
   bool undo_pending_ = false;    // undo entries are flushed and not fenced
-  bool alloc_pending_ = false;   // alloc entries are
-  bool any_typed_ = false;       // of the new blocks
+  bool alloc_pending_ = false;   // alloc entries are flushed and not fenced
+  bool any_typed_ = false;       // a new block has a type
   std::uint64_t committed_ = 0;  // as in the transaction line
   UndoLog log_;
-  RangeSet added_;  // logged, outside new blocks
+  RangeSet added_;  // logged ranges outside new blocks
   RangeSet fresh_;  // new blocks, cancelled ones included; never merged with added_
   std::vector<NewBlock> new_blocks_;
   using NewIndex = std::unordered_map<std::uint64_t, std::size_t>;
-  NewIndex new_index_;  // only when there are many
+  NewIndex new_index_;  // used only when there are many
   NewIndex::node_type new_node_;
   std::vector<heap::Block> freed_;
   std::vector<heap::Block> limbo_;  // freed by transaction committed_; their bits are stored
-  pm::DirtyLines dirty_;            // these bits
+  pm::DirtyLines dirty_;            // the lines of these bits
   std::uint64_t limbo_bytes_ = 0;
   std::vector<std::mutex*> locks_;
   std::vector<std::function<void()>> on_commit_, on_abort_;
   TxnStats stats_;
 };
 
-// A transaction that is begun and not yet stored under; aborted on every way out but the good one,
-// an allocation that fails among them.
+// Guards a transaction that has begun and has not stored in place yet. Its destructor aborts unless
+// done() was called, also when an allocation fails.
 class Saving {
  public:
   explicit Saving(Txn& txn) : txn_(&txn) {}

@@ -1,6 +1,5 @@
-// How a transaction ends, whichever way, once its protocol (txn.cc) has done its work: callbacks,
-// locks, what is kept for the next one; and the ends that are none of its own, of a thread that
-// goes and in a child of a fork.
+// The end of a transaction, after its protocol (txn.cc): callbacks, locks, and what is kept for the
+// next one. Also the end that a transaction has when its thread ends, and in a child of a fork.
 #include <exception>
 
 #include "pm/assert.h"
@@ -11,11 +10,10 @@
 namespace TENUTO_NS::tx {
 
 namespace {
-constexpr std::size_t kFramesKept = 16;  // of each area, between transactions
+constexpr std::size_t kFramesKept = 16;  // log frames of each area, between transactions
 }
 
-// In a child, where the transaction is the parent's: its mutexes are free in the child, nothing
-// else happens.
+// In a child the transaction is the parent's. The child only unlocks its copies of the mutexes.
 void Txn::let_go() {
   depth_ = 0;
   end_locks();
@@ -87,7 +85,7 @@ void Txn::end(bool committed) {
   call_back(committed);
 }
 
-// What a callback throws passes, and the transaction has ended all the same.
+// An exception of a callback passes through. The transaction has ended all the same.
 void Txn::call_back(bool committed) {
   struct Ended {
     Txn& txn;

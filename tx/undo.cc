@@ -1,7 +1,9 @@
-// Log frames: authoritative is the chain that starts in the lane's transaction line. A frame is
-// zeroed, because old contents could be another lane's entries of the very sequence that this lane
-// comes to next, and that is fenced before the link names it; the link itself needs no fence of
-// its own: it is flushed before the entries' fence. Unlinking is fenced before the frame goes back.
+// Log frames. The chain that starts in the lane's transaction line is authoritative.
+//
+// A new frame is zeroed: its old contents could be another lane's entries with the sequence that
+// this lane uses next. The zeros are fenced before the link names the frame. The link needs no
+// fence of its own, because it is flushed before the fence of the entries. An unlink is fenced
+// before the frame goes back.
 #include "tx/undo.h"
 
 #include <algorithm>
@@ -64,7 +66,7 @@ void restore_entry(pm::PoolFile& file, const pm::LogLine& entry) {
   const EntryHead head{entry.word[0]};
   auto* to = file.at<std::byte>(head.offset());
   const auto* from = reinterpret_cast<const std::byte*>(&entry.word[1]);
-  // Others may read these words without our locks, so whole words must not tear.
+  // Other threads may read these words without our locks, so whole words must not tear.
   for (std::size_t left = head.length(); left > 0;) {
     if (left >= 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
       std::uint64_t word;
@@ -82,7 +84,7 @@ void UndoLog::restore() {
   for (std::size_t i = size_; i-- > 0;) {
     const pm::LogLine& line = log_line(file_, lane_, area_, frames_[area_], i);
     if (pm::log_sequence(line) != sequence_) {
-      TENUTO_ASSERT(file_.bad_pages() != Status::ok);  // zeros stand where the entry was
+      TENUTO_ASSERT(file_.bad_pages() != Status::ok);  // zeros replaced the page of the entry
       continue;
     }
     if (EntryHead{line.word[0]}.kind() == EntryKind::undo) restore_entry(file_, line);
@@ -121,7 +123,7 @@ Status UndoLog::take_frame() {
   flush_bytes(header, kLogFrameBytes);
   fence("log frame zeroed", "log frame linked");
   publish(link_of(area_, index), link);
-  chain.push_back(*frame);  // has room: what is linked is known
+  chain.push_back(*frame);  // has room, so no linked frame is forgotten
   return Status::ok;
 }
 

@@ -1,9 +1,9 @@
 // The undo log of one lane: writes the entries of a transaction, and stores the old bytes back.
 // tx/recover.cc reads the same lines after a crash.
 //
-// An entry is one line. Entries are durable after the caller's next fence, a new log frame before
-// it is linked. The two areas are used in turn, so that the entries of the transaction before,
-// whose freed blocks' bits may not be durable yet, stay readable.
+// An entry is one line. It is durable after the caller's next fence. A new log frame is durable
+// before it is linked. The two areas are used in turn, so that the entries of the previous
+// transaction stay readable: the bits of the blocks that it freed may not be durable yet.
 #pragma once
 
 #include <array>
@@ -24,19 +24,20 @@ namespace TENUTO_NS::tx {
 
 using FrameChain = std::vector<PoolOffset>;
 
-// Reads the chain of log frames of an area, or says what is wrong with it. Changes nothing.
+// Reads an area's chain of log frames. corrupt: the chain is damaged; `report` has the place.
+// Changes nothing.
 Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
                   Report* report);
 
 // Whether [offset, offset + bytes) may be logged: everything behind the pool's head, and the roots
-// in the head page. The rest of that page (zones, lanes, lists of the heap, the store's line) no
-// transaction changes, and an undo log that would is a damaged one.
+// in the head page. No transaction changes the rest of that page (zones, lanes, lists of the heap,
+// the store's line). An undo log that names it is damaged.
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes);
 
-// Stores the old bytes of an undo entry back, words whole where they are aligned. Not flushed.
+// Stores the old bytes of an undo entry back. Aligned words are stored whole. Not flushed.
 void restore_entry(pm::PoolFile& file, const pm::LogLine& entry);
 
-// A line's place in an undo log: the lane's own lines first, then those of the frames.
+// Line i of an undo log: first the lane's own lines, then those of the frames.
 inline pm::LogLine& log_line(pm::PoolFile& file, const pm::Lane& lane, std::size_t area,
                              const FrameChain& frames, std::size_t i) {
   if (i < pm::kLaneUndoLines) {
@@ -55,11 +56,11 @@ class UndoLog {
   UndoLog(pm::PoolFile& file, heap::Heap& heap, const pm::Lane& lane)
       : file_(file), heap_(heap), lane_(lane) {}
 
-  // Frames that the lane's areas are already linked to.
+  // Takes over the frames that the area is already linked to.
   void adopt_frames(std::size_t area, FrameChain chain) { frames_[area] = std::move(chain); }
   std::size_t frames() const { return frames_[0].size() + frames_[1].size(); }
 
-  // Begins an empty log in the area of this sequence. Writes nothing.
+  // Begins an empty log in the area of this sequence. Stores nothing in the pool.
   void start(std::uint64_t sequence) {
     sequence_ = sequence;
     area_ = TENUTO_PLANT("tx_areas_not_used_in_turn") ? 0 : sequence % kAreas;
@@ -70,10 +71,10 @@ class UndoLog {
   std::uint64_t sequence() const { return sequence_; }
   std::size_t size() const { return size_; }
 
-  // There is room for an entry. full when another log frame is needed and there is none; the log
-  // stays as it is then. Cost: one fence when a frame is taken for the first time.
+  // Makes room for one entry. full: another log frame is needed and the pool has none; the log is
+  // unchanged. Cost: one fence when a frame is taken for the first time.
   Status make_room() { return next_ == end_ ? next_frame() : Status::ok; }
-  // Writes and flushes one entry. REQUIRES: make_room() since the last one. Cost: one line.
+  // Writes and flushes one entry. REQUIRES: make_room() since the last entry. Cost: one line.
   void append(EntryHead head, const void* old) {
     std::uint64_t word[7] = {head.raw};
     if (old != nullptr) std::memcpy(&word[1], old, head.length());
@@ -85,8 +86,8 @@ class UndoLog {
   // Stores all old bytes back, the latest entry first. Not flushed.
   void restore();
 
-  // Gives back the frames behind the first `keep` of each area. REQUIRES: no entry in them is
-  // needed any more, durably. Cost: one fence when there are any.
+  // Gives back the frames behind the first `keep` of each area. REQUIRES: it is durable that
+  // nothing needs an entry in them. Cost: one fence if there are any.
   void trim(std::size_t keep);
 
  private:

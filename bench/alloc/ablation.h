@@ -1,6 +1,6 @@
-// Switches of tenuto's own settings, to see what a part of its design is worth: each is an option
-// of alloc_bench that takes a list, and each value makes a contestant of its own, so that rounds
-// interleave them. To add one: a row in ablation.cc.
+// Switches for tenuto's own settings. They show what each part of its design is worth. Each switch
+// is an option of alloc_bench that takes a list of values. Each value is a contestant of its own,
+// so rounds interleave them. To add a switch, add a row in ablation.cc.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 namespace bench {
 
 struct AblationSwitch {
-  const char* name;  // in JSON; the option has dashes for underlines
+  const char* name;  // in JSON; the option has dashes instead of underscores
   double least;
   double most;
   bool whole;  // values are integers
@@ -23,7 +23,7 @@ struct AblationSwitch {
 std::span<const AblationSwitch> ablation_switches();
 std::string option_of(const AblationSwitch& s);  // "--morph-occupancy"
 
-// What a contestant changes; nothing: the library's defaults.
+// The settings that a contestant changes. Empty: the library's defaults.
 struct Ablation {
   struct Value {
     const AblationSwitch* what;
@@ -36,9 +36,10 @@ struct Ablation {
   std::string text() const;  // " stripes=1 ..."; empty when nothing is changed
 };
 
-// All combinations of one value a switch. `values` by switch; an empty list: the default alone.
+// All combinations with one value for each switch. `values` has one list per switch; an empty list
+// means the default.
 std::vector<Ablation> combinations(std::span<const std::vector<double>> values);
-// Empty, or what is wrong with the values.
+// Returns an empty string, or what is wrong with the values.
 std::string wrong_values(std::span<const std::vector<double>> values);
 
 }  // namespace bench

@@ -1,10 +1,10 @@
 // The thin adapter between the benchmark and an allocator. The unit is NVAlloc's: a block is
-// allocated *to* a destination, a word that then points to it, and freed *from* it. Destinations of
-// persistent allocators lie in their pool (root()), those of volatile ones in DRAM; each call costs
-// the same one virtual call for every allocator.
+// allocated *to* a destination and freed *from* it. A destination is a word that points to the
+// block. Destinations of persistent allocators are in their pool (root()), those of volatile ones
+// in DRAM. Each call costs one virtual call, for every allocator.
 //
-// An allocator is opened, used and closed in a child process of its own (stage.h). To add one:
-// engine_<name>.cc with a factory, and a row in engines.cc.
+// An allocator is opened, used and closed in a child process of its own (stage.h). To add one,
+// write engine_<name>.cc with a factory and add a row in engines.cc.
 #pragma once
 
 #include <cstddef>
@@ -20,39 +20,41 @@
 namespace bench {
 
 struct AllocatorOptions {
-  std::string dir;     // exists; the pool's file goes here
-  std::string medium;  // of a persistent allocator: auto, line, cache, model
+  std::string dir;     // an existing directory for the pool's file
+  std::string medium;  // of a persistent allocator: auto, line, cache, model, journal
   std::uint64_t root_bytes = 0;
-  std::uint64_t live_bytes = 0;  // requested and in use at once, at most
+  std::uint64_t live_bytes = 0;  // requested bytes, an upper bound at any time
   Ablation ablation = {};        // of tenuto
 };
 
-// What a heap looks like after a run. Negative: it does not tell.
+// The state of a heap after a run. Negative: the allocator does not report it.
 struct HeapShape {
   double book_bytes = -1;  // of the bookkeeping log, in use
   double book_fast_gcs = -1;
   double book_slow_gcs = -1;
   double morphed_slabs = -1;  // with blocks of two sizes
   bool has_slabs = false;
-  double slabs_by_tenth[10] = {};  // by the tenths of their blocks that are in use
+  double slabs_by_tenth[10] = {};  // slabs, by the share of their blocks in use
 };
 
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // Makes a new pool, or opens the one that is there. False: error() says why.
+  // Makes a new pool, or opens the existing one. Returns false on failure; error() has the reason.
   virtual bool open(const AllocatorOptions& options) = 0;
   virtual bool close() = 0;
 
-  // The place of the destinations: options.root_bytes, zero when new. Null: error() says why.
+  // The area of the destinations: options.root_bytes, zero when new. Null on failure; error() has
+  // the reason.
   virtual std::byte* root() = 0;
   virtual std::size_t word_bytes() const = 0;  // of one destination
-  // Allocates to a destination that is zero; the block, or null when refused.
+  // Allocates to a destination that is zero. Returns the block, or null when refused.
   virtual void* malloc_to(std::uint64_t bytes, void* dest) = 0;
   virtual bool free_from(void* dest) = 0;      // dest is zero afterwards
-  virtual void* follow(const void* dest) = 0;  // the block a destination points to
-  // A group of operations with what the allocator offers for several at once (shared fences, one
-  // transaction); one by one where it offers nothing. REQUIRES: destinations differ. All or false.
+  virtual void* follow(const void* dest) = 0;  // the block that a destination points to
+  // A group of operations. It uses what the allocator offers for several at once: shared fences, or
+  // one transaction. Otherwise it runs them one by one. REQUIRES: destinations differ. Returns
+  // false if any of them failed.
   virtual bool malloc_group(std::span<void* const> dests, std::span<const std::uint64_t> bytes) {
     bool all = true;
     for (std::size_t i = 0; i < dests.size(); ++i) {
@@ -66,16 +68,16 @@ class Allocator {
     return all;
   }
 
-  // What the heap takes: frames of a pool, touched blocks of a file, private memory. Cheap enough
-  // to be asked some thousand times a run.
+  // Bytes that the heap takes: frames of a pool, touched blocks of a file, or private memory. Cheap
+  // enough for some thousand calls a run.
   virtual std::uint64_t heap_bytes() = 0;
   virtual EngineCounters counters() { return {}; }
   virtual HeapShape shape() { return {}; }
-  virtual double recovery_ms() { return -1; }  // the open's own figure, where it has one
-  // What was done, and flushed, survives a crash: called before one.
+  virtual double recovery_ms() { return -1; }  // as the last open reports it; negative: it does not
+  // flush() and sync() make completed work survive a crash. The stage calls them before one.
   virtual void flush(const void*, std::uint64_t /*bytes*/) {}
   virtual bool sync() { return true; }
-  virtual bool validate() { return true; }     // its own check of itself
+  virtual bool validate() { return true; }     // the allocator's own check
   virtual std::string medium() { return {}; }  // in use; empty where there are no media
   const std::string& error() const { return error_; }
 
@@ -90,11 +92,11 @@ class Allocator {
 struct AllocatorKind {
   const char* name;
   const char* engine;   // in JSON
-  const char* variant;  // of the engine; empty: it has only one
+  const char* variant;  // of the engine; empty: there is only one
   std::unique_ptr<Allocator> (*make)();
   std::string (*settings)(const std::string& medium);
-  bool persistent;    // its list is found again after a crash
-  const char* media;  // those it has, comma-separated; empty: volatile memory
+  bool persistent;    // its data is found again after a crash
+  const char* media;  // the supported ones, comma-separated; empty: volatile memory
 };
 
 // All there are, tenuto first.
@@ -102,7 +104,7 @@ std::span<const AllocatorKind> allocator_kinds();
 const AllocatorKind* find_allocator(std::string_view name);
 bool has_medium(const AllocatorKind& kind, std::string_view medium);
 
-// Factories, one a line of the table; defined in engine_<name>.cc.
+// Factories, one for each row of the table; defined in engine_<name>.cc.
 std::unique_ptr<Allocator> make_tenuto_logged();
 std::unique_ptr<Allocator> make_tenuto_versioned();
 std::unique_ptr<Allocator> make_tenuto_reserved();

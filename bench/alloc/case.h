@@ -1,5 +1,5 @@
-// A benchmark of the allocator: what each thread does with its hands. stage.h plays it, in a child
-// process, against one allocator.
+// A benchmark of the allocator: the operations of each thread, issued through its Hands. stage.h
+// runs it in a child process against one allocator.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,15 @@ struct CaseOptions {
   unsigned threads = 1;
   unsigned batch = 1;
   double scale = 1;           // multiplies the work; below 1 also the number of objects
-  std::uint64_t objects = 0;  // where the number of objects is the parameter
-  double seconds = 0;         // where time is
+  std::uint64_t objects = 0;  // for cases whose parameter is the number of objects
+  double seconds = 0;         // for cases whose parameter is the time
   std::uint64_t seed = 0;
 };
 
-// What a case found out by itself beyond what every run measures. Plain memory: it crosses between
-// processes.
+// Results that only some cases produce, beside what every run measures. Plain memory: it is shared
+// between processes.
 struct CaseFindings {
-  double heap_by_tenth[kTenths] = {};  // bytes, the most in each tenth of the time; 0: not measured
+  double heap_by_tenth[kTenths] = {};  // bytes, maximum in each tenth of the time; 0: not measured
   bool grows = false;
   char verdict[200] = {};
 };
@@ -46,34 +46,33 @@ class Case {
   virtual ~Case() = default;
 
   virtual std::uint64_t slots() const = 0;
-  virtual std::uint64_t live_bytes() const = 0;  // requested and in use at once, at most
-  virtual std::uint64_t ops() const = 0;         // thread 0's, about: for choosing sample points
+  virtual std::uint64_t live_bytes() const = 0;  // requested bytes, an upper bound at any time
+  virtual std::uint64_t ops() const = 0;         // of thread 0, roughly; spaces the samples
   virtual unsigned samples() const { return 64; }
-  virtual std::uint64_t value_bytes() const { return 0; }  // 0: of various sizes
+  virtual std::uint64_t value_bytes() const { return 0; }  // size of each object; 0: they differ
 
-  // Each thread calls both; the clock runs during run() alone. What is live afterwards is checked
-  // and dropped by the stage.
+  // Each thread calls both. Only run() is timed. The stage then checks and frees the live blocks.
   virtual void prepare(Hands&) {}
   virtual void run(Hands& hands) = 0;
   virtual void conclude(CaseFindings&) {}
-  // Before a crash, not timed: flushes contents that the blocks must keep, for media where a plain
-  // store does not outlive the process.
+  // Flushes the contents that the blocks must keep. Called before a crash and not timed, for media
+  // where a plain store does not survive the process.
   virtual void flush_contents(Allocator&, Slots) {}
-  // The pool was opened again after what run() left: null, or what is wrong with it. Only for cases
-  // that are reopened.
+  // Checks the pool that was opened again after run(). Returns null, or the error found. Only
+  // called for `reopened` cases.
   virtual const char* inspect(Allocator&, Slots) { return nullptr; }
 
  protected:
-  // A share of all slots for each thread.
+  // Each thread has an equal share of the slots.
   std::uint32_t first_slot(const Hands& hands) const {
     return static_cast<std::uint32_t>(hands.thread() * (slots() / o_.threads));
   }
-  // At least one; `base` times the scale.
+  // `base` times the scale, at least 1.
   std::uint64_t scaled(double base) const {
     const double n = base * o_.scale;
     return n < 1 ? 1 : static_cast<std::uint64_t>(n + 0.5);
   }
-  // Populations only shrink with the scale: a longer run is not one on a larger heap.
+  // A scale below 1 shrinks a population; a larger one must not enlarge the heap.
   std::uint64_t population(double base) const {
     return o_.scale < 1 ? std::max<std::uint64_t>(scaled(base), 2)
                         : static_cast<std::uint64_t>(base);
@@ -86,10 +85,10 @@ struct CaseKind {
   const char* name;
   const char* what;
   std::unique_ptr<Case> (*make)(const CaseOptions&);
-  bool usual = true;         // runs unless others are asked for
+  bool usual = true;         // runs when no benchmark is named
   unsigned threads_max = 0;  // 0: any
-  bool by_objects = false;   // run for each of --objects
-  bool reopened = false;     // killed at the end and opened again, where persistent
+  bool by_objects = false;   // runs once for each value of --objects
+  bool reopened = false;     // on persistent allocators: killed at the end and opened again
   bool persistent_only = false;
 };
 

@@ -1,5 +1,5 @@
-// The benchmarks of mixed and large objects: Larson, small and large, and DBMStest. NVAlloc's
-// (ASPLOS'22) names and parameters, fewer repetitions.
+// The benchmarks of mixed and large objects: Larson (small and large) and DBMStest. Names and
+// parameters are NVAlloc's (ASPLOS'22), with fewer repetitions.
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 
-// Each thread replaces random objects of its own; after a generation a new thread goes on with
-// them, so that most objects are freed by another thread than the one that allocated them.
+// Each thread replaces random objects of its own. After each generation a new thread continues with
+// them, so most objects are freed by a thread other than their allocator.
 class Larson final : public Case {
  public:
   static constexpr std::uint64_t kReplacedEach = 10'000;
@@ -95,7 +95,7 @@ class Dbmstest final : public Case {
       hands.settle();
     }
   }
-  // Knuth's product method, kept within 32..512 KiB.
+  // Knuth's product method, clamped to 32..512 KiB.
   static std::uint64_t poisson_units(Rng& rng) {
     const double limit = std::exp(-kUnitsMean);
     std::uint64_t k = 0;

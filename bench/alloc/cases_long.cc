@@ -1,5 +1,4 @@
-// Benchmarks of what only shows with many objects, many threads or much time: growth, threads,
-// soak.
+// Benchmarks that need many objects, many threads or much time: growth, threads, soak.
 #include <cmath>
 #include <thread>
 
@@ -8,7 +7,7 @@
 namespace bench {
 namespace {
 
-// What does an operation, and an opening, cost with so many live objects?
+// The cost of an operation, and of an open, with a given number of live objects.
 class Growth final : public Case {
  public:
   static constexpr std::uint64_t kBytes = 64;
@@ -45,7 +44,7 @@ class Growth final : public Case {
   const std::uint64_t replaced_;
 };
 
-// Threads that come and go: each allocates some objects and frees them all.
+// Short-lived threads: each allocates some objects and frees them all.
 class Threads final : public Case {
  public:
   static constexpr std::uint64_t kObjects = 500;
@@ -75,16 +74,17 @@ class Threads final : public Case {
 
 // --- soak ----------------------------------------------------------------------------------------
 
-// Objects of any size are replaced for a given time, by any thread. Sizes only change places, so
-// what is live stays the same to the byte; a heap that takes more and more fragments or leaks.
+// Any thread replaces objects of any size, for a given time. A replaced object takes a size from
+// the thread's pocket and leaves its own there. So the live size stays the same to the byte, and a
+// heap that grows fragments or leaks.
 class Soak final : public Case {
  public:
   static constexpr double kBytesLeast = 16;
   static constexpr double kBytesMost = 65'536;
   static constexpr std::uint64_t kPocket = 64;  // sizes in a thread's pocket
-  static constexpr std::size_t kMoments = 120;  // at which the heap is looked at
-  // The last third's most may exceed the first third's by so much: a share, and on small heaps a
-  // chunk, the unit in which extents take memory.
+  static constexpr std::size_t kMoments = 120;  // samples of the heap's size
+  // The maximum of the last third may exceed that of the first third by this share. On small heaps
+  // it may exceed it by a chunk instead, the unit in which extents take memory.
   static constexpr double kGrowthShareMax = 0.05;
   static constexpr double kGrowthBytesMax = 4 << 20;
   static constexpr std::uint64_t kOpsBetweenLooks = 64;
@@ -114,8 +114,8 @@ class Soak final : public Case {
         if (share >= 1) return;
       }
       const auto slot = static_cast<std::uint32_t>(rng.below(objects_));
-      // Locked instructions on both sides: the seal of malloc_to asks for one before another
-      // thread may touch the block.
+      // Both sides use locked instructions: malloc_to (its seal) requires one before another thread
+      // may touch the block.
       if (busy_[slot].exchange(true, std::memory_order_acq_rel)) continue;
       const std::uint64_t gone = hands.ledger().bytes(slot);
       hands.drop(slot);
@@ -141,11 +141,12 @@ class Soak final : public Case {
   }
 
  private:
-  // Evenly over the orders of magnitude.
+  // Uniform over the orders of magnitude.
   static std::uint64_t draw(Rng& rng) {
     return static_cast<std::uint64_t>(kBytesLeast * std::pow(kBytesMost / kBytesLeast, rng.unit()));
   }
-  // Each moment is looked at when it has begun; one that was slept through has its predecessor's.
+  // Each sample is taken when its interval has begun. An interval that the thread slept through
+  // gets the next sample taken.
   void look(Hands& hands, double share) {
     const auto now = std::min(static_cast<std::size_t>(share * kMoments), kMoments - 1);
     if (now < next_moment_) return;

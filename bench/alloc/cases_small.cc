@@ -1,5 +1,5 @@
-// The benchmarks of small objects: Threadtest, Prod-con, Shbench. NVAlloc's (ASPLOS'22) names and
-// parameters, fewer repetitions.
+// The benchmarks of small objects: Threadtest, Prod-con, Shbench. Names and parameters are
+// NVAlloc's (ASPLOS'22), with fewer repetitions.
 #include <atomic>
 #include <deque>
 #include <thread>
@@ -40,9 +40,8 @@ class Threadtest final : public Case {
 
 // --- prodcon -------------------------------------------------------------------------------------
 
-// The objects go through a ring of slots without a lock. Both counters are moved by a locked
-// instruction: that is what malloc_to's contract (the seal) asks for before another thread may
-// touch a block and its destination.
+// The objects go through a lock-free ring of slots. Locked instructions advance both counters:
+// malloc_to (its seal) requires one before another thread may touch a block and its destination.
 class Prodcon final : public Case {
  public:
   static constexpr std::uint64_t kRing = 1024;
@@ -105,7 +104,7 @@ class Prodcon final : public Case {
   }
   template <class Condition>
   static void wait(Condition&& condition) {
-    constexpr unsigned kPausesMax = 1000;  // then the other may need this processor
+    constexpr unsigned kPausesMax = 1000;  // then yield: the other thread may need this processor
     for (unsigned i = 0; !condition(); ++i) {
       i % kPausesMax == kPausesMax - 1 ? std::this_thread::yield() : _mm_pause();
     }
@@ -117,10 +116,10 @@ class Prodcon final : public Case {
 
 // --- shbench -------------------------------------------------------------------------------------
 
-// After MicroQuill's: a pass asks for a series of sizes, each halved down to the smallest, small
-// ones more often. The blocks fill a buffer of slots. When it is full all are freed but a fifth,
-// another one each time: those before the kept ones in the order they came, those behind against
-// it.
+// Modelled on MicroQuill's benchmark. A pass allocates a series of sizes. Each size is halved down
+// to the smallest, and small ones are more frequent. The blocks fill a buffer of slots. When it is
+// full, all blocks but a fifth are freed, and the kept fifth changes each time. The blocks before
+// the kept ones are freed in allocation order, those behind them in reverse order.
 class Shbench final : public Case {
  public:
   Shbench(const CaseOptions& o, std::uint64_t bytes_max)
@@ -143,7 +142,7 @@ class Shbench final : public Case {
     const std::uint32_t first = first_slot(hands);
     const auto n = static_cast<std::uint32_t>(buffer_);
     const std::uint32_t kept_slots = std::max(n / 5, 1u);
-    std::uint32_t kept = 0;  // where the kept ones begin
+    std::uint32_t kept = 0;  // first kept slot
     std::uint32_t kept_end = 0;
     std::uint32_t at = 0;
     const auto turn_over = [&] {

@@ -1,4 +1,5 @@
-// Who takes part: allocators, each on the media it has, tenuto also in each setting asked for.
+// Chooses the contestants: each allocator on each of its media. Tenuto also takes part in each
+// combination of settings.
 #pragma once
 
 #include <string>
@@ -11,11 +12,11 @@ namespace bench {
 struct ContestantOptions {
   std::vector<std::string> allocators;
   std::vector<std::string> media;
-  std::vector<std::vector<double>> ablations;  // by switch; see ablation.h
+  std::vector<std::vector<double>> ablations;  // one list of values per switch; see ablation.h
   bool delays = false;
 };
 
-// Empty, or why there are none.
+// Fills `to`. Returns an empty string, or the reason why there are no contestants.
 std::string choose_contestants(const ContestantOptions& o, std::vector<AllocContestant>& to);
 
 }  // namespace bench

@@ -1,9 +1,9 @@
-// libpmemobj behind the adapter, in its two ways: atomic (pmemobj_alloc and pmemobj_free, which set
-// the destination, a PMEMoid, in the same step) and transactional (the destination is snapshotted,
-// the block allocated or freed, commit). The pool is a sparse file, so that the blocks it has taken
-// tell how much of it was ever touched.
+// libpmemobj behind the adapter, in two variants. Atomic: pmemobj_alloc and pmemobj_free also set
+// the destination, a PMEMoid, in the same step. Transactional: the transaction snapshots the
+// destination, allocates or frees the block, and commits. The pool is a sparse file, so its block
+// count shows how much of it was ever touched.
 //
-// The library is loaded in the child, after the environment that tells it how to flush is set.
+// The library is loaded in the child, after setting the environment that selects how it flushes.
 #include <fcntl.h>
 #include <libpmemobj.h>
 #include <sys/stat.h>
@@ -20,11 +20,11 @@ namespace bench {
 namespace {
 
 constexpr const char* kLayout = "alloc_bench";
-// Address space costs nothing, and no case may end because of fragmentation.
+// Address space costs nothing, and no case may fail because of fragmentation.
 constexpr std::uint64_t kSpaceFactor = 8;
 constexpr std::uint64_t kSpaceBytesMin = 512u << 20;
 
-// The functions used, by their own names.
+// The functions used, under their own names.
 struct Functions {
   decltype(::pmemobj_create)* create;
   decltype(::pmemobj_open)* open;
@@ -60,7 +60,7 @@ class PmdkAtomic : public Allocator {
 
   bool open(const AllocatorOptions& options) override {
     options_ = options;
-    ::setenv("PMEM_IS_PMEM_FORCE", "1", 1);  // a tmpfs counts as persistent memory: no msync
+    ::setenv("PMEM_IS_PMEM_FORCE", "1", 1);  // treat a tmpfs as persistent memory: no msync
     ::setenv("PMEMOBJ_CONF", "fallocate.at_create=0;", 1);  // the file stays sparse
     if (options.medium == "cache") ::setenv("PMEM_NO_FLUSH", "1", 1);
     if (!f_.load(library_)) return refuse(library_.error());
@@ -112,7 +112,7 @@ class PmdkAtomic : public Allocator {
  protected:
   const Functions& f() const { return f_; }
   PMEMobjpool* pool() { return pool_; }
-  // What pmemobj_direct computes, for the only pool there is.
+  // Computes the same as pmemobj_direct, for the only open pool.
   void* at(PMEMoid oid) {
     return oid.off == 0 ? nullptr : reinterpret_cast<std::byte*>(pool_) + oid.off;
   }
@@ -164,7 +164,7 @@ class PmdkTransactional final : public PmdkAtomic {
     *oid = OID_NULL;
     return true;
   }
-  // A call that fails has aborted the transaction already; its end says so.
+  // A failed call has already aborted the transaction; then tx_end returns an error.
   template <class Body>
   bool transact(Body&& body) {
     if (f().tx_begin(pool(), nullptr, TX_PARAM_NONE) == 0 && body()) f().tx_commit();

@@ -1,6 +1,7 @@
-// Tenuto behind the adapter, through the public header alone. Three variants: malloc_to and
-// free_from on plain destinations in the pool, the same on versioned ones, and reserve and cancel,
-// blocks of the pool that only this process knows of, for which nothing is flushed.
+// Tenuto behind the adapter, using only the public header. It has three variants. One uses
+// malloc_to and free_from on plain destinations in the pool. One uses them on versioned
+// destinations. One uses reserve and cancel: only this process knows those blocks, so nothing is
+// flushed for them.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -27,7 +28,7 @@ class TenutoAllocator : public Allocator {
     if (!medium) return refuse("no medium is called " + options.medium);
     tenuto::PoolOptions how;
     how.medium = *medium;
-    how.durability = tenuto::Durability::buffered;  // on the other media the same as sync
+    how.durability = tenuto::Durability::buffered;  // same as sync on media other than journal
     options.ablation.apply(how);
     const std::string path = options.dir + "/heap.tnt";
     tenuto::Report report;
@@ -128,7 +129,7 @@ class TenutoLogged final : public TenutoAllocator {
 template <class Word>
 thread_local std::vector<Word*> TenutoLogged<Word>::words_;
 
-// Destinations are in DRAM: nobody else finds such a block.
+// Destinations are in DRAM, so only this process finds such a block.
 class TenutoReserved final : public TenutoAllocator {
  public:
   std::byte* root() override {

@@ -1,6 +1,7 @@
-// Volatile allocators behind the adapter: the bounds of what any persistent one can reach. Their
-// destinations are pointers in DRAM. mimalloc and jemalloc come by their own entry points out of
-// libraries that are loaded in the child only: linked, they would replace malloc for everybody.
+// Volatile allocators behind the adapter: upper bounds for any persistent allocator. Their
+// destinations are pointers in DRAM. mimalloc and jemalloc are called through their own entry
+// points. Their libraries are loaded in the child only, because a linked one replaces malloc for
+// the whole program.
 #include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ namespace bench {
 namespace {
 
 struct EntryPoints {
-  const char* library;  // null: linked already
+  const char* library;  // null: already linked
   const char* malloc;
   const char* free;
 };
@@ -55,7 +56,7 @@ class VolatileAllocator final : public Allocator {
   }
   void* follow(const void* dest) override { return *static_cast<void* const*>(dest); }
 
-  // Resident private memory: resident less shared pages.
+  // Resident private memory: resident pages minus shared pages.
   std::uint64_t heap_bytes() override {
     char text[160];
     const ssize_t n = ::pread(statm_, text, sizeof text - 1, 0);

@@ -1,4 +1,4 @@
-// Gathers, prints and writes the figures; see figures.h.
+// Collects, prints and writes the measurements; see figures.h.
 #include "bench/alloc/figures.h"
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@ void add_measured(std::vector<double>& to, double value) {
   if (value >= 0) to.push_back(value);
 }
 
-// A case as the table shows it: growth 1M, threadtest x16 (a batch of 16).
+// The case's name in the table: growth 1M, threadtest x16 (a batch of 16).
 std::string case_text(const AllocSetting& s) {
   std::string text = s.kind->name;
   const std::uint64_t n = s.stage.work.objects;

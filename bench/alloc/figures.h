@@ -1,4 +1,4 @@
-// The figures of alloc_bench: gathered over the rounds, as a table and as JSON lines.
+// The measurements of alloc_bench: collected over the rounds, printed as a table and as JSON lines.
 #pragma once
 
 #include <cstdio>
@@ -13,11 +13,11 @@ namespace bench {
 struct AllocContestant {
   const AllocatorKind* kind = nullptr;
   std::string medium;  // empty: volatile
-  std::string label;   // "tenuto", "tenuto/line" where several media take part, "tenuto stripes=1"
+  std::string label;   // "tenuto", "tenuto/line" with several media, "tenuto stripes=1"
   Ablation ablation;
 };
 
-// One contestant in one setting, over all rounds. Empty vectors: not measured.
+// One contestant in one setting, over all rounds. An empty vector: not measured.
 struct AllocFigures {
   std::uint64_t ops = 0;  // of one round
   std::string medium;     // in use
@@ -53,7 +53,7 @@ struct AllocSetting {
 
 std::size_t label_width(const std::vector<AllocContestant>& contestants);
 void print_head(std::FILE* out, const std::vector<AllocContestant>& contestants, bool latency);
-// A line for each contestant that was measured; the ratio is the first one's over this one's.
+// One line for each measured contestant. The ratio is the first contestant's speed over this one's.
 void print_rows(std::FILE* out, const AllocSetting& setting,
                 const std::vector<AllocContestant>& contestants,
                 const std::vector<AllocFigures>& figures);

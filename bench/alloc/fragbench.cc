@@ -1,8 +1,8 @@
 // Fragbench, from "Log-structured Memory for DRAM-based Storage" (Rumble et al., FAST'14), with the
-// four workloads and the proportions of NVAlloc (ASPLOS'22): allocate five times the live limit
-// from one distribution of sizes, deleting random objects to stay within the limit; delete a share
-// of what lives; allocate as much again from another distribution. What counts is how many bytes
-// the heap took at its peak.
+// four workloads and the proportions of NVAlloc (ASPLOS'22). It has three steps. First it allocates
+// five times the live limit from one size distribution, and deletes random objects to stay within
+// the limit. Then it deletes a share of the live objects. Then it allocates as much again from
+// another distribution. The result is the heap's peak size in bytes.
 #include "bench/alloc/case.h"
 
 namespace bench {
@@ -25,7 +25,7 @@ constexpr Mix kW4 = {{100, 200}, 50, {1000, 2000}};
 class Fragbench final : public Case {
  public:
   Fragbench(const CaseOptions& o, const Mix& mix) : Case(o), w_(mix), limit_(scaled(kLiveBytes)) {
-    // Touched here, before anybody measures memory.
+    // Touches this memory before the heap is measured.
     live_.resize(slots());
     live_.clear();
     for (std::uint64_t i = slots(); i > 0; --i) free_.push_back(static_cast<std::uint32_t>(i - 1));

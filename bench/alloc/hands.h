@@ -1,6 +1,6 @@
-// One thread's hands on the allocator: takes blocks for slots and drops them, tags and checks them
-// on the way, and counts. Runs of takes and of drops go down in groups of `batch`, in the order
-// they were asked for.
+// One thread's access to the allocator. It takes blocks for slots and drops them, sets and checks
+// their tags, and counts operations. Consecutive takes, or drops, go to the allocator in groups of
+// `batch`, in the order of the calls.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace bench {
 
 inline constexpr std::uint64_t kNeverSample = ~std::uint64_t{0};
 
-// The destinations: slot i's word stands at first + i * stride_bytes.
+// The destinations. The word of slot i is at first + i * stride_bytes.
 struct Slots {
   std::byte* first = nullptr;
   std::size_t stride_bytes = 0;
@@ -42,19 +42,19 @@ class Hands {
     drops_.push_back(slot);
     if (drops_.size() == batch_) settle();
   }
-  // For structures that keep their own destinations: no slot, no tag, no group.
+  // For structures that keep their own destinations. It uses no slot, no tag and no group.
   void* take_to(void* dest, std::uint64_t bytes) {
     void* block = timed_malloc(dest, bytes);
     block == nullptr ? fail(0, "malloc was refused") : add_live(static_cast<std::int64_t>(bytes));
     count(1);
     return block;
   }
-  // What waits for its group to be full is done. REQUIRED before another thread gets a slot.
+  // Runs the operations of an incomplete group. REQUIRED before another thread gets a slot.
   void settle();
 
-  // After every `interval` operations `sample` is called.
+  // Calls `sample` after every `interval` operations.
   void sample_each(std::uint64_t interval, std::function<void()> sample);
-  void reset_counts();  // between the preparation and what is measured
+  void reset_counts();  // between preparation and measurement
 
   unsigned thread() const { return thread_; }
   unsigned batch() const { return batch_; }
@@ -64,7 +64,7 @@ class Hands {
   std::size_t word_bytes() const { return allocator_.word_bytes(); }
   std::uint64_t ops() const { return ops_; }
   const Histogram& ticks_per_group() const { return latency_; }
-  // Requested bytes taken less those dropped: of all hands together what is live.
+  // Requested bytes taken minus those dropped. The sum over all hands is the live size.
   std::int64_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t failures() const { return failures_; }
   const std::string& first_failure() const { return first_failure_; }
@@ -98,7 +98,7 @@ class Hands {
     add_live(-static_cast<std::int64_t>(ledger_.bytes(slot)));
     if (const char* wrong = ledger_.dies(slot, block)) fail(slot, wrong);
   }
-  // Only this thread writes: no locked instruction needed.
+  // Only this thread writes, so no locked instruction is needed.
   void add_live(std::int64_t bytes) {
     live_bytes_.store(live_bytes() + bytes, std::memory_order_relaxed);
   }

@@ -18,7 +18,7 @@ std::uint64_t word_at(const std::byte* at) {
 
 void set_word(std::byte* at, std::uint64_t word) { std::memcpy(at, &word, kWord); }
 
-// Calls f(place, word) for all bytes between the tags, the last word overlapping its neighbour.
+// Calls f(place, word) for the whole words between the two tags.
 template <class Place, class F>
 void each_inner_word(Place* block, std::uint64_t bytes, std::uint64_t tag, F&& f) {
   std::uint64_t i = kWord;

@@ -1,7 +1,8 @@
-// What is live, as the benchmark knows it: for each slot the block's size and tag. Every block
-// carries its tag in its first and last eight bytes from its malloc to its free, so that two blocks
-// that overlap, or a block that was handed out twice, show. With `verify` each byte is filled and
-// checked, and an interval map of all live blocks finds an overlap when it is made.
+// The benchmark's own record of live blocks: the size and the tag of each slot's block. A block
+// carries its tag in its first and last eight bytes from its malloc to its free. The check before
+// the free then finds a block that was handed out twice, or an overlap that reaches a tag. With
+// `verify`, every byte is filled and every whole word is checked. An interval map of all live
+// blocks also finds any overlap as soon as it is made.
 //
 // Thread safety: a slot belongs to one thread at a time.
 #pragma once
@@ -18,12 +19,12 @@ class Ledger {
  public:
   Ledger(std::size_t slots, bool verify) : entries_(slots), verify_(verify) {}
 
-  // The block was handed out for the slot. `sequence` is never given twice. Null, or why that
-  // cannot be right.
+  // The allocator returned `block` for the slot. `sequence` is unique for each call. Returns null,
+  // or the error found.
   const char* born(std::uint32_t slot, void* block, std::uint64_t bytes, std::uint64_t sequence);
-  // The slot's block is about to be freed. Null, or what is wrong with it.
+  // The slot's block is about to be freed. Returns null, or the error found.
   const char* dies(std::uint32_t slot, const void* block);
-  // Reads a block that lives on.
+  // Checks a block that stays live. Returns null, or the error found.
   const char* check(std::uint32_t slot, const void* block) const;
 
   bool live(std::uint32_t slot) const { return entries_[slot].tag != 0; }
@@ -42,7 +43,7 @@ class Ledger {
   std::vector<Entry> entries_;
   const bool verify_;
   std::mutex mu_;
-  std::map<std::uintptr_t, std::uintptr_t> intervals_;  // guarded by mu_: start to end
+  std::map<std::uintptr_t, std::uintptr_t> intervals_;  // start to end; guarded by mu_
 };
 
 }  // namespace bench

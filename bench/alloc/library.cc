@@ -1,4 +1,4 @@
-// dlopen and its one trap; see library.h.
+// dlopen and static TLS; see library.h.
 #include "bench/alloc/library.h"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ void Library::reserve_static_tls(char** argv) {
   if (given != nullptr && std::strstr(given, "optional_static_tls") != nullptr) return;
   const std::string all = given == nullptr ? kEnough : std::string(given) + ":" + kEnough;
   ::setenv(kTunables, all.c_str(), 1);
-  ::execv("/proc/self/exe", argv);  // returns only when it fails; then jemalloc says so itself
+  ::execv("/proc/self/exe", argv);  // returns only on failure; then jemalloc reports it
 }
 
 }  // namespace bench

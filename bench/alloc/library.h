@@ -1,5 +1,6 @@
-// A shared library loaded at run time. What replaces malloc for a whole program when it is linked,
-// or reads its environment when it is loaded, is loaded in the child that measures it instead.
+// A shared library loaded at run time. Some libraries replace malloc for the whole program when
+// they are linked. Others read their environment when they are loaded. Such a library is loaded
+// only in the child process that measures it.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@ namespace bench {
 
 class Library {
  public:
-  // False: error() says why.
+  // Returns false on failure; error() has the reason.
   bool load(const char* name);
   template <class Function>
   bool find(const char* symbol, Function*& to) {
@@ -17,9 +18,9 @@ class Library {
   }
   const std::string& error() const { return error_; }
 
-  // jemalloc keeps its threads' data in static TLS, of which a process reserves little for
-  // libraries that come late, unless it is told at its start. This starts the program anew with
-  // enough, once; it returns when that is done or cannot be.
+  // jemalloc keeps its thread data in static TLS. A process reserves little static TLS for
+  // libraries loaded later, unless an environment variable asks for more. This restarts the program
+  // once with enough. It returns when enough is reserved or when the restart fails.
   static void reserve_static_tls(char** argv);
 
  private:

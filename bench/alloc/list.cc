@@ -1,6 +1,7 @@
-// Recovery of a linked list, as in NVAlloc's evaluation (ASPLOS'22): nodes of 64..128 B, each
-// allocated to the pointer in the node before it. The process then kills itself; the next one opens
-// the pool against the clock, and walks the list to see that it is whole, which is not timed.
+// Recovery of a linked list, as in NVAlloc's evaluation (ASPLOS'22). The nodes have 64..128 B, and
+// each is allocated to the pointer in the node before it. The process then kills itself. The next
+// process opens the pool against the clock. It then walks the list, untimed, to check that it is
+// whole.
 #include <cstring>
 
 #include "bench/alloc/case.h"
@@ -10,8 +11,8 @@ namespace {
 
 constexpr SizeRange kNodeBytes = {64, 128};
 
-// In a node behind its pointer to the next one, which is as wide as the allocator's words are. The
-// number stands again at the node's end.
+// A node's number. It is stored after the node's pointer to the next one, which is as wide as the
+// allocator's words, and again at the node's end.
 struct Numbered {
   std::byte* node;
   std::size_t word_bytes;

@@ -1,4 +1,4 @@
-// The children that play a case; see stage.h.
+// The child processes that run a case; see stage.h.
 #include "bench/alloc/stage.h"
 
 #include <signal.h>
@@ -30,7 +30,7 @@ AllocatorOptions options_of(const StageOptions& o, const Case& work, const Alloc
           o.ablation};
 }
 
-// One allocator, open, with the hands of all threads.
+// An open allocator with the hands of all threads.
 class Stage {
  public:
   Stage(Allocator& allocator, Case& work, const StageOptions& o, Slots slots, AllocResult& r)
@@ -61,7 +61,7 @@ class Stage {
     gather_failures();
   }
 
-  // Every block that is still live is checked and freed.
+  // Checks and frees every block that is still live.
   void clear() {
     r_.failures = 0;
     for (std::uint32_t slot = 0; slot < ledger_.slots(); ++slot) {
@@ -73,7 +73,7 @@ class Stage {
   }
 
  private:
-  // Seconds from the first one's start to the last one's end.
+  // Seconds from the first thread's start to the last thread's end.
   template <class Body>
   double on_all_threads(Body&& body) {
     const std::size_t n = hands_.size();
@@ -166,7 +166,7 @@ int open_again(const AllocatorKind& kind, const CaseKind& what, const StageOptio
   return allocator->close() ? 0 : refuse(r, "close", allocator->error());
 }
 
-// False: the child did not end well; the result says why.
+// Returns false if the child failed; the result has the reason.
 bool in_child(const std::function<int()>& body, unsigned seconds_max, AllocResult& r,
               bool killed = false) {
   const pid_t child = start_child(body);
@@ -187,7 +187,7 @@ void play(const AllocatorKind& kind, const CaseKind& what, const StageOptions& o
           Shared<AllocResult>& result) {
   result.reset();
   AllocResult& r = *result;
-  ns_per_tick();  // calibrated here once, not in every child
+  ns_per_tick();  // calibrates once here instead of in every child
   const bool reopened = what.reopened && kind.persistent;
   if (!in_child([&] { return run_case(kind, what, o, r); }, o.seconds_max, r, reopened)) return;
   if (!reopened) return;

@@ -1,6 +1,7 @@
-// Plays a case on an allocator in child processes and brings the figures back: open, prepare, run
-// against the clock, check and drop what is live, close. A case that is reopened is killed instead,
-// and opened twice against the clock: after the SIGKILL, and after the clean close that followed.
+// Runs a case on an allocator in child processes and returns the measurements. The steps are: open,
+// prepare, run against the clock, check and free the live blocks, close. A `reopened` case ends
+// with SIGKILL instead. Its pool is then opened twice against the clock: after the SIGKILL, and
+// after the clean close that follows.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +15,28 @@ namespace bench {
 
 struct StageOptions {
   CaseOptions work;
-  std::string dir;  // empty
+  std::string dir;  // an empty directory
   std::string medium;
   Ablation ablation;    // of tenuto
   bool verify = false;  // fill and check every byte, keep a map of live blocks
-  bool timed = false;   // each operation (or group) against the clock
-  bool apart = false;   // each destination in a line of its own
+  bool timed = false;   // time each operation or group
+  bool apart = false;   // give each destination a line of its own
   unsigned seconds_max = 900;
 };
 
-// Plain memory: written by children, read by their parent. Negative: not measured.
+// Plain memory: children write it, their parent reads it. Negative: not measured.
 struct AllocResult {
   bool ran = false;
   bool finished = false;
   std::uint64_t ops = 0;
-  double seconds = 0;  // from the first thread's start to the last one's end
+  double seconds = 0;  // from the first thread's start to the last thread's end
   EngineCounters counted;
   Histogram latency;             // ticks
-  std::uint64_t heap_start = 0;  // with the destinations, before the first object
-  std::uint64_t heap_peak = 0;   // above the start, at its most
-  std::uint64_t live_peak = 0;   // requested bytes, at their most
-  HeapShape shape;               // when the last operation was done
-  double heap_after = -1;        // above the start, when all was freed
+  std::uint64_t heap_start = 0;  // bytes, with the destinations and before the first object
+  std::uint64_t heap_peak = 0;   // bytes above the start, maximum
+  std::uint64_t live_peak = 0;   // requested bytes, maximum
+  HeapShape shape;               // after the last operation
+  double heap_after = -1;        // bytes above the start, after everything was freed
   double open_ms = -1;           // after a clean close
   double open_killed_ms = -1;
   double recovery_ms = -1;  // the allocator's own part of the open after SIGKILL

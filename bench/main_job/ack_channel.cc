@@ -20,7 +20,7 @@ AckEntry unpack(std::uint64_t word) {
 }  // namespace
 
 void AckRing::begin(AckEntry e) {
-  // Release: whoever sees this note also sees every acknowledgement before it.
+  // Release: a reader that sees this note also sees every earlier acknowledgement.
   in_flight.store(pack(e), std::memory_order_release);
 }
 
@@ -36,7 +36,7 @@ bool carry_acknowledgements(AckChannel& channel, unsigned threads, std::uint32_t
   std::vector<AckLine> lines;
   bool gone = false;
   while (!gone) {
-    gone = channel.writer_gone.load(std::memory_order_acquire);  // before the last look
+    gone = channel.writer_gone.load(std::memory_order_acquire);  // before the last pass
     lines.clear();
     for (unsigned t = 0; t < threads; ++t) {
       AckRing& ring = channel.rings[t];

@@ -1,10 +1,10 @@
-// How acknowledgements leave a process that is about to be killed. The writer's threads push each
-// acknowledged write into rings in shared memory the moment put() has returned; a second process
-// carries them to a side file; a third, after the kill, reads the file and knows what must be
-// there. Before each put the thread also notes what it is about to write: the one operation a
-// thread that may or may not have happened.
+// The path of acknowledgements out of a process that is about to be killed. The writer's threads
+// push each acknowledged write into rings in shared memory as soon as put() returns. A second
+// process moves them to a side file. A third process reads the file after the kill and checks the
+// store against it. Before each put, the thread also notes the write. It is the only write of that
+// thread which may or may not have happened.
 //
-// Nothing of the store under test takes part: the rings are plain memory that outlives the writer.
+// The store under test takes no part in this: the rings are plain memory that outlives the writer.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ struct AckEntry {
 
 // One thread's ring. acknowledged - carried <= kRingEntries; the writer waits for room.
 struct alignas(64) AckRing {
-  std::atomic<std::uint64_t> acknowledged{0};  // pushed; the release meets the carrier's acquire
+  std::atomic<std::uint64_t> acknowledged{0};  // stored with release, the carrier acquires
   alignas(64) std::atomic<std::uint64_t> carried{0};
   alignas(64) std::atomic<std::uint64_t> in_flight{0};  // an AckEntry in one word; 0: none yet
-  // What the thread needs to go on after a kill; only hints, the side file is the truth.
-  std::uint64_t loaded = 0;    // records of its share that were inserted
+  // Used by the thread to continue after a kill. Only hints: the side file is authoritative.
+  std::uint64_t loaded = 0;    // inserted records of its share
   std::uint32_t sequence = 1;  // of the next version
   std::uint64_t reads = 0;
   AckEntry entries[kRingEntries];
@@ -39,17 +39,17 @@ struct alignas(64) AckRing {
 };
 
 struct AckChannel {
-  std::atomic<bool> writer_open{false};  // it has opened the store and is about to write
+  std::atomic<bool> writer_open{false};  // the writer has opened the store and is about to write
   std::atomic<bool> writer_gone{false};
   std::atomic<std::uint32_t> writers_loading{0};
-  char error[400] = {};  // the writer's, when it stops by itself
+  char error[400] = {};  // of the writer, when it stops by itself
   AckRing rings[kWriterThreadsMax];
 };
 
 enum class AckKind : std::uint32_t {
   acknowledged = 1,
-  in_flight = 2,  // at the moment of the kill
-  settled = 3,    // what the check found for an in-flight write: from now on this is the truth
+  in_flight = 2,  // when the writer was killed
+  settled = 3,    // the check's result for an in-flight write; authoritative from now on
 };
 
 // The side file: records of 16 bytes, appended.
@@ -60,8 +60,9 @@ struct AckLine {
 };
 static_assert(sizeof(AckLine) == 16);
 
-// Runs in its own process: moves entries from the rings to the file until the writer is gone and
-// the rings are empty, then notes what was in flight. False: the file could not be written.
+// Runs in its own process. It moves entries from the rings to the file until the writer is gone and
+// the rings are empty. Then it notes the writes in flight. Returns false if the file could not be
+// written.
 bool carry_acknowledgements(AckChannel& channel, unsigned threads, std::uint32_t kill,
                             const std::string& path);
 

@@ -34,7 +34,7 @@ void set_problem(KillOutcome& out, const char* what, const std::string& why) {
 
 double milliseconds_since(std::uint64_t start) { return seconds_of(ticks() - start) * 1e3; }
 
-// All that is shared with the children, in one mapping.
+// Everything shared with the children, in one mapping.
 class Shared {
  public:
   explicit Shared(std::uint64_t records)
@@ -63,7 +63,7 @@ class Shared {
   KnownVersions known_;
 };
 
-// What must and may be there, from the side file alone.
+// The required and the allowed contents of the store, from the side file alone.
 struct Truth {
   std::vector<std::uint32_t> last;     // acknowledged or settled version, 0: none
   std::vector<std::uint32_t> pending;  // in flight at the last kill, 0: none
@@ -116,7 +116,7 @@ void compare(const Store& store, const PackageRecords& records, const Truth& tru
   }
 }
 
-// Runs in its own process: a recovery that crashes or hangs is a finding, not the end of the test.
+// Runs in its own process: a recovery that crashes or hangs is a finding and does not end the test.
 int check_store(const PackageRecords& records, const KillOptions& options,
                 const std::string& side_file, Shared& shared) {
   KillOutcome& out = shared.check();
@@ -183,15 +183,15 @@ class Trial {
   }
 
  private:
-  // A random life of the writer; the first ones are short, so that kills hit the load as well.
+  // A random run time for the writer. The first two are short, so that kills also hit the load.
   unsigned life_ms(unsigned kill) {
     const double mean = options_.seconds * 1000 / options_.kills;
     const double most = kill <= 2 ? kEarlyKillMsMax : mean * 2;
     return kRunMsMin + static_cast<unsigned>(rng_.below(static_cast<std::uint64_t>(most) + 1));
   }
 
-  // A life begins when the store is open; every fifth counts from the start of the process, so that
-  // kills hit creating and opening as well.
+  // The run time counts from the open of the store. Every fifth one counts from the start of the
+  // process, so that kills also hit creation and open. Returns false if the writer ended by itself.
   bool outlives_its_opening(pid_t writer, unsigned kill) {
     if (kill % kKillsPerOpeningKill == 2) return true;
     for (unsigned waited = 0; waited < kChildSecondsMax * 1000; ++waited) {
@@ -249,14 +249,14 @@ class Trial {
     return true;
   }
 
-  // Kills an opening somewhere in its recovery, as every third kill asks.
+  // Kills an open somewhere in its recovery, after every third kill.
   void kill_inside_recovery(KillOutcome& out) {
     if (out.number % kKillsPerRecoveryKill != 0) return;
     const double longest = std::max(2.0, 1.5 * last_open_ms_);
     const auto wait_us = rng_.below(static_cast<std::uint64_t>(longest * 1000));
     const pid_t opener = start_child([&] {
       const tenuto::Result<Store> store = Store::open(store_path(options_));
-      ::raise(SIGKILL);  // it was faster than the killer
+      ::raise(SIGKILL);  // the open finished before the kill
       return store ? 0 : 1;
     });
     if (opener < 0) return;

@@ -1,8 +1,7 @@
-// The kill test of the main job: a process loads real records and then runs YCSB A on them until
-// SIGKILL ends it at a random moment; its acknowledgements reach a side file through another
-// process (ack_channel.h). Each time the store is opened again, in a process of its own, every
-// acknowledged write is looked for, and the store checks itself from end to end. Some of the
-// openings are killed too, inside recovery.
+// The kill test of the main job. A process loads real records and then runs YCSB A on them, until
+// SIGKILL ends it at a random point. Another process writes its acknowledgements to a side file
+// (ack_channel.h). After each kill a third process opens the store again, looks for every
+// acknowledged write, and validates the whole store. Some opens are also killed inside recovery.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +14,10 @@
 namespace bench {
 
 struct KillOptions {
-  std::string dir;  // exists, empty; store and side file go here
+  std::string dir;  // an empty directory for the store and the side file
   std::uint64_t records = 0;
   unsigned kills = 10;
-  double seconds = 15;  // of writing, all kills together
+  double seconds = 15;  // of writing, over all kills
   unsigned threads = 2;
   std::uint64_t seed = 42;
 };
@@ -30,18 +29,18 @@ struct KillOutcome {
   double ran_seconds = 0;
   std::uint64_t acknowledged = 0;    // writes since the last kill
   std::uint64_t reads = 0;           // each checked by the writer
-  std::uint64_t records_there = 0;   // all in the store
-  std::uint64_t kept_in_flight = 0;  // writes that had happened without acknowledgement
-  unsigned killed_openings = 0;      // SIGKILLs inside recovery before this opening
+  std::uint64_t records_there = 0;   // in the store
+  std::uint64_t kept_in_flight = 0;  // unacknowledged writes that were found, whole
+  unsigned killed_openings = 0;      // SIGKILLs inside recovery before this open
   double open_ms = 0;                // the whole open, recovery included
   double recovery_ms = 0;            // the pool's part
   double rebuild_ms = 0;             // the index's part
   double validate_ms = 0;
   std::uint64_t leaked_frames = 0;  // found and given back by recovery
   std::uint64_t rolled_back = 0;
-  std::uint64_t lost = 0;     // acknowledged and not there, or older than acknowledged
-  std::uint64_t torn = 0;     // not a whole value of its key
-  std::uint64_t foreign = 0;  // there, and nobody wrote it
+  std::uint64_t lost = 0;     // acknowledged writes that are missing or replaced by older ones
+  std::uint64_t torn = 0;     // values that are not whole, or not of their key
+  std::uint64_t foreign = 0;  // records or versions that were never written
   char problem[400] = {};     // empty: sound
 
   bool sound() const { return problem[0] == '\0'; }
@@ -51,11 +50,11 @@ struct KillReport {
   std::vector<KillOutcome> kills;
   std::uint64_t acknowledged = 0;
   std::uint64_t file_bytes = 0;
-  std::string error;  // the test itself could not go on
+  std::string error;  // why the test itself failed
   bool sound() const;
 };
 
-// `tell` hears of each kill when it is checked.
+// Calls `tell` after each kill is checked.
 KillReport run_kill_trial(const PackageRecords& records, const KillOptions& options,
                           const std::function<void(const KillOutcome&)>& tell);
 

@@ -1,5 +1,5 @@
-// The writing process; see kill_writer.h. It checks what it reads: a value must be whole, and of
-// its own share exactly the version last written.
+// The writing process; see kill_writer.h. It checks what it reads. A value must be whole. A value
+// of the thread's own share must be exactly the last version written.
 #include "bench/main_job/kill_writer.h"
 
 #include <cstdio>
@@ -52,7 +52,7 @@ class WriterThread {
   const std::string& problem() const { return problem_; }
 
  private:
-  // The nearest record of this thread's share.
+  // The nearest record in this thread's share.
   std::uint64_t own(std::uint64_t record) const {
     const std::uint64_t r = record - record % options_.threads + thread_;
     return r < options_.records ? r : thread_;

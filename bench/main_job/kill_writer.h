@@ -1,4 +1,4 @@
-// The victim of the kill test.
+// The process that the kill test kills.
 #pragma once
 
 #include "bench/main_job/ack_channel.h"
@@ -6,8 +6,9 @@
 
 namespace bench {
 
-// The last versions the writer knows of, by record; outlives it in shared memory. A thread writes
-// only records of its own share (record % threads), so each record's versions come in order.
+// The last version that the writer knows of each record, in shared memory that outlives it. A
+// thread writes only records of its own share (record % threads), so the versions of a record are
+// ordered.
 struct KnownVersions {
   std::uint32_t* version = nullptr;
   std::uint64_t records = 0;
@@ -15,8 +16,8 @@ struct KnownVersions {
 
 std::string store_path(const KillOptions& options);
 
-// Opens the store, inserts what is not inserted yet, then runs YCSB A until it is killed. Returns
-// only on failure, with channel.error filled.
+// Opens the store, inserts the missing records, then runs YCSB A until it is killed. Returns only
+// on failure, with channel.error filled.
 int run_writer(const PackageRecords& records, const KillOptions& options, unsigned kill,
                AckChannel& channel, KnownVersions known);
 

@@ -1,4 +1,4 @@
-// Reading package indexes and sealing stanzas; see package_records.h.
+// Reads package indexes and seals stanzas; see package_records.h.
 #include "bench/main_job/package_records.h"
 
 #include <charconv>
@@ -11,7 +11,7 @@
 namespace bench {
 namespace {
 
-// Prints every stanza that apt knows of, whatever way its lists are compressed.
+// Prints every stanza that apt knows, however its lists are compressed.
 constexpr const char* kIndexCommand = "apt-cache dumpavail 2>/dev/null";
 constexpr std::uint64_t kStanzasMin = 1000;  // fewer: the machine has no real index
 
@@ -71,7 +71,7 @@ void PackageRecords::take(std::string_view text) {
   by_key_.clear();
   stanza_bytes_ = key_bytes_ = 0;
   stanza_bytes_max_ = key_bytes_max_ = 0;
-  std::unordered_set<std::string> keys;  // the same package may be in several lists
+  std::unordered_set<std::string> keys;  // a package may be in several lists
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find("\n\n", at), text.size());
     const std::string_view stanza = text.substr(at, end - at);
@@ -113,7 +113,7 @@ std::size_t PackageRecords::make_key(std::uint64_t record, char* out) const {
 
 std::optional<std::uint64_t> PackageRecords::record_of(std::string_view key) const {
   std::uint64_t copy = 1;
-  const std::size_t mark = key.rfind('#');  // never part of a version or name
+  const std::size_t mark = key.rfind('#');  // never part of a name or version
   if (mark != std::string_view::npos) {
     const char* end = key.data() + key.size();
     const auto r = std::from_chars(key.data() + mark + 1, end, copy);

@@ -1,8 +1,8 @@
-// Real records for the main job: the stanzas of a Debian package index, one record each. The key
-// is "package/version/architecture"; the value is the stanza with one more field, which names the
-// version written and seals key, version and text with a hash, so that a value proves itself and
-// stays readable. Where more records are asked for than there are stanzas, they come round again
-// under the keys "...#2", "...#3".
+// Real records for the main job: the stanzas of a Debian package index, one record each. The key is
+// "package/version/architecture". The value is the stanza with one more field. It names the written
+// version and has a hash of key, version and text. So a value verifies itself and stays readable.
+// If more records are requested than there are stanzas, they repeat under the keys "...#2",
+// "...#3".
 #pragma once
 
 #include <string>
@@ -15,9 +15,10 @@ namespace bench {
 
 class PackageRecords final : public Records {
  public:
-  // Where the machine's own index is missing or tiny, reads `sample_path`. False: neither is there.
+  // Reads the machine's own index, or `sample_path` if that is missing or tiny. Returns false if
+  // neither exists.
   bool load(const std::string& sample_path);
-  // Takes the stanzas of `text`, which are separated by empty lines.
+  // Reads the stanzas of `text`, which are separated by empty lines.
   void take(std::string_view text);
 
   const std::string& source() const { return source_; }

@@ -1,4 +1,4 @@
-// Starts, watches and ends child processes; see child.h.
+// Starts, watches and kills child processes; see child.h.
 #include "bench/support/child.h"
 
 #include <signal.h>

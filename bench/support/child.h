@@ -1,4 +1,5 @@
-// Child processes of a benchmark: what is measured in one has its own memory, threads and crashes.
+// Child processes of a benchmark. What is measured in one has its own memory and threads, and
+// crashes alone.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,13 +14,14 @@
 
 namespace bench {
 
-// Runs `body` in a child process that dies with this one; returns its id, -1 on failure. The
+// Runs `body` in a child process that dies with this one. Returns its id, or -1 on failure. The
 // child's exit code is body's result.
 pid_t start_child(const std::function<int()>& body);
-// How the child ended: 0 well; else a text in `why`. Interrupted or longer than `seconds_max`:
-// kills it.
+// Waits for the child. Returns true if it exited with code 0; otherwise `why` has the reason. Kills
+// it after `seconds_max`, or when this process is interrupted.
 bool wait_child(pid_t child, unsigned seconds_max, std::string& why);
-// Sleeps that a signal or the child's end cuts short. False when the child has ended.
+// Sleeps until the time is over, a signal arrives or the child ends. Returns false if the child
+// ended.
 bool child_runs_for(pid_t child, unsigned milliseconds);
 
 // A T that a child writes and its parent reads.

@@ -1,6 +1,6 @@
-// The benchmarks' stopwatch: the processor's time stamp counter, calibrated once against the
-// steady clock. A reading costs some ten nanoseconds, a fifth of a clock_gettime on many virtual
-// machines, which matters when every operation is timed. REQUIRES an invariant counter
+// The benchmarks' stopwatch: the processor's time stamp counter, calibrated once against the steady
+// clock. A reading costs some ten nanoseconds. On many virtual machines that is a fifth of a
+// clock_gettime, which matters when every operation is timed. REQUIRES an invariant counter
 // (constant_tsc and nonstop_tsc, every x86-64 server since 2008).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace bench {
 
-// RDTSCP waits until the instructions before it are done, so a timed operation cannot leak out.
+// RDTSCP waits until all earlier instructions are done, so the timed section includes them.
 inline std::uint64_t ticks() {
   unsigned core = 0;
   return __rdtscp(&core);

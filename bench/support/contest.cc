@@ -1,4 +1,4 @@
-// The rounds of a contest and the gathering of its figures; see contest.h.
+// Runs the rounds of a contest and collects its figures; see contest.h.
 #include "bench/support/contest.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ void gather(const TurnResult& turn, const Course& course, std::size_t contestant
   }
 }
 
-// Failures make a run worthless, so each is named; a wrong answer counts like a crash.
+// Any failure makes a run worthless, so each is listed. A wrong answer counts like a crash.
 void gather_failures(const TurnResult& turn, const Course& course, const std::string& label,
                      unsigned round, ContestFigures& into) {
   const std::string round_text = ", round " + std::to_string(round + 1) + ": ";

@@ -1,5 +1,5 @@
-// Several engines on the same work: rounds are interleaved (A B C A B C ...), each turn gets an
-// empty directory, and the figures of all rounds are kept together for medians and ratios.
+// Runs several engines on the same work. Rounds are interleaved (A B C A B C ...), and each turn
+// starts in an empty directory. The figures of all rounds are kept together for medians and ratios.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ namespace bench {
 struct Contestant {
   const EngineKind* kind = nullptr;
   std::string medium = "auto";
-  std::string label;  // "tenuto", or "tenuto/line" where several media take part
+  std::string label;  // "tenuto", or "tenuto/line" with several media
   std::string journal_writes = "direct";
 };
 
-// One engine on one workload, over all rounds. Empty vectors: not measured.
+// One engine on one workload, over all rounds. An empty vector: not measured.
 struct CaseFigures {
   std::uint64_t ops = 0;  // of one round
   std::string medium;     // in use; empty where the engine has none
@@ -31,12 +31,12 @@ struct CaseFigures {
   std::vector<double> reflushes_per_op;
   std::vector<double> bytes_written_per_op;
   std::vector<double> cpu_us_per_op;
-  // The processor's, the client's own work and its checks included.
+  // The processor's counters; they include the client's own work and its checks.
   std::vector<double> instructions_per_op;
   std::vector<double> cycles_per_op;
   std::vector<double> cache_misses_per_op;
   std::vector<double> tlb_misses_per_op;
-  // For each write (insert, update, read-modify-write, erase); on tenuto's journal the last five.
+  // Per write (insert, update, read-modify-write, erase). The last five only on tenuto's journal.
   std::vector<double> sync_calls_per_write;
   std::vector<double> device_flushes_per_write;
   std::vector<double> storage_bytes_per_write;
@@ -59,12 +59,12 @@ struct CaseFigures {
 
 struct ContestFigures {
   std::vector<Contestant> contestants;
-  std::vector<Workload> cases;                                      // in the order they ran
+  std::vector<Workload> cases;                                      // in order of execution
   std::map<std::pair<std::size_t, Workload>, CaseFigures> figures;  // by contestant and case
   std::vector<std::string> failures;  // "lmdb, a, round 2: read: bad value ..."
 
   const CaseFigures* find(std::size_t contestant, Workload workload) const;
-  // ops_per_second of the first contestant over those of `other`, round by round.
+  // ops_per_second of the first contestant divided by that of `other`, round by round.
   std::optional<Spread> ratio_to(std::size_t other, Workload workload) const;
 };
 
@@ -72,11 +72,11 @@ struct ContestOptions {
   unsigned rounds = 3;
   unsigned turn_seconds_max = 900;
   EngineOptions engine;  // dir and medium are set for each turn
-  // Told of every finished phase: contestant, round, workload, operations per second.
+  // Called for every finished phase: contestant, round, workload, operations per second.
   std::function<void(const Contestant&, unsigned, Workload, double)> progress;
 };
 
-// Plays the rounds in `scratch`, which is empty before and after each turn. Several courses may add
+// Runs the rounds in `scratch`, which is empty before and after each turn. Several courses may add
 // to the same figures.
 void play(const std::vector<Contestant>& contestants, const Course& course,
           const ContestOptions& options, Scratch& scratch, ContestFigures& into);

@@ -1,20 +1,20 @@
-// What an engine itself counts, and how much of it a piece of work took.
+// The counters of an engine, and their increase during a piece of work.
 #pragma once
 
 namespace bench {
 
-// Negative: it does not count.
+// Negative: the engine does not count.
 struct EngineCounters {
   double lines_flushed = -1;
   double fences = -1;
   double reflushes = -1;
 };
 
-// Tenuto on medium `journal`: what its commits wrote. Negative: it has no journal.
+// What the commits of tenuto's medium `journal` wrote. Negative: there is no journal.
 struct JournalCounters {
   double commits = -1;
   double lines = -1;
-  double payload_bytes = -1;  // compressed, with the blocks' heads
+  double payload_bytes = -1;  // compressed, with block headers
   double written_bytes = -1;  // padded to whole pages
   double checkpoint_bytes = -1;
 };

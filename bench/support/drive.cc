@@ -1,6 +1,6 @@
-// The timed loop and the sweep; see drive.h. A latency is the time from one completion to the
-// next, so one reading of the clock serves each operation, and includes checking the value; the
-// client's own part is what the engine `null` shows.
+// The timed loop and the sweep; see drive.h. A latency is the time from one completion to the next,
+// so each operation needs only one clock reading. It includes the check of the value. The engine
+// `null` shows the client's own share.
 #include "bench/support/drive.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Runs one phase's streams against an open engine, timing each operation and checking each answer,
-// and sweeps the whole store afterwards. Called in the child process of a turn (turn.h).
+// Runs the streams of one phase against an open engine. It times each operation and checks each
+// answer. sweep() then reads the whole store. Called in the child process of a turn (turn.h).
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@
 
 namespace bench {
 
-// Plain memory without pointers: written by a child, read by its parent through a shared mapping.
+// Plain memory without pointers: a child writes it, its parent reads it through a shared mapping.
 struct PhaseResult {
   bool ran = false;
   std::uint64_t ops = 0;
-  std::uint64_t scanned = 0;    // records that scans handed out
-  double seconds = 0;           // from the first thread's start to the last one's end
-  Histogram by_kind[kOpKinds];  // in ticks; an operation's check is part of it
+  std::uint64_t scanned = 0;    // records returned by scans
+  double seconds = 0;           // from the first thread's start to the last thread's end
+  Histogram by_kind[kOpKinds];  // ticks; includes the check of each operation
   EngineCounters counted;       // during the phase; negative: not counted
   JournalCounters journal;
   IoUse io;
@@ -31,16 +31,16 @@ struct PhaseResult {
   char first_failure[240] = {};
 };
 
-// `trusting`: answers are read and checked at the same cost, but not held against the engine
-// (null). `progress`, where given, always holds how many operations of thread 0 are acknowledged.
+// `trusting`: answers are read and checked at the same cost, but errors are ignored (null, bare).
+// `progress`, if given, always holds the number of acknowledged operations of thread 0.
 void drive(Engine& engine, const Records& records, const Phase& phase, bool trusting,
            PhaseResult& result, std::atomic<std::uint64_t>* progress = nullptr);
 
-// Reads the store from end to end: order, every value, every version, the count. Counts failures
-// into the result.
+// Reads the whole store and checks order, every value, every version and the count. Adds failures
+// to the result.
 void sweep(Engine& engine, const Records& records, const Expected& expected, PhaseResult& result);
 
-// The highest version in the store; 0 when it is empty. What is no value is left to a sweep.
+// The highest version in the store; 0 when it is empty. Ignores bad values: a sweep reports them.
 std::uint32_t latest_version(Engine& engine, const Records& records);
 
 }  // namespace bench

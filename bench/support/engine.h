@@ -1,9 +1,9 @@
-// The thin adapter between the benchmark and a store. A Session is one thread's way in; each call
-// costs the same one virtual call for every engine. Reads hand out the engine's own memory where it
-// can (tenuto View, LMDB page, RocksDB PinnableSlice); whoever reads checks every byte.
+// The thin adapter between the benchmark and a store. A Session is one thread's access. Each call
+// costs one virtual call, for every engine. A read returns the engine's own memory where possible
+// (tenuto View, LMDB page, RocksDB PinnableSlice). The reader checks every byte.
 //
-// An engine is opened, used and closed in a child process of its own (contest.h), so that its
-// memory, threads and crashes are its own.
+// An engine is opened, used and closed in a child process of its own (turn.h), so its memory,
+// threads and crashes are its own.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace bench {
 
 struct EngineOptions {
-  std::string dir;              // exists; the engine puts its files here
-  bool sync = false;            // true: a write is acknowledged when it survives a power cut
-  std::string medium = "auto";  // tenuto only
+  std::string dir;                        // an existing directory for the engine's files
+  bool sync = false;                      // true: an acknowledged write survives a power cut
+  std::string medium = "auto";            // tenuto only
   std::string journal_writes = "direct";  // on medium journal, see io_meter.h
   bool integer_keys = false;              // all keys are 8-byte big-endian integers
   unsigned threads = 1;
   std::uint64_t value_bytes = 100;  // typical
-  std::uint64_t data_bytes = 0;     // keys and values expected at most, for sizing caches and maps
+  std::uint64_t data_bytes = 0;     // upper bound of keys and values, for sizing caches and maps
 };
 
-// Takes the records of a scan in order.
+// Receives the records of a scan in order.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -37,27 +37,27 @@ class Sink {
 class Session {
  public:
   virtual ~Session() = default;
-  // True and a value that stays in place until release(); false when there is none.
+  // Returns true and a value that stays in place until release(); false if there is none.
   virtual bool read(std::string_view key, std::string_view& value) = 0;
   virtual void release() = 0;
   virtual bool write(std::string_view key, std::string_view value) = 0;  // insert or replace
-  virtual bool erase(std::string_view key) = 0;  // false: not there (where the engine says so)
-  // Up to `count` records from the first key >= start; returns how many there were.
+  virtual bool erase(std::string_view key) = 0;  // false: not found (if the engine reports it)
+  // Reads up to `count` records from the first key >= start. Returns how many there were.
   virtual std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) = 0;
 };
 
 class Engine {
  public:
   virtual ~Engine() = default;
-  // Opens what is in options.dir or creates it. False: error() says why.
+  // Opens or creates the store in options.dir. Returns false on failure; error() has the reason.
   virtual bool open(const EngineOptions& options) = 0;
   virtual std::unique_ptr<Session> session() = 0;  // after open; destroy before close
   virtual bool close() = 0;
   virtual EngineCounters counters() { return {}; }
   virtual JournalCounters journal_counters() { return {}; }
-  // What `auto` came to; empty where there are no media. REQUIRES: open.
+  // The medium in use, also for `auto`; empty for engines without media. REQUIRES: open.
   virtual std::string medium() { return {}; }
-  // The store's own check of itself where it has one; true when there is none.
+  // The store's own check; true if it has none.
   virtual bool validate() { return true; }
   const std::string& error() const { return error_; }
 
@@ -68,15 +68,15 @@ class Engine {
 struct EngineKind {
   const char* name;
   std::unique_ptr<Engine> (*make)();
-  // The guarantee and the settings in words, as printed with the figures.
+  // The guarantee and the settings as text, printed with the figures.
   std::string (*settings)(const EngineOptions&);
-  bool file_writes_are_all;  // the write(2) bytes of the process are what the engine wrote
-  bool holds_data = true;    // false: answers anything, without end; nothing to check
-  bool has_media = false;    // --medium is for it
+  bool file_writes_are_all;  // everything it writes goes through write(2)
+  bool holds_data = true;    // false: keeps nothing and answers every call, so nothing is checked
+  bool has_media = false;    // --medium applies to it
 };
 
-// All engines there are, tenuto first. `null` does nothing: its figures are the client's ceiling;
-// `bare` only writes: its are the device's.
+// All engines, tenuto first. `null` does nothing: its figures are the limit of the client. `bare`
+// only writes: its figures are the limit of the device.
 std::span<const EngineKind> engine_kinds();
 const EngineKind* find_engine(std::string_view name);
 

@@ -1,6 +1,6 @@
-// The device's floor: each write is one 4-KiB overwrite of a written, preallocated file, durable on
-// return (O_DIRECT and O_DSYNC; O_DSYNC alone where the file system has no O_DIRECT), whatever the
-// durability asked for. It stores nothing of what it is given and answers anything.
+// The limit of the device: each write is one 4-KiB overwrite of a written, preallocated file. It is
+// durable on return (O_DIRECT and O_DSYNC; only O_DSYNC where the file system has no O_DIRECT), for
+// any durability option. It stores none of its input and answers every read.
 #include <fcntl.h>
 #include <unistd.h>
 

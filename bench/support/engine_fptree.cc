@@ -1,14 +1,14 @@
-// Our tree above an allocator that can be exchanged: the FPTree experiment of NVAlloc. The tree
-// keeps the keys, and for each the number of a destination; the record (key and value behind an
-// 8-byte head) is a block that is allocated to that destination and freed from it, by tenuto's heap
-// or by libpmemobj, each in a pool of its own. So two of these engines differ in the allocator and
-// in nothing else. `tenuto` itself, whose records need no log of an allocator, is a third one.
+// Tenuto's tree above an exchangeable allocator: the FPTree experiment of NVAlloc. The tree maps
+// each key to the number of a destination. The record (key and value after an 8-byte head) is a
+// block. It is allocated to that destination and freed from it, by tenuto's heap or by libpmemobj,
+// each in a pool of its own. So these engines differ only in the allocator. Engine `tenuto` is the
+// comparison: its records need no allocator log.
 //
 //   insert   allocate, write the record, flush, fence; put the destination's number
 //   erase    look the number up; erase the key; free from the destination
 //
-// A destination is the allocator's own kind of word, in its pool. Which of them are free only this
-// process knows: the engine is for measuring, its next open only reads.
+// A destination is a word of the allocator's own kind, in its pool. Only this process knows which
+// destinations are free. The engine is for measuring only: after reopening it must only read.
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -31,7 +31,7 @@ struct BlockHead {
   std::uint64_t value_bytes;
 };
 
-// What the sessions of one engine share.
+// Shared by the sessions of one engine.
 struct Shared {
   Store* store = nullptr;
   Allocator* records = nullptr;
@@ -138,7 +138,7 @@ class FptreeEngine final : public Engine {
     tenuto::Result<Store> opened = Store::open(options.dir + "/store.tnt", how, &report);
     if (!opened) return refuse(report.text());
     store_.emplace(std::move(*opened));
-    // As many as there can be records: each holds its value, at least.
+    // An upper bound of the number of records: each holds at least its value.
     AllocatorOptions below;
     below.dir = options.dir;
     below.medium = this->medium();

@@ -1,4 +1,4 @@
-// LevelDB behind the adapter. It has no way to read without a copy; the copy's buffer is reused.
+// LevelDB behind the adapter. It has no read without a copy; the copy's buffer is reused.
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/filter_policy.h>

@@ -1,11 +1,11 @@
-// LMDB behind the adapter: one write transaction an operation, one read transaction a session that
-// is renewed for each read (its cheapest way to see every committed write). Values are read in the
-// map itself.
+// LMDB behind the adapter. Each write is one transaction. Each session has one read transaction and
+// renews it for each read, which is LMDB's cheapest way to see every committed write. Values are
+// read in the map itself.
 //
-// buffered: MDB_NOSYNC with MDB_WRITEMAP, which survives kill -9 and not a power cut; the fastest
-// LMDB has. MDB_MAPASYNC would start write-back, MDB_NOMETASYNC is implied by NOSYNC.
-// sync: full sync; without WRITEMAP, since pwrite and fdatasync of the dirty pages is faster than
-// msync of the map, and MDB_NOMETASYNC would lose the last acknowledged write in a power cut.
+// buffered: MDB_NOSYNC with MDB_WRITEMAP, which survives kill -9 but not a power cut. It is LMDB's
+// fastest mode. MDB_MAPASYNC would start write-back; MDB_NOSYNC implies MDB_NOMETASYNC.
+// sync: full sync without WRITEMAP, since pwrite and fdatasync of the dirty pages are faster than
+// msync of the map. MDB_NOMETASYNC would lose the last acknowledged write in a power cut.
 #include <lmdb.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // RocksDB behind the adapter, tuned for a data set that fits in memory, random values and two
-// cores; each choice with its reason below. Reads are PinnableSlices (no copy out of the cache).
+// cores. The reason for each choice is beside it. Reads are PinnableSlices, without a copy out of
+// the cache.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -27,11 +28,11 @@ std::size_t cache_bytes(const EngineOptions& options) {
 rocksdb::Options tuned(const EngineOptions& options) {
   rocksdb::Options o;
   o.create_if_missing = true;
-  o.max_background_jobs = 2;                // flush and compaction, as many as cores
+  o.max_background_jobs = 2;                // flush and compaction, one per core
   o.compression = rocksdb::kNoCompression;  // the values are noise
   o.bottommost_compression = rocksdb::kDisableCompressionOption;
   o.write_buffer_size = kMemtableBytes;
-  o.max_write_buffer_number = 4;  // writers do not stall while one is flushed
+  o.max_write_buffer_number = 4;  // writers do not stall during a flush
   o.level_compaction_dynamic_level_bytes = true;
   o.memtable_whole_key_filtering = true;  // reads skip memtables that lack the key
   o.memtable_prefix_bloom_size_ratio = 0.1;
@@ -66,7 +67,7 @@ class RocksSession final : public Session {
   }
   bool erase(std::string_view key) override { return db_->Delete(write_, slice(key)).ok(); }
   std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
-    // Refresh() makes a kept iterator see the newest data for less than a new one.
+    // Refresh() shows a kept iterator the newest data, more cheaply than making a new one.
     if (iterator_ == nullptr || !iterator_->Refresh().ok()) {
       iterator_.reset(db_->NewIterator(read_));
     }

@@ -1,5 +1,5 @@
-// Tenuto behind the adapter, through the public header alone. Reads are Views: the value is checked
-// where it lies in the pool.
+// Tenuto behind the adapter, using only the public header. Reads are Views: the value is checked in
+// place in the pool.
 #include <optional>
 
 #include "bench/support/engine.h"

@@ -1,10 +1,11 @@
-// WiredTiger behind the adapter. Loaded at run time, because its licence is the GPL: one symbol,
-// all else are functions in its structs. A session and a cursor a thread, autocommit; values are
-// read in the cache's page, where they stay until the cursor moves or is reset.
+// WiredTiger behind the adapter. It is loaded at run time, because its licence is the GPL. It needs
+// one symbol; all other functions are in its structs. Each thread has a session and a cursor, with
+// autocommit. Values are read in the cache's page and stay there until the cursor moves or is
+// reset.
 //
-// buffered: transaction_sync with method=none, the log is given to the kernel at each commit, which
-// survives kill -9 (without transaction_sync it stays in the process). sync: fsync of the log, for
-// all commits that wait; method=dsync was no faster.
+// buffered: transaction_sync with method=none. Each commit passes the log to the kernel, which
+// survives kill -9. Without transaction_sync the log stays in the process. sync: one fsync of the
+// log for all waiting commits; method=dsync was no faster.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <wiredtiger.h>
@@ -53,7 +54,7 @@ class TigerSession final : public Session {
     if (rc != 0) cursor_ = nullptr;
   }
   ~TigerSession() override {
-    if (session_ != nullptr) session_->close(session_, nullptr);  // and its cursors
+    if (session_ != nullptr) session_->close(session_, nullptr);  // also closes its cursors
   }
 
   bool read(std::string_view key, std::string_view& value) override {
@@ -105,7 +106,7 @@ class TigerSession final : public Session {
     cursor_->set_key(cursor_, &k);
     return true;
   }
-  // Two writers of one record: one is rolled back and has to do it again.
+  // With two writers of one record, one is rolled back and must try again.
   template <class Body>
   static bool again(Body&& body) {
     constexpr int kTriesMax = 10'000;

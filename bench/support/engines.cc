@@ -1,4 +1,4 @@
-// The list of engines, and the one that does nothing.
+// The list of engines, and the engine `null`.
 #include <algorithm>
 #include <array>
 #include <cstring>

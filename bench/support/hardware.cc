@@ -32,13 +32,13 @@ constexpr Counter kWanted[] = {
                  PERF_COUNT_HW_CACHE_RESULT_MISS)},
 };
 
-// -1 and errno when there is no such counter.
+// Returns -1 and sets errno if there is no such counter.
 int open_counter(const Counter& counter) {
   perf_event_attr attr{};
   attr.size = sizeof attr;
   attr.type = counter.type;
   attr.config = counter.config;
-  attr.inherit = 1;  // threads that are started from now on count, too
+  attr.inherit = 1;  // also counts threads that start later
   attr.exclude_kernel = 1;
   attr.exclude_hv = 1;
   attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;

@@ -1,6 +1,6 @@
-// What the processor counts in this process and the threads it starts: instructions, cycles, cache
-// and TLB misses, by perf_event_open. Virtual machines and containers often have no such counters,
-// or forbid them; then each is negative and why() tells.
+// The processor's counters for this process and the threads it starts: instructions, cycles, cache
+// and TLB misses, by perf_event_open. Virtual machines and containers often lack or forbid these
+// counters. Then the value is negative and why() has the reason.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace bench {
 struct HardwareUse {
   double instructions = -1;
   double cycles = -1;
-  double cache_misses = -1;  // of the last level
-  double tlb_misses = -1;    // of loads, data
+  double cache_misses = -1;  // last level
+  double tlb_misses = -1;    // data TLB, loads
 };
 
 class HardwareMeter {
@@ -23,9 +23,10 @@ class HardwareMeter {
   HardwareMeter(const HardwareMeter&) = delete;
   HardwareMeter& operator=(const HardwareMeter&) = delete;
 
-  // Since the meter was made; user mode only. Scaled where counters had to take turns.
+  // Counts since the meter was made, user mode only. Scaled if the kernel had to multiplex
+  // counters.
   HardwareUse since_start() const;
-  // Why a counter is missing; empty when all are there.
+  // Why a counter is missing; empty if all exist.
   static std::string why();
 
  private:

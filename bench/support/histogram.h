@@ -1,6 +1,7 @@
-// A histogram of durations with logarithmic buckets, after the idea of HdrHistogram: each power of
-// two is cut into 64 equal parts, so any percentile is right within 1.6 % and recording is a shift
-// and an add. Plain memory: lives in shared mappings between processes too. One thread writes.
+// A histogram of durations with logarithmic buckets, after the idea of HdrHistogram. Each power of
+// two is divided into 64 equal parts. So every percentile is correct within 1.6 %, and recording is
+// a shift and an add. Plain memory: it also works in mappings shared between processes. One thread
+// writes.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +32,8 @@ class Histogram {
     max_ = std::max(max_, o.max_);
   }
 
-  // The value that `share` (0..1) of all recorded values do not exceed: the upper end of its
-  // bucket, never above max(). 0 when nothing was recorded.
+  // The upper end of the bucket that holds the percentile `share` (0..1), never above max(). 0 when
+  // nothing was recorded.
   std::uint64_t percentile(double share) const {
     if (total_ == 0) return 0;
     const double exact = share * static_cast<double>(total_);

@@ -1,7 +1,8 @@
 // Counts what goes to the device; see io_meter.h. A program's own definition of a libc function
-// comes before libc's for the program and for every shared library in it. Each does its system call
-// itself. The fortified forms of open (__open_2) and stdio do not pass here: neither is used for
-// files that are synced. bench/README.md says how the counts were compared with strace.
+// takes precedence over libc's, for the program and every shared library in it. Each definition
+// makes the system call itself. The fortified forms of open (__open_2) and stdio bypass this file,
+// but neither is used for synced files. bench/README.md describes how the counts were compared with
+// strace.
 #include "bench/support/io_meter.h"
 
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kFilesMax = 1u << 16;  // descriptors above are not looked at
+constexpr std::size_t kFilesMax = 1u << 16;  // higher descriptors are ignored
 constexpr std::uint8_t kIsSynced = 1;        // O_DSYNC or O_SYNC
 constexpr std::uint8_t kSyncAfter = 2;       // JournalWrites::fdatasync
 
@@ -56,7 +57,7 @@ int open_counted(int at, const char* path, int flags, mode_t mode) {
       note |= kSyncAfter;
     }
   }
-  if ((flags & O_DSYNC) != 0) note |= kIsSynced;  // O_SYNC contains it
+  if ((flags & O_DSYNC) != 0) note |= kIsSynced;  // O_SYNC includes it
   const int fd = call_int(SYS_openat, at, path, flags, mode);
   if (std::atomic<std::uint8_t>* e = entry_of(fd)) e->store(note, std::memory_order_relaxed);
   return fd;
@@ -67,7 +68,7 @@ int sync_counted(long number, int fd) {
   return call_int(number, fd);
 }
 
-// What a write does beside writing.
+// Counts a write and makes it durable if asked to.
 ssize_t written(int fd, ssize_t n) {
   const std::atomic<std::uint8_t>* e = entry_of(fd);
   if (e == nullptr || n <= 0) return n;

@@ -1,5 +1,5 @@
-// Builds one JSON object on one line: what --json writes for each case. Absent fields are simply
-// not added. Numbers are printed short and round-trip safe enough for plots (six digits).
+// Builds one JSON object on one line: the output of --json for each case. Absent fields are not
+// added. Numbers have six digits, which is enough for plots.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ class JsonLine {
     std::snprintf(digits, sizeof digits, "%.6g", std::isfinite(value) ? value : 0.0);
     return raw(name, digits);
   }
-  // An object, array or literal that is JSON already.
+  // `json` is already valid JSON: an object, array or literal.
   JsonLine& raw(std::string_view name, std::string_view json) {
     begin(name);
     out_ += json;

@@ -23,7 +23,7 @@ volatile sig_atomic_t g_interrupted = 0;
 
 void note_interrupt(int) { g_interrupted = 1; }
 
-// The number after "name:" in a /proc file, times 1024 where "kB" follows; 0 when it is missing.
+// The number after "name:" in a /proc file, times 1024 if "kB" follows; 0 if it is missing.
 std::uint64_t proc_number(const char* file, std::string_view name) {
   std::ifstream in(file);
   std::string line;
@@ -92,7 +92,7 @@ std::string file_system_name(const std::string& path) {
 std::string device_text(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) return "unknown";
-  // Of a partition the queue is its disk's.
+  // A partition's queue is that of its disk.
   const std::string device =
       "/sys/dev/block/" + std::to_string(major(st.st_dev)) + ":" + std::to_string(minor(st.st_dev));
   std::error_code ec;
@@ -137,7 +137,7 @@ void Scratch::remove() {
 
 void catch_interrupts() {
   struct sigaction act {};
-  act.sa_handler = note_interrupt;  // no SA_RESTART: waits return
+  act.sa_handler = note_interrupt;  // no SA_RESTART, so waits return
   for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(s, &act, nullptr);
 }
 

@@ -1,4 +1,4 @@
-// What the operating system knows of this process, its files and its memory; and the scratch
+// What the operating system knows of this process, its files and its memory. Also the scratch
 // directory of a run, which is deleted at the end and on Ctrl-C.
 #pragma once
 
@@ -7,25 +7,25 @@
 
 namespace bench {
 
-std::uint64_t anonymous_bytes();   // private memory in use now; file mappings do not count
-std::uint64_t write_call_bytes();  // given to write(2) and its kin so far, by this process
+std::uint64_t anonymous_bytes();   // private memory in use, without file mappings
+std::uint64_t write_call_bytes();  // passed to write calls by this process so far
 
 struct DirectorySize {
-  std::uint64_t allocated = 0;  // blocks taken on the file system
-  std::uint64_t apparent = 0;   // lengths; sparse files are longer than what they take
+  std::uint64_t allocated = 0;  // blocks on the file system
+  std::uint64_t apparent = 0;   // lengths; a sparse file is longer than its blocks
 };
 DirectorySize directory_size(const std::string& dir);
 
-// "tmpfs", "ext4", "overlay" ... or a hexadecimal magic.
+// "tmpfs", "ext4", "overlay" ... or the magic number in hexadecimal.
 std::string file_system_name(const std::string& path);
-// The device under a directory: "vda, write cache, no FUA"; "no block device".
+// The device below a directory: "vda, cache: write back, no FUA", or "no block device".
 std::string device_text(const std::string& path);
 std::uint64_t free_memory_bytes();  // MemAvailable
 std::string processor_name();
 
-// A fresh directory under `parent`. REQUIRES: the process that made it removes it (a forked
-// child's copy does nothing). SIGINT, SIGTERM and SIGHUP only set interrupted(): whoever waits for
-// a child asks it and returns, so that destructors run.
+// A fresh directory under `parent`. Only the process that made it removes it; a forked child's copy
+// does nothing. SIGINT, SIGTERM and SIGHUP only set interrupted(). Code that waits for a child
+// checks it and returns, so that destructors run.
 class Scratch {
  public:
   Scratch() = default;
@@ -33,14 +33,14 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  bool create(const std::string& parent, const std::string& name);  // false: errno says why
+  bool create(const std::string& parent, const std::string& name);  // false: see errno
   bool clear();                                                     // empties it
   void remove();
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
-  int owner_ = 0;  // process
+  int owner_ = 0;  // process id
 };
 
 void catch_interrupts();

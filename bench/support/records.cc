@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "user";
 constexpr std::size_t kDigits = 12;
-constexpr char kDigitOf[] = "0123456789abcdefghijklmnopqrstuv";  // ascending, so order is kept
+constexpr char kDigitOf[] = "0123456789abcdefghijklmnopqrstuv";  // ascending, keeps the order
 using DigitKeys = Permutation<5 * kDigits>;
 using IntegerKeys = Permutation<64>;
 
@@ -35,7 +35,7 @@ std::uint64_t seed_of(std::string_view key, std::uint32_t version) {
   return h + version * 0xd6e8feb86659fd93ull;
 }
 
-// Word i of a value; independent of its neighbours so that processors overlap them.
+// Word i of a value. It does not depend on its neighbours, so processors can overlap them.
 std::uint64_t noise(std::uint64_t seed, std::uint64_t i) {
   std::uint64_t x = seed + i * 0xa0761d6478bd642full;
   x = (x ^ (x >> 32)) * 0xe7037ed1a0b428dbull;

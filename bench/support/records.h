@@ -1,8 +1,8 @@
-// What a benchmark stores: numbered records, each with a key and, for each version, a value that
-// follows from (key, version). A value read back therefore proves itself, byte by byte, without a
-// second copy of the data; a store that hands out old, torn or foreign bytes is caught.
+// The data that a benchmark stores: numbered records, each with a key. Each version of a record has
+// a value computed from (key, version). So a value can be verified byte by byte without a second
+// copy of the data. This finds old, torn and foreign bytes.
 //
-// Constant after construction; any thread may call anything.
+// Constant after construction; any thread may call any function.
 #pragma once
 
 #include <cstddef>
@@ -23,28 +23,28 @@ class Records {
   // Integer keys of 8 bytes, big-endian (engines may use their integer mode).
   virtual bool integer_keys() const { return false; }
 
-  // Writes the key to `out` (room for key_bytes_max) and returns its length.
+  // Writes the key to `out`, which has room for key_bytes_max. Returns its length.
   virtual std::size_t make_key(std::uint64_t record, char* out) const = 0;
-  // Writes the value to `out` (room for value_bytes_max) and returns its length.
+  // Writes the value to `out`, which has room for value_bytes_max. Returns its length.
   virtual std::size_t make_value(std::uint64_t record, std::string_view key, std::uint32_t version,
                                  char* out) const = 0;
-  // Reads every byte of the value. True when it is one that make_value made for this key; then
-  // `version` is which one. Takes the same time whether it fits or not.
+  // Reads every byte of the value. Returns true and the `version` if make_value made it for this
+  // key. Takes the same time for a wrong value of the right size.
   virtual bool check_value(std::string_view key, std::string_view value,
                            std::uint32_t& version) const = 0;
   virtual std::optional<std::uint64_t> record_of(std::string_view key) const = 0;
 };
 
-// YCSB's synthetic records. Keys: 8 bytes = an integer; 16 and more = "user", zero padding and
-// twelve base-32 digits of the record's (hashed) number. Values: the version, then noise that no
-// compressor can shrink.
+// YCSB's synthetic records. A key of 8 bytes is an integer. A longer key (from 16 bytes) is "user",
+// zero padding and twelve base-32 digits of the (hashed) record number. A value is the version,
+// followed by noise that does not compress.
 class YcsbRecords final : public Records {
  public:
   static bool supports(std::size_t key_bytes, std::size_t value_bytes) {
     return (key_bytes == 8 || (key_bytes >= 16 && key_bytes <= 255)) && value_bytes >= 8 &&
            value_bytes <= (1u << 20);
   }
-  // `ordered`: keys rise with the record number (YCSB's insertorder=ordered), else hashed.
+  // `ordered`: keys rise with the record number (YCSB's insertorder=ordered); otherwise hashed.
   // REQUIRES: supports(key_bytes, value_bytes).
   YcsbRecords(std::size_t key_bytes, std::size_t value_bytes, bool ordered)
       : key_bytes_(key_bytes), value_bytes_(value_bytes), ordered_(ordered) {}
@@ -66,8 +66,8 @@ class YcsbRecords final : public Records {
   bool ordered_;
 };
 
-// Four multiply-and-fold lanes over 32 bytes at a time: fast enough to touch a value at memory
-// speed, and any changed byte changes the result. Not a defence against an adversary.
+// Four multiply-and-fold lanes over 32 bytes at a time. It runs at memory speed, and any changed
+// byte changes the result. It is no defence against an adversary.
 std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t seed);
 
 }  // namespace bench

@@ -146,7 +146,7 @@ void print_io(std::FILE* out, const ContestFigures& figures) {
              "process. *: of the whole device, whoever caused it.\n");
 }
 
-// One row a case, or the reason why there is none.
+// One row per case, or the reason why there is none.
 void print_hardware(std::FILE* out, const ContestFigures& figures) {
   const std::string missing = HardwareMeter::why();
   if (!missing.empty()) fmt::print(out, "\nProcessor's counters: n/a ({})\n", missing);

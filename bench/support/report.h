@@ -1,4 +1,4 @@
-// Figures for people (a table) and for programs (JSON lines as in the design: one object a case).
+// The figures as tables for people and as JSON lines for programs, one object per case.
 #pragma once
 
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 namespace bench {
 
-// What all cases of one contest share.
+// The common settings of all cases of one contest.
 struct Setting {
   std::string bench = "kv";  // the field "bench"
   std::uint64_t records = 0;
@@ -23,15 +23,15 @@ struct Setting {
   std::uint64_t seed = 0;
   EngineOptions engine;
   std::string file_system;
-  std::string device;  // below it, in words
+  std::string device;  // below the file system, as text
 };
 
-// The table of throughput, ratios and latencies, then one of sizes and open times.
+// Prints the table of throughput, ratios and latencies, then one of sizes and open times.
 void print_tables(std::FILE* out, const Setting& setting, const ContestFigures& figures);
-// The settings of each contestant in words.
+// Prints the settings of each contestant as text.
 void print_settings(std::FILE* out, const Setting& setting,
                     const std::vector<Contestant>& contestants);
-// One JSON object for each contestant and case.
+// One JSON object per contestant and case.
 std::vector<std::string> json_lines(const Setting& setting, const ContestFigures& figures);
 
 }  // namespace bench

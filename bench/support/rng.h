@@ -1,5 +1,5 @@
-// A small seeded generator (Steele, Lea, Flood: SplitMix, OOPSLA 2014) and the bijective mixers
-// that turn record numbers into keys. Everything a benchmark does follows from its --seed.
+// A small seeded generator (Steele, Lea, Flood: SplitMix, OOPSLA 2014), and the bijective mixers
+// that turn record numbers into keys. Everything in a benchmark follows from its --seed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ class Rng {
   explicit Rng(std::uint64_t seed) : state_(mix64(seed)) {}
 
   std::uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15ull); }
-  // Uniform in [0, n) by the high product; the bias is below n / 2^64. REQUIRES: n > 0.
+  // Uniform in [0, n) for n > 0 (REQUIRES), from the high half of a product. The bias is below n /
+  // 2^64.
   std::uint64_t below(std::uint64_t n) {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
   }
@@ -27,8 +28,8 @@ class Rng {
   std::uint64_t state_;
 };
 
-// A permutation of the numbers of `kBits` bits: record n gets key number forward(n), so that keys
-// arrive in hashed order as in YCSB and, unlike with a hash, no two records share a key.
+// A permutation of the `kBits`-bit numbers: record n has the key number forward(n). So keys arrive
+// in hashed order as in YCSB. Unlike with a hash, no two records share a key.
 // backward(forward(n)) == n.
 template <unsigned kBits>
 struct Permutation {
@@ -37,7 +38,7 @@ struct Permutation {
   static constexpr std::uint64_t kFactorA = 0x9e3779b97f4a7c15ull;
   static constexpr std::uint64_t kFactorB = 0xd6e8feb86659fd93ull;
 
-  // The inverse of an odd factor modulo 2^64, by Newton's iteration (bits double each turn).
+  // The inverse of an odd factor modulo 2^64, by Newton's iteration: each step doubles the bits.
   static constexpr std::uint64_t inverse(std::uint64_t odd) {
     std::uint64_t x = odd;
     for (int i = 0; i < 6; ++i) x *= 2 - odd * x;

@@ -1,4 +1,4 @@
-// Tenuto's media by the names that options use.
+// Finds tenuto's media by their names in options.
 #pragma once
 
 #include <optional>

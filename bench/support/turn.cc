@@ -15,8 +15,8 @@
 namespace bench {
 namespace {
 
-// A buffered journal promises the default sync_every_ms, counted from commit to commit; on a busy
-// machine its thread may have to wait for a processor, which is no broken promise.
+// A buffered journal promises the default sync_every_ms, counted from commit to commit. On a busy
+// machine its thread may wait for a processor, which does not break the promise.
 constexpr double kLossMsMax = 500;
 
 int fail_turn(TurnResult& r, const char* what, const std::string& why) {
@@ -24,12 +24,12 @@ int fail_turn(TurnResult& r, const char* what, const std::string& why) {
   return 1;
 }
 
-// On medium `journal` buffered writes of the last moments may be lost; never one from the middle.
+// A buffered medium `journal` may lose the most recent writes, never one from the middle.
 bool may_lose_last_writes(const TurnResult& r, const EngineOptions& options) {
   return std::strcmp(r.medium, tenuto::medium_name(tenuto::Medium::journal)) == 0 && !options.sync;
 }
 
-// Opens and reads one record that is there; the time of both is what a user waits.
+// Opens the engine and reads one existing record. A user waits for both, so both are timed.
 bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, double& ms) {
   const std::uint64_t start = ticks();
   if (!engine.open(options)) return false;
@@ -95,7 +95,7 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   return 0;
 }
 
-// The victim: runs until it is killed and says in `cue` what was acknowledged.
+// The process to be killed. It reports in `cue` how many operations are acknowledged.
 int run_until_killed(const EngineKind& kind, const EngineOptions& options, const Course& course,
                      TurnResult& out, Cue& cue) {
   const std::unique_ptr<Engine> engine = kind.make();
@@ -107,7 +107,7 @@ int run_until_killed(const EngineKind& kind, const EngineOptions& options, const
   cue.ready.store(true, std::memory_order_release);
   drive(*engine, *course.records, course.phases.back(), !kind.holds_data,
         out.phases[course.phases.size() - 1], &cue.acknowledged);
-  while (true) ::pause();  // faster than the kill: everything is acknowledged
+  while (true) ::pause();  // finished before the kill: everything is acknowledged
 }
 
 std::int64_t writes_until(const Phase& phase, std::uint32_t latest) {
@@ -123,7 +123,7 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
   }
   Expected expected(course.threads);
   if (may_lose_last_writes(out, options)) {
-    // The latest version found says where the prefix ends; the sweep, that it is one.
+    // The latest version found marks the end of the prefix; the sweep checks that it is a prefix.
     const std::uint32_t latest = latest_version(*engine, *course.records);
     for (const Phase& phase : course.phases) expected.apply_until(phase, latest);
     out.kept = writes_until(course.phases.back(), latest);
@@ -148,10 +148,10 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
   return 0;
 }
 
-// How far a victim was, looked at now and then until it is killed.
+// Samples the progress of a process until it kills it.
 class Watch {
  public:
-  // False: it ended by itself.
+  // Returns false if the process ended by itself.
   bool run_and_kill(pid_t victim, const Cue& cue, unsigned milliseconds) {
     const auto look = [&] {
       seen_.push_back({ticks(), cue.acknowledged.load(std::memory_order_acquire)});
@@ -165,9 +165,9 @@ class Watch {
     killed_ = ticks();
     return true;
   }
-  // How old the first lost write was at the kill, when `kept` of the last phase were found: from
-  // the last look that did not see it acknowledged. All lost, with some of the phases before: at
-  // least this.
+  // The age of the first lost write at the kill, when `kept` operations of the last phase were
+  // found. It counts from the last sample in which that write was not acknowledged. If writes of
+  // earlier phases are lost too, this is a lower bound.
   double lost_ms(std::uint64_t kept) const {
     std::uint64_t since = seen_.front().at;
     for (const Look& l : seen_) {
@@ -185,7 +185,7 @@ class Watch {
   std::uint64_t killed_ = 0;
 };
 
-// What a buffered journal lost: how much, and whether that is within its promise.
+// Records how much a buffered journal lost, and fails the turn if that exceeds its promise.
 void judge_loss(const Watch& watch, std::uint64_t done, TurnResult& r) {
   if (r.kept < 0 || !r.finished) return;
   const auto kept = static_cast<std::uint64_t>(r.kept);
@@ -204,7 +204,7 @@ void take_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   shared.reset();
   TurnResult& result = shared->result;
   const Cue& cue = shared->cue;
-  ns_per_tick();  // calibrated here once, not in every child
+  ns_per_tick();  // calibrates once here instead of in every child
   std::string why;
   pid_t child = -1;
   Watch watch;

@@ -1,6 +1,7 @@
-// One engine's turn in a round: a child process opens it in an empty directory, runs a course of
-// phases on it, sweeps it after each, closes it, and opens it again against the clock. The results
-// come back through shared memory; a crash or hang of an engine costs only its own turn.
+// One engine's turn in a round. A child process opens the engine in an empty directory, runs a
+// course of phases, and sweeps the store after each phase that writes. It then closes the store and
+// opens it again against the clock. The results return through shared memory. A crash or hang of an
+// engine costs only its own turn.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@ namespace bench {
 
 inline constexpr std::size_t kPhasesMax = 12;
 
-// What every engine is asked to do on one store.
+// The work for every engine on one store.
 struct Course {
   const Records* records = nullptr;
   unsigned threads = 1;
   std::vector<Phase> phases;
-  std::size_t prepare = 0;  // so many of the phases only prepare and are not reported
-  // The last phase is cut short by SIGKILL after kill_after_ms; then the open is timed and what
-  // was acknowledged is checked: all of it, or on a buffered journal that a prefix of all writes is
-  // there, and nothing else. REQUIRES: one thread in that phase.
+  std::size_t prepare = 0;  // the first phases, which only prepare and are not reported
+  // SIGKILL cuts the last phase short after kill_after_ms. Then the open is timed and the contents
+  // are checked. All acknowledged writes must be there. On a buffered journal, exactly a prefix of
+  // all writes must be there. REQUIRES: one thread in that phase.
   bool kill = false;
   unsigned kill_after_ms = 0;
 };
@@ -34,31 +35,31 @@ struct TurnResult {
   bool finished = false;
   PhaseResult phases[kPhasesMax];
   double open_ms = -1;         // open and one read, after a clean close
-  double open_killed_ms = -1;  // the same after SIGKILL
+  double open_killed_ms = -1;  // open and one read, after SIGKILL
   double close_ms = -1;
-  // After SIGKILL, where the last writes may be lost: how many of the last phase were found, how
-  // many acknowledged ones were not, and how old the first of these was.
+  // After SIGKILL, where the last writes may be lost. kept: operations of the last phase that were
+  // found. lost_ops: acknowledged ones that were not. lost_ms: the age of the first lost one.
   std::int64_t kept = -1;
   double lost_ops = -1;
   double lost_ms = -1;
-  char medium[16] = {};  // in use; empty where the engine has none
+  char medium[16] = {};  // in use; empty: the engine has none
   char error[400] = {};  // why the turn did not finish
 };
 
-// How a victim tells its parent how far it is.
+// Reports the progress of the process to be killed to its parent.
 struct alignas(64) Cue {
   std::atomic<std::uint64_t> acknowledged{0};  // operations of the last phase
-  std::atomic<bool> ready{false};              // the last phase has begun
+  std::atomic<bool> ready{false};              // the last phase has started
 };
 
-// What the processes of a turn share.
+// The memory that the processes of a turn share.
 struct TurnMemory {
   Cue cue;
   TurnResult result;
 };
 using SharedTurn = Shared<TurnMemory>;
 
-// Takes one turn in options.dir, which must be empty and is left as the engine leaves it.
+// Runs one turn in options.dir. It must be empty; the engine's files stay in it.
 void take_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
                unsigned seconds_max, SharedTurn& shared);
 

@@ -1,4 +1,4 @@
-// The making of operation streams and of what they leave behind; see workload.h.
+// Makes the operation streams and their expected results; see workload.h.
 #include "bench/support/workload.h"
 
 #include <algorithm>
@@ -22,14 +22,15 @@ constexpr std::array kWorkloadNames = {"load",          "a",           "b",   "c
 constexpr std::array kDistributionNames = {"zipfian", "uniform", "latest"};
 constexpr std::array kOpNames = {"read", "update", "insert", "scan", "rmw", "erase"};
 
-// Chooses records by index into "all that existed, then what this thread has inserted since".
-// Threads do not count on each other's inserts of the same phase, which may not be done yet.
+// Chooses a record by its index into: all records that existed, then those this thread inserted
+// since. A thread does not rely on other threads' inserts of the same phase, which may not be done
+// yet.
 class Chooser {
  public:
   Chooser(Distribution distribution, std::uint64_t existing, std::uint64_t inserts_expected)
       : distribution_(distribution),
         latest_(distribution == Distribution::latest ? existing : 2),
-        // As in YCSB: room for twice the inserts, and draws beyond the end are drawn again.
+        // As in YCSB: room for twice the inserts; a draw beyond the end is repeated.
         scrambled_(existing + 2 * inserts_expected) {}
 
   std::uint64_t next(Rng& rng, std::uint64_t count) {
@@ -143,7 +144,7 @@ void Planner::add(Stream& stream, unsigned thread, OpKind kind, std::uint32_t re
   stream.ops.push_back(op);
 }
 
-// Takes what the threads inserted in this phase, in turn, into what all may count on.
+// Appends the inserts of all threads in this phase, in turn, to the records all can rely on.
 void Planner::finish(const Phase& phase, const std::vector<std::vector<std::uint32_t>>& own) {
   std::size_t longest = 0;
   for (const Stream& s : phase.streams) longest = std::max(longest, s.ops.size());
@@ -219,8 +220,8 @@ Phase Planner::next(Workload workload, std::uint64_t ops, Distribution distribut
   return phase;
 }
 
-// Half inserts of new records, half erases of random ones of `live`, the thread's own part of all
-// records: outcomes do not depend on the other threads' timing.
+// Half inserts of new records, half erases of random records in `live`, the thread's own part of
+// all records. So results do not depend on the timing of other threads.
 void Planner::insert_delete(Stream& stream, unsigned thread, std::uint64_t ops,
                             std::vector<std::uint32_t>& live) {
   std::uint32_t inserted = 0;
@@ -252,7 +253,7 @@ void Expected::apply(const Phase& phase) {
   const auto writes = [](const Op& op) {
     return op.kind != OpKind::read && op.kind != OpKind::scan;
   };
-  // What a phase writes replaces all that earlier phases wrote to the same record.
+  // A phase's writes replace all earlier phases' writes to the same record.
   for (const Stream& s : phase.streams) {
     for (const Op& op : s.ops) {
       if (!writes(op)) continue;

@@ -1,6 +1,7 @@
 // The operation streams of YCSB's workloads, made before anything is timed. A Planner makes the
-// phases that run one after another on one store (load, then a, b, c ...), one stream a thread, and
-// knows which records each thread may count on, so every operation has an expected outcome.
+// phases that run one after another on one store (load, then a, b, c ...), with one stream per
+// thread. It knows which records each thread can rely on, so every operation has an expected
+// result.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ enum class Workload : std::uint8_t { load, a, b, c, d, e, f, insert_delete, sync
 const char* workload_name(Workload workload);
 std::optional<Workload> find_workload(std::string_view name);
 
-// Shares of the operation kinds; they add up to one.
+// Shares of the operation kinds. Their sum is one.
 struct Mix {
   double share[kOpKinds] = {};
 };
@@ -33,10 +34,10 @@ enum class Distribution : std::uint8_t { zipfian, uniform, latest };
 const char* distribution_name(Distribution distribution);
 std::optional<Distribution> find_distribution(std::string_view name);
 
-inline constexpr unsigned kScanRecordsMax = 100;  // YCSB's maxscanlength, lengths are uniform
+inline constexpr unsigned kScanRecordsMax = 100;  // YCSB's maxscanlength; lengths are uniform
 
-// A write's version names its writer and place: sequence << kThreadBits | thread. Later phases
-// have higher sequences; 0 is no version.
+// A version names the writer and the order of a write: sequence << kThreadBits | thread. Later
+// phases have higher sequences. 0 is no version.
 inline constexpr unsigned kThreadBits = 5;
 inline constexpr unsigned kThreadsMax = 1u << kThreadBits;
 inline constexpr std::uint32_t kSequenceMax = (1u << (32 - kThreadBits)) - 1;
@@ -49,7 +50,7 @@ constexpr std::uint32_t sequence_of(std::uint32_t version) { return version >> k
 struct Op {
   std::uint32_t record = 0;
   std::uint32_t version = 0;  // to write
-  std::uint32_t expect = 0;   // what this thread knows of the record: see Phase::acceptable
+  std::uint32_t expect = 0;   // the last version this thread wrote; see Phase::acceptable
   OpKind kind = OpKind::read;
   std::uint8_t scan_count = 0;
   std::uint16_t key_bytes = 0;
@@ -57,7 +58,7 @@ struct Op {
 
 struct Stream {
   std::vector<Op> ops;
-  std::string keys;  // of all ops, one after another
+  std::string keys;  // of all operations, concatenated
 };
 
 struct Phase {
@@ -68,9 +69,10 @@ struct Phase {
   std::vector<Stream> streams;  // one a thread
 
   std::uint64_t ops() const;
-  // Whether `thread` may see `version` at an operation with `expect`. One thread: exactly the last
-  // version written. Several: its own last write of this phase, or one of another thread in it;
-  // before its own first write (expect 0) anything but its own future.
+  // Whether `thread` may see `version` in an operation with `expect`. With one thread it must be
+  // exactly the last version written. With several threads, if it wrote the record in this phase,
+  // it may see that write or another thread's write of this phase. Otherwise it may see any version
+  // but one that it writes later in this phase.
   bool acceptable(std::uint32_t version, std::uint32_t expect, unsigned thread) const;
 };
 
@@ -79,7 +81,8 @@ class Planner {
   Planner(const Records& records, unsigned threads, std::uint64_t seed);
 
   Phase load(std::uint64_t count);  // inserts records 0 .. count - 1
-  // `ops` operations, shared equally by the threads. REQUIRES: a load before (not for sync_insert).
+  // `ops` operations, divided equally among the threads. REQUIRES: an earlier load (not for
+  // sync_insert).
   Phase next(Workload workload, std::uint64_t ops, Distribution distribution);
   std::uint64_t live() const { return existing_.size(); }
 
@@ -95,22 +98,23 @@ class Planner {
   unsigned threads_;
   Rng rng_;
   std::uint32_t sequence_ = 1;                    // of the next phase's first writes
-  std::uint32_t next_record_ = 0;                 // never used before
+  std::uint32_t next_record_ = 0;                 // first unused number
   std::vector<std::uint32_t> existing_;           // live before this phase, oldest first
-  std::vector<std::vector<std::uint32_t>> last_;  // [thread][record] version last written
+  std::vector<std::vector<std::uint32_t>> last_;  // [thread][record]: last version written
 };
 
-// Which versions each record may have once a phase is over: the last write of each thread, in any
-// order. Exact for one thread.
+// The versions that each record may have after a phase: the last write of any one thread. Exact for
+// one thread.
 class Expected {
  public:
   explicit Expected(unsigned threads) : last_(threads) {}
 
   void apply(const Phase& phase);
-  // Only the first `done` operations of a phase of one thread; the next one may have happened.
+  // Applies only the first `done` operations of a phase with one thread. The next one may also have
+  // happened.
   void apply_prefix(const Phase& phase, std::uint64_t done);
 
-  // Only the operations of a phase of one thread that wrote versions up to `latest`.
+  // Applies only the writes with versions <= `latest`, of a phase with one thread.
   void apply_until(const Phase& phase, std::uint32_t latest);
 
   std::uint64_t live() const { return live_; }
@@ -120,7 +124,7 @@ class Expected {
  private:
   void set(unsigned thread, std::uint32_t record, std::uint32_t version);
 
-  std::vector<std::vector<std::uint32_t>> last_;  // [thread][record]; 0: not this thread
+  std::vector<std::vector<std::uint32_t>> last_;  // [thread][record]; 0: not by this thread
   std::vector<bool> is_live_;
   std::uint64_t live_ = 0;
   std::optional<Op> in_flight_;

@@ -1,7 +1,7 @@
-// The request distributions of YCSB (Cooper et al., SoCC 2010): which record an operation asks for.
-// Used while operation streams are made, never inside a timed section. The zipfian draw is the
-// approximation of Gray et al. (SIGMOD 1994, "Quickly generating billion-record synthetic
-// databases") with YCSB's constants, so that skew equals that of published YCSB figures.
+// The request distributions of YCSB (Cooper et al., SoCC 2010): they choose the record of an
+// operation. They are used to make operation streams, never inside a timed section. The zipfian
+// draw is the approximation of Gray et al. (SIGMOD 1994, "Quickly generating billion-record
+// synthetic databases") with YCSB's constants. So the skew equals that of published YCSB figures.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ inline double zeta_sum(std::uint64_t from, std::uint64_t to, double theta) {
   return sum;
 }
 
-// Ranks 0, 1, 2 ... with probability falling as 1 / (rank + 1)^theta.
+// Ranks 0, 1, 2 ... with probability proportional to 1 / (rank + 1)^theta.
 class Zipfian {
  public:
   explicit Zipfian(std::uint64_t items, double theta = kZipfTheta)
@@ -44,7 +44,7 @@ class Zipfian {
     return rank < items_ ? rank : items_ - 1;
   }
 
-  // Cheap: the sum is continued, not started again. REQUIRES: items does not shrink.
+  // Cheap: continues the sum instead of starting again. Does nothing if items is not larger.
   void grow(std::uint64_t items) {
     if (items <= items_) return;
     zeta_ += zeta_sum(items_, items, theta_);
@@ -69,7 +69,7 @@ class Zipfian {
   double eta_ = 0;
 };
 
-// YCSB's FNV-1a over the eight bytes of a number, lowest first, with the sign taken off.
+// YCSB's FNV-1a over the eight bytes of a number, lowest first, with the sign removed.
 inline std::uint64_t fnv_hash(std::uint64_t n) {
   std::uint64_t h = 0xcbf29ce484222325ull;
   for (int i = 0; i < 8; ++i) {
@@ -80,8 +80,8 @@ inline std::uint64_t fnv_hash(std::uint64_t n) {
   return s < 0 ? 0 - h : h;
 }
 
-// Zipfian popularity spread over all records: ranks are drawn from ten billion items and hashed
-// down, so that the popular records lie anywhere and a growing store keeps its hot set.
+// Zipfian popularity spread over all records. Ranks are drawn from ten billion items and hashed
+// down. So popular records are anywhere, and a growing store keeps its hot set.
 class ScrambledZipfian {
  public:
   static constexpr std::uint64_t kItemSpace = 10'000'000'000ull;
@@ -97,7 +97,7 @@ class ScrambledZipfian {
   Zipfian ranks_;
 };
 
-// The newest records are the most popular. `count` is how many there are at this moment.
+// The newest records are the most popular. `count` is the current number of records.
 class Latest {
  public:
   explicit Latest(std::uint64_t records) : ages_(records) {}

@@ -1,6 +1,9 @@
-// A persistent pointer of 8 bytes that stores the distance to its target, so that it can be
-// followed without knowing its pool, wherever the pool is mapped. It may only point into its own
-// pool. Copying one recomputes the distance; never memcpy it to another address.
+// A persistent pointer of 8 bytes. It stores the distance to its target, so it needs no pool to be
+// followed, and the pool may be mapped anywhere. It may only point into its own pool. A copy
+// recomputes the distance: never memcpy a pointer to another address.
+//
+// get() loads with acquire order, and an assignment stores with release order. An assignment is not
+// flushed: flush it, add it to a transaction first, or let Pool::malloc_to and publish store it.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +14,8 @@
 
 namespace TENUTO_NS {
 
-// The word on media: 0 is null, otherwise distance * 2 + 1 (so that a pointer to itself is not
-// null, and zero-filled memory is).
+// The word on media: 0 for null, else distance * 2 + 1. So a pointer to itself is not null, and
+// zero-filled memory is null.
 struct PtrWord {
   std::uint64_t raw = 0;
 
@@ -21,7 +24,7 @@ struct PtrWord {
     const auto d = reinterpret_cast<std::intptr_t>(target) - reinterpret_cast<std::intptr_t>(at);
     return static_cast<std::uint64_t>(d) << 1 | 1;
   }
-  // `at` is where the word stands; a copy of it elsewhere decodes to something else.
+  // `at` is the address of the word. A copy at another address decodes to another target.
   static void* decode(const void* at, std::uint64_t raw) {
     if (raw == 0) return nullptr;
     const auto d = static_cast<std::int64_t>(raw) >> 1;

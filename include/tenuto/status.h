@@ -1,6 +1,9 @@
-// What an operation came to. Status is the whole error model: outcomes (not_found, exists),
-// failures of the environment (io, full, busy), damage found on media (corrupt). The library never
-// throws. Detail for people (what, where, expected, found) goes into a Report the caller may pass.
+// The result of an operation. Status is the whole error model: outcomes (not_found, exists),
+// failures of the environment (io, full, busy), and damage on media (corrupt). A Report, which the
+// caller may pass, gets the details for people: what, where, expected, found.
+//
+// The library throws no exceptions of its own. std::bad_alloc passes through when the process has
+// no memory: then the call was done or not done as a whole, and no lock is held (store/README.md).
 #pragma once
 
 #include <cstdint>
@@ -15,27 +18,27 @@
 
 namespace TENUTO_NS {
 
-// The numbers are the exit codes of tools/tenuto and part of the C API: never renumber.
+// The numbers are the exit codes of the tool `tenuto` and part of the C API. Never renumber them.
 enum class [[nodiscard]] Status : std::uint8_t{
     ok = 0,
-    not_found = 1,         // the key, object or file is not there
+    not_found = 1,         // the key, collection, object or file does not exist
     invalid_argument = 2,  // a bad option, pointer or combination; nothing was done
-    exists = 3,            // create of something that is there
-    full = 4,              // no room in the pool, or no room on its file system; nothing was done
+    exists = 3,            // the thing to be created exists already
+    full = 4,              // no room in the pool or on its file system; nothing was done
     too_large = 5,         // key, value or size above the documented limit
     busy = 6,              // in use: the pool by another open, a collection by a backup, all slots
-                           // of iterators; or a transaction is open at close. Nothing was done
+                           // for iterators; or a transaction is open at close. Nothing was done
     permission = 7,        // the operating system refused access
     io = 8,                // a system call failed
     corrupt = 9,           // damage on media; the pool turns read-only
-    not_a_pool = 10,       // the file is something else
+    not_a_pool = 10,       // the file is not a pool
     wrong_version = 11,    // a pool of another layout version, byte order or line size
     read_only = 12,        // a write to a pool opened (or turned) read-only
-    conflict = 13,         // a concurrent transaction won; try again
-    aborted = 14,          // the transaction's body asked for the abort
-    closed = 15,           // the handle was closed or moved from
-    expired = 16,          // the snapshot was given up, being too old or too large (StoreOptions)
-    forked = 17,  // the pool is another process's, of which this one is a child; nothing was done
+    conflict = 13,         // a concurrent change won; try again
+    aborted = 14,          // the transaction was rolled back
+    closed = 15,           // the handle is empty, or was closed or moved from
+    expired = 16,          // the snapshot is too old or holds too much (StoreOptions)
+    forked = 17,  // this process is a child of the process that opened the pool; nothing was done
 };
 
 // The status's name, e.g. "not_found". Never null.
@@ -50,10 +53,10 @@ constexpr const char* status_name(Status s) {
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }
 
-// What went wrong in words, filled by the call that fails. `where` names the file and offset, key
-// or field; empty parts are left out of the text. Reuse overwrites.
+// A failure in words. The call that fails fills it, and overwrites what was in it. `where` names
+// the file and offset, the key or the field. text() leaves out empty parts.
 struct Report {
-  std::string what;      // one clause: what is wrong and what to do
+  std::string what;      // one clause: what is wrong, and what to do
   std::string where;     // "pool.tnt, offset 4096 (superblock copy 1)"
   std::string expected;  // for damage: what a sound pool has there
   std::string found;
@@ -67,7 +70,7 @@ struct Report {
   }
 };
 
-// Fills `r` when there is one and hands `s` back, so that a failure is one statement.
+// Fills `r`, if there is one, and returns `s`.
 inline Status fail(Status s, Report* r, std::string what, std::string where = {},
                    std::string expected = {}, std::string found = {}) {
   if (r != nullptr) {
@@ -76,8 +79,9 @@ inline Status fail(Status s, Report* r, std::string what, std::string where = {}
   return s;
 }
 
-// A value or the status that prevented it; spelled like std::expected. Reading the value of a
-// failed Result is a bug of the caller and stops the process.
+// A value, or the status why there is none. The interface is that of std::expected. error() is ok
+// when there is a value. To read the value of a failed Result is a bug of the caller: it writes the
+// status to stderr and aborts the process.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -138,7 +142,7 @@ class [[nodiscard]] Result {
 
 }  // namespace TENUTO_NS
 
-// Passes a failed Status up to the caller.
+// Returns a failed Status to the caller.
 #define TENUTO_TRY(expr)                                                     \
   do {                                                                       \
     const ::tenuto::Status tenuto_try_status = (expr);                       \

@@ -1,4 +1,4 @@
-// The units that places in a pool are counted in. Conversions have names.
+// The units of places in a pool. Conversions between them have names.
 #pragma once
 
 #include <compare>
@@ -13,8 +13,8 @@ inline constexpr std::size_t kLineBytes = 64;     // unit of flushing
 inline constexpr std::size_t kFrameBytes = 4096;  // base frame, order 0
 inline constexpr std::size_t kHugeBytes = 2u << 20;
 
-// A byte's distance from the start of its pool. 0 is the superblock, hence never an object: it
-// serves as null. The same in every process that maps the pool.
+// The distance of a byte from the start of its pool. It is the same in every process that maps the
+// pool. 0 is the place of the superblock, never of an object, so it is the null value.
 struct PoolOffset {
   std::uint64_t value = 0;
 
@@ -41,7 +41,7 @@ struct ClassId {
   constexpr auto operator<=>(const ClassId&) const = default;
 };
 
-// A persistent log area that one thread at a time holds.
+// A lane: a thread's persistent logs. One thread at a time holds it.
 struct LaneId {
   std::uint32_t value = 0;
 

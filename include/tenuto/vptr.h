@@ -1,19 +1,20 @@
-// A persistent pointer of 8 bytes that carries a version, so that attaching, freeing and exchanging
-// a block costs one fence instead of two: what recovery finds in a log can be told from what the
-// word held later. The pool counts the version up; hence only the pool may change such a word
-// (Pool::malloc_to, free_from, publish, swap), and nobody may copy it. Zero-filled memory holds
-// null pointers of version 0.
+// A versioned word: a persistent pointer of 8 bytes with a version. A malloc_to, free_from or swap
+// of it needs one fence, where a plain pointer needs two for malloc_to. By the version recovery
+// tells what a log says from what the word held later. Each change raises the version, so only the
+// pool may change the word (Pool::malloc_to, free_from, publish, swap), and it must not be copied.
+// Zero-filled memory holds null pointers of version 0.
 //
 // Contract
-//   - A word lies in a pool's root object or in a block allocated by malloc_to, publish or a
-//     transaction. Once the pool has changed it, it must not be overwritten, zeroed or copied over
-//     by plain stores as long as that block lives. (After the block is freed its memory may hold
-//     anything again: the pool waits with its reuse until no log names the word.)
-//   - It takes no part in transactions: memory given to Transaction::add must not contain a
-//     versioned word that is changed before the transaction ends, since undoing it would set the
-//     version back. Freeing a block that contains versioned words in a transaction is fine; the
-//     block that one points to is freed by Pool::free_from alone.
-//   - No seal: other threads may use the word and the block as soon as the call has returned.
+//   - The word is in a pool's root object, or in a block that malloc_to, publish or a transaction
+//     allocated. Once the pool has changed the word, plain stores must not overwrite, zero or copy
+//     over it while that block is allocated. After the free its memory may hold anything again: the
+//     pool does not reuse the block while a log names the word.
+//   - The word takes no part in transactions. Memory given to Transaction::add must not contain a
+//     versioned word that changes before the transaction ends, because an undo would set its
+//     version back. A transaction may free a block that contains versioned words. Only
+//     Pool::free_from frees the block that a versioned word points to.
+//   - Other threads may use the word and the block as soon as the call has returned. (A plain
+//     pointer asks more: see Pool::malloc_to.)
 #pragma once
 
 #include <cstddef>
@@ -23,13 +24,14 @@
 
 namespace TENUTO_NS {
 
-// The word on media: 24 bits of version, and the distance to the target in units of 16 bytes,
-// counted from the word's address rounded down. Distance 0 is null. Pools up to 8 TiB.
+// The word on media: 24 bits of version, and 40 bits of distance to the target. The distance is in
+// units of 16 bytes, from the word's address rounded down. Distance 0 is null. A pool may have up
+// to 8 TiB (kPoolBytesMax).
 struct VPtrWord {
   static constexpr unsigned kVersionBits = 24;
   static constexpr unsigned kDistanceBits = 64 - kVersionBits;
   static constexpr std::uint32_t kVersions = 1u << kVersionBits;
-  static constexpr std::uint64_t kUnit = 16;  // every block starts on a multiple of it
+  static constexpr std::uint64_t kUnit = 16;  // every block starts at a multiple of it
   static constexpr std::uint64_t kPoolBytesMax = kUnit << (kDistanceBits - 1);
 
   std::uint64_t raw = 0;
@@ -52,7 +54,8 @@ struct VPtrWord {
   static constexpr std::uint32_t next(std::uint32_t version) {
     return (version + 1) & (kVersions - 1);
   }
-  // Versions go round; of two that are less than half of the range apart, which came first.
+  // Versions wrap around. Whether `version` came before `than`; valid for two versions that are
+  // less than half of the range apart.
   static constexpr bool older(std::uint32_t version, std::uint32_t than) {
     const std::uint32_t ahead = (than - version) & (kVersions - 1);
     return ahead != 0 && ahead < kVersions / 2;

@@ -1,8 +1,9 @@
-// A contradiction in few words: the history is cut off after the return that nothing explains, and
-// then every demand that is not needed for it is dropped: gets go, writes become optional. What is
-// left is what a person must look at. Before that, as much of the beginning as possible is left
-// out, with the key holding anything where the rest begins. Both only ever make a history easier,
-// so what is left is a contradiction of the whole, too.
+// Makes a short text of a contradiction, in three steps:
+//   1. cut off the history after the return that no order explains
+//   2. leave out as much of the beginning as possible; the key may then hold anything
+//   3. drop every demand that the contradiction does not need: gets go, writes become optional
+// Each step only makes the history easier to explain. So a contradiction of the rest is a
+// contradiction of the whole.
 #include <algorithm>
 #include <set>
 
@@ -12,13 +13,13 @@ namespace TENUTO_NS::pm {
 namespace {
 
 constexpr std::size_t kTriesMax = 4000;
-constexpr std::size_t kTailMin = 4;         // the first ends that are tried
-constexpr std::size_t kShrinkOpsMax = 400;  // a longer one is shown by its last operations
+constexpr std::size_t kTailMin = 4;         // operations of the shortest end that is tried
+constexpr std::size_t kShrinkOpsMax = 400;  // of a longer one, only the last operations are shown
 constexpr std::size_t kShownMax = 40;
 
 struct Demand {
   KeyOp op;
-  bool dropped = false;  // nothing is asked of it any more
+  bool dropped = false;  // a get is ignored, a write may have happened or not
   bool culprit = false;
 };
 
@@ -35,7 +36,7 @@ class Explainer {
       if (ops[i].invoked > end_ || (ops[i].pending && ops[i].verb == KeyVerb::get)) continue;
       Demand d{ops[i], ops[i].pending, i == culprit};
       if (d.op.ended > end_ && !d.culprit) {
-        d.op.pending = true;  // open when it happened
+        d.op.pending = true;  // it was open at the culprit's return
         d.dropped = true;
       }
       demands_.push_back(d);
@@ -64,7 +65,7 @@ class Explainer {
     return search_key_history(ops, before_).verdict == Verdict::contradiction;
   }
 
-  // The last operations that contradict each other whatever was there before them.
+  // Keeps only the last operations, if they are a contradiction whatever the key held before them.
   void leave_out_the_beginning() {
     const std::vector<Demand> all = demands_;
     const std::vector<std::uint64_t> before = before_;
@@ -83,8 +84,8 @@ class Explainer {
     before_ = before;
   }
 
-  // What was open at the cut may take effect after it, or have done so; what the key held may be
-  // anything. Of the values that nobody sees later, one stands for all.
+  // Makes the cut harmless. Operations open at the cut may take effect after it or before it. The
+  // key may hold any earlier value. One value represents all those that no later get sees.
   void take_over(std::span<const Demand> earlier, std::uint64_t from,
                  std::span<const std::uint64_t> before) {
     std::set<std::uint64_t> seen;
@@ -147,7 +148,7 @@ class Explainer {
            });
   }
 
-  // What is asked for, and who could have written what was seen.
+  // The demands that are left, and the puts that could have written what a get saw.
   std::string lines() const {
     std::set<std::uint64_t> seen;
     for (const Demand& d : demands_) {

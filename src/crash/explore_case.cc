@@ -63,7 +63,7 @@ bool CrashCase::write(const std::string& path, const std::string& finding) const
     out << "line " << line * kLineBytes << ' ' << variant << '\n';
   }
   for (std::uint32_t i = 0; i < chain.depth; ++i) out << "recovery_crash " << chain.hash[i] << '\n';
-  out << '\n' << finding;  // behind the empty line: for people
+  out << '\n' << finding;  // read() stops at the empty line; the text is for people
   return static_cast<bool>(out.flush());
 }
 
@@ -83,7 +83,7 @@ std::vector<std::string> own_command() {
   std::vector<std::string> words;
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  // From another directory the program would not be found.
+  // An absolute path, because a replay may start in another directory.
   std::string exe(4096, 0);
   const ssize_t n = ::readlink("/proc/self/exe", exe.data(), exe.size());
   if (n > 0 && !words.empty()) words[0] = exe.substr(0, static_cast<std::size_t>(n));

@@ -1,6 +1,6 @@
-// A finding on disk, and what to run again. NAME.case is text, a word and its value a line; it
-// names the program with its arguments, the exploration among those of the process, the moment, and
-// of every line what survived.
+// A finding on disk, to be run again. NAME.case is text, one word and its value a line. It names
+// the program with its arguments, the number of the exploration in the process, the crash point,
+// and what survived of every line.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct CrashCase {
   std::vector<std::string> command;  // program and arguments; empty: point:state only
   std::uint64_t run = 0;             // 0: any
   std::uint64_t point = 0;
-  std::optional<std::uint64_t> state;  // by its number; else as follows
+  std::optional<std::uint64_t> state;  // by its number; without one, by base_new and picks
   bool base_new = false;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> picks;  // line, variant
   CrashChain chain{};
 
-  // From "point:state" or a file. Nothing when it is neither.
+  // Reads "point:state" or a file. Nothing when `text` is neither.
   static std::optional<CrashCase> read(const std::string& text);
   bool write(const std::string& path, const std::string& finding) const;
 

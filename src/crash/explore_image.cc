@@ -124,7 +124,7 @@ void ExploreImage::restore_all() {
   });
 }
 
-// Holes are asked for, because to look at them would fill them with pages.
+// Asks the file system for holes, because reading them through the mapping would allocate pages.
 void ExploreImage::for_each_frame(int file, const std::function<void(std::uint64_t)>& body) const {
   const auto next_data = [this](int fd, std::uint64_t from) {
     const off_t at = ::lseek(fd, static_cast<off_t>(from), SEEK_DATA);

@@ -1,5 +1,5 @@
-// The file that crash states are laid out in, and a copy of it in memory: at rest both hold the
-// durable content of the pool that the workload works on. Shared by the explorer and its workers.
+// The file that crash states are laid out in, and a copy in memory. At rest (no state laid out)
+// both hold the durable content of the workload's pool. Shared by the explorer and its workers.
 #pragma once
 
 #include <cstddef>
@@ -32,25 +32,25 @@ class ExploreImage {
   const std::byte* durable() const { return durable_; }
   LineWords durable_line(std::uint64_t line) const;  // zeros beyond the end
 
-  // The pool grew.
+  // Makes file and copy longer, because the pool grew.
   void resize(std::uint64_t bytes);
-  // The line is durable with these words.
+  // Sets the durable content of the line, in file and copy.
   void set_durable(std::uint64_t line, const LineWords& words);
 
-  // Crash states: change single lines of the file and put them back.
+  // For crash states: change a line of the file, and put it back.
   void patch(std::uint64_t line, const LineWords& words);
   void restore(std::uint64_t line);
-  // The file as long as a crash left it, and again as it was.
+  // Makes the file as long as a crash left it, and as long as before.
   void set_length(std::uint64_t bytes);
   void restore_length();
-  // After a worker died half-way.
+  // Puts everything back, after a worker died half-way.
   void restore_all();
-  // Writes the durable content with some lines changed to a new file. False: errno says why not.
+  // Writes the durable content with some lines changed to a new file. False on failure, with errno.
   bool save(const std::string& path,
             const std::vector<std::pair<std::uint64_t, LineWords>>& lines) const;
-  // A line of the file that is not as it should be at rest.
+  // A line where the file differs from the copy, if there is one. REQUIRES: at rest.
   std::optional<std::uint64_t> difference() const;
-  // Calls back for all frames where `file`, or the durable content, may hold anything but zeros.
+  // Calls body for each frame where `file` or the durable content may hold anything but zeros.
   void for_each_frame(int file, const std::function<void(std::uint64_t offset)>& body) const;
 
  private:

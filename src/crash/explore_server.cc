@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 16u << 20;
 
-// Plain values one after the other.
+// Writes plain values one after another.
 class JobWriter {
  public:
   explicit JobWriter(std::byte* to) : at_(to), end_(to + kBufferBytes) {}
@@ -55,7 +55,7 @@ class JobReader {
   const std::byte* at_;
 };
 
-// What of a job the worker uses; its states in the order of judgement.
+// The parts of a job that the worker uses. The states are in the order in which they are judged.
 struct ReceivedJob {
   std::vector<LineChoices> lines;
   std::vector<CrashState> states;
@@ -93,8 +93,8 @@ struct ReceivedJob {
   }
 };
 
-// Parent and child take turns and never run at once: a wake-up on another processor would cost more
-// than many a check.
+// Keeps parent and child on one processor. They take turns and never run at the same time, and a
+// wake-up on another processor would cost more than many a check.
 void stay_on(int cpu) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -110,7 +110,7 @@ bool read_byte(int fd) {
   return n == 1;
 }
 
-// False: nobody reads it any more.
+// False: the reader has closed the pipe.
 bool write_byte(int fd) {
   ssize_t n = 0;
   do n = ::write(fd, "", 1);
@@ -188,7 +188,7 @@ void CrashServer::serve_until_the_end(const Serve& serve) {
 }
 
 bool CrashServer::judge(int* status) {
-  // A child that died earlier is noticed by the read.
+  // If the child has died, the write must not raise SIGPIPE; the read then finds it out.
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;

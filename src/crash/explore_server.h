@@ -1,6 +1,8 @@
 // A worker process that judges the states of many crash points, for checks that need no model but
-// the counts: jobs reach it in shared memory, a byte through a pipe says go, a byte comes back when
-// it is done, and the end of that pipe says that it died.
+// the counts:
+//   parent: write the job to shared memory | write a byte to the request pipe
+//   child:  read the byte | judge | write a byte to the reply pipe
+// The parent reads end of file from the reply pipe when the child has died.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +18,7 @@ namespace TENUTO_NS::pm {
 
 class CrashServer {
  public:
-  // serve: judges one job in the child; false ends the child.
+  // Judges one job in the child. False ends the child.
   using Serve = std::function<bool(const WorkerJob&)>;
 
   CrashServer();
@@ -24,15 +26,15 @@ class CrashServer {
   CrashServer(const CrashServer&) = delete;
   CrashServer& operator=(const CrashServer&) = delete;
 
-  // Puts the job where the child finds it. False: it is too large; fork a child of its own.
+  // Writes the job to shared memory. False: it is too large, and needs a fork of its own.
   bool put(const WorkerJob& job);
   bool running() const { return child_ != 0; }
-  // Forks. In the child it returns true: call serve_until_the_end() there.
+  // Forks. Returns true in the child, which then calls serve_until_the_end().
   bool start();
   [[noreturn]] void serve_until_the_end(const Serve& serve);
-  // Has the job judged. False: the child ended, with this status for waitpid's macros.
+  // Lets the child judge the job. False: the child ended, with this status (as of waitpid).
   bool judge(int* status);
-  // Ends the child, whose mappings or plants are out of date.
+  // Ends the child, for example because its mappings or plants are out of date.
   void stop();
 
  private:

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kGroupFull = 3;      // groups up to this size: all subsets
 constexpr std::size_t kGroupMax = 64;      // bits of a mask
-constexpr std::size_t kStoresTried = 128;  // of a line: older ones count as one step
-constexpr std::size_t kMomentsMax = 64;    // latest instants at which all stores so far survive
+constexpr std::size_t kStoresTried = 128;  // latest stores of a line; older ones are one step
+constexpr std::size_t kMomentsMax = 64;    // latest stores up to which everything survives
 constexpr std::size_t kAloneMax = 4096;    // states with one unit unlike the others
 constexpr std::uint64_t kSectorLines = 8;  // 512 bytes
 
@@ -27,7 +27,7 @@ class VariantMaker {
     return static_cast<std::uint32_t>(out_.variants.size() - 1);
   }
 
-  // The stores [from, from + k) may survive in any order on top of `base`.
+  // Any part of the stores [from, from + k) may survive on top of `base`.
   void add_group(const LineWords& base, std::size_t from, std::size_t k) {
     const std::uint64_t all = k >= kGroupMax ? ~0ull : (1ull << k) - 1;
     if (k <= kGroupFull) {
@@ -37,7 +37,7 @@ class VariantMaker {
     for (std::size_t i = 0; i < k; ++i) {
       add_subset(base, from, k, 1ull << i);
       add_subset(base, from, k, all & ~(1ull << i));
-      add_subset(base, from, k, all & ~((1ull << i) - 1));  // from the end
+      add_subset(base, from, k, all & ~((1ull << i) - 1));  // the last k - i
     }
   }
 
@@ -64,7 +64,8 @@ std::size_t product_of(const CrashUnits& units, bool recent_only, std::size_t ma
   return product;
 }
 
-// Every combination of the chosen units' variants, the others as `base_new` says.
+// Every combination of the chosen units' variants. The other units are all new (base_new) or all
+// old.
 void add_product(const CrashUnits& units, bool recent_only, bool base_new,
                  std::vector<CrashState>& out) {
   std::vector<std::size_t> free;
@@ -82,7 +83,7 @@ void add_product(const CrashUnits& units, bool recent_only, bool base_new,
   }
 }
 
-// What finds most bugs: one unit unlike all the others.
+// One unit unlike all the others. This finds most bugs.
 void add_alone(const CrashUnits& units, std::vector<CrashState>& out, ExploreRng& rng) {
   std::vector<CrashState> alone;
   for (std::size_t u = 0; u < units.size(); ++u) {
@@ -101,13 +102,14 @@ void add_alone(const CrashUnits& units, std::vector<CrashState>& out, ExploreRng
   std::move(alone.begin(), alone.end(), std::back_inserter(out));
 }
 
-// Picks what survives when everything up to the store `until` does.
+// The variant of the line when everything up to the store `until` survives.
 std::uint32_t variant_at(const LineChoices& line, std::uint64_t until) {
   const auto n = std::upper_bound(line.orders.begin(), line.orders.end(), until);
   return line.of_prefix[static_cast<std::size_t>(n - line.orders.begin())];
 }
 
-// The states of an orderly machine: everything up to one store, nothing after it.
+// The states of a machine that keeps all stores in order: everything up to one store, and nothing
+// after it.
 void add_moments(const std::vector<LineChoices>& lines, std::uint64_t order_before,
                  std::vector<CrashState>& out) {
   std::vector<std::uint64_t> orders;

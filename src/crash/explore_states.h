@@ -1,6 +1,5 @@
-// From the recorder's lines to the crash states at one moment: which contents each line may have
-// after a crash, and which combinations of them to try. Pure functions of their arguments; called
-// by explore_worker.cc (states inside recovery) and explore_run.cc (states of the workload).
+// Turns the recorder's lines into the crash states of one crash point: which contents each line may
+// have after a crash, and which combinations of them to try. Pure functions of their arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace TENUTO_NS::pm {
 
-// What random choices come from; the same seed gives the same run on every machine.
+// The source of random choices. The same seed gives the same run on every machine.
 class ExploreRng {
  public:
   explicit ExploreRng(std::uint64_t seed) : state_(seed) {}
@@ -25,11 +24,11 @@ class ExploreRng {
 };
 
 std::uint64_t hash_mix(std::uint64_t x);
-// Of one line's content at its place; an image's hash is the exclusive or over its lines.
+// The hash of one line's content at its place. An image's hash is the exclusive or over its lines.
 std::uint64_t line_hash(std::uint64_t line, const LineWords& words);
 
-// One content that a line may have: the first `prefix` stores, and of the group behind them those
-// in `mask`.
+// One content that a line may have: the floor, the first `prefix` stores, and those stores behind
+// them whose bit is in `mask` (bit 0: the store number `prefix`).
 struct LineVariant {
   LineWords words;
   std::uint64_t hash;  // line_hash
@@ -37,28 +36,29 @@ struct LineVariant {
   std::uint64_t mask;
 };
 
-// variants[0] is the floor, variants[newest] the present content; no two have equal words.
+// variants[0] is the floor, variants[newest] the present content. No two have equal words.
 struct LineChoices {
   std::uint64_t line;
   std::vector<LineVariant> variants;
   std::uint32_t newest = 0;
-  std::vector<std::uint32_t> of_prefix;  // variant that holds the first i stores
+  std::vector<std::uint32_t> of_prefix;  // [i]: the variant with the first i stores
   std::vector<std::uint64_t> orders;     // of the stores
-  bool recent = false;                   // stored to since the crash point before
+  bool recent = false;                   // stored to since the previous crash point
 };
 
 inline bool reorders(const CrashOptions& o) { return o.reorder_stores && o.mode == CrashMode::adr; }
-// reorder: stores without a release store, flush or fence between them survive in any order.
+// With `reorder`, any part of a group (StoreRecord) may survive. `order_before` is the order of the
+// last store before the previous crash point.
 LineChoices choices_of(const LineLog& log, bool reorder, std::uint64_t order_before);
 
-// All lines old, or all new, but for the picks (index of line, index of variant).
+// All lines old (variant 0) or all new (newest), but for the picks (index of line, of variant).
 struct CrashState {
   bool base_new = false;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> picks;
 };
 
-// What survives or is lost as one: in mode adr a line, in mode page a sector, in mode eadr
-// everything. Variant 0 of a unit is all old, the last one or (adr) newest() all new.
+// A unit survives or is lost as one: in mode adr a line, in mode page a sector, in mode eadr
+// everything. Variant 0 of a unit is all old, variant newest() all new.
 class CrashUnits {
  public:
   CrashUnits(const std::vector<LineChoices>& lines, CrashMode mode);
@@ -70,11 +70,11 @@ class CrashUnits {
   std::uint32_t newest(std::size_t unit) const {
     return by_line_ ? lines_[unit].newest : static_cast<std::uint32_t>(groups_[unit].orders.size());
   }
-  // Stored to since the crash point before.
+  // Stored to since the previous crash point.
   bool recent(std::size_t unit) const {
     return by_line_ ? lines_[unit].recent : groups_[unit].recent;
   }
-  // Gives the unit this variant in a state that says nothing about it yet.
+  // Gives the unit this variant. REQUIRES: the state has no pick for it yet.
   void pick(CrashState& state, std::size_t unit, std::uint32_t variant) const;
   // Makes the unit all new.
   void persist(CrashState& state, std::size_t unit) const;
@@ -83,7 +83,7 @@ class CrashUnits {
  private:
   struct Group {
     std::vector<std::uint32_t> lines;
-    std::vector<std::uint64_t> orders;  // of stores, after each of which a crash is tried
+    std::vector<std::uint64_t> orders;  // of stores; a crash is tried after each of them
     bool recent = false;
   };
   const std::vector<LineChoices>& lines_;
@@ -92,8 +92,8 @@ class CrashUnits {
 };
 
 struct StateLimits {
-  std::size_t product_max = 2000;  // everything, when it is not more than this
-  std::size_t samples_max = 200;   // random ones, when it is more
+  std::size_t product_max = 2000;  // all combinations, up to this many
+  std::size_t samples_max = 200;   // random ones, when there are more
   CrashMode mode = CrashMode::adr;
 };
 
@@ -101,7 +101,7 @@ std::vector<CrashState> crash_states(const std::vector<LineChoices>& lines,
                                      const StateLimits& limits, std::uint64_t order_before,
                                      ExploreRng& rng);
 
-// Exclusive or of the changes against all lines old.
+// The exclusive or of the hash changes against all lines old.
 std::uint64_t state_hash(const std::vector<LineChoices>& lines, const CrashState& state);
 void set_variant(CrashState& state, std::uint32_t line, std::uint32_t variant);
 std::uint32_t variant_in(const std::vector<LineChoices>& lines, const CrashState& state,

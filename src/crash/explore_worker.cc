@@ -19,7 +19,7 @@ constexpr std::size_t kSlots = 1u << 22;
 constexpr std::size_t kSeenMax = kSlots / 4 * 3;
 constexpr std::size_t kRecoveryProductMax = 128;
 constexpr std::size_t kRecoverySamplesMax = 8;
-constexpr std::size_t kRetriedMax = 64;  // crashes in recovery deeper down, when all are tried
+constexpr std::size_t kRetriedMax = 64;  // without know_seen, for deeper crashes in recovery
 
 void arm_timer(std::chrono::milliseconds t) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(t).count();
@@ -72,7 +72,8 @@ bool CrashWorker::run(const WorkerJob& job) {
   return true;
 }
 
-// Judges the image laid out, then those of crashes in its recovery, then crashes in theirs.
+// Judges the image laid out, then the images of crashes in its recovery, then of crashes in their
+// recoveries.
 bool CrashWorker::judge_state() {
   chain_ = {};
   fences_.clear();
@@ -99,7 +100,7 @@ bool CrashWorker::judge_state() {
   return true;
 }
 
-// Appends to crashes_ what a crash in this recovery may leave.
+// Judges the image laid out and appends to crashes_ what a crash in its recovery may leave.
 bool CrashWorker::judge_image() {
   report_.chain = chain_;
   std::snprintf(report_.fences, sizeof report_.fences, "%s", fences_.c_str());
@@ -200,16 +201,16 @@ CrashWorker::RecoveryCrash CrashWorker::make_crash(const std::vector<const LineL
   return crash;
 }
 
-// Whether a crash inside recovery that leaves this image is to be judged.
+// Whether to judge a crash inside recovery that leaves this image.
 bool CrashWorker::wanted(std::uint64_t hash) const {
-  if (hash == state_hash_) return false;  // nothing has happened
+  if (hash == state_hash_) return false;  // recovery changed nothing
   if (job_->chain.depth != 0) {
     return chain_.depth < job_->chain.depth && job_->chain.hash[chain_.depth] == hash;
   }
   return !job_->know_seen || !seen_.contains(hash ^ job_->model);
 }
 
-// Keeps a fair sample of the crashes that all fences of the recoveries of one depth allow.
+// Keeps a fair sample of the crashes at all fences of the recoveries of one depth.
 void CrashWorker::collect(const char* first, const char* then) {
   Recorder& r = Recorder::instance();
   const std::vector<const LineLog*> logs = r.lines();
@@ -227,7 +228,7 @@ void CrashWorker::collect(const char* first, const char* then) {
   for (const CrashState& state : states) {
     RecoveryCrash crash = make_crash(logs, lines, state);
     if (!wanted(crash.hash)) {
-      // Judged elsewhere, which counts for this fence too.
+      // Judged elsewhere, and that counts for this fence too.
       if (crash.hash != state_hash_) r.mark_explored(first, then);
       continue;
     }

@@ -1,8 +1,11 @@
-// Lays out crash states one after the other in the image file, has each recovered and checked, and
-// puts the image back: line by line, only what the state and the recovery wrote. Runs in a child
-// process forked at the crash point, so that the check sees the workload's model as it was, and a
-// crash or hang of recovery only costs the child. Where the check needs no model but the counts
-// (CrashOptions::counted_model), one child serves many crash points (explore_server.h).
+// A worker lays out crash states in the image file, one after another. It lets the check recover
+// and judge each one, and puts the image back: only the lines that the state and the recovery
+// wrote.
+//
+// It runs in a child process that is forked at the crash point. So the check sees the workload's
+// model as it was then, and a recovery that crashes or hangs ends only the child. If the check
+// needs no model but the counts (CrashOptions::counted_model), one child serves many crash points
+// (explore_server.h).
 #pragma once
 
 #include <cstdint>
@@ -17,36 +20,37 @@
 
 namespace TENUTO_NS::pm {
 
-// Hashes of (image, model) that were judged already. Lives in memory shared with the workers;
-// parent and worker never use it at the same time. When it is full, everything counts as new.
+// Hashes of the pairs (image, model) that were judged already, in memory shared with the workers.
+// Parent and worker never use it at the same time. When it is full, everything counts as new.
 class SeenStates {
  public:
   SeenStates();
   ~SeenStates();
   SeenStates(const SeenStates&) = delete;
   SeenStates& operator=(const SeenStates&) = delete;
-  bool insert(std::uint64_t hash);  // whether it was new
+  bool insert(std::uint64_t hash);  // true if it was new
   bool contains(std::uint64_t hash) const;
 
  private:
-  std::uint64_t* slots_;  // 0: empty; the last one counts
+  std::uint64_t* slots_;  // 0: empty; the last slot is the number of hashes
 };
 
 enum class CrashPhase : std::uint32_t { recovery, second_recovery };
 
-// Crashes inside recovery, one in the recovery after the other, by the hashes of their images.
+// Nested crashes inside recovery: each is in the recovery after the one before it. By the hashes
+// of their images.
 struct CrashChain {
   static constexpr std::size_t kMax = 4;
   std::uint64_t hash[kMax];
   std::uint32_t depth;
 };
 
-// What a worker leaves for its parent, in shared memory, so that it survives the worker.
+// A worker's report to its parent, in shared memory, so that it survives the worker.
 struct WorkerReport {
-  std::uint64_t state;  // index of the one being judged
+  std::uint64_t state;  // index in WorkerJob::order of the state being judged
   CrashPhase phase;
   CrashChain chain;
-  char fences[512];  // those of recovery that the crashes of the chain came before
+  char fences[512];  // the fences of recovery before which the crashes of the chain were
   char text[2048];   // the check's verdict
   std::uint64_t checks;
   std::uint64_t recovery_states;
@@ -57,11 +61,11 @@ struct WorkerJob {
   const std::vector<LineChoices>* lines;
   const std::vector<CrashState>* states;
   std::vector<std::uint64_t> order;  // indices into states
-  std::uint64_t image_hash;          // of all lines old
+  std::uint64_t image_hash;          // of the image with all lines old
   std::uint64_t model;
-  bool know_seen;  // sample crashes in recovery, of those not judged yet; else try all
+  bool know_seen;  // true: sample the crashes in recovery not judged yet; false: try all
   std::uint64_t invoked, acknowledged;
-  CrashChain chain;  // with a depth: only these crashes in recovery
+  CrashChain chain;  // if depth != 0: only these crashes in recovery
 };
 
 class CrashWorker final : public TraceObserver {
@@ -70,18 +74,18 @@ class CrashWorker final : public TraceObserver {
               SeenStates& seen, WorkerReport& report)
       : options_(options), check_(check), image_(image), seen_(seen), report_(report) {}
 
-  // In the child. False, with the report filled, at the first bad state.
+  // Called in the child. False at the first bad state, with the report filled.
   bool run(const WorkerJob& job);
 
  private:
-  // An image of a crash inside recovery: the lines unlike the durable ones.
+  // An image that a crash inside recovery leaves: the lines that differ from the durable ones.
   struct RecoveryCrash {
     std::vector<std::pair<std::uint64_t, LineWords>> lines;  // by line
     std::uint64_t hash;
     std::uint64_t bytes;
     const char* first;
     const char* then;
-    CrashChain chain;  // to this crash
+    CrashChain chain;  // up to and with this crash
     std::string fences;
   };
 
@@ -107,15 +111,15 @@ class CrashWorker final : public TraceObserver {
   WorkerReport& report_;
 
   const WorkerJob* job_ = nullptr;
-  CrashChain chain_{};  // of crashes in recovery that led to the image laid out
-  std::string fences_;  // that they came before
+  CrashChain chain_{};  // crashes in recovery that led to the image laid out
+  std::string fences_;  // WorkerReport::fences of chain_
   bool collecting_ = false;
-  bool changed_ = false;          // the check said that it goes on to change the pool
+  bool changed_ = false;          // the check called CrashImage::recovered()
   std::uint64_t state_hash_ = 0;  // of the image laid out
   std::vector<std::pair<std::uint64_t, LineWords>> laid_out_;  // by line
   std::vector<std::uint64_t> written_;                         // lines that recoveries stored to
   std::vector<RecoveryCrash> crashes_;
-  std::uint64_t crashes_met_ = 0;  // at the depth of crashes_
+  std::uint64_t crashes_met_ = 0;  // all candidates for crashes_, which is a sample
   std::uint64_t order_before_ = 0;
   ExploreRng rng_{0};
 };

@@ -1,7 +1,10 @@
-// See tenuto/crash_history.h. Calls and returns are walked in the order of their tickets with the
-// set of all configurations: what the key holds, and which of the open operations took effect. A
-// write takes effect when its return, or somebody else's, demands it; what changes nothing (a get,
-// an erase that found nothing) as soon as the key holds what it saw, for that never does harm.
+// The search of tenuto/crash_history.h. It takes calls and returns in the order of their tickets
+// and keeps the set of all configurations: what the key holds, and which open operations took
+// effect.
+//
+// A write takes effect no earlier than some return needs it. An operation that changes nothing (a
+// get, an erase that found nothing) takes effect as soon as the key holds what it saw, because that
+// excludes no order.
 #include "tenuto/crash_history.h"
 
 #include <algorithm>
@@ -15,7 +18,7 @@ namespace TENUTO_NS::pm {
 namespace {
 
 constexpr std::size_t kOpenMax = 64;                       // bits of Config::done
-constexpr std::size_t kConfigsMax = std::size_t{1} << 20;  // at one moment
+constexpr std::size_t kConfigsMax = std::size_t{1} << 20;  // at one return
 
 struct Config {
   std::uint64_t value;
@@ -31,7 +34,7 @@ struct ConfigHash {
   }
 };
 
-// Leaves the value alone, and is allowed only where the key holds what it saw.
+// Whether the operation changes nothing. It is allowed only where the key holds what it saw.
 bool reads(const KeyOp& op) {
   return op.verb == KeyVerb::get || (op.verb == KeyVerb::erase && op.saw == EraseSaw::absent);
 }
@@ -69,12 +72,12 @@ class Search {
     std::size_t op;
   };
 
-  // Calls come before returns of the same ticket: such operations may overlap.
+  // Calls come before returns of the same ticket, so such operations may overlap.
   std::vector<Event> events() const {
     std::vector<Event> all;
     all.reserve(ops_.size() * 2);
     for (std::size_t i = 0; i < ops_.size(); ++i) {
-      // Nobody heard what a get cut off by a crash would have said.
+      // A get that a crash cut off has no result, so it constrains nothing.
       if (ops_[i].pending && ops_[i].verb == KeyVerb::get) continue;
       all.push_back({ops_[i].invoked, true, i});
       all.push_back({std::max(ops_[i].ended, ops_[i].invoked), false, i});
@@ -212,7 +215,7 @@ void CrashHistory::erased(Id op, bool existed) {
 }
 void CrashHistory::got(Id op, std::uint64_t value) { end(op).value = value; }
 void CrashHistory::failed(Id op) {
-  // A get that was cut off says nothing about the key.
+  // Turns the operation into a get that was cut off, which constrains nothing.
   KeyOp& ended = end(op);
   ended.verb = KeyVerb::get;
   ended.pending = true;
@@ -231,7 +234,7 @@ std::string CrashHistory::check() const {
   for (const Key& key : keys_) {
     std::vector<KeyOp> ops = key.ops;
     for (KeyOp& op : ops) {
-      if (op.ended == 0) op.ended = ticket_ + 1;  // open to this day
+      if (op.ended == 0) op.ended = ticket_ + 1;  // still open
     }
     const KeyJudgement j = check_key_history(ops);
     if (j.verdict == Verdict::contradiction) return "key " + key.name + ": " + j.what;

@@ -11,7 +11,7 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr std::uint32_t kSwitchEvery[] = {2, 5, 15, 60};  // what a seed chooses from
+constexpr std::uint32_t kSwitchEvery[] = {2, 5, 15, 60};  // the seed chooses one
 constexpr long kPatienceNs = 500'000'000;  // without an event, before a thread counts as blocked
 
 void post(sem_t& s) { TENUTO_ASSERT(::sem_post(&s) == 0); }
@@ -29,7 +29,7 @@ timespec end_of_patience() {
   return until;
 }
 
-// False when kPatienceNs went by first, for both.
+// Both return false when kPatienceNs passes first.
 bool join_in_time(pthread_t thread) {
   const timespec until = end_of_patience();
   const int failed = ::pthread_timedjoin_np(thread, nullptr, &until);
@@ -61,14 +61,14 @@ TraceUninterrupted::~TraceUninterrupted() { Interleaver::pause(before_); }
 
 void Interleaver::step(bool must_switch) {
   Slot* mine = own_slot;
-  // The explorer's own work, which holds the recorder's lock, must not be interrupted.
+  // The explorer's own work holds the recorder's lock and must not be interrupted.
   if (mine == nullptr || mine->inside || Recorder::held_by_caller()) return;
   mine->inside = true;
   Recorder::instance().drain_mine();
   Interleaver& i = *mine->owner;
   i.steps_.fetch_add(1, std::memory_order_relaxed);
   if (i.token_.load(std::memory_order_acquire) != mine->index) {
-    i.wait(*mine);  // was taken for blocked
+    i.wait(*mine);  // this thread counted as blocked and lost its turn
   } else if (must_switch || i.rng_.below(i.switch_every_) == 0) {
     i.hand_over(*mine);
   }
@@ -108,7 +108,7 @@ void* Interleaver::play(void* slot) {
   mine.owner->wait(mine);
   own_slot = &mine;
   (*mine.body)();
-  own_slot = nullptr;  // what the thread's end does is not interrupted
+  own_slot = nullptr;  // the end of the thread is not interrupted
   mine.ended.store(true, std::memory_order_release);
   post(mine.owner->ended_);
   return nullptr;
@@ -123,7 +123,7 @@ void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
     slots_.back()->body = &bodies[i];
     TENUTO_ASSERT(::sem_init(&slots_.back()->wake, 0, 0) == 0);
   }
-  token_.store(bodies.size(), std::memory_order_relaxed);  // nobody's
+  token_.store(bodies.size(), std::memory_order_relaxed);  // of no thread
   for (const auto& s : slots_) {
     TENUTO_ASSERT(::pthread_create(&s->thread, nullptr, play, s.get()) == 0);
   }
@@ -134,7 +134,7 @@ void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
   while (living != 0) {
     const bool in_time = take_in_time(ended_);
     const std::uint64_t steps = steps_.load(std::memory_order_relaxed);
-    bool kept = false;  // its end waits for a lock of somebody who waits for the token
+    bool kept = false;  // an ending thread waits for a lock, and its holder waits for the token
     for (const auto& s : slots_) {
       if (s->joined || !s->ended.load(std::memory_order_acquire)) continue;
       s->joined = join_in_time(s->thread);
@@ -145,7 +145,7 @@ void Interleaver::run(const std::vector<std::function<void()>>& bodies) {
       steps_seen = steps;
       continue;
     }
-    // The token's holder has ended, or blocks where we cannot see it.
+    // The token's holder has ended, or blocks in something that is not an event.
     if (choose_next(token_.load(std::memory_order_relaxed), next)) give(next);
   }
   slots_.clear();

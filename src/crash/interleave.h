@@ -1,10 +1,10 @@
-// Threads run one at a time, with every switch chosen by a seed, so that a crash test with threads
-// meets unlikely interleavings and meets them again. Used through CrashContext::interleave; called
-// by trace_tsan.cc at each event where a switch makes a difference: stores to the watched pool,
-// atomic operations, flushes, fences, mutexes.
+// Runs threads one at a time, with every switch chosen by a seed. So a crash test with threads
+// reaches unlikely interleavings and can repeat them. Used through CrashContext::interleave. A
+// switch is possible at each event where it makes a difference: stores to the watched pool, atomic
+// operations, flushes, fences, mutexes (trace_tsan.cc).
 //
-// Threads may wait for each other with mutexes and with loops on atomics. One that blocks in
-// anything else is passed over after a while, at the price of a run that may not repeat.
+// Threads may wait for each other with mutexes and with loops on atomics. A thread that blocks in
+// anything else is passed over after a while (kPatienceNs); such a run may not repeat.
 #pragma once
 
 #include <pthread.h>
@@ -30,18 +30,18 @@ class Interleaver {
   // Returns when all bodies have returned and their threads have ended.
   void run(const std::vector<std::function<void()>>& bodies);
 
-  // Whether the calling thread is one of an interleaver's.
+  // Whether the calling thread belongs to an interleaver.
   static bool managed();
-  // Another thread may run now.
+  // A point where another thread may run.
   static void point() {
     if (own_slot != nullptr) [[unlikely]]
       step(false);
   }
-  // Whether points of the calling thread are none for now. Returns what it was.
+  // With `paused`, point() and blocked() do nothing in the calling thread. Returns the old setting.
   static bool pause(bool paused) {
     return own_slot != nullptr && std::exchange(own_slot->inside, paused);
   }
-  // The calling thread cannot go on before another has: runs another, if there is one.
+  // The calling thread cannot continue before another thread does. Runs another, if there is one.
   static void blocked() { step(true); }
 
  private:
@@ -51,7 +51,7 @@ class Interleaver {
     sem_t wake;
     pthread_t thread{};
     const std::function<void()>* body = nullptr;
-    bool inside = false;  // a point of its own
+    bool inside = false;  // inside a point, or paused
     std::atomic<bool> ended = false;
     bool joined = false;
   };
@@ -62,7 +62,7 @@ class Interleaver {
   void wait(Slot& mine);
   bool choose_next(std::size_t besides, std::size_t& chosen);
 
-  // The thread that a point belongs to; null in threads that run freely.
+  // The calling thread's slot; null in threads that run freely.
   static constinit thread_local Slot* own_slot;
 
   ExploreRng rng_;

@@ -1,4 +1,4 @@
-// The command line of programs that explore their own workloads.
+// crash_main: the command line of programs that explore their own workloads.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Inside the checker of tenuto/crash_history.h: the search, and the words for what it found.
+// Internals of the checker of tenuto/crash_history.h: the search, and the text of its result.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace TENUTO_NS::pm {
 struct SearchResult {
   Verdict verdict;
   std::vector<std::uint64_t> finals;
-  std::size_t op;  // of a contradiction: the one whose return no order explains
+  std::size_t op;  // with a contradiction: the operation whose return no order explains
 };
 
 SearchResult search_key_history(std::span<const KeyOp> ops, std::span<const std::uint64_t> before);

@@ -1,12 +1,14 @@
-// Forgotten persists and needless ones, found while the workload runs and without any crash.
+// Finds forgotten and needless flushes while the workload runs, without any crash.
 //
-// Forgotten: a line that a thread stored to and did not flush, when a fence makes a word durable
-// that the thread published later (or a transaction commits, or an operation returns). Before that
-// fence neither is durable, so flushing late is no mistake; that their order may matter within one
-// fence is the explorer's business. Lines that recovery does without are declared with transient().
+// Forgotten: a thread stored to a line and did not flush it, and then something relied on the line:
+// a fence made a word durable that the thread published after the store, a transaction committed,
+// or an operation was acknowledged. Before that fence neither store nor word is durable, so a late
+// flush is no mistake. The explorer tests whether their order matters within one fence. Lines that
+// recovery does not need are declared with transient().
 //
-// Needless: a flush of a line without a store since its last flush (stores of the value that was
-// there already are none), and a fence with nothing flushed for it.
+// Needless: a flush of a line without a store since its last flush. A store of the value that was
+// there already does not count. A fence without a flush before it is needless too;
+// FenceStats::empty counts these.
 #include <algorithm>
 
 #include "crash/trace_recorder.h"
@@ -52,19 +54,19 @@ void Recorder::transaction(TraceTx what) {
 
 void Recorder::lint_fence(Thread& t, const char* first, const char* then) {
   if (t.published.empty() || t.in_transaction) return;
-  // The word's own line is flushed with it, or its flush is what was forgotten.
+  // Either the word's own line is flushed with it, or that flush is the forgotten one.
   const Published& last = t.published.back();
   lint(t, last.order, std::string("fence(\"") + first + "\", \"" + then + "\")", last.site);
   t.published.clear();
 }
 
-// Tells of the thread's lines with stores up to `until` that no flush has taken.
+// Reports the thread's lines with stores up to `until` that were not flushed.
 void Recorder::lint(Thread& t, std::uint64_t until, const std::string& when,
                     const TraceSite& publish) {
   const std::uint64_t me = t.barriers >> kGroupShift;
   for (auto it = t.dirty.begin(); it != t.dirty.end();) {
     const LineLog* log = find(*it);
-    const StoreRecord* kept = nullptr;  // not flushed
+    const StoreRecord* kept = nullptr;  // the first store that was not flushed
     for (std::size_t i = 0; log != nullptr && i < log->stores.size() && kept == nullptr; ++i) {
       const StoreRecord& s = log->stores[i];
       if (s.order > log->flushed && s.group >> kGroupShift == me) kept = &s;

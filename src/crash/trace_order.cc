@@ -1,5 +1,5 @@
-// The recorder's side of flushes and fences: what becomes durable, which bugs are made of it by
-// name, and the ledger of named fences.
+// The recorder's part for flushes and fences: what becomes durable, the mutations (a fence or a
+// flush dropped by name), and the statistics of named fences.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -48,7 +48,7 @@ void Recorder::flush(const void* p, std::size_t n, const TraceSite& site) {
   ++t.barriers;
 }
 
-// The other lines of the sectors that the flushed lines stand in.
+// Marks the other lines of the sectors with the flushed lines [begin, end).
 void Recorder::mark_sectors(Thread& t, std::uint64_t begin, std::uint64_t end) {
   constexpr std::uint64_t kLines = 512 / kLineBytes;
   for (std::uint64_t line = round_down(begin, kLines); line < round_up(end, kLines); ++line) {
@@ -67,7 +67,7 @@ bool Recorder::raises_anything(const Thread& t) const {
   });
 }
 
-// The line's stores up to the order `until` are durable.
+// Makes the line's stores up to the order `until` durable.
 void Recorder::raise(LineLog& log, std::uint64_t until) {
   const LineWords old_floor = log.floor;
   auto rest = log.stores.begin();
@@ -117,7 +117,7 @@ void Recorder::fence(const char* first, const char* then) {
 
 void Recorder::locked_instruction() {
   if (!locked_fences_.load(std::memory_order_relaxed)) return;
-  if (held_by_caller()) return;  // of the explorer itself
+  if (held_by_caller()) return;  // an instruction of the explorer itself
   const TraceLock lock;
   if (observer_ == nullptr) return;
   Thread& t = self();

@@ -42,7 +42,7 @@ Recorder::Recorder() {
 }
 
 Recorder::Thread& Recorder::self() {
-  // Never freed: a thread that ended may have left a store whose value is still to be read.
+  // Never freed: an ended thread may have left a pending store, whose value is read later.
   constinit thread_local Thread* mine = nullptr;
   if (mine == nullptr) {
     mine = new Thread;
@@ -165,8 +165,8 @@ std::pair<std::uint64_t, std::uint64_t> Recorder::lines_of(const void* p, std::s
   return {(begin - base()) / kLineBytes, (end - base() + kLineBytes - 1) / kLineBytes};
 }
 
-// What a line without a log holds: the durable content, where that is known; else what is in memory
-// now, before the store that is about to be recorded.
+// The content of a line without a log: the durable content, if that is known. Else what is in
+// memory now, before the store that is about to be recorded.
 LineWords Recorder::unlogged(std::uint64_t line) const {
   LineWords words;
   if (durable_ != nullptr) {
@@ -197,7 +197,7 @@ void Recorder::note_word(Thread& t, std::uint64_t word, std::uint64_t mask, std:
   if (((words[word % kWords] ^ value) & mask) == 0) return;
   LineLog& log = touch(word / kWords);
   if (log.stores.size() == kStoresMax) {
-    // Rather forget that the oldest half might be lost than grow without bound.
+    // Bound the memory: from now on the oldest half counts as durable and is never lost.
     constexpr std::size_t kHalf = kStoresMax / 2;
     const LineWords old_floor = log.floor;
     for (std::size_t i = 0; i < kHalf; ++i) log.stores[i].apply(log.floor);
@@ -243,8 +243,8 @@ void Recorder::drain(Thread& t, bool forget) {
 }
 
 void Recorder::drain_all() {
-  // Another thread's latest store may or may not have happened yet: what is there counts now, and
-  // the rest when that thread's next event comes.
+  // Another thread's pending store may not have happened yet. So what is in memory is recorded now,
+  // and the store stays pending until that thread's next event.
   Thread& mine = self();
   drain(mine, true);
   for (Thread* t : threads_) {
@@ -254,7 +254,7 @@ void Recorder::drain_all() {
 
 void Recorder::prepare_store(const void* p, std::size_t n) {
   drain(self(), true);
-  if (durable_ != nullptr) return;  // what was there before is known without the memory
+  if (durable_ != nullptr) return;  // the content before the store is known without the memory
   const auto [begin, end] = lines_of(p, n);
   for (std::uint64_t line = begin; line < end; ++line) touch(line);
 }

@@ -1,11 +1,13 @@
-// The recorder of the traced build: what was stored into one pool file, what of it is surely
-// durable, and what a crash at this moment may lose. Fed by trace_tsan.cc (stores) and by the
-// verbs of tenuto/persist.h (flushes, fences); read by the explorer (explore.cc).
+// The recorder of the traced build. It knows what was stored into one pool file, what of it is
+// surely durable, and what a crash at this point in time may lose. It gets stores from
+// trace_tsan.cc, and flushes and fences from the verbs of tenuto/persist.h. The explorer reads it.
 //
 // Model: every line has a floor (its durable content) and a list of stores above it, in order. A
-// flush remembers the list's present end; the same thread's next fence raises the floor to there.
-// A store is cut into aligned 8-byte words in address order. The compiler calls before the store,
-// so the value is read at the thread's next event.
+// flush remembers the present end of the list. The same thread's next fence raises the floor to
+// there. A store is cut into aligned 8-byte words in address order.
+//
+// The compiler's call comes before the store. So the recorder keeps the store as pending and reads
+// the value at the thread's next event ("drain").
 #pragma once
 
 #include <array>
@@ -27,13 +29,13 @@ namespace TENUTO_NS::pm {
 
 using LineWords = std::array<std::uint64_t, kLineBytes / 8>;
 
-// Where a store stands: return addresses, the storing code first, then its callers.
+// The source place of a store: return addresses, the storing code first, then its callers.
 using TraceSite = std::array<const void*, 4>;
 
 // The calling thread's traced functions, as the compiler reports entry and exit.
 struct TraceStack {
   static constexpr std::size_t kDepthMax = 512;
-  std::size_t depth = 0;  // may pass kDepthMax
+  std::size_t depth = 0;  // may exceed kDepthMax; deeper callers are not kept
   std::array<const void*, kDepthMax> callers{};
 
   TraceSite site(const void* innermost) const {
@@ -46,8 +48,8 @@ struct TraceStack {
 };
 extern constinit thread_local TraceStack trace_stack;
 
-// One word of one store. Neighbours with the same group stand in the program without a release
-// store, flush or fence between them: a compiler may emit them in any order.
+// One word of one store. In the program, neighbours with the same group have no release store,
+// flush or fence between them, so a compiler may emit them in any order.
 struct StoreRecord {
   std::uint64_t value;  // of the whole word after the store
   std::uint64_t mask;   // the bytes that were stored
@@ -59,7 +61,7 @@ struct StoreRecord {
   void apply(LineWords& words) const { words[word] = (words[word] & ~mask) | (value & mask); }
 };
 
-// floor + all of stores == now; stores stand in their order.
+// floor + all of `stores` == now. `stores` is sorted by order.
 struct LineLog {
   std::uint64_t line = 0;  // file offset / kLineBytes
   LineWords floor{};
@@ -68,21 +70,22 @@ struct LineLog {
   std::vector<StoreRecord> stores;
 };
 
-// Told, while the recorder's lock is held, what happens to durability.
+// Called when durability changes, with the recorder's lock held.
 class TraceObserver {
  public:
-  // A fence of the calling thread is about to take effect: the crash states grow no further.
+  // A fence of the calling thread is about to take effect. Until then stores only add crash states;
+  // the fence removes some.
   virtual void before_fence(const char* first, const char* then) = 0;
   // The line's floor changed from `old_floor`.
   virtual void floor_raised(const LineLog& log, const LineWords& old_floor) = 0;
-  // The pool file is now this long. Returns where its durable content is, as given to watch().
+  // The pool file is now this long. Returns its durable content, as the `durable` of watch().
   virtual const std::byte* resized(std::uint64_t bytes) = 0;
 
  protected:
   ~TraceObserver() = default;
 };
 
-// The mapping whose stores are recorded. Read without lock by every store of the process.
+// The mapping whose stores are recorded. Every store of the process reads it without a lock.
 struct TraceRegion {
   std::atomic<std::uintptr_t> base = 0;
   std::atomic<std::uintptr_t> bytes = 0;
@@ -96,13 +99,13 @@ struct TraceRegion {
 };
 extern constinit TraceRegion trace_region;
 
-inline constexpr std::size_t kGroupShift = 40;        // thread number above, its barriers below
+inline constexpr std::size_t kGroupShift = 40;        // bits above: thread; below: its barriers
 inline constexpr std::size_t kTracedFencesMax = 512;  // different name pairs
 
 class Recorder {
  public:
   struct Settings {
-    bool keep_clean_lines = false;           // logs stay when all their stores are durable
+    bool keep_clean_lines = false;           // keep logs whose stores are all durable
     bool locked_instructions_fence = false;  // they complete earlier flushes, as on x86
     bool lint = false;                       // see trace_lint.cc
     bool flush_sectors = false;              // a flush takes the whole 512-byte sector
@@ -111,25 +114,25 @@ class Recorder {
   static Recorder& instance();
   static TraceCounts thread_counts();
 
-  // From now on the file (device, inode) is recorded when it is mapped. `durable`, if given, is
-  // the file's durable content, as long as the file and kept up to date by the observer.
+  // From now on records the file (device, inode) when it is mapped. `durable`, if given, is the
+  // file's durable content; it is as long as the file, and the observer keeps it up to date.
   void watch(std::uint64_t device, std::uint64_t inode, TraceObserver* observer,
              const std::byte* durable, Settings settings);
   void stop();
-  // In a forked child: forgets the parent's other threads, who may have held the lock.
+  // In a forked child: forgets the parent's threads and frees the lock, which they may have held.
   void after_fork();
 
-  // Lines with stores that may be lost (or, with keep_clean_lines, all lines stored to), by line.
+  // Lines with stores that may be lost, sorted by line; with keep_clean_lines all lines stored to.
   std::vector<const LineLog*> lines() const;
   std::uint64_t last_order() const { return order_; }
-  // Where the present words of a line stand; null when the file is not mapped.
+  // The mapping of the file, with its present content; null when the file is not mapped.
   const std::byte* mapped() const;
   std::uint64_t mapped_bytes() const;
   const LineLog* find(std::uint64_t line) const;
-  // Another thread is about to store to the line: its words may change at any moment.
+  // Whether another thread has a pending store to the line, so that its words may change any time.
   bool stored_elsewhere(std::uint64_t line) const;
 
-  // What was found without a crash; places not in words yet.
+  // What the lint found without a crash (trace_lint.cc). Places are addresses here.
   struct Forgotten {
     std::string when;
     TraceSite publish;
@@ -150,18 +153,18 @@ class Recorder {
   void set_mutation(Mutation m) { mutation_ = std::move(m); }
   std::vector<FenceStats> fences() const;
   void clear_fences();
-  // Everything stored so far is durable. REQUIRES: locked.
+  // Makes everything stored so far durable. REQUIRES: locked.
   void raise_all();
   void mark_explored(const char* first, const char* then);
 
-  // The lock that all events take; recursive, so that the explorer may hold it over a callback.
+  // The lock that all events take. Recursive, so that the explorer can hold it during a callback.
   void lock();
   void unlock();
   static bool held_by_caller();
   static bool held_by_any();
-  // Records what every thread's latest store came to. REQUIRES: locked.
+  // Records the value of every thread's pending stores. REQUIRES: locked.
   void drain_all();
-  // Records what the calling thread's latest store came to.
+  // Records the value of the calling thread's pending stores.
   void drain_mine();
 
   // Events.
@@ -174,14 +177,15 @@ class Recorder {
   void locked_instruction();
   void publish(const void* word, const TraceSite& site);
   void transient(const void* p, std::size_t n);
-  // Something relies on all that the calling thread stored.
+  // Something now relies on everything that the calling thread stored.
   void checkpoint(const char* when);
   void transaction(TraceTx what);
-  // Touches the lines of a store that the caller is about to make itself; then after_store().
+  // For a store that the caller makes itself: keeps what its lines hold before. The caller holds
+  // the lock over prepare_store, the store and after_store.
   void prepare_store(const void* p, std::size_t n);
 
  private:
-  // A store whose value is not known yet.
+  // A store whose value has not been read yet.
   struct Pending {
     const void* p;
     std::size_t n;
@@ -191,7 +195,7 @@ class Recorder {
   struct Mark {
     std::uint32_t call;
     std::uint64_t line;
-    std::uint64_t until;  // order of the latest store then
+    std::uint64_t until;  // order of the latest store at the flush
   };
   struct Published {
     std::uint64_t line;
@@ -199,7 +203,7 @@ class Recorder {
     TraceSite site;
   };
   struct Thread {
-    std::uint64_t barriers = 0;  // its number, above; release stores, flushes, fences so far, below
+    std::uint64_t barriers = 0;  // number << kGroupShift | release stores, flushes, fences so far
     std::vector<Pending> pending;
     std::vector<Mark> marks;
     std::uint32_t flush_calls = 0;  // since the last fence

@@ -1,10 +1,10 @@
-// What compilers call for `-fsanitize=thread`, in place of the thread sanitizer's own runtime: each
-// store of the traced build ends up here. memcpy, memset and memmove of the whole program are
-// replaced too. Stores outside the watched pool cost one range test.
+// The functions that compilers call for `-fsanitize=thread`, in place of the thread sanitizer's own
+// runtime. So each store of the traced build calls this file. It also replaces memcpy, memset and
+// memmove of the whole program. A store outside the watched pool costs one range test.
 //
-// Not seen by the compiler's instrumentation: inline assembly, non-temporal intrinsics, and what
-// uninstrumented code (system calls, other libraries) stores. The first two are reported by their
-// wrappers with trace_store(); the rest is found when the line is flushed (Recorder::unseen).
+// The compiler does not report inline assembly, non-temporal intrinsics, and the stores of
+// uninstrumented code (system calls, other libraries). Wrappers report the first two with
+// trace_store(). The rest is found when the line is flushed (Recorder::unseen).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -71,7 +71,7 @@ inline void plain(const void* p, std::size_t n, const void* site) {
 
 constexpr bool releases(int order) { return order >= __ATOMIC_RELEASE; }
 
-// Does the atomic operation and records what it stored, with no other event between.
+// Does the atomic operation and records what it stored, without another event between.
 template <class T, class Op>
 inline auto atomic_event(const volatile T* p, bool ordered, bool locked_op, const void* site,
                          Op op) {
@@ -196,8 +196,8 @@ TENUTO_TSAN_ATOMIC(16, std::uint16_t)
 TENUTO_TSAN_ATOMIC(32, std::uint32_t)
 TENUTO_TSAN_ATOMIC(64, std::uint64_t)
 
-// glibc's own, under the names that its fortified headers use. Called through volatile pointers, or
-// a compiler would see what they are and make them calls of memcpy again.
+// glibc's own functions, under the names that its fortified headers use. They are called through
+// volatile pointers, because a compiler would turn direct calls into calls of memcpy again.
 void* libc_memcpy(void*, const void*, std::size_t, std::size_t) __asm__("__memcpy_chk");
 void* libc_memmove(void*, const void*, std::size_t, std::size_t) __asm__("__memmove_chk");
 void* libc_memset(void*, int, std::size_t, std::size_t) __asm__("__memset_chk");
@@ -238,8 +238,9 @@ void* memset(void* dst, int value, std::size_t n) {
   return dst;
 }
 
-// Taking and leaving a lock are locked instructions inside a library that is not instrumented. An
-// interleaved thread never blocks in it: the lock's holder could not run.
+// Locking and unlocking are locked instructions in a library that is not instrumented. An
+// interleaved thread must not block in it, because the lock's holder could then not run. So it
+// tries, and lets another thread run when the lock is taken.
 #define TENUTO_LOCK(type, name, try_name)                                \
   int name(type* m) {                                                    \
     static constinit std::atomic<LockFunction<type>> next = nullptr;     \
@@ -269,8 +270,8 @@ TENUTO_LOCK(pthread_rwlock_t, pthread_rwlock_rdlock, pthread_rwlock_tryrdlock)
 TENUTO_LOCK(pthread_rwlock_t, pthread_rwlock_wrlock, pthread_rwlock_trywrlock)
 TENUTO_UNLOCK(pthread_rwlock_t, pthread_rwlock_unlock)
 
-// Who yields waits for another thread: of those that run one at a time one of the others goes on,
-// and not whatever else the machine has to do.
+// A thread that yields waits for another thread. When threads run one at a time, the yield must
+// run one of the others, and not whatever else the machine has to do.
 int sched_yield() noexcept {
   if (!Interleaver::managed()) return static_cast<int>(::syscall(SYS_sched_yield));
   Interleaver::blocked();

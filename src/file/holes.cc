@@ -1,10 +1,9 @@
-// Holes in a pool file: space that is given back to the file system while the pool goes on, and
-// space that is asked for again before anything is stored there.
+// Holes in a pool file: space that is given back to the file system while the pool is open, and is
+// asked for again before anything is stored there.
 //
-// Authoritative: nobody's word. What stands in a hole is zeros or what stood there before, on any
-// medium and after any crash: a hole may be lost by a power cut like any unfenced store, and
-// nothing may rely on it. So it is punched only where no state that a crash could leave says that
-// somebody owns the place.
+// The contents of a hole are undefined. On any medium and after any crash they are zeros or what
+// was there before. A power cut may undo a hole like any unfenced store, so nothing may rely on
+// one. A hole is punched only where no state that a crash could leave has an owner for the place.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
@@ -21,7 +20,7 @@
 namespace TENUTO_NS::pm {
 
 bool PoolFile::may_punch() const {
-  // Under a journal what freed the place may still be undone by a cut that comes before it.
+  // Under a journal a crash may still undo the free of the place, if its epoch is not durable.
   return can_punch_.load(std::memory_order_relaxed) && !read_only() && journal_ == nullptr;
 }
 
@@ -37,8 +36,9 @@ int punch_file(int fd, std::uint64_t from, std::uint64_t bytes) {
 
 }  // namespace
 
-// The traced build records stores, not system calls, so there a hole is stores to its first and its
-// last line, which a crash may keep or lose: enough to show that somebody still owned the place.
+// The traced build records stores, not system calls. There a hole is a store to its first line and
+// one to its last, which a crash may keep or lose. That is enough to show that the place still had
+// an owner.
 Status PoolFile::punch(PoolOffset o, std::uint64_t bytes) {
   if (!may_punch()) return Status::invalid_argument;
   if constexpr (kTraced) {
@@ -50,7 +50,7 @@ Status PoolFile::punch(PoolOffset o, std::uint64_t bytes) {
   }
   const int error = punch_file(fd_, o.value, bytes);
   if (error == 0) return Status::ok;
-  // Some file systems need space to note a hole; others have none at all.
+  // Some file systems need space to record a hole. Others cannot punch at all.
   if (error == ENOSPC || error == EDQUOT) return Status::full;
   if (can_punch_.exchange(false)) {
     Report why;
@@ -64,7 +64,7 @@ Status PoolFile::fill(PoolOffset o, std::uint64_t bytes) {
   if constexpr (kTraced) return Status::ok;
   Report why;
   Status s = reserve_space(fd_, o.value, o.value + bytes, path_, &why);
-  // What the journal says of it must have somewhere to go after a power cut.
+  // After a power cut the line images in the journal need this space.
   if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
   if (s != Status::ok) log("space that was given back is not to be had again: " + why.what);
   return s;
@@ -75,16 +75,16 @@ std::uint64_t PoolFile::bytes_on_disk() const {
   return ::fstat(fd_, &st) == 0 ? static_cast<std::uint64_t>(st.st_blocks) * 512 : 0;
 }
 
-// Also space that is there and was never written may be called a hole: to fill it costs a system
-// call and nothing else.
+// May also report space that is reserved but was never written. Filling that costs only a system
+// call.
 void PoolFile::for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const {
   const std::uint64_t end = bytes();
-  // Also where none may be punched: those of an earlier open, under another medium.
+  // Also where no holes may be punched: an earlier open on another medium may have left some.
   if (kTraced || read_only() || TENUTO_PLANT("journal_stores_into_holes")) return;
   if (bytes_on_disk() >= end) return;
   for (std::uint64_t at = 0; at < end;) {
     const off_t hole = ::lseek(fd_, static_cast<off_t>(at), SEEK_HOLE);
-    // Who does not know where the holes are must take everything for one.
+    // If lseek cannot tell holes from data, everything from here on counts as one.
     const std::uint64_t begin = hole < 0 ? at : static_cast<std::uint64_t>(hole);
     if (begin >= end) return;
     const off_t data = hole < 0 ? -1 : ::lseek(fd_, hole, SEEK_DATA);

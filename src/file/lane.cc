@@ -14,8 +14,8 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-// The pools that are open, so that a thread's end finds out whether a pool it used still is.
-// Lock order: open_mu before Lanes::mu_.
+// The open pools, so that an ending thread can tell whether a pool it used is still open. Lock
+// order: open_mu before Lanes::mu_.
 constinit std::mutex& open_mu = process_locks.open;
 std::unordered_map<std::uint64_t, Lanes*>& open_lanes() {
   static auto* map = new std::unordered_map<std::uint64_t, Lanes*>;  // outlives every thread
@@ -25,7 +25,7 @@ std::uint64_t last_instance = 0;  // guarded by open_mu
 
 }  // namespace
 
-// The lanes a thread holds, one a pool, latest used first.
+// The lanes that a thread holds, one for each pool, latest used first.
 struct ThreadLanes {
   struct Held {
     std::uint64_t instance;
@@ -34,8 +34,8 @@ struct ThreadLanes {
   std::vector<Held> held;
 
   ThreadLanes() { held.reserve(4); }
-  // What this thread flushed last may wait for its lane's next fence, and that is another thread's,
-  // which covers none of our flushes.
+  // The thread's last flushes may still wait for a fence of the lane. The next fence of the lane is
+  // another thread's, and that covers none of this thread's flushes. So this thread fences.
   ~ThreadLanes() {
     {
       const std::lock_guard lock(open_mu);  // no pool is closed meanwhile
@@ -65,7 +65,7 @@ struct ThreadLanes {
     }
     return nullptr;
   }
-  // Before a lane is taken, which would be nobody's if there were no memory to note it.
+  // Called before a lane is taken: if there were no memory to note it, the lane would be lost.
   void make_room() {
     const std::lock_guard lock(open_mu);
     std::erase_if(held, [](const Held& h) { return !open_lanes().contains(h.instance); });
@@ -116,7 +116,7 @@ Result<std::unique_ptr<Lanes>> Lanes::open(PoolFile& file, Report* report) {
   return lanes;
 }
 
-// All the memory that attach() needs: what it makes known is durable by then.
+// Allocates all that attach() needs: by then the segment is durable, and attach() must not fail.
 Lanes::Fresh Lanes::make_lanes() {
   Fresh fresh;
   for (auto& lane : fresh) lane = std::make_unique<Lane>();
@@ -159,15 +159,15 @@ Lane& Lanes::find_mine() {
 
 Lane* Lanes::acquire() {
   std::unique_lock lock(mu_);
-  bool may_grow = true;  // until we tried in vain
+  bool may_grow = true;  // false after a try that failed
   for (;;) {
     if (idle_ != nullptr) return std::exchange(idle_, idle_->next_idle);
-    // One thread grows at a time. Whoever finds all of the new lanes taken grows again.
+    // One thread grows at a time. A thread that finds all new lanes taken grows again.
     if (!may_grow || growing_ || segments_ == kLaneSegmentsMax || !take_segment_) {
       released_.wait(lock);
       continue;
     }
-    // Whatever way out: others wait for it.
+    // Reset on every way out, because other threads wait for it.
     struct Growing {
       Lanes& lanes;
       std::unique_lock<std::mutex>& lock;
@@ -185,7 +185,7 @@ Lane* Lanes::acquire() {
   }
 }
 
-// REQUIRES: growing_ was set by us. False: there is no room for a segment.
+// REQUIRES: the caller set growing_. False: there is no room for a segment.
 bool Lanes::grow() {
   Fresh fresh = make_lanes();
   const Result<PoolOffset> segment = take_segment_();
@@ -233,7 +233,7 @@ void Lanes::for_each_idle(const std::function<void(Lane&)>& f) {
       const std::lock_guard lock(lanes.mu_);
       first = std::exchange(lanes.idle_, nullptr);
     }
-    // Whatever way out; on top again.
+    // On every way out the lanes go back, on top of the stack.
     ~Taken() {
       if (first == nullptr) return;
       for (last = first; last->next_idle != nullptr;) last = last->next_idle;

@@ -1,11 +1,13 @@
-// Lanes: persistent log areas, each held by one thread at a time. A thread gets one at its first
-// write to a pool, keeps it, and hands it on at its exit with everything the layers above keep by
-// lane (the heap its cached blocks and freed blocks in limbo, tx its transaction), so that a
-// thread's end loses nothing and needs one fence (a transaction it left open is rolled back
-// before): the layers above count on "a later fence of this lane" covering all that was flushed for
-// it, and a fence covers only its own thread's flushes.
+// Lanes: persistent log areas, each held by one thread at a time. A thread takes a lane at its
+// first write to a pool, keeps it, and hands it on when it ends. What the layers above keep by lane
+// goes with it: the heap's cached blocks and freed blocks in limbo, the transaction of tx. An open
+// transaction is rolled back before.
 //
-// The segment table in the head page is authoritative for which lanes exist; a new segment is
+// The layers above rely on this: a later fence of the lane covers all that was flushed for it. A
+// fence covers only the flushes of its own thread. So an ending thread fences once before it hands
+// its lane on, and nothing is lost.
+//
+// The segment table in the head page is authoritative for which lanes exist. A new segment is
 // zeroed and fenced before its table word publishes it.
 #pragma once
 
@@ -27,10 +29,10 @@ namespace TENUTO_NS::pm {
 struct Lane {
   LaneId id;
   LogLine* lines = nullptr;   // kLaneLines of them, persistent
-  Lane* next_idle = nullptr;  // of those that no thread holds; guarded by the lock of Lanes
+  Lane* next_idle = nullptr;  // the list of lanes that no thread holds; guarded by Lanes::mu_
 };
 
-// The lane that this thread used last, and of which pool, so that the next use finds it at once.
+// The lane that this thread used last, and its pool, so that the next use finds it at once.
 struct LastLane {
   std::uint64_t instance = 0;
   Lane* lane = nullptr;
@@ -39,21 +41,21 @@ inline constinit thread_local LastLane last_lane;
 
 class Lanes {
  public:
-  // Takes 512 KiB of pool for another segment; full when there is none.
+  // Takes 512 KiB of the pool for another segment. full: there is no room.
   using TakeSegment = std::function<Result<PoolOffset>()>;
 
-  // Attaches to the lanes of the file; corrupt when the segment table points outside it.
+  // Attaches to the lanes of the file. corrupt: the segment table has an impossible entry.
   static Result<std::unique_ptr<Lanes>> open(PoolFile& file, Report* report);
   ~Lanes();
 
   void set_take_segment(TakeSegment take) { take_segment_ = std::move(take); }
-  // Called by a thread that ends, for its lane, before its last fence: what the next holder must
-  // not find there. The lane is the thread's, and mine() finds it.
+  // An ending thread calls it for its lane, before its last fence, to remove what the next holder
+  // must not find there. The thread still holds the lane, and mine() finds it.
   using LaneEnd = std::function<void(Lane&)>;
   void set_lane_end(LaneEnd end);
 
-  // The calling thread's lane. When all are held by living threads the table grows; when it can
-  // not (table or pool full), the call waits until a thread ends. Cost when held: one
+  // The calling thread's lane. When living threads hold all lanes, the table grows. If it cannot
+  // (table or pool full), the call waits until a thread ends. Cost when the thread has a lane: one
   // thread-local load and compare.
   Lane& mine() {
     if (last_lane.instance == instance_) [[likely]]
@@ -63,11 +65,11 @@ class Lanes {
 
   // All lanes that exist, for recovery and close. REQUIRES: quiescent.
   const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
-  // Offsets of the segments outside the head, for the owners of frames.
+  // Offsets of the segments outside the head. They are in frames, which recovery must keep.
   std::vector<PoolOffset> extra_segments() const;
   std::size_t count() const;
 
-  // Runs f on every lane that no thread holds at the moment, holding it meanwhile.
+  // Calls f for every lane that no thread holds now, and holds it meanwhile.
   void for_each_idle(const std::function<void(Lane&)>& f);
 
  private:

@@ -1,9 +1,9 @@
-// A pool file mapped into memory: creation, opening, growth, closing, and the translation between
-// offsets and addresses. Recovery is up to the layers above (store/pool/open.cc).
+// A pool file mapped into memory: creation, opening, growth, closing, and translation between
+// offsets and addresses. The layers above do the recovery (store/pool/open.cc).
 //
-// The whole size_max of address space is reserved once; growth maps more of the file into it, so
-// addresses never move while the pool is open. The mapping may be shared or private: nothing
-// above this file may assume that the file's bytes change with it.
+// The address space for size_max is reserved once. Growth maps more of the file into it, so
+// addresses never move while the pool is open. The mapping may be shared or private. So no layer
+// above may assume that a store changes the file's bytes.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@
 
 namespace TENUTO_NS::pm {
 
-// Where a mapping begins, so that frames align in memory, and so that the lower bits of an address
-// are those of the offset whatever the process.
+// The alignment of a mapping. Frames are aligned in memory, and the low bits of an address equal
+// those of its offset in every process.
 inline constexpr std::uint64_t kMapAlignBytes = 4u << 20;
 
-// Writes the first state of zone 0 before the superblock makes the file a pool, and of each later
-// zone before the zone count commits it.
+// Writes the first state of a zone: of zone 0 before the superblock makes the file a pool, of a
+// later zone before the zone count commits it.
 using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes)>;
 
 class Journal;
@@ -38,63 +38,64 @@ struct JournalExpected;
 
 class PoolFile final : public OfProcess {
  public:
-  // Makes a nameless file, preallocates and maps it, and writes zone 0's entry (head page and
-  // lanes are zero). The caller formats its layers, sets the state, and gives the file its name by
-  // link_into_place: a crash before that leaves nothing behind. of_a_copy: it gets its name when
-  // it was filled and closed, so it needs no journal before.
+  // Makes a nameless file, preallocates and maps it, and writes zone 0's entry (head page and lanes
+  // are zero). The caller then formats its layers, sets the state, and names the file by
+  // link_into_place. A crash before that leaves nothing behind. of_a_copy: the file gets its name
+  // only when it is filled and closed, so it needs no journal before.
   static Result<std::unique_ptr<PoolFile>> create(std::string_view path, const PoolOptions& options,
                                                   Report* report, bool of_a_copy = false);
   Status link_into_place(Report* report);
 
-  // Locks, validates and maps. Does not change the file but by what its journal holds.
+  // Locks, validates and maps. It changes the file only by replaying its journal.
   static Result<std::unique_ptr<PoolFile>> open(std::string_view path, const PoolOptions& options,
                                                 Report* report);
-  // For the rescue of what is left of a damaged pool (store/rescue/rescue.cc): believes nothing but
-  // the length of the file, which is mapped privately, so that recovery may write and the file
-  // never changes. Superblock and state are what could be found; `notes` gets what could not. A
-  // pool left with its journal (`journal`, or beside it) is mapped with what that holds, read by so
-  // many threads (0: all cores); `losses` gets what of it cannot be had. not_a_pool, wrong_version
-  // (a sound superblock says so), corrupt (a journal is there and not this pool's), busy,
-  // permission, not_found, io.
+  // Opens a damaged pool for a rescue (store/rescue/rescue.cc). It relies on nothing but the length
+  // of the file. The file is mapped privately: recovery may write, and the file never changes.
+  // Superblock and state are what could be found; `notes` gets what could not. A pool that was left
+  // with its journal (`journal`, or the one beside it) is mapped with the journal's contents, read
+  // by `threads` threads (0: all cores). `losses` gets the parts that cannot be read. Errors:
+  // not_a_pool, wrong_version (a sound superblock has another version), corrupt (the journal is not
+  // this pool's), busy, permission, not_found, io.
   static Result<std::unique_ptr<PoolFile>> open_damaged(
       std::string_view path, const std::string& journal, unsigned threads,
       std::vector<Report>& notes, std::vector<Report>& losses, Report* report);
-  // Medium journal: begins the journal's next life. Called once it is known that the pool will be
-  // opened, and before anything is stored. Others: nothing to do.
+  // Medium journal: begins the journal's next life. Call it when it is certain that the pool will
+  // be opened, and before anything is stored. Other media: does nothing.
   Status begin_life(Report* report);
-  ~PoolFile();  // unmaps and unlocks, whatever the state
+  ~PoolFile();  // unmaps and unlocks, in every state
   PoolFile(const PoolFile&) = delete;
   PoolFile& operator=(const PoolFile&) = delete;
 
-  // Writes the next superblock with this state; fenced. The last step of create and of a clean
-  // close, and the first store of an open for writing. On an ordinary file system a clean state
-  // is written only after all else has reached the device. io when that fails.
+  // Writes the next superblock with this state, fenced. It is the last step of create and of a
+  // clean close, and the first store of an open for writing. On an ordinary file system a clean
+  // state is written only after everything else has reached the device. io: that failed.
   Status set_state(PoolState state, Report* report = nullptr);
 
   // --- file/times.cc: milliseconds since 1970, for lifetimes; 0: unknown
   std::uint64_t time_floor() const;
   std::uint64_t time_seen() const;
-  bool times_damaged() const;  // something was written, and cannot be read
+  bool times_damaged() const;  // a time was written, and cannot be read
   // Flushes and fences. REQUIRES: writable; one thread at a time.
   void set_times(std::uint64_t floor, std::uint64_t seen);
 
-  // Appends a zone of at least `bytes` (more if the growth policy says so): extends the file,
-  // maps, calls format, commits the entry. full at size_max or when the file system has no room.
+  // Appends a zone of at least `bytes`, or more by the growth policy: extends the file, maps, calls
+  // format, commits the entry. full: size_max is reached, or the file system has no room.
   Result<ZoneEntry> grow(std::uint64_t bytes, const FormatZone& format);
 
-  // Copies words out of the pool as they are now. Where the mapping is the file's, without mapping
-  // their pages: for recovery, which looks at a few lines here and there. REQUIRES: o and bytes are
-  // multiples of 8, inside the pool.
+  // Copies words out of the pool as they are now. Where the mapping shows the file, it reads the
+  // file, so that the pages are not mapped: recovery looks at a few lines here and there. REQUIRES:
+  // o and bytes are multiples of 8, inside the pool.
   void copy_out(PoolOffset o, void* to, std::size_t bytes) const;
 
   // --- file/holes.cc: whole frames, behind the head
-  // Whether free space may be given back to the file system now: the one place to forbid it.
+  // Whether free space may be given back to the file system now. This is the only place that
+  // forbids it.
   bool may_punch() const;
-  // Gives the pages of [o, o + bytes) back. Contents are undefined from then on. Anything but ok:
-  // nothing was done; when the file system cannot do it at all, may_punch() says so from now on.
-  // REQUIRES: nobody owns the place, whatever a crash leaves.
+  // Gives the pages of [o, o + bytes) back. Their contents are undefined from then on. If the
+  // result is not ok, nothing was done. If the file system cannot do it at all, may_punch() is
+  // false from now on. REQUIRES: the place has no owner, in every state that a crash may leave.
   Status punch(PoolOffset o, std::uint64_t bytes);
-  // Makes sure that stores to [o, o + bytes) have space, where there may be holes. full.
+  // Reserves space for stores to [o, o + bytes), which may have holes. full: there is none.
   Status fill(PoolOffset o, std::uint64_t bytes);
   std::uint64_t bytes_on_disk() const;
   void for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const;
@@ -111,7 +112,7 @@ class PoolFile final : public OfProcess {
     const auto d = reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_);
     return d < bytes();
   }
-  // [o, o + n) lies behind the head and inside the file. For everything read from media.
+  // Whether [o, o + n) is behind the head and inside the file. For all offsets read from media.
   bool in_range(PoolOffset o, std::uint64_t n) const {
     const std::uint64_t end = bytes();
     return o.value >= kHeadBytes && o.value <= end && n <= end - o.value;
@@ -128,16 +129,16 @@ class PoolFile final : public OfProcess {
   unsigned mode() const { return mode_; }
   bool was_clean() const { return was_clean_; }
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
-  // Damage was found or a write failed: from now on nothing is written. Sticky.
+  // Damage was found or a write failed: nothing is written from now on. It cannot be undone.
   void poison(Status why, const Report& report = {});
-  // Not all that is in use is known: a close leaves the pool as a crash would.
+  // Not everything in use is known, so a close leaves the pool as a crash would.
   void leave_to_recovery() { left_to_recovery_.store(true, std::memory_order_relaxed); }
   bool left_to_recovery() const { return left_to_recovery_.load(std::memory_order_relaxed); }
   Status poisoned() const { return health_.poisoned.load(std::memory_order_relaxed); }
-  // ok, or why the pool turned read-only, with what is known of it.
+  // ok, or why the pool turned read-only, with a report.
   Status health(Report* report) const;
-  // To be asked after the work and before an operation says how it went: io when a page could not
-  // be read or written (pm/bus_error.h), so that zeros in its place may have been seen. One load.
+  // Call it after the work and before an operation returns its result. io: a page could not be read
+  // or written (pm/bus_error.h), so the operation may have read zeros in its place. Cost: one load.
   Status bad_pages() const {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (health_.bad_page.load(std::memory_order_acquire) == 0) [[likely]]
@@ -150,26 +151,27 @@ class PoolFile final : public OfProcess {
   // ok, or why writes are refused: forked, read_only, or what poisoned it.
   Status writable() const;
   Medium medium() const { return medium_; }
-  // What an open for writing takes with these options.
+  // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
-  // Whether a power cut leaves what the fences (on medium journal: the syncs) promised, when it is
-  // open for writing.
+  // Whether a pool opened for writing keeps, after a power cut, what its fences promised (on medium
+  // journal: its syncs).
   bool power_cut_safe() const {
     const Medium m = medium_to_write_;
     return m == Medium::journal ? !in_memory_ : map_sync_ && m != Medium::cache;
   }
-  // Whether `create` made it for medium journal: it is to be closed and opened again.
+  // Whether `create` made it for medium journal. Then the caller closes it and opens it again.
   bool wants_journal() const { return wants_journal_; }
-  // Null but on medium journal.
+  // Null on all media but journal.
   const Journal* journal() const { return journal_.get(); }
-  // Where this open looks for its journal, where that was before, and what stands there.
+  // Where this open looks for the journal, where it was at the last open, and what is there now.
   const std::string& journal_place() const { return journal_place_; }
   std::string journal_last_place() const;
   JournalFound journal_found() const;
-  // Medium journal: everything fenced before is durable on return. Others: nothing to do. io.
+  // Medium journal: everything fenced before is durable on return, or io. Others: does nothing.
   Status sync();
-  // What an operation that wrote and fenced returns in the end. sync: it is durable. buffered: it
-  // is in the journal's hands; io when the journal failed meanwhile, and did not take all of it.
+  // The last step of an operation that wrote and fenced; the operation returns its result. sync:
+  // the write is durable. buffered: the journal has taken it whole. io: the journal failed
+  // meanwhile, and may not have taken all of it.
   Status acknowledge(Durability d);
   void log(std::string_view text) const;
   // "path, offset 4096 (what)": the `where` of reports.
@@ -207,25 +209,25 @@ class PoolFile final : public OfProcess {
   // Constant after open.
   std::string path_;
   int fd_ = -1;
-  // Holds the lock, and nothing is mapped through it: a mapping keeps what it was made through
-  // open, and with that its lock, in children that closed the descriptor, too.
+  // Holds the file lock. Nothing is mapped through it: a mapping keeps its open file description,
+  // and so a lock on it, also in children that closed the descriptor.
   int lock_fd_ = -1;
   bool opened_to_read_ = false;
   std::string journal_place_;
-  std::string unnamed_;            // the name of a file still being created, when it needs one
-  std::byte* reserved_ = nullptr;  // what munmap gets
+  std::string unnamed_;            // the hidden name of a file still being made, if it needs one
+  std::byte* reserved_ = nullptr;  // the argument of munmap
   std::uint64_t reserved_bytes_ = 0;
-  std::byte* base_ = nullptr;  // on kMapAlignBytes
+  std::byte* base_ = nullptr;  // aligned to kMapAlignBytes
   std::uint64_t bytes_max_ = 0;
   Medium medium_ = Medium::cache;
-  Medium medium_to_write_ = Medium::cache;  // the same, unless nothing is written here
+  Medium medium_to_write_ = Medium::cache;  // differs if the pool is opened to read
   bool map_sync_ = false;                   // the file system granted MAP_SYNC
   bool in_memory_ = false;                  // tmpfs: there is no device to write to
   bool wants_journal_ = false;
-  bool shared_ = false;  // what is stored in the mapping can be read from the file
+  bool shared_ = false;  // stores to the mapping can be read from the file
   bool was_clean_ = true;
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
-  bool old_journal_ = false;   // running with a journal of version 0.1
+  bool old_journal_ = false;   // it was running with a journal of version 0.1
   unsigned mode_ = 0600;       // of the file, and of its journal
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<JournalFile> new_journal_;  // of a pool that has no name yet
@@ -235,13 +237,13 @@ class PoolFile final : public OfProcess {
   std::atomic<bool> left_to_recovery_{false};
   PoolHealth health_;
   std::atomic<bool> can_punch_ = true;
-  mutable std::atomic<bool> told_ = false;  // the log knows of the bad page
-  // Guarded by grow_mu_.
+  mutable std::atomic<bool> told_ = false;  // the bad page was logged
+  // One thread grows the file at a time.
   std::mutex grow_mu_;
   // Guarded by poison_mu_.
   mutable std::mutex poison_mu_;
   Report poison_;  // what turned it read-only
-  // Written by set_state only, which is not concurrent.
+  // Written by create, open, begin_life and set_state, which are not concurrent.
   Superblock super_{};
 };
 

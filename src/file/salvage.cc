@@ -1,6 +1,6 @@
-// A damaged pool file opened for reading what is left of it. Nothing in it is believed: the whole
-// file is mapped, what its journal holds goes over it, and the layers above look at each thing
-// before they take it.
+// Opens a damaged pool file to read what is left of it. Nothing in it is trusted. The whole file is
+// mapped, the contents of its journal are copied over it, and the layers above check each thing
+// before they use it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
   }
   const std::uint64_t mapped = round_up(file_bytes, kFrameBytes);
   TENUTO_TRY(f->reserve_addresses(mapped, report));
-  // Private: what recovery writes stays here, and costs memory only for the pages written.
+  // Private: the writes of recovery stay in memory, and only written pages cost any.
   void* p = ::mmap(f->base_, mapped, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, f->fd_, 0);
   if (p == MAP_FAILED) return fail_errno(errno, "cannot map the pool file", path, report);
@@ -61,9 +61,9 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open_damaged(
   return f;
 }
 
-// What the journal holds goes over what the file does, in the mapping. What stands beside the pool
-// and is not the journal that it needs (empty, cut short, another pool's or life's) is as good as
-// none: a loss. One that was named must be the right one.
+// Copies the journal's contents over the mapping. A file beside the pool that is not the journal
+// the pool needs (empty, cut short, of another pool or life) counts as no journal: a loss. A
+// journal whose path was given must be the right one.
 Status PoolFile::apply_journal(const std::string& given, unsigned threads, bool super_known,
                                std::vector<Report>& losses, Report* report) {
   JournalExpected expected = expect_journal();
@@ -96,7 +96,7 @@ Status PoolFile::apply_journal(const std::string& given, unsigned threads, bool 
   }
   expected.unsure = copy_damaged_;
   expected.any_life = !super_known;
-  // A damaged copy may still say whose it is; when none does, only who names the journal knows.
+  // A damaged copy may still have the pool's id. If none has, only a given journal is read.
   std::vector<std::uint64_t> ids{super_.pool_id};
   if (!super_known) {
     ids = {at<Superblock>({0})->pool_id, at<Superblock>({kFrameBytes})->pool_id};
@@ -110,7 +110,7 @@ Status PoolFile::apply_journal(const std::string& given, unsigned threads, bool 
     expected.pool_id = id;
     auto file = JournalFile::open_to_read(journal, expected, &why);
     if (file) return apply_journal(**file, threads, losses);
-    // What somebody can mend from outside, and is no damage.
+    // These are no damage, and the caller can remove the cause.
     const Status s = file.error();
     const bool refused = s == Status::io || s == Status::busy || s == Status::permission ||
                          s == Status::wrong_version;

@@ -1,8 +1,8 @@
-// What a pool knows of the time, for lifetimes (store/tree/clock.cc): a floor, below which no clock
-// is believed, and a time that was seen and is not believed yet. Each stands twice, sealed, in one
-// line of the head page; stored like anything else, so a journal takes its line image. A word is
-// authoritative when its seal fits; of two that fit the later time. A word that was never written
-// is time 0.
+// The times that a pool stores for lifetimes (store/tree/clock.cc). The floor: no clock below it is
+// believed. The time seen: a clock value that is not believed yet. Each is stored twice, sealed, in
+// one line of the head page. They are stored like any other data, so a journal takes their line
+// image. A word counts if its seal fits; of two that fit, the later time counts. A word that was
+// never written is time 0.
 #include <algorithm>
 
 #include "file/pool_file.h"

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint64_t kAll = ~0ull;
 
-// How often the ring of words is searched. A single frame that was promised by the counter can
-// slip behind the search only while other threads change the same line.
+// How often the ring of words is searched. The counter promises a single frame. The search can miss
+// it only while other threads change the same line: the free bit moves to a word already searched.
 constexpr unsigned kSearchRounds = 4;
 
 std::optional<Bits> set_whole(Bits word) {
@@ -50,9 +50,9 @@ bool give_words(Bits* words, unsigned count) {
   }
   for (unsigned i = 0; i < count; ++i) {
     if (update(words[i], clear_whole)) continue;
-    // All words start with the first, so a second put of the same frame fails there and changes
-    // nothing. Here a put of another order runs over a part of it: our own bug, caught if a third
-    // thread has already been given what was cleared.
+    // A second put of the same frame fails at the first word and changes nothing. A failure at a
+    // later word means that a put of another order covers a part of the frame: our own bug. The
+    // assertion catches it if a third thread has already taken a cleared word.
     while (i-- > 0) TENUTO_ASSERT(update(words[i], set_whole));
     return false;
   }

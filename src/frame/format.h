@@ -1,15 +1,15 @@
-// What the lower layer of a zone looks like in the pool file.
+// The layout of a zone's lower layer in the pool file.
 //
 //   zone start (+ head bytes in zone 0)   ZoneHeader, one line, constant after formatting
 //   + 64                                  ChildPair[round_up(children, 32) / 2], one line a tree
 //   then                                  Bitfield[children], one line a huge frame
 //
-// Children are the 2-MiB huge frames that the zone touches, counted from its `base`: the zone's
-// start rounded down to 4 MiB, so that a frame of every order is aligned in the pool. A zone may
-// start and end in the middle of a huge frame; what is missing counts as taken for good, like
-// the head and these structs themselves.
+// Children are the 2-MiB huge frames that the zone touches. They are counted from its `base`: the
+// zone's start rounded down to 4 MiB, so that a frame of every order is aligned in the pool.
 //
-// A zero child beyond the last huge frame pads the last tree's line.
+// A zone may start and end in the middle of a huge frame. The missing frames count as taken for
+// good; so do the head and these structs themselves. Zero children behind the last huge frame pad
+// the last tree's line.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace TENUTO_NS::frame {
 
 inline constexpr unsigned kOrderMax = 10;                          // 4 MiB
 inline constexpr unsigned kOrderHuge = 9;                          // 2 MiB
-inline constexpr unsigned kOrderBaseMax = 8;                       // the largest order made of bits
+inline constexpr unsigned kOrderBaseMax = 8;                       // the last order taken as bits
 inline constexpr unsigned kHugeFrames = kHugeBytes / kFrameBytes;  // base frames of a huge one
 inline constexpr unsigned kTreeChildren = 32;
 inline constexpr unsigned kTreeFrames = kTreeChildren * kHugeFrames;
@@ -35,18 +35,18 @@ inline constexpr std::uint64_t kZoneFramesMax = (std::uint64_t{1} << 32) - 2 * k
 
 struct ZoneHeader {
   std::uint64_t magic;
-  std::uint64_t first_frame;  // of the pool
+  std::uint64_t first_frame;  // as a frame number of the pool
   std::uint64_t frames;
   std::uint64_t own_frames;  // head and lower state, at the zone's start
   std::uint64_t reserved[3];
   std::uint32_t index;  // in the pool file's zone table
-  std::uint32_t crc;    // crc32c of all before
+  std::uint32_t crc;    // crc32c of the fields above
 };
 static_assert(pm::OnMedia<ZoneHeader>);
 static_assert(sizeof(ZoneHeader) == kLineBytes && offsetof(ZoneHeader, crc) == 60);
 
-// One huge frame: {free base frames, taken as a whole}.
-//   whole => free == 0;    else, quiescent: free == zeros of the bitfield
+// One huge frame: {number of free base frames, whether it is taken as a whole}.
+//   whole => free == 0;    !whole and quiescent => free == zeros of the bitfield
 struct Child {
   std::uint16_t raw;
 
@@ -79,8 +79,7 @@ static_assert(pm::OnMedia<Child> && sizeof(Child) == 2);
 static_assert(Child::make(512).free() == 512 && !Child::make(512).whole());
 static_assert(Child::make_whole().whole() && Child::make_whole().valid());
 
-// Two neighbouring children, the lower one even. They are one word to the processor, so that
-// order 10 is one CAS.
+// Two neighbouring children, the lower one even. They form one word, so that order 10 is one CAS.
 struct ChildPair {
   std::uint32_t raw;
 
@@ -122,15 +121,17 @@ struct Bitfield {
 };
 static_assert(pm::OnMedia<Bitfield> && sizeof(Bitfield) == kLineBytes);
 
-// Where a zone's lower state stands and what of it is the zone's. Frame numbers inside a zone are
-// 32 bits wide and relative to `base`.
-//   lead == first_frame - base;   lead + own <= usable frames < end == lead + frames
+// Where a zone's lower state is, and which frames belong to the zone. Frame numbers inside a zone
+// are 32 bits wide and relative to `base`:
+//   missing    [0, lead)              lead == first_frame - base
+//   own        [lead, usable_begin)   usable_begin == lead + own
+//   usable     [usable_begin, end)    end == lead + frames
 struct ZoneGeometry {
   std::uint64_t first_frame = 0;
   std::uint64_t frames = 0;
   std::uint64_t base = 0;          // frame number, multiple of kAlignFrames
   std::uint64_t state_offset = 0;  // of the header, bytes in the pool
-  std::uint32_t own = 0;           // frames of head and lower state
+  std::uint32_t own = 0;           // frames that hold the head and the lower state
   std::uint32_t children = 0;
   std::uint32_t trees = 0;
 
@@ -145,8 +146,8 @@ struct ZoneGeometry {
     return bitfields_offset() + std::uint64_t{children} * sizeof(Bitfield);
   }
 
-  // Of a zone of the table; nothing when it is not made of whole frames, is too large, or has no
-  // room for its own state.
+  // The geometry of a zone of the table. Nothing when the zone is not made of whole frames, is too
+  // large, or has no room for its own state.
   static constexpr std::optional<ZoneGeometry> of(const pm::ZoneEntry& zone,
                                                   std::uint64_t head_bytes) {
     if (zone.offset % kFrameBytes != 0 || zone.bytes % kFrameBytes != 0) return std::nullopt;

@@ -33,7 +33,7 @@ std::uint64_t head_bytes_of(const pm::ZoneEntry& zone) {
   return zone.offset == 0 ? pm::kHeadBytes : 0;
 }
 
-// The inner layers know offsets; the file's name is added here.
+// The inner layers report offsets; this adds the file's name.
 Status name_file(Status s, const pm::PoolFile& file, Report* report) {
   if (s != Status::ok && report != nullptr) report->where = file.path() + ", " + report->where;
   return s;
@@ -51,7 +51,7 @@ void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uin
 }
 
 std::uint64_t Frames::zone_bytes_for(std::uint64_t huge_frames) {
-  // Lower state of these, of one to align by, and of what the state itself fills.
+  // Children for these huge frames, for one to align by, and for the frames of the state itself.
   const std::uint64_t children = round_up(huge_frames + 4 + huge_frames / 1024, kTreeChildren);
   const std::uint64_t own = sizeof(ZoneHeader) + children * (sizeof(Child) + sizeof(Bitfield));
   return round_up(own, kHugeBytes) + (huge_frames + 1) * kHugeBytes;

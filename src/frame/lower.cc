@@ -16,8 +16,8 @@ namespace {
 std::uint32_t header_crc(const ZoneHeader& h) { return pm::crc32c(&h, offsetof(ZoneHeader, crc)); }
 
 // How often the tree is searched for a single frame. The caller's claim on the tree's counter
-// promises one, but it can slip behind the search: a round fails only if others took and gave
-// frames in it.
+// promises one, but the search can miss it. A round fails only if other threads took and gave
+// frames meanwhile.
 constexpr unsigned kTreeRoundsMax = 64;
 
 std::optional<ChildPair> take_pair(ChildPair pair) { return pair.take_whole(); }
@@ -45,7 +45,7 @@ bool Lower::update_child(std::uint32_t c, Next&& next) {
       .has_value();
 }
 
-// Takes or gives base frames. Not flushed: recovery counts the bits.
+// Changes a child's counter for base frames. Not flushed: recovery counts the bits.
 template <class Next>
 bool Lower::count_child(std::uint32_t c, Next&& next) {
   const bool done = update_child(c, next);
@@ -182,7 +182,7 @@ bool Lower::taken(std::uint32_t frame, unsigned order) const {
 bool Lower::get_run(std::uint32_t first, std::uint32_t count) {
   for (std::uint32_t i = 0; i < count; ++i) {
     if (update_child(first + i, take_whole)) continue;
-    // [first, first + i) is ours, child first + i is not.
+    // Only [first, first + i) is ours to give back.
     while (i-- > 0) TENUTO_ASSERT(update_child(first + i, give_whole));
     return false;
   }
@@ -203,7 +203,7 @@ bool Lower::put_run(std::uint32_t first, std::uint32_t count) {
   if (!run_taken(first, count)) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (update_child(first + i, give_whole)) continue;
-    // A second put of the same run fails at its first child; further on it is our own bug.
+    // A second put of the same run fails at its first child. A failure further on is our own bug.
     TENUTO_ASSERT(i == 0);
     return false;
   }

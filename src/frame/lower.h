@@ -1,33 +1,39 @@
 // The lower layer of one zone: takes and gives frames in the persistent state. The upper layer
-// chooses the tree. It works on any memory that holds a formatted state, so tests need no pool.
+// chooses the tree. The lower layer works on any memory with a formatted state, so tests need no
+// pool.
 //
-// Which line is authoritative. While the pool is open both are: a base frame is taken when its
-// bit is set, a huge frame when its child is `whole` (then its bitfield is zero); the counter of
-// a child is lowered before bits are set and raised after they were cleared, so a counter never
-// promises a frame that is not free. After a clean close all of it is durable and must agree.
+// While the pool is open:
+//   a base frame is taken  <=>  its bit is set
+//   a huge frame is taken  <=>  its child is `whole` (then its bitfield is zero)
+// A get lowers the child's counter before it sets bits. A put raises the counter after it cleared
+// them. So a counter never promises a frame that is not free. After a clean close both lines are
+// durable and must agree.
 //
-// After a crash a child line and its bitfield line may come from different moments: each holds a
-// prefix of what was stored to it, at least what its last fenced flush covered. So `whole` beside
-// bits can mean both "freed as a whole, then handed out in pieces" and the reverse. The owners
-// decide (owned-set protocol). Who calls get, then flushes nothing of ours, then fences, and only
-// then stores a record that names the frame, knows:
-//   - a base frame: get flushed the bitfield line after it set the bits, and the caller's fence
-//     made that durable before the record existed. A later state of the line has the bits clear
-//     only after put, and put comes after the record was durably erased. Hence
-//     (record durable) => (bits durable), whatever the child line says;
-//   - a huge frame: the same with `whole` in the child line, whatever the bitfield says.
-// So a flush without a fence is enough: the caller's fence, which its record needs anyway, is
-// the one that counts, and a crash before it leaves frames that nobody names, which recovery
-// gives back. Counters are never read after a crash, so base frames do not flush the child line.
+// After a crash a child line and its bitfield line may come from different points in time. Each
+// holds a prefix of the stores to it, at least up to its last fenced flush. So `whole` beside set
+// bits has two readings: "freed as a whole, then handed out in pieces", or the reverse. The owners
+// decide. An owner follows this protocol; it flushes no line of ours itself:
+//   get (flushes the line that decides) | fence | store the record that names the frame
+//   erase the record durably | put
+// Claim: (record durable) => (frame looks taken), whatever the other line holds.
+//   - Base frame: the bitfield line decides. get flushes it after setting the bits, and the owner's
+//     fence makes them durable before the record exists. Only put clears them, and put comes after
+//     the record was erased durably.
+//   - Huge frame: the same with `whole` in the child line.
+// So a flush without a fence is enough: the owner's fence, which its record needs anyway, covers
+// it. A crash before that fence leaves frames that no owner names, and recovery gives them back.
+// Recovery computes the counters from the bits, so a get of base frames does not flush the child
+// line.
 //
-// put and get of one frame by two threads, nothing fenced between. put clears a bit and flushes
-// without a fence; another thread takes the bit, flushes, fences and records its ownership. Can
-// the clear reach the medium after the set? No: the clear precedes the set in the line's store
-// order (the getter's CAS read the cleared word), a line becomes durable as a prefix of that
-// order, and the getter's flush after its own store covers both. A write-back started by put's
-// flush carries the line as it is then, so it cannot bring back an older word. The only line the
-// getter does not flush is the other one (child for base frames, bitfield for huge ones), which
-// is the case above that the owners decide.
+// A put and a get of one frame by two threads, without a fence between. put clears a bit and
+// flushes. Another thread sets the bit, flushes, fences and records its ownership. The clear cannot
+// reach the medium after the set, because
+//   - the clear precedes the set in the line's store order: the getter's CAS read the cleared word;
+//   - a line becomes durable as a prefix of that order;
+//   - the getter's flush follows its own store, so it covers both stores;
+//   - a write-back started by put's flush carries the line as it is then, never an older word.
+// The getter does not flush the other line (child for base frames, bitfield for huge ones). That is
+// the case above, and the owners decide it.
 #pragma once
 
 #include <cstddef>
@@ -40,52 +46,55 @@
 
 namespace TENUTO_NS::frame {
 
-// Frames are numbered from the zone's base here (ZoneGeometry).
+// Frame numbers here count from the zone's base (ZoneGeometry).
 class Lower {
  public:
-  // Writes the state of an empty zone; flushed, not fenced. REQUIRES: geometry of this zone.
+  // Writes the state of an empty zone. Flushed, not fenced. REQUIRES: `g` is this zone's geometry.
   static void format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index);
 
   Lower(std::byte* pool, const ZoneGeometry& g);
 
-  // What can be said about the state without owners: the header, the padding, the zone's own and
-  // missing frames; after a clean close also counters against bitfields. Changes nothing.
+  // Checks what can be checked without owners: the header, the padding, the range of the counters,
+  // the zone's own and missing frames. With `clean` also counters against bitfields. Changes
+  // nothing.
   Status check(std::uint32_t index, bool clean, Report* report) const;
-  // Counters from the bitfields, after a crash. `whole` is left as it is. Not flushed: the
-  // counters become durable at a clean close.
+  // Sets the counters from the bitfields, after a crash. A `whole` child stays as it is. Not
+  // flushed: the counters become durable at a clean close.
   void recount();
-  // Flushes every line, so that the caller's fence makes a clean close of it.
+  // Flushes every line of children and bitfields. The caller's fence makes them durable.
   void flush_all() const;
 
-  // A frame of the order in the tree of `start`, searched in a ring from `start`; flushed. None
-  // when the tree has none of that order. REQUIRES: the caller has lowered the tree's counter by as
-  // much.
+  // Takes a frame of the order in the tree of `start`, searched in a ring from `start`. Flushed.
+  // None when the tree has no such frame. REQUIRES: the caller has lowered the tree's counter by
+  // 1 << order.
   Found get(std::uint32_t start, unsigned order);
-  // This frame, if it is free; flushed. REQUIRES: as get; in the zone, aligned, order <=
-  // kOrderWord.
+  // Takes this frame if it is free. Flushed. REQUIRES: as get; the frame is in the zone and
+  // aligned; order <= kOrderWord.
   bool get_at(std::uint32_t frame, unsigned order);
-  // false: not taken as a frame of this order; nothing was changed. REQUIRES: in the zone, aligned.
+  // Gives the frame back. Flushed. False when it is not taken as a frame of this order, and then
+  // nothing changes. REQUIRES: in the zone, aligned.
   bool put(std::uint32_t frame, unsigned order);
-  // Whether a frame of this order may have been taken here: all bits are set, or all children are
-  // whole.
+  // Whether a frame of this order may have been taken here. Up to kOrderBaseMax: all its bits are
+  // set. Above: all its children are whole.
   bool taken(std::uint32_t frame, unsigned order) const;
 
-  // The highest child with which `count` free huge frames start, all below child `below`.
+  // The highest child that starts `count` free huge frames in a row, all below child `below`.
   Found find_run(std::uint32_t below, std::uint32_t count) const;
-  // `count` huge frames from child `first`; all or none, flushed.
+  // Takes or gives `count` huge frames from child `first`: all, flushed, or none (false).
   bool get_run(std::uint32_t first, std::uint32_t count);
   bool put_run(std::uint32_t first, std::uint32_t count);
   bool run_taken(std::uint32_t first, std::uint32_t count) const;
 
-  // Makes child `c` whole and its bitfield zero; or sets the bitfield and counts. For recovery,
-  // which ends with flush_all. Returns held(c) from before.
+  // For recovery, which ends with flush_all. recover_whole makes child `c` whole and its bitfield
+  // zero. recover_bits sets the bitfield to `kept` and the counter to its zeros. Both return
+  // held(c) as it was before.
   unsigned recover_whole(std::uint32_t c);
   unsigned recover_bits(std::uint32_t c, const std::uint64_t (&kept)[Bitfield::kWords]);
 
-  // Base frames of child `c` that are taken; all of them when it is whole.
+  // The number of taken base frames of child `c`; all of them when it is whole.
   unsigned held(std::uint32_t c) const;
 
-  // Bits of the child that belong to the zone itself or do not exist.
+  // Sets the bits of frames that belong to the zone itself or do not exist.
   void fixed_bits(std::uint32_t c, std::uint64_t (&bits)[Bitfield::kWords]) const;
 
   Child child(std::uint32_t c) const { return load(pairs_[c / 2]).get(c % 2); }

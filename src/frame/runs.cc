@@ -1,6 +1,7 @@
-// Runs of huge frames, for objects above 2 MiB. A run may cross trees, reserved or not, so its
-// frames are first claimed from the counters, wherever these are, then taken child by child; on
-// any conflict exactly what was claimed and taken is undone, and the search goes on below.
+// Runs of huge frames, for objects above 2 MiB. A run may cross trees, reserved or not. Its frames
+// are first claimed from the counters, in the trees and in all slots. Then they are taken child by
+// child. On a conflict exactly the claimed and taken frames are undone, and the search continues
+// below.
 #include <algorithm>
 
 #include "frame/upper.h"
@@ -9,7 +10,7 @@ namespace TENUTO_NS::frame {
 
 namespace {
 
-// Calls f(tree, children) for each tree that the run touches, until f says false.
+// Calls f(tree, children) for each tree that the run touches, until f returns false.
 template <class F>
 bool for_trees(std::uint32_t first, std::uint32_t count, F&& f) {
   while (count > 0) {
@@ -23,7 +24,7 @@ bool for_trees(std::uint32_t first, std::uint32_t count, F&& f) {
 
 }  // namespace
 
-// Lowers the tree's counter, wherever it is, by `frames`; all or nothing.
+// Lowers the tree's counter, in its word and in any slot, by `frames`: all or nothing.
 bool Upper::claim(TreeId id, unsigned frames) {
   unsigned have = 0;
   const auto from_tree = update(tree(id), [=](Tree t) { return t.take_up_to(frames); });
@@ -71,7 +72,7 @@ Taken Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
   return {};
 }
 
-// From the zone's end downwards: small frames fill the trees from the other end.
+// Searches from the zone's end downwards, because small frames fill the trees from the other end.
 Result<FrameId> Upper::get_run(std::uint32_t count) {
   const Taken frame = moves_.until_quiet([&](unsigned& own) {
     Taken found;
@@ -96,7 +97,7 @@ Status Upper::get_huge(FrameId frame) {
   return Status::full;
 }
 
-// Here because its claim, too, may lie in the tree or in any slot.
+// In this file because its claim, too, may be in the tree or in any slot.
 Status Upper::get_at(FrameId frame, unsigned order) {
   const unsigned frames = 1u << order;
   Zone* zone = find(frame, frames);

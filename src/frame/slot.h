@@ -1,8 +1,8 @@
-// A core's reservation, in DRAM, on a cache line of its own: which tree it takes frames from, the
-// counter it moved out of that tree, and where it looked last.
+// A core's reservation, in DRAM, on a cache line of its own: the tree that it takes frames from,
+// the counter that it moved out of that tree, and where it looked last.
 //
-// All of it is one word, so a thread that frees into its tree, one that shares the core number, and
-// one that steals the reservation agree without a lock.
+// All of it is one word. So three kinds of other threads need no lock: one that frees into the
+// tree, one that shares the core number, and one that steals the reservation.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ struct TreeId {
   constexpr bool operator==(const TreeId&) const = default;
 };
 
-// bit 63: has a tree; 48..62: free; 32..47: zone; 0..31: start, a frame of the zone. Without a
-// tree, zone and start still say where to look first.
+// bit 63: has a tree | 48..62: free | 32..47: zone | 0..31: start, a frame of the zone
+// Without a tree, zone and start are still the place to look first.
 struct Reservation {
   std::uint64_t raw;
 
@@ -43,7 +43,7 @@ struct Reservation {
     if (!present() || free() < frames) return std::nullopt;
     return make(zone(), start(), free() - frames);
   }
-  // As many as there are, at most `frames`.
+  // Takes min(free, frames).
   constexpr std::optional<Reservation> take_up_to(TreeId t, unsigned frames) const {
     if (!holds(t) || free() == 0) return std::nullopt;
     return make(zone(), start(), free() - (free() < frames ? free() : frames));
@@ -64,7 +64,8 @@ struct Reservation {
 static_assert(pm::kZonesMax <= 0x10000 && kZoneFramesMax <= 0x100000000);
 static_assert(Reservation::make(7, 9, kTreeFrames).free() == kTreeFrames);
 
-// The last tree this core freed into that it had not reserved, and how often in a row.
+// The last tree that this core freed into without having reserved it, and how often in a row.
+// bits 8..63: zone and tree, plus 1 | 0..7: count
 struct FreeHistory {
   std::uint64_t raw;
 
@@ -80,7 +81,7 @@ inline constexpr unsigned kReserveOnFree = 4;  // frees in a row
 
 struct alignas(kLineBytes) Slot {
   Reservation reservation{0};
-  FreeHistory history{0};  // a hint: two threads of one core may lose each other's updates
+  FreeHistory history{0};  // a hint: two threads of one core may overwrite each other's updates
 };
 
 }  // namespace TENUTO_NS::frame

@@ -1,8 +1,8 @@
-// The trees of one zone in DRAM: a counter of free base frames for every 32 huge frames (64 MiB),
-// and whether a core has reserved the tree. Rebuilt from the children at open.
+// The trees of one zone in DRAM. A tree has a counter of free base frames for 32 huge frames
+// (64 MiB), and a bit that a core has reserved it. Rebuilt from the children at open.
 //
-// A reserved tree's counter moves into the core's slot (slot.h); what other cores free into the
-// tree meanwhile collects here. Quiescent, with s the slot that reserved t, if any:
+// The counter of a reserved tree moves into the core's slot (slot.h). The tree's word then collects
+// what other cores free into the tree. When quiescent, with s the slot that reserved t, if any:
 //   t.free + s.free == sum of the free counters of t's children
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace TENUTO_NS::frame {
 
-// Trees by their free frames. Partial ones are filled first, so that free ones stay free: this is
-// what keeps huge frames whole.
+// Trees by their free frames. Base frames fill partial trees first, so that free trees stay free.
+// This keeps huge frames whole.
 struct TreeClass {
   unsigned min;
   unsigned max;
@@ -44,17 +44,17 @@ struct Tree {
     if (free() + frames > kTreeFrames) return std::nullopt;
     return make(free() + frames, reserved());
   }
-  // As many as there are, at most `frames`.
+  // Takes min(free, frames).
   constexpr std::optional<Tree> take_up_to(unsigned frames) const {
     if (free() == 0) return std::nullopt;
     return make(free() - (free() < frames ? free() : frames), reserved());
   }
-  // The counter goes to the slot that reserves.
+  // The counter moves to the slot that reserves the tree.
   constexpr std::optional<Tree> reserve(TreeClass c) const {
     if (!reservable(c)) return std::nullopt;
     return make(0, true);
   }
-  // The counter comes back.
+  // The counter, now `frames`, moves back.
   constexpr std::optional<Tree> unreserve(unsigned frames) const {
     if (!reserved() || free() + frames > kTreeFrames) return std::nullopt;
     return make(free() + frames, false);
@@ -63,7 +63,7 @@ struct Tree {
 static_assert(Tree::make(kTreeFrames, true).free() == kTreeFrames);
 static_assert(Tree::make(kTreeFrames, true).reserved());
 
-// One cache line of trees: where a core looks first.
+// Trees in one cache line. A core looks first in the line of its last tree.
 inline constexpr std::uint32_t kTreesPerLine = kLineBytes / sizeof(Tree);
 
 }  // namespace TENUTO_NS::frame

@@ -9,11 +9,11 @@ namespace TENUTO_NS::frame {
 
 namespace {
 
-// How often an exhausted reservation is refilled from its own tree before another one is sought.
+// How often a get refills an exhausted reservation from its own tree before it looks for another.
 constexpr unsigned kRefillsMax = 4;
 
-// The start is kept by rows of 64 frames, one word of a bitfield: precise enough to find the next
-// free frame at once, and the shared word changes once a row.
+// The start is rounded to rows of 64 frames, one word of a bitfield. That is precise enough to find
+// the next free frame at once, and the shared word changes only once a row.
 constexpr std::uint32_t row_of(std::uint32_t frame) { return frame / 64 * 64; }
 
 }  // namespace
@@ -28,7 +28,7 @@ Status Upper::add_zone(std::unique_ptr<Zone> zone, bool serve) {
   TENUTO_ASSERT(zone->index() == count);
   if (serve) zone->count_free();
   zones_[count] = std::move(zone);
-  zone_count_.store(count + 1, std::memory_order_release);  // meets zone_count()
+  zone_count_.store(count + 1, std::memory_order_release);  // pairs with zone_count()
   return Status::ok;
 }
 
@@ -55,7 +55,7 @@ Result<FrameId> Upper::get(unsigned order, unsigned core) {
   const Taken frame = moves_.until_quiet([&](unsigned& own) {
     Request request{first.slot, order};
     Taken found = get_elsewhere(request);
-    // A thread with the same core number may have found a tree meanwhile.
+    // A thread with the same core number may have reserved a tree meanwhile.
     if (!found) found = get_reserved(request);
     own = request.moves;
     return found;
@@ -87,7 +87,8 @@ Taken Upper::get_reserved(Request& request) {
   return {};
 }
 
-// Moves what other cores freed into the slot's tree to the slot. False when that is not enough.
+// Moves to the slot what other cores freed into its tree. False when that is not enough, or when
+// the slot has no tree.
 bool Upper::refill(Request& request) {
   const Reservation now = load(request.slot.reservation);
   if (!now.present()) return false;
@@ -158,8 +159,8 @@ Taken Upper::steal(Request& request, Slot& victim) {
   return get_owned(request, id, taken->start(), taken->free() + (rest ? rest->free() : 0));
 }
 
-// Takes a frame from a tree that this thread has just reserved with counter `free`, and makes it
-// the slot's; or releases the tree.
+// Takes a frame from a tree that this thread has just reserved with counter `free`. On success the
+// tree becomes the slot's; else it is released.
 Taken Upper::get_owned(Request& request, TreeId id, std::uint32_t start, unsigned free) {
   Zone& zone = *zones_[id.zone];
   Found frame;
@@ -205,15 +206,15 @@ void Upper::credit(TreeId id, unsigned frames) {
   TENUTO_ASSERT(update(tree(id), [=](Tree t) { return t.give(frames); }));
 }
 
-// To the slot, if the tree is still its own.
+// Adds `frames` to the slot if it still holds the tree, else to the tree.
 void Upper::give_back(Slot& slot, TreeId id, unsigned frames) {
   if (!update(slot.reservation, [=](Reservation r) { return r.give(id, frames); })) {
     credit(id, frames);
   }
 }
 
-// A thread that frees into one tree again and again will do so further: the tree becomes its own,
-// so that the next frees need not touch the shared word.
+// A thread that frees into one tree again and again will probably continue. The slot reserves that
+// tree, so that the next frees do not touch the shared word.
 void Upper::reserve_freed(Slot& slot, TreeId id, std::uint32_t frame) {
   constexpr TreeClass kWorthwhile{kPartial.min, kFree.max};
   if (!load(tree(id)).reservable(kWorthwhile)) return;

@@ -1,19 +1,22 @@
-// The upper layer: which tree a core takes its frames from. DRAM only; built from the children of
-// all zones and thrown away at close, so nothing here is flushed.
+// The upper layer chooses the tree that a core takes its frames from. It is in DRAM only: built
+// from the children of all zones at open and dropped at close. So nothing here is flushed.
 //
-// A core reserves a tree for base frames and another one for huge frames and works in them alone;
-// the shared words (trees) change only when a reservation is moved or another core frees into a
-// tree. When a reservation runs dry it takes what others freed into its tree, else it looks for
-// another tree, in this order:
+// A core reserves one tree for base frames and one for huge frames, and its gets work in them
+// alone. The shared words (trees) change only when a reservation moves or another core frees into a
+// tree. When a reservation runs dry, it first takes what other cores freed into its tree. Then it
+// looks for another tree, in this order:
 //   1. partial, then free trees on the same line of tree words
 //   2. zone by zone, from the reservation's zone on: partial, then free trees
 //   3. trees with few free frames
 //   4. the reservations of other cores
-// (huge frames: free before partial trees). A tree in which the lower layer finds no fit is
-// released at once. Nothing waits for another thread.
+// For huge frames, free trees come before partial ones. A tree in which the lower layer finds no
+// fit is released at once. No thread waits for another, but for the bounded wait before `full`
+// (moves.h).
 //
-// Equation between operations, for a tree t and the slot s that reserved it:
-//   t.free + s.free + (claims of gets and runs on their way) == sum of t's children's counters
+// For a tree t and the slot s that reserved it:
+//   t.free + s.free <= sum of the free counters of t's children      (always)
+// The difference is what operations under way hold: claims of gets and runs, credits of puts,
+// counters in transit. It is 0 when no operation runs.
 #pragma once
 
 #include <array>
@@ -31,8 +34,8 @@
 
 namespace TENUTO_NS::frame {
 
-// A frame that was taken, or none: frame 0 is the head and never handed out (see Found for why
-// this is no std::optional).
+// A frame that was taken, or none. Frame 0 is the head and never handed out, so it means none.
+// (Found in word.h explains why this is no std::optional.)
 struct Taken {
   FrameId id;
 
@@ -41,13 +44,14 @@ struct Taken {
 
 class Upper {
  public:
-  // `cores` reservations of each kind.
+  // Makes `cores` reservations for base frames and as many for huge frames.
   explicit Upper(unsigned cores);
 
-  // Appends a zone whose lower state has been checked. With `serve` its free frames may be taken at
-  // once. One caller at a time; get and put may run meanwhile. full when there are kZonesMax.
+  // Appends a zone whose lower state has been checked. With `serve` its free frames can be taken at
+  // once. One caller at a time; get and put may run meanwhile. full when there are kZonesMax zones.
   Status add_zone(std::unique_ptr<Zone> zone, bool serve);
-  // Counters of all trees from the children, no reservations. Quiescent.
+  // Sets the counters of all trees from the children and drops all reservations. REQUIRES:
+  // quiescent.
   void rebuild();
 
   Result<FrameId> get(unsigned order, unsigned core);
@@ -59,14 +63,14 @@ class Upper {
 
   std::uint32_t zone_count() const { return zone_count_.load(std::memory_order_acquire); }
   Zone& zone(std::uint32_t i) const { return *zones_[i]; }
-  // The zone that may hand out [frame, frame + frames); null for other frames.
+  // The zone whose usable frames include [frame, frame + frames), or null.
   Zone* find(FrameId frame, std::uint64_t frames) const;
 
-  // Tree counters and reservations against the children. Quiescent.
+  // Checks tree counters and reservations against the children. REQUIRES: quiescent.
   Status validate(Report* report) const;
 
  private:
-  // A get on its way: for whom, and how many moves it has made.
+  // A get under way, and how many moves it has made itself (moves.h).
   struct Request {
     Slot& slot;
     unsigned order;
@@ -96,7 +100,7 @@ class Upper {
   Tree& tree(TreeId id) const { return zones_[id.zone]->tree(id.tree); }
 
   std::vector<Slot> slots_;  // base and huge of core 0, of core 1, ...
-  // Written once each, before zone_count_ shows them.
+  // Each is written once, before zone_count_ is raised.
   std::array<std::unique_ptr<Zone>, pm::kZonesMax> zones_;
   std::atomic<std::uint32_t> zone_count_ = 0;
   Moves moves_;

@@ -1,11 +1,11 @@
-// Shared words: how every packed word of this layer is read and changed. A word is a struct with
-// one unsigned field `raw` and pure transitions: give it the word as it is, it gives the word as
-// it should be, or nothing. update() is the one loop that carries a transition into memory, so
+// Reads and changes the packed shared words of this layer. A word is a struct with one unsigned
+// field `raw` and pure transitions. A transition maps the present word to the new word, or to
+// nothing if it does not apply. update() is the one loop that applies a transition to memory. So
 // the transitions can be tested without threads.
 //
-// Order: reads acquire, a successful update is acq_rel. What a thread did before it gave frames
-// back is seen by the thread that takes them next, whichever of the words it meets first; and who
-// sees a counter gone sees that it is in transit (moves.h).
+// Memory order: a read is acquire, a successful update is acq_rel. So the thread that takes frames
+// sees everything that a thread did before it gave them back, whichever word it reads first. And a
+// thread that finds a counter gone also sees that it is in transit (moves.h).
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@
 
 namespace TENUTO_NS::frame {
 
-// A number that was found, or none. A register rather than a std::optional, whose flag and value
-// gcc returns through memory with a stalled load on every get.
+// A number that was found, or none. It is returned in a register. gcc returns a std::optional
+// through memory, with a stalled load on every get.
 struct Found {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t value = kNone;
@@ -29,7 +29,7 @@ struct Found {
 
 template <class W>
 inline W load(const W& word, std::memory_order order = std::memory_order_acquire) {
-  // atomic_ref<const T> comes only with C++26; nothing is written here.
+  // atomic_ref<const T> needs C++26, hence the cast; nothing is written here.
   return W{std::atomic_ref(const_cast<W&>(word).raw).load(order)};
 }
 
@@ -43,8 +43,9 @@ inline W exchange(W& word, W value) {
   return W{std::atomic_ref(word.raw).exchange(value.raw, std::memory_order_acq_rel)};
 }
 
-// Replaces the word by next(word) and returns the word that was there; nothing when `next` has
-// no answer. The loop ends: each turn but the last means that another thread made progress.
+// Replaces the word by next(word) and returns the word before. Returns nothing, and changes
+// nothing, when `next` returns nothing. Lock-free: a failed turn means that another thread changed
+// the word.
 template <class W, class Next>
 inline std::optional<W> update(W& word, Next&& next) {
   std::atomic_ref ref(word.raw);

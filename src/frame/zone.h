@@ -13,7 +13,7 @@ namespace TENUTO_NS::frame {
 
 class Zone {
  public:
-  // Counters start at zero: nothing is handed out before count_free.
+  // The tree counters start at zero, so no frame is handed out before count_free.
   Zone(std::byte* pool, const ZoneGeometry& g, std::uint32_t index)
       : lower(pool, g), index_(index), trees_(round_up(g.trees, kTreesPerLine) / kTreesPerLine) {}
 
@@ -23,17 +23,17 @@ class Zone {
   Tree& tree(std::uint32_t t) { return trees_[t / kTreesPerLine].trees[t % kTreesPerLine]; }
 
   FrameId id_of(std::uint32_t frame) const { return {geometry().base + frame}; }
-  // Whether [frame, frame + frames) is the zone's to hand out.
+  // Whether [frame, frame + frames) is inside the zone's usable frames.
   bool inside(FrameId frame, std::uint64_t frames) const;
 
-  // REQUIRES: inside.
+  // The frame's number from the zone's base. REQUIRES: inside.
   std::uint32_t relative(FrameId frame) const {
     return static_cast<std::uint32_t>(frame.value - geometry().base);
   }
 
-  // Sum of the free counters of a tree's children.
+  // The sum of the free counters of a tree's children.
   unsigned free_in_children(std::uint32_t t) const;
-  // Sets all trees to that, unreserved. Quiescent.
+  // Sets every tree's counter to that sum, unreserved. REQUIRES: quiescent.
   void count_free();
 
   Lower lower;

@@ -11,8 +11,8 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-constexpr unsigned kEmptySlabsKept = 1;  // a class, against frames going back and forth
-constexpr unsigned kMorphTries = 8;      // sparse slabs looked at before a new one is taken
+constexpr unsigned kEmptySlabsKept = 1;  // a class, so that frames do not go back and forth
+constexpr unsigned kMorphTries = 8;      // sparse slabs tried before a new slab is taken
 
 PageOwner owner_of(const Slab& slab) {
   return slab.kind == Kind::typed ? PageOwner::typed : PageOwner::slab;
@@ -65,10 +65,10 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
   if (now.empty() && list_of(now).empty > kEmptySlabsKept) retire(now);
 }
 
-// REQUIRES: mu is held, for both.
+// REQUIRES for both: mu is held.
 void Arena::relist(Slab& slab, bool was_empty) {
   if (slab.free_count != 0 && !slab.listed) list(slab);
-  if (!slab.sparse && is_sparse(slab)) {  // last in its class's list from now on
+  if (!slab.sparse && is_sparse(slab)) {  // from now on last in its class's list
     unlist(slab);
     list_sparse(slab);
     list(slab);
@@ -84,7 +84,7 @@ void Arena::drop_old_part(Slab& now) {
   spare_shadow(old);
 }
 
-// The pool is full: blocks of old parts that are in nobody's way. REQUIRES: mu is held.
+// For a full pool: old blocks that overlap nothing in use. REQUIRES: mu is held.
 unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
   for (Slab* old = old_parts_[class_id.value].head; old != nullptr; old = old->next) {
     Slab& now = *old->successor.load(std::memory_order_relaxed);
@@ -95,13 +95,13 @@ unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
   return 0;
 }
 
-// Needs no memory: fresh_shadow().
+// Needs no memory: fresh_shadow() reserves the room.
 void Arena::spare_shadow(Slab& slab) {
   slab.header = nullptr;
   spare_shadows_.push_back(&slab);
 }
 
-// A shadow on its way to a slab; spare again on every way out but the good one.
+// A shadow that is being filled. Becomes spare again unless take() is called.
 class Arena::ShadowToFill {
  public:
   explicit ShadowToFill(Arena& arena) : arena_(arena), slab_(&arena.fresh_shadow()) {}
@@ -118,8 +118,8 @@ class Arena::ShadowToFill {
   Slab* slab_;
 };
 
-// A sparse slab of another class, morphed into this one; null when none can be. Two fences, once a
-// slab. REQUIRES: mu is held, and no slab of the class has free blocks.
+// Morphs a sparse slab of another class into this class; null when none can be morphed. Two fences,
+// once a slab. REQUIRES: mu is held, and no slab of the class has free blocks.
 Slab* Arena::morphed_slab(ClassId class_id) {
   const unsigned tries = std::min(kMorphTries, sparse_count_);
   for (unsigned i = 0; i < tries; ++i) {
@@ -127,13 +127,13 @@ Slab* Arena::morphed_slab(ClassId class_id) {
     const auto shape = plan_morph(slab, class_id, file_.superblock().stripes);
     if (shape) return &morph(slab, *shape);
     unlist_sparse(slab);
-    list_sparse(slab);  // others' turn first
+    list_sparse(slab);  // the others have their turn first
   }
   return nullptr;
 }
 
 Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
-  // Before anything is written: from there on nothing needs memory.
+  // Before anything is written: nothing below needs memory.
   ShadowToFill shadow(*this);
   if (shape.old) make_room_for_old(shadow.slab());
   unlist_sparse(slab);
@@ -273,7 +273,7 @@ void Arena::retire(Slab& slab) {
   erase(slab);
 }
 
-// REQUIRES: it is in no list.
+// REQUIRES: the slab is in no list.
 void Arena::erase(Slab& slab) {
   pages_.clear(slab.offset);
   erase_slab(slab);

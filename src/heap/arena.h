@@ -1,10 +1,10 @@
 // An arena: the slabs that a group of lanes takes blocks from, by kind and class, under one lock.
 //
-// A slab of logged blocks of which less than the threshold is in use is *sparse*: it stands last in
-// its class's list, so that it empties, and in the arena's list of sparse slabs, in the order in
-// which that happened. A class without free blocks morphs the first of these that can be (morph.h)
-// before it takes a new slab. What only one class ever took from is no candidate before something
-// was given back.
+// A slab of logged blocks is *sparse* when less than the threshold of it is in use. A sparse slab
+// is at the end of its class's list, so that it empties. It is also in the arena's list of sparse
+// slabs, in the order in which they became sparse. A class without free blocks morphs the first
+// sparse slab that can be morphed (morph.h) before it takes a new slab. A slab becomes a candidate
+// only when a block of it is given back, or when recovery finds it sparse.
 #pragma once
 
 #include <array>
@@ -28,33 +28,34 @@ class Arena {
         core_(core),
         morph_occupancy_(morph_occupancy) {}
 
-  // Up to `want` blocks of the class, at least one unless full.
+  // Takes up to `want` blocks of the class, and at least one unless the pool is full.
   Result<unsigned> take(ClassId class_id, Kind kind, PoolOffset* out, unsigned want);
 
-  // Gives blocks of this arena's slabs back. A slab that becomes empty beyond one spare a class
-  // loses its frame.
+  // Gives blocks of this arena's slabs back. A class keeps one empty slab; others that become empty
+  // lose their frame.
   void give(Slab& slab, const unsigned* indexes, std::size_t count);
 
-  // Recovery: a shadow for a slab found in the pool, or one for each part; once its free_bits are
-  // final, either enlist it or, when nothing in it is used, discard it (its header is erased, not
-  // fenced).
+  // Recovery. adopt makes a shadow for a slab found in the pool, or one for each part. When the
+  // slab's free_bits are final, the caller enlists it, or discards it if nothing in it is used.
+  // discard erases the header and does not fence.
   Slab& adopt(PoolOffset offset, const SlabHeader& header);
   void enlist(Slab& slab);
   void discard(Slab& slab);
 
-  // The old part has no block left: its shadow goes. REQUIRES: mu is held.
+  // The old part has no block left: releases its shadow. REQUIRES: mu is held.
   void drop_old_part(Slab& now);
 
-  // Gives back the frames of all wholly free slabs.
+  // Gives back the frames of all slabs that are wholly free.
   void trim();
 
-  // Evacuation (evacuate.cc): nothing is taken from the slab any more, and it goes when it is
-  // empty. False: it is nothing to be emptied. Those that are left stay, and how many.
+  // Evacuation (evacuate.cc). After leave() nothing is taken from the slab, and it loses its frame
+  // when it is empty. leave() returns false for a slab that cannot be evacuated. stay_all() keeps
+  // the slabs that are not empty yet and returns their number.
   bool leave(Slab& slab);
   unsigned stay_all();
   unsigned count_leaving();
 
-  // Old parts have a turn of their own.
+  // Calls f for every shadow: of a morphed slab once for each part.
   template <class F>
   void for_each_slab(const F& f) {
     const std::lock_guard lock(mu);
@@ -63,13 +64,13 @@ class Arena {
     }
   }
 
-  std::mutex mu;  // guards the lists here and the marked fields of the slabs
+  std::mutex mu;  // guards the lists here, and the fields of Slab that are marked so
 
  private:
   struct List {
     Slab* head = nullptr;  // slabs with free blocks
     Slab* tail = nullptr;
-    unsigned empty = 0;  // of which wholly free
+    unsigned empty = 0;  // of these, wholly free
   };
   Slab* new_slab(ClassId class_id, Kind kind, Status* why);
   Slab* morphed_slab(ClassId class_id);
@@ -101,10 +102,10 @@ class Arena {
   const double morph_occupancy_;
   // Guarded by mu.
   std::array<std::array<List, kClasses>, kKinds> lists_{};
-  std::array<List, kClasses> old_parts_{};    // of morphed slabs, by their own class
-  std::vector<std::unique_ptr<Slab>> slabs_;  // shadows never die while the pool is open
+  std::array<List, kClasses> old_parts_{};    // of morphed slabs, by the class of the old part
+  std::vector<std::unique_ptr<Slab>> slabs_;  // shadows stay allocated while the pool is open
   std::vector<Slab*> spare_shadows_;
-  Slab* sparse_head_ = nullptr;  // least recently used first
+  Slab* sparse_head_ = nullptr;  // the one that became sparse first, or was tried longest ago
   Slab* sparse_tail_ = nullptr;
   unsigned sparse_count_ = 0;
 };

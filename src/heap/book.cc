@@ -1,4 +1,4 @@
-// Reading the bookkeeping log, and appending to it. See book_gc.cc for how it is kept short.
+// Reads the bookkeeping log and appends to it. book_gc.cc keeps it short.
 #include "heap/book.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-// Recovery may find holes where entries were, and has to append those again without a frame to put
-// them in: at most one a lane.
+// Recovery may find holes where entries were lost, and has to append these again. It has no frames
+// for them, so room is kept: at most one entry a lane.
 constexpr std::uint64_t kRedoneEntries = pm::kLaneSegmentsMax * pm::kLanesPerSegment;
 
 Kind kind_of(const BookEntry& e) {
@@ -31,7 +31,7 @@ Status Book::open(std::vector<BookRecord>& live, Report* report) {
   ShadowsById shadows;
   TENUTO_TRY(open_segments(report));
   TENUTO_TRY(open_list(shadows, report));
-  // Entries first: a tombstone may stand before what it kills is known.
+  // Entries first: a tombstone may be read before the entry that it kills.
   for (BookShadow* t = first_; t != nullptr; t = t->next) {
     for (unsigned i = 0; i < kBookChunkEntries; ++i) {
       const BookEntry e{chunk(t->at)->entry(i)};
@@ -73,7 +73,7 @@ void Book::open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsign
   if (e.raw == 0 || e.type() != BookType::tombstone) return;
   const auto it = shadows.find(e.killed().chunk_id());
   const unsigned at = e.killed().index();
-  if (it == shadows.end() || at >= kBookChunkEntries) return;  // its chunk has left the list
+  if (it == shadows.end() || at >= kBookChunkEntries) return;  // that chunk has left the list
   BookShadow& target = *it->second;
   const BookEntry killed{chunk(target.at)->entry(at)};
   if (target.matter(at) && killed.type() != BookType::tombstone) target.clear(at);
@@ -106,7 +106,7 @@ Status Book::open_list(ShadowsById& shadows, Report* report) {
     return damaged(report, {pm::kHeadPageOffset + offsetof(pm::HeadPage, heap)}, "alt");
   }
   for (PoolOffset o{head().list[head().alt]}; o; o = {chunk(o)->next}) {
-    // Used when visited, so a loop or a foreign chunk is found here.
+    // A chunk is marked used when visited, so a loop or a foreign chunk is found here.
     BookPlace* const place = place_of(o);
     if (place == nullptr || place->used(o)) return damaged(report, o, "chunk list");
     const BookChunk& c = *chunk(o);
@@ -139,7 +139,7 @@ Status Book::promise() {
   return Status::ok;
 }
 
-// Its memory is there before anything lasts.
+// Its memory is allocated before anything durable is written.
 Status Book::new_segment() {
   if (segments_.size() == segments_.capacity()) segments_.reserve(2 * segments_.size() + 1);
   BookPlace place{PoolOffset{}};
@@ -162,14 +162,14 @@ Status Book::new_segment() {
 
 // --- chunks --------------------------------------------------------------------------------------
 
-// Null when no segment has a chunk there.
+// Null when no segment contains the chunk.
 BookPlace* Book::place_of(PoolOffset chunk) {
   const auto at = std::find_if(segments_.begin(), segments_.end(),
                                [&](const BookPlace& place) { return place.has(chunk); });
   return at == segments_.end() ? nullptr : &*at;
 }
 
-// The lowest one that has a free chunk.
+// The segment with the lowest offset that has a free chunk.
 BookPlace& Book::place_for_chunk() {
   BookPlace* lowest = nullptr;
   for (BookPlace& place : segments_) {
@@ -190,14 +190,14 @@ BookShadow& Book::append_chunk(BookPlace& place, PoolOffset at, std::uint64_t id
   return t;
 }
 
-// It has left the list.
+// The chunk has left the list.
 void Book::free_chunk(BookShadow& shadow) {
   place_of(shadow.at)->put(shadow);
   chunks_ -= 1;
   free_chunks_ += 1;
 }
 
-// Zeroes a free chunk and gives it its header; flushed, not fenced.
+// Zeroes a free chunk and writes its header. Flushed, not fenced.
 void Book::prepare_chunk(PoolOffset o, std::uint64_t id) {
   BookChunk& c = *chunk(o);
   if (TENUTO_PLANT("heap_book_tombstones_name_places") && c.id != 0) id = c.id;
@@ -269,7 +269,7 @@ const std::uint64_t& Book::erase(PoolOffset o) {
   return word(append_tombstone(slots_.at(o).entry()));
 }
 
-// Recovery has no promise, but the room that is kept for it.
+// Recovery has no promise. It uses the room that is kept for it.
 Status Book::recover_record(const BookRecord& r) {
   {
     const std::lock_guard lock(mu_);

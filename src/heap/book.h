@@ -1,28 +1,29 @@
 // The bookkeeping log: which extents and huge objects are in use (NVAlloc's log-structured
-// bookkeeping). It has a lock of its own.
+// bookkeeping). It has its own lock.
 //
-// Authoritative: the list that `alt` names. An extent is in use when its entry is there and no
-// tombstone names that entry; order does not matter, a lost entry leaves a hole.
-//   append        entry (one word) | whatever the caller's protocol says next
+// Authoritative: the list that `alt` selects. An extent is in use when its entry is in the list and
+// no tombstone names that entry. The order of entries does not matter. A lost entry leaves a hole.
+//   append        entry (one word) | the next step of the caller's protocol
 //   new chunk     zeroed chunk | link | entries: a chunk in the list has no stale entries
-//   new segment   its header | link: a segment in the list has a sound header
-//   fast GC       unlinked chunk | tombstones that name its entries are dead | chunk is reused
-//   slow GC       new list | its head | alt | old chunks are reused: alt flips between two whole
-//                 lists
-//   segment goes  unlinked segment | its frame is given back
+//   new segment   its header | link | its chunks: a segment in the list has a sound header
+//   fast GC       unlinked chunk | tombstones that name its entries are dead, chunk is reused
+//   slow GC       new list and its head | alt | old chunks are reused: alt selects a whole list
+//   old segment   unlinked segment | its frame is given back
 //
-// Every chunk has a shadow in DRAM (BookShadow) with a bit for each entry that matters:
+// Every chunk has a shadow in DRAM (BookShadow), with a bit for each entry that matters:
 //   an extent's entry        no tombstone has been appended for it
-//   a tombstone              the entry it kills stands in another chunk, and that is in the list
-// A chunk without such bits leaves the list (fast GC) without being read: what it says of extents
-// is over, and what it kills is in no list any more, or goes with it. The killed entry's chunk is
-// never the later one, so the oldest chunk without live extents can always go. A tombstone names a
-// chunk's id, which is never used again: it means nothing once that chunk has left, whoever uses
-// its place. Ids grow, and the last chunk of the list, which has the largest, never leaves it:
-// no crash can bring an old id back.
+//   a tombstone              the entry it kills is in another chunk, and that chunk is in the list
+// A chunk without such bits leaves the list without being read (fast GC). Its extents are all
+// freed. The entries that its tombstones kill are in no list any more, or leave with it. An entry
+// is never in a later chunk than its tombstone. So the oldest chunk can leave as soon as it has no
+// live extents.
 //
-// Memory is got where a segment is begun and nowhere else: appending, and all that collects, need
-// none, for they come after changes that last.
+// A tombstone names a chunk by its id. Ids grow and are never used again. So a tombstone means
+// nothing once that chunk has left, even if its place is used again. The last chunk of the list has
+// the largest id and never leaves, so no crash can bring an old id back.
+//
+// Only the start of a segment allocates memory. Appending and collecting follow changes that are
+// already durable, so they must not fail for lack of memory.
 #pragma once
 
 #include <array>
@@ -52,16 +53,15 @@ struct BookRecord {
 };
 
 struct BookStats {
-  std::uint64_t bytes = 0;         // segments
-  std::uint64_t list_bytes = 0;    // of which in the list
+  std::uint64_t bytes = 0;         // of all segments
+  std::uint64_t list_bytes = 0;    // of these, in the list
   std::uint64_t live_entries = 0;  // extents in use
   std::uint64_t fast_gcs = 0;      // chunks unlinked since open
-  std::uint64_t slow_gcs = 0;      // lists written anew since open
+  std::uint64_t slow_gcs = 0;      // lists rewritten since open
   std::uint64_t segments_given_back = 0;
 };
 
-// A chunk of the list. Shadows stand on multiples of 128, so that a word holds a shadow and an
-// index.
+// A chunk of the list. Aligned to 128, so that one word holds a shadow and an index.
 struct alignas(128) BookShadow {
   explicit BookShadow(PoolOffset o) : at(o) {}
 
@@ -69,10 +69,10 @@ struct alignas(128) BookShadow {
   std::uint64_t id = 0;
   BookShadow* prev = nullptr;
   BookShadow* next = nullptr;
-  BookShadow* next_empty = nullptr;                  // of those that may leave
-  std::uint64_t matters[2] = {};                     // by entry
-  unsigned count = 0;                                // of these bits
-  std::array<EntryRef, kBookChunkEntries> killer{};  // the tombstone that names it, by entry
+  BookShadow* next_empty = nullptr;                  // next chunk that may leave
+  std::uint64_t matters[2] = {};                     // one bit an entry
+  unsigned count = 0;                                // of bits set in matters
+  std::array<EntryRef, kBookChunkEntries> killer{};  // by entry: the tombstone that names it
 
   bool matter(unsigned i) const { return (matters[i / 64] >> (i % 64) & 1) != 0; }
   void set(unsigned i) {
@@ -87,9 +87,9 @@ struct alignas(128) BookShadow {
 
 static_assert(sizeof(BookShadow) == 1024);
 
-// A segment, and the memory for the shadows of its chunks: a chunk that is begun needs none, and
-// one that leaves frees none. A shadow is made when its chunk is, and its memory is untouched
-// before.
+// A segment, with the memory for the shadows of its chunks. So a new chunk allocates nothing, and a
+// chunk that leaves frees nothing. A shadow is made with its chunk; before that its memory is
+// untouched.
 class BookPlace {
  public:
   static constexpr unsigned kChunks = kBookSegmentBytes / kBookChunkBytes - 1;
@@ -125,7 +125,7 @@ class BookPlace {
   }
 
   PoolOffset at_;
-  std::uint64_t used_ = 0;  // chunks in the list, or in one that is being written
+  std::uint64_t used_ = 0;  // chunks in the list, or in a list that is being written
   std::unique_ptr<Room[]> shadows_;
 };
 
@@ -134,23 +134,25 @@ class Book {
   Book(pm::PoolFile& file, FrameSource& frames, Slots& slots, const HeapOptions& options)
       : file_(file), frames_(frames), slots_(slots), options_(options) {}
 
-  // Reads the log; `live` by offset. corrupt with the place of what cannot be.
+  // Reads the log. `live` is sorted by offset. corrupt, with the place of what is damaged.
   Status open(std::vector<BookRecord>& live, Report* report);
 
-  // Room for an extent's entry and its tombstone is taken before the extent is. full when the pool
-  // has no frame for it. One atomic subtraction; once in a while the log is tended.
+  // Reserves room for an extent's entry and its tombstone, before the extent is taken. full when
+  // the pool has no frame for the room. Cost: one atomic subtraction; now and then the log is
+  // tended.
   Status promise();
   void unpromise() { spare_.fetch_add(2, std::memory_order_relaxed); }
 
-  // Append and return the word that the caller flushes (not under the lock, whose end would wait
-  // for it); durable after the caller's fence. REQUIRES: promised; recorded.
+  // Append, and return the word that the caller flushes; durable after the caller's fence. The
+  // flush is not made under the lock, since the unlock would wait for it. REQUIRES for record:
+  // promise() was called for it; for erase: the extent was recorded.
   [[nodiscard]] const std::uint64_t& record(PoolOffset o, std::uint64_t frames, Kind kind);
   [[nodiscard]] const std::uint64_t& erase(PoolOffset o);
-  // The same with the flush in recovery, without promise: full when there is no room.
+  // The same for recovery, with the flush and without promise(). full when there is no room.
   Status recover_record(const BookRecord& record);
   Status recover_erase(PoolOffset o);
 
-  // Collects what can be collected now; `thoroughly`: even when it hardly pays.
+  // Collects the garbage that can be collected now. `thoroughly`: even when it hardly pays.
   void tend(bool thoroughly);
 
   // Flushes the whole list.
@@ -168,7 +170,7 @@ class Book {
 
   using ShadowsById = std::unordered_map<std::uint64_t, BookShadow*>;
 
-  // REQUIRES for all that follows: mu_ is held (or the pool is being opened).
+  // REQUIRES for all below: mu_ is held, or the pool is being opened.
   Status open_segments(Report* report);
   Status open_list(ShadowsById& shadows, Report* report);
   void open_tombstone(const ShadowsById& shadows, BookShadow& shadow, unsigned i);
@@ -207,11 +209,11 @@ class Book {
   // Guarded by mu_.
   std::vector<BookPlace> segments_;  // in the order of their list
   std::uint64_t chunks_ = 0;         // in the list
-  std::uint64_t free_chunks_ = 0;    // the lowest is taken first
+  std::uint64_t free_chunks_ = 0;    // the one with the lowest offset is taken first
   BookShadow* first_ = nullptr;      // of the list
   BookShadow* last_ = nullptr;
-  BookShadow* empty_ = nullptr;             // without bits, not the last
-  unsigned tail_used_ = kBookChunkEntries;  // entries of the last chunk
+  BookShadow* empty_ = nullptr;             // chunks without bits, except the last
+  unsigned tail_used_ = kBookChunkEntries;  // entries used in the last chunk
   std::uint64_t next_id_ = 1;
   std::uint64_t live_ = 0;
   std::uint64_t fast_gcs_ = 0, slow_gcs_ = 0, given_back_ = 0;

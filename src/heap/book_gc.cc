@@ -1,8 +1,9 @@
-// The garbage of the bookkeeping log. Fast GC takes chunks in which nothing matters any more out of
-// the list: one word and one fence a chunk, nothing is read. Slow GC writes the live entries to a
-// new list when the dead ones are too many. Segments without chunks in use go back to the frame
-// allocator. All of it is done when a chunk was begun and somebody asks for an extent next (and by
-// trim): then the room that was promised to others is there, and no protocol is half-way.
+// Garbage collection of the bookkeeping log.
+//   fast GC    unlinks chunks in which no entry matters: one word and one fence a chunk, no reads
+//   slow GC    writes the live entries to a new list when there are too many dead ones
+//   segments   without chunks in use go back to the frame allocator
+// All of it runs when an extent is asked for after a chunk was begun, and in trim. At these points
+// the room promised to others is there, and no protocol is half-way.
 #include <algorithm>
 
 #include "heap/book.h"
@@ -15,7 +16,8 @@ namespace TENUTO_NS::heap {
 namespace {
 constexpr std::uint64_t kSegmentEntries =
     (kBookSegmentBytes / kBookChunkBytes - 1) * kBookChunkEntries;
-// Room that is kept when segments go: what is missing next would be taken back at once.
+// Room that is kept when segments are given back: else the next extents would take one back at
+// once.
 constexpr std::uint64_t kRoomKept = kSegmentEntries / 2;
 }  // namespace
 
@@ -43,8 +45,8 @@ void Book::collect_empty() {
   }
 }
 
-// A chunk that goes sets the tombstones free that named its entries: only now that no crash brings
-// the chunk back. That may empty the next one.
+// The tombstones that name entries of this chunk are dead only now: no crash can bring the chunk
+// back. Their own chunks may thereby become empty.
 void Book::unlink(BookShadow& t) {
   TENUTO_ASSERT(t.count == 0 && &t != last_);
   std::uint64_t& link = t.prev == nullptr ? head().list[head().alt] : chunk(t.prev->at)->next;

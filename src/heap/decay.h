@@ -1,6 +1,7 @@
-// How many frames of free extents may keep their pages (jemalloc's smootherstep decay). Frames that
-// became free in a tick count fully at first, hardly at all when decay_ms has passed, and half in
-// the middle. Pure but for its own state; called by extent_decay.cc under its lock.
+// How many frames of free extents may keep their pages (jemalloc's smootherstep decay). Of the
+// frames that became free in one tick all may keep them at first, half after half of decay_ms, and
+// none when decay_ms has passed. Has no effect but on its own state. REQUIRES for excess: the lock
+// of the extents.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace TENUTO_NS::heap {
 class Decay {
  public:
   static constexpr std::int64_t kStepsMax = 1000;
-  static constexpr unsigned kFraction = 24;  // bits behind the point
+  static constexpr unsigned kFraction = 24;  // fraction bits of a weight
 
   Decay(const HeapOptions& o, std::int64_t now)
       : total_ms_(o.decay_ms), tick_ms_(std::max<std::int64_t>(1, o.decay_tick_ms)), tick_at_(now) {
@@ -33,7 +34,7 @@ class Decay {
   bool never() const { return total_ms_ < 0; }
   bool at_once() const { return total_ms_ == 0; }
 
-  // Frames that have to lose their pages now, of `resident` that have some.
+  // How many of the `resident` frames (those with pages) have to lose their pages now.
   std::uint64_t excess(std::int64_t now, std::uint64_t resident) {
     if (never()) return 0;
     if (at_once()) return resident;
@@ -42,7 +43,7 @@ class Decay {
     tick_at_ += ticks * tick_ms_;
     const auto steps = static_cast<std::int64_t>(freed_.size());
     const auto gone = static_cast<std::ptrdiff_t>(std::min(ticks, steps));
-    // Youngest first.
+    // The youngest are first.
     std::move_backward(freed_.begin(), freed_.end() - gone, freed_.end());
     std::fill(freed_.begin(), freed_.begin() + gone, 0);
     const std::uint64_t fresh = resident > known_ ? resident - known_ : 0;
@@ -60,7 +61,7 @@ class Decay {
   std::int64_t tick_at_;
   std::vector<std::uint64_t> weights_;  // by age in ticks, descending
   std::vector<std::uint64_t> freed_;    // frames that became free, by age
-  std::uint64_t known_ = 0;             // resident ones after the last tick
+  std::uint64_t known_ = 0;             // resident frames after the last tick
 };
 
 }  // namespace TENUTO_NS::heap

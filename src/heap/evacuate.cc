@@ -1,15 +1,14 @@
-// Emptying sparse slabs of derived blocks, with the help of whoever can move the blocks (the
-// store). The heap chooses the slabs and hands nothing out from them; the owner walks over what it
-// has and moves what is leaving(); a slab whose last block is given back loses its frame at once.
+// Evacuation: empties sparse slabs of derived blocks. The heap chooses the slabs and hands out
+// nothing from them. The owner of the blocks (the store) walks over its blocks and moves those for
+// which leaving() is true. A slab loses its frame when its last block is given back.
 //
-// Volatile all of it: on media nothing says that a slab is being emptied, and a crash leaves the
-// blocks where the owner's structure names them. What cannot be moved (blocks of somebody who does
-// not take part, blocks that a reader holds back) keeps its slab, which is as before when
-// end_evacuation() returns, or when somebody finds the pool full.
+// Nothing of this is on media: a crash leaves the blocks where the owner's structure names them.
+// Some blocks cannot be moved: their owner takes no part, or a reader holds them. Their slab stays.
+// It is as before when end_evacuation() returns, or when a thread finds the pool full.
 //
-// Blocks of a leaving slab are in no cache, or will soon be in none: give_back() passes them by,
-// and a lane empties its caches when it finds `evacuations` raised. A lane whose thread rests keeps
-// what it has.
+// Caches do not keep blocks of a leaving slab: give_back() does not cache them, and a lane empties
+// its caches when it sees a new value of `evacuations`. A lane whose thread makes no calls keeps
+// its cached blocks.
 #include <algorithm>
 #include <array>
 
@@ -47,7 +46,7 @@ unsigned Arena::count_leaving() {
   }));
 }
 
-// It empties from now on: others give their free blocks away first.
+// The slab is to become empty, so the other slabs give their free blocks first.
 void Arena::list_last(Slab& slab) {
   List& l = list_of(slab);
   slab.prev = l.tail;
@@ -66,15 +65,15 @@ struct Candidate {
   unsigned used;
 };
 
-// Of one class: slabs to choose from, emptiest first, and the room in others.
+// One class: the slabs to choose from, emptiest first, and the room in other slabs.
 struct ClassPlan {
   std::vector<Candidate> sparse;
-  std::uint64_t room = 0;  // free blocks where the caller's blocks come from, in all slabs
+  std::uint64_t room = 0;  // free blocks of all slabs in the caller's arena
   unsigned blocks = 0;     // of a slab
   const Arena* from = nullptr;
 
-  // The fewest of the emptiest slabs that give most frames back: what they hold goes to free
-  // blocks of the others, then to new slabs.
+  // How many of the emptiest slabs to evacuate: the number that gives most frames back, and no
+  // more. Their blocks move to free blocks of the other slabs, then to new slabs.
   std::size_t best() const {
     std::size_t best = 0;
     std::uint64_t best_gain = 0;
@@ -137,7 +136,7 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
       blocks += c.used;
     }
   }
-  // Release: meets the lanes' load in cache_check(), and the marks are seen then.
+  // Release: pairs with the lanes' load in make_way(). A lane that sees the count sees the marks.
   s.evacuations.fetch_add(1, std::memory_order_release);
   s.empty_derived_caches(mine);
   return chosen;
@@ -159,7 +158,7 @@ std::uint64_t Heap::end_evacuation() {
   return state_->slabs_stayed.exchange(0, std::memory_order_relaxed);
 }
 
-// Also when somebody finds the pool full, for whom the blocks that are held back may be room.
+// Also called for a thread that finds the pool full: it may use the blocks that are held back.
 bool Heap::State::abandon_evacuation() {
   std::uint64_t stayed = 0;
   for (const auto& arena : arenas) stayed += arena->stay_all();

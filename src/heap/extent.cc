@@ -22,14 +22,15 @@ Extents::Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& opt
 
 // --- taking --------------------------------------------------------------------------------------
 
-// Holes alone know which frames have pages, and a free extent's word repeats their count. So every
-// free extent asks them, also one that was in use: of a file with holes, open takes for a hole what
-// was reserved and never written, and that may lie at the end of an extent in use.
+// `Holes` is authoritative for which frames have pages; a free extent's word repeats their count.
+// So every new free extent counts its holes again, also one that was in use. Reason: in a file with
+// holes, open takes reserved but never written space for a hole, and this may be at the end of an
+// extent in use.
 void Extents::add_free(std::uint64_t frame, std::uint64_t frames, AgeOrder age) {
   free_.add(frame, frames, frames - frames_.holes().count(frame, frames), age);
 }
 
-// Cuts what is wanted out of a free extent; the rest stays free, as old as it was.
+// Cuts the request out of a free extent. The rest stays free and keeps its age.
 std::uint64_t Extents::carve(std::uint64_t from, const Fit& fit, Kind kind) {
   const ExtentWord w = slots_[from].get();
   const AgeOrder age = free_.remove(from);
@@ -44,8 +45,8 @@ std::uint64_t Extents::carve(std::uint64_t from, const Fit& fit, Kind kind) {
   return at;
 }
 
-// Four MiB where there are, else two. A region's other half may be anybody's, but not another
-// chunk's: then this half joins that chunk. Returns the free extent that it is in.
+// Takes 4 MiB if possible, else 2 MiB. If the other half of the region belongs to extents, both
+// halves become one chunk. Returns the free extent that contains the new half.
 Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   unsigned order = frame::kOrderMax;
@@ -54,7 +55,7 @@ Result<std::uint64_t> Extents::new_chunk(unsigned core, std::unique_lock<std::mu
     order = frame::kOrderHuge;
     got = frames_.get_unfilled(order, core);
   }
-  // Other threads will cut extents from it, and their fences do not cover our flush.
+  // Other threads will cut extents from it, and their fences do not cover this thread's flush.
   if (got) fence("frames of a chunk", "extents are cut from it");
   lock.lock();
   if (!got) return got.error();
@@ -72,7 +73,7 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
   if (from == 0) {
     const Result<std::uint64_t> fresh = new_chunk(core, lock);
     if (!fresh) return fresh.error();
-    from = *fresh;  // has a whole huge frame, hence room for every request
+    from = *fresh;  // has a whole huge frame: room for every request
   }
   const bool all_there = slots_[from].get().resident() == slots_[from].get().frames();
   const std::uint64_t frame = carve(from, fit, kind);
@@ -92,7 +93,7 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
 Result<std::uint64_t> Extents::take_huge(std::uint64_t huge_frames, Kind kind, unsigned core) {
   const std::uint64_t frames = huge_frames * kHugeFrames;
   if (frames > ExtentWord::kFramesMax) return Status::too_large;
-  std::map<std::uint64_t, std::uint64_t> made{{0, frames}};  // what needs memory, before the frames
+  std::map<std::uint64_t, std::uint64_t> made{{0, frames}};  // its memory comes before the frames
   auto node = made.extract(made.begin());
   const Result<PoolOffset> got = frames_.get_run(huge_frames, core);
   if (!got) return got.error();
@@ -143,7 +144,7 @@ bool Extents::move_state(PoolOffset o, ExtentState from, ExtentState to) {
   return s.word.compare_exchange_strong(raw, w.with(to).raw, std::memory_order_acq_rel);
 }
 
-// By whoever owns it.
+// REQUIRES: the caller owns the extent.
 void Extents::change_state(PoolOffset o, ExtentState to) {
   Slot& s = slots_.at(o);
   s.set(s.get().with(to));
@@ -236,7 +237,7 @@ void Extents::release(PoolOffset o, unsigned core) {
   tick();
 }
 
-// Joins it with free neighbours of its chunk. Returns the free extent that it is in now.
+// Joins it with free neighbours in its chunk. Returns the free extent that contains it now.
 std::uint64_t Extents::put_free(std::uint64_t frame, std::uint64_t frames, Age age) {
   const auto absorb = [&](std::uint64_t neighbour) {
     const ExtentWord n = slots_[neighbour].get();

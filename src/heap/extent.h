@@ -1,22 +1,24 @@
-// Extents (16 KiB .. 2 MiB, cut from 4-MiB chunks by best fit, coalesced when freed) and huge
-// objects (runs of huge frames). What is known of them stands in slots (slots.h); the bookkeeping
-// log says what is in use.
+// Extents and huge objects. Extents are 16 KiB .. 2 MiB, cut from 4-MiB chunks by best fit and
+// coalesced when freed. Huge objects are runs of huge frames. DRAM keeps their states in slots
+// (slots.h). The bookkeeping log on media is authoritative for what is in use.
 //
-//   reserved, live, claimed, killed   in use, or on the way
-//   reclaimed                         free, with pages in the file (or with some)
-//   retained                          free, its pages given back: holes in the file
-// Free extents decay from reclaimed to retained (decay.h), driven by the operations that come
-// along. A chunk that is wholly retained goes back to the frame allocator; wholly free ones with
-// pages do when frames run short, before the file grows.
+//   reserved, live, claimed, killed   in use, or on the way in or out
+//   reclaimed                         free, with pages in the file for all or some of its frames
+//   retained                          free, without pages: a hole in the file
+// Free extents decay from reclaimed to retained (decay.h), driven by the operations of users. A
+// chunk that is wholly retained goes back to the frame allocator. Wholly free chunks with pages go
+// back when frames run short, before the file grows.
 //
-// Durable order: a chunk's frames are fenced before any thread can cut an extent from it; a huge
-// object's by the first fence of whatever protocol records it (their bits are flushed before its
-// entry is). A chunk is owned by the extents in it: one without live extents after a crash is
-// given back. An extent is free only when its tombstone is durable: then it may be reused, and a
-// hole may be punched.
+// Durable order
+//   - The frames of a chunk are fenced before any thread can cut an extent from it.
+//   - The frames of a huge object are durable with the first fence of the protocol that records it:
+//     their bits are flushed before its entry is.
+//   - A chunk is owned by its extents: recovery gives back a chunk without live extents.
+//   - An extent is free only when its tombstone is durable. Only then may it be reused, or a hole
+//     be punched.
 //
-// Locks: mu_ for what is free; lookups and changes of state of one extent take none. The log has
-// its own, and may ask for frames while it holds it, hence for ours: never the other way round.
+// Locks: mu_ guards the free extents. Lookups and state changes of one extent take no lock. The log
+// has its own lock and may ask for frames while it holds it, hence take mu_. Never the other order.
 #pragma once
 
 #include <algorithm>
@@ -37,11 +39,11 @@ namespace TENUTO_NS::heap {
 inline constexpr unsigned kHugeFrames = kHugeBytes / kFrameBytes;
 inline constexpr std::uint64_t kExtentBytesMax = kHugeBytes;
 
-// What find() may find.
+// What find() accepts.
 enum class Wanted : std::uint8_t {
-  allocated,  // live, and nobody is freeing it
-  in_use,     // that, or reserved
-  not_free,   // also what is on its way to becoming free
+  allocated,  // live, and no thread is freeing it
+  in_use,     // allocated or reserved
+  not_free,   // in_use, or on the way to becoming free
 };
 
 struct ExtentStats {
@@ -57,65 +59,66 @@ class Extents {
  public:
   Extents(pm::PoolFile& file, FrameSource& frames, const HeapOptions& options);
 
-  // Recovery, in this order. open reads the log; recover_* and mark correct it (thread-safe);
-  // build makes chunks and free extents and drops derived extents that were not marked
-  // (drop_unmarked; durable with the fence that ends the frames' recovery).
+  // Recovery, in this order. open reads the log. recover and mark correct it; both are thread-safe.
+  // build makes chunks and free extents. With drop_unmarked it frees derived extents that were not
+  // marked; durable with the fence that ends the frames' recovery.
   Status open(Report* report);
   Status recover(const BookRecord& said, bool allocated, Report* report);
   Status mark(PoolOffset o, Report* report);
   Status build(bool drop_unmarked, Report* report);
-  // Calls keep(first frame, frames) for everything that extents and log own.
+  // Calls keep(first frame, frames) for everything that the extents and the log own.
   Status own_frames(const std::function<Status(PoolOffset, std::uint64_t)>& keep) const;
   bool known(PoolOffset o);  // during recovery: the log has a live extent there
-  // During recovery: the end of a live extent that covers some of the 64 KiB at o; 0: none.
+  // During recovery: the end of the last live extent that overlaps the 64 KiB at o; 0: none.
   std::uint64_t end_of_known(PoolOffset o);
 
-  // At a multiple of `align`, a power of two from a frame to a huge frame. derived extents get
-  // their entry at once (flushed, not fenced). typed: `bytes` includes the type's.
+  // A block at a multiple of `align`, a power of two from kFrameBytes to kHugeBytes. A derived
+  // extent gets its entry at once (flushed, not fenced). For typed ones `bytes` includes the type.
   Result<Block> reserve(std::uint64_t bytes, Kind kind, unsigned core,
                         std::uint64_t align = kFrameBytes);
-  // Makes it free. A derived extent's tombstone is written and fenced here; a logged one must be
-  // reserved, or killed and fenced.
+  // Makes the extent free. For a derived one it writes and fences the tombstone. A logged one
+  // REQUIRES state killed, with a durable tombstone unless it was only reserved (cancel).
   void release(PoolOffset o, unsigned core);
-  // Append an entry or a tombstone and return its word, which the caller flushes.
+  // Append an entry or a tombstone and return its word. The caller flushes the word.
   [[nodiscard]] const std::uint64_t& mark_allocated(PoolOffset o);
   [[nodiscard]] const std::uint64_t& mark_free(PoolOffset o);
-  // The two halves of mark_allocated: the entry; from then on it is found.
+  // The two halves of mark_allocated: append the entry; from then on find() finds the extent.
   [[nodiscard]] const std::uint64_t& record(PoolOffset o);
   void set_live(PoolOffset o);
   bool claim(PoolOffset o);
   void unclaim(PoolOffset o);
-  // Before the release of a logged one, so that nobody finds it any more: true when it was
-  // reserved, or was killed before.
+  // Before the release of a logged extent: after it no thread finds the extent. True when the
+  // extent was reserved, or was killed before.
   bool cancel(PoolOffset o);
   Result<Block> find(PoolOffset o, Kind kind, Wanted wanted) const;
-  // Something with a type is in use there.
+  // Whether an extent with a type is in use there.
   bool is_typed(PoolOffset o) const {
     const ExtentWord w = slots_.find(o);
     return w.used() && w.kind() == Kind::typed;
   }
-  bool shows_typed(PoolOffset o) const;          // and is allocated
+  bool shows_typed(PoolOffset o) const;          // is_typed, and allocated
   std::uint64_t& type_word(PoolOffset o) const;  // REQUIRES: is_typed
-  // The first extent or huge object of the type that starts in [from, end), which lie in one huge
-  // frame, and is allocated, also if somebody frees it just now; null when there is none.
+  // The first allocated extent or huge object of the type that starts in [from, end); null when
+  // there is none. It may be one that a thread is freeing. REQUIRES: the range is in one huge
+  // frame.
   PoolOffset find_typed(PoolOffset from, PoolOffset end, std::uint64_t type) const;
-  // f is called without locks. Quiescent.
+  // Calls f without locks. Quiescent.
   void for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) const;
   ExtentStats stats() const;
   Status validate(Report* report) const;
 
-  // Called now and then by operations that come along: looks at the clock, rarely.
+  // Called by operations now and then. Reads the clock, rarely.
   void tick();
-  // Wholly free huge frames go back to the frame allocator. Whether there were any.
+  // Gives wholly free huge frames back to the frame allocator. Returns whether there were any.
   bool give_back_free();
-  // False: the system refused their table.
+  // False: the system refused memory for the table of slots.
   bool slots_are_there() const { return slots_.there(); }
-  // Everything that can be given back: the log's garbage, and all pages of free extents.
+  // Gives back everything that can be given back: the log's garbage and all pages of free extents.
   void trim();
-  // Flushes the bookkeeping log for threads that flushed and may not have fenced.
+  // Flushes the bookkeeping log for other threads, which may have flushed without a fence.
   void flush_log() const { book_.flush_list(); }
-  // For a clean close, after which nothing else may be called: gives back the frames that open
-  // would not find, which builds chunks from live extents.
+  // For a clean close; nothing may be called afterwards. Gives back the frames that the next open
+  // would not find, since open builds chunks from live extents only.
   void close(unsigned core);
 
  private:
@@ -123,7 +126,7 @@ class Extents {
     BookRecord record;
     bool marked = false;
   };
-  struct Fit {  // of a request
+  struct Fit {  // of a request, in frames
     std::uint64_t frames = 0;
     std::uint64_t align = 1;
   };
@@ -150,7 +153,7 @@ class Extents {
   std::int64_t now_ms() const;
 
   // --- extent_recover.cc
-  // Calls f(frame, word) for each extent of all chunks.
+  // Calls f(frame, word) for each extent in all chunks.
   template <class F>
   void for_each_extent(const F& f) const {
     for (std::uint64_t region = 0; region < halves_.size(); ++region) {
@@ -180,14 +183,14 @@ class Extents {
   Book book_;
   std::atomic<std::uint64_t> live_logged_ = 0;
   std::atomic<std::uint64_t> typed_ = 0;  // in use or reserved
-  std::atomic<unsigned> looks_ = 0;       // operations, in order to read the clock seldom
+  std::atomic<unsigned> looks_ = 0;       // operations since open, to read the clock seldom
   std::mutex recover_mu_;
   // Guarded by recover_mu_.
   std::vector<Recovered> recovered_;  // by offset; empty after build
   mutable std::mutex mu_;
   // Guarded by mu_.
-  std::vector<std::uint8_t> halves_;  // of each 4-MiB region: which belong to extents, as bits
-  std::map<std::uint64_t, std::uint64_t> huge_;  // first frame, frames
+  std::vector<std::uint8_t> halves_;  // of each 4-MiB region: bits of the halves in chunks
+  std::map<std::uint64_t, std::uint64_t> huge_;  // first frame -> frames
   FreeExtents free_;
   Decay decay_;
   std::uint64_t taken_ = 0;  // extents in use or reserved

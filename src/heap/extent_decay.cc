@@ -1,10 +1,10 @@
-// How free extents lose their pages, and chunks their frames: decay, trim, and what goes back to
-// the frame allocator.
+// How free extents lose their pages, and chunks their frames: decay, trim, and returns to the frame
+// allocator.
 //
 //   tombstone durable | extent is free | its pages are given back
-// The first arrow is what release() asks for; the second happens here alone, so a hole is never
-// punched where a state of the log could still say live. An extent whose pages are being given back
-// is in no list and joins with nobody: the system call needs no lock.
+// release() takes care of the first step. The second happens only in this file. So no hole is
+// punched where the log could still have a live extent. An extent whose pages are being given back
+// is in no list and is not joined, so the system call needs no lock.
 #include <time.h>
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-constexpr std::uint64_t kPunchFramesLeast = 16;   // at once, where there are so many
-constexpr unsigned kOperationsBetweenLooks = 64;  // at the clock
+constexpr std::uint64_t kPunchFramesLeast = 16;   // at once, if there are so many
+constexpr unsigned kOperationsBetweenLooks = 64;  // between reads of the clock
 }  // namespace
 
-// Time stands still in the traced build unless a test brings a clock: runs have to repeat exactly.
+// In the traced build time stands still unless a test supplies a clock: runs must repeat exactly.
 std::int64_t Extents::now_ms() const {
   if (options_.clock_ms) return options_.clock_ms();
   if constexpr (kTraced) return 0;
@@ -30,7 +30,7 @@ std::int64_t Extents::now_ms() const {
   return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
 }
 
-// Lost updates of the count only move the next look.
+// A lost update of the count only shifts the next look at the clock.
 void Extents::tick() {
   if (decay_.never()) return;
   const unsigned n = looks_.load(std::memory_order_relaxed) + 1;
@@ -51,7 +51,7 @@ void Extents::purge(std::unique_lock<std::mutex>& lock, std::uint64_t want) {
   }
 }
 
-// Gives back the pages at the end of the oldest free extent, as many as are wanted or it has.
+// Gives back pages from the end of the oldest free extent: as many as wanted, or all that it has.
 bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want) {
   const std::uint64_t frame = free_.oldest();
   const ExtentWord w = slots_[frame].get();
@@ -75,7 +75,7 @@ bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& wa
   const std::uint64_t now = put_free(frame, w.frames(), Age::old);
   give_back_whole(now);
   want -= std::min(want, found);
-  return s == Status::ok && found > 0;  // else another round would find the same
+  return s == Status::ok && found > 0;  // else the next round would find the same extent
 }
 
 void Extents::trim() {
@@ -88,7 +88,7 @@ void Extents::trim() {
 
 // --- frames --------------------------------------------------------------------------------------
 
-// A chunk that is free as a whole and has no pages left is of use to others.
+// Gives back a chunk that is wholly free and has no pages left: others can use its frames.
 void Extents::give_back_whole(std::uint64_t frame) {
   const ExtentWord w = slots_[frame].get();
   const std::uint64_t whole = halves_of(frame) == 3 ? kChunkFrames : kHugeFrames;
@@ -120,7 +120,8 @@ bool Extents::give_back_free() {
   return !whole.empty();
 }
 
-// A half of a chunk that no live extent reaches into is nobody's after the next open.
+// After the next open a half of a chunk without live extents has no owner. So its frame is given
+// back now.
 void Extents::close(unsigned core) {
   const std::lock_guard lock(mu_);
   const auto live = [](const ExtentWord& w) {

@@ -1,5 +1,5 @@
-// The extents' side of opening a pool: from the records of the bookkeeping log to chunks and free
-// extents, and their validation.
+// Opening and validating the extents: from the records of the bookkeeping log to chunks and free
+// extents.
 #include <algorithm>
 
 #include "heap/extent.h"
@@ -38,7 +38,7 @@ bool Extents::well_placed(PoolOffset o, std::uint64_t frames) const {
   return o.value / kChunkBytes == (o.value + frames * kFrameBytes - 1) / kChunkBytes;
 }
 
-// The first that does not stand before o.
+// The first record at o or behind it.
 std::vector<Extents::Recovered>::iterator Extents::recovered(PoolOffset o) {
   return std::lower_bound(recovered_.begin(), recovered_.end(), o,
                           [](const Recovered& r, PoolOffset at) { return r.record.offset < at; });
@@ -112,7 +112,7 @@ Status Extents::build(bool drop_unmarked, Report* report) {
   return build_chunks(report);
 }
 
-// Entries have no checksum: what they say must at least agree with the frame allocator.
+// Entries have no checksum, so they must at least agree with the frame allocator.
 bool Extents::whole_huge_frames(PoolOffset o, std::uint64_t frames) const {
   const PoolOffset end = o + frames * kFrameBytes;
   for (PoolOffset at{round_down(o.value, kHugeBytes)}; at < end; at = at + kHugeBytes) {

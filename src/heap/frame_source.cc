@@ -7,7 +7,8 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_f
   Result<FrameId> got = get();
   if (!got && got.error() == Status::full && reclaim_ && reclaim_()) got = get();
   if (!got && got.error() == Status::full) {
-    // One thread grows; the others find its zone, also when there was no memory to take it up.
+    // One thread grows the file. The others find the new zone here, also when the thread that grew
+    // it had no memory to take it into service.
     const std::lock_guard lock(grow_mu_);
     TENUTO_TRY(frames_.add_zone(file_.zone(file_.zone_count() - 1)));
     got = get();
@@ -59,8 +60,9 @@ void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core
   given_back(o, frames_.put_run(frame_of_offset(o), huge_frames, core));
 }
 
-// Each is taken while its pages go, so that nobody else can have it. Nothing names it, so nothing
-// has to be durable before. Of a huge frame that is in use in part the free 64 KiB go, too.
+// Each frame is taken while its pages are given back, so that no other thread gets it. Nothing
+// names it, so nothing has to be durable before. Of a huge frame that is partly in use the free
+// 64-KiB frames lose their pages, too.
 void FrameSource::punch_free() {
   constexpr std::uint64_t kFrames = kHugeBytes / kFrameBytes;
   for (std::uint64_t f = 0; f < file_.bytes() / kFrameBytes && file_.may_punch(); f += kFrames) {
@@ -69,12 +71,12 @@ void FrameSource::punch_free() {
       punch_pieces(f, f + kFrames);
       continue;
     }
-    static_cast<void>(holes_.punch(f, kFrames));  // else its pages stay
+    static_cast<void>(holes_.punch(f, kFrames));  // if it fails, the pages stay
     put_run(offset_of_frame({f}), 1, 0);
   }
 }
 
-// Neighbours in one system call.
+// Punches neighbouring frames in one system call.
 void FrameSource::punch_pieces(std::uint64_t frame, std::uint64_t end) {
   constexpr std::uint64_t kPiece = std::uint64_t{1} << frame::kOrderSlab;
   const auto take = [&](std::uint64_t f) {
@@ -92,8 +94,7 @@ void FrameSource::punch_pieces(std::uint64_t frame, std::uint64_t end) {
   }
 }
 
-// A pool that turned read-only meanwhile (damage, a bad page) keeps its frames until it is
-// recovered.
+// A pool that turned read-only meanwhile (damage, a bad page) keeps its frames until recovery.
 void FrameSource::given_back(PoolOffset o, Status s) {
   if (s == Status::ok || file_.read_only()) return;
   file_.log(file_.where(o, "frame given back, but its bits say it is free"));

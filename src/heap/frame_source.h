@@ -1,5 +1,6 @@
-// Where the heap gets frames: the frame allocator, what the extents can do without, and the growth
-// of the file when there are none. What it hands out has space in the file.
+// Where the heap gets frames: from the frame allocator, from extents that can do without theirs,
+// and from growth of the file when there are none. Every frame that it hands out has space in the
+// file, except from get_unfilled.
 #pragma once
 
 #include <functional>
@@ -17,20 +18,20 @@ class FrameSource {
   FrameSource(pm::PoolFile& file, frame::Frames& frames)
       : file_(file), frames_(frames), holes_(file) {}
 
-  // As Frames::get and get_run; grows the pool before it says full. The frame bits are flushed,
+  // As Frames::get and get_run. Grows the pool before it returns full. The frame bits are flushed,
   // not fenced.
   Result<PoolOffset> get(unsigned order, unsigned core);
   Result<PoolOffset> get_run(std::uint64_t huge_frames, unsigned core);
-  // The same for somebody who looks after holes himself.
+  // The same for a caller that fills holes itself.
   Result<PoolOffset> get_unfilled(unsigned order, unsigned core);
   void put(PoolOffset o, unsigned order, unsigned core);
   void put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core);
 
-  // Somebody who gives frames back before the file grows, and says whether he did. Called without
-  // locks of this class; set once, before use.
+  // `reclaim` gives frames back before the file grows, and returns whether it did. It is called
+  // without the locks of this class. Set once, before use.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
-  // Gives the pages of all free huge frames, and of free slab frames, back to the file system.
+  // Gives the pages of all free huge frames and of all free slab frames back to the file system.
   void punch_free();
 
   frame::Frames& frames() { return frames_; }

@@ -5,7 +5,7 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-constexpr unsigned kProbes = 4;  // extents of one size looked at for an alignment
+constexpr unsigned kProbes = 4;  // extents of one size that are tried for an alignment
 }
 
 // --- by size -------------------------------------------------------------------------------------

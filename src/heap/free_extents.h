@@ -1,7 +1,7 @@
-// The free extents: by size, for exact best fit in constant time, and by age, for decay. REQUIRES:
-// the lock of the extents. Nothing is allocated: lists run through the slots.
+// The free extents: by size for an exact best fit in constant time, and by age for decay. REQUIRES:
+// the lock of the extents. Allocates no memory: the lists run through the slots.
 //
-// Reclaimed extents have pages in the file, or some; retained ones have none. Equations:
+// A reclaimed extent has pages in the file for all or some of its frames. A retained one has none.
 //   sum of frames over all lists == frames_free()
 //   sum of resident frames       == frames_resident()
 #pragma once
@@ -17,7 +17,7 @@ namespace TENUTO_NS::heap {
 inline constexpr std::uint64_t kChunkBytes = 4u << 20;
 inline constexpr unsigned kChunkFrames = kChunkBytes / kFrameBytes;
 
-// One list for each size, latest first, and a bit for each list that is not empty.
+// One list for each size, latest first, and one bit for each list that is not empty.
 class SizeLists {
  public:
   explicit SizeLists(Slots& slots) : slots_(slots) {}
@@ -26,7 +26,7 @@ class SizeLists {
   void remove(std::uint64_t frame, std::uint64_t frames);
   std::uint64_t first(std::uint64_t frames) const { return heads_[frames]; }
   std::uint64_t next(std::uint64_t frame) const { return slots_[frame].link(Link::size_next); }
-  // The smallest size of at least so many frames that there is; kChunkFrames + 1: none.
+  // The smallest size >= frames whose list is not empty; kChunkFrames + 1: none.
   unsigned size_from(std::uint64_t frames) const;
 
  private:
@@ -35,7 +35,7 @@ class SizeLists {
   std::array<std::uint64_t, kChunkFrames / 64 + 1> bits_{};
 };
 
-// Where a free extent goes in the order of age: just older than this one; 0: the youngest.
+// The position of a free extent in the order of age: just older than `younger`; 0: the youngest.
 struct AgeOrder {
   std::uint64_t younger = 0;
 };
@@ -45,14 +45,15 @@ class FreeExtents {
   explicit FreeExtents(Slots& slots) : slots_(slots), reclaimed_(slots), retained_(slots) {}
 
   void add(std::uint64_t frame, std::uint64_t frames, std::uint64_t resident, AgeOrder age = {});
-  // Clears its slots. Returns its age.
+  // Clears the extent's slots. Returns its age.
   AgeOrder remove(std::uint64_t frame);
 
-  // The smallest reclaimed extent, else the smallest retained one, that has `frames` frames from a
-  // multiple of `align` on; 0: none. Exact when align is 1.
+  // The smallest reclaimed extent, else the smallest retained one, that has `frames` frames
+  // starting at a multiple of `align`; 0: none. Exact when align is 1; else it tries only a few
+  // extents of each size.
   std::uint64_t best(std::uint64_t frames, std::uint64_t align) const;
   std::uint64_t oldest() const { return oldest_; }
-  // Calls f(frame, frames) for all of at least so many frames.
+  // Calls f(frame, frames) for all free extents of at least so many frames.
   template <class F>
   void for_each_from(std::uint64_t frames, const F& f) const {
     for (const SizeLists* lists : {&reclaimed_, &retained_}) {
@@ -63,7 +64,7 @@ class FreeExtents {
     }
   }
 
-  // The free extent whose last frame this is, or which starts here; 0: none.
+  // The free extent that ends with this frame, which may be its only one; 0: none.
   std::uint64_t ending_at(std::uint64_t frame) const;
   bool is_free(std::uint64_t frame) const {
     return slots_[frame].get().state() == ExtentState::free;
@@ -78,7 +79,7 @@ class FreeExtents {
   Slots& slots_;
   SizeLists reclaimed_;
   SizeLists retained_;
-  std::uint64_t oldest_ = 0;  // of those with pages
+  std::uint64_t oldest_ = 0;  // of the extents with pages
   std::uint64_t youngest_ = 0;
   std::uint64_t frames_free_ = 0;
   std::uint64_t frames_resident_ = 0;

@@ -37,7 +37,7 @@ LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
   fresh->arena = arenas[fresh->core].get();
   fresh->make_quarantine_room(2 * kQuarantineBatch);
-  // Above everything the lane's lines may still say.
+  // Start above every sequence that the lane's lines contain.
   for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
     const pm::LogLine& line = lane.lines[i];
     const std::uint64_t said = i < pm::kLaneIntentLine ? line.word[0] : pm::log_sequence(line);
@@ -131,7 +131,7 @@ void Heap::State::give_back(LaneHeap& h, PoolOffset block) {
   TENUTO_ASSERT(index != kNoBlock);
   make_way(h);
   const bool leaving = slab->leaving.load(std::memory_order_relaxed);
-  if (leaving || slab->is_old()) [[unlikely]] {  // it goes, or its place is wanted by another class
+  if (leaving || slab->is_old()) [[unlikely]] {  // it is emptied, or another class needs the place
     slab->arena->give(*slab, &index, 1);
     return;
   }
@@ -219,8 +219,8 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align)
 
 void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 
-// A block that is none was named by damaged media (our own structures were checked when they were
-// read, but a reference can look right and lead nowhere).
+// If no block starts there, damaged media named it. The heap's own structures were checked when
+// they were read, but a reference can look right and lead nowhere.
 void Heap::release(PoolOffset block) {
   LaneHeap& h = state_->mine();
   bool derived = false;

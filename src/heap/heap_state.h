@@ -1,5 +1,5 @@
-// The parts of a Heap, shared by the files that implement it: heap.cc (blocks), malloc.cc
-// (malloc_to and its kin) over intent.cc, replay.cc, recover.cc (opening, closing, validation).
+// The state of a Heap, shared by the files that implement it: heap.cc (blocks), malloc.cc
+// (malloc_to, free_from) on intent.cc, replay.cc, recover.cc (opening, closing, validation).
 #pragma once
 
 #include <array>
@@ -31,14 +31,14 @@ struct Heap::State {
   Extents extents;
   std::vector<std::unique_ptr<Arena>> arenas;
   std::unique_ptr<std::atomic<LaneHeap*>[]> lane_heaps;  // by lane id
-  std::atomic<std::size_t> lane_heaps_end = 0;           // ids at and above have none
+  std::atomic<std::size_t> lane_heaps_end = 0;           // no id >= this has one
   std::mutex lane_heaps_mu;
   std::vector<std::unique_ptr<LaneHeap>> lane_heaps_owned;
   bool clean = true;  // the pool was closed cleanly before this open
   std::mutex log_frames_mu;
-  std::vector<PoolOffset> log_frames;           // named by own_log_frame
+  std::vector<PoolOffset> log_frames;           // from own_log_frame
   std::atomic<std::uint64_t> evacuations = 0;   // begun; a lane that saw fewer empties its caches
-  std::atomic<std::uint64_t> slabs_stayed = 0;  // of the present one
+  std::atomic<std::uint64_t> slabs_stayed = 0;  // in the present evacuation
 
   // --- heap.cc
   LaneHeap& mine() { return lane_heap(lanes.mine()); }
@@ -48,27 +48,27 @@ struct Heap::State {
     return make_lane_heap(lane);
   }
   LaneHeap& make_lane_heap(pm::Lane& lane);
-  // `near`: its bit shall share a line with the last one's.
+  // `near`: the bit of the block should share a line with the bit of the last one.
   Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
                         bool near = false);
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
-  // To the lane's cache, or to the slab when the cache is full; extents go to the free extents.
+  // To the lane's cache, or to the slab when the cache is full. Extents become free extents.
   void give_back(LaneHeap& h, PoolOffset block);
   // The same for a logged block that was reserved and never published.
   void put_back(LaneHeap& h, PoolOffset block);
   void give_to_slabs(std::span<PoolOffset> blocks);
   void spill(ClassCache& cache, bool all);
   void empty_caches(LaneHeap& h);
-  // When an evacuation was begun since, the lane's cached blocks may be in its way.
+  // Empties the lane's caches of derived blocks if an evacuation has begun since the last call.
   void make_way(LaneHeap& h) {
     if (h.evacuations != evacuations.load(std::memory_order_acquire)) [[unlikely]]
       empty_derived_caches(h);
   }
   void empty_derived_caches(LaneHeap& h);
   bool abandon_evacuation();
-  // Everything that idle lanes and this one hold without need, back to slabs and frames.
+  // Gives everything that idle lanes and this lane do not need back to slabs and frames.
   void scavenge(LaneHeap& h);
-  // In the old part of a morphed slab when a held block of it starts there, else in the new one.
+  // Of a morphed slab: the old part if a held block of it starts there, else the new part.
   SlabBlock slab_block(PoolOffset o) const {
     const PageTable::Entry e = pages.find(o);
     if (e.owner == PageOwner::none) return {};
@@ -83,15 +83,16 @@ struct Heap::State {
   void unclaim(PoolOffset block);
 
   // --- intent.cc
-  // The lane's fence: flushes its dirty lines first.
+  // The lane's fence. It flushes the lane's dirty lines first.
   void fence_lane(LaneHeap& h, const char* first, const char* then);
-  // Writes the intents of as many elements as fit a group of lines, at least one. Returns how many.
+  // Writes intents for as many elements as fit in a group of lines, at least one. Returns how many.
   std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
   void publish_retired(LaneHeap& h, std::uint64_t sequence);
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);
   void retire_intents_naming(LaneHeap& h, PoolOffset dest);
-  // A logged block whose free is durable and retired: reused once no lane can still write into it.
+  // Takes a logged block whose free is durable and retired. The block is reused when no lane can
+  // still write into it.
   void retire(LaneHeap& h, PoolOffset block);
   bool any_pending_near(const std::vector<PoolOffset>& blocks) const;
   void empty_quarantine(LaneHeap& h);
@@ -144,7 +145,8 @@ struct Heap::State {
 
   // --- recover.cc
   void find_slabs();
-  // In recovery, when nothing is held yet: in the part whose blocks have that size, in each part.
+  // For recovery, while no block is held yet: the block in the part whose block size is `bytes`,
+  // and the block in each part.
   SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;
   std::array<SlabBlock, 2> parts_at(PoolOffset o) const;
   Status finish_slab(Slab& slab, Report* report) const;
@@ -157,7 +159,7 @@ struct Heap::State {
   }
 };
 
-// The first blocks of a lane's batch: what is not attached goes back, whatever the way out.
+// The first blocks of a lane's batch. Every way out puts back those that were not attached.
 struct Heap::State::TakenBatch {
   State& state;
   LaneHeap& lane;

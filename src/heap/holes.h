@@ -1,6 +1,6 @@
-// Which frames of the pool have no pages in the file: a bit a frame, in DRAM only. Whoever owns a
-// frame, or is about to give it away, may change its bit; neighbours may belong to others, so words
-// are atomic.
+// Which frames of the pool have no pages in the file: one bit a frame, in DRAM only. The owner of a
+// frame may change its bit, also just before it gives the frame away. Neighbouring frames may have
+// other owners, so the words are atomic.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class Holes {
   bool is_hole(std::uint64_t frame) const {
     return (word(frame).load(std::memory_order_relaxed) >> (frame % 64) & 1) != 0;
   }
-  // Frames without pages among these.
+  // How many of these frames have no pages.
   std::uint64_t count(std::uint64_t first, std::uint64_t frames) const {
     std::uint64_t n = 0;
     for_words(first, frames, [&](std::uint64_t at, std::uint64_t mask) {
@@ -40,13 +40,13 @@ class Holes {
     return n;
   }
 
-  // Gives all pages of these frames back: see PoolFile::punch.
+  // Gives all pages of these frames back (PoolFile::punch).
   Status punch(std::uint64_t first, std::uint64_t frames) {
     TENUTO_TRY(file_.punch(offset_of_frame({first}), frames * kFrameBytes));
     set(first, frames, true);
     return Status::ok;
   }
-  // All of them may be stored to. full when the file system has no room.
+  // Makes sure that all of them may be stored to. full when the file system has no room.
   Status fill(std::uint64_t first, std::uint64_t frames) {
     if (count(first, frames) == 0) [[likely]]
       return Status::ok;

@@ -1,13 +1,13 @@
-// The life of an intent: written before its operation, replayed by recovery if a crash meets it,
-// retired afterwards. The operations are in malloc.cc; which protocol keeps what is argued there.
+// The life of an intent: written before its operation, replayed by recovery after a crash, retired
+// afterwards. The operations and the argument for each protocol are in malloc.cc.
 //
-// An intent is over when its sequence is not above the lane's retired one, which is the highest of
-// what the lane's retired lines and the heads of its intents say. malloc_to on a plain word stores
-// it into a retired line, since other threads may use the word after this thread's next fence; all
-// others leave it to the lane's next intent, which has to be written anyway.
+// An intent is over when its sequence <= the lane's retired sequence. This is the highest one in
+// the lane's retired lines and in the heads of its intents. malloc_to on a plain word stores it in
+// a retired line, because other threads may use the word after this thread's next fence. Other
+// operations leave it to the head of the lane's next intent, which is written anyway.
 //   intents, which carry the last sequence known to be durable | destinations and bits
-// A line that is overwritten may have carried it; those written since carry at least as much, and
-// of them there are always more than one group.
+// A new intent may overwrite a line that carried it. The lines written since carry at least as
+// much, and there are always more than one group of them.
 #include <algorithm>
 
 #include "heap/heap_state.h"
@@ -36,7 +36,7 @@ void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
 }
 
 namespace {
-// Which destinations the intent would write to, for others to see.
+// Publishes the destinations that a replay of the intent would write.
 void set_pending(LaneHeap& h, std::size_t slot, const IntentElement* e, std::size_t n) {
   const bool neighbours = e[n - 1].dest.value == e[0].dest.value + 8 * (n - 1);
   const PendingDests first = PendingDests::make(e[0].dest, neighbours ? n : 1);
@@ -90,9 +90,9 @@ void Heap::State::drain_limbo(LaneHeap& h) {
   empty_quarantine(h);
 }
 
-// Flushes what the lane's intents up to `upto` stored. The intents are read as recovery would read
-// them: their lane's owner may be writing the next ones. The bits of a slab are flushed with all
-// that its header may need, since the slab's shadow belongs to others.
+// Flushes what the lane's intents up to `upto` stored. It reads the intents as recovery does,
+// because the lane's owner may be writing the next ones. The slab's shadow belongs to other
+// threads, so this flushes every line that a slab's header can have.
 void Heap::State::flush_effects(const LaneHeap& h, std::uint64_t upto) {
   bool extents_too = false;
   for (std::size_t i = 0; i < kIntentLines; ++i) {
@@ -120,9 +120,9 @@ void Heap::State::flush_effects(const LaneHeap& h, std::uint64_t upto) {
   if (extents_too) extents.flush_log();
 }
 
-// Ends the life of every intent that names the word, whosever it is. Used when a version is about
-// to go round another quarter: an intent that is half of all versions old would look like a new
-// one. Fenced; as seldom as that.
+// Retires every intent, of any lane, that names the word. Called when the word's version enters the
+// next quarter of the range: an intent that is half of the range old would look like a new one. It
+// fences; this is rare.
 void Heap::State::retire_intents_naming(LaneHeap& h, PoolOffset dest) {
   drain_limbo(h);
   const std::size_t end = lane_heaps_end.load(std::memory_order_acquire);
@@ -148,8 +148,13 @@ void Heap::State::retire_intents_naming(LaneHeap& h, PoolOffset dest) {
 
 // --- quarantine ----------------------------------------------------------------------------------
 
-// Where there is neither room to note it nor memory, which takes more blocks that wait for other
-// lanes than there was ever room for, the block is free on media and used here: the next open's.
+// A live intent of another lane may name a destination inside a freed block. If the block were
+// reused, a replay could write into its new owner's data, when these look like the old pointer or
+// like an older version. So the block waits here until that lane has retired the intent.
+//
+// If the quarantine is full and there is no memory for more room, the block is dropped: it is free
+// on media, but only the next open uses it. That takes more blocks that wait for other lanes than
+// there was ever room for.
 void Heap::State::retire(LaneHeap& h, PoolOffset block) {
   const std::size_t n = h.quarantine.size();
   if (h.quarantine_full() && !pm::had_memory([&] { h.make_quarantine_room(2 * n); })) {
@@ -160,11 +165,8 @@ void Heap::State::retire(LaneHeap& h, PoolOffset block) {
   if (h.quarantine.size() >= kQuarantineBatch) empty_quarantine(h);
 }
 
-// An intent of another lane that names a destination inside a freed block would, replayed after the
-// block's reuse, write into somebody else's data if that happens to look like the old pointer or
-// like an older version. Such blocks wait for that lane.
-// Whether a pending destination may lie in one of the blocks; if not, which is usual, nothing has
-// to be sorted. Compared by a few bits of the slab's number, extents lie anywhere.
+// Whether a pending destination may be inside one of the blocks. Usually none is, and nothing has
+// to be sorted. Compares a few bits of the slab's number; an extent may be anywhere.
 bool Heap::State::any_pending_near(const std::vector<PoolOffset>& blocks) const {
   const auto bit_of = [](std::uint64_t offset) {
     return std::uint64_t{1} << (offset / kSlabBytes % 64);
@@ -202,7 +204,7 @@ void Heap::State::empty_quarantine(LaneHeap& h) {
     const LaneHeap* other = lane_heaps[id].load(std::memory_order_acquire);
     if (other == nullptr) continue;
     other->for_each_pending([&](PendingDests d) {
-      // From the last block that starts at or before the last destination, while they reach it.
+      // From the last block that starts at or before the last destination, while they overlap.
       auto after = std::upper_bound(blocks.begin(), blocks.end(), PoolOffset{d.last()});
       while (after != blocks.begin()) {
         const PoolOffset before = *std::prev(after);

@@ -1,5 +1,4 @@
-// Packs what an operation is about to do into intent lines (format.h says how they look), as many
-// blocks a line as fit, and reads them again.
+// Packs intents into lines (layout: format.h), as many blocks a line as fit, and reads them again.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +11,9 @@ namespace TENUTO_NS::heap {
 
 struct Slab;
 
-// One word and one block. version: what a versioned word gets, 0 for a plain one. A swap may name
-// no block (null): the word is to hold none. slab, index: where a small block stands, found once by
-// the operation, which owns the block.
+// One word and one block. version: the version that a versioned word gets, 0 for a plain word. A
+// swap may have a null block: the word becomes null. slab, index: the place of a small block,
+// looked up once by the operation, which owns the block.
 struct IntentElement {
   PoolOffset dest;
   PoolOffset block;
@@ -34,7 +33,7 @@ struct IntentView {
 
 namespace internal {
 
-// How many of e[0 .. n) are neighbours of one size.
+// How many of e[0 .. n) have neighbouring destinations and the same size.
 inline std::size_t run_of(const IntentElement* e, std::size_t n) {
   std::size_t i = 1;
   while (i < n && e[i].dest.value == e[0].dest.value + 8 * i && e[i].bytes == e[0].bytes) ++i;
@@ -50,7 +49,7 @@ inline std::size_t packed_of(const IntentElement* e, std::size_t n) {
 
 }  // namespace internal
 
-// Fills the words of one line and returns how many elements it took. REQUIRES: n > 0.
+// Fills the words of one line. Returns how many elements it took. REQUIRES: n > 0.
 inline std::size_t pack_intent(std::uint64_t (&words)[7], IntentOp op, std::uint64_t retired,
                                const IntentElement* e, std::size_t n) {
   using internal::packed_of;
@@ -91,7 +90,7 @@ inline std::size_t pack_intent(std::uint64_t (&words)[7], IntentOp op, std::uint
   return count;
 }
 
-// Nothing when no intent looks like this.
+// Nothing when the words are no valid intent.
 inline std::optional<IntentView> unpack_intent(const std::uint64_t (&words)[7]) {
   const IntentHead head{words[0]};
   IntentView v;

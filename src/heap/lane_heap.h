@@ -1,18 +1,18 @@
-// What the heap keeps for each lane, in DRAM: the caches of free blocks, the state of its intents,
-// and the freed blocks that may not be reused yet. Owner: whoever holds the lane; only what is
-// atomic is read by others.
+// What DRAM holds for each lane: the caches of free blocks, the state of the lane's intents, and
+// freed blocks that may not be reused yet. Owner: the thread that holds the lane. Other threads
+// read only the atomic members.
 //
-// Every operation of a lane has a sequence, and these follow one another:
-//   sequence   its intent is written
+// Every intent has a sequence. It passes these points in order:
+//   sequence   the intent is written
 //   cleared    its destinations and bits are stored, and flushed before the lane's next fence
 //   durable    that fence returned
-//   retiring   a word on media that says so was stored and flushed: a retired line, or the head of
-//              the lane's next intent
+//   retiring   a word on media that records this was stored and flushed: a retired line, or the
+//              head of the lane's next intent
 //   retired    a later fence returned: recovery ignores the intent
-// Until then its blocks are in limbo if it frees, so that a block never returns while an intent
-// that names it could be replayed, and its destinations are pending: memory that contains one is
-// not used again.
+// The members below are the highest sequence at each point:
 //   retired <= retiring, retired <= durable <= cleared <= sequence
+// Until an intent is retired, recovery could replay it. So the blocks that it frees wait in limbo.
+// And the words that a replay could write are pending: memory that contains one is not reused.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,12 @@
 namespace TENUTO_NS::heap {
 
 inline constexpr std::size_t kIntentLines = pm::kLaneIntentLines;
-// Of one group: three groups fit, the one that is written and the two before it.
+// Lines of one group. Three groups fit: the one being written and the two before it.
 inline constexpr std::size_t kGroupLines = 8;
 static_assert(3 * kGroupLines <= kIntentLines && kIntentLines <= 32);
 inline constexpr std::size_t kQuarantineBatch = 16;  // blocks checked against other lanes at once
 
-// Neighbouring destinations in one word: where the first is, and how many.
+// Neighbouring destinations in one word: the offset of the first, and how many.
 struct PendingDests {
   std::uint64_t raw = 0;
 
@@ -46,10 +46,10 @@ struct PendingDests {
   constexpr std::uint64_t last() const { return first() + 8 * (raw & 255) - 8; }
 };
 
-// What an intent line holds back until it is retired.
+// The blocks that an intent line holds back until it is retired.
 struct LimboLine {
   std::uint64_t sequence = 0;
-  std::size_t count = 0;  // blocks; none unless it frees
+  std::size_t count = 0;  // of blocks; 0 unless the intent frees
   std::array<PoolOffset, kIntentPacked> block;
 };
 
@@ -61,24 +61,26 @@ struct LaneHeap {
   std::vector<PoolOffset> places;                               // scratch
   std::vector<IntentElement> batch;                             // scratch
 
-  std::uint64_t evacuations = 0;  // seen
+  std::uint64_t evacuations = 0;  // how many this lane has seen
 
-  // Sequences, never used twice in a lane. Intents stand in the ring of lines by `lines`.
+  // Sequences are never used twice in a lane. `lines` counts the intents; it indexes the ring of
+  // lines.
   std::uint64_t sequence = 0;
   std::uint64_t durable = 0;
   std::uint64_t retiring = 0;
   std::uint64_t retired = 0;
   std::uint64_t lines = 0;          // written so far
-  std::uint64_t lines_retired = 0;  // of them
-  unsigned retired_turn = 0;        // which retired line is next
+  std::uint64_t lines_retired = 0;  // of these
+  unsigned retired_turn = 0;        // the retired line to write next
   pm::DirtyLines dirty;             // of operations that are not durable yet
   std::array<LimboLine, kIntentLines> limbo;
-  // Retired frees, waiting until no other lane has a pending destination inside them.
+  // Freed blocks whose intents are retired. They wait until no other lane has a pending destination
+  // inside them.
   std::vector<PoolOffset> quarantine;
   std::vector<PoolOffset> quarantine_kept;  // scratch
 
-  // Destinations that a live intent could still write to after a crash, by line: those of a bit
-  // that is clear in the mask say nothing. Others check them before they reuse memory.
+  // Destinations that the replay of a live intent could write, by line. A slot whose bit in the
+  // mask is clear has none. Other threads check them before they reuse memory.
   alignas(kLineBytes) std::atomic<std::uint32_t> pending_mask = 0;
   std::atomic<std::uint64_t> cleared = 0;
   std::array<std::array<std::atomic<std::uint64_t>, kIntentPairs>, kIntentLines> pending{};
@@ -87,7 +89,7 @@ struct LaneHeap {
     quarantine_kept.reserve(blocks);
     quarantine.reserve(blocks);
   }
-  // All of it may have to be kept.
+  // One pass over the quarantine may have to keep all of it.
   bool quarantine_full() const {
     return quarantine.size() >= std::min(quarantine.capacity(), quarantine_kept.capacity());
   }
@@ -99,7 +101,7 @@ struct LaneHeap {
   std::uint64_t& retired_word(std::size_t i) const {
     return lane->lines[pm::kLaneRetiredLine + i].word[0];
   }
-  // Calls f(PendingDests) for all there are.
+  // Calls f(PendingDests) for all pending destinations.
   template <class F>
   void for_each_pending(const F& f) const {
     std::uint32_t mask = pending_mask.load(std::memory_order_acquire);

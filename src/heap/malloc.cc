@@ -1,31 +1,29 @@
-// malloc_to, free_from, publish and swap, of one block or of many, on the intents of
-// a lane (intent.cc).
+// malloc_to, free_from, publish and swap, for one block or many. The intents are in intent.cc.
 //
-//   plain word       malloc_to  W{b, d} | D = b; B = 1 | retired = W (flushed, rides on the lane's
-//                               next fence)
-//                    free_from  W{b, d} | D = 0; B = 0 (flushed, ride on the lane's next fence)
-//   versioned word   malloc_to  W{b, d, v} | D = {v, b}; B = 1 (flushed, ...)
-//                    free_from  W{b, d, v} | D = {v, 0}; B = 0 (flushed, ...)
-//                    swap       W{b, d, v; c, e, w} | D = {v, b}; E = {w, c}; B and C flushed again
+//   plain word       malloc_to  W{b, d} | D = b; B = 1 | retired = W (*)
+//                    free_from  W{b, d} | D = 0; B = 0 (*)
+//   versioned word   malloc_to  W{b, d, v} | D = {v, b}; B = 1 (*)
+//                    free_from  W{b, d, v} | D = {v, 0}; B = 0 (*)
+//                    swap       W{b, d, v; c, e, w} | D = {v, b}; E = {w, c}; B and C again (*)
+//   (*) This step is durable with the lane's next fence. The retired word is flushed at once, all
+//       else just before that fence (LaneHeap::dirty).
+// W is the intent, D the destination word, B the block's bit or its entry in the bookkeeping log,
+// v the version after that of D. Authoritative: W while it is sealed and not retired, then D and B.
 //
-// What rides is flushed just before that fence, except the retired word (LaneHeap::dirty).
+// Recovery replays the intents of all lanes, first all words, then all bits:
+//   plain malloc   B = (D == b): finishes or undoes
+//   plain free     D = 0 if D == b; B = 0
+//   versioned      D = {v, ..} if D's version is older; a free: B = 0; others: B = 1 if D == {v, b}
+// First fence: W is durable before D or B changes. Second fence, of a plain malloc_to: the caller
+// may rely on D. Other threads may do so only after the lane's next fence (Pool::malloc_to).
+// A versioned intent needs no second fence: it is replayed forward, also after later operations on
+// D. D's version is then later, and the later operation took care of D and B: a free clears B under
+// its own intent and keeps b in limbo, a swap flushes B before its own intent is over. So intents
+// of different lanes that name the same block agree, in any order of replay.
 //
-// W is the intent, D the destination word, B the block's bit (or its entry in the bookkeeping
-// log), v the version after the one that D has. Authoritative: while W is sealed and not retired
-// the intent, then D and B. Recovery, of all lanes' intents first the words, then the bits:
-//   plain malloc: B = (D == b), which finishes or undoes; plain free: D = 0 if it is b, B = 0
-//   versioned: D = {v, ..} if D's version is older; B = 0 if it freed, B = 1 if D is {v, b} now
-// First fence: the intent is there before D or B changes. A plain malloc_to needs the second one
-// before the caller may rely on D, and others until the lane's next fence (Pool::malloc_to). A
-// versioned intent is replayed forward instead, and what it says cannot be taken for news: if D's
-// version is later, an operation after it has seen to both D and B, since a free sets B under an
-// intent of its own and keeps b in limbo, and a swap flushes B before its own intent is over. Two
-// intents of different lanes that name the same block hence agree, in whatever order they are
-// replayed.
-//
-// A versioned intent that happens to be durable early is replayed too: contents that publish makes
-// reachable are fenced before it. Extents are recorded in words of other threads, which a swap
-// could not flush again: their entries are fenced at once.
+// A versioned intent may become durable early, and is replayed then, too. So what publish makes
+// reachable is fenced before the intent. A swap by another thread could not flush the log entry of
+// an extent again. So this entry is fenced before malloc_to returns.
 #include <algorithm>
 
 #include "heap/heap_state.h"
@@ -37,7 +35,7 @@ namespace TENUTO_NS::heap {
 
 namespace {
 
-// What the two kinds of words have in common. The words themselves may be read by others.
+// What the two kinds of words have in common. Other threads may read the words.
 struct Plain {
   using Word = PtrWord;
   static constexpr IntentOp kMalloc = IntentOp::malloc_to;
@@ -59,8 +57,8 @@ struct Versioned {
 template <class Word>
 using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versioned>;
 
-// Every so many versions of a word, intents of other lanes that name it are brought to their end,
-// so that two versions that are compared are never half of the range apart.
+// After so many versions of a word, the intents of other lanes that name it are retired. So two
+// versions that are compared are never half of the range apart.
 constexpr std::uint32_t kGuardEvery = VPtrWord::kVersions / 4;
 
 bool has_extents(const IntentElement* e, std::size_t n) {
@@ -75,7 +73,7 @@ bool Heap::State::is_word(const Word& dest) const {
   return file.contains(&dest) && reinterpret_cast<std::uintptr_t>(&dest) % alignof(Word) == 0;
 }
 
-// The words of e[0 .. n) point to their blocks, or to none.
+// Makes the words of e[0 .. n) point to their blocks, or to nothing.
 template <class Word>
 void Heap::State::store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -88,7 +86,7 @@ void Heap::State::store_words(LaneHeap& h, const IntentElement* e, std::size_t n
   }
 }
 
-// The bits of e[0 .. n), neighbours in one word by one locked instruction.
+// Stores the bits of e[0 .. n). One locked instruction stores neighbours in one word.
 void Heap::State::store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on) {
   std::uint64_t* word = nullptr;
   std::uint64_t bits = 0;
@@ -162,8 +160,8 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   if (!kVersioned) publish_retired(h, h.sequence);
 }
 
-// REQUIRES: the words point to the blocks, which are claimed, or are claimed here: a single one,
-// for less waiting. A claim that fails then is a race for the block that the other thread has won.
+// REQUIRES: the words point to the blocks. `claimed`: the blocks are claimed. Else n == 1, and the
+// block is claimed here, after the fence, to wait less. If that fails, another thread won the race.
 template <class Word>
 Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed) {
   using K = KindOf<Word>;
@@ -192,7 +190,8 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
   return Status::ok;
 }
 
-// The last intent is fenced and will not be followed: over before the block can be anybody's.
+// The last intent is fenced, but its operation does not follow. Retires it before another thread
+// can get the block.
 Status Heap::State::forget_intent(LaneHeap& h) {
   h.limbo_at(h.lines - 1).count = 0;
   h.cleared.store(h.sequence, std::memory_order_release);
@@ -224,7 +223,7 @@ IntentElement Heap::State::element(const void* dest, const Block& block,
   return {file.offset_of(dest), block.offset, block.bytes, version, b.index, b.slab};
 }
 
-// The element that frees what `dest` points to.
+// The element of a free of the block that `dest` points to.
 template <class Word>
 Status Heap::State::find_from(const Word& dest, IntentElement& e) const {
   if (!is_word(dest)) return Status::invalid_argument;
@@ -316,7 +315,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
   s.fence_lane(h, "swap intent", "versioned words");
   s.store_words<VPtrWord>(h, e, 2, true);
   for (const IntentElement& x : e) {
-    // Whoever attached the block may not have fenced its bit, and its intent says nothing now.
+    // The thread that attached it may not have fenced the bit, and its intent no longer counts.
     if (x.slab != nullptr && !TENUTO_PLANT("heap_swap_leaves_bits")) {
       h.dirty.add(x.slab->place(x.index).word);
     }
@@ -345,7 +344,7 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
   if (dests.scattered() && repeats(h)) return Status::invalid_argument;
   TakenBatch taken{*this, h};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    // Blocks of one stripe one after the other: their bits share a line.
+    // Blocks of one stripe follow one another: their bits share a line.
     const Kind kind = wanted.type == 0 ? Kind::logged : Kind::typed;
     const Result<Block> block = reserve(h, bytes[i], kind, wanted.align, i % kIntentPacked != 0);
     if (!block) return block.error();
@@ -359,7 +358,7 @@ Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
   return Status::ok;
 }
 
-// A destination stands twice in the batch.
+// Whether a destination is in the batch twice.
 bool Heap::State::repeats(LaneHeap& h) const {
   std::vector<PoolOffset>& sorted = h.places;
   sorted.clear();
@@ -379,7 +378,7 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     Status s = find_from(dests[i], all[i]);
     if (s == Status::ok && !claim(all[i].block, {all[i].slab, all[i].index}))
-      s = Status::invalid_argument;  // stands twice
+      s = Status::invalid_argument;  // in the batch twice
     if (s == Status::ok) continue;
     for (std::size_t k = 0; k < i; ++k) unclaim(all[k].block);
     return s;

@@ -9,7 +9,7 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-constexpr unsigned kFreePartLeast = 8;  // one of so many new blocks is free at once
+constexpr unsigned kFreePartLeast = 8;  // at least 1 / this of the new blocks is free at once
 
 struct Range {
   unsigned begin, end;
@@ -55,7 +55,7 @@ std::optional<SlabShape> plan_morph(const Slab& slab, ClassId class_id, unsigned
   const auto cut = [&](unsigned first, unsigned end) -> SlabCut {
     return {class_id.value, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(end)};
   };
-  // Without blocks there are no bits to keep: all zero, they may be overwritten with zeros.
+  // A slab without blocks has only zero bits, so zeros may overwrite them.
   if (slab.free_count == slab.blocks) return SlabShape{cut(1, 1 + stripes), {}};
 
   const SlabCut& old = slab.shape.now;
@@ -107,11 +107,11 @@ void join_parts(Slab& now, Slab& old) {
   part.slab = &old;
   for (auto& word : part.held) word.store(0, std::memory_order_relaxed);
   old.successor.store(&now, std::memory_order_release);
-  now.old.store(&part, std::memory_order_release);  // meets slab_block's load
+  now.old.store(&part, std::memory_order_release);  // pairs with the load in slab_block
 }
 
 namespace {
-// False when a new block that block i of the old part overlaps is in use.
+// False when block i of the old part overlaps a new block that is in use.
 bool hold(Slab& now, OldPart& part, unsigned i) {
   Slab::set(part.held, i);
   bool apart = true;

@@ -1,25 +1,29 @@
-// Morphing: a slab of which little is in use becomes one of another class, with the blocks in use
-// where they are. The arena chooses the slab.
+// Morphing: a slab of which little is in use becomes a slab of another class. The blocks in use
+// stay where they are. The arena chooses the slab.
 //
-// On media the old part's stripes stay where they are and stay authoritative for its blocks:
-// whoever frees one clears the same bit as before. The new part has stripes of its own, in lines of
-// the header that are free, or behind the old ones. One word of the header, the shape, says how
-// both parts are cut:
+// On media the old part's stripes stay in place and stay authoritative for the old blocks: a free
+// of an old block clears the same bit as before. The new part has its own stripes, in free lines of
+// the header or behind the old stripes. One word of the header, the shape, defines both parts:
 //   empty stripes of the new part | shape = {new, old} | its blocks are handed out
-// Authoritative: until the shape is durable the old part alone, then both. First fence: a shape
-// promises clean stripes. Second: a block that a log names has a slab. A crash leaves the one or
-// the other, and nothing to undo. When the last old block is free its stripes are all zero, so
-// nothing is written then; the next morph overwrites the shape. An intent that names a block names
-// its size, and a place is in use by one part at a time, so recovery knows which bit is meant.
+// Authoritative: the old part alone until the shape is durable, then both parts. First fence: a
+// shape implies clean stripes. Second fence: a log can name a new block only after the shape is
+// durable. A crash leaves the old shape or the new one; recovery undoes nothing.
 //
-// What is in the way of a morph: an old part that still has blocks, a block that is not free (in
-// use, in limbo, in a cache) where the new header ends, too few new blocks between those that are
-// not free. Only logged slabs: recovery learns of derived blocks from marks, which name no size.
+// The end of a transition writes nothing: when the last old block is free, the old stripes are all
+// zero. The next morph overwrites the shape. Recovery knows which bit an intent means: the intent
+// has the size of its block, and only one part at a time uses a place.
 //
-// When the pool is full, blocks of the old part that are in nobody's way are handed out once more.
+// A morph is refused when
+//   - the slab still has blocks of an old part;
+//   - a block where the new header ends is not free (in use, in limbo, in a cache);
+//   - too few new blocks fit between the blocks that are not free;
+//   - the slab is not logged: recovery finds derived blocks by marks, which have no size.
 //
-// In DRAM each part has a shadow. That of the old part is not touched by a morph, so threads that
-// hold one of its blocks go on with it; the page table names the new part's, which has the OldPart.
+// When the pool is full, old blocks that overlap nothing in use are handed out again.
+//
+// In DRAM each part has a shadow. A morph does not change the old part's shadow, so threads that
+// hold one of its blocks continue with it. The page table points to the new part's shadow, which
+// has the OldPart.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +33,9 @@
 
 namespace TENUTO_NS::heap {
 
-// What a lookup has to know of the old part. Constant while `Slab::old` leads to it, but for
-// `held`: a bit is cleared, under arena->mu, when its block is given back and before a new block
-// that overlaps it becomes free. So whoever owns a block, old or new, finds it in its own part.
+// What a lookup needs of the old part. Constant while `Slab::old` points to it, except `held`. When
+// an old block is given back, its bit in `held` is cleared under arena->mu, before a new block that
+// overlaps it becomes free. So the owner of a block, old or new, always finds it in its own part.
 struct OldPart {
   BlockGrid grid;
   Slab* slab = nullptr;
@@ -44,27 +48,27 @@ struct OldPart {
   }
 };
 
-// How `slab` could be cut for the class; nothing when something is in the way. Reads the shadow
-// only. REQUIRES: arena->mu is held, as for all below; the slab is logged, has no old part, and is
-// of another class.
+// How `slab` would be cut for the class; nothing when the morph is refused. Reads the shadow only.
+// REQUIRES: arena->mu is held, as for all functions below; the slab is logged, has no old part and
+// is of another class.
 std::optional<SlabShape> plan_morph(const Slab& slab, ClassId class_id, unsigned pool_stripes);
-// The protocol above. Two fences; a line for each stripe and one for the header.
+// The protocol above. Two fences; one line for each stripe and one for the header.
 void write_shape(pm::PoolFile& file, const Slab& slab, const SlabShape& shape);
 
-// join_parts needs no memory after this.
+// Allocates, so that join_parts needs no memory.
 void make_room_for_old(Slab& now);
 
-// `now` and `old` become the parts of one slab, no block of the old one held yet.
+// Makes `now` and `old` the parts of one slab. No old block is held yet.
 void join_parts(Slab& now, Slab& old);
-// The old part's blocks that are not free are held, and those of the new part that overlap them not
-// free. False when one of these is in use.
+// Holds all old blocks that are not free. New blocks that overlap them become blocked: they are not
+// free. False when such a new block is in use.
 bool hold_old_blocks(Slab& now);
-// Up to `want` blocks of the old part that overlap nothing in use become held again, and those of
-// the new part that overlap them not free. Writes nothing: both parts have their bits.
+// Hands out up to `want` free old blocks that overlap nothing in use. They are held again, and the
+// new blocks that overlap them become blocked. Writes nothing: both parts have their bits.
 unsigned take_old_blocks(Slab& now, PoolOffset* out, unsigned want);
-// Whether the blocks of the new part that held ones overlap are out of use, and so many as counted.
+// Whether the new blocks that overlap held blocks are out of use, and their number is `blocked`.
 bool blocked_soundly(const Slab& now);
-// Block i of the old part is given back. New blocks that no other held block overlaps become free.
+// Gives block i of the old part back. New blocks that no other held block overlaps become free.
 void free_old_block(Slab& now, unsigned i);
 
 }  // namespace TENUTO_NS::heap

@@ -1,5 +1,6 @@
-// Which slab owns a place in the pool: one word per 64 KiB of address space, looked up without a
-// lock by every free. Extents have a table of their own (slots.h). DRAM only, touched pages only.
+// Which slab owns an offset of the pool: one word for each 64 KiB of address space. Every free
+// looks it up, without a lock. Extents have their own table (slots.h). It is in DRAM; only touched
+// pages exist.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +16,7 @@ namespace TENUTO_NS::heap {
 
 struct Slab;
 
-// typed: a slab too, of blocks with types.
+// typed: a slab of blocks with types.
 enum class PageOwner : std::uintptr_t { none = 0, slab = 1, typed = 2 };
 
 class PageTable {
@@ -35,7 +36,7 @@ class PageTable {
   Entry find(PoolOffset o) const {
     const std::uint64_t unit = o.value / kSlabBytes;
     if (unit >= units_) return {PageOwner::none, nullptr};
-    const std::uintptr_t w = words_[unit].load(std::memory_order_acquire);  // meets set()
+    const std::uintptr_t w = words_[unit].load(std::memory_order_acquire);  // pairs with set()
     return {static_cast<PageOwner>(w & 3), reinterpret_cast<void*>(w & ~std::uintptr_t{3})};
   }
   void set(PoolOffset o, PageOwner owner, void* object) {

@@ -1,7 +1,7 @@
-// Opening, recovering, closing and validating a heap. The order is in heap.h; replay.cc replays the
-// intents. Nothing here fences: what recovery writes becomes durable with the frames it gives back,
-// and what a close writes with the frames' counters, and until then a crash is followed by the same
-// recovery.
+// Opening, recovering, closing and validating a heap, in the order given in heap.h. replay.cc
+// replays the intents. The functions here do not fence their results: what recovery writes becomes
+// durable with the frames that it gives back, and what a close writes with the frames' counters.
+// After a crash before that, the same recovery runs again.
 #include <algorithm>
 #include <bit>
 
@@ -40,8 +40,8 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   return heap;
 }
 
-// Every taken 64-KiB frame with a sound header is a slab: a header is erased, durably, before its
-// frame is given back, and extents are skipped because they hold users' bytes.
+// Every taken 64-KiB frame with a sound header is a slab, because a header is durably erased before
+// its frame is given back. Extents are skipped: they hold the users' bytes.
 void Heap::State::find_slabs() {
   std::size_t n = 0;
   SlabLines lines;
@@ -57,7 +57,7 @@ void Heap::State::find_slabs() {
     if (!header) continue;
     Slab& slab = arenas[n++ % arenas.size()]->adopt(o, *header);
     slab.sealed = lines.sealed(*header);
-    // The bits of derived blocks mean nothing after a crash: marks take their place.
+    // After a crash the bits of derived blocks mean nothing; marks replace them.
     if (slab.kind == Kind::derived && !clean) continue;
     const auto take_bits = [&lines](Slab& part) {
       BlockBits used;
@@ -85,8 +85,8 @@ SlabBlock Heap::State::slab_block(PoolOffset o, std::uint64_t bytes) const {
   return in_old && !TENUTO_PLANT("heap_intent_replayed_in_new_part") ? old : now;
 }
 
-// The name has no size. In both parts of a morphed slab is right: the place was in use by one part
-// at a time, and the other's bits there were clear, durably, before.
+// A log has the block's offset, not its size. So in a morphed slab both parts clear their bit. Only
+// one part at a time uses a place, and the other part's bits there were durably clear before.
 Status Heap::recover_free(PoolOffset block, Report* report) {
   State& s = *state_;
   const auto parts = s.parts_at(block);
@@ -117,8 +117,8 @@ Status Heap::mark(PoolOffset block, Report* report) {
   return Status::ok;
 }
 
-// From the bits that were found, replayed or marked to those that are used from now on. REQUIRES:
-// arena->mu is held (for_each_slab).
+// Makes the free bits from the bits that were found, replayed or marked. REQUIRES: arena->mu is
+// held (for_each_slab).
 void Heap::State::finish_part(Slab& slab) const {
   slab.fill_free_all();
   for (std::size_t w = 0; w < slab.live_bits.size(); ++w) {
@@ -171,8 +171,8 @@ Status Heap::finish_recovery(std::uint64_t* leaked_frames, Report* report) {
   return s.own_frames(leaked_frames, report);
 }
 
-// Names to the frame allocator all that is owned; the rest was taken by somebody the crash met
-// before it said so.
+// Names all frames that have an owner to the frame allocator. The others were taken by operations
+// that the crash interrupted before they recorded their frames.
 Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
   frame::Frames& f = frames.frames();
   f.begin_recovery();
@@ -200,13 +200,13 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
 Status Heap::close() {
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
-  s.extents.flush_log();  // by threads that live on and may never fence again
+  s.extents.flush_log();  // for threads that still run and may never fence again
   const bool careless = TENUTO_PLANT("heap_close_forgets_living_threads");
   for (const auto& h : s.lane_heaps_owned) {
     if (!careless) s.drain_limbo(*h);
   }
   for (const auto& h : s.lane_heaps_owned) {
-    if (!careless) s.drain_limbo(*h);  // what waited for the others
+    if (!careless) s.drain_limbo(*h);  // blocks that waited for the other lanes
     s.empty_caches(*h);
   }
   s.for_each_slab([](Slab& slab) {

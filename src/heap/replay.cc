@@ -1,6 +1,6 @@
-// Replays the intents that a crash left; malloc.cc says why this is right. Idempotent: a crash on
-// the way is followed by the same replay. First all words, then all bits, because the bit of a
-// block follows from a word that another lane's intent may still have to change.
+// Replays the intents that a crash left; malloc.cc has the argument. Idempotent: after a crash on
+// the way the same replay runs again. First all words, then all bits: a block's bit depends on a
+// word that another lane's intent may still change.
 #include <algorithm>
 
 #include "heap/heap_state.h"
@@ -15,7 +15,7 @@ struct Heap::State::Replay {
 };
 
 namespace {
-// The word as another versioned operation left it, or as `e` says.
+// The word has this block and this version: the intent or its replay wrote it last.
 bool is_current(const std::uint64_t& word, const void* block, std::uint32_t version) {
   return VPtrWord::version(word) == version && VPtrWord::decode(&word, word) == block;
 }
@@ -57,7 +57,8 @@ Status Heap::State::read_lane(const pm::Lane& lane, std::vector<pm::LogLine*>& s
   const auto over = [&](const Replay& r) { return pm::log_sequence(*r.line) <= retired; };
   live.erase(std::remove_if(live.begin() + static_cast<std::ptrdiff_t>(first), live.end(), over),
              live.end());
-  // What only an intent says would be lost with it, and the others would seem alive again.
+  // Else erasing the intents would lose what only they record, and older ones would seem live
+  // again.
   if (retired > said && !TENUTO_PLANT("heap_carried_retirement_forgotten")) {
     tenuto::publish(lane.lines[pm::kLaneRetiredLine].word[0], retired);
   }
@@ -129,13 +130,13 @@ Status Heap::State::replay_bits(const Replay& r, Report* report) {
     if (v.op == IntentOp::malloc_to) {
       allocated = word != 0 && PtrWord::decode(&word, word) == block;
     } else if (is_versioned(v.op) && v.op != IntentOp::versioned_free) {
-      // Otherwise the block is the business of a later operation, and perhaps somebody else's.
+      // Else a later operation is responsible for the block, which may have another owner.
       allocated = is_current(word, block, e.version);
       if (!allocated && !TENUTO_PLANT("heap_versioned_bit_of_any_version")) continue;
       allocated = true;
     }
     if (!is_class_bytes(e.bytes)) {
-      // What is usable of an extent with a type is a word less.
+      // The usable bytes of a typed extent are one word less than whole frames.
       const Kind kind = e.bytes % kFrameBytes == 0 ? Kind::logged : Kind::typed;
       const std::uint64_t bytes = e.bytes + (kind == Kind::typed ? kTypeBytes : 0);
       if (bytes % kFrameBytes != 0) return damaged("its size is not whole frames");

@@ -1,6 +1,7 @@
-// The size classes of small blocks. Up to 4 KiB in steps of at most a quarter; above that the
-// sizes that cut a slab into 13, 11, 10 ... 4 blocks with least waste. A class whose size is a
-// multiple of 64 holds line-aligned blocks, and requests that are multiples of 64 get such a one.
+// The size classes of small blocks. The steps are 16 bytes up to 64 bytes, and at most a quarter up
+// to 4 KiB. Above that the sizes cut a slab into 13, 11, 10 ... 4 blocks with the least waste. A
+// class whose size is a multiple of 64 has line-aligned blocks. A request for a multiple of 64
+// bytes gets such a class.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ constexpr auto make_class_table() {
   unsigned c = 0;
   for (std::size_t i = 0; i < table.size(); ++i) {
     while (kClassBytes[c] < i * 16) ++c;
-    // A multiple of 64 skips classes that would break its alignment.
+    // A multiple of 64 skips the classes that would break its alignment.
     unsigned fit = c;
     while (i % 4 == 0 && i != 0 && kClassBytes[fit] % 64 != 0) ++fit;
     table[i] = static_cast<std::uint8_t>(fit);
@@ -36,13 +37,13 @@ constexpr auto make_class_table() {
 inline constexpr auto kClassTable = make_class_table();
 }  // namespace internal
 
-// The class of a request. REQUIRES: bytes <= kSmallBytesMax. One table load.
+// The class of a request. REQUIRES: bytes <= kSmallBytesMax. Cost: one table load.
 constexpr ClassId class_of(std::uint64_t bytes) {
   return {internal::kClassTable[(bytes + 15) / 16]};
 }
 
 // The smallest class for a request aligned to `align`, a power of two; kNoClass when there is none.
-// A slab's blocks begin at a multiple of the largest power of two in their size (slab_geometry).
+// Blocks begin at a multiple of the largest power of two in their size (slab_geometry).
 inline constexpr ClassId kNoClass{kClasses};
 constexpr ClassId class_of(std::uint64_t bytes, std::uint64_t align) {
   if (bytes > kSmallBytesMax || align > kFrameBytes) return kNoClass;
@@ -52,18 +53,19 @@ constexpr ClassId class_of(std::uint64_t bytes, std::uint64_t align) {
   return c;
 }
 
-// Whether blocks of so many bytes stand in slabs. Aligned requests get extents that are smaller
-// than the largest class, but of no class's size.
+// Whether a block of this size is in a slab. An extent for an aligned request may be smaller than
+// the largest class, but its size is never that of a class.
 constexpr bool is_class_bytes(std::uint64_t bytes) {
   return bytes <= kSmallBytesMax && kClassBytes[class_of(bytes).value] == bytes;
 }
 
-// Blocks of a slab begin at a multiple of this, so that those of a power of two are aligned to it.
+// The first block of a slab is at a multiple of this. So blocks whose size is a power of two are
+// aligned to their size, up to a frame.
 constexpr std::uint32_t block_alignment(std::uint32_t block_bytes) {
   return std::min(block_bytes & (~block_bytes + 1), static_cast<std::uint32_t>(kFrameBytes));
 }
 
-// How a slab of the class is cut, for the pool's number of stripes.
+// How a slab is cut for a class and the pool's number of stripes.
 struct SlabGeometry {
   std::uint32_t stripes;
   std::uint32_t data_offset;
@@ -90,14 +92,14 @@ constexpr SlabGeometry slab_geometry(std::uint32_t block_bytes, std::uint32_t st
   return internal::geometry_aligned(block_bytes, stripes, block_alignment(block_bytes));
 }
 
-// The same for a part of a morphed slab, whose blocks begin later. REQUIRES: a class's cut.
+// The same for one part of a morphed slab: its blocks begin later. REQUIRES: the cut names a class.
 constexpr SlabGeometry cut_geometry(const SlabCut& cut, std::uint32_t stripes) {
   const std::uint32_t bytes = kClassBytes[cut.class_id];
   return internal::geometry_behind(bytes, slab_geometry(bytes, stripes).stripes, cut.end_line,
                                    block_alignment(bytes));
 }
 
-// The same for a slab of typed blocks, with lines for their types between stripes and blocks.
+// The same for a slab of typed blocks. The lines for their types are between stripes and blocks.
 constexpr SlabGeometry typed_geometry(std::uint32_t block_bytes, std::uint32_t pool_stripes) {
   const std::uint32_t stripes = slab_geometry(block_bytes, pool_stripes).stripes;
   const std::uint32_t header = (1 + stripes) * static_cast<std::uint32_t>(kLineBytes);

@@ -106,7 +106,7 @@ bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, u
   if (h.kind != static_cast<std::uint8_t>(Kind::logged) || old.class_id == now.class_id)
     return false;
   if (!is_cut(old, stripes)) return false;
-  // The new part's blocks begin behind both sets of stripes, which are apart.
+  // The new part's blocks begin behind both sets of stripes, and the sets do not overlap.
   const unsigned now_end = now.first_line + cut_geometry(now, stripes).stripes;
   const unsigned old_end = old.first_line + cut_geometry(old, stripes).stripes;
   return old_end <= now.end_line && (now_end <= old.first_line || old_end <= now.first_line);
@@ -120,7 +120,7 @@ SlabHeader copy_header(const pm::PoolFile& file, PoolOffset offset) {
 }  // namespace
 
 std::optional<SlabHeader> find_slab(const pm::PoolFile& file, PoolOffset offset) {
-  // All slabs of a pool are cut for its number of stripes.
+  // All slabs of a pool are cut for the pool's number of stripes.
   const pm::Superblock& s = file.superblock();
   const SlabHeader h = copy_header(file, offset);
   if (!is_slab_of(h, offset, s.pool_id, s.stripes)) return std::nullopt;
@@ -159,8 +159,8 @@ std::uint32_t stripes_crc(const Slab& slab) {
   return stripes_crc(slab.header, slab.shape, slab.header->stripes);
 }
 
-// Of the bits of one stripe's word, which are those of every stripes-th block: the ones in front,
-// at the places that `mask` has.
+// The lowest bits of `bits`, moved to the positions that are set in `mask` (PDEP). A stripe's word
+// has the bits of every stripes-th block.
 std::uint64_t deposit(std::uint64_t bits, std::uint64_t mask) {
   static const bool fast = __builtin_cpu_supports("bmi2") != 0;
   std::uint64_t out = 0;
@@ -174,8 +174,8 @@ std::uint64_t deposit(std::uint64_t bits, std::uint64_t mask) {
   return out;
 }
 
-// From stripes (lines of eight words) to block order; bits that stand for no block are left out.
-// The 64 blocks of one word of `used` have every stripes-th bit in one stripe.
+// From stripes (lines of eight words) to block order. Bits without a block are left out. The 64
+// blocks of one word of `used` have every stripes-th bit in the same stripe.
 template <class Word>
 void gather(const Slab& slab, const Word& word, BlockBits& used) {
   used.fill(0);
@@ -185,7 +185,7 @@ void gather(const Slab& slab, const Word& word, BlockBits& used) {
   for (unsigned s = 0; s < stripes; ++s) {
     for (unsigned w = 0; w < 8 && w * 64 * stripes < slab.blocks; ++w) {
       std::uint64_t bits = word(s * 8 + w);
-      // Bit k of it is block (w * 64 + k) * stripes + s.
+      // Bit k of `bits` is block (w * 64 + k) * stripes + s.
       for (unsigned j = 0, first = s; bits != 0 && j < stripes; ++j) {
         const std::size_t at = std::size_t{w} * stripes + j;
         const std::uint64_t mask = every << first;

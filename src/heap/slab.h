@@ -1,12 +1,13 @@
-// A slab's volatile shadow, and the persistent slab it stands for.
+// A persistent slab and its shadow in DRAM.
 //
-// Authoritative: for logged blocks the bit in the persistent stripes; for derived blocks nothing
-// while the pool runs (a clean close writes the stripes, a crash recovery asks the owner). The
-// header is written before any block is handed out, and then only its shape changes (morph.h):
+// Authoritative: for logged blocks the bit in the persistent stripes. For derived blocks nothing
+// while the pool is open: a clean close writes the stripes, and after a crash the owner marks its
+// blocks. The header is written before any block is handed out. Later only its shape changes
+// (morph.h).
 //   zeroed stripes, frame bit | header, magic last in its line | blocks are handed out
-// First fence: a header promises clean stripes and a taken frame. Second: a block that a log names
-// has a slab. A slab goes back to its frame only when empty, and its magic is erased and fenced
-// first, so a header found by recovery is never a stale one.
+// First fence: a header implies clean stripes and a taken frame. Second fence: a log can name a
+// block only after the header of its slab is durable. Only an empty slab gives its frame back,
+// after its magic is erased and fenced. So recovery never finds a stale header.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,10 @@ class Arena;
 
 inline constexpr unsigned kNoBlock = ~0u;
 
-using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;  // one a block
+using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;  // one bit a block
 using AtomicBits = std::array<std::atomic<std::uint64_t>, kBlocksMax / 64>;
 
-// Where the blocks of a slab, or of one part of it, stand.
+// Where the blocks of a slab, or of one part of it, are.
 struct BlockGrid {
   PoolOffset offset;  // of the slab
   std::uint32_t block_bytes = 0;
@@ -41,7 +42,7 @@ struct BlockGrid {
   std::uint32_t divider = 0;  // 2^32 / block_bytes, rounded up
 
   PoolOffset block_offset(unsigned i) const { return offset + data_offset + i * block_bytes; }
-  // The index of the block that starts at o, or kNoBlock. No division.
+  // The index of the block that starts at o, or kNoBlock. Does not divide.
   unsigned index_of(PoolOffset o) const {
     const std::uint64_t d = o.value - offset.value - data_offset;
     const auto i = static_cast<unsigned>(d * divider >> 32);
@@ -52,42 +53,44 @@ struct BlockGrid {
 
 struct OldPart;  // morph.h
 
-// Where the persistent bit of a block stands.
+// The place of a block's persistent bit.
 struct BitPlace {
   std::uint64_t& word;
   std::uint64_t bit;
 };
 
-// The shadow of a slab, or of one part of a morphed one. The page table names that of the new part.
+// The shadow of a slab, or of one part of a morphed slab. The page table points to the new part's.
 struct Slab : BlockGrid {
-  // Constant while the slab lives.
+  // Constant while the slab exists.
   SlabHeader* header = nullptr;
-  SlabShape shape;                   // as its header says, or said when this shadow was made
+  SlabShape shape;                   // what the header has, or had when this shadow was made
   std::uint32_t stripes = 0;         // set_stripes
   std::uint32_t stripe_divider = 0;  // 2^20 / stripes, rounded up
   ClassId class_id;
   Kind kind = Kind::logged;
-  Arena* arena = nullptr;  // constant: also when the shadow stands for another slab
-  // Atomic. Of a new part: the old one, as long as blocks of it are held. Of an old part: the new.
+  Arena* arena = nullptr;  // constant, also when the shadow is reused for another slab
+  // Atomic. `old`: the old part of this new part, while any block of it is held. `successor`: the
+  // new part of this old part.
   std::atomic<OldPart*> old = nullptr;
   std::atomic<Slab*> successor = nullptr;
-  std::unique_ptr<OldPart> old_storage;  // made when first needed, kept with the shadow
-  // Guarded by arena->mu. free_bits: blocks of this slab in no cache and not in use.
+  std::unique_ptr<OldPart> old_storage;  // allocated at first use, kept with the shadow
+  // Guarded by arena->mu. free_bits: blocks of this slab that are not in use and in no cache.
   BlockBits free_bits{};
   std::uint32_t free_count = 0;
-  std::uint32_t blocked = 0;  // not free because held blocks of the old part overlap them
+  std::uint32_t blocked = 0;  // not free, because held blocks of the old part overlap them
   Slab* prev = nullptr;
   Slab* next = nullptr;
   Slab* sparse_prev = nullptr;
   Slab* sparse_next = nullptr;
   bool listed = false;
-  bool sealed = true;   // as it was found by an open after a clean close
+  bool sealed = true;   // the stripes had the seal of the last clean close when open read them
   bool sparse = false;  // in the arena's list of slabs that may be morphed
-  // Atomic. Logged: block is allocated and nobody is freeing it. Derived: marked by recovery.
+  // Atomic. Logged: allocated, and no thread is freeing it. Derived: recovery marked it.
   AtomicBits live_bits{};
-  // Atomic. Logged blocks that reserve() handed out and nobody published or released yet.
+  // Atomic. Logged blocks that reserve() handed out, neither published nor released yet.
   AtomicBits reserved_bits{};
-  // Atomic; changed under arena->mu. It is being emptied (evacuate.cc): in no list, in no cache.
+  // Atomic; changed under arena->mu. The slab is being emptied (evacuate.cc): no list has it, and
+  // no cache takes its blocks.
   std::atomic<bool> leaving = false;
 
   Slab();
@@ -103,7 +106,7 @@ struct Slab : BlockGrid {
     stripes = n;
     stripe_divider = ((1u << 20) + n - 1) / n;
   }
-  // i / stripes without a division; exact, as no index reaches 2^12 and no divisor exceeds 32.
+  // i / stripes without a division. Exact, because i < 2^12 and stripes <= 32.
   unsigned row_of(unsigned i) const { return i * stripe_divider >> 20; }
   unsigned stripe_of(unsigned i) const { return i - row_of(i) * stripes; }
 
@@ -117,7 +120,7 @@ struct Slab : BlockGrid {
     const auto [word, bit] = place(i);
     return (__atomic_load_n(&word, __ATOMIC_ACQUIRE) & bit) != 0;
   }
-  // Changes the bit; other threads change neighbours' bits meanwhile. The caller flushes the word.
+  // Changes the bit; other threads may change neighbouring ones. The caller flushes the word.
   const std::uint64_t& store_persistent(unsigned i, bool on) const {
     const auto [word, bit] = place(i);
     if (on) {
@@ -128,8 +131,8 @@ struct Slab : BlockGrid {
     return word;
   }
 
-  // The type of block i of a slab of typed ones. Those of a stripe's blocks stand side by side: a
-  // batch takes neighbours of one stripe, single allocations go round the stripes.
+  // The type of block i in a slab of typed blocks. The types of a stripe's blocks are side by side:
+  // a batch takes neighbours of one stripe, single allocations go round the stripes.
   std::uint64_t& type_word(unsigned i) const {
     const unsigned stripe = stripe_of(i);
     const unsigned before = stripe * row_of(blocks) + std::min(stripe, stripe_of(blocks));
@@ -139,7 +142,7 @@ struct Slab : BlockGrid {
   static bool is_set(const AtomicBits& bits, unsigned i) {
     return (bits[i / 64].load(std::memory_order_acquire) >> (i % 64) & 1) != 0;
   }
-  // Both return whether this call changed it.
+  // Both return whether this call changed the bit.
   static bool set(AtomicBits& bits, unsigned i) {
     const std::uint64_t bit = 1ull << (i % 64);
     return (bits[i / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) == 0;
@@ -150,7 +153,7 @@ struct Slab : BlockGrid {
   }
   bool live(unsigned i) const { return is_set(live_bits, i); }
   bool set_live(unsigned i) { return set(live_bits, i); }
-  // In recovery, when live_bits has what the stripes have: makes both say so.
+  // For recovery, when live_bits equals the stripes: changes the bit in both.
   void recover(unsigned i, bool allocated) {
     if (live(i) == allocated) return;
     flush(store_persistent(i, allocated));
@@ -179,50 +182,50 @@ struct Slab : BlockGrid {
     free_count -= 1;
   }
   void fill_free_all();
-  // Takes up to `want` free blocks, lowest first, so that neighbours go to different stripes.
+  // Takes up to `want` free blocks, lowest first: neighbours are in different stripes.
   unsigned take(PoolOffset* out, unsigned want);
 };
 
-// Where a small block stands. index is kNoBlock when no block of the slab starts there; slab is
-// null when the place belongs to no slab.
+// A small block. index is kNoBlock when no block of the slab starts there. slab is null when no
+// slab owns the offset.
 struct SlabBlock {
   Slab* slab = nullptr;
   unsigned index = kNoBlock;
   explicit operator bool() const { return slab != nullptr; }
 };
 
-// Makes the volatile shadow of the persistent slab at `offset` with the (sound) header `h`, of the
-// part that is cut like `shape.now`. All bits clear.
+// Makes the shadow of the persistent slab at `offset` with the sound header `h`, for the part cut
+// like `shape.now`. All bits are clear.
 void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHeader& h,
                  const SlabShape& shape);
-// Writes a new slab into a fresh frame; two fences. Returns its header.
+// Writes a new slab into a fresh frame and returns its header. Two fences.
 SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, Kind kind);
-// Erases the magic; flushed, not fenced.
+// Erases the magic. Flushed, not fenced.
 void erase_slab(Slab& slab);
-// A copy of the sound slab header that stands at `offset`, if one does.
+// A copy of the slab header at `offset`, if it is sound.
 std::optional<SlabHeader> find_slab(const pm::PoolFile& file, PoolOffset offset);
-// The header's lines with the stripes of both parts, copied when recovery finds a slab.
+// The lines of the header and of the stripes of both parts, as recovery copies them.
 struct SlabLines {
   alignas(kLineBytes) std::array<std::uint64_t, (kHeaderLinesMax + 1) * kLineBytes / 8> word;
 
-  // Reads them; a copy of the header, if a sound one stands at `offset`.
+  // Reads the lines. Returns a copy of the header, if the one at `offset` is sound.
   std::optional<SlabHeader> read(const pm::PoolFile& file, PoolOffset offset);
-  // Whether the stripes are those of the last clean close.
+  // Whether the stripes have the seal of the last clean close.
   bool sealed(const SlabHeader& header) const;
-  // The persistent bits of a part of the slab, in block order.
+  // The persistent bits of one part of the slab, in block order.
   void used(const Slab& part, BlockBits& bits) const;
 };
-// The same where the superblock may be damaged: sound in itself, and of this pool if that is known.
+// As find_slab, for a damaged superblock: the header is sound, and of this pool if its id is known.
 std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOffset offset);
-// Writes the whole persistent bitmap: a block is set unless it is free. Flushed, not fenced.
+// Writes the whole persistent bitmap: a bit is set unless its block is free. Flushed, not fenced.
 void write_stripes(const Slab& slab, const BlockBits& free_bits);
-// At a clean close: the stripes are as they will be found. Flushed, not fenced.
+// For a clean close: stores the checksum of the stripes. Flushed, not fenced.
 void seal_stripes(const Slab& slab);
-// After one: whether they are.
+// After a clean close: whether the stripes have that checksum.
 bool stripes_sealed(const Slab& slab);
-// The stripes of the old part that the shape still names, in DRAM long forgotten, are all zero.
+// Whether the old part's stripes are all zero. The shape may name it after its shadow is gone.
 bool old_stripes_clear(const Slab& slab);
-// The persistent bitmap in block order; bits that stand for no block are left out.
+// Reads the persistent bitmap in block order. Bits without a block are left out.
 void read_stripes(const Slab& slab, BlockBits& used);
 
 }  // namespace TENUTO_NS::heap

@@ -1,9 +1,9 @@
-// What is known in DRAM about each 4-KiB frame that belongs to extents: one slot a frame, in one
-// table over the whole address space of the pool, of which only touched pages exist. A lookup is
-// one load, without a lock, at any offset.
+// What DRAM holds for each 4-KiB frame of the extents: one slot a frame, in one table over the
+// pool's whole address space. Only touched pages of the table exist. A lookup is one load without a
+// lock, at any offset.
 //
-//   the word of any slot that is neither the first of an extent (or huge object) nor the last of a
-//   free one is 0
+//   slot word != 0  =>  the frame is the first of an extent or huge object,
+//                       or the last of a free extent
 #pragma once
 
 #include <atomic>
@@ -18,20 +18,20 @@ namespace TENUTO_NS::heap {
 enum class ExtentState : std::uint8_t {
   none,
   free,
-  tail,      // the last frame of a free one of several frames
-  busy,      // free, but its pages are being given back just now
-  reserved,  // taken, no entry yet
+  tail,      // the last frame of a free extent of several frames
+  busy,      // free, but its pages are being given back now
+  reserved,  // taken, has no entry yet
   live,      // entry appended
-  claimed,   // live, and somebody is freeing it
-  killed,    // tombstone appended, not yet reusable
+  claimed,   // live, but a thread is freeing it
+  killed,    // tombstone appended, not reusable yet
 };
 
-// One word: state and kind, and the frames of the extent; when it is free also how many of these
-// have pages in the file.
+// One word: state, kind and number of frames. Of a free extent also how many of its frames have
+// pages in the file.
 struct ExtentWord {
   std::uint32_t raw = 0;
 
-  static constexpr unsigned kFreeBits = 11;  // frames of a free extent: up to a chunk's
+  static constexpr unsigned kFreeBits = 11;  // frames of a free extent: at most a chunk's
   static constexpr std::uint64_t kFramesMax = (1u << 26) - 1;
 
   static constexpr ExtentWord make(ExtentState s, Kind k, std::uint64_t frames) {
@@ -50,7 +50,8 @@ struct ExtentWord {
     const bool is_free = state() == ExtentState::free;
     return is_free ? raw & ((1u << kFreeBits) - 1) : raw & kFramesMax;
   }
-  // What its user may use: not the type of a typed one, its last word.
+  // The bytes that the user may use. The type of a typed extent is its last word and does not
+  // count.
   constexpr std::uint64_t bytes() const {
     return frames() * kFrameBytes - (kind() == Kind::typed ? sizeof(std::uint64_t) : 0);
   }
@@ -67,7 +68,7 @@ static_assert(ExtentWord::make(ExtentState::killed, Kind::typed, 1).bytes() == 4
 
 struct BookShadow;
 
-// Where an extent's entry stands in the bookkeeping log: the chunk's shadow and the index in one
+// The place of an extent's entry in the bookkeeping log: the chunk's shadow and the index in one
 // word.
 struct EntryRef {
   std::uintptr_t raw = 0;
@@ -80,7 +81,7 @@ struct EntryRef {
   explicit operator bool() const { return raw != 0; }
 };
 
-// The lists that a free extent can be in: those of its size, and of all with pages by age.
+// The lists that a free extent can be in: one by size, and one by age for extents that have pages.
 enum class Link : unsigned { size_next, size_prev, younger, older };
 
 struct Slot {
@@ -89,8 +90,8 @@ struct Slot {
   ExtentWord get() const { return {word.load(std::memory_order_acquire)}; }
   void set(ExtentWord w) { word.store(w.raw, std::memory_order_release); }
 
-  // Links are frame numbers, of 40 bits; 0: none. The entry of an extent in use takes the place of
-  // the first two.
+  // A link is a frame number of 40 bits; 0: none. An extent in use has its EntryRef in the place of
+  // the first two links.
   std::uint64_t link(Link l) const {
     const auto i = static_cast<unsigned>(l);
     return low[i] | std::uint64_t{high[i]} << 32;
@@ -120,7 +121,7 @@ class Slots {
 
   bool there() const { return static_cast<bool>(pages_); }
   Slot& operator[](std::uint64_t frame) const { return slots_[frame]; }
-  // What starts at o; none for places outside the pool or inside a frame.
+  // What starts at o. State none for an offset outside the pool or inside a frame.
   ExtentWord find(PoolOffset o) const {
     const std::uint64_t frame = o.value / kFrameBytes;
     if (o.value % kFrameBytes != 0 || frame >= count_) return {};

@@ -1,6 +1,6 @@
-// A lane's cache of free blocks, one LIFO list a stripe for each class and kind. A cursor goes
+// A lane's cache of free blocks: one LIFO list a stripe for each class and kind. A cursor goes
 // round the stripes, so that consecutive allocations set bits in different lines (NVAlloc's
-// interleaving). Owner: whoever holds the lane; no lock.
+// interleaving). Owner: the thread that holds the lane. No lock.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace TENUTO_NS::heap {
 
 class ClassCache {
  public:
-  // No cache has more.
+  // The most blocks a cache can hold.
   static constexpr std::size_t kMost = 192 + kStripesMax;
 
   void init(ClassId class_id, unsigned stripes) {
@@ -29,7 +29,7 @@ class ClassCache {
   unsigned count() const { return count_; }
   unsigned capacity() const { return per_stripe_ * stripes_; }
 
-  // A block from the next stripe that has one; null offset when empty.
+  // A block from the next stripe that has one. A null offset when the cache is empty.
   PoolOffset take() {
     if (count_ == 0) return {};
     while (size_[cursor_] == 0) cursor_ = next(cursor_);
@@ -38,7 +38,7 @@ class ClassCache {
     count_ -= 1;
     return block;
   }
-  // A block from the stripe of the last one, if that has one. For batches, whose bits may as well
+  // A block from the stripe of the last one, if that stripe has one. For batches: their bits may
   // share a line.
   PoolOffset take_near() {
     const unsigned last = cursor_ == 0 ? stripes_ - 1 : cursor_ - 1;
@@ -52,8 +52,8 @@ class ClassCache {
     count_ += 1;
     return true;
   }
-  // Moves the older half (or all) of every stripe's list to out, which has room for kMost. Returns
-  // how many.
+  // Moves the older half, or all, of every stripe's list to `out`. REQUIRES: out has room for
+  // kMost. Returns how many blocks it moved.
   std::size_t spill(PoolOffset* out, bool all) {
     const unsigned before = count_;
     for (unsigned s = 0; s < stripes_; ++s) {
@@ -68,7 +68,7 @@ class ClassCache {
   }
 
  private:
-  static constexpr std::uint64_t kCacheBytes = 64u << 10;  // of blocks, a class
+  static constexpr std::uint64_t kCacheBytes = 64u << 10;  // bytes of blocks a class
   static constexpr std::uint64_t kBlocksLeast = 6;
   static constexpr std::uint64_t kBlocksMost = kMost - kStripesMax;
   unsigned next(unsigned s) const { return s + 1 == stripes_ ? 0 : s + 1; }

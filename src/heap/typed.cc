@@ -1,24 +1,22 @@
-// Blocks with a type, and the walk that finds them. A typed block is a logged one; its type is a
-// word: of small blocks in a table between the stripes and the blocks of their slab, which has
-// typed blocks only; of an extent or huge object its last 8 bytes. The bit, or the entry in the
-// bookkeeping log, says whether there is a block, the word what it is; of a free one it says
-// nothing, so no free touches it.
+// Typed blocks, and the walk that finds them. A typed block is a logged one with a type of one
+// word. A small block's type is in a table between the stripes and the blocks of its slab, which
+// has only typed blocks. The type of an extent or huge object is its last 8 bytes. The bit, or the
+// entry in the bookkeeping log, tells whether the block exists. The type of a free block means
+// nothing, so no free changes it.
 //
-// Stored when the block is reserved, flushed by whoever makes it reachable, before the fence that
-// its protocol has anyway: a line, no fence.
-//   publish, plain      type | malloc intent's fence | D, B
-//   publish, versioned  type | contents of a block | versioned malloc intent: it is replayed
-//   forward
-//                       and may be durable early, so the type must be there before
-//   malloc_to, versioned  type, versioned malloc intent | D, B: the intent names the type too, and
-//                       recovery stores it, for it may be durable and the type's line not
-//   batches             as publish, the versioned ones with that fence once for all
-//   transactions        type, bit | modified data | commit record
+// The type is stored when the block is reserved. The code that makes the block reachable flushes it
+// before a fence that its protocol has anyway. Cost: one line, no fence.
+//   publish, plain        type, malloc intent | D, B
+//   publish, versioned    type, contents | versioned malloc intent | D, B
+//   malloc_to, versioned  type, versioned malloc intent | D, B
+//   batches               as publish; a versioned batch has the first fence once for all its blocks
+//   transactions          type, bit, modified data | commit record
+// A versioned intent is replayed forward and may be durable early. So publish fences the type
+// before it. malloc_to has no such fence: its intent names the type, and recovery stores it.
 //
-// The walk goes through the pool in the order of addresses and shows what is allocated: bits and
-// entries, not the shadows' `live`, which a free clears long before its transaction commits. A
-// block of a transaction has its bit before the commit record; till that is durable it is
-// `reserved`.
+// The walk goes through the pool by address and shows allocated blocks. It reads bits and entries,
+// not the shadows' live_bits: a free clears these long before its transaction commits. A block of a
+// transaction has its bit before the commit record. It is `reserved` until that record is durable.
 #include <algorithm>
 #include <bit>
 
@@ -35,7 +33,7 @@ std::uint64_t& Extents::type_word(PoolOffset o) const {
   return *file_.at<std::uint64_t>(o + slots_.find(o).bytes());
 }
 
-// Null when what stands there has no type.
+// Null when no typed block is there.
 std::uint64_t* Heap::State::type_word(PoolOffset block) const {
   if (const SlabBlock b = slab_block(block)) {
     const bool typed = b.slab->kind == Kind::typed && b.index != kNoBlock;
@@ -49,7 +47,7 @@ void Heap::State::flush_type(PoolOffset block) const {
   if (word != nullptr && !TENUTO_PLANT("heap_type_not_flushed")) flush(*word);
 }
 
-// As write_intents does for a pair, the second of which only carries the type.
+// Writes the intent of one typed block as a pair; its second element carries only the type.
 std::size_t Heap::State::write_typed_intent(LaneHeap& h, const IntentElement& e) {
   IntentElement pair[2] = {e, {}};
   pair[1].bytes = *type_word(e.block);
@@ -58,8 +56,8 @@ std::size_t Heap::State::write_typed_intent(LaneHeap& h, const IntentElement& e)
   return 1;
 }
 
-// A versioned word points to its block. Apart from store_words, so that this stays in one piece
-// with the ways that know no types.
+// Makes a versioned word point to its block. Separate from store_words, so that the paths without
+// types stay in one piece.
 void Heap::State::store_word(LaneHeap& h, const IntentElement& e) const {
   auto& word = *file.at<std::uint64_t>(e.dest);
   store_published(word, VPtrWord::encode(&word, file.at<void>(e.block), e.version));
@@ -83,7 +81,7 @@ Result<Block> Heap::reserve_typed(std::uint64_t bytes, std::uint64_t type, std::
   return block;
 }
 
-// What a batch's blocks are to hold before any of them is named. Every line of types is flushed
+// Writes what the batch's blocks hold before any of them is named. Flushes every line of types
 // once.
 void Heap::State::prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted,
                                 bool versioned) {
@@ -148,12 +146,12 @@ std::uint64_t Heap::type_of(PoolOffset block) const {
   return shown ? load(*word) : 0;
 }
 
-// The first one in the 64 KiB that `from` lies in, at `from` or behind it.
+// The first block of the type at or behind `from`, in the 64 KiB that contain `from`.
 PoolOffset Heap::State::find_in_slab(PoolOffset from, std::uint64_t type) const {
   const PageTable::Entry e = pages.find(from);
   if (e.owner != PageOwner::typed) return {};
   const Slab& slab = *e.slab();
-  const std::lock_guard lock(slab.arena->mu);  // so that it goes on standing for this slab
+  const std::lock_guard lock(slab.arena->mu);  // the shadow stays that of this slab
   const PageTable::Entry now = pages.find(from);
   if (now.owner != e.owner || now.object != e.object) return {};
   const std::uint64_t first = slab.offset.value + slab.data_offset;
@@ -171,7 +169,7 @@ PoolOffset Heap::State::find_in_slab(PoolOffset from, std::uint64_t type) const 
     const std::uint64_t& word = slab.type_word(i);
     if (load(word) != type) continue;
     if (!all && !shows(slab, i)) continue;
-    // Freed and reserved again as something else meanwhile: of what it was nothing is shown.
+    // Freed and reserved meanwhile with another type: not shown as what it was.
     if (load(word) == type) return slab.block_offset(i);
   }
   return {};
@@ -183,7 +181,7 @@ PoolOffset Extents::find_typed(PoolOffset from, PoolOffset end, std::uint64_t ty
   const std::uint64_t half = from.value / kHugeBytes;
   const bool chunk = (halves_[half / 2] >> (half % 2) & 1) != 0;
   std::uint64_t frame = round_up(from.value, kFrameBytes) / kFrameBytes;
-  if (!chunk && frame % kHugeFrames != 0) return {};  // inside a huge object, or nobody's
+  if (!chunk && frame % kHugeFrames != 0) return {};  // inside a huge object, or without owner
   while (frame < end.value / kFrameBytes) {
     const ExtentWord w = slots_[frame].get();
     const PoolOffset o = offset_of_frame({frame});
@@ -198,7 +196,7 @@ PoolOffset Heap::find_typed(PoolOffset from, std::uint64_t type) const {
   const State& s = *state_;
   const std::uint64_t end = s.file.bytes();
   while (from.value < end) {
-    // A huge frame holds slabs or extents, never both.
+    // A huge frame has slabs or extents, never both.
     const PoolOffset next{std::min(round_down(from.value, kHugeBytes) + kHugeBytes, end)};
     for (PoolOffset at = from; at < next; at = {round_down(at.value, kSlabBytes) + kSlabBytes}) {
       if (const PoolOffset found = s.find_in_slab(at, type)) return found;

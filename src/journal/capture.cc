@@ -19,12 +19,12 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr std::uint64_t kRoomLines = 16;  // a thread takes at once
+constexpr std::uint64_t kRoomLines = 16;  // that a thread takes at once
 
-// Whether an aligned 64-byte load is one access: so on all processors that have AVX-512.
+// Whether an aligned 64-byte load is one access. It is on all processors that have AVX-512.
 bool loads_lines_whole() {
   static const bool has = [] {
-    __builtin_cpu_init();  // a static object of the program may ask before it was called
+    __builtin_cpu_init();  // a static object of the program may use this first
     return __builtin_cpu_supports("avx512f") != 0;
   }();
   return has && !TENUTO_PLANT("journal_processor_without_whole_loads");
@@ -37,9 +37,9 @@ void read_words(LineBytes& to, const std::uint64_t* words) {
   }
 }
 
-// Goes on until two readings agree and nobody began a flush meanwhile; whoever keeps it going has
-// stored or flushed. The loads are in program order, so the last one of `flushes` sees each flush
-// that came before a store that the second reading saw.
+// Repeats until two readings agree and no flush of the line began meanwhile. Only stores and
+// flushes of other threads can make it repeat. The loads are in program order, so the last load of
+// `flushes` sees each flush that came before a store that the second reading saw.
 void read_until_agreed(LineBytes& to, const std::uint64_t* words,
                        const std::atomic<std::uint64_t>& flushes) {
   for (;;) {
@@ -54,7 +54,7 @@ void read_until_agreed(LineBytes& to, const std::uint64_t* words,
   }
 }
 
-// A line image as it was at one moment, not before this call.
+// The line as it is at one point in time after this call began.
 void take_image(LineBytes& to, const void* line, const std::atomic<std::uint64_t>& flushes) {
   if (!loads_lines_whole() || TENUTO_PLANT("journal_images_in_two_halves")) {
     read_until_agreed(to, static_cast<const std::uint64_t*>(line), flushes);
@@ -107,12 +107,12 @@ std::size_t CutRows::images() const {
 
 // --- threads -------------------------------------------------------------------------------------
 
-// The slots a thread has, one a pool, latest used first. They keep their Capture alive: a pool may
-// be closed while a thread still has flushes to fence.
+// The slots that a thread holds, one for each pool, latest used first. They keep their Capture
+// alive: a pool may be closed while a thread still has flushes to fence.
 struct ThreadCaptures {
   Capture::Slot* first = nullptr;
 
-  // What stands in the buffers of a thread that ends belongs to its epoch's cut all the same.
+  // The cut of the epoch still takes the line images in the rows of a thread that ended.
   ~ThreadCaptures() {
     while (first != nullptr) give_back(&first);
   }
@@ -144,7 +144,7 @@ Capture::Slot* Capture::find_mine() {
       slot->held = std::exchange(mine->first, slot);
       return slot;
     }
-    if ((*at)->capture.use_count() == 1) {  // of a closed pool
+    if ((*at)->capture.use_count() == 1) {  // its pool is closed
       ThreadCaptures::give_back(at);
     } else {
       at = &(*at)->held;
@@ -177,7 +177,7 @@ Capture::Slot* Capture::mine() {
 
 // --- the protocol --------------------------------------------------------------------------------
 
-// Some at a time, so that threads seldom meet here. What an epoch leaves is counted off by its cut.
+// Several at a time, so that threads seldom contend here. The cut subtracts what an epoch leaves.
 bool Capture::take_room(std::uint64_t& room, std::uint64_t limit) {
   for (const std::uint64_t lines : {kRoomLines, std::uint64_t{1}}) {
     if (pending_lines_.fetch_add(lines, std::memory_order_relaxed) + lines <= limit) {
@@ -247,7 +247,7 @@ void Capture::fence(Slot& slot) const {
     if (spins < 1000) {
       _mm_pause();
     } else if (!is_this_process(process_)) {
-      break;  // inherited by a child, where nobody cuts
+      break;  // a child inherited this, and no thread cuts there
     } else {
       ::sched_yield();
     }
@@ -265,10 +265,10 @@ void Capture::fence_all() {
 
 std::uint64_t Capture::cut(CutRows& out) {
   const std::uint64_t e = epoch_.load(std::memory_order_relaxed);
-  epoch_.exchange(e + 1, std::memory_order_seq_cst);  // a full barrier, before the slots are read
+  epoch_.exchange(e + 1, std::memory_order_seq_cst);  // a full barrier before the slots are read
   Slot* slots = nullptr;
   {
-    // A slot that is made after this was entered after the epoch was published.
+    // The thread of a slot that is made later enters it after the epoch was published.
     const std::lock_guard lock(mu_);
     slots = slots_;
   }

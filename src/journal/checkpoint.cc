@@ -1,5 +1,6 @@
-// Checkpoints: what the journal's durable blocks hold goes into the pool file, is synced there, and
-// only then the journal's start moves (journal.h). And the end of a life, which begins with one.
+// Checkpoints: the contents of the journal's durable blocks go into the pool file and are synced
+// there. Only then the journal's start moves (journal.h). Also the end of a life, which begins with
+// one.
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -13,15 +14,15 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-// How much of what is measured is believed at a time. Pages that a checkpoint finds in the page
-// cache a replay has to read first.
+// The weight of a new measurement in the average. A replay must first read pages that a checkpoint
+// finds in the page cache, so it takes kColdFactor times as long.
 constexpr double kNewShare = 0.25;
 constexpr double kColdFactor = 2;
 
 }  // namespace
 
-// Before anything of blocks up to `end` goes into the pool file: whoever then meets the file knows
-// that a journal that ends before is an older copy, however far this came.
+// Called before anything of the blocks before `end` goes into the pool file. A journal that ends
+// earlier is then known to be an older copy, however far the writes came.
 bool Journal::announce_blocks(std::uint64_t end) {
   if (TENUTO_PLANT("journal_pool_written_unannounced")) return true;
   return stamp(in_pool_, end) && sync_data(pool_fd_);
@@ -34,7 +35,7 @@ bool Journal::stamp(std::uint64_t block, std::uint64_t end) {
 }
 
 Status Journal::checkpoint_now() {
-  // After a failed one its line images are gone, and the start must not move.
+  // The line images of a failed checkpoint are gone, so the start must not move.
   TENUTO_TRY(status());
   JournalFile::Position start;
   applied_.clear();
@@ -96,7 +97,7 @@ Status Journal::finish(Report* report) {
               file_->path());
 }
 
-// A failure loses nothing: what stays says "running" of a life that the pool knows to be over.
+// A failure loses nothing: the header then says running in a life that the pool knows to be over.
 void Journal::closed() {
   if (!TENUTO_PLANT("journal_thread_outlives_its_life")) stop();
   const std::lock_guard state(state_mu_);

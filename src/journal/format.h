@@ -1,13 +1,13 @@
-// What a journal file looks like: a header, then a ring of blocks.
+// A journal file: a header, then a ring of blocks.
 //
 //   0, 4 KiB     header, two copies written in turn; the valid one with the higher sequence counts
 //   8 KiB ...    the ring: blocks of whole 4-KiB units, one after the other, round and round
 //
 // A block holds the merged line images of one cut. It is durable before the next one is begun, so
-// the journal ends at the first block that does not check, and one that checks behind that is
-// damage, never skipped. Blocks count up; their checksums are salted with the ids of pool and
-// journal and cover the random id of the life they were written in, so that blocks of another life,
-// or of another journal, mean nothing even where a power cut or a copy brings their bytes back.
+// the journal ends at the first block that does not check. A block that checks behind that one
+// proves damage, and is never skipped. Blocks count up. Their checksums are salted with the ids of
+// pool and journal, and cover the random id of the life they were written in. So blocks of another
+// life or journal mean nothing, even where a power cut or a copy brings their bytes back.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kJournalUnitBytes = 4096;
 inline constexpr std::uint64_t kJournalRingOffset = 2 * kJournalUnitBytes;
 inline constexpr std::uint64_t kJournalBytesMin = 256u << 10;
 
-// made: it never had a life, and holds nothing. closed: nor does it, its pool has all of it.
+// made: it had no life yet and holds nothing. closed: it holds nothing, its pool has all of it.
 enum class JournalState : std::uint32_t { made = 1, running = 2, closed = 3 };
 
 struct JournalHeader {
@@ -37,18 +37,18 @@ struct JournalHeader {
   std::uint64_t ring_bytes;
   std::uint64_t sequence;     // copy sequence & 1 holds it
   std::uint64_t journal_id;   // random, never 0
-  std::uint64_t life;         // random: of the open that began it, or of none yet
+  std::uint64_t life;         // random: of the open that began it, or of no open yet
   std::uint64_t start;        // ring position (never wraps) of the first block that counts
   std::uint64_t start_block;  // and its number
   std::uint32_t state;        // JournalState
-  std::uint32_t temporary;    // 1: it goes when the one who made it closes
-  char pool_path[424];        // real, zeros behind it; of a longer one the end. For words
+  std::uint32_t temporary;    // 1: a clean close removes the file
+  char pool_path[424];        // real path, then zeros; the end of a longer one. For reports
   std::uint32_t zero;
   std::uint32_t crc;  // crc32c of all before
 };
 static_assert(OnMedia<JournalHeader> && sizeof(JournalHeader) == 512);
 
-// Of version 1. What it may hold is not read: a pool that needs it is left to version 0.1.
+// Of version 1. Its blocks are not read: version 0.1 must open a pool that needs them.
 struct JournalHeaderOld {
   std::uint64_t magic;
   std::uint32_t version;
@@ -70,7 +70,7 @@ struct JournalBlock {
   std::uint64_t magic;
   std::uint64_t life;
   std::uint64_t number;
-  std::uint64_t position;  // where it stands, unwrapped
+  std::uint64_t position;  // where it is, unwrapped
   std::uint32_t kind;      // skip: the ring goes on at its beginning
   std::uint32_t lines;
   std::uint32_t raw_bytes;     // of the payload: line numbers, then line images
@@ -81,7 +81,7 @@ struct JournalBlock {
 };
 static_assert(OnMedia<JournalBlock> && sizeof(JournalBlock) == 64);
 
-// A place in the ring: unwrapped, so that it only grows, and the number of the block there.
+// A place in the ring, unwrapped, so that it only grows; and the number of the block there.
 struct JournalPosition {
   std::uint64_t at = 0;
   std::uint64_t block = 0;
@@ -94,7 +94,7 @@ inline std::uint32_t crc_of(const JournalHeader& h) {
   return crc32c(&h, offsetof(JournalHeader, crc));
 }
 
-// Where checksums of blocks begin.
+// The start value of a block's checksums.
 inline std::uint32_t salt_of(std::uint64_t pool_id, std::uint64_t journal_id, std::uint64_t life) {
   const std::uint64_t ids[] = {pool_id, journal_id, life};
   return crc32c(ids, sizeof ids);
@@ -103,7 +103,7 @@ inline std::uint32_t crc_of(const JournalBlock& b, std::uint32_t salt) {
   return crc32c(&b, offsetof(JournalBlock, crc), salt);
 }
 
-// Bytes of the ring that a block takes.
+// The bytes that a block takes in the ring.
 inline std::uint64_t ring_bytes_of(const JournalBlock& b) {
   return round_up(sizeof b + std::uint64_t{b.packed_bytes}, kJournalUnitBytes);
 }

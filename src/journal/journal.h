@@ -1,36 +1,36 @@
 // Medium `journal`: a pool on any file system, safe against power cuts. The pool is mapped
-// privately; flushes take line images (capture.h), cuts go to the journal file (journal/file.h) in
-// one device write for all who wait, and the line images reach the pool file behind.
+// privately. Flushes take line images (capture.h). A cut goes to the journal file (journal/file.h)
+// in one device write for all threads that wait. The line images reach the pool file later.
 //
-//   flush    line image into the epoch                            nothing waits
-//   fence    orders against the epochs                         buffered: a crash loses whole epochs
-//   sync     cut, block appended durably                       everything fenced before survives
-//   checkpoint   S = end of the journal | a stamp that line images before S may be in the pool
-//   file,
-//                fdatasync | they, and a stamp that all are, fdatasync | header: start = S
+//   flush    line image into the epoch                    nothing waits
+//   fence    orders against the epochs                    buffered: a crash loses whole epochs
+//   sync     cut, block appended durably                  everything fenced before survives
+//   checkpoint   S = end of the journal
+//                | a stamp that line images before S may be in the pool file, fdatasync
+//                | they, and a stamp that all are, fdatasync | header: start = S
 //                | ring space before S is reused
 //   open     both files synced: a kill may have left them ahead of their devices
 //            | ids and stamp compared | blocks from start on into the pool file, announced and
 //            synced as by a checkpoint
 //            | superblock announces the new life | header: the new life, nothing in it
-//            | superblock says that it runs | stores (a clean pool's says so once recovery, which
-//            has nothing to repair then, is done)
+//            | superblock says that it runs | stores (a clean pool's says so after recovery, which
+//            has nothing to repair then)
 //   close    checkpoint | superblock: clean | header: closed
 //
-// Authoritative at each moment: pool file, then blocks from the header's start on, of the life that
-// the superblock names (journal/match.h has each moment's ids). The pool file's pages in memory are
-// nobody's: the kernel never writes a private mapping back.
+// Authoritative: the pool file, then blocks from the header's start on, of the life that the
+// superblock names (journal/match.h has the ids at each step). The pool file's pages in memory
+// never count: the kernel never writes a private mapping back.
 //
-// Whoever needs a commit makes it, for all who wait meanwhile: one thread alone pays no hand-over,
-// many threads share one device write. A thread of our own makes the periodic ones, early when much
-// waits (an epoch that fits into a core's cache costs much less than one that does not), and the
-// checkpoints.
+// A thread that needs a commit makes it, for all threads that wait meanwhile. One thread alone pays
+// no hand-over, and many threads share one device write. The journal's own thread makes the
+// checkpoints and the periodic commits. It commits early when many line images wait, because an
+// epoch that fits into a core's cache costs much less.
 //
-// Failure of a write or sync is final, whatever comes after: what a failed sync had to write may be
-// gone from the page cache, and a later sync that succeeds says nothing of it. Nothing is committed
-// or checkpointed any more, line images are dropped, and the pool turns read-only; the next open
-// replays what was durable. An operation asks status() when it has taken its last line image, so
-// that none says ok of which line images were dropped.
+// A failed write or sync is final. What a failed sync had to write may be gone from the page cache,
+// and a later sync that succeeds does not prove anything about it. From then on nothing is
+// committed or checkpointed, line images are dropped, and the pool turns read-only. The next open
+// replays what was durable. An operation calls status() after its last line image, so it never
+// returns ok if its line images were dropped.
 #pragma once
 
 #include <atomic>
@@ -57,7 +57,8 @@ namespace TENUTO_NS::pm {
 
 struct PoolHealth;
 
-// Replays and checkpoints measure what a line takes; fewer lines say more of the sync than of them.
+// Replays and checkpoints measure the time of a line. With fewer lines they measure mostly the
+// sync.
 inline constexpr std::uint64_t kLinesMeasuredMin = 1000;
 inline double ns_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
@@ -66,7 +67,7 @@ inline double ns_since(std::chrono::steady_clock::time_point begin) {
 struct JournalStats {
   std::uint64_t commits = 0;         // blocks
   std::uint64_t lines = 0;           // merged line images in them
-  std::uint64_t payload_bytes = 0;   // of them, compressed, with headers
+  std::uint64_t payload_bytes = 0;   // compressed, with headers
   std::uint64_t written_bytes = 0;   // with padding
   std::uint64_t device_flushes = 0;  // of journal and pool
   std::uint64_t checkpoints = 0;
@@ -74,56 +75,56 @@ struct JournalStats {
   std::uint64_t used_bytes = 0;        // of the ring, now
   std::uint64_t ring_bytes = 0;
   bool direct = false;     // blocks go past the page cache
-  double recovery_ms = 0;  // about what a replay after a crash now would take
+  double recovery_ms = 0;  // estimate of a replay after a crash now
   ReplayStats replayed;    // by the open
 };
 
 class Journal final : public FlushSink {
  public:
-  // Told once, from any thread, when a write or sync failed.
+  // Called once, from any thread, when a write or sync has failed.
   using OnFailure = std::function<void(const Report&)>;
 
-  // Opens the pool's journal and brings the pool file (pool_fd) up to its end; `expected` as
+  // Opens the pool's journal and replays it into the pool file (pool_fd). `expected` as for
   // JournalFile::open. Nothing is captured before start().
   static Result<std::unique_ptr<Journal>> open(const JournalOptions& options, std::string_view path,
                                                int pool_fd, const JournalFile::Expected& expected,
                                                const ReplayOptions& how, Report* report);
-  // The file, whose ids the superblock names before begin().
+  // The file's path and ids. The superblock names the ids before begin().
   const std::string& path() const { return file_->path(); }
   std::uint64_t journal_id() const { return file_->journal_id(); }
   std::uint64_t life() const { return file_->life(); }
-  // A new life, which the superblock has announced.
+  // Begins a new life. REQUIRES: the superblock has announced it.
   Status begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report);
-  // Instead: the pool's next life does without it, and the superblock says so.
+  // Instead of begin(): closes it. REQUIRES: the superblock says that the next life uses none.
   void let_go();
-  // The pool is mapped at base, and stores begin. Once `health` knows of a bad page nothing more is
-  // committed: it may come of the zeros in its place. io: the system has no thread for it.
+  // Starts captures: the pool is mapped at base, and stores begin. Once `health` has a bad page
+  // nothing more is committed, because line images may come from the zeros in its place. io: the
+  // system has no thread for the journal.
   Status start(const std::byte* base, const PoolHealth* health, OnFailure on_failure,
                Report* report);
-  // Stops its thread. What was not synced is lost, as in a crash.
+  // Stops the journal's thread. What was not synced is lost, as in a crash.
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // A flush: takes line images; before that, when too many wait for a cut, makes a commit. Any
-  // thread.
+  // A flush: takes line images. When too many wait for a cut, it makes a commit first. Any thread.
   void capture(const void* p, std::size_t bytes) override;
   Fence fence() const override { return &Capture::fence_all; }
 
-  // Everything fenced before the call is durable on return. io when the journal failed, now or
-  // before. Any thread.
+  // Everything fenced before the call is durable on return. io: the journal failed, now or before.
+  // Any thread.
   Status sync();
-  // ok, or io: the journal failed, and what was flushed since may be lost.
+  // ok, or io: the journal has failed, and what was flushed since may be lost.
   Status status() const { return failed_.load(std::memory_order_acquire); }
-  // fsync of the pool file for others. A failure of it is one of the journal, whose next checkpoint
-  // would not be told of it again.
+  // fsync of the pool file, for other code. If it fails, the journal has failed: the next
+  // checkpoint's sync would not report it again.
   Status sync_pool(Report* report);
 
-  // All of it into the pool file, durably, and the journal empty. Quiescent.
+  // Writes all of it into the pool file, durably. REQUIRES: quiescent.
   Status finish(Report* report);
 
-  // The superblock says clean: its thread, which may be about to make a checkpoint, stops; then the
-  // file says closed, or goes if it was made for this open alone.
+  // Called when the superblock says clean. Stops the journal's thread, which may be about to make a
+  // checkpoint. Then marks the file closed, or removes it if it was made for this open only.
   void closed();
 
   JournalStats stats() const;
@@ -134,8 +135,8 @@ class Journal final : public FlushSink {
   Status check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
                      Report* report);
   Status replay(const JournalFile::Expected& expected, ReplayOptions how, Report* report);
-  // Into the pool file (journal/page.h); false, with errno, when it failed. REQUIRES:
-  // checkpoint_mu_, or an open.
+  // These write stamps into the pool file (journal/page.h). False, with errno: that failed.
+  // REQUIRES: checkpoint_mu_ is held, or the pool is being opened.
   bool announce_blocks(std::uint64_t end);
   bool stamp(std::uint64_t block, std::uint64_t end);
   Status commit(std::uint64_t wanted);
@@ -159,22 +160,22 @@ class Journal final : public FlushSink {
   const PoolHealth* health_ = nullptr;
   OnFailure on_failure_;
   Report without_memory_;          // constant after start
-  std::uint64_t epoch_lines_ = 0;  // at most, so that a checkpoint makes room for any epoch
-  std::uint64_t early_lines_ = 0;  // so many wait: the next periodic commit comes early
+  std::uint64_t epoch_lines_ = 0;  // max per epoch: a checkpoint makes room for any
+  std::uint64_t early_lines_ = 0;  // when more wait, a periodic commit comes early
   std::atomic<bool> early_ = false;
-  std::atomic<std::uint64_t> durable_ = 0;  // epochs up to it
+  std::atomic<std::uint64_t> durable_ = 0;  // all epochs <= this are durable
   std::atomic<Status> failed_ = Status::ok;
 
   CommitTurns turns_;  // one commit at a time
-  // Its leader's: what it cut, and of that what counts.
+  // The leader's: what it cut, and the newest images of that.
   CutRows cut_;
   NewestImages newest_;
-  // Lock order: to lead, checkpoint_mu_, state_mu_, thread_mu_.
+  // Lock order: the lead of a commit, checkpoint_mu_, state_mu_, thread_mu_.
   std::mutex checkpoint_mu_;
   LineMap applied_;  // guarded by checkpoint_mu_
   // Of the newest stamp; guarded by checkpoint_mu_.
   std::uint64_t stamp_sequence_ = 0;
-  std::uint64_t in_pool_ = 1;  // all blocks before this one are in the file
+  std::uint64_t in_pool_ = 1;  // all blocks before this one are in the pool file
   std::atomic<bool> begun_ = false;
   mutable std::mutex state_mu_;
   std::unique_ptr<JournalFile> file_;  // guarded by state_mu_

@@ -6,7 +6,8 @@
 namespace TENUTO_NS::pm {
 
 namespace {
-// So far ahead the index is asked for: it is too large for a cache, and the lines are known.
+// How far ahead index entries are prefetched. The index is too large for a cache, and the lines are
+// known.
 constexpr std::size_t kAhead = 16;
 }  // namespace
 

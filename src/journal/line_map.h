@@ -1,6 +1,6 @@
 // The newest line image of each line: what a checkpoint writes. Blocks are added one after the
 // other, each with its line images by ascending line. Room for them is made before the block is
-// written: one that is durable and not in the map would be lost by the next checkpoint.
+// written. If a durable block were not in the map, the next checkpoint would lose it.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,19 @@
 
 namespace TENUTO_NS::pm {
 
-// Grows, and keeps what it grew to.
+// It grows and never shrinks.
 class LineMap {
  public:
-  // For so many line images more; the only call that may throw, and it changes nothing then.
+  // Makes room for this many more line images. This is the only call that may throw; it changes
+  // nothing then.
   void make_room(std::size_t images);
-  // Each goes over the line image before. Lines that follow each other are found in one look.
-  // REQUIRES: there is room.
+  // Each one overwrites the line's image before it. Neighbouring lines share a cache line of the
+  // index. REQUIRES: there is room.
   void put_all(std::span<const LineImage> images);
   bool has(std::uint64_t line) const { return !index_.empty() && is_taken(probe(line)); }
   void clear();
   std::size_t size() const { return lines_.size(); }
-  // By ascending line; they stand until the map changes.
+  // By ascending line. Valid until the map changes.
   std::vector<LineImage> in_order() const;
 
  private:
@@ -32,7 +33,7 @@ class LineMap {
     std::uint32_t generation;
     std::uint32_t at;
   };
-  // Where in the index the line is, or could be put.
+  // The index entry that has the line, or the free one to put it.
   std::size_t probe(std::uint64_t line) const {
     std::size_t i = slot_of(line);
     while (is_taken(i) && index_[i].line != line) i = (i + 1) & (index_.size() - 1);
@@ -50,7 +51,7 @@ class LineMap {
   std::vector<std::uint64_t> lines_;
   std::vector<LineBytes> images_;
   std::vector<Entry> index_;      // by hash, linear probing
-  std::uint32_t generation_ = 1;  // entries of another one are empty
+  std::uint32_t generation_ = 1;  // entries of other generations are empty
 };
 
 }  // namespace TENUTO_NS::pm

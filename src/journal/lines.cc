@@ -21,9 +21,9 @@ namespace {
 
 constexpr unsigned kDigitBits = 11;
 constexpr std::size_t kDigits = 1u << kDigitBits;
-constexpr std::size_t kRadixMin = 512;  // fewer are sorted by comparing
+constexpr std::size_t kRadixMin = 512;  // fewer are sorted by comparison
 
-// By line: digit by digit from the lowest, those alone in which lines differ.
+// Sorts by line: radix sort from the lowest digit, only over digits in which lines differ.
 template <class T>
 void sort_lines(std::vector<T>& v, std::vector<T>& scratch) {
   const auto less = [](const T& a, const T& b) { return a.line < b.line; };
@@ -130,8 +130,8 @@ namespace {
 
 constexpr std::uint64_t kLinesPerPage = kFrameBytes / kLineBytes;
 constexpr std::uint64_t kSpanBytesMax = 1u << 20;  // read and written at once
-// Pages without a line image that a span takes along: to read and write so much costs a device less
-// than one more request.
+// A span may include this many pages without a line image: to read and write them costs a device
+// less than another request.
 constexpr std::uint64_t kGapPagesMax = 8;
 constexpr std::size_t kPartsMax = 128;
 constexpr unsigned kThreadsMin = 8;  // they wait for the device more than they work
@@ -139,8 +139,8 @@ constexpr std::uint64_t kLineMax = std::uint64_t{1} << 56;
 
 std::uint64_t page_of(const LineImage& l) { return l.line / kLinesPerPage; }
 
-// The line images of one span, in a buffer of the span's bytes. What no line image covers is read
-// first; what is not there yet (a file that grows meanwhile) is zeros.
+// Writes one span from a buffer of its size. What no line image covers is read first. Bytes behind
+// the end of the file (it may grow meanwhile) are zeros.
 Status write_span(int fd, std::span<const LineImage> images, std::byte* buffer,
                   std::uint64_t* bytes) {
   const std::uint64_t first = page_of(images.front());
@@ -159,7 +159,7 @@ Status write_span(int fd, std::span<const LineImage> images, std::byte* buffer,
   return Status::ok;
 }
 
-// Where the spans begin, and the end.
+// The index at which each span begins, and the end.
 std::vector<std::size_t> spans_of(std::span<const LineImage> images) {
   std::vector<std::size_t> begins;
   std::uint64_t first_page = 0;

@@ -26,7 +26,7 @@ Result<JournalUse> refuse(Status s, Report* report, std::string what, const Jour
 
 Result<JournalUse> match_another_pools(const JournalHeader& h, const JournalExpected& e,
                                        const std::string& path, Report* report) {
-  // Of a pool that never came into being at this very place, or was closed and replaced there.
+  // Of a pool at this very path that was never finished, or was closed and replaced.
   const bool idle = h.state != static_cast<std::uint32_t>(JournalState::running);
   if (idle && !e.to_be_read() && names_pool_path(h, e.pool_path)) return JournalUse::begin;
   return refuse(e.to_be_read() ? Status::corrupt : Status::invalid_argument, report,
@@ -51,8 +51,8 @@ Result<JournalUse> match_needed(const JournalHeader& h, const JournalExpected& e
                   e, path, "journal " + id_text(e.journal_id), "journal " + id_text(h.journal_id));
   }
   const bool before = e.life_before != 0 && h.life == e.life_before;
-  if (before) return JournalUse::begin;  // of that life all is in the pool
-  // A clean close says so in the pool first: only a lost superblock can be behind.
+  if (before) return JournalUse::begin;  // the pool has all of that life
+  // A clean close writes the pool first. So only a damaged superblock can be behind the journal.
   if (h.life != e.life || (closed && !e.unsure)) {
     return refuse(Status::corrupt, report,
                   std::string("the journal is older or newer than the pool: one of the two was "
@@ -76,7 +76,7 @@ Result<JournalUse> match_journal(const JournalHeader& h, const JournalExpected& 
     return e.to_be_read() ? JournalUse::replay : JournalUse::begin;
   }
   if (e.to_be_read()) return match_needed(h, e, path, report);
-  // The pool needs nothing of it. Whether somebody else does, the journal knows.
+  // This pool needs nothing of it. The journal's state shows whether another copy does.
   const bool idle = h.state != static_cast<std::uint32_t>(JournalState::running);
   const bool ours = h.journal_id == e.journal_id;
   if (ours && h.life == e.life) return e.life_before != 0 ? JournalUse::unborn : JournalUse::begin;

@@ -24,9 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kPieceBytes = 4u << 20;  // read at once
 constexpr unsigned kReaders = 4;
-constexpr std::uint64_t kWindowBytes = 64u << 20;  // walked, unpacked and applied at once
-constexpr std::uint64_t kRawBytesMax = 512u
-                                       << 20;  // of a window, unpacked, unless one block is more
+constexpr std::uint64_t kWindowBytes = 64u << 20;   // walked, unpacked and applied at once
+constexpr std::uint64_t kRawBytesMax = 512u << 20;  // of a window, unpacked; one block may be more
 constexpr auto kTellEvery = std::chrono::seconds(1);
 
 struct Block {
@@ -70,7 +69,7 @@ class Replay {
   }
 
  private:
-  // The part of the ring from the end of what was read on, which goes round once.
+  // Reads the part of the ring behind what was read before. The ring is read round once.
   Status read_window(std::uint64_t want) {
     from_ = end_.at;
     bytes_ = std::min(want, start_ + ring_.bytes - from_);
@@ -106,8 +105,8 @@ class Replay {
     return b.magic == kJournalBlockMagic && b.life == ring_.life && b.crc == crc_of(b, ring_.salt);
   }
 
-  // The blocks of the window by their headers, up to where the journal ends or the window does.
-  // Returns how many bytes of a window the next block asks for.
+  // Collects the blocks of the window by their headers, up to the end of the journal or of the
+  // window. Returns how large a window the next block needs; 0: the usual size.
   std::uint64_t walk() {
     JournalPosition at = end_;
     std::uint64_t raw_bytes = 0;
@@ -146,7 +145,7 @@ class Replay {
     return 0;
   }
 
-  // A block that was written fits into an empty ring as it is, unpacked.
+  // The writer's bounds: a block fits into an empty ring even unpacked.
   bool may_be(const JournalBlock& b, std::uint64_t whole, std::uint64_t rest) const {
     return b.kind == static_cast<std::uint32_t>(JournalBlockKind::lines) && whole <= rest &&
            b.packed_bytes <= b.raw_bytes && b.raw_bytes < kJournalBlockBytesMax &&
@@ -170,7 +169,7 @@ class Replay {
     }
     const std::byte* p = b.payload;
     if (b.head.packed_bytes != b.head.raw_bytes) {
-      b.raw.reset(new std::byte[b.head.raw_bytes]);  // not zeroed first
+      b.raw.reset(new std::byte[b.head.raw_bytes]);  // not zeroed
       const int n = ::LZ4_decompress_safe(
           reinterpret_cast<const char*>(p), reinterpret_cast<char*>(b.raw.get()),
           static_cast<int>(b.head.packed_bytes), static_cast<int>(b.head.raw_bytes));
@@ -180,7 +179,7 @@ class Replay {
     return unpack_lines(p, b.head.raw_bytes, b.head.lines, lines_.data() + b.first);
   }
 
-  // The first block whose payload does not check is the journal's end, whatever stands behind it.
+  // The first block whose payload does not check is the journal's end, whatever is behind it.
   Status unpack() {
     lines_.resize(images_);
     const auto one = [this](std::size_t i) { blocks_[i].sound = unpack(blocks_[i]); };
@@ -189,7 +188,7 @@ class Replay {
         std::find_if(blocks_.begin(), blocks_.end(), [](const Block& b) { return !b.sound; });
     if (torn == blocks_.end()) return Status::ok;
     ended_ = true;
-    impossible_ = false;  // behind the end
+    impossible_ = false;  // that block is behind the end
     end_ = {torn->at, torn->head.number};
     lines_.resize(torn->first);
     blocks_.erase(torn, blocks_.end());
@@ -204,7 +203,7 @@ class Replay {
   Status apply() {
     for (const Block& b : blocks_) stats_.blocks += b.payload != nullptr ? 1 : 0;
     stats_.lines += lines_.size();
-    // Where two blocks have a line image, the later one's stands later in lines_.
+    // If two blocks have an image of a line, the later block's is later in lines_.
     order_.resize(lines_.size());
     for (std::size_t i = 0; i < order_.size(); ++i) {
       order_[i] = {lines_[i].line, static_cast<std::uint64_t>(i)};
@@ -245,8 +244,8 @@ class Replay {
                  " of at most " + std::to_string(ring_.bytes >> 20) + " MiB");
   }
 
-  // Blocks are written strictly one after the other: a whole one behind the end says that the end
-  // is a damaged block, not a torn last one.
+  // Blocks are written strictly one after the other. So a whole block behind the end proves that
+  // the end is a damaged block, not a torn last one.
   Status find_block_behind() {
     const std::uint64_t stop = start_ + ring_.bytes;
     for (std::uint64_t at = end_.at; at < stop;) {
@@ -285,15 +284,15 @@ class Replay {
   Report* report_;
   Clock::time_point told_;
   bool ended_ = false;
-  bool impossible_ = false;  // the block at end_
+  bool impossible_ = false;  // the block at end_ has impossible fields
   DirectBuffer window_;      // positions from_ .. from_ + bytes_
   std::uint64_t from_ = 0;
   std::uint64_t bytes_ = 0;
   std::vector<Block> blocks_;
   std::size_t images_ = 0;
-  std::vector<LineImage> lines_;  // of the blocks, in their order
+  std::vector<LineImage> lines_;  // of the blocks, in block order
   std::vector<Order> order_;
-  std::vector<LineImage> last_;  // one a line
+  std::vector<LineImage> last_;  // the last of each line
 };
 
 }  // namespace

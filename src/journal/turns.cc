@@ -14,7 +14,7 @@ namespace TENUTO_NS::pm {
 namespace {
 
 constexpr std::uint64_t kGatherShare = 2;        // at most this part of a commit's time
-constexpr std::uint64_t kGatherNsMax = 500'000;  // and this, on slow devices
+constexpr std::uint64_t kGatherNsMax = 500'000;  // and at most this, on slow devices
 constexpr std::uint64_t kSmoothing = 8;
 
 std::uint64_t now_ns() {
@@ -32,8 +32,8 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-// A leader that saw nobody sleeping counted the round on before: then the kernel sees another
-// number and does not put us to sleep.
+// No wake-up is lost: a leader that saw no sleeper has already counted the round on. Then the
+// kernel sees another number and does not put this thread to sleep.
 void CommitTurns::wait(std::uint32_t round, std::uint64_t epoch) {
   sleeping_.fetch_add(1, std::memory_order_seq_cst);
   futex(round_, FUTEX_WAIT_BITSET, round, bit_of(epoch));
@@ -55,7 +55,7 @@ void CommitTurns::pass(std::uint64_t durable, bool all) {
   commit_ns_ = commit_ns_ - commit_ns_ / kSmoothing + took / kSmoothing;
   expected_ = arrived(durable).exchange(0, std::memory_order_relaxed) +
               arrived(durable + 1).load(std::memory_order_relaxed);
-  // Nobody sleeps for an epoch that was durable before.
+  // No thread sleeps for an epoch that was durable at the last pass.
   std::uint32_t served = 0;
   for (std::uint64_t e = passed_ + 1; e <= durable && served != ~0u; ++e) served |= bit_of(e);
   if (all) served = ~0u;

@@ -1,5 +1,5 @@
-// Assertions about our own code. TENUTO_ASSERT stays on in every build: a crash is something the
-// store survives, a wrong write is not. TENUTO_DCHECK is for what is too costly for release.
+// Assertions about the library's own code. TENUTO_ASSERT is on in every build: the store survives a
+// crash, but not a wrong write. TENUTO_DCHECK is for checks that cost too much in a release.
 #pragma once
 
 #include "tenuto/abi.h"

@@ -1,5 +1,5 @@
-// Forks of testers that fork in the middle of the library, where the calling thread may hold locks:
-// no handler of ours runs (pm/process.h), as after a bare clone.
+// For test code that forks inside the library, where the calling thread may hold locks. Such a fork
+// runs none of the library's handlers (pm/process.h), like a bare clone.
 #pragma once
 
 #include "tenuto/abi.h"
@@ -7,7 +7,7 @@
 namespace TENUTO_NS::pm {
 
 inline constinit thread_local bool forks_are_bare = false;
-// While it lives, those of the calling thread are.
+// While an object of this type lives, forks of the calling thread are bare.
 struct BareForks {
   BareForks() { forks_are_bare = true; }
   ~BareForks() { forks_are_bare = false; }

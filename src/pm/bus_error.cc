@@ -1,6 +1,7 @@
-// The handler reads the table without a lock: an entry counts only if its base is the same before
-// and after, as in media.cc. It calls nothing but mmap and sigaction, as system calls: no
-// sanitizer's or other library's wrapper runs in the handler.
+// The handler reads the table without a lock. An entry counts only if its base is the same before
+// and after, as in media.cc. To replace a page it calls mmap as a direct system call, so that no
+// wrapper of a sanitizer or another library runs. It calls sigaction and raise only for a signal
+// that neither the library nor an earlier handler handles.
 #include "pm/bus_error.h"
 
 #include <sys/mman.h>
@@ -69,7 +70,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     return previous.sa_handler(number);
   }
-  // Nobody's: the access, or the signal, comes again and ends the process as it would have.
+  // No handler wants it. The access, or the signal, repeats and ends the process as by default.
   struct sigaction otherwise {};
   otherwise.sa_handler = SIG_DFL;
   ::sigaction(number, &otherwise, nullptr);
@@ -81,7 +82,7 @@ void install() {
   ours.sa_sigaction = on_bus_error;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   ::sigemptyset(&ours.sa_mask);
-  // Read first, so that it is known when the first signal comes.
+  // The old handler is read first, so that `previous` is set before the first signal.
   ::sigaction(SIGBUS, nullptr, &previous);
   ::sigaction(SIGBUS, &ours, nullptr);
 }

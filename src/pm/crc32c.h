@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), the checksum of everything on media. Uses the CPU's instruction.
+// CRC-32C (Castagnoli), the checksum of everything on media. It uses the processor's instruction.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ inline std::uint32_t crc32c_u8(std::uint32_t crc, std::uint8_t byte) {
   return crc;
 }
 
-// The checksum of [p, p + bytes) continued from `crc` (start with 0).
+// The checksum of [p, p + bytes), continued from `crc` (0 at the start).
 inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc = 0) {
   const auto* b = static_cast<const unsigned char*>(p);
-  // Eight bytes at a time in a wide register: narrowing it each time would add to the chain.
+  // The register stays 64 bits wide: narrowing it at each step would lengthen the dependency chain.
   std::uint64_t wide = static_cast<std::uint32_t>(~crc);
   struct [[gnu::packed, gnu::may_alias]] Words {
     std::uint64_t at[4];
   };
   for (; bytes >= sizeof(Words); bytes -= sizeof(Words), b += sizeof(Words)) {
-    // Read where they stand, whatever their alignment.
+    // Reads the words in place, at any alignment.
     const auto& w = *reinterpret_cast<const Words*>(b);
     asm("crc32q %1, %0\n\tcrc32q %2, %0\n\tcrc32q %3, %0\n\tcrc32q %4, %0"
         : "+r"(wide)

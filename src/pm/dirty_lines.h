@@ -1,11 +1,12 @@
-// Lines that were stored to and are flushed later, together. A locked instruction waits for every
-// flush before it as a fence does, so an operation makes its stores first and flushes just before a
-// fence; what its log entry covers may be left to the next one's. Used by the heap and
-// transactions.
+// Lines that were stored to and are flushed later, together. The heap and transactions use it.
 //
-// A line leaves only by a fence of the thread that flushed it. What stands here may be fenced by
-// another thread than the one that stored it (a close, whoever scavenges), and that one's fence
-// covers none of the first one's flushes: so nothing is ever flushed here and fenced elsewhere.
+// A locked instruction waits for every flush before it, as a fence does. So an operation makes all
+// its stores first and flushes just before a fence. A line that its log entry covers may wait for
+// the fence of the next operation.
+//
+// A line leaves the list only by a fence of the thread that flushes it. The line may have been
+// stored by another thread (a close, a thread that scavenges). The fence of one thread covers no
+// flush of another, so the same thread flushes and fences each line.
 #pragma once
 
 #include <array>
@@ -21,16 +22,16 @@ class DirtyLines {
  public:
   static constexpr std::size_t kLinesMax = 128;
 
-  // Fences what is there when it is full.
+  // When the list is full, this fences the lines in it first.
   void add(const std::uint64_t& word) {
-    transient(&word, sizeof word);  // for a while: a log entry says it, or the fence is at once
+    transient(&word, sizeof word);  // for now: a log entry covers it, or the fence is next
     const char* line = line_of(&word);
     if (count_ != 0 && lines_[count_ - 1] == line) return;
     if (count_ == lines_.size()) [[unlikely]]
       make_room();
     lines_[count_++] = line;
   }
-  // The fence of the calling thread, over these lines and all that it flushed before.
+  // Flushes these lines and fences: covers them and all that the calling thread flushed before.
   void fence(const char* first, const char* then) {
     flush();
     tenuto::fence(first, then);

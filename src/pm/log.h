@@ -1,7 +1,7 @@
-// Log records of one line each: seven payload words and a seal. The seal is zeroed first and
-// stored last, and stores to one line become durable in order, so a sealed line is whole; the
-// checksum in the seal is not needed for that, it finds damage of the medium. Used by the heap's
-// intents and the transaction log.
+// Log records of one line each: seven payload words and a seal (sequence and checksum). The seal is
+// zeroed first and stored last. Stores to one line become durable in order, so a sealed line is
+// whole. The checksum is not needed for that: it finds damage of the medium. The heap's intents and
+// the transaction log use these records.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ inline std::uint64_t log_seal(const std::uint64_t (&word)[7], std::uint64_t sequ
   return sequence << 16 | ((crc ^ crc >> 16) & 0xffff);
 }
 
-// Writes and flushes one record; durable after the caller's fence. `sequence` is never 0.
-// Cost: one line.
+// Writes and flushes one record. It is durable after the caller's fence. REQUIRES: `sequence` is
+// not 0. Cost: one line.
 inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7], std::uint64_t sequence) {
   if (!TENUTO_PLANT("pm_log_seal_not_zeroed_first")) store_ordered(line.seal, 0);
   if (TENUTO_PLANT("pm_log_seal_before_words")) store_ordered(line.seal, log_seal(word, sequence));
@@ -39,7 +39,7 @@ inline void write_log_line(LogLine& line, const std::uint64_t (&word)[7], std::u
   flush(line);
 }
 
-// Erases a record; durable after the caller's fence. Cost: one line.
+// Erases a record, durably after the caller's fence. Cost: one line.
 inline void clear_log_line(LogLine& line) {
   store_ordered(line.seal, 0);
   flush(line);

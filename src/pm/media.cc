@@ -23,8 +23,8 @@ namespace {
 constexpr std::size_t kReflushDistance = 4;
 constexpr std::uint64_t kBlockBytes = 256;  // Optane's internal write unit
 
-// Delays that medium `model` adds when asked to, in nanoseconds: a reflush takes 800 at distance
-// 0 falling to 500 at distance 3; it costs about 3 random and 7 sequential writes.
+// Delays in nanoseconds that medium `model` adds on request. A reflush takes 800 at distance 0,
+// falling to 500 at distance 3. It costs about as much as 3 random or 7 sequential writes.
 constexpr std::array<unsigned, kReflushDistance> kReflushNs = {800, 700, 600, 500};
 constexpr unsigned kRandomNs = 270;
 constexpr unsigned kSequentialNs = 115;
@@ -38,11 +38,11 @@ struct Region {
 };
 
 constinit std::array<Region, kRegionsMax> regions;
-constinit std::atomic<std::size_t> regions_used = 0;  // entries at and above were never used
+constinit std::atomic<std::size_t> regions_used = 0;  // entries from here on were never used
 constinit std::mutex& regions_mu = process_locks.regions;
 constinit std::atomic<FlushSink::Fence> sink_fence = nullptr;
 
-// What one thread flushed last, and what it counted.
+// The lines that one thread flushed last, and its counters.
 struct ThreadModel {
   ModelCounts counts;
   std::array<std::uintptr_t, kReflushDistance> recent{};  // distinct lines, latest first
@@ -69,15 +69,15 @@ ThreadModel::~ThreadModel() {
   std::erase(models(), this);
 }
 
-// Null: there was no memory for it, and what the thread does is not counted. A flush or a fence is
-// in the middle of a protocol, and no place for an exception.
+// Null: there is no memory for it, and the thread is not counted. A flush or a fence is in the
+// middle of a protocol, so it must not throw.
 ThreadModel* thread_model() {
   ThreadModel* model = nullptr;
   static_cast<void>(had_memory([&] { model = &thread_part<ThreadModel>(ThreadPart::counts); }));
   return model;
 }
 
-// Counters are written by their thread and read by others.
+// Each counter is written by its own thread and read by others.
 void bump(std::uint64_t& counter) {
   std::atomic_ref(counter).store(counter + 1, std::memory_order_relaxed);
 }
@@ -150,8 +150,9 @@ struct Found {
   FlushSink* sink = nullptr;
 };
 
-// The region that holds p. Other slots may change hands meanwhile: what was read of one counts only
-// if its base is still the same (p's own region stays while somebody flushes in it).
+// The region that holds p. Other threads may reuse other slots meanwhile. So what was read of a
+// slot counts only if its base is the same afterwards. The region of p itself stays registered
+// while a thread flushes in it.
 std::optional<Found> find_region(std::uintptr_t p) {
   const std::size_t used = regions_used.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < used; ++i) {
@@ -245,7 +246,8 @@ void flush_cold(const void* p, std::size_t bytes) {
 
 void fence_cold() {
   sfence();
-  // Who captured has seen its region, which was registered after this was set.
+  // Relaxed is enough: a thread that captured has seen its region (acquire), and register_region
+  // stores the fence before the region's base (release).
   if (const FlushSink::Fence fence = sink_fence.load(std::memory_order_relaxed)) fence();
   if (ThreadModel* const model = thread_model()) bump(model->counts.fences);
 }

@@ -1,8 +1,8 @@
-// The media table: which address ranges belong to which medium, and the counters of medium
-// `model`. PoolFile registers its mapping here; persist.h's cold path looks ranges up.
+// The media table: the medium of each address range, and the counters of medium `model`. PoolFile
+// registers its mapping here. The cold path of persist.h looks ranges up.
 //
-// A medium decides only how flush and fence leave the process; the code above is the same for
-// all. While all open pools agree on `line` (with CLWB) or on `cache`, flushes take the inline
+// A medium decides only how flush and fence leave the process. The code above is the same for all
+// media. While all open pools are on `line` (with CLWB), or all on `cache`, flushes take the inline
 // path and never come here.
 #pragma once
 
@@ -13,15 +13,16 @@
 
 namespace TENUTO_NS::pm {
 
-// The instruction that writes a line back, best first.
+// The instructions that write a line back, best first.
 enum class FlushInstruction : std::uint8_t { clwb, clflushopt, clflush };
 FlushInstruction flush_instruction();
 
-// Where the flushes of medium journal go.
+// Receives the flushes of medium journal.
 class FlushSink {
  public:
   virtual void capture(const void* p, std::size_t bytes) = 0;
-  // The fence of the calling thread, over what it captured in all sinks: this one may be gone.
+  // The fence of the calling thread. It covers what the thread captured in all sinks, and is a
+  // plain function because this sink may be gone by then.
   using Fence = void (*)();
   virtual Fence fence() const = 0;
 
@@ -31,15 +32,16 @@ class FlushSink {
 
 inline constexpr std::size_t kRegionsMax = 256;  // pools open in one process
 
-// `sink` takes the flushes of medium journal, else null. All sinks of a process have one fence.
-// False: there are kRegionsMax.
+// `sink` receives the flushes of medium journal; null on other media. All sinks of a process have
+// the same fence. False: kRegionsMax regions are registered.
 [[nodiscard]] bool register_region(const void* base, std::uint64_t bytes, Medium medium,
                                    bool delays, FlushSink* sink = nullptr);
 void unregister_region(const void* base);
 
-// What medium `model` saw. A reflush is a line flushed again with fewer than four other lines
-// flushed between (NVAlloc, ASPLOS'22). Device writes are counted in 256-byte blocks, combined
-// while a thread stays in one block; sequential means the block after the last.
+// What medium `model` counted. A reflush is a line that is flushed again with fewer than four other
+// lines flushed between (NVAlloc, ASPLOS'22). Device writes are counted in blocks of 256 bytes.
+// Flushes of one thread in the same block count as one write. A write is sequential if its block
+// follows the one before.
 struct ModelCounts {
   std::uint64_t lines = 0;
   std::uint64_t fences = 0;
@@ -51,7 +53,7 @@ struct ModelCounts {
   friend ModelCounts operator-(ModelCounts a, const ModelCounts& b);
 };
 
-ModelCounts model_counts();         // of all threads, ended ones included
+ModelCounts model_counts();         // of all threads, also of those that ended
 ModelCounts thread_model_counts();  // of the calling thread
 
 }  // namespace TENUTO_NS::pm

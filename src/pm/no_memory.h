@@ -1,6 +1,7 @@
-// What is done after a change can be lost no more, or while others wait for it, does not end with
-// an exception of an allocation that failed, and nothing does with that of a thread that could not
-// be started: who calls these says what holds then.
+// Turns a failed allocation, or a thread that cannot be started, into a result instead of an
+// exception. A failed allocation must not throw in code that runs when a change is already final,
+// or that other threads wait for. A thread that cannot be started must not throw anywhere. Each
+// caller says what holds after the failure.
 #pragma once
 
 #include <new>
@@ -10,7 +11,7 @@
 
 namespace TENUTO_NS::pm {
 
-// As an allocation that fails does; nothing in a build without exceptions.
+// Throws what a failed allocation throws. Does nothing in a build without exceptions.
 inline void throw_bad_alloc() {
 #ifdef __cpp_exceptions
   throw std::bad_alloc();
@@ -36,7 +37,8 @@ bool had_memory(const F& f) {
 inline constexpr const char* kNoThread =
     "the system has no thread to give: raise the process's limit of threads";
 
-// False: f wanted a thread, and the system had none. An allocation that failed passes through.
+// False: f needed a thread, and the system had none. The exception of a failed allocation passes
+// through.
 template <class F>
 bool started_threads(const F& f) {
 #ifdef __cpp_exceptions

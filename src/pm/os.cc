@@ -22,7 +22,7 @@
 namespace TENUTO_NS::pm {
 
 namespace {
-constexpr unsigned kShortWritesMax = 16;  // in a row that got no granule further
+constexpr unsigned kShortWritesMax = 16;  // in a row, without a granule of progress
 }
 
 Status status_of_errno(int error) {
@@ -90,7 +90,7 @@ Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_v
   const auto at = static_cast<off_t>(from);
   const auto bytes = static_cast<off_t>(to - from);
   if (uninterrupted([&] { return ::fallocate(fd, 0, at, bytes); }) == 0) return Status::ok;
-  // A file system without fallocate gets the blocks written, which reserves them as surely.
+  // Without fallocate the blocks are written, which reserves them as well.
   const int error = errno == EOPNOTSUPP ? ::posix_fallocate(fd, at, bytes) : errno;
   if (error == 0) return Status::ok;
   return fail_errno(error, "cannot reserve " + std::to_string(to - from) + " bytes for the pool",
@@ -213,7 +213,7 @@ int make_nameless(const std::string& path, unsigned mode, std::string& hidden) {
     fd = open_file(hidden, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR, mode);
     if (fd < 0) hidden.clear();
   }
-  // As asked, whatever the process masks; a file system without modes has its own.
+  // The mode as asked, without the umask. It fails on a file system that has no modes.
   if (fd >= 0) static_cast<void>(::fchmod(fd, mode));
   return fd;
 }
@@ -224,7 +224,7 @@ bool give_name(int fd, std::string& hidden, const std::string& path) {
                     AT_SYMLINK_FOLLOW) == 0;
   }
   if (::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
-    // Another maker of the path took this file for left over.
+    // Another maker of `path` removed this file, which looked left over.
     if (errno == ENOENT && ::access(path.c_str(), F_OK) == 0) errno = EEXIST;
     return false;
   }

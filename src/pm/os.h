@@ -1,6 +1,6 @@
-// The system calls a pool file and its journal need, with errno turned into Status and words. Calls
-// that a signal interrupted are made again, so often that only a stream of signals without end is
-// an error.
+// The system calls that a pool file and its journal need, with errno turned into a Status and
+// words. An interrupted call (EINTR) is repeated up to kInterruptionsMax times, so that only an
+// endless stream of signals is an error.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace TENUTO_NS::pm {
 
 inline constexpr unsigned kInterruptionsMax = 100'000;  // of one call
 
-// `call` until it is not interrupted any more.
+// Repeats `call` until it is not interrupted.
 template <class F>
 auto uninterrupted(const F& call) {
   auto rc = call();
@@ -24,61 +24,63 @@ auto uninterrupted(const F& call) {
   return rc;
 }
 
-// The status that an errno means to a caller of open, write or allocate.
+// The Status for the errno of an open, a write or an allocation.
 Status status_of_errno(int error);
 
 // Fills the report with "what: strerror(error)" and returns status_of_errno(error).
 Status fail_errno(int error, std::string_view what, std::string_view where, Report* report);
 
-// Takes the open-file-description lock on the whole file; busy when somebody else has it.
+// Takes the open-file-description lock on the whole file. busy: another open has it.
 Status lock_file(int fd, bool exclusive, std::string_view path, Report* report);
 
-// Gives it up, also where a child inherited the descriptor.
+// Releases the lock, even if a child inherited the descriptor.
 void unlock_file(int fd);
 
-// Closes those that are open, and says so: -1.
+// Closes those that are open, and sets all to -1.
 void close_all(std::initializer_list<int*> fds);
 
-// Makes the file `to` bytes long with the space of [from, to) reserved, so that no store into the
-// mapping can fail for want of space. full when the file system has no room.
+// Reserves the space of [from, to), so that no store into the mapping can fail for want of space. A
+// shorter file becomes `to` bytes long. full: the file system has no room.
 Status reserve_space(int fd, std::uint64_t from, std::uint64_t to, std::string_view path,
                      Report* report);
 
-// Writes all of it at `offset`; false, with errno, when that failed. What the system wrote a part
-// of is gone on with from a multiple of `granule`: a write past the page cache must begin at one.
+// Writes all bytes at `offset`. False, with errno, on failure. After a short write it continues at
+// a multiple of `granule`, because a write past the page cache must begin at one. EIO: repeated
+// short writes made no progress.
 bool write_all(int fd, std::uint64_t offset, const void* data, std::size_t bytes,
                std::size_t granule = 1);
-// As many bytes as were there: fewer where the file ends (errno is 0) or a read failed (errno).
+// Returns the bytes read: fewer where the file ends (errno is 0) or a read failed (errno).
 std::size_t read_all(int fd, std::uint64_t offset, void* to, std::size_t bytes);
 bool sync_data(int fd);   // fdatasync
 bool sync_whole(int fd);  // fsync
 
 bool is_in_memory(int fd);     // tmpfs or ramfs
-bool grants_map_sync(int fd);  // a mapping whose stores need no sync but their lines' flush
+bool grants_map_sync(int fd);  // MAP_SYNC: a flushed line needs no sync of the file
 
 std::string directory_of(std::string_view path);
-// Where a path leads, links resolved; of a file that is not there, its folder's and its name.
+// The path with its links resolved. For a file that does not exist: its resolved folder and its
+// name.
 std::string real_path(const std::string& path);
 
 // --- descriptors and names -----------------------------------------------------------------------
 
-// open(2), closed on exec, and never one of the three that printf and its like write to, whatever
-// the program has closed.
+// open(2) with O_CLOEXEC. The descriptor is always 3 or higher, even if the program closed the
+// standard ones. So nothing that prints to those writes into a pool.
 int open_file(const std::string& path, int flags, unsigned mode = 0);
-// What an open descriptor leads to, opened once more.
+// Opens the file of an open descriptor once more.
 int reopen_file(int fd, int flags);
 
-// A file of our own that has no name until it is whole, so that a crash leaves nothing behind; the
-// name it gets never replaces anything. Where a file system has no such files it gets a hidden name
-// of its own first (`hidden`), taken exclusively, and what is left over of such is removed
-// (unfinished.h). To be locked at once.
+// Makes a file that has no name until it is whole, so that a crash leaves nothing behind. give_name
+// never replaces another file. On a file system without nameless files it gets a hidden name first
+// (`hidden`), taken exclusively. Hidden files that a killed process left are removed then
+// (unfinished.h). The caller locks the file at once.
 int make_nameless(const std::string& path, unsigned mode, std::string& hidden);
 bool give_name(int fd, std::string& hidden, const std::string& path);
-// Whether that name, itself no link, is this file.
+// Whether that name is this file's, and not a link to it.
 bool is_name_of(const std::string& path, int fd);
 // Removes the name if it is this file's.
 void remove_name(const std::string& path, int fd);
-bool sync_directory(const std::string& path);  // the one that the file's name is in
+bool sync_directory(const std::string& path);  // the directory of `path`
 
 std::uint64_t random_id();  // never 0
 

@@ -1,4 +1,4 @@
-// Loops over independent parts, for what opens a pool and what loads a collection.
+// Parallel loops over independent parts, for opening a pool and for loading a collection.
 #pragma once
 
 #include <tbb/parallel_for.h>
@@ -20,9 +20,9 @@ inline constexpr const char* kNoThreadHere =
     "the system has no thread to give: raise the process's limit of threads, or set "
     "recovery_threads to 1";
 
-// work(parallel) with an arena of so many threads (0: as many as cores) for oneTBB's loops in it;
-// 1: work(false) on the caller's thread. io: oneTBB wanted a thread, and the system had none. Then
-// work did not come to its end, and what it made is to be thrown away.
+// Calls work(true) in an arena of `threads` threads (0: one a core), for the oneTBB loops in it.
+// With threads == 1: calls work(false) on the caller's thread. io: oneTBB needed a thread, and the
+// system had none. Then work is incomplete, and the caller discards what it made.
 template <class Work>
 Status in_arena(unsigned threads, const Work& work) {
   if (threads == 1) return work(false);
@@ -34,7 +34,7 @@ Status in_arena(unsigned threads, const Work& work) {
   return had ? s : Status::io;
 }
 
-// f(i) for each i below n; in no order. io: as above.
+// Calls f(i) for each i < n, in any order. io: as above.
 template <class F>
 Status parallel_each(std::size_t n, unsigned threads, const F& f) {
   return in_arena(n < 2 ? 1 : threads, [&](bool parallel) {
@@ -47,9 +47,10 @@ Status parallel_each(std::size_t n, unsigned threads, const F& f) {
   });
 }
 
-// The same for parts that wait for a device more than they work: more threads than cores, so that
-// it has several requests at a time. 1: on the caller's thread. Fewer where the system has no more
-// to give. An allocation that fails in a part fails here, when all threads are done.
+// The same for parts that mostly wait for a device. It uses more threads than cores, so that the
+// device has several requests at a time, and fewer if the system has no more to give. With threads
+// == 1 everything runs on the caller's thread. If an allocation fails in a part, this throws when
+// all threads are done.
 template <class F>
 void waiting_each(std::size_t n, unsigned threads, const F& f) {
   std::atomic<std::size_t> next = 0;

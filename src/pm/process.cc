@@ -18,7 +18,7 @@ constinit ProcessLocks process_locks;
 
 namespace {
 
-// Not wiped: a child goes on counting where its parent was.
+// Not wiped in a child: it continues from its parent's count.
 constinit std::atomic<std::uint64_t> last_number = 0;
 constinit OfProcess* owned = nullptr;               // guarded by process_locks.owned
 constinit std::array<void (*)(), 8> child_calls{};  // guarded by process_locks.owned
@@ -38,7 +38,7 @@ void after_fork() {
 void after_fork_in_child() {
   if (forks_are_bare) return;
   if (!TENUTO_PLANT("pm_fork_not_noticed")) {
-    process_page.number.store(0, std::memory_order_relaxed);  // where the kernel knows no such page
+    process_page.number.store(0, std::memory_order_relaxed);  // for kernels that do not wipe it
     forget_thread_parts();
     let_go_in_child();
     for (const auto f : child_calls) {
@@ -54,7 +54,7 @@ void prepare() {
     return true;
   }();
   static_cast<void>(done);
-  // A kernel without it (before 4.14) leaves this to the handler.
+  // On a kernel without it (before 4.14) only the fork handler resets the number.
   if (!TENUTO_PLANT("pm_fork_not_noticed")) {
     static_cast<void>(::madvise(&process_page, sizeof process_page, MADV_WIPEONFORK));
   }

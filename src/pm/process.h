@@ -1,29 +1,32 @@
-// Which process a pool belongs to. A child of fork inherits the mappings, the descriptors and the
-// objects of its parent's pools, and none of its threads: whatever it did to them would be done to
-// the parent's pool, or wait for a thread that is not there. So a pool remembers the process that
-// opened it, and every call asks whether it still is in that process (forked() of PoolFile): in a
-// child nothing is done to the pool, Status::forked is said, and what the parent's objects hold is
-// left as it lies. A child may open the pool anew once its parent has closed it.
+// Which process a pool belongs to. A child of fork inherits the mappings, descriptors and objects
+// of its parent's pools, but none of its threads. What the child did with a pool would happen to
+// the parent's pool, or would wait for a thread that does not exist. So a pool remembers the
+// process that opened it, and every call compares it with the calling process (PoolFile::forked()).
+// In a child a call does nothing to the pool and returns Status::forked; the parent's objects stay
+// as they are. A child may open the pool anew once its parent has closed it.
 //
-// How a child is known: the process's number stands on a page that the kernel empties in every
-// child that has memory of its own (MADV_WIPEONFORK), however it was made: fork, or clone as a bare
-// system call. Numbers are counted and never used again among a process and its ancestors, which
-// process ids may be.
+// How a child is recognised: a process has a number, on a page that the kernel empties
+// (MADV_WIPEONFORK) in every child with memory of its own, made by fork or by a bare clone system
+// call. Numbers are counted up, and never repeat among a process and its ancestors. Process ids may
+// repeat.
 //
-// What needs pthread_atfork, hence fork of the C library, which a bare clone is not: descriptors of
-// the parent's pools are closed in the child, so that the lock of a pool does not outlive the
-// parent there; shared mappings become read-only, so that a store of the child through a pointer of
-// the program ends the child and does not change the parent's pool; and the locks of the library
-// that no pool owns are held over the fork, so that the child finds them free, and what they guard
-// whole. exec, vfork and posix_spawn need none of this: descriptors are O_CLOEXEC, and no code of
-// ours runs.
+// The pthread_atfork handlers do three more things. They need fork of the C library; a bare clone
+// does not run them.
+//   - The child closes the descriptors of the parent's pools, so that a pool's lock does not
+//     outlive the parent there.
+//   - The child makes shared mappings read-only. A store of the child through a pointer of the
+//     program then ends the child, and does not change the parent's pool.
+//   - The locks of the library that no pool owns are held over the fork. So the child finds them
+//     free, and what they guard is whole.
+// exec, vfork and posix_spawn need none of this: descriptors are O_CLOEXEC, and no code of the
+// library runs.
 //
-// A fork may come while other threads open and close pools. So whatever a child has to let go of is
-// changed under one of those locks (OfProcess::change): a descriptor is opened together with the
-// member that names it, and closed together with it. Until the handler has run, and in a bare clone
-// as long as it lives, the child has the parent's descriptors, and with them its locks: a parent
-// that closes a pool unlocks it, and does not leave that to the last descriptor. Only a parent that
-// is killed cannot: for the moment until its child's handler has run the pool is busy.
+// A fork may come while other threads open and close pools. So everything that a child must release
+// is changed under one of those locks (OfProcess::change): a descriptor is opened and closed in one
+// step with the member that holds it. Until the child's handler has run, and in a bare clone until
+// it ends, the child has the parent's descriptors and with them its locks. Therefore a parent that
+// closes a pool unlocks it explicitly, and does not rely on the last descriptor. A parent that is
+// killed cannot do so: the pool is busy until the handler of its child has run.
 #pragma once
 
 #include <atomic>
@@ -37,22 +40,23 @@
 namespace TENUTO_NS::pm {
 
 struct alignas(kFrameBytes) ProcessPage {
-  std::atomic<std::uint64_t> number = 0;  // 0: not given yet
+  std::atomic<std::uint64_t> number = 0;  // 0: none yet
 };
 extern constinit ProcessPage process_page;
 
-// The calling process's number, given now if it has none. Never 0.
+// The number of the calling process, assigned now if it has none. Never 0.
 std::uint64_t this_process();
-// Whether `number` was given to this process. Cost: one load.
+// Whether `number` is this process's. Cost: one load.
 inline bool is_this_process(std::uint64_t number) {
   return process_page.number.load(std::memory_order_relaxed) == number;
 }
 
 void let_go_in_child();
 
-// Something that a child must let go of. Made and destroyed by any thread. Its class is final,
-// joins at the end of its constructor and parts when nothing is left to let go of: what is still
-// being made, or destroyed, has no let_go to be called.
+// Something that a child must release. Any thread makes and destroys it. The derived class is
+// final. Its constructor ends with join(), and it calls part() when nothing is left to release. So
+// an object that is still being made or destroyed, on which let_go() must not be called, is not in
+// the list.
 class OfProcess {
  public:
   OfProcess() : process_(this_process()) {}
@@ -65,13 +69,15 @@ class OfProcess {
   ~OfProcess();
   void join();
   void part();
-  // No fork comes in between: what let_go goes by is changed so. f is short.
+  // Runs f with no fork in between. Everything that let_go() depends on is changed this way. f is
+  // short.
   template <class F>
   static void change(const F& f);
 
  private:
   friend void let_go_in_child();
-  // Called once in a child, which has a single thread, by fork: takes no lock and frees nothing.
+  // Releases it. fork calls this once in a child, which has a single thread. It takes no lock and
+  // frees nothing.
   virtual void let_go() = 0;
 
   const std::uint64_t process_;
@@ -82,15 +88,16 @@ class OfProcess {
   bool gone_ = false;
 };
 
-// To be called in a child of fork, once for the process: as OfProcess::let_go. REQUIRES: there are
-// fewer than eight of them.
+// Registers f for the process: fork calls it in each child, under the rules of OfProcess::let_go.
+// REQUIRES: fewer than eight are registered.
 void call_in_child(void (*f)());
 
-// What a child may neither use nor destroy, for it would meet locks that nobody holds any more:
-// kept, so that nobody takes it for lost. REQUIRES: a child.
+// Keeps an object that a child may neither use nor destroy, because its locks may never be released
+// there. It stays referenced, so that no leak checker reports it. REQUIRES: a child.
 void abandon(void* object);
 
-// The locks that no pool owns, in the order in which they are taken. All are held over a fork.
+// The locks that no pool owns, in the order in which they are taken. All of them are held over a
+// fork.
 struct ProcessLocks {
   std::mutex readers;   // store/tree/epoch.cc
   std::mutex open;      // lane.cc

@@ -16,10 +16,10 @@ namespace {
 
 using End = void (*)(void*);
 constinit std::array<std::atomic<End>, kThreadParts> ends{};
-constinit thread_local std::uint64_t parts_process = 0;  // whose parts the thread has
+constinit thread_local std::uint64_t parts_process = 0;  // of which the thread's parts are
 
-// A part that an end makes, or that was made by a key's destructor before us, is found by the loop;
-// one made after it sets the key again.
+// The loop also finds a part that an earlier end makes, or that the destructor of another key made
+// before. A part that is made after the loop sets the key again, so this runs once more.
 void end_thread(void*) {
   if (!is_this_process(parts_process)) return;
   for (std::size_t i = 0; i < kThreadParts; ++i) {
@@ -42,7 +42,8 @@ pthread_key_t key() {
 }  // namespace
 
 namespace {
-// What was wrong: parts end with the thread's other thread_locals, and who comes later meets them.
+// Plant: the parts end with the thread's other thread_locals. What runs later uses them all the
+// same.
 struct EndsTooEarly {
   ~EndsTooEarly() {
     for (std::size_t i = 0; i < kThreadParts; ++i) {
@@ -57,7 +58,7 @@ void keep_thread_part(ThreadPart which, void* part, End end) {
   const auto i = static_cast<std::size_t>(which);
   const std::uint64_t process = this_process();
   TENUTO_ASSERT(thread_parts[i] == nullptr);
-  // The system may have no memory for the key: then the thread goes without the part.
+  // If there is no memory for the key, the thread has no part.
   if (::pthread_setspecific(key(), &thread_parts) != 0) {
     end(part);
     throw_bad_alloc();

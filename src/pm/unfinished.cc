@@ -31,7 +31,7 @@ std::string digits(std::uint32_t n) {
   return text;
 }
 
-// "-" and the check of what stands before.
+// `name`, "-" and the checksum of `name`.
 std::string with_checksum(const std::string& name) {
   return name + "-" + digits(static_cast<std::uint32_t>(crc32c(name.data(), name.size())));
 }
@@ -55,7 +55,7 @@ void remove_unfinished(const std::string& path) {
   const std::string base = base_of(path);
   const std::string folder = directory_of(path);
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), ::closedir);
-  if (dir == nullptr) return;  // whoever makes a file there hears why not
+  if (dir == nullptr) return;  // the caller's open reports why
   while (const dirent* entry = ::readdir(dir.get())) {
     if (!is_unfinished(entry->d_name, base)) continue;
     const std::string found = folder + "/" + entry->d_name;

@@ -1,10 +1,10 @@
-// Names of files that are still being made, where the file system has no files without one, and
-// what makers that were killed left under them.
+// Names of files that are still being made, on file systems that have no nameless files, and
+// removal of such files that killed processes left.
 //
-// A name says that it is one of ours: it ends with a checksum of itself. Its maker holds the lock
-// of the file from right after it was made until it has its own name, so what nobody has locked is
-// left over. Two makers of one path may take each other's file in the moment between: then one of
-// them finds its name gone, as it would have found the path taken.
+// A name ends with a checksum of itself, which marks it as the library's. The maker of a file locks
+// it right after it is made, and holds the lock until the file has its final name. So a file that
+// is not locked is left over. Between making and locking, another maker of the same path
+// may remove the file. The first one then finds its name gone, and fails as if the path were taken.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace TENUTO_NS::pm {
 
-// A new one beside `path`: "p.tnt.creating-8 digits-8 digits".
+// A new name beside `path`: "p.tnt.creating-", 8 digits, "-", 8 digits (hexadecimal).
 std::string unfinished_name(const std::string& path);
 
-// Removes what a maker of `path` that is gone left beside it, and nothing else.
+// Removes what a killed maker of `path` left beside it, and nothing else.
 void remove_unfinished(const std::string& path);
 
 }  // namespace TENUTO_NS::pm

@@ -1,5 +1,5 @@
-// Zeros in the process's own memory, of which only pages that are touched exist: tables over the
-// whole address space of a pool.
+// Zeroed private memory in which only touched pages take space. For tables over the whole address
+// space of a pool.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ class ZeroPages {
   ZeroPages(const ZeroPages&) = delete;
   ZeroPages& operator=(const ZeroPages&) = delete;
 
-  // False: the system refused them, and nothing may be looked at.
+  // False: the system refused the memory, and nothing may be accessed.
   explicit operator bool() const { return at_ != nullptr; }
   template <class T>
   T* as() const {

@@ -1,4 +1,4 @@
-// The C API: writes that look first, ranges, many records at once.
+// The C API: lifetimes, duplicates, conditional writes, ranges, many records at once.
 #include <algorithm>
 #include <vector>
 

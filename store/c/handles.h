@@ -1,5 +1,5 @@
-// What the handles of the C API's upper half are. Read by store/c/store.cc, store/c/iterator.cc and
-// their kin.
+// The handles of the C API's upper half (stores, collections, transactions over keys), and how
+// their arguments become those of C++.
 #pragma once
 
 #include "store/c/parts.h"
@@ -29,19 +29,19 @@ struct tenuto_view {
 };
 struct tenuto_iterator {
   tenuto::Iterator it;
-  bool refused = false;  // it was sent to a key that is no text: it stands nowhere
+  bool refused = false;  // the last seek had a NULL key: there is no position
 };
 struct tenuto_snapshot {
   tenuto::Snapshot snapshot;
 };
 struct tenuto_transaction {
-  tenuto::StoreTransaction* tx;  // its own, or that of tenuto_store_run
+  tenuto::StoreTransaction* tx;  // `own`, or the one of tenuto_store_run
   std::optional<tenuto::StoreTransaction> own = {};
 };
 
 namespace TENUTO_NS::c {
 
-// Bytes that are there, or none at all.
+// NULL is sound only for no bytes.
 inline bool sound(const void* data, std::size_t bytes) { return data != nullptr || bytes == 0; }
 inline bool sound(const tenuto_collection* in, const void* key, std::size_t key_bytes) {
   return in != nullptr && sound(key, key_bytes);
@@ -61,7 +61,7 @@ inline WriteOptions write_options(tenuto_durability d) {
   return options;
 }
 
-// Hands a value out as a copy, or nothing with its status.
+// Returns a copy of the value, or NULL and the status.
 inline tenuto_status give_value(const Result<std::string>& found, void** value,
                                 std::size_t* value_bytes) {
   *value = nullptr;
@@ -72,7 +72,7 @@ inline tenuto_status give_value(const Result<std::string>& found, void** value,
   return TENUTO_OK;
 }
 
-// False: options that were not initialised.
+// False: the options were not initialised, or a slice is not sound.
 bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to);
 
 Status take_collection_options(const tenuto_collection_options* from, CollectionOptions& to,

@@ -25,7 +25,7 @@ namespace {
 
 bool stands(const tenuto_iterator* it) { return it != nullptr && !it->refused && it->it.valid(); }
 
-// Whether to seek.
+// Whether the seek may go on. A refused one clears the position.
 bool sent(tenuto_iterator* it, bool sound) {
   if (it != nullptr) it->refused = !sound;
   return it != nullptr && sound;

@@ -1,5 +1,5 @@
 // The C API: allocation to a pointer in the pool, and transactions over objects. Each call is the
-// C++ call of the same name; what may be null is the only thing looked at here.
+// C++ call of the same name. Only arguments that may be NULL, and options, are checked here.
 #include <span>
 #include <vector>
 
@@ -14,7 +14,7 @@ static_assert(alignof(tenuto_ptr) == alignof(PtrWord) && alignof(tenuto_vptr) ==
 
 namespace {
 
-// The struct's bytes are one run of words, of pool and batch alike.
+// The C struct and the C++ one are the same bytes (asserted above).
 PtrWord& word(tenuto_ptr* p) { return *reinterpret_cast<PtrWord*>(p); }
 VPtrWord& word(tenuto_vptr* p) { return *reinterpret_cast<VPtrWord*>(p); }
 
@@ -41,7 +41,7 @@ tenuto_status free_one(tenuto_pool* pool, Word* dest) {
   return give(pool->pool->free_from(word(dest)));
 }
 
-// The words of a batch. Empty when one of them is NULL.
+// The destinations of a batch. Empty: one of them is NULL.
 template <class CppWord, class Word>
 std::vector<CppWord*> words_of(Word* const* dests, std::size_t count) {
   std::vector<CppWord*> words(count);

@@ -1,4 +1,4 @@
-// What the two halves of the C API share: how statuses, messages and options cross the border.
+// What the two halves of the C API share: statuses, messages, options, and the handle of a pool.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,19 @@
 #include "tenuto/pool.h"
 #include "tenuto/tenuto_pool.h"
 
-// A pool of its own, or the one of a store.
+// A pool opened by itself (`own`), or that of a store.
 struct tenuto_pool {
   std::optional<tenuto::Pool> own;
   tenuto::Pool* pool = nullptr;
-  tenuto::PoolInfo info = {};  // whose texts tenuto_pool_get_info hands out
+  tenuto::PoolInfo info = {};  // keeps the texts that tenuto_pool_get_info returns
 };
 
 namespace TENUTO_NS::c {
 
 inline tenuto_status give(Status s) { return static_cast<tenuto_status>(s); }
 
-// Memory for the caller, who releases it by tenuto_free; a zero byte follows the text.
+// A copy that the caller releases by tenuto_free. A zero byte follows the text. Ends the program
+// when memory is refused.
 inline void* give_bytes(std::string_view bytes) {
   void* copy = std::malloc(bytes.size() + 1);
   if (copy == nullptr) std::abort();
@@ -30,7 +31,7 @@ inline void* give_bytes(std::string_view bytes) {
   return copy;
 }
 
-// A failure's words: the report's, or the status's name where it has none.
+// Sets *message to the report's text, or to the status's name if the report is empty; NULL on ok.
 inline tenuto_status give(Status s, const Report& report, char** message) {
   if (message == nullptr) return give(s);
   *message = nullptr;
@@ -40,8 +41,8 @@ inline tenuto_status give(Status s, const Report& report, char** message) {
   return give(s);
 }
 
-// Options of a program that was built with an older version end earlier: what it does not know
-// keeps its default. False: no struct of this kind.
+// A program that was built with an older version has a shorter struct: the options that it does not
+// know keep their defaults. False: the size is impossible.
 template <class Options>
 bool take_options(Options& to, const Options* from) {
   if (from == nullptr) return true;
@@ -55,7 +56,7 @@ bool take_options(Options& to, const Options* from) {
 Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Report& report);
 bool is_durability(int d);
 
-// As View and Store::get take them.
+// A key or value as the C++ calls take it.
 inline std::string_view bytes_of(const void* data, std::size_t bytes) {
   return {bytes == 0 ? "" : static_cast<const char*>(data), bytes};
 }

@@ -1,5 +1,5 @@
-// The C API: pools. Each call is the C++ call of the same name; pointers that may be null are the
-// only thing looked at here. Objects and transactions: store/c/objects.cc.
+// The C API: pools. Each call is the C++ call of the same name. Only arguments that may be NULL,
+// and options, are checked here. Objects and transactions over them: store/c/objects.cc.
 #include "store/c/parts.h"
 
 namespace TENUTO_NS::c {

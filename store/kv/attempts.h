@@ -1,4 +1,4 @@
-// How what lost against others begins anew: transactions (transaction.cc), and the writes that are
+// Retries after conflict or expired: of transactions (transaction.cc), and of writes that are
 // transactions inside (collection_write.cc, store.cc).
 #pragma once
 
@@ -18,8 +18,8 @@ class Attempts {
 
   explicit Attempts(unsigned max = kMax) : max_(max) {}
 
-  // Whether to try again after this: waits, twice as long each time up to a millisecond, and of
-  // random length, so that those who met once part.
+  // Whether to try again after this status. Waits before it returns true. The wait is random, so
+  // that writers that collided part; its bound doubles each time, up to 1024 us.
   bool again_after(Status s) {
     const bool lost = s == Status::conflict || s == Status::expired;
     if (!lost || ++done_ >= max_) return false;

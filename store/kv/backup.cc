@@ -1,8 +1,8 @@
-// Store::backup: all collections at one moment into a new pool. The moment is a snapshot, taken
-// while no collection can be made, dropped or renamed; then everything is read through it and
-// written in batches to a pool that has no name, which is closed, and so durable, before it gets
-// one. So a backup that is killed leaves nothing, two to one path are two files of which the first
-// to be finished gets the name, and nothing that stands there is replaced.
+// Store::backup: copies all collections, as of one timestamp, to a new pool. The snapshot is taken
+// while no collection can be made, dropped or renamed. Everything is read through it and written in
+// batches to a pool without a name. That pool is closed, and so durable, before it gets its name.
+// So a backup that is killed leaves nothing. Of two backups to one path the first to finish gets
+// the name. An existing file is never replaced.
 #include <unistd.h>
 
 #include "pm/plant.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kBatchOps = 1000;
 constexpr std::uint64_t kBatchBytes = 4u << 20;
 
-// As the records stand in their trees: no codec is needed, and lifetimes stay.
+// Copies records as they are stored: no codec is needed, and lifetimes stay.
 Status copy(store::Cursor& from, Store& to, const Collection& into, std::uint64_t& copied) {
   WriteBatch batch;
   std::uint64_t bytes = 0;
@@ -33,8 +33,8 @@ Status copy(store::Cursor& from, Store& to, const Collection& into, std::uint64_
   return to.write(batch, {Durability::buffered});
 }
 
-// What was read and what was written are as many as the source counts, where nobody wrote to it
-// just when its moment was taken.
+// Compares the numbers of records read and written with the source's count, if that is known: it is
+// not when a write was under way as the snapshot was taken.
 Status compare(const store::Collections::Held& source, const Collection& copy, std::uint64_t copied,
                const std::string& path, Report* report) {
   const std::uint64_t wanted = source.records.value_or(copied);
@@ -50,7 +50,7 @@ Status compare(const store::Collections::Held& source, const Collection& copy, s
 Result<Store> StoreImpl::create_copy(const std::string& path, const StoreOptions& options,
                                      Report* report) {
   StoreOptions how = options;
-  how.pool.log = {};  // what it says of power cuts is not true of a copy
+  how.pool.log = {};  // its lines about power cuts would be wrong for a copy
   how.reclaim_every_ms = 0;
   auto made = PoolImpl::create_copy(path, how.pool, kStoreKind, report);
   if (!made) return made.error();
@@ -64,7 +64,7 @@ Status StoreImpl::finish_copy(Store& copy, store::Times times, Report* report) {
   const bool known = times.floor != 0 || times.seen != 0;
   if (known && !TENUTO_PLANT("store_copy_forgets_the_time")) store::store_times(*p.file, times);
   const Status s = p.finish_copy(report);
-  of(copy).pool.impl_.reset();  // closed, or to be gone
+  of(copy).pool.impl_.reset();  // closed; or it failed, and the file without a name goes
   return s;
 }
 

@@ -1,5 +1,5 @@
-// Collections that transactions make and drop: changes of the catalog in a commit's batch; and what
-// happens to all that are dropped.
+// Collections that transactions make and drop, as changes of the catalog in the commit's batch.
+// Also: how any dropped collection is freed.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -51,8 +51,8 @@ Result<Collections::State> Collections::make_unnamed(std::string_view name,
   return state;
 }
 
-// It is whole in memory before it has a name in the pool. Without the name it goes, whatever the
-// way out, a failed allocation among them.
+// The collection is complete in memory before the catalog names it. If it gets no name it is undone
+// on every way out, also after a failed allocation.
 Result<Collections::State> Collections::make(std::string_view name, const CollectionSpec& spec,
                                              const std::string& where, Report* report) {
   auto tree = catalog_->make_unnamed(spec);
@@ -81,7 +81,7 @@ void Collections::forget_unnamed(const State& state) {
   if (std::erase(unnamed_, state) != 0) retire(state);
 }
 
-// REQUIRES: nothing durable names it any more. Needs no memory.
+// Allocates nothing. REQUIRES: nothing durable names the collection; mu_.
 void Collections::retire(const State& state) {
   state->life.dropped(ground_.versions.now().clock());
   state->tree->begin_end();
@@ -127,8 +127,9 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
   Tree* const catalog = &catalog_->tree();
   std::deque<std::string> rooms;
   std::deque<Dropping> dropping;
-  std::map<std::string, State, std::less<>> born;  // from the batch on nothing needs memory
-  // Names as they are now: a collection may have been renamed since.
+  // Filled before the batch: nothing may allocate after it.
+  std::map<std::string, State, std::less<>> born;
+  // By its present name: the collection may have been renamed.
   for (const State& state : dropped) {
     const auto at = std::find_if(open_.begin(), open_.end(),
                                  [&](const auto& named) { return named.second == state; });

@@ -1,6 +1,5 @@
-// The public View, and what Collection reads: each call finds its tree, unless the collection was
-// dropped, and makes of what stands there what the collection's form says. Writes:
-// collection_write.cc.
+// The public View, and the reads of Collection. Each call finds the tree, unless the collection was
+// dropped, and decodes what it reads by the collection's encoding. Writes: collection_write.cc.
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +30,8 @@ View::~View() {
 
 namespace {
 
-// The record that stands for a key: not_found when it has expired. REQUIRES: an epoch guard.
+// Calls `found` with the stored value of a key. not_found also when it has expired. REQUIRES: an
+// epoch guard.
 template <class Found>
 Status find(const CollectionUse& use, const store::Encoding& encoding, std::string_view key,
             bool for_value, const Found& found) {
@@ -74,7 +74,7 @@ Result<View> Collection::view(std::string_view key) const {
   const store::EpochGuard guard;
   const CollectionUse use(state_.get());
   TENUTO_TRY(use.status());
-  // Before this thread is unpinned: one record, whatever else is replaced meanwhile.
+  // Holds this one record. To be called before this thread is unpinned.
   const auto hold = [&] {
     if (TENUTO_PLANT("store_view_holds_nothing")) return;
     slot->rest_with(guard.slot(), use->offset_of(v.value_.data()).value);
@@ -85,7 +85,7 @@ Result<View> Collection::view(std::string_view key) const {
     it.seek_first();
     TENUTO_TRY(it.status());
     if (!it.valid()) return Status::not_found;
-    v.value_ = it.value();  // the end of the record's key, which stays in its place, too
+    v.value_ = it.value();  // the end of the stored key, which does not move either
     hold();
     return v;
   }
@@ -238,7 +238,7 @@ std::uint64_t Collection::approximate_count(std::optional<std::string_view> from
   return use->estimate(span.lower, span.upper ? &upper : nullptr);
 }
 
-// --- about it ------------------------------------------------------------------------------------
+// --- properties ----------------------------------------------------------------------------------
 
 std::string Collection::name() const {
   if (state_ == nullptr) return {};

@@ -1,5 +1,5 @@
-// What Collection writes: each call finds its tree, unless the collection was dropped, and writes
-// there what the collection's form says.
+// The writes of Collection. Each call finds the tree, unless the collection was dropped, and writes
+// what the collection's encoding makes of key and value.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -13,8 +13,8 @@ namespace TENUTO_NS {
 
 namespace {
 
-// A write, and a second try after what waited for readers has been freed. What other collections
-// keep counts only where there are any.
+// Runs a write. When the pool is full it frees the garbage of all collections and tries once more.
+// Without named collections that is useless: the tree has freed its own garbage already.
 template <class Write>
 Status change(CollectionState* state, WriteOptions options, const Write& write) {
   for (bool again : {true, false}) {
@@ -34,13 +34,13 @@ Status change(CollectionState* state, WriteOptions options, const Write& write) 
   return state->collections->acknowledge(options.durability);
 }
 
-// The value that users see in a record; none: no record, or one that has expired.
+// The value that users see. None: there is no record, or it has expired.
 std::optional<std::string_view> visible(const store::Encoding& encoding, const store::Record* old) {
   if (old == nullptr || !encoding.live(old->value, encoding.now())) return std::nullopt;
   return encoding.value_in(old->value);
 }
 
-// Keys as they stand in the tree, and how many of them users still see.
+// Stored keys to be erased, and how many of their records have not expired.
 struct Doomed {
   std::vector<std::string> keys;
   std::uint64_t live = 0;
@@ -57,8 +57,8 @@ Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
   return cursor.status();
 }
 
-// moment: null, or that of what is doomed: then nothing else may have come to the span since.
-// conflict: it has, or the collection goes.
+// snapshot: null, or the one through which `doomed` was gathered. With it the commit validates that
+// the span has not changed since. conflict: it has, or the collection is being dropped.
 Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options,
                  const store::Span& span = {},
                  const std::shared_ptr<store::SnapshotCore>& snapshot = nullptr) {
@@ -73,8 +73,8 @@ Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions opti
   });
 }
 
-// All values that a key has at one moment. REQUIRES: the span is bounded. conflict | expired:
-// others came meanwhile.
+// Erases all values that a key has at one timestamp. conflict: other writers changed them
+// meanwhile. expired: the snapshot did. REQUIRES: the span is bounded.
 Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
                    WriteOptions options) {
   auto snapshot = state->collections->versions().take();
@@ -87,10 +87,10 @@ Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::S
   return doomed.live == 0 ? Status::not_found : Status::ok;
 }
 
-// What becomes of a key, as users see it. No value: none.
+// What a conditional write makes of a key. No value: the key is erased, or stays absent.
 struct Choice {
   std::optional<std::string_view> value = {};
-  Status status = Status::ok;  // else nothing becomes of it
+  Status status = Status::ok;  // else the key stays as it is
 };
 
 template <class Choose>
@@ -153,7 +153,7 @@ Status Collection::erase_pair(std::string_view key, std::string_view value, Writ
   return erase_stored(stored, options);
 }
 
-// One that has expired is not there any more.
+// An expired record counts as absent.
 Status Collection::erase_stored(std::string_view stored, WriteOptions options) {
   return change(state_.get(), options, [&](store::Tree& tree) {
     if (!state_->encoding.expires()) return tree.erase(stored);
@@ -164,7 +164,7 @@ Status Collection::erase_stored(std::string_view stored, WriteOptions options) {
   });
 }
 
-// --- writes that look first ----------------------------------------------------------------------
+// --- conditional writes --------------------------------------------------------------------------
 
 Status Collection::put_if_absent(std::string_view key, std::string_view value,
                                  WriteOptions options) {
@@ -215,7 +215,7 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
   return doomed.live;
 }
 
-// Its tree is locked only while the finished leaves are hung into it.
+// The tree's first leaf is locked only while the finished leaves are linked.
 Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
   const store::Encoding& encoding = state_->encoding;

@@ -103,7 +103,7 @@ Result<std::unique_ptr<Tree>> Collections::rebuild(const CatalogEntry& entry, bo
   return tree;
 }
 
-// Small collections beside each other, large ones by many threads.
+// Small collections are rebuilt side by side, a large one by many threads.
 Status Collections::open_all(bool parallel, Report* report) {
   std::vector<CatalogEntry> entries;
   TENUTO_TRY(catalog_->list(entries, report));
@@ -173,7 +173,7 @@ void Collections::set_encodings(Encodings encodings) {
 
 // --- finding and making collections --------------------------------------------------------------
 
-// One that exists. not_found leaves the report alone.
+// An existing collection, opened if need be. not_found: the report is untouched. REQUIRES: mu_.
 Result<Collections::State> Collections::get_locked(std::string_view name, Report* report) {
   if (const auto at = open_.find(name); at != open_.end()) return at->second;
   if (catalog_ == nullptr) return Status::not_found;
@@ -302,7 +302,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   if (too_early) (*replaced)->tree->end_now();
   std::optional<Dropping> dropping;
   if (replaced) dropping.emplace((*replaced)->life);
-  std::string name(to);  // from the change of the catalog on nothing needs memory
+  std::string name(to);  // made here: nothing may allocate after the catalog's change
   std::string key(to);
   s = catalog_->rename(entry, to);
   if (s != Status::ok) return fail(s, report, "the collection cannot be renamed", where);
@@ -339,7 +339,7 @@ Status Collections::hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCor
   auto taken = ground_.versions.take();
   if (!taken) return taken.error();
   snapshot = std::move(*taken);
-  // Who wrote before the moment has counted it by now, or is still pinned.
+  // A write before the snapshot is counted by now, or its thread is still pinned.
   if (epoch_is_over(advance_epoch())) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Tree::Count now = out[i].state->tree->count();

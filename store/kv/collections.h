@@ -1,15 +1,16 @@
-// All collections of a pool: which are open, and how they are made, found, dropped, renamed and
-// recovered. A part of PoolImpl; called by open.cc, store.cc and collection.cc.
+// All collections of a store: which are open, and how they are made, found, dropped, renamed and
+// recovered.
 //
-// After a crash every collection is opened, for only its tree knows which blocks are its own. After
-// a clean close the default one is, and the others when somebody asks for them.
+// After a crash every collection is opened, because only its tree knows which blocks it uses. After
+// a clean close the default collection is opened; each other one is opened at its first use.
 //
-// A dropped collection: the catalog's erase is durable, then the handles are told, then the tree's
-// end begins (tree_end.cc). It waits for nobody: its blocks are given back at once as a rule, else
-// with the next call that changes the catalog, finds the pool full, compacts, or closes it.
+// A drop has three steps. The catalog's erase becomes durable; the handles report the drop; the end
+// of the tree begins (tree_end.cc). A drop waits for no reader. Usually it frees the tree's blocks
+// at once. Otherwise a later call frees them: the next one that changes the catalog, finds the pool
+// full, compacts or closes.
 //
-// Locks: the reclaimer's and those of a compaction before mu_, mu_ before those of trees; calls on
-// collections do not take it.
+// Lock order: the reclaimer's, the compaction's two, mu_, those of trees. Calls on records take mu_
+// only when the pool is full (make_room).
 #pragma once
 
 #include <atomic>
@@ -54,31 +55,32 @@ struct CollectionState {
       return Status::forked;
     return life.alive();
   }
-  // Whether it is of the store whose moments these are; its own word, so that a closed store's
-  // handles can be asked.
+  // Whether the collection belongs to the store with this version store. Compares pointers only, so
+  // it also works after the store was closed.
   bool is_of(const store::VersionStore& h) const { return &h == versions; }
 
-  // Constant while the collection is open; `versions` is only compared.
+  // Constant while the collection is open. `versions` is only compared.
   store::Collections* const collections;
   const store::VersionStore* const versions;
   store::Encoding encoding;
   std::unique_ptr<store::Tree> tree;
   const store::TreeId id;
   const std::uint64_t process = pm::this_process();
-  std::atomic<std::uint32_t> held{0};  // by backups: it cannot be dropped
+  std::atomic<std::uint32_t> held{0};  // by backups; above 0 a drop is busy
   store::CollectionLife life;          // atomic
-  // Guarded by the collections' lock. A list that needs no memory, for a drop is durable by then.
+  // Guarded by Collections::mu_. An intrusive list: the drop is durable by then and must not
+  // allocate.
   std::shared_ptr<CollectionState> next_dropped;
   // Guarded by name_mu.
   std::mutex name_mu;
   std::string name;
 };
 
-// A call on a collection: holds the tree while it lasts. Cost: for the default collection, which
-// stays, nothing; for others the epoch that every call pins anyway.
+// A call on a collection. The tree stays while this object lives. Cost: nothing for the default
+// collection, which is never dropped; for others the epoch that every call pins anyway.
 class CollectionUse {
  public:
-  // maker: for the transaction that makes it.
+  // maker: the caller is the transaction that makes the collection.
   explicit CollectionUse(const CollectionState* state, bool maker = false) : state_(state) {
     if (state_ == nullptr) return;
     if (state_->id != store::kDefaultTree) guard_.emplace();
@@ -103,24 +105,24 @@ class Collections {
   Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, VersionStore& versions,
               unsigned threads)
       : ground_{file, heap, engine, versions, {}}, threads_(threads) {}
-  ~Collections();  // handles that are left are closed
+  ~Collections();  // closes the handles that are left
 
   // Makes the default collection. REQUIRES: the pool has no store.
   Status create(KeyKind kind, Report* report);
-  // Of a pool with a store: see above.
+  // Opens the store of a pool that has one. Which collections it opens: see above.
   Status open(bool clean, Report* report);
-  // A clean close: blocks that waited are given back, counts are written. REQUIRES: nobody is in a
-  // call. What it flushed is fenced.
+  // A clean close: frees the blocks that waited and writes the counts. What it flushed is fenced.
+  // REQUIRES: no other call is under way.
   Status close();
 
   const State& main() const { return main_; }
   void set_verify_reads(bool on);
-  // Before anybody uses a named collection: the clock first.
+  // Both before the first use of a named collection, and the clock first.
   void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
   void set_encodings(Encodings encodings);
   ExpiryClock& clock() const { return *clock_; }
-  // Makes what the clock has confirmed durable, if anybody asked for the time. REQUIRES: the
-  // reclaimer's lock, or a close.
+  // Makes the confirmed time of the clock durable, if any call has asked for the time. REQUIRES:
+  // the reclaimer's lock, or a close.
   void keep_time();
 
   // See Store for these.
@@ -132,20 +134,20 @@ class Collections {
   Status validate(Report* report);
   [[nodiscard]] PoolStore::Standstill stand_still();
 
-  // For transactions. An empty collection without a name; the catalog is made if there is none.
-  // exists: one has the name that is not among `dropped`, or is among `created`.
+  // For transactions. Makes an empty collection without a name, and the catalog if there is none.
+  // exists: another collection has the name, unless `dropped` holds it; or `created` has the name.
   Result<State> make_unnamed(std::string_view name, const CollectionOptions& options,
                              std::span<const State> created, std::span<const State> dropped,
                              Report* report);
-  // Gives it back. REQUIRES: not closed.
+  // Drops such a collection again. REQUIRES: the store is not closed.
   void forget_unnamed(const State& state);
-  // Tree::write, and changes of the catalog in the same batch: what `created` names gets its name,
-  // what `dropped` names is dropped. exists | not_found | busy: nothing was done.
+  // Tree::write, with changes of the catalog in the same batch: each of `created` gets its name,
+  // each of `dropped` is dropped. exists | not_found | busy: nothing was done.
   Status write(std::vector<BatchOp> ops, const ReadSet* reads, std::span<const State> created,
                std::span<const State> dropped);
 
-  // All collections, the default one first, and a snapshot that sees them as they are named now.
-  // Each is held, and cannot be dropped, until it is destroyed.
+  // All collections, the default one first, and a snapshot that sees them under their present
+  // names. A collection cannot be dropped while its Held lives.
   struct Held {
     Held(State of, std::string_view called) : state(std::move(of)), name(called) {
       state->held.fetch_add(1, std::memory_order_relaxed);
@@ -158,29 +160,28 @@ class Collections {
 
     State state;
     std::string name;
-    // What the tree counts at the moment; none: somebody may have been writing just then.
+    // The tree's count at the snapshot's timestamp. None: a write may have been under way then.
     std::optional<std::uint64_t> records = {};
   };
   Status hold_all(std::vector<Held>& out, std::shared_ptr<SnapshotCore>& snapshot, Report* report);
 
-  // Those whose records may expire, opened.
+  // Opens all collections whose records may expire, and returns them in the order of their ids.
   Status expiring(std::vector<State>& out);
-  // Its thread starts when there is something to do; it has to be stopped before close. Its lock
-  // comes before mu_.
+  // Its thread starts with the first collection whose records may expire. Stop it before close().
   Reclaimer& reclaimer() { return reclaimer_; }
-  // To be called once the reclaimer knows its pace.
+  // Starts it if a collection's records may expire. Call after Reclaimer::set_pace.
   Status start_reclaiming(Report* report);
 
   // See Store::compact; compact_all.cc.
   Status compact(const CompactOptions& options, CompactStats& out, Report* report);
 
-  // No named collection was ever made here.
+  // Whether no named collection was ever made in this pool.
   bool alone() const { return !has_catalog_.load(std::memory_order_relaxed); }
-  // Frees what no reader holds back any more. REQUIRES: the calling thread is not pinned.
+  // Frees all garbage that no reader holds back. REQUIRES: the calling thread is not pinned.
   void make_room();
-  // The free blocks in the calling thread's cache become everybody's.
+  // Gives the free blocks in the calling thread's cache to all threads.
   void give_cached_blocks() { ground_.heap.empty_cache(); }
-  // What was retired in all open collections and is not free yet.
+  // The garbage of all open collections.
   Garbage::Waiting waiting();
   Status acknowledge(Durability d) { return ground_.file.acknowledge(d); }
   pm::PoolFile& file() const { return ground_.file; }
@@ -190,7 +191,7 @@ class Collections {
  private:
   static Status check_name(std::string_view name, Report* report);
   std::string where_of(std::string_view name) const;
-  // In threads_ threads.
+  // Runs `work` with threads_ threads.
   Status run(const std::function<Status(bool parallel)>& work, Report* report) const;
   Status open_all(bool parallel, Report* report);
   Result<std::unique_ptr<Tree>> rebuild(const CatalogEntry& entry, bool clean, bool parallel,
@@ -231,9 +232,9 @@ class Collections {
   std::mutex still_mu_;    // held by a compaction or a validation; before mu_
   std::mutex mu_;
   // Guarded by mu_.
-  std::unique_ptr<Catalog> catalog_;  // null: there are no collections yet
+  std::unique_ptr<Catalog> catalog_;  // null: no named collection was ever made
   std::map<std::string, State, std::less<>> open_;
-  State dropped_;  // their ends are under way; the others follow as next_dropped
+  State dropped_;  // not freed yet; linked by next_dropped
   std::vector<State> unnamed_;
 
   Reclaimer reclaimer_{*this};

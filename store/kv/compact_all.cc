@@ -1,10 +1,9 @@
-// Store::compact: all collections of a pool, and the heap below them, in three passes. Leaves are
-// merged first, for that frees blocks; then the heap chooses the slabs to be emptied, and every
-// tree moves what it has in them; then what became free goes back to the file system.
+// Store::compact: all collections of a pool, and the heap below them, in three passes. The first
+// merges leaves, which frees blocks. In the second the heap chooses slabs to empty, and every tree
+// moves its blocks out of them. The third gives what became free back to the file system.
 //
-// A collection may be dropped meanwhile: each step holds its tree as any call does (CollectionUse),
-// and a step is short, so nothing is held back for long. Collections that are made meanwhile have
-// nothing to move.
+// A collection may be dropped meanwhile. Each step holds its tree as any call does (CollectionUse).
+// Steps are short, so they delay the drop little. Collections made meanwhile have nothing to move.
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -16,12 +15,12 @@ namespace TENUTO_NS {
 namespace store {
 
 namespace {
-// For readers that were inside a call when the last block was moved.
+// The wait for readers that were inside a call when the last block was moved.
 constexpr unsigned kWaitsMax = 50;
 constexpr std::chrono::microseconds kWait{200};
 }  // namespace
 
-// The default one and all others; after a clean open some are only names as yet.
+// The default collection and all named ones. After a clean open some are not open yet.
 Status Collections::open_those_named(std::vector<State>& out, Report* report) {
   const std::lock_guard lock(mu_);
   out.assign(1, main_);
@@ -48,7 +47,7 @@ Status Collections::compact_each(const std::vector<State>& states, CompactStep s
   Tree* catalog = nullptr;
   {
     const std::lock_guard lock(mu_);
-    if (catalog_ != nullptr) catalog = &catalog_->tree();  // stays
+    if (catalog_ != nullptr) catalog = &catalog_->tree();  // is never dropped
   }
   for (std::optional<std::string> from(std::in_place);
        catalog != nullptr && from && !work.over();) {
@@ -57,7 +56,7 @@ Status Collections::compact_each(const std::vector<State>& states, CompactStep s
   return Status::ok;
 }
 
-// Which are named elsewhere than in a leaf, and stay where they are.
+// They cannot be moved: their names are in the head page or the catalog, not in a leaf.
 std::vector<PoolOffset> Collections::first_leaves(const std::vector<State>& states) {
   std::vector<PoolOffset> out;
   for (const State& state : states) {
@@ -104,7 +103,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
     chosen = ground_.heap.begin_evacuation(options.occupancy,
                                            options.moves_max == 0 ? 0 : options.moves_max - moves,
                                            first_leaves(states));
-    // It ends, whatever the way out.
+    // Ends the evacuation on every way out.
     struct Evacuating {
       heap::Heap& heap;
       bool begun = true;
@@ -121,7 +120,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
   work.done.bytes_after = ground_.file.bytes_on_disk();
   work.done.complete = s == Status::ok && chosen.all && left == 0 && !work.over();
   out = work.done;
-  if (s == Status::full) s = Status::ok;  // what was done is done
+  if (s == Status::full) s = Status::ok;  // the compaction is incomplete, but sound
   if (s == Status::corrupt) return fail(s, report, "a record or leaf is damaged", path);
   TENUTO_TRY(s);
   return ground_.file.bad_pages(report);

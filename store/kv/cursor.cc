@@ -43,24 +43,24 @@ Status Cursor::status() const {
   if (snapshot_ != nullptr) TENUTO_TRY(snapshot_->versions->usable());
   const CollectionUse use(state_.get());
   if (use.status() == Status::closed || use.status() == Status::forked) return use.status();
-  // Of the value, which the cursor did not look at.
+  // The caller may have read a value from a bad page after the cursor returned.
   return use.status() == Status::ok ? use->bad_pages() : Status::ok;
 }
 
-// Forgets the position and lets the reuse of what was seen go on.
 void Cursor::leave() {
   if (slot_ != nullptr && slot_->state.load(std::memory_order_relaxed) != 0) slot_->let_go();
-  entries_.clear();  // after that, for others read there what is held
+  entries_.clear();  // after let_go: until then other threads read the held places here
   at_ = 0;
   positioned_ = false;
   pinned_ = false;
 }
-// Whether the collection is there, of pin(): what a transaction makes is from its commit on.
+
+// Forgets a not_found of pin(): a collection that a transaction makes is there after the commit.
 void Cursor::ask_again() {
   if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
 }
 
-// A new position.
+// Begins a new position. False: status_ says why not.
 bool Cursor::begin() {
   leave();
   refusal_ = Status::ok;
@@ -69,7 +69,7 @@ bool Cursor::begin() {
   if (status_ == Status::ok && snapshot_ != nullptr) status_ = snapshot_->versions->usable();
   return status_ == Status::ok;
 }
-// For a new leaf: what the last one held may go. REQUIRES: nothing of it is looked at any more.
+// Pins for a new leaf and lets go of the last one. REQUIRES: its records are not used any more.
 bool Cursor::pin() {
   if (pinned_ && TENUTO_PLANT("store_cursor_pins_once")) return true;
   slot_->pin();
@@ -85,7 +85,7 @@ bool Cursor::pin() {
   return false;
 }
 
-// Until the next call.
+// Unpins until the next call, and keeps holding the leaf's records.
 void Cursor::rest() {
   if (!pinned_ || TENUTO_PLANT("store_cursor_pins_once")) return;
   pinned_ = false;
@@ -93,7 +93,7 @@ void Cursor::rest() {
   slot_->rest({first, static_cast<std::uint32_t>(entries_.size()), sizeof(Entry)});
 }
 
-// Reads the leaf that aim finds. False when damage, or the end of the collection, ended the walk.
+// Loads the leaf that `aim` finds. False: damage, a drop or a close ended the walk.
 bool Cursor::load(std::string_view key, Aim aim) {
   if (state_->alive() == Status::forked) {
     fail(Status::forked);
@@ -138,7 +138,7 @@ bool Cursor::read(std::size_t i, bool for_value) {
   return false;
 }
 
-// False: damage. The keys of three halvings are asked for at once.
+// Counts the entries below the key. False: damage. Prefetches the keys of three halvings at once.
 bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& count) {
   std::size_t from = 0;
   std::size_t to = entries_.size();
@@ -161,7 +161,8 @@ bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& coun
   return true;
 }
 
-// The place of this very key, found by its hash. entries_.size(): it is not here. False: damage.
+// Finds the entry with exactly this key, by its hash. place == entries_.size(): there is none.
+// False: damage.
 bool Cursor::find_exact(std::string_view key, std::size_t& place) {
   const std::uint16_t hash = hash_key(key).slot;
   for (place = 0; place < entries_.size(); ++place) {
@@ -172,7 +173,8 @@ bool Cursor::find_exact(std::string_view key, std::size_t& place) {
   return true;
 }
 
-// Stands at an entry, or ends the walk there: who goes forwards began behind the lower bound.
+// Stops at entry i, or ends the walk if that is outside the span. Forwards only the upper bound is
+// checked: the walk began at the lower bound or behind it.
 void Cursor::stand_forward(std::size_t i) {
   prefetch_behind(i);
   if (!read(i, true)) return;
@@ -186,7 +188,7 @@ void Cursor::stand_backward(std::size_t i) {
   positioned_ = (!span_.upper || key() < *span_.upper) && key() >= span_.lower;
   if (!positioned_) return leave();
 }
-// The lines of the next entries, and of the next leaf, are on their way meanwhile.
+// Prefetches an entry some steps ahead; near the end of the leaf, the next leaf.
 void Cursor::prefetch_behind(std::size_t i) const {
   if (i + kAhead < entries_.size()) {
     tree_->prefetch(entries_[i + kAhead].word);
@@ -202,21 +204,21 @@ void Cursor::prefetch_from(std::size_t i) const {
   }
 }
 
-// From the leaf just loaded to the first key behind `from` (or at it).
+// Goes from the loaded leaf to the first key > from (inclusive: >= from).
 void Cursor::stop_forward(const std::string& from, bool inclusive) {
   std::size_t i = entries_.size();
   if (inclusive && !find_exact(from, i)) return;
   if (i == entries_.size() && !count_below(from, !inclusive, i)) return;
   go_forward(from, inclusive, i);
 }
-// To entry i, or, where the leaf ends before it, to the first of the leaves behind.
+// Goes to entry i. Without such an entry, to the first key > from (or >= from) in the next leaves.
 void Cursor::go_forward(const std::string& from, bool inclusive, std::size_t i) {
   while (i == entries_.size()) {
     if (!right_.bounded) return leave();
     const std::string bound = right_.key;
     if (!load(bound, Aim::at)) return;
     prefetch_from(0);
-    // All of it is behind `from`, unless the leaf was merged into its left neighbour meanwhile.
+    // All its keys are > from, unless the leaf was merged into its left neighbour meanwhile.
     i = 0;
     if (entries_.empty()) continue;
     if (!read(0, false)) return;
@@ -227,7 +229,7 @@ void Cursor::go_forward(const std::string& from, bool inclusive, std::size_t i) 
   stand_forward(i);
 }
 
-// From the leaf just loaded to the last key before `from` (or at it).
+// Goes from the loaded leaf to the last key < from (inclusive: <= from; null: of all).
 void Cursor::stop_backward(const std::string* from, bool inclusive) {
   for (;;) {
     std::size_t n = entries_.size();
@@ -289,8 +291,8 @@ void Cursor::prev() {
   rest();
 }
 
-// A transaction has read what its cursors walked over: a range for each position they were sent to,
-// which grows with every step to where they stand, or to the end of the span.
+// What a transaction's cursor walks over counts as read. Each seek adds a range. Each step widens
+// it to the present position, or to the end of the span.
 void Cursor::note(std::string_view from, std::optional<std::string_view> to) {
   if (txn_ == nullptr || tree_ == nullptr) return;
   range_ = txn_->reads.ranges.size();

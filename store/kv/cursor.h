@@ -1,20 +1,21 @@
-// A cursor over a tree, in the order of the bytes that stand in it. What a user's iterator makes of
-// them: iterator.cc.
+// A cursor over a tree, in the byte order of the stored keys. The user's iterator is made of it in
+// iterator.cc.
 //
-// A leaf's entries are seen at one moment, in order, and walked; the next leaf is found by
-// descending with the bound between the two. The cursor is pinned while it loads a leaf. Between
-// two calls, and while it goes on inside its leaf, it rests: it holds the records of this leaf, and
-// nothing else that was replaced or erased since (epoch.h). A record is read when the cursor comes
-// to it (walk.cc), and asked for some steps before; so is the next leaf.
+// The cursor loads the entries of a leaf, ordered and as of one point in time, and walks over them.
+// It finds the next leaf by a descent with the separator between the two. It is pinned while it
+// loads a leaf. Between two calls, and while it moves inside its leaf, it rests: it holds the
+// records of this leaf and no other garbage (epoch.h). It reads a record when it comes to it
+// (walk.cc). It prefetches records, and the next leaf, some steps ahead.
 //
-// A collection that is dropped stays for those who rest in it until they leave their leaf, where
-// the walk ends with not_found.
+// The tree of a dropped collection stays while a cursor rests in it. The walk ends with not_found
+// when the cursor leaves its leaf.
 //
-// A snapshot's cursor sees each leaf as it was at the snapshot's moment; a transaction's, moreover,
-// with its own writes laid over, and notes the range it walked over for the commit's validation.
+// A snapshot's cursor sees each leaf as of the snapshot's timestamp. A transaction's cursor also
+// sees the transaction's own writes. It notes the range that it walks over, which the commit
+// validates.
 //
-// No key is seen twice or skipped although leaves split and vanish meanwhile: whatever leaf comes
-// next, the walk goes on behind (or before) the last key it gave.
+// No key is seen twice or skipped, although leaves split and vanish meanwhile: in each leaf the
+// walk continues behind (or before) the last key that it returned.
 #pragma once
 
 #include <memory>
@@ -31,9 +32,9 @@ namespace TENUTO_NS::store {
 
 class Cursor {
  public:
-  // Of nothing (state null) it says closed; busy: there are as many cursors as can be. moment:
-  // null, each leaf is seen as it is. work and part: null, or the transaction's and what it does in
-  // this collection.
+  // status() is closed without a collection (state null), and busy when no slot for iterators and
+  // views is free. snapshot: null to see each leaf as it is now. txn and write_set: null, or the
+  // transaction and its write set in this collection.
   Cursor(std::shared_ptr<CollectionState> state, Span span, std::shared_ptr<SnapshotCore> snapshot,
          std::shared_ptr<TransactionState> txn, WriteSet* write_set);
   ~Cursor();
@@ -49,13 +50,13 @@ class Cursor {
   std::string_view key() const { return entries_[at_].record.key; }      // REQUIRES: valid()
   std::string_view value() const { return entries_[at_].record.value; }  // REQUIRES: valid()
   Status status() const;
-  // Records are compared with their checksums whatever the store's options say.
+  // From now on compares every record with its checksum, whatever StoreOptions::verify_reads is.
   void verify_always() { verify_always_ = true; }
-  // Ends the walk for a reason the tree does not know, for good;
+  // Ends the walk for good, for a reason that the tree does not know.
   void fail(Status s);
-  // or until it is sent somewhere again: the place that was asked for cannot be.
+  // Ends the walk until the next seek: the last one asked for an impossible key.
   void refuse(Status s);
-  // Stands nowhere, and holds nothing. So it has to, too, when an exception ended a call.
+  // Clears the position and holds nothing any more. REQUIRED after an exception ended a call.
   void leave();
 
  private:
@@ -84,19 +85,19 @@ class Cursor {
   const std::shared_ptr<CollectionState> state_;
   EpochSlot* const slot_;  // null: busy
   const Span span_;
-  const std::shared_ptr<SnapshotCore> snapshot_;  // null: each leaf as it is
-  const std::shared_ptr<TransactionState> txn_;   // null: no transaction's
+  const std::shared_ptr<SnapshotCore> snapshot_;  // null: each leaf as it is now
+  const std::shared_ptr<TransactionState> txn_;   // null: outside transactions
   WriteSet* const write_set_;                     // of txn_
-  std::size_t range_ = 0;                         // of the transaction's reads
+  std::size_t range_ = 0;                         // index in the transaction's reads.ranges
   const Tree* tree_ = nullptr;                    // while positioned
-  // The leaf at hand.
+  // The loaded leaf.
   std::vector<Entry> entries_;
   UpperBound right_;  // upper bound of its keys
   std::string left_;  // lower bound, inclusive
   std::size_t at_ = 0;
   bool positioned_ = false;
   bool verify_always_ = false;
-  bool pinned_ = false;  // and not at rest
+  bool pinned_ = false;  // not at rest
   Status status_ = Status::ok;
   Status refusal_ = Status::ok;  // of the last seek
 };

@@ -8,8 +8,8 @@ namespace TENUTO_NS::store {
 namespace {
 
 constexpr char kZero = '\0';
-constexpr char kZeroFollows = '\xff';  // after a zero byte: one of the key's own
-constexpr char kKeyEnds = '\1';        // after a zero byte: here the value begins
+constexpr char kZeroFollows = '\xff';  // after a zero byte: the zero is the key's own
+constexpr char kKeyEnds = '\1';        // after a zero byte: the value begins
 constexpr char kBehindKey = '\2';      // after a zero byte: above all values of the key
 
 void append_escaped(std::string_view key, std::string& out) {
@@ -66,7 +66,7 @@ bool Encoding::may_be_key(std::string_view key) const {
   return !integers || key.size() == sizeof(U64Key);
 }
 
-// Also of bounds, which need not be keys.
+// Also for bounds, which need not be valid keys.
 Status Encoding::encoded(std::string_view key, std::string& room, std::string_view& out) const {
   out = key;
   if (!codec_.encode) return Status::ok;
@@ -142,7 +142,7 @@ Status Encoding::value(std::string_view value, std::uint64_t ttl_ms, std::string
   return Status::ok;
 }
 
-// What is too short for a stamp was not written by this file; it is shown as it is.
+// A value that is too short for a time was not written by this file, and is shown as it is.
 TimeMs Encoding::gone_at(std::string_view stored) const {
   if (!how_.expires || stored.size() < kStamp) return 0;
   return number_in(stored.substr(0, kStamp));
@@ -173,12 +173,12 @@ Status Encoding::begin_of(std::string_view key, std::string& out) const {
 Status Encoding::end_of(std::string_view key, std::string& out) const {
   if (how_.duplicates) return escaped(key, kBehindKey, out);
   TENUTO_TRY(begin_of(key, out));
-  out += kZero;  // the least string behind it
+  out += kZero;  // the least greater string
   return Status::ok;
 }
 
-// A range of the user's order is [lower, upper) of the tree where that goes forwards; backwards it
-// is what lies behind all of upper, up to and with all of lower.
+// Forwards the user's range is [from, to) in the tree. In a reverse order it begins behind all
+// stored keys of `to`, and ends with the last stored key of `from`.
 Status Encoding::range(std::optional<std::string_view> from, std::optional<std::string_view> to,
                        Span& out) const {
   if (reversed_) {

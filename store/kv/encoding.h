@@ -1,16 +1,18 @@
-// What stands in a collection's tree for the keys and values of its users: the tree is ordered by
-// bytes and knows nothing of orders, duplicates or lifetimes. Called where the public calls begin
-// (collection.cc, store.cc, snapshot.cc, transaction.cc, iterator.cc).
+// How a collection's keys and values are stored in its tree. A tree is ordered by bytes; it knows
+// no orders, duplicates or lifetimes. The public calls encode what they give the tree and decode
+// what they get.
 //
 //   order             bytes, u64: the key as it is
-//                     reverse, reverse_u64: the same; whoever walks walks the other way
-//                     registered: what the codec makes of the key
-//   duplicates        the key's bytes, each 00 as 00 ff, then 00 01, then the value; and no value
-//   expires           eight bytes before the value: when it is gone, in ms since 1970, 0: never
+//                     reverse, reverse_u64: the same; cursors walk the other way
+//                     registered: the key as its codec encodes it
+//   duplicates        stored key: the key's bytes, each 00 as 00 ff, then 00 01, then the value;
+//                     stored value: empty
+//   expires           eight bytes before the value, big-endian: when the record expires, in ms
+//                     since 1970; 0: never
 //
-// With duplicates, 00 01 ends the key: what comes there in a longer key, 00 ff or another byte, is
-// greater, and so pairs are ordered by their keys, as bytes are, and then by their values. 00 02
-// stands in no pair, and bounds all pairs of a key from above.
+// With duplicates, 00 01 ends the key. A longer key has 00 ff or a non-zero byte in this place.
+// Both are greater, so pairs are ordered by the bytes of their keys, then by their values. The key
+// with 00 02 begins no pair, and is an upper bound of all pairs of the key.
 #pragma once
 
 #include <cstdint>
@@ -27,25 +29,25 @@
 
 namespace TENUTO_NS::store {
 
-// Keys of a tree: from lower (inclusive) to upper (exclusive; none: the end).
+// Stored keys from lower (inclusive) to upper (exclusive; none: to the end).
 struct Span {
   std::string lower;
   std::optional<std::string> upper;
 };
 
-// What an iterator walks over, or why it cannot.
+// The span of an iterator, or why it has none.
 struct Where {
   Span span;
   Status status = Status::ok;
 };
 
-// The options with which a collection like this is made.
+// The options that make such a collection.
 CollectionOptions options_of(const CollectionSpec& spec);
 
-// The least string above all that start with the prefix; none when there is no such string.
+// The least string above all that start with the prefix. None: there is no such string.
 std::optional<std::string> behind_prefix(std::string prefix);
 
-// A stored key, taken apart: views into it, or into the strings.
+// A stored key, decoded. The views are into the stored key or into the strings here.
 struct Apart {
   std::string_view key;
   std::string_view value;  // with duplicates
@@ -55,52 +57,50 @@ struct Apart {
 
 class Encoding {
  public:
-  // A copy of the codec is kept; null: none.
+  // Keeps a copy of the codec. Null: there is none.
   Encoding(const CollectionSpec& spec, const KeyCodec* codec, std::shared_ptr<ExpiryClock> clock);
 
-  // Nothing is done to keys and values, and cursors go forwards.
+  // Keys and values are stored as they are, and cursors walk forwards.
   bool plain() const { return plain_; }
   bool duplicates() const { return how_.duplicates; }
   bool expires() const { return how_.expires; }
   bool reversed() const { return reversed_; }
   const CollectionSpec& spec() const { return spec_; }
-  // From now on nothing is done to keys and values.
+  // From now on keys and values are shown as they are stored.
   void show_stored();
 
   // --- writing -----------------------------------------------------------------------------------
-  // What
-  // stands for the key; `room` holds it where it is not the key itself. too_large |
-  // invalid_argument: the collection has no such keys. REQUIRES: no duplicates.
+  // Encodes a key. `out` is the key itself or points into `room`. too_large | invalid_argument: the
+  // collection has no such keys. REQUIRES: no duplicates.
   Status key(std::string_view key, std::string& room, std::string_view& out) const;
-  // As key. REQUIRES: duplicates.
+  // As key(), for a pair. REQUIRES: duplicates.
   Status pair(std::string_view key, std::string_view value, std::string& room) const;
-  // As key, for a value (none, with duplicates). invalid_argument: a lifetime where nothing
-  // expires.
+  // As key(), for a value, which is empty with duplicates. invalid_argument: a lifetime in a
+  // collection whose records do not expire.
   Status value(std::string_view value, std::uint64_t ttl_ms, std::string& room,
                std::string_view& out) const;
 
   // --- reading -----------------------------------------------------------------------------------
-  // The time
-  // by which to judge; to be asked before the look at the tree, so that what is found expired was
-  // there until then. 0 where nothing expires.
+  // The time for live(). Call it before the tree is read: a record found expired had then expired
+  // when it was read. 0 where nothing expires.
   TimeMs now() const { return how_.expires ? clock_->now() : 0; }
-  // False: what this value belongs to is not there any more.
+  // False: the record with this stored value has expired.
   bool live(std::string_view stored, TimeMs at) const {
     return !how_.expires || !expired(stored, at);
   }
-  // When it goes; 0: it stays.
+  // When the record expires. 0: never.
   TimeMs gone_at(std::string_view stored) const;
   std::string_view value_in(std::string_view stored) const {
     return how_.expires && stored.size() >= kStamp ? stored.substr(kStamp) : stored;
   }
-  // How long the record has; 0: it stays.
+  // How many milliseconds the record has left, 1 if it has expired. 0: it never expires.
   std::uint64_t ttl_ms(std::string_view stored, TimeMs at) const;
-  // False: a stored key that stands for nothing.
+  // False: this cannot be a stored key.
   bool take_apart(std::string_view stored, Apart& out) const;
 
   // --- places of the tree, in its order ----------------------------------------------------------
-  // The first of what stands for a
-  // key, or may, and behind the last.
+  // Bounds of the stored keys of a key: begin_of is the least one that can be, end_of is an
+  // exclusive upper bound.
   Status begin_of(std::string_view key, std::string& out) const;
   Status end_of(std::string_view key, std::string& out) const;
   // Keys from `from` (inclusive) to `to` (exclusive), in the user's order.
@@ -118,23 +118,24 @@ class Encoding {
   Status escaped(std::string_view key, char end, std::string& out) const;
 
   CollectionSpec spec_;
-  CollectionSpec how_;  // the same, unless what is stored is to be shown
+  CollectionSpec how_;  // spec_, or all plain after show_stored()
   KeyCodec codec_;      // without functions: none
   std::shared_ptr<ExpiryClock> clock_;
   bool reversed_;
   bool plain_;
 };
 
-// Makes the forms of a store's collections.
+// Makes the encodings of a store's collections.
 class Encodings {
  public:
   Encodings() = default;
   explicit Encodings(std::vector<KeyCodec> codecs) : codecs_(std::move(codecs)) {}
-  // Keys and values go in and out as they stand in the trees: for copies of whole stores.
+  // Keys and values go in and out as they are stored: for copies of whole stores.
   static Encodings of_stored_keys();
 
   Encoding make(const CollectionSpec& spec, std::shared_ptr<ExpiryClock> clock) const;
-  // invalid_argument: the codec is missing, or makes no sense.
+  // invalid_argument: the codec is not registered or lacks a function, or order and codec do not
+  // belong together.
   Status usable(const CollectionSpec& spec, const std::string& where, Report* report) const;
 
  private:

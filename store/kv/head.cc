@@ -17,7 +17,7 @@ Status damaged(pm::PoolFile& file, Report* report, const char* what) {
               file.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, store)}, "store line"));
 }
 
-// The second name of a first leaf against the first one.
+// Compares the second name of a first leaf with the first one.
 Status read_again(pm::PoolFile& file, std::size_t root, PoolOffset name, bool clean,
                   const char* what, Report* report) {
   std::uint64_t& again = file.head().roots[root];
@@ -28,7 +28,7 @@ Status read_again(pm::PoolFile& file, std::size_t root, PoolOffset name, bool cl
                 file.where({pm::kHeadPageOffset}, "roots"), std::to_string(name.value),
                 std::to_string(again));
   }
-  publish(again, name.value);  // the crash met the creation
+  publish(again, name.value);  // the crash was during the creation
   return Status::ok;
 }
 

@@ -1,5 +1,5 @@
-// The public Iterator: a cursor over the tree, and what the collection's form makes of what it
-// finds. In a reverse order it walks the other way; what has expired is passed over.
+// The public Iterator: a cursor over the tree, whose records are decoded by the collection's
+// encoding. In a reverse order the cursor walks the other way. Expired records are skipped.
 #include <utility>
 
 #include "pm/plant.h"
@@ -42,13 +42,13 @@ struct Iterator::Impl {
 
   const store::Encoding& encoding() const { return state->encoding; }
 
-  // A moment's, or now.
+  // The snapshot's time, or now.
   store::TimeMs time() const {
     return at == nullptr || TENUTO_PLANT("store_snapshot_without_time") ? encoding().now()
                                                                         : at->time;
   }
 
-  // Goes on, the way the walk goes, past what has expired; takes apart where it ends.
+  // After a move: skips expired records in the same direction, then decodes the stored key.
   void arrive(bool forward) {
     if (cursor.valid() && encoding().expires()) skip_expired(forward);
     if (!cursor.valid() || encoding().take_apart(cursor.key(), apart)) return;
@@ -59,7 +59,7 @@ struct Iterator::Impl {
     while (cursor.valid() && !encoding().live(cursor.value(), now)) step(forward);
     if (cursor.valid() && reads != nullptr) reads->hold_until(encoding().gone_at(cursor.value()));
   }
-  // forward: as the tree goes.
+  // forward: in the order of the tree.
   void step(bool forward) {
     if (forward) {
       cursor.next();
@@ -81,9 +81,9 @@ struct Iterator::Impl {
       arrive(false);
     }
   }
-  // Forward: to the first record at or behind the key; else to the last at or before it. Not `with`
-  // the key: behind, or before, all that it has. A pair may stand at the place where a key begins,
-  // if its value is empty, and nothing where it ends.
+  // forward: goes to the first record at or behind the key; else to the last one at or before it.
+  // Without `with`: behind, or before, all records of the key. A pair with an empty value may be at
+  // the place where its key begins; no record is where a key ends.
   void seek(std::string_view key, bool forward, bool with) {
     const bool way = forward != encoding().reversed();
     const bool at_begin = way ? with : !with || !encoding().duplicates();
@@ -114,10 +114,10 @@ struct Iterator::Impl {
 
   const std::shared_ptr<CollectionState> state;
   const std::shared_ptr<store::SnapshotCore> at;  // null: now
-  store::ReadSet* const reads;                    // of the transaction, which the cursor holds
+  store::ReadSet* const reads;                    // the transaction's; the cursor keeps it alive
   store::Cursor cursor;
   const bool plain;
-  store::Apart apart;  // of where the cursor stands, unless plain
+  store::Apart apart;  // the stored key at the cursor, decoded; unused when plain
 };
 
 Iterator Iterator::refused(Status why) {
@@ -129,8 +129,8 @@ Iterator::Iterator(Iterator&&) noexcept = default;
 Iterator& Iterator::operator=(Iterator&&) noexcept = default;
 Iterator::~Iterator() = default;
 
-// Every call that moves it goes through here. One that an exception ends leaves the cursor nowhere:
-// half moved, it would show a record that it has not noted, or not taken apart.
+// Every call that moves the iterator runs in here. After an exception the cursor has no position:
+// half moved, it would show a record that was not noted as read, or not decoded.
 template <class How>
 void Iterator::go(const How& how) {
   if (impl_ == nullptr) return;

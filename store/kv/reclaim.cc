@@ -12,7 +12,7 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// A cursor holds back the reuse of what others replace: it is let go after so many records.
+// A cursor holds garbage back, so a new one is taken after so many records.
 constexpr std::uint64_t kAtATime = 1000;
 
 Status erase_if_expired(const CollectionState& state, const std::string& key, TimeMs time,
@@ -60,11 +60,11 @@ Result<std::uint64_t> Reclaimer::run(std::uint64_t records_max) {
   return look(records_max);
 }
 
-// What the thread frees is not for a cache of its own: it never needs it.
+// Gives the freed blocks to all threads: this thread never needs them.
 void Reclaimer::run_and_give(std::uint64_t records_max) {
   const std::lock_guard lock(run_mu_);
   const bool freed = all_.waiting().items != 0;
-  const Result<std::uint64_t> erased = look(records_max);  // a failure is the next writer's to see
+  const Result<std::uint64_t> erased = look(records_max);  // a failure shows in the next write
   if (freed || erased.value_or(0) != 0) all_.give_cached_blocks();
 }
 
@@ -85,9 +85,9 @@ Result<std::uint64_t> Reclaimer::look(std::uint64_t records_max) {
   std::uint64_t looked_at = 0;
   std::uint64_t erased = 0;
   if (states.empty()) return erased;
-  start();  // when there was no thread before
+  start();  // again, if the system had no thread before
   const TimeMs time = all_.clock().confirmed();
-  all_.keep_time();  // what is erased by this time was there no more, for lives to come, too
+  all_.keep_time();  // the next open must see as expired what is erased by this time
   for (const auto& state : states) {
     if (looked_at == records_max) break;
     const Status s = walk(state, time, records_max, looked_at, erased);
@@ -141,7 +141,7 @@ void Reclaimer::stop() {
   if (ended.joinable()) ended.join();
 }
 
-// --- what Collections tells it -------------------------------------------------------------------
+// --- the parts of Collections for it -------------------------------------------------------------
 
 Status Collections::expiring(std::vector<State>& out) {
   const std::lock_guard lock(mu_);

@@ -1,14 +1,13 @@
-// Erases records that have expired (encoding.h): when somebody asks, and by a thread of its own,
-// which runs from the moment at which the store has a collection with lifetimes. Owned by
-// Collections.
+// Erases records that have expired (encoding.h): by Store::reclaim, and by a thread of its own. The
+// thread runs once the store has a collection with lifetimes. Owned by Collections.
 //
-// An expired record is not there for any call already, so nothing depends on when this happens. It
-// is erased as by anybody, under its leaf's lock and only if it still is expired: what a put has
-// made live again stays. It goes by the time that is confirmed (clock.h), not by what a clock has
-// just leapt to.
+// No call sees an expired record, so nothing depends on when it is erased. The erase is a
+// conditional one: it happens under the leaf's lock, and only if the record still is expired. A
+// record that a put has renewed stays. The erase uses the clock's confirmed time (clock.h), so a
+// clock that has just leapt erases nothing.
 //
-// Before, it frees what was replaced or erased and waits for nobody any more: a call that was under
-// way, this one among them, may have kept it from those who replaced it, and they may rest now.
+// Before that it frees garbage that no reader holds back any more. The writers that retired it
+// could not free it while a call (of the reclaimer, too) was under way, and they may be idle now.
 #pragma once
 
 #include <condition_variable>
@@ -41,31 +40,32 @@ class Reclaimer {
   // See Store::reclaim. Any thread.
   Result<std::uint64_t> run(std::uint64_t records_max);
 
-  // Nothing is erased while it is held.
+  // While the lock is held nothing is erased.
   [[nodiscard]] std::unique_lock<std::mutex> pause() { return std::unique_lock(run_mu_); }
 
-  // What the thread does once it runs; every_ms 0: it never does.
+  // The thread wakes every `every_ms` and looks at `at_once` records, at least 1. every_ms 0: there
+  // is no thread.
   void set_pace(std::uint64_t every_ms, std::uint64_t at_once);
-  // There is something to do now. Any thread; throws nothing. What was done before it is done:
-  // where the system has no thread to give, a line in the log says so, and the next start or run
-  // tries again.
+  // Starts the thread if it does not run. Any thread; throws nothing. If the system has no thread
+  // to give, the log says so, and the next start or run tries again.
   void start();
-  // Waits for the thread. REQUIRES: the caller holds none of the collections' locks.
+  // Ends the thread and waits for it. REQUIRES: the caller holds none of the collections' locks.
   void stop();
 
  private:
   void reclaim_now_and_then();
   void run_and_give(std::uint64_t records_max);
   Result<std::uint64_t> look(std::uint64_t records_max);
-  // Looks at so many records at most, erases those that have expired, and says how many it looked
-  // at and erased.
+  // Looks at records of one collection until looked_at == records_max, and erases those that have
+  // expired. Counts both.
   Status walk(const std::shared_ptr<CollectionState>& state, TimeMs time, std::uint64_t records_max,
               std::uint64_t& looked_at, std::uint64_t& erased);
 
   Collections& all_;
 
   std::mutex run_mu_;  // before the collections' lock
-  // Guarded by run_mu_: where the next call goes on, by collection; none: at its beginning.
+  // Guarded by run_mu_. Where the next call continues in each collection. No entry: at its first
+  // key.
   std::map<TreeId, std::string> place_;
   TreeId next_{};
 

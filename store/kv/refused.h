@@ -1,9 +1,9 @@
-// What an earlier version made and this one does not read. Called before anything of the store is
-// changed, so that the version named in the words still reads the pool.
+// Stores and collections of an earlier version that this one cannot read. The check runs before
+// anything is changed, so that the version that the report names can still read the pool.
 //
-// Version 0.1.0 could make stores and collections whose puts cost one fence: other words in their
-// leaves, other heads of their records. A bit of the store's word, or a version of a catalog
-// record, says so.
+// Version 0.1.0 could make stores and collections whose puts cost one fence. Their leaves and
+// record heads have other words. A bit of the store's word, or the version of a catalog record,
+// tells.
 #pragma once
 
 #include "file/pool_file.h"
@@ -11,8 +11,8 @@
 
 namespace TENUTO_NS::store {
 
-// wrong_version: the default collection or another one is of one fence. Damage is passed by, for
-// others to find. Cost: reads the catalog's leaves and records, where there is a catalog.
+// wrong_version: the default collection or a named one has puts of one fence. Damage is ignored
+// here and found later. Cost: reads the leaves and records of the catalog, if there is one.
 Status check_protocols(const pm::PoolFile& file, Report* report);
 
 }  // namespace TENUTO_NS::store

@@ -1,4 +1,4 @@
-// The public Snapshot: an active moment (versions.h) and the tree it is about.
+// The public Snapshot: an active snapshot of the version store (versions.h), and reads through it.
 #include <utility>
 
 #include "pm/plant.h"
@@ -12,7 +12,7 @@ Snapshot::Snapshot(Snapshot&&) noexcept = default;
 Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
 Snapshot::~Snapshot() = default;
 
-// The tree is there as long as the history is not closed.
+// As long as the version store is not closed the trees are there.
 Status Snapshot::usable() const {
   if (core_ == nullptr) return Status::closed;
   TENUTO_TRY(core_->versions->usable());
@@ -24,12 +24,12 @@ Status Snapshot::usable(const Collection& collection) const {
   TENUTO_TRY(usable());
   const CollectionState* state = collection.state_.get();
   if (state == nullptr) return Status::closed;
-  // What other stores replaced is not kept for this one's snapshots.
+  // Another store keeps no old versions for this snapshot.
   return state->is_of(*core_->versions) ? Status::ok : Status::invalid_argument;
 }
 
 namespace {
-// The record that stands for a key; not_found when it has expired.
+// Calls `found` with the value of a key at the snapshot. not_found also when it had expired then.
 template <class Found>
 Status find(const CollectionState* state, const store::SnapshotCore& at, std::string_view key,
             bool for_value, const Found& found) {

@@ -1,4 +1,4 @@
-// The public Store: opening and closing, and collections by name. Calls on records are
+// The public Store: opening and closing, batches, and collections by name. Calls on records are
 // those of the default collection (collection.cc).
 #include <algorithm>
 #include <optional>
@@ -58,7 +58,7 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
       !options.pool.read_only) {
     fresh = true;
     pool = Pool::create(path, options.pool, r);
-    // Somebody else was quicker: his is as good.
+    // Another thread or process has made it meanwhile: open that one.
     if (!pool && pool.error() == Status::exists && !options.error_if_exists) {
       fresh = false;
       pool = Pool::open(path, options.pool, r);
@@ -166,7 +166,8 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
       TENUTO_TRY(StoreImpl::append(*all, batch, stored, there));
       s = store::Tree::write(std::move(stored.ops), &there);
     }
-    // A collection is being dropped, and `append` says what becomes of it; or pairs came meanwhile.
+    // A collection is being dropped, and the next `append` learns the result; or pairs were added
+    // to a key whose values the batch erases.
     if (attempts.again_after(s)) continue;
     if (s == Status::full && again && !all->alone()) {
       all->make_room();

@@ -1,4 +1,4 @@
-// What a Store is made of: its pool, and the handle of the default collection.
+// The parts of a Store: its pool, and the handle of the default collection.
 #pragma once
 
 #include <deque>
@@ -13,17 +13,17 @@
 
 namespace TENUTO_NS {
 
-// A batch as the trees are told of it.
+// A batch with stored keys and values, as trees take it.
 struct StoredOps {
   std::vector<store::BatchOp> ops;
-  std::deque<std::string> rooms;  // of what does not stand in the batch itself
+  std::deque<std::string> rooms;  // copies of what is not in the batch itself
 
   void push(store::BatchOp op) {
     op.key = rooms.emplace_back(op.key);
     op.value = rooms.emplace_back(op.value);
     ops.push_back(op);
   }
-  // Takes back the puts of a range of keys.
+  // Turns puts in a range of stored keys into erases.
   void erase_puts(const store::Tree* tree, std::string_view from, std::string_view to) {
     for (store::BatchOp& op : ops) {
       if (op.tree == tree && from <= op.key && op.key < to) op.erase = true;
@@ -50,16 +50,16 @@ struct StoreImpl {
   static Collection handle_of(std::shared_ptr<CollectionState> state) {
     return Collection(std::move(state));
   }
-  // A store in a pool that has no name until finish_copy (PoolImpl::create_copy). Nothing in it
-  // asks for the time: `times` is what its source knows of it (clock.h).
+  // A store in a pool that has no name until finish_copy (PoolImpl::create_copy). The copy itself
+  // never asks for the time: `times` is what its source knows of it (clock.h).
   static Result<Store> create_copy(const std::string& path, const StoreOptions& options,
                                    Report* report);
   static Status finish_copy(Store& copy, store::Times times, Report* report);
   // Opens or makes the store in the pool.
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
-  // Closed, not_found or invalid_argument when a collection of the batch cannot be written to. What
-  // has to be so still when the batch is written goes to `there`.
+  // Encodes the batch into `out`. `there` gets what must still be true when the batch is written.
+  // closed | not_found | invalid_argument, too: a collection of the batch cannot be written to.
   static Status append(const store::Collections& all, const WriteBatch& batch, StoredOps& out,
                        store::ReadSet& there);
   static Status append_stored(const std::shared_ptr<CollectionState>& state,

@@ -1,4 +1,4 @@
-// The key-value store of an open pool: its collections, and the versions that snapshots hold.
+// The key-value store of an open pool: its collections and its version store.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ struct StoreParts final : PoolStore {
   Status close() override;
   Standstill stand_still() override { return collections.stand_still(); }
 
-  // Null: the pool has none, or nobody asked for it.
+  // Null: the pool has no store, or a clean one that was not opened yet.
   static StoreParts* of(const PoolImpl* pool) {
     return pool == nullptr ? nullptr : static_cast<StoreParts*>(pool->store.get());
   }
-  // Makes the pool's. REQUIRES: it has none.
+  // Makes the store of a pool. REQUIRES: the pool has none.
   static Status create(PoolImpl& pool, KeyKind kind, Report* report);
 
   // Shared with snapshots, which may outlive the pool.

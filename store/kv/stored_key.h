@@ -1,5 +1,4 @@
-// What the public calls on records share. Included by collection.cc, collection_write.cc,
-// snapshot.cc and transaction.cc.
+// What the public calls on records share: stored keys and records on their way into a tree.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace TENUTO_NS {
 
-// What stands for a key in a collection without duplicates. Views into itself: it stays in place.
+// The stored key of a key in a collection without duplicates. Not movable: it points into itself.
 class StoredKey {
  public:
   StoredKey(const store::Encoding& encoding, std::string_view key) : key_(key) {
@@ -27,7 +26,7 @@ class StoredKey {
   Status status_ = Status::ok;
 };
 
-// What stands for a record: a pair, where there are duplicates.
+// The stored key and value of a record: with duplicates, a pair.
 class StoredRecord {
  public:
   StoredRecord(const store::Encoding& encoding, std::string_view key, std::string_view value,
@@ -57,7 +56,7 @@ class StoredRecord {
   Status status_ = Status::ok;
 };
 
-// Of the first pair of a key.
+// The value of the first pair.
 inline Status first_value(Iterator pairs, std::string& value) {
   pairs.seek_first();
   if (!pairs.valid()) return pairs.status() == Status::ok ? Status::not_found : pairs.status();

@@ -1,4 +1,4 @@
-// Transactions over keys. What makes them serialisable: versions.h; the commit's steps: batch.cc.
+// Transactions over keys. Why they are serialisable: versions.h. The steps of a commit: batch.cc.
 #include "store/kv/transaction_state.h"
 
 #include <algorithm>
@@ -19,14 +19,15 @@ StoreTransaction& StoreTransaction::operator=(StoreTransaction&& o) noexcept {
 StoreTransaction::~StoreTransaction() { rollback(); }
 
 namespace {
-// What stands for a key, as it is stored, or not_found; noted as read unless it is the
-// transaction's own write.
+// Calls `found` with the value of a stored key, or returns not_found. Notes the key as read, unless
+// the transaction itself has written it.
 template <class Found>
 Status read(store::TransactionState& txn, store::WriteSet& write_set, std::string_view stored,
             bool for_value, const Found& found) {
   const store::Encoding& encoding = write_set.state->encoding;
   if (const store::Write* own = write_set.written(stored)) {
-    if (!own->value) return Status::not_found;  // its lifetime began after this moment
+    if (!own->value) return Status::not_found;
+    // It has not expired: its lifetime began after the snapshot.
     found(encoding.value_in(*own->value));
     return Status::ok;
   }
@@ -105,7 +106,7 @@ Status StoreTransaction::get_for_update(const Collection& collection, std::strin
       read(*impl_, *write_set, stored.get(), true, [&](std::string_view v) { value.assign(v); });
   if ((s != Status::ok && s != Status::not_found) || write_set->written(stored.get()) != nullptr)
     return s;
-  // A key that changed since the first read would be found at the commit: say so now.
+  // If the key has changed since the snapshot the commit would fail: fail now.
   const CollectionUse use(&state, write_set->own);
   TENUTO_TRY(use.status());
   if (use->changed_since(stored.get(), *impl_->reads.snapshot)) {
@@ -135,7 +136,7 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     TENUTO_TRY(stored.status());
     return impl_->write(*write_set, stored.get(), std::nullopt);
   }
-  // Before the look that a moment begins with.
+  // Before the read below, which would take a snapshot.
   if (impl_->options.read_only) return Status::read_only;
   std::vector<std::string> values;
   {
@@ -143,7 +144,7 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     for (it.seek_first(); it.valid(); it.next()) values.emplace_back(it.value());
     TENUTO_TRY(it.status());
   }
-  // All of them or none, where one is refused or memory ends.
+  // All of them or none, also when one is refused or memory ends.
   struct Undo {
     store::TransactionState& txn;
     std::size_t count;
@@ -172,7 +173,7 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
   if (impl_ == nullptr) return Status::closed;
   TENUTO_TRY(impl_->usable());
   if (impl_->options.read_only) return Status::read_only;
-  impl_->created.reserve(impl_->created.size() + 1);  // what is made is known, come what may
+  impl_->created.reserve(impl_->created.size() + 1);  // so that push_back below cannot fail
   auto made =
       impl_->store->collections.make_unnamed(name, options, impl_->created, impl_->dropped, report);
   if (!made) return made.error();
@@ -192,7 +193,7 @@ Status StoreTransaction::drop(const Collection& collection) {
   return Status::ok;
 }
 
-// --- of the default collection -------------------------------------------------------------------
+// --- the default collection ----------------------------------------------------------------------
 
 Status StoreTransaction::get(std::string_view key, std::string& value) {
   return get(main(), key, value);
@@ -210,7 +211,7 @@ Iterator StoreTransaction::iterator(IteratorOptions options) {
   return iterator(main(), std::move(options));
 }
 
-// --- its end -------------------------------------------------------------------------------------
+// --- the end -------------------------------------------------------------------------------------
 
 StoreTransaction::Savepoint StoreTransaction::savepoint() const {
   return {impl_ == nullptr ? 0 : impl_->writes.size()};
@@ -225,7 +226,7 @@ Status StoreTransaction::rollback_to(Savepoint point) {
 
 Status StoreTransaction::commit(WriteOptions options) {
   if (impl_ == nullptr) return Status::closed;
-  const bool wrote = impl_->wrote();  // the commit forgets what was created
+  const bool wrote = impl_->wrote();  // asked before: the commit clears `created`
   Status s = options.ttl_ms == 0 ? impl_->commit() : Status::invalid_argument;
   impl_->end();
   if (wrote && s == Status::ok) s = impl_->store->collections.acknowledge(options.durability);

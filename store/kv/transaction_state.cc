@@ -1,4 +1,4 @@
-// What a transaction has read and written so far, and its commit (transaction.h).
+// The read set and write sets of a transaction, and its commit (transaction.h).
 #include <algorithm>
 #include <utility>
 
@@ -61,7 +61,7 @@ Status TransactionState::write(WriteSet& write_set, std::string_view key,
   std::optional<std::string> copy;
   if (value) copy.emplace(*value);
   writes.push_back({&write_set, std::string(key), std::move(copy), before});
-  if (before == 0) {  // an entry of writes that nothing names, where memory ends here, is nobody's
+  if (before == 0) {  // may fail: then nothing names the new entry of `writes`, which is harmless
     write_set.latest.emplace(writes.back().key, writes.size() - 1);
   } else {
     write_set.name_again(at, writes.size() - 1);
@@ -69,7 +69,7 @@ Status TransactionState::write(WriteSet& write_set, std::string_view key,
   return Status::ok;
 }
 
-// Needs no memory: what was written before stays, or what comes is there.
+// Allocates nothing, so the key always has the old write or the new one.
 void WriteSet::name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write) {
   auto node = latest.extract(at);
   node.key() = writes[write].key;
@@ -93,7 +93,7 @@ void TransactionState::rollback_to(std::size_t count) {
   for (std::size_t i = writes.size(); i > count; --i) {
     auto& latest = writes[i - 1].write_set->latest;
     const auto at = latest.find(writes[i - 1].key);
-    if (at == latest.end() || at->second != i - 1) continue;  // taken back before
+    if (at == latest.end() || at->second != i - 1) continue;  // rolled back before
     const std::size_t before = writes[i - 1].before;
     if (before == 0) {
       latest.erase(at);
@@ -164,7 +164,7 @@ Status TransactionState::try_commit() {
 void TransactionState::end() {
   if (ended || store == nullptr) return;
   ended = true;
-  if (versions->forked()) return;  // a child: nothing of it is ours
+  if (versions->forked()) return;  // a child process touches nothing
   if (!versions->closed()) {
     for (const auto& state : created) store->collections.forget_unnamed(state);
   }

@@ -1,5 +1,5 @@
-// What a transaction has read and wants to write (transaction_state.cc). Made by transaction.cc;
-// its cursors (cursor.cc) lay the writes over what they find and note what they walked over.
+// What a transaction has read and wants to write. Its cursors (cursor.cc) lay the writes over what
+// they find, and note what they walk over.
 #pragma once
 
 #include <deque>
@@ -24,10 +24,10 @@ struct Write {
   WriteSet* write_set;
   std::string key;
   std::optional<std::string> value;  // none: erase
-  std::size_t before;                // of this key: index + 1 of the write it overrides, or 0
+  std::size_t before;                // index + 1 of the key's write that this one overrides, or 0
 };
 
-// What a transaction does in one collection. Keys and values as they stand in its tree.
+// The reads and writes of a transaction in one collection. Keys and values as they are stored.
 struct WriteSet {
   struct Text {
     using is_transparent = void;
@@ -41,17 +41,17 @@ struct WriteSet {
   Status alive() const { return own ? state->life.alive_to_maker() : state->alive(); }
 
   const Write* written(std::string_view key) const;
-  // `write` counts for its key from now on, in the place of what is at `at`.
+  // Makes `write` the latest of its key, in the place of the entry at `at`.
   void name_again(std::map<std::string_view, std::size_t>::iterator at, std::size_t write);
   bool writes_between(std::string_view low, const UpperBound& end) const;
-  // Puts the writes of a leaf with these bounds in the place of its entries.
+  // Lays the writes between these bounds, which are a leaf's, over its entries.
   void overlay(std::string_view low, const UpperBound& end, std::vector<Entry>& entries) const;
 
   const std::shared_ptr<CollectionState> state;
-  const bool own;                   // the transaction makes it
+  const bool own;                   // the transaction makes the collection
   const std::deque<Write>& writes;  // the transaction's
   std::unordered_set<std::string, Text, std::equal_to<>> keys_read;
-  // Index of the write that counts; keys point into writes.
+  // The index of each key's latest write. The keys point into `writes`.
   std::map<std::string_view, std::size_t> latest;
 };
 
@@ -61,12 +61,12 @@ struct TransactionState {
   TransactionState(const TransactionState&) = delete;
   TransactionState& operator=(const TransactionState&) = delete;
 
-  // Ready to read: with a snapshot, taken now if there is none.
+  // Makes it ready to read: takes a snapshot if there is none.
   Status look();
   Status usable() const;
-  // Its part of a collection of this store. not_found: it was dropped.
+  // The write set of a collection of this store. not_found: the collection was dropped.
   Status write_set_of(const std::shared_ptr<CollectionState>& state, WriteSet*& out);
-  // What a call that asked whether the collection is there answers.
+  // Takes and returns a collection's status. If it was dropped after the snapshot, `torn` is set.
   Status met(const CollectionState& state, Status s);
   Status write(WriteSet& write_set, std::string_view key, std::optional<std::string_view> value);
   bool wrote() const;
@@ -83,15 +83,15 @@ struct TransactionState {
   const TransactionOptions options;
   const std::shared_ptr<VersionStore> versions = store == nullptr ? nullptr : store->versions;
 
-  ReadSet reads;                    // ranges: of cursors; keys are added at the commit
-  std::deque<WriteSet> write_sets;  // they stay where they are
-  // In the order of the calls; those taken back stay, for cursors may show them.
+  ReadSet reads;                    // ranges of cursors; keys are added at the commit
+  std::deque<WriteSet> write_sets;  // a deque: cursors point to them
+  // In the order of the calls. Those rolled back stay: a cursor may show them.
   std::deque<Write> writes;
-  std::vector<std::shared_ptr<CollectionState>> created;  // without names until the commit
+  std::vector<std::shared_ptr<CollectionState>> created;  // unnamed until the commit
   std::vector<std::shared_ptr<CollectionState>> dropped;  // by the commit
   std::vector<std::string> locked;                        // by KeyLocks::name
-  bool doomed = false;  // a key for update had changed: the commit would find it, too
-  bool torn = false;    // a collection was dropped after this moment: it cannot be seen whole
+  bool doomed = false;  // a key for update had changed: the commit cannot succeed
+  bool torn = false;    // a collection was dropped after the snapshot, which is not whole now
   bool ended = false;
 };
 

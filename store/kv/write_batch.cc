@@ -1,4 +1,4 @@
-// The public WriteBatch: what is put into it, and what of it goes to which tree.
+// The public WriteBatch: how it is filled, and how its entries are encoded for the trees.
 #include <algorithm>
 
 #include "store/kv/cursor.h"
@@ -21,7 +21,7 @@ void WriteBatch::add(std::uint32_t collection, std::string_view key, std::string
   ops_.push_back(op);
 }
 
-// Few collections a batch, and the one of the last entry as a rule.
+// A batch names few collections, and mostly that of the entry before.
 std::uint32_t WriteBatch::index_of(const Collection& collection) {
   const auto at = std::find(collections_.rbegin(), collections_.rend(), collection.state_);
   if (at != collections_.rend()) return static_cast<std::uint32_t>(collections_.rend() - at);
@@ -51,7 +51,7 @@ void WriteBatch::clear() {
   collections_.clear();
 }
 
-// One entry in a collection whose form is not plain.
+// One entry of a collection whose encoding is not plain.
 Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
                                 const WriteBatch::Op& op, std::string_view key,
                                 std::string_view value, StoredOps& out, store::ReadSet& there) {
@@ -76,8 +76,8 @@ Status StoreImpl::append_stored(const std::shared_ptr<CollectionState>& state,
     out.push({tree, stored.get(), {}, true});
     return Status::ok;
   }
-  // All pairs there are at one moment, and no other since; and those that the batch itself put
-  // before.
+  // Erases all pairs of one timestamp, and those that the batch itself put before. The commit
+  // validates that no other pair was added since.
   if (there.snapshot == nullptr) {
     auto snapshot = state->collections->versions().take();
     if (!snapshot) return snapshot.error();

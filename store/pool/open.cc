@@ -1,13 +1,14 @@
-// How a pool is created, opened and recovered, in one place and in order: file, lanes, frames,
-// heap, transactions, index. Each step may rely on those before it and on nothing after.
+// How a pool is created, opened, recovered and closed. The layers are built in order: file, lanes,
+// frames, heap, transactions, store. Recovery then has these steps. Each relies only on those
+// before it.
 //
-//   frames        counters from bitfields; nothing is handed out yet
-//   heap          bookkeeping log and slabs read; intents of mallocs and frees finished or undone
-//   transactions  rolled back, or their frees completed
-//   index         the store names every block it reaches (derived blocks have no log)
-//   heap, frames  what nobody named is given back
-//   superblock    says running; before that nothing new was handed out, so a crash anywhere above
-//                 is followed by the same recovery
+//   frames        builds counters from bitfields; hands nothing out yet
+//   heap          reads the bookkeeping log and slabs; finishes or undoes intents of mallocs, frees
+//   transactions  are rolled back, or their frees are completed
+//   store         after a crash: marks every block that it reaches (derived blocks have no log)
+//   heap, frames  free what was not marked
+//   superblock    gets the state `running`. Nothing new was handed out before, so a crash in any
+//                 step is followed by the same recovery
 #include <algorithm>
 #include <chrono>
 
@@ -18,7 +19,7 @@ namespace TENUTO_NS {
 
 namespace {
 
-// `build` puts the layers on the file.
+// `build` builds the layers above the file.
 template <class Build>
 Result<std::unique_ptr<PoolImpl>> make(std::string_view path, const PoolOptions& options,
                                        const PoolStoreKind& kind, bool of_a_copy,
@@ -109,8 +110,8 @@ Status PoolImpl::attach(bool clean, const PoolOptions& options, Report* report) 
 Status PoolImpl::recover(Report* report) {
   if (!was_clean) TENUTO_TRY(heap->replay_intents(report));
   TENUTO_TRY(engine->recover(report, &rolled_back));
-  // After a crash only the store knows which blocks are its own; after a clean close their bits
-  // are there, and the trees can wait until somebody opens the store.
+  // After a crash only the store knows which blocks are its own. After a clean close the bits of
+  // these blocks are durable, and the trees are not needed until the store is opened.
   if (!was_clean) TENUTO_TRY(open_store(report));
   return heap->finish_recovery(&leaked_frames, report);
 }
@@ -126,7 +127,7 @@ Status PoolImpl::open_store(Report* report) {
 Status PoolImpl::close() {
   TENUTO_TRY(file->bad_pages());
   if (file->read_only()) return file->poisoned();
-  heap->prepare_thread();  // what the rest frees needs no memory
+  heap->prepare_thread();  // so that no free below needs memory
   TENUTO_TRY(engine->drain());
   if (store != nullptr) TENUTO_TRY(store->close());
   if (TENUTO_PLANT("store_clean_mark_before_close")) {

@@ -1,4 +1,4 @@
-// The public Pool: each call finds its layer.
+// The public Pool: each call goes to its layer.
 #include "tenuto/pool.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ Pool& Pool::operator=(Pool&& o) noexcept {
 }
 Pool::~Pool() { end(); }
 
-// Whoever cannot be told: what a close has no memory for is the next open's recovery.
+// A close that cannot report. If memory ends the pool is left to the next open's recovery.
 void Pool::end() noexcept {
   if (!pm::had_memory([this] { static_cast<void>(close()); })) impl_.reset();
 }
@@ -64,7 +64,7 @@ Status Pool::close() {
 }
 
 namespace {
-// What transactions hold back is looked for when the pool is full.
+// When the pool is full it frees what ended transactions still hold, and tries once more.
 template <class Bytes, class Dest, class... Options>
 Status malloc_to_dest(PoolImpl* impl, const Bytes& bytes, Dest& dest, const Options&... options) {
   TENUTO_TRY(usable(impl));

@@ -1,5 +1,4 @@
-// What an open pool is made of. Built by open.cc from the bottom to the top, used by pool.cc,
-// root.cc and the store.
+// The parts of an open pool: its layers, from the file up to the store.
 #pragma once
 
 #include <memory>
@@ -16,49 +15,49 @@
 namespace TENUTO_NS {
 
 struct PoolImpl {
-  // Constant after open; destroyed from the top to the bottom.
+  // Constant after open. Built in this order, destroyed in the reverse one.
   std::unique_ptr<pm::PoolFile> file;
   std::unique_ptr<pm::Lanes> lanes;
   std::unique_ptr<frame::Frames> frames;
   std::unique_ptr<heap::Heap> heap;
   std::unique_ptr<tx::Engine> engine;
-  // Null: no store, or a clean one nobody asked for.
+  // Null: there is no store, or it was closed cleanly and not opened yet.
   std::unique_ptr<PoolStore> store;
   const PoolStoreKind& store_kind;
   unsigned recovery_threads = 0;
-  Durability durability = Durability::sync;  // of calls without an option for it
+  Durability durability = Durability::sync;  // of calls that have no option for it
   bool was_clean = true;
   double recovery_ms = 0;
   std::uint64_t leaked_frames = 0;
   std::uint64_t rolled_back = 0;
-  std::mutex root_mu;  // one thread makes the root object
+  std::mutex root_mu;  // makes the root object once
 
   explicit PoolImpl(const PoolStoreKind& kind) : store_kind(kind) {}
 
   static Result<std::unique_ptr<PoolImpl>> create(std::string_view path, const PoolOptions& options,
                                                   const PoolStoreKind& kind, Report* report);
-  // A pool that has no name until it is whole: a crash, or a destructor, leaves nothing of it. No
-  // record in it is durable before finish_copy, which closes it, durably, and then gives it the
-  // name. exists: somebody else has taken that meanwhile.
+  // A pool that has no name until it is whole: a crash, or its destructor, leaves nothing of it. No
+  // record in it is durable before finish_copy, which closes it durably and then gives it its name.
+  // exists: another file has that name by then.
   static Result<std::unique_ptr<PoolImpl>> create_copy(std::string_view path,
                                                        const PoolOptions& options,
                                                        const PoolStoreKind& kind, Report* report);
   Status finish_copy(Report* report);
   static Result<std::unique_ptr<PoolImpl>> open(std::string_view path, const PoolOptions& options,
                                                 const PoolStoreKind& kind, Report* report);
-  // ok, or forked: a child does nothing with it, does not destroy it either (pm::abandon).
+  // ok | forked. A child process does nothing with a pool and does not destroy it (pm::abandon).
   Status usable() const { return file->forked() ? Status::forked : Status::ok; }
-  // A clean close: everything volatile is written out and the state says so.
+  // A clean close: writes out everything volatile, then stores the state `clean`.
   Status close();
 
-  // Opens the pool's store if there is one and recovery did not.
+  // Opens the pool's store, if there is one and recovery has not opened it.
   Status open_store(Report* report);
 
-  // What an operation that wrote and fenced returns in the end (pm::PoolFile::acknowledge).
+  // The last step of an operation that wrote and fenced (pm::PoolFile::acknowledge).
   Status acknowledge(Durability d) { return file->acknowledge(d); }
 
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
-  // Checks every layer below the store. Quiescent.
+  // Checks every layer below the store. REQUIRES: no other call is under way.
   Status validate(Report* report);
 
  private:

@@ -1,4 +1,4 @@
-// What a pool may hold beside objects: the key-value store. The pool knows this of it, and no more.
+// All that a pool knows of the key-value store, which it may hold beside objects.
 #pragma once
 
 #include <memory>
@@ -16,24 +16,25 @@ struct PoolImpl;
 
 class PoolStore {
  public:
-  virtual ~PoolStore() = default;  // without a close: what snapshots hold is left to recovery
-  // A clean close: nothing of it waits any more, counts are written. REQUIRES: nobody is in a call.
+  virtual ~PoolStore() = default;  // without close(): recovery frees what snapshots hold
+  // A clean close: frees all garbage and writes the counts. REQUIRES: no other call is under way.
   virtual Status close() = 0;
 
-  // To validate, for that empties other threads' caches of blocks. While it is held, what the store
-  // does by itself stands still, and so do compactions and calls that make, find, drop, rename or
-  // list collections. Waits for those under way.
+  // For validation, which empties other threads' caches of blocks. While it is held these wait: the
+  // reclaimer, compactions, and calls that make, find, drop, rename or list collections. Taking it
+  // waits for those under way.
   struct Standstill {
     std::unique_lock<std::mutex> reclaimer, compaction, catalog;
   };
   [[nodiscard]] virtual Standstill stand_still() = 0;
 };
 
-// How a pool finds its store; constant.
+// How a pool opens its store. Constant.
 struct PoolStoreKind {
-  // wrong_version: an earlier version made what this one does not read. Before anything is changed.
+  // wrong_version: an earlier version made a store that this one cannot read. Called before
+  // anything is changed.
   Status (*check)(const pm::PoolFile& file, Report* report);
-  // Opens the pool's. Null: it has none. After a crash it marks the blocks that are its own.
+  // Opens the pool's store. Null: there is none. After a crash it marks the store's blocks.
   Result<std::unique_ptr<PoolStore>> (*open)(PoolImpl& pool, Report* report);
 };
 

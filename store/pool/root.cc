@@ -1,7 +1,7 @@
-// The root object: what a program finds first. One word of the head page points to it; one line
-// says under which name and size it was made.
+// The root object, from which a program finds all others. One word of the head page points to it,
+// and one line has the name and size with which it was made.
 //
-//   name line, zeroed object | root word: a root word promises a name and zeros
+//   name line, zeroed object | root word        a root word promises a name and a zeroed object
 #include <algorithm>
 #include <cstring>
 
@@ -50,7 +50,7 @@ Result<void*> PoolImpl::root(std::string_view layout, std::uint64_t bytes, Repor
   fresh.bytes = bytes;
   copy_flush(&name, &fresh, sizeof fresh);
   zero_flush(file->at<void>(block->offset), block->bytes);
-  // Both are durable with publish's first fence, before the root word changes.
+  // The first fence of publish makes both durable, before the root word changes.
   TENUTO_TRY(heap->publish(*block, word));
   return file->at<void>(block->offset);
 }

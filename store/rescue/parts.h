@@ -1,4 +1,4 @@
-// The new pool of a rescue, and the ranges of keys that may be lost.
+// Parts of a rescue: ranges of keys that may be lost, and the writer of the new pool.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace TENUTO_NS::store {
 
-// Ranges from (inclusive) .. to (exclusive; nothing: the end).
+// Ranges of keys, from (inclusive) to (exclusive; none: to the end).
 class KeyRanges {
  public:
   void add(std::string from, std::optional<std::string> to) {
     ranges_.push_back({std::move(from), std::move(to)});
   }
 
-  // Orders them and makes them disjoint, so that a key's range is found by halving.
+  // Sorts the ranges and makes them disjoint, for the binary search of contains().
   void sort() {
     std::sort(ranges_.begin(), ranges_.end(),
               [](const Range& a, const Range& b) { return a.from < b.from; });
@@ -35,7 +35,7 @@ class KeyRanges {
     ranges_ = std::move(merged);
   }
 
-  // After sort().
+  // REQUIRES: sort() was called after the last add().
   bool contains(std::string_view key) const {
     const auto after =
         std::upper_bound(ranges_.begin(), ranges_.end(), key,
@@ -56,7 +56,7 @@ class KeyRanges {
 inline constexpr std::size_t kBatchOps = 1000;
 inline constexpr std::uint64_t kBatchBytes = 4u << 20;
 
-// The new pool.
+// Writes records to one collection of the new pool, in batches.
 class Writer {
  public:
   Writer(Store& to, Collection into, RescueResult& result)
@@ -75,7 +75,7 @@ class Writer {
     bytes_ = 0;
     return Status::ok;
   }
-  // What was written before must be found.
+  // Whether the new collection has the key. Flushes first, so that it finds what was put.
   Result<bool> has(std::string_view key) {
     TENUTO_TRY(flush());
     const Status s = into_.contains(key);

@@ -1,7 +1,7 @@
-// The rescue of records: from the leaves that salvage.cc believes, then, after a clean close, from
-// blocks in use that no leaf names any more, then, when asked to, from whatever looks like a
-// record. Each is taken by its checksum, its hash and its place; the new pool is written in
-// batches.
+// The rescue of records, from three sources in this order: the leaves that salvage.cc believes;
+// after a clean close, blocks in use that no leaf names; if asked to, whatever looks like a record.
+// Every record must pass its checksum. One from a leaf must also have the hash of its slot and a
+// key in the leaf's range. The new pool is written in batches.
 #include "tenuto/rescue.h"
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ class Rescue {
   Rescue(pm::PoolFile& file, const RescueOptions& options, RescueResult& result)
       : file_(file), result_(result), ground_{file, options, result} {}
 
-  // Finds all there is; writes nothing. `losses`: of the journal, which may be about any key.
+  // Finds the trees and their leaves. Writes nothing. losses: the journal's, maybe of any key.
   void find(std::vector<Report> losses) {
     result_.was_clean = file_.was_clean();
     for (Report& r : losses) ground_.lose({std::move(r), true, {}, {}, {}});
@@ -45,7 +45,7 @@ class Rescue {
   }
 
   Status write(Store& to) {
-    // Records are copied as they stand in their trees; no codec is needed.
+    // Records are copied as they are stored: no codec is needed.
     StoreImpl::of(to).collections()->set_encodings(Encodings::of_stored_keys());
     std::vector<Writer> writers;
     for (TreeRescue& t : trees_) {
@@ -84,13 +84,14 @@ class Rescue {
     if (const Status s = file_.bad_pages(&bad_page_); s != Status::ok) {
       ground_.lose({bad_page_, false, {}, {}, {}});
     }
-    // As many as there were is no proof where some are lost and others may be of elsewhere.
+    // The right number proves nothing when some are damaged and some taken without a leaf may come
+    // from a misplaced page.
     const bool sure = result_.damaged == 0 || unplaced_ == 0;
     const bool complete = result_.expected && *result_.expected == result_.records &&
                           result_.scavenged == 0 &&
                           (sure || TENUTO_PLANT("store_rescue_believes_the_count"));
     if (complete && bad_page_.what.empty()) {
-      // The clean close counted them, and they are all here: what is damaged cost nothing.
+      // All that the clean close counted are here: the damage cost no record.
       for (RescueLoss& l : result_.losses) result_.notes.push_back(std::move(l.report));
       result_.losses.clear();
       result_.losses_count = 0;
@@ -110,7 +111,7 @@ class Rescue {
   }
 
  private:
-  // Transactions and batches that did not end, in every lane that can be found.
+  // Rolls back transactions and batches that did not end, in every lane that can be found.
   void roll_back() {
     std::vector<pm::Lane> lanes;
     const pm::HeadPage& head = file_.head();
@@ -171,13 +172,13 @@ class Rescue {
     const PoolOffset catalog_again{file_.head().roots[pm::kRootCatalog]};
     const bool named = is_sound(catalog) && catalog.value() != 0;
     const bool told = (sound && word.has_catalog()) || catalog_again || (!sound && named);
-    // A sound word without the bit says that there never was a catalog.
+    // If the word is sound and lacks the bit, only a second name still speaks for a catalog.
     if (told || (!sound && leaf_of_another({kDefaultTree}))) {
       read_catalog(named ? PoolOffset{catalog.value()} : catalog_again, catalog_again);
     }
   }
 
-  // The counts of a tree at the clean close.
+  // The number of a tree's records at the clean close.
   std::optional<std::uint64_t> counts_at(PoolOffset first_leaf) const {
     const bool there =
         first_leaf.value % kLineBytes == 0 && file_.in_range(first_leaf, sizeof(Leaf));
@@ -186,7 +187,7 @@ class Rescue {
     return counts.sound(first_leaf) ? std::optional(counts.records) : std::nullopt;
   }
 
-  // After a clean close: a leaf in use whose tree is none of these.
+  // Whether, after a clean close, a leaf is in use whose tree is none of these.
   bool leaf_of_another(const std::vector<TreeId>& trees) const {
     bool found = false;
     ground_.slabs->for_each_leaf_block([&](PoolOffset at) {
@@ -234,7 +235,7 @@ class Rescue {
     result_.expected.reset();
   }
 
-  // A record that fills a block of this size: what else stands in blocks does not look like one.
+  // Whether the block holds a sound record of its size class. Other contents do not look like one.
   bool record_in_block(PoolOffset block, std::uint64_t bytes, Record& r) const {
     if (!read_record(file_, block, r)) return false;
     const std::uint64_t need = record_block_bytes(record_bytes(r.key.size(), r.value.size()));
@@ -242,7 +243,7 @@ class Rescue {
     return heap::kClassBytes[heap::class_of(need).value] == bytes && record_sound(file_, block, r);
   }
 
-  // The one tree that blocks without a leaf can belong to; none where there are more.
+  // The only tree that blocks without a leaf can belong to. None: there are several, or no such.
   std::optional<std::size_t> the_damaged_tree() const {
     std::optional<std::size_t> found;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
@@ -253,7 +254,7 @@ class Rescue {
     return found;
   }
 
-  // After a clean close every block in use is current, its leaf readable or not.
+  // Takes blocks that no leaf names. After a clean close every block in use is current.
   Status take_blocks(Store& to, std::vector<Writer>& writers) {
     const bool whole =
         std::all_of(trees_.begin(), trees_.end(), [](const TreeRescue& t) { return t.whole(); });
@@ -275,14 +276,14 @@ class Rescue {
           ground_.accounted.insert(block.value);
           result_.without_leaf += 1;
           if (!record_of_its_place(file_, block, r)) unplaced_ += 1;
-          // An entry that could not be believed may be of the same key.
+          // This may put a key again that a damaged entry had.
           status = (owner ? writers[*owner] : *found).put(r);
         });
     TENUTO_TRY(status);
     return found ? found->flush() : Status::ok;
   }
 
-  // Whatever looks like a record, where it can only be of one tree.
+  // Takes whatever looks like a record, if only one tree can have had it.
   Status scavenge(std::vector<Writer>& writers) {
     const std::optional<std::size_t> owner = the_damaged_tree();
     if (!owner) return Status::ok;
@@ -316,8 +317,8 @@ class Rescue {
   RescueGround ground_;
   Report bad_page_;
   std::deque<TreeRescue> trees_;  // the default collection first
-  bool catalog_lost_ = false;     // names may be missing
-  std::uint64_t unplaced_ = 0;    // taken without a leaf; their pages may be of elsewhere
+  bool catalog_lost_ = false;     // collections may be missing
+  std::uint64_t unplaced_ = 0;    // taken without a leaf, and their checksums cover no place
 };
 
 }  // namespace
@@ -352,7 +353,7 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   to.pool = options.pool;
   if (to.pool.mode == 0) to.pool.mode = (*file)->mode();
   to.key_kind = result.key_kind;
-  // Without a name until it is whole: what is not finished leaves nothing.
+  // It has no name until it is whole: an unfinished rescue leaves nothing.
   Result<Store> store = StoreImpl::create_copy(std::string(fresh), to, report);
   if (!store) return store.error();
   Status s = rescue.write(*store);

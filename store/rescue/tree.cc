@@ -44,9 +44,9 @@ void TreeRescue::note_gaps() {
   }
 }
 
-// Leaves that hang together from end to end and hold as many records as the clean close counted
-// need no other witness. Else, after a clean close, the slabs' bits speak, too: an entry whose
-// block is not in use may be of an older state of its leaf.
+// Sets leaves_are_all_: the chain of leaves is whole and has as many entries as the clean close
+// counted, so every entry is current. Otherwise, after a clean close, an entry also needs its
+// slab's bit: if the block is not in use the entry may be of an older state of its leaf.
 void TreeRescue::judge_leaves() {
   std::uint64_t entries = 0;
   for (const FoundLeaf& f : salvage_.live()) {
@@ -56,7 +56,7 @@ void TreeRescue::judge_leaves() {
   leaves_are_all_ = !lost_ && !ground_.doubtful && expected_ == std::optional(entries);
 }
 
-// Also where a fingerprint was damaged: that of the record takes its place.
+// Whether the bits are sound. A damaged fingerprint is replaced by that of its record.
 bool TreeRescue::bitmap_known(const Leaf& leaf) const {
   if (bitmap_sound(leaf)) return true;
   const std::uint64_t bits = bitmap_of(leaf);
@@ -70,7 +70,7 @@ bool TreeRescue::bitmap_known(const Leaf& leaf) const {
   return bitmap_word(leaf.head.bitmap, bits, fingerprints).raw == leaf.head.bitmap.raw;
 }
 
-// Whether a sound record with the hash of its slot stands there.
+// Reads the record of a slot. False: it is not sound, or has not the hash of its slot.
 bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* fingerprint, Record& r) const {
   if (!word.sound()) return false;
   const pm::PoolFile& file = ground_.file;
@@ -105,7 +105,7 @@ Status TreeRescue::take_leaf(std::size_t i, const Take& take) {
           {}},
          true, f.low, end);
     if (!ground_.file.was_clean()) uncertain_.push_back(f.at);
-    return Status::ok;  // after a clean close its records are found by their blocks
+    return Status::ok;  // after a clean close take_blocks() finds its records
   }
   std::uint64_t bad = 0;
   for (std::uint64_t used = bitmap_of(leaf); used != 0; used &= used - 1) {

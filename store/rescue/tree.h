@@ -1,4 +1,4 @@
-// The rescue of one tree: its leaves as salvage.cc believes them, and what their entries lead to.
+// The rescue of one tree: the leaves that salvage.cc believes, and the records of their entries.
 #pragma once
 
 #include <optional>
@@ -19,15 +19,16 @@ struct RescueGround {
   RescueResult& result;
   std::optional<FoundSlabs> slabs = {};
   std::unordered_set<std::uint64_t> accounted = {};  // blocks whose use is known
-  bool doubtful = false;                             // something was lost that is of no one tree
-  bool any_key_lost = false;                         // and may be about any key
+  bool doubtful = false;      // something was lost that belongs to no single tree
+  bool any_key_lost = false;  // the journal lost something, which may be any key
 
   void lose(RescueLoss loss);
 };
 
 class TreeRescue {
  public:
-  // `expected`: records at a clean close, if known.
+  // again: the first leaf's offset by its second name, or 0. expected: the number of records at the
+  // clean close, if known.
   TreeRescue(RescueGround& ground, const CatalogEntry& entry, PoolOffset again,
              std::optional<std::uint64_t> expected)
       : ground_(ground),
@@ -35,21 +36,21 @@ class TreeRescue {
         salvage_(ground.file, *ground.slabs, entry.id, entry.first_leaf, again),
         expected_(expected) {}
 
-  // Finds the leaves and judges them; writes nothing.
+  // Finds and judges the leaves. Writes nothing.
   void find();
   const CatalogEntry& entry() const { return entry_; }
   bool anything() const { return !salvage_.live().empty() || !salvage_.unproven().empty(); }
   std::size_t leaves() const { return salvage_.live().size(); }
-  // After a clean close: nothing is missing in the leaves, as far as they were taken.
+  // Whether, after a clean close, nothing is missing in the leaves that were taken so far.
   bool whole() const { return leaves_are_all_ && !lost_; }
 
-  // Gives f the records of the live leaves.
+  // Calls f with each record of the live leaves.
   using Take = std::function<Status(const Record&)>;
   Status take_leaves(const Take& f);
-  // What may be old, after all that is current was written.
+  // Takes records that may be old. REQUIRES: all current records were written.
   Status take_unproven(Writer& out);
-  // One that may be old. Where nothing is lost it is. Else it is counted, and taken only if asked
-  // for and if no current one has its key.
+  // One record that may be old. If its key is in no lost range it is old, and skipped. So it is if
+  // a current record has its key. Otherwise it is taken with `scavenge`, and without it counted.
   Status may_be_old(const Record& r, Writer& out);
   bool kind_fits(const Record& r) const {
     return entry_.spec.kind() != KeyKind::u64 || r.key.size() == sizeof(U64Key);
@@ -73,7 +74,7 @@ class TreeRescue {
   KeyRanges lost_keys_;
   bool lost_keys_sorted_ = false;
   bool lost_ = false;
-  std::vector<PoolOffset> uncertain_;  // live leaves without a readable bitmap
+  std::vector<PoolOffset> uncertain_;  // live leaves with a damaged bitmap
   std::vector<SlotWord> outdated_;     // entries whose blocks are not in use
   bool leaves_are_all_ = false;
 };

@@ -1,21 +1,23 @@
 // Bulk load: ascending keys into an empty tree, by several threads, with a handful of fences.
 //
-// The tree's only leaf, which is empty and the first, stays so; the leaves that are built here are
-// hung behind it as one chain. Until then nothing durable names any of it: leaves, records and long
-// separators are derived blocks, which a recovery that does not find them gives back.
+// The tree has one leaf, its first, which is empty and stays so. The new leaves are linked behind
+// it as one chain. Until then nothing durable names the new leaves, records and long separators.
+// They are derived blocks, so a recovery that does not find them gives them back.
 //
-//    records, leaves (each with its `next`)   |"bulk leaves"|   every thread for what it flushed
-//    first.next = the chain                   |"bulk chain"|    one store, which commits all
-//    shadow leaves and inner nodes show it            the first leaf is locked from before that
-//    store
+//   records, leaves (each with its `next`) |"bulk leaves"|  every thread, for what it flushed
+//   first.next = the chain |"bulk chain"|                   one store, which commits all, under the
+//                                                           first leaf's lock
+//   shadow leaves and inner nodes show the leaves           under the same lock
 //
-// Inner nodes are made before the lock: from there on nothing needs memory, so what is durable is
-// shown, too. Whatever ends a load earlier, a failed allocation among it, gives all back.
+// The first fence is needed so that no chain leads to leaves that are not durable. The second is
+// needed so that readers see nothing that a crash could take back. So a crash leaves an empty tree
+// or all of it.
 //
-// The first fence keeps a chain from being followed into what is not there; the second keeps
-// readers from seeing what a crash could take back. So a crash leaves an empty tree or all of it.
-// The empty key cannot be loaded, for it belongs into the first leaf. While a snapshot is active
-// nothing is loaded: see versions.h.
+// Inner nodes are made before the lock. From there on nothing needs memory, so what is durable is
+// also shown. A load that ends earlier, for example by a failed allocation, gives everything back.
+//
+// The empty key cannot be loaded, because it belongs into the first leaf. While a snapshot is
+// active nothing is loaded: see publish_chain().
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
@@ -69,7 +71,7 @@ class Tree::Bulk {
     std::vector<PoolOffset> records;
   };
 
-  // Calls f for parts of all leaves; the first status that is not ok ends it.
+  // Calls f for parts of all leaves. The first status that is not ok ends it.
   template <class F>
   Status in_parallel(F&& f) {
     std::atomic<Status> first{Status::ok};
@@ -96,7 +98,7 @@ class Tree::Bulk {
     return sorted_.subspan(from, std::min(kFill, sorted_.size() - from));
   }
 
-  // Before any leaf is filled, for each names the next.
+  // Before any leaf is filled, because each leaf names the next.
   Status reserve_leaves(std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
       const Result<heap::Block> block = tree_.reserve(sizeof(Leaf));
@@ -108,7 +110,7 @@ class Tree::Bulk {
 
   Status fill_leaves(std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) TENUTO_TRY(fill_one(i));
-    // By each thread, for a fence waits for its own processor's flushes only.
+    // Each thread fences, because a fence waits only for the flushes of its own processor.
     fence("bulk leaves", "bulk chain");
     return Status::ok;
   }
@@ -170,13 +172,13 @@ class Tree::Bulk {
     publish(next, header_word(next, leaves_[0].at.value));
   }
 
-  // Looks once more, now that nobody else can write.
+  // Looks again whether the tree is empty, under the lock.
   Status publish_chain() {
     const EpochGuard guard;
     ShadowLeaf& first = *tree_.index_.locate({}).leaf;
     NodesAbove above;
     if (!TENUTO_PLANT("store_bulk_nodes_made_under_lock")) above = nodes_above(first);
-    ThreadGarbage& garbage = tree_.garbage_.mine();  // before the lock, for it may have to be made
+    ThreadGarbage& garbage = tree_.garbage_.mine();  // before the lock: it may have to be made
     if (!first.lock()) return Status::exists;
     LeafLock lock(first);
     if (!is_empty(first) && !TENUTO_PLANT("store_bulk_named_before_filled")) {
@@ -184,9 +186,9 @@ class Tree::Bulk {
       return Status::exists;
     }
     if (const Status s = tree_.still_there(lock); s != Status::ok) {
-      return s == Status::conflict ? Status::busy : s;  // a transaction that was to drop it
+      return s == Status::conflict ? Status::busy : s;  // a transaction was to drop it
     }
-    // Snapshots would see what is loaded, for no leaf says that it was not there.
+    // No version says that the loaded keys were absent, so a snapshot would see them.
     if (tree_.versions_.now().snapshots() != 0) {
       lock.unlock_unchanged();
       return Status::busy;
@@ -194,8 +196,8 @@ class Tree::Bulk {
     name_chain();
     fence("bulk chain", "bulk load returns");
     shown_ = true;
-    // What hangs here is condemned, for no snapshot is active, and its keys go to other leaves: a
-    // sweep that comes, or is on its way, finds nothing to unlink there.
+    // The versions in this list are condemned, because no snapshot is active. Their keys move to
+    // other leaves. A sweep that comes, or is on its way, finds nothing to unlink there.
     if (!TENUTO_PLANT("store_bulk_load_keeps_a_list")) tree_.versions_.clear(first);
     if (above == nullptr) above = nodes_above(first);
     tree_.index_.adopt(std::move(above));
@@ -220,7 +222,7 @@ class Tree::Bulk {
     return Index::nodes_above(shadows, std::move(lows));
   }
 
-  // Nothing durable names these.
+  // Nothing durable names these blocks.
   void give_back() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       for (const PoolOffset record : leaves_[i].records) tree_.heap_.release(record);

@@ -1,6 +1,7 @@
-// Store::validate: of each tree the chain of leaves against the index, each leaf against its shadow
-// leaf and its separators, each record against its slot and its checksum; and all trees against the
-// heap: every block of the store's kind is reachable exactly once. Quiescent.
+// Store::validate. In each tree it compares the chain of leaves with the index, each leaf with its
+// shadow leaf and its separators, and each record with its slot and its checksum. Then it compares
+// all trees with the heap: every block of the store's kind is reachable exactly once. REQUIRES: no
+// thread writes or allocates meanwhile.
 #include <bit>
 #include <unordered_map>
 
@@ -29,7 +30,7 @@ class Tree::Check {
       expected = store::next_of(*shadow.leaf);
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
-    // Blocks that wait for readers are taken and rightly unreachable.
+    // Blocks that wait for readers are in use and rightly unreachable.
     tree_.garbage_.for_each([this](const Retired& item) {
       if (item.what == Retired::What::block) reached_.emplace(item.word, false);
     });
@@ -44,7 +45,7 @@ class Tree::Check {
     return fail(Status::corrupt, report_, std::move(what), tree_.file_.where(at, "store"));
   }
 
-  // Each block once, and one that the heap has given out.
+  // Each block is reached once, and the heap has given it out.
   Status reach(PoolOffset block) {
     if (!tree_.heap_.find_taken(block, heap::Kind::derived)) {
       return damaged(block, "a reference leads to no block in use");

@@ -19,7 +19,7 @@ TimeMs system_ms() {
   return static_cast<TimeMs>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
 }
 
-// Nobody sets it, and it goes on while the machine sleeps.
+// Cannot be set, and goes on while the machine sleeps.
 TimeMs steady_ms() {
   timespec t{};
   ::clock_gettime(CLOCK_BOOTTIME, &t);
@@ -52,7 +52,7 @@ TimeMs ExpiryClock::raise(TimeMs to) {
   return std::max(last, to);
 }
 
-// The first time anybody asks, and whenever the clock has gone further than it may at once.
+// Called at the first request, and when the clock is beyond near_.
 void ExpiryClock::look_closer(TimeMs clock) {
   const std::lock_guard lock(mu_);
   const TimeMs near = near_.load(std::memory_order_relaxed);
@@ -60,7 +60,7 @@ void ExpiryClock::look_closer(TimeMs clock) {
   if (near == 0) {
     begin(clock);
   } else if (doubted_) {
-    // Further: it has to stand anew.
+    // A further leap has to be confirmed anew.
     if (clock > leap_ + (steady_ms() - leap_steady_) + limits_.jump_ms_max) {
       doubt(clock, confirmed_locked());
     }
@@ -77,7 +77,7 @@ void ExpiryClock::look_closer(TimeMs clock) {
   near_.store(clock > kAlways - step ? kAlways : clock + step, std::memory_order_release);
 }
 
-// This life's first look at the clock, beside what the lives before knew.
+// The first request of this open, compared with what earlier opens knew.
 void ExpiryClock::begin(TimeMs clock) {
   sure_ = std::max(clock, known_.floor);
   sure_steady_ = steady_ms();
@@ -97,7 +97,8 @@ void ExpiryClock::doubt(TimeMs clock, TimeMs from) {
   sure_ = from;
   leap_ = clock;
   sure_steady_ = leap_steady_ = steady_ms();
-  // A time that was seen before and is not in the future has stood since then.
+  // A time that an earlier open doubted is kept, unless it is in the future: it has stood since
+  // then.
   if (known_.seen <= from || known_.seen > clock) known_.seen = clock;
   log_("the clock is ahead of the last time this store knew, by " + hours(clock - from) +
        ": what has expired since is hidden, and not reclaimed before the clock has stood for " +
@@ -116,7 +117,7 @@ TimeMs ExpiryClock::confirmed_locked() {
   if (!doubted_ || TENUTO_PLANT("store_clock_leap_believed")) return last;
   const TimeMs stood = steady_ms() - leap_steady_;
   const TimeMs clock = source_();
-  // As far as it should be by now, but for what clocks are set right by.
+  // The clock has gone on with the time; jump_ms_max / 2 is allowed for corrections of the clock.
   const bool agrees = clock + limits_.jump_ms_max / 2 >= leap_ + stood;
   if (stood >= limits_.confirm_ms && agrees) {
     doubted_ = false;
@@ -140,7 +141,7 @@ Times load_times(const pm::PoolFile& file) { return {file.time_floor(), file.tim
 Times times_of(const pm::PoolFile& file, ExpiryClock& clock) {
   const Times held = load_times(file);
   const Times now = clock.times();
-  if (now.floor == 0) return held;  // nobody has asked in this life
+  if (now.floor == 0) return held;  // no call has asked in this open
   return {std::max(held.floor, now.floor), now.seen};
 }
 

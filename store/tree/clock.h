@@ -1,21 +1,24 @@
-// The time by which records expire. One clock a store, made of the system's (or the user's), with
-// what the pool remembers of lives before. Asked by encoding.cc's users, versions.cc (a moment
-// includes its time), batch.cc (commits), and reclaim.cc.
+// The time by which records expire. A store has one clock. It combines the system's clock, or the
+// user's, with what the pool keeps from earlier opens.
 //
-//   now        what all calls go by: the clock, and never less than it was. It stands still while
-//              the clock is behind, so what has expired stays so.
-//   confirmed  what has certainly come: nothing is erased for good by a later time, and no later
-//              one is remembered. As a rule confirmed == now. A clock that leaps ahead, by more
-//              than `jump_ms_max` beyond the time that has passed meanwhile, is doubted: confirmed
-//              goes on from where it was at the pace of a clock that cannot be set, until the leap
-//              has stood for confirm_ms, or until a life later by as much sees the same.
+//   now        The time that all calls use. It follows the clock, but never goes back: while the
+//              clock is behind, it does not move. So what has expired stays expired.
+//   confirmed  The time that has certainly come. Nothing is erased by a later time, and the pool
+//              keeps no later one. As a rule confirmed == now.
+//   floor      The time that the pool keeps.
 //
-//   floor <= confirmed <= now                                     (I1) floor: what the pool holds
+//   floor <= confirmed <= now
 //
-// So one wrong leap hides records for as long as the store is open and destroys none: the next life
-// begins at the floor again. Across lives time does not go back behind the floor, which a clean
-// close raises to `confirmed` and a running reclaimer about once a second. A backup and a rescue
-// take floor and doubt with them.
+// **A leap of the clock is doubted.** The clock leaps when it is more than `jump_ms_max` ahead of
+// where the time that has passed would put it. Then `confirmed` goes on from where it was, at the
+// pace of a clock that cannot be set. It follows the leap when the clock has agreed with it for
+// confirm_ms. It also does so when a later open, at least confirm_ms after the doubted time, finds
+// the same.
+//
+// So one wrong leap hides records while the store is open, and destroys none: the next open begins
+// at the floor again. From one open to the next, time does not go back behind the floor. A clean
+// close raises the floor to `confirmed`. A running reclaimer does so about once a second. A backup
+// and a rescue copy floor and doubt.
 #pragma once
 
 #include <atomic>
@@ -32,12 +35,12 @@ class PoolFile;
 
 namespace TENUTO_NS::store {
 
-using TimeMs = std::uint64_t;  // since 1970
+using TimeMs = std::uint64_t;  // milliseconds since 1970
 
-// What a pool holds of time.
+// What a pool keeps of time.
 struct Times {
   TimeMs floor = 0;  // 0: unknown
-  TimeMs seen = 0;   // the first that was doubted and is not confirmed yet; 0: none
+  TimeMs seen = 0;   // the first time that was doubted and is not confirmed yet; 0: none
 };
 
 class ExpiryClock {
@@ -54,15 +57,16 @@ class ExpiryClock {
   ExpiryClock(const ExpiryClock&) = delete;
   ExpiryClock& operator=(const ExpiryClock&) = delete;
 
-  // Any thread; no lock but where the clock leaps. Cost: the source's, and a store a millisecond.
+  // From any thread. Takes a lock only where the clock leaps. Cost: the source's, and one store a
+  // millisecond.
   TimeMs now();
   TimeMs confirmed();
-  // To be held by the pool. Nothing, where nobody ever asked for the time.
+  // What the pool is to keep. Empty if no call ever asked for the time.
   Times times();
 
  private:
   static constexpr TimeMs kAlways = ~TimeMs{0};
-  static constexpr TimeMs kLongest = TimeMs{1} << 48;  // so that sums do not run over
+  static constexpr TimeMs kLongest = TimeMs{1} << 48;  // so that sums do not overflow
 
   void look_closer(TimeMs clock);
   void begin(TimeMs clock);
@@ -76,20 +80,20 @@ class ExpiryClock {
   const Log log_;
 
   std::atomic<TimeMs> last_{0};
-  std::atomic<TimeMs> near_{0};  // up to here a time is no leap; 0: nobody has asked yet
+  std::atomic<TimeMs> near_{0};  // times up to here are no leap; 0: no call has asked yet
 
   std::mutex mu_;
   // Guarded by mu_.
   Times known_;
-  TimeMs sure_ = 0;         // was confirmed,
-  TimeMs sure_steady_ = 0;  // when the steady clock stood here
+  TimeMs sure_ = 0;         // a confirmed time,
+  TimeMs sure_steady_ = 0;  // and the steady clock at that time
   bool doubted_ = false;
-  TimeMs leap_ = 0;         // what the clock showed,
-  TimeMs leap_steady_ = 0;  // then
+  TimeMs leap_ = 0;         // the clock after the leap,
+  TimeMs leap_steady_ = 0;  // and the steady clock at that time
 };
 
 Times load_times(const pm::PoolFile& file);
-// What the pool holds, and what was seen since.
+// What the pool keeps, and what was seen since.
 Times times_of(const pm::PoolFile& file, ExpiryClock& clock);
 // Flushes and fences. REQUIRES: one thread at a time, a pool that can be written.
 void store_times(pm::PoolFile& file, Times t);

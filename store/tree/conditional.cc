@@ -1,7 +1,7 @@
-// put_when: writes that look first. Put_if_absent, compare-and-swap and merge are made of it
-// (collection_write.cc). The record is seen without a lock, the caller decides, and the leaf is
-// locked only if it has not changed since; so no user's code runs under a lock, and nobody writes
-// the key between. The same fences as a put or an erase.
+// put_when: writes that depend on the key's record. put_if_absent, compare-and-swap and merge use
+// it (collection_write.cc). The record is read without a lock, and the caller decides. Then the
+// leaf is locked only if it has not changed since. So no user's code runs under a lock, and no
+// other thread writes the key in between. The fences are those of a put or an erase.
 #include <optional>
 
 #include "store/tree/tree.h"
@@ -9,14 +9,14 @@
 
 namespace TENUTO_NS::store {
 
-// One try, in one epoch: as long as the record's offset is the same, so is the record, and a change
-// of other keys in the leaf needs no new decision.
+// One try, in one epoch. While the record's offset is the same, so is the record. So a change of
+// other keys in the leaf needs no new decision.
 struct Tree::Conditional {
   Tree& tree;
   const std::string_view key;
   const Decide& decide;
   bool decided = false;
-  PoolOffset seen{};  // the record decided upon
+  PoolOffset seen{};  // the record that `decision` is about
   Decision decision{};
   Pending pending{key, hash_key(key), {}, 0, false};
 
@@ -61,7 +61,7 @@ struct Tree::Conditional {
         break;
     }
     TENUTO_TRY(tree.link_record(place, pending, old));
-    pending.record = {};  // the leaf's now
+    pending.record = {};  // it belongs to the leaf now
     return Status::ok;
   }
 
@@ -79,7 +79,7 @@ Status Tree::put_when(std::string_view key, const Decide& decide) {
   TENUTO_TRY(check_key(key));
   TENUTO_TRY(file_.writable());
   Status s = Conditional{*this, key, decide}.run();
-  if (s == Status::full) {  // what waits for readers, this thread among them, may make room
+  if (s == Status::full) {  // what waits for readers, this thread's call among them, may make room
     garbage_.collect_all_at_rest();
     s = Conditional{*this, key, decide}.run();
   }

@@ -16,14 +16,14 @@ namespace TENUTO_NS::store {
 constinit std::atomic<std::uint64_t> global_epoch{EpochSlot::kStep};
 constinit thread_local EpochSlot* thread_epoch_slot = nullptr;
 
-// Live as long as the process: threads may end after static destructors ran.
+// Live as long as the process, because threads may end after static destructors ran.
 constinit EpochSlot epoch_slots_of_threads[kEpochSlots];
 constinit EpochSlot loose_epoch_slots[kLooseSlots];
 
 namespace {
 
-// In a child: who was pinned is not there any more, or reads the parent's pools, which nobody frees
-// from here.
+// In a child process: the pinned threads do not exist, or read the parent's pools, which no thread
+// frees from here.
 void unpin_all() {
   for (EpochSlot& slot : epoch_slots_of_threads) slot.state.store(0, std::memory_order_relaxed);
   for (EpochSlot& slot : loose_epoch_slots) slot.state.store(0, std::memory_order_relaxed);
@@ -60,12 +60,12 @@ void put_back(Slots& slots, EpochSlot& slot) {
   r.given_back.notify_one();
 }
 
-// A thread's slots go back at its end.
+// A thread's slots. They are given back at its end.
 struct ThreadSlots {
   static constexpr std::size_t kLooseMax = 4;
   EpochSlot* loose[kLooseMax] = {};
   std::size_t loose_count = 0;
-  bool ended = false;  // what else ends with the thread may come later
+  bool ended = false;  // other parts of the thread may end after this one
 
   ~ThreadSlots() {
     ended = true;
@@ -106,7 +106,7 @@ void EpochSlot::wait_until_looked_at() {
 
 void EpochSlot::rest(HeldPlaces places) {
   held = places;
-  // Release: meets the acquire of who marks it.
+  // Release: meets the acquire of a thread that marks the slot.
   state.store(state.load(std::memory_order_relaxed) | kResting, std::memory_order_release);
 }
 
@@ -122,7 +122,7 @@ void EpochSlot::let_go() {
 }
 
 EpochSlot& take_thread_slot() {
-  static_cast<void>(thread_slots());  // which gives it back at the thread's end
+  static_cast<void>(thread_slots());  // gives the slot back at the thread's end
   EpochSlot& slot = wait_for_thread_slot();
   thread_epoch_slot = &slot;
   return slot;
@@ -137,7 +137,7 @@ EpochSlot* take_loose_slot() {
 }
 
 void put_loose_slot(EpochSlot& slot) {
-  ThreadSlots* t = nullptr;  // a thread that met none of this before may have no memory for it
+  ThreadSlots* t = nullptr;  // a thread's first call here may have no memory for it
   static_cast<void>(pm::had_memory([&] { t = &thread_slots(); }));
   if (t != nullptr && t->loose_count < ThreadSlots::kLooseMax && !t->ended) {
     t->loose[t->loose_count++] = &slot;

@@ -1,24 +1,33 @@
-// When may memory that readers might still look at be used again? A reader pins an epoch while it
-// looks; what was unlinked is stamped with the epoch of that time and freed once no reader is
-// pinned at it or before. Used for inner nodes, shadow leaves, leaf blocks and records.
+// Epochs: when may unlinked memory be used again? A reader pins the current epoch while it looks.
+// Unlinked memory is stamped with the epoch of that time. It is freed once no reader is pinned at
+// that epoch or an earlier one. Used for inner nodes, shadow leaves, leaf blocks, records and old
+// versions.
 //
-// Slots (one line each) are process-wide: a thread takes one at its first read and gives it back at
-// its exit; an iterator or view, which may move between threads, has a loose one. Neither reads nor
-// writes share a counter.
+// A slot is one line of the process. A thread takes a slot at its first read and gives it back at
+// its exit. An iterator or view may move between threads, so it has a slot of its own, a loose one.
+// Neither reads nor writes share a counter.
 //
-// **Why it is right.** A reader stores its epoch with a locked instruction before it loads any
-// pointer. advance_epoch raises it with a locked instruction after the unlinking stores, and then
-// the slots are scanned. A reader the scan does not see pinned at the old epoch or before has
-// pinned after the raise, hence sees the unlinking.
+// **Why this is right.**
+//   reader          slot = global_epoch, by a locked instruction; then it loads pointers
+//   freeing thread  it unlinks; advance_epoch(), a locked instruction, raises global_epoch from e;
+//                   it reads all slots; it frees when no slot is pinned at an epoch <= e
+// Consider a reader that the scan does not find pinned at an epoch <= e:
+// - Its slot is 0, because the reader has left. Its release store meets the scan's load, so it has
+//   finished looking.
+// - Its slot has a later epoch. It read global_epoch after the advance, so it sees the unlinking.
+// - It pins after the scan has read its slot. That is after the advance, so it sees the unlinking,
+//   even if the epoch that it stores is e.
 //
-// **Nobody at rest holds an epoch.** A pin lasts as long as one call. An iterator between two
-// calls, or a view, *rests*: its slot says which places in blocks its user may look at, the records
-// of one leaf or one record, and these alone are kept when their epoch is over. Whoever frees reads
-// the pins first and what rests hold after them: who went from a pin to a rest between the two is
-// met once at least, and who left its rest looks at nothing of it any more. Trees that were dropped
-// are kept as a whole, by rests as by pins (epoch_is_over).
+// **A rest holds blocks, not an epoch.** A pin lasts for one call. Between two calls an iterator or
+// a view *rests*. Its slot names the places in blocks that its user may look at: the records of one
+// leaf, or one record. Only these blocks are kept when their epoch is over. The freeing thread
+// reads the pins first, and after that the places that rests hold:
+// - A slot that changes from a pin to a rest between the two is found at least once.
+// - A slot that left its rest is no obstacle: its user looks at nothing of that rest any more.
 //
-// Who keeps what was unlinked until then: garbage.h.
+// A dropped tree is different. A rest keeps it as a whole, as a pin does (epoch_is_over).
+//
+// Where unlinked memory waits: garbage.h.
 #pragma once
 
 #include <atomic>
@@ -34,10 +43,11 @@
 
 namespace TENUTO_NS::store {
 
-inline constexpr std::size_t kEpochSlots = 4096;  // threads at one moment
+inline constexpr std::size_t kEpochSlots = 4096;  // threads at one time
 inline constexpr std::size_t kLooseSlots = 4096;  // iterators and views
 
-// Words with offsets in the pool, `stride` bytes apart; what stands above 48 bits is not looked at.
+// `count` words, `stride` bytes apart. The low 48 bits of each name a place in the pool, or are 0.
+// The bits above are ignored.
 struct HeldPlaces {
   const void* first = nullptr;
   std::uint32_t count = 0;
@@ -47,27 +57,27 @@ struct HeldPlaces {
 struct alignas(kLineBytes) EpochSlot {
   static constexpr std::uint64_t kResting = 1;
   static constexpr std::uint64_t kLooked = 2;
-  static constexpr std::uint64_t kStep = 4;  // epochs leave room for the two
+  static constexpr std::uint64_t kStep = 4;  // the two low bits of an epoch are free
 
-  std::atomic<std::uint64_t> state{0};  // 0: not reading; an epoch; an epoch and kResting
-  std::atomic<bool> looked_at{false};   // by who marks it
-  // Holder only.
+  std::atomic<std::uint64_t> state{0};  // 0: not reading; an epoch: pinned; an epoch | kResting
+  std::atomic<bool> looked_at{false};   // set by the thread that marks the slot
+  // Used by the holder only.
   std::uint32_t depth = 0;
   // Guarded by the registry's mutex while nobody holds the slot.
   std::uint32_t next_idle = 0;  // index + 1
-  // Holder only; read by others under the mark.
+  // Written by the holder only. Others read it under the mark.
   HeldPlaces held;
-  std::uint64_t place = 0;  // what `held` names, of a view
+  std::uint64_t place = 0;  // for a view: the one place in `held`
 
-  // Nests.
+  // These two nest.
   void enter();
   void leave();
-  // Not nested: pins what is there now, whether it was pinned, at rest, or neither.
+  // Does not nest. Pins the current epoch, whether the slot was pinned, at rest, or neither.
   void pin();
-  // From then on others may free what is not held. REQUIRES: pinned; the words stay as they are
-  // until the slot is pinned again or let go.
+  // From here on others may free what `places` does not name. REQUIRES: pinned; the words of
+  // `places` do not change until the slot is pinned again or let go.
   void rest(HeldPlaces places);
-  // Of a slot that was not pinned: as if it had been, with that one.
+  // For a slot that is not pinned: rests at the epoch of `pinned`, a slot that is pinned.
   void rest_with(const EpochSlot& pinned, std::uint64_t place_held);
   void let_go();
   void wait_until_looked_at();
@@ -77,13 +87,13 @@ static_assert(sizeof(EpochSlot) == kLineBytes);
 extern constinit thread_local EpochSlot* thread_epoch_slot;
 EpochSlot& take_thread_slot();
 
-// The calling thread's slot. When all are held the call waits until one is given back.
+// The calling thread's slot. When all slots are taken it waits until one is given back.
 inline EpochSlot& my_epoch_slot() {
   EpochSlot* s = thread_epoch_slot;
   return s != nullptr ? *s : take_thread_slot();
 }
 
-// A slot for an iterator or a view; some are cached per thread. Null: all are held.
+// A slot for an iterator or a view. Each thread caches some. Null: all are taken.
 EpochSlot* take_loose_slot();
 void put_loose_slot(EpochSlot& slot);
 
@@ -99,7 +109,7 @@ inline void EpochSlot::enter() {
   if (depth++ == 0) pin();
 }
 inline void EpochSlot::leave() {
-  // Release: meets the acquire of the scans. Nobody marks a slot that is pinned.
+  // Release: meets the acquire of the scans. A pinned slot is never marked.
   if (--depth == 0) state.store(0, std::memory_order_release);
 }
 
@@ -116,9 +126,10 @@ class EpochGuard {
   EpochSlot& slot_;
 };
 
-// For what is unlinked as a whole: ends the epoch after the unlinking and returns it ...
+// For memory that is unlinked as a whole. Call it after the unlinking: ends the epoch and returns
+// it.
 std::uint64_t advance_epoch();
-// ... and says whether everybody who may still look has left, those at rest among them.
+// Whether every reader that may still look has left, those at rest among them.
 bool epoch_is_over(std::uint64_t epoch);
 
 }  // namespace TENUTO_NS::store

@@ -1,4 +1,4 @@
-// Epoch slots handed out and taken back, and how others look at them. For epoch.cc and garbage.cc.
+// How epoch slots are handed out, taken back and marked. For epoch.cc and garbage.cc.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,13 @@
 
 namespace TENUTO_NS::store {
 
-// The slots of one kind. A thread's are never handed to an iterator: its lists hang on them.
+// The slots of one kind. Iterators never get a thread's slot, because garbage lists go by its
+// index.
 class Slots {
  public:
   Slots(EpochSlot* slots, std::size_t count) : slots_(slots), count_(count) {}
 
-  // Null: all are held. REQUIRES: the registry's mutex.
+  // Null: all are taken. REQUIRES: the registry's mutex.
   EpochSlot* take() {
     if (idle_head_ != 0) {
       EpochSlot& slot = slots_[idle_head_ - 1];
@@ -44,7 +45,7 @@ class Slots {
   EpochSlot* const slots_;
   const std::size_t count_;
   std::uint32_t idle_head_ = 0;  // index + 1
-  // Slots below were held at some time. Written under the mutex, read by scans.
+  // Slots below this index were taken at some time. Written under the mutex, read by scans.
   std::atomic<std::size_t> used_{0};
 };
 
@@ -52,7 +53,7 @@ extern constinit EpochSlot epoch_slots_of_threads[kEpochSlots];
 extern constinit EpochSlot loose_epoch_slots[kLooseSlots];
 
 struct EpochRegistry {
-  std::mutex& mu = pm::process_locks.readers;  // who marks slots holds it, too: one at a time
+  std::mutex& mu = pm::process_locks.readers;  // also held by the one thread that marks
   std::condition_variable given_back;
   Slots threads{epoch_slots_of_threads, kEpochSlots};
   Slots loose{loose_epoch_slots, kLooseSlots};
@@ -60,14 +61,14 @@ struct EpochRegistry {
 
 EpochRegistry& epoch_registry();
 
-// The oldest epoch at which somebody is pinned; all ones when nobody is.
+// The oldest epoch at which a slot is pinned; all ones when none is.
 std::uint64_t oldest_epoch(bool with_rests);
 
-// Calls f while the slot's holder cannot pin it, if it is in this state. REQUIRES: the registry's
-// mutex.
+// Calls f if the slot is in this state. Meanwhile the slot's holder cannot pin it. REQUIRES: the
+// registry's mutex.
 template <class F>
 void look_at(EpochSlot& slot, std::uint64_t state, F&& f) {
-  slot.looked_at.store(true, std::memory_order_seq_cst);  // before the mark, which leads here
+  slot.looked_at.store(true, std::memory_order_seq_cst);  // before the mark is seen
   std::uint64_t marked = state;
   if (slot.state.compare_exchange_strong(marked, state | EpochSlot::kLooked,
                                          std::memory_order_seq_cst)) {

@@ -1,8 +1,9 @@
-// What a tree counts: how many records a range holds, told from the inner nodes alone, and
-// statistics.
+// What a tree counts: an estimate of how many records a range holds, from the inner nodes alone,
+// and statistics.
 //
-// A range: two descents, one for each end. What lies between them is counted in children of the
-// nodes they pass; a child that was not entered has about as many leaves as the ones that were.
+// The estimate makes two descents, one for each end of the range. It counts the children between
+// them in the nodes that they pass. A child that was not entered counts as many leaves as those
+// that were entered.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,7 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// The way to a key: the nodes and which child was entered, from the root down.
+// The path to a key: the nodes and the child taken in each, from the root down.
 struct Way {
   const Node* node[kLevelsMax];
   unsigned child[kLevelsMax];
@@ -25,13 +26,13 @@ struct Way {
       if (levels++, n->level() == 1) return;
     }
   }
-  // Leaves under a child of the node at this depth, judged by the nodes below it on the way.
+  // Leaves under a child of the node at this depth, judged by the nodes below it on the path.
   double leaves_of_child(unsigned depth) const {
     double leaves = 1;
     for (unsigned d = depth + 1; d < levels; ++d) leaves *= node[d]->count();
     return leaves;
   }
-  // Leaves to the left of the way, under the node at `depth` and below, and half of the last one.
+  // Leaves to the left of the path, from the node at `depth` down, and half of the last leaf.
   double leaves_left_of(unsigned depth) const {
     double leaves = 0.5;
     for (unsigned d = depth; d < levels; ++d) leaves += child[d] * leaves_of_child(d);
@@ -54,7 +55,7 @@ double Index::estimate_leaves(const std::string_view* from, const std::string_vi
   const Way right(root, to, true);
   unsigned d = 0;
   while (d < left.levels && left.node[d] == right.node[d] && left.child[d] == right.child[d]) ++d;
-  // An end that is open takes the whole of its last leaf.
+  // An open end takes the whole of its last leaf.
   double leaves = (from == nullptr ? 0.5 : 0.0) + (to == nullptr ? 0.5 : 0.0);
   if (d == left.levels) return leaves;  // both in one leaf
   const double one = std::sqrt(left.leaves_of_child(d) * right.leaves_of_child(d));
@@ -74,8 +75,7 @@ std::uint64_t Tree::estimate(std::string_view from, const std::string_view* to) 
       std::llround(std::max(0.0, records * std::min(part / all, 1.0))));
 }
 
-// After a crash the bytes are counted when somebody first asks, unless recovery has read all
-// records.
+// After a crash the bytes are counted when stats() first asks.
 void Tree::count_record_bytes() const {
   const EpochGuard guard;
   std::int64_t bytes = 0;

@@ -1,22 +1,23 @@
 // What the store puts on media: leaves, their low separators, records, and one line of the pool's
-// head page. All integers little-endian. Read by every file of this folder.
+// head page. All integers are little-endian.
 //
-//   HeadPage.store[0]  offset of the first leaf; 0: the pool has no store (commits the creation)
-//   HeadPage.roots[kRootStore]  the same, written after it
-//   HeadPage.store[1]  StoreWord: version, key kind, whether there is a catalog (commits its
-//   creation), check
-//   HeadPage.store[2]  records, HeadPage.store[3] bytes of keys and values: written by a clean
-//   close
-//   HeadPage.store[4]  HeaderWord: offset of the catalog's first leaf
+//   HeadPage.store[0]             offset of the first leaf; 0: the pool has no store. Commits the
+//                                 creation.
+//   HeadPage.roots[kRootStore]    the same, written after it
+//   HeadPage.store[1]             StoreWord: version, key kind, whether there is a catalog, check.
+//                                 Commits the creation of the catalog.
+//   HeadPage.store[2]             records                        written by a clean close
+//   HeadPage.store[3]             bytes of keys and values       written by a clean close
+//   HeadPage.store[4]             HeaderWord: offset of the catalog's first leaf
 //   HeadPage.roots[kRootCatalog]  the same, plain, written after it
-//   HeadPage.store[5]  HeaderWord: the next collection's id
+//   HeadPage.store[5]             HeaderWord: the next collection's id
 //
-// A store is several trees: the default collection, named in the head page; once there are other
-// collections, the catalog, named there, too; and the trees that the catalog names (catalog.h).
+// A store has several trees. The head page names the default collection and, once there are other
+// collections, the catalog. The catalog names the trees of these (catalog.h).
 //
 // The leaves of a tree form a chain in key order. A leaf holds the keys from its low separator
-// (inclusive) to the next leaf's (exclusive), in no order. The first leaf's separator is empty, and
-// the first leaf is never unlinked; what its separator leaves free holds the tree's counts.
+// (inclusive) to the next leaf's (exclusive), in no order. The first leaf is never unlinked. Its
+// separator is empty, and the separator's line holds the tree's counts.
 #pragma once
 
 #include <bit>
@@ -34,17 +35,18 @@ namespace TENUTO_NS::store {
 
 inline constexpr std::uint64_t kOffsetMask = (1ull << 48) - 1;
 
-// One word names a record and carries 16 bits of its key's hash, so that a wrong guess of the
-// fingerprint costs no record line. Records stand on eight bytes; the three bits below are a check
-// that every flipped bit fails, for a word that leads to another record may lead to an older one of
-// the same key, and one whose hash is wrong to none. 0: written by 0.1.0, without a check.
+// One word names a record and has 16 bits of its key's hash. So a fingerprint that matches by
+// chance costs no record line. Records are aligned to eight bytes. The three bits below are a check
+// that any single flipped bit of the rest fails. Without the check a flipped bit of the offset may
+// lead to an older record of the same key, and one of the hash hides the record. Check 0: written
+// by 0.1.0, without a check.
 struct SlotWord {
   std::uint64_t raw;
 
   static constexpr unsigned kCheckBits = 3;
   static constexpr std::uint64_t kCheckMask = (1ull << kCheckBits) - 1;
 
-  // The eighth power of two is the first: a flipped bit changes the remainder.
+  // A flipped bit changes the remainder, because no power of two is a multiple of 7.
   static constexpr std::uint64_t check_of(std::uint64_t raw) { return 1 + (raw >> kCheckBits) % 7; }
   static constexpr SlotWord make(PoolOffset record, std::uint16_t hash) {
     const std::uint64_t word = record.value | static_cast<std::uint64_t>(hash) << 48;
@@ -66,7 +68,7 @@ inline constexpr unsigned kSlots = 48;
 inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
 inline constexpr std::size_t kLowInlineMax = 56;
 
-// Fingerprints of a leaf, 0 where the slot is not in use.
+// The fingerprints of a leaf; 0 where the slot is not in use.
 struct UsedFingerprints {
   std::uint8_t of[kSlots];
 
@@ -80,16 +82,17 @@ struct UsedFingerprints {
   }
 };
 
-// A word of a leaf's header: 48 bits, and above them a checksum salted with the word's place, which
-// is never 0. So a zeroed, flipped or misplaced word is known from an empty leaf and from the last
-// one: without it a damaged link would end the chain, and what lies behind be lost in silence.
+// A word of a leaf's header: 48 bits, and above them a checksum. The checksum is salted with the
+// word's place and is never 0. So a zeroed, flipped or misplaced word is not taken for an empty
+// leaf or for the end of the chain. Otherwise a damaged link would silently lose all leaves behind
+// it.
 struct HeaderWord {
   std::uint64_t raw;
 
   static HeaderWord make(std::uint64_t value, std::uint64_t salt) {
     return sealed(value, pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value));
   }
-  // Of a bitmap: the fingerprints that the lookups go by are covered, too.
+  // For a bitmap: the checksum also covers the fingerprints by which lookups go.
   static HeaderWord make(std::uint64_t value, std::uint64_t salt,
                          const UsedFingerprints& fingerprints) {
     return sealed(value, fingerprints.crc(pm::crc32c_u64(pm::crc32c_u64(~0u, salt), value)));
@@ -105,16 +108,16 @@ struct HeaderWord {
 };
 static_assert(pm::OnMedia<HeaderWord> && sizeof(HeaderWord) == 8);
 
-// The one line whose stores, durable in order, commit inserts, erases and splits.
+// One line. Its stores, durable in order, commit inserts, erases and splits.
 struct LeafHeader {
-  HeaderWord bitmap;  // bit i: slot i names a record; its checksum covers their fingerprints
+  HeaderWord bitmap;  // bit i: slot i names a record; the checksum covers its fingerprint
   HeaderWord next;    // offset of the next leaf; 0: the last
-  std::uint8_t fingerprint[kSlots];  // fingerprints; meaningless where the bit is 0, else never 0
+  std::uint8_t fingerprint[kSlots];  // meaningless where the bit is 0, else never 0
 };
 static_assert(pm::OnMedia<LeafHeader> && sizeof(LeafHeader) == kLineBytes);
 
-// Which tree a leaf belongs to: 0 the default collection, 1 the catalog, then the collections in
-// the order of their making. Never used twice in a pool.
+// The tree of a leaf: 0 the default collection, 1 the catalog, then the collections in the order in
+// which they were made. Never used twice in a pool.
 struct TreeId {
   std::uint64_t value = 0;
   constexpr auto operator<=>(const TreeId&) const = default;
@@ -123,8 +126,8 @@ inline constexpr TreeId kDefaultTree{0};
 inline constexpr TreeId kCatalogTree{1};
 inline constexpr TreeId kFirstCollection{2};
 
-// The low separator: immutable while the leaf lives. Long ones stand in a block of their own,
-// whose offset is then in the first eight bytes of `data`.
+// The low separator. It does not change while the leaf is in use. A long one is in a block of its
+// own, whose offset is in the first eight bytes of `data`.
 struct LowSeparator {
   std::uint32_t head;   // 17 bits of length, 15 bits of the tree's id
   std::uint32_t check;  // crc32c of the leaf's offset, the tree's id if it is not 0, the separator
@@ -152,8 +155,8 @@ struct Leaf {
 static_assert(pm::OnMedia<Leaf> && sizeof(Leaf) == 8 * kLineBytes);
 static_assert(offsetof(Leaf, slot) == kLineBytes && offsetof(Leaf, low) == 7 * kLineBytes);
 
-// What a tree held at the last clean close; meaningless after a crash. It stands in `data` of the
-// first leaf's separator, which is empty; of the default collection in the head page.
+// What a tree held at the last clean close. Meaningless after a crash. The counts are in `data` of
+// the first leaf's separator, which is empty. Those of the default collection are in the head page.
 struct TreeCounts {
   std::uint64_t records;
   std::uint64_t record_bytes;
@@ -170,8 +173,8 @@ struct TreeCounts {
 };
 static_assert(pm::OnMedia<TreeCounts> && sizeof(TreeCounts) <= kLowInlineMax);
 
-// The head of a record block; key and value follow, after an 8-byte length where value_field is
-// all ones. 16-byte keys with 100-byte values make 124 bytes: two lines.
+// The head of a record block. Key and value follow it. If value_field is all ones, an 8-byte length
+// comes before them. A 16-byte key with a 100-byte value makes 124 bytes: two lines.
 struct RecordHead {
   std::uint64_t raw;
 
@@ -195,8 +198,8 @@ static_assert(RecordHead::make(65536, RecordHead::kLongValue, 0xabcd).key_bytes(
 static_assert(RecordHead::make(65536, 77, 0xabcd).value_field() == 77);
 static_assert(RecordHead::make(65536, 77, 0xabcd).check() == 0xabcd);
 
-// HeadPage.store[1]. A library that knows no collections finds another word than it expects and
-// refuses the pool; without a catalog nothing is different for it.
+// HeadPage.store[1]. A library without collections expects another word when there is a catalog,
+// and refuses the pool. Without a catalog the word is the same as before.
 struct StoreWord {
   std::uint64_t raw;
 

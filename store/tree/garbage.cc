@@ -12,11 +12,11 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// Places in blocks that iterators and views at rest hold. Where there is no memory for them, all
-// are taken for held.
+// Places in blocks that iterators and views at rest hold. Without memory to note them, every block
+// counts as held.
 class HeldSet {
  public:
-  // Reads what is held at this moment.
+  // Reads what is held now.
   void read() {
     const pm::TraceUninterrupted alone;
     EpochRegistry& r = epoch_registry();
@@ -111,7 +111,8 @@ void Garbage::put_chunk(RetiredChunk* chunk) {
   delete chunk;
 }
 
-// REQUIRES: see ThreadGarbage::fresh. Without memory for another chunk they stay where they are.
+// REQUIRES: see ThreadGarbage::fresh. Without memory for another chunk the items stay where they
+// are.
 void Garbage::take_fresh(ThreadGarbage& list, RetiredList& out) {
   if (list.fresh->count == 0) return;
   if (!out.take_items(*list.fresh)) {
@@ -147,7 +148,7 @@ void Garbage::hand_over(RetiredList&& items) {
   stamped_.append(std::move(items));
 }
 
-// Those whose epoch is over, but for what somebody at rest holds.
+// Frees items whose epoch is over and that no rest holds.
 void Garbage::free_some(std::size_t items_max) {
   if (!ready_()) return;
   RetiredList going;
@@ -170,7 +171,7 @@ void Garbage::free_some(std::size_t items_max) {
     for (RetiredChunk* c = going.first(); c != nullptr; c = c->next) waiting_.subtract(*c);
   }
   if (going.empty()) return;
-  // After the pins were read.
+  // After the pins were read: see epoch.h.
   HeldSet places;
   if (!TENUTO_PLANT("store_rests_hold_nothing")) places.read();
   RetiredList held;
@@ -212,7 +213,7 @@ void Garbage::collect_all_at_rest() {
   if (own.depth != 1 || TENUTO_PLANT("store_own_pin_holds_all")) return collect_all();
   RetiredList items;
   take_fresh(mine(), items);
-  // It holds its tree by the epoch, and no place.
+  // The calling thread's pin holds its tree by the epoch, and no block.
   const std::uint64_t pinned = own.state.load(std::memory_order_relaxed);
   own.state.store(pinned | EpochSlot::kResting, std::memory_order_release);
   take_from_those_at_rest(items);

@@ -1,17 +1,19 @@
-// What was unlinked and waits until no reader can look at it (epoch.h), in a list of each thread's
-// own and one of the tree; and the counts of records, which hang on the same lists.
+// Garbage: unlinked memory that waits until no reader can look at it (epoch.h). It is first in a
+// list of the thread that retired it, then in a list of the tree. The counts of records are kept
+// beside the threads' lists.
 //
-// **Anybody may free what anybody retired.** A thread's fresh items are its own while it is pinned,
-// and it retires only while it is pinned. When it is not, others may take them: they mark its slot
-// (kLooked), and who pins a slot that is marked waits until the mark's owner is done. That costs
-// the pin nothing, for its instruction returns the mark. So the lists of threads that rest, that
-// wait for other things or that ended are everybody's. Places that a rest holds are read under the
-// same mark, so that an iterator does not change them meanwhile.
+// **Any thread may free what any thread retired.** A thread retires only while it is pinned. While
+// it is pinned, its fresh items belong to it. While it is not, another thread may take them: it
+// marks the slot (kLooked), takes the items and removes the mark. A thread that pins a marked slot
+// waits until the mark is gone. This check is free, because the exchange of the pin returns the
+// mark. So the lists of threads that rest, wait elsewhere or have ended are open to all. The places
+// that a rest holds are read under the same mark, so that the iterator does not change them
+// meanwhile.
 //
-// The bound, which store/README.md states and epoch_test tries: what is retired and not freed is
-//   at most kBatchItems items or kBatchBytes (and the last item) for each thread and tree,
-//   what was retired since the oldest call that is under way began,
-//   and what iterators and views at rest hold: the records of a leaf each, or one.
+// The bound, as in store/README.md; epoch_test tests it. Retired and not yet freed is at most:
+//   for each thread and tree         kBatchItems items, or kBatchBytes and the last item
+//   while calls are under way        what was retired since the oldest of them began
+//   for iterators and views at rest  the records of a leaf each, or one record
 #pragma once
 
 #include <atomic>
@@ -28,16 +30,16 @@ namespace TENUTO_NS::store {
 
 // What one tree keeps for the holder of one slot.
 struct ThreadGarbage {
-  // Of the holder, while it is pinned; else of who has marked its slot. Full only while there is no
-  // memory for another.
+  // Used by the holder while it is pinned, else by the thread that has marked its slot. Full only
+  // while there is no memory for another chunk.
   std::unique_ptr<RetiredChunk> fresh = std::make_unique<RetiredChunk>();
-  // The same, for others to read at any time.
+  // The same as counts, which any thread may read at any time.
   std::atomic<std::uint64_t> fresh_count{0};
   std::atomic<std::uint64_t> fresh_bytes{0};
-  // Sums of these over all garbage lists are the store's counts. Written by the holder alone.
+  // The store's counts are the sums of these over all lists. Written by the holder only.
   std::atomic<std::int64_t> records{0};
   std::atomic<std::int64_t> record_bytes{0};
-  std::atomic<std::uint64_t> changes{0};  // how often count was called
+  std::atomic<std::uint64_t> changes{0};  // calls of count()
 
   void count(std::int64_t d_records, std::int64_t d_bytes) {
     changes.store(changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -53,22 +55,22 @@ class Garbage {
   using Free = std::function<void(const Retired&)>;
   using Ready = std::function<bool()>;
 
-  // ready: whether the calling thread has what free needs, made now if it has to; false: there is
-  // no memory, and a later call frees.
+  // ready: makes what `free` needs in the calling thread, if it is not there. False: there is no
+  // memory for it, and a later call frees.
   explicit Garbage(
       Free free, Ready ready = [] { return true; });
   ~Garbage();  // REQUIRES: everything was drained, or the process abandons the pool
 
-  // The calling thread's garbage. Made at the thread's first call, and only this may throw: call it
-  // before a lock is taken.
+  // The calling thread's list. Its first call makes it, and only that may throw: call it before a
+  // lock is taken.
   ThreadGarbage& mine() {
     ThreadGarbage* l = table_[index_of_mine()].load(std::memory_order_acquire);
     return l != nullptr ? *l : make();
   }
 
-  // REQUIRES: unlinked; no new reader can find it; the calling thread is pinned, and `list` its
-  // own. Now and then frees what has become free. May be called under locks and after the last
-  // fence: a failed allocation leaves work for a later call.
+  // Now and then this frees what has become free. It may be called under locks and after the last
+  // fence: a failed allocation leaves work for a later call. REQUIRES: the item is unlinked, no new
+  // reader can find it, the calling thread is pinned, and `list` is its own.
   void retire(ThreadGarbage& list, Retired item) {
     TENUTO_DCHECK(my_epoch_slot().depth > 0);
     if (list.fresh->full()) [[unlikely]] {
@@ -83,17 +85,18 @@ class Garbage {
     if (fresh.full() || bytes >= kBatchBytes) [[unlikely]]
       collect(list);
   }
-  // Frees what can be freed now, whoever retired it. What the calling thread pinned stays.
+  // Frees what can be freed now, from all threads' lists. What the calling thread's pin holds
+  // stays.
   void collect_all();
-  // The same, of a thread that is pinned at most to hold its tree (CollectionUse), and looks at
-  // nothing in it: what was retired since it pinned goes, too.
+  // The same for a thread whose pin only holds its tree (CollectionUse) and that looks at nothing
+  // in the tree. What was retired since that pin is freed, too.
   void collect_all_at_rest();
   // Frees everything. REQUIRES: no reader, no writer.
   void drain();
-  // Calls f for all that waits. REQUIRES: no writer.
+  // Calls f for all items that wait. REQUIRES: no writer.
   void for_each(const std::function<void(const Retired&)>& f) const;
 
-  // Whether there was no memory to note something that was retired: see kSpare.
+  // Whether an item was lost, because there was no memory to note it: see kSpare.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
   std::int64_t records() const;
@@ -124,10 +127,10 @@ class Garbage {
   static constexpr std::uint64_t kBatchBytes = 64u << 10;
 
  private:
-  static constexpr std::size_t kFreeAtOnce = 1024;  // by who retires
-  // Chunks made ahead, some with each thread's, and kept for when there is no memory for another. A
-  // block that is retired after these were filled, too, is the next recovery's: a close leaves the
-  // pool to it.
+  static constexpr std::size_t kFreeAtOnce = 1024;  // items, by a thread that retires
+  // At most kSpare chunks are made ahead, kSpareAtOnce with each thread's list, for when there is
+  // no memory for another. When these are full, too, an item is lost. Its block is freed by the
+  // next recovery, to which the close leaves the pool.
   static constexpr std::size_t kSpare = 16;
   static constexpr std::size_t kSpareAtOnce = 2;
 
@@ -149,7 +152,7 @@ class Garbage {
   // Guarded by mu_.
   RetiredList stamped_;  // oldest first
   RetiredList held_;     // their epochs are over; iterators and views hold them
-  Waiting waiting_;      // in both
+  Waiting waiting_;      // in both lists
   RetiredList spare_;
   std::size_t spares_ = 0;
 };

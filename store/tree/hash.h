@@ -1,6 +1,6 @@
-// The hash of a key: part of the format, for fingerprints and slot words stand on media. CRC-32C
-// steps (the CPU's instruction) mixed by one multiplication, so that keys which follow each other
-// spread.
+// The hash of a key. It is part of the format, because fingerprints and slot words are on media. It
+// takes CRC-32C steps (a CPU instruction), then mixes by one multiplication, so that successive
+// keys spread.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace TENUTO_NS::store {
 
 struct KeyHash {
-  std::uint8_t fingerprint;  // fingerprint, never 0: 0 marks an empty slot in DRAM
-  std::uint16_t slot;        // the further bits in the slot word
+  std::uint8_t fingerprint;  // never 0: 0 marks an empty slot in DRAM
+  std::uint16_t slot;        // the 16 bits in the slot word
 };
 
 // Cost: one 3-cycle instruction per eight bytes of key.

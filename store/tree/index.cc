@@ -12,8 +12,8 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// Where a node with one child too many is cut. A child that came last stays almost alone, so that
-// ascending loads leave full nodes.
+// Where a node with one child too many is cut. If the new child is the last one, it gets a node
+// with one other child, so that ascending loads leave full nodes.
 std::size_t cut(std::size_t children, std::size_t added) {
   return added == children - 1 ? children - 2 : children / 2;
 }
@@ -101,15 +101,15 @@ Index::Parent Index::lock_parent(const Node* node, std::string_view key) {
   }
 }
 
-// REQUIRES: root_mu_ held; unlocks it.
+// REQUIRES: root_mu_ is held. Unlocks it.
 void Index::set_root(Node* root) {
   root_.store(root, std::memory_order_release);
   root_mu_.unlock();
 }
 
-// A change of shape on its way up: nodes that are locked and give way, and those made for them.
-// Until it is shown all of it is taken back on whatever way out, a failed allocation among them;
-// from then on nothing allocates but what retires nodes.
+// A change of shape: the locked nodes that are replaced, and the nodes made for them. Until it is
+// shown, the destructor undoes all of it, also after a failed allocation. From then on only the
+// retiring of nodes may allocate.
 class Index::Change {
  public:
   explicit Change(Index& index) : index_(index) {}
@@ -128,7 +128,7 @@ class Index::Change {
     return node;
   }
 
-  // The last of those that go, whose key this is, gives way to this one.
+  // `with` takes the place of the last replaced node, which covers `key`.
   void show(std::string_view key, Node* with) {
     Node* const last = old_[olds_ - 1];
     const Parent p = index_.lock_parent(last, key);
@@ -146,7 +146,7 @@ class Index::Change {
     }
     retire();
   }
-  // The root was the last of them. REQUIRES: root_mu_ is held, which this unlocks.
+  // The same if that node was the root. REQUIRES: root_mu_ is held. Unlocks it.
   void show_root(Node* with) {
     end_old();
     index_.set_root(with);
@@ -170,7 +170,8 @@ class Index::Change {
   std::array<Node*, 2 * kLevelsMax> new_;
 };
 
-// The last node that goes becomes two, with a separator between them; and so upwards.
+// Replaces `old`, which has the shape `s`, by two nodes cut at `at`. The parent gets one more
+// child. If that is too many, it is split in the same way.
 void Index::split(Change& change, Node* old, std::string_view key, NodeShape s, std::size_t at) {
   for (;;) {
     const unsigned level = old->level();
@@ -215,7 +216,7 @@ void Index::add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right)
     Change change(*this);
     change.will_go(n);
     const unsigned i = n->find(separator);
-    // `left` is locked, so it is still the leaf of these keys, and n, which is live, knows it.
+    // `left` is locked, so it is still the leaf of these keys. n is live, so it leads to `left`.
     TENUTO_ASSERT(n->leaf(i) == left);
     if (Node* with = change.made(n->with_child(i, separator, right)); with != nullptr) {
       change.show(separator, with);
@@ -234,7 +235,7 @@ void Index::add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right)
   }
 }
 
-// No new node: readers who still find the old leaf find it dead, and come again.
+// Needs no new node: readers that still find the old leaf see that it is dead, and start again.
 void Index::exchange(ShadowLeaf* leaf, std::string_view key, ShadowLeaf* with) {
   Backoff wait;
   for (;;) {
@@ -280,13 +281,13 @@ Status Index::remove(ShadowLeaf* leaf, std::string_view separator,
   }
 }
 
-// Drops the first child of `n` (locked). The range goes to the left, so the separator that moves is
-// the one in the first ancestor in which we are not the first child: it becomes the separator
-// behind the dropped child. Every node on the way up is made anew, because its range shrinks; the
+// Drops the first child of `n` (locked). Its range is given to the left. So a separator moves: the
+// one before us in the first ancestor in which we are not the first child becomes the separator
+// after the dropped child. Every node on the way up is made anew, because its range shrinks. The
 // swap of that ancestor shows them all at once.
 Node* Index::without_leftmost(Change& change, Node* n, std::string_view key) {
   std::string moved_up;
-  Node* with = nullptr;  // null: nothing is left of the nodes below
+  Node* with = nullptr;  // null: no child is left in the nodes below
   for (unsigned child = 0;;) {
     NodeShape s = n->shape();
     const bool at_edge = child == 0;
@@ -302,7 +303,7 @@ Node* Index::without_leftmost(Change& change, Node* n, std::string_view key) {
         s.children.empty() ? nullptr : change.made(Node::make(n->level(), s, 0, s.children.size()));
     if (!at_edge) break;
     const Parent p = lock_parent(n, key);
-    TENUTO_ASSERT(p.node != nullptr);  // the first leaf of all is never removed
+    TENUTO_ASSERT(p.node != nullptr);  // the first leaf of the tree is never removed
     change.will_go(p.node);
     n = p.node;
     child = p.child;

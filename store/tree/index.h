@@ -1,24 +1,27 @@
-// The index above the leaves: inner nodes in DRAM, from a root to the leaf shadow leaves.
+// The index above the leaves: inner nodes in DRAM, from a root to the shadow leaves.
 //
-// Concurrency: optimistic lock coupling on nodes that are immutable (inner.h). A reader descends
-// without looking back, takes the leaf's version, and then asks whether the leaf's parent was
-// replaced; if so it starts again. That suffices, because a node that is not obsolete covers at
-// least the keys it covered when it was made: a shrinking range always comes with a new node (also
-// for all nodes on the way that shrink with it), and a leaf that splits or dies stays locked until
-// its parent is obsolete.
+// **Readers take no locks**, because nodes are immutable (inner.h). A reader descends and looks at
+// each node once. It loads the leaf's version. Then it asks whether the leaf's parent is obsolete
+// (was replaced). If so, it starts again. To ask the parent alone suffices:
+// - A node that is not obsolete covers at least the keys that it covered when it was made. A range
+//   that shrinks always comes with a new node, also for all nodes above whose ranges shrink with
+//   it.
+// - A leaf that splits or dies stays locked until its parent is obsolete.
 //
-// A node becomes obsolete *before* its successor can be found. Else the next one who changes a leaf
-// of both finds the successor and ends that one, while the first node, where a reader still stands,
-// says that all is well: the reader would look for a key in a leaf that gave it away.
+// **A node becomes obsolete before its successor can be found.** Suppose the order were the other
+// one. A reader is at the old node, which is not obsolete yet. A second writer finds the successor,
+// changes a leaf below both, and makes the successor obsolete. The old node still looks valid. So
+// the reader would look for a key in a leaf whose range no longer holds it.
 //
-// The nodes above are not asked, so what they say of the leaf's upper bound may be old: too low,
-// when the leaf has taken a neighbour's range since, never too high, for then its own parent is
-// another. Who goes forwards from a bound that is too low finds the same leaf again, with the rest
-// of its range: that is how a transaction's cursor comes to its own writes there (cursor.cc). Who
-// goes backwards asks for a leaf before a key, and the bound it gets is at least that key.
+// **An upper bound may be too low.** A bound may come from a node above the parent, which is not
+// asked and may be old. The bound is too low when the leaf has taken a neighbour's range since. It
+// is never too high, because then the leaf would have another parent.
+// - A walk forwards from a bound that is too low finds the same leaf again, with the rest of its
+//   range. That is how a transaction's cursor finds its own writes there (cursor.cc).
+// - A walk backwards locates the leaf before a key. The bound that it gets is at least that key.
 //
-// Locks, always in this order: leaves (left to right), nodes (bottom up, one a level), the root.
-// Every call REQUIRES an epoch guard of the calling thread.
+// Lock order: leaves (left to right), nodes (bottom up, one a level), the root. Every call REQUIRES
+// an epoch guard of the calling thread.
 #pragma once
 
 #include <atomic>
@@ -55,7 +58,7 @@ struct Place {
 struct UpperBound {
   bool bounded = false;
   std::string key;
-  const ShadowLeaf* next = nullptr;  // a hint: the leaf behind it, where that costs nothing to know
+  const ShadowLeaf* next = nullptr;  // a hint: the next leaf, if it is known at no cost
 };
 
 // Nodes above leaves that no index shows yet.
@@ -72,39 +75,40 @@ class Index {
   explicit Index(RetireNode retire) : retire_(std::move(retire)) {}
   ~Index();
 
-  // Takes the leaves in order, with their separators (the first is not used).
-  // REQUIRES: empty index, at least one leaf. Not thread-safe.
+  // Takes the leaves in order, with their separators (the first is not used). REQUIRES: empty
+  // index, at least one leaf. Not thread-safe.
   void build(const std::vector<ShadowLeaf*>& leaves, std::vector<std::string> separators);
 
-  // Waits while the leaf is locked. Cost: two lines a level.
+  // Waits while the leaf is locked. Cost: about four lines a level.
   Place locate(std::string_view key, Aim aim = Aim::at, UpperBound* upper = nullptr) const;
-  // Many keys at once, whose misses overlap; a place without a leaf asks for locate().
+  // Many keys at once, so that their cache misses overlap. For a place without a leaf call
+  // locate().
   void locate_many(std::span<const std::string_view> keys, Place* out) const;
-  // The leaf that held the key a moment ago, locked or not.
+  // The leaf to which the nodes lead. It may be locked, and its range may no longer hold the key.
   ShadowLeaf* route(std::string_view key) const;
 
   // A leaf was split: `right` holds the keys from `separator` on. REQUIRES: left is locked.
   void add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right);
-  // The leaf with this low separator goes, its left neighbour takes its range. When all that needs
-  // memory is done `unlink` is called; if it does not say ok nothing has changed. REQUIRES: both
-  // are locked; the leaf is not the first; `unlink` waits for no leaf.
+  // Removes the leaf with this low separator. Its left neighbour takes its range. `unlink` is
+  // called when all that needs memory is done. If it does not return ok, nothing has changed.
+  // REQUIRES: both leaves are locked; the leaf is not the first; `unlink` waits for no leaf.
   Status remove(ShadowLeaf* leaf, std::string_view separator,
                 const std::function<Status()>& unlink);
 
-  // `with` takes the leaf's place. REQUIRES: the leaf is locked, and dies before its unlock; this
-  // is a key of its range.
+  // `with` takes the leaf's place. REQUIRES: the leaf is locked, and dies before its unlock; `key`
+  // is in its range.
   void exchange(ShadowLeaf* leaf, std::string_view key, ShadowLeaf* with);
 
-  // The only leaf is followed by others. First the nodes above all of them, in order and with their
-  // separators (the first is not used), under no lock, for that needs memory; then they are hung
-  // in, which cannot fail. adopt: REQUIRES: the leaf, the first of those, is locked, and what
-  // `retire` needs is there.
+  // For a bulk load: new leaves follow the only one. nodes_above() makes the nodes above all of
+  // them, given in order with their separators (the first is not used). It needs memory: call it
+  // under no lock. adopt() puts the nodes in place and cannot fail. REQUIRES for adopt: the first
+  // of the leaves is locked, and what `retire` needs is there.
   static NodesAbove nodes_above(const std::vector<ShadowLeaf*>& leaves,
                                 std::vector<std::string> separators);
   void adopt(NodesAbove made);
 
   // About how many leaves hold keys from `from` (null: the first key) to `to` (null: the last), in
-  // fractions of leaves. Cost: two lines a level.
+  // fractions of leaves. Cost: two descents.
   double estimate_leaves(const std::string_view* from, const std::string_view* to) const;
 
   struct Shape {
@@ -120,8 +124,8 @@ class Index {
   }
 
  private:
-  // The locked parent of a node and the node's place in it; null and the root's lock held when
-  // the node is the root.
+  // A node's locked parent, and the node's place in it. If the node is the root: null, and the
+  // root's lock is held.
   struct Parent {
     Node* node = nullptr;
     unsigned child = 0;
@@ -144,7 +148,7 @@ class Index {
 
   RetireNode retire_;
   std::atomic<Node*> root_{nullptr};
-  std::mutex root_mu_;  // last in the order; guards stores to root_
+  std::mutex root_mu_;  // last in the lock order; guards stores to root_
 };
 
 }  // namespace TENUTO_NS::store

@@ -1,5 +1,5 @@
-// An index as a whole: its nodes made, from the leaves upwards, before anybody is led to them, and
-// their end.
+// How all nodes of an index are made, from the leaves upwards, before any thread can see them, and
+// how they are destroyed.
 #include <array>
 #include <utility>
 
@@ -17,7 +17,8 @@ void DestroyNodes::operator()(Node* node) const {
 
 namespace {
 
-// Nodes on their way to a root; whatever is not kept goes, a failed allocation's among them.
+// Nodes made so far. The destructor frees them unless keep() was called, also after a failed
+// allocation.
 class NodesMade {
  public:
   NodesMade() = default;
@@ -45,7 +46,8 @@ void Index::build(const std::vector<ShadowLeaf*>& leaves, std::vector<std::strin
   root_.store(nodes_above(leaves, std::move(separators)).release(), std::memory_order_release);
 }
 
-// While the leaf is locked nobody changes nodes above it, for whoever does has locked a leaf.
+// The only leaf is locked, and a thread that changes a node has locked a leaf below it. So no other
+// thread changes nodes here.
 void Index::adopt(NodesAbove made) {
   std::array<Node*, kLevelsMax> old;
   std::size_t olds = 0;

@@ -66,7 +66,6 @@ NodeShape Node::shape() const {
   return s;
 }
 
-// A node without contents.
 Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_bytes) {
   const std::size_t seps = children - 1;
   const std::size_t groups = (seps + kGroup - 1) / kGroup;
@@ -80,7 +79,7 @@ Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_byte
   return n;
 }
 
-// REQUIRES: room in the text where the prefix is long.
+// REQUIRES: the text has room for a long prefix.
 void Node::set_prefix(std::string_view prefix) {
   prefix_bytes_ = static_cast<std::uint32_t>(prefix.size());
   if (prefix.size() > kPrefixInline) {
@@ -94,7 +93,7 @@ void Node::set_prefix(std::string_view prefix) {
   }
 }
 
-// REQUIRES: the heads of all separators are there.
+// REQUIRES: the heads of all separators are set.
 void Node::set_hints() {
   for (std::size_t i = separators(); i < groups() * kGroup; ++i) heads()[i] = kNoHead;
   for (std::size_t g = 0; g < kHints; ++g) {

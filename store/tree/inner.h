@@ -1,12 +1,13 @@
-// An inner node of the index, in DRAM: separators and children, built once and then immutable but
-// for the child pointers. A change of shape makes a new node and swaps one pointer in the parent
-// (index.cc); readers need neither locks nor versions here, only an epoch guard, and see whole
-// nodes.
+// An inner node of the index, in DRAM: separators and children. A node is built once. After that
+// only its child pointers change. A change of shape makes a new node and swaps one pointer in the
+// parent (index.cc). So readers see whole nodes. They need an epoch guard, but no locks and no
+// versions.
 //
-// Search: the bytes that all separators share are compared once, in one word where they are at most
-// eight; then eight hints choose eight heads (the next eight bytes of each separator as a
-// big-endian number), each eight compared two at a time, and only equal heads need the separators'
-// own bytes. Three lines a node as a rule, some fifty instructions.
+// **Search.** The separators share a prefix. It is compared once, as one word if it has at most
+// eight bytes. The head of a separator is its next eight bytes as a big-endian number. Eight hints
+// choose a group of eight heads. Both are compared by vector instructions, two numbers at a time.
+// The separators' own bytes are read only if heads are equal. A search reads three lines of a node
+// as a rule, some fifty instructions; the child pointer is in a fourth.
 #pragma once
 
 #include <nmmintrin.h>
@@ -27,13 +28,13 @@ namespace TENUTO_NS::store {
 
 inline constexpr unsigned kFanout = 64;
 
-// A node taken apart. seps[i] stands between children i and i + 1.
+// A node taken apart. seps[i] is between children i and i + 1.
 struct NodeShape {
   std::vector<std::string> seps;
   std::vector<void*> children;
 };
 
-// The first eight bytes as a big-endian number, zeros behind the end.
+// The first eight bytes as a big-endian number; zeros after the end.
 std::uint64_t short_key_head(std::string_view rest);
 inline std::uint64_t key_head(std::string_view rest) {
   std::uint64_t word = 0;
@@ -45,12 +46,12 @@ inline std::uint64_t key_head(std::string_view rest) {
 
 class alignas(kLineBytes) Node {
  public:
-  // Level 1 has leaves as children. REQUIRES: 1 <= children <= kFanout, separators ascending, one
-  // fewer than children. [from, to) are children of the shape.
+  // Takes children [from, to) of the shape. Level 1 has leaves as children. REQUIRES: 1 <= children
+  // <= kFanout; separators ascend and are one fewer than children.
   static Node* make(unsigned level, const NodeShape& shape, std::size_t from, std::size_t to);
   static void destroy(Node* node);
-  // A copy with one more child behind child i; null when it has to be made from its shape, for it
-  // is full, or what the separators share becomes shorter.
+  // A copy with one more child after child i. Null: the node is full, or the common prefix gets
+  // shorter, and the copy has to be made from the shape.
   Node* with_child(unsigned i, std::string_view separator, void* right) const;
 
   unsigned level() const { return level_; }
@@ -62,7 +63,7 @@ class alignas(kLineBytes) Node {
   // The child whose range holds the greatest keys below the key.
   unsigned find_before(std::string_view key) const { return rank(key, false); }
 
-  // Acquire: meets set_child(), and the publishing of the parent.
+  // Acquire: meets set_child(), and the store that publishes the parent.
   Node* node(unsigned i) const {
     return static_cast<Node*>(children()[i].load(std::memory_order_acquire));
   }
@@ -74,11 +75,11 @@ class alignas(kLineBytes) Node {
   void append_separator(unsigned i, std::string& out) const;
   NodeShape shape() const;
 
-  // A locked node may be replaced. False when it was replaced already.
+  // To be called before the node is replaced. False: it was replaced already.
   bool lock();
   void unlock() { state_.store(kLive, std::memory_order_release); }
-  // The replaced node's end, before its successor can be found. Release: who read the version of a
-  // leaf that was changed through the successor sees it (obsolete()).
+  // To be called before the successor can be found. Release: a reader that loads the version of a
+  // leaf that was changed through the successor sees it, too (obsolete()).
   void set_obsolete() { state_.store(kObsolete, std::memory_order_release); }
   bool obsolete() const { return state_.load(std::memory_order_acquire) == kObsolete; }
 
@@ -102,11 +103,11 @@ class alignas(kLineBytes) Node {
 
   unsigned separators() const { return count_ - 1u; }
   unsigned groups() const { return (separators() + kGroup - 1) / kGroup; }
-  // Heads are kept with the top bit flipped, for vectors compare signed numbers.
+  // Heads are kept with the top bit flipped, because vector instructions compare signed numbers.
   static std::int64_t ranked(std::uint64_t head) {
     return static_cast<std::int64_t>(head ^ 1ull << 63);
   }
-  static constexpr std::int64_t kNoHead = INT64_MAX;  // that of bytes ff, too
+  static constexpr std::int64_t kNoHead = INT64_MAX;  // also the head of eight bytes ff
   static unsigned count_up_to(const std::int64_t* eight, std::int64_t head);
   std::int64_t* heads() { return reinterpret_cast<std::int64_t*>(this + 1); }
   const std::int64_t* heads() const { return reinterpret_cast<const std::int64_t*>(this + 1); }
@@ -133,8 +134,8 @@ class alignas(kLineBytes) Node {
   // Constant after make.
   std::uint32_t suffix_start_ = 0;
   char prefix_[kPrefixInline] = {};
-  std::uint64_t prefix_word_ = 0;   // the prefix as a number, where it has 1 to kPrefixWord bytes
-  std::int64_t hint_[kHints] = {};  // head of each group; kNoHead where there is none
+  std::uint64_t prefix_word_ = 0;   // the prefix as a number, if it has 1 to kPrefixWord bytes
+  std::int64_t hint_[kHints] = {};  // the first head of each group; kNoHead past the last
   // Then: heads (whole groups), children, ends of suffixes, [long prefix] suffixes.
 };
 static_assert(sizeof(Node) == 2 * kLineBytes);
@@ -165,7 +166,7 @@ inline unsigned Node::rank(std::string_view key, bool inclusive) const {
 
 inline unsigned Node::rank_of_head(std::string_view rest, bool inclusive) const {
   const std::int64_t head = ranked(key_head(rest));
-  // A key of bytes ff also counts hints and heads that are not there.
+  // A key of eight bytes ff also counts the hints and heads past the end.
   const unsigned group = std::min(count_up_to(hint_, head), groups());
   if (group == 0) return 0;
   unsigned n = (group - 1) * kGroup;

@@ -1,6 +1,6 @@
-// Keys that transactions have locked for update: volatile, of one process, never waited for, so
-// there is no deadlock. They keep transactions from wasting their work; what makes commits right is
-// the validation (versions.h), which single puts cannot pass by either.
+// Locks of keys, which transactions take before an update. They are volatile and of one process. No
+// call waits for one, so there is no deadlock. They only keep transactions from wasted work.
+// Commits are right because of the validation (versions.h), which also covers single puts.
 #pragma once
 
 #include <array>
@@ -19,13 +19,14 @@ namespace TENUTO_NS::store {
 
 class KeyLocks {
  public:
-  // What a lock is known by. Made and kept before it is taken, so that its release needs no memory.
+  // The name of a lock. The caller makes and keeps it before it takes the lock, so that the release
+  // needs no memory.
   static std::string name(TreeId tree, std::string_view key) {
     std::string n(reinterpret_cast<const char*>(&tree.value), sizeof tree.value);
     n += key;
     return n;
   }
-  // False: somebody else has it. Taking what one has is fine, and is released once.
+  // False: another owner has it. An owner may take it again; one release gives it up.
   bool take(const std::string& name, const void* owner) {
     Shard& s = shard(name);
     const std::lock_guard lock(s.mu);
@@ -33,7 +34,7 @@ class KeyLocks {
     if (fresh) held_.fetch_add(1, std::memory_order_relaxed);
     return at->second == owner;
   }
-  // What the owner does not have is passed by.
+  // Does nothing if this owner does not have it.
   void release(const std::string& name, const void* owner) {
     Shard& s = shard(name);
     const std::lock_guard lock(s.mu);
@@ -42,7 +43,7 @@ class KeyLocks {
     s.owners.erase(at);
     held_.fetch_sub(1, std::memory_order_relaxed);
   }
-  // A hint: whoever locks it later conflicts by validation.
+  // A hint: if another transaction locks the key later, validation finds the conflict.
   bool held_by_another(TreeId tree, std::string_view key, const void* owner) {
     if (held_.load(std::memory_order_relaxed) == 0) return false;
     const std::string name = KeyLocks::name(tree, key);

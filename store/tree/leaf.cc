@@ -157,7 +157,7 @@ void unlink_next(Leaf& left, PoolOffset next) {
 bool resolve_split(Leaf& left, const Leaf& right) {
   if (TENUTO_PLANT("store_recovery_keeps_moved_entries")) return false;
   const std::uint64_t in_left = bitmap_of(left);
-  // The neighbour may be looked at, and changed, by another thread.
+  // Another thread may read and change the neighbour.
   const std::uint64_t in_right =
       HeaderWord{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)}.value();
   const auto slots_with = [&](SlotWord word) {
@@ -169,8 +169,7 @@ bool resolve_split(Leaf& left, const Leaf& right) {
     return found;
   };
   if (in_left == 0 || in_right == 0) return false;
-  // The right leaf of an unfinished split holds nothing but entries of the left one, so one of
-  // them tells.
+  // The right leaf of an unfinished split has only entries of the left one. So one of them decides.
   if (slots_with(right.slot[std::countr_zero(in_right)]) == 0) return false;
   std::uint64_t drop = 0;
   for (std::uint64_t rest = in_right; rest != 0; rest &= rest - 1) {

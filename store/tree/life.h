@@ -1,25 +1,35 @@
-// Whether a collection is there. One word for each, asked by every call (CollectionUse), by commits
-// and batches (batch.cc), and changed by what makes collections go (collections.cc).
+// Whether a collection exists: one word for each collection. Every call reads it (CollectionUse).
+// Commits and batches read it again under their locks (batch.cc). The code that makes and drops
+// collections writes it (collections.cc, catalog_changes.cc).
 //
-// A drop is a change of the catalog, and has its place in the order of all changes by its load of
-// the history's word (versions.h): let d be that moment. Whoever drops says so before d
-// (`dropping`) and says what became of it when the change is durable, so:
-//   - A read that finds `open` asked before the dropper said so, hence before d, or began before
-//     the drop ended: it may come before the drop. What finds `dropping` cannot know, and waits;
-//     the wait is that of a reader at a locked leaf, and its dropper waits for no reader.
-//   - A snapshot whose addition came after d sees what the dropper's batch wrote, and finds the
-//     collection on its way out, for it asks after the addition: both or neither. A snapshot that
-//     came before d finds nothing left of the collection; a transaction that meets that ends.
-//   - A commit that read a collection, or writes to it, asks again after its own load c, holding
-//     locks. `open`: the dropper says so later, and loads later: c < d. Else it is a conflict at
-//     once, for the dropper may wait for its locks.
-//   - So does every other write, after its load and under its leaf's lock (Tree::still_there). One
-//     that finds `open` has its lock before the dropper validates what it read itself, which then
-//     meets the lock or the change: what a transaction read in a collection that it drops was not
-//     written between. Else it lets go of the leaf, and waits for what becomes of the drop.
+// **Where a drop is in the order of all changes.** A drop is a change of the catalog. Its place in
+// the order is its load of the version store's word (versions.h). Call that load d. The dropping
+// thread
+// 1. stores `dropping`, the announcement;
+// 2. loads the word (d) and changes the catalog durably;
+// 3. stores the outcome: `dropped`, or `open` when the drop failed.
 //
-// A collection that a transaction has made is `unborn` until its commit: there for its maker alone.
-// All of them are sequentially consistent, which costs a plain load where nobody writes.
+// Every other call is either before the drop or after it:
+// - A read that finds `open` asked before the announcement, hence before d. So it began before the
+//   drop ended, and may be ordered before it.
+// - A read that finds `dropping` cannot know the outcome. It waits for it, as a reader waits for a
+//   locked leaf. The dropping thread waits for no reader.
+// - A snapshot whose addition came after d sees what the drop's batch wrote. It asks after its
+//   addition, so it does not find `open`: it sees all of the drop. A snapshot whose addition came
+//   before d finds nothing left of the collection. A transaction that sees this cannot commit
+//   (TransactionState::met).
+// - A commit that read the collection, or writes to it, asks again under its locks, after its own
+//   load c. If it finds `open`, the announcement comes later and d later still: c < d. Otherwise it
+//   returns conflict at once. It must not wait, because the dropping thread may wait for its locks.
+// - Every other write asks again under its leaf's lock, after its load (Tree::still_there). If it
+//   finds `open`, it has its lock before the dropping transaction validates its own reads. That
+//   validation then finds the lock or the change. So what a transaction read in a collection that
+//   it drops was not written in between. Otherwise the write unlocks the leaf and waits for the
+//   outcome.
+//
+// A collection that a transaction has made is `unborn` until the commit: it exists for that
+// transaction only. All loads and stores of the state are sequentially consistent. Such a load
+// costs as much as a plain one.
 #pragma once
 
 #include <atomic>
@@ -33,26 +43,27 @@ namespace TENUTO_NS::store {
 
 class CollectionLife {
  public:
-  // ok | not_found | closed. Of a collection that can be dropped it is true while the caller's
-  // epoch lasts, if that was pinned before. REQUIRES: no leaf is locked by the caller.
+  // ok | not_found | closed. ok: a collection that can be dropped stays usable while the caller's
+  // epoch lasts, if the caller pinned it before. May wait for a drop's outcome. REQUIRES: the
+  // caller has locked no leaf.
   Status alive() const {
     const State now = state_.load(std::memory_order_seq_cst);
     return now == State::open ? Status::ok : when_decided(now);
   }
-  // The same for the transaction that makes it.
+  // The same for the transaction that makes the collection.
   Status alive_to_maker() const {
     return state_.load(std::memory_order_seq_cst) == State::unborn ? Status::ok : alive();
   }
-  // For a commit under its locks: nobody has said that it goes.
+  // For a commit under its locks: no drop is announced. Never waits.
   bool is_open() const { return state_.load(std::memory_order_seq_cst) == State::open; }
 
-  // Of a dropped one: whether a snapshot of this moment may be older than the drop, and have seen
-  // the collection.
+  // Of a dropped collection: whether a snapshot with this timestamp may be older than the drop, and
+  // may have seen the collection.
   bool dropped_after(std::uint64_t timestamp) const {
     return timestamp < drop_clock_.load(std::memory_order_relaxed);
   }
 
-  // REQUIRES: the collections' lock, for these.
+  // These REQUIRE the collections' lock.
   void unborn() {
     if (!TENUTO_PLANT("store_unborn_is_there")) set(State::unborn);
   }
@@ -60,12 +71,12 @@ class CollectionLife {
   void begin_drop() {
     if (!TENUTO_PLANT("store_drop_unannounced")) set(State::dropping);
   }
-  // `clock`: the history's, later than the drop's own load.
+  // `clock`: of the version store, read after the drop's own load.
   void dropped(std::uint64_t clock) {
     drop_clock_.store(clock, std::memory_order_relaxed);
     set(State::dropped);
   }
-  // The drop failed, having changed nothing; a no-op after dropped().
+  // The drop failed and changed nothing. After dropped() this does nothing.
   void end_drop() {
     State expected = State::dropping;
     state_.compare_exchange_strong(expected, State::open, std::memory_order_seq_cst);
@@ -86,10 +97,10 @@ class CollectionLife {
   }
 
   std::atomic<State> state_{State::open};
-  std::atomic<std::uint64_t> drop_clock_{0};  // before `dropped`
+  std::atomic<std::uint64_t> drop_clock_{0};  // stored before `dropped`
 };
 
-// From the announcement of a drop to its end. What was not dropped() meanwhile stays.
+// From the announcement of a drop to its outcome. Without a call of dropped() the collection stays.
 class Dropping {
  public:
   explicit Dropping(CollectionLife& life) : life_(life) { life_.begin_drop(); }

@@ -1,9 +1,9 @@
-// Many keys at once: their lookups go step by step together, so that the misses of one are waited
-// for while the others' are under way. Each group descends level by level, then asks for the shadow
-// leaves, then for the slot words that the fingerprints point at, then for the records; what was
-// found is then judged by the ordinary search, whose lines are all there by now.
+// Many keys at once. Their lookups run step by step together, so that their cache misses overlap.
+// Each group of keys descends level by level. Then it prefetches the shadow leaves, then the slot
+// words that the fingerprints select, then the records. Last, the ordinary search runs for each
+// key, with all lines in the cache.
 //
-// A key whose leaf changes meanwhile is looked up by itself.
+// A key whose leaf changes meanwhile is looked up alone.
 #include <array>
 #include <bit>
 
@@ -13,7 +13,7 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// As many as a core has misses under way, and some.
+// A few more than the misses that a core can have under way.
 constexpr std::size_t kGroup = 16;
 
 }  // namespace

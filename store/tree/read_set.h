@@ -1,6 +1,6 @@
-// What a transaction has read, to be still so when it commits: ranges of keys, and collections that
-// are there. Filled by transaction_state.cc and by the transaction's cursors; asked by batch.cc and
-// snapshot_read.cc.
+// The read set of a transaction: ranges of keys, and collections that exist. All of it must still
+// be so at the commit (versions.h). Transactions and their cursors fill it (transaction_state.cc,
+// cursor.cc). A commit validates it (batch.cc, snapshot_read.cc).
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,11 @@ namespace TENUTO_NS::store {
 class Tree;
 struct SnapshotCore;
 
-// Keys of a tree, both ends inclusive. What was read stays read: a range only ever grows, whichever
-// way a cursor goes.
+// Keys of a tree, both ends inclusive. A range only grows, whichever way a cursor moves.
 class ReadRange {
  public:
   ReadRange(const Tree& tree, std::string_view key) : tree_(&tree), from_(key), to_(key) {}
-  // to, none: to the end of the tree.
+  // to == none: to the end of the tree.
   ReadRange(const Tree& tree, std::string_view from, std::optional<std::string_view> to)
       : tree_(&tree), from_(from), to_(to) {}
 
@@ -56,9 +55,9 @@ class ReadRange {
 struct ReadSet {
   std::vector<ReadRange> ranges;
   std::shared_ptr<SnapshotCore> snapshot;  // null: nothing was read
-  // Of the collections that were read or are written; a batch's, too.
+  // Of collections that were read or are written; also for a plain batch.
   std::vector<const CollectionLife*> lives;
-  // Records with lifetimes were read: the first of them goes then, by this clock.
+  // The first of the records with lifetimes that were read expires then, by this clock.
   TimeMs holds_until = ~TimeMs{0};
   ExpiryClock* clock = nullptr;
 

@@ -1,15 +1,14 @@
-// From blocks in a pool to a tree: making an empty one, and rebuilding shadow leaves and inner
-// nodes at open. The chain of leaves is walked once, by one thread, reading one line of each leaf;
-// behind it everything about a single leaf is done in parallel (oneTBB), so that the walk is all
-// that waits.
+// How a tree is made empty, and how its shadow leaves and inner nodes are rebuilt at open. One
+// thread walks the chain of leaves once and reads one line of each leaf. Tasks behind it do in
+// parallel all that concerns a single leaf (oneTBB). So only the walk is serial.
 //
-// After a crash every leaf may be the left half of a split that got no further than `next`; each
-// is compared with its right neighbour, which needs no order among leaves: only a leaf's own
-// bitmap is changed, and only bits of entries that stand in the neighbour, too.
+// After a crash every leaf may be the left half of a split that got no further than `next`. So each
+// leaf is compared with its right neighbour. This needs no order among leaves: it changes only the
+// leaf's own bitmap, and only bits of entries that are also in the neighbour.
 //
-// The counts that a clean close writes stand in the first leaf (of the default collection: in the
-// head page), in a line that nothing else is read from. They count only while the pool says that it
-// was closed, so a torn one is never believed.
+// A clean close writes the tree's counts to the first leaf (of the default collection: to the head
+// page), in bytes that hold nothing else. They are used only if the pool is marked as closed, so a
+// torn count is never used.
 #include <tbb/task_group.h>
 
 #include <atomic>
@@ -38,7 +37,7 @@ Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind
   return tree;
 }
 
-// One rebuilding; its damage is reported by whoever finds it first.
+// One rebuild. The first damage found is reported.
 class Tree::Rebuild {
  public:
   Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
@@ -74,7 +73,7 @@ class Tree::Rebuild {
  private:
   static constexpr std::size_t kChunk = 128;
 
-  // Leaves in a row, the shadow leaves they get, and what stands on either side.
+  // Leaves in a row, their shadow leaves, and their neighbours.
   struct Chunk {
     PoolOffset before;  // 0: it begins with the first leaf
     PoolOffset at[kChunk];
@@ -82,8 +81,8 @@ class Tree::Rebuild {
     std::size_t count = 0;
     ShadowLeaf* shadows = nullptr;
     std::vector<std::string> lows;
-    // Handed over to a task, and back: TBB's own order is not seen by the thread sanitizer, whose
-    // build does not instrument that library.
+    // A chunk is handed to a task and back. Atomic for the thread sanitizer: it does not see TBB's
+    // own order, because its build does not instrument that library.
     enum class Turn : std::uint8_t { walk, task, done };
     std::atomic<Turn> turn{Turn::walk};
   };
@@ -96,8 +95,8 @@ class Tree::Rebuild {
   }
   Leaf& leaf_at(PoolOffset at) const { return *tree_.file_.at<Leaf>(at); }
 
-  // Hands the leaves out in order, a chunk at a time. One line of each is read here, and its order
-  // looked at elsewhere, so the walk's length is what excludes loops.
+  // Hands the leaves out in order, a chunk at a time. It reads one line of each, and the order of
+  // leaves is checked by the tasks. So a loop is found by the length of the walk.
   template <class Take>
   Status walk_chain(Take&& take) {
     const std::size_t leaves_max = tree_.file_.bytes() / sizeof(Leaf);
@@ -117,7 +116,7 @@ class Tree::Rebuild {
         leaves_ += 1;
       }
       c.behind = at;
-      if (at && !can_be_leaf(at)) continue;  // found damaged above
+      if (at && !can_be_leaf(at)) continue;  // the next round reports it
       for (std::size_t i = c.count; i < kChunk; ++i) tree_.shadows_.put(&c.shadows[i]);
       c.turn.store(Chunk::Turn::task, std::memory_order_release);
       take(c);
@@ -175,7 +174,7 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // Separators ascend from leaf to leaf, also from the chunk before.
+  // Separators ascend from leaf to leaf, also from the last leaf of the chunk before.
   Status take_low(Chunk& c, std::size_t i, const Leaf& leaf, Report* report) const {
     const PoolOffset at = c.at[i];
     const Result<std::string_view> low = store::low_of(tree_.file_, leaf);
@@ -194,11 +193,11 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // Finishes a split that got no further than `next`, and marks the leaf's own blocks.
+  // Finishes a split that got no further than `next`, and marks the leaf's own blocks in the heap.
   Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, Report* report) const {
     if (next) {
       const Leaf& right = leaf_at(next);
-      // Another thread may be changing it; whatever is believed of it must be sound.
+      // Another task may be changing it. What is used of it must be sound.
       const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
       if (!bitmap_sound(right, bitmap)) return damaged(report, next, "leaf bitmap or fingerprints");
       if (resolve_split(leaf, right)) fence("split finished", "store is used");
@@ -211,8 +210,8 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // The slots into a shadow leaf that nobody sees yet. Returns the first used one that cannot be;
-  // kSlots: there is none. Cost: a few instructions a slot, no branch.
+  // Copies the slots into a shadow leaf that no other thread sees yet. Returns the first used slot
+  // that cannot be right; kSlots: there is none. Cost: a few instructions a slot, no branch.
   static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
                              ShadowLeaf& shadow) {
     std::uint64_t bad = 0;
@@ -233,7 +232,7 @@ class Tree::Rebuild {
   Tree& tree_;
   const bool clean_;
   Report* const report_;
-  // Of the walk; a chunk handed out belongs to its task.
+  // Written by the walk. A chunk that is handed out belongs to its task.
   std::deque<Chunk> chunks_;
   std::size_t leaves_ = 0;
   std::atomic<std::int64_t> records_{0};
@@ -251,7 +250,7 @@ Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffse
   std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, kind));
   TENUTO_TRY(Rebuild(*tree, clean, report).run(parallel));
   if (clean) {
-    // What the close wrote is a fact about this very state, or the state was not closed cleanly.
+    // The counts of the close must fit the pool, or the pool was not closed cleanly.
     const TreeCounts counts = tree->written_counts();
     if (!counts.sound(first_leaf) ||
         counts.records != static_cast<std::uint64_t>(tree->records_at_open_)) {

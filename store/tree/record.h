@@ -1,6 +1,6 @@
-// Record blocks: {head, key, value}, written once and never changed while a slot names them.
-// Written by tree.cc and batch.cc before any lock is taken, read by everybody under an epoch guard.
-// Whatever lengths the media shows, a read stays inside the pool file.
+// Record blocks: {head, key, value}. A block is written once, before any leaf is locked, and does
+// not change while a slot names it. Any thread may read it under an epoch guard. A read stays
+// inside the pool file, whatever lengths the media has.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ struct Record {
   std::string_view value;
 };
 
-// As the store counts them.
+// The bytes that the store's counts include.
 inline std::int64_t bytes_of(const Record& r) {
   return static_cast<std::int64_t>(r.key.size() + r.value.size());
 }
 
-// The bytes of a block that holds such a record.
+// The bytes that such a record takes in its block.
 constexpr std::uint64_t record_bytes(std::size_t key_bytes, std::size_t value_bytes) {
   const std::uint64_t extra = value_bytes >= RecordHead::kLongValue ? 8 : 0;
   return sizeof(RecordHead) + extra + key_bytes + value_bytes;
 }
 
-// Whole lines where that wastes little: a block on line bounds is flushed with the fewest lines.
+// Whole lines if that wastes little: a block on line bounds is flushed with the fewest lines.
 constexpr std::uint64_t record_block_bytes(std::uint64_t bytes) {
   const std::uint64_t lines = round_up(bytes, kLineBytes);
   return lines - bytes <= lines / 8 ? lines : bytes;
@@ -40,9 +40,9 @@ constexpr std::uint64_t record_block_bytes(std::uint64_t bytes) {
 constexpr std::uint16_t fold_check(std::uint32_t crc) {
   return static_cast<std::uint16_t>(crc ^ crc >> 16);
 }
-// What a record's checksum begins with: its place, for an older record of the same key, whole in a
-// page that was written to the wrong place, would be believed; and the lengths. 0.1.0 knew no place
-// (null).
+// The first part of a record's checksum: its place and the lengths. The place is there because a
+// page may be written to the wrong place, with an older record of the same key in it. 0.1.0 had no
+// place: it counts as 0.
 inline std::uint32_t record_seed(PoolOffset at, std::uint64_t key_bytes,
                                  std::uint64_t value_bytes) {
   const std::uint64_t first = at.value >> 3 << RecordHead::kKeyBits | key_bytes;
@@ -53,13 +53,13 @@ inline std::uint16_t record_check(PoolOffset at, std::string_view key, std::stri
       pm::crc32c(key.data(), key.size(), record_seed(at, key.size(), value.size()));
   return fold_check(pm::crc32c(value.data(), value.size(), crc));
 }
-// The same of a record where it stands: its value follows its key.
+// The same for a record in its block, where the value follows the key.
 inline std::uint16_t record_check(PoolOffset at, const Record& r) {
   return fold_check(pm::crc32c(r.key.data(), r.key.size() + r.value.size(),
                                record_seed(at, r.key.size(), r.value.size())));
 }
 
-// Fills a block and flushes it; durable after the caller's fence.
+// Fills a block and flushes it. It is durable after the caller's fence.
 inline void write_record(const pm::PoolFile& file, PoolOffset at, std::string_view key,
                          std::string_view value) {
   const bool is_long = value.size() >= RecordHead::kLongValue;
@@ -80,15 +80,15 @@ inline void write_record(const pm::PoolFile& file, PoolOffset at, std::string_vi
   flush_bytes(block, record_bytes(key.size(), value.size()));
 }
 
-// Asks for the two lines in which most records stand, whatever offset it is given.
+// Prefetches the two lines in which most records are. Any offset is allowed.
 inline void prefetch_record(const pm::PoolFile& file, PoolOffset at) {
   if (!file.in_range(at, 2 * kLineBytes)) return;
   __builtin_prefetch(file.at<char>(at));
   __builtin_prefetch(file.at<char>(at + kLineBytes));
 }
 
-// The record at an offset read from media; false when it cannot be one (the caller reports
-// damage). Does not verify the checksum.
+// The record at an offset that was read from media. False: there cannot be one, and the caller
+// reports damage. Does not verify the checksum.
 inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
   if (!file.in_range(at, sizeof(RecordHead)) || at.value % alignof(RecordHead) != 0) return false;
   const char* p = file.at<const char>(at);
@@ -109,7 +109,7 @@ inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
   return true;
 }
 
-// Whether it was written to this very place. Of a record that 0.1.0 wrote nobody knows.
+// Whether the record was written to this place. False for records of 0.1.0, whose place is unknown.
 inline bool record_of_its_place(const pm::PoolFile& file, PoolOffset at, const Record& r) {
   RecordHead head;
   std::memcpy(&head, file.at<const char>(at), sizeof head);

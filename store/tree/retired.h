@@ -1,6 +1,6 @@
-// What was unlinked, on its way to reuse, in lists that need memory for new chunks only: items
-// change lists together with the chunk they are in. Who retires may hold locks and has often
-// fenced already, so nothing here throws; a chunk that there is no memory for is null.
+// Lists of unlinked memory that waits to be freed. Items change lists together with their chunk, so
+// only new chunks need memory. A thread that retires may hold locks and has often fenced already,
+// so nothing here throws. A chunk for which there is no memory is null.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ struct Retired {
   enum class What : std::uint8_t { block, node, shadow, old_version };
   std::uint64_t word = 0;  // PoolOffset, Node*, ShadowLeaf*, OldVersion*
   What what = What::block;
-  std::uint64_t bytes = 0;  // of a block: of what was written to it
+  std::uint64_t bytes = 0;  // of a block: the bytes written to it
 };
 
 struct RetiredChunk {
   static constexpr std::size_t kItems = 64;
   RetiredChunk* next = nullptr;
-  std::uint64_t epoch = 0;  // when it was retired
+  std::uint64_t epoch = 0;  // in which its items were retired
   std::size_t count = 0;
   Retired item[kItems];
 
@@ -62,7 +62,7 @@ class RetiredList {
     (first_ == nullptr ? first_ : last_->next) = std::exchange(other.first_, nullptr);
     last_ = other.last_;
   }
-  // Whether the items went into the last chunk, which had room; then theirs has none of them left.
+  // True: the items are in the last chunk, which had room, and `from` is empty.
   bool take_items(RetiredChunk& from) {
     if (empty() || last_->count + from.count > RetiredChunk::kItems) return false;
     std::copy(from.begin(), from.end(), last_->end());

@@ -18,7 +18,7 @@ void Salvage::run() {
   std::sort(live_.begin(), live_.end(), [](const FoundLeaf& a, const FoundLeaf& b) {
     return a.low != b.low ? a.low < b.low : a.order < b.order;
   });
-  // The vector's strings have moved; only offsets are looked up from here on.
+  // The strings have moved out of the vector. From here on only offsets are looked up.
   leaves_.clear();
 }
 
@@ -78,7 +78,7 @@ void FoundSlabs::for_each_leaf_block(const std::function<void(PoolOffset)>& f) c
 
 // --- leaves --------------------------------------------------------------------------------------
 
-// A separator's checksum covers the leaf's place, so what fits is a leaf or was one.
+// A separator's checksum covers the leaf's place. So if it fits, there is a leaf here or was one.
 void Salvage::consider(PoolOffset at) {
   const Leaf& leaf = *file_.at<Leaf>(at);
   if (!leaf.low.may_be_of(tree_) || leaf.low.bytes() > kKeyBytesMax) return;
@@ -97,12 +97,12 @@ void Salvage::find_leaves() {
   }
 }
 
-// Where no slab can be read: at every line. A sound header word, too, keeps chance out.
+// Without a readable slab every line is tried. To exclude chance, a header word must be sound, too.
 void Salvage::find_leaves_without_slab(PoolOffset unit) {
   for (PoolOffset o = unit; o.value < unit.value + heap::kSlabBytes; o = o + kLineBytes) {
     if (!file_.in_range(o, sizeof(Leaf))) return;
     const Leaf& leaf = *file_.at<Leaf>(o);
-    if (leaf.head.bitmap.raw == 0 && leaf.head.next.raw == 0) continue;  // nothing, most often
+    if (leaf.head.bitmap.raw == 0 && leaf.head.next.raw == 0) continue;  // no leaf, as a rule
     if (bitmap_sound(leaf) || is_sound(leaf.head.next)) consider(o);
   }
 }
@@ -125,7 +125,8 @@ void Salvage::walk_chain() {
     FoundLeaf* f = find(at);
     const bool follows = f != nullptr && !f->live && (!before || last < f->low);
     if (!follows) {
-      // A leaf whose separator is damaged: what leads to it and its own checksums speak for it.
+      // The leaf's separator is damaged. The link to it and its own checksums still show that it is
+      // a leaf.
       const bool whole = f == nullptr && at.value % kLineBytes == 0 &&
                          file_.in_range(at, sizeof(Leaf)) && bitmap_sound(*file_.at<Leaf>(at)) &&
                          is_sound(file_.at<Leaf>(at)->head.next);
@@ -165,7 +166,7 @@ bool Salvage::end_of(const FoundLeaf& f, std::optional<std::string_view>& end) c
   return true;
 }
 
-// A live leaf covers it, or it would cover a live leaf.
+// Whether a live leaf covers its begin, or its range would cover a live leaf.
 bool Salvage::contradicts_live(const FoundLeaf& f,
                                const std::vector<const FoundLeaf*>& sorted) const {
   const auto after =
@@ -205,10 +206,10 @@ void Salvage::judge_the_rest() {
 }
 
 void Salvage::accept_proven(std::vector<FoundLeaf*>& rest) {
-  // What two of them both say they cover, at most one of them does.
+  // If the ranges of two leaves overlap, at most one of the leaves is current.
   std::vector<bool> contested(rest.size(), false);
   bool to_the_end = false;
-  std::optional<std::string_view> reach;  // the furthest end of those before
+  std::optional<std::string_view> reach;  // the greatest end of those before
   for (std::size_t i = 0; i < rest.size(); ++i) {
     if (to_the_end || (reach && rest[i]->low < *reach)) contested[i] = true;
     if (i + 1 < rest.size() && rest[i]->low == rest[i + 1]->low) {
@@ -232,7 +233,7 @@ void Salvage::accept_proven(std::vector<FoundLeaf*>& rest) {
 bool Salvage::continued(std::size_t i) const {
   const Leaf* l = &leaf(live_[i]);
   const PoolOffset wanted = i + 1 < live_.size() ? live_[i + 1].at : PoolOffset{};
-  // Empty leaves between them that nobody had to take over are no gap.
+  // Empty leaves in between, which were not taken over, are no gap.
   for (std::size_t steps = by_offset_.size() + 1; steps > 0; --steps) {
     if (!is_sound(l->head.next)) return false;
     const PoolOffset next = next_of(*l);

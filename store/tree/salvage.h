@@ -1,13 +1,13 @@
-// What can be found in a damaged pool: slabs by their headers, leaves by their separators'
-// checksums, which also say whose they are, and which of these leaves belong to a tree. It changes
-// nothing but, on the private mapping, half-done splits.
+// What can be found in a damaged pool. Slabs are found by their headers. Leaves are found by their
+// separators' checksums, which also tell the tree of a leaf. Nothing is changed, except that
+// half-done splits are finished on the private mapping.
 //
-// Authoritative, in this order:
-//   the chain from the tree's first leaf as far as it is readable
+// A leaf belongs to the tree by the first of these witnesses:
+//   the chain from the tree's first leaf, as far as it is readable
 //   after a clean close, the slabs' bits: what is in use is current
-//   otherwise a leaf that another sound leaf leads to, unless what it covers contradicts others
-// A leaf that nothing leads to may be one that a crash kept from being linked, and hold old
-// records: it is unproven. An unlinked leaf is empty, so it never brings anything back.
+//   otherwise, another sound leaf leads to it, and its range contradicts no other leaf
+// A crash may have kept a leaf from being linked. So a leaf to which nothing leads may hold old
+// records: it is unproven. An unlinked leaf is empty, so it brings no old records back.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +25,28 @@ namespace TENUTO_NS::store {
 
 struct FoundLeaf {
   PoolOffset at;
-  std::string low;  // of the leaf before it in the chain when its own is damaged
+  std::string low;  // if its own is damaged: that of the leaf before it in the chain
   bool low_ok = false;
   bool live = false;
   bool unproven = false;
-  std::uint32_t links = 0;  // sound leaves that lead here
-  std::size_t order = 0;    // among equal separators: in the chain
+  std::uint32_t links = 0;  // how many sound leaves lead here
+  std::size_t order = 0;    // place in the chain; decides among equal separators
 };
 
-// The slabs of the pool, and where none can be read.
+// The slabs of the pool, and the units without a readable one.
 class FoundSlabs {
  public:
   explicit FoundSlabs(pm::PoolFile& file);
 
-  // After a clean close and with a sound slab: whether the block is in use. Else nothing.
+  // Whether the block is in use. None: the pool was not closed cleanly, or the block is in no sound
+  // slab.
   std::optional<bool> in_use(PoolOffset block) const;
-  // Calls f(block, bytes, in use) for each block of each readable slab of the store's kind.
+  // Calls f(block, bytes, in_use(block)) for each block of each readable slab of the store's kind.
   void for_each_block(
       const std::function<void(PoolOffset, std::uint64_t, std::optional<bool>)>& f) const;
-  // Whether a slab stands there: scanning for large records leaves them out.
+  // Whether a slab is there. A scan for large records leaves slabs out.
   bool in_slab(PoolOffset o) const { return slab_at(o) != nullptr; }
-  // Where leaves can be.
+  // Calls f for each place where a leaf can be.
   void for_each_leaf_block(const std::function<void(PoolOffset)>& f) const;
   const std::vector<PoolOffset>& units_without_slab() const { return units_without_slab_; }
 
@@ -64,7 +65,7 @@ class FoundSlabs {
 // The leaves of one tree.
 class Salvage {
  public:
-  // `first` is where the tree begins, `again` what else may say so.
+  // `first` is the tree's first leaf by its first name, `again` by its second.
   Salvage(pm::PoolFile& file, const FoundSlabs& slabs, TreeId tree, PoolOffset first,
           PoolOffset again)
       : file_(file), slabs_(slabs), tree_(tree), first_(first), again_(again) {}
@@ -75,9 +76,9 @@ class Salvage {
   const std::vector<FoundLeaf>& live() const { return live_; }
   const std::vector<FoundLeaf>& unproven() const { return unproven_; }
   const Leaf& leaf(const FoundLeaf& f) const { return *file_.at<Leaf>(f.at); }
-  // Where the chain stopped, or a leaf in it is damaged.
+  // Where the chain ended early, or has a damaged leaf.
   const std::vector<Report>& notes() const { return notes_; }
-  // Whether the link of live()[i] leads to live()[i + 1], or is the end.
+  // Whether the link of live()[i] leads to live()[i + 1], or is the end of the chain.
   bool continued(std::size_t i) const;
 
  private:
@@ -89,7 +90,7 @@ class Salvage {
   void accept_proven(std::vector<FoundLeaf*>& rest);
   FoundLeaf* find(PoolOffset at);
   const FoundLeaf* find(PoolOffset at) const { return const_cast<Salvage*>(this)->find(at); }
-  // The end of what a leaf says it covers. False: not known.
+  // The end of the range that a leaf claims. False: it is not known.
   bool end_of(const FoundLeaf& f, std::optional<std::string_view>& end) const;
   bool contradicts_live(const FoundLeaf& f, const std::vector<const FoundLeaf*>& sorted) const;
   void note(PoolOffset at, std::string what, std::string_view place);

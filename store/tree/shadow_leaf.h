@@ -1,18 +1,27 @@
-// The DRAM shadow leaf of a leaf: its lock and version, its address and its fingerprints in one
-// line, and behind them its slot words, so that a lookup touches inner nodes, this line, one line
-// of words and the record, and reads nothing else from the pool (whose pages are small and whose
-// memory may be slow; shadow leaves lie in huge pages).
+// The shadow leaf: a leaf's copy in DRAM.
 //
-// version: bit 0 locked, bit 1 dead (unlinked; never changes again), bit 2 ordered, 24 bits that
-// name the leaf's history (0: it has none; versions.h), the rest counts the changes. A reader takes
-// an unlocked version, looks, and believes what it saw when the version is still the same. A writer
-// holds the lock through its last fence, so nothing is seen that could be lost. A fingerprint is
-// stored after its slot word, so whatever word stands behind a fingerprint that matches belongs to
-// a record which an epoch guard keeps alive.
+//   line 0      version (with the lock), address of the leaf, 48 fingerprints
+//   lines 1-6   slot words
+//   line 7      order of the slots
 //
-// ordered: somebody walked over the leaf and left the order of its slots in a line of their own, so
-// that the next one need not read and sort the keys. An insert takes the bit back, nothing more;
-// updates and erases leave it, for the order of the other keys is the same.
+// A lookup reads inner nodes, line 0, one line of slot words and the record. It reads nothing else
+// from the pool, whose pages are small and whose memory may be slow. Shadow leaves are in huge
+// pages.
+//
+//   version     bit 0      locked
+//               bit 1      dead: unlinked, never changes again
+//               bit 2      ordered
+//               bits 3-26  number of the list of old versions; 0: none (versions.h)
+//               above      counts the changes
+//
+// A reader takes an unlocked version and looks. It uses what it saw only if the version is still
+// the same. A writer holds the lock through its last fence, so readers see nothing that a crash
+// could lose. A fingerprint is stored after its slot word. So any slot word that a reader finds
+// behind a matching fingerprint names a record that its epoch guard keeps.
+//
+// **ordered**: a walk has left the order of the slots by key in line 7. So the next walk need not
+// read and sort the keys. set_entry() clears the bit: inserts, puts of a batch, merges. Single
+// updates and erases keep it, because the order of the other keys is the same.
 #pragma once
 
 #include <emmintrin.h>
@@ -38,7 +47,7 @@
 
 namespace TENUTO_NS::store {
 
-// Waiting for another thread: a bounded spin, then the processor is offered to it.
+// Waits for another thread: a bounded spin, then yields of the processor.
 class Backoff {
  public:
   explicit Backoff(unsigned spins = 128) : spins_(spins) {}
@@ -58,7 +67,7 @@ class Backoff {
 using FingerprintBytes = std::atomic<std::uint8_t>[kSlots];
 
 #ifdef TENUTO_STORE_BYTEWISE
-// For the thread sanitizer, which does not see that a torn vector load is harmless here.
+// For the thread sanitizer, which does not know that a torn vector load is harmless here.
 inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
                                         std::uint8_t fingerprint) {
   std::uint64_t mask = 0;
@@ -68,7 +77,7 @@ inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
   return mask;
 }
 #else
-// Three compares of sixteen bytes. volatile: exactly one load each, for the bytes may change.
+// Three compares of sixteen bytes. volatile: exactly one load each, because the bytes may change.
 inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
                                         std::uint8_t fingerprint) {
   const auto* vec = reinterpret_cast<const volatile __m128i*>(&fingerprints[0]);
@@ -105,15 +114,15 @@ struct alignas(kLineBytes) ShadowLeaf {
   static constexpr std::uint32_t version_list(std::uint64_t v) {
     return static_cast<std::uint32_t>((v & kListMask) >> kListShift);
   }
-  // REQUIRES: locked, or not yet to be seen.
+  // REQUIRES: locked, or no other thread sees it yet.
   void set_version_list(std::uint32_t which) {
     const std::uint64_t v = version.load(std::memory_order_relaxed);
     version.store((v & ~kListMask) | static_cast<std::uint64_t>(which) << kListShift,
                   std::memory_order_release);
   }
 
-  // Waits while a writer holds the leaf. Meets unlock(). May be dead. Sequentially consistent, as
-  // lock_if is: versions.h, "Why a snapshot is one moment".
+  // Waits while a writer holds the leaf. The leaf may be dead. Meets unlock(). Sequentially
+  // consistent, as lock_if is: versions.h, "Why a snapshot is one point in time".
   std::uint64_t read_version() const {
     Backoff wait;
     for (;;) {
@@ -143,7 +152,7 @@ struct alignas(kLineBytes) ShadowLeaf {
     TENUTO_DCHECK((v & kLocked) != 0);
     version.store((v & ~kLocked) + kStep, std::memory_order_release);
   }
-  // Unlocks without a change: readers need not look again.
+  // Unlocks without a change, so that readers need not look again.
   void unlock_unchanged() {
     version.store(version.load(std::memory_order_relaxed) & ~kLocked, std::memory_order_release);
   }
@@ -160,19 +169,19 @@ struct alignas(kLineBytes) ShadowLeaf {
   void set_fingerprint(unsigned i, std::uint8_t p) {
     fingerprint[i].store(p, std::memory_order_release);
   }
-  // Release: meets word(); what the word names is whole.
+  // Release: meets word(). What the word names is whole.
   void set_word(unsigned i, SlotWord w) { words[i].store(w.raw, std::memory_order_release); }
   SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
-  // REQUIRES: locked, or not yet to be seen. The word first: see above.
+  // The word first: see above. REQUIRES: locked, or no other thread sees it yet.
   void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
     version.store(version.load(std::memory_order_relaxed) & ~kOrdered, std::memory_order_relaxed);
     set_word(i, w);
     set_fingerprint(i, p);
   }
 
-  // Slot i of the order; to be believed while the version, with kOrdered, is still the same.
+  // Slot i of the order. It counts while the version, with kOrdered, is still the same.
   unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_relaxed); }
-  // Leaves the order, if nothing has changed since `seen`. Cost: a short lock.
+  // Stores the order, if nothing has changed since `seen`. Cost: a short lock.
   void keep_order(std::uint64_t seen, const std::uint8_t* slots, unsigned count) {
     if ((seen & kOrdered) != 0 || !lock_if(seen)) return;
     for (unsigned i = 0; i < count; ++i) order[i].store(slots[i], std::memory_order_relaxed);
@@ -181,7 +190,7 @@ struct alignas(kLineBytes) ShadowLeaf {
   }
 };
 
-// A leaf that was locked: unlocked on every way out, an allocation that fails among them.
+// A locked leaf. The destructor unlocks it on every way out, a failed allocation among them.
 class LeafLock {
  public:
   explicit LeafLock(ShadowLeaf& locked) : shadow_(&locked) {}

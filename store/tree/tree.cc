@@ -1,6 +1,6 @@
-// get, put, erase. A write prepares its record before it locks anything, finds its place without
-// locks, and locks the leaf only if nothing changed since; the lock is held through the last
-// fence. What each fence is for: leaf.h.
+// get, put, erase. A write first prepares its record and finds its place, without locks. It locks
+// the leaf only if the leaf has not changed since. It holds the lock through the last fence. What
+// each fence is for: leaf.h.
 #include "store/tree/tree.h"
 
 #include <sys/mman.h>
@@ -35,8 +35,8 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
                         {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
       }) {}
 
-// What still waits was not drained by a clean close: the blocks are the next recovery's, the nodes
-// are nobody's.
+// What still waits was not drained by a clean close. Its blocks are left to the next recovery. Its
+// nodes and versions are freed here.
 Tree::~Tree() {
   garbage_.for_each([](const Retired& item) {
     if (item.what == Retired::What::node) Node::destroy(reinterpret_cast<Node*>(item.word));
@@ -53,14 +53,14 @@ Tree::~Tree() {
 // --- reading -------------------------------------------------------------------------------------
 
 Status Tree::damaged(PoolOffset at, const char* what) const {
-  TENUTO_TRY(file_.bad_pages());  // zeros instead of it are no damage on media
+  TENUTO_TRY(file_.bad_pages());  // zeros in place of a bad page are no damage on media
   file_.poison(Status::corrupt);
   file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
   return Status::corrupt;
 }
 
-// conflict: the leaf changed meanwhile. A fingerprint and sixteen more hash bits agree before a
-// record is read, so one record is read as a rule.
+// conflict: the leaf has changed meanwhile. A record is read only if the fingerprint and 16 more
+// hash bits agree, so one record is read as a rule.
 Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Found& out) const {
   for (std::uint64_t hits = place.leaf->match(hash.fingerprint); hits != 0; hits &= hits - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(hits));
@@ -74,7 +74,7 @@ Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Foun
       out = {true, slot, word, record};
       return Status::ok;
     }
-    // Two keys may share 24 bits of hash, but not a record that its own slot does not fit.
+    // Two keys may share 24 bits of hash. But a record that does not fit its own slot is damage.
     const KeyHash own = hash_key(record.key);
     if (own.fingerprint != hash.fingerprint || own.slot != hash.slot)
       return damaged(word.record(), "record");
@@ -124,7 +124,7 @@ Status Tree::check_key(std::string_view key) const {
   return Status::ok;
 }
 
-// A second try after everything that waited for readers has been freed. REQUIRES: the calling
+// If the heap is full, frees all that waits for readers and tries again. REQUIRES: the calling
 // thread is pinned at most to hold this tree.
 Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
   Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::derived);
@@ -144,7 +144,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
   const Result<heap::Block> record = reserve_record(key, value);
   if (!record) return record.error();
   Pending p{key, hash_key(key), record->offset, bytes_of({key, value}), false};
-  // What is not linked goes back, whatever the way out.
+  // A record that is not linked is given back on every way out.
   struct GiveBack {
     heap::Heap& heap;
     const Pending& pending;
@@ -153,7 +153,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
     }
   } const give_back{heap_, p};
   Status s = put_at(p, value);
-  if (s == Status::full) {  // a leaf found no room: what waits for readers may make some
+  if (s == Status::full) {  // no room for a leaf: what waits for readers may make some
     garbage_.collect_all_at_rest();
     s = put_at(p, value);
   }
@@ -162,7 +162,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
 
 Status Tree::put_at(Pending& p, std::string_view value) {
   const EpochGuard guard;
-  // Its flush goes on while the leaf is looked for: not before the guard, whose locked instruction
+  // The flush runs while the leaf is looked for. It comes after the guard, whose locked instruction
   // would wait for it.
   write_record(file_, p.record, p.key, value);
   for (;;) {
@@ -174,7 +174,7 @@ Status Tree::put_at(Pending& p, std::string_view value) {
   }
 }
 
-// Who drops the collection may have read this leaf, and waits for no lock of it (life.h).
+// A thread that drops the collection may have read this leaf, and waits for no lock of it (life.h).
 Status Tree::still_there(LeafLock& lock) const {
   if (life_->is_open() || TENUTO_PLANT("store_write_life_not_validated")) return Status::ok;
   lock.unlock_unchanged();
@@ -185,7 +185,7 @@ Status Tree::still_there(LeafLock& lock) const {
 Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
   if (old.found) return replace_record(place, p, old);
   ShadowLeaf& shadow = *place.leaf;
-  ThreadGarbage& garbage = garbage_.mine();  // before the lock, for it may have to be made
+  ThreadGarbage& garbage = garbage_.mine();  // before the lock: it may have to be made
   if (!shadow.lock_if(place.version)) return Status::conflict;
   LeafLock lock(shadow);
   const std::uint64_t used = shadow.used_slots();
@@ -297,17 +297,17 @@ void Tree::free(const Retired& item) {
   }
 }
 
-// --- leaf shadow leaves --------------------------------------------------------------------------
+// --- shadow leaves -------------------------------------------------------------------------------
 
 ShadowLeaves::~ShadowLeaves() {
   for (const Row& row : rows_) ::munmap(row.memory, row.bytes);
 }
 
-// Fresh memory is zero, which is what an unlocked shadow leaf without entries looks like.
+// Fresh memory is zero: an unlocked shadow leaf without entries.
 ShadowLeaf* ShadowLeaves::make_row(std::size_t count) {
   const std::size_t bytes = round_up(count * sizeof(ShadowLeaf), kHugeBytes) + kHugeBytes;
   rows_.reserve(rows_.size() + 1);
-  idle_.reserve(shadows_ + count);  // put() is called under locks and needs no memory
+  idle_.reserve(shadows_ + count);  // put() is called under locks and may need no memory
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) pm::throw_bad_alloc();
   TENUTO_ASSERT(p != MAP_FAILED);

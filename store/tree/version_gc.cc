@@ -1,4 +1,4 @@
-// Which snapshot a version belongs to, and how both come to their end: dead lists. See versions.h.
+// Which snapshot owns a version, and how snapshots and versions end: dead lists. See versions.h.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -60,7 +60,7 @@ void VersionStore::condemn(OldVersion* v) {
   stats_.held_bytes -= v->held_bytes;
 }
 
-// What it owned goes to the next older one that needs it, or to nobody.
+// What it owned is given to the next older snapshot if that needs it, else it is condemned.
 void VersionStore::deactivate(SnapshotCore& s) {
   word_.fetch_sub(TimestampWord::kRelease, std::memory_order_seq_cst);
   s.active = false;
@@ -145,7 +145,7 @@ void VersionStore::expire_old() {
   sweep();
 }
 
-// Those condemned by now; any number of threads, each with a list of its own.
+// Takes all that is condemned now. Any number of threads may sweep, each with a list of its own.
 void VersionStore::sweep_all() {
   std::unique_ptr<OldVersion*[]> room;
   std::span<OldVersion*> going;
@@ -155,7 +155,7 @@ void VersionStore::sweep_all() {
     std::size_t count = 0;
     for (OldVersion* v = condemned_; v != nullptr; v = v->after) count += 1;
     room.reset(new (std::nothrow) OldVersion*[count]);
-    if (room == nullptr) return;  // the next one tries again
+    if (room == nullptr) return;  // the next sweep tries again
     going = {room.get(), count};
     count = 0;
     for (OldVersion* v = condemned_; v != nullptr; v = v->after) {
@@ -174,12 +174,12 @@ void VersionStore::sweep_all() {
     while (end < going.size() && going[end]->tree == &tree) ++end;
     const std::size_t swept = tree.sweep(going.subspan(i, end - i));
     const std::lock_guard lock(mu_);
-    for (std::size_t n = i + swept; n < end; ++n) {  // the next sweep's
+    for (std::size_t n = i + swept; n < end; ++n) {  // for the next sweep
       going[n]->after = condemned_;
       condemned_ = going[n];
       condemned_any_.store(true, std::memory_order_release);
     }
-    tree.in_sweeps -= end - i;  // the tree may go now
+    tree.in_sweeps -= end - i;  // from here on the tree may be freed
   }
   const std::lock_guard lock(mu_);
   sweepers_ -= 1;
@@ -204,7 +204,7 @@ void VersionStore::shut(bool give_back) {
   }
 }
 
-// What a snapshot owns is listed at its leaf; what is condemned need not be.
+// What a snapshot owns is in the list of its leaf. A condemned version may be in none.
 bool VersionStore::forget(Tree& tree, ShadowLeaf& shadow) {
   const std::lock_guard lock(mu_);
   if (tree.in_sweeps != 0 && !TENUTO_PLANT("store_tree_ended_under_its_sweep")) return false;

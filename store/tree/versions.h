@@ -1,72 +1,87 @@
-// Old versions of records, for snapshots: what they are, who keeps them, who lets them go. All of
-// it is in DRAM. After a crash no old version is left, for nothing durable names its record.
+// The version store: old versions of records in DRAM, for snapshots (MVCC). This file says what a
+// version is, who keeps it and when it is freed. A crash loses all old versions. That is safe:
+// nothing durable names their records.
 //
-// **One word a pool** holds a clock and the number of active snapshots. Taking a snapshot is one
-// addition of (1, 1); its moment S is the clock before it. A writer loads the word once, when it
-// holds the locks of all its leaves and before it changes anything: its time t is the clock.
-// Snapshots with S >= t see the change, others do not.
+// **One word a pool** holds a clock and the number of active snapshots (TimestampWord).
+//   snapshot   one addition of 1 to both. Its timestamp S is the clock before the addition.
+//   write      one load, under the locks of all its leaves and before its first change. Its commit
+//              timestamp t is the clock.
+// A snapshot sees a change if and only if t <= S.
 //
-// Why a snapshot is one moment. The load and the addition are ordered, and so are the leaf's lock
-// and a reader's look at the leaf's version (all four sequentially consistent). If the load came
-// first (t <= S), the leaf was locked before the snapshot was taken, so whoever reads there through
-// the snapshot finds it locked and waits, or finds the change. If the addition came first (t > S),
-// the writer knows that a snapshot is active and keeps what it replaces.
+// **Why a snapshot is one point in time.** Four operations are sequentially consistent: a writer's
+// lock of a leaf, its load of the word, a snapshot's addition to it, and a reader's load of the
+// leaf's version. There are two cases:
+//   load before addition   t <= S. The leaf was locked before the snapshot was taken. A read at S
+//                          finds the leaf locked and waits, or it finds the change.
+//   addition before load   t > S. The writer knows that a snapshot is active, and keeps what it
+//                          replaces.
 //
-// **Keeping.** A record block never changes; keeping one means not to retire it. The leaf gets an
-// OldVersion {key, birth, death = t, record or none}: what the key had from birth until death. A
-// reader at S takes, among those of its key with death > S, the one with the least death; if there
-// is none, the leaf's present entry. Birth is the death of the key's version before, or 0 when none
-// is kept, which errs to the early side. A version is needed by the active snapshots in [birth,
-// death): when there is none, nothing is kept. So however often a key is changed under one
-// snapshot, one version is kept; and without snapshots a write costs one load of a line that
-// nobody writes.
+// **Keeping a version.** A record block never changes. To keep a record means not to retire its
+// block. The writer adds an OldVersion {key, birth, death = t, record or none} to the leaf's list:
+// what the key had in [birth, death). Birth is the death of the key's version before, or 0 when
+// none is kept. A birth of 0 may be too early, which is harmless: a snapshot older than the true
+// birth, if one were active, would have kept the version before.
+//   a read at S takes    of the key's versions with death > S, the one with the least death; if
+//                        there is none, the leaf's current entry
+//   a version is needed  by the active snapshots with birth <= S < death; if there is none, nothing
+//                        is kept
+// So a key has one version for a snapshot, however often it is changed. Without snapshots a write
+// costs one load of a line that no thread writes.
 //
-// **Letting go** (ZFS's dead lists): a version belongs to the newest active snapshot that needs it.
-// When that one is released, the version goes to the next older one, or, if its birth is later than
-// that, to the condemned, whom the releasing thread takes out of their leaves. A release touches
-// nothing but the versions it owns. Whatever snapshots come and go, exactly the versions that an
-// active one needs are kept.
+// **Freeing versions** (ZFS's dead lists). A version is owned by the newest active snapshot that
+// needs it. When that snapshot is released, the version is given to the next older snapshot if
+// birth <= its timestamp. Otherwise the version is condemned, and the releasing thread takes it out
+// of its leaf (sweep). A release touches only the versions that the snapshot owns. Apart from
+// condemned ones, exactly the versions that an active snapshot needs are kept.
 //
-// A version hangs on the leaf that holds its key: a split divides them by key, and an empty leaf
-// with history is not unlinked until the history is gone, so no leaf's list grows far beyond 48
-// versions a snapshot. The leaf's `version` word names the list's head (shadow_leaf.h), so readers
-// of the present pay nothing for any of this and shadow leaves stay as small as they are.
+// **One list a leaf.** A version is in the list of the leaf whose range holds its key. So code that
+// changes ranges moves versions: a split (divide), a merge and a move of a leaf (join). A bulk load
+// empties the list (clear). It runs only when no snapshot needs a version. An empty leaf that has
+// versions is not unlinked until they are swept. So no list grows far beyond 48 versions a
+// snapshot. The leaf's `version` word names the list's head (shadow_leaf.h). So readers of current
+// records pay nothing, and shadow leaves do not grow.
 //
-// **Transactions** (transaction.h) are optimistic, as Silo's (SOSP'13): reads at a snapshot S; at
-// commit the leaves of all writes are locked, t is loaded, then every key and range that was read
-// must have no version with death > S and stand in leaves that nobody else has locked. Let c be the
-// moment of a writer's load of the word, or of a snapshot's addition to it. All transactions,
-// single puts and snapshots are serialisable in the order of c:
-//   - T read x before W changed it. T's look at x's leaf found it neither locked by W nor changed,
-//     so W locked it, and loaded, later than T loaded: c(T) < c(W). This is why the load stands
-//     before the validation and after the locks.
-//   - T read what W wrote: t(W) <= S(T), so W loaded before T took its snapshot: c(W) < c(T).
-//   - T and W wrote the same key: both loaded under the lock of its leaf.
-//   - A snapshot sees exactly those whose load came before its addition.
-// c lies between a call's begin and its end, so the order is also that of real time. A read-only
-// transaction needs no validation: its c is the addition. A transaction's own snapshot is active
-// until it ends, so each change after S has left a version; what its commit replaces is kept for
-// other snapshots alone.
+// A reader with an old version word may walk the list of another leaf. It finds whole versions
+// there. It does not use them, because its own leaf's version has changed. Two rules make this
+// safe:
+//   a head is given to another leaf only when its list is empty        (take_head asserts it)
+//   a version is retired, through an epoch, only when it is in no list (retire_version asserts it)
+// They are asserted because a stale pointer here leads to a loop or a wrong answer much later.
 //
-// **Lists and their heads.** A version hangs on the leaf whose range holds its key, so whoever
-// changes ranges moves versions: a split (divide), a merge and a move (join); a bulk load, which
-// comes when no snapshot needs any, empties the list (clear). A head is given to another leaf only
-// when its list is empty, and a version is retired, through an epoch, only when it is in no list: a
-// reader with an old version word may walk the list of another leaf, and finds whole versions
-// there, which it does not believe. Both are asserted, for a stale pointer here is a loop or a
-// wrong answer long after.
+// **Transactions** (transaction.h) are optimistic, as in Silo (SOSP'13). They read at a snapshot S.
+// A commit is a batch (batch.cc) with these steps:
+// 1. It locks the leaves of all its writes.
+// 2. It loads the word, which gives t.
+// 3. It validates the read set: no key or range that was read has a version with death > S, and no
+//    leaf of them is locked by another thread.
+// 4. It changes the leaves.
 //
-// **A moment includes its time** (clock.h): reads through it go by that, so records do not expire
-// under a snapshot. To expire is a change of its own, at a moment that nobody writes down: a commit
-// that relies on records with lifetimes asks the clock after its load, and is a conflict when one
-// of them is gone by then; whoever saw it gone had a time later than its end, and so has every
-// commit after.
+// Let c be the point in time of a writer's load of the word, or of a snapshot's addition to it. All
+// transactions, single puts and snapshots are serialisable in the order of c:
+// - T read x before W changed it. T's validation looked at x's leaf after T's load. It found the
+//   leaf neither locked by W nor changed by W. So W locked the leaf later, and loaded later still:
+//   c(T) < c(W). This is why the load comes after the locks and before the validation.
+// - T read what W wrote. Then t(W) <= S(T), so W loaded before T took its snapshot: c(W) < c(T).
+// - T and W wrote the same key. Both loaded under the lock of the key's leaf.
+// - A snapshot sees exactly the writers whose load came before its addition.
 //
-// **No memory.** What happens here happens after a change is durable, so nothing may fail: where
-// there is no memory for a version all snapshots expire, which is what they promise when they are
-// too large; and what cannot be swept now is swept later.
+// c is between the begin and the end of its call, so the order is also that of real time. A
+// read-only transaction needs no validation: its c is the addition. Validation misses no change
+// after S: the transaction's own snapshot is active until it ends, so each such change has left a
+// version. The exception is a key that is inserted and erased again (keep): it is absent as before.
+// What the transaction's own commit replaces is kept for other snapshots only.
 //
-// Locks, in the order in which they are taken: leaves, then mu_. Nobody sweeps under a leaf's lock.
+// **A snapshot includes a time** (clock.h). Reads through the snapshot use this time, so records do
+// not expire under it. A record's expiry is also a change, but no writer gives it a timestamp. So a
+// commit that read records with lifetimes asks the clock after its load. If one of them has expired
+// by then, the commit is a conflict. A reader that saw the record expired had a time at or after
+// its end. The clock does not go back, so every later commit finds it expired, too.
+//
+// **No memory.** This code runs after a change is durable, so it may not fail. When there is no
+// memory for a version, all snapshots expire. Snapshots promise no more than that: they also expire
+// when they hold too much. What cannot be swept now is swept later.
+//
+// Lock order: leaves, then mu_. No thread sweeps while it holds a leaf's lock.
 #pragma once
 
 #include <atomic>
@@ -103,7 +118,7 @@ struct TimestampWord {
   static constexpr unsigned kCountBits = 16;
   static constexpr std::uint64_t kCountMask = (1ull << kCountBits) - 1;
   static constexpr std::uint64_t kSnapshotsMax = kCountMask;
-  // Added when a snapshot is taken; `kRelease` is subtracted when it goes.
+  // Added when a snapshot is taken. `kRelease` is subtracted when it is released.
   static constexpr std::uint64_t kTake = (1ull << kCountBits) + 1;
   static constexpr std::uint64_t kRelease = 1;
 
@@ -113,7 +128,7 @@ struct TimestampWord {
 static_assert(TimestampWord{TimestampWord::kTake * 3 - TimestampWord::kRelease}.clock() == 3);
 static_assert(TimestampWord{TimestampWord::kTake * 3 - TimestampWord::kRelease}.snapshots() == 2);
 
-// An active snapshot, and what is left of one. Its end releases it.
+// A snapshot: active, then released or expired. The destructor releases it.
 struct SnapshotCore {
   SnapshotCore() = default;
   ~SnapshotCore();
@@ -124,9 +139,9 @@ struct SnapshotCore {
   std::shared_ptr<VersionStore> versions;
   Timestamp timestamp = 0;
   std::chrono::steady_clock::time_point taken{};
-  TimeMs time = 0;  // by which what it sees expires; later moments have later times, or the same
-  // Its versions may be gone. Set before they go (release); read after what was looked up
-  // (acquire).
+  TimeMs time = 0;  // for lifetimes; not less than any older snapshot's
+  // True: its versions may be freed. Stored before they are condemned (release). Readers load it
+  // after they have looked (acquire).
   std::atomic<bool> expired{false};
   // Guarded by VersionStore::mu_.
   bool active = false;
@@ -138,19 +153,19 @@ struct SnapshotCore {
 struct OldVersion {
   // Constant.
   Tree* tree;
-  Timestamp birth, death;  // the key had it at moments in [birth, death)
+  Timestamp birth, death;  // the key had it at timestamps in [birth, death)
   PoolOffset record;       // 0: the key was not there
   std::uint32_t hash;      // of fingerprint and slot bits
   std::uint32_t key_bytes;
-  std::uint64_t held_bytes;  // this and the record
-  // Changed under the leaf's lock; read by anybody in an epoch.
+  std::uint64_t held_bytes;  // of this and the record
+  // Written under the leaf's lock, read by any thread in an epoch.
   std::atomic<OldVersion*> next;
-  // Guarded by VersionStore::mu_. No owner: condemned.
+  // Guarded by VersionStore::mu_. No owner: it is condemned.
   SnapshotCore* owner;
   OldVersion *after, *before;
-  // Guarded by the lock of the leaf in whose list it is. What is listed is never freed.
+  // Guarded by the lock of the leaf in whose list it is. A version in a list is never freed.
   bool listed;
-  // The sweeper's.
+  // Set, under the leaf's lock, when it is to be taken out of the list.
   bool going;
 
   std::string_view key() const { return {reinterpret_cast<const char*>(this + 1), key_bytes}; }
@@ -167,7 +182,7 @@ struct Replaced {
   Timestamp t;
   PoolOffset record;  // 0: the key was not there
   std::uint64_t record_bytes = 0;
-  bool erased = false;                // the key is not there now
+  bool erased = false;                // the key is absent now
   const SnapshotCore* own = nullptr;  // of the transaction that writes
 };
 
@@ -186,79 +201,80 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
   VersionStore(const VersionStore&) = delete;
   VersionStore& operator=(const VersionStore&) = delete;
 
-  // 0: unbounded. The oldest snapshots expire when the versions held grow beyond, or with age.
+  // 0: no limit. The oldest snapshots expire when the versions hold more bytes, or by age.
   void set_limits(std::uint64_t bytes_max, std::uint64_t age_ms_max);
-  // Of the moments. Before anybody takes one.
+  // The clock for the time of snapshots. Call it before the first take().
   void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
 
   // --- writers: all leaves of the change are locked
-  // Cost: one load of a line of its own.
+  // Cost: one load of a line that holds nothing else.
   TimestampWord now() const { return {word_.load(std::memory_order_seq_cst)}; }
-  // Whether the replaced record is kept for a snapshot; if not, the writer retires it. Call after
-  // the last fence and before the unlock, then sweep() after the unlock.
+  // True: the replaced record is kept for a snapshot. False: the writer retires it. Call it after
+  // the last fence and before the unlock; call sweep() after the unlock.
   bool keep(const Replaced& r);
-  // Entries from `low` on go to the new right leaf, which nobody sees yet.
+  // Moves the versions with keys >= `low` to the new right leaf, which no other thread sees yet.
   void divide(ShadowLeaf& left, ShadowLeaf& right, std::string_view low);
-  // What `from` has goes to `to`, both locked or nobody's yet.
+  // Moves the versions of `from` to `to`. Both are locked, or no other thread sees them yet.
   void join(ShadowLeaf& to, ShadowLeaf& from);
 
-  // --- readers, in an epoch; believe the answer if the leaf's version is still the same after
-  // The key's version at the moment, if it is not the leaf's own entry.
+  // --- readers, in an epoch; the answer counts if the leaf's version is still the same after
+  // The key's version at the timestamp. Null: the leaf's own entry is the answer.
   const OldVersion* find(std::uint64_t version, std::string_view key, KeyHash hash,
                          Timestamp at) const;
-  // The same for all keys of the leaf: one version a key, in order.
+  // The same for all keys of the leaf: one version a key, in key order.
   void collect(std::uint64_t version, Timestamp at, std::vector<const OldVersion*>& out) const;
-  // Whether a key in [from, to] (to: null, no bound) was changed after the moment.
+  // Whether a key in [from, to] was changed after the timestamp. to == null: no upper bound.
   bool changed(std::uint64_t version, std::string_view from, const std::string_view* to,
                Timestamp since) const;
 
-  // --- snapshots. busy: too many; closed.
+  // --- snapshots. take: busy, there are too many; closed.
   Result<std::shared_ptr<SnapshotCore>> take();
   void release(SnapshotCore& s);
-  // Lets those that are too old expire, this one or all.
+  // expire_old() expires all snapshots that are too old. expire_if_old() does so if this one is.
   void expire_if_old(const SnapshotCore& s);
   void expire_old();
-  // Takes the condemned out of their leaves. REQUIRES: no leaf is locked by the caller.
+  // Takes condemned versions out of their leaves. REQUIRES: the caller has locked no leaf.
   void sweep() {
     if (condemned_any_.load(std::memory_order_acquire)) sweep_all();
   }
 
-  // The end: every version goes, its record given back when `give_back`; all snapshots answer
-  // closed from then on. REQUIRES: no reader, no writer. Idempotent.
+  // At close: frees every version, and gives its record back when `give_back`. From then on all
+  // snapshots return closed. REQUIRES: no reader, no writer. Idempotent.
   void shut(bool give_back);
   bool closed() const { return closed_.load(std::memory_order_acquire); }
-  // In a child of the process that opened the pool.
+  // True in a child of the process that opened the pool.
   bool forked() const { return !pm::is_this_process(process_); }
-  // ok | closed | forked: whether snapshots may be asked.
+  // ok | closed | forked: whether snapshots can be used.
   Status usable() const {
     if (forked()) [[unlikely]]
       return Status::forked;
     return closed() ? Status::closed : Status::ok;
   }
-  // As shut, for a tree that comes to its end (tree_end.cc). forget: empties this leaf's list and
-  // condemns what was in it. take_condemned: `out` gets those of the tree, linked by `after`, to be
-  // freed by the caller when nobody looks any more. False: sweeps have some of the tree's in their
-  // hands, nothing was done. REQUIRES: nobody reads or writes in the tree.
+  // For a tree that is given back (tree_end.cc). forget() empties this leaf's list and condemns its
+  // versions. take_condemned() moves the tree's condemned versions to `out`, linked by `after`. The
+  // caller frees them when no reader can look at them. False: a sweep works on versions of this
+  // tree, and nothing was done. REQUIRES: no thread reads or writes in the tree.
   bool forget(Tree& tree, ShadowLeaf& shadow);
   bool take_condemned(Tree& tree, OldVersion*& out);
-  // Empties the leaf's list; the versions go when they are swept. REQUIRES: locked; every snapshot
-  // that needed them was released.
+  // Empties the leaf's list. The versions are freed when they are swept. REQUIRES: the leaf is
+  // locked; every snapshot that needed the versions was released.
   void clear(ShadowLeaf& shadow);
 
   VersionStats stats() const;
-  // Calls f for all versions that are held. REQUIRES: no writer.
+  // Calls f for all versions that are kept. REQUIRES: no writer.
   void for_each(const std::function<void(const OldVersion&)>& f) const;
 
   KeyLocks& key_locks() { return key_locks_; }
 
-  // For Tree::sweep. REQUIRES: the shadow leaf is locked. Unlinks the versions that are `going`.
+  // For Tree::sweep. Takes the versions that are `going` out of the leaf's list. REQUIRES: the
+  // shadow leaf is locked.
   void unlink_going(ShadowLeaf& shadow);
 
  private:
   static constexpr std::size_t kChunk = 4096;
   static constexpr std::size_t kChunks = (1u << ShadowLeaf::kListBits) / kChunk;
   using Head = std::atomic<OldVersion*>;
-  // List heads, and room for as many that are idle: giving one back needs no memory.
+  // List heads, and room for the numbers of as many idle heads: to give one back needs no memory.
   struct Chunk {
     Head heads[kChunk] = {};
     std::uint32_t idle[kChunk] = {};  // guarded by mu_
@@ -282,7 +298,8 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
   void expire_aged();
   void sweep_all();
 
-  // Written when a snapshot comes or goes; on a line of its own, because every writer loads it.
+  // Written when a snapshot is taken or released. It has a line to itself, because every writer
+  // loads it.
   alignas(kLineBytes) std::atomic<std::uint64_t> word_{1ull << TimestampWord::kCountBits};
 
   alignas(kLineBytes) std::atomic<bool> condemned_any_{false};
@@ -292,7 +309,7 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
   std::uint64_t bytes_max_ = 0;
   std::uint64_t age_ms_max_ = 0;
   std::shared_ptr<ExpiryClock> clock_;  // null: no store
-  // Filled under mu_, read by anybody.
+  // Filled under mu_, read by any thread.
   std::unique_ptr<std::atomic<Chunk*>[]> chunks_;
 
   KeyLocks key_locks_;
@@ -304,9 +321,9 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
   SnapshotCore* newest_ = nullptr;
   OldVersion* condemned_ = nullptr;
   unsigned sweepers_ = 0;
-  TimeMs last_time_ = 0;          // of a moment
-  std::uint32_t idle_heads_ = 0;  // so many, in the chunks
-  std::uint32_t heads_ = 1;       // 0 is no head
+  TimeMs last_time_ = 0;          // of the newest snapshot
+  std::uint32_t idle_heads_ = 0;  // how many numbers `idle` holds, over all chunks
+  std::uint32_t heads_ = 1;       // the next head never used; 0 means "no list"
   VersionStats stats_;
 };
 

@@ -1,8 +1,8 @@
-// Walking over a leaf in the order of its keys, for cursors.
+// How a leaf is walked in key order, for cursors.
 //
-// A walk reads the records that it hands out and no others: the order of the slots stands in the
-// shadow leaf (shadow_leaf.h), left there by whoever sorted them last, and a record is looked at
-// when the cursor comes to it. Before that its lines are asked for, as are the next leaf's.
+// A walk reads only the records that it hands out. The order of the slots is in the shadow leaf
+// (shadow_leaf.h), where the last walk that sorted them left it. A record is read when the cursor
+// comes to it. Before that its lines are prefetched, as are the next leaf's.
 #include <array>
 #include <bit>
 
@@ -16,8 +16,8 @@ Status Tree::read(Entry& e, bool for_value) const {
     if (!read_record(file_, e.word.record(), e.record)) {
       return damaged(e.word.record(), "record");
     }
-    // Where a key that the medium changed would sort, nobody knows; and a whole record may stand
-    // where its page was written by mistake.
+    // A key that the medium changed may sort anywhere. Also, a page written to the wrong place may
+    // put a whole record here.
     const bool its_own = hash_key(e.record.key).slot == e.word.hash();
     if (!its_own && !TENUTO_PLANT("store_key_not_compared_with_its_slot")) {
       return damaged(e.word.record(), "record that is not its slot's");

@@ -1,4 +1,4 @@
-// Cursors and transactions of fuzz_api.cc beside their models.
+// The cursors and transactions of fuzz_api.cc, beside their models.
 #include <algorithm>
 #include <cstring>
 

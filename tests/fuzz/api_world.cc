@@ -9,7 +9,7 @@ namespace tenuto::fuzz {
 
 namespace {
 
-// Below this many bytes in use a pool of kPoolBytesMax must not say full, fragmented as it may be.
+// With fewer bytes in use a pool of kPoolBytesMax must not return full, however fragmented it is.
 constexpr std::uint64_t kNeverFullBytes = 1u << 20;
 
 WorkFile& file(std::size_t i) {
@@ -58,7 +58,7 @@ std::uint64_t ApiWorld::used_bytes() const {
 bool ApiWorld::done_or_full(Status s, std::uint64_t bytes, const char* what) {
   if (s == Status::ok) return true;
   FUZZ_REQUIRE(s == Status::full, std::string(what) + ": " + status_name(s));
-  // A held iterator keeps replaced records: anything may be full then.
+  // A held iterator keeps replaced records, so any call may return full then.
   FUZZ_REQUIRE(
       held_ || used_bytes() + bytes > kNeverFullBytes,
       std::string(what) + ": full, with " + std::to_string(used_bytes()) + " bytes in use");
@@ -231,7 +231,7 @@ void ApiWorld::misuse(unsigned which) {
     }
     case 3: {
       if (objects_.block[slot].bytes < 64) break;
-      // A pointer into the middle of a block, in a word that is nobody's.
+      // A pointer into the middle of a block, in a word that is no destination.
       auto& word = reinterpret_cast<Ptr<char>&>(root_->number[kNumbers - 1]);
       word = root_->word[slot].get() + 16;
       refused(pool.free_from(word), Status::invalid_argument, "free_from of an inner place");
@@ -326,14 +326,14 @@ void ApiWorld::reopen(bool crash) {
   close();
   open();
   expect_all();
-  // A clean close gives reserved blocks back, too.
+  // A clean close also frees reserved blocks.
   std::uint64_t blocks = 1;
   for (const ModelBlock& b : objects_.block) blocks += b.bytes != 0 ? 1 : 0;
   FUZZ_REQUIRE(store_->pool().stats().objects == blocks, "count of objects");
 }
 
 void ApiWorld::reopen_at(const Image& crashed, const Objects& objects, const Records& records) {
-  const Objects objects_then = objects;  // they may be our own
+  const Objects objects_then = objects;  // a copy, because it may be our own
   const Records records_then = records;
   close();
   now_ = 1 - now_;

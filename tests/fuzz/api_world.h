@@ -1,5 +1,5 @@
-// A pool and the model it is compared with, for fuzz_api.cc: every member makes one call (or a few
-// that belong together) and stops the process when the pool and the model differ.
+// A pool and its model, for fuzz_api.cc. Every member makes one call, or a few that belong
+// together, and stops the process if the pool and the model differ.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace tenuto::fuzz {
 
-// One block of the root object's words, filled with one byte.
+// A block that a word of the root object names, filled with one byte.
 struct ModelBlock {
-  std::uint64_t bytes = 0;  // 0: the word is null
+  std::uint64_t bytes = 0;  // null word, if 0
   char fill = 0;
 };
 
@@ -36,7 +36,7 @@ class ApiWorld {
   explicit ApiWorld(KeyKind kind);
   ~ApiWorld();
 
-  // A key of the store's kind; the two bytes choose among short and long ones with much in common.
+  // A key of the store's kind. The two bytes choose among short keys and long, similar ones.
   std::string key(unsigned n, unsigned form) const;
 
   void put(const std::string& key, const std::string& value, WriteOptions options);
@@ -44,7 +44,7 @@ class ApiWorld {
   void write(const std::vector<BatchEntry>& entries, WriteOptions options);
   void expect_key(const std::string& key);
   void expect_view(const std::string& key);
-  // A cursor that lives while others write: it must stay in order and readable.
+  // A cursor that stays while others write: its keys must stay in order and readable.
   void hold_iterator(const std::string& key);
   void move_held();
 
@@ -54,14 +54,14 @@ class ApiWorld {
   void publish(std::size_t slot);
   void cancel();
 
-  // Calls that must be refused and change nothing.
+  // Makes calls that must be refused and change nothing.
   void misuse(unsigned which);
 
   void expect_counts();
   void expect_valid();
-  // Everything, byte by byte.
+  // Compares everything, byte by byte.
   void expect_all();
-  // Closes and opens again; a crash opens a copy of the file as it is now.
+  // Closes and opens again. A crash opens a copy of the file as it is now.
   void reopen(bool crash);
   void reopen_at(const Image& crashed, const Objects& objects, const Records& records);
 
@@ -70,7 +70,7 @@ class ApiWorld {
   Image image() const;
   const Records& records() const { return records_; }
   Objects& objects() { return objects_; }
-  // Stops unless the status is ok, or full and the pool may be. True when ok.
+  // Stops unless the status is ok, or is full and the pool may be full. Returns whether it is ok.
   bool done_or_full(Status s, std::uint64_t bytes, const char* what);
   char next_fill() { return static_cast<char>('a' + ++fills_ % 26); }
   void fill_block(std::size_t slot, void* block, std::uint64_t bytes);
@@ -82,7 +82,7 @@ class ApiWorld {
   std::uint64_t used_bytes() const;
 
   const KeyKind kind_;
-  std::size_t now_ = 0;  // which of the two files the pool is in
+  std::size_t now_ = 0;  // index of the pool's file, one of two
   std::optional<Store> store_;
   Root* root_ = nullptr;
   Records records_;
@@ -93,7 +93,7 @@ class ApiWorld {
   unsigned fills_ = 0;
 };
 
-// A cursor and the model's idea of it.
+// A cursor, and its place in the model.
 class ApiCursor {
  public:
   ApiCursor(ApiWorld& world, const IteratorOptions& options);
@@ -108,7 +108,7 @@ class ApiCursor {
   Iterator it_;
 };
 
-// One transaction of the root object; nothing of it is in the world's model before commit().
+// One transaction on the root object. The world's model gets its changes only at commit().
 class ApiTransaction {
  public:
   explicit ApiTransaction(ApiWorld& world);
@@ -116,8 +116,9 @@ class ApiTransaction {
   void alloc(std::size_t slot, std::uint64_t bytes);
   void free(std::size_t slot);
   void nest(unsigned how);
-  void refused();  // calls that may not stand in a transaction
-  // The pool as it is now is what a crash leaves; to be opened when the transaction has ended.
+  void refused();  // calls that a transaction may not contain
+  // Takes the pool as it is now for what a crash leaves. It is opened once the transaction has
+  // ended.
   void remember_crash();
   void commit();
   void abort();
@@ -132,7 +133,7 @@ class ApiTransaction {
   std::optional<Image> crashed_;
   ApiWorld::Records records_at_crash_;
   bool ended_ = false;
-  bool rolled_back_ = false;  // by an inner one, or by a full log
+  bool rolled_back_ = false;  // by an inner transaction, or by a full log
   Transaction tx_;
 };
 

@@ -46,7 +46,7 @@ bool is_slab(const WorkFile& file, std::uint64_t offset) {
          h.magic == heap::kSlabMagic && h.self == offset;
 }
 
-// The one thing in a new pool that differs from run to run, with the time of its creation.
+// Sets what differs between new pools: the pool id and the time of creation.
 void make_constant(const WorkFile& file) {
   for (std::uint64_t at = 0; at < 2 * kFrameBytes; at += kFrameBytes) {
     auto& super = file.at<pm::Superblock>(at);
@@ -120,7 +120,7 @@ std::vector<std::uint64_t> chain(const WorkFile& file) {
   return chain_from(file, head.store[store::kHeadFirstLeaf]);
 }
 
-// Puts until a leaf in the middle splits, then takes back the split's last store.
+// Puts keys until a leaf in the middle splits, then undoes the split's last store.
 Image make_split() {
   WorkFile file(kPoolBytesMax);
   file.load(base(BaseName::clean).image);
@@ -220,7 +220,7 @@ void add_leaves(const WorkFile& file, std::uint64_t first, std::uint64_t tree, B
   }
 }
 
-// Of the catalog and all that it names.
+// Adds the leaves of the catalog and of all collections in it.
 void add_named_leaves(const WorkFile& file, Base& b) {
   const auto& head = file.at<pm::HeadPage>(pm::kHeadPageOffset);
   const std::uint64_t catalog = store::HeaderWord{head.store[store::kHeadCatalog]}.value();

@@ -1,6 +1,6 @@
-// The main of a fuzz target where libFuzzer is not: runs every file of the given corpus folders,
-// then a fixed number of seeded mutations of them, so that an ordinary test run is a little more
-// than a replay. A crash or a hang (an alarm) names the input, and keeps it as crash-TARGET.
+// The main of a fuzz target in builds without libFuzzer. It runs every file of the given corpus
+// folders, and then a fixed number of seeded mutations of them. A crash or a hang (an alarm) prints
+// the name of the input, and keeps the input as crash-TARGET.
 //   fuzz_NAME [--mutations N] [--seed N] FOLDER|FILE...
 // TENUTO_MUTATIONS and TENUTO_SEED override both numbers, for longer runs.
 #include <fcntl.h>
@@ -28,15 +28,15 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr unsigned kAlarmSeconds = 60;  // for one input, sanitizers included
+constexpr unsigned kAlarmSeconds = 60;  // for one input, with sanitizers
 constexpr std::size_t kBytesMax = 4096;
 
-// What runs now, for the handlers.
+// The input that runs now, for the signal handlers.
 const Bytes* current = nullptr;
 char current_name[512];
 char crash_name[512];
 
-// Only calls that a signal handler may make.
+// Makes only calls that a signal handler may make.
 void keep_current() {
   if (current == nullptr) return;
   const auto say = [](const char* text) {
@@ -63,7 +63,7 @@ void run(const Bytes& input, const std::string& name) {
   std::snprintf(current_name, sizeof current_name, "%s", name.c_str());
   current = &input;
   ::alarm(kAlarmSeconds);
-  // A copy of the exact size, so that AddressSanitizer sees a read past its end.
+  // A copy of exactly this size, so that AddressSanitizer sees a read past its end.
   const Bytes exact(input.begin(), input.end());
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
   current = nullptr;
@@ -80,7 +80,7 @@ std::vector<std::string> files_of(const std::vector<std::string>& places) {
       if (entry.is_regular_file()) files.push_back(entry.path().string());
     }
   }
-  std::sort(files.begin(), files.end());  // a seed must mean the same everywhere
+  std::sort(files.begin(), files.end());  // so that a seed means the same on every machine
   return files;
 }
 
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   mutations = number("TENUTO_MUTATIONS", mutations);
   seed = number("TENUTO_SEED", seed);
   std::snprintf(crash_name, sizeof crash_name, "crash-%s", fs::path(argv[0]).filename().c_str());
-  // Sanitizers end the process by themselves and catch the other signals.
+  // Sanitizers end the process themselves, and catch these other signals.
   if (__sanitizer_set_death_callback != nullptr) {
     __sanitizer_set_death_callback(keep_current);
   } else {

@@ -1,9 +1,12 @@
 // Calls of the public interface, decoded from bytes, beside a plain model: a std::map for the
-// store, an array for the root object. Promises: every call returns what the model says (or full,
-// when the pool is), and after a clean close, a crash between two calls or a crash inside a
-// transaction the pool shows exactly the model again, sound and without a leak.
-//   byte 0: key kind (bit 0), whether the pool may get full (bit 1, slow);   then calls until the
-//   end: see Run::step()
+// store, an array for the root object.
+//
+// Promises: every call returns what the model predicts (or full, if the pool is full). After a
+// clean close, a crash between two calls or a crash inside a transaction, the pool shows exactly
+// the model, validates, and has no leak.
+//
+//   byte 0: key kind (bit 0), whether the pool may get full (bit 1, slow)
+//   then calls until the end: see Run::step()
 #include "fuzz/api_world.h"
 #include "fuzz/input.h"
 
@@ -11,7 +14,7 @@ namespace tenuto::fuzz {
 namespace {
 
 constexpr int kStepsMax = 200;
-// What costs much more than a call has a limit of its own.
+// Limits for steps that cost much more than a call.
 constexpr int kReopensMax = 4;
 constexpr int kFullValidationsMax = 4;
 constexpr std::uint64_t kCopiedMax = 14u << 20;  // more than a pool holds
@@ -128,7 +131,7 @@ class Run {
     w_.write(entries, durability());
   }
 
-  // A cursor with bounds, moved about while nothing changes.
+  // A cursor with bounds that moves while nothing changes.
   void iterate() {
     IteratorOptions options;
     const unsigned bounds = in_.u8();
@@ -180,7 +183,7 @@ class Run {
     tx.crash_if_remembered();
   }
 
-  // Neighbouring keys, enough to split leaves; large values, enough to fill the pool.
+  // Puts neighbouring keys that split leaves, or large values that fill the pool.
   void fill() {
     const unsigned how = in_.u8();
     const unsigned first = in_.u8();
@@ -207,7 +210,7 @@ class Run {
   ApiWorld& w_;
   const std::uint64_t copied_max_;
   std::uint64_t values_ = 0;
-  std::uint64_t copied_ = 0;  // bytes given to the pool by this input
+  std::uint64_t copied_ = 0;  // bytes that this input has put into the pool
   int reopens_ = 0;
   int validations_ = 0;
 };

@@ -1,6 +1,9 @@
-// Forged journals: the journal of a killed pool, with fields of its header and its blocks changed,
-// and line numbers and line images in blocks, all with right checksums. Promises: an error with a
-// report, or a working store; the pool file gets no longer than it was, the journal neither.
+// Forged journals: the journal of a killed pool, with changed fields in its header and blocks, and
+// changed line numbers and line images in blocks. All checksums are right.
+//
+// Promises: an error with a report, or a working store. Neither the pool file nor the journal gets
+// longer.
+//
 //   the input is a list of forgeries: see forge_one()
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -22,7 +25,7 @@ constexpr int kForgeriesMax = 32;
 constexpr int kRecords = 40;
 constexpr std::size_t kRingBytes = 256u << 10;
 
-// The same in a child.
+// The path is the same in a child.
 const std::string& journal_path() {
   static const std::string path = "/dev/shm/tenuto-fuzz-journal-" + std::to_string(::getpid());
   return path;
@@ -80,8 +83,8 @@ void write_and_die(const std::string& path) {
   FUZZ_REQUIRE(status == 0, "the child's end");
 }
 
-// The files as a kill leaves them, with blocks to replay: a checkpoint in the background may have
-// left none.
+// The files after a kill, with blocks to replay. It tries again if a checkpoint in the background
+// has left no blocks.
 Killed make_killed() {
   constexpr int kTries = 100;
   const std::string path = journal_path() + ".pool";

@@ -1,11 +1,13 @@
-// What `tenuto load` reads: lines, then a record a line, TSV or JSON. Promises: lines come out as
-// they stand, whatever the limit; a line is either taken or refused at a column inside it; what
-// was taken is written (as `dump` does) and read back as the same record, in both formats; and a
-// JSON line that is taken is what an independent parser reads.
+// What `tenuto load` reads: lines, and then one record a line, TSV or JSON.
+//
+// Promises: lines come out unchanged, whatever the limit. A line is accepted, or refused at a
+// column inside it. An accepted record is written (as `dump` does) and read back unchanged, in both
+// formats. An independent parser reads the same from an accepted JSON line.
+//
 //   byte 0: format (bit 0), key kind (bit 1), how the limit of a line is chosen (bit 2),
 //           whether records may have lifetimes (bit 3)
-//   byte 1: the limit, when it is a small one
-//   byte 2: bytes that one read gives, 0: as many as there are;   the rest: the input file
+//   byte 1: the limit, if it is a small one
+//   byte 2: bytes that one read returns, 0: as many as there are;   the rest: the input file
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,7 +27,7 @@ using fuzz::Input;
 constexpr std::uint64_t kLineBytesMax = 1u << 20;
 constexpr std::size_t kTextBytesMax = 64u << 10;
 
-// A descriptor from which each read gives the next piece, whatever room the reader has.
+// A descriptor from which each read returns the next piece, however much room the reader has.
 class Pieces {
  public:
   Pieces(std::string_view text, std::size_t piece_bytes) {
@@ -33,7 +35,7 @@ class Pieces {
     while (!text.empty()) {
       const std::string_view piece = text.substr(0, piece_bytes);
       const ssize_t sent = ::send(fds_[1], piece.data(), piece.size(), MSG_DONTWAIT);
-      if (sent < 0) break;  // the socket is full: tiny pieces of a long text
+      if (sent < 0) break;  // the socket is full: a long text in tiny pieces
       text.remove_prefix(static_cast<std::size_t>(sent));
     }
     unsent_ = text.size();
@@ -77,7 +79,7 @@ void expect_back(RecordFormat format, RecordShape shape, const Record& record) {
   FUZZ_REQUIRE(line_of(format, shape, back) == line, "no canonical line: " + line);
 }
 
-// REQUIRES: the line was taken, as JSON in a store of byte keys.
+// REQUIRES: the line was accepted, as JSON in a store of byte keys.
 void expect_same_json(std::string_view line, const Record& record) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   FUZZ_REQUIRE(object.is_object() && object.size() == 2u + object.count("expires_ms"),
@@ -101,7 +103,7 @@ void check_line(RecordFormat format, RecordShape shape, std::string_view line) {
   if (format == RecordFormat::jsonl && shape.kind == KeyKind::bytes) expect_same_json(line, record);
 }
 
-// The next line as a reader without buffers would find it.
+// Finds the next line as a reader without buffers does.
 bool next_line(std::string_view& text, std::string_view& line) {
   if (text.empty()) return false;
   const std::size_t end = text.find('\n');

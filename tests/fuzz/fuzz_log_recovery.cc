@@ -1,8 +1,10 @@
-// Logs as no crash would leave them: intents, retired sequences, transaction lines, undo entries
-// and log frames with right checksums and any fields, in the lanes of a crashed pool. Promises:
-// recovery ends with an error that says what, or with a pool. When all that the logs touch is plain
-// data, a pool that validates then recovers to the same again when the process dies at once, takes
-// work and closes cleanly; and undo entries restore exactly the bytes they hold.
+// Logs that no crash leaves: intents, retired sequences, transaction lines, undo entries and log
+// frames with right checksums and any fields, in the lanes of a crashed pool.
+//
+// Promises: recovery ends with an error and a report, or with a pool. If the logs touch only plain
+// data, a pool that validates recovers to the same state if the process dies at once, accepts work
+// and closes cleanly. Undo entries restore exactly the bytes they hold.
+//
 //   the input is a list of log records: see Logs::write_one()
 #include <algorithm>
 #include <array>
@@ -22,7 +24,7 @@ namespace tenuto::fuzz {
 namespace {
 
 constexpr int kRecordsMax = 64;
-constexpr std::size_t kLanes = 3;  // that get logs; the pool has more
+constexpr std::size_t kLanes = 3;  // lanes that get logs; the pool has more
 constexpr std::size_t kFrames = 4;
 constexpr std::size_t kNumbers = std::size(Root{}.number);
 
@@ -47,7 +49,7 @@ class Logs {
     std::copy(std::begin(root.number), std::end(root.number), numbers_.begin());
   }
 
-  // One record: which kind, which lane, then its fields.
+  // One record: its kind, its lane, then its fields.
   void write_one() {
     const unsigned kind = in_.u8() % 10;
     const std::size_t lane = in_.below(kLanes);
@@ -75,7 +77,7 @@ class Logs {
     }
   }
 
-  // The root's numbers after recovery, if they follow from the undo entries alone.
+  // Computes the root's numbers after recovery. Returns false if not only undo entries decide them.
   bool predict(Numbers& numbers) const {
     numbers = numbers_;
     if (!plain_ || wild_) return false;
@@ -88,7 +90,7 @@ class Logs {
     for (const Undo& u : entries) {
       if (u.offset < first || u.offset + u.bytes.size() > first + sizeof numbers) return false;
       if (u.sequence != committed_[u.lane] + 1) continue;
-      if (open_lane != kLanes && open_lane != u.lane) return false;  // lanes have no order
+      if (open_lane != kLanes && open_lane != u.lane) return false;  // lanes are undone in no order
       open_lane = u.lane;
       std::memcpy(reinterpret_cast<char*>(numbers.data()) + (u.offset - first), u.bytes.data(),
                   u.bytes.size());
@@ -96,7 +98,7 @@ class Logs {
     return true;
   }
   std::uint64_t root() const { return root_; }
-  // An undo entry or a destination may have changed what the heap and the store live on.
+  // Whether an undo entry or a destination may have changed data of the heap or the store.
   bool wild() const { return wild_; }
 
  private:
@@ -107,7 +109,7 @@ class Logs {
     return file_.at<pm::LogLine>(pm::kLanesOffset + lane * pm::kLaneBytes + i * kLineBytes);
   }
 
-  // A block, or what could be taken for one.
+  // A block, or an offset that could be taken for one.
   std::uint64_t block() {
     const unsigned how = in_.u8();
     if (how < 0x80) return blocks_[how % blocks_.size()];
@@ -117,7 +119,7 @@ class Logs {
     if (how < 0xf0) return in_.u32() % kPoolBytes;
     return how < 0xf8 ? in_.u64() : blocks_[how % blocks_.size()] + in_.u8();
   }
-  // A word that a pointer may stand in.
+  // A word that a pointer may be in.
   std::uint64_t destination() {
     const unsigned how = in_.u8();
     wild_ = wild_ || how >= 0xa0;
@@ -127,7 +129,7 @@ class Logs {
     return how < 0xf0 ? in_.u32() : in_.u64();
   }
 
-  // Of one or two blocks, packed as the heap does it or with any head.
+  // An intent of one or two blocks, packed as the heap does it or with any head.
   void intent(std::size_t lane) {
     const unsigned how = in_.u8();
     const auto op = static_cast<heap::IntentOp>(1 + how % 5);
@@ -143,7 +145,7 @@ class Logs {
     pm::write_log_line(line(lane, pm::kLaneIntentLine + place % pm::kLaneIntentLines), words,
                        1 + in_.u8());
     if ((place & 0x80) == 0 || words[2] > kPoolBytes - 8 || e[0].block.value > kPoolBytes) return;
-    // As an operation would have left it: attached.
+    // Attaches the block, as the operation would have.
     auto& word = file_.at<std::uint64_t>(round_down(words[2], 8));
     const void* target = file_.data() + e[0].block.value;
     word = heap::is_versioned(op) ? VPtrWord::encode(&word, target, e[0].version)
@@ -165,7 +167,7 @@ class Logs {
     t.frees_done.raw = tx::SealedWord::make(frees_done, tx::salt_of(id, tx::WordPlace::frees_done));
   }
 
-  // The next line of an area; mostly in order, as a transaction writes.
+  // The next line of an area, mostly in order, as a transaction writes.
   pm::LogLine& next_line(std::size_t lane, std::size_t& area, std::size_t& i) {
     const unsigned how = in_.u8();
     area = how % tx::kAreas;
@@ -208,7 +210,7 @@ class Logs {
                   [&](const Undo& o) { return o.lane == lane && o.area == area && o.line == i; });
   }
 
-  // A log frame at one of a few places behind everything else, in a chain or across one.
+  // A log frame at one of a few places at the end of the pool, in a chain or across one.
   void log_frame(std::size_t lane) {
     const unsigned how = in_.u8();
     const LaneId id{static_cast<std::uint32_t>(lane)};
@@ -225,7 +227,7 @@ class Logs {
              .zero = 0,
              .crc = 0};
     frame.crc = tx::header_crc(frame);
-    // Who leads to it: the transaction line, or the frame at another of the places.
+    // Links it: from the transaction line, or from the frame at another of these places.
     if (index == 0) {
       auto& t = reinterpret_cast<tx::TxLine&>(line(lane, pm::kLaneTxLine));
       t.log_frame[area].raw =
@@ -236,7 +238,7 @@ class Logs {
           tx::SealedWord::make(at, tx::salt_of(id, tx::WordPlace::next, index * tx::kAreas + area));
     }
     if ((how & 0x80) == 0) return;
-    // An entry in it, about a block or the root object's words.
+    // An entry in it, for a block or for the root object's words.
     plain_ = false;
     auto& l = file_.at<pm::LogLine>(at + (1 + in_.u8() % tx::kLogFrameLines) * kLineBytes);
     const auto kind = static_cast<tx::EntryKind>(1 + in_.u8() % 3);
@@ -258,7 +260,7 @@ class Logs {
   std::uint64_t committed_[kLanes] = {};
   std::size_t next_[kLanes][tx::kAreas] = {};
   bool wild_ = false;
-  bool plain_ = true;  // nothing but undo entries can have changed the numbers
+  bool plain_ = true;  // only undo entries can have changed the numbers
 };
 
 struct Recovered {
@@ -267,7 +269,7 @@ struct Recovered {
   std::uint64_t objects = 0;
 };
 
-// Opens, looks, and dies: nothing is closed.
+// Opens and reads the pool. Closes nothing, as a process that dies.
 Recovered recover_and_die(const WorkFile& file, bool must_open) {
   Report report;
   auto pool = PoolImpl::open(file.path(), pool_options().pool, kStoreKind, &report);

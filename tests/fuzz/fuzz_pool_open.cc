@@ -1,8 +1,10 @@
 // Damaged pool files. The input is a list of patches to one of a few small pools (closed, crashed,
-// crashed inside a split or a transaction); a flag decides whether patched lines get right
-// checksums, so that the damage gets past them. Then the pool is opened and used. Promises: an
-// error with a report, or a working store (which an unpatched pool always is); and what validate()
-// calls sound stays sound: it takes writes, closes, opens again and holds what it held.
+// crashed inside a split or a transaction). A flag gives patched lines right checksums, so that the
+// damage passes that check. Then the pool is opened and used.
+//
+// Promises: an error with a report, or a working store (always, if there is no patch). A pool that
+// validates accepts writes, closes, opens again and holds what it held.
+//
 //   byte 0: base (low bits), reseal (bit 7);   then patches until the end: see patch()
 #include <cstring>
 #include <string>
@@ -23,7 +25,7 @@ constexpr int kDisturbed = 30;
 constexpr BaseName kBases[] = {BaseName::clean, BaseName::unclean, BaseName::split,
                                BaseName::pending, BaseName::empty};
 constexpr BaseName kNamedBases[] = {BaseName::named, BaseName::named_open};
-constexpr unsigned kNamedFrom = 56;  // of 64: bases with named collections
+constexpr unsigned kNamedFrom = 56;  // of 64: from here on bases with named collections
 
 BaseName base_of(unsigned head) {
   const unsigned n = head % 64;
@@ -35,7 +37,7 @@ class Patcher {
   Patcher(Input& input, const WorkFile& file, const Base& b, bool sealed)
       : input_(input), file_(file), base_(b), sealed_(sealed) {}
 
-  // One patch: what to do, where, with what. False after a cut of the file.
+  // One patch: what to do, where, and with which value. Returns false after a cut of the file.
   bool patch(WorkFile& file) {
     const unsigned op = input_.u8() % 12;
     const std::uint64_t at = place();
@@ -57,7 +59,7 @@ class Patcher {
       case 4:
         word = odd_word();
         break;
-      case 5:  // a pointer to something else that is there
+      case 5:  // a pointer to something else in the pool
         word = place();
         break;
       case 6:
@@ -87,7 +89,7 @@ class Patcher {
  private:
   static std::uint64_t line_of(std::uint64_t at) { return round_down(at, kLineBytes); }
 
-  // A byte of the pool: mostly in a line that holds something.
+  // An offset in the pool: mostly in a line that holds something.
   std::uint64_t place() {
     const unsigned how = input_.u8();
     const std::uint64_t in_line = how % kLineBytes;
@@ -124,7 +126,7 @@ std::size_t walk(Store& store, bool forward) {
   forward ? it.seek_first() : it.seek_last();
   while (it.valid() && seen < kWalkMax) {
     seen += 1;
-    volatile char last = 0;  // what the iterator hands out must be readable
+    volatile char last = 0;  // what the iterator returns must be readable
     if (!it.key().empty()) last = it.key().back();
     if (!it.value().empty()) last = it.value().back();
     static_cast<void>(last);
@@ -133,14 +135,15 @@ std::size_t walk(Store& store, bool forward) {
   return seen;
 }
 
-// Whatever the pool is like: calls of every kind, none of which may crash.
+// Makes calls of every kind on a pool in any state. None may crash.
 void use(Store& store, bool sound) {
   std::string value;
   for (int i = 0; i < 300; i += 7) static_cast<void>(store.get(base_key(i), value));
   const std::size_t forward = walk(store, true);
   const std::size_t backward = walk(store, false);
   if (sound) FUZZ_REQUIRE(forward == backward, "a sound store has two lengths");
-  // A patched record with a right checksum has a value that nobody wrote.
+  // Values are not checked: a patched record with a right checksum has a value that was never
+  // written.
   static const std::vector<test::NamedRecords> named = named_of_bases();
   const std::string wrong = test::read_named(store, named, {.exact = false, .values = false});
   FUZZ_REQUIRE(wrong.empty(), wrong);

@@ -1,6 +1,6 @@
-// The bytes of one fuzz input, read from the front, and how a target says that a promise was
-// broken. A read past the end gives zeros: every input means something, and cutting its tail off
-// (what a fuzzer does to make it small) leaves the rest as it was.
+// The bytes of one fuzz input, read from the front, and the report of a broken promise. A read past
+// the end returns zeros. So every input is valid, and cutting off its tail, which a fuzzer does to
+// make it small, does not change the rest.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Input {
   std::uint16_t u16() { return take<std::uint16_t>(); }
   std::uint32_t u32() { return take<std::uint32_t>(); }
   std::uint64_t u64() { return take<std::uint64_t>(); }
-  // 0..n-1. REQUIRES: n > 0.
+  // Returns a number from 0 to n - 1. REQUIRES: n > 0.
   std::size_t below(std::size_t n) { return (n <= 256 ? u8() : u16()) % n; }
   std::string_view bytes(std::size_t n) {
     n = std::min(n, left_);
@@ -51,7 +51,7 @@ class Input {
   std::size_t left_;
 };
 
-// Stops the process: the fuzzer (or the driver) then names the input and keeps it.
+// Stops the process. The fuzzer or the driver then names the input and keeps it.
 [[noreturn]] inline void broken(const char* file, int line, const std::string& what) {
   std::fprintf(stderr, "%s:%d: broken promise: %s\n", file, line, what.c_str());
   std::abort();

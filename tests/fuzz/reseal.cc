@@ -1,4 +1,4 @@
-// Right checksums for wrong contents: what a line's checksum covers is known from where it stands.
+// Gives changed contents right checksums. The offset of a line tells what its checksum covers.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -43,7 +43,7 @@ void reseal_head_page(pm::HeadPage& head) {
   if (fields.version() == store::StoreWord::kVersion) word = made.raw;
 }
 
-// A separator that stands in the leaf; a long one is not patched, only the word that leads to it.
+// Reseals the low separator. A long one is in its own block, which stays as it is.
 void reseal_low(const WorkFile& file, std::uint64_t leaf_at, std::uint64_t tree) {
   auto& low = file.at<store::Leaf>(leaf_at).low;
   const char* data = low.data;
@@ -68,7 +68,7 @@ void reseal_header(const WorkFile& file, std::uint64_t leaf_at) {
   head.next = store::HeaderWord::make(head.next.value(), salt + offsetof(store::LeafHeader, next));
 }
 
-// The record, and the hash of its key in its slot.
+// Reseals the record, and the hash of its key in its slot.
 void reseal_record(const WorkFile& file, const Base& base, std::uint64_t at,
                    std::uint64_t slot_at) {
   const store::RecordHead head = file.at<store::RecordHead>(at);
@@ -145,7 +145,7 @@ void reseal(const WorkFile& file, const Base& base, std::uint64_t offset) {
       reseal_low(file, leaf_at, base.tree.at(leaf_at));
       return;
     }
-    // The records that have a part of the line.
+    // The records that overlap the line.
     auto record = base.slot.upper_bound(offset + kLineBytes - 1);
     while (record != base.slot.begin()) {
       --record;

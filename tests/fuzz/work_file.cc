@@ -22,7 +22,7 @@ std::uint64_t size_of(int fd) {
   return static_cast<std::uint64_t>(st.st_size);
 }
 
-// Holes are skipped unread: reading one would give it a page.
+// Skips holes unread, because a read would give each one a page.
 Image image_of(int fd, std::uint64_t bytes) {
   Image image;
   image.bytes = bytes;
@@ -36,7 +36,7 @@ Image image_of(int fd, std::uint64_t bytes) {
     for (; at < hole; at += static_cast<off_t>(kFrameBytes)) {
       auto& page = image.pages.emplace_back(static_cast<std::uint64_t>(at), zero).second;
       FUZZ_REQUIRE(::pread(fd, page.data(), page.size(), at) > 0, "pread of a pool file");
-      // Not ==, which sanitizers make 4096 steps of.
+      // memcmp, because sanitizers make 4096 steps of ==.
       if (std::memcmp(page.data(), zero.data(), page.size()) == 0) image.pages.pop_back();
     }
     at = ::lseek(fd, hole, SEEK_DATA);
@@ -60,8 +60,8 @@ WorkFile::~WorkFile() {
   ::close(fd_);
 }
 
-// Pages that are there are overwritten, which costs a tenth of giving them back and getting others;
-// unless there are many.
+// Overwrites pages that exist, which costs a tenth of freeing them and getting new ones. If there
+// are many, it frees them first.
 void WorkFile::load(const Image& image) {
   struct stat st {};
   FUZZ_REQUIRE(::fstat(fd_, &st) == 0, "fstat of a pool file");

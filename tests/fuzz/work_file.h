@@ -1,5 +1,5 @@
 // The pool file of one fuzz iteration: nameless memory that Pool::open finds under path(), mapped
-// once and reused. Cost of a reset: the pages an image has, not the pool's size.
+// once and reused. A reset costs the pages of an image, not the pool's size.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tenuto::fuzz {
 
-// A pool file's pages that are not all zero.
+// The pages of a pool file that are not all zero.
 struct Image {
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::uint64_t, std::array<std::byte, kFrameBytes>>> pages;  // by offset
@@ -21,20 +21,20 @@ struct Image {
 
 class WorkFile {
  public:
-  // `bytes_max`: what a pool in it may grow to.
+  // `bytes_max`: the size to which a pool in it may grow.
   explicit WorkFile(std::uint64_t bytes_max);
   ~WorkFile();
   WorkFile(const WorkFile&) = delete;
   WorkFile& operator=(const WorkFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // REQUIRES for these: nobody has the pool open, or (image()) nobody writes to it.
+  // REQUIRES for these: no call has the pool open, or (image()) no thread writes to it.
   void load(const Image& image);
   void cut(std::uint64_t bytes);
   Image image() const;
 
   std::uint64_t bytes() const;
-  // [0, bytes()) may be read and written, also while the pool is open elsewhere.
+  // [0, bytes()) may be read and written, also while the pool is open.
   std::byte* data() const { return data_; }
   template <class T>
   T& at(std::uint64_t offset) const {
@@ -48,7 +48,7 @@ class WorkFile {
   std::string path_;
 };
 
-// A whole file as an image.
+// Reads a whole file as an image.
 Image read_image(const std::string& path);
 
 }  // namespace tenuto::fuzz

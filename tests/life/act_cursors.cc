@@ -1,4 +1,4 @@
-// Cursors of collections, snapshots and transactions, kept over other steps.
+// Cursors of collections, snapshots and transactions that stay open over other steps.
 #include <algorithm>
 
 #include "actor.h"
@@ -85,7 +85,7 @@ void Actor::open_cursor(const Step& s) {
   end(status);
   slot.store = store_;
   slot.numbers = numbers(c);
-  if (made) slot.cursor = std::move(made);  // a moved-from one dies here
+  if (made) slot.cursor = std::move(made);  // the destructor of a moved-from cursor runs here
 }
 
 void Actor::move_cursor(const Step& s, CursorSlot& slot) {

@@ -38,7 +38,7 @@ bool Actor::data(const Step& s) {
       merge(s, c);
       break;
     case Verb::erase_range:
-      // What others put there meanwhile may stay: beside them it is no single moment.
+      // Puts of other threads may stay in the range, so beside them the call has no single result.
       if (!world_.story.at_once || world_.alone) erase_range(s, c);
       break;
     case Verb::bulk:
@@ -120,7 +120,7 @@ void Actor::erase_range(const Step& s, Collection& c) {
   end(status, {count});
 }
 
-// fill and drain: puts and erases one after the other, keys three apart.
+// fill and drain: puts and erases in turn, of every third key.
 void Actor::many(const Step& s, Collection& c) {
   Step one{s.thread, s.verb == Verb::fill ? Verb::put : Verb::erase, {s.a[0], s.a[1]}};
   verb_ = one.verb;

@@ -1,5 +1,5 @@
 // Objects of the pool beside the store: blocks on plain and versioned words, alone and in batches,
-// in two steps and in transactions, exchanged, resized, and walked over by their types.
+// in two steps and in transactions, swapped, resized, and walked over by type.
 #include <algorithm>
 #include <mutex>
 
@@ -9,7 +9,7 @@
 namespace tenuto::life {
 namespace {
 
-constexpr std::uint64_t kFillMax = 4096;  // of a block at once
+constexpr std::uint64_t kFillMax = 4096;  // bytes of a block that one step fills
 
 std::uint64_t slot_of(std::int64_t slot) { return static_cast<std::uint64_t>(slot) % kObjects; }
 std::uint64_t size_of(std::int64_t bytes) {
@@ -54,8 +54,8 @@ bool Actor::objects(const Step& s) {
   return true;
 }
 
-// Slots of one kind of word, from one of them on, that are full or empty. Of threads at once each
-// has its own.
+// Slots of one kind of word, from a first one on, that are full or empty. If threads run at once,
+// each thread has its own slots.
 Actor::Words Actor::slots_from(const RootObject& root, std::int64_t first, std::int64_t count,
                                bool full) const {
   Words slots;
@@ -68,7 +68,7 @@ Actor::Words Actor::slots_from(const RootObject& root, std::int64_t first, std::
   return slots;
 }
 
-// One block each. how: 1 zero-filled, 2 aligned.
+// One block for each slot. how: 1 zero-filled, 2 aligned.
 void Actor::object_new(Pool& pool, RootObject& root, const Step& s) {
   const Words slots = slots_from(root, s.a[1], s.a[3], false);
   if (slots.empty()) return;
@@ -103,7 +103,7 @@ void Actor::object_new(Pool& pool, RootObject& root, const Step& s) {
   }));
 }
 
-// In two steps: nobody finds the block before it is whole.
+// In two steps: no word names the block before its contents are complete.
 void Actor::object_publish(Pool& pool, RootObject& root, const Step& s) {
   const Words slots = slots_from(root, s.a[1], 1, false);
   if (slots.empty()) return;
@@ -126,7 +126,7 @@ void Actor::object_publish(Pool& pool, RootObject& root, const Step& s) {
   }));
 }
 
-// What stands in a block, changed in a transaction.
+// Changes the contents of a block in a transaction.
 void Actor::object_fill(Pool& pool, RootObject& root, const Step& s) {
   const Words slots = slots_from(root, s.a[1], 1, true);
   if (slots.empty()) return;
@@ -166,7 +166,7 @@ void Actor::object_free(Pool& pool, RootObject& root, const Step& s) {
   }));
 }
 
-// Of one that is not there it is malloc_to, to nothing free_from.
+// With an empty slot it is malloc_to, with 0 bytes it is free_from.
 void Actor::object_resize(Pool& pool, RootObject& root, const Step& s) {
   const std::uint64_t slot = slot_of(s.a[1]) % kPlain;
   if (!mine(slot)) return;
@@ -185,7 +185,7 @@ void Actor::object_swap(Pool& pool, RootObject& root, const Step& s) {
   }));
 }
 
-// A transaction that allocates into empty slots or frees full ones, and stamps each.
+// A transaction that allocates blocks for empty slots or frees those of full ones, and stamps each.
 void Actor::object_tx(Pool& pool, RootObject& root, const Step& s) {
   const Words slots =
       slots_from(root, s.a[1] % static_cast<std::int64_t>(kPlain), s.a[2], s.a[3] != 0);
@@ -242,8 +242,8 @@ Status Actor::change_objects(Transaction& tx, RootObject& root, const Step& s, c
   return tx.status();
 }
 
-// All blocks of a type: in the order of addresses, each once; those that no word names belong to
-// others that are about to come or go.
+// Walks over all blocks of a type: in the order of addresses, each once. A block that no word names
+// belongs to another thread, which is about to attach or free it.
 void Actor::object_walk(Pool& pool, RootObject& root, const Step& s) {
   const std::uint64_t type = 1 + static_cast<std::uint64_t>(s.a[1]) % kTypes;
   std::vector<const void*> seen;
@@ -267,9 +267,9 @@ void Actor::object_walk(Pool& pool, RootObject& root, const Step& s) {
   end(status, {seen.size(), named});
 }
 
-// What a look says of them: {how many there are, as far as that is known; slots} and each slot that
-// has something, {slot, usable bytes, type, tag, bytes that are as the tag says, stamp}; how many
-// each walk shows.
+// The objects in a look: {number of blocks, if that is known; number of slots}; for each slot with
+// contents {slot, usable bytes, type, tag, bytes that agree with the tag, stamp}; then the number
+// of blocks that each walk shows.
 void Actor::look_at_objects(Pool& pool, bool fresh, Words& words) {
   const std::size_t head = words.size();
   words.insert(words.end(), {kNone, 0});

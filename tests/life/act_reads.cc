@@ -1,4 +1,4 @@
-// Reads of a collection as it is.
+// Reads of a collection in its current state.
 #include <algorithm>
 
 #include "actor.h"
@@ -138,7 +138,7 @@ void Actor::neighbour(const Step& s, const Collection& c) {
   end(status, results);
 }
 
-// What is a number: count, ttl, approximate, stats.
+// Calls that return a number: count, ttl, approximate, stats.
 void Actor::figure(const Step& s, const Collection& c) {
   const std::string key = text(c, s.a[2]), to = text(c, s.a[3]);
   std::uint64_t n = 0;

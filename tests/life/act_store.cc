@@ -1,4 +1,4 @@
-// Collections made, dropped and renamed, and the upkeep of a store.
+// Making, dropping and renaming collections, and upkeep of a store.
 #include <algorithm>
 
 #include <unistd.h>
@@ -96,7 +96,7 @@ bool Actor::upkeep(const Step& s) {
         return r.error();
       }
       case Verb::backup: {
-        // Under another name of its own: threads may make backups at once.
+        // Each backup has its own name, because threads may make backups at once.
         PoolOptions options;
         options.size_max = world_.story.pool_bytes_max * 2;
         options.size = world_.story.pool_bytes;
@@ -124,7 +124,7 @@ bool Actor::upkeep(const Step& s) {
   return true;
 }
 
-// What a backup holds is what the store held at some moment of the call.
+// The contents of a backup must be the store's at some point during the call.
 Actor::Words Actor::seen_in_backup(unsigned n) {
   StoreOptions options = world_.options_of(static_cast<unsigned>(store_), 0);
   options.pool.medium = Medium::cache;

@@ -1,4 +1,4 @@
-// Steps to calls: what all kinds of steps share.
+// Turns steps into calls: what all kinds of steps share.
 #include "actor.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ void Actor::act(const Step& step, std::size_t number) {
   shared.step[thread_].store(static_cast<std::uint32_t>(number) + 1, std::memory_order_relaxed);
   if (step.verb == Verb::fail_alloc) {
     fail_alloc_ = static_cast<int>(step.a[0]);
-    begin({});  // the judge knows what may fail
+    begin({});  // recorded, because the judge must know what may fail
     end(0);
   } else if (step.verb == Verb::fail_call) {
     static constexpr int kErrors[] = {5 /* EIO */, 28 /* ENOSPC */, 12 /* ENOMEM */};
@@ -66,7 +66,7 @@ void Actor::keep_collection(unsigned s, std::int64_t c, const Collection& collec
   if (at != 0) world_.store[s].collection[at] = collection;
 }
 
-// In a collection with duplicates one of few, so that pairs meet each other.
+// With duplicates the tag is one of few, so that calls use the same pairs.
 std::uint64_t Actor::pair_tag(std::int64_t value) {
   const auto v = static_cast<std::uint64_t>(value) % 8;
   return make_tag(v + 1, 16 + v * 5);

@@ -1,4 +1,4 @@
-// A thread of a life: does the steps it is given, and records each call.
+// A thread of a life: makes the steps that it is given, and records each call.
 #pragma once
 
 #include <new>
@@ -23,11 +23,11 @@ class Actor {
   bool room() const { return record_.room(); }
   void drop_views();
 
-  // What the process does outside of steps, with everything alone (process.cc).
+  // Looks at a store outside of steps, while no other thread is in a call (process_files.cc).
   // fresh: the store was opened just now.
   void look(unsigned s, std::size_t number, bool fresh);
-  // What a look at this store says: {time, collections, clock}, each collection's {name, id, form,
-  // records}, each record's {key, value, lifetime left}, and the objects.
+  // The contents of a look: {time, collections, clock}; for each collection {name, id, encoding,
+  // records}; for each record {key, value, remaining lifetime}; then the objects.
   std::vector<std::uint64_t> seen_in(unsigned s, Store& store, bool keep, bool fresh);
   std::vector<std::uint64_t> seen_in_backup(unsigned n);
   Recorder& recorder() { return record_; }
@@ -36,7 +36,7 @@ class Actor {
   using Words = std::vector<std::uint64_t>;
   static constexpr std::uint64_t kNone = ~0ull;
 
-  // Runs f, which returns a Status, with the fault that is due; kThrew when it threw.
+  // Runs f, which returns a Status, with the failure that is due. Returns kThrew if f threw.
   template <class F>
   std::uint64_t call(F&& f) {
     test::fail_allocation(fail_alloc_);
@@ -53,7 +53,7 @@ class Actor {
   void end(std::uint64_t status, const Words& results = {}) { record_.end(status, results); }
 
   std::shared_ptr<Store> store_of(std::int64_t s);
-  // A collection to be used with this store; false: the slot is empty.
+  // Gets the collection of a slot, for use with this store. Returns false if the slot is empty.
   bool collection_of(unsigned s, std::int64_t c, Collection& collection);
   bool collection_in(const TransactionSlot& x, std::int64_t c, Collection& collection);
   void keep_collection(unsigned s, std::int64_t c, const Collection& collection);
@@ -67,7 +67,7 @@ class Actor {
   static std::uint64_t pair_tag(std::int64_t value);
   std::uint64_t seen_tag(std::string_view value);
   std::uint64_t seen_key(bool numbers, std::string_view key);
-  // The store's own calls are those of its default collection: both ways are tried.
+  // A store's own calls are those of its default collection. This tries both ways.
   template <class C, class F>
   auto through(C& c, F&& f) {
     return by_itself(c) ? f(*world_.store[store_].store) : f(c);
@@ -92,7 +92,7 @@ class Actor {
   void figure(const Step& s, const Collection& c);
   void hold_view(const Step& s, const Collection& c);
   void scan(Iterator it, bool numbers, bool backward, Status& status, Words& results);
-  // act_moments.cc
+  // act_snapshots.cc
   bool moments(const Step& s);
   void take_snapshot(const Step& s);
   void snapshot_read(const Step& s);
@@ -131,7 +131,7 @@ class Actor {
   World& world_;
   const unsigned thread_, owner_;
   Recorder record_;
-  // Of the step under way.
+  // Of the step that runs.
   Verb verb_{};
   std::size_t number_ = 0;
   unsigned store_ = 0;

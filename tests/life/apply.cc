@@ -1,4 +1,4 @@
-// Single writes, batches, reads and collections on the model.
+// Single writes, batches, reads and collections, on the model.
 #include "apply.h"
 
 #include "judge.h"
@@ -68,7 +68,7 @@ bool Applying::refused(std::string& why) const {
     return true;
   }
   if (!op.is(Status::full)) return false;
-  // With nothing held by handles, what is full has something in it.
+  // `full` is possible only if something fills the pool: its contents, or what handles hold.
   const bool held =
       rules.at_once || state.objects != nullptr || !state.snapshots.empty() ||
       std::ranges::any_of(state.transactions, [](const auto& x) { return !x.second->ended; }) ||
@@ -92,7 +92,7 @@ std::string Applying::data() {
   const std::uint64_t id = op.a.at(0);
   const Records* c = state.find(id);
   if (c == nullptr) {
-    // Which of two things is wrong with it is looked at in any order.
+    // If two things are wrong with a call, either error may be returned.
     const bool encodings =
         op.verb == Verb::erase_pair || op.verb == Verb::cas || op.verb == Verb::merge;
     if (said() && encodings && op.is(Status::invalid_argument)) return {};
@@ -163,7 +163,7 @@ std::string Applying::data() {
         visible += h.visible(state.time);
       }
       if (said()) why = expect({Status::ok});
-      // What others insert or erase there meanwhile may stay: no single moment.
+      // Inserts and erases of other threads may change the count: it has no single result.
       if (said() && why.empty() && op.r.at(0) != visible && !rules.at_once) {
         why = wrong("it should have erased " + std::to_string(visible));
       }
@@ -221,7 +221,7 @@ std::string Applying::bulk() {
   return why;
 }
 
-// What waits to be freed has somebody who may look at it (store/tree/epoch.h).
+// Memory that waits to be freed has a reader that may look at it (store/tree/epoch.h).
 std::string Applying::compact() {
   std::string why = expect({Status::ok, Status::busy, Status::full});
   const bool moment = !state.snapshots.empty() || !state.transactions.empty();
@@ -235,7 +235,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
   const bool stays = op.pending() || op.status == kThrew || op.is(Status::busy);
   if (op.verb == Verb::close && !stays) state.close_handles();
   if (outcome == Outcome::not_done) {
-    // A transaction has ended with its commit, whatever that came to, unless it threw.
+    // A commit ends its transaction, whatever it returned, unless it threw.
     const bool ends = op.verb == Verb::commit && op.is(Status::io);
     if (ends && state.transactions.contains(op.a.at(0))) {
       state.change_transaction(op.a[0]).ended = true;
@@ -268,7 +268,7 @@ std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rule
         if (!rules.read_only && op.ok()) state.keep_time();
         return rules.read_only ? "" : a.expect({Status::ok});
       case Verb::backup:
-        // It is made of a snapshot.
+        // A backup reads a snapshot.
         if (rules.bounded_snapshots && op.is(Status::expired)) return {};
         if (op.ok()) {
           State named;

@@ -1,4 +1,4 @@
-// One recorded call on the model: whether it may have come to what it said, and what it did.
+// Applies a recorded call to the model: whether its result is possible, and what it changed.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@
 namespace tenuto::life {
 
 struct Rules {
-  bool at_once = false;  // other threads were in calls: what is no single moment is not judged
-  bool faulted = false;  // a system call was made to fail: calls may say so
+  bool at_once = false;  // other threads were in calls: results may be open
+  bool faulted = false;  // a system call was made to fail: calls may return that
   bool read_only = false;
-  bool bounded_snapshots = false;  // they may expire
-  std::uint64_t room = 0;          // of the pool at its largest
+  bool bounded_snapshots = false;  // snapshots may expire
+  std::uint64_t room = 0;          // the largest size of the pool
 };
 
 enum class Outcome : std::uint8_t { as_said, done, not_done };
 
-// Empty: it may be so, and `state` is what it is then. Outcomes other than as_said are for calls
-// that never returned, or threw, or failed with io.
+// Returns an empty string if the result is possible. `state` is then the state after the call.
+// Outcomes other than as_said are for calls that did not return, threw, or failed with io.
 std::string apply(State& state, const Op& op, Outcome outcome, const Rules& rules);
 
-// Whether nobody knows what the call did.
+// Whether it is unknown if the call was done.
 bool uncertain(const Op& op);
 
-// Parts of apply; see apply_moments.cc and apply_cursors.cc.
+// Parts of apply; see apply_snapshots.cc and apply_cursors.cc.
 struct Applying {
   State& state;
   const Op& op;
@@ -34,11 +34,11 @@ struct Applying {
 
   bool said() const { return outcome == Outcome::as_said; }
   bool done() const { return outcome == Outcome::done || (said() && op.ok()); }
-  // What it said, when it should have said one of these.
+  // Returns an empty string if the status is one of `allowed`, otherwise the complaint.
   std::string expect(std::initializer_list<Status> allowed) const;
   std::string wrong(const std::string& why) const;
   std::string expect_tag(const Held* held, std::size_t at = 0) const;
-  // For failures that say that nothing was done.
+  // Handles errors that mean that nothing was done.
   bool refused(std::string& why) const;
 
   std::string data();
@@ -64,7 +64,7 @@ struct Applying {
   std::string seek_or_move(CursorModel& cursor);
 };
 
-// Which way a cursor that stands at a record goes, and from where, exclusive.
+// The direction of a cursor's move, and where it begins (exclusive).
 struct Way {
   bool forward = true;
   Place from = kFront;
@@ -72,12 +72,13 @@ struct Way {
 Way way_of(const Op& op, const Records& c, Place at, std::uint64_t key);
 Place place_before(Place p);
 
-// The last part of a look; whether it shows what a state has. Where that is not known it is then.
+// The objects are the last part of a look. compare_objects returns whether it shows the objects of
+// the state. Slots that may have several values then get the one that the look shows.
 Objects objects_shown(const Op& look, std::size_t at);
 std::string compare_objects(State& state, const Op& look, std::size_t at);
 
-// What a transaction sees of a collection: its moment's records and its own writes. False: it is
-// not there.
+// What a transaction sees of a collection: the records of its snapshot, and its own writes. Returns
+// false if it does not see the collection.
 bool merged(const State& state, const TransactionModel& x, std::uint64_t id, Records& out);
 
 }  // namespace tenuto::life

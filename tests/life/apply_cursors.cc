@@ -1,6 +1,6 @@
-// Cursors on the model. One of a snapshot or transaction is exact. A plain one sees each leaf at
-// one moment: of places that changed while it stands it may say what was or what is; all others it
-// must meet, in order, once.
+// Cursors on the model. A cursor of a snapshot or transaction is exact. A plain one sees each leaf
+// at one point in time: of a place that changed since its seek it may show the old or the new
+// state. It must show all other records, in order, once.
 #include <algorithm>
 
 #include "apply.h"
@@ -11,7 +11,7 @@ namespace {
 struct View {
   const Records* now = nullptr;
   std::uint64_t time = 0, seen_time = 0;
-  std::multimap<Place, Held> was;  // at places that changed while the cursor stood
+  std::multimap<Place, Held> was;  // records at places that changed since the seek
 
   bool must(Place p, const Held& h) const {
     return h.visible(time) && h.visible(seen_time) && !was.contains(p);
@@ -19,7 +19,7 @@ struct View {
   bool may(Place p, const Held& h) const { return h.visible(seen_time) || was.contains(p); }
 };
 
-// Between two places, both exclusive: must there be something?
+// The first record between two places, both exclusive, that the cursor must show.
 const Held* missed(const View& view, Place from, Place to) {
   for (auto at = view.now->held.upper_bound(from); at != view.now->held.end() && at->first < to;
        ++at) {
@@ -68,7 +68,7 @@ std::string Applying::cursors() {
       x.used.push_back(cursor.id);
     }
     const Records* c = state.find(cursor.id);
-    // Of one that a transaction makes, whoever has its handle: its bounds are of its form.
+    // A collection that a transaction makes: its encoding decides the bounds, for any handle of it.
     Records made;
     for (const auto& [of, x] : state.transactions) {
       for (const auto& created : x->created) {
@@ -113,7 +113,7 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
                : wrong("it stood at key " + std::to_string(before.key) + " value " +
                        std::to_string(before.tag));
   }
-  // What the cursor looks at, and what of it changed.
+  // What the cursor walks over, and which of it has changed.
   View view;
   Records own;
   TransactionModel* x = nullptr;
@@ -130,8 +130,8 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
   }
   const bool made_by_it = made != nullptr;
   const Records* const now = state.find(cursor.id);
-  if (now == nullptr && !made_by_it) return leave("");  // dropped: it sees what it saw
-  // Made after the snapshot: there is nothing to walk, and what the cursor said of that stays.
+  if (now == nullptr && !made_by_it) return leave("");  // dropped: it shows what it showed
+  // The collection was made after the snapshot: there is nothing to walk over.
   if (cursor.kind == 1 && !shows) {
     const auto at = state.snapshots.find(cursor.of);
     if (at != state.snapshots.end() && at->second->find(cursor.id) == nullptr) return leave("");
@@ -162,7 +162,7 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
     }
   } else if (cursor.kind == 1) {
     const auto at = state.snapshots.find(cursor.of);
-    // It keeps the moment alive by itself; what was read of it then is not known here any more.
+    // The cursor keeps the snapshot's state itself, but the model no longer knows it.
     if (at == state.snapshots.end()) return leave("");
     const Records* const c = at->second->find(cursor.id);
     if (c == nullptr)
@@ -177,7 +177,8 @@ std::string Applying::seek_or_move(CursorModel& cursor) {
     for (std::size_t i = std::min(cursor.seen_from, x->writes.size()); i < x->writes.size(); ++i) {
       const Write& w = x->writes[i];
       if (w.id != cursor.id) continue;
-      // Writes made since may be seen or not: of the key's places, what the moment has, too.
+      // Writes since the seek may be seen or not. The same holds for what the snapshot has at those
+      // keys.
       const Records* const base = x->moment->find(cursor.id);
       const Place p = own.place(w.key, w.tag);
       view.was.insert({p, {w.key, w.tag, w.gone_at}});

@@ -1,5 +1,5 @@
-// Objects beside the store, on the model: what stands at each of the root's words. A single call is
-// done as a whole or not; of a batch that was cut off each block by itself.
+// Objects beside the store, on the model: the blocks that the root's words name. A single call is
+// done whole or not at all. Of a batch that was cut off, each block is done by itself.
 #include <algorithm>
 #include <functional>
 
@@ -42,7 +42,7 @@ void take_block(Object& o) { o = {false, 0, 0, 0, 0, o.stamp}; }
 
 std::string Applying::object_walk() const {
   std::string why = rules.faulted && !op.ok() ? "" : expect({Status::ok});
-  // What comes and goes meanwhile is shown or not.
+  // Blocks that other threads attach or free meanwhile are shown or not.
   if (!why.empty() || rules.at_once || !op.ok()) return why;
   std::uint64_t least = 0, most = 0;
   for (std::uint64_t slot = 0; slot < kObjects; ++slot) {
@@ -64,10 +64,10 @@ std::string Applying::objects() {
   std::string why;
   const bool refuses = said() && refused(why);
   if (!why.empty()) return why;
-  // Each slot the call is about: whether something must be there, and what the call does to it.
+  // For each slot of the call: whether it must have a block, and what the call does to it.
   struct Change {
     std::uint64_t slot;
-    int there;  // 1: must be, 0: must not, -1: either
+    int there;  // it must: 1, it must not: 0, either: -1
     Effect effect;
   };
   std::vector<Change> changes;
@@ -108,7 +108,7 @@ std::string Applying::objects() {
       if (a.at(0) == a.at(1)) return said() ? expect({Status::invalid_argument}) : "";
       if (said() && !refuses) why = expect({Status::ok});
       if (!done() || !why.empty()) return why;
-      // Stamps belong to transactions on plain words.
+      // A swap leaves stamps, which belong to transactions on plain words.
       ObjectSlot first = slot_in(state, a[0]), second = slot_in(state, a[1]);
       state.change_objects()[a[0]] = std::move(second);
       state.change_objects()[a[1]] = std::move(first);

@@ -1,4 +1,4 @@
-// Reads of a collection as it is, and collections themselves, on the model.
+// Reads of a collection in its current state, and calls on collections, on the model.
 #include <algorithm>
 
 #include "apply.h"
@@ -39,7 +39,7 @@ std::string Applying::reads() {
       if (!c->encoding.duplicates) return expect({Status::invalid_argument});
       const std::uint64_t n = c->all_of(key, state.time).size();
       if (rules.at_once) return expect({Status::ok, Status::not_found});
-      // A key that is not there has no values.
+      // A missing key has no values.
       std::string why = n == 0 ? expect({Status::ok, Status::not_found}) : expect({Status::ok});
       if (why.empty() && op.ok() && op.r.at(0) != n) {
         why = wrong("it should have counted " + std::to_string(n));
@@ -136,7 +136,7 @@ std::string Applying::collections() {
   if (said() && refused(why)) return why;
   const std::uint64_t name = op.a.at(0);
   const Records* const there = state.named(name);
-  const auto new_id = [&] {  // of one that nobody has been told of: its name and call say which
+  const auto new_id = [&] {  // until a call has returned the id: made from name and call
     return op.r.empty() ? (1ull << 63 | op.invoke) : op.r[0];
   };
   switch (op.verb) {
@@ -157,7 +157,7 @@ std::string Applying::collections() {
       return {};
     }
     case Verb::drop:
-      // A backup may be under way where threads work at once.
+      // If threads run at once, a backup may be running.
       if (rules.at_once && op.is(Status::busy)) return {};
       if (there == nullptr) return said() ? expect({Status::not_found}) : "";
       if (said()) why = expect({Status::ok});
@@ -170,7 +170,7 @@ std::string Applying::collections() {
       const Records* const taken = state.named(to);
       if (rules.at_once && op.is(Status::busy)) return {};
       if (there == nullptr) return said() ? expect({Status::not_found}) : "";
-      // Of a name to itself either may be said.
+      // A rename of a name to itself may return either.
       if (name == to) return said() ? expect({Status::ok, Status::exists}) : "";
       if (taken != nullptr && op.a[2] == 0) return said() ? expect({Status::exists}) : "";
       if (said()) why = expect({Status::ok});

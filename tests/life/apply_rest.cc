@@ -1,4 +1,5 @@
-// What a process at rest holds of memory and file, against what there is: store/README.md, Limits.
+// What a process at rest holds of memory and file, compared with its contents: see the limits in
+// store/README.md.
 #include <algorithm>
 
 #include "apply.h"
@@ -8,13 +9,13 @@
 namespace tenuto::life {
 namespace {
 
-constexpr std::uint64_t kSealedBytes = 64u << 10;  // by which lists of what was unlinked are sealed
+constexpr std::uint64_t kSealedBytes = 64u << 10;  // size that seals a list of unlinked memory
 constexpr std::uint64_t kLeafBytes = 640, kLeafRecords = 22, kSeparatorBytes = 1024;
 constexpr std::uint64_t kLeafEntries = 48;
-constexpr std::uint64_t kOwnThreads = 1;  // of the store's: its reclaimer
+constexpr std::uint64_t kOwnThreads = 1;  // the store's own thread: its reclaimer
 constexpr std::uint64_t kCatalogBytes = 8u << 10;
 
-// What a block takes at most: of its class, of pages, of huge frames.
+// The most that a block takes: by its size class, in pages, or in huge frames.
 std::uint64_t block_bytes(std::uint64_t bytes) {
   const auto up = [&](std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; };
   return bytes <= (16u << 10)  ? bytes + bytes / 4 + 16
@@ -26,7 +27,7 @@ std::uint64_t record_bytes(const Records& c, const Held& h) {
   return block_bytes(key_text(c.encoding.numbers(), h.key).size() + 32 + bytes_of_tag(h.tag));
 }
 
-// All that is there, in blocks.
+// The bytes of blocks that the whole state needs at most.
 std::uint64_t blocks_of(const State& state) {
   std::uint64_t bytes = kCatalogBytes + block_bytes(sizeof(RootObject));
   for (const auto& [id, c] : state.collections) {
@@ -51,8 +52,8 @@ std::string Applying::rest() {
   if (!why.empty() || !op.ok()) return why;
   const std::uint64_t retired = op.r.at(0), allocated = op.r.at(3);
   if (keep) {
-    // Lists that are not sealed yet, of each thread and tree; what iterators and views show. Where
-    // something was dropped all of it may wait for them.
+    // The bound: lists that are not sealed yet, for each thread and tree, and what iterators and
+    // views show. After a drop they may hold everything that was dropped.
     const std::uint64_t block = block_bytes(state.largest + 1024);
     const std::uint64_t most =
         (op.a.at(3) + kOwnThreads) * (state.most + 1) * (kSealedBytes + block) +

@@ -1,5 +1,5 @@
-// Each call that changes records leaves a touch: where, when at the earliest and the latest, and
-// what stood there afterwards. A touch that has returned before another one began came first.
+// Each call that changes records leaves a touch: the place, the earliest and the latest time, and
+// what was there afterwards. A touch that returned before another one began came first.
 #include "beside.h"
 
 #include <algorithm>
@@ -13,15 +13,15 @@ namespace {
 constexpr std::uint64_t kNever = ~0ull;
 
 struct Touch {
-  std::uint64_t invoke = 0, returned = 0;  // kNever: nobody knows until when
-  bool certain = true;                     // it happened
-  std::uint64_t tag = kNone;               // then there; kNone: nothing
+  std::uint64_t invoke = 0, returned = 0;  // returned: kNever if it is unknown
+  bool certain = true;                     // it certainly happened
+  std::uint64_t tag = kNone;               // the value afterwards; kNone: none
   std::uint64_t gone_at = 0;
 };
 
 // All touches of a collection.
 struct Touched {
-  Records encoding;  // without records
+  Records encoding;  // the encoding only, no records
   std::map<Place, std::vector<Touch>> at;
   struct Range {
     Place from, to;  // inclusive
@@ -37,7 +37,7 @@ struct Touched {
   }
 };
 
-// While a call looked: what came before `from` it saw, what came after `to` it did not.
+// The time of a read. It saw what came before `from`, and not what came after `to`.
 struct Span {
   std::uint64_t from = 0, to = 0, time = 0;
   bool visible(const Touch& t) const {
@@ -90,9 +90,9 @@ class Beside {
   }
 
   std::uint64_t time_;
-  std::map<std::uint64_t, Touched> touched_;         // by collection
-  std::map<std::uint64_t, std::vector<Op>> writes_;  // of transactions
-  std::map<std::uint64_t, std::uint64_t> times_;     // of `writes_`, by invoke
+  std::map<std::uint64_t, Touched> touched_;         // by id of the collection
+  std::map<std::uint64_t, std::vector<Op>> writes_;  // by transaction
+  std::map<std::uint64_t, std::uint64_t> times_;     // of `writes_`, by ticket of the call
   std::map<std::uint64_t, Standing> cursors_;
 };
 
@@ -180,8 +180,8 @@ void Beside::touch_in_transaction(const Op& op) {
   times_[op.invoke] = time_;
 }
 
-// Of several writes to one place the last one counts, or after a savepoint an earlier one: so none
-// of them is certain.
+// The last of several writes to a place counts, or after a savepoint an earlier one. So none of
+// them is certain.
 void Beside::commit(const Op& op) {
   const auto writes = writes_.find(op.a.at(0));
   if (writes == writes_.end()) return;
@@ -201,7 +201,7 @@ void Beside::commit(const Op& op) {
   writes_.erase(writes);
 }
 
-// From one place to another, both exclusive.
+// Judges what a walk between two places, both exclusive, has shown.
 std::string Beside::walk(const Op& op, const Touched& c, const Span& span, bool forward, Place from,
                          Place to, const Shown& shown) const {
   std::map<Place, std::uint64_t> seen;
@@ -221,7 +221,7 @@ std::string Beside::walk(const Op& op, const Touched& c, const Span& span, bool 
                      });
     if (!may) return wrong(op, what + " was not there at any moment of it");
   }
-  const Place low = forward ? from : to, high = forward ? to : from;  // nothing, if bounds cross
+  const Place low = forward ? from : to, high = forward ? to : from;  // empty if bounds cross
   for (auto here = c.at.lower_bound(low); here != c.at.end() && here->first <= high; ++here) {
     if (here->first == from || here->first == to || seen.contains(here->first)) continue;
     for (const Touch& w : here->second) {
@@ -281,7 +281,7 @@ std::string Beside::look(const Op& op) {
   const bool looks = op.verb == Verb::scan || op.verb == Verb::lower || op.verb == Verb::upper;
   if (!looks || (!op.ok() && !(op.is(Status::not_found) && op.verb != Verb::scan))) return {};
   const auto c = touched_.find(op.a.at(0));
-  // Nobody knows whether a bound that says not_found means the key or the collection.
+  // not_found from a bound may mean the key or the collection, so it is not judged.
   if (c == touched_.end() || !op.ok()) return {};
   const Span span{op.invoke, op.returned, time_};
   const Records& encoding = c->second.encoding;
@@ -306,7 +306,7 @@ std::string judge_beside(const State& base, const std::vector<Op>& ops) {
   std::vector<const Op*> in_order;
   for (const Op& op : ops) in_order.push_back(&op);
   std::ranges::sort(in_order, {}, &Op::invoke);
-  // All touches first: a call may meet what began later.
+  // Collects all touches first, because a call may see what began later.
   Beside beside(base);
   for (const Op* op : in_order) {
     beside.pass_time(*op);

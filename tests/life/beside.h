@@ -1,4 +1,4 @@
-// Walks beside writers, which are no single moment: what can be said of them from real time alone.
+// Judges walks that run beside writers, and so have no single point in time, by real time alone.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace tenuto::life {
 
-// Of the calls of a spell whose threads ran at once, plain scans, cursors, bounds and multi_get:
-// each record that one returned was there at some moment of the call; what was there, and
-// unchanged, for the whole call is returned; in order, and once. Empty, or what was wrong.
+// Judges plain scans, cursors, bounds and multi_get in a spell whose threads ran at once. Each
+// record that was returned was there at some time during the call. A record that was there,
+// unchanged, for the whole call is returned. Records come in order, and once. Returns what is
+// wrong, or an empty string.
 std::string judge_beside(const State& base, const std::vector<Op>& ops);
 
 }  // namespace tenuto::life

@@ -47,7 +47,7 @@ void Crew::run(unsigned thread, const std::function<void()>& work) {
 
 void Crew::run_all(const std::vector<std::function<void()>>& work, std::uint64_t gusts_us,
                    std::uint64_t seed) {
-  // Nobody is ahead because he was awake.
+  // All threads wait for each other, so that none begins earlier.
   std::atomic<std::size_t> missing = 0;
   for (const auto& one : work) missing += one != nullptr;
   const bool several = missing > 1;

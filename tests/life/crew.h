@@ -1,4 +1,4 @@
-// The threads of a life: the main one and others, which rest while they have nothing to do.
+// The threads of a life: the main thread, and others that rest while they have no work.
 #pragma once
 
 #include <condition_variable>
@@ -16,15 +16,15 @@ class Crew {
   explicit Crew(unsigned threads) : workers_(threads) {}
   ~Crew();
 
-  // On that thread, and waits; thread 0 is the caller.
+  // Runs work on that thread, and waits for it. Thread 0 is the caller.
   void run(unsigned thread, const std::function<void()>& work);
-  // At once, each on the thread of its number; waits for all. Empty work is none. With gusts that
-  // stop a thread for up to so long (gusts.h).
+  // Runs each work at once, on the thread of its index, and waits for all. An empty function is no
+  // work. `gusts_us`: gusts stop threads for up to so long (gusts.h).
   void run_all(const std::vector<std::function<void()>>& work, std::uint64_t gusts_us,
                std::uint64_t seed);
-  // The thread ends; another one takes its number when there is work for it.
+  // Ends the thread. A new thread takes its number when there is work for it.
   void end(unsigned thread);
-  // The threads stay as they are, resting, for good: the process is about to end.
+  // Leaves the threads resting for good, because the process is about to end.
   void abandon();
 
  private:
@@ -32,7 +32,7 @@ class Crew {
     std::mutex mu;
     std::condition_variable turn;
     std::function<void()> work;  // guarded by mu
-    bool ends = false;           // "
+    bool ends = false;           // guarded by mu
     std::thread thread;
   };
   void start(unsigned thread, const std::function<void()>& work);

@@ -6,7 +6,7 @@
 namespace tenuto::life {
 namespace {
 
-// Not calls of the library's: they make others fail, or end the process.
+// Some verbs are no calls of the library: they make calls fail, or end the process.
 bool counts(Verb v) {
   switch (v) {
     case Verb::fill:  // puts
@@ -41,7 +41,7 @@ void Crossings::add(const std::vector<Op>& ops) {
       if (op.store == s) own.push_back(&op);
     }
     std::ranges::sort(own, {}, &Op::invoke);
-    std::array<bool, kVerbs> standing{};  // begun, and still there
+    std::array<bool, kVerbs> standing{};  // begun, and perhaps still there
     for (std::size_t i = 0; i < own.size(); ++i) {
       const auto v = static_cast<std::size_t>(own[i]->verb);
       ++calls_[v];

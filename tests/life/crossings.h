@@ -1,6 +1,6 @@
-// Which calls have met: a pair of calls did when one was made on a store while the other was under
-// way, or while what the other began (a snapshot, a transaction, a cursor, a view) stood, or next
-// to it in the same process, at most kNear calls apart.
+// Which pairs of calls have met. Two calls on a store meet in three cases: one is made while the
+// other runs; or while what the other began (a snapshot, a transaction, a cursor) is still there;
+// or at most kNear calls after it in the same process.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@ class Crossings {
  public:
   static constexpr std::size_t kNear = 6;
 
-  // The calls of one process.
+  // Adds the calls of one process.
   void add(const std::vector<Op>& ops);
   void add(const Crossings& other);
   std::uint64_t covered() const;
   static std::uint64_t all();
   std::uint64_t calls(Verb v) const { return calls_[static_cast<std::size_t>(v)]; }
-  // A line a call: how many of the others it met, and those it did not.
+  // Returns one line for each call: how many others it met, and which it never met.
   std::string table() const;
 
  private:

@@ -1,6 +1,7 @@
-// The search for an order (Wing and Gong's, with memory): from a state, any thread's next call may
-// come next, unless another one had returned before it was made. Where a look follows a crash, the
-// state at some point, behind all that is durable, must be what it shows.
+// Searches for an order (Wing and Gong's method, with memory). From a state, the next call of any
+// thread may come next, unless a call that is not placed yet had returned before it began. If the
+// look follows a crash, the state at some point behind all that is durable must be what the look
+// shows.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
@@ -10,17 +11,18 @@
 namespace tenuto::life {
 namespace {
 
-// Of a search: states it takes up, and calls it tries.
+// Limits of a search: states it takes up, and calls it tries.
 constexpr std::size_t kNodesMax = 300'000;
 constexpr std::size_t kStepsMax = 30'000;
 
-// Reads change nothing: one that is right now may as well come now.
+// A read changes nothing: if its result is right now, it may come now.
 bool reads_only(const Op& op) {
   return (op.verb >= Verb::get && op.verb <= Verb::scan) || op.verb == Verb::snap_get ||
          op.verb == Verb::snap_contains || op.verb == Verb::snap_scan;
 }
 
-// Whether it has certainly written something, which alone makes it durable, and what came before.
+// Whether the call certainly wrote something. Only then does it make itself, and what came before,
+// durable.
 bool wrote(const Op& op) {
   const auto& a = op.a;
   switch (op.verb) {
@@ -38,7 +40,7 @@ bool wrote(const Op& op) {
     case Verb::bulk:
       return a.at(2) != 0;
     case Verb::create:
-      return a.at(2) != 0;  // else it may have been there
+      return a.at(2) != 0;  // otherwise the collection may have existed
     case Verb::rename:
       return a.at(0) != a.at(1);
     case Verb::object_publish:
@@ -47,7 +49,7 @@ bool wrote(const Op& op) {
       return a.at(0) >= 8;
     case Verb::object_resize:
     case Verb::object_swap:
-      return false;  // perhaps there was nothing to do
+      return false;  // it may have had nothing to do
     default:
       return op.verb <= Verb::drain || op.verb == Verb::sync || op.verb == Verb::run ||
              op.verb == Verb::drop || (op.verb >= Verb::object_new && op.verb <= Verb::object_tx);
@@ -71,10 +73,10 @@ class Search {
  public:
   Search(const std::vector<Op>& ops, const Op& look, const Rules& rules, Durable durable, Of of)
       : look_(look), rules_(rules), durable_(durable), of_(of) {
-    std::unordered_set<std::uint64_t> writers;  // transactions
+    std::unordered_set<std::uint64_t> writers;  // transactions that wrote
     for (const Op& op : ops) {
       thread_[op.thread % kThreadsMax].push_back(&op);
-      // Of one that returned to a savepoint nobody knows.
+      // After a return to a savepoint it is unknown whether the transaction wrote.
       if (writes_in_transaction(op)) writers.insert(op.a.at(0));
       if (op.verb == Verb::rollback_to) writers.erase(op.a.at(0));
     }
@@ -117,7 +119,8 @@ class Search {
   }
 
  private:
-  // Goes on from a node as long as there is one way; pushes the others. True: explained.
+  // Follows a node while there is only one way, and pushes the others. Returns true if all is
+  // explained.
   bool follow(Node node, std::vector<Node>& stack) {
     for (;;) {
       const bool done = at_end(node);
@@ -164,7 +167,7 @@ class Search {
       const bool unsure = uncertain(op);
       for (const Outcome outcome : {Outcome::done, Outcome::not_done, Outcome::as_said}) {
         if (unsure == (outcome == Outcome::as_said)) continue;
-        // One that never returned is of no use behind the cut, and may never have been.
+        // A call that never returned can only matter before the cut.
         if (op.pending() && outcome == Outcome::done && node.cut) continue;
         ++steps_;
         const bool only = allowed.size() == 1 && !unsure;
@@ -186,7 +189,7 @@ class Search {
     }
   }
 
-  // A look in the middle, where nobody else is in a call.
+  // A look in the middle of the calls, while no other thread is in a call.
   static std::string seen(State& state, const Op& look) {
     State named;
     std::string why = compare(state, look, Of::same_life, &named);
@@ -214,7 +217,7 @@ class Search {
   }
 
   std::string accept_look(State& found) {
-    // Too many orders to try: what the look shows is believed.
+    // There are too many orders to try: takes the state from the look.
     found = State{};
     found.time = look_.r[0];
     std::size_t i = 3;
@@ -227,7 +230,7 @@ class Search {
         const std::uint64_t ttl = look_.r[i + 2];
         records.put(look_.r[i], look_.r[i + 1], ttl == 0 ? 0 : look_.r[0] + ttl);
       }
-      // What has expired is not shown, and may still be there: as if something had been.
+      // The look does not show expired records, which may still be there. Counts as a change.
       if (records.encoding.expires) records.changes->push_back({});
     }
     found.change_objects() = objects_shown(look_, i);
@@ -296,7 +299,7 @@ std::string compare(const State& state, const Op& look, Of kind, State* named) {
   const auto wrong = [&](const std::string& why) {
     return "the look of step " + std::to_string(look.step) + ": " + why;
   };
-  // Time goes on from what was noted, and not behind what the clock shows.
+  // Time goes on from the last known time, and is not behind the clock.
   const std::uint64_t clock = look.r.at(2);
   const std::uint64_t least = std::max(kind == Of::same_life ? state.time : state.floor, clock);
   named->time = look.r[0];

@@ -1,6 +1,5 @@
-// A life is drawn in three steps: what kind of life it is (medium, threads, sizes), which groups of
-// calls it is fond of - some often, some never, so that what is left meets often -, and then step
-// after step.
+// A life is drawn in three steps: its kind (medium, threads, sizes); its favourite groups of calls,
+// some frequent and some absent, so that the remaining ones meet often; and then step after step.
 #include "generate.h"
 
 #include "maker.h"
@@ -154,7 +153,7 @@ void Maker::open_again() {
     add(Verb::clock, {below(2) != 0 ? -below(400) : -below(200'000)});
   add(Verb::open, {0, path(), one_in(12)});
   if (story_.steps.back().a[2] != 0) {
-    // Some looks at it as it is; then for good.
+    // First some read-only steps. Then the store is opened for writing.
     for (N i = below(6); i > 0; --i) one_in(2) ? read() : cursor();
     add(Verb::close, {0});
     add(Verb::open, {0, story_.steps.back().a[1]});
@@ -183,7 +182,7 @@ void Maker::end() {
   open_again();
 }
 
-// The store comes to an end, one way or another.
+// Ends the life of the store in one of several ways.
 void Maker::end_of_life() {
   switch (below(4)) {
     case 0:
@@ -209,7 +208,7 @@ void Maker::files() {
       const N to = below(kCopies);
       add(Verb::copy, {0, to});
       if (one_in(2)) return;
-      // What a copy of files in use comes to: more is written, and it is put back.
+      // A copy of files in use: more is written, and then the copy is put back.
       for (N n = 1 + below(8); n > 0; --n) one_in(2) ? large() : write();
       end_of_life();
       add(Verb::restore, {0, to, below(4)});

@@ -1,4 +1,4 @@
-// Stories from seeds.
+// Draws stories from seeds.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace tenuto::life {
 
-// What a life is like, beside what it is fond of.
+// The kind of a life. Its favourite calls are drawn separately.
 enum class Kind : std::uint8_t {
   any,
-  whole,     // all there is
-  few,       // two or three groups of calls on very few keys, names and handles
-  meetings,  // the same with threads at once: set up together, then a few calls of each meet
+  whole,     // all calls
+  few,       // two to four groups of calls on very few keys, names and handles
+  meetings,  // the same with threads at once: a common setup, then a few calls of each thread meet
   places,    // short spells: other paths, copies put back whole or in part, unclean ends
-  held,      // a small pool that is written over and over, with threads and handles at rest
+  held,      // a small pool, written over and over while threads and handles rest
   kKinds
 };
 const char* name_of(Kind kind);
@@ -22,17 +22,17 @@ bool read_kind(const std::string& name, Kind& kind);
 
 struct Wanted {
   Kind kind = Kind::any;
-  Medium medium = Medium::automatic;  // automatic: any of them
+  Medium medium = Medium::automatic;  // automatic: any medium
   unsigned threads = 0;               // 0: any number
-  int at_once = -1;                   // -1: now and then
-  std::uint64_t without = 0;          // bits of groups of calls that are left out
+  int at_once = -1;                   // -1: in some lives
+  std::uint64_t without = 0;          // bits of groups of calls to leave out
 };
 
-// "forks,faults" -> bits; false: no such group. group_names() lists them.
+// Reads "forks,faults" into bits. Returns false for an unknown group. group_names() lists them.
 bool read_groups(const std::string& names, std::uint64_t& bits);
 std::string group_names();
 
-// The same story for the same seed and wishes, on every machine.
+// The same seed and wishes give the same story on every machine.
 Story make_story(std::uint64_t seed, const Wanted& wanted);
 
 }  // namespace tenuto::life

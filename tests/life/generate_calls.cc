@@ -1,4 +1,4 @@
-// Single calls, with arguments that often meet what others touched.
+// Single calls, with arguments that other calls often use, too.
 #include "maker.h"
 
 namespace tenuto::life {
@@ -259,7 +259,7 @@ void Maker::upkeep() {
   }
 }
 
-// A cursor or a view stands while what it saw, and all around, is replaced often.
+// A cursor or a view stays while what it saw, and all around it, is replaced often.
 void Maker::resting() {
   const N s = store(), c = slot(), k = key(), i = cursor_slot();
   add(Verb::fill, {s, c, k, 150, 2000, 1});

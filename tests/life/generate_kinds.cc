@@ -1,5 +1,5 @@
-// Kinds of lives: what they are fond of, how little they are about, and how their steps come. All
-// are general; what one of them finds soonest another one may find, too.
+// Kinds of lives: their favourite calls, how few things they use, and how their steps follow each
+// other. All kinds are general: another kind may find what one of them finds soonest.
 #include "maker.h"
 
 namespace tenuto::life {
@@ -65,7 +65,7 @@ void Maker::draw_meetings() {
   story_.at_once = true;
   story_.gusts_us = 50 + random_.below(1000);
   fond_[Group::kEnds] = 0;
-  // A collection that comes and goes: that is what most of the others can meet.
+  // A collection that comes and goes, because most other calls can meet that.
   if (one_in(2)) fond_[Group::kMaking] += 3;
   if (one_in(2)) {
     fond_[Group::kTransactions] += 2;
@@ -127,8 +127,8 @@ void Maker::draw_held() {
   length_ = 60 + random_.below(160);
 }
 
-// A transaction as programs have them: it reads, by keys or with a cursor, others write, it writes,
-// and commits.
+// A transaction as in programs: it reads, by keys or with a cursor; others write; it writes, and
+// commits.
 void Maker::visit(bool ends) {
   const N x = transaction_slot(), i = cursor_slot();
   const bool walks = one_in(fond_[Group::kCursors] != 0 ? 2 : 4);
@@ -179,7 +179,7 @@ void Maker::visit(bool ends) {
   add(Verb::commit, {x, buffered()});
 }
 
-// A snapshot, and what it has seen goes.
+// Takes a snapshot, and then erases or replaces what it shows.
 void Maker::era() {
   const N s = store(), c = slot(), from = key(), count = 1 + below(50);
   add(Verb::fill, {s, c, from, count, length()});
@@ -190,8 +190,8 @@ void Maker::era() {
             : add(Verb::fill, {s, c, from, count, length()});
 }
 
-// Collections come back; each thread does something by itself, one after the other; then all do
-// something at once.
+// Collections come back. Then each thread makes calls by itself, one after the other. Then all
+// threads make calls at once.
 void Maker::meeting() {
   focus_.left = 0;
   look_elsewhere();
@@ -210,7 +210,7 @@ void Maker::meeting() {
     for (N i = below(4); i > 0; --i) call(group());
     add(Verb::meet, {});
   }
-  // What is read now is still so when they meet.
+  // What a transaction reads now is still so when the threads meet.
   for (unsigned t = 0; t < story_.threads; ++t) {
     thread_ = t;
     if (visits && !one_in(4)) visit(false);

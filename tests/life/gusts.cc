@@ -12,9 +12,9 @@
 namespace tenuto::life {
 namespace {
 
-constexpr double kCalmer = 1.4;  // what is long has to come to its end
+constexpr double kCalmer = 1.4;  // gaps grow, so that long calls end
 
-// Of a thread; its signal handler's, too.
+// State of a thread and of its signal handler.
 struct Weather {
   bool on = false;
   timer_t timer{};
@@ -50,7 +50,7 @@ void stand_still(int) {
 
 Gusts::Gusts(std::uint64_t pause_us_max, std::uint64_t seed) {
   weather.random = Random{seed};
-  // Some threads are spared, so that they go on while another one stands.
+  // Half of the threads have no gusts, so that they run while another one stands still.
   if (pause_us_max == 0 || weather.random.one_in(2)) return;
   struct sigaction action {};
   action.sa_handler = stand_still;

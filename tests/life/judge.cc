@@ -1,4 +1,4 @@
-// Spells: which calls belong together, and what an open may find.
+// Spells: which calls belong together, and what an open may show.
 #include "judge.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ std::optional<std::uint64_t> Judge::doubtful_copy(unsigned store) const {
 }
 
 namespace {
-// Its default place is beside the file that the path leads to: a hard link is another.
+// The default place of the journal is beside the file that the path leads to. A hard link has its
+// own.
 unsigned journal_place(unsigned path) { return path < 3 ? 0 : path; }
 constexpr unsigned kPaths = 5;
 }  // namespace
@@ -27,7 +28,8 @@ constexpr unsigned kPaths = 5;
 bool Judge::must_open(unsigned store, unsigned path) const {
   const Spell& s = spell_[store];
   if (s.doubtful && s.doubtful_at.contains(journal_place(path))) return false;
-  // An unclean pool needs its journal: from elsewhere it may be refused, and nothing is lost.
+  // An unclean pool needs its journal. With another place for it the open may be refused, and
+  // nothing is lost.
   return !s.made || s.closed || story_.medium != Medium::journal ||
          journal_place(path) == journal_place(s.path);
 }
@@ -102,7 +104,7 @@ void Judge::restored(Spell& spell, const Spell& copy, const Op& op) {
   const std::uint64_t journal = op.a.at(1);
   const Spell was = std::exchange(spell, copy);
   if (journal == 0) return;
-  // Another journal than its own is at its side, or none.
+  // Another journal than its own, or none, is beside the pool.
   spell.path = was.path;
   spell.doubtful = op.a.at(0);
   for (unsigned path = 0; path < kPaths; ++path) spell.doubtful_at.insert(journal_place(path));
@@ -113,7 +115,7 @@ std::string Judge::new_ids(Spell& spell, const Op& op) const {
   const bool makes = op.verb == Verb::create || op.verb == Verb::tx_create;
   if (!makes || op.pending() || op.r.empty()) return {};
   const std::uint64_t id = op.r[0];
-  // What a transaction makes has its id for good from its commit on.
+  // The id of a collection that a transaction makes is final only after the commit.
   if (op.verb == Verb::create) {
     spell.ids.insert(id);
   } else if (spell.ids.contains(id)) {
@@ -122,7 +124,7 @@ std::string Judge::new_ids(Spell& spell, const Op& op) const {
   return {};
 }
 
-// An open came to something: either all is judged at the look that follows, or there is a reason.
+// Judges an open. If it succeeded, the look that follows is judged. If not, there must be a reason.
 std::string Judge::opened(unsigned s, const Op& op) {
   Spell& spell = spell_[s];
   const auto path = static_cast<unsigned>(op.a.at(0));
@@ -134,7 +136,7 @@ std::string Judge::opened(unsigned s, const Op& op) {
     return {};
   }
   if (op.ok()) {
-    // Who opens it for writing decides the path of what follows.
+    // The path of this open is the one for what follows.
     spell.made = true;
     spell.looks_due = true;
     spell.read_only = read_only;
@@ -149,9 +151,9 @@ std::string Judge::opened(unsigned s, const Op& op) {
          std::string(status_name(static_cast<Status>(op.status)));
 }
 
-// Whether a look leaves something open, and is therefore a call among the others: what is not
-// durable yet, which a kill may still take back; or moments, of snapshots and transactions, whose
-// place in the order a later read tells.
+// Whether a look does not settle everything, and therefore counts as one more call. Either
+// something is not durable yet, which a kill may still undo. Or there are snapshots and
+// transactions whose place in the order only a later read tells.
 bool Judge::leaves_open(const Spell& spell) const {
   if (story_.medium == Medium::journal && std::ranges::any_of(spell.ops, buffered)) return true;
   const auto takes = [](const Op& op) {
@@ -170,7 +172,7 @@ std::string Judge::explain_spell(const Spell& spell, const Op& look, State& foun
                  cut ? Of::next_life : Of::same_life, found, &undecided_);
 }
 
-// What the look shows becomes what is known.
+// Takes the state that the look shows as the known state.
 std::string Judge::decide(unsigned s, const Op& look) {
   Spell& spell = spell_[s];
   const bool cut = spell.looks_due;
@@ -186,8 +188,8 @@ std::string Judge::decide(unsigned s, const Op& look) {
   if (!why.empty()) return why;
   if (cut) found.forget_handles();
   spell.looks_due = false;
-  // Who opened it with a journal elsewhere, or by a hard link, has not met the one at its side, and
-  // the other way round.
+  // An open with a journal elsewhere, or by a hard link, has not used the journal beside the pool,
+  // and the other way round.
   spell.doubtful_at.erase(journal_place(spell.path));
   if (spell.doubtful_at.empty()) {
     spell.doubtful.reset();
@@ -203,10 +205,11 @@ std::string Judge::decide(unsigned s, const Op& look) {
   return {};
 }
 
-// What a rescue brought back is what the next open would show; the pool stays as it is.
+// A rescue must bring back what the next open would show. The pool stays as it is.
 std::string Judge::rescued(unsigned s, const Op& op) {
   const Spell& spell = spell_[s];
-  // Where it is open whether there is a store, or which journal is its own, it may say anything.
+  // If it is undecided whether there is a store, or which journal is its own, any result is
+  // possible.
   if (!spell.made || spell.looks_due || spell.doubtful || spell.faulted || faults_) return {};
   if (op.pending() || op.status == kThrew || (!spell.closed && spell.path > 2)) return {};
   if (!op.ok()) {
@@ -221,7 +224,7 @@ std::string Judge::rescued(unsigned s, const Op& op) {
   return why.empty() ? why : "rescue (" + why + ")";
 }
 
-// Looks that were calls among others, of files that nobody will look at again.
+// Judges looks that counted as calls, before their files are replaced by a copy.
 std::string Judge::decide_before_restore(const Spell& spell) {
   const auto is_look = [](const Op& op) { return op.verb == Verb::look; };
   const auto last = std::find_if(spell.ops.rbegin(), spell.ops.rend(), is_look);
@@ -237,7 +240,7 @@ Rules Judge::rules(const Spell& spell) const {
   r.at_once = story_.at_once;
   r.faulted = spell.faulted;
   r.read_only = spell.was_read_only;
-  // They expire, too, when there is no memory for what they need.
+  // Snapshots also expire if there is no memory for what they need.
   r.bounded_snapshots = story_.snapshot_bytes_max != 0 || spell.no_memory;
   r.room = story_.pool_bytes_max;
   return r;

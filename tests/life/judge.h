@@ -1,7 +1,7 @@
-// The judge of a life: what was recorded, against the model. A store's history is cut into spells,
-// from one successful open to the next; a spell's calls must have an order, agreeing with real
-// time, in which each came to what it said, and of which some beginning, with all that was
-// acknowledged as durable, is what the next open shows.
+// The judge of a life: compares the record with the model. A store's calls are cut into spells,
+// from one successful open to the next. The calls of a spell must have an order that agrees with
+// real time and explains each result. Some beginning of that order, with all that was acknowledged
+// as durable, must be what the next open shows.
 #pragma once
 
 #include <array>
@@ -20,34 +20,34 @@ class Judge {
  public:
   explicit Judge(const Story& story);
 
-  // The calls of one process, all threads'. `orderly`: the process came to its end by itself.
-  // Empty: nothing is wrong so far.
+  // Judges the calls of one process, of all threads. Returns what is wrong, or an empty string.
   std::string judge(std::vector<Op> ops);
-  // Whether the store should open now by this path; else a refusal is an answer.
+  // Whether the store must open now by this path. If not, it may also be refused.
   bool must_open(unsigned store, unsigned path) const;
-  // Whether it was ever made, and is in a state that no look has confirmed yet.
+  // Number of searches that were given up.
   std::uint64_t undecided() const { return undecided_; }
+  // Whether the store was made, and is in a state that no look has confirmed yet.
   bool unseen(unsigned store) const { return spell_[store].made && spell_[store].looks_due; }
   bool made(unsigned store) const { return spell_[store].made; }
-  // The path that is sure to open it, and the copy that a refused restore came from.
+  // The path that certainly opens it, and the copy that a restore of doubtful result put back.
   unsigned path(unsigned store) const { return spell_[store].path; }
   std::optional<std::uint64_t> doubtful_copy(unsigned store) const;
 
  private:
   struct Spell {
-    State base;           // as the last look found it
-    std::vector<Op> ops;  // since then
+    State base;           // the state that the last look found
+    std::vector<Op> ops;  // calls since then
     bool made = false;    // the store was created
     bool looks_due = false;
-    bool closed = false;  // cleanly
+    bool closed = false;  // by a clean close
     bool faulted = false, no_memory = false;
-    bool read_only = false, was_read_only = false;  // now; when `ops` were done
-    unsigned path = 0;                              // that it was opened by last
+    bool read_only = false, was_read_only = false;  // now; for `ops`
+    unsigned path = 0;                              // of its last open
     std::set<std::uint64_t> ids;                    // ever given
-    // After a restore that left another journal, or none, at the pool's side.
+    // Set after a restore that left another journal, or none, beside the pool: the copy's number.
     std::optional<std::uint64_t> doubtful;
-    std::set<unsigned> doubtful_at;  // places of journals that nobody has met since
-    // It may be, then, what it was before the restore: copies of one life.
+    std::set<unsigned> doubtful_at;  // places of journals that no open has used since
+    // The state before the restore, which it may still have if both copies are of one life.
     std::shared_ptr<const Spell> before;
   };
 
@@ -69,25 +69,26 @@ class Judge {
   std::uint64_t undecided_ = 0;
 };
 
-// What must be in what a look shows: all that returned, and after a clean close all there is; or
-// what was synced, and a beginning of the rest.
+// What a look must show: all calls, after a clean close; all that returned; or what was synced,
+// with any beginning of the rest.
 enum class Durable : std::uint8_t { all, returned, synced };
 
-// What a look is of: the same life as the calls, the next one, or a pool that was rescued, which
-// has ids of its own and no objects.
+// What is looked at: the life of the calls, the next life, or a rescued pool, which has its own ids
+// and no objects.
 enum class Of : std::uint8_t { same_life, next_life, rescue };
 
-// Looks for an order of the calls from `base` on that explains what each said and what the look
-// shows (explain.cc). Empty, and the state that was found; or the calls that no order explains.
+// Searches for an order of the calls, from `base` on, that explains each result and what the look
+// shows (explain.cc). Returns an empty string and the state that it found, or the calls that no
+// order explains.
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
                     const Rules& rules, Durable durable, Of of, State& found,
                     std::uint64_t* undecided);
 
-// Whether it asks for no durability of its own: it may be lost until a later call has some.
+// Whether the call asks for no durability: it may be lost until a later call makes it durable.
 bool buffered(const Op& op);
 
-// Whether a look shows this state; `named`: with the ids of collections whose makers never heard
-// of them.
+// Compares a look with a state. Returns what differs, or an empty string. `named` gets the state
+// with the ids of collections whose makers never saw them.
 std::string compare(const State& state, const Op& look, Of kind, State* named);
 
 }  // namespace tenuto::life

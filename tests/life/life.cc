@@ -24,7 +24,7 @@ namespace tenuto::life {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kBirth = 1'700'000'000'000;  // the clock's first time
+constexpr std::uint64_t kBirth = 1'700'000'000'000;  // the clock's first time, in milliseconds
 constexpr int kFreed = 0x5a;
 constexpr std::size_t kProcessesMax = 200;
 
@@ -52,7 +52,7 @@ struct Home {
 struct Ended {
   int status = 0;
   bool hung = false;
-  std::string stacks;  // of a process that hung
+  std::string stacks;  // of all threads of a process that hung
 };
 
 std::string stacks_of(pid_t pid) {
@@ -114,7 +114,7 @@ std::string calls_under_way(const Shared& shared) {
   return text;
 }
 
-// The first call that is under way, for the name of a finding.
+// The name of the first call that still runs, for the kind of a finding.
 std::string call_under_way(const Shared& shared) {
   for (unsigned t = 0; t < kThreadsMax; ++t) {
     if (shared.step[t].load() == 0) continue;
@@ -131,14 +131,14 @@ std::string call_under_way(const Shared& shared) {
     ::dup2(fd, STDERR_FILENO);
     ::close(fd);
   }
-  ::mallopt(M_PERTURB, kFreed);  // what is used after its end is seen
+  ::mallopt(M_PERTURB, kFreed);  // shows a use of freed memory
   if (::chdir(home.folder.c_str()) != 0) ::_exit(kExitBroken);
   auto* const world = new World(*home.shared, story, home.folder);
   auto* const process = new Process(*world);
   process->live(from);
 }
 
-// The first words of what a call should not have said: "wrong get".
+// The first words of a wrong result, for example "wrong get".
 std::string kind_of(const std::string& why) {
   const std::size_t colon = why.starts_with("store ") ? why.find(": ") + 2 : 0;
   const std::size_t end = why.find_first_of(" (", colon);
@@ -148,13 +148,13 @@ std::string kind_of(const std::string& why) {
   return "wrong " + first;
 }
 
-// Brings every store up once more, looks at it, validates and closes it; so does every life end.
+// Adds the end of every life: opens every store once more, looks at it, validates and closes it.
 void add_end(Story& story, const Judge& judge) {
   for (unsigned s = 0; s < kStores; ++s) {
     if (!judge.made(s)) continue;
     const std::int64_t n = s;
     if (const auto copy = judge.doubtful_copy(s)) {
-      // Another journal, or none, at its side: it may refuse, or be what the copy was.
+      // Another journal, or none, is beside the pool: it may refuse, or be as the copy was.
       story.steps.push_back({0, Verb::open, {n}});
       story.steps.push_back({0, Verb::close, {n}});
       story.steps.push_back({0, Verb::restore, {n, static_cast<std::int64_t>(*copy)}});

@@ -9,7 +9,7 @@
 
 namespace tenuto::life {
 
-// Groups of calls; a life is fond of some.
+// Groups of calls. A life prefers some of them.
 struct Group {
   enum : unsigned {
     kWrites,
@@ -128,8 +128,8 @@ class Maker {
   void files();
   void fault();
 
-  // For some steps most of them are about the same things, as a program's are: that is when calls
-  // meet. What stands is remembered, so that few steps are on empty slots.
+  // For some steps, most calls use the same things, as the calls of a program do, so that they
+  // meet. The maker remembers which handles are open, so that few steps find an empty slot.
   struct Focus {
     unsigned left = 0, thread = 0;
     N c = 0, key = 0, x = 0, n = 0, i = 0;
@@ -141,7 +141,7 @@ class Maker {
   bool attends() { return focus_.left != 0 && !one_in(5); }
   void look_elsewhere();
   Standing& standing() { return standing_[story_.at_once ? thread_ : 0]; }
-  // Of all threads, snapshots.
+  // Threads share snapshots.
   bool& snapshot_stands(N n) { return standing_[0].snapshot[n]; }
 
   Random random_;
@@ -150,10 +150,10 @@ class Maker {
   std::array<Standing, kThreadsMax> standing_{};
   std::array<std::uint64_t, Group::kGroups> fond_{};
   std::uint64_t all_ = 0, hot_ = 1, near_ = 0;
-  // Of a kind that is about few things: how many.
+  // Bounds, which are small in lives of kind few.
   std::uint64_t slots_ = kCollections, names_ = kNames, handles_ = 4, weight_ = 100;
   bool narrow_ = false, meets_ = false;
-  std::uint64_t length_ = 0;  // 0: any
+  std::uint64_t length_ = 0;  // any, if 0
   bool two_stores_ = false, system_faults_ = false, paths_ = false;
   unsigned thread_ = 0;
 };

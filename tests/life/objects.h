@@ -1,6 +1,6 @@
-// Objects of a pool beside its store: the root that names them, and what stands in a block. A block
-// says who wrote it: its first word is a tag (texts.h), every other word follows from the tag and
-// its place, so that it can be told how far a block holds what was written to it.
+// Objects of a pool beside its store: the root that names them, and the contents of a block. The
+// first word of a block is a tag (texts.h). Every other word follows from the tag and its index. So
+// a test can see how many bytes of a block hold what was written to it.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,14 @@
 namespace tenuto::life {
 
 inline constexpr const char* kRootLayout = "life";
-inline constexpr std::uint64_t kPlain = kObjects / 2;  // slots of plain words; then versioned ones
-inline constexpr std::uint64_t kTypes = 3;             // types 1 to 3; 0: none
+inline constexpr std::uint64_t kPlain =
+    kObjects / 2;                           // slots of plain words, then of versioned ones
+inline constexpr std::uint64_t kTypes = 3;  // types 1 to 3; 0: none
 
 struct RootObject {
   Ptr<std::uint64_t> plain[kPlain];
   VPtr<std::uint64_t> versioned[kObjects - kPlain];
-  std::uint64_t stamp[kObjects];  // changed by transactions
+  std::uint64_t stamp[kObjects];  // transactions change it
 
   std::uint64_t* block(std::uint64_t slot) const {
     return slot < kPlain ? plain[slot].get() : versioned[slot - kPlain].get();
@@ -36,7 +37,7 @@ inline void fill_block(void* block, std::uint64_t bytes, std::uint64_t tag) {
     std::memcpy(static_cast<char*>(block) + at * 8, &word, 8);
   }
 }
-// How many bytes, from the first on, are as the tag in its first word says.
+// Returns how many bytes, from the first on, agree with the tag in the first word.
 inline std::uint64_t told_by_block(const void* block, std::uint64_t bytes) {
   std::uint64_t tag = 0, at = 0;
   if (bytes >= 8) std::memcpy(&tag, block, 8);

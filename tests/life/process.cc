@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What stands in a static object at the process's end, and is closed by it.
+// A static object whose destructor closes the stores at the end of the process.
 struct AtExit {
   std::function<void()> close;
   ~AtExit() {
@@ -59,7 +59,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.pool.size_max = story.pool_bytes_max;
   o.pool.medium = story.medium;
   o.pool.recovery_threads = 1;
-  o.pool.journal.bytes = 256u << 10;  // the least: checkpoints are many
+  o.pool.journal.bytes = 256u << 10;  // the least size, so that there are many checkpoints
   o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
   if (path == 4) o.pool.journal.path = journal_elsewhere(s);
   o.key_kind = story.numbers ? KeyKind::u64 : KeyKind::bytes;
@@ -70,8 +70,8 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   return o;
 }
 
-// Stores know the time when somebody asks them: a snapshot does. So a time that was shown once is
-// one that they know of.
+// A store reads the clock only when a call needs it, for example for a snapshot. This makes the
+// store know every time that was shown.
 void World::ask_for_time(unsigned s) { static_cast<void>(store[s].store->snapshot()); }
 
 void World::let_calls_be() {
@@ -152,7 +152,7 @@ void Process::main_step(const Step& step, std::size_t number) {
       validate(s, number);
       break;
     case Verb::look:
-      // One that a failure has stopped has nothing to show.
+      // A store that a failure has stopped cannot be looked at.
       if (world_.store[s].store != nullptr &&
           world_.store[s].store->pool().health() == Status::ok) {
         actors_[0]->look(s, number, false);
@@ -251,13 +251,13 @@ void Process::validate(unsigned s, std::size_t number) {
   if (status == Status::ok) status = slot.store->pool().validate(&report);
   const Status health = slot.store->pool().health();
   record.end(status);
-  // After a system call that failed a pool may be what it is.
+  // After a failed system call a pool may be in any state.
   if (status != Status::ok && health == Status::ok && status != Status::io) {
     world_.broken("validate says " + std::string(status_name(status)) + ": " + report.text());
   }
 }
 
-// Steps that end the process, or are about other processes.
+// Steps that end the process, or concern other processes.
 
 void Process::kill_soon(const Step& step) {
   world_.shared.kill_wanted.store(1);
@@ -278,7 +278,7 @@ void Process::kill_soon(const Step& step) {
   }
 }
 
-// A forked child's exit destroys the stores, as a program's static objects would.
+// The exit of a forked child destroys the stores, as a program's static objects are.
 void Process::at_exit_for_forked() {
   at_exit.close = [this] {
     for (StoreSlot& slot : world_.store) {
@@ -297,7 +297,7 @@ void Process::leave(std::int64_t how, std::size_t number) {
   };
   const auto ended = [this] { world_.shared.ended.store(1); };
   switch (how % 5) {
-    case 0:  // orderly
+    case 0:  // a clean end
       for (unsigned t = 1; t < kThreadsMax; ++t) crew_.run(t, [&] { actors_[t]->drop_views(); });
       for (unsigned t = 1; t < kThreadsMax; ++t) crew_.end(t);
       close_all();
@@ -306,7 +306,7 @@ void Process::leave(std::int64_t how, std::size_t number) {
     case 1:  // no close
       ended();
       ::_exit(0);
-    case 2:  // from a static object's destructor, with threads that rest
+    case 2:  // from a static object's destructor, while threads rest
       for (unsigned s = 0; s < kStores; ++s) drop_handles(s);
       crew_.abandon();
       at_exit.close = [close_all, ended] {
@@ -314,12 +314,12 @@ void Process::leave(std::int64_t how, std::size_t number) {
         ended();
       };
       std::exit(0);
-    case 3:  // main's objects die before static ones, and threads rest
+    case 3:  // main's objects are destroyed before static ones, while threads rest
       close_all();
       crew_.abandon();
       ended();
       std::exit(0);
-    default:  // snapshots and transactions die after their store
+    default:  // snapshots and transactions are destroyed after their store
       close_all();
       for (auto& slots : world_.transaction) {
         for (TransactionSlot& x : slots) x = {};

@@ -1,4 +1,4 @@
-// One process of a life: does the story's steps from one of them on, until the process ends.
+// One process of a life: makes the story's steps, from a given one on, until the process ends.
 #pragma once
 
 #include "actor.h"
@@ -36,7 +36,7 @@ class Process {
   std::vector<std::unique_ptr<Actor>> actors_;
 };
 
-// What `other_opens` starts: a program that opens the store and exits with the status.
+// The program that `other_opens` starts: it opens the store and exits with the status.
 int try_open(const char* path, Medium medium);
 
 }  // namespace tenuto::life

@@ -1,4 +1,5 @@
-// Opening a store and looking at all of it; its files copied and put back; other processes.
+// Opens a store and looks at all of it. Copies its files and puts them back. Starts other
+// processes.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -37,7 +38,7 @@ void Process::open(const Step& step, std::size_t number) {
   fs::create_directory(world_.folder + "/other", ignored);
   if (path == 1) fs::create_symlink(world_.path_of(s, 0), world_.path_of(s, 1), ignored);
   if (path == 3) {
-    // A hard link needs the file, and must be one of the file that stands there now.
+    // A hard link needs the file, and must lead to the current one.
     fs::remove(world_.path_of(s, 3), ignored);
     fs::create_hard_link(world_.path_of(s, 0), world_.path_of(s, 3), ignored);
     if (ignored) return;
@@ -52,8 +53,8 @@ void Process::open(const Step& step, std::size_t number) {
   Status status = Status::ok;
   std::optional<Store> made;
   bool clean = true;
-  // The process before may have ended under children: until they have let go of what they inherited
-  // (pm/process.h) the store is busy. Who closed it itself need not wait.
+  // Children of the last process may still hold files that they inherited (pm/process.h). The store
+  // is busy until they release them. A process that closed the store itself need not wait.
   const bool may_wait = !std::exchange(slot.opened, true);
   for (unsigned tries = 0; tries < kOpenTriesMax; ++tries) {
     auto opened = Store::open(world_.path_of(s, path), options, &report);
@@ -92,7 +93,7 @@ void Actor::look(unsigned s, std::size_t number, bool fresh) {
   end(0, seen_in(s, *world_.store[s].store, !world_.store[s].read_only, fresh));
 }
 
-// All collections with all their records, as cursors give them. keep: their handles are for steps.
+// All collections with all their records, as cursors show them. keep: steps get the handles.
 Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
   Words words = {0, 0, 0};
   const auto one = [&](std::uint64_t name, Collection c) {
@@ -171,7 +172,7 @@ void Process::check_backup(const Step& step, std::size_t number) {
 
 namespace {
 
-// A store's file, and the journals that it may have by its paths.
+// A store's file, and the journals that it may have, one for each path.
 constexpr unsigned kFiles = 4;
 std::string file_of(const World& world, unsigned s, unsigned which) {
   switch (which) {
@@ -189,7 +190,7 @@ std::string copy_of(const World& world, unsigned s, unsigned which, std::uint64_
   return world.path_of(s, 0) + ".copy" + std::to_string(to) + "." + std::to_string(which);
 }
 
-// Where a journal says where it starts.
+// The head of a journal, which names its start.
 std::string head_of(const std::string& path) {
   constexpr std::size_t kHeadBytes = 8192;
   std::ifstream file(path, std::ios::binary);
@@ -211,7 +212,7 @@ void Process::copy(const Step& step, std::size_t number) {
   const std::uint64_t to = static_cast<std::uint64_t>(step.a[1]) % kCopies;
   std::error_code ignored;
   if (!fs::exists(world_.path_of(s, 0), ignored)) return;
-  // Of a store in use it is one moment only while nothing works in the background.
+  // A copy of a store in use is consistent only while no background thread works.
   const bool background = world_.story.sync_ms != 0 || world_.story.reclaim_ms != 0;
   if (world_.store[s].store != nullptr && background) return;
   const auto heads = [&] {
@@ -223,7 +224,7 @@ void Process::copy(const Step& step, std::size_t number) {
   for (unsigned f = 0; f < kFiles; ++f) {
     copy_or_remove(file_of(world_, s, f), copy_of(world_, s, f, to));
   }
-  // Nor while a checkpoint ended between the copy of the pool and that of its journal.
+  // It is not consistent, either, if a checkpoint ended between the copies of pool and journal.
   if (heads() != before) {
     for (unsigned f = 0; f < kFiles; ++f) fs::remove(copy_of(world_, s, f, to), ignored);
     return;
@@ -233,7 +234,8 @@ void Process::copy(const Step& step, std::size_t number) {
   record.end(Status::ok);
 }
 
-// journal: 0 as it was; 1 the one there is now stays; 2 there is none; 3 it alone is put back.
+// journal: 0: the copy's is put back; 1: the current one stays; 2: none; 3: only the journal is put
+// back.
 void Process::restore(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   const std::uint64_t from = static_cast<std::uint64_t>(step.a[1]) % kCopies;
@@ -250,7 +252,7 @@ void Process::restore(const Step& step, std::size_t number) {
   record.end(Status::ok);
 }
 
-// What a rescue brings back of a store that nobody has open is what the next open would show.
+// A rescue of a store that is not open must bring back what the next open would show.
 void Process::rescue(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   const std::string path = world_.path_of(s, 0), to = world_.folder + "/rescued.tnt";
@@ -266,7 +268,7 @@ void Process::rescue(const Step& step, std::size_t number) {
   Recorder& record = actors_[0]->recorder();
   record.begin(Verb::rescue, number, s, {});
   Status status = Status::busy;
-  // As in open(): children of a process that was killed may hold the files for a moment.
+  // As in open(): children of a killed process may still hold the files for a short time.
   for (unsigned tries = 0; status == Status::busy && tries < kOpenTriesMax; ++tries) {
     if (tries != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     status = tenuto::rescue(path, to, options, result, &report);
@@ -299,7 +301,7 @@ int try_open(const char* path, Medium medium) {
   return static_cast<int>(opened.error());
 }
 
-// Another process opens what this one has open.
+// Another process opens the store while this one has it open.
 void Process::other_opens(const Step& step, std::size_t) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   if (world_.store[s].store == nullptr || world_.store[s].read_only) return;
@@ -323,7 +325,7 @@ void Process::fork_child(const Step& step, std::size_t) {
   const pid_t pid = ::fork();
   if (pid < 0) return;
   if (pid == 0) forked(step.a[0] % 6);
-  if (step.a[0] % 6 == 5) return;  // it lives on, with what it inherited
+  if (step.a[0] % 6 == 5) return;  // it stays alive, with what it inherited
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -340,7 +342,7 @@ void Process::forked(std::int64_t how) {
         slot.store.reset();
       }
       ::_exit(0);
-    case 2:  // exits, static objects and all
+    case 2:  // exits, which destroys static objects
       at_exit_for_forked();
       std::exit(0);
     case 3:

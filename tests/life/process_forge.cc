@@ -1,5 +1,5 @@
-// A copy of a store as a kill would leave it, whose journal somebody has written to who knows every
-// checksum. Whatever the open says, it must say, and leave files of the size that they had.
+// A copy of a store as after a kill, with a forged journal whose checksums are all right. The open
+// may return anything with a report, but must not change the size of the files.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,7 @@ void write_bytes(const std::string& path, const Bytes& bytes) {
             static_cast<std::streamsize>(bytes.size()));
 }
 
-// A number that is near a bound of something, or any.
+// A number near the bound of something, or a random one.
 std::uint64_t odd(Random& random, std::uint64_t pool_bytes, std::uint64_t journal_bytes) {
   const std::uint64_t words[] = {0,
                                  64,
@@ -60,7 +60,7 @@ void forge_header(test::JournalForge& forge, Random& random, std::uint64_t n) {
 void forge_lines(test::JournalForge& forge, Random& random, std::uint64_t n) {
   const std::size_t at = forge.blocks()[random.below(forge.blocks().size())];
   pm::JournalBlock b = forge.block(at);
-  // What an earlier forgery made of its sizes is not believed here either.
+  // The block's sizes may come from an earlier forgery, so they are checked, too.
   const bool sane = b.raw_bytes <= forge.bytes().size() && b.lines <= b.raw_bytes / kLineBytes &&
                     b.packed_bytes <= b.raw_bytes;
   const std::vector<std::byte> raw = sane ? forge.raw(at) : std::vector<std::byte>();
@@ -109,7 +109,7 @@ void Process::forge(const Step& step) {
   fs::remove(to + ".journal", ignored);
 }
 
-// What opens and is sound can be used.
+// A store that opens and validates can be used.
 void Process::open_forged(unsigned s, const std::string& path) {
   StoreOptions options = world_.options_of(s, 0);
   options.create_if_missing = false;

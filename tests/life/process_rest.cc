@@ -1,4 +1,4 @@
-// A process at rest: what it holds of memory and file while nobody is in a call.
+// A process at rest: the memory and file that it holds while no thread is in a call.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -8,8 +8,9 @@
 
 namespace tenuto::life {
 
-// keep: handles stay as they are, and it is looked at what they hold. Else all go, what has expired
-// is reclaimed, a compaction runs, and hardly more may be in use than there is.
+// keep: handles stay open, and the bound on what they hold is checked. Otherwise all handles are
+// closed, expired records are reclaimed, and a compaction runs. Then hardly more may be in use than
+// the contents need.
 void Process::rest(const Step& step, std::size_t number) {
   const unsigned s = static_cast<unsigned>(step.a[0]) % kStores;
   if (world_.store[s].store == nullptr || world_.store[s].read_only) return;
@@ -26,7 +27,7 @@ void Process::rest(const Step& step, std::size_t number) {
         if (t == 0) each(Verb::snap_release, kSnapshots);
       });
       for (TransactionSlot& x : world_.transaction[t]) x = {};
-      crew_.end(t);  // its cache of free blocks counts as in use
+      crew_.end(t);  // because its cache of free blocks counts as in use
     }
   }
   std::uint64_t iterators = 0, views = 0;
@@ -38,8 +39,8 @@ void Process::rest(const Step& step, std::size_t number) {
         world_.view[t], [&](const ViewSlot& v) { return v.view && standing(v); }));
   }
   Store& store = *world_.store[s].store;
-  // Frees what waited for calls that have ended. The reclaimer's own may be under way; it takes few
-  // ms.
+  // Frees what waited for calls that have ended. The reclaimer itself may be in a call, which takes
+  // a few ms.
   const auto much = [&] { return store.stats().retired_bytes > 64u << 10; };
   for (int i = 0; keep && i < (world_.story.reclaim_ms == 0 ? 1 : 100) && much(); ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -20,7 +20,7 @@ void Recorder::begin(Verb verb, std::size_t step, unsigned store_number,
   e.results = 0;
   std::uint64_t* const words = reinterpret_cast<std::uint64_t*>(&e) + kHeader;
   std::copy(arguments.begin(), arguments.end(), words);
-  words[arguments.size()] = 0;  // the end
+  words[arguments.size()] = 0;  // marks the end
   shared_.call[thread_].store(static_cast<std::uint32_t>(verb) + 1, std::memory_order_relaxed);
   shared_.progress.fetch_add(1, std::memory_order_relaxed);
   e.invoke = shared_.ticket.fetch_add(1);
@@ -58,7 +58,7 @@ std::vector<Op> take_record(Shared& shared) {
       op.status = e.status;
       const std::uint64_t* const words = area + at + kHeader;
       op.a.assign(words, words + e.arguments);
-      // A kill may have come between the results and the word that says so.
+      // A kill may have come between the results and the word that completes the entry.
       if (!op.pending()) op.r.assign(words + e.arguments, words + e.arguments + e.results);
       const bool last = op.pending();
       ops.push_back(std::move(op));

@@ -1,7 +1,7 @@
-// What the process of a life leaves for its judge: memory shared with the parent, which is never
-// killed. Every call is written down before it begins, with its arguments resolved to what they
-// mean (collection ids, values' tags), and completed after it returned, so that at any moment of a
-// kill it is known what must be there and what may be.
+// What the process of a life leaves for its judge, in memory that it shares with its parent, which
+// is never killed. Every call is written before it begins, with the meaning of its arguments
+// (collection ids, values' tags), and completed after it returns. So after a kill at any point it
+// is known what must be there and what may be.
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,15 @@
 
 namespace tenuto::life {
 
-inline constexpr std::size_t kAreaWords = 1u << 20;  // of one thread, in one process
-inline constexpr std::uint64_t kThrew = 250;         // as a status: a std::bad_alloc came out
+inline constexpr std::size_t kAreaWords = 1u << 20;  // of one thread in one process
+inline constexpr std::uint64_t kThrew = 250;         // a status: the call threw std::bad_alloc
 
 // An entry: kHeader words, then arguments, then results.
 struct Entry {
-  std::uint64_t words;     // of all of it; 0: the end
+  std::uint64_t words;     // of the whole entry; 0: end of the entries
   std::uint64_t what;      // verb, thread, store, step
   std::uint64_t invoke;    // tickets
-  std::uint64_t returned;  // 0: it never did
+  std::uint64_t returned;  // 0: it did not return
   std::uint64_t status;
   std::uint64_t arguments;
   std::uint64_t results;
@@ -32,18 +32,18 @@ inline constexpr std::size_t kHeader = sizeof(Entry) / 8;
 
 struct Shared {
   std::atomic<std::uint64_t> ticket;
-  std::atomic<std::uint64_t> progress;           // moves while something is done
+  std::atomic<std::uint64_t> progress;           // grows while calls begin and end
   std::atomic<std::uint64_t> clock_ms;           // the life's time
-  std::atomic<std::uint64_t> fresh;              // makes values unique
+  std::atomic<std::uint64_t> fresh;              // used to make values unique
   std::atomic<std::uint64_t> next_step;          // for the next process
-  std::atomic<std::uint32_t> step[kThreadsMax];  // + 1, of a call that is under way
-  std::atomic<std::uint32_t> call[kThreadsMax];  // the verb of it + 1
+  std::atomic<std::uint32_t> step[kThreadsMax];  // number + 1 of the step that runs
+  std::atomic<std::uint32_t> call[kThreadsMax];  // verb + 1 of the call that runs
   std::atomic<std::uint32_t> kill_wanted;        // the process may die by SIGKILL
-  std::atomic<std::uint32_t> ended;              // it came to its end by itself
+  std::atomic<std::uint32_t> ended;              // the process ended by itself
   std::atomic<std::uint32_t> failing;
-  std::atomic<std::uint32_t> over;  // the life is: what still runs ends
+  std::atomic<std::uint32_t> over;  // the life is over: processes that still run must end
   char refusal[kStores][1024];      // why the last open failed
-  char failure[4096];               // what the process itself saw to be wrong
+  char failure[4096];               // an error that the process itself found
   std::uint64_t area[kThreadsMax][kAreaWords];
 };
 
@@ -74,7 +74,7 @@ class Recorder {
   void end(Status status, std::initializer_list<std::uint64_t> results = {}) {
     end(static_cast<std::uint64_t>(status), std::span(results.begin(), results.size()));
   }
-  // Room for another entry with results of a whole scan.
+  // Whether there is room for one more entry, even with the results of a whole scan.
   bool room() const { return at_ + kAreaWords / 4 < kAreaWords; }
 
  private:
@@ -84,7 +84,7 @@ class Recorder {
   std::size_t at_ = 0;
 };
 
-// All entries of all threads, those of a thread in its order, and forgets them.
+// Returns the entries of all threads, each thread's in order, and removes them.
 std::vector<Op> take_record(Shared& shared);
 
 }  // namespace tenuto::life

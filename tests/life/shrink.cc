@@ -32,7 +32,7 @@ class Shrinker {
   bool fails(const Story& story) {
     for (unsigned i = 0; i < options_.tries; ++i) {
       const LifeResult r = run_story(story, options_.life, nullptr);
-      // Where memory is damaged it is chance what dies of it.
+      // After damage to memory it is random which call crashes.
       const bool crashes = r.kind.starts_with("crash") && kind_.starts_with("crash");
       if (crashes || r.kind == kind_) {
         result_ = r;
@@ -42,7 +42,7 @@ class Shrinker {
     return false;
   }
 
-  // What came behind the finding.
+  // Removes the steps behind the finding.
   void cut_tail(Story& story) {
     if (result_.step >= story.steps.size()) return;
     Story shorter = story;
@@ -50,7 +50,7 @@ class Shrinker {
     if (fails(shorter)) story = std::move(shorter);
   }
 
-  // Pieces of half the story, then smaller ones.
+  // Removes pieces of half the story, then smaller ones.
   bool take_out(Story& story) {
     bool any = false;
     for (std::size_t piece = std::max<std::size_t>(1, story.steps.size() / 2); piece > 0;
@@ -71,7 +71,7 @@ class Shrinker {
     return any;
   }
 
-  // Smaller arguments, one thread, a smaller pool.
+  // Tries smaller arguments, one thread, and a smaller pool.
   bool simplify(Story& story) {
     bool any = false;
     const auto try_it = [&](const Story& s) {

@@ -1,4 +1,4 @@
-// Makes a story that fails short: takes steps out as long as it still fails in the same way.
+// Shortens a story that fails: removes steps as long as it still fails in the same way.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,11 @@ namespace tenuto::life {
 struct ShrinkOptions {
   LifeOptions life;
   double seconds = 60;
-  unsigned tries = 1;  // of each shorter story: where threads work at once, more than one
+  unsigned tries = 1;  // of each shorter story; more than one if threads run at once
 };
 
-// `kind`: of the finding that must stay. The shortest story found; `result` what it came to.
+// `kind`: the kind of the finding, which must stay. Returns the shortest story found. `result` gets
+// its result.
 Story shrink(Story story, const std::string& kind, const ShrinkOptions& options,
              LifeResult& result);
 

@@ -1,5 +1,5 @@
-// The text of stories: a line of the life's own options, then a step a line: thread, verb, and the
-// arguments that are not zero by their names.
+// The text of stories: one line of options for the life, then one line a step: thread, verb, and
+// the names and values of all arguments that are not zero.
 #include "story.h"
 
 #include <charconv>

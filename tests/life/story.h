@@ -1,9 +1,9 @@
 // A story: the whole life of a store as a list of steps, in text, one a line. A story comes from a
-// seed (generate.h) or a file, is run (life.h) and judged (judge.h), and when it fails, cut down
+// seed (generate.h) or a file. It is run (life.h) and judged (judge.h). If it fails, it is cut down
 // to what the failure needs (shrink.h).
 //
 // Steps name handles by slots (collection 3, cursor 1). A step on an empty slot does nothing, so
-// that every part of a story is a story.
+// every part of a story is a story, too.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace tenuto::life {
 
 inline constexpr unsigned kThreadsMax = 4;
 inline constexpr unsigned kStores = 2;
-inline constexpr unsigned kCollections = 6;  // slots of a store; 0 is the default collection
-inline constexpr unsigned kNames = 5;        // that collections are given
+inline constexpr unsigned kCollections = 6;  // slots of each store; 0 is the default collection
+inline constexpr unsigned kNames = 5;        // names for collections
 inline constexpr unsigned kSnapshots = 4;
 inline constexpr unsigned kTransactions = 4;
 inline constexpr unsigned kCursors = 6;
@@ -45,7 +45,7 @@ enum class Where : std::uint8_t { any, main, end };
 struct VerbInfo {
   const char* name;
   Where where;
-  std::array<const char*, kArguments> arguments;  // null: no more
+  std::array<const char*, kArguments> arguments;  // names; null: no more
 };
 const VerbInfo& info_of(Verb v);
 
@@ -59,13 +59,13 @@ struct Story {
   std::uint64_t seed = 0;
   Medium medium = Medium::cache;
   unsigned threads = 1;
-  // Threads take their steps one after the other, in the story's order; or each at its own speed
-  // between steps that are the main thread's alone.
+  // Threads make their steps in turn, in the story's order. If set, each runs at its own speed,
+  // between steps that the main thread makes alone.
   bool at_once = false;
-  // Threads at once are stopped now and then, wherever they are, for up to so long.
+  // Gusts stop threads that run at once for up to so long (gusts.h).
   std::uint64_t gusts_us = 0;
   std::uint64_t pool_bytes = 8u << 20, pool_bytes_max = 32u << 20;
-  bool numbers = false;          // keys of the default collection
+  bool numbers = false;          // the default collection has integer keys
   std::uint64_t sync_ms = 0;     // JournalOptions::sync_every_ms
   std::uint64_t reclaim_ms = 0;  // StoreOptions::reclaim_every_ms
   std::uint64_t snapshot_bytes_max = 0;
@@ -74,10 +74,10 @@ struct Story {
 
 std::string text_of(const Step& step);
 std::string text_of(const Story& story);
-// Empty when it could be read, else what is wrong, with the line.
+// Returns an empty string, or what is wrong, with the line.
 std::string read_story(const std::string& text, Story& story);
 
-// Numbers from a seed, the same on every machine.
+// Random numbers from a seed, the same on every machine.
 struct Random {
   std::uint64_t state;
   std::uint64_t operator()() {

@@ -1,5 +1,5 @@
-// What the process of a life holds: stores, and handles in slots. Actors (actor.h) fill and use
-// the slots as the steps of a story say.
+// What the process of a life holds: stores, and handles in slots. Actors (actor.h) use the slots as
+// the steps of a story say.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@
 
 namespace tenuto::life {
 
-inline constexpr int kExitBroken = 70;   // the process saw something wrong: Shared::failure
-inline constexpr int kExitRefused = 71;  // a store would not open: the record says which
+inline constexpr int kExitBroken = 70;   // the process found an error: see Shared::failure
+inline constexpr int kExitRefused = 71;  // a store did not open: the record tells which
 
 struct StoreSlot {
   std::shared_ptr<Store> store;
   unsigned path = 0;
   bool read_only = false;
-  bool opened = false;                  // ever, by this process
+  bool opened = false;                  // this process has opened it at some time
   Collection collection[kCollections];  // guarded by World::mu
 };
 
@@ -48,7 +48,7 @@ struct TransactionSlot {
   std::uint64_t uid = 0;
   unsigned store = 0;
   std::vector<StoreTransaction::Savepoint> points;
-  // What it makes is its own until it commits.
+  // Collections that it makes are its own until it commits.
   std::array<Collection, kCollections> made;
 };
 struct ViewSlot {
@@ -63,15 +63,15 @@ struct World {
   Shared& shared;
   const Story& story;
   const std::string folder;
-  std::mutex mu;  // slots that threads share: collections and snapshots
+  std::mutex mu;  // for slots that threads share: collections and snapshots
   StoreSlot store[kStores];
   SnapshotSlot snapshot[kSnapshots];
-  // Of one thread each where threads work at once; else all are the first thread's.
+  // One row a thread if threads run at once. Otherwise all use the first row.
   TransactionSlot transaction[kThreadsMax][kTransactions];
   CursorSlot cursor[kThreadsMax][kCursors];
   ViewSlot view[kThreadsMax][kViews];    // always of the thread that made it
-  bool alone = true;                     // only one thread has steps until the next one of main's
-  std::atomic<bool> calls_fail = false;  // a step has asked for a system call that fails
+  bool alone = true;                     // only one thread has steps before main's next one
+  std::atomic<bool> calls_fail = false;  // a step has asked for a system call to fail
 
   std::string path_of(unsigned s, unsigned path) const;
   std::string journal_elsewhere(unsigned s) const;
@@ -80,10 +80,10 @@ struct World {
   std::uint64_t fresh() { return shared.fresh.fetch_add(1) + 1; }
 
   void ask_for_time(unsigned s);
-  // Before the tester's own work: no system call is made to fail any more.
+  // Ends the failures of system calls, before the tester's own work.
   void let_calls_be();
 
-  // Ends the process: what it saw is wrong.
+  // Ends the process, because it found an error.
   [[noreturn]] void broken(const std::string& what);
 };
 

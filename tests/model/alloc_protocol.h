@@ -1,14 +1,14 @@
-// The protocols of malloc_to and free_from (src/heap/README.md) on a simulated persistent memory:
-// plain words and versioned ones, batches of two, swaps, one ring of intents a lane whose lines
-// also carry what is retired, the retired words, limbo, the quarantine of blocks in which another
-// lane's pending intent still names a word, and settling of other lanes before a version wraps.
-// Used by alloc_model.cc, which says what is run and planted.
+// The protocols of malloc_to and free_from (src/heap/README.md) on a simulated persistent memory.
+// The model has plain and versioned words, batches of two, swaps, and limbo. Each lane has a ring
+// of intents whose lines also carry what is retired, and retired words. A block waits in quarantine
+// while another lane's pending intent names a word in it. Other lanes are settled before a version
+// wraps. alloc_model.cc decides what is run and planted.
 //
-// A block has one word. As a pointer block that word is a destination like the roots are (plain or
-// versioned), so that containers are freed and used again; as a data block it holds a number, which
-// may look just like a pointer that stood there. What must hold after a crash is exact:
-// acknowledged operations are there, others all or nothing (a batch's elements each by itself), and
-// a block is allocated exactly if something points to it.
+// A block has one word. In a pointer block that word is a destination as the roots are (plain or
+// versioned), so that containers are freed and reused. In a data block it is a number, which may
+// look just like a pointer that was there. The check after a crash is exact. Acknowledged
+// operations are there, others are there whole or not at all (each element of a batch by itself). A
+// block is allocated exactly if a word points to it.
 #pragma once
 
 #include <algorithm>
@@ -64,9 +64,9 @@ inline constexpr int kAllocPlants = static_cast<int>(AllocPlant::retire_others_w
 
 struct AllocConfig {
   std::size_t threads = 2, roots = 2, blocks = 2;
-  std::size_t tagged_roots = 0;  // the first of the roots are versioned
-  unsigned version_bits = 7;     // few of them wrap
-  std::size_t ring = 4;          // intents a lane
+  std::size_t tagged_roots = 0;  // so many of the first roots are versioned
+  unsigned version_bits = 7;     // few, so that versions wrap
+  std::size_t ring = 4;          // intents of a lane
   bool roots_share_line = false;
   bool moves = true, hand_overs = false, batches = false;
   bool batch_shares_line = true;
@@ -74,7 +74,7 @@ struct AllocConfig {
 };
 
 struct AllocOp {
-  // malloc_*: what the block's own word is; raw: anything. batch_*: dest and other.
+  // malloc_*: the contents of the block's own word; raw: any. batch_*: uses dest and other.
   enum Kind {
     malloc_pointer,
     malloc_tagged,
@@ -98,8 +98,8 @@ class AllocProtocol {
 
   AllocProtocol(const AllocConfig& config, Memory& memory) : c_(config), m_(memory) {}
 
-  // A lane is held by one thread and then by another, whose fences do not cover the first one's
-  // flushes.
+  // One thread holds a lane and then another, whose fences do not cover the first one's flushes. So
+  // a lane has two flushers.
   static std::size_t flushers(const AllocConfig& c) { return 2 * c.threads; }
   Image empty_image() const { return Image(words(), 0); }
 
@@ -115,11 +115,11 @@ class AllocProtocol {
 
  private:
   static constexpr std::size_t kNobody = ~std::size_t{0};
-  static constexpr std::size_t kRetiredWords = 3;  // two in turn, and one for other lanes
+  static constexpr std::size_t kRetiredWords = 3;  // two by turns, and one for other lanes
   enum Intent : Word { kMalloc = 1, kFree, kTagMalloc, kTagFree, kSwap };
   enum class Type : std::uint8_t { none, pointer, tagged, data, raw };
 
-  // What an intent says of one word: after it, `dest` holds `block` (or none, when it is freed).
+  // What an intent says about a word: afterwards `dest` holds `block` (a free: nothing).
   struct Element {
     std::size_t dest = 0, block = 0;
     Word version = 0;
@@ -156,7 +156,7 @@ class AllocProtocol {
     std::vector<Change> changes;
   };
 
-  // Layout: lanes (ring, retired lines), bitmap, roots, blocks.
+  // Layout: lanes (ring, retired words), bitmap, roots, blocks.
   std::size_t lane_lines() const { return c_.ring + kRetiredWords; }
   std::size_t line_at(std::size_t t, std::size_t i) const {
     return (t * lane_lines() + i) * kLineWords;
@@ -172,7 +172,7 @@ class AllocProtocol {
   std::size_t inner(std::size_t block) const { return c_.roots + block - 1; }
   std::size_t words() const { return dest_at(dests()); }
 
-  // Words: version in the high bits (of plain ones 0), block in bits 1 to 7.
+  // A word has its version in the high bits (0 if plain), and its block in bits 1 to 7.
   static Word pointer_to(std::size_t block) { return block == 0 ? 0 : block << 1 | 1; }
   static std::size_t block_of(Word raw) { return raw >> 1 & 127; }
   static Word version_of(Word raw) { return raw >> 8; }
@@ -230,16 +230,17 @@ class AllocProtocol {
   Line read_line(const Memory& m, std::size_t at) const;
   void replay_words(Memory& m, const Line& line) const;
   void replay_bits(Memory& m, const Line& line) const;
-  // What image may show at destination d, and which block that is (0: none, or a number).
+  // Checks what the image shows at destination d. `block` gets the block it names (0: none, or a
+  // number).
   std::string check_dest(const Image& image, std::size_t d, std::size_t* block) const;
 
   AllocConfig c_;
   Memory& m_;
-  // The application's state: what destinations and data blocks hold, and who may not touch them.
+  // The application's state: contents of destinations and data blocks, and which thread uses them.
   std::vector<Word> value_;              // by destination
   std::vector<Type> type_;               // by block
-  std::vector<std::size_t> dest_owner_;  // the thread at work on it
-  std::vector<std::size_t> sealed_by_;   // by block; until that thread's next fence
+  std::vector<std::size_t> dest_owner_;  // the thread that works on it
+  std::vector<std::size_t> sealed_by_;   // by block, until that thread's next fence
   std::vector<Running> running_;
   std::vector<Lane> lanes_;
   std::set<std::size_t> free_;
@@ -265,7 +266,7 @@ inline void AllocProtocol::boot(bool adopt) {
       }
       if (r.op.kind == AllocOp::move && m_.load(dest_at(d)) != 0 &&
           m_.load(dest_at(r.op.other)) != 0) {
-        // The application ends its own move.
+        // The application finishes its own move.
         m_.store(dest_at(d), 0);
         m_.flush(0, dest_at(d));
         m_.fence(0);
@@ -312,7 +313,8 @@ inline AllocProtocol::Line AllocProtocol::read_line(const Memory& m, std::size_t
   return line;
 }
 
-// Words first: whether a bit follows from a word is known when no other intent can change it.
+// Replays words first: whether a bit follows from a word is certain only once no other intent can
+// change that word.
 inline void AllocProtocol::replay_words(Memory& m, const Line& line) const {
   const auto set = [&](std::size_t d, Word value) {
     m.store(dest_at(d), value);
@@ -393,7 +395,7 @@ inline void AllocProtocol::recover(Memory& m, const std::vector<std::size_t>& la
   m.fence(0);
 }
 
-// A clean close: every lane is drained, after which its lines say nothing.
+// A clean close drains every lane. Afterwards its lines mean nothing.
 inline void AllocProtocol::close() {
   for (std::size_t t = 0; t < c_.threads; ++t) {
     m_.fence(lanes_[t].flusher);  // each thread's work happened before
@@ -414,7 +416,7 @@ inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
     if (!r.on) continue;
     for (const Change& c : r.changes) {
       if (c.dest == d) may[1] = c.after;
-      // A block under way to its first owner: its word was filled before.
+      // A block that its first owner is about to get: its word was filled before.
       if (c.type != Type::none && inner(c.block) == d) may[0] = may[1] = c.fill;
     }
   }
@@ -444,7 +446,7 @@ inline std::string AllocProtocol::check(const Image& image) const {
     if (d >= c_.roots && type[d - c_.roots + 1] == Type::raw) continue;
     if (std::string e = check_dest(image, d, &block); !e.empty()) return e;
     if (block == 0 || (d >= c_.roots && type[d - c_.roots + 1] == Type::data)) continue;
-    // A move may be seen at both ends; a swap may not.
+    // A move may be seen at both of its ends. A swap may not.
     const auto one_move = [&](const Running& r) {
       const bool ends = (r.op.dest == d && r.op.other == from[block]) ||
                         (r.op.other == d && r.op.dest == from[block]);

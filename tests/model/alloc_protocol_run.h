@@ -1,5 +1,4 @@
-// The steps of alloc_protocol.h: what a thread does, in the order in which it stores, flushes and
-// fences.
+// The steps of alloc_protocol.h: what a thread stores, flushes and fences, in this order.
 #pragma once
 
 #include "alloc_protocol.h"
@@ -8,8 +7,8 @@ namespace tenuto_model {
 
 // --- what the application may do -----------------------------------------------------------------
 
-// The word is an existing pointer word that thread t may touch: its block is allocated, of
-// pointers, and neither is in other hands.
+// Whether thread t may use word d: it is a pointer word, its block is allocated, and no other
+// thread uses either of them.
 inline bool AllocProtocol::usable(std::size_t t, std::size_t d) const {
   if (dest_owner_[d] != kNobody) return false;
   const auto open = [&](std::size_t b) {
@@ -20,14 +19,14 @@ inline bool AllocProtocol::usable(std::size_t t, std::size_t d) const {
   if (d < c_.roots) return true;
   const std::size_t b = d - c_.roots + 1;
   if (!open(b)) return false;
-  // Somebody may be freeing or moving the block itself.
+  // Another thread may be freeing or moving the block itself.
   for (std::size_t e = 0; e < dests(); ++e) {
     if (is_pointer(e) && block_of(value_[e]) == b && dest_owner_[e] == kNobody) return true;
   }
   return false;
 }
 
-// The block that d points to may be freed: it holds nothing, and nobody is at work in it.
+// Whether d's block may be freed: it names nothing, and no thread works in it.
 inline bool AllocProtocol::leaf(std::size_t d) const {
   const std::size_t b = block_of(value_[d]);
   if (b == 0 || dest_owner_[inner(b)] != kNobody) return false;
@@ -43,7 +42,7 @@ inline void AllocProtocol::possible_pairs(std::size_t t, std::size_t d,
     if (c_.batches && d < e && b == 0 && other == 0 && free_.size() >= 2) {
       all.push_back({AllocOp::batch_malloc, d, e});
     }
-    // Neither of the two lies in the other.
+    // Neither block is inside the other.
     const bool apart = d < c_.roots && e < c_.roots;
     if (c_.batches && d < e && apart && leaf(d) && leaf(e)) {
       all.push_back({AllocOp::batch_free, d, e});
@@ -53,7 +52,7 @@ inline void AllocProtocol::possible_pairs(std::size_t t, std::size_t d,
       const bool quiet = other == 0 || (d < e && dest_owner_[inner(other)] == kNobody);
       if (e < c_.roots && quiet && (other == 0 || apart)) all.push_back({AllocOp::swap, d, e});
     } else if (other == 0 && e < c_.roots) {
-      all.push_back({AllocOp::move, d, e});  // only to roots: not under itself
+      all.push_back({AllocOp::move, d, e});  // only to roots: a block must not name itself
     }
   }
 }
@@ -78,7 +77,7 @@ inline std::vector<AllocProtocol::Op> AllocProtocol::possible(std::size_t t) con
   return all;
 }
 
-// The word of d when it points to block next.
+// The word of `dest` once it points to `block`.
 inline Word AllocProtocol::raised(std::size_t dest, std::size_t block) const {
   if (!is_tagged(dest)) return pointer_to(block);
   const Word version = version_of(value_[dest]);
@@ -147,7 +146,7 @@ inline std::vector<AllocProtocol::Step> AllocProtocol::plan(std::size_t t, const
       break;
     case AllocOp::drain_idle: {
       const std::size_t other = (t + 1) % c_.threads;
-      running_[other].on = true;  // the lane is held meanwhile
+      running_[other].on = true;  // the lane is held during this
       running_[other].op = {AllocOp::drain_idle};
       running_[other].changes.clear();
       put_drain(s, t, other);
@@ -155,7 +154,7 @@ inline std::vector<AllocProtocol::Step> AllocProtocol::plan(std::size_t t, const
       break;
     }
   }
-  // Its last step and the end of the operation are one: nothing may come between.
+  // The last step also ends the operation: nothing may come between.
   s.back() = [this, t, last = s.back()] {
     last();
     running_[t].on = false;
@@ -204,7 +203,7 @@ inline void AllocProtocol::after_fence(std::size_t t) {
   release_retired(t);
 }
 
-// A fence of the heap's own, or one of the application, which the lane does not see.
+// A fence of the heap, or one of the application, which the lane does not notice.
 inline void AllocProtocol::put_fence(std::vector<Step>& s, std::size_t t, bool of_protocol) {
   s.push_back([this, t, of_protocol] {
     m_.fence(lanes_[t].flusher);
@@ -243,7 +242,7 @@ inline void AllocProtocol::put_intent(std::vector<Step>& s, std::size_t t, Inten
   put_store(s, t, at, seal, true);
 }
 
-// One line or two. Returns the last sequence.
+// Stores one line or two. Returns the last sequence.
 inline Word AllocProtocol::put_intents(std::vector<Step>& s, std::size_t t, Intent op) {
   std::vector<Element> elements;
   for (const Change& c : running_[t].changes) {
@@ -264,7 +263,7 @@ inline Word AllocProtocol::put_intents(std::vector<Step>& s, std::size_t t, Inte
   } else {
     for (std::size_t i = 0; i < lines; ++i) {
       put_intent(s, t, op, {elements[i]});
-      if (i > 0 && planted(AllocPlant::batch_line_unflushed)) s.pop_back();  // its flush
+      if (i > 0 && planted(AllocPlant::batch_line_unflushed)) s.pop_back();  // removes its flush
     }
   }
   return lane.sequence;
@@ -288,9 +287,9 @@ inline void AllocProtocol::put_drain(std::vector<Step>& s, std::size_t t, std::s
   s.push_back([this, lane] { after_fence(lane); });
 }
 
-// Ends the life of every intent, of any lane, that names the word: its version is about to go round
-// another quarter, and what is older than half of the range would look newer. The fence of the
-// intent that follows makes the last store durable.
+// Ends every intent, of any lane, that names the word. The word's version is about to pass another
+// quarter, and an intent older than half of the range would look newer. The last store becomes
+// durable with the fence of the next intent.
 inline void AllocProtocol::put_retire_naming(std::vector<Step>& s, std::size_t t,
                                              std::size_t dest) {
   put_drain(s, t, t);
@@ -321,7 +320,7 @@ inline void AllocProtocol::put_retire_naming(std::vector<Step>& s, std::size_t t
 
 // --- the operations ------------------------------------------------------------------------------
 
-// Destinations and bits, flushed. bit: 1 set, 0 cleared, -1 only flushed.
+// Stores and flushes destinations and bits. bit: 1 sets, 0 clears, -1 only flushes.
 inline void AllocProtocol::put_effects(std::vector<Step>& s, std::size_t t, int bit) {
   for (const Change& c : running_[t].changes) {
     put_store(s, t, dest_at(c.dest), c.after, true);
@@ -353,7 +352,7 @@ inline void AllocProtocol::put_pending(std::vector<Step>& s, std::size_t t, Word
   });
 }
 
-// Acknowledged.
+// Acknowledges the operation.
 inline void AllocProtocol::put_done(std::vector<Step>& s, std::size_t t, bool seal) {
   s.push_back([this, t, seal] {
     for (const Change& c : running_[t].changes) {
@@ -373,7 +372,7 @@ inline void AllocProtocol::put_malloc(std::vector<Step>& s, std::size_t t) {
   for (const Change& c : running_[t].changes) {
     if (c.type == Type::raw) continue;
     put_store(s, t, dest_at(inner(c.block)), c.fill, true);
-    // An intent that is replayed forward must not be durable before the contents are.
+    // The contents must be durable before an intent that recovery redoes.
     if (tag && !planted(AllocPlant::publish_contents_unfenced)) put_fence(s, t);
   }
   const Word sequence = put_intents(s, t, tag ? kTagMalloc : kMalloc);
@@ -406,7 +405,7 @@ inline void AllocProtocol::put_free(std::vector<Step>& s, std::size_t t) {
   put_done(s, t, false);
 }
 
-// The application's own, of a plain pointer.
+// The application's own move of a plain pointer.
 inline void AllocProtocol::put_move(std::vector<Step>& s, std::size_t t) {
   const std::vector<Change>& c = running_[t].changes;
   put_store(s, t, dest_at(c[1].dest), c[1].after, true);
@@ -421,7 +420,7 @@ inline void AllocProtocol::put_move(std::vector<Step>& s, std::size_t t) {
   });
 }
 
-// Of versioned pointers, one of which may be null.
+// Swaps versioned pointers, one of which may be null.
 inline void AllocProtocol::put_swap(std::vector<Step>& s, std::size_t t) {
   const Word sequence = put_intents(s, t, kSwap);
   put_fence(s, t);  // intent | destinations

@@ -1,6 +1,6 @@
-// Runs a protocol of this folder on a simulated memory: threads are lists of steps, a scheduler
-// switches between whole operations or between any two steps, and every image that a crash could
-// leave is recovered in every order of lanes, recovered twice, and crashed inside recovery.
+// Runs a protocol of this folder on a simulated memory. Threads are lists of steps, and a scheduler
+// switches between whole operations or between any two steps. Every image that a crash could leave
+// is recovered in every order of lanes, recovered twice, and crashed inside recovery.
 //
 // A Protocol has: Op, Step, empty_image, boot(adopt), possible(t), plan(t, op), name_of(op),
 // busy(t), recover(memory, order), close(), check(image), state_hash().
@@ -18,12 +18,12 @@ namespace tenuto_model {
 
 struct ExploreMode {
   bool exhaustive = false;
-  bool steps = false;           // switch threads between steps, else between operations
-  std::size_t operations = 3;   // of all threads, a session
+  bool steps = false;           // switch threads between steps, otherwise between operations
+  std::size_t operations = 3;   // of all threads, in each session
   std::size_t preemptions = 2;  // exhaustive steps only
   std::size_t sessions = 1;     // with a crash or a clean reopening between them
   std::size_t runs_max = 1'000'000;
-  std::size_t images_max = 20'000;  // crash images a fence
+  std::size_t images_max = 20'000;  // crash images at each fence
 };
 
 template <class Protocol, class Config>

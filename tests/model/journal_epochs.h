@@ -1,15 +1,15 @@
-// The epochs of medium `journal` (src/journal/capture.h; the commits and checkpoints of journal.cc)
-// in every order: two lines of two words, up to three threads with the store buffers of x86, one or
-// two pools. Threads run short programs; each pool has somebody who commits, and pool 0 somebody
-// who makes a checkpoint. Steps are as fine as other threads could see them.
+// The epochs of medium `journal` in every order (src/journal/capture.h; the commits and checkpoints
+// of journal.cc). The model has two lines of two words, up to three threads with the store buffers
+// of x86, and one or two pools. Threads run short programs. Each pool has a thread that commits,
+// and pool 0 one that makes a checkpoint. Steps are as fine as other threads can see them.
 //
-// A slot has one line image, the last: capture.h may keep older ones of the same thread too,
-// which have lower sequences and never count.
+// A slot has only one line image, the last one. capture.h may keep older images of the same thread,
+// too, but they have lower sequences and never count.
 //
-// Judged at every block and at every moment of a checkpoint: what recovery would build of the pool
-// file and the blocks is what real memory could have held at the moment of that cut: of each line a
-// version that stood in memory, not older than what was fenced by then. And: sync returned only
-// when what was fenced before is there.
+// The judge looks at every block and at every step of a checkpoint. Recovery from the pool file and
+// the blocks must give a state that real memory could have had at that cut: of each line a version
+// that was in memory, and not older than what was fenced by then. Also, sync returns only when all
+// that was fenced before it is durable.
 #pragma once
 
 #include <algorithm>
@@ -24,22 +24,22 @@ namespace tenuto_model {
 enum class EpochPlant {
   none,
   sequence_after_image,
-  tag_before_barrier,       // the locked add comes after the epoch was read
-  no_barrier,               // the sequence is taken by a plain add
-  tag_before_announcement,  // the epoch is read before the slot says so
-  one_line_announced,       // the slot is left after the first line of several
-  torn_image,               // word by word
-  image_read_twice,         // until two readings agree, whoever flushes meanwhile
-  keeps_old_sequence,       // a replaced line image has the sequence of the one before
+  tag_before_barrier,       // the locked add comes after the epoch is read
+  no_barrier,               // a plain add takes the sequence
+  tag_before_announcement,  // the epoch is read before the slot is announced
+  one_line_announced,       // the slot is left after the first of several lines
+  torn_image,               // copied word by word
+  image_read_twice,         // until two readings agree, without a look at flushes
+  keeps_old_sequence,       // a replaced line image keeps its old sequence
   fence_does_not_wait,
   cut_does_not_wait,
   epoch_published_late,  // without a barrier: the slots are read first
   slots_listed_first,    // before the epoch is published
   slot_cleared_when_handed_on,
   sync_waits_for_own_tag,
-  checkpoint_copies_memory,  // what stands in memory, not the line images of durable blocks
+  checkpoint_copies_memory,  // copies memory instead of the line images of durable blocks
   checkpoint_of_block_in_flight,
-  checkpoint_starts_at_its_end,  // the start moves to the journal's end of then
+  checkpoint_starts_at_its_end,  // the start moves to the end that the journal has then
   checkpoint_start_before_pool_synced,
   checkpoint_keeps_older_images,
 };
@@ -57,15 +57,15 @@ struct Instruction {
   Byte word = 0;
   Byte value = 0;
 };
-using Program = std::vector<Instruction>;  // the last one is end
+using Program = std::vector<Instruction>;  // the last instruction is end
 
 struct EpochConfig {
   EpochPlant plant = EpochPlant::none;
   int pools = 1;  // two: line 1 is the second one's
-  int cuts = 2;   // of each pool, at most; kEpochs - 2 at most
+  int cuts = 2;   // of each pool, at most; and at most kEpochs - 2
   bool checkpoint = false;
-  bool agreed_images = false;         // word by word, as on processors without AVX-512
-  bool second_implies_first = false;  // judged too: line 1 changed, so line 0 did
+  bool agreed_images = false;         // copied word by word, as on processors without AVX-512
+  bool second_implies_first = false;  // also check that line 0 changed if line 1 did
   std::size_t states_max = 300'000;
 };
 
@@ -73,7 +73,7 @@ class EpochModel {
  public:
   EpochModel(const EpochConfig& config, std::vector<Program> programs);
 
-  // Every order of all steps, until something is wrong.
+  // Tries every order of all steps, until something is wrong.
   void explore();
 
   std::size_t states = 0;
@@ -88,12 +88,12 @@ class EpochModel {
   };
   struct Stored {  // in a store buffer: a word, or a slot's count
     Byte is_count, at, word, value;
-    Byte covered;  // 1: by a flush, 2: and fenced (only where a barrier is missing)
+    Byte covered;  // flushed: 1; flushed and fenced: 2 (only where a barrier is missing)
   };
   struct Thread {
     Byte pc, step, buffered, tag, sequence, flushed, wanted, last_tag, seen;
     Line image, again;
-    std::array<Byte, kPoolsMax> slot;  // + 1; 0: none yet
+    std::array<Byte, kPoolsMax> slot;  // number + 1; 0: none yet
     std::array<Byte, kLines> required, needed;
     std::array<Stored, kBufferMax> buffer;
   };
@@ -115,7 +115,7 @@ class EpochModel {
     std::array<Byte, kLines> version, fenced, sequence, pending;  // pending: written, not synced
     Byte checkpoint, through;
   };
-  static_assert(alignof(State) == 1);  // bytes only: hashed whole
+  static_assert(alignof(State) == 1);  // only bytes, because a state is hashed as a whole
 
   enum class Step : char {
     announce = 'A',
@@ -142,7 +142,7 @@ class EpochModel {
   void write_scripts();
   bool act(State& s, int action);
   std::string name_of(const State& s, int action) const;
-  // Each: false when it has to wait.
+  // Each function makes one step. It returns false if it has to wait.
   bool run(State& s, int t);
   bool drain(State& s, int t);
   bool flush(State& s, int t, int lines);

@@ -12,7 +12,7 @@ inline EpochModel::EpochModel(const EpochConfig& config, std::vector<Program> pr
   write_scripts();
 }
 
-// What a flush does, step by step; a mistake is another order of the same steps.
+// The steps of a flush. A mistake is another order of these steps.
 inline void EpochModel::write_scripts() {
   std::string before = "A", each = "SLCP", after = "X";
   if (is(EpochPlant::sequence_after_image)) before = "AF", each = "LCSP";
@@ -38,7 +38,7 @@ inline void EpochModel::write_scripts() {
 
 // --- threads -------------------------------------------------------------------------------------
 
-// The oldest store of the buffer reaches memory.
+// Moves the oldest store of the buffer to memory.
 inline bool EpochModel::drain(State& s, int t) {
   Thread& thread = s.threads[t];
   if (thread.buffered == 0) return false;
@@ -120,7 +120,7 @@ inline bool EpochModel::flush(State& s, int t, int lines) {
     return true;
   }
   const std::vector<Act>& script = scripts_[static_cast<std::size_t>(lines)];
-  if (thread.step == 0) {  // what this flush has to cover
+  if (thread.step == 0) {  // note what this flush must cover
     for (int line = 0; line < kLines; ++line) {
       if ((lines >> line & 1) == 0) continue;
       thread.required[line] = std::max(thread.required[line], s.version[line]);
@@ -144,7 +144,7 @@ inline bool EpochModel::capture(State& s, int t, Act act, const std::vector<Act>
   const int p = pool_of(act.line);
   switch (act.step) {
     case Step::announce:
-    case Step::leave: {  // one more; a slot's count is stored by its thread only
+    case Step::leave: {  // adds one; only its own thread stores a slot's count
       Byte count = slot_of(s, t, p).count;
       for (const Stored& e : thread.buffer) {
         if (e.is_count != 0 && e.at == p) count = e.value;
@@ -154,7 +154,7 @@ inline bool EpochModel::capture(State& s, int t, Act act, const std::vector<Act>
     }
     case Step::barrier:
       return thread.buffered == 0;
-    case Step::sequence:  // a locked add: what was stored before is in memory
+    case Step::sequence:  // a locked add: all earlier stores are in memory
       if (thread.buffered != 0 && !is(EpochPlant::no_barrier)) return false;
       thread.sequence = ++s.sequence[act.line];
       return true;
@@ -190,7 +190,7 @@ inline bool EpochModel::capture(State& s, int t, Act act, const std::vector<Act>
   return false;
 }
 
-// The step that comes next is that one again.
+// Makes `step` the next step again.
 inline void EpochModel::back_to(Thread& thread, const std::vector<Act>& script, Step step) {
   while (script[thread.step - 1u].step != step) thread.step -= 1;
   thread.step -= 1;
@@ -259,7 +259,7 @@ inline bool EpochModel::sync(State& s, int t, int p) {
 
 // --- pools ---------------------------------------------------------------------------------------
 
-// Publishes, waits, closes, merges, writes: one commit at a time, as under commit_mu_.
+// The steps: publish, wait, close, merge, write. One commit at a time, as under commit_mu_.
 inline bool EpochModel::commit(State& s, int p) {
   Pool& pool = s.pools[p];
   const auto e = static_cast<Byte>(pool.closed + (pool.step < 5 ? 1 : 0));

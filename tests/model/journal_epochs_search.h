@@ -1,13 +1,13 @@
-// All orders of the steps of journal_epochs.h: depth first, each state once, and the way to what is
-// wrong.
+// Searches all orders of the steps of journal_epochs.h: depth first, each state once. Keeps the
+// path to a violation.
 #pragma once
 
 #include "journal_epochs.h"
 
 namespace tenuto_model {
 
-// What recovery finds in a line when the blocks up to `epoch` survive, and of the pool file what
-// was synced, or the line written since.
+// The content of a line after recovery, if the blocks up to `epoch` survive. The pool file has what
+// was synced, or the line that was written since.
 inline Line EpochModel::recovered(const State& s, int line, int epoch, bool of_unsynced) const {
   Line found = of_unsynced && s.pending[line] ? s.unsynced[line] : s.file[line];
   for (int e = s.pools[pool_of(line)].start; e <= epoch; ++e) {
@@ -18,7 +18,7 @@ inline Line EpochModel::recovered(const State& s, int line, int epoch, bool of_u
 
 inline void EpochModel::judge(const State& s, int p) {
   const Pool& pool = s.pools[p];
-  const int last = pool.step == 6 ? pool.closed : pool.durable;  // one block may be in flight
+  const int last = pool.step == 6 ? pool.closed : pool.durable;  // one more block may be in flight
   for (int e = pool.durable; e <= last; ++e) {
     for (int line = 0; line < kLines; ++line) {
       if (pool_of(line) != p) continue;
@@ -54,7 +54,7 @@ inline void EpochModel::judge_both(const State& s) {
   }
 }
 
-// Actions: each thread's next step; each store buffer; each pool's commit; the checkpoint.
+// Actions: the next step of each thread, each store buffer, each pool's commit, the checkpoint.
 inline bool EpochModel::act(State& s, int action) {
   if (action < threads_) return run(s, action);
   action -= threads_;
@@ -100,7 +100,7 @@ inline std::string EpochModel::name_of(const State& s, int action) const {
   return " checkpoint" + number(s.checkpoint);
 }
 
-// Of what was seen, 64 bits each: open addressing, at most half full.
+// A set of hashes of seen states, 64 bits each: open addressing, at most half full.
 class SeenStates {
  public:
   bool insert(std::uint64_t hash) {
@@ -155,7 +155,7 @@ inline void EpochModel::explore() {
   SeenStates seen;
   seen.insert(hash_of(first));
   const int actions = 2 * threads_ + config_.pools + 1;
-  std::size_t last = 0;  // the node of the violation
+  std::size_t last = 0;  // the node with the violation
   while (!open.empty() && violation.empty()) {
     const Open from = open.back();
     open.pop_back();
@@ -172,7 +172,7 @@ inline void EpochModel::explore() {
     for (int t = 0; t < threads_ && !any; ++t) {
       const Verb verb = programs_[t][from.state.threads[t].pc].verb;
       if (verb == Verb::end || verb == Verb::sync)
-        continue;  // a sync waits for a cut we do not make
+        continue;  // the sync waits for a cut that this search does not make
       wrong("a thread waits for ever");
       last = from.node;
     }

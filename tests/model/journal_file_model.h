@@ -1,13 +1,13 @@
-// The files of medium `journal` (src/journal/file.h; open, commit and checkpoint of journal.cc):
-// a ring of units of two sectors, two header copies, a pool file of a few lines, and lives that end
-// in a kill or a power cut before any write or sync, those of recovery included.
+// The files of medium `journal` (src/journal/file.h; open, commit and checkpoint of journal.cc).
+// The model has a ring of units of two sectors, two header copies, and a pool file of a few lines.
+// Its lives end in a kill or a power cut before any write or sync, also in recovery.
 //
-// A device keeps any subset of the sectors written since its last sync, each as written once or as
-// it was before; of the journal's own writes, which a power cut interrupts, a sector may also be
-// damaged. After a kill everything written can be read, and is not therefore durable.
+// A device keeps any subset of the sectors written since its last sync: each as one of the writes
+// left it, or as before. A power cut may also damage a sector of the journal that is being written.
+// After a kill everything written can be read, but is not therefore durable.
 //
-// Judged at each open: the pool is exactly what the acknowledged blocks made of it, possibly with
-// the one that was in flight; and it opens at all.
+// The judge looks at each open. The pool must open, and must be exactly what the acknowledged
+// blocks made of it, perhaps with the block that was in flight.
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ enum class FilePlant {
   older_header_believed,
   next_block_begun_early,   // before the last one is durable
   replay_not_synced,        // the new life begins before the pool is durable
-  running_before_new_life,  // the superblock says that a life runs whose header is not durable
-  life_before_forgotten,    // the superblock announces a life and not what the header may still say
-  recovery_stores_while_announced,  // an unclean pool's new life is announced and not yet running
+  running_before_new_life,  // the superblock names a running life before its header is durable
+  life_before_forgotten,    // the superblock announces a life and drops the one before
+  recovery_stores_while_announced,  // stores before the new life runs
   torn_block_believed,
   block_missed_by_checkpoint,
   clean_before_pool_synced,
@@ -42,19 +42,19 @@ inline constexpr int kFilePlants = 14;
 
 struct FileConfig {
   FilePlant plant = FilePlant::none;
-  int units = 5;  // of the ring
+  int units = 5;  // units of the ring
   int lines = 3;
-  int lives = 3;         // before the last, which only opens
-  int operations = 8;    // of a life, at most
-  int crash_every = 24;  // device operations, about
-  bool damages = false;  // a sector of the journal before the last open
+  int lives = 3;         // before the last life, which only opens
+  int operations = 8;    // of each life, at most
+  int crash_every = 24;  // about so many device operations
+  bool damages = false;  // damage a sector of the journal before the last open
   bool kills_leave_journal_unsynced = false;
-  // The superblock announces a life before the journal's header has it; else after.
+  // The superblock announces a life before the journal's header has it, otherwise afterwards.
   bool announced_first = true;
-  bool synced_when_opened = true;  // both files, before anything is done about their contents
+  bool synced_when_opened = true;  // both files, before their contents are used
 };
 
-// What a file holds, and what its device may hold instead.
+// The content of a file, and the contents that its device may have instead.
 template <class Content>
 class Device {
  public:
@@ -69,7 +69,7 @@ class Device {
       pending_[i].clear();
     }
   }
-  // `pick(n)` chooses; `damaged` is what an interrupted write may leave, or null.
+  // `pick(n)` chooses below n. `damaged` is what an interrupted write may leave, or null.
   template <class Pick>
   void cut_power(const Pick& pick, const Content* damaged) {
     for (std::size_t i = 0; i < durable_.size(); ++i) {
@@ -85,11 +85,11 @@ class Device {
 
  private:
   std::vector<Content> durable_;
-  std::vector<std::vector<Content>> pending_;  // since the last sync, oldest first
+  std::vector<std::vector<Content>> pending_;  // writes since the last sync, oldest first
 };
 
-// Checksums are perfect: a head is sound unless its sector is damaged, a payload when it is what
-// its head says.
+// Checksums are perfect: a head is sound unless its sector is damaged, and a payload is sound if it
+// is the one of its head.
 struct Sector {
   enum Kind { zeros, head, payload, header, damaged } kind = zeros;
   std::uint64_t life = 0, number = 0, position = 0;  // head; header: the start
@@ -103,8 +103,8 @@ struct Sector {
 
 using Values = std::vector<int>;
 
-// What a superblock says (journal/match.h has the moments). Lives are never met again, as random
-// ids are not.
+// The fields of a superblock (journal/match.h has the cases). A life's number is never reused, as
+// random ids are not.
 struct Super {
   bool running = false;
   std::uint64_t life = 0, before = 0;
@@ -113,10 +113,10 @@ struct Super {
 class FileModel {
  public:
   explicit FileModel(const FileConfig& config);
-  void run(std::uint64_t seed);  // some lives; look at failure
+  void run(std::uint64_t seed);  // some lives; sets failure
 
   std::uint64_t opens = 0, crashes = 0, replayed = 0, laps = 0, reported = 0, unnoticed = 0;
-  std::string failure;  // the first one, and the run that led to it
+  std::string failure;  // the first one, with the run that led to it
 
  private:
   struct Crash {};
@@ -139,13 +139,13 @@ class FileModel {
     return kHeaders + position % static_cast<std::uint64_t>(config_.units) * kUnitSectors;
   }
 
-  // The device, a crash possible before each step.
+  // The devices. A crash may come before each call.
   void write_journal(std::size_t i, const Sector& s) { may_crash(), journal_.write(i, s); }
   void sync_journal() { may_crash(), journal_.sync(); }
   void write_pool(std::size_t i, int value) { may_crash(), pool_.write(i, value); }
   void sync_pool() { may_crash(), pool_.sync(); }
 
-  // As journal/file.cc.
+  // As in journal/file.cc.
   bool read_header(const Super& expected);
   void make_journal();
   bool read_block(Position at, bool* skip, Pairs* pairs) const;
@@ -157,7 +157,7 @@ class FileModel {
     return static_cast<std::uint64_t>(config_.units) - (end_.at - start_.at);
   }
 
-  // As journal.cc and pool_file.cc.
+  // As in journal.cc and pool_file.cc.
   bool open();
   void announce();
   void name_life();
@@ -179,30 +179,30 @@ class FileModel {
   const FileConfig config_;
   Rng rng_;
   Device<Sector> journal_;
-  Device<int> pool_;  // the lines, then which of supers_ is the superblock
+  Device<int> pool_;  // the lines, then the index in supers_ of the superblock
   std::vector<Super> supers_;
   std::uint64_t next_life_ = 1;
   bool crashing_ = false;
   std::string story_;
   int next_value_ = 1;
 
-  // Of the life that runs.
+  // State of the life that runs.
   Sector header_;
   Position start_, end_;
   Values memory_;
   std::map<int, int> since_checkpoint_, applied_;
   Position checkpoint_start_;
-  int checkpoint_ = 0;                                       // the next step of one under way
-  bool counts_ = false;                                      // what the journal holds
-  bool unborn_ = false;                                      // it may hold nothing
-  std::vector<std::pair<std::size_t, std::size_t>> blocks_;  // all that were begun: their sectors
-  std::size_t last_ = 0;                                     // of them, the last one acknowledged
+  int checkpoint_ = 0;                                       // the next step of one that runs
+  bool counts_ = false;                                      // the journal's contents count
+  bool unborn_ = false;                                      // the journal may be empty
+  std::vector<std::pair<std::size_t, std::size_t>> blocks_;  // sectors of all begun blocks
+  std::size_t last_ = 0;                                     // the last acknowledged one of them
   std::uint64_t commits_ = 0;
 
-  // What has to be there.
+  // What must be there.
   Values acknowledged_;
-  Values before_;                  // as acknowledged before the last block
-  std::vector<Values> in_flight_;  // any of them may be there instead
+  Values before_;                  // acknowledged before the last block
+  std::vector<Values> in_flight_;  // each of these may be there instead
 };
 
 }  // namespace tenuto_model

@@ -15,7 +15,7 @@ inline Values FileModel::pool_lines() const {
 
 // --- the journal's file --------------------------------------------------------------------------
 
-// A nameless file, whole before it gets its name.
+// Makes a nameless file, which is complete before it gets its name.
 inline void FileModel::make_journal() {
   may_crash();
   journal_ = Device<Sector>(journal_.size());
@@ -24,13 +24,13 @@ inline void FileModel::make_journal() {
   header_.life = next_life_++;
   header_.sequence = 1;
   header_.number = 1;
-  header_.closed = true;  // as good as
+  header_.closed = true;  // it holds nothing
   journal_.write(1, header_);
   journal_.sync();
   say("made");
 }
 
-// False: refused.
+// Returns false if the open is refused.
 inline bool FileModel::read_header(const Super& expected) {
   counts_ = unborn_ = false;
   Sector best;
@@ -88,7 +88,7 @@ inline bool FileModel::read_block(Position at, bool* skip, Pairs* pairs) const {
   return crc == head.payload_crc || is(FilePlant::torn_block_believed);
 }
 
-// False: a block is damaged and a later one is whole.
+// Returns false if a block is damaged and a later one is whole.
 inline bool FileModel::replay(Values* merged) {
   bool skip = false;
   Pairs pairs;
@@ -144,7 +144,7 @@ inline void FileModel::write_block(const Pairs& pairs, bool skip) {
   end_ = {end_.at + next, end_.block + 1};
 }
 
-// False: full, nothing is written.
+// Returns false, without a write, if the ring is full.
 inline bool FileModel::append(const Pairs& pairs) {
   const auto units = static_cast<std::uint64_t>(config_.units);
   const std::uint64_t whole = (1 + pairs.size() + kUnitSectors - 1) / kUnitSectors;
@@ -164,7 +164,7 @@ inline bool FileModel::append(const Pairs& pairs) {
 
 // --- a life --------------------------------------------------------------------------------------
 
-// False: refused.
+// Returns false if the open is refused.
 inline bool FileModel::open() {
   const auto lines = static_cast<std::size_t>(config_.lines);
   const Super expected = super();
@@ -215,8 +215,8 @@ inline void FileModel::announce() {
 
 inline void FileModel::name_life() { write_super({true, super().life, 0}); }
 
-// The layers above recover, and a clean pool has nothing to recover: their stores are in blocks of
-// the new life before it is said to run.
+// The layers above recover. (A clean pool needs no recovery.) Their stores are in blocks of the new
+// life before the superblock says that it runs.
 inline void FileModel::recover() {
   const bool clean = !super().running;
   for (std::size_t n = clean ? 0 : pick(3); n > 0; --n) commit(false);
@@ -227,7 +227,7 @@ inline void FileModel::recover() {
   say("runs");
 }
 
-// A commit; when the ring is full a checkpoint comes first.
+// A commit. If the ring is full, a checkpoint comes first.
 inline void FileModel::commit(bool acknowledged) {
   const Values was = memory_;
   Pairs pairs;
@@ -252,7 +252,7 @@ inline void FileModel::commit(bool acknowledged) {
     last_ = blocks_.size() - 1;
     return;
   }
-  // One that was begun before the last was durable is acknowledged with the next sync.
+  // A block that was begun before the last one is durable is acknowledged with the next sync.
   if (is(FilePlant::next_block_begun_early) && pick(2) == 0) return;
   if (is(FilePlant::next_block_begun_early)) sync_journal();
   before_ = acknowledged_;
@@ -295,7 +295,7 @@ inline void FileModel::checkpoint_step() {
   }
 }
 
-// One under way is finished first: it alone may leave too little room.
+// Finishes a running checkpoint first, because it alone may leave too little room.
 inline void FileModel::checkpoint_all() {
   while (checkpoint_ != 0) checkpoint_step();
   do checkpoint_step();
@@ -395,9 +395,9 @@ inline void FileModel::run(std::uint64_t seed) {
   judge("opened at last");
 }
 
-// Any sector of the ring: what was acknowledged is there, or the damage is reported. But the last
-// block, damaged, cannot be told from a torn one; and of it a checkpoint, or a recovery that did
-// not come to its end, may have written lines already.
+// Damages any sector of the ring: what was acknowledged is there, or the damage is reported. Damage
+// of the last block is an exception, because it looks like a torn one. A checkpoint, or a recovery
+// that did not end, may already have written lines of that block.
 inline void FileModel::damage_and_open() {
   Sector damaged;
   damaged.kind = Sector::damaged;

@@ -1,11 +1,11 @@
-// The store's leaf protocol (store/tree/leaf.h) on a simulated persistent memory: inserts,
-// updates, erases, splits whose link and bitmap share a line, unlinking of empty leaves, and
-// batches under an undo log. Used by kv_model.cc, which says what is run and planted.
+// The store's leaf protocol (store/tree/leaf.h) on a simulated persistent memory: inserts, updates,
+// erases, splits whose link and bitmap share a line, unlinking of empty leaves, and batches under
+// an undo log. kv_model.cc decides what is run and planted.
 //
-// Blocks and leaves have no allocator log: what the chain of leaves reaches is in use. So a check
-// is exact: every acknowledged write is there, others all or nothing, every key stands once and in
-// the leaf of its range, and no record is reachable twice. Blocks that are released go to the next
-// writer at once, which makes an early release visible.
+// Blocks and leaves have no allocator log: exactly what the chain of leaves reaches is in use. So
+// the check is exact. Every acknowledged write is there, others are there whole or not at all.
+// Every key is there once and in the leaf of its range, and no record is reachable twice. A
+// released block goes to the next writer at once, which shows a release that comes too early.
 #pragma once
 
 #include <algorithm>
@@ -51,16 +51,16 @@ inline constexpr int kKvPlants = static_cast<int>(KvPlant::recovery_retires_befo
 
 struct KvConfig {
   std::size_t threads = 2, keys = 4, blocks = 5, leaves = 3;
-  std::size_t slots = 2;  // at most kLineWords: the slot words of a leaf are one line
+  std::size_t slots = 2;  // at most kLineWords, because the slot words of a leaf are one line
   bool batches = false;
   KvPlant plant = KvPlant::none;
 };
 
 struct KvOp {
   enum Kind { put, erase, split, append, unlink, batch } kind;
-  std::size_t key = 0;    // put, erase, batch; split, append, unlink: the leaf
+  std::size_t key = 0;    // put, erase, batch: the key; split, append, unlink: the leaf
   std::size_t other = 0;  // batch: the second key
-  unsigned erases = 0;    // batch: bit 0 the first is an erase, bit 1 the second
+  unsigned erases = 0;    // batch: bit 0: the first key is erased, bit 1: the second
 };
 
 class KvProtocol {
@@ -102,7 +102,8 @@ class KvProtocol {
     std::size_t leaf = 0, slot = kNone, block = 0;
   };
 
-  // Layout: a lane a thread (commit line, undo lines), leaves (header, slots, separator), records.
+  // Layout: for each thread a lane (commit line, undo lines), leaves (header, slots, separator),
+  // records.
   std::size_t committed_at(std::size_t t) const { return t * (1 + kUndoLines) * kLineWords; }
   std::size_t undo_at(std::size_t t, std::size_t i) const {
     return committed_at(t) + (1 + i) * kLineWords;
@@ -165,15 +166,15 @@ class KvProtocol {
 
   void undo(Memory& m, std::size_t t, std::vector<std::size_t>& retire) const;
   void finish_splits(Memory& m) const;
-  // The chain's leaves, or an error.
+  // Collects the chain's leaves, or returns an error.
   std::string walk(const Image& image, std::vector<std::size_t>& leaves) const;
   std::string check_leaf(const Image& image, std::size_t leaf, Word low, Word end,
                          std::vector<Word>& values, std::set<Word>& blocks) const;
 
   KvConfig c_;
   Memory& m_;
-  std::map<std::size_t, std::size_t> index_;  // low separator: leaf
-  std::vector<Word> value_;                   // by key; 0: not there
+  std::map<std::size_t, std::size_t> index_;  // low separator to leaf
+  std::vector<Word> value_;                   // by key; 0: no record
   std::vector<bool> locked_;                  // by leaf
   std::vector<Running> running_;
   std::set<std::size_t> free_, free_leaves_;

@@ -1,5 +1,5 @@
-// The steps of kv_protocol.h: what a writer does, in the order in which it stores, flushes and
-// fences; what recovery does; and what must hold after it.
+// The steps of kv_protocol.h: what a writer stores, flushes and fences, in this order; recovery;
+// and the check after it.
 #pragma once
 
 #include "kv_protocol.h"
@@ -99,7 +99,7 @@ inline std::vector<KvProtocol::Step> KvProtocol::plan(std::size_t t, const Op& o
       put_batch(s, t);
       break;
   }
-  // Its last step and the end of the operation are one: nothing may come between.
+  // The last step also ends the operation: nothing may come between.
   s.back() = [this, t, last = s.back()] {
     last();
     Running& done = running_[t];
@@ -112,7 +112,7 @@ inline std::vector<KvProtocol::Step> KvProtocol::plan(std::size_t t, const Op& o
 
 // --- the operations ------------------------------------------------------------------------------
 
-// Two lines, so that a torn record can be told.
+// A record has two lines, so that a torn one is recognised.
 inline void KvProtocol::put_record(std::vector<Step>& s, std::size_t t, std::size_t block,
                                    const Change& c) {
   const std::size_t at = record_at(block);
@@ -276,7 +276,7 @@ inline void KvProtocol::undo(Memory& m, std::size_t t, std::vector<std::size_t>&
   }
 }
 
-// The entries of a right half that stand in the left leaf, too, leave the left one.
+// Recovery of half splits: the left leaf drops the entries that its right half also has.
 inline void KvProtocol::finish_splits(Memory& m) const {
   if (planted(KvPlant::recovery_trusts_both_halves)) return;
   std::size_t seen = 0;

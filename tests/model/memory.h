@@ -1,6 +1,6 @@
 // A tiny persistent memory for models of protocols: explicit stores, flushes and fences over small
-// lines, under the promise of tenuto/persist.h. A line becomes durable as a prefix of its stores,
-// different lines independently, and a flushed prefix surely once the flushing thread has fenced.
+// lines, with the guarantees of tenuto/persist.h. A line becomes durable as a prefix of its stores,
+// and lines are independent. A flushed prefix is durable once the flushing thread has fenced.
 // Models of this folder run a protocol on it and look at every image that a crash could leave.
 #pragma once
 
@@ -59,7 +59,8 @@ class Memory {
     }
   }
 
-  // The states a crash can leave only grow until a fence: the moment to look at them.
+  // Called before each fence. The possible states only grow until then, so this is the time to
+  // look.
   std::function<void()> before_fence;
 
   const Image& now() const { return now_; }
@@ -74,8 +75,9 @@ class Memory {
     return image;
   }
 
-  // Calls f(image, hash) for every image a crash could leave now, at most `limit` of them; beyond
-  // that for random ones. The hash is the image's Zobrist hash.
+  // Calls f(image, hash) for every image that a crash could leave now. If there are more than
+  // `limit`, it takes the oldest, the newest, and `limit` random ones. The hash is the image's
+  // Zobrist hash.
   template <class F>
   void each_crash(std::size_t limit, Rng& rng, F f) const {
     std::vector<std::size_t> dirty;
@@ -133,16 +135,16 @@ class Memory {
     return mix(mix(value + 1) + word * 0x9e3779b97f4a7c15u);
   }
 
-  Image durable_;                                  // what survives whatever happens
+  Image durable_;                                  // what survives every crash
   Image now_;                                      // what loads see
   std::vector<std::vector<Store>> pending_;        // per line, in program order
   std::vector<std::vector<std::size_t>> flushed_;  // per thread and line: how many of them
 };
 
-// Every decision of a run, so that all runs can be visited one after the other.
+// Records every decision of a run, so that all runs can be visited in turn.
 class Choices {
  public:
-  // A number below n. In exhaustive mode the next one to try, else a random one.
+  // Returns a number below n: in exhaustive mode the next one to try, otherwise a random one.
   std::size_t pick(std::size_t n, Rng& rng) {
     if (n <= 1) return 0;
     if (!exhaustive_) return rng() % n;
@@ -156,7 +158,7 @@ class Choices {
     exhaustive_ = exhaustive;
     at_ = 0;
   }
-  // Moves on to the next run; false after the last.
+  // Moves on to the next run. Returns false after the last.
   bool next() {
     while (!made_.empty() && made_.back() + 1 >= limits_.back()) {
       made_.pop_back();

@@ -1,10 +1,10 @@
 // The transaction protocol of tx/ (tx/README.md) on a simulated persistent memory: lanes with a
 // header line and two undo areas, overflow frames, blocks with one bit each, values, and
-// destinations that point to blocks. Used by tx_model.cc, which says what is run and planted.
+// destinations that point to blocks. tx_model.cc decides what is run and planted.
 //
-// Threads are lists of steps, so that a scheduler may switch between any two of them. What must
-// hold after a crash is computed exactly: values of ended transactions, all or nothing of a
-// transaction that reached its commit record, nothing of the others, and a block is allocated
+// Threads are lists of steps, so a scheduler may switch between any two of them. The check after a
+// crash is exact. Values of ended transactions are there. A transaction that reached its commit
+// record is there whole or not at all, and of the others there is nothing. A block is allocated
 // exactly if a destination points to it.
 #pragma once
 
@@ -46,7 +46,7 @@ enum class Plant {
 struct Config {
   std::size_t threads = 2, values = 2, dests = 2, blocks = 2;
   std::size_t area_lines = 4;  // of each undo area
-  std::size_t frames = 0;      // for overflow, of area_lines each
+  std::size_t frames = 0;      // overflow frames, of area_lines each
   bool values_share_line = false;
   bool aborts = true, drains = true;
   Plant plant = Plant::none;
@@ -63,7 +63,7 @@ enum class Kind {
   replace,      // free the dest's block, alloc another, link, add x0
   cancel,       // alloc, free it again, add x0
   drain,        // the lane's own limbo and frames
-  drain_idle,   // those of the next thread's lane, which it does not use at the moment
+  drain_idle,   // those of the next thread's lane, while that thread does not use it
 };
 struct Op {
   Kind kind;
@@ -80,7 +80,7 @@ class TxProtocol {
 
   Image empty_image() const { return Image(words(), 0); }
 
-  // Volatile state after an open, and the model's from the recovered image.
+  // Sets up the volatile state after an open, and takes the model's state from the recovered image.
   void boot(bool adopt) {
     if (adopt) {
       for (std::size_t i = 0; i < c_.values; ++i) value_[i] = m_.load(value_at(i));
@@ -106,12 +106,12 @@ class TxProtocol {
   }
 
   std::vector<Op> possible(std::size_t t) const;
-  std::vector<Step> plan(std::size_t t, const Op& op);  // its steps; takes locks and blocks now
+  std::vector<Step> plan(std::size_t t, const Op& op);  // takes locks and blocks at once
   bool busy(std::size_t t) const { return running_[t].on; }
 
   // Recovery visits the lanes in the given order.
   void recover(Memory& m, const std::vector<std::size_t>& lanes) const;
-  // Empty when the image is one that may be seen after recovery.
+  // Returns an empty string if the image is legal after recovery.
   std::string check(const Image& image) const;
   std::uint64_t state_hash() const;
 
@@ -150,7 +150,7 @@ class TxProtocol {
   }
   std::size_t words() const { return dest_at(c_.dests); }
 
-  // tx_protocol_run.h
+  // Defined in tx_protocol_run.h.
   bool planted(Plant p) const { return c_.plant == p; }
   std::size_t entries_needed(Kind kind) const;
   std::size_t log_area(Word sequence) const {

@@ -1,5 +1,4 @@
-// The running half of the transaction protocol's model: what a thread does, step by step. Every
-// fence has the name that tx/ gives it.
+// The steps of tx_protocol.h: what a thread does. Every fence has its name in tx/.
 #pragma once
 
 #include "tx_protocol.h"
@@ -133,7 +132,7 @@ inline void TxProtocol::end(std::size_t t, bool committed) {
   r = {};
 }
 
-// From the first entry to the last store, as far as the outcome lets it come.
+// All steps from the first entry to the last store, as far as the outcome needs them.
 inline void TxProtocol::put_body(std::vector<Step>& s, std::size_t t, const Op& op) {
   Running& r = running_[t];
   const bool stores = op.outcome != Outcome::abort_early;
@@ -254,7 +253,7 @@ inline std::vector<TxProtocol::Step> TxProtocol::plan(std::size_t t, const Op& o
   }
   if (op.kind == Kind::drain_idle) {
     const std::size_t other = (t + 1) % c_.threads;
-    running_[other].on = true;  // the lane is held meanwhile
+    running_[other].on = true;  // the lane is held during this
     if (!planted(Plant::lane_handed_on_without_fence)) put_fence(s, other);
     put_drain(s, t, other);
     s.push_back([this, t, other] {

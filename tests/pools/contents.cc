@@ -12,7 +12,7 @@
 namespace tenuto::test {
 namespace {
 
-constexpr std::size_t kShownBytes = 300;  // longer values are told by length and checksum
+constexpr std::size_t kShownBytes = 300;  // longer values are shown by length and checksum
 
 std::string order_of(const Collection& c) {
   switch (c.order()) {
@@ -42,7 +42,7 @@ std::string shown(std::string_view value) {
   return text;
 }
 
-// Empty when all could be read.
+// Returns an error, or an empty string if all could be read.
 std::string append_collection(const Collection& c, std::string& text) {
   text += "# collection ";
   tool::append_escaped(text, c.name());
@@ -90,7 +90,7 @@ std::string line_of(const Item& i) {
   return "item " + std::to_string(i.number) + ": " + i.text + "\n";
 }
 
-// Where objects lie is the allocator's business: sorted by what they say.
+// Sorted by contents, because the allocator decides the order of objects.
 template <class T>
 std::string objects_of(const Pool& pool, std::uint64_t type) {
   std::multiset<std::string> lines;

@@ -1,5 +1,5 @@
-// What a pool holds, as text, in one form: what make_pools writes beside a pool and what the tests
-// of old pools compare with, with whatever library they are built. README.md describes the lines.
+// What a pool holds, as canonical text. make_pools writes it beside a pool, and the tests of old
+// pools compare with it, whatever library they are built with. README.md describes the lines.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tenuto::test {
 
-// The time at which these pools are written and read. Lifetimes end some two hundred years later.
+// The time at which these pools are written and read. Lifetimes end about 222 years later.
 inline constexpr std::uint64_t kPoolsNowMs = 1'760'000'000'000;
 inline constexpr std::uint64_t kFarMs = 7'000'000'000'000;
 
@@ -20,7 +20,7 @@ inline constexpr const char* kRootLayout = "old pools";
 inline constexpr std::uint64_t kAccountType = 7;
 inline constexpr std::uint64_t kItemType = 9;
 
-// The structures are part of the old pools: never change them.
+// These structures are part of the old pools: never change them.
 struct Account {
   std::uint64_t number;
   std::uint64_t balance;
@@ -38,11 +38,11 @@ struct Root {
   std::uint64_t numbers[32];
 };
 
-// With the codec that a collection of these pools names, and the time they are read at.
+// Options with the codec that a collection of these pools names, and with the time above.
 StoreOptions old_pool_options();
 
 struct OpenPool {
-  std::optional<Store> store;  // at most one of them
+  std::optional<Store> store;  // at most one of the two is set
   std::optional<Pool> pool;
   Pool& objects() { return store ? store->pool() : *pool; }
   Status validate(Report* report) {
@@ -51,10 +51,10 @@ struct OpenPool {
   Status close() { return store ? store->close() : pool->close(); }
 };
 
-// The store in it, or the pool where it has none.
+// Opens the store in it, or the pool if it has no store.
 Result<OpenPool> open_old(const std::string& path, const StoreOptions& options, Report* report);
 
-// Starts with "error: " when something could not be read.
+// Returns the text. It starts with "error: " if something could not be read.
 std::string contents(OpenPool& pool);
 
 }  // namespace tenuto::test

@@ -1,6 +1,5 @@
-// make_pools FOLDER [NAME...]: makes the pools of today's layout for the tests of later ones.
-// Beside NAME.pool.lz4 (and NAME.journal.lz4) stands NAME.txt, what the pool holds. README.md says
-// when.
+// make_pools FOLDER [NAME...]: makes the pools of today's layout for the tests of later versions.
+// NAME.txt describes what NAME.pool.lz4 (and NAME.journal.lz4) holds. README.md says when to do it.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,8 +36,8 @@ bool run_in_child(const Recipe& recipe, const Place& place) {
   return child > 0 && ::waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Packs the pool and its journal as the child left them, then opens it: what is packed must hold
-// what the text says.
+// Packs the pool and its journal as the child left them. Then it opens the pool, and checks that it
+// holds what the text says.
 std::string make(const Recipe& recipe, const std::string& work, const std::string& folder) {
   const Place place{work + "/" + recipe.name + ".pool", work + "/" + recipe.name + ".txt"};
   if (!run_in_child(recipe, place)) return "it was not made";

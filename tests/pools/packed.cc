@@ -16,7 +16,7 @@ namespace tenuto::test {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::uint64_t kFileBytesMax = 1ull << 30;  // a damaged length makes no giant
+constexpr std::uint64_t kFileBytesMax = 1ull << 30;  // a damaged length must not make a huge file
 constexpr std::size_t kPiece = 256u << 10;
 
 std::optional<std::string> read_all(const std::string& path) {

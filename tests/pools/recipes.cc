@@ -18,7 +18,7 @@ using namespace std::string_literals;
 
 enum class End : bool { closed, killed };
 
-// Writes the contents and ends the life of the pool.
+// Writes the contents, and ends the life of the pool.
 Status end_life(OpenPool& open, const Place& place, End end) {
   const std::string text = contents(open);
   std::ofstream out(place.text, std::ios::binary | std::ios::trunc);
@@ -45,7 +45,7 @@ std::string value_of(int i) {
   return value;
 }
 
-// Every byte, none, and the longest prefix that two keys share.
+// Keys with every byte, with none, and with the longest prefix that two keys share.
 Status put_odd_keys(Collection c) {
   std::string all;
   for (int b = 0; b < 256; ++b) all += static_cast<char>(b);
@@ -57,7 +57,7 @@ Status put_odd_keys(Collection c) {
   return c.put("\xc3\xa4\xff", "not UTF-8");
 }
 
-// Inserts, replaces and erases, so that leaves split and blocks are used again.
+// Inserts, replaces and erases, so that leaves split and blocks are reused.
 Status work_on(Collection c, int records) {
   for (int i = 0; i < records; ++i) TENUTO_TRY(c.put(key_of(i), value_of(i)));
   for (int i = 0; i < records; i += 3) TENUTO_TRY(c.put(key_of(i), value_of(i + 1000)));
@@ -91,7 +91,8 @@ void set_item(Item& i, std::uint64_t number) {
   std::memcpy(i.text, text.data(), text.size());
 }
 
-// Accounts by transactions, items by versioned words, a text by a reservation; some are freed.
+// Makes accounts by transactions, items by versioned words, and a text by a reservation. Frees
+// some.
 Status fill_objects(Pool& pool) {
   auto found = pool.root<Root>(kRootLayout);
   if (!found) return found.error();
@@ -137,7 +138,7 @@ Status fill_objects(Pool& pool) {
   });
 }
 
-// A transaction that will not end: it has stored, allocated and freed, and needs a log frame.
+// Begins a transaction that never ends: it has stored, allocated and freed, and needs a log frame.
 Status begin_what_never_ends(Pool& pool) {
   Root& root = **pool.root<Root>(kRootLayout);
   auto& tx = *new Transaction(pool);
@@ -272,7 +273,7 @@ Status fill_history(OpenPool& open) {
   return compacted ? work_on(main, 30) : compacted.error();
 }
 
-// Old versions that readers hold back when the process is gone, and a transaction that never ends.
+// Leaves old versions that readers hold, and a transaction that never ends.
 Status leave_readers(OpenPool& open) {
   Store& store = *open.store;
   auto& snapshot = *new Snapshot(std::move(*store.snapshot()));
@@ -299,7 +300,7 @@ template <End end>
 Status journalled(const Place& place) {
   StoreOptions options = old_pool_options();
   options.pool.medium = Medium::journal;
-  options.pool.journal.recovery_ms_max = 0;  // all of it is still in the journal at the end
+  options.pool.journal.recovery_ms_max = 0;  // so that the journal still has everything at the end
   auto open = new_store(place, options);
   if (!open) return open.error();
   TENUTO_TRY(fill_store(*open));
@@ -328,7 +329,7 @@ Status objects(const Place& place) {
   open.pool.emplace(std::move(*pool));
   TENUTO_TRY(fill_objects(open.objects()));
   if (end == End::closed) return end_life(open, place, end);
-  // Closed once, so that what the text shows is durable before the transaction begins.
+  // Closes once, so that what the text shows is durable before the transaction begins.
   TENUTO_TRY(end_life(open, place, End::closed));
   auto again = Pool::open(place.pool, old_pool_options().pool);
   if (!again) return again.error();

@@ -1,4 +1,5 @@
-// How each of the old pools is made: by a child process, which closes the pool or is gone without.
+// How each of the old pools is made: by a child process, which closes the pool or ends without a
+// close.
 #pragma once
 
 #include <span>
@@ -10,13 +11,14 @@ namespace tenuto::test {
 
 struct Place {
   std::string pool;
-  std::string text;  // the contents, written before the pool is closed or left
+  std::string text;  // the contents, written before the pool is closed or the process ends
 };
 
 struct Recipe {
   const char* name;
   const char* what;
-  // Comes back when the pool was closed, or with an error; leaves a killed pool by std::_Exit(0).
+  // Returns when the pool was closed, or with an error. To leave a killed pool it calls
+  // std::_Exit(0).
   Status (*make)(const Place& place);
 };
 

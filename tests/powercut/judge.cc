@@ -7,7 +7,7 @@ namespace tenuto::powercut {
 
 namespace {
 
-// Erases leave no stamp behind: so many operations after the last one that did are tried.
+// Erases leave no stamp. So the judge tries this many operations behind the last one with a stamp.
 constexpr std::uint64_t kUnstampedMax = 64;
 constexpr unsigned kDifferencesShown = 4;
 
@@ -17,10 +17,10 @@ std::string of_thread(unsigned thread, const std::string& what) {
 
 struct Found {
   KeyStamps stamps{};
-  Written last;  // of the values that are there the youngest
+  Written last;  // the youngest of the values that are there
 };
 
-// All records of all threads, and nothing else.
+// Reads the records of all threads. There must be no others.
 std::string read_keys(const Store& store, std::array<Found, kKeyThreads>& found) {
   std::map<std::string, std::pair<unsigned, unsigned>> whose;
   for (unsigned t = 0; t < kKeyThreads; ++t) {
@@ -44,7 +44,7 @@ std::string judge_keys(const Found& found, unsigned thread, const Story& story, 
   const std::uint64_t least = std::max(story.durable()[thread], found.last.stamp.op);
   const auto advance = [&](KeyModel& m) { m.next(story.life_of(thread, m.done() + 1)); };
   while (model.done() < least) advance(model);
-  // Of several operations that end in the same state the last: the others have no effect.
+  // If several operations end in the same state, takes the last: the others had no effect.
   std::optional<KeyModel> right;
   for (KeyModel m = model; m.done() <= least + kUnstampedMax; advance(m)) {
     if (m.stamps() == found.stamps) right.emplace(m);

@@ -1,4 +1,4 @@
-// What a life finds when it has opened the pool, compared with the story of the lives before it.
+// Compares a pool that a life has opened with the story of the lives before it.
 #pragma once
 
 #include <string>
@@ -19,9 +19,9 @@ struct Models {
   std::vector<ObjectModel> objects;
 };
 
-// Empty, or what is wrong. The pool must show for each thread a prefix of its operations, with
-// everything that was said to be durable; and of all threads together a state that was: what had
-// returned before an operation began must be there if the operation is.
+// Returns what is wrong, or an empty string. For each thread the pool must show a prefix of its
+// operations, with everything that was reported as durable. All threads together must show a state
+// that existed: if an operation is there, all that had returned before it began must be there.
 std::string judge(const Store& store, const Objects& objects, const Story& story, Models& models);
 
 }  // namespace tenuto::powercut

@@ -1,5 +1,5 @@
-// What a thread does to its keys of the store, operation by operation. It follows from numbers
-// alone, so that the life after a cut knows what the lives before it wrote.
+// What a thread does to its keys of the store, operation by operation. Only numbers decide it, so
+// the life after a cut knows what the lives before it wrote.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace tenuto::powercut {
 
 inline constexpr unsigned kKeys = 40;  // of each thread
 
-// Who wrote a value; op 0: the key is not there.
+// The writer of a value. op 0: the key has no record.
 struct Stamp {
   std::uint64_t op = 0;
   std::uint64_t life = 0;
@@ -31,13 +31,13 @@ struct KeyOp {
   };
   std::uint64_t number = 0;
   std::vector<Change> changes;
-  bool sync = false;  // waits for the device
+  bool sync = false;  // the call waits for the device
 };
 
 class KeyModel {
  public:
   KeyModel(std::uint64_t seed, unsigned thread) : seed_(seed), thread_(thread) {}
-  // The next operation, which belongs to this life; afterwards the model has it.
+  // Returns the next operation, for this life. The model then includes it.
   KeyOp next(std::uint64_t life);
   std::uint64_t done() const { return done_; }
   const KeyStamps& stamps() const { return stamps_; }
@@ -51,14 +51,14 @@ class KeyModel {
 
 std::string key_of(unsigned thread, unsigned key);
 
-// A value names its writer and how far each thread had come when it was written, all of which a cut
-// must have left if it left the value.
+// A value names its writer, and how far each thread had come when it was written. A cut that leaves
+// the value must leave all of that, too.
 std::string value_of(unsigned thread, unsigned key, Stamp stamp, const Progress& before);
 struct Written {
   Stamp stamp;
   Progress before{};
 };
-// Nothing when it is not, to the byte, a value that value_of makes.
+// Returns nothing unless the value is, to the byte, one that value_of makes.
 std::optional<Written> read_value(unsigned thread, unsigned key, std::string_view value);
 
 }  // namespace tenuto::powercut

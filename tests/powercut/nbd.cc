@@ -60,7 +60,7 @@ class Client {
     return true;
   }
 
-  // What follows until send() goes out together.
+  // Collects bytes until send() sends them together.
   Client& put(const void* from, std::size_t bytes) {
     const auto* p = static_cast<const char*>(from);
     out_.insert(out_.end(), p, p + bytes);
@@ -92,7 +92,7 @@ Client& option_reply(Client& c, std::uint32_t option, std::uint32_t type, std::u
   return c.put64(kOptionReplyMagic).put32(option).put32(type).put32(bytes);
 }
 
-// True when the client has chosen the disk and transmission begins.
+// Returns true once the client has chosen the disk and transmission begins.
 bool shake_hands(Client& c, std::uint64_t disk_bytes) {
   constexpr std::uint16_t kFlags = kHasFlags | kSendFlush;
   std::uint32_t client_flags = 0;
@@ -125,8 +125,8 @@ bool shake_hands(Client& c, std::uint64_t disk_bytes) {
   }
 }
 
-// A flush takes as long as on a disk, and is lost when the power goes meanwhile: one that took no
-// time would leave no moment in which something is written and not durable.
+// Whether the power lasts through a flush, which takes as long as on a disk. If flushes took no
+// time, there would never be data that is written and not durable.
 bool power_lasts(int fd, int flush_ms) {
   pollfd client{fd, POLLRDHUP, 0};
   const int gone = ::poll(&client, 1, flush_ms);
@@ -153,7 +153,7 @@ bool serve_nbd(int fd, VolatileDisk& disk, int flush_ms, const volatile std::sig
         break;
       case kWrite: {
         std::vector<char> written(length);
-        if (!c.receive(written.data(), length)) return true;  // the power went in its middle
+        if (!c.receive(written.data(), length)) return true;  // the power went in the middle of it
         done = disk.write(offset, std::move(written));
         break;
       }

@@ -1,5 +1,5 @@
-// The few words of the NBD protocol (its text is in NetworkBlockDevice/nbd) that QEMU
-// needs of a disk: fixed newstyle handshake, simple replies, read, write and flush. One client.
+// The part of the NBD protocol (described in NetworkBlockDevice/nbd) that QEMU needs for a disk:
+// fixed newstyle handshake, simple replies, read, write and flush. One client.
 #pragma once
 
 #include <csignal>
@@ -8,10 +8,10 @@
 
 namespace tenuto::powercut {
 
-// Serves the disk until the client hangs up or vanishes, which is when its power goes. A flush
-// takes flush_ms. Once `stop` is not 0, the next request that finds or leaves something unflushed
-// is not answered, nor any after it: "stopped" is said, and the client may be ended at leisure.
-// False when it never came to a handshake, or broke the protocol.
+// Serves the disk until the client disconnects or vanishes, which means that its power went. A
+// flush takes flush_ms. Once `stop` is not 0, the next request that finds or leaves unflushed data
+// gets no answer, nor does any later one. It then prints "stopped", and the client may be ended at
+// any time. Returns false if there was no handshake, or if the client broke the protocol.
 bool serve_nbd(int client, VolatileDisk& disk, int flush_ms,
                const volatile std::sig_atomic_t& stop);
 

@@ -1,5 +1,5 @@
 // What a thread does to objects of the pool: transactions over its own cells, a block that it
-// replaces, and accounts that all such threads share. Follows from numbers alone, as keys.h.
+// replaces, and accounts that all such threads share. As in keys.h, only numbers decide it.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace tenuto::powercut {
 inline constexpr unsigned kCells = 24;
 inline constexpr unsigned kAccounts = 32;
 
-// A block whose words follow from who wrote it.
+// A block whose words follow from its writer's stamp.
 struct Note {
   Stamp stamp;
   std::uint64_t words;
@@ -26,7 +26,7 @@ struct Note {
 struct ThreadObjects {
   Stamp last;  // its last operation
   Progress before;
-  std::array<std::uint64_t, kCells> cell;  // the operation that wrote it
+  std::array<std::uint64_t, kCells> cell;  // the operation that wrote each cell
   Ptr<Note> note;
 };
 
@@ -44,16 +44,16 @@ struct ObjectOp {
   unsigned from = 0, to = 0;  // accounts
   std::uint64_t amount = 0;
   bool sync = false;
-  bool abort_first = false;  // the same is begun and rolled back before
+  bool abort_first = false;  // first begin the same transaction and roll it back
 };
 
-// As KeyModel; also what the thread's transfers have done to the accounts.
+// As KeyModel. It also has the sums that the thread's transfers have moved.
 class ObjectModel {
  public:
   ObjectModel(std::uint64_t seed, unsigned thread) : seed_(seed), thread_(thread) {}
   ObjectOp next(std::uint64_t life);
   std::uint64_t done() const { return done_; }
-  // Empty, or what is different in the pool.
+  // Returns what differs in the pool, or an empty string.
   std::string compare(const Pool& pool, const ThreadObjects& there) const;
   const std::array<std::uint64_t, kAccounts>& transferred() const { return transferred_; }
 

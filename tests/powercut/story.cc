@@ -39,7 +39,7 @@ bool Story::add(const std::string& line) {
     for (std::uint64_t& n : life.begin) words >> n;
     if (!words || life.number != next_life()) return false;
     for (unsigned t = 0; t < kThreads; ++t) {
-      // What a life found and told is durable.
+      // What a life found and reported is durable.
       if (life.begin[t] < durable_[t]) return false;
       durable_[t] = life.begin[t];
     }
@@ -49,8 +49,8 @@ bool Story::add(const std::string& line) {
   if (kind == "A") {
     unsigned thread = 0;
     std::uint64_t n = 0;
-    // A life that was killed while it said this leaves the beginning of the line, and so a smaller
-    // number, which asks for less.
+    // A life that is killed while it writes this leaves the beginning of the line. Its number is
+    // then smaller, which requires less.
     if (!(words >> thread >> n)) return true;
     if (thread >= kThreads || !has_life()) return false;
     durable_[thread] = std::max(durable_[thread], n);

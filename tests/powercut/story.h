@@ -1,15 +1,16 @@
 // What left the machine before its power went: the lines that lives sent through the second serial
 // port. The host hands them to the next boot, whose life judges the pool by them.
 //
-//   B LIFE                a life begins: it opens the pool
-//   L LIFE n0 n1 ...      it found the pool right, with n operations of each thread; it goes on
-//   there A THREAD n            the thread's operations up to n are durable H it is alive T LIFE
-//   COMMITS CHECKPOINTS BYTES   what its journal did so far; size of the pool V LIFE CLEAN OPEN_MS
-//   VALIDATE_MS JUDGE_MS   after L: what opening was like W text                it found something
-//   wrong
+//   B LIFE                             a life begins: it opens the pool
+//   L LIFE n0 n1 ...                   the pool is right, with n operations of each thread
+//   V LIFE CLEAN OPEN_MS VALIDATE_MS JUDGE_MS   after L: how it was closed, and how long that took
+//   A THREAD n                         the thread's operations up to n are durable
+//   H                                  it is alive
+//   T LIFE COMMITS CHECKPOINTS BYTES   what its journal did so far; size of the pool
+//   W text                             something is wrong
 //
-// Operation n of a thread belongs to the last life that began below n: a later life does again,
-// with other contents, what was lost of an earlier one.
+// Operation n of a thread belongs to the last life that began below n. A later life makes
+// operations that an earlier life lost once more, with other contents.
 #pragma once
 
 #include <array>
@@ -21,12 +22,12 @@
 
 namespace tenuto::powercut {
 
-// Threads of a life. The first three write keys of the store, the others objects.
+// Threads of a life. The first three write keys of the store, the other two objects.
 inline constexpr unsigned kThreads = 5;
 inline constexpr unsigned kKeyThreads = 3;
 inline constexpr unsigned kObjectThreads = kThreads - kKeyThreads;
 inline constexpr unsigned kSyncThread = 0;             // every operation is synced
-inline constexpr unsigned kMixedThread = 1;            // some are
+inline constexpr unsigned kMixedThread = 1;            // some operations are synced
 inline constexpr unsigned kBufferedThread = 2;         // none is; it calls Store::sync at times
 using Progress = std::array<std::uint64_t, kThreads>;  // operations of each thread
 
@@ -34,7 +35,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 
 class Story {
  public:
-  // Nothing when a line makes no sense. A file that is not there is an empty story.
+  // Returns nothing if a line makes no sense. A missing file is an empty story.
   static std::optional<Story> read(const std::string& path);
 
   bool has_life() const { return !lives_.empty(); }
@@ -53,8 +54,8 @@ class Story {
   Progress durable_{};
 };
 
-// Where the lines go: out of the machine, and into a file in its memory for the next life that
-// begins before the power goes.
+// Sends lines out of the machine, and to a file in its memory for the next life before the power
+// goes.
 class Wire {
  public:
   Wire(const std::string& port, const std::string& file);
@@ -62,7 +63,7 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
 
   void say(const std::string& line);
-  // Returns when everything said has left the machine.
+  // Returns when all lines have left the machine.
   void drain();
 
  private:

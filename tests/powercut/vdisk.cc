@@ -1,12 +1,12 @@
-// powercut_vdisk: the disk of the virtual machine, as a process of its own that outlives it.
+// powercut_vdisk: the disk of the virtual machine, as a process that outlives the machine.
 //
 //   powercut_vdisk SOCKET IMAGE LOSS SEED
 //
-// Serves IMAGE over NBD at the Unix socket SOCKET to one client; says "ready" when it listens. When
-// the client is gone the power is: unflushed writes are settled as LOSS says (volatile_disk.h), and
-// one line tells what happened. After SIGUSR1 it stops in the middle of its work (nbd.h). QEMU's
-// own cache modes cannot do this: what the guest wrote and did not flush is in the host's file, and
-// survives.
+// Serves IMAGE over NBD at the Unix socket SOCKET to one client. Prints "ready" when it listens.
+// When the client is gone, its power is gone: LOSS decides what happens to unflushed writes
+// (volatile_disk.h), and one line reports it. After SIGUSR1 it stops in the middle of its work
+// (nbd.h). QEMU's own cache modes cannot do this, because what the guest wrote without a flush is
+// in the host's file and survives.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@
 
 namespace {
 
-constexpr std::uint64_t kFlushMsMax = 10;  // from a fast SSD to a slow one; the seed decides
+constexpr std::uint64_t kFlushMsMax = 10;  // from a fast SSD to a slow one; the seed chooses
 
 volatile std::sig_atomic_t stop = 0;
 
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   const int image = ::open(argv[2], O_RDWR | O_CLOEXEC);
   if (image < 0 || ::fstat(image, &st) != 0) return usage("the image cannot be opened");
 
-  std::signal(SIGPIPE, SIG_IGN);  // a client that vanishes is what this is for
+  std::signal(SIGPIPE, SIG_IGN);  // a client that vanishes is normal here
   sockaddr_un where{};
   where.sun_family = AF_UNIX;
   if (std::strlen(argv[1]) >= sizeof where.sun_path) return usage("the socket's path is too long");

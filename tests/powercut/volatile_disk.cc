@@ -66,13 +66,13 @@ bool VolatileDisk::flush() {
 
 bool VolatileDisk::cut(Loss loss, std::uint64_t seed) {
   std::mt19937_64 rng(seed);
-  // How much survives is different from cut to cut: with one half of all sectors, no request of
-  // many sectors would ever come through whole.
+  // The share that survives differs from cut to cut. With always half of all sectors, no request of
+  // many sectors would ever survive whole.
   const double survival = std::uniform_real_distribution<>(0, 1)(rng);
   const auto survives = [&] { return std::uniform_real_distribution<>(0, 1)(rng) < survival; };
   std::unordered_map<std::uint64_t, bool> request_survives;
   for (const auto& [sector, versions] : cache_) {
-    std::size_t kept = 0;  // versions up to it; 0: what was flushed last
+    std::size_t kept = 0;  // the version that is kept, from 1; 0: the flushed one
     if (loss == Loss::keep) kept = versions.size();
     if (loss == Loss::sectors && survives()) kept = 1 + rng() % versions.size();
     for (std::size_t i = 0; loss == Loss::requests && i < versions.size(); ++i) {

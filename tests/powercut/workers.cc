@@ -8,8 +8,8 @@ namespace tenuto::powercut {
 
 namespace {
 
-constexpr std::uint64_t kSyncEvery = 150;  // operations of the buffered thread
-constexpr std::uint64_t kRestEvery = 8;    // operations of a thread that need not wait for a device
+constexpr std::uint64_t kSyncEvery = 150;  // operations of the buffered thread between two syncs
+constexpr std::uint64_t kRestEvery = 8;    // operations between pauses of the other threads
 constexpr auto kRest = std::chrono::milliseconds(1);
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The threads of a life: each goes on with its operations until it is told to stop, or the power
-// goes.
+// The threads of a life: each makes its operations until stop() is called or the power goes.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@ namespace tenuto::powercut {
 
 class Workers {
  public:
-  // Everything given outlives this.
+  // REQUIRES: all arguments outlive this object.
   Workers(Store& store, Objects& objects, Models& models, std::uint64_t life, Wire& wire);
 
   void start();
@@ -28,7 +27,8 @@ class Workers {
   Status apply(unsigned thread, const KeyOp& op, const Progress& before);
   void change_objects(unsigned thread);
   Status transaction(unsigned thread, const ObjectOp& op, const Progress& before, bool abort);
-  // Operations that had returned when it is called.
+  // Notes that the thread's operations up to `op` have returned, and reports them if they are
+  // durable.
   void returned(unsigned thread, std::uint64_t op, bool durable);
   void sync_all();
   [[noreturn]] void failed(unsigned thread, std::uint64_t op, Status s);

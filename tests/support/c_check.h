@@ -1,4 +1,4 @@
-/* What the C programs among the tests need: a check that says what failed, and a path. */
+/* What the C programs among the tests need: a check that prints what failed, and a path. */
 #ifndef TENUTO_TESTS_C_CHECK_H
 #define TENUTO_TESTS_C_CHECK_H
 
@@ -27,7 +27,7 @@ static void c_check_is(tenuto_status got, tenuto_status wanted, const char* call
   exit(1);
 }
 
-/* In memory where the machine has such a file system. A file left by an earlier run goes. */
+/* A path in /dev/shm if that exists, otherwise in /tmp. Removes a file that an earlier run left. */
 static void c_check_path(char* path, size_t bytes, const char* name) {
   const char* dir = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
   snprintf(path, bytes, "%s/%s.%ld.tnt", dir, name, (long)getpid());

@@ -25,16 +25,16 @@ PoolOptions tiny() {
 
 using Work = std::function<void(TxParts&, Table&)>;
 
-// Makes one block for each of the first `blocks` words, one by one, so that neighbours lie in
-// different stripes and hence their bits in different lines; some first, of a slab of their own, so
-// that nobody comes back to their lines.
+// Makes one block for each of the first `blocks` words, one by one. Neighbours are in different
+// stripes, so their bits are in different lines. The first 60 blocks are of another size and so in
+// another slab: no later call touches their lines.
 void make_blocks(TxParts& p, Table& t, std::size_t blocks) {
   for (std::size_t i = 0; i < blocks; ++i) {
     ASSERT_EQ(p.heap->malloc_to(i < 60 ? 200 : 64, t.word[i]), Status::ok);
   }
 }
 
-// What is named is allocated, and nothing else; after the close nothing is named.
+// Checks that exactly the blocks that words name are allocated. After the close no word names one.
 std::string check(const CrashImage& image, std::size_t before) {
   TxParts p;
   if (p.open(image.path(), tiny()) != Status::ok) return "open: " + p.report.text();
@@ -76,7 +76,7 @@ CrashResult explore(std::size_t blocks, const Work& work, const CrashOptions& op
       [&](const CrashImage& image) { return check(image, blocks); });
 }
 
-// A transaction that frees so many blocks: each a bit in another line than the one before.
+// A transaction that frees n blocks. The bits of consecutive blocks are in different lines.
 Work frees(std::size_t n) {
   return [n](TxParts& p, Table& t) {
     const Status s = p.run([&](Transaction& tx) {
@@ -92,7 +92,7 @@ Work frees(std::size_t n) {
   };
 }
 
-// The same without a transaction, as one batch of neighbours.
+// Frees n neighbours as one batch, without a transaction.
 Work frees_as_a_batch(std::size_t n) {
   return [n](TxParts& p, Table& t) {
     EXPECT_EQ(p.heap->free_from(heap::Words<PtrWord>(std::span(t.word, n))), Status::ok);
@@ -103,7 +103,7 @@ Work frees_as_a_batch(std::size_t n) {
 
 CrashOptions capacity_options() {
   CrashOptions o;
-  o.points_percent = 1;  // the named fences are all looked at
+  o.points_percent = 1;  // named fences are always tried
   o.product_max = 30;
   o.samples_max = 20;
   o.recovery_states_max = 2;

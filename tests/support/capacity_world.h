@@ -1,5 +1,5 @@
-// A thread frees many blocks and lives on, and another one closes the pool, under the crash
-// explorer: for scripts at N and N + 1 of a fixed capacity.
+// One thread frees many blocks and stays alive, and another thread closes the pool, under the crash
+// explorer: scripts for N and N + 1 of a fixed capacity.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@ namespace tenuto::test {
 
 enum class Frees { transaction, batch };
 
-// What is named is allocated and nothing else; when the close has returned nothing is named.
+// Checks that exactly the blocks that words name are allocated. Once the close has returned, no
+// word names one.
 CrashResult explore_frees(Frees how, std::size_t blocks, const CrashOptions& options);
 CrashOptions capacity_options();
 

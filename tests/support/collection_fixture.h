@@ -1,4 +1,4 @@
-// A small store that is opened when a test first asks for a collection, and validated at its end.
+// A small store, opened when a test first asks for a collection, and validated at the test's end.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,7 @@ void apply(World& world, const CollectionStep& step) {
   switch (step.what) {
     case What::transaction:
       if (!step.to.empty()) world.erase(step.to);
-      world[step.name];  // the default one is always there
+      world[step.name];  // the default collection always exists
       [[fallthrough]];
     case What::put:
     case What::batch:
@@ -53,7 +53,7 @@ Result<Collection> find(Store& store, const std::string& name) {
   return store.collection(name, kMustExist);
 }
 
-// With a lifetime, so that the catalog has a record of the second version.
+// The new collection has lifetimes, so that the catalog gets a record of the second version.
 Status run_transaction(Store& store, const CollectionStep& step) {
   return store.run([&](StoreTransaction& tx) -> Status {
     std::map<std::string, Collection> made;
@@ -129,7 +129,7 @@ std::string read_all(const Collection& c, CollectionCrash::Records& out) {
   return {};
 }
 
-// What is in one and not in the other.
+// Names what only one of the two has.
 std::string difference(const World& found, const World& expected) {
   std::string text;
   for (const auto& [name, records] : expected) {
@@ -199,7 +199,7 @@ std::string CollectionCrash::check(const CrashImage& image) const {
   const auto names = store->collections(&report);
   if (!names) return std::string(status_name(names.error())) + ": " + report.text();
   for (const CollectionInfo& info : *names) {
-    if (info.name == kMadeAfter) continue;  // the second recovery of this state
+    if (info.name == kMadeAfter) continue;  // made by an earlier recovery of this state
     Result<Collection> c = store->collection(info.name, kMustExist, &report);
     if (!c) return info.name + ": " + status_name(c.error()) + ": " + report.text();
     wrong = read_all(*c, found[info.name]);
@@ -211,7 +211,7 @@ std::string CollectionCrash::check(const CrashImage& image) const {
     return "neither the state before the step nor after it:" + difference(found, model_);
   }
   if (store->validate(&report) != Status::ok) return report.text();
-  // It goes on: what is made now is none of those before.
+  // The store works on: a new collection is empty and has a new id.
   const auto fresh = store->collection(kMadeAfter, {}, &report);
   if (!fresh) return report.text();
   if (fresh->stats().records != 0) return "a new collection is not empty";
@@ -256,7 +256,7 @@ CollectionCrash collections_dropped() {
 }
 
 CollectionCrash collections_renamed() {
-  // Records as large as the catalog's own, so that a rename can meet their blocks again.
+  // The records are as large as the catalog's own, so that a rename may reuse their blocks.
   const std::string long_name(20, 'n');
   return {{{"", filled(1)}, {"a", filled(4, "key", 30)}, {"b", filled(12, "key", 30)}},
           {{What::rename, "a", "renamed", {}},

@@ -1,5 +1,5 @@
 // Collections under the crash explorer: scripts of steps that make, drop, rename and fill them,
-// each judged against the exact model. Used by collection_crash.cc and planted_crash.cc.
+// each judged against the exact model. collection_crash.cc and planted_crash.cc use them.
 #pragma once
 
 #include <map>
@@ -13,13 +13,13 @@
 
 namespace tenuto::test {
 
-// Whatever a step does becomes durable as a whole.
+// All effects of a step become durable together.
 struct CollectionStep {
   enum class What { put, batch, create, drop, rename, replace, transaction };
   What what;
-  std::string name;  // of the collection; "" is the default one; transaction: made, "": none is
-  std::string to;    // rename, replace; transaction: dropped, "": none is
-  // put and batch: of each collection, keys and values; "-" as a value erases.
+  std::string name;  // "" is the default one; transaction: made, "": none
+  std::string to;    // rename, replace: new name; transaction: the one it drops, "" for none
+  // put, batch: keys and values for each collection. The value "-" erases.
   std::map<std::string, std::map<std::string, std::string>> records;
 };
 using CollectionScript = std::vector<CollectionStep>;
@@ -27,9 +27,9 @@ using CollectionScript = std::vector<CollectionStep>;
 class CollectionCrash {
  public:
   using Records = std::map<std::string, std::string>;
-  using World = std::map<std::string, Records>;  // the default one is always there
+  using World = std::map<std::string, Records>;  // the default collection is always in it
 
-  // `before` is there, cleanly closed, when the workload begins.
+  // `before` is in the store, cleanly closed, when the workload begins.
   CollectionCrash(World before, CollectionScript script)
       : before_(std::move(before)), script_(std::move(script)) {}
 
@@ -42,23 +42,23 @@ class CollectionCrash {
 
   World before_;
   CollectionScript script_;
-  // What is acknowledged, and the step under way.
+  // What is acknowledged, and the step that runs.
   World model_;
-  std::set<std::uint64_t> ids_;  // ever given
+  std::set<std::uint64_t> ids_;  // all that were ever given
   const CollectionStep* step_ = nullptr;
 };
 
-// The first collection of a pool, and two more.
+// Makes the first collection of a pool, and two more.
 CollectionCrash collections_made();
-// Drops; what the dropped one had is used again.
+// Drops collections, and reuses their memory.
 CollectionCrash collections_dropped();
-// Renames, also over one that is replaced, whose memory the rename itself may use.
+// Renames, also over a collection that is replaced and whose memory the rename may reuse.
 CollectionCrash collections_renamed();
 // Batches over several collections, with splits.
 CollectionCrash collections_in_batches();
-// Transactions that make, fill and drop collections, also one in the place of another.
+// Transactions that make, fill and drop collections, also one under the name of another.
 CollectionCrash collections_in_transactions();
-// More than a leaf of the catalog holds.
+// More collections than a leaf of the catalog holds.
 CollectionCrash collections_in_two_leaves();
 
 }  // namespace tenuto::test

@@ -1,4 +1,4 @@
-// What a damaged copy says of itself, call by call.
+// Judges what a damaged copy returns, call by call.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 namespace tenuto::test {
 namespace {
 
-// The damaged copy, on its way through one session.
+// One session with the damaged copy.
 class Session {
  public:
   Session(const DamageBase& base, const Bytes& damaged, const std::string& path)
@@ -43,7 +43,7 @@ class Session {
   const std::string& wrong() const { return wrong_; }
   const Report& report() const { return report_; }
 
-  // A call's answer: what is expected, or damage. False: damage.
+  // Checks that a call returned `wanted`, or reported damage. Returns false if it reported damage.
   bool expect(Status s, Status wanted, const char* call, std::string_view about = {}) {
     if (s == wanted) return true;
     if (s == Status::corrupt || (s == Status::read_only && reported_)) {
@@ -68,10 +68,10 @@ class Session {
   std::string wrong_;
 };
 
-// What each way of reading said.
+// What each way of reading returned.
 struct Reads {
   bool points = false;  // some lookup reported damage
-  bool walks = false;   // every walk over some collection did
+  bool walks = false;   // every walk over some collection reported damage
 };
 
 void read_points(Session& s, const Collection& c, const Shown& shown) {
@@ -79,7 +79,7 @@ void read_points(Session& s, const Collection& c, const Shown& shown) {
   std::string_view last;
   for (std::size_t i = 0; i < shown.pairs.size(); ++i) {
     const auto& [key, expected] = shown.pairs[i];
-    if (i > 0 && key == last) continue;  // a get gives the first of duplicates
+    if (i > 0 && key == last) continue;  // a get returns the first of duplicates
     last = key;
     if (s.expect(c.get(key, value), Status::ok, "get", key) && value != expected) {
       s.offence("get gives another value", key);
@@ -90,7 +90,7 @@ void read_points(Session& s, const Collection& c, const Shown& shown) {
   }
 }
 
-// Gives whether the walk said that something is damaged.
+// Walks over all records. Returns whether the walk reported damage.
 bool walk(Session& s, Iterator it, const Shown& shown, bool forward, const char* name) {
   const std::size_t n = shown.pairs.size();
   std::size_t seen = 0;
@@ -165,7 +165,7 @@ Reads read_all(Session& s, const std::vector<Shown>& world) {
   return reads;
 }
 
-// Status::ok, or corrupt. The copy, if there is one, holds everything.
+// The backup must return ok, with a whole copy, or corrupt.
 bool back_up(Session& s, const DamageBase& base, const std::string& to) {
   ::unlink(to.c_str());
   PoolOptions small = damaged_pool_options().pool;
@@ -186,7 +186,7 @@ bool back_up(Session& s, const DamageBase& base, const std::string& to) {
   return false;
 }
 
-// What validate and compact said.
+// What validate and compact returned.
 struct Verdict {
   bool given = false;
   bool sound = true;
@@ -220,15 +220,15 @@ std::string judge_reads(const DamageBase& base, const Bytes& damaged, const Judg
   reads = read_all(s, base.world);
   if (s.wrong().empty()) backup = back_up(s, base, how.path + "-backup");
   if (!s.wrong().empty() || s.reported() || how.apart) return s.wrong();
-  // Nothing was found, and nothing was changed.
+  // Reads found nothing and changed nothing.
   if (std::string wrong = validate(s, verdict); !wrong.empty() || !verdict.sound) return wrong;
   return compact(s, base, verdict);
 }
 
-// Of a store in which some things were written over, what it should show.
+// What a store must show after some of its records were written over.
 struct Written {
   const Shown* shown;
-  std::map<std::string, std::optional<std::string>> keys;  // none: erased
+  std::map<std::string, std::optional<std::string>> keys;  // no value: erased
 };
 
 void read_written(Session& s, Store& store, const std::vector<Written>& all) {
@@ -273,7 +273,7 @@ Written write_some(Session& s, Collection& c, const Shown& shown) {
   return w;
 }
 
-// Writes that split every leaf; then everything is there, or reported, also after another open.
+// Writes that split every leaf. Then every record is there or reported, also after another open.
 std::string judge_writes(const DamageBase& base, const Bytes& damaged, const JudgeOptions& how) {
   Session s(base, damaged, how.path);
   if (!s.open()) return s.wrong();

@@ -15,9 +15,9 @@ namespace tenuto::test {
 
 namespace {
 
-constexpr unsigned kBits[] = {0, 3, 9, 21, 34, 47, 60};  // tried of each word
+constexpr unsigned kBits[] = {0, 3, 9, 21, 34, 47, 60};  // the bits that are tried in each word
 
-// Flips bits of the words that hold [at, at + bytes), one at a time.
+// Flips bits of the words in [at, at + bytes), one at a time.
 void flip_bits(CrashContext& c, RawPool& pool, std::uint64_t at, std::uint64_t bytes) {
   for (std::uint64_t w = round_down(at, 8); w < at + bytes; w += 8) {
     auto& word = pool.at<std::uint64_t>(w);
@@ -43,7 +43,7 @@ PoolOptions tiny() {
   return o;
 }
 
-// Where the log of the transaction under way stands.
+// The offsets of the log of the open transaction.
 struct LogPlace {
   std::uint64_t header = 0;
   std::uint64_t entries = 0;

@@ -1,18 +1,16 @@
-// Damage of the medium as a workload: single bits of chosen lines are flipped, one after the other,
-// and each image is opened by the explorer's worker. That must end in an error, or in the very
-// contents that were there. Power cuts never show whether checksums are compared; this does. Used
-// by planted_crash.cc.
+// Damage of the medium as a workload: bits of chosen lines are flipped, one after the other, and a
+// worker of the explorer opens each image. The result must be an error, or the right contents.
+// Power cuts never show whether checksums are compared, but this does. planted_crash.cc uses it.
 #pragma once
 
 #include "tenuto/crash.h"
 
 namespace tenuto::test {
 
-// Superblocks, the transaction line and the undo entries of a pool that a kill left behind in the
-// middle of a transaction.
+// Superblocks, the transaction line and undo entries, after a kill in the middle of a transaction.
 CrashResult explore_damaged_log(const CrashOptions& options);
 
-// A leaf's low separator, in a store closed cleanly.
+// A leaf's low separator, in a cleanly closed store.
 CrashResult explore_damaged_separator(const CrashOptions& options);
 
 // A record. Lookups do not compare its checksum, but validate() does.

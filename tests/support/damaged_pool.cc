@@ -19,7 +19,7 @@ struct Words {
 
 std::string key_of(int i) {
   std::string key = "key" + std::to_string(i * 7919 % 1009);
-  // Some so alike that leaves need long separators.
+  // Some keys are so alike that leaves need long separators.
   if (i % 3 == 0) key = std::string(70, 'p') + key;
   return key;
 }
@@ -58,7 +58,7 @@ Status fill_default(Store& store) {
   return store.pool().malloc_to((*root)->word[2], 100);
 }
 
-// Ends in the middle of an object transaction, with frees in limbo.
+// Ends in the middle of a transaction on objects, with frees in limbo.
 bool die_at_work(const std::string& path) {
   auto store = Store::open(path, damaged_pool_options(kWrittenMs));
   if (!store) return false;

@@ -1,11 +1,10 @@
-// A small pool with one of every form, as bytes, and the judgement of what a copy of it that was
-// damaged says of itself. For damage_fuzz.cc.
+// A small pool with collections of every encoding, as bytes, and a judge of what its damaged copies
+// return. damage_fuzz.cc uses it.
 //
-// The promise that is judged: damage is harmless (every call gives what was there, validate() says
-// ok), or it is reported: by each read that would have met it, by validate(), by a walk over the
-// collection (which is what dump does), by backup and by compact. Nothing is ever passed over, and
-// nothing written later turns a report into a silence. What a program keeps in objects of its own
-// has no checksum and is not judged.
+// The promise: damage is harmless (every call returns the right contents, and validate() returns
+// ok), or it is reported. Then these calls report it: each read that would use it, validate(), a
+// walk over the collection (which dump uses), backup and compact. A later write must not hide it.
+// Objects of the program have no checksum, so they are not judged.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 
 namespace tenuto::test {
 
-// A collection as its iterator shows it; the default one has no name.
+// A collection as its iterator shows it. The default one has no name.
 struct Shown {
   std::string name;
   CollectionOptions options;
@@ -31,29 +30,29 @@ struct DamageBase {
   std::string name;
   Bytes image;
   std::vector<Shown> world;
-  std::vector<std::size_t> lines;  // in use, or beside such
-  std::vector<std::size_t> pages;  // of these lines: the others are zero, and stay so
+  std::vector<std::size_t> lines;  // lines in use, and their neighbours
+  std::vector<std::size_t> pages;  // the pages of these lines: all others are zero, and stay zero
 };
 
 Result<Collection> collection_of(Store& store, const Shown& c, Report* report);
-// What a store of these collections shows.
+// What a store with these collections shows.
 std::vector<Shown> world_of(Store& store);
 
-// The pool after a clean close, and as a kill leaves it with a transaction under way.
+// The pool after a clean close, and after a kill with an open transaction.
 std::vector<DamageBase> damage_bases();
 
-// What of a base a place is: "fingerprint", "record", ...
+// What is at a byte of the base: "fingerprint", "record", ...
 std::string place_name(const DamageBase& base, std::size_t byte);
 
 struct JudgeOptions {
   bool writes = true;
   bool rescue = true;
-  bool apart = true;  // validate and compact in sessions of their own also where reads find nothing
-  std::string path;   // of the copy; other files beside it get longer names
+  bool apart = true;  // validate and compact get their own sessions, also where reads find nothing
+  std::string path;   // of the copy; other files get longer names beside it
 };
 
-// Lays the image out and uses it, in sessions that each begin with the damage. What was wrong,
-// empty when nothing.
+// Writes the image to the path and uses it, in sessions that each begin with the damage. Returns
+// what was wrong, or an empty string.
 std::string judge_damage(const DamageBase& base, const Bytes& damaged, const JudgeOptions& how);
 
 }  // namespace tenuto::test

@@ -1,4 +1,4 @@
-// An order of keys that users register: decimal numbers by their value.
+// A key order as users register one: decimal numbers by their value.
 #pragma once
 
 #include <charconv>

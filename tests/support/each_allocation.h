@@ -1,6 +1,6 @@
-// Calls of which every allocation fails once, one after the other. The program links
-// failing_memory.cc. Where a call takes long some of its later allocations are passed by;
-// TENUTO_EVERY_ALLOCATION=1 fails all.
+// Runs calls in which every allocation fails once, one after the other. The program links
+// failing_memory.cc. In calls that take long some later allocations are skipped.
+// TENUTO_EVERY_ALLOCATION=1 fails all of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 
 namespace tenuto::test {
 
-// Calls `call` with its first allocation failing, its second, ... until all succeed; before each
-// `before`, after each `after`. It may throw std::bad_alloc. What hangs ends the test. Returns how
-// many failed.
+// Runs `call` with its first allocation failing, then its second, and so on, until none fails. Runs
+// `before` before and `after` after each. `call` may throw std::bad_alloc. A call that hangs ends
+// the test program. Returns how many allocations failed.
 inline int fail_each_allocation(const std::function<void()>& before,
                                 const std::function<void()>& call,
                                 const std::function<void()>& after, bool takes_long = false) {

@@ -1,5 +1,5 @@
-// The medium of the pools that crash scripts work on. The explorer proper records stores whatever
-// it is; journal_explorer.cc has the same scripts run on medium journal.
+// The medium of the pools in crash scripts. The traced explorer records stores on any medium.
+// journal_explorer.cc runs the same scripts on medium journal.
 #pragma once
 
 #include "tenuto/pool_options.h"
@@ -8,8 +8,7 @@ namespace tenuto::test {
 
 inline Medium explored_medium = Medium::line;
 
-// With a ring so small that a script fills it more than once, and no commits but those that the
-// explorer makes.
+// The ring is so small that a script fills it more than once. Only the explorer commits.
 inline PoolOptions on_explored_medium(PoolOptions o) {
   o.medium = explored_medium;
   o.journal.bytes = 256u << 10;

@@ -1,4 +1,4 @@
-// What the tests of the crash explorer share: a raw pool, and an append log with known bugs.
+// Shared by the tests of the crash explorer: a raw pool, and an append log with known bugs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr std::uint64_t kPoolBytes = 64 << 10;
 inline void make_pool(const std::string& path) { RawPool::create(path, kPoolBytes); }
 inline std::string all_is_well(const CrashImage&) { return {}; }
 
-// One check a state, so that checks and states can be counted.
+// Checks each state once, so that checks and states can be counted.
 inline CrashOptions counting() {
   CrashOptions o;
   o.recover_twice = false;
@@ -24,7 +24,7 @@ inline CrashOptions counting() {
   return o;
 }
 
-// Entries of two words that must be equal, and a count that promises them.
+// An entry has two equal words. A count promises that it is whole.
 struct Entry {
   std::uint64_t value, copy;
   std::uint64_t unused[6];
@@ -44,7 +44,8 @@ class AppendLog {
     if (bug_ == Bug::count_first) publish(pool_.at<std::uint64_t>(0), n + 1);
     entry(n).value = value;
     if (bug_ == Bug::torn_entry) {
-      // The count stands in for the entry's end: correct only if `copy` always came second.
+      // Publishes the entry by `copy` instead of the count: right only if the other word came
+      // first.
       publish(entry(n).copy, value);
       fence("torn entry", "append returns");
       return;
@@ -72,7 +73,7 @@ inline void append_all(CrashContext& c, Bug bug) {
   }
 }
 
-// `data` is the pool's content.
+// Checks the log. `data` is the pool's content.
 inline std::string check_log(const std::byte* data, const CrashImage& image) {
   const std::uint64_t n = *reinterpret_cast<const std::uint64_t*>(data);
   const auto* entries = reinterpret_cast<const Entry*>(data + 64);

@@ -18,17 +18,17 @@
 namespace {
 
 struct Plan {
-  int left = 0;  // calls until the one that fails; 0: no plan
+  int left = 0;  // calls up to the one that fails; 0: no plan
   int error = 0;
   bool lasting = false;
-  const char* only = nullptr;  // calls of this name count; null: all
+  const char* only = nullptr;  // only calls of this name count; null: all
   const char* failed = nullptr;
 };
 thread_local Plan plan;
 std::mutex anywhere_mu;
-Plan anywhere;  // of all threads; guarded by anywhere_mu
-// Whether there is one. Without, nobody takes the lock: a child that another thread forks finds it
-// free, and sanitizers may make calls before they are there.
+Plan anywhere;  // for all threads; guarded by anywhere_mu
+// Whether `anywhere` has a plan. If not, no thread takes the lock: a forked child finds it free,
+// and sanitizers may make calls before it is constructed.
 std::atomic<bool> anywhere_armed = false;
 
 bool fails(Plan& p, const char* name) {

@@ -11,7 +11,7 @@
 namespace tenuto::test {
 namespace {
 
-thread_local long left = 0;  // allocations until the one that fails; 0: none does
+thread_local long left = 0;  // allocations up to the one that fails; 0: none fails
 thread_local bool lasting = false;
 thread_local bool failed = false;
 std::atomic<long> left_anywhere = 0;
@@ -22,7 +22,7 @@ bool fails() {
   if (kill_in.load(std::memory_order_relaxed) != 0 && kill_in.fetch_sub(1) == 1) {
     ::kill(::getpid(), SIGKILL);
   }
-  // It may go below 0, where it stays without effect.
+  // The count may go below 0, which has no effect.
   if (left_anywhere.load(std::memory_order_relaxed) > 0 && left_anywhere.fetch_sub(1) == 1) {
     failed_anywhere.store(true);
     return true;

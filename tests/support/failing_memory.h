@@ -1,18 +1,18 @@
-// Allocations that fail, or end the process, on request: the program that links failing_memory.cc
-// has its operator new. Without a plan it does what it always does.
+// Allocations that fail, or end the process, on request. A program that links failing_memory.cc has
+// its operator new. Without a plan it works as usual.
 #pragma once
 
 #include <cstdint>
 
 namespace tenuto::test {
 
-// The n-th allocation that the calling thread makes from now on (from 1) fails; 0: none does.
+// The n-th allocation by the calling thread from now on (n >= 1) fails. 0: none fails.
 void fail_allocation(long n);
-// All of them from the n-th on.
+// All allocations from the n-th on fail.
 void fail_allocations_from(long n);
-// Ends the plan. Whether an allocation failed.
+// Ends the plan. Returns whether an allocation failed.
 bool failed_allocation();
-// How many are left to the one that fails; 0: it did, or none is to.
+// Allocations up to the one that fails. 0: it has failed, or there is no plan.
 long allocations_left();
 
 // The same for the allocations of all threads together.

@@ -34,7 +34,7 @@ std::unique_ptr<FrameEngine> FrameEngine::make(const std::string& path, std::uin
   options.size_max = bytes;
   options.medium = medium;
   auto state = std::make_unique<State>();
-  // The file never gets a name, so nothing is left behind whatever happens.
+  // The file never gets a name, so nothing can be left behind.
   auto file = pm::PoolFile::create(path, options, &state->report);
   if (!file) {
     why = state->report.text();

@@ -144,7 +144,7 @@ std::string check_frame_world(const CrashImage& image, const FrameModel& model) 
   if (!pool.file->was_clean()) {
     pool.frames->begin_recovery();
     for (std::uint64_t f = 0; f < permanent; ++f) {
-      if (!pool.frames->taken({f}, 0)) continue;  // the zone's own
+      if (!pool.frames->taken({f}, 0)) continue;  // the zone's own frames
       if (pool.frames->keep({f}, 1, &report) != Status::ok) return report.text();
     }
     for (const FrameOwner& o : owned) {
@@ -165,7 +165,7 @@ std::string check_frame_world(const CrashImage& image, const FrameModel& model) 
   }
   if (pool.file->set_state(pm::PoolState::running) != Status::ok) return "no state change";
   image.recovered();
-  // What is handed out now is nobody's.
+  // A frame that is handed out now must have no owner.
   for (const unsigned order : {0u, 3u, 8u}) {
     const auto f = pool.frames->get(order, 0);
     if (!f) continue;
@@ -196,9 +196,9 @@ void frames_handed_over(FrameSession& s) {
   s.get(1, 0, 1);
   s.put(0, 0);
   s.put(1, 1);
-  s.get(2, 9, 1);  // whole, over bits whose clearing thread 0 never fenced
+  s.get(2, 9, 1);  // a whole huge frame, over bits whose clearing thread 0 did not fence
   s.put(2, 1);
-  s.get(3, 3, 0);  // a piece, under a whole whose clearing thread 1 never fenced
+  s.get(3, 3, 0);  // a part of a huge frame whose clearing as a whole thread 1 did not fence
   s.get(4, 10, 0);
   s.put(4, 0);
   s.get(5, 7, 1);

@@ -1,7 +1,7 @@
-// Frames that change owners under the crash explorer. The owner is the smallest there can be: a row
-// of records, one line each, that follow the contract of frame/frames.h: a fence between get and
-// the record, and between erasing the record and put. After each crash the records name their
-// frames, and exactly these must be taken. Used by frame_crash.cc and planted_crash.cc.
+// Frames that change owners under the crash explorer. The owner is as small as possible: a row of
+// records, one line each. It keeps the contract of frame/frames.h: a fence between get and the
+// record, and between erasing the record and put. After each crash the records name their frames,
+// and exactly these must be taken. frame_crash.cc and planted_crash.cc use it.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace tenuto::test {
 
-// What an owner's record says: frames | first << 24; 0: owns nothing.
+// An owner's record: frames | first << 24. 0: it owns nothing.
 struct FrameOwner {
   std::uint64_t raw = 0;
 
@@ -31,7 +31,7 @@ struct FramePoolParts {
   std::unique_ptr<pm::PoolFile> file;
   std::unique_ptr<frame::Frames> frames;
 
-  // Records stand in the lanes' place, which nobody else uses here.
+  // Records are in the place of the lanes, which nothing else uses here.
   std::uint64_t& record(std::size_t i) const {
     return *file->at<std::uint64_t>({pm::kLanesOffset + i * kLineBytes});
   }
@@ -40,7 +40,7 @@ struct FramePoolParts {
 
 inline constexpr std::size_t kFrameRecords = 12;
 
-// What the records may say: their state when all was acknowledged, and the change under way.
+// What the records may contain: all acknowledged changes, and perhaps the one that runs.
 struct FrameModel {
   std::array<FrameOwner, kFrameRecords> before{};
   std::array<FrameOwner, kFrameRecords> after{};
@@ -50,7 +50,7 @@ class FrameSession {
  public:
   FrameSession(CrashContext& context, FrameModel& model);
 
-  // By thread 0 (this one) or 1 (another one, so that its flushes are not fenced by ours).
+  // `thread` 0 is the calling thread, 1 another thread, whose flushes our fences do not cover.
   void get(std::size_t i, unsigned order, unsigned thread);
   void get_run(std::size_t i, std::uint64_t count, unsigned thread);
   void put(std::size_t i, unsigned thread);
@@ -68,17 +68,17 @@ class FrameSession {
   FrameModel& model_;
 };
 
-// The first huge frame is filled up by an owner that never changes, so that everything else happens
-// in three huge frames, in which frames of all orders follow each other.
+// Fills the first huge frame for good. Everything else then happens in three huge frames, in which
+// frames of all orders follow each other.
 void make_frame_world(const std::string& path);
 std::string check_frame_world(const CrashImage& image, const FrameModel& model);
 CrashResult explore_frames(const CrashOptions& options,
                            const std::function<void(FrameSession&)>& work);
 
-// Every kind of frame follows every other one in the same huge frame, by two threads that do not
-// fence for each other.
+// Frames of all kinds follow each other in the same huge frame, by two threads that do not fence
+// for each other.
 void frames_handed_over(FrameSession& s);
-// A second zone, whose frames are used at once.
+// Adds a second zone, and uses its frames at once.
 void frames_of_a_new_zone(FrameSession& s);
 
 }  // namespace tenuto::test

@@ -1,4 +1,4 @@
-// Scripts of what extents and the bookkeeping log do: see heap_scripts.h.
+// Scripts for extents and the bookkeeping log: see heap_scripts.h.
 #include "heap/format.h"
 #include "pm/assert.h"
 #include "support/heap_script_parts.h"
@@ -33,7 +33,7 @@ void shared_chunk(HeapSession& s, CrashContext&) {
   s.put(1, 20'000);
 }
 
-// The log's list goes on in another chunk, and an entry of the first is killed.
+// The log's list continues in a second chunk, and a tombstone kills an entry of the first.
 void log_chunks(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   s.put(1, 20'000);
@@ -44,8 +44,8 @@ void log_chunks(HeapSession& s, CrashContext&) {
   s.take(0);
 }
 
-// Entries of two threads in one chunk, of which the first is fenced by nobody: recovery finds the
-// second alone, and may have to append behind it.
+// Entries of two threads in one chunk. No fence covers the first entry: recovery may find only the
+// second, and append behind it.
 void log_holes(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::derived));
@@ -56,7 +56,7 @@ void log_holes(HeapSession& s, CrashContext&) {
   });
 }
 
-// Entries in the log's list, of any kind.
+// The number of entries in the log's list, of any kind.
 std::size_t log_entries(PoolParts& p) {
   const auto& head = *reinterpret_cast<heap::BookHead*>(p.file->head().heap);
   std::size_t n = 0;
@@ -68,7 +68,8 @@ std::size_t log_entries(PoolParts& p) {
   return n;
 }
 
-// Makes and drops derived extents until the list has so many entries: one of each kind a turn.
+// Makes and drops derived extents until the list has so many entries. Each turn adds one entry of
+// each kind.
 void fill_log(PoolParts& p, std::size_t entries) {
   while (log_entries(p) + 1 < entries) {
     const auto block = p.heap->reserve(20'000, heap::Kind::derived);
@@ -77,7 +78,7 @@ void fill_log(PoolParts& p, std::size_t entries) {
   }
 }
 
-// The list is about to be written anew, for the second time, so that chunks are used again.
+// Compacts the list soon. It is compacted for the second time, so that chunks are reused.
 HeapOptions compact_soon() {
   HeapOptions o;
   o.book_chunks_least = o.book_dead_factor = 1;
@@ -102,7 +103,7 @@ void compaction(HeapSession& s, CrashContext&) {
   s.take(2);
 }
 
-// One thread writes the list anew, the other fills it and begins a chunk where the old one was.
+// One thread compacts the list, and the other fills it and begins a chunk in the old one's place.
 void compaction_reuse(HeapSession& s, CrashContext&) {
   heap::Heap& h = *s.pool().heap;
   std::vector<PoolOffset> extents;
@@ -113,7 +114,7 @@ void compaction_reuse(HeapSession& s, CrashContext&) {
     h.release(extents.back());
     extents.pop_back();
   }
-  EXPECT_TRUE(h.reserve(20'000, heap::Kind::derived));  // in a second chunk
+  EXPECT_TRUE(h.reserve(20'000, heap::Kind::derived));  // this begins a second chunk
   EXPECT_TRUE(h.reserve(20'000, heap::Kind::logged));
   EXPECT_EQ(h.stats().book_slow_gcs, 1u);
   Worker other;
@@ -122,9 +123,9 @@ void compaction_reuse(HeapSession& s, CrashContext&) {
   });
 }
 
-// The table's entry keeps the first chunk in the list. The second one has nothing but dead entries;
-// the tombstones that say so stand in the third, with one for the first, and there is room for one
-// more.
+// The table's entry keeps the first chunk in the list. The second chunk has only dead entries.
+// Their tombstones are in the third chunk, together with one for the first. The third has room for
+// one more entry.
 void fast_gc_before(PoolParts& p) {
   fill_log(p, heap::kBookChunkEntries);
   TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
@@ -138,8 +139,8 @@ void fast_gc_before(PoolParts& p) {
   TENUTO_ASSERT(p.heap->free_from(p.root(1)) == Status::ok);
   TENUTO_ASSERT(log_entries(p) == 3 * heap::kBookChunkEntries - 1);
 }
-// One thread takes the chunk out of the list, the other uses it again, for entries where there are
-// tombstones for the old ones.
+// One thread takes the chunk out of the list. The other one reuses it, and stores entries whose
+// predecessors have tombstones.
 void fast_gc(HeapSession& s, CrashContext&) {
   EXPECT_TRUE(s.pool().heap->reserve(20'000, heap::Kind::logged));
   Worker other;
@@ -150,8 +151,8 @@ void fast_gc(HeapSession& s, CrashContext&) {
   s.put(4, 20'000);
 }
 
-// The table's own entry keeps the first chunk in the list, and the first chunk a tombstone, which
-// keeps the second; the third is about to have nothing that matters.
+// The table's own entry keeps the first chunk in the list. A tombstone in the first chunk keeps the
+// second. The third is about to hold only entries that no longer matter.
 void fast_gc_middle_before(PoolParts& p) {
   TENUTO_ASSERT(p.heap->malloc_to(20'000, p.root(1)) == Status::ok);
   fill_log(p, heap::kBookChunkEntries);
@@ -165,7 +166,7 @@ void fast_gc_middle(HeapSession& s, CrashContext&) {
   s.take(2);
 }
 
-// More entries were promised than there ever were, so that the log has a segment too many.
+// More entries were reserved than ever existed, so the log has one segment too many.
 void segments_before(PoolParts& p) {
   std::vector<PoolOffset> extents;
   while (p.heap->stats().book_bytes <= heap::kBookSegmentBytes) {
@@ -182,8 +183,8 @@ void segments(HeapSession& s, CrashContext&) {
   s.take(0);
 }
 
-// The log's only chunk is full, and its segment lies behind the place of the next one: free chunks
-// are taken from the lowest place, so that the next one is of the next segment.
+// The log's only chunk is full. The next segment will be below it, and the lowest free chunk is
+// taken first, so the next chunk is in the next segment.
 void second_segment_before(PoolParts& p) {
   std::vector<PoolOffset> frames;
   do {
@@ -193,7 +194,7 @@ void second_segment_before(PoolParts& p) {
   TENUTO_ASSERT(log_entries(p) == heap::kBookChunkEntries);
   for (const PoolOffset f : frames) p.heap->put_log_frame(f);
 }
-// One thread is promised room that takes a second segment, another begins a chunk in it, which the
+// One thread reserves room, which needs a second segment. The other begins a chunk in it, which the
 // last chunk names.
 void second_segment(HeapSession& s, CrashContext&) {
   heap::Heap& h = *s.pool().heap;

@@ -1,5 +1,5 @@
-// The scripts of heap_scripts.h that morph slabs. The table's slab, alone in its class and sparse
-// after every open, is the first to be morphed.
+// The scripts of heap_scripts.h that morph slabs. The table's slab is alone in its class and sparse
+// after every open, so it is morphed first.
 #include "heap/format.h"
 #include "support/heap_script_parts.h"
 
@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1u << 20;
 
 void from_large_to_small(HeapSession& s, CrashContext&) {
-  for (std::size_t i = 0; i < 6; ++i) s.put(i, 128);  // beside the table
+  for (std::size_t i = 0; i < 6; ++i) s.put(i, 128);  // in the table's slab
   for (std::size_t i = 0; i < 5; ++i) s.take(i);
   s.close();
   s.reopen();
@@ -18,25 +18,25 @@ void from_large_to_small(HeapSession& s, CrashContext&) {
   s.take(5);
 }
 
-// Three classes in one slab, one after the other; each part's blocks go while the next one is
-// there.
+// Three classes in one slab, one after the other. The blocks of each part are freed while the next
+// part exists.
 void three_classes(HeapSession& s, CrashContext&) {
-  s.put(20, 128);  // the table's slab is taken
+  s.put(20, 128);  // takes the table's slab
   for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);
   for (std::size_t i = 0; i < 8; ++i) s.take(i);
   scavenge(s);
-  s.put(12, 1000);  // where four of 64 are left, behind dirty blocks
+  s.put(12, 1000);  // into the slab with four blocks of 64, behind dirty blocks
   s.take(9);
   s.put(13, 1000);
   for (const std::size_t i : {10, 11, 8}) s.take(i);
   scavenge(s);
-  s.put(14, 1000);  // where the last of 64 were
+  s.put(14, 1000);  // where the last blocks of 64 were
   scavenge(s);
   for (std::size_t i = 0; i < 3; ++i) s.put(i, 320);
   s.take(12);
 }
 
-// Blocks in use, then one of another class between them.
+// Blocks in use, and then a block of another class between them.
 void room_between(HeapSession& s, CrashContext&) {
   s.put(20, 48);
   for (std::size_t i = 0; i < 12; ++i) s.put(i, 80);
@@ -45,7 +45,7 @@ void room_between(HeapSession& s, CrashContext&) {
   s.put(12, 1000);
 }
 
-// Nothing else is left, so blocks of the old part are handed out once more.
+// Fills the rest of the pool, so that blocks of the old part are handed out once more.
 void old_part_again(HeapSession& s, CrashContext&) {
   s.put(20, 128);
   for (std::size_t i = 0; i < 5; ++i) s.put(i, 320);
@@ -67,7 +67,7 @@ void old_part_again(HeapSession& s, CrashContext&) {
   s.take(3);
 }
 
-// A block in use stands where a second set of stripes would.
+// A block in use is where the new part's stripes would be.
 void header_in_use(HeapSession& s, CrashContext&) {
   s.put(20, 128);
   for (std::size_t i = 0; i < 4; ++i) s.put(i, 64);
@@ -78,13 +78,13 @@ void header_in_use(HeapSession& s, CrashContext&) {
   s.put(6, 1000);
 }
 
-// Blocks in a lane's cache are old ones when they are handed out.
+// The blocks in a lane's cache have become old ones when they are handed out.
 void cached_old_blocks(HeapSession& s, CrashContext&) {
   s.put(20, 128);
   for (std::size_t i = 0; i < 10; ++i) s.put(i, 64);
   for (std::size_t i = 0; i < 9; ++i) s.take(i);
   s.close();
-  s.reopen();  // the slab of 64 is another core's now
+  s.reopen();  // now another core has the slab of 64
   Worker other;
   other.run([&] {
     s.put(0, 1000, 1);
@@ -103,7 +103,7 @@ void cached_old_blocks(HeapSession& s, CrashContext&) {
   s.put(5, 320);
 }
 
-// One morphs while the other frees what was there.
+// One thread morphs a slab while the other frees its old blocks.
 void morph_among_threads(HeapSession& s, CrashContext& c) {
   s.put(20, 128);
   for (std::size_t i = 0; i < 12; ++i) s.put(i, 64);

@@ -1,4 +1,4 @@
-// What the scripts of heap_scripts.cc and heap_log_scripts.cc share.
+// Shared by heap_scripts.cc and the other files with scripts.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@ namespace tenuto::test {
 // Scripts of extents and of the bookkeeping log.
 std::vector<HeapScript> heap_log_scripts();
 
-// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+// Makes all waiting memory free: this request is too large for the pool, so the heap searches
+// everywhere.
 inline void scavenge(HeapSession& s) {
   const std::uint64_t bytes = s.pool().file->bytes() - (1u << 20);
   EXPECT_EQ(s.pool().heap->reserve(bytes, heap::Kind::logged).error(), Status::full);

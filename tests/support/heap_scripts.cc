@@ -26,7 +26,7 @@ void small_blocks(HeapSession& s, CrashContext&) {
   s.take(1);
   s.put(0, 64);
   for (std::size_t i = 3; i < 9; ++i) s.put(i, 32);
-  for (std::size_t i = 2; i < 9; ++i) s.take(i);  // the ring's first retirement
+  for (std::size_t i = 2; i < 9; ++i) s.take(i);  // the first retirement in the ring
   s.put(Cells::inner(0), 200);
   s.take(Cells::inner(0));
   s.take(0);
@@ -35,7 +35,7 @@ void small_blocks(HeapSession& s, CrashContext&) {
   s.put(4, 4096);
 }
 
-// A freed extent fits best at once, before its free is retired.
+// The freed extent is the best fit at once, but its free is not retired yet.
 void no_reuse(HeapSession& s, CrashContext&) {
   s.put(0, 20'000);
   s.take(0);
@@ -44,16 +44,16 @@ void no_reuse(HeapSession& s, CrashContext&) {
   s.take(1);
 }
 
-// New slabs in frames that hold anything.
+// New slabs in frames with arbitrary contents.
 void dirty_slabs(HeapSession& s, CrashContext&) {
   s.put(0, 16'000);
   s.put(1, 9'000);
   s.put(Cells::derived(0), 64);
 }
 
-// Every block of a class comes and goes, so that slabs do too.
+// All blocks of a class are allocated and freed, and so are slabs.
 void slabs(HeapSession& s, CrashContext&) {
-  for (std::size_t i = 0; i < 9; ++i) s.put(i, 16'000);  // four a slab
+  for (std::size_t i = 0; i < 9; ++i) s.put(i, 16'000);  // four fit a slab
   for (std::size_t i = 0; i < 8; ++i) s.take(i);
   scavenge(s);
   s.put(0, 9'000);
@@ -104,8 +104,8 @@ void derived_closed(HeapSession& s, CrashContext&) {
   s.close();
 }
 
-// A container of another thread's pending free is freed and used again, and what is stored there
-// looks just like the pointer that was.
+// A container is freed and reused while another thread's free of a word in it is pending. The new
+// contents look like the old pointer.
 void containers(HeapSession& s, CrashContext&) {
   Worker other;
   s.put(0, 20'000);
@@ -143,7 +143,7 @@ void two_lanes(HeapSession& s, CrashContext&) {
   s.put_unfilled(4, 64);
 }
 
-// A close speaks for a thread that lives on and never fences again.
+// A close also covers a thread that stays alive and never fences again.
 void living_thread(HeapSession& s, CrashContext&) {
   Worker other;
   other.run([&] {
@@ -158,7 +158,7 @@ void living_thread(HeapSession& s, CrashContext&) {
   s.put(3, 64);
 }
 
-// A thread ends and its lane, with frees under way, goes to the next one.
+// A thread ends, and its lane, with pending frees, passes to the next thread.
 void handed_on(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   for (std::size_t round = 0; round < 2; ++round) {
@@ -174,7 +174,7 @@ void handed_on(HeapSession& s, CrashContext&) {
   }).join();
 }
 
-// The thread's next block out of limbo does not wait for others: it is the last of a batch.
+// The next block that this thread frees leaves limbo at once, because it is the last of a batch.
 void fill_quarantine(HeapSession& s) {
   heap::Heap& h = *s.pool().heap;
   for (std::size_t i = 1; i < heap::kQuarantineBatch; ++i) {
@@ -182,8 +182,8 @@ void fill_quarantine(HeapSession& s) {
   }
 }
 
-// A thread ends right behind a malloc and nobody takes its lane. That its intent is over is what it
-// flushed last; another thread frees the block, and is given it again for another word.
+// A thread ends right after a malloc, and no thread takes its lane. Its last flush said that its
+// intent is over. Another thread frees the block, and gets it again for another word.
 void last_malloc(HeapSession& s, CrashContext&) {
   s.put(0, 64);
   fill_quarantine(s);
@@ -196,8 +196,8 @@ void last_malloc(HeapSession& s, CrashContext&) {
   EXPECT_EQ(PtrWord::decode(&s.word(3), s.word(3).raw), block);
 }
 
-// Two threads free the same word. One is refused, does nothing more and lives on; the other one is
-// given the block again, for another word.
+// Two threads free the same word. One is refused, does nothing more and stays alive. The other one
+// gets the block again for another word.
 void lost_race(HeapSession& s, CrashContext& c) {
   s.put(0, 20'000);
   fence("block for others", "test");
@@ -267,8 +267,8 @@ void lane_growth(HeapSession& s, CrashContext&) {
   s.put(0, 64);
 }
 
-// Frames are used again as they are: what is soiled is where slabs have their header and stripes,
-// and lanes their intents.
+// Frames are reused as they are. Soils the places where slabs have their header and stripes, and
+// lanes their intents.
 void dirty_frames(PoolParts& p) {
   constexpr std::size_t kSoiledBytes = (pm::kLaneIntentLine + 1) * kLineBytes;
   std::vector<PoolOffset> frames;

@@ -16,19 +16,20 @@ namespace tenuto::test {
 struct HeapScript {
   const char* name;
   std::function<void(HeapSession&, CrashContext&)> body;
-  std::function<void(PoolParts&)> before = {};  // before the run; durable
+  std::function<void(PoolParts&)> before = {};  // before the run; its effects are durable
   std::uint64_t size_max = kPoolBytesMin;
-  // Threads that hand over unfenced lines under malloc_to's seal.
+  // Set if threads hand over unfenced lines under malloc_to's seal.
   bool locked_instructions_fence = false;
   std::uint64_t size = kPoolBytesMin;
   HeapOptions heap = {};
-  std::uint64_t table_bytes = 0;  // of the block that the table is in; at least its own
-  bool slow = false;              // its recovery has much to do: fewer states
-  unsigned points_percent = 100;  // of the moments that are not named fences
+  std::uint64_t table_bytes = 0;  // of the table's block; at least the table's size
+  bool slow = false;              // recovery takes long: fewer states
+  unsigned points_percent = 100;  // of the crash points without a named fence
   unsigned switch_every = 0;      // of interleaved threads; 0: the seed chooses
 };
 
-// Frees whatever waits: a pool of fixed size has no room for this, and looks everywhere.
+// Makes all waiting memory free: this request is too large for the pool, so the heap searches
+// everywhere.
 void scavenge(HeapSession& s);
 
 const std::vector<HeapScript>& heap_scripts();

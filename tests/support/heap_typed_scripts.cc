@@ -1,5 +1,5 @@
-// The scripts of blocks with types, for heap_scripts.cc. Of a block that is used again the type
-// before still stands there, and another one must not be taken for it.
+// The scripts of blocks with types, for heap_scripts.cc. A reused block still has the type of its
+// last use, which must not be taken for the new one.
 #include "support/heap_script_parts.h"
 
 namespace tenuto::test {
@@ -17,7 +17,7 @@ std::vector<std::size_t> range(std::size_t first, std::size_t count) {
   return all;
 }
 
-// So many bytes that a slab has four blocks: those of cells 0 to 3 are used again, as another type.
+// A slab has four blocks of this size, so the blocks of cells 0 to 3 are reused with other types.
 constexpr std::uint64_t kQuarterSlab = 16'000;
 
 void typed(HeapSession& s, CrashContext&) {
@@ -63,7 +63,7 @@ void typed_extents(HeapSession& s, CrashContext&) {
   s.set_type(2);
   s.take(0);
   s.put(2, 2 * kMiB - 8);
-  s.put(3, 2 * kMiB);  // with its type it is a huge object
+  s.put(3, 2 * kMiB);  // with its type word it is a huge object
   scavenge(s);
   s.put_unfilled(0, 20'480);
   s.put_unfilled(V(0), 20'480);
@@ -77,7 +77,7 @@ void typed_extents(HeapSession& s, CrashContext&) {
   s.take(2);
 }
 
-// Frames of slabs become those of slabs of another kind.
+// Frames of slabs are reused by slabs of another kind.
 void typed_slabs(HeapSession& s, CrashContext&) {
   for (const std::uint64_t type : {1u, 0u, 2u}) {
     s.set_type(type);
@@ -124,7 +124,7 @@ void typed_batches(HeapSession& s, CrashContext&) {
   }
 }
 
-// A block goes on with the thread that frees it, and comes back as another type.
+// A block moves to the thread that frees it, and comes back with another type.
 void typed_lanes(HeapSession& s, CrashContext&) {
   Worker other;
   s.set_type(1);
@@ -172,7 +172,7 @@ void add_typed_scripts(std::vector<HeapScript>& all) {
   all.push_back({"typed", typed});
   all.push_back({"typed_extents", typed_extents, {}, kPoolBytesMin, false, 16 * kMiB});
   all.push_back({"typed_interleaved", typed_interleaved});
-  // Of many steps alike, fewer states each.
+  // Scripts with many similar steps try fewer states each.
   for (HeapScript s : {HeapScript{"typed_again", typed_again},
                        {"typed_slabs", typed_slabs},
                        {"typed_versioned", typed_versioned},

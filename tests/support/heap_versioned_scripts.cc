@@ -37,7 +37,7 @@ void versioned(HeapSession& s, CrashContext&) {
   s.put(V(2), 64);
 }
 
-// Nobody fences what the other has flushed, but for their lanes' own intents.
+// No thread fences what the other one flushed, except for its own lane's intents.
 void lanes(HeapSession& s, CrashContext&) {
   Worker other;
   s.put_unfilled(V(0), 64);
@@ -47,12 +47,12 @@ void lanes(HeapSession& s, CrashContext&) {
   other.run([&] { s.take(V(0), 1); });
   s.put(V(0), 64);
   other.run([&] { s.put_unfilled(V(1), 64, 1); });
-  s.swap(V(1), V(2));  // its bit is not yet durable
+  s.swap(V(1), V(2));  // the bit of its block is not durable yet
   s.swap(V(2), V(3));
   s.swap(V(3), V(2));
   s.swap(V(2), V(1));
   s.put(1, 64);
-  s.put(2, 64);  // now the swaps are over
+  s.put(2, 64);  // this ends the swaps
   other.run([&] {
     s.take(V(0), 1);
     s.put_unfilled(V(2), 20'000, 1);
@@ -66,7 +66,7 @@ void lanes(HeapSession& s, CrashContext&) {
   s.put(V(0), 64);
 }
 
-// The lane that is replayed last has the older intents.
+// The lane that recovery replays last has the older intents.
 void lanes_in_reverse(HeapSession& s, CrashContext&) {
   Worker other;
   s.put_unfilled(V(3), 64);
@@ -85,8 +85,8 @@ std::vector<std::size_t> range(std::size_t first, std::size_t count) {
   return all;
 }
 
-// A block is used again as soon as intents alone say that it may: it is the last of as many as are
-// looked at together.
+// A block is reused as soon as intents alone allow it: it is the last of a batch that is checked
+// together.
 void reuse(HeapSession& s, CrashContext&) {
   s.put_unfilled(V(0), 20'000);
   s.put_all(range(Cells::row(0), 8), 64);
@@ -100,7 +100,7 @@ void reuse(HeapSession& s, CrashContext&) {
   s.swap(V(2), V(1));
 }
 
-// The same by another thread, which nothing but the retirement tells.
+// The same with another thread. Only the retirement allows it to reuse the block.
 void reuse_by_other(HeapSession& s, CrashContext&) {
   Worker other;
   s.put(0, 20'000);
@@ -112,8 +112,8 @@ void reuse_by_other(HeapSession& s, CrashContext&) {
   s.put(3, 64);
 }
 
-// A container in which another thread's pending malloc names a word is freed and used again, and
-// what is stored there looks like an older version.
+// A container is freed and reused while another thread's malloc of a word in it is pending. The new
+// contents look like an older version.
 void containers(HeapSession& s, CrashContext&) {
   Worker other;
   s.put(0, 20'000);
@@ -126,15 +126,15 @@ void containers(HeapSession& s, CrashContext&) {
   s.put(V(0), 20'000, 0, 6);
 }
 
-// The application's way to the other end of all versions is too long for a test.
+// Sets a version directly, because a test cannot go through half of all versions.
 void set_version(HeapSession& s, std::size_t cell, std::uint32_t version) {
   VPtrWord& word = s.versioned(cell);
   publish(word.raw, VPtrWord::encode(&word, nullptr, version));
   fence("version", "test");
 }
 
-// Two words are about to go round a quarter while another thread's intents name them, and later
-// show a version from which those look like news.
+// Two words are about to pass a quarter of the versions while another thread's intents name them.
+// Later the words have versions from which those intents look new.
 void wraps(HeapSession& s, CrashContext&) {
   constexpr std::uint32_t kQuarter = VPtrWord::kVersions / 4;
   constexpr std::uint32_t kLater = kQuarter + VPtrWord::kVersions / 2 + 5;
@@ -199,7 +199,7 @@ void interleaved(HeapSession& s, CrashContext& c) {
                 }});
 }
 
-// Threads end, and their lanes go to the next ones.
+// Threads end, and their lanes pass to the next ones.
 void handed_on(HeapSession& s, CrashContext&) {
   for (std::size_t round = 0; round < 3; ++round) {
     std::thread([&] {

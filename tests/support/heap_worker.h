@@ -8,7 +8,7 @@
 
 namespace tenuto::test {
 
-// A second thread that does what it is told and lives on between.
+// A thread that runs one function at a time for its caller, and stays alive in between.
 class Worker {
  public:
   Worker() : thread_([this] { work(); }) {}

@@ -30,12 +30,12 @@ bool is_inner(std::size_t cell) {
   return (cell >= HeapCells::kSlots && cell < HeapCells::derived(0)) ||
          cell >= HeapCells::versioned_inner(0);
 }
-// The slot whose block the cell lies in. REQUIRES: is_inner.
+// The slot whose block contains the cell. REQUIRES: is_inner.
 std::size_t slot_of(std::size_t cell) {
   return cell - (is_versioned(cell) ? HeapCells::versioned_inner(0) : HeapCells::kSlots);
 }
 
-// The word of a cell; null when the block that holds it is not there.
+// The word of a cell. Null if the block that contains it does not exist.
 std::uint64_t* raw_of(PoolParts& p, std::size_t cell) {
   HeapTable& t = table_of(p);
   if (is_inner(cell)) {
@@ -51,7 +51,7 @@ std::uint64_t* raw_of(PoolParts& p, std::size_t cell) {
 PtrWord* word_of(PoolParts& p, std::size_t cell) {
   return reinterpret_cast<PtrWord*>(raw_of(p, cell));
 }
-// Offset of what the cell points to; null for none.
+// The offset of the cell's target, or null.
 PoolOffset target_of(PoolParts& p, std::size_t cell) {
   const std::uint64_t* raw = raw_of(p, cell);
   if (raw == nullptr) return {};
@@ -60,7 +60,7 @@ PoolOffset target_of(PoolParts& p, std::size_t cell) {
   return at == nullptr ? PoolOffset{} : p.file->offset_of(at);
 }
 
-// Tag in the first and in the last word, and the second and third word; flushed.
+// Stores the tag in the first and the last word, and `second` in the second and third. Flushes.
 void fill(std::byte* block, std::uint64_t bytes, std::uint64_t tag, std::uint64_t second) {
   auto* w = reinterpret_cast<std::uint64_t*>(block);
   w[1] = second;
@@ -203,7 +203,7 @@ bool HeapSession::take_raced(std::size_t cell, unsigned thread) {
 }
 
 namespace {
-// Calls f(Words) for the cells' words, as a row when they are neighbours.
+// Calls f(Words) for the cells' words, as a row if they are neighbours.
 template <class Word, class F>
 Status with_words(PoolParts& p, const std::vector<std::size_t>& cells, const F& f) {
   std::vector<Word*> words;
@@ -242,7 +242,7 @@ void HeapSession::take_all(const std::vector<std::size_t>& cells, unsigned threa
   done(thread);
 }
 
-// Half of it would show as a block that two cells name, or none.
+// Half a swap would leave two cells that name the block, or none.
 void HeapSession::swap(std::size_t a, std::size_t b, unsigned thread) {
   change(thread, {{a, model_.now[b]}, {b, model_.now[a]}});
   EXPECT_EQ(pool_.heap->swap(versioned(a), versioned(b)), Status::ok);
@@ -257,7 +257,7 @@ class Judge {
  public:
   Judge(PoolParts& p, const HeapModel& model) : p_(p), model_(model) {}
 
-  // The derived blocks have to be named before recovery can end.
+  // Recovery needs the derived blocks named before it ends.
   std::string mark() {
     for (std::size_t i = 0; i < HeapTable::kDerived; ++i) {
       const std::uint64_t raw = table_of(p_).derived[i].word.raw;
@@ -274,7 +274,7 @@ class Judge {
     return {};
   }
 
-  // What is taken is what is reachable: blocks, slabs, frames.
+  // Exactly what is reachable is taken: blocks, slabs, frames.
   std::string exact() {
     std::set<std::uint64_t> reachable = {p_.file->offset_of(&table_of(p_)).value};
     std::set<std::uint64_t> derived;
@@ -300,7 +300,7 @@ class Judge {
         if (bytes <= heap::kSmallBytesMax) {
           slabs.insert(o.value / heap::kSlabBytes);
         } else if (bytes > heap::kExtentBytesMax) {
-          huge_frames += (bytes + kFrameBytes - 1) / kFrameBytes;  // those of a type lack a word
+          huge_frames += (bytes + kFrameBytes - 1) / kFrameBytes;  // a type takes one word
         } else {
           halves.insert(o.value / kHugeBytes);
           halves.insert((o.value + bytes - 1) / kHugeBytes);
@@ -344,7 +344,7 @@ class Judge {
     return true;
   }
 
-  // The inner cell is a destination only if its block is there, filled, and not of data.
+  // The inner cell is a destination only if its block exists, is filled, and holds no data.
   bool exists(std::size_t c) {
     if (!is_inner(c)) return true;
     const std::size_t slot = slot_of(c);
@@ -376,7 +376,7 @@ class Judge {
   std::vector<std::pair<std::size_t, std::uint64_t>> found_;
 };
 
-// The heap goes on: everything can be freed and its memory is there again.
+// Uses the recovered heap: it must allocate and free as usual.
 std::string use(PoolParts& p) {
   std::vector<PtrWord*> dests;
   for (std::size_t c = 0; c < HeapCells::derived(0); ++c) {

@@ -1,8 +1,8 @@
-// A small persistent world for crash tests of the heap below transactions: a table of destinations
-// for logged blocks, plain and versioned, each of which may have destinations of both kinds inside
-// (so that containers are freed and used again), and of words that name derived blocks. After a
-// crash every cell shows its last acknowledged content, or that of an operation that was under way;
-// the blocks and frames that are taken are exactly those that follow from it.
+// A small persistent world for crash tests of the heap, below transactions. A table has
+// destinations for logged blocks, plain and versioned, and words that name derived blocks. Logged
+// blocks may contain destinations of both kinds, so that containers are freed and reused. After a
+// crash every cell shows its last acknowledged content, or that of an operation that ran. Exactly
+// the blocks and frames that follow from the cells are taken.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct HeapTable {
     std::uint64_t pad[7];
   };
   Slot slot[kSlots];
-  Slot derived[kDerived];  // raw: offset
-  // The last ones are neighbours, the others have lines of their own.
+  Slot derived[kDerived];  // raw is an offset
+  // The last ones are neighbours. The others have their own lines.
   static constexpr std::size_t kSpread = 4;
   struct alignas(kLineBytes) VSlot {
     VPtrWord word;
@@ -37,16 +37,16 @@ struct HeapTable {
   VPtrWord row[kVersioned - kSpread];
 };
 
-// What a cell names. bytes 0: nothing; tag 0: contents not known.
+// What a cell names. bytes 0: nothing. tag 0: the contents are not known.
 struct HeapNode {
   std::uint64_t bytes = 0;
   std::uint64_t tag = 0;
-  std::uint64_t data = 0;  // what its second and third word hold, when not destinations
+  std::uint64_t data = 0;  // its second and third word, if they are not destinations
   std::uint64_t type = 0;  // below HeapSession::kTypesEnd
 };
 
-// Cells: slots, then the destinations inside their blocks, then derived words, then versioned words
-// of the table and inside the blocks of slots.
+// Numbers of cells: slots, the destinations inside their blocks, derived words, versioned words of
+// the table, versioned words inside the blocks of slots.
 struct HeapCells {
   static constexpr std::size_t kSlots = HeapTable::kSlots;
   static constexpr std::size_t kFirstVersioned = 2 * kSlots + HeapTable::kDerived;
@@ -68,26 +68,26 @@ struct HeapModel {
   };
   std::array<HeapNode, HeapCells::kCells> now{};
   static constexpr std::size_t kThreads = 4, kBatch = 20;
-  std::array<Change, kThreads * kBatch> change{};  // by thread
+  std::array<Change, kThreads * kBatch> change{};  // kBatch for each thread
 };
 
 class HeapSession {
  public:
   HeapSession(CrashContext& context, HeapModel& model, PoolOptions options);
 
-  // What logged blocks are made of from now on; 0: none.
+  // The type of logged blocks from now on. 0: none.
   static constexpr std::uint64_t kTypesEnd = 4;
   void set_type(std::uint64_t type) { type_ = type; }
-  // By the calling thread, `thread` is its number in the model.
+  // The calling thread works. `thread` is its number in the model.
   void put(std::size_t cell, std::uint64_t bytes, unsigned thread = 0, std::uint64_t data = 0);
   void put_unfilled(std::size_t cell, std::uint64_t bytes, unsigned thread = 0);  // malloc_to
   void take(std::size_t cell, unsigned thread = 0);
-  // The same while another thread takes it too. False: that one has it.
+  // The same while another thread takes it, too. Returns false if the other thread got it.
   bool take_raced(std::size_t cell, unsigned thread);
-  // Batches; all cells plain or all versioned. Neighbours are given as such.
+  // Batches. All cells are plain, or all are versioned. Neighbours are passed as a row.
   void put_all(const std::vector<std::size_t>& cells, std::uint64_t bytes, unsigned thread = 0);
   void take_all(const std::vector<std::size_t>& cells, unsigned thread = 0);
-  void swap(std::size_t a, std::size_t b, unsigned thread = 0);  // versioned
+  void swap(std::size_t a, std::size_t b, unsigned thread = 0);  // both versioned
   void close();
   void reopen();
   PtrWord& word(std::size_t cell);
@@ -111,11 +111,11 @@ class HeapSession {
 };
 
 PoolOptions heap_world_options(std::uint64_t size_max = kPoolBytesMin);
-// An empty world, closed cleanly; `more` may work on it before.
+// Makes an empty world and closes it cleanly. `more` may use it before.
 void make_heap_world(const std::string& path, const PoolOptions& options,
                      const std::function<void(PoolParts&)>& more = {},
                      std::uint64_t table_bytes = 0);
-// Empty, or what is wrong. Then goes on to use the heap.
+// Returns what is wrong, or an empty string. Afterwards it uses the heap.
 std::string check_heap_world(const CrashImage& image, const HeapModel& model,
                              const PoolOptions& options);
 

@@ -20,7 +20,7 @@ constexpr std::size_t kPageBytes = 4096;
 std::recursive_mutex record_mu;
 IoRecord* current = nullptr;  // guarded by record_mu
 
-// Puts the sectors of a write that survived into a file's bytes.
+// Applies a write to a file's bytes: the sectors that survive.
 template <class Survives>
 void apply(std::vector<char>& file, const IoRecord::Event& e, const Survives& survives) {
   if (file.size() < e.offset + e.bytes.size()) file.resize(e.offset + e.bytes.size());
@@ -37,7 +37,7 @@ void apply(std::vector<char>& file, const IoRecord::Event& e, const Survives& su
 }
 }  // namespace
 
-// By system calls of their own, which are not recorded.
+// Uses system calls that are not recorded.
 std::vector<char> read_whole(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat st {};
@@ -53,7 +53,7 @@ std::vector<char> read_whole(const std::string& path) {
   return bytes;
 }
 
-// Pages of zeros stay holes.
+// Leaves pages of zeros as holes.
 void write_whole(const std::string& path, const std::vector<char>& bytes) {
   static const std::vector<char> zeros(kPageBytes);
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -164,8 +164,8 @@ std::uint64_t IoRecord::marked(std::size_t at) const {
 
 extern "C" {
 
-// The record is taken before the call: a cut while it is under way may have lost any of it, and
-// whoever depends on it waits for its return.
+// Recorded before the call: a cut during the call may lose any of it. A caller that needs it
+// durable waits for the call to return.
 ssize_t pwrite(int fd, const void* from, size_t bytes, off_t at) {
   const std::lock_guard lock(tenuto::test::record_mu);
   if (tenuto::test::current != nullptr) {

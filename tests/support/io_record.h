@@ -1,9 +1,9 @@
-// A record of what a program writes to some files, and what their bytes may be after a power cut.
-// The program that links io_record.cc has pwrite, fallocate, fdatasync and fsync in place of
-// libc's; calls on other files do what they always do.
+// A record of what a program writes to some files, and of their possible bytes after a power cut. A
+// program that links io_record.cc has pwrite, fallocate, fdatasync and fsync in place of libc's.
+// Calls on other files work as usual.
 //
-// After a cut a file has every write that a later sync of it, or O_DSYNC, made durable, and of the
-// other writes, and of the one under way, any 512-byte sectors.
+// After a cut a file has every write that O_DSYNC or a later sync of the file made durable. Of all
+// other writes, also of one that runs, it has any 512-byte sectors.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ class IoRecord {
   struct Event {
     enum class Kind { write, grow, sync, mark } kind = Kind::mark;
     std::size_t file = 0;
-    std::uint64_t offset = 0;  // of grow: where the file ends from then on
+    std::uint64_t offset = 0;  // of grow: the file's new end
     std::vector<char> bytes;
     bool durable = false;    // a write through O_DSYNC
-    std::uint64_t mark = 0;  // what the workload said
+    std::uint64_t mark = 0;  // the number that the workload passed
   };
 
-  // Starts with these files as they are. One record at a time in a process.
+  // Starts with these files as they are. A process has one record at a time.
   explicit IoRecord(std::vector<std::string> paths);
   ~IoRecord();
   IoRecord(const IoRecord&) = delete;
@@ -34,22 +34,22 @@ class IoRecord {
 
   void mark(std::uint64_t n);
   void stop();  // later calls are not recorded
-  // Called by whoever makes the call when an event is under way: after all others were recorded,
-  // and before a write is made.
+  // Sets a function that the calling thread runs for each event: after all earlier events were
+  // recorded, and before a write is made.
   void watch(std::function<void(std::size_t at)> on_event) { on_event_ = std::move(on_event); }
-  // In a forked child, before anything else: no call is recorded any more, and a lock that another
-  // thread held is free.
+  // For a forked child, before anything else. Ends recording, and frees a lock that another thread
+  // held.
   static void forked();
   const std::vector<Event>& events() const { return events_; }
 
-  // What survives of the writes that are not durable.
+  // Which of the writes that are not durable survive.
   enum class Loss { all, none, random };
-  // The files' bytes if power fails while event `at` is under way (events().size(): after all).
+  // The files' bytes if power fails during event `at` (events().size(): after all).
   std::vector<std::vector<char>> cut(std::size_t at, Loss loss, std::mt19937_64& rng) const;
-  // The last mark before event `at`; 0: none.
+  // The last mark before event `at`. 0: none.
   std::uint64_t marked(std::size_t at) const;
 
-  // For the calls in io_record.cc.
+  // For the functions in io_record.cc.
   void note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
   void note_growth(int fd, std::uint64_t end);
   void note_sync(int fd);

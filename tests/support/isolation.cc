@@ -27,8 +27,9 @@ struct Edge {
   std::uint64_t value;
 };
 
-// The dependency graph. Nodes behind the transactions are moments of real time: an ended
-// transaction leads to the moment, each moment to the next, a moment to those that begin after it.
+// The dependency graph. Nodes after those of the transactions are points in real time. An ended
+// transaction has an edge to its point, each point to the next, and a point to the transactions
+// that begin after it.
 class Graph {
  public:
   explicit Graph(const std::vector<Txn>& txns) : txns_(txns), edges_(txns.size()) {}
@@ -59,7 +60,7 @@ class Graph {
     }
   }
 
-  // A cycle with edges of these kinds and at least one of `needs`, or with exactly one of `single`.
+  // A cycle with edges of these kinds, of which at least one is of `needs`.
   std::string cycle(unsigned kinds, unsigned needs) const {
     const std::vector<std::size_t> component = components(kinds);
     for (std::size_t from = 0; from < edges_.size(); ++from) {
@@ -82,7 +83,7 @@ class Graph {
   }
 
  private:
-  // Tarjan's, without recursion.
+  // Tarjan's algorithm, without recursion.
   std::vector<std::size_t> components(unsigned kinds) const {
     const std::size_t n = edges_.size();
     std::vector<std::size_t> index(n, 0), low(n, 0), component(n, n);
@@ -127,7 +128,7 @@ class Graph {
     return component;
   }
 
-  // The edge and the shortest way back to its start; empty: there is none.
+  // The edge and the shortest path back to its start. Empty if there is none.
   std::string path_text(std::size_t from, const Edge& first, unsigned kinds) const {
     std::vector<std::optional<std::pair<std::size_t, Edge>>> came(edges_.size());
     std::deque<std::size_t> queue{first.to};
@@ -167,7 +168,7 @@ class Graph {
 
 struct Written {
   std::size_t txn;
-  bool last;  // the transaction's last to the key
+  bool last;  // the transaction's last write to the key
 };
 using Place = std::pair<std::uint32_t, std::uint64_t>;  // key, value
 
@@ -192,7 +193,7 @@ class Checker {
 
  private:
   static bool writes(const TxnOp& op) { return op.verb == Verb::append || op.verb == Verb::write; }
-  // What a read saw last; 0: nothing.
+  // The last value that a read saw. 0: nothing.
   static std::uint64_t seen(const TxnOp& op) {
     if (op.verb == Verb::read) return op.value;
     return op.values.empty() ? 0 : op.values.back();
@@ -215,7 +216,7 @@ class Checker {
     }
   }
 
-  // A transaction that a crash cut off counts if somebody that counts saw it.
+  // A transaction that a crash cut off counts if a transaction that counts saw it.
   void judge_unknown() {
     std::deque<std::size_t> queue;
     for (std::size_t i = 0; i < txns_.size(); ++i) {
@@ -237,7 +238,8 @@ class Checker {
     }
   }
 
-  // One transaction's reads by themselves: its own writes in them, and whose others they are.
+  // Checks the reads of one transaction: its own writes must be in them, and other values must be
+  // of transactions that it may see.
   void look_at_reads(std::size_t txn) {
     std::map<std::uint32_t, std::vector<std::uint64_t>> own;
     for (const TxnOp& op : txns_[txn].ops) {
@@ -276,7 +278,7 @@ class Checker {
     }
   }
 
-  // after_[{key, v}]: what was written over v.
+  // after_[{key, v}] has the values that were written over v.
   void find_orders() {
     std::map<std::uint32_t, std::vector<std::uint64_t>> longest;
     std::set<std::uint32_t> lists;
@@ -305,14 +307,14 @@ class Checker {
     }
     for (std::size_t i = 0; i < txns_.size(); ++i) {
       if (!counts_[i]) continue;
-      // Appends that nobody saw come behind all that somebody saw.
+      // Appends that no read saw come after all that a read saw.
       for (const TxnOp& op : txns_[i].ops) {
         if (op.verb != Verb::append) continue;
         const std::vector<std::uint64_t>& l = longest[op.key];
         if (std::find(l.begin(), l.end(), op.value) != l.end()) continue;
         after_[{op.key, l.empty() ? 0 : l.back()}].insert(op.value);
       }
-      // A register that was read and then written.
+      // A register that the transaction read and then wrote.
       std::map<std::uint32_t, std::uint64_t> base;
       for (const TxnOp& op : txns_[i].ops) {
         if (orders_.contains(op.key)) continue;
@@ -350,7 +352,7 @@ class Checker {
           written.insert(op.key);
           continue;
         }
-        if (written.contains(op.key)) continue;  // it saw its own
+        if (written.contains(op.key)) continue;  // it saw its own write
         const std::uint64_t value = seen(op);
         const auto w = writers_.find({op.key, value});
         if (w != writers_.end()) graph_.add(w->second.txn, i, kWr, op.key, value);
@@ -359,7 +361,7 @@ class Checker {
     }
     graph_.add_real_time(counts_);
   }
-  // The next transaction that wrote over what `reader` saw.
+  // Edges to the transactions that wrote over what `reader` saw.
   void add_overwriters(std::size_t reader, std::uint32_t key, std::uint64_t value) {
     const auto nexts = after_.find({key, value});
     if (nexts == after_.end()) return;
@@ -391,7 +393,7 @@ class Checker {
 
   const std::vector<Txn>& txns_;
   const std::map<std::uint32_t, std::vector<std::uint64_t>>& orders_;
-  std::vector<bool> counts_;  // committed, or as good as
+  std::vector<bool> counts_;  // committed, or unknown and seen
   std::map<Place, Written> writers_;
   std::map<Place, std::set<std::uint64_t>> after_;
   Graph graph_;

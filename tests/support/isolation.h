@@ -1,16 +1,16 @@
-// Whether a recorded history of transactions is serialisable, and if not, what kind of anomaly it
-// shows (Adya's classes; the method is Elle's, VLDB'20). Dependencies between transactions follow
-// from what they read; a cycle of dependencies is an anomaly. Knows nothing of stores.
+// Whether a recorded history of transactions is serialisable, and if not, which anomaly it shows
+// (Adya's classes; the method is Elle's, VLDB'20). Dependencies between transactions follow from
+// what they read. A cycle of dependencies is an anomaly. The checker knows nothing of stores.
 //
-// Keys are lists or registers. A list is only appended to, and who reads it sees the order of all
-// appends. A register is written blindly or after it was read; every write has a value of its own.
-// Its order is known where a transaction read before it wrote, and everywhere when the test says
-// it (set_order), e.g. because one thread alone writes the key.
+// A key is a list or a register. Transactions only append to a list, and a read of it sees the
+// order of all appends. A register is written blindly or after a read, and every write has a
+// different value. Its order is known where a transaction read before it wrote. It is known
+// everywhere if the test sets it (set_order), for example because only one thread writes the key.
 //
 //   ww  T wrote what U wrote over      wr  U read what T wrote
 //   rw  U wrote over what T read       rt  T had ended before U began (real time)
 //
-// Cost: linear in the history, but for the paths that are looked for once a cycle is known to be.
+// Cost: linear in the history, plus the search for a path once there is a cycle.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace tenuto::test {
 
 enum class Anomaly : std::uint8_t {
   none,
-  garbage,   // a read of what nobody wrote
-  order,     // two reads of a list that are not one history
+  garbage,   // a read of a value that no transaction wrote
+  order,     // two reads of a list, neither a prefix of the other
   internal,  // a transaction that does not see its own writes
   g0,        // a cycle of ww alone: dirty write
   g1a,       // a read of what an aborted transaction wrote
@@ -38,7 +38,7 @@ struct TxnOp {
   enum class Verb : std::uint8_t { append, read_list, write, read };
   Verb verb;
   std::uint32_t key;
-  std::uint64_t value = 0;                 // append, write; read: what it saw, 0 for nothing
+  std::uint64_t value = 0;                 // append, write: written; read: seen, 0 for nothing
   std::vector<std::uint64_t> values = {};  // read_list
 };
 
@@ -56,8 +56,8 @@ struct Txn {
 
 struct IsolationFinding {
   Anomaly anomaly = Anomaly::none;
-  bool real_time = false;  // the cycle needs an rt edge: serialisable, but not strictly
-  std::string text;        // the transactions and why one comes before the other
+  bool real_time = false;  // the cycle needs an rt edge: serialisable, but not strictly so
+  std::string text;        // the transactions, and why one comes before the other
   std::string name() const {
     return anomaly_name(anomaly) + std::string(real_time ? "-realtime" : "");
   }
@@ -66,14 +66,14 @@ struct IsolationFinding {
 class IsolationHistory {
  public:
   void add(Txn txn) { txns_.push_back(std::move(txn)); }
-  // The order in which a register's values were written, the first first. Values that nobody saw
-  // and whose writers did not commit are left out.
+  // The order in which a register's values were written, oldest first. The checker skips values
+  // whose writers do not count.
   void set_order(std::uint32_t key, std::vector<std::uint64_t> values) {
     orders_[key] = std::move(values);
   }
   std::size_t size() const { return txns_.size(); }
 
-  // The worst anomaly: the first in the order of the enumeration, without real time before with it.
+  // The worst anomaly: the first one of the enumeration. One that needs no rt edge comes first.
   IsolationFinding check() const;
 
  private:

@@ -7,11 +7,12 @@ namespace tenuto::test {
 
 namespace {
 
-// A key's number says what it is: lists from 0, registers from here on, then each thread's own.
+// Ranges of key numbers: lists from 0, registers from kRegisters, the threads' own registers from
+// kOwn.
 constexpr std::uint32_t kRegisters = 1u << 20;
 constexpr std::uint32_t kOwn = 1u << 21;
 constexpr std::uint32_t kOwnPerThread = 1u << 10;
-constexpr std::uint32_t kGenerations = 40;  // of lists, then the first go on
+constexpr std::uint32_t kGenerations = 40;  // of lists: after the last one the first are used again
 
 std::string name_of(std::uint32_t key) {
   char text[32];
@@ -38,7 +39,7 @@ std::vector<std::uint64_t> values_of(std::string_view text) {
 }
 
 constexpr std::uint64_t kBegun = 1, kCommitted = 2, kAborted = 3;
-// Header: how (0: the log's end), begin, end, words of ops.
+// Words of a header: how (0: end of the log), begin, end, number of words of ops.
 constexpr std::size_t kHeader = 4;
 
 void store(std::uint64_t& word, std::uint64_t v) { __atomic_store_n(&word, v, __ATOMIC_RELEASE); }
@@ -106,7 +107,7 @@ std::vector<Txn> TxnLog::read(std::uint32_t thread, std::uint64_t crash) const {
 
 // --- the work ------------------------------------------------------------------------------------
 
-// Lists that grew long are left behind.
+// Moves on to new lists as the old ones get long.
 std::uint32_t IsolationWork::any_list() {
   const std::uint64_t written = counter_.load(std::memory_order_relaxed);
   const std::uint64_t base = written / (size_.appends_max * size_.lists) * size_.lists;
@@ -135,7 +136,7 @@ Collection IsolationWork::made(const char* name, KeyOrder order) {
   CollectionOptions o;
   o.order = order;
   Result<Collection> c = store_.collection(name, o);
-  return c ? std::move(*c) : Collection();  // whose calls say closed
+  return c ? std::move(*c) : Collection();  // its calls return closed
 }
 
 Collection& IsolationWork::in(std::uint32_t key) {
@@ -158,7 +159,7 @@ Status IsolationWork::note(Status s, std::uint32_t key, const std::string& value
   return Status::ok;
 }
 
-// All lists, those that are not there being empty.
+// Reads all lists from a random one on. A missing one counts as empty.
 Status IsolationWork::walk(Iterator it) {
   const bool backwards = below(2) == 0;
   const std::uint64_t first = below(size_.lists);
@@ -168,7 +169,7 @@ Status IsolationWork::walk(Iterator it) {
   const std::string from = name_of(low);
   const std::string end = name_of(base + size_.lists - 1) + "~";
   const bool descending = size_.collections;
-  // Which end the walk begins at, and which way the collection goes there.
+  // The end at which the walk begins, and the direction of the collection from there.
   const std::string& start = backwards ? end : from;
   const bool by_next = backwards == descending;
   if (by_next) {
@@ -196,7 +197,7 @@ Status IsolationWork::transaction_step(StoreTransaction& tx) {
   if (dice < 3) return read_one(tx, any_register());
   if (dice < 4) return read_one(tx, any_own(static_cast<std::uint32_t>(below(thread_ + 1))));
   if (dice < 5) return walk(tx.iterator(in_[0]));
-  if (dice < 7) {  // written blindly
+  if (dice < 7) {  // a blind write
     const std::uint32_t key = any_own(thread_);
     const std::uint64_t v = fresh();
     log_.add(TxnOp::Verb::write, key, v);
@@ -301,7 +302,7 @@ Status IsolationWork::read_all() {
   if (!begin()) return Status::full;
   StoreTransaction tx = store_.begin();
   for (const Collection& c : in_) {
-    if (&c != in_ && !size_.collections) break;  // they are the same
+    if (&c != in_ && !size_.collections) break;  // both are the same collection
     Iterator it = tx.iterator(c);
     for (it.seek_first(); it.valid(); it.next()) {
       if (is_filler(it.key())) continue;

@@ -1,9 +1,9 @@
 // Threads that use every way into a store at once, and record what they did and saw for the
-// isolation checker: transactions over lists and registers, with cursors and keys for update;
-// snapshots; single gets; and single puts and batches of registers that one thread alone writes, so
-// that their order is known. Filler keys come and go between them, so leaves split and vanish.
-// Used by isolation_stress (threads, and processes that are killed) and by the crash explorer's
-// scenario (kv_isolation_world.cc).
+// isolation checker. They run transactions over lists and registers, with cursors and keys for
+// update; snapshots; and single gets. They write single puts and batches of registers that only one
+// thread writes, so that their order is known. Filler keys come and go in between, so that leaves
+// split and vanish. isolation_stress (threads, and processes that are killed) and the crash
+// explorer's scenario (kv_isolation_world.cc) use this.
 #pragma once
 
 #include <atomic>
@@ -20,20 +20,20 @@
 
 namespace tenuto::test {
 
-// A thread's transactions as numbers, in memory that may outlive its process: an entry's writes are
-// there before the store sees them, its outcome after.
+// A thread's transactions as numbers, in memory that may outlive the process. A write is in the log
+// before the store sees it. The outcome is added afterwards.
 class TxnLog {
  public:
-  // The words are zero, or another process's log.
+  // The words are zero, or hold the log of an earlier process.
   explicit TxnLog(std::span<std::uint64_t> words) : words_(words) {}
 
-  // False: the log is full.
+  // Returns false if the log is full.
   bool begin(std::uint64_t ticket);
   void add(TxnOp::Verb verb, std::uint32_t key, std::uint64_t value);
   void add(std::uint32_t key, const std::vector<std::uint64_t>& values);
   void end(std::uint64_t ticket, Txn::End how);
 
-  // What has no end has ended by `crash`.
+  // A transaction without an end counts as ended by `crash`, with unknown outcome.
   std::vector<Txn> read(std::uint32_t thread, std::uint64_t crash) const;
 
  private:
@@ -43,17 +43,17 @@ class TxnLog {
 };
 
 struct IsolationSize {
-  std::uint32_t lists = 6, registers = 6, own = 4;  // own: a thread
+  std::uint32_t lists = 6, registers = 6, own = 4;  // own: of each thread
   std::uint32_t fillers = 60;                       // between each two keys
-  std::uint32_t appends_max = 40;                   // of a list; then another takes its place
-  // Lists stand in a collection of descending keys, own keys in another, registers in the default
-  // one. Else all stand there.
+  std::uint32_t appends_max = 40;                   // of a list, then another list takes its place
+  // Lists are in a collection with descending keys, own keys in another one, and registers in the
+  // default one. Otherwise all are in the default one.
   bool collections = false;
 };
 
 class IsolationWork {
  public:
-  // `clock` counts calls and returns, from 1; `counter` makes values, from 1.
+  // `clock` counts calls and returns, from 1. `counter` makes values, from 1.
   IsolationWork(Store& store, IsolationSize size, std::uint32_t thread, TxnLog& log,
                 std::atomic<std::uint64_t>& clock, std::atomic<std::uint64_t>& counter,
                 std::uint64_t seed)
@@ -70,7 +70,7 @@ class IsolationWork {
     in_[2] = made("own", KeyOrder::bytes);
   }
 
-  // One of the things above; a status that none of them should have, or ok.
+  // One random operation of those above. Returns ok, or a status that none of them should have.
   Status step();
   // Reads everything in one transaction.
   Status read_all();
@@ -98,7 +98,7 @@ class IsolationWork {
   Status read_one(Reader& reader, std::uint32_t key);
   Status note(Status s, std::uint32_t key, const std::string& value);
   Collection made(const char* name, KeyOrder order);
-  // Where a key stands.
+  // The collection of a key.
   Collection& in(std::uint32_t key);
   Status snapshot();
   Status single();
@@ -116,7 +116,7 @@ class IsolationWork {
   bool full_ = false;
 };
 
-// Keys by number, see isolation_work.cc.
+// Key numbers: see isolation_work.cc.
 bool is_list(std::uint32_t key);
 
 }  // namespace tenuto::test

@@ -1,15 +1,15 @@
-// tenuto/crash.h once more, for the plain build and medium journal: what a script leaves behind at
-// its writes and syncs, opened and judged as the explorer judges it. Linked by journal_crash.cc in
-// place of the traced build's.
+// A second implementation of tenuto/crash.h, for the plain build and medium journal. It opens and
+// judges what a script leaves at its writes and syncs, as the traced explorer does.
+// journal_crash.cc links it in place of the traced build's.
 //
-// A commit is made after fences: after each of them, or after some, and before each change of the
-// script's model, so that what is acknowledged is durable. At a write or sync of the pool or its
-// journal a child is forked. It lays the files out as a cut at that moment may have left them (of
-// what was not durable any 512-byte sectors: blocks torn or missing, checkpoints half done), opens
-// them, which replays and recovers, and asks the script's check, with the model as it was then.
-// That open is recorded in turn and cut once more.
+// It commits after each fence or after some, and before each change of the script's model, so that
+// acknowledged operations are durable. At a write or sync of the pool or its journal it forks a
+// child. The child lays out the files as a cut at that point may have left them: any 512-byte
+// sectors of what was not durable, so that blocks are torn or missing and checkpoints half done. It
+// opens them, which replays and recovers, and runs the script's check, with the model as it was
+// then. That open is recorded, too, and cut once more.
 //
-// The linker hands fences and mapped pools over to us (--wrap in tests/CMakeLists.txt).
+// The linker passes fences and mapped pools to this file (--wrap in tests/CMakeLists.txt).
 #include "support/journal_explorer.h"
 
 #include <signal.h>
@@ -44,14 +44,14 @@ using test::JournalCuts;
 constexpr unsigned kSecondsMax = 60;  // of one child
 constexpr std::size_t kTextBytes = 4096;
 
-// Before main: scripts ask for their pools' options before they run.
+// Set before main, because scripts ask for their pools' options before they run.
 [[maybe_unused]] const bool medium_is_chosen = [] {
   test::explored_medium = Medium::journal;
   return true;
 }();
 
-std::atomic<pm::Journal*> open_journal = nullptr;  // of the pool that is flushed to
-std::atomic<unsigned> commit_every = 0;            // fences, about; 0: none is made
+std::atomic<pm::Journal*> open_journal = nullptr;  // of the pool that is in use
+std::atomic<unsigned> commit_every = 0;            // one commit in about so many fences; 0: none
 thread_local bool committing = false;
 
 void commit() {
@@ -62,7 +62,7 @@ void commit() {
   committing = false;
 }
 
-// What children tell.
+// Shared memory for the results of children.
 struct Told {
   JournalCuts cuts;
   char wrong[kTextBytes];
@@ -107,7 +107,7 @@ class CrashExplorer {
       record.watch([this](std::size_t at) { on_event(at); });
       CrashContext context(*this);
       commit_every = options_.seed % 2 == 0 ? 3 : 1;
-      // Mistakes of the medium: from the end of the setup on, in workload and recoveries.
+      // Mistakes of the medium are active in the workload and in recoveries, but not in the setup.
       for (const std::string& name : options_.plants) plant(name);
       workload(context);
       if (!options_.plants.empty()) unplant_all();
@@ -134,7 +134,7 @@ class CrashExplorer {
   }
 
   const std::string& path;
-  std::mutex mu;                   // the model, and who forks
+  std::mutex mu;                   // guards the model and forks
   std::uint64_t invoked = 0;       // guarded by mu
   std::uint64_t acknowledged = 0;  // guarded by mu
 
@@ -191,13 +191,13 @@ class CrashExplorer {
     }
   }
 
-  // cut_again: what a cut somewhere in this recovery leaves.
+  // If cut_again is set, it gets the files that a cut somewhere in this recovery leaves.
   std::string check(std::vector<std::vector<char>>* cut_again) {
     commit_every = 1 + rng_() % 2;
     IoRecord record({image_.str(), image_journal_.str()});
     const auto recovered = [&] {
       record.stop();
-      commit_every = 1;  // what the check does next is to be durable as soon as it is fenced
+      commit_every = 1;  // what the check does next is durable once it is fenced
     };
     const std::string wrong =
         check_(CrashWorker::image(image_.str(), invoked, acknowledged, recovered));
@@ -227,7 +227,7 @@ class CrashExplorer {
   IoRecord* record_ = nullptr;
   Told* told_;
   std::mt19937_64 rng_;           // guarded by mu
-  std::uint64_t until_next_ = 0;  // guarded by mu: events
+  std::uint64_t until_next_ = 0;  // guarded by mu: events until the next cut
 };
 
 }  // namespace pm
@@ -242,7 +242,7 @@ void CrashContext::ack() {
   explorer_.change([this] { explorer_.acknowledged = explorer_.invoked; });
 }
 void CrashContext::update(const std::function<void()>& body) { explorer_.change(body); }
-// By the machine's scheduler: here nothing chooses the switches.
+// The machine's scheduler chooses the switches, not the seed.
 void CrashContext::interleave(const std::vector<std::function<void()>>& bodies) {
   std::vector<std::thread> threads;
   for (const auto& body : bodies) threads.emplace_back(body);

@@ -1,4 +1,4 @@
-// What journal_explorer.cc has tried, and how much it is to try.
+// What journal_explorer.cc has tried, and how much it tries.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 namespace tenuto::test {
 
 struct JournalCuts {
-  std::uint64_t states = 0;      // of files, opened and judged
-  std::uint64_t in_replay = 0;   // of these cut again in the open, and judged once more
-  std::uint64_t at_blocks = 0;   // moments: a block of the journal is being written,
-  std::uint64_t at_headers = 0;  // its header,
-  std::uint64_t at_pool = 0;     // the pool file, by a checkpoint or a superblock,
-  std::uint64_t at_syncs = 0;    // or something is being synced
+  std::uint64_t states = 0;      // of files that were opened and judged
+  std::uint64_t in_replay = 0;   // of these, cut again during the open and judged once more
+  std::uint64_t at_blocks = 0;   // cuts while a block of the journal is written,
+  std::uint64_t at_headers = 0;  // its header is written,
+  std::uint64_t at_pool = 0;     // the pool file is written, by a checkpoint or a superblock,
+  std::uint64_t at_syncs = 0;    // or something is synced
 
   JournalCuts& operator+=(const JournalCuts& o) {
     states += o.states;

@@ -1,5 +1,5 @@
-// A journal file as bytes, read and written by a forger who knows every checksum: whatever he
-// writes has a right one. For tests of what an open believes.
+// A journal file as bytes, for tests of what an open accepts. Everything it writes gets a right
+// checksum.
 #pragma once
 
 #include <lz4.h>
@@ -36,7 +36,7 @@ class JournalForge {
   const std::vector<std::size_t>& blocks() const { return blocks_; }
   pm::JournalBlock block(std::size_t at) const { return read<pm::JournalBlock>(at); }
 
-  // As the newest copy.
+  // Stores the header as its newest copy.
   void put_header(pm::JournalHeader h) {
     h.crc = pm::crc_of(h);
     std::memcpy(&bytes_[(h.sequence & 1) * pm::kJournalUnitBytes], &h, sizeof h);
@@ -46,8 +46,8 @@ class JournalForge {
     std::memcpy(&bytes_[at], &b, sizeof b);
   }
 
-  // Line numbers and line images of a block, unpacked. Nothing, when its head was forged to say
-  // more than there is.
+  // The line numbers and line images of a block, unpacked. Empty if its forged head claims more
+  // than there is.
   std::vector<std::byte> raw(std::size_t at) const {
     const pm::JournalBlock b = block(at);
     const std::size_t rest = bytes_.size() - at - sizeof b;
@@ -63,7 +63,7 @@ class JournalForge {
     }
     return out;
   }
-  // Packs it, not empty, into the place of the block; false when it does not fit there.
+  // Packs `raw` into the place of the block. Returns false if it is empty or does not fit.
   bool put_raw(std::size_t at, const std::vector<std::byte>& raw, std::uint32_t lines) {
     pm::JournalBlock b = block(at);
     const std::uint64_t room = pm::ring_bytes_of(b);
@@ -85,7 +85,7 @@ class JournalForge {
     put_block(at, b);
     return true;
   }
-  // The same with the lines themselves.
+  // The same with lines.
   bool put_lines(std::size_t at, const std::vector<pm::LineImage>& lines) {
     std::vector<std::byte> raw;
     pm::pack_lines(lines, raw);
@@ -105,7 +105,7 @@ class JournalForge {
 
   std::vector<unsigned char> bytes_;
   pm::JournalHeader header_{};
-  std::vector<std::size_t> blocks_;  // that count, in order
+  std::vector<std::size_t> blocks_;  // the blocks that count, in order
 };
 
 }  // namespace tenuto::test

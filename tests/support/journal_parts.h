@@ -1,4 +1,4 @@
-// A store on medium journal whose files lie in memory, for tests.
+// A store on medium journal with its files in memory, for tests.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct JournalPaths {
   TempPath journal;
 };
 
-// Without a time nothing is committed but by a sync, or when the journal is full.
+// With sync_every_ms = 0 only syncs and a full journal cause commits.
 inline StoreOptions journalled(const JournalPaths& paths, unsigned sync_every_ms = 0) {
   StoreOptions o;
   o.pool = PoolParts::small_options();

@@ -1,5 +1,5 @@
-// Records of many lengths that follow from numbers alone: inline separators and long ones, records
-// in slabs and in extents.
+// Records of many lengths that a number determines: with inline and with long separators, in slabs
+// and in extents.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class KvFixture : public testing::Test {
     Report r;
     EXPECT_EQ(s.validate(&r), Status::ok) << r.text();
   }
-  // From where the iterator stands to its end.
+  // The keys from the iterator's place to its end.
   static Keys keys(Iterator& it) {
     Keys out;
     for (; it.valid(); it.next()) out.emplace_back(it.key());

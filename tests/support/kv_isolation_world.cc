@@ -38,7 +38,7 @@ void apply(Records& records, const Changes& changes) {
   }
 }
 
-// What a reader shows, forwards and key by key; empty if it is the model.
+// How a reader's records differ from the model, forwards and key by key. Empty if they are equal.
 template <class Reader>
 std::string difference(Reader& reader, const Records& model) {
   Iterator it = reader.iterator();
@@ -68,7 +68,7 @@ struct SnapshotScript {
   }();
   Records model;
   const Changes* step = nullptr;
-  std::string wrong;  // what a snapshot showed
+  std::string wrong;  // what a snapshot showed wrongly
 
   struct Held {
     std::string name;
@@ -85,7 +85,7 @@ struct SnapshotScript {
     ASSERT_EQ(store->close(), Status::ok);
   }
 
-  // One step, by one of the ways in, and then a look at every snapshot.
+  // Makes one step by one of the ways in, and then reads every snapshot.
   struct Run {
     SnapshotScript& s;
     CrashContext& c;
@@ -129,11 +129,11 @@ struct SnapshotScript {
       for (const auto& [k, v] : changes) v ? b.put(k, *v) : b.erase(k);
       step(changes, [&] { return store.write(b); });
     }
-    // Nobody sees a difference, also in snapshots.
+    // Changes nothing that a reader or a snapshot sees.
     void compact() {
       step({}, [&] { return store.compact().error(); });
     }
-    // Reads what it writes, and keys around.
+    // Reads the keys that it writes, and keys around them.
     void commit(const Changes& changes) {
       StoreTransaction tx = store.begin();
       std::string value;
@@ -143,7 +143,7 @@ struct SnapshotScript {
       }
       step(changes, [&] { return tx.commit(); });
     }
-    // Another's write to what was read, or next to it, comes first: the commit must refuse.
+    // Another write to what was read, or next to it, comes first: the commit must refuse.
     void refused(const std::string& read, bool range, const std::string& changed) {
       StoreTransaction tx = store.begin();
       std::string value;
@@ -180,12 +180,12 @@ struct SnapshotScript {
     r.single(key(30), "back");
     r.single(key(40), "changed after both");
     r.release(1);
-    // Splits of leaves with history.
+    // Splits leaves that have old versions.
     Changes many;
     for (int i = 0; i < 45; ++i) many.push_back({key(i * 10 + 5), "batch"});
     r.batch(many);
     r.take("three");
-    // Over all leaves; some become empty.
+    // Changes all leaves, and empties some.
     Changes most;
     for (int i = 3; i < 100; ++i) most.push_back({key(i * 10), std::nullopt});
     for (int i = 3; i < 45; ++i) most.push_back({key(i * 10 + 5), std::nullopt});
@@ -223,7 +223,7 @@ constexpr IsolationSize kSmall{.lists = 2, .registers = 2, .own = 2, .fillers = 
 
 struct Threads {
   static constexpr std::uint32_t kThreads = 3;
-  static constexpr int kSteps = 8;  // a thread
+  static constexpr int kSteps = 8;  // of each thread
   static constexpr std::size_t kWords = 1u << 15;
 
   std::uint64_t seed = 1;
@@ -234,7 +234,7 @@ struct Threads {
   static void setup(const std::string& path) {
     auto store = Store::open(path, kv_world_options());
     ASSERT_TRUE(store);
-    // The two lists and the registers in leaves of their own.
+    // Puts the two lists and the registers into different leaves.
     WriteBatch fillers;
     for (int i = 0; i < 60; ++i) {
       for (const char* where : {"list/000000+", "list/000001+"}) {
@@ -265,7 +265,7 @@ struct Threads {
     ASSERT_EQ(store->close(), Status::ok);
   }
 
-  // The logs so far, and all that the store shows now.
+  // Judges the logs so far together with all that the store shows now.
   std::string judge(Store& store) {
     std::vector<TxnLog> logs(memory.begin(), memory.end());
     IsolationHistory history;
@@ -282,7 +282,7 @@ struct Threads {
     return f.anomaly == Anomaly::none ? "" : "isolation: " + f.name() + "\n" + f.text;
   }
 
-  // In the forked child, whose copy of the logs it may change.
+  // Runs in the forked child, which may change its copy of the logs.
   std::string check(const CrashImage& image) {
     if (!wrong.empty()) return wrong;
     Report report;
@@ -290,7 +290,7 @@ struct Threads {
     if (!store) return std::string(status_name(store.error())) + ": " + report.text();
     const auto kept = memory;
     std::string found = judge(*store);
-    memory = kept;  // a second recovery is judged by the same
+    memory = kept;  // so that a second recovery is judged by the same logs
     if (!found.empty()) return found;
     return store->validate(&report) == Status::ok ? "" : report.text();
   }

@@ -1,21 +1,21 @@
-// Snapshots and transactions under the crash explorer: a script of one thread whose snapshots are
-// compared with the model after every step, and threads interleaved by the seed whose history must
-// be serialisable, with what recovery shows at its end. Used by kv_isolation_crash.cc and, with
-// mistakes planted, by planted_crash.cc.
+// Snapshots and transactions under the crash explorer. One script has a single thread, and compares
+// its snapshots with the model after every step. The other has threads interleaved by the seed.
+// Their history must be serialisable together with what recovery shows. kv_isolation_crash.cc uses
+// it and, with planted mistakes, planted_crash.cc.
 #pragma once
 
 #include "tenuto/crash.h"
 
 namespace tenuto::test {
 
-// Updates, inserts, erases, splits, leaves that become empty, batches and commits of transactions,
-// under several snapshots that come and go.
+// Updates, inserts, erases, splits, leaves that become empty, batches and commits, under several
+// snapshots that are taken and released.
 CrashResult explore_snapshots(const CrashOptions& options);
 
-// Three threads with transactions and snapshots, a schedule a seed; the history is judged with what
-// recovery shows.
+// Three threads with transactions and snapshots, one schedule a seed. The history is judged
+// together with what recovery shows.
 CrashResult explore_isolation(const CrashOptions& options, int schedules);
-// Many more schedules, of which only the histories are judged: for mistakes that no crash shows.
+// Many more schedules, judged by their histories only: for mistakes that no crash shows.
 CrashResult explore_schedules(const CrashOptions& options);
 
 CrashOptions isolation_crash_options();

@@ -175,7 +175,7 @@ CrashOptions kv_moved_options() {
 
 CrashOptions kv_compaction_options() {
   CrashOptions o = kv_bulk_options();
-  o.recovery_depth = 0;  // recovery has nothing to do that kv_batches has not
+  o.recovery_depth = 0;  // kv_batches crashes the same recovery
   o.points_percent = std::min<std::uint32_t>(100, static_cast<std::uint32_t>(scaled(40)));
   return o;
 }
@@ -212,7 +212,7 @@ KvCrash kv_single_operations() {
 }
 
 KvCrash kv_large_records() {
-  // Zeros, which are in fresh memory anyway: nothing to lose in a crash but what matters here.
+  // The values are zeros, as in fresh memory, so that a crash can lose only what matters here.
   return {{{"large", std::string(20000, '\0')}},
           {{{"large", std::string(30000, '\0')}}, {{"large", std::nullopt}}}};
 }
@@ -236,7 +236,8 @@ KvCrash kv_unlink() {
   KvScript script;
   std::vector<std::string> keys;
   for (const auto& [k, v] : before) keys.push_back(k);
-  // All but two of the second leaf's keys are erased in one step: few points to explore.
+  // Erases all but two of the second leaf's keys in one step, so that there are few points to
+  // explore.
   KvStep most;
   for (int i = kLeafSlots; i < 2 * kLeafSlots - 2; ++i) most.push_back({keys[i], std::nullopt});
   script.push_back(most);
@@ -264,7 +265,7 @@ KvCrash kv_batches() {
 KvCrash kv_many_leaves() { return {filled(0, 2 * kLeafSlots + 1), {}}; }
 
 KvCrash kv_bulk() {
-  const std::string prefix(60, 'p');  // of the keys on both sides of the border
+  const std::string prefix(60, 'p');  // of the keys on both sides of the border between leaves
   KvStep all;
   for (const auto& [k, v] : filled(0, kLeafSlots - 5)) all.push_back({k, v});
   for (int i = 0; i < 3; ++i) all.push_back({key(i, prefix), ""});
@@ -274,7 +275,7 @@ KvCrash kv_bulk() {
 }
 
 namespace {
-// Eleven fill a slab; one or two are left in each.
+// Eleven records fill a slab. One or two are left in each.
 void add_large(Records& before, Records& erased) {
   for (int i = 0; i < 24; ++i) {
     (i % 8 == 0 ? before : erased)[key(i, "q")] = std::string(5000, static_cast<char>('a' + i));
@@ -294,8 +295,8 @@ KvCrash kv_moved_records() {
 KvCrash kv_compaction() {
   Records before;
   Records erased;
-  const std::string prefix(60, 'p');  // of keys on both sides of a border
-  // Records as large as leaves share their slabs, so that leaves are left in sparse ones, too.
+  const std::string prefix(60, 'p');  // of the keys on both sides of a border between leaves
+  // Records as large as leaves share slabs with them, so that some leaves are in sparse slabs, too.
   for (int i = 0; i < 124; ++i) {
     (i % 12 == 0 ? before : erased)[key(i, "a")] =
         std::string(490, static_cast<char>('a' + i % 26));

@@ -1,5 +1,5 @@
 // A small store under the crash explorer: scripts of steps, each judged against the exact model.
-// Used by kv_crash.cc and, with mistakes planted, by planted_crash.cc.
+// kv_crash.cc uses it and, with planted mistakes, planted_crash.cc.
 //
 // TENUTO_CRASH_SCALE multiplies the sampled crash states (default 1).
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tenuto::test {
 
-// One step: all its entries become durable together. No value: erase. No entries: a compaction.
+// One step: all its entries become durable together. No value: an erase. No entries: a compaction.
 using KvStep = std::vector<std::pair<std::string, std::optional<std::string>>>;
 using KvScript = std::vector<KvStep>;
 
@@ -28,16 +28,16 @@ class KvCrash {
 
   CrashResult run(const CrashOptions& options);
 
-  // The workload begins with a pool that holds no store.
+  // The workload begins with a pool that has no store.
   void create_in_workload() { create_ = true; }
 
-  // The first step, of puts, is loaded into the empty store by bulk_load.
+  // The first step has only puts. bulk_load loads it into the empty store.
   void begin_with_bulk_load() { bulk_ = true; }
 
-  // These were there, too, and were erased before the workload.
+  // These records were put and erased before the workload.
   void erase_in_setup(Records records) { erased_ = std::move(records); }
 
-  // The parts, for other workloads on such a store. check() compares with the model.
+  // The parts, for other workloads on such a store. check() compares it with the model.
   void setup(const std::string& path) const;
   void workload(CrashContext& c);
   std::string check(const CrashImage& image) const;
@@ -57,36 +57,36 @@ class KvCrash {
 
 StoreOptions kv_world_options();
 CrashOptions kv_crash_options();
-// Fewer samples, where each fence has very many lines before it.
+// Fewer samples, because each fence has very many lines before it.
 CrashOptions kv_bulk_options();
-// Of some of the moments: one compaction has many fences.
+// Tries some of the crash points, because a compaction has many fences.
 CrashOptions kv_compaction_options();
-// All moments; recovery itself is kv_batches' business.
+// Tries all crash points, but does not crash recovery, which kv_batches does.
 CrashOptions kv_moved_options();
 
 // Inserts, updates, erases, with records in slabs and in extents.
 KvCrash kv_single_operations();
 // A record in an extent is replaced and erased.
 KvCrash kv_large_records();
-// A full leaf meets a key in its middle.
+// A key in the middle of a full leaf.
 KvCrash kv_half_split();
-// A full leaf meets keys behind its last.
+// Keys behind the last one of a full leaf.
 KvCrash kv_append_split();
-// Separators that need blocks of their own.
+// Separators that need their own blocks.
 KvCrash kv_long_separators();
-// The second of three leaves becomes empty and goes.
+// The second of three leaves becomes empty and is unlinked.
 KvCrash kv_unlink();
 // Batches over several leaves, with splits, updates, erases and a leaf that they empty.
 KvCrash kv_batches();
-// Three leaves; no step.
+// Three leaves, and no step.
 KvCrash kv_many_leaves();
-// Two leaves, with a separator that needs a block of its own, loaded at once; then a single step.
+// Two leaves, with a separator in its own block, loaded at once. Then one step.
 KvCrash kv_bulk();
-// Sparse leaves, and slabs of three classes in which records and leaves are left; then writes.
+// Sparse leaves, and slabs of three classes with few records and leaves. Then writes.
 KvCrash kv_compaction();
-// One leaf, whose records are all that is left in their slabs; then a write.
+// One leaf whose records are the last ones in their slabs. Then a write.
 KvCrash kv_moved_records();
-// A store where there was none.
+// A store in a pool that had none.
 KvCrash kv_creation();
 
 }  // namespace tenuto::test

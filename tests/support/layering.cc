@@ -1,6 +1,6 @@
-// How layering.h's rules are applied. Include lines are recognised by their text: a line whose
-// first word is #include. That is stricter than the preprocessor (lines inside #if count too),
-// which is meant: a forbidden edge is forbidden in every configuration.
+// How the rules of layering.h are applied. A line is an include if its first word is #include. This
+// is stricter than the preprocessor, because lines inside #if count, too: a forbidden edge is
+// forbidden in every configuration.
 #include "support/layering.h"
 
 #include <array>
@@ -15,11 +15,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPublic = 0;    // include/tenuto
-constexpr int kProgram = 98;  // tools, bench: see no private header
+constexpr int kProgram = 98;  // tools, bench: they include no private header
 
 struct Folder {
-  std::string_view path;     // where its files lie
-  std::string_view spelled;  // how an include names it
+  std::string_view path;     // the folder of its files
+  std::string_view spelled;  // the prefix that includes use
   int layer;
 };
 
@@ -50,7 +50,7 @@ const Folder* folder_of_path(std::string_view path) {
 
 const Folder* folder_of_include(std::string_view name) {
   for (const Folder& f : kFolders) {
-    // With or without the root: "src/pm/os.h" is "pm/os.h" by another name.
+    // With or without the root: "src/pm/os.h" and "pm/os.h" are the same file.
     if (name.starts_with(f.spelled) || name.starts_with(f.path)) return &f;
   }
   return nullptr;
@@ -58,7 +58,7 @@ const Folder* folder_of_include(std::string_view name) {
 
 struct Include {
   int line;
-  std::string name;  // empty where the line names a macro
+  std::string name;  // empty if the line names a macro
   bool quoted;
 };
 
@@ -84,7 +84,7 @@ std::vector<Include> includes_of(const std::string& text) {
   return found;
 }
 
-// The layer a file belongs to for the purpose of looking down.
+// The layer of a file, as far as its includes are concerned.
 int layer_of(const Folder& folder, std::string_view path) {
   if (folder.layer != kPublic) return folder.layer;
   const auto& table = public_header_layers();
@@ -92,14 +92,14 @@ int layer_of(const Folder& folder, std::string_view path) {
   return it == table.end() ? 0 : it->second;
 }
 
-// What is wrong with this include, or nothing.
+// What is wrong with this include, or an empty string.
 std::string judge(const Folder& from, int own, const Include& inc) {
   if (inc.name.empty()) return "includes by macro, which hides what is included";
   if (inc.name.find("..") != std::string::npos) return "includes " + inc.name + " by way of ..";
   const Folder* to = folder_of_include(inc.name);
   if (to == nullptr) {
-    // A quoted name without a folder of the project lies beside the file. Programs may do that;
-    // in the library every name says its layer.
+    // A quoted name without a folder means a file beside this one. Only programs may do that. In
+    // the library every name must show its layer.
     if (inc.quoted && from.layer != kProgram) {
       return "includes \"" + inc.name + "\", which does not say its layer";
     }
@@ -128,7 +128,7 @@ std::string judge(const Folder& from, int own, const Include& inc) {
          std::to_string(own);
 }
 
-// The project path that an include means, as far as it can be told from its spelling.
+// The project path that an include means, as far as its spelling shows it.
 std::string path_of_include(const SourceFile& file, const Include& inc) {
   const Folder* to = folder_of_include(inc.name);
   if (to == nullptr) return fs::path(file.path).parent_path() / inc.name;

@@ -1,5 +1,5 @@
-// The named collections of pools that are going to be damaged, one of each form, and how such pools
-// are opened. For damage_fuzz, mutants_fuzz and fuzz_pool_open.
+// The named collections of pools that tests damage, one for each encoding, and how such pools are
+// opened. damage_fuzz, mutants_fuzz and fuzz_pool_open use it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tenuto::test {
 
-// The time in milliseconds at which records are written, and a later one at which they are read:
-// some have expired by then.
+// The time in milliseconds at which records are written, and a later one at which they are read.
+// Some expire in between.
 inline constexpr std::uint64_t kWrittenMs = 1'700'000'000'000;
 inline constexpr std::uint64_t kReadMs = kWrittenMs + 3'600'000;
 
@@ -29,7 +29,7 @@ inline StoreOptions damaged_pool_options(std::uint64_t now_ms = kReadMs) {
   return o;
 }
 
-// Ordered backwards with duplicates, with lifetimes, of integers. T has a name and options.
+// Reverse order with duplicates; with lifetimes; integer keys. T has a name and options.
 template <class T>
 std::vector<T> named_forms() {
   std::vector<T> all(3);

@@ -12,16 +12,16 @@ namespace {
 using Pair = NamedRecords::Pair;
 
 constexpr std::size_t kWalkMax = 5000;
-constexpr std::uint64_t kTtlMs[] = {0, 1000, 24 * 3'600'000};  // for good, gone by kReadMs, not yet
-constexpr int kValuesOfKey = 4;                                // of duplicates
-constexpr int kThread = 7;  // kill_key's, so that no two collections share a key
+constexpr std::uint64_t kTtlMs[] = {0, 1000, 24 * 3'600'000};  // for ever, expired, not yet expired
+constexpr int kValuesOfKey = 4;                                // number of duplicates
+constexpr int kThread = 7;  // of kill_key, so that no two collections share a key
 
 struct Numbered {
   Pair pair;
   std::uint64_t ttl_ms = 0;
 };
 
-// What stands for a number; `changed`: what it is replaced by.
+// The record of a number. `changed`: the record that replaces it.
 Numbered numbered(const NamedRecords& c, int number, bool changed) {
   Numbered n;
   const std::uint32_t version = static_cast<std::uint32_t>(number) + (changed ? 100'000 : 1);
@@ -60,7 +60,7 @@ std::string shown(const NamedRecords& c, const std::string& what, std::string_vi
   return text + ")";
 }
 
-// In the order in which the collection shows them.
+// The records in the collection's order.
 std::vector<Pair> in_order(const NamedRecords& c) {
   std::vector<Pair> pairs(c.now.begin(), c.now.end());
   if (c.reversed()) std::reverse(pairs.begin(), pairs.end());

@@ -1,5 +1,5 @@
-// What may stand in the place of a file that is to be made, and whether it does still. For tests of
-// the library and of the tool.
+// Files that may be in the place of a file that is to be made, and whether they are still there.
+// For tests of the library and of the tool.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline std::string text_of(const std::string& path) {
   return {b.begin(), b.end()};
 }
 
-// What may stand in the way, and whether it does still.
+// A way to put something in the place of a file.
 struct Obstacle {
   const char* name;
   std::function<void(const std::string& path, const std::string& victim)> put;
@@ -39,7 +39,7 @@ inline const Obstacle kObstacles[] = {
     {"folder", [](const auto& p, const auto&) { std::filesystem::create_directory(p); }},
 };
 
-// What stood there, without following it.
+// What is at a path, without following links, and whether it is still there.
 class Standing {
  public:
   explicit Standing(std::string path) : path_(std::move(path)) {

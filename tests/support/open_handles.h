@@ -1,4 +1,4 @@
-// Every kind of handle of a store, open over a fork, and what each call on them says in a child.
+// Every kind of handle of a store, open over a fork, and what each call on them returns in a child.
 #pragma once
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 
 namespace tenuto::test {
 
-// Else the line is printed, and the child ends with 1.
+// Prints the line and ends the child with status 1 unless `what` holds.
 #define MUST(what)                                            \
   do {                                                        \
     if (!(what)) {                                            \
@@ -68,7 +68,7 @@ struct Handles {
     word = &root->word;
     pointer = &root->pointer;
     snapshot.emplace(*store->snapshot());
-    put_all(*store, 50, 100);  // versions that the snapshot keeps
+    put_all(*store, 50, 100);  // makes versions that the snapshot keeps
     transaction.emplace(store->begin());
     std::string value;
     MUST(transaction->get(key(1), value) == Status::ok);
@@ -150,7 +150,7 @@ inline void every_call_refuses(Handles& h) {
   MUST(p.run([](Transaction&) { return Status::ok; }) == f);
   MUST(h.objects->add(*h.word) == f);
   MUST(h.objects->commit() == f);
-  MUST(h.mutex.try_lock());  // the parent's transaction holds it there, and not here
+  MUST(h.mutex.try_lock());  // the parent's transaction holds it in the parent, not here
   static_cast<void>(p.stats());
   static_cast<void>(s.stats());
   static_cast<void>(p.info());

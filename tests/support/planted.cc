@@ -277,7 +277,7 @@ Scenario collection_scenario(const char* name, CollectionCrash (*make)()) {
   return {name, [make](const CrashOptions& o) { return make().run(o); }, kv_crash_options()};
 }
 
-// The media are damaged, the power is not cut.
+// The medium is damaged, but the power is not cut.
 CrashOptions damage_options() {
   CrashOptions o;
   o.recovery_depth = 0;
@@ -348,7 +348,7 @@ const Scenario& scenario(const std::string& name) {
 
 namespace {
 
-// Of this process and the workers it waited for.
+// Processor time of this process and of the workers that it waited for.
 double cpu_seconds() {
   double sum = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -369,7 +369,7 @@ CrashResult find_planted(const Planted& bug, bool minimise) {
   CrashOptions o = s.options;
   o.findings_max = 1;
   o.minimise = minimise;
-  o.lint = false;  // a crash has to show it
+  o.lint = false;  // a crash must show it
   o.recovery_depth = std::min(o.recovery_depth, 1u);
   o.plants = {bug.name};
   CrashResult all;
@@ -377,7 +377,7 @@ CrashResult find_planted(const Planted& bug, bool minimise) {
   const char* const text = std::getenv("TENUTO_SEED");
   const std::uint64_t first = text == nullptr ? bug.seed : std::strtoull(text, nullptr, 10);
   for (o.seed = first; o.seed < first + kSeeds && all.ok(); ++o.seed) {
-    // Most are found by a glance at some of the moments.
+    // First a quick look at some of the crash points, which finds most mistakes.
     for (const bool glance : {true, false}) {
       if (!all.ok()) break;
       o.points_percent = glance ? 20 : 100;
@@ -412,7 +412,7 @@ std::set<PlantPlace> plants_in_sources(const std::string& root) {
   for (const char* folder : {"src", "tx", "store"}) {
     for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / folder)) {
       if (!file.is_regular_file()) continue;
-      if (file.path().filename() == "plant.h") continue;  // explains the macro
+      if (file.path().filename() == "plant.h") continue;  // it explains the macro
       const std::string t = text_of(file.path());
       for (std::sregex_iterator i(t.begin(), t.end(), use), end; i != end; ++i) {
         all.insert({(*i)[1], fs::relative(file.path(), root).string()});
@@ -429,7 +429,7 @@ std::set<std::string> names_in_tests(const std::string& root) {
   for (const auto& file : fs::recursive_directory_iterator(fs::path(root) / "tests")) {
     const std::string own = file.path().filename().string();
     if (file.path().extension() != ".cc" || own.starts_with("planted") || own == "plants.cc")
-      continue;  // lists
+      continue;  // these files only list names
     const std::string t = text_of(file.path());
     for (std::sregex_iterator i(t.begin(), t.end(), name), end; i != end; ++i) all.insert((*i)[1]);
   }

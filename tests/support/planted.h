@@ -1,6 +1,6 @@
-// The planted bugs: mistakes in the library's sources, one at a time, that a programmer might have
-// made (TENUTO_PLANT in src/pm/plant.h), and for each the scenario that has to find it. Used by
-// planted_crash.cc.
+// The planted mistakes: bugs in the library's sources that a programmer might have made, one active
+// at a time (TENUTO_PLANT in src/pm/plant.h). Each has a scenario that must find it.
+// planted_crash.cc uses this.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ struct Planted {
   const char* name;      // layer_what_goes_wrong
   const char* what;      // the mistake in words
   const char* scenario;  // a name of scenarios()
-  const char* symptom;   // of the finding, whatever the seed; a regular expression
+  const char* symptom;   // a regular expression that the finding matches at every seed
   std::uint64_t seed = 1;
 
   std::string layer() const;
@@ -29,25 +29,24 @@ struct Scenario {
 };
 
 const std::vector<Planted>& planted_bugs();
-// Of these, those planted in store/ (planted_store.cc).
+// The bugs that are planted in store/ (planted_store.cc).
 const std::vector<Planted>& planted_store_bugs();
 const std::vector<Scenario>& scenarios();
 const Scenario& scenario(const std::string& name);
 
-// Runs the scenario with the bug switched on up to its first finding, with a few seeds if need be.
-// The counts are those of all runs; the seconds are of processor time. `minimise` makes a report
-// for people of it.
+// Runs the scenario with the bug until its first finding, with several seeds if needed. The counts
+// are those of all runs, the seconds are processor time. `minimise` makes a report for people.
 CrashResult find_planted(const Planted& bug, bool minimise = false);
 
-// A plant's name and the file it stands in, from the root.
+// A plant's name, and its file, relative to the root.
 struct PlantPlace {
   std::string name;
   std::string file;
   auto operator<=>(const PlantPlace&) const = default;
 };
 std::set<PlantPlace> plants_in_sources(const std::string& root);
-// The string literals of the other tests that might be names of plants: mistakes that need no
-// explorer to be found.
+// The string literals of the other tests that may be names of plants: those mistakes need no
+// explorer.
 std::set<std::string> names_in_tests(const std::string& root);
 
 }  // namespace tenuto::test

@@ -34,11 +34,11 @@ void make_pool(const std::string& path) {
 
 // --- states --------------------------------------------------------------------------------------
 
-// In two lines of the head page that nobody else uses here.
+// In two lines of the head page that nothing else uses here.
 std::uint64_t& first_word(const PoolFile& f) { return f.head().heap[0]; }
 std::uint64_t& second_word(const PoolFile& f) { return f.head().store[0]; }
 
-// Empty, or what is wrong; recovers.
+// Opens and recovers. Returns what is wrong, or an empty string.
 std::string open_words(const std::string& path, File& file) {
   Report report;
   auto opened = PoolFile::open(path, pool_options(), &report);
@@ -57,7 +57,7 @@ void change_words(CrashContext& c, PoolFile& file) {
   publish(first_word(file), first_word(file) + 1);
   fence("first word", "second word");
   c.ack();
-  publish(second_word(file), first_word(file));  // durable with the next fence
+  publish(second_word(file), first_word(file));  // the next fence makes it durable
 }
 
 void close_words(PoolFile& file) {
@@ -71,7 +71,7 @@ void change_states(CrashContext& c) {
     ASSERT_EQ(open_words(c.path(), file), "");
     change_words(c, *file);
     change_words(c, *file);
-    if (round != 1) close_words(*file);  // else as a killed process leaves it
+    if (round != 1) close_words(*file);  // otherwise as a killed process leaves it
   }
 }
 

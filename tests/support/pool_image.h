@@ -1,5 +1,5 @@
-// Pool files as bytes, for tests that damage them: images of a store at a clean close or as a kill
-// leaves it, with what the store held at that moment, and the places of its leaves.
+// Pool files as bytes, for tests that damage them: images of a store after a clean close or a kill,
+// what the store held then, and the offsets of its leaves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ inline std::uint64_t word_at(const Bytes& b, std::size_t at) {
   return w;
 }
 
-// The store's leaves in the order of the chain.
+// The offsets of the store's leaves, in the order of the chain.
 inline std::vector<std::size_t> leaves_of(const Bytes& b) {
   std::vector<std::size_t> leaves;
   std::size_t at = word_at(b, pm::kHeadPageOffset + offsetof(pm::HeadPage, store));
@@ -56,7 +56,7 @@ inline std::vector<std::size_t> leaves_of(const Bytes& b) {
   return leaves;
 }
 
-// What is in the pool, read by the iterator.
+// All records, read by an iterator.
 inline Records records_of(Store& store) {
   Records all;
   Iterator it = store.iterator();
@@ -65,7 +65,7 @@ inline Records records_of(Store& store) {
   return all;
 }
 
-// Runs `use` in a child that then ends without closing anything.
+// Runs `use` in a child that then ends without a close.
 inline void run_and_kill(const std::function<bool()>& use) {
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);

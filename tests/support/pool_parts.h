@@ -1,5 +1,5 @@
-// The layers pm, frame and heap put together by hand, for tests below the public Pool. crash()
-// drops everything volatile without closing: what a kill leaves behind.
+// The layers pm, frame and heap, connected by hand, for tests below the public Pool. crash() drops
+// all volatile state without a close, as a kill does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace tenuto::test {
 
-// A path in shared memory, unlinked before and after.
+// A path in shared memory, unlinked before and afterwards.
 class TempPath {
  public:
   explicit TempPath(const std::string& name)
@@ -58,7 +58,7 @@ struct PoolParts {
     return file->link_into_place(&report);
   }
 
-  // Without the recovery of what stands above the heap; begin_open and end_open leave room for it.
+  // Does not recover layers above the heap. For those, call begin_open and end_open.
   Status open(const std::string& path, const PoolOptions& options = small_options()) {
     TENUTO_TRY(begin_open(path, options));
     return end_open();

@@ -1,4 +1,4 @@
-// A file mapped as persistent memory without any pool format: for crash tests of small structures
+// A file mapped as persistent memory, without any pool format, for crash tests of small structures
 // and of the explorer itself.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace tenuto::test {
 
 class RawPool {
  public:
-  // Maps the file, whatever its size.
+  // Maps the whole file.
   explicit RawPool(const std::string& path) {
     fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     struct stat st {};

@@ -1,4 +1,4 @@
-// The layers up to tx put together by hand, for tests below the public Pool.
+// The layers up to tx, connected by hand, for tests below the public Pool.
 #pragma once
 
 #include <memory>
@@ -49,7 +49,7 @@ struct TxParts : PoolParts {
     return tx.commit();
   }
 
-  // The starts of all allocated logged blocks.
+  // The offsets of all allocated logged blocks.
   std::vector<PoolOffset> allocated_blocks() {
     std::vector<PoolOffset> all;
     heap->for_each(heap::Kind::logged, [&](PoolOffset b, std::uint64_t) { all.push_back(b); });

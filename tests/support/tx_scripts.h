@@ -42,18 +42,18 @@ inline const Script kLanes = {{Op::link_many, 0},    {Op::unlink_many, 0}, {Op::
                               {Op::cancel_many, 0},  {Op::link_large, 1},  {Op::transfer, 1},
                               {Op::abort_stores, 0}, {Op::unlink, 1},      {Op::link_large, 0}};
 
-// Lane 1 makes blocks of those that an open transaction of lane 0 has made and freed.
+// Lane 1 uses the memory of blocks that an open transaction of lane 0 made and freed.
 inline const Script kCancelled = {{Op::cancel_many, 0}, {Op::link_large, 1}, {Op::transfer, 0}};
 
-// The world's slab is morphed with blocks in it that transactions free, also after a crash.
+// The world's slab is morphed while it has blocks that transactions free, also after a crash.
 inline const Script kMorphed = {Op::link_page, Op::link_page,    Op::sparse,  Op::link,
                                 Op::unlink,    Op::abort_stores, Op::replace, Op::link,
                                 Op::unlink,    Op::sparse,       Op::link,    Op::unlink};
 
-// Log frames that lane 0 has given back are used by lane 1 at once.
+// Lane 1 at once uses log frames that lane 0 gave back.
 inline const Script kReusedFrame = {{Op::overflow, 0}, {Op::drain, 0}, {Op::overflow, 1}};
 
-// The second lane changes what the first has rolled back.
+// The second lane changes what the first one rolled back.
 inline const Script kAbortLanes = {{Op::link, 0},  {Op::abort_stores, 0}, {Op::batch, 1},
                                    {Op::link, 1},  {Op::transfer, 0},     {Op::abort_stores, 0},
                                    {Op::batch, 1}, {Op::transfer, 0}};

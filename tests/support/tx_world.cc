@@ -16,13 +16,13 @@ namespace {
 PoolOptions tiny() {
   PoolOptions o = PoolParts::small_options();
   o.size = o.size_max = kPoolBytesMin;
-  o.heap.morph_occupancy = 0.3;  // of the world's slab, with two blocks more
+  o.heap.morph_occupancy = 0.3;  // of the world's slab, with two more blocks
   return on_explored_medium(o);
 }
 
 constexpr std::uint64_t kTypes = 3;
 
-// What a step's choice number picks.
+// What a step's choice number selects.
 struct Picks {
   explicit Picks(std::uint64_t choice)
       : a(choice % World::kWords),
@@ -119,7 +119,7 @@ Status put(Transaction& tx, std::uint64_t& word, std::uint64_t value) {
   return Status::ok;
 }
 
-// Frees what dest names and makes a block with this tag, unless it is 0.
+// Frees the block of dest, and makes one with this tag, unless the tag is 0.
 Status set_dest(Transaction& tx, Ptr<std::uint64_t>& dest, std::uint64_t bytes, std::uint64_t tag,
                 bool add_first, std::uint64_t type = 0) {
   if (add_first) TENUTO_TRY(tx.add(dest));
@@ -239,7 +239,7 @@ Status perform(TxParts& p, World& w, Op op, std::uint64_t choice, const WorldSta
 
 }  // namespace
 
-// A thread with a lane of its own that does one thing at a time for the main thread.
+// A thread with its own lane that runs one function at a time for the main thread.
 class TxCrash::Worker {
  public:
   Worker() : thread_([this] { loop(); }) {}
@@ -287,7 +287,7 @@ void TxCrash::workload(CrashContext& c) const {
   ASSERT_EQ(p.open(c.path(), tiny()), Status::ok) << p.report.text();
   World& w = p.get_root<World>(0);
   std::mt19937_64 rng(seed_);
-  p.engine->mine();  // the main thread's lane is the first
+  p.engine->mine();  // gives the main thread the first lane
   {
     Worker worker;
     const auto step = [&](const Step& s) {
@@ -311,7 +311,7 @@ void TxCrash::workload(CrashContext& c) const {
       }
       Transaction tx(p.engine->mine());
       ASSERT_EQ(cancel(tx, World::kMany, kLargeBytes), Status::ok);
-      step(script_.at(++i));  // REQUIRES: on the other lane
+      step(script_.at(++i));  // REQUIRES: the step is on the other lane
       ASSERT_EQ(tx.commit(), Status::ok);
     }
   }
@@ -319,7 +319,7 @@ void TxCrash::workload(CrashContext& c) const {
 }
 
 namespace {
-// What a walk shows is what the state says.
+// A walk by type shows exactly the blocks of the state.
 bool types_are_right(TxParts& p, const World& w, const WorldState& state) {
   for (std::uint64_t type = 1; type <= kTypes; ++type) {
     std::vector<PoolOffset> want, shown;
@@ -356,7 +356,7 @@ std::string TxCrash::check_blocks(TxParts& p, const World& w, const WorldState& 
   return {};
 }
 
-// The recovered pool works, and does not fall back to the past at the next open.
+// The recovered pool works, and the next open does not undo that.
 std::string TxCrash::use_again(TxParts& p, const CrashImage& image, const WorldState& found) const {
   const std::uint64_t choice = seed_ * 0x9e3779b97f4a7c15u;
   WorldState after = found;

@@ -1,7 +1,7 @@
 // A small persistent world and scripts of transactions on it, for crash tests of tx: words, and
 // pointers to tagged blocks. A script's steps run one after the other, on one lane or on two. After
-// a crash the world is that after the first n steps, acknowledged <= n <= invoked, and the
-// allocated blocks are exactly those it names.
+// a crash the world is that after the first n steps, with acknowledged <= n <= invoked. Exactly the
+// blocks that it names are allocated.
 #pragma once
 
 #include <cstdint>
@@ -18,38 +18,38 @@ enum class Op {
   transfer,    // two words under one fence
   one_by_one,  // three words, a fence each
   link,        // make a block
-  late_link,   // add before the allocation
+  late_link,   // add the pointer before the allocation
   unlink,      // free a block
-  replace,     // free one, make one, change a word
-  cancel,      // make a block and free it again, beside an added range
-  link_page,   // beside the world, in its slab
-  sparse,      // caches emptied, so that slabs of which little is in use may be morphed
-  link_large,  // an extent
-  link_typed,  // with one of three types
+  replace,     // free a block, make one, change a word
+  cancel,      // make a block beside an added range, and free it again
+  link_page,   // make a block in the world's slab
+  sparse,      // empty caches, so that sparse slabs may be morphed
+  link_large,  // make an extent
+  link_typed,  // make a block with one of three types
   link_typed_large,
-  batch,         // add_later many, one ready, as the store does
+  batch,         // many add_later and one ready, as the store does
   overflow,      // more entries than the lane's area holds
   abort_stores,  // roll back after in-place stores, an allocation and a free
-  abort_early,   // roll back entries that were never fenced
+  abort_early,   // roll back entries that were not fenced
   abort_overflow,
-  link_many,  // sixteen extents: so many, freed at once, are in use again at once
+  link_many,  // sixteen extents: so many that freed ones are reused at once
   unlink_many,
-  cancel_many,  // make and free sixteen, no other effect; the next step runs inside of it
-  drain,        // the lane's limbo and log frames
+  cancel_many,  // make and free sixteen, with no other effect; the next step runs inside it
+  drain,        // empty the lane's limbo, and give back its log frames
 };
 
 struct Step {
   Step(Op o, int l = 0) : op(o), lane(l) {}
   Op op;
-  int lane;  // 0: the main thread's, 1: another thread's
+  int lane;  // 0: the main thread's, 1: the other thread's
 };
 using Script = std::vector<Step>;
 
 struct World {
-  static constexpr std::size_t kWords = 24;  // eight in a line
-  static constexpr std::size_t kDests = 3;   // in a line of their own
+  static constexpr std::size_t kWords = 24;  // eight a line
+  static constexpr std::size_t kDests = 3;   // in their own line
   static constexpr std::size_t kMany = 16;
-  static constexpr std::size_t kSpread = 52;  // one a line: more than a lane's undo area
+  static constexpr std::size_t kSpread = 52;  // one a line: more than a lane's undo area holds
 
   struct alignas(kLineBytes) Spread {
     std::uint64_t word;
@@ -69,7 +69,7 @@ struct WorldState {
   std::uint64_t many = 0;
   std::uint64_t spread = 0;  // in all of them
 
-  // `choice` picks the words and destinations.
+  // `choice` selects the words and destinations.
   void apply(Op op, std::uint64_t choice);
   bool shown_by(const World& w) const;
 };

@@ -1,5 +1,5 @@
-// Stores: single operations and batches. The model is a map, and what the operation that was cut
-// off would have made of it.
+// Stores: single operations and batches. The model is a map, plus the changes of the operation that
+// the crash interrupted.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -45,7 +45,7 @@ Result<Store> open_store(const std::string& path, Report* report = nullptr) {
 }
 
 Change random_change(std::mt19937_64& rng, std::uint64_t keys) {
-  // Some keys are too long to stand in a leaf's separator.
+  // Some keys are too long to be stored inside a leaf's separator.
   const std::uint64_t n = rng() % keys;
   std::string key = "key/" + std::to_string(n * 7919 % 1000);
   if (n % 16 == 0) key += std::string(100, 'k');

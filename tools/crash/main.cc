@@ -5,7 +5,7 @@
 
 namespace {
 
-// The workload's size comes by the environment, so that it is the same when a case is replayed.
+// The workload's size comes from the environment, so it is the same when a case is replayed.
 std::uint64_t number(const char* variable, std::uint64_t usual) {
   const char* text = std::getenv(variable);
   return text == nullptr ? usual : std::strtoull(text, nullptr, 10);

@@ -1,4 +1,4 @@
-// Pools: transactions over linked blocks, and blocks that come and go by malloc_to and free_from.
+// Pools: transactions over linked blocks, and blocks by reserve, publish and free_from.
 #include <array>
 #include <memory>
 #include <random>
@@ -25,7 +25,7 @@ struct Root {
   std::array<Ptr<Block>, kPlaces> block;
 };
 
-// What the root shows: the number of each block, 0 for none.
+// The contents of the root: the number of each block, 0 for none.
 using Numbers = std::array<std::uint64_t, kPlaces>;
 struct PoolModel {
   Numbers before{}, after{};

@@ -1,4 +1,4 @@
-// What `tenuto-crash` explores: the product's own structures under seeded workloads.
+// The tests of `tenuto-crash`: the product's own structures under seeded workloads.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Pools with collections whose catalog or leaves are damaged: nothing crashes, nothing is lost in
-// silence, and a rescue brings back what is intact under its own name.
+// Pools with collections whose catalog or leaves are damaged: nothing crashes, nothing is lost
+// without a report, and a rescue brings back what is intact under its own name.
 // TENUTO_SEED sets the seed, TENUTO_MUTANTS how many random damages are tried.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <random>
 
+#include "pm/plant.h"
 #include "store/kv/catalog.h"
 #include "store/tree/format.h"
 #include "store/tree/record.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"
-#include "tenuto/crash.h"
 #include "tenuto/rescue.h"
 
 namespace tenuto::test {
@@ -144,7 +144,7 @@ TEST_F(CollectionDamage, a_damaged_name_of_the_catalog_is_an_error_and_costs_not
          {line() + 8 * store::kHeadCatalog, line() + 8 * store::kHeadNextId,
           line() + 8 * store::kHeadWord, pm::kHeadPageOffset + 8 * pm::kRootCatalog}) {
       Bytes b = image(clean);
-      // A catalog that got no second name is what a crash may leave.
+      // A crash may leave a catalog without its second name, so that one is set to a wrong offset.
       const bool root = at == pm::kHeadPageOffset + 8 * pm::kRootCatalog;
       set_word(b, at, root ? 4096 : 0);
       write_image(path_.str(), b);
@@ -185,7 +185,7 @@ TEST_F(CollectionDamage, an_entry_of_the_catalog_that_is_damaged_while_the_store
   const std::string name = "new name";
   const auto at = std::search(b.begin(), b.end(), name.begin(), name.end());
   ASSERT_NE(at, b.end());
-  // Under the store's mapping: what is in the page cache is what it sees.
+  // Writes the file under the store's mapping, which shows the page cache.
   const int fd = ::open(path_.str().c_str(), O_RDWR);
   const auto value_at = static_cast<off_t>(at - b.begin()) + static_cast<off_t>(name.size());
   ASSERT_EQ(::pwrite(fd, entry.data(), entry.size(), value_at), static_cast<ssize_t>(entry.size()));
@@ -198,7 +198,7 @@ TEST_F(CollectionDamage, an_entry_of_the_catalog_that_is_damaged_while_the_store
   EXPECT_NE(of_list.what, "");
 }
 
-// The words that version 0.1.0 wrote for stores and collections of one fence, in an image of today.
+// Sets the words that version 0.1.0 wrote for stores and collections that commit with one fence.
 void say_store_has_one_fence(Bytes& b, std::size_t store_line) {
   std::uint64_t* words = reinterpret_cast<std::uint64_t*>(&b[store_line]);
   const store::StoreWord word{words[store::kHeadWord]};
@@ -256,14 +256,14 @@ TEST_F(CollectionDamage, what_version_0_1_0_made_with_one_fence_is_refused_and_l
   }
 }
 
-// As when a page is written to the wrong place.
+// A page may have been written to the wrong place.
 TEST_F(CollectionDamage, a_whole_record_in_the_place_of_another_is_not_handed_out) {
   Bytes b = image(true);
   const auto place = [&](const std::string& key) {
     const std::string start = key + "main";  // of a record in the default collection
     return std::search(b.begin(), b.end(), start.begin(), start.end()) - b.begin() - 8;
   };
-  // Two whose values are equally long.
+  // Two records whose values have the same length.
   const auto one = place(key_of(100 * 7919 % 100'003));
   const auto other = place(key_of(190 * 7919 % 100'003));
   const std::ptrdiff_t bytes = 8 + 9 + 4 + 100 % 90;
@@ -285,7 +285,7 @@ TEST_F(CollectionDamage, a_whole_record_in_the_place_of_another_is_not_handed_ou
 
 TEST_F(CollectionDamage, a_damaged_collection_leaves_the_others_whole) {
   Bytes b = image(true);
-  // The first leaf that says it belongs to the first collection.
+  // The first leaf that names the first collection as its owner.
   for (std::size_t at = 0; at + sizeof(store::Leaf) <= b.size(); at += 64) {
     store::Leaf leaf;
     std::memcpy(&leaf, &b[at], sizeof leaf);
@@ -300,7 +300,7 @@ TEST_F(CollectionDamage, a_damaged_collection_leaves_the_others_whole) {
   }
   write_image(path_.str(), b);
   {
-    Store s = opened();  // nobody has asked for it yet
+    Store s = opened();  // no call has asked for it yet
     EXPECT_EQ(records_of(s), world_[""]);
     EXPECT_EQ(s.collection("a", CollectionOptions{}, &report_).error(), Status::corrupt);
     EXPECT_NE(report_.text().find("collection a"), std::string::npos) << report_.text();
@@ -308,7 +308,7 @@ TEST_F(CollectionDamage, a_damaged_collection_leaves_the_others_whole) {
     EXPECT_EQ(s.validate(&report_), Status::corrupt);
   }
   static_cast<void>(rescue_image(b));
-  EXPECT_EQ(rescued_, world_);  // after a clean close the blocks speak for themselves
+  EXPECT_EQ(rescued_, world_);  // after a clean close the bits say which blocks are allocated
 }
 
 TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_records) {
@@ -328,7 +328,7 @@ TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_record
   for (int i = 0; i < count; ++i) {
     Bytes b = clean;
     for (std::uint64_t n = rng() % 3 + 1; n > 0; --n) {
-      // Half of them in the catalog's leaf and the head page.
+      // Half of them are in the catalog's leaf or the head page.
       const std::size_t near = rng() % 2 == 0 ? catalog_of(clean) : pm::kHeadPageOffset;
       const std::size_t at = rng() % 2 == 0 ? used[rng() % used.size()] : near + rng() % 8 * 64;
       if (rng() % 2 == 0) {
@@ -339,7 +339,7 @@ TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_record
     }
     write_image(path_.str(), b);
     if (Result<Store> s = open()) {
-      // What is called sound holds everything that was there.
+      // A store that validates holds everything that was there.
       if (s->validate(&report_) == Status::ok) {
         EXPECT_EQ(world_of(*s), world) << "damage " << i;
       }
@@ -358,7 +358,7 @@ TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_record
   }
 }
 
-// A slot of `a` that a flipped bit has made name a record of `b`: the drop of `a` leaves it alone.
+// A flipped bit makes a slot of `a` name a record of `b`. The drop of `a` leaves that record alone.
 TEST_F(CollectionDamage, a_drop_does_not_give_back_what_is_anothers) {
   const auto lose_through_a_drop = [&] {
     Bytes b = image(true);
@@ -381,7 +381,7 @@ TEST_F(CollectionDamage, a_drop_does_not_give_back_what_is_anothers) {
     write_image(path_.str(), b);
     Store s = opened();
     EXPECT_EQ(s.drop("a"), Status::ok);
-    Status put = Status::ok;  // what is free is used again
+    Status put = Status::ok;  // puts that reuse free memory
     for (int i = 0; i < 20'000 && put == Status::ok; ++i) {
       put = s.put("x" + key_of(i), std::string(static_cast<std::size_t>(i % 90), 'y'));
     }

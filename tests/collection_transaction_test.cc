@@ -1,5 +1,6 @@
-// Transactions over several collections, and those that make and drop them. That many at once are
-// serialisable: isolation_stress; that crashes leave all or nothing: collection_crash.
+// Transactions over several collections, and transactions that make and drop them. isolation_stress
+// tests that concurrent ones are serialisable. collection_crash tests that a crash leaves all of
+// one or nothing.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "pm/plant.h"
 #include "support/collection_fixture.h"
-#include "tenuto/crash.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto {
@@ -36,7 +37,7 @@ TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collection
   EXPECT_EQ(a.contains("x"), Status::not_found);
   EXPECT_EQ(*b.get("x"), "10");
   EXPECT_EQ(*s_->get("log"), "moved");
-  // One key name, two collections: neither hides the other.
+  // The same key in two collections: neither hides the other.
   StoreTransaction tx = s_->begin();
   ASSERT_EQ(tx.put(a, "x", "mine"), Status::ok);
   EXPECT_EQ(*tx.get(b, "x"), "10");
@@ -130,7 +131,7 @@ TEST_F(CollectionTransactionTest, a_name_is_created_once_in_a_transaction) {
   ASSERT_TRUE(first);
   EXPECT_EQ(tx.create("twice", {.order = KeyOrder::reverse}, &report_).error(), Status::exists);
   EXPECT_NE(report_.text().find("twice"), std::string::npos) << report_.text();
-  // In the place of one that it drops a name may be made, once, too.
+  // A transaction may make a new collection, once, under the name of one that it drops.
   ASSERT_EQ(tx.drop(old), Status::ok);
   Result<Collection> again = tx.create("old", {});
   ASSERT_TRUE(again);
@@ -149,8 +150,8 @@ TEST_F(CollectionTransactionTest, a_name_is_created_once_in_a_transaction) {
   EXPECT_EQ(*made({}, "old").get("later"), "v");
 }
 
-// One reads a collection and writes a key, the other reads the key and drops the collection: there
-// is no order in which both are right.
+// One transaction reads a collection and writes a key. The other reads that key and drops the
+// collection. No serial order explains both.
 TEST_F(CollectionTransactionTest, a_drop_and_a_reader_of_the_collection_do_not_both_commit) {
   constexpr int kRounds = 1500;
   int reads = 0;
@@ -185,7 +186,7 @@ TEST_F(CollectionTransactionTest, a_drop_and_a_reader_of_the_collection_do_not_b
   EXPECT_GT(reads + drops, kRounds / 2) << reads << " reads, " << drops << " drops";
 }
 
-// The same with a batch and a transaction that write to the collection without having read it.
+// The same with a batch and a transaction that write to the collection without reading it.
 TEST_F(CollectionTransactionTest, a_drop_and_a_blind_write_do_not_both_commit) {
   constexpr int kRounds = 1000;
   for (int round = 0; round < kRounds; ++round) {
@@ -211,7 +212,7 @@ TEST_F(CollectionTransactionTest, a_drop_and_a_blind_write_do_not_both_commit) {
         if (write == Status::ok) write = tx.commit();
       }
     });
-    // Whoever drops has not seen what the other writes.
+    // The transaction that drops must have seen what the other one wrote, if both commit.
     StoreTransaction tx = s_->begin();
     std::string value;
     (void)tx.get("m", value);
@@ -224,8 +225,9 @@ TEST_F(CollectionTransactionTest, a_drop_and_a_blind_write_do_not_both_commit) {
   }
 }
 
-// A write found the collection, and waits before its leaf; the collection's dropper has read that
-// leaf. If both were ok, the write would come before the drop, and after what the drop had read.
+// A write found the collection, and waits before its leaf. The transaction that drops the
+// collection has read that leaf. If both succeeded, the write would come before the drop and after
+// the drop's read.
 TEST_F(CollectionTransactionTest, a_write_does_not_pass_a_drop_that_read_its_key) {
   for (const bool planted : {false, true}) {
 #ifndef TENUTO_DEBUG_CHECKS
@@ -256,7 +258,7 @@ TEST_F(CollectionTransactionTest, a_write_does_not_pass_a_drop_that_read_its_key
   }
 }
 
-// What a transaction sees of a drop is seen of the rest of its batch: both or neither.
+// A drop and the writes of its batch are seen together or not at all.
 TEST_F(CollectionTransactionTest, a_reader_sees_a_drop_and_the_writes_beside_it_or_neither) {
   constexpr int kRounds = 1000;
   for (int round = 0; round < kRounds; ++round) {
@@ -368,7 +370,8 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   EXPECT_EQ(tx.get(a, "x").error(), Status::not_found);
   EXPECT_EQ(tx.commit(), Status::not_found);
   EXPECT_EQ(s_->contains("y"), Status::not_found);
-  // One that comes to it only now has not seen the store at one moment; the next one has.
+  // A transaction that first uses the dropped collection now has no single snapshot, so it
+  // conflicts. The next transaction does not.
   Collection b = made({}, "b");
   ASSERT_EQ(b.put("x", "1"), Status::ok);
   StoreTransaction late = s_->begin();

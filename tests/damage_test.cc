@@ -1,16 +1,16 @@
-// Damage of the medium that was passed over in silence, a story each. damage_fuzz looks at every
-// bit; here a bit is chosen, and what it may not do any more is named.
+// Damage of the medium that the library once did not report, one test each. damage_fuzz flips every
+// bit. These tests choose a bit, and name what it must not lead to.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 
+#include "pm/plant.h"
 #include "store/tree/hash.h"
 #include "store/tree/leaf.h"
 #include "store/tree/record.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 #include "tenuto/rescue.h"
 #include "tenuto/snapshot.h"
 
@@ -26,7 +26,7 @@ class DamageTest : public KvFixture {
  protected:
   DamageTest() { options_.pool.size = 8u << 20; }
 
-  // Each key was replaced once, so that an older record of it is whole somewhere.
+  // Each key is replaced once, so that a whole older record of it exists somewhere.
   Bytes image() {
     ::unlink(path_.str().c_str());
     Store s = opened();
@@ -36,14 +36,14 @@ class DamageTest : public KvFixture {
     return read_image(path_.str());
   }
 
-  // Where the record of this key and value stands.
+  // The offset of the record of this key and value.
   static std::size_t record_at(const Bytes& b, int i, const std::string& value) {
     const std::string text = key_of(i) + value;
     const auto at = std::search(b.begin(), b.end(), text.begin(), text.end());
     EXPECT_NE(at, b.end()) << i;
     return static_cast<std::size_t>(at - b.begin()) - sizeof(store::RecordHead);
   }
-  // The slot that names a record, and its leaf.
+  // The slot that names a record, with its leaf.
   struct Slot {
     std::size_t leaf = 0;
     unsigned number = 0;
@@ -65,7 +65,7 @@ class DamageTest : public KvFixture {
     return {};
   }
 
-  // Checksums as 0.1.0 made them.
+  // Gives leaves and records the checksums that version 0.1.0 wrote.
   static void make_older(Bytes& b) {
     for (const std::size_t at : leaves_of(b)) {
       auto& leaf = reinterpret_cast<store::Leaf&>(b[at]);
@@ -90,7 +90,7 @@ class DamageTest : public KvFixture {
     for (it.seek_first(); it.valid(); it.next()) ++n;
     return it.status() == Status::ok ? n : 0;
   }
-  // Each in a store of its own, for damage that was met makes the rest of the calls refuse.
+  // Each use has its own store, because a store refuses further calls once it has found damage.
   void expect_all_report(const Bytes& b, int damaged) {
     const auto with = [&](const std::function<void(Store&)>& use) {
       write_image(path_.str(), b);
@@ -125,7 +125,7 @@ class DamageTest : public KvFixture {
 
 TEST_F(DamageTest, a_key_that_was_changed_sorts_nowhere) {
   const Bytes sound = image();
-  // The first byte: it sorts to an edge of its leaf, or into another one.
+  // The first byte changes: the key then belongs to an edge of its leaf, or to another leaf.
   for (const int i : {0, 17, kKeys / 2, kKeys - 1}) {
     for (const unsigned bit : {0u, 4u, 6u, 7u}) {
       Bytes b = sound;
@@ -144,7 +144,7 @@ TEST_F(DamageTest, a_split_refuses_a_leaf_with_a_damaged_key) {
     std::size_t byte;
     unsigned char bit;
   };
-  // The last one stays in its leaf's range, and would go to the wrong half.
+  // The last key stays in its leaf's range, but a split would move it to the wrong half.
   for (const auto& [i, byte, bit] : {Flip{3, 5, 4}, Flip{150, 5, 4}, Flip{40, 7, 0x10}}) {
     Bytes b = sound;
     b[record_at(b, i, new_value(i)) + sizeof(store::RecordHead) + byte] ^= bit;
@@ -188,7 +188,7 @@ TEST_F(DamageTest, no_bit_of_a_slots_word_hides_its_key_or_shows_an_older_record
     if (!s) {
       EXPECT_EQ(s.error(), Status::corrupt);
     } else {
-      // Its check became that of a word that has none.
+      // The flip turned the slot's check into the one of a slot word without a check.
       EXPECT_LT(bit, store::SlotWord::kCheckBits);
       EXPECT_EQ(s->get(key_of(i), value), Status::ok);
       EXPECT_EQ(value, new_value(i));
@@ -196,7 +196,7 @@ TEST_F(DamageTest, no_bit_of_a_slots_word_hides_its_key_or_shows_an_older_record
   }
 }
 
-// As when a page is written to the wrong place.
+// A page may have been written to the wrong place.
 TEST_F(DamageTest, an_older_record_at_the_place_of_the_newer_one_is_not_handed_out) {
   const Bytes sound = image();
   for (const int i : {270, kKeys - 1}) {  // the memory of their older records was not used again
@@ -232,7 +232,7 @@ TEST_F(DamageTest, a_value_that_was_changed_ends_backup_and_compaction_without_v
   EXPECT_EQ(again.compact().error(), Status::corrupt);
 }
 
-// What was sound when the store was opened, and walked over once.
+// The key was sound when the store was opened and first walked over.
 TEST_F(DamageTest, a_key_that_changes_under_an_open_store_is_reported) {
   const Bytes sound = image();
   const std::size_t at = record_at(sound, 120, new_value(120)) + sizeof(store::RecordHead);
@@ -248,7 +248,7 @@ TEST_F(DamageTest, a_key_that_changes_under_an_open_store_is_reported) {
   EXPECT_EQ(s.get(key_of(121), value), Status::ok);
 }
 
-// What the medium changed in a leaf must not get a sound checksum from the next write to it.
+// A later write to the leaf must not give the damage a sound checksum.
 TEST_F(DamageTest, a_fingerprint_that_changes_under_an_open_store_is_found_by_the_next_open) {
   const Bytes sound = image();
   const Slot slot = slot_of(sound, record_at(sound, 120, new_value(120)));
@@ -263,7 +263,7 @@ TEST_F(DamageTest, a_fingerprint_that_changes_under_an_open_store_is_found_by_th
     EXPECT_EQ(s.contains(key_of(120)), Status::ok);
     EXPECT_EQ(s.close(), Status::ok);
   }
-  // Or a split wrote it anew, from the shadow leaf.
+  // Or a split wrote the leaf anew from its shadow leaf, which is sound.
   Result<Store> s = open();
   if (s) {
     EXPECT_EQ(s->contains(key_of(120)), Status::ok);
@@ -273,7 +273,8 @@ TEST_F(DamageTest, a_fingerprint_that_changes_under_an_open_store_is_found_by_th
   }
 }
 
-// Leaves and records as 0.1.0 wrote them: they are read, and written over one by one.
+// Leaves and records as version 0.1.0 wrote them are read, and later writes replace them one by
+// one.
 TEST_F(DamageTest, checksums_of_the_version_before_are_believed) {
   Bytes b = image();
   make_older(b);
@@ -294,7 +295,7 @@ TEST_F(DamageTest, checksums_of_the_version_before_are_believed) {
   expect_valid(s);
 }
 
-// The record of an erased key stands where that of another one did: there are as many as before.
+// The record of an erased key is in the place of another record: the number of records is right.
 TEST_F(DamageTest, a_rescue_does_not_take_a_right_count_for_a_proof) {
   for (const bool older : {false, true}) {
     image();
@@ -324,7 +325,7 @@ TEST_F(DamageTest, a_rescue_does_not_take_a_right_count_for_a_proof) {
   }
 }
 
-// Whole, and found by no lookup.
+// The record is whole, but no lookup finds it.
 TEST_F(DamageTest, a_record_in_the_wrong_leaf_ends_a_walk_and_a_compaction) {
   Bytes b = image();
   const Slot one = slot_of(b, record_at(b, 10, new_value(10)));

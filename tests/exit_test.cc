@@ -1,7 +1,7 @@
-// How a process ends while a pool is open: pools in static objects, made before and after the
-// library's own statics, and thread_locals of the program that use a pool while they are destroyed.
-// The pool is closed cleanly, whatever the medium, and nothing crashes or hangs. The program starts
-// itself again for each way to end: static objects have to be those of a whole process.
+// The ways a process may end while a pool is open. Pools are in static objects, made before and
+// after the library's own statics, and thread_locals of the program use a pool while they are
+// destroyed. The pool is closed cleanly on every medium, and nothing crashes or hangs. The program
+// starts itself again for each way to end, because static objects live as long as the process.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -15,9 +15,9 @@
 #include <string>
 #include <thread>
 
+#include "pm/plant.h"
 #include "support/pool_parts.h"
 #include "tenuto/collection.h"
-#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 #include "tenuto/transaction.h"
 
@@ -27,7 +27,8 @@ namespace {
 constexpr unsigned kAlarmSeconds = 60;
 constexpr int kBlocks = 40;
 
-// What the child is to do: its words come by environment, so that static objects see them.
+// Whether the child is to end in this way. The environment carries the way, so that static objects
+// can read it.
 bool way_is(const char* way) {
   const char* const w = std::getenv("TENUTO_TEST_EXIT");
   return w != nullptr && std::string_view(w) == way;
@@ -73,8 +74,8 @@ struct Words {
   Ptr<char> word[kBlocks];
 };
 
-// Records and blocks; of these some are freed, in a transaction and without one, so that flushes
-// are left that nobody fenced.
+// A store with records and blocks. Some blocks are freed, in a transaction and without one, which
+// leaves flushes without a fence.
 struct Opened {
   std::optional<Store> store;
 
@@ -108,12 +109,13 @@ struct StaticPool : Opened {
   }
 };
 
-// Before and after all other statics of the program, the library's included.
+// Made before and after all other statics of the program, and those of the library.
 __attribute__((init_priority(101))) StaticPool first_static("static made first");
 __attribute__((init_priority(65535))) StaticPool last_static("static made last");
 Opened* the_pool = nullptr;
 
-// Made before the thread's first use of a pool, hence destroyed after what that makes.
+// Made before the thread's first use of a pool, so it is destroyed after the library's
+// thread-locals.
 struct Outliving {
   ~Outliving() {
     if (the_pool != nullptr) the_pool->work("outliving");
@@ -122,7 +124,7 @@ struct Outliving {
 };
 thread_local Outliving outliving;
 
-// A thread that worked and rests is no reason for the close to forget what it did.
+// The close must also make durable what a resting thread did.
 void rest_forever() {
   static std::atomic<bool> worked = false;
   std::thread([] {
@@ -133,7 +135,7 @@ void rest_forever() {
   while (!worked) std::this_thread::yield();
 }
 
-// In a function of the program that the library calls.
+// Whether callbacks of the program end the process.
 std::atomic<bool> ends_inside = false;
 
 void end_here(const char* where) {
@@ -212,7 +214,7 @@ int live() {
 }
 
 struct End {
-  int code = 0;  // or 1000 + signal
+  int code = 0;  // the exit status, or 1000 + signal
 };
 
 End run_child(const char* way, Medium medium, const std::string& path, const char* plant) {
@@ -232,7 +234,7 @@ End run_child(const char* way, Medium medium, const std::string& path, const cha
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status)};
 }
 
-// Empty, or what is wrong with what the child left.
+// Returns what is wrong with what the child left, or an empty string.
 std::string judge(const std::string& path, bool may_be_unclean) {
   Report report;
   StoreOptions o = options();
@@ -278,7 +280,7 @@ TEST(exit_test, a_pool_in_a_static_object_is_closed_cleanly_on_every_medium) {
   }
 }
 
-// As a crash there, or cleanly; it does not hang, and nothing that was acknowledged is lost.
+// The process ends as in a crash, or cleanly. It does not hang, and nothing acknowledged is lost.
 TEST(exit_test, a_process_may_end_inside_a_call) {
   for (const Medium m : {Medium::cache, Medium::journal}) {
     for (const char* way : kWaysInside) {

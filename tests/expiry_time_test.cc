@@ -1,5 +1,5 @@
-// The time by which records expire: it belongs to a moment, does not go back, and is not believed
-// at once when it leaps.
+// The time by which records expire: a snapshot fixes it, it does not go back, and a leap is not
+// believed at once.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "pm/format.h"
+#include "pm/plant.h"
 #include "support/collection_fixture.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 #include "tenuto/rescue.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
@@ -49,7 +49,7 @@ class ExpiryTimeTest : public test::CollectionFixture {
     return log_;
   }
 
-  // What a snapshot, a transaction and their cursors see of a record that expires under them.
+  // Whether a snapshot, a transaction and their cursors still see a record that expires meanwhile.
   bool moment_stays(Collection& c) {
     put(c, "a", 10);
     put(c, "b", 10);
@@ -66,7 +66,7 @@ class ExpiryTimeTest : public test::CollectionFixture {
            tx.contains(c, "b") == Status::ok && keys(from_snapshot) == (Keys{"a", "b"}) &&
            keys(from_tx) == (Keys{"a", "b"});
   }
-  // Whether a commit notices that what it read has expired.
+  // Whether a commit conflicts when a record it read has expired.
   bool commit_notices(Collection& c, bool by_cursor) {
     put(c, "k", 10);
     StoreTransaction tx = s_->begin();
@@ -110,7 +110,7 @@ TEST_F(ExpiryTimeTest, what_expires_under_a_transaction_is_a_conflict) {
   Collection c = sessions();
   EXPECT_TRUE(commit_notices(c, false));
   EXPECT_TRUE(commit_notices(c, true));
-  // One that only reads has its moment, and what stays longer is no matter.
+  // A transaction that only reads keeps its time. A record that lives longer causes no conflict.
   put(c, "k", 10);
   put(c, "long", 1000);
   StoreTransaction reads = s_->begin();
@@ -166,7 +166,7 @@ TEST_F(ExpiryTimeTest, a_backup_and_a_rescue_know_the_time_of_their_source) {
   now_ += 10;
   EXPECT_EQ(c.contains("k"), Status::not_found);
   const std::uint64_t known = s_->time_ms();
-  // Opened by a machine whose clock is behind: what the copy says of "k".
+  // The copy is opened on a machine whose clock is behind. It must still know that "k" expired.
   const auto copied = [&](bool by_rescue) {
     const test::TempPath to(by_rescue ? "expiry-rescue" : "expiry-backup");
     if (by_rescue) {
@@ -242,7 +242,7 @@ TEST_F(ExpiryTimeTest, one_wrong_leap_of_the_clock_destroys_nothing) {
     EXPECT_EQ(c.contains("k"), Status::not_found) << "the clock is what users see";
     EXPECT_EQ(*s_->reclaim(), 1u) << "what had expired before may go";
     EXPECT_NE(log().find("the clock is ahead"), std::string::npos) << log();
-    // A minute later: what was confirmed went on with the steady clock meanwhile.
+    // A minute later. Meanwhile the confirmed time went on with the steady clock.
     now_ = right + 60'000;
     reopen();
     c = sessions();
@@ -266,7 +266,7 @@ TEST_F(ExpiryTimeTest, a_leap_that_stands_is_believed) {
   now_ += 10'000 * kHour;
   EXPECT_EQ(c.contains("k"), Status::not_found);
   std::uint64_t erased = 0;
-  while (erased == 0) {  // the test's own time limit is the bound
+  while (erased == 0) {  // ctest's time limit bounds this loop
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     erased = *s_->reclaim();
   }
@@ -274,7 +274,7 @@ TEST_F(ExpiryTimeTest, a_leap_that_stands_is_believed) {
   EXPECT_NE(log().find("the clock has stood"), std::string::npos) << log();
 }
 
-// A store that is opened once a week, for a moment.
+// A store that is opened once a week, for a short time.
 TEST_F(ExpiryTimeTest, two_lives_that_see_a_leap_confirm_it) {
   Collection c = sessions();
   put(c, "k", kHour);
@@ -300,7 +300,7 @@ TEST_F(ExpiryTimeTest, a_day_is_no_leap_and_leaps_may_be_believed) {
   EXPECT_EQ(*s_->reclaim(), 1u);
 }
 
-// A record that is put anew before it expires is always there.
+// A record that is renewed before it expires is always there.
 TEST_F(ExpiryTimeTest, who_keeps_a_record_alive_is_not_told_that_it_expired) {
   Collection c = sessions();
   put(c, "k", 10);

@@ -1,6 +1,6 @@
-// Files of others: whatever stands in the place of a file that the library makes is not truncated,
-// written to, renamed over or removed; what is made gets the permissions that were asked for, and
-// descriptors that are not those of standard input, output and error.
+// Files of other programs. If one is in the place of a file that the library wants to make, the
+// library does not truncate it, write to it, rename over it or remove it. Files that it makes have
+// the permissions that were asked for. Their descriptors are never 0, 1 or 2.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -11,10 +11,10 @@
 #include <functional>
 #include <thread>
 
+#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/obstacles.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 #include "tenuto/pool.h"
 #include "tenuto/rescue.h"
 
@@ -45,7 +45,7 @@ class ForeignFiles : public testing::Test {
     o.pool.journal.bytes = 256u << 10;
     return o;
   }
-  // A closed pool without a journal beside it.
+  // Makes a closed pool without a journal.
   void make_pool(const std::string& path) const {
     Result<Store> s = Store::open(path, options(Medium::cache));
     ASSERT_TRUE(s);
@@ -67,10 +67,10 @@ class ForeignFiles : public testing::Test {
   const std::string folder_ = TempPath("foreign").str() + ".d";
 };
 
-// An operation that makes a file at a path, and does without when it cannot.
+// An operation that makes a file at a path, and can do without it.
 struct Maker {
   const char* name;
-  const char* file;  // that it makes
+  const char* file;  // the file that it makes
   std::function<Status(const std::string& folder)> run;
 };
 
@@ -127,7 +127,7 @@ TEST_P(ForeignFilesAt, what_stands_in_the_way_stays) {
     before.expect_still();
     EXPECT_EQ(text_of(at("victim")), kText);
     EXPECT_FALSE(fs::exists(file + ".nowhere"));
-    // Nor is anything left lying about.
+    // No other file is left, either.
     for (const auto& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename();
       EXPECT_TRUE(name == "p.tnt" || name == "victim" || name == maker.file) << name;
@@ -153,7 +153,7 @@ TEST_F(ForeignFiles, another_pools_journal_stays) {
   }
 }
 
-// Somebody takes the name while a backup is made: his file stays, and nothing else is left.
+// Another program takes the name while a backup is made: its file stays, and nothing else is left.
 TEST_F(ForeignFiles, a_name_that_is_taken_meanwhile_is_not_replaced) {
   make_pool(at("p.tnt"));
   Result<Store> s = Store::open(at("p.tnt"), options(Medium::cache));
@@ -205,7 +205,8 @@ TEST_F(ForeignFiles, a_backup_or_rescue_that_is_killed_leaves_nothing) {
 }
 
 #ifdef TENUTO_DEBUG_CHECKS
-// Where no file can be without a name: the next maker removes what is provably left over of one.
+// A file system without nameless files: the next maker removes a temporary file whose maker
+// provably died.
 class WithoutNamelessFiles : public ForeignFiles {
  protected:
   void SetUp() override {
@@ -221,7 +222,7 @@ class WithoutNamelessFiles : public ForeignFiles {
     }
     return names;
   }
-  // A backup that ends in the middle, with SIGKILL or SIGSTOP.
+  // A backup that SIGKILL or SIGSTOP interrupts.
   pid_t interrupted(int signal) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -239,7 +240,7 @@ class WithoutNamelessFiles : public ForeignFiles {
     Result<Store> s = Store::open(at("q.tnt"), options(Medium::cache));
     return s && s->backup(at("copy")) == Status::ok;
   }
-  // Whether something was left, and is gone after the next backup to that path.
+  // Whether the next backup to that path removes what a killed one left.
   bool next_one_removes_it() {
     fs::copy_file(at("p.tnt"), at("q.tnt"), fs::copy_options::overwrite_existing);
     for (int tries = 0; tries < 20; ++tries) {
@@ -322,7 +323,8 @@ TEST_F(ForeignFiles, permissions_are_those_that_were_asked_for) {
   ::umask(mask);
 }
 
-// A daemon closes them; then the next file to be opened would be what printf writes to.
+// A daemon closes these three. Then the next file that it opens gets one of them, and printf writes
+// to that file.
 bool standard_descriptors_stay_closed(const std::string& folder) {
   const pid_t child = ::fork();
   if (child == 0) {

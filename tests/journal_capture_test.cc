@@ -1,5 +1,5 @@
-// Line images on medium journal: rows, cuts, and what counts of them. Threads store to lines
-// they share while epochs are cut; line images are compared with what the lines held.
+// Line images on medium journal: rows, cuts, and counters. Threads store to lines that they share
+// while epochs are cut, and the line images are compared with the lines' contents.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@
 #include "journal/capture.h"
 #include "journal/line_map.h"
 #include "journal/lines.h"
-#include "tenuto/crash.h"
+#include "pm/plant.h"
 
 namespace tenuto::pm {
 namespace {
@@ -43,8 +43,8 @@ LineBytes bytes_of(const LineImage& p) {
   return l;
 }
 
-// Random lines, some of them hot, flushed again and again: what a cut took is each line once, as it
-// was when it was flushed last.
+// Flushes random lines, some of them often. A cut takes each line once, as it was at its last
+// flush.
 TEST(JournalCapture, a_cut_has_the_last_image_of_each_line) {
   std::mt19937_64 rng(1);
   Lines lines(5000);
@@ -70,8 +70,8 @@ TEST(JournalCapture, a_cut_has_the_last_image_of_each_line) {
   }
 }
 
-// One thread counts in the first word of a line and then in the last; another takes line images of
-// it.
+// One thread counts in the first word of a line and then in the last word. Another thread takes
+// line images of it.
 bool images_are_of_one_moment() {
   Lines lines(1);
   std::atomic<bool> end = false;
@@ -125,8 +125,9 @@ TEST(JournalCapture, no_more_images_than_the_limit_wait) {
   EXPECT_EQ(lines.flush(100, 100, 100), nullptr);
 }
 
-// One thread sets the first word of a line and then the last, flushes it, and takes both back the
-// other way round; another takes line images of it. The last word is never set alone.
+// One thread sets the first word of a line and then the last, and flushes it. Then it clears them
+// in reverse order and flushes again. Another thread takes line images. The last word is never set
+// without the first.
 bool images_beside_flushes_are_of_one_moment() {
   Lines lines(1);
   std::atomic<bool> end = false;
@@ -141,7 +142,7 @@ bool images_beside_flushes_are_of_one_moment() {
       lines.flush(0);
     }
   });
-  while (lines.capture->pending_lines() == 0) std::this_thread::yield();  // it flushes
+  while (lines.capture->pending_lines() == 0) std::this_thread::yield();  // its first flush
   CutRows cut;
   bool whole = true;
   for (int i = 0; i < 2000 && whole; ++i) {
@@ -169,9 +170,9 @@ TEST(JournalCapture, a_image_beside_flushes_is_of_one_moment) {
 #endif
 }
 
-// Each thread raises words of its own in lines that all share, in pairs of lines: the second one's
-// word only when the first one's was flushed and fenced. Whatever the cuts took, no word falls
-// back, and no second word is ahead of its first.
+// Each thread counts in its own words of lines that all threads share, in pairs of lines. It raises
+// the word of the second line only after the first line was flushed and fenced. In all cuts no word
+// falls back, and no second word is ahead of its first.
 bool threads_and_cuts_agree() {
   constexpr std::size_t kThreads = 4, kPairs = 40, kRounds = 3000;
   Lines lines(2 * kPairs);
@@ -181,7 +182,7 @@ bool threads_and_cuts_agree() {
     threads.emplace_back([&, t] {
       std::mt19937_64 rng(t);
       const auto raise = [&](std::size_t i) {
-        lines.flush((i + 2) % lines.line.size());  // for the same fence
+        lines.flush((i + 2) % lines.line.size());  // another line under the same fence
         std::atomic_ref word(lines.line[i].word[t]);
         word.store(word.load() + 1);
         lines.flush(i);
@@ -236,7 +237,8 @@ TEST(JournalCapture, threads_on_shared_lines_leave_states_of_real_memory) {
 
 class JournalCapturePlanted : public testing::TestWithParam<const char*> {};
 
-// In a child, for a mistake may take a buffer from a thread that writes to it: found, too.
+// Runs in a child, because the mistake may take a buffer from a thread that writes to it. A crash
+// counts as found.
 TEST_P(JournalCapturePlanted, is_found) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -255,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(Plants, JournalCapturePlanted,
                                          "journal_tag_once_a_fence"),
                          [](const auto& plant) { return std::string(plant.param); });
 
-// A capture that waits inside for room, and a cut that waits for the capture.
+// A capture waits for room while it captures, and a cut waits for that capture: a deadlock.
 TEST(JournalCapture, a_capture_that_waits_for_room_never_ends) {
   const auto full_while_cut = [](const char* mistake) {
     if (mistake != nullptr) plant(mistake);

@@ -1,6 +1,7 @@
-// Medium journal against power cuts: all writes to the pool and its journal are recorded, and the
-// files are opened as each moment may have left them: with all, none or some of the sectors that
-// were not durable yet. What was synced must be there, and nothing but a prefix of what was done.
+// Medium journal against power cuts. All writes to the pool and its journal are recorded. The files
+// are opened as a cut at each point may have left them: with all, none or some of the sectors that
+// were not durable yet. What was synced must be there, and the store must hold a prefix of the
+// operations.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "pm/plant.h"
 #include "support/io_record.h"
 #include "support/pool_parts.h"
-#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 
 namespace tenuto {
@@ -36,7 +37,7 @@ StoreOptions journalled(const std::string& journal) {
 
 struct Op {
   std::string key;
-  std::string value;  // empty: erased
+  std::string value;  // an erase, if empty
   bool sync = false;
 };
 
@@ -62,7 +63,7 @@ void apply(Model& model, const Op& op) {
   }
 }
 
-// Nothing when a record cannot be read.
+// Returns nothing if a record cannot be read.
 std::optional<Model> read_all(const Store& s) {
   Model all;
   Iterator at = s.iterator();
@@ -71,13 +72,13 @@ std::optional<Model> read_all(const Store& s) {
   return all;
 }
 
-// What a store is to hold: what was there before, and a prefix of the operations.
+// What a store must hold: the records from before, and a prefix of the operations.
 struct Story {
   Model before;
   std::vector<Op> ops;
 };
 
-// Opens what a cut left; empty, or what is wrong with it.
+// Opens what a cut left. Returns what is wrong with it, or an empty string.
 std::string judge(const std::string& pool, const std::string& journal, const Story& story,
                   std::size_t acknowledged) {
   Report report;
@@ -106,7 +107,7 @@ struct Disk {
   }
 };
 
-// Runs the operations on the store from its open on; empty, or what failed.
+// Runs the operations on an open store. Returns what failed, or an empty string.
 std::string run(Store& s, const std::vector<Op>& ops, IoRecord& record) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const WriteOptions how{ops[i].sync ? Durability::sync : Durability::buffered};
@@ -118,7 +119,8 @@ std::string run(Store& s, const std::vector<Op>& ops, IoRecord& record) {
   return {};
 }
 
-// Judges what cuts at some of the record's events leave; empty, or the first wrong one.
+// Judges what cuts at some of the record's events leave. Returns the first error, or an empty
+// string.
 std::string judge_cuts(const Disk& disk, const IoRecord& record, const Story& story,
                        std::size_t cuts, std::mt19937_64& rng) {
   const std::size_t events = record.events().size();
@@ -136,8 +138,8 @@ std::string judge_cuts(const Disk& disk, const IoRecord& record, const Story& st
   return {};
 }
 
-// A life of a store with cuts in it; then the recovery from one of these cuts and what the new life
-// does, with cuts in that. Empty, or what was wrong.
+// Cuts a life of a store. Then it recovers from one of these cuts, runs a second life, and cuts
+// that one too, recovery included. Returns what was wrong, or an empty string.
 std::string explore(std::uint64_t seed, std::size_t cuts) {
   std::mt19937_64 rng(seed);
   const Disk disk;
@@ -179,8 +181,7 @@ std::string explore(std::uint64_t seed, std::size_t cuts) {
   return wrong.empty() ? wrong : "in the second life: " + wrong;
 }
 
-// A chain of recoveries, each cut somewhere before it has come to its end. Empty, or what was
-// wrong.
+// Runs a chain of recoveries, each cut before it ends. Returns what was wrong, or an empty string.
 std::string explore_recoveries(std::uint64_t seed, int chain) {
   std::mt19937_64 rng(seed);
   const Disk disk;

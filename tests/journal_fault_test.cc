@@ -1,6 +1,6 @@
-// Medium journal on a disk that fails: each call of a store's life fails, once or from then on, in
-// each of the ways it can. After each: what was acknowledged as synced is there when the disk is
-// well again, the rest is a prefix, and from the failure on nothing says ok.
+// Medium journal on a disk that fails. Each call of a store's life fails, once or from then on, in
+// each possible way. Once the disk works again, what was acknowledged as synced is there, and the
+// rest is a prefix. After the failure no call returns ok.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "pm/plant.h"
 #include "support/failing_calls.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 
 namespace tenuto::test {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kOps = 90;
 
 bool is_large(int i) { return i % 6 == 5; }
 std::string key_of(int i) { return "key" + std::to_string(i); }
-// Noise, so that the ring fills; large ones make the pool grow.
+// Random bytes, so that the ring fills. Large values make the pool grow.
 std::string value_of(int i) {
   std::string v(is_large(i) ? 350'000 : 700, ' ');
   std::uint64_t x = static_cast<std::uint64_t>(i) + 1;
@@ -39,7 +39,7 @@ struct Life {
   StoreOptions options = journalled(paths);
   std::string log;
   int attempted = 0;     // puts that were begun
-  int acknowledged = 0;  // of them, up to the last one that said it was synced
+  int acknowledged = 0;  // of them, up to the last one that returned as synced
   std::string step;      // the first that failed
   Status status = Status::ok;
   Report report;
@@ -71,7 +71,7 @@ struct Life {
     return true;
   }
 
-  // Read-only with io, and a report that says what, where and what to do.
+  // All calls return Status::io, and the report tells what failed, where, and what to do.
   void expect_final(Store& s) {
     EXPECT_EQ(status, Status::io);
     EXPECT_EQ(s.put("other", "x", {Durability::buffered}), Status::io);
@@ -93,7 +93,7 @@ struct Life {
       if (!s) return static_cast<void>(went("open", s.error()));
       for (int i = begin; i < begin + (begin == 0 ? kOps : 9); ++i) {
         if (!put(*s, i)) {
-          if (status == Status::full) {  // nothing was done, and all else works
+          if (status == Status::full) {  // the put changed nothing, and all else works
             EXPECT_EQ(s->sync(), Status::ok);
             acknowledged = i;
           }
@@ -106,7 +106,7 @@ struct Life {
     }
   }
 
-  // On a disk that is well.
+  // Judges the files once the disk works again.
   void judge() {
     if (::access(paths.pool.str().c_str(), F_OK) != 0) {
       EXPECT_EQ(attempted, 0);
@@ -133,7 +133,7 @@ bool is_retried(const std::string& name, int error) {
   return is_short(error) || (error == EINTR && retried.contains(name));
 }
 
-// Every step-th call; all with TENUTO_JOURNAL_FAULTS=all.
+// `step`: every step-th call fails. TENUTO_JOURNAL_FAULTS=all tries every call.
 struct Fault {
   const char* name;
   int error;
@@ -142,7 +142,8 @@ struct Fault {
   int step;
 };
 
-// A life of which the n-th call fails; its name, empty when there were fewer.
+// Runs a life in which the n-th call fails. Returns the call's name, or an empty string if there
+// were fewer calls.
 std::string live_with(const Fault& f, int n) {
   Life life(f.sync_every_ms);
   fail_call_anywhere(n, f.error, f.lasting);
@@ -151,7 +152,7 @@ std::string live_with(const Fault& f, int n) {
   const bool any = failed_call_anywhere(&name);
   SCOPED_TRACE("call " + std::to_string(n) + ", " + name + ", step " + life.step + ", " +
                life.report.text() + ", log " + life.log);
-  const bool strange = is_short(f.error) && name != "pwrite";  // an errno nobody knows
+  const bool strange = is_short(f.error) && name != "pwrite";  // an errno that no caller expects
   const bool retried = !strange && is_retried(name, f.error) && !(f.error == EINTR && f.lasting);
   if (!any || retried) {
     EXPECT_EQ(life.step, "");
@@ -193,8 +194,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, JournalFault,
                                          Fault{"interrupted_for_ever", EINTR, true, 0, 40}),
                          [](const auto& fault) { return std::string(fault.param.name); });
 
-// What a kill leaves, and opens of it of which calls fail, up to three in a row: what one of them
-// did is not undone by the next.
+// A pool that a kill left, and up to three opens of it with failing calls: an open does not undo
+// what an earlier one did.
 class KilledLife {
  public:
   KilledLife() {
@@ -210,19 +211,19 @@ class KilledLife {
     journal_ = read_image(life_.paths.journal.str());
   }
 
-  // The name of the call, empty when there were fewer.
+  // Returns the call's name, or an empty string if there were fewer calls.
   std::string open_with(const Fault& f, int n) {
     write_image(life_.paths.pool.str(), pool_);
     write_image(life_.paths.journal.str(), journal_);
     std::string name;
     bool any = false;
     for (int again = 0; again < 3; ++again) {
-      // Later ones get as far as the superblock.
+      // In later opens the second pwrite fails, which is that of the superblock.
       if (again == 0) fail_call_anywhere(n, f.error, f.lasting);
       if (again != 0) fail_call_anywhere(2, f.error, f.lasting, "pwrite");
       const auto s = Store::open(life_.paths.pool.str(), life_.options, &life_.report);
       any |= failed_call_anywhere(again == 0 ? &name : nullptr);
-      if (s) break;  // it turned read-only, or did not need the call
+      if (s) break;  // the store turned read-only, or did not need the call
       EXPECT_NE(life_.report.text(), "");
     }
     SCOPED_TRACE("call " + std::to_string(n) + ", " + name + ", " + life_.report.text());
@@ -261,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, JournalReplayFault,
                                          Fault{"no_space", ENOSPC, true, 0, 3}),
                          [](const auto& fault) { return std::string(fault.param.name); });
 
-// Larger than an epoch, so that it makes commits on its way.
+// The value is larger than an epoch, so the put itself commits.
 void expect_dropped_images_told() {
   Life life(0);
   Result<Store> s = Store::open(life.paths.pool.str(), life.options);
@@ -277,7 +278,7 @@ TEST(JournalFaults, a_buffered_write_whose_images_were_dropped_says_so) {
   expect_dropped_images_told();
 }
 
-// The next checkpoint would not be told of that failure again.
+// The failure must be final, because the next checkpoint would not hear of it again.
 void expect_failed_growth_is_final() {
   Life life(0);
   Result<Store> s = Store::open(life.paths.pool.str(), life.options);
@@ -294,8 +295,8 @@ TEST(JournalFaults, a_longer_file_that_cannot_be_synced_is_final) {
   expect_failed_growth_is_final();
 }
 
-// Holes that an open under another medium punched are filled before anything is acknowledged that
-// a checkpoint would have to put there.
+// An open under another medium punched holes. They are filled before any write is acknowledged that
+// a checkpoint has to put there.
 void expect_holes_filled() {
   Life life(0);
   StoreOptions o = life.options;
@@ -326,7 +327,7 @@ void expect_holes_filled() {
 
 TEST(JournalFaults, no_space_for_a_hole_is_met_before_acknowledging) { expect_holes_filled(); }
 
-// What a file system had found before it ran out of room goes back to it.
+// Growth that runs out of space gives back the space that the file system had already found.
 void expect_no_space_kept() {
   for (const Medium medium : {Medium::cache, Medium::journal}) {
     Life life(0);
@@ -356,7 +357,7 @@ void expect_no_space_kept() {
 TEST(JournalFaults, growth_that_fails_keeps_no_space) { expect_no_space_kept(); }
 
 TEST(JournalFaults, a_pool_without_room_for_its_journal_is_not_made) {
-  // Some fifty calls, and those of the journal's thread when the machine is slow.
+  // About fifty calls, and more of the journal's thread when the machine is slow.
   for (int n = 1; n < 500; ++n) {
     Life life(0);
     fail_call_anywhere(n, ENOSPC, true);
@@ -373,7 +374,7 @@ TEST(JournalFaults, a_pool_without_room_for_its_journal_is_not_made) {
 
 #ifdef TENUTO_DEBUG_CHECKS
 
-// Each mistake in what is done about a failure must show.
+// Each mistake in handling a failure must show.
 class JournalFaultPlanted : public testing::TestWithParam<const char*> {};
 
 TEST_P(JournalFaultPlanted, is_found) {

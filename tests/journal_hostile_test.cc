@@ -1,13 +1,13 @@
-// Journals whose checksums are right and whose contents no pool wrote: everything read is bounded
-// before it is used. An open says what is wrong, and the pool file stays as it is. Random
-// forgeries: fuzz/fuzz_journal.cc.
+// Journals with right checksums and contents that no pool wrote: every field is checked before it
+// is used. An open returns an error that tells what is wrong, and the pool file stays as it is.
+// fuzz/fuzz_journal.cc tries random forgeries.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "pm/plant.h"
 #include "support/journal_forge.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 
 namespace tenuto::test {
 namespace {
@@ -34,7 +34,8 @@ class JournalHostile : public testing::Test {
     return o;
   }
 
-  // What an open says of a forged journal; the pool's file is no longer than it was.
+  // Opens the pool beside a forged journal, and returns the status. The pool file must not get
+  // longer.
   Status open_with(const JournalForge& forged) {
     Status said = Status::ok;
     for (const Medium medium : {Medium::journal, Medium::cache}) {

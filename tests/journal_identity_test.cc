@@ -1,6 +1,6 @@
-// A pool and its journal know each other by random ids: whatever path, copy, link or other journal
-// they meet by, what was acknowledged is there, or the open is refused with words that say what to
-// do; and no file that is not provably the pool's own is touched.
+// A pool and its journal recognise each other by random ids. Whatever path, copy, link or other
+// journal is used, everything acknowledged is there, or the open is refused with an error that says
+// what to do. A file that is not provably the pool's own is never touched.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 
 #include "journal/match.h"
 #include "pm/format.h"
+#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 #include "tenuto/pool.h"
 
 namespace tenuto::test {
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder with a pool "p.tnt" and whatever a test puts beside it.
+// A folder with a pool "p.tnt" and the files that a test puts beside it.
 class JournalIdentity : public testing::Test {
  protected:
   void SetUp() override {
@@ -46,7 +46,7 @@ class JournalIdentity : public testing::Test {
     return o;
   }
 
-  // A life that puts a key, synced, and is killed or closed.
+  // A life that puts a key, syncs, and is killed or closed.
   void live(const std::string& path, const std::string& key, bool kill, const StoreOptions& o) {
     run_and_kill([&] {
       Report report;
@@ -93,7 +93,7 @@ TEST_F(JournalIdentity, a_symbolic_link_finds_the_same_journal) {
   EXPECT_EQ(keys_, "a b ");
 }
 
-// Three syncs through another name, a kill, an open by the first name.
+// A life through the hard link that is killed, then an open by the first name.
 TEST_F(JournalIdentity, a_hard_link_with_a_journal_of_its_own_is_refused_with_its_place) {
   live(at("p.tnt"), "a", false);
   fs::create_hard_link(at("p.tnt"), at("other/hard.tnt"));
@@ -104,7 +104,7 @@ TEST_F(JournalIdentity, a_hard_link_with_a_journal_of_its_own_is_refused_with_it
   EXPECT_EQ(open(at("p.tnt"), journalled(at("other/hard.tnt.journal"))), Status::ok)
       << report_.text();
   EXPECT_EQ(keys_, "a b ");
-  // And from then on any closed journal of the pool's will do.
+  // From then on any closed journal of this pool will do.
   EXPECT_EQ(open(at("p.tnt")), Status::ok) << report_.text();
   EXPECT_EQ(open(at("other/hard.tnt")), Status::ok) << report_.text();
 }
@@ -140,7 +140,7 @@ TEST_F(JournalIdentity, another_journal_path_is_never_taken_for_the_last_one) {
   }
 }
 
-// Each time of copying, each side of the pair, opened by each medium.
+// Copies after a kill or a close, of each of the two files, before a kill or a close.
 TEST_F(JournalIdentity, an_older_copy_of_either_is_refused) {
   for (const bool pool_is_old : {true, false}) {
     for (const bool was_killed : {true, false}) {
@@ -155,7 +155,7 @@ TEST_F(JournalIdentity, an_older_copy_of_either_is_refused) {
         live(at("p.tnt"), "b", then_killed);
         copy(at("old"), file);
         const Status s = open(at("p.tnt"));
-        // Two that were closed need nothing of each other.
+        // A pool and a journal that were both closed do not need each other.
         const bool harmless = !was_killed && !then_killed;
         if (harmless && s == Status::ok) {
           EXPECT_EQ(keys_, pool_is_old ? "a " : "a b ");
@@ -169,7 +169,7 @@ TEST_F(JournalIdentity, an_older_copy_of_either_is_refused) {
   }
 }
 
-// Copies within one life: a checkpoint in between is what they can be told by.
+// Copies within one life: a checkpoint in between tells them apart.
 TEST_F(JournalIdentity, an_older_copy_of_the_same_life_is_refused) {
   for (const bool pool_is_old : {true, false}) {
     SetUp();
@@ -195,7 +195,7 @@ TEST_F(JournalIdentity, an_older_copy_of_the_same_life_is_refused) {
     EXPECT_EQ(open(at("p.tnt")), Status::corrupt) << keys_;
     EXPECT_TRUE(says("older copy")) << report_.text();
     EXPECT_TRUE(read_image(at("p.tnt")) == pool) << "something was replayed";
-    // The pair as it was is a state like any other.
+    // The older pair together is a valid state.
     copy(at("old"), at("p.tnt"));
     copy(at("old.journal"), at("p.tnt.journal"));
     EXPECT_EQ(open(at("p.tnt")), Status::ok) << report_.text();
@@ -208,7 +208,7 @@ TEST_F(JournalIdentity, a_pool_and_its_journal_copied_together_go_on_each_by_its
   copy(at("p.tnt.journal"), at("other/p.tnt.journal"));
   live(at("p.tnt"), "b");
   live(at("other/p.tnt"), "c");
-  // Now they are two: neither takes the other's journal.
+  // Now there are two pools: neither accepts the other's journal.
   EXPECT_EQ(open(at("p.tnt"), journalled(at("other/p.tnt.journal"))), Status::corrupt);
   EXPECT_EQ(open(at("p.tnt")), Status::ok) << report_.text();
   EXPECT_EQ(keys_, "a b ");
@@ -226,7 +226,7 @@ TEST_F(JournalIdentity, a_pool_moved_with_its_journal_opens) {
   EXPECT_EQ(keys_, "a ");
 }
 
-// A command that makes a journal for itself alone leaves the application's where it is.
+// A command that makes a journal only for itself leaves the application's journal in its place.
 TEST_F(JournalIdentity, a_journal_that_was_there_is_kept_by_who_would_remove_his_own) {
   StoreOptions command = journalled();
   command.pool.journal.keep = false;
@@ -238,7 +238,7 @@ TEST_F(JournalIdentity, a_journal_that_was_there_is_kept_by_who_would_remove_his
   fs::remove(at("p.tnt.journal"));
   live(at("p.tnt"), "c", false, command);
   EXPECT_FALSE(fs::exists(at("p.tnt.journal")));
-  live(at("p.tnt"), "d", true, command);  // his own, after a kill
+  live(at("p.tnt"), "d", true, command);  // the command's own journal, after a kill
   EXPECT_TRUE(fs::exists(at("p.tnt.journal")));
   live(at("p.tnt"), "e", false, command);
   EXPECT_FALSE(fs::exists(at("p.tnt.journal")));
@@ -256,7 +256,8 @@ TEST_F(JournalIdentity, a_life_on_another_medium_ends_what_a_journal_counts_for)
   EXPECT_EQ(keys_, "a b ");
   live(at("p.tnt"), "c", true, cache);
   copy(at("old"), at("p.tnt.journal"));
-  // Older, and it says that it runs: as a newer one would beside an older copy of the pool.
+  // The journal is older and in use: this looks like a newer journal beside an older copy of the
+  // pool.
   EXPECT_EQ(open(at("p.tnt")), Status::corrupt);
   EXPECT_EQ(open(at("p.tnt"), cache), Status::corrupt);
   EXPECT_TRUE(says("move the journal away")) << report_.text();
@@ -265,7 +266,8 @@ TEST_F(JournalIdentity, a_life_on_another_medium_ends_what_a_journal_counts_for)
   EXPECT_EQ(keys_, "a b c ");
 }
 
-// Who needs no journal, since the copy was closed, would read or go on without what is in it.
+// The copy was closed and needs no journal, but without the journal an open would miss its
+// contents.
 TEST_F(JournalIdentity, an_older_copy_is_refused_on_any_medium_and_to_read) {
   StoreOptions cache = journalled();
   cache.pool.medium = Medium::cache;
@@ -279,7 +281,7 @@ TEST_F(JournalIdentity, an_older_copy_is_refused_on_any_medium_and_to_read) {
     EXPECT_EQ(open(at("p.tnt"), o), Status::corrupt) << keys_;
     EXPECT_TRUE(says("older copy")) << report_.text();
   }
-  // Another pool's, or none: nothing in it is this pool's.
+  // With the journal of another pool, or with none, nothing of this pool is missing.
   live(at("other/p.tnt"), "x");
   for (const bool gone : {false, true}) {
     fs::remove(at("p.tnt.journal"));
@@ -291,7 +293,7 @@ TEST_F(JournalIdentity, an_older_copy_is_refused_on_any_medium_and_to_read) {
   }
 }
 
-// The journal of a life that another medium took over is closed: it stands in nobody's way.
+// Another medium took over the pool, which closed its journal: the journal does not hinder an open.
 TEST_F(JournalIdentity, half_a_superblock_after_a_life_on_another_medium_opens) {
   StoreOptions cache = journalled();
   cache.pool.medium = Medium::cache;
@@ -307,7 +309,7 @@ TEST_F(JournalIdentity, half_a_superblock_after_a_life_on_another_medium_opens) 
   }
 }
 
-// What the lost half said may have been that a journal is in use.
+// The damaged half of the superblock may have said that a journal is in use.
 TEST_F(JournalIdentity, half_a_superblock_is_not_read_without_what_its_journal_holds) {
   StoreOptions to_read = journalled();
   to_read.pool.read_only = true;

@@ -1,5 +1,5 @@
-// Lives of one pool under changing media, ended by a close or a kill; and how full the journal may
-// get: always checkpointed in time, for its space and for the time that a replay may take.
+// Lives of one pool under changing media, which end by a close or a kill. Also how full the journal
+// may get: it is always checkpointed in time, for its space and for the time of a replay.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "file/pool_file.h"
+#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
 #include "tenuto/collection.h"
-#include "tenuto/crash.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto::test {
@@ -26,8 +26,8 @@ std::string noise(std::size_t bytes, std::mt19937_64& rng) {
 
 class JournalLives : public testing::TestWithParam<bool> {};
 
-// A journal that is kept beside a pool whose later lives do without it means nothing to them, nor
-// to those that use it again.
+// A journal may stay beside a pool whose later lives use another medium. It changes nothing for
+// them, nor for later lives that use it again.
 TEST_P(JournalLives, each_medium_reads_what_any_other_left) {
   const bool keep = GetParam();
   const JournalPaths paths("journal-lives");
@@ -66,7 +66,7 @@ TEST_P(JournalLives, each_medium_reads_what_any_other_left) {
   for (const auto& of_medium : seen) EXPECT_TRUE(of_medium[0] > 0 && of_medium[1] > 0);
 }
 
-// Whatever it is: one put, or a collection made or dropped and nothing else.
+// An open that makes a store syncs it, without a timer and without any other call.
 TEST(JournalLivesTest, a_store_that_an_open_made_is_durable_on_return) {
   const JournalPaths paths("journal-made");
   StoreOptions o = journalled(paths);
@@ -84,6 +84,7 @@ TEST(JournalLivesTest, a_store_that_an_open_made_is_durable_on_return) {
   EXPECT_EQ(s->key_kind(), KeyKind::u64);
 }
 
+// One put, one erase, or a collection that is made or dropped, and nothing else.
 TEST(JournalLivesTest, what_a_commit_did_alone_is_durable_on_return) {
   using Change = Status (*)(StoreTransaction&, const Collection&);
   constexpr Change kChanges[] = {
@@ -125,7 +126,8 @@ std::size_t threads_here() {
   return n;
 }
 
-// Opened and marked clean as a close does, with the file still open: threads more than before.
+// Begins a life and marks the pool clean, as a close does, but keeps the file open. Returns how
+// many more threads run than before.
 std::size_t threads_after_the_end(const JournalPaths& paths) {
   const std::size_t before = threads_here();
   auto file = pm::PoolFile::open(paths.pool.str(), journalled(paths).pool, nullptr);
@@ -134,14 +136,14 @@ std::size_t threads_after_the_end(const JournalPaths& paths) {
   EXPECT_EQ((*file)->set_state(pm::PoolState::running), Status::ok);
   EXPECT_EQ(threads_here(), before + 1);
   EXPECT_EQ((*file)->set_state(pm::PoolState::clean), Status::ok);
-  // One that was joined may be listed for a moment.
+  // A joined thread may be listed a little longer.
   for (int tries = 0; tries < 200 && threads_here() != before; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return threads_here() - before;
 }
 
-// A checkpoint that was due would write to the pool, and to the journal's header beside the close.
+// A checkpoint that is due would write to the pool, and to the journal's header beside the close.
 TEST(JournalLivesTest, the_journals_thread_ends_before_the_journal_says_closed) {
   const JournalPaths paths("journal-thread");
   {
@@ -160,7 +162,7 @@ TEST(JournalLivesTest, the_journals_thread_ends_before_the_journal_says_closed) 
 INSTANTIATE_TEST_SUITE_P(Journal, JournalLives, testing::Bool(),
                          [](const auto& keep) { return keep.param ? "kept" : "removed"; });
 
-// Whatever the sizes, buffered or synced: a ring of the least size takes all of it.
+// A ring of the least size takes values of all sizes, buffered or synced.
 TEST(JournalSpace, a_full_journal_can_always_be_checkpointed) {
   const JournalPaths paths("journal-space");
   StoreOptions o = journalled(paths);
@@ -191,7 +193,7 @@ TEST(JournalSpace, a_full_journal_can_always_be_checkpointed) {
   EXPECT_EQ(records_of(*s), model);
 }
 
-// The longest that a replay would have taken, after each of many writes.
+// The longest estimate for a replay after each of many writes, in milliseconds.
 double longest_replay(unsigned recovery_ms_max, PoolStats* stats) {
   const JournalPaths paths("journal-bound");
   StoreOptions o = journalled(paths);
@@ -214,8 +216,8 @@ TEST(JournalBound, a_replay_never_takes_longer_than_was_asked_for) {
   PoolStats free;
   PoolStats bound;
 #ifdef TENUTO_DEBUG_CHECKS
-  // What this machine's checkpoints take moves the estimate; at a rate that stays, it moves only
-  // with the journal's content.
+  // Measured times of checkpoints change the estimate. With a fixed rate it depends on the
+  // journal's content only.
   plant("journal_rate_not_measured");
 #endif
   EXPECT_GT(longest_replay(0, &free), 6);

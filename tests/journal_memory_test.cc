@@ -1,6 +1,6 @@
-// Medium journal where there is no memory for a line image, or for a commit: the pool turns
-// read-only and says so, nobody waits for ever, and what was synced is there. And a processor that
-// reads lines in words.
+// Medium journal without memory for a line image or for a commit: the pool turns read-only and
+// returns io, no thread waits for ever, and what was synced is there. Also a processor that loads
+// lines word by word.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "pm/plant.h"
 #include "support/pool_parts.h"
-#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::test {
@@ -37,7 +37,8 @@ struct JournalPath : TempPath {
 
 #ifdef TENUTO_DEBUG_CHECKS
 
-// In a child with an alarm: what goes wrong here hangs. 0, or what the child ended with.
+// Uses the store in a child with an alarm, because mistakes here hang. Returns 0, or how the child
+// ended.
 int use_without_memory(const std::string& path, const char* plant) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -89,7 +90,8 @@ TEST(journal_memory_test, a_slot_that_stays_announced_is_found) {
   EXPECT_EQ(end, 1000 + SIGALRM);
 }
 
-// Threads that split, grow and drop on a processor that reads lines in words, killed.
+// Threads that split, grow and erase on a processor that loads lines word by word. The process ends
+// without a close.
 TEST(journal_memory_test, a_processor_without_whole_loads_loses_nothing_either) {
   const JournalPath path("journal-processor");
   const pid_t pid = ::fork();

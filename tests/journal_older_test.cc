@@ -1,5 +1,6 @@
-// An older copy of a journal, put back beside a pool file that a checkpoint or a replay was writing
-// to when its process was killed: refused, or nothing of what came after the copy is in the file.
+// An older copy of a journal is put back beside a pool file, after a kill in a checkpoint or a
+// replay that wrote to that file. The open is refused, or the file has nothing that is newer than
+// the copy.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,10 +9,10 @@
 #include <filesystem>
 #include <random>
 
+#include "pm/plant.h"
 #include "support/failing_calls.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 
 namespace tenuto::test {
 namespace {
@@ -32,8 +33,8 @@ class JournalOlder : public testing::Test {
   }
 
   Store& opened() { return *new Store(std::move(*Store::open(paths_.pool.str(), options_))); }
-  // Each key anew, of a length that changes: records go to other places. The round before the copy
-  // has but one, so that an older journal does not put all of the leaves right.
+  // Puts each key with a value of another length, so that records move. Round 1, before the copy,
+  // puts one key only, so that an older journal does not repair all leaves.
   bool write_all(Store& s, unsigned round) {
     std::mt19937_64 rng(round);
     for (int i = 0; i < (round == 1 ? 1 : kKeys); ++i) {
@@ -49,7 +50,7 @@ class JournalOlder : public testing::Test {
                                std::filesystem::copy_options::overwrite_existing);
   }
 
-  // Whether f came to its end.
+  // Whether f returned, in a child.
   template <class F>
   bool survived(const F& f) {
     const pid_t pid = ::fork();
@@ -63,7 +64,7 @@ class JournalOlder : public testing::Test {
     return WIFEXITED(status);
   }
 
-  // What stood in the store when its journal was copied.
+  // Makes the pool anew with the records of round 0, and closes it.
   void fill_and_copy() {
     ::unlink(paths_.pool.str().c_str());
     ::unlink(paths_.journal.str().c_str());
@@ -83,8 +84,8 @@ class JournalOlder : public testing::Test {
     return records_of(*s);
   }
 
-  // Refused in these words, or as at the copy, or all is in the pool file and the journal is not
-  // needed.
+  // The open must be refused with this advice, show the state of the copy, or show all rounds (then
+  // all is in the pool file, and the journal is not needed).
   void judge(unsigned rounds) {
     std::filesystem::rename(older_, paths_.journal.str());
     Report report;
@@ -106,7 +107,7 @@ class JournalOlder : public testing::Test {
     }
   }
 
-  // Kills at each write to a file after the copy, until none is left.
+  // Kills at every step-th write to a file after the copy, until there are no more writes.
   void kill_in_checkpoints(int step) {
     constexpr unsigned kRounds = 8;
     for (int n = 1;; n += step) {

@@ -1,5 +1,5 @@
-// A pool that was left with its journal, and then damaged: a rescue reads the journal, too, and
-// tells a torn end from damage. Likewise an open that finds half of its superblock gone.
+// A pool that was left with its journal, and then damaged: a rescue reads the journal too, and
+// tells a torn end from damage. So does an open that finds half of its superblock damaged.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "journal/format.h"
+#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 #include "tenuto/rescue.h"
 
 namespace {
@@ -21,7 +21,7 @@ std::atomic<int> threads_started = 0;
 
 }  // namespace
 
-// In place of libc's: also what the standard library and oneTBB start is counted.
+// Replaces libc's, and so also counts the threads of the standard library and of oneTBB.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*),
                               void* argument) noexcept {
   static const auto create =
@@ -41,7 +41,7 @@ class JournalRescue : public testing::Test {
   void TearDown() override { unplant_all(); }
 #endif
 
-  // Records in the file; more in the journal alone, synced one by one.
+  // Puts records into the file, and then more that only the journal has, synced one by one.
   void make(const JournalPaths& paths, std::uint64_t journal_bytes = 4u << 20) {
     StoreOptions options = journalled(paths);
     options.pool.journal.bytes = journal_bytes;
@@ -78,7 +78,7 @@ class JournalRescue : public testing::Test {
     return s;
   }
 
-  // Up to `n` of the 40 operations' results.
+  // The records of the file, with the journal's puts of the keys 10 to n - 1.
   Records expected(int n) const {
     Records r;
     for (int i = 0; i < 20; ++i) r[key_of(i)] = "old";
@@ -139,9 +139,9 @@ TEST_F(JournalRescue, what_stands_in_the_journal_alone_is_rescued) {
   EXPECT_EQ(rescue_it(paths_.journal.str()), Status::not_found);
 }
 
-// So that a process whose threads must not be forked away, or watched, can rescue.
+// A process that must not have more threads can rescue.
 TEST_F(JournalRescue, one_thread_is_wanted_and_the_journal_is_read_by_no_other) {
-  make(paths_, 16u << 20);  // read in pieces
+  make(paths_, 16u << 20);  // large enough to be read in pieces
   recovery_threads_ = 1;
   int before = threads_started;
   EXPECT_EQ(rescue_it(), Status::ok) << report_.text();
@@ -176,7 +176,7 @@ TEST_F(JournalRescue, a_torn_end_is_no_loss_and_damage_is) {
   EXPECT_NE(result_.losses[0].report.text().find("block"), std::string::npos);
 }
 
-// What the pool file holds is rescued all the same, and nothing of what is foreign.
+// The records of the pool file are rescued all the same, and nothing of a foreign journal.
 TEST_F(JournalRescue,
        a_journal_that_is_not_this_one_is_a_loss_beside_the_pool_and_refused_by_name) {
   make(paths_);

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "pm/format.h"
+#include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
-#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 #include "tenuto/pool.h"
 
@@ -26,12 +26,12 @@ namespace {
 using Paths = test::JournalPaths;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // they map more than any limit
+constexpr bool kSanitized = true;  // sanitizers map more than any limit
 #else
 constexpr bool kSanitized = false;
 #endif
 
-// Runs body in a process that ends as by SIGKILL: nothing is closed.
+// Runs body in a process that ends without a close.
 void in_a_life(const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -131,7 +131,7 @@ TEST(Journal, a_full_ring_is_checkpointed_and_goes_round) {
   constexpr int kKeys = 300;
   in_a_life([&] {
     Store& s = *new Store(open_or_die(paths, journalled(paths)));
-    for (int round = 0; round < 12; ++round) {  // 12 x 900 KB of fresh noise through 4 MiB
+    for (int round = 0; round < 12; ++round) {  // 12 x 900 KB of random bytes through 4 MiB
       for (int i = 0; i < kKeys; ++i) {
         std::string v = value;
         for (auto& c : v) c = static_cast<char>(::random());
@@ -182,7 +182,7 @@ TEST(Journal, an_unclean_pool_opens_only_with_its_journal) {
         << report.text();
     EXPECT_NE(report.text().find("-elsewhere"), std::string::npos);
   }
-  // With it, under another medium too.
+  // With the journal the pool opens, under another medium too.
   StoreOptions o = journalled(paths);
   o.pool.medium = Medium::cache;
   Store s = open_or_die(paths, o);
@@ -190,8 +190,8 @@ TEST(Journal, an_unclean_pool_opens_only_with_its_journal) {
   ASSERT_EQ(s.close(), Status::ok);
 }
 
-// Each of these opens begins a life of the journal's and fails before the pool is recovered: its
-// zones are not to be read.
+// Each of these opens begins a life of the journal and fails before the pool is recovered, because
+// its zone count is wrong.
 TEST(Journal, opens_that_fail_one_after_the_other_leave_a_pool_that_opens) {
   Paths paths("journal-open-fails");
   in_a_life([&] {
@@ -216,7 +216,7 @@ TEST(Journal, opens_that_fail_one_after_the_other_leave_a_pool_that_opens) {
   ASSERT_EQ(s.close(), Status::ok);
 }
 
-// What cannot be opened is not replayed: the pool and its journal stay as they are.
+// A pool that cannot be mapped is not replayed: the pool and its journal stay as they are.
 bool is_left_as_it_is_when_it_cannot_be_mapped() {
   Paths paths("journal-not-mapped");
   in_a_life([&] {

@@ -1,5 +1,5 @@
-// What the judge of lives (life/judge.h) takes for right and for wrong: histories written by hand,
-// as threads that ran at once may leave them.
+// What the judge of lives (life/judge.h) accepts and rejects: histories written by hand, as threads
+// that run at once may leave them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,10 +13,10 @@ namespace tenuto::life {
 namespace {
 
 using Words = std::vector<std::uint64_t>;
-using Pairs = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // key, value
+using Pairs = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // pairs of key and value
 
 constexpr std::uint64_t kClock = 1'700'000'000'000;
-constexpr std::uint64_t kSnapshot = 7;  // its number
+constexpr std::uint64_t kSnapshot = 7;  // number of the snapshot
 
 Story at_once() {
   Story s;
@@ -27,7 +27,7 @@ Story at_once() {
 
 std::uint64_t tag(std::uint64_t number) { return make_tag(number, 20); }
 
-// A call that lasted from one ticket to another.
+// A call that lasted from ticket `from` to ticket `to`.
 Op call(Verb verb, unsigned thread, std::uint64_t from, std::uint64_t to, Words a = {},
         Words r = {}) {
   Op op;
@@ -48,9 +48,9 @@ Op batch(unsigned thread, std::uint64_t from, std::uint64_t to, const Pairs& put
   for (const auto& [key, value] : puts) a.insert(a.end(), {0, key, 0, value, 0});
   return call(Verb::batch, thread, from, to, std::move(a));
 }
-// Of the default collection, which is all there is.
+// A look that shows these records in the default collection, and nothing else.
 Op look(std::uint64_t at, const Pairs& records) {
-  Words r = {kClock, 1, kClock, kNone, 0, Form{}.word(), records.size()};
+  Words r = {kClock, 1, kClock, kNone, 0, Encoding{}.word(), records.size()};
   for (const auto& [key, value] : records) r.insert(r.end(), {key, value, 0});
   r.resize(r.size() + 2 + kTypes);  // no objects
   return call(Verb::look, 0, at, at + 1, {}, std::move(r));
@@ -61,22 +61,22 @@ Op scan_of_snapshot(std::uint64_t at, const Pairs& records) {
   return call(Verb::snap_scan, 0, at, at + 1, {kSnapshot, 0, 0}, std::move(r));
 }
 
-// The next open shows what the last look showed.
+// Judges the calls. It adds another open, which shows the same as the last look.
 std::string judged(std::vector<Op> ops) {
   Op last = ops.back();
   last.invoke = 52;
   last.returned = 53;
   ops.push_back(open(50));
   ops.push_back(std::move(last));
-  const Story story = at_once();  // the judge keeps a reference
+  const Story story = at_once();  // the judge keeps a reference to it
   Judge judge(story);
   return judge.judge(std::move(ops));
 }
 
 const Pairs kBatch = {{1, tag(1)}, {2, tag(2)}};
 
-// Thread 0 writes a batch while thread 1 takes a snapshot; then all is looked at; then the snapshot
-// shows what it saw.
+// Thread 0 writes a batch while thread 1 takes a snapshot. Then comes a look at everything, and
+// then a scan of the snapshot.
 std::string judge_snapshot_beside_batch(const Pairs& shown, bool looks_between) {
   std::vector<Op> ops = {open(1), look(3, {}), batch(0, 10, 13, kBatch), snapshot(1, 11, 14)};
   if (looks_between) ops.push_back(look(20, kBatch));
@@ -85,7 +85,7 @@ std::string judge_snapshot_beside_batch(const Pairs& shown, bool looks_between) 
   return judged(std::move(ops));
 }
 
-// An erase_range from the first key on has no key.
+// An erase_range that begins at the first key has no key.
 TEST(life_judge_test, what_is_no_key_stands_behind_all_keys) {
   for (const KeyOrder order : {KeyOrder::bytes, KeyOrder::reverse_u64, KeyOrder::registered}) {
     for (const std::uint64_t key : {std::uint64_t{kKeys}, kNone}) {
@@ -100,7 +100,7 @@ TEST(life_judge_test, a_snapshot_beside_a_batch_has_it_or_has_it_not) {
   EXPECT_EQ(judge_snapshot_beside_batch({}, false), "");
 }
 
-// The look shows the batch, whichever came first.
+// The look shows the batch, whether the batch or the snapshot came first.
 TEST(life_judge_test, a_look_does_not_settle_what_a_snapshot_beside_a_batch_has_seen) {
   EXPECT_EQ(judge_snapshot_beside_batch(kBatch, true), "");
   EXPECT_EQ(judge_snapshot_beside_batch({}, true), "");
@@ -125,9 +125,14 @@ TEST(life_judge_test, a_snapshot_taken_after_a_batch_has_it_also_behind_a_look) 
   EXPECT_NE(why.find("snap_scan"), std::string::npos) << why;
 }
 
-enum class Writes { nothing, an_erase, a_put };  // a transaction; the erase of what is not there
+enum class Writes {
+  nothing,
+  an_erase,
+  a_put
+};  // what the transaction writes; the erase is of a
+    // key that is not there
 
-// On medium journal: a buffered put, a transaction, a kill.
+// A buffered put, a transaction and a kill, on medium journal.
 std::string judge_put_before_commit(Writes what, bool put_is_there) {
   constexpr std::uint64_t kNumber = 9;
   std::vector<Op> ops = {open(1), look(3, {}), call(Verb::begin, 0, 10, 11, {kNumber, 0}),
@@ -169,8 +174,8 @@ TEST(life_judge_test, a_look_that_shows_half_a_batch_is_found_while_a_snapshot_i
   EXPECT_NE(why.find("look"), std::string::npos) << why;
 }
 
-// A copy put back beside the journal of a later life, then opened with a journal elsewhere and
-// closed: by its own name it may be refused.
+// A copy of the pool is put back beside the journal of a later life. It is then opened with a
+// journal elsewhere, and closed. An open by its own name may be refused then.
 TEST(life_judge_test, a_journal_at_the_side_that_was_not_met_may_be_refused_later) {
   constexpr std::uint64_t kElsewhere = 4, kJournalStays = 1;
   for (const bool elsewhere : {false, true}) {

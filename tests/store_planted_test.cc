@@ -1,5 +1,5 @@
-// Mistakes planted in the store that need no crash to show: each has a story that goes wrong with
-// it and right without it.
+// Mistakes planted in the store that show without a crash. Each has a story that goes wrong with
+// the mistake, and right without it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,9 +7,9 @@
 #include <string>
 #include <thread>
 
+#include "pm/plant.h"
 #include "support/kv_fixture.h"
 #include "tenuto/collection.h"
-#include "tenuto/crash.h"
 #include "tenuto/transaction.h"
 
 namespace tenuto {
@@ -19,7 +19,7 @@ using test::key_of;
 
 struct Mistake {
   const char* name;
-  // Whether the story goes wrong; false may be luck where threads race.
+  // Whether the story goes wrong. Where threads race, false may be luck.
   std::function<bool(Store&)> goes_wrong;
   int tries = 1;
 };
@@ -82,7 +82,8 @@ bool a_drop_passes_a_reader(Store& s) {
   return read == Status::ok && drop == Status::ok;
 }
 
-// Who puts a pair and still sees the first one has put it before the erase of all: it has to go.
+// A writer that puts a pair and then still sees the first pair put it before the erase of all
+// pairs. So the erase must take that pair, too.
 bool an_erase_leaves_a_pair(Store& s, bool by_batch) {
   Result<Collection> c = s.collection("pairs", CollectionOptions{.duplicates = true});
   EXPECT_TRUE(c);

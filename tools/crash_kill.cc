@@ -1,5 +1,5 @@
-// See crash_kill.h. One round: fork a child with a drawn order, let it recover, look and be judged,
-// let it work for a while, kill it. Some are killed before they get that far.
+// See crash_kill.h. One round forks a child with random orders. The child recovers, looks and is
+// judged. Then it works for a while and is killed. Some children are killed earlier.
 #include "crash_kill.h"
 
 #include <sys/mman.h>
@@ -23,16 +23,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPoll = std::chrono::microseconds(200);
-constexpr auto kPatience = std::chrono::seconds(180);  // until a child is at work
+constexpr auto kParentPoll = std::chrono::microseconds(200);
+constexpr auto kPatience = std::chrono::seconds(180);  // for a child to start working
 constexpr std::uint64_t kRecoveryKillEvery = 4;
 constexpr std::uint64_t kRecoveryKillsInARow = 4;
 constexpr double kFirstCheckUs = 10'000;
 constexpr std::uint64_t kWorkUsMax = 15'000;
-constexpr std::uint64_t kLongWorkUs = 80'000;  // now and then
-constexpr std::uint64_t kStalledUs = 5'000;    // work in which something should get done
+constexpr std::uint64_t kLongWorkUs = 80'000;  // one time in ten
+constexpr std::uint64_t kStalledUs = 5'000;    // after this long some work should be done
 constexpr std::uint32_t kStalledRoundsMax = 100;
-constexpr std::uint32_t kFillKills = 20;  // of mix fill in one direction
+constexpr std::uint32_t kFillKills = 20;  // kills of mix fill in one direction
 
 struct EngineName {
   const char* name;
@@ -95,7 +95,7 @@ class KillLoop {
     folder_.clear();
     judge_->forget_all();
     kills_of_pool_ = 0;
-    // Small ones fill up: then writes are refused, which must leave no trace.
+    // Small pools fill up. Their writes are then refused, which must leave no trace.
     pool_bytes_max_ = std::max(o_.pool_bytes_max >> rng_.below(3), 2 * o_.pool_bytes);
     report_.totals.pools += 1;
   }
@@ -111,7 +111,7 @@ class KillLoop {
     child(in_a_row_ > 0 ? Plan::kill_early : Plan::work);
   }
 
-  // The last kill of a pool is judged, too.
+  // Also judges the state after the last kill of a pool.
   void visit() { child(Plan::look_only); }
 
   KillOrder draw_order(Plan plan) {
@@ -122,7 +122,7 @@ class KillLoop {
     order.pool_bytes_max = pool_bytes_max_;
     order.threads = plan == Plan::look_only ? 0 : o_.threads[rng_.below(o_.threads.size())];
     order.engines = o_.engines;
-    // All of them together half of the time, some of them else.
+    // Half of the time all engines, otherwise some of them.
     if (rng_.one_in(2)) order.engines &= static_cast<std::uint32_t>(1 + rng_.below(kEngineAll));
     if (order.engines == 0) order.engines = o_.engines;
     order.mix = o_.mixes[rng_.below(o_.mixes.size())];
@@ -159,14 +159,14 @@ class KillLoop {
 
   std::uint64_t draw_delay(Plan plan) {
     if (plan == Plan::kill_early) {
-      // Mostly within recovery. The sleep tends to be longer than asked for.
+      // Mostly within recovery. The sleep is usually longer than requested.
       const double most = rng_.one_in(4) ? check_us_ : rng_.one_in(2) ? open_us_ : open_us_ / 2;
       return rng_.below(static_cast<std::uint64_t>(most) + 1);
     }
     return rng_.below(rng_.one_in(10) ? kLongWorkUs : kWorkUsMax);
   }
 
-  // Judges what the child sees until it is at work. False when it never gets there.
+  // Judges the child's sights until it works. Returns false if it never does.
   bool reach_work() {
     const Clock::time_point start = Clock::now();
     bool opened = false;
@@ -181,7 +181,7 @@ class KillLoop {
         wrong_ = fmt::format("the child did not get to work within {} s", kPatience.count());
         return false;
       }
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kParentPoll);
     }
     check_us_ = 0.9 * check_us_ + 0.1 * us_since(start);
     return true;
@@ -307,8 +307,8 @@ class KillLoop {
   int wait_status_ = 0;
   bool dead_ = false;
   std::string wrong_;
-  double check_us_ = kFirstCheckUs;  // from fork to work, on average
-  double open_us_ = kFirstCheckUs;   // from fork to the end of recovery
+  double check_us_ = kFirstCheckUs;  // from fork to work, moving average
+  double open_us_ = kFirstCheckUs;   // from fork to the end of recovery, moving average
   std::uint64_t in_a_row_ = 0;
   std::uint32_t kills_of_pool_ = 0;
   std::uint64_t pool_bytes_max_ = 0;

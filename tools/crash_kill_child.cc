@@ -15,8 +15,8 @@
 namespace tenuto::tool {
 namespace {
 
-constexpr auto kPoll = std::chrono::microseconds(100);
-constexpr std::uint32_t kBurst = 16;         // operations with one engine before the next is drawn
+constexpr auto kChildPoll = std::chrono::microseconds(100);
+constexpr std::uint32_t kBurst = 16;         // operations with one engine before the next choice
 constexpr std::uint64_t kCompactEvery = 16;  // bursts of single operations
 constexpr const char* kLayout = "tenuto kill test 1";
 constexpr const char* kNamed = "kill test";
@@ -48,7 +48,7 @@ void KillChild::run() {
 }
 
 void KillChild::fail(const std::string& what) {
-  // The first one speaks.
+  // Only the first failure is reported.
   if (state_.failing.exchange(1) == 0) {
     std::snprintf(state_.failure, sizeof state_.failure, "%s", what.c_str());
     std::_Exit(kKillExitFailed);
@@ -61,8 +61,7 @@ void KillChild::open() {
   StoreOptions o;
   o.pool.size = order_.pool_bytes;
   o.pool.size_max = order_.pool_bytes_max;
-  // Half of the processes punch holes all the time, and keep the bookkeeping log as short as can
-  // be.
+  // Half of the processes always punch holes and keep the bookkeeping log as short as possible.
   if (order_.seed % 2 == 0) {
     o.pool.heap.decay_ms = 0;
     o.pool.heap.book_chunks_least = o.pool.heap.book_dead_factor = 1;
@@ -213,7 +212,7 @@ void KillChild::wait_for_the_judge() {
   const std::uint32_t mine = state_.sights + 1;
   state_.phase = KillPhase::observed;
   state_.sights = mine;
-  while (state_.judged < mine) std::this_thread::sleep_for(kPoll);
+  while (state_.judged < mine) std::this_thread::sleep_for(kChildPoll);
 }
 
 void KillChild::work(std::uint32_t thread) {
@@ -229,7 +228,7 @@ void KillChild::work(std::uint32_t thread) {
     const std::uint32_t engine = engines[rng.below(engines.size())];
     const bool keys = engine == kEngineKv || engine == kEngineBatch;
     if (keys && !kv.room()) {
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kChildPoll);
       continue;
     }
     if (engine == kEngineKv && rng.one_in(kCompactEvery)) kv.compact();

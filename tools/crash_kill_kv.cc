@@ -1,5 +1,5 @@
-// What the killed process does to keys: single operations and batches, on keys that all threads
-// share, in two collections. Every operation is in the log before it begins, with tickets of its
+// The killed process's work on keys: single operations, batches and compactions, on keys that all
+// threads share, in two collections. Every operation is logged before it starts. Tickets record its
 // call and its return.
 #include <set>
 #include <vector>
@@ -10,11 +10,11 @@ namespace tenuto::tool {
 namespace {
 
 constexpr std::uint32_t kHotKeys = 8;
-constexpr std::uint64_t kBugEvery = 40;
+constexpr std::uint64_t kKvBugEvery = 40;
 constexpr std::uint64_t kTransactionEvery = 3;  // of batches
 constexpr std::uint64_t kMovesMax = 64;         // of a compaction
 
-// The low bits of a version say how long its value is.
+// The low bits of a version select the length class of its value.
 enum ValueClass : std::uint64_t { tiny, small, large, huge };
 constexpr std::uint64_t kClassBits = 2;
 
@@ -130,7 +130,7 @@ void KvWork::single() {
   const std::uint32_t key = draw_key();
   const Odds odds = odds_of(child_.order_);
   const std::uint64_t dice = rng_.below(100);
-  const bool bug_now = child_.order_.bug != KillBug::none && rng_.one_in(kBugEvery);
+  const bool bug_now = child_.order_.bug != KillBug::none && rng_.one_in(kKvBugEvery);
   if (dice < odds.put) {
     KillOp& op = announce(KillVerb::put, key, 0, 0);
     if (bug_now && child_.order_.bug == KillBug::forget_put) {
@@ -165,7 +165,7 @@ void KvWork::do_get(KillOp& op) {
   if (remembered_ != nullptr) {
     std::uint64_t& last = remembered_[op.key];
     const std::uint64_t now = op.value;
-    if (last != 0 && rng_.one_in(kBugEvery)) op.value = last;
+    if (last != 0 && rng_.one_in(kKvBugEvery)) op.value = last;
     last = now;
   }
   op.ended = child_.state_.ticket.fetch_add(1);
@@ -183,7 +183,7 @@ void KvWork::note_got(KillOp& op, Status s, const std::string& got) {
 std::vector<std::uint32_t> KvWork::draw_keys() {
   const std::uint64_t entries = 1 + rng_.below(kKillBatchMax);
   std::set<std::uint32_t> keys;
-  // A neighbourhood of keys half of the time, so that leaves are shared, too.
+  // Half of the time the keys are neighbours, so that they also share leaves.
   const bool near = rng_.one_in(2);
   const std::uint32_t from = draw_key();
   for (std::uint32_t tries = 0; keys.size() < entries && tries < 4 * kKillBatchMax; ++tries) {
@@ -192,7 +192,7 @@ std::vector<std::uint32_t> KvWork::draw_keys() {
   return {keys.begin(), keys.end()};
 }
 
-// A batch, or a transaction, which reads some of the keys and writes the others.
+// Runs a batch, or a transaction that reads some of the keys and writes the others.
 void KvWork::batch() {
   const KillBug bug = child_.order_.bug;
   const bool torn = bug == KillBug::torn_batch || bug == KillBug::parted_batch;
@@ -232,7 +232,7 @@ Status KvWork::write_batch(std::uint32_t from, const Collection* only) {
   return child_.store_->write(batch);
 }
 
-// What the last attempt reads and writes happens at one moment before the return.
+// All reads and writes of the last attempt take effect at one point in time before the return.
 Status KvWork::write_transaction(std::uint32_t from) {
   return child_.store_->run([&](StoreTransaction& tx) {
     for (std::uint32_t i = from; i < written_; ++i) TENUTO_TRY(do_in(tx, log_.op[i]));
@@ -268,7 +268,7 @@ Status KvWork::write_torn(std::uint32_t from) {
   return Status::ok;
 }
 
-// A little of one at a time.
+// Compacts a small part at a time.
 void KvWork::compact() {
   CompactOptions o;
   o.moves_max = 1 + rng_.below(kMovesMax);

@@ -1,4 +1,4 @@
-// What the killed process does to objects: transactions on balances and chains of blocks, and the
+// The killed process's work on objects: transactions on balances and chains of blocks, and the
 // heap's own atomic calls on slots.
 #include <array>
 
@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint64_t kEmptyChain = 3;
 constexpr std::uint64_t kAbortEvery = 8;
-constexpr std::uint64_t kBugEvery = 20;
-constexpr std::uint64_t kSlotBytesMax = 10u << 20;  // all slots together, about
+constexpr std::uint64_t kObjectBugEvery = 20;
+constexpr std::uint64_t kSlotBytesMax = 10u << 20;  // all slots together, roughly
 constexpr std::uint64_t kSeasonTickets = 4000;
 
 }  // namespace
@@ -58,7 +58,7 @@ void ObjectWork::transaction(Body body) {
   }
 }
 
-// REQUIRES: the locks of all the cells are held by `tx`. What the pool shows must be the model's.
+// REQUIRES: `tx` holds the locks of all the cells. The pool's contents must equal the model's.
 void ObjectWork::begin(Transaction& tx, std::initializer_list<KillStep::Change> changes) {
   for (const KillStep::Change& c : changes) {
     const std::uint64_t model = child_.state_.cell[c.cell];
@@ -74,8 +74,8 @@ void ObjectWork::begin(Transaction& tx, std::initializer_list<KillStep::Change> 
 
 Status ObjectWork::transfer_in(Transaction& tx, std::uint32_t from, std::uint32_t to) {
   std::uint64_t* balance = child_.root_->balance;
-  // One of the two forgets to save an old value.
-  if (child_.order_.bug != KillBug::unlogged_store || !rng_.one_in(kBugEvery)) {
+  // With this bug, one of the two old values is sometimes not saved.
+  if (child_.order_.bug != KillBug::unlogged_store || !rng_.one_in(kObjectBugEvery)) {
     TENUTO_TRY(tx.add_later(balance[from]));
   }
   TENUTO_TRY(tx.add_later(balance[to]));
@@ -107,7 +107,7 @@ Status ObjectWork::pop(Transaction& tx, KillChain& chain) {
   return tx.destroy(node);
 }
 
-// Also moves an amount, so that blocks and plain stores share a transaction.
+// Also moves an amount, so that one transaction has both blocks and plain stores.
 void ObjectWork::push_or_pop() {
   const auto c = static_cast<std::uint32_t>(rng_.below(kChains));
   const auto b = static_cast<std::uint32_t>(rng_.below(kBalances - 1));
@@ -173,8 +173,8 @@ void ObjectWork::move() {
 HeapWork::HeapWork(KillChild& child, std::uint32_t thread, std::uint64_t seed)
     : child_(child), log_(child.state_.thread[thread]), rng_{seed} {}
 
-// Whoever holds a slot may be another thread than the one that filled it. The exchanges are locked
-// instructions, which is what malloc_to and free_from ask of a hand-over.
+// The thread that holds a slot may differ from the one that filled it. malloc_to and free_from
+// require a locked instruction at such a hand-over; the exchanges are locked instructions.
 template <class F>
 void HeapWork::holding(std::initializer_list<std::uint32_t> slots, const F& f) {
   std::size_t held = 0;
@@ -215,8 +215,8 @@ void HeapWork::swap(std::uint32_t a) {
   });
 }
 
-// So few neighbours with blocks of one size have one intent, which is why a kill leaves all of them
-// or none. Of several sizes they have two.
+// Three neighbours with blocks of one size have one intent, so a kill leaves all of them or none.
+// With several sizes they have two.
 void HeapWork::batch(std::uint32_t slot) {
   const std::uint32_t a = std::min(slot, kSlots - 3);
   holding({a, a + 1, a + 2}, [&] {
@@ -242,7 +242,7 @@ void HeapWork::batch(std::uint32_t slot) {
   });
 }
 
-// Half of the sizes change with the seasons, so that slabs of the last one are morphed.
+// Half of the sizes depend on the season, so that slabs of the previous season are morphed.
 std::uint64_t HeapWork::draw_bytes() {
   constexpr std::array<std::uint64_t, 5> kSeasons = {40, 900, 110, 3000, 300};
   const std::uint64_t season = child_.state_.ticket.load() / kSeasonTickets;
@@ -269,7 +269,7 @@ void HeapWork::allocate(std::uint32_t slot) {
   fill(slot);
 }
 
-// The block's bytes are written in place: until this is acknowledged they mean nothing.
+// Writes the block's bytes in place. Until this is acknowledged, they are undefined.
 void HeapWork::fill(std::uint32_t slot) {
   std::uint64_t* block = child_.root_->block(slot);
   const std::uint64_t usable = child_.store_->pool().usable_size(block);
@@ -314,7 +314,7 @@ void HeapWork::release(std::uint32_t slot) {
   if (slot >= kPlainSlots) {
     VPtr<std::uint64_t>& word = child_.root_->versioned[slot - kPlainSlots];
     child_.check(child_.store_->pool().free_from(word), "free_from");
-  } else if (child_.order_.bug == KillBug::lost_block && rng_.one_in(kBugEvery)) {
+  } else if (child_.order_.bug == KillBug::lost_block && rng_.one_in(kObjectBugEvery)) {
     publish(child_.root_->slot[slot].word(), {});
     fence("slot", "slot is acknowledged");
   } else {

@@ -14,10 +14,6 @@ MaybeError refuse(std::size_t column, std::string what) {
   return FormatError{column, std::move(what)};
 }
 
-unsigned byte_at(std::string_view text, std::size_t i) {
-  return static_cast<unsigned char>(text[i]);
-}
-
 }  // namespace
 
 MaybeError parse_u64(std::string_view text, std::size_t column, std::uint64_t& n) {
@@ -56,7 +52,7 @@ MaybeError parse_size(std::string_view text, std::uint64_t& bytes) {
                       (shift != 0 && (rest == "iB" || rest == "ib" || rest == "IB"));
     if (!unit) return refuse(at + 1, fmt::format("{} is no unit{}", in_quotes(rest), kForm));
   }
-  // Whole numbers stay exact: a double has only 53 bits.
+  // Parses whole numbers exactly: a double has only 53 bits.
   if (digits.find('.') == std::string_view::npos) {
     std::uint64_t whole = 0;
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
@@ -77,7 +73,7 @@ std::string format_size(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s");
   double n = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
-  // 1023.95 would print as 1024.0.
+  // 1023.95 would be printed as 1024.0.
   while (n >= 1023.95 && unit + 1 < std::size(kUnits)) {
     n /= 1024;
     ++unit;

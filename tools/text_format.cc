@@ -12,10 +12,6 @@ namespace {
 constexpr char kHexDigits[] = "0123456789abcdef";
 constexpr char kBase64Digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-unsigned byte_at(std::string_view text, std::size_t i) {
-  return static_cast<unsigned char>(text[i]);
-}
-
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -33,7 +29,7 @@ constexpr std::array<std::int8_t, 256> make_base64_values() {
 }
 constexpr std::array<std::int8_t, 256> kBase64Values = make_base64_values();
 
-// What parse_escaped takes as it stands.
+// The bytes that parse_escaped takes unchanged.
 constexpr std::array<bool, 256> make_plain_in_field() {
   std::array<bool, 256> plain{};
   for (auto& p : plain) p = true;
@@ -42,7 +38,7 @@ constexpr std::array<bool, 256> make_plain_in_field() {
 }
 constexpr std::array<bool, 256> kPlainInField = make_plain_in_field();
 
-// What append_escaped writes as it stands, beside UTF-8 sequences.
+// The ASCII bytes that append_escaped writes unchanged.
 bool is_plain_ascii(unsigned c) { return c >= 0x20 && c < 0x7f && c != '\\'; }
 
 void append_hex_byte(std::string& out, unsigned byte) {
@@ -79,7 +75,7 @@ std::size_t utf8_sequence(std::string_view text, std::size_t at) {
 
 bool is_utf8(std::string_view bytes) {
   for (std::size_t i = 0; i < bytes.size();) {
-    // Text is mostly ASCII: eight bytes at a time.
+    // Text is mostly ASCII, so check eight bytes at a time.
     for (std::uint64_t word = 0; bytes.size() - i >= sizeof word; i += sizeof word) {
       std::memcpy(&word, bytes.data() + i, sizeof word);
       if ((word & 0x8080808080808080) != 0) break;
@@ -120,7 +116,7 @@ void append_escaped(std::string& out, std::string_view bytes) {
         break;
       default: {
         const std::size_t sequence = c < 0x80 ? 0 : utf8_sequence(bytes, i);
-        // U+0080..U+009F are controls that some terminals obey.
+        // U+0080..U+009F are controls, and some terminals execute them.
         const bool c1_control = c == 0xc2 && sequence == 2 && byte_at(bytes, i + 1) < 0xa0;
         if (sequence == 0 || c1_control) {
           out += "\\x";
@@ -245,7 +241,7 @@ MaybeError parse_base64(std::string_view text, std::size_t column, std::string& 
     }
   }
   if (padding == 0) return std::nullopt;
-  // One byte leaves 4 spare bits, two leave 2; only zeros make the text the one form.
+  // One byte leaves 4 spare bits, two leave 2. They must be zero: each value has one text.
   const unsigned spare_bits = padding == 2 ? 4 : 2;
   if ((word & ((1u << spare_bits) - 1)) != 0) {
     return error_at(column + text.size() - padding - 1,

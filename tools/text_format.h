@@ -1,6 +1,6 @@
-// How bytes are written as text: escapes, hexadecimal, base64, JSON strings. Every parser either
-// takes the whole text or says in which column it is wrong and what belongs there; none of them can
-// crash on any input. tools/tenuto.md defines the formats for users.
+// Bytes as text: escapes, hexadecimal, base64, JSON strings. Every parser accepts the whole text,
+// or returns the column of the error and what belongs there. No input can crash a parser.
+// tools/tenuto.md defines the formats for users.
 #pragma once
 
 #include <array>
@@ -12,35 +12,39 @@
 
 namespace tenuto::tool {
 
+inline unsigned byte_at(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]);
+}
+
 // Why a text was refused. Columns count bytes from 1.
 struct FormatError {
   std::size_t column = 1;
-  std::string what;  // what is wrong and what would be right
+  std::string what;  // what is wrong and what would be correct
 };
-// Nothing when the text was accepted.
+// nullopt: the text was accepted.
 using MaybeError = std::optional<FormatError>;
 
-// Bytes of the well-formed UTF-8 sequence that starts at text[at] (1..4), 0 when there is none.
+// The length (1..4) of the well-formed UTF-8 sequence that starts at text[at]; 0 if there is none.
 // REQUIRES: at < text.size().
 std::size_t utf8_sequence(std::string_view text, std::size_t at);
 bool is_utf8(std::string_view bytes);
 
-// The canonical escaped form: printable ASCII but the backslash, and well-formed UTF-8 from U+00A0
-// on, stand for themselves; \\ \t \n \r \0 and \xhh (lower case) stand for the rest. The result
-// contains no control character and is always UTF-8.
+// The canonical escaped form. Printable ASCII except the backslash, and well-formed UTF-8 from
+// U+00A0 on, stay as they are. Everything else becomes \\ \t \n \r \0 or \xhh (lower case). The
+// result has no control characters and is always UTF-8.
 void append_escaped(std::string& out, std::string_view bytes);
-// Accepts every byte but raw TAB, LF and CR as itself, the escapes above and \xHH in either case.
-// The first byte of `text` is in `column` of its line.
+// Accepts every byte except raw TAB, LF and CR as itself. Also accepts the escapes above, and \xHH
+// in either case. `column` is the column of the first byte of `text` in its line.
 MaybeError parse_escaped(std::string_view text, std::size_t column, std::string& bytes);
 
 void append_hex(std::string& out, std::string_view bytes);  // lower case
 MaybeError parse_hex(std::string_view text, std::size_t column, std::string& bytes);
 
 void append_base64(std::string& out, std::string_view bytes);  // RFC 4648, padded
-// Only the one form that append_base64 writes: no blanks, right padding, zero spare bits.
+// Accepts only what append_base64 writes: no blanks, correct padding, zero spare bits.
 MaybeError parse_base64(std::string_view text, std::size_t column, std::string& bytes);
 
-// What a JSON string holds as it stands, beside longer UTF-8 sequences.
+// The single bytes that a JSON string holds unescaped. Longer UTF-8 sequences are not in it.
 constexpr std::array<bool, 256> make_plain_in_json() {
   std::array<bool, 256> plain{};
   for (std::size_t c = 0x20; c < 0x80; ++c) plain[c] = c != '"' && c != '\\';
@@ -48,18 +52,18 @@ constexpr std::array<bool, 256> make_plain_in_json() {
 }
 inline constexpr std::array<bool, 256> kPlainInJson = make_plain_in_json();
 
-// A JSON string with its quotes: UTF-8 as it is, short escapes where JSON has them, \u00hh for
-// other controls. Bytes that are not UTF-8 become U+FFFD, so that two texts may look alike: for
-// words of ours.
+// Appends a JSON string with its quotes: UTF-8 unchanged, short escapes where JSON has them, \u00hh
+// for other controls. Bytes that are not UTF-8 become U+FFFD, so two texts may become equal. Use it
+// for the tool's own texts.
 void append_json_string(std::string& out, std::string_view text);
-// For bytes of the user's (keys, values, names, paths): `"name":"text"`, or
-// `"name_base64":"..."` where they are not UTF-8. Different bytes give different members.
+// For the user's bytes (keys, values, names, paths). Appends `"name":"text"`, or
+// `"name_base64":"..."` if they are not UTF-8. Different bytes give different members.
 void append_json_member(std::string& out, std::string_view name, std::string_view bytes);
 
-// A short, terminal-safe picture of a key for messages: quoted, escaped, cut in the middle.
+// A key for messages, safe on a terminal: quoted, escaped, cut after 64 bytes.
 std::string in_quotes(std::string_view bytes);
 
-// A byte as a message points at it: 'x', byte 0x0a.
+// A byte's name in messages: 'x', byte 0x0a.
 std::string byte_name(unsigned byte);
 
 }  // namespace tenuto::tool

@@ -1,9 +1,8 @@
-// Named collections: ordered maps of their own inside one store. They are made, dropped and renamed
-// atomically, survive crashes as everything does, and a WriteBatch changes several of them
-// together. The store's own calls are those of its default collection, which has no name and is
-// always there.
+// Named collections: separate ordered maps inside one store. A collection is made, dropped and
+// renamed atomically, also in a crash. A WriteBatch or a transaction changes several collections
+// together. The calls of Store use its default collection, which has no name and always exists.
 //
-// Thread safety: as Store. A Collection is a cheap handle; copies of it are the same collection.
+// Thread safety: as Store. A Collection is a cheap handle; its copies name the same collection.
 #pragma once
 
 #include <cstdint>
@@ -23,39 +22,41 @@ inline constexpr std::size_t kCollectionNameMax = 255;
 
 // How a collection orders its keys.
 enum class KeyOrder : std::uint8_t {
-  bytes = 1,        // memcmp, shorter first
-  u64 = 2,          // 8-byte integers by number; pass them through u64_key()
-  reverse = 3,      // bytes the other way round, which costs nothing
-  reverse_u64 = 4,  // u64 the other way round
-  registered = 5,   // as a KeyCodec of the store's options says
+  bytes = 1,        // memcmp; a prefix comes before the longer key
+  u64 = 2,          // 8-byte integers by number; u64_key() makes them
+  reverse = 3,      // the reverse of bytes; costs nothing
+  reverse_u64 = 4,  // the reverse of u64
+  registered = 5,   // the order of a KeyCodec in StoreOptions::codecs
 };
 
 struct CollectionOptions {
   bool create_if_missing = true;
-  bool error_if_exists = false;  // Status::exists when it is there
-  // Of a new collection; an existing one keeps its own.
+  bool error_if_exists = false;  // Status::exists when the collection exists
+  // The next four are of a new collection; an existing one keeps its own.
   KeyOrder order = KeyOrder::bytes;
-  std::string codec = {};  // with KeyOrder::registered: its name
-  // Each key may have many values, kept in order (of bytes; with a reverse order, reverse): a
-  // record is a pair, which is there once. Key and value together have about 64 KiB, less the zero
-  // bytes in the key. put adds a pair, and put_if_absent says exists when it is there; get, view
-  // and multi_get give the first value; erase takes all there are at one moment, in a batch,
-  // and says conflict when others do not stop to add some meanwhile; compare_and_swap and
-  // merge are invalid_argument.
+  std::string codec = {};  // with KeyOrder::registered: the name of the codec
+  // A key may have many values. A record is then a pair {key, value}, and each pair exists at most
+  // once. The values of a key are in byte order (in a reverse KeyOrder, in reverse byte order).
+  // Size: key (encoded) + its zero bytes + value + 2 <= 64 KiB, else too_large.
+  //   get, view, multi_get     give the first value
+  //   put, put_if_absent       add a pair; put_if_absent: exists if the pair exists
+  //   erase                    erases all pairs of the key, as one batch; conflict or expired if
+  //                            other threads keep adding pairs
+  //   compare_and_swap, merge  invalid_argument
   bool duplicates = false;
-  // Records may have a lifetime: see WriteOptions::ttl_ms. What has expired is not there for any
-  // call from then on, and is reclaimed later (Store::reclaim). Costs eight bytes a record.
+  // Records may have a lifetime: see WriteOptions::ttl_ms. No call sees an expired record, and its
+  // memory is reclaimed later (Store::reclaim). Costs eight bytes for each record.
   bool expires = false;
   // invalid_argument when order, codec, duplicates or expires of an existing collection differ.
   bool check_order = false;
 };
 
 struct RenameOptions {
-  bool replace = false;  // drops, in the same step, a collection that has the new name
+  bool replace = false;  // drops a collection that has the new name, in the same atomic step
 };
 
 struct CollectionStats {
-  std::uint64_t records = 0;       // expired ones that were not reclaimed, too
+  std::uint64_t records = 0;       // also expired ones that are not reclaimed yet
   std::uint64_t record_bytes = 0;  // keys and values
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;  // DRAM
@@ -63,10 +64,11 @@ struct CollectionStats {
   std::uint64_t index_dram_bytes = 0;
 };
 
-// Every call: closed when the store was closed or the handle is empty; not_found when the
-// collection was dropped, which leaves views what they see and iterators the leaf in which they
-// stand. Otherwise as the calls of Store, which say more.
-class Collection {
+// Every call may return closed (the store was closed, or the handle is empty), forked, and
+// not_found (the collection was dropped; status() tells this from a missing key). After a drop a
+// view keeps its value, and a positioned iterator keeps its leaf. Otherwise each call is that of
+// Store with the same name (tenuto/kv.h): there are its meaning, statuses and cost.
+class TENUTO_API Collection {
  public:
   Collection() = default;  // an empty handle
 
@@ -91,21 +93,22 @@ class Collection {
                                   std::optional<std::string_view> to) const;
   Iterator iterator(IteratorOptions options = {}) const;
 
-  // Of duplicates. invalid_argument: the collection has none. Else as contains and erase.
+  // For collections with duplicates, else invalid_argument. Otherwise as contains and erase.
   Status contains_pair(std::string_view key, std::string_view value) const;
   Status erase_pair(std::string_view key, std::string_view value, WriteOptions = {});
-  Result<std::uint64_t> count(std::string_view key) const;  // how many values the key has
-  // How many milliseconds a record has left; 0: it stays. Of duplicates the first one's.
+  Result<std::uint64_t> count(std::string_view key) const;  // the number of values of the key
+  // The milliseconds until the record expires; 0: it does not expire. With duplicates: of the first
+  // value. Statuses as get.
   Result<std::uint64_t> ttl_ms(std::string_view key) const;
 
-  std::string name() const;  // "" of the default collection
-  std::uint64_t id() const;  // never given twice in a pool; 0: the default collection
+  std::string name() const;  // "": the default collection, or an empty handle
+  std::uint64_t id() const;  // never reused in a pool; 0: the default collection, or empty handle
   KeyOrder order() const;
   std::string codec() const;
   bool duplicates() const;
   bool expires() const;
   CollectionStats stats() const;
-  // ok | not_found | closed.
+  // Whether the collection can be used: ok | not_found (dropped) | closed | forked.
   Status status() const;
 
  private:

@@ -1,14 +1,20 @@
-// The crash explorer: runs a workload on a pool file, and at every fence asks what a power cut at
-// that moment could leave behind. Each such image is recovered and judged by the caller's check.
-// Needs the traced build of the library (tenuto_traced); how to write a test with it stands in
-// tests/support/README.md.
+// The crash explorer. It runs a workload on a pool file. At every fence it lays out what a power
+// cut at that point could leave. The caller's check recovers each such image and judges it. Needs
+// the traced build of the library (tenuto_traced). tests/support/README.md shows how to write a
+// test.
 //
-// What may be lost: of every line, any tail of the stores since its last fenced flush; lines are
-// independent of each other; a store tears into aligned 8-byte words; stores of one line that no
-// release store, flush or fence separates may survive in any order (a compiler may emit them so).
-// When there are more combinations than product_max, the likely culprits are tried and then random
-// ones. Everything follows from the seed, as long as the workload does.
+// What a crash may lose:
+//   - Of each line, any tail of the stores since its last fenced flush. Lines are independent.
+//   - A store tears into aligned 8-byte words.
+//   - Stores to one line may survive in any order, unless a release store, a flush or a fence
+//     separates them. (A compiler may emit them in any order.)
+// If there are more than product_max combinations, the explorer tries the most suspicious ones and
+// then random ones. A run is repeatable: the seed determines it, if it determines the workload.
 #pragma once
+
+#ifndef TENUTO_TRACED
+#error "tenuto/crash.h needs the traced library: tenuto::tenuto_traced, or pkg-config tenuto_traced"
+#endif
 
 #include <chrono>
 #include <cstddef>
@@ -28,19 +34,18 @@ class CrashExplorer;
 class CrashWorker;
 }  // namespace pm
 
-// What one named fence saw, in recovery of crash states too. Lives in memory that forked workers
-// share.
+// Counts of one named fence, also from recovery of crash states. Forked workers share the memory.
 struct FenceStats {
   char first[80];
   char then[80];
   std::uint64_t passed;       // times it was executed
   std::uint64_t explored;     // times crash states before it were checked
   std::uint64_t empty;        // times nothing had been flushed for it
-  std::uint64_t lines;        // lines flushed for it, all times together
-  std::uint32_t flushes_max;  // flush calls before it, most at one time
+  std::uint64_t lines;        // lines flushed for it, in total
+  std::uint32_t flushes_max;  // flush calls before it, the maximum of all times
 };
 
-// Flushes and fences of the calling thread since it began, watched pool or not.
+// Flushes and fences of the calling thread since it began, in any pool.
 struct TraceCounts {
   std::uint64_t flushes = 0;  // calls
   std::uint64_t lines = 0;
@@ -48,81 +53,81 @@ struct TraceCounts {
 };
 TraceCounts trace_counts();
 
-// A bug made by the recorder: one fence, or one flush before it, does nothing.
+// A mistake that the recorder makes: one fence, or one flush before it, does nothing.
 struct Mutation {
   enum class Kind : std::uint8_t { none, drop_fence, drop_flush };
   Kind kind = Kind::none;
-  std::string first, then;  // the fence's names
-  std::uint32_t nth = 0;    // drop_flush: which flush call since the thread's fence before, from 0
+  std::string first, then;  // the names of the fence
+  std::uint32_t nth = 0;    // drop_flush: the flush call since the thread's previous fence, from 0
 
   std::string text() const;
 };
 
-// Switches planted bugs of the code on (TENUTO_PLANT in src/pm/plant.h) and off again; also in
-// builds with debug checks, where the rest of this header is not. The environment variable
-// TENUTO_PLANT, names separated by commas, is the same from the start of the process.
+// Switches a planted mistake of the code on (TENUTO_PLANT in src/pm/plant.h), and all off. The
+// environment variable TENUTO_PLANT (names separated by commas) switches mistakes on from the start
+// of the process.
 void plant(const std::string& name);
 void unplant_all();
-// How often the code asked for `name` while it was switched on, in recovery of crash states too.
+// How often the code passed the mistake `name` while it was on, also in recovery of crash states.
 std::uint64_t plant_visits(const std::string& name);
 
-// What a crash keeps of stores that no fence has made durable yet.
+// What a crash keeps of the stores that are not durable yet.
 enum class CrashMode : std::uint8_t {
-  adr,   // of every line a prefix of its stores: a power cut that loses the CPU's caches
-  page,  // of every 512-byte sector a prefix of its stores: an operating system's crash that loses
-         // the page cache, pages being torn where disks tear them
-  eadr,  // of all stores together a prefix: a power cut with caches that are flushed by the machine
+  adr,   // a prefix of each line's stores: a power cut that loses the CPU's caches
+  page,  // a prefix of each 512-byte sector's stores: a crash of the operating system that loses
+         // the page cache, with pages torn where disks tear them
+  eadr,  // a prefix of all stores together: a power cut, and the machine flushes the caches
 };
 const char* crash_mode_name(CrashMode mode);
 
 struct CrashOptions {
   std::uint64_t seed = 1;
   CrashMode mode = CrashMode::adr;
-  std::size_t product_max = 2000;            // states of one moment: all of them up to this many
-  std::size_t samples_max = 200;             // random states where there are more
+  std::size_t product_max = 2000;            // up to so many states of a crash point: all are tried
+  std::size_t samples_max = 200;             // if there are more: so many random ones
   std::size_t findings_max = 3;              // stop after so many different findings
-  std::chrono::milliseconds timeout{10000};  // of one recovery and check
-  std::uint32_t recovery_depth = 2;  // crashes inside recovery, inside recovery after these, ...
-  std::size_t recovery_states_max = 20;  // of one state; half as many a level deeper
-  bool recover_twice = true;             // check each image again after the check closed it
+  std::chrono::milliseconds timeout{10000};  // for one recovery and check
+  std::uint32_t recovery_depth = 2;  // nested crashes: inside recovery, inside the next one, ...
+  std::size_t recovery_states_max = 20;  // such crashes of one state; half as many a level deeper
+  bool recover_twice = true;             // check each image again after the check has closed it
   bool reorder_stores = true;  // see above; false: program order within a line. Mode adr only
-  // The check judges by invoked(), acknowledged() and constants, and by nothing that the workload
-  // changes: then one worker process serves all moments, which saves a fork for each.
+  // The check judges only by invoked(), acknowledged() and constants, and by nothing that the
+  // workload changes. Then one worker process serves all crash points, which saves a fork for each.
   bool counted_model = false;
-  // Locked instructions (mutexes too) complete the thread's earlier flushes, as they do on x86.
-  // For threads that hand over unfenced lines under such a contract.
+  // Locked instructions (also those of mutexes) complete the thread's earlier flushes, as on x86.
+  // For threads that hand over lines without a fence under such a contract.
   bool locked_instructions_fence = false;
   std::uint32_t switch_every = 0;  // events between switches of interleave(); 0: the seed chooses
-  std::uint32_t points_percent =
-      100;  // of the moments; each fence's first moments are always tried
-  bool minimise = true;
-  // Report lines that the workload stored to and did not flush before a fence behind a publish(),
-  // a commit or an acknowledgement made others rely on them (CrashResult::forgotten).
+  // So many percent of the crash points are tried; the first two of each fence always.
+  std::uint32_t points_percent = 100;
+  bool minimise = true;  // reduce each finding to the lines that matter
+  // Report lines that the workload has stored to and not flushed when others may rely on them: at a
+  // fence behind a publish(), a commit or an acknowledgement (CrashResult::forgotten).
   bool lint = true;
-  std::string directory = "/dev/shm";  // where pool and image are put
-  // Where each finding is saved: NAME.case, which TENUTO_CRASH_REPLAY=NAME.case or `tenuto crash
-  // replay NAME.case` runs again, and NAME.image, the pool file before its recovery. Empty:
-  // nowhere, or what the environment variable TENUTO_CRASH_SAVE says.
+  std::string directory = "/dev/shm";  // for the pool and the images
+  // The folder for findings. NAME.case runs again by TENUTO_CRASH_REPLAY=NAME.case or `tenuto crash
+  // replay NAME.case`. NAME.image is the pool file before its recovery. Empty: the folder in the
+  // environment variable TENUTO_CRASH_SAVE, or none.
   std::string save_to = {};
-  bool progress = false;                 // a line on stderr, for people
-  Mutation mutation = {};                // a bug to make, for checking the check
-  std::vector<std::string> plants = {};  // planted bugs to switch on during the run
+  bool progress = false;                 // a progress line on stderr
+  Mutation mutation = {};                // a mistake to make, to check the check
+  std::vector<std::string> plants = {};  // planted mistakes to switch on during the run
 };
 
-// A crash image to be judged. The model objects that a check captures by reference are as they
-// were at the moment of the crash.
+// A crash image to be judged. The model objects that a check captures by reference are as they were
+// at the crash.
 class CrashImage {
  public:
   const std::string& path() const { return path_; }
-  // The image in memory, for structures that need no opening: mapped once for all checks. What a
-  // check stores there is put back as recovery's stores are. Not together with opening path().
+  // The image in memory, for structures that need no open. It is mapped once for all checks. Stores
+  // of a check are undone, like those of recovery. A check must not use it and open path() as well.
   std::span<std::byte> data() const;
-  // Operations begun and completed by then: `acknowledged <= n <= invoked` must hold for the n
-  // operations that the image shows.
+  // The operations that had begun and those that had completed. If the image shows n operations,
+  // then acknowledged() <= n <= invoked().
   std::uint64_t invoked() const { return invoked_; }
   std::uint64_t acknowledged() const { return acknowledged_; }
-  // Ends the part of a check in which crashes inside recovery are tried. To be called after opening
-  // when the check goes on to change the pool; the check is then not repeated on what it left.
+  // Ends the part of a check in which crashes inside recovery are tried. Call it after the open if
+  // the check goes on to change the pool. The check is then not repeated on the image that it left.
   void recovered() const;
 
  private:
@@ -134,22 +139,22 @@ class CrashImage {
   std::function<std::span<std::byte>()> data_;
 };
 
-// The workload's side. All may be called from any of its threads.
+// The interface of the workload. Any of its threads may make all calls.
 class CrashContext {
  public:
   const std::string& path() const;
-  // An operation begins; now both its old and its new outcome are fine.
+  // An operation begins. From now on its old and its new outcome are both right.
   void invoke();
-  // All operations begun are complete: their effects must survive from now on.
+  // All operations that have begun are complete. Their effects must survive from now on.
   void ack();
-  // Changes the workload's own model while no crash can happen; body must not touch the pool.
+  // Changes the workload's own model while no crash can happen. REQUIRES: body does not touch the
+  // pool.
   void update(const std::function<void()>& body);
-  // A crash may happen here; `name` is for the report.
+  // A crash may happen here. `name` is for the report.
   void crash_point(const char* name);
-  // Runs the bodies in threads of their own, one at a time, with every switch chosen by the seed:
-  // at stores to the pool, atomic operations, flushes, fences and locks. Repeatable, as long as the
-  // threads wait for each other only with mutexes or loops on atomics. Other seeds, other
-  // schedules.
+  // Runs each body in its own thread, one at a time. The seed chooses every switch; switches are at
+  // stores to the pool, atomic operations, flushes, fences and locks. A seed repeats its schedule,
+  // if the threads wait for each other only with mutexes or loops on atomics.
   void interleave(const std::vector<std::function<void()>>& bodies);
 
  private:
@@ -160,32 +165,32 @@ class CrashContext {
 
 struct LostLine {
   std::uint64_t offset;    // in the pool file
-  std::size_t stores;      // that could be lost
-  std::size_t lost;        // that were
-  bool flushed;            // all of these are flushed and only wait for a fence
-  std::string first_lost;  // source place of the first of them, with its callers; may be empty
-  std::string last_lost;   // of the last one, if that is another
+  std::size_t stores;      // stores that could be lost
+  std::size_t lost;        // stores that were lost
+  bool flushed;            // all lost stores were flushed, and not fenced
+  std::string first_lost;  // source place of the first lost store, with its callers; may be empty
+  std::string last_lost;   // that of the last one, if it is another
 };
 
-// A line that must have survived for the check to fail.
+// A line without whose survival the check does not fail.
 struct KeptLine {
   std::uint64_t offset;  // in the pool file
   std::string last;      // source place of the latest store to it
 };
 
 struct CrashFinding {
-  std::string where;     // crash before fence("a", "b")
-  std::string recovery;  // what went wrong when: "recovery", "second recovery", "crash inside ..."
-  std::string what;      // the check's text, or how it died
-  std::vector<LostLine> lost;  // persisting any other line does not help
-  std::vector<KeptLine> kept;  // of what no fence had made durable; losing any other does not help
-  std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this one
+  std::string where;           // crash before fence("a", "b")
+  std::string recovery;        // what failed: "recovery", "second recovery", "crash inside ..."
+  std::string what;            // the text of the check, or how it died
+  std::vector<LostLine> lost;  // the failure needs the loss of these lines, and of no others
+  std::vector<KeptLine> kept;  // unfenced lines that must survive for the failure, and no others
+  std::uint64_t point = 0;     // TENUTO_CRASH_REPLAY=point:state runs only this crash
   std::uint64_t state = 0;
   std::string saved;  // the case file, or empty
   std::string text() const;
 };
 
-// Stores of the workload that were not made durable when they had to be, found without a crash.
+// Stores of the workload that were not durable when they had to be. They are found without a crash.
 struct ForgottenStore {
   std::string when;    // what relied on them: fence("a", "b") after publish in ..., a commit, ...
   std::string place;   // the store, with its callers
@@ -193,12 +198,12 @@ struct ForgottenStore {
   std::uint64_t count;
 };
 
-// Flushes of one place that did nothing: of lines without a store since they were last flushed.
+// Flushes at one source place that could be saved.
 struct WastedFlush {
   std::string place;
-  std::uint64_t lines;    // flushed there
-  std::uint64_t clean;    // of them unchanged since the last flush
-  std::uint64_t reflush;  // of them flushed before under the same fence, and changed in between
+  std::uint64_t lines;    // lines flushed there
+  std::uint64_t clean;    // of these: no store since their last flush
+  std::uint64_t reflush;  // of these: flushed before under the same fence, and changed in between
 };
 
 struct CrashResult {
@@ -206,22 +211,22 @@ struct CrashResult {
   std::vector<CrashFinding> findings;
   std::vector<FenceStats> fences;
   std::vector<ForgottenStore> forgotten;  // see CrashOptions::lint
-  std::vector<WastedFlush> wasted;        // the most wasteful first; these cost time, not data
-  std::uint64_t points = 0;               // moments explored
-  std::uint64_t states = 0;               // crash states there
-  std::uint64_t unique = 0;               // of them different in image or model
+  std::vector<WastedFlush> wasted;        // the most wasteful first; they cost time, not data
+  std::uint64_t points = 0;               // crash points explored
+  std::uint64_t states = 0;               // crash states at these points
+  std::uint64_t unique = 0;               // of these: states that differ in image or model
   std::uint64_t recovery_states = 0;      // different images of crashes inside recovery
   std::uint64_t checks = 0;               // recoveries that were judged
   double seconds = 0;
 
   bool ok() const { return findings.empty() && forgotten.empty(); }
-  // "first | then" of named fences passed before which no crash was tried; empty when all were.
+  // "first | then" of the named fences that the run passed without trying a crash there.
   std::vector<std::string> unexplored() const;
   std::size_t fences_passed() const;
   std::size_t fences_explored() const;
   bool explored(const std::string& first, const std::string& then) const;
   std::string text() const;
-  // Fences and flushes that the workload could do without.
+  // Fences and flushes that the workload does not need.
   std::string cost_text() const;
 };
 
@@ -232,11 +237,11 @@ struct MutantOutcome {
 };
 
 struct MutantReport {
-  CrashResult sound;  // the run without any mutation; with a finding there, no mutant was tried
+  CrashResult sound;  // the run without a mutation; unless it is ok(), no mutant is tried
   std::vector<MutantOutcome> mutants;
 
-  // Mutants that were not found, e.g. `without fence("a", "b")`; the finding if the sound run has
-  // one.
+  // The mutants that were not found, for example `without fence("a", "b")`; also the finding of the
+  // sound run, if it has one.
   std::vector<std::string> survivors() const;
   std::string text() const;
 
@@ -244,8 +249,8 @@ struct MutantReport {
   auto end() const { return mutants.end(); }
 };
 
-// Maps a whole file whose stores are to be recorded: for structures that live in a file of their
-// own instead of a pool. One mapping of the explored file at a time. Aborts when it cannot.
+// Maps a whole file and records the stores to it, for structures that use their own file instead of
+// a pool. The explored file may have one mapping at a time. Aborts the process on failure.
 class CrashMapping {
  public:
   explicit CrashMapping(const std::string& path);
@@ -262,20 +267,20 @@ class CrashMapping {
 
 class CrashRunner {
  public:
-  // Makes the pool file; its state afterwards is durable.
+  // Makes the pool file. All of it is durable afterwards.
   using Setup = std::function<void(const std::string& path)>;
-  // Works on it. Starts its model anew, since it may be run several times.
+  // Works on the pool. It may run several times, so it must reset its model first.
   using Workload = std::function<void(CrashContext&)>;
-  // Opens the pool by path, which recovers it, and compares with the model. Empty: all is well.
-  // Runs in a forked child and must leave the model alone.
+  // Opens the pool by its path, which recovers it, and compares it with the model. Returns what is
+  // wrong, or an empty string. It runs in a forked child, and must not change the model.
   using Check = std::function<std::string(const CrashImage&)>;
 
   explicit CrashRunner(CrashOptions options = {}) : options_(std::move(options)) {}
 
   CrashResult run(const Setup& setup, const Workload& workload, const Check& check) const;
 
-  // Runs once for every fence passed and every flush before it, without that fence or flush. One
-  // that is not found is needless, or the check is blind to it.
+  // Runs once for every fence and every flush before it, without that fence or flush. If a loss is
+  // not found, the fence or flush is needless, or the check does not see it.
   MutantReport mutants(const Setup& setup, const Workload& workload, const Check& check) const;
 
  private:
@@ -292,9 +297,10 @@ struct CrashTest {
   CrashOptions options = {};
 };
 
-// The main function of a program that explores its own workloads: reads the command line (--help
-// lists it), runs the tests, shows progress, coverage and findings. Returns 0: nothing found, 1: a
-// finding, 2: a wrong command line.
+// The main function of a program that explores its own workloads. It reads the command line (--help
+// lists it), runs the tests, and shows progress, coverage and findings. In CrashTest::options it
+// replaces seed, mode, recovery_depth, points_percent, findings_max, lint, directory, save_to and
+// progress, also by its defaults. Returns 0: no finding, 1: a finding, 2: a wrong command line.
 int crash_main(int argc, char** argv, const std::vector<CrashTest>& tests);
 
 }  // namespace TENUTO_NS

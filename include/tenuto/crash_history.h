@@ -1,18 +1,19 @@
-// Durable linearizability of what threads did to keys: whether some order of the operations, each
-// at one moment between its call and its return, explains everything that was seen, across any
-// number of crashes. An operation that a crash cut off took effect before that crash or never.
-// For crash tests of ordered stores and of structures of one's own; knows nothing of pools.
+// A checker for durable linearizability of operations on keys. It decides whether one order of the
+// operations explains everything that was seen, across any number of crashes. In that order each
+// operation takes effect at one point between its call and its return. An operation that a crash
+// interrupted took effect before that crash or never. For crash tests of ordered stores and of the
+// user's own structures; it needs no pool.
 //
-// Two ways in: CrashHistory records operations of several keys as they happen; check_key_history
-// judges the operations of one key that were recorded elsewhere, e.g. in shared memory that
-// outlives a killed process.
+// There are two ways to use it. CrashHistory records operations on several keys as they happen.
+// check_key_history judges the operations on one key that were recorded elsewhere, for example in
+// shared memory that outlives a killed process.
 //
-// The search is Wing and Gong's with Lowe's two improvements (configurations are remembered, and
-// an operation is given its place no earlier than somebody needs it), and runs key by key, since
-// linearizability is local. Cost: linear in the length of the history, exponential in the number
-// of writes that are open at the same time.
+// The search is Wing and Gong's with Lowe's two improvements: it remembers configurations, and it
+// places an operation only when another one needs it. It runs key by key, since linearizability is
+// local. Cost: linear in the length of the history, exponential in the number of writes that are
+// open at the same time.
 //
-// Thread safety: none; a CrashHistory is changed by one thread at a time.
+// Thread safety: none. One thread at a time may change a CrashHistory.
 #pragma once
 
 #include <cstddef>
@@ -27,18 +28,20 @@
 
 namespace TENUTO_NS {
 
-// Values are numbers that name what was written; give each put its own and a finding is sharp.
+// Values are numbers that stand for what was written. A different number for each put gives the
+// most exact findings. kAbsent: there is no value.
 inline constexpr std::uint64_t kAbsent = 0;
 
 enum class KeyVerb : std::uint8_t { put, erase, get };
 enum class EraseSaw : std::uint8_t { unknown, existed, absent };
 
-// Times are tickets: any counter that goes up by one for every call and every return. Operations of
-// one thread do not overlap; those before a crash have smaller tickets than those after it.
+// Times are tickets: any counter that rises by one for every call and every return. REQUIRES: the
+// operations of one thread do not overlap; those before a crash have smaller tickets than those
+// after it.
 struct KeyOp {
   std::uint64_t invoked = 0;
-  std::uint64_t ended = 0;  // the return; for a pending one, the crash
-  std::uint64_t value = 0;  // put: what it writes. get: what it saw, kAbsent for nothing
+  std::uint64_t ended = 0;  // the return; if pending, the crash
+  std::uint64_t value = 0;  // put: what it writes. get: what it saw (kAbsent: nothing)
   KeyVerb verb = KeyVerb::get;
   EraseSaw saw = EraseSaw::unknown;
   bool pending = false;  // the crash came before the return
@@ -48,38 +51,39 @@ struct KeyOp {
 enum class Verdict : std::uint8_t {
   linearizable,
   contradiction,
-  undecided,  // more operations at the same time than the search can hold
+  undecided,  // more operations are open at the same time than the search can hold
 };
 
 struct KeyJudgement {
   Verdict verdict = Verdict::linearizable;
-  std::vector<std::uint64_t> finals;  // what the key may hold afterwards; kAbsent for nothing
-  std::string what;                   // of a contradiction: the operations it takes, one a line
+  std::vector<std::uint64_t> finals;  // what the key may hold afterwards (kAbsent: nothing)
+  std::string what;                   // a contradiction: its operations, one in each line
 };
 
-// `before` is what the key may hold when the history begins. Operations in any order.
-KeyJudgement check_key_history(std::span<const KeyOp> ops,
-                               std::span<const std::uint64_t> before = {});
+// Judges the operations on one key, given in any order. `before`: what the key may hold when the
+// history begins; empty: nothing.
+TENUTO_API KeyJudgement check_key_history(std::span<const KeyOp> ops,
+                                          std::span<const std::uint64_t> before = {});
 
-class CrashHistory {
+class TENUTO_API CrashHistory {
  public:
   using Id = std::size_t;
 
-  // Called before the operation itself ...
+  // Call one of these before the operation.
   Id put(std::uint32_t thread, std::string_view key, std::uint64_t value);
   Id erase(std::uint32_t thread, std::string_view key);
   Id get(std::uint32_t thread, std::string_view key);
-  // ... and one of these after it: a put or an erase that says nothing returned, an erase that says
-  // whether the key was there, a get with what it saw, an operation that failed without effect.
-  void returned(Id op);
-  void erased(Id op, bool existed);
-  void got(Id op, std::uint64_t value);
-  void failed(Id op);
+  // Call one of these after the operation.
+  void returned(Id op);                  // a put, or an erase that does not tell what it found
+  void erased(Id op, bool existed);      // an erase that tells whether the key existed
+  void got(Id op, std::uint64_t value);  // a get, with what it saw
+  void failed(Id op);                    // an operation that failed without effect
 
-  // What is open now stays open for ever. Reads after recovery follow as further gets.
+  // A crash: operations that are open now never return. Record the reads after recovery as gets.
   void crash();
 
-  // Empty: every key's history is linearizable. Else the key and its contradiction.
+  // Empty: the history of every key is linearizable. Else the key and its contradiction, or that
+  // too many operations were open at the same time.
   std::string check() const;
   std::size_t operations() const { return places_.size(); }
 

@@ -1,9 +1,9 @@
-// The ordered key-value store: keys of 0..64 KiB, values up to the pool's size, any bytes, ordered
-// by bytes (memcmp, shorter first) or, in a u64 store, by number. Every acknowledged write
-// survives a crash (see Durability); every operation is atomic.
+// The ordered key-value store. Keys have 0..64 KiB and values up to the pool's size, of any bytes.
+// The order is that of bytes (memcmp; a prefix comes before the longer key) or, in a u64 store, of
+// numbers. Every operation is atomic, and every acknowledged write survives a crash (Durability).
 //
-// Thread safety: one Store is used from any number of threads at once; Iterator, WriteBatch and
-// ReadGuard belong to one thread at a time. Nothing here throws; look at every Status.
+// Thread safety: any number of threads may use one Store at once. An Iterator and a WriteBatch
+// belong to one thread at a time. Errors are statuses (tenuto/status.h): check each one.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ enum class KeyOrder : std::uint8_t;
 struct CollectionOptions;  // tenuto/collection.h
 struct RenameOptions;      // tenuto/collection.h
 
-// Makes a new value of the old one (none: the key is not there); no new value erases the key.
+// Returns the new value for an old one. Old none: there is no record. New none: erases the key.
 using MergeFunction =
     std::function<std::optional<std::string>(std::optional<std::string_view> old)>;
 
@@ -36,27 +36,26 @@ struct KeyValue {
   std::string value;
 };
 
-// Of multi_get: which key, what get says of it, its value.
+// For multi_get: the index of the key, the status that get has for it, and its value.
 using EachValue = std::function<void(std::size_t, Status, std::string_view)>;
 
-// What Store::collections() tells of one.
 struct CollectionInfo {
   std::string name;
-  std::uint64_t id = 0;  // never given twice in a pool
+  std::uint64_t id = 0;  // never reused in a pool
   KeyOrder order{};
   std::string codec = {};
   bool duplicates = false;
   bool expires = false;
 };
 
-// Puts and erases that become durable together or not at all. A later entry for the same key
-// overrides an earlier one. Copies what it is given.
-class WriteBatch {
+// Puts and erases for Store::write. A later entry for the same key overrides an earlier one. The
+// batch copies keys and values. Errors are found by Store::write.
+class TENUTO_API WriteBatch {
  public:
-  // In the default collection,
+  // In the default collection.
   void put(std::string_view key, std::string_view value);
   void erase(std::string_view key);
-  // and in others of the same store.
+  // In any collection of one store. ttl_ms: as in WriteOptions. erase_pair: for duplicates.
   void put(const Collection& collection, std::string_view key, std::string_view value,
            std::uint64_t ttl_ms = 0);
   void erase(const Collection& collection, std::string_view key);
@@ -83,27 +82,27 @@ class WriteBatch {
   std::vector<std::shared_ptr<struct CollectionState>> collections_;
 };
 
-// A record to be loaded. Not copied before it is written.
+// A record for bulk_load. The bytes must stay until the call returns.
 struct BulkRecord {
   std::string_view key;
   std::string_view value;
 };
 
 struct IteratorOptions {
-  std::string prefix;                // only keys that start with it
+  std::string prefix;                // only keys that begin with it
   std::optional<std::string> lower;  // inclusive
   std::optional<std::string> upper;  // exclusive
 };
 
-// A cursor over the keys in order. Each leaf is seen at one moment; writes that happen elsewhere
-// meanwhile may or may not be seen; no key is seen twice or skipped. key() and value() stay valid
-// until the iterator moves or dies. Between two calls it holds back the records of the leaf it
-// stands in, 48 at most (a snapshot's: and what they replaced), and nothing else that is replaced
-// or erased meanwhile, however long it lives. 4096 iterators and views are alive at most, in a
-// process: the next one says busy. A call that an exception ends (std::bad_alloc) leaves it
-// nowhere: valid() is false until it is sent somewhere again. When its collection is dropped it
-// goes on to the end of its leaf; then not_found.
-class Iterator {
+// A cursor over the records in key order. It reads each leaf at one point in time. Concurrent
+// writes to other leaves may or may not be seen. No key is seen twice or skipped.
+//   - key() and value() are valid until the iterator moves or is destroyed.
+//   - Between two calls it keeps only the records of its leaf, at most 48, from being freed (an
+//     iterator of a snapshot: also their old versions), however long it lives.
+//   - A process may have 4096 iterators and views. The status of the next one is busy.
+//   - After an exception (std::bad_alloc) valid() is false until the next seek.
+//   - When its collection is dropped, it goes on to the end of its leaf. Then it is not_found.
+class TENUTO_API Iterator {
  public:
   Iterator(Iterator&&) noexcept;
   Iterator& operator=(Iterator&&) noexcept;
@@ -111,24 +110,29 @@ class Iterator {
 
   void seek_first();
   void seek_last();
-  // Of duplicates seek finds a key's first value, seek_for_prev its last.
-  void seek(std::string_view key);           // the first key >= key
-  void seek_for_prev(std::string_view key);  // the last key <= key
+  // With duplicates seek finds the first value of a key, and seek_for_prev the last one.
+  void seek(std::string_view key);           // to the first key >= key
+  void seek_for_prev(std::string_view key);  // to the last key <= key
   void next();                               // REQUIRES: valid()
   void prev();                               // REQUIRES: valid()
-  // Where there are duplicates: the first pair >= {key, value}, and past what else the key has.
+  // Only with duplicates: to the first pair >= {key, value}; to the first value of the next key; to
+  // the last value of the previous key. Without duplicates the last two are next and prev.
   void seek_pair(std::string_view key, std::string_view value);
-  void next_key();  // to the next key's first value. REQUIRES: valid()
-  void prev_key();  // to the key's before, its last value. REQUIRES: valid()
+  void next_key();  // REQUIRES: valid()
+  void prev_key();  // REQUIRES: valid()
   bool valid() const;
   std::string_view key() const;    // REQUIRES: valid()
   std::string_view value() const;  // REQUIRES: valid()
-  std::uint64_t ttl_ms() const;    // what the record has left; 0: it stays. REQUIRES: valid()
-  // ok | corrupt (damage ended the walk) | io | busy (too many of them) | not_found (the collection
-  // was dropped) | closed (a closed store's, one moved from) |
-  // invalid_argument (a bound or key that the collection cannot have, a prefix where a codec gives
-  // the order, a collection of another store than its snapshot or transaction; of a key or pair
-  // until the next seek, else for good). No record is passed over because its key was damaged.
+  // Milliseconds until the record expires; 0: it does not expire. REQUIRES: valid().
+  std::uint64_t ttl_ms() const;
+  // Why the iterator is not valid. ok: it is valid, at the end of its range, or not positioned yet.
+  // corrupt: damage ended the walk; a record with a damaged key is not skipped. expired: its
+  // snapshot has expired. not_found: the collection was dropped. closed: the store was closed, its
+  // transaction has ended, or it was moved from. busy: see above. io | forked.
+  // invalid_argument until the next seek: the collection cannot have this key or pair.
+  // invalid_argument for good: the collection cannot have a bound of the options; it has a
+  // registered order, and the options a prefix; or it belongs to another store than the snapshot or
+  // transaction.
   Status status() const;
 
  private:
@@ -143,9 +147,9 @@ class Iterator {
   std::unique_ptr<Impl> impl_;
 };
 
-// A record seen in place, without a copy. Valid while the View lives, on whatever thread. It holds
-// back this record, and nothing else that is replaced or erased meanwhile.
-class View {
+// A value in place, without a copy. It is valid while the View lives, on any thread. The View keeps
+// only this record from being freed.
+class TENUTO_API View {
  public:
   View() = default;
   View(View&& o) noexcept;
@@ -163,163 +167,178 @@ class Snapshot;          // tenuto/snapshot.h
 class StoreTransaction;  // tenuto/transaction.h
 struct TransactionOptions;
 
-// Fork and exit are as for Pool (tenuto/pool.h): in a child of fork every call of the store and of
-// all that came from it (collections, iterators, snapshots, transactions) returns Status::forked
-// and does nothing, close and destructors included; a child opens the store anew once its parent
-// has closed it. A store may stand in a static object.
-class Store {
+// Fork and exit are as for Pool (tenuto/pool.h). In a child of a fork every call of the store, and
+// of the collections, iterators, snapshots and transactions that came from it, returns
+// Status::forked and does nothing. This includes close and destructors. A child may open the store
+// again once its parent has closed it. A store may be in a static object.
+//
+// The calls on records use the default collection. Collection has the same calls.
+class TENUTO_API Store {
  public:
-  // Opens the store in the pool file `path`, creating pool and store as the options say; what it
-  // creates is as durable on return as a write (PoolOptions::durability).
-  // Statuses: exists, not_found, invalid_argument, busy, permission, full (file system), io,
-  // corrupt, not_a_pool, wrong_version; `report` tells more. Recovery runs here, in parallel.
+  // Opens the store in the pool file `path`. Creates pool and store as the options say; a new store
+  // is as durable on return as a write (PoolOptions::durability). After a crash this recovers, with
+  // several threads. exists | not_found | invalid_argument | busy | permission | full (file system)
+  // | io | corrupt | not_a_pool | wrong_version | read_only (an unclean pool, opened to read).
+  // `report` has the details.
   static Result<Store> open(std::string_view path, const StoreOptions& options = {},
                             Report* report = nullptr);
-  // The store of a pool that is open: `options.pool` means nothing. Where it fails the pool stays
-  // the caller's, as it is; not_found: it holds no store.
+  // Opens or creates the store in a pool that is open. options.pool is ignored. After a failure the
+  // pool is still the caller's, unchanged. not_found: it has no store. closed: it is no open pool.
   static Result<Store> open(Pool&& pool, const StoreOptions& options = {},
                             Report* report = nullptr);
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
   ~Store();  // closes
 
-  // Waits for nobody: REQUIRES that no other thread is inside a call and no Iterator or View of it
-  // is alive. A clean close makes the next open fast. io when the last write-back failed.
+  // Closes store and pool. A clean close makes the next open fast. REQUIRES: no other thread is in
+  // a call, and no Iterator or View of the store is alive; close does not wait for them. Statuses
+  // as Pool::close: ok | closed | busy (an object transaction is open) | io, corrupt | forked.
   Status close();
 
-  // ok | not_found | too_large (key) | corrupt (see StoreOptions::verify_reads) | io (a page of the
-  // pool could not be read, now or before: Pool::health) | closed.
+  // Reads the value of a key. ok | not_found | too_large (the key) | corrupt (see
+  // StoreOptions::verify_reads) | io (a page of the pool could not be read, now or before:
+  // Pool::health) | closed | forked. No fence, no lock.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
-  // As get; busy: 4096 iterators and views are alive.
+  // As get, without a copy. busy: the process has 4096 iterators and views.
   Result<View> view(std::string_view key) const;
-  // Whether the key is there: ok | not_found | too_large | corrupt | io | closed. The value is not
-  // looked at.
+  // Whether the key exists. ok | not_found | too_large | corrupt | io | closed | forked. Does not
+  // read the value.
   Status contains(std::string_view key) const;
 
-  // Inserts or replaces. ok | full (nothing changed) | too_large (the key, or a record above the
-  // pool's size_max) | invalid_argument (a key of a u64 store that is not 8 bytes) | read_only |
-  // corrupt | closed.
-  // Durability: see WriteOptions. Two fences; an update flushes the record and one line.
+  // Inserts or replaces. ok | full | too_large (the key, or the record for the pool's size_max) |
+  // invalid_argument (the collection cannot have this key, e.g. not 8 bytes in a u64 store) |
+  // read_only | corrupt | io | closed | forked. Durability: see WriteOptions. Two fences; an update
+  // flushes the record and one line.
   Status put(std::string_view key, std::string_view value, WriteOptions = {});
 
   // ok | not_found | as put. One fence, one line.
   Status erase(std::string_view key, WriteOptions = {});
 
-  // Inserts. exists: the key is there, and stays as it is. Else as put.
+  // Inserts. exists: the key exists, and its value is unchanged. Otherwise as put.
   Status put_if_absent(std::string_view key, std::string_view value, WriteOptions = {});
-  // Replaces a value that is the expected one (none: the key is not there) by the desired one
-  // (none: erases), in one step. conflict: it is another, and stays. Else as put.
+  // Atomically replaces the value, if it is the expected one, by the desired one. expected none:
+  // the key does not exist. desired none: erases. conflict: the value is another one, and is
+  // unchanged. Otherwise as put.
   Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
                           std::optional<std::string_view> desired, WriteOptions = {});
-  // The new value is what f makes of the old one, in one step. f is called again when another
-  // thread was quicker; no lock is held meanwhile, but it must not write to the store. Else as put.
+  // Atomically replaces the value by the one that f returns for it. f runs again if another thread
+  // changed the key meanwhile. No lock is held while f runs, but f must not write to the store.
+  // Otherwise as put.
   Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
-  // Erases the keys from `from` (inclusive; none: from the first) to `to` (exclusive; none: to the
-  // end), in the collection's order, all at once, and
-  // says how many. What others insert there meanwhile may stay. Costs as a batch of these erases,
-  // and memory for their keys. Statuses as write.
+  // Erases all keys from `from` (inclusive; none: from the first) to `to` (exclusive; none: to the
+  // end) in the collection's order, as one batch, and returns their number. Keys that other threads
+  // insert there meanwhile may remain. Cost: that of a batch of these erases, and memory for their
+  // keys. Statuses as write.
   Result<std::uint64_t> erase_range(std::optional<std::string_view> from,
                                     std::optional<std::string_view> to, WriteOptions = {});
 
-  // What get says of each key, in the order of the keys; each is seen at a moment of its own.
+  // A get for each key; the results are in the order of the keys. The keys are not read at one
+  // common point in time.
   std::vector<Result<std::string>> multi_get(std::span<const std::string_view> keys) const;
-  // The first record whose key is >= key, or > key. ok | not_found | as get.
+  // The first record with a key >= key (lower), or > key (upper). ok | not_found | as get.
   Result<KeyValue> lower_bound(std::string_view key) const;
   Result<KeyValue> upper_bound(std::string_view key) const;
-  // How many records the range has, about: told from the index, with no leaf and no record read.
-  // Good to some leaves at each end and to how evenly leaves are filled; of everything it is exact.
+  // Estimates the number of records in [from, to) from the index, without reading a leaf or record.
+  // The error is a few leaves at each end, and how unevenly leaves are filled. The estimate for the
+  // whole collection is exact. 0: closed, or the collection was dropped.
   std::uint64_t approximate_count(std::optional<std::string_view> from,
                                   std::optional<std::string_view> to) const;
 
-  // Applies all of the batch or nothing, in however many collections. As put; not_found when one of
-  // them was dropped; conflict when it erases all values of a key to which others do not stop to
-  // add some; invalid_argument also when one is of another store, and inside a transaction
-  // of this thread on the pool. Three fences, however many entries (and two for each leaf it
-  // splits).
+  // Applies all entries of the batch or none, in any number of collections. Statuses as put;
+  // not_found also: a collection was dropped. conflict, expired: the batch erases a key with
+  // duplicates, and other threads keep adding pairs to it. invalid_argument also: a collection
+  // belongs to another store, or an object transaction of this thread is open on the pool. Three
+  // fences for any number of entries, and two for each leaf that it splits.
   Status write(const WriteBatch& batch, WriteOptions = {});
 
-  // Puts all of these, whose keys ascend, into an empty store, or nothing of them: leaves are built
-  // in order by several threads (PoolOptions::recovery_threads) and shown at once. A handful of
-  // fences, whatever their number. As put; exists: the store is not empty, or was written to
-  // meanwhile; busy: a snapshot or transaction is active; invalid_argument: the keys do not ascend,
-  // or the first one is empty.
+  // Puts all these records into an empty collection, or none of them. The keys must ascend. Several
+  // threads build the leaves (PoolOptions::recovery_threads), and all become visible at once. A few
+  // fences for any number of records. Statuses as put; exists: the collection is not empty, or was
+  // written to meanwhile; busy: a snapshot or transaction is active, or the collection is being
+  // dropped; invalid_argument also: the keys do not ascend, or the first one is empty.
   Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
 
-  // Looks many keys up at once, so that the misses of one are waited for beside the others', and
-  // calls each(index, status, value) for all of them in order; statuses as of get. The value lies
-  // in the pool and stays there during the call. Keys are looked up one by one, not at one moment.
+  // Looks many keys up together, so that their cache misses overlap, and calls
+  // each(index, status, value) for all of them in order. Statuses as get. The value is in the pool,
+  // and is valid during its call of `each`. The keys are not read at one common point in time.
   Status multi_get(std::span<const std::string_view> keys, const EachValue& each) const;
 
-  // A cursor, not yet positioned.
+  // A cursor that is not positioned yet.
   Iterator iterator(IteratorOptions options = {}) const;
 
   // --- named collections (tenuto/collection.h); all atomic, also in a crash ----------------------
-  // Opens it, or makes it: as a put; the first one, three fences more. ok | exists, not_found,
-  // invalid_argument (name, options) | corrupt | full | read_only | closed.
+  // Opens a collection, or makes it as the options say. The name has 1..255 bytes. A new one costs
+  // as an insert, and the first one of a pool three fences more. ok | exists | not_found |
+  // invalid_argument (name, options, a missing codec) | corrupt | full | read_only | closed.
   Result<Collection> collection(std::string_view name, Report* report = nullptr);
   Result<Collection> collection(std::string_view name, const CollectionOptions& options,
                                 Report* report = nullptr);
-  // The one that the store's own calls use.
+  // The collection that the store's own calls use.
   Collection default_collection() const;
-  // The others, by name.
+  // The named collections, in order of their names.
   Result<std::vector<CollectionInfo>> collections(Report* report = nullptr) const;
-  // Drops it with all its records, at the cost of one erase; its memory is given back once nobody
-  // looks at it any more. Handles of it answer not_found from now on. ok | not_found | corrupt |
-  // read_only | closed.
+  // Drops a collection with all its records, at the cost of one erase. Its memory is freed when no
+  // reader uses it any more. All handles of it return not_found from now on. ok | not_found | busy
+  // (a backup reads it) | invalid_argument (name) | corrupt | read_only | closed.
   Status drop(std::string_view name, Report* report = nullptr);
-  // Handles stay good. As drop; exists, when there is one with the new name that the options do not
-  // allow to be replaced | full. invalid_argument inside a transaction of this thread.
+  // Renames a collection, at the cost of a batch. Handles stay valid. Statuses as drop; exists: a
+  // collection has the new name, and options.replace is false; full; invalid_argument also: an
+  // object transaction of this thread is open.
   Status rename(std::string_view from, std::string_view to, Report* report = nullptr);
   Status rename(std::string_view from, std::string_view to, const RenameOptions& options,
                 Report* report = nullptr);
 
-  // The store as it is now, for reads; see tenuto/snapshot.h. busy (65535 are active) | closed.
+  // The store as it is now, to read (tenuto/snapshot.h). busy (65535 are active) | closed | forked.
   Result<Snapshot> snapshot() const;
 
-  // Transactions; see tenuto/transaction.h. Of a closed store: all its calls answer closed.
+  // Begins a transaction (tenuto/transaction.h). Of a closed store: all its calls return closed.
   StoreTransaction begin() const;
   StoreTransaction begin(const TransactionOptions& options) const;
-  // Calls f in a transaction and commits when it returns ok; any other status rolls back and is
-  // returned, but for conflict and expired, after which it begins anew, later each time, so f is
-  // called more than once. conflict: there were too many attempts.
+  // Calls f in a transaction, and commits if f returns ok. Any other status of f rolls back and is
+  // returned. After conflict or expired, from f or the commit, it begins again with a new
+  // transaction, after a random wait that grows up to a millisecond. So f may run several times.
+  // conflict or expired: all attempts_max attempts failed.
   Status run(const std::function<Status(StoreTransaction&)>& f) const;
   Status run(const std::function<Status(StoreTransaction&)>& f,
              const TransactionOptions& options) const;
 
-  // Writes all collections as they are at one moment to a new pool file, while others go on reading
-  // and writing. The file gets its name when it is complete, so a backup cut short is not taken for
-  // one. Every record is compared with its checksum, whatever verify_reads says, and the counts
-  // with the store's own. A collection cannot be dropped meanwhile (busy). exists | corrupt |
-  // expired (see snapshot.h) | full (also: the file system) | io | busy | closed.
+  // Copies one snapshot of all collections to a new pool file, while other threads read and write.
+  // `options` are of the new pool. The file gets its name when it is complete and durable, so an
+  // interrupted backup leaves nothing. It compares every record with its checksum, whatever
+  // verify_reads says, and its counts with those of the store. Meanwhile no collection can be
+  // dropped (busy). exists | corrupt | expired (tenuto/snapshot.h) | full (also the file system) |
+  // io | busy | closed.
   Status backup(const std::string& path, const PoolOptions& options, Report* report = nullptr);
   Status backup(const std::string& path, Report* report = nullptr);
 
-  // Erases what has expired, wherever anything can; looks at records_max records at most (0: all),
-  // going on where the last call ended, and says how many it erased. Frees, before, what was
-  // replaced or erased and only waited for calls that have ended. Statuses as erase.
+  // Erases expired records in all collections with lifetimes, and returns their number. It looks at
+  // up to records_max records (0: all), and the next call continues there. Before that it frees the
+  // garbage whose readers have ended. Statuses as erase.
   Result<std::uint64_t> reclaim(std::uint64_t records_max = 0);
-  // The time by which records expire now, in milliseconds since 1970: the clock's, and never less
-  // than it was, in this life or one before (WriteOptions::ttl_ms). What a record has left counts
-  // from here. 0: closed.
+  // The store's time now, in milliseconds since 1970. Lifetimes count from it. It is the clock's
+  // time, and never goes back, also not over a close (WriteOptions::ttl_ms). 0: closed.
   std::uint64_t time_ms() const;
 
-  // Gives space back that erases and replaced values left behind, beside readers and writers: in
-  // all collections (it opens them) neighbouring leaves with few records become one, records leave
-  // slabs that are nearly empty, and what is then free goes back to the file system (Pool::trim;
-  // under medium journal the file keeps its blocks). In place: it needs room for a few slabs. What
-  // views, positioned iterators and snapshots hold stays, as do the pool's other
-  // objects. Three fences a merged leaf, two a leaf with records to move, one of which its writers
-  // may wait for. ok | busy (another one is under way) | invalid_argument (options, or inside a
-  // transaction of this thread) | read_only | corrupt (a damaged record is not moved; without
-  // moves_max every record is read and compared with its checksum) | io | closed.
+  // Gives back the space that erases and replaced values have left, while other threads read and
+  // write. In all collections (it opens them) it merges neighbouring leaves with few records, and
+  // moves records out of slabs that are nearly empty. Then it returns free space to the file system
+  // (Pool::trim; on medium journal the file keeps its blocks). It works in place and needs room for
+  // a few slabs. What views, positioned iterators and snapshots hold stays valid, and it moves no
+  // other objects of the pool.
+  // Cost: three fences for each merged leaf. Two for each leaf with records to move; its writers
+  // may wait for one of these. Without moves_max every record is compared with its checksum. ok |
+  // busy (another compaction runs) | invalid_argument (options, or an object transaction of this
+  // thread is open) | read_only | corrupt (a damaged record is not moved) | io | closed.
   Result<CompactStats> compact(const CompactOptions& options = {}, Report* report = nullptr);
 
-  // Everything acknowledged before is durable when this returns.
+  // Everything that was acknowledged before, by any thread, is durable when this returns. Statuses
+  // as Pool::sync.
   Status sync();
 
-  // Walks the whole store: order, record checksums, heap (each allocated block is reachable, once).
-  // Who makes, drops or compacts collections meanwhile waits. REQUIRES: nobody writes records.
+  // Checks the whole store: order, record checksums, and the heap (each allocated block is
+  // reachable once). Calls that make, drop or compact collections wait meanwhile. REQUIRES: no
+  // thread writes records. ok | corrupt | io | closed.
   Status validate(Report* report = nullptr) const;
 
   KeyKind key_kind() const;

@@ -1,14 +1,16 @@
-// The verbs of durable order. A store becomes durable when its line has been flushed and a later
-// fence by the same thread has returned; until then it may or may not be. Stores to one 64-byte
-// line become durable in program order (a prefix survives a crash), different lines in any order,
-// and only aligned 8-byte stores are atomic. Every medium keeps this promise (src/pm/README.md).
+// Flush, fence and publish: how stores become durable, and in which order.
 //
-// The two names of a fence say what must be safe before what may happen. They cost nothing in the
-// plain build; in the traced build (TENUTO_TRACED) they name crash points and reports.
+// A store is durable when its line was flushed and a later fence of the same thread has returned.
+// Before that it may or may not be durable. Stores to one 64-byte line become durable in program
+// order: a crash keeps a prefix of them. Different lines become durable in any order. Only aligned
+// 8-byte stores are atomic. Every medium keeps this promise (src/pm/README.md).
 //
-// Cost: medium `line` is CLWB a line and one SFENCE, inline behind one predictable branch; medium
-// `cache` is a compiler barrier. Thread safety: any thread, any time; a fence orders only the
-// calling thread's flushes.
+// A fence has two names: what must be durable, and what may happen only then. In the plain build
+// they cost nothing. In the traced build (TENUTO_TRACED) they name crash points and reports.
+//
+// Cost: on medium `line` one CLWB for each line and one SFENCE, inline behind one predictable
+// branch. On medium `cache` a compiler barrier. Thread safety: any thread at any time; a fence
+// covers only the flushes of the calling thread.
 #pragma once
 
 #include <atomic>
@@ -28,14 +30,14 @@ namespace TENUTO_NS {
 
 namespace pm {
 
-// How flushes leave this process at the moment. It is one word for all open pools: `clwb` while
-// every open pool is on medium `line` of a CPU with CLWB, `none` while all are on `cache`, else
-// `cold`, where each flush looks its pool up out of line.
+// How this process flushes now. It is one word for all open pools. clwb: every pool is on medium
+// `line`, and the CPU has CLWB. none: every pool is on `cache`. cold: otherwise; each flush looks
+// its pool up, out of line.
 enum class FlushPath : std::uint8_t { none, clwb, cold };
-extern constinit std::atomic<FlushPath> flush_path;
+TENUTO_API extern constinit std::atomic<FlushPath> flush_path;
 
-void flush_cold(const void* p, std::size_t bytes);
-void fence_cold();
+TENUTO_API void flush_cold(const void* p, std::size_t bytes);
+TENUTO_API void fence_cold();
 
 // Traced build only (src/crash/trace_tsan.cc).
 void trace_flush(const void* p, std::size_t bytes);
@@ -64,7 +66,7 @@ inline constexpr bool kTraced = true;
 
 #else
 
-// Starts writing back the lines that hold [p, p + bytes). Not durable before the next fence.
+// Starts to write back the lines that hold [p, p + bytes). They are durable after the next fence.
 inline void flush_bytes(const void* p, std::size_t bytes) {
   const pm::FlushPath path = pm::flush_path.load(std::memory_order_relaxed);
   if (path == pm::FlushPath::clwb) [[likely]] {
@@ -77,7 +79,8 @@ inline void flush_bytes(const void* p, std::size_t bytes) {
   }
 }
 
-// Everything this thread flushed before is durable when this returns.
+// Everything that this thread flushed before is durable when this returns. (On medium `journal` it
+// is ordered, and durable after the next sync: see Durability.)
 inline void fence(const char* /*first*/, const char* /*then*/) {
   const pm::FlushPath path = pm::flush_path.load(std::memory_order_relaxed);
   if (path == pm::FlushPath::clwb) [[likely]] {
@@ -97,9 +100,9 @@ requires(!std::is_pointer_v<T>) inline void flush(const T& object) {
   flush_bytes(&object, sizeof object);
 }
 
-// Stores one aligned 8-byte word (release), which the caller flushes: the only way to make
-// something reachable. What the word promises must be durable, or be flushed under the same fence
-// in the same line, when this is called.
+// Stores one aligned 8-byte word (release). The caller flushes it. This is the only way to make
+// something reachable. REQUIRES: what the word promises is durable, or is in the same line and is
+// flushed under the same fence.
 template <class T>
 requires(sizeof(T) == 8 &&
          std::is_trivially_copyable_v<T>) inline void store_published(T& word,
@@ -108,7 +111,7 @@ requires(sizeof(T) == 8 &&
   if constexpr (kTraced) pm::trace_publish(&word);
 }
 
-// The same with the flush.
+// store_published and the flush of the word.
 template <class T>
 requires(sizeof(T) == 8 &&
          std::is_trivially_copyable_v<T>) inline void publish(T& word,
@@ -117,21 +120,22 @@ requires(sizeof(T) == 8 &&
   flush_bytes(&word, sizeof word);
 }
 
-// Says that what was stored in [p, p + bytes) so far need not be durable, because recovery does
-// without it: the crash explorer then does not report it as forgotten. Nothing in the plain build.
+// Declares that the stores to [p, p + bytes) so far need not be durable, because recovery does not
+// need them. The crash explorer then does not report them as forgotten. Does nothing in the plain
+// build.
 inline void transient(const void* p, std::size_t bytes) {
   if constexpr (kTraced) pm::trace_transient(p, bytes);
 }
 
-// A plain store of one word that other threads may read, and that must not be moved by the
-// compiler past other ordered stores of the same line. Not flushed.
+// Stores one word that other threads may read (release). The compiler must not move it past other
+// ordered stores to the same line. Not flushed.
 template <class T>
 requires(std::is_trivially_copyable_v<T> &&
          sizeof(T) <= 8) inline void store_ordered(T& word, std::type_identity_t<T> value) {
   __atomic_store(&word, &value, __ATOMIC_RELEASE);
 }
 
-// Flush and fence of one object.
+// Flushes one object and fences.
 template <class T>
 requires(!std::is_pointer_v<T>) inline void persist(const T& object, const char* first,
                                                     const char* then) {

@@ -1,15 +1,16 @@
-// A store at one moment: everything acknowledged before Store::snapshot() is in it, nothing that
-// began after, and no part of a batch or transaction without the rest; nothing in it expires. Reads
-// through it wait for writers no longer than other reads do, and hold up none.
+// A store at one point in time. A snapshot shows everything that was acknowledged before
+// Store::snapshot(), and nothing that began after it. It shows a batch or a transaction as a whole
+// or not at all. Nothing in it expires. Its reads wait for writers no longer than other reads do,
+// and writers never wait for it.
 //
-// What a snapshot costs: each record that is replaced or erased while a snapshot that sees it is
-// active stays in the pool, once, however often it is replaced. It is given back as soon as no
-// snapshot needs it. StoreStats says how much is held and for how long, and
-// StoreOptions::snapshot_bytes_max and snapshot_age_ms_max bound it. Snapshots do not survive the
-// process.
+// Cost: a record that is replaced or erased stays in the pool while an active snapshot sees it.
+// Under one snapshot this is one version of each key, however often the key changes. The memory is
+// freed when no snapshot needs the version any more. StoreStats has the amount and the age of what
+// is held; StoreOptions::snapshot_bytes_max and snapshot_age_ms_max bound them. Snapshots do not
+// survive the process.
 //
-// Thread safety: one Snapshot may be read by any number of threads at once. It may outlive the
-// store, and then says closed.
+// Thread safety: any number of threads may read one Snapshot at once. A Snapshot may outlive its
+// store; then its calls return closed.
 #pragma once
 
 #include <memory>
@@ -25,27 +26,30 @@ namespace store {
 struct SnapshotCore;
 }  // namespace store
 
-class Snapshot {
+class TENUTO_API Snapshot {
  public:
   Snapshot(Snapshot&&) noexcept;
   Snapshot& operator=(Snapshot&&) noexcept;
   ~Snapshot();  // releases
 
-  // As those of Store; and expired: it was given up, being the oldest beyond a bound. A collection
-  // that was made later is empty; of one that was dropped since nothing is left: not_found.
-  // invalid_argument: the collection is of another store.
+  // Statuses: those of the same calls of Store, and:
+  //   expired           it was the oldest snapshot, and a bound of StoreOptions was exceeded
+  //   not_found         also: the collection was dropped after the snapshot was taken
+  //   invalid_argument  also: the collection belongs to another store
+  //   closed            also: after release(), or the store is closed
+  // A collection that was made after the snapshot is empty in it.
   Status get(const Collection& collection, std::string_view key, std::string& value) const;
   Result<std::string> get(const Collection& collection, std::string_view key) const;
   Status contains(const Collection& collection, std::string_view key) const;
-  // The iterator keeps the moment alive by itself.
+  // The iterator keeps the snapshot active, also after the Snapshot is gone.
   Iterator iterator(const Collection& collection, IteratorOptions options = {}) const;
-  // Of the default collection.
+  // The same calls for the default collection.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
   Status contains(std::string_view key) const;
   Iterator iterator(IteratorOptions options = {}) const;
 
-  // Lets it go early; closed from then on.
+  // Releases the snapshot early. All later calls return closed.
   void release();
 
  private:

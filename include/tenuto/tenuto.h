@@ -1,6 +1,7 @@
-/* The C API, upper half: the key-value store. Each call is the C++ call of the same name, whose
- * header (tenuto/kv.h, tenuto/collection.h) says what it promises, costs and returns; what holds
- * for all calls in C is said in tenuto/tenuto_pool.h.
+/* The C API, upper half: the key-value store. Each call does what the C++ call of the same name
+ * does. Its meaning, cost and statuses are in tenuto/kv.h, collection.h, snapshot.h and
+ * transaction.h; here are only the differences. The rules for all calls in C are in
+ * tenuto/tenuto_pool.h.
  *
  *   tenuto_store* store;
  *   char* message;
@@ -13,8 +14,8 @@
  *   tenuto_put(all, "key", 3, "value", 5, TENUTO_SYNC);
  *   tenuto_store_close(store);
  *
- * Keys and values are bytes with a length. Handles that come from a store (collections, iterators,
- * views, batches) are released before it is closed.
+ * Keys and values are bytes with a length. Release all handles that come from a store (collections,
+ * iterators, views, batches) before you close it.
  */
 #ifndef TENUTO_TENUTO_H
 #define TENUTO_TENUTO_H
@@ -27,14 +28,15 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
-/* Bytes seen in place: not to be released, and gone with what they were taken from. */
+/* Bytes in place. Do not release them. They are valid as long as the object that they came from. */
 typedef struct tenuto_slice {
   const void* data;
   size_t bytes;
 } tenuto_slice;
 
-/* tenuto::KeyKind and tenuto::KeyOrder; a store's own keys have one of the first two. */
+/* tenuto::KeyKind and tenuto::KeyOrder. The key kind of a store is one of the first two. */
 enum {
   TENUTO_KEYS_BYTES = 1,
   TENUTO_KEYS_U64 = 2,
@@ -44,21 +46,22 @@ enum {
 };
 typedef int tenuto_key_kind;
 
-/* The eight bytes of an integer key, in the order of numbers. */
+/* Writes the eight bytes of an integer key, whose byte order is that of the numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);
 
 /* --- the store -------------------------------------------------------------------------------- */
 
-/* Where a codec's functions leave what they make: at most `room` bytes at `data`, and in `bytes`
- * how many there are. If there are more than fit, they say so in `bytes` and are called again. */
+/* The result of a codec's function. It writes at most `room` bytes at `data`, and their number to
+ * `bytes`. If they do not fit, it writes the number that it needs to `bytes`, and is called once
+ * more. */
 typedef struct tenuto_codec_out {
   void* data;
   size_t room;
   size_t bytes;
 } tenuto_codec_out;
 
-/* tenuto::KeyCodec. 0: done; anything else: this is no key. `context` is theirs; the name is
- * copied. They are called by all threads at once. */
+/* tenuto::KeyCodec. The functions return 0, or another number if `in` is no key. They get
+ * `context`. All threads call them at once. The name is copied. */
 typedef int (*tenuto_codec_fn)(void* context, tenuto_slice in, tenuto_codec_out* out);
 typedef struct tenuto_key_codec {
   const char* name;
@@ -67,7 +70,7 @@ typedef struct tenuto_key_codec {
   void* context;
 } tenuto_key_codec;
 
-/* tenuto::StoreOptions; `pool` is initialised with the rest. */
+/* tenuto::StoreOptions. tenuto_store_options_init sets `pool` too. */
 typedef struct tenuto_store_options {
   size_t struct_bytes; /* set by tenuto_store_options_init */
   tenuto_pool_options pool;
@@ -82,7 +85,7 @@ typedef struct tenuto_store_options {
   size_t codec_count;
   uint64_t reclaim_every_ms;
   uint64_t reclaim_at_once;
-  uint64_t (*clock_ms)(void* context); /* NULL: the system's */
+  uint64_t (*clock_ms)(void* context); /* NULL: the system's clock */
   void* clock_context;
   uint64_t clock_jump_ms_max;
   uint64_t clock_confirm_ms;
@@ -105,7 +108,7 @@ typedef struct tenuto_collection tenuto_collection;
 
 tenuto_status tenuto_store_open(const char* path, const tenuto_store_options* options,
                                 tenuto_store** store, char** message);
-/* Closes the store and, unless it says busy, releases the handle. */
+/* Closes the store. Releases the handle unless it returns TENUTO_BUSY. */
 tenuto_status tenuto_store_close(tenuto_store* store);
 tenuto_status tenuto_store_sync(tenuto_store* store);
 tenuto_status tenuto_store_validate(const tenuto_store* store, char** message);
@@ -128,9 +131,9 @@ void tenuto_compact_options_init(tenuto_compact_options* options);
 tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* options,
                              tenuto_compact_stats* stats, char** message);
 tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store);
-/* erased: how many; may be NULL. */
+/* *erased: the number of erased records. erased may be NULL. */
 tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased);
-/* The pool below, for objects beside the records. It belongs to the store and is closed with it. */
+/* The store's pool, for objects beside the records. It belongs to the store and closes with it. */
 tenuto_pool* tenuto_store_pool(tenuto_store* store);
 
 /* --- collections ------------------------------------------------------------------------------ */
@@ -154,20 +157,20 @@ typedef struct tenuto_collection_stats {
   uint64_t leaves, inner_nodes, height, index_dram_bytes;
 } tenuto_collection_stats;
 
-/* The collection without a name. It belongs to the store: not to be released. */
+/* The default collection. It belongs to the store: do not release it. */
 tenuto_collection* tenuto_default_collection(tenuto_store* store);
-/* Opens or makes one by its name; release it by tenuto_collection_release. */
+/* Opens or makes a collection. Release it by tenuto_collection_release. */
 tenuto_status tenuto_collection_open(tenuto_store* store, const char* name,
                                      const tenuto_collection_options* options,
                                      tenuto_collection** collection, char** message);
-/* Forgets the handle; the collection stays. */
+/* Releases the handle. The collection itself stays. */
 void tenuto_collection_release(tenuto_collection* collection);
 tenuto_status tenuto_collection_drop(tenuto_store* store, const char* name, char** message);
-/* replace: one that has the new name is dropped in the same step. */
+/* replace not 0: a collection that has the new name is dropped in the same atomic step. */
 tenuto_status tenuto_collection_rename(tenuto_store* store, const char* from, const char* to,
                                        int replace, char** message);
-/* Calls each(context, name, id) for every named collection, in order of the names, until it returns
- * something else than 0. */
+/* Calls each(context, name, id) for every named collection, in order of their names. Stops when
+ * `each` does not return 0. */
 typedef int (*tenuto_collection_fn)(void* context, const char* name, uint64_t id);
 tenuto_status tenuto_collections(const tenuto_store* store, tenuto_collection_fn each,
                                  void* context, char** message);
@@ -175,7 +178,7 @@ tenuto_status tenuto_collections(const tenuto_store* store, tenuto_collection_fn
 tenuto_status tenuto_collection_name(const tenuto_collection* collection, char** name);
 uint64_t tenuto_collection_id(const tenuto_collection* collection);
 tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection);
-/* Release the codec's name by tenuto_free; "" where there is none. */
+/* Release the codec's name by tenuto_free. "": there is no codec. */
 tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec);
 int tenuto_collection_duplicates(const tenuto_collection* collection);
 int tenuto_collection_expires(const tenuto_collection* collection);
@@ -184,8 +187,8 @@ tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* A copy of the value, to be released by tenuto_free; a zero byte follows it. NULL and 0 when the
- * status is not TENUTO_OK. */
+/* *value: a copy of the value, with a zero byte behind it. Release it by tenuto_free. NULL and 0
+ * if the status is not TENUTO_OK. */
 tenuto_status tenuto_get(const tenuto_collection* in, const void* key, size_t key_bytes,
                          void** value, size_t* value_bytes);
 tenuto_status tenuto_contains(const tenuto_collection* in, const void* key, size_t key_bytes);
@@ -194,13 +197,14 @@ tenuto_status tenuto_put(tenuto_collection* in, const void* key, size_t key_byte
 tenuto_status tenuto_erase(tenuto_collection* in, const void* key, size_t key_bytes,
                            tenuto_durability durability);
 
-/* A put with a lifetime, where records expire, and what is left of it (0: it stays). */
+/* A put with a lifetime, and the milliseconds that are left of it (0: the record does not expire).
+ * For collections whose records expire. */
 tenuto_status tenuto_put_for(tenuto_collection* in, const void* key, size_t key_bytes,
                              const void* value, size_t value_bytes, uint64_t ttl_ms,
                              tenuto_durability durability);
 tenuto_status tenuto_ttl_ms(const tenuto_collection* in, const void* key, size_t key_bytes,
                             uint64_t* ttl_ms);
-/* Of duplicates. */
+/* For collections with duplicates. */
 tenuto_status tenuto_contains_pair(const tenuto_collection* in, const void* key, size_t key_bytes,
                                    const void* value, size_t value_bytes);
 tenuto_status tenuto_erase_pair(tenuto_collection* in, const void* key, size_t key_bytes,
@@ -212,37 +216,37 @@ tenuto_status tenuto_count(const tenuto_collection* in, const void* key, size_t 
 tenuto_status tenuto_put_if_absent(tenuto_collection* in, const void* key, size_t key_bytes,
                                    const void* value, size_t value_bytes,
                                    tenuto_durability durability);
-/* expected and desired: NULL for "no record". */
+/* expected, desired: NULL stands for "no record". */
 tenuto_status tenuto_compare_and_swap(tenuto_collection* in, const void* key, size_t key_bytes,
                                       const tenuto_slice* expected, const tenuto_slice* desired,
                                       tenuto_durability durability);
-/* Makes the new value of the old one (NULL: there is no record) and leaves it in *fresh, which may
- * point to memory of its own, to the old value, or to anything that lives until the call returns.
- * Not 0: the record is erased. May be called more than once. */
+/* Sets *fresh to the new value. old: the old value; NULL: there is no record. *fresh may point to
+ * the old value, or to any memory that is valid until tenuto_merge returns. Returns 0; another
+ * number erases the record. May be called more than once. */
 typedef int (*tenuto_merge_fn)(void* context, const tenuto_slice* old, tenuto_slice* fresh);
 tenuto_status tenuto_merge(tenuto_collection* in, const void* key, size_t key_bytes,
                            tenuto_merge_fn fn, void* context, tenuto_durability durability);
-/* From `from` (inclusive; NULL: from the first) to `to` (exclusive; NULL: to the end). erased: how
- * many; may be NULL. */
+/* From `from` (inclusive; NULL: the first key) to `to` (exclusive; NULL: the end). *erased: the
+ * number of erased records. erased may be NULL. */
 tenuto_status tenuto_erase_range(tenuto_collection* in, const tenuto_slice* from,
                                  const tenuto_slice* to, uint64_t* erased,
                                  tenuto_durability durability);
 uint64_t tenuto_approximate_count(const tenuto_collection* in, const tenuto_slice* from,
                                   const tenuto_slice* to);
-/* Calls each for all keys in order. The value is seen in place, and gone when `each` returns. */
+/* Calls `each` for all keys in order. The value is in place, and valid until `each` returns. */
 typedef void (*tenuto_each_fn)(void* context, size_t index, tenuto_status status,
                                tenuto_slice value);
 tenuto_status tenuto_multi_get(const tenuto_collection* in, const tenuto_slice* keys, size_t count,
                                tenuto_each_fn each, void* context);
-/* Ascending keys into an empty collection. */
+/* Puts records with ascending keys into an empty collection. */
 typedef struct tenuto_record {
   tenuto_slice key;
   tenuto_slice value;
 } tenuto_record;
 tenuto_status tenuto_bulk_load(tenuto_collection* in, const tenuto_record* sorted, size_t count,
                                tenuto_durability durability);
-/* The first record whose key is >= key (lower), or > key (upper): copies, each to be released by
- * tenuto_free. */
+/* The first record with a key >= key (lower), or > key (upper). *found_key and *value are copies.
+ * Release each by tenuto_free. NULL and 0 if the status is not TENUTO_OK. */
 tenuto_status tenuto_lower_bound(const tenuto_collection* in, const void* key, size_t key_bytes,
                                  void** found_key, size_t* found_key_bytes, void** value,
                                  size_t* value_bytes);
@@ -250,7 +254,8 @@ tenuto_status tenuto_upper_bound(const tenuto_collection* in, const void* key, s
                                  void** found_key, size_t* found_key_bytes, void** value,
                                  size_t* value_bytes);
 
-/* A value in place, until the view is released, by any thread. TENUTO_BUSY: too many of them. */
+/* A value in place, valid until the view is released. Any thread may release it. TENUTO_BUSY: too
+ * many iterators and views. */
 typedef struct tenuto_view tenuto_view;
 tenuto_status tenuto_view_open(const tenuto_collection* in, const void* key, size_t key_bytes,
                                tenuto_view** view, tenuto_slice* value);
@@ -274,13 +279,13 @@ tenuto_status tenuto_batch_erase_pair(tenuto_batch* batch, const tenuto_collecti
                                       size_t value_bytes);
 void tenuto_batch_clear(tenuto_batch* batch);
 size_t tenuto_batch_count(const tenuto_batch* batch);
-/* All of it or nothing. The batch stays as it is. */
+/* Applies all entries or none. The batch is unchanged. */
 tenuto_status tenuto_write(tenuto_store* store, const tenuto_batch* batch,
                            tenuto_durability durability);
 
 /* --- iterators -------------------------------------------------------------------------------- */
 
-/* tenuto::IteratorOptions. NULL: no bound. The bytes are copied. */
+/* tenuto::IteratorOptions. data NULL: no such bound. The bytes are copied. */
 typedef struct tenuto_iterator_options {
   size_t struct_bytes; /* set by tenuto_iterator_options_init */
   tenuto_slice prefix;
@@ -291,33 +296,34 @@ typedef struct tenuto_iterator_options {
 void tenuto_iterator_options_init(tenuto_iterator_options* options);
 
 typedef struct tenuto_iterator tenuto_iterator;
+/* Opens an iterator, which is not positioned yet. If *it is not NULL, release it, also when the
+ * status is not TENUTO_OK. The same holds for iterators of snapshots and transactions. */
 tenuto_status tenuto_iterator_open(const tenuto_collection* in,
                                    const tenuto_iterator_options* options, tenuto_iterator** it);
 void tenuto_iterator_release(tenuto_iterator* it);
-/* A key that is NULL and has bytes: it stands nowhere, and its status is TENUTO_INVALID_ARGUMENT
- * until it is sent elsewhere. */
+/* After a key that is NULL and has bytes the iterator is not valid, and its status is
+ * TENUTO_INVALID_ARGUMENT until the next seek. */
 void tenuto_iterator_seek_first(tenuto_iterator* it);
 void tenuto_iterator_seek_last(tenuto_iterator* it);
 void tenuto_iterator_seek(tenuto_iterator* it, const void* key, size_t key_bytes);
 void tenuto_iterator_seek_for_prev(tenuto_iterator* it, const void* key, size_t key_bytes);
-/* Nothing happens where the iterator stands nowhere. */
+/* next, prev, next_key and prev_key do nothing if the iterator is not valid. */
 void tenuto_iterator_next(tenuto_iterator* it);
 void tenuto_iterator_prev(tenuto_iterator* it);
-/* Where there are duplicates. */
+/* For collections with duplicates. */
 void tenuto_iterator_seek_pair(tenuto_iterator* it, const void* key, size_t key_bytes,
                                const void* value, size_t value_bytes);
 void tenuto_iterator_next_key(tenuto_iterator* it);
 void tenuto_iterator_prev_key(tenuto_iterator* it);
 int tenuto_iterator_valid(const tenuto_iterator* it);
-/* Until the iterator moves; NULL and 0 where it stands nowhere. */
+/* Valid until the iterator moves. NULL and 0 if the iterator is not valid. */
 tenuto_slice tenuto_iterator_key(const tenuto_iterator* it);
 tenuto_slice tenuto_iterator_value(const tenuto_iterator* it);
-/* What the record has left; 0: it stays, or the iterator stands nowhere. */
+/* Milliseconds until the record expires. 0: it does not expire, or the iterator is not valid. */
 uint64_t tenuto_iterator_ttl_ms(const tenuto_iterator* it);
 tenuto_status tenuto_iterator_status(const tenuto_iterator* it);
 
-/* --- snapshots and backup (tenuto/snapshot.h) ---------------------------------------------------
- */
+/* --- snapshots and backup (tenuto/snapshot.h) ------------------------------------------------- */
 
 typedef struct tenuto_snapshot tenuto_snapshot;
 tenuto_status tenuto_snapshot_take(tenuto_store* store, tenuto_snapshot** snapshot);
@@ -330,7 +336,7 @@ tenuto_status tenuto_snapshot_contains(const tenuto_snapshot* snapshot, const te
 tenuto_status tenuto_snapshot_iterator(const tenuto_snapshot* snapshot, const tenuto_collection* in,
                                        const tenuto_iterator_options* options,
                                        tenuto_iterator** it);
-/* options: of the new pool. */
+/* options: those of the new pool. */
 tenuto_status tenuto_store_backup(tenuto_store* store, const char* path,
                                   const tenuto_pool_options* options, char** message);
 
@@ -358,27 +364,28 @@ tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto
 tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx, const tenuto_collection* in,
                                           const tenuto_iterator_options* options,
                                           tenuto_iterator** it);
-/* Release the handle by tenuto_collection_release, whatever becomes of the transaction. */
+/* Release *collection by tenuto_collection_release, also if the transaction fails. */
 tenuto_status tenuto_transaction_create(tenuto_transaction* tx, const char* name,
                                         const tenuto_collection_options* options,
                                         tenuto_collection** collection, char** message);
 tenuto_status tenuto_transaction_drop(tenuto_transaction* tx, const tenuto_collection* collection);
-/* A point to return to: rollback_to forgets what was written since. */
+/* A point in the transaction. rollback_to discards the writes made since. */
 typedef struct tenuto_savepoint {
   size_t writes;
 } tenuto_savepoint;
 tenuto_savepoint tenuto_transaction_savepoint(const tenuto_transaction* tx);
 tenuto_status tenuto_transaction_rollback_to(tenuto_transaction* tx, tenuto_savepoint point);
-/* Both end the transaction and release the handle, whatever they return. */
+/* Both end the transaction and release the handle, also when the commit fails. If `durability` is
+ * no tenuto_durability, commit does nothing and returns TENUTO_INVALID_ARGUMENT. */
 tenuto_status tenuto_transaction_commit(tenuto_transaction* tx, tenuto_durability durability);
 void tenuto_transaction_rollback(tenuto_transaction* tx);
-/* Runs body until its transaction commits without a conflict, attempts_max times at most (0: the
- * default). TENUTO_OK commits, anything else but a conflict rolls back and is handed on. The handle
- * is the call's own: body must not end it. */
+/* tenuto::Store::run with at most attempts_max attempts (0: the default). If body returns
+ * TENUTO_OK, the transaction commits. The handle belongs to this call: body must not end it. */
 typedef tenuto_status (*tenuto_transaction_body)(tenuto_transaction* tx, void* context);
 tenuto_status tenuto_store_run(tenuto_store* store, tenuto_transaction_body body, void* context,
                                unsigned attempts_max, tenuto_durability durability);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,18 +1,19 @@
 /* The C API, lower half: pools, allocation to a pointer in the pool, transactions over objects.
- * The upper half, the key-value store, is tenuto/tenuto.h. Each call is the C++ call of the same
- * name, whose header (tenuto/pool.h, tenuto/tx.h) says what it promises, costs and returns; what is
- * said here is what differs in C.
+ * The upper half, the key-value store, is tenuto/tenuto.h. Each call does what the C++ call of the
+ * same name does. Its meaning, cost and statuses are in tenuto/pool.h and tenuto/tx.h; here are
+ * only the differences.
  *
- * - A call that can fail returns a tenuto_status. Where it takes `char** message`, a failure also
- *   leaves a text there that names what, where and what to do; release it by tenuto_free. NULL for
- *   message: no text is wanted.
- * - Options are set to their defaults by tenuto_..._options_init, never by hand, so that a program
- *   keeps its meaning when a later version has more of them. NULL stands for all defaults.
- * - A handle may be used as its C++ counterpart: a pool and a store by all threads, a transaction,
- * batch, iterator or view by one at a time. NULL as a handle is answered by invalid_argument.
- * - Named numbers are ints: what is none of them is answered by invalid_argument.
+ * - A call that can fail returns a tenuto_status. If it takes `char** message`, a failure also
+ *   writes a text there: what failed, where, and what to do. Release it by tenuto_free. NULL: no
+ *   text.
+ * - tenuto_..._options_init sets options to their defaults. Always call it, so that the program
+ *   keeps its meaning with a later version that has more options. NULL stands for all defaults.
+ * - Threads use a handle as its C++ counterpart: all threads a pool or a store, one thread at a
+ *   time a transaction, batch, iterator or view.
+ * - A NULL handle returns TENUTO_INVALID_ARGUMENT.
+ * - Enumerations are ints. An int that is none of their values returns TENUTO_INVALID_ARGUMENT.
  * - Fork and exit are as for tenuto::Pool (tenuto/pool.h).
- * - Nothing is thrown. When the process has no memory left it ends.
+ * - Nothing is thrown. If the process has no memory left, it ends.
  */
 #ifndef TENUTO_TENUTO_POOL_H
 #define TENUTO_TENUTO_POOL_H
@@ -23,6 +24,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* tenuto::Status; the numbers never change. */
 enum {
@@ -43,14 +45,14 @@ enum {
   TENUTO_ABORTED = 14,
   TENUTO_CLOSED = 15,
   TENUTO_EXPIRED = 16,
-  TENUTO_FORKED = 17 /* the caller is a child of the process that opened it: nothing was done;
-                      * closing releases the handle all the same */
+  TENUTO_FORKED = 17 /* the caller is a child of the process that opened the pool; nothing was done.
+                      * A close releases the handle all the same. */
 };
 typedef int tenuto_status;
 
 const char* tenuto_status_name(tenuto_status status); /* "not_found"; never NULL */
 
-/* Releases what a call handed out: messages, values. NULL is fine. */
+/* Releases messages, names and values that a call has returned. NULL is allowed. */
 void tenuto_free(void* memory);
 
 enum {
@@ -65,7 +67,8 @@ typedef int tenuto_medium;
 enum { TENUTO_SYNC = 0, TENUTO_BUFFERED = 1 };
 typedef int tenuto_durability;
 
-/* Told about things a person should know. The text ends with a zero byte and dies with the call. */
+/* Gets messages for people. The text ends with a zero byte, and is valid during the call. Any
+ * thread may call it. */
 typedef void (*tenuto_log_fn)(void* context, const char* text);
 
 /* tenuto::PoolOptions with its HeapOptions and JournalOptions. */
@@ -91,14 +94,15 @@ typedef struct tenuto_pool_options {
   unsigned journal_sync_every_ms;
   unsigned journal_recovery_ms_max;
   int journal_keep;
-  tenuto_log_fn log; /* NULL: nobody is told */
+  tenuto_log_fn log; /* NULL: no messages */
   void* log_context;
-  unsigned mode; /* permissions of a new pool's file; 0: the owner's alone */
+  unsigned mode; /* permissions of a new pool file; 0: only the owner */
 } tenuto_pool_options;
 
 void tenuto_pool_options_init(tenuto_pool_options* options);
 
-/* tenuto::PoolInfo. The texts live as long as the pool's handle, until the next call. */
+/* tenuto::PoolInfo. The texts are valid until the next tenuto_pool_get_info with this handle, or
+ * until the handle is released. */
 typedef struct tenuto_pool_info {
   const char* path;
   const char* layout;
@@ -130,12 +134,12 @@ typedef struct tenuto_pool_stats {
   double journal_replay_ms;
 } tenuto_pool_stats;
 
-/* Pointers in the pool: zero is null. They stand in the root object or in allocated blocks, and
- * are not to be copied by memcpy. */
+/* Pointers in the pool, in the root object or in allocated blocks. Zero is null. Never copy them by
+ * memcpy. */
 typedef struct tenuto_ptr {
   uint64_t raw;
 } tenuto_ptr;
-typedef struct tenuto_vptr { /* versioned: changed by the pool alone */
+typedef struct tenuto_vptr { /* a versioned word: only the pool changes it */
   uint64_t raw;
 } tenuto_vptr;
 
@@ -160,8 +164,8 @@ tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* op
                                  tenuto_pool** pool, char** message);
 tenuto_status tenuto_pool_open(const char* path, const tenuto_pool_options* options,
                                tenuto_pool** pool, char** message);
-/* Closes the pool and, unless it says busy, releases the handle. invalid_argument for the pool of a
- * store, which tenuto_store_close closes. */
+/* Closes the pool. Releases the handle unless it returns TENUTO_BUSY. TENUTO_INVALID_ARGUMENT: it
+ * is the pool of a store, which tenuto_store_close closes. */
 tenuto_status tenuto_pool_close(tenuto_pool* pool);
 
 tenuto_status tenuto_malloc_to(tenuto_pool* pool, uint64_t bytes, tenuto_ptr* dest,
@@ -174,7 +178,7 @@ tenuto_status tenuto_vmalloc_to(tenuto_pool* pool, uint64_t bytes, tenuto_vptr* 
 tenuto_status tenuto_vfree_from(tenuto_pool* pool, tenuto_vptr* dest);
 tenuto_status tenuto_vswap(tenuto_pool* pool, tenuto_vptr* a, tenuto_vptr* b);
 
-/* Batches, to words that may stand anywhere. bytes: one size for each. */
+/* Batches, with destinations anywhere in the pool. bytes: one size for each. */
 tenuto_status tenuto_malloc_to_many(tenuto_pool* pool, const uint64_t* bytes,
                                     tenuto_ptr* const* dests, size_t count,
                                     const tenuto_alloc_options* options);
@@ -184,7 +188,7 @@ tenuto_status tenuto_vmalloc_to_many(tenuto_pool* pool, const uint64_t* bytes,
                                      const tenuto_alloc_options* options);
 tenuto_status tenuto_vfree_from_many(tenuto_pool* pool, tenuto_vptr* const* dests, size_t count);
 
-/* tenuto::Reserved: a block that only this process knows, until it is published or cancelled. */
+/* tenuto::Reserved: a block that only this process knows until it is published or cancelled. */
 typedef struct tenuto_reserved {
   uint64_t offset;
   void* data;
@@ -200,7 +204,7 @@ tenuto_status tenuto_cancel(tenuto_pool* pool, const tenuto_reserved* block);
 uint64_t tenuto_usable_size(const tenuto_pool* pool,
                             const void* block);                      /* 0: no block starts there */
 uint64_t tenuto_type_of(const tenuto_pool* pool, const void* block); /* 0: none */
-/* *block: NULL at the end of the walk. */
+/* *block: NULL at the end of the walk, or after a failure. */
 tenuto_status tenuto_first(const tenuto_pool* pool, uint64_t type, void** block);
 tenuto_status tenuto_next(const tenuto_pool* pool, const void* behind, uint64_t type, void** block);
 
@@ -218,13 +222,12 @@ tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message);
 tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info);
 tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool, tenuto_pool_stats* stats);
 
-/* Durable order by hand (tenuto/persist.h), for stores to objects in a pool outside transactions.
- */
+/* Flush and fence (tenuto/persist.h), for stores to objects in a pool outside transactions. */
 void tenuto_flush(const void* p, size_t bytes);
-void tenuto_fence(const char* first, const char* then); /* what is safe, before what happens */
+void tenuto_fence(const char* first, const char* then); /* what is durable before what happens */
 
-/* Transactions over objects: tenuto::Transaction. Begun, used and ended by one thread; one begun
- * inside another of the same pool joins it. */
+/* Transactions over objects: tenuto::Transaction. One thread begins, uses and ends one. Inside
+ * another transaction of the same pool it joins that one. */
 typedef struct tenuto_tx tenuto_tx;
 typedef void (*tenuto_tx_fn)(void* context);
 
@@ -237,14 +240,16 @@ tenuto_status tenuto_tx_alloc(tenuto_tx* tx, uint64_t bytes, const tenuto_alloc_
 tenuto_status tenuto_tx_free(tenuto_tx* tx, const void* block);
 tenuto_status tenuto_tx_on_commit(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
 tenuto_status tenuto_tx_on_abort(tenuto_tx* tx, tenuto_tx_fn fn, void* context);
-/* Both end the transaction and release the handle, whatever they return. */
+/* Both end the transaction and release the handle, also when the commit fails. If `durability` is
+ * no tenuto_durability, commit does nothing and returns TENUTO_INVALID_ARGUMENT. */
 tenuto_status tenuto_tx_commit(tenuto_tx* tx, tenuto_durability durability);
 void tenuto_tx_abort(tenuto_tx* tx);
-/* Runs body in a transaction: TENUTO_OK commits, anything else rolls back and is handed on. The
- * handle given to body is the call's own: body must neither commit nor abort it. */
+/* Runs body in a transaction. If body returns TENUTO_OK, it commits. Any other status rolls back
+ * and is returned. The handle belongs to this call: body must neither commit nor abort it. */
 typedef tenuto_status (*tenuto_tx_body)(tenuto_tx* tx, void* context);
 tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,7 @@
-// Transactions over keys, strictly serialisable: as if they, single puts, batches and snapshots
-// happened one after the other, in an order that agrees with real time. Optimistic: reads see one
-// moment and take no lock, writes are collected, and commit answers `conflict`, having changed
-// nothing, when something that was read has changed since.
+// Transactions over keys. They are strictly serialisable: transactions, single puts, batches and
+// snapshots have one serial order, and it agrees with real time. They are optimistic. Reads see one
+// snapshot and take no lock. Writes are collected in a write set. A commit validates the read set:
+// if something that was read has changed since, it returns `conflict` and changes nothing.
 //
 //   store.run([&](StoreTransaction& tx) -> Status {
 //     std::string balance;
@@ -9,13 +9,15 @@
 //     return tx.put("alice", plus_one(balance));
 //   });
 //
-// One transaction may read and write any collections of its store; calls that name none are about
-// the default one. not_found, also of the commit: a collection it uses was dropped. A drop is a
-// change as any other: a commit says `conflict`, even if nothing was written, when the transaction
-// first came to a collection that was dropped since its moment, for what it saw was no moment's.
-// (Transactions over objects in a pool are others: tenuto/tx.h.)
+// One transaction may read and write any collections of its store. Calls without a collection use
+// the default one. not_found, also from commit: a collection that the transaction uses was dropped.
+// A drop is a change like any other. Suppose that a transaction takes its snapshot, that then a
+// collection is dropped, and that the transaction uses this collection only after that. Its reads
+// then belong to no single point in time, so its commit returns `conflict`, even if it wrote
+// nothing. (Transactions over objects in a pool are another class: tenuto/tx.h.)
 //
-// Thread safety: a transaction belongs to one thread at a time; any number of them run at once.
+// Thread safety: a transaction belongs to one thread at a time. Any number of transactions may run
+// at once.
 #pragma once
 
 #include <cstddef>
@@ -35,45 +37,49 @@ struct Where;
 }  // namespace store
 
 struct TransactionOptions {
-  bool read_only = false;  // put and erase answer read_only
-  // Of Store::run: how often it begins anew after a conflict, and how its commit is durable.
+  bool read_only = false;  // put, erase, create and drop return read_only
+  // For Store::run: how many attempts it makes at most, the first one included, and how its commit
+  // is durable.
   unsigned attempts_max = 1000;
   WriteOptions write = {};
 };
 
-class StoreTransaction {
+class TENUTO_API StoreTransaction {
  public:
   StoreTransaction(StoreTransaction&&) noexcept;
   StoreTransaction& operator=(StoreTransaction&&) noexcept;
   ~StoreTransaction();  // rolls back what was not committed
 
-  // Own writes first, then the store at the moment of this transaction's first read. Statuses as
-  // those of Snapshot; closed once the transaction has ended; invalid_argument: the collection is
-  // of another store.
+  // Reads find the transaction's own writes first, then the store at the time of the transaction's
+  // first read. Statuses as of Snapshot; also busy (Store::snapshot), and closed after the end of
+  // the transaction.
   Status get(const Collection& collection, std::string_view key, std::string& value);
   Result<std::string> get(const Collection& collection, std::string_view key);
   Status contains(const Collection& collection, std::string_view key);
-  // As get, and keeps other transactions off the key until this one ends: their get_for_update,
-  // put, erase and commit of it answer conflict at once. Nobody waits. conflict: another
-  // transaction has it, or it changed since this one began to read; roll back and begin anew.
-  // invalid_argument, too: a collection with duplicates.
+  // As get, and reserves the key until this transaction ends. Other transactions that reserve or
+  // write the key then get conflict at once, from get_for_update, put, erase or commit. Nothing
+  // waits. Writes outside transactions are not refused; they make this commit a conflict. conflict:
+  // another transaction has the key, or it changed since this one's first read; roll back and begin
+  // again. invalid_argument also: the collection has duplicates.
   Status get_for_update(const Collection& collection, std::string_view key, std::string& value);
 
-  // Nothing is written before the commit. ok | too_large | invalid_argument (the key; a lifetime
-  // where nothing expires) | conflict (another transaction has the key for update) | read_only |
-  // closed. ttl_ms: as WriteOptions. Of what duplicates there are, put adds one and erase takes
-  // all.
+  // Nothing is stored before the commit. ok | too_large | invalid_argument (the key, or a lifetime
+  // in a collection where nothing expires) | conflict (another transaction has the key for update)
+  // | not_found (the collection was dropped) | read_only | closed. ttl_ms: as in WriteOptions. In a
+  // collection with duplicates put adds a pair, and erase removes all pairs of the key.
   Status put(const Collection& collection, std::string_view key, std::string_view value,
              std::uint64_t ttl_ms = 0);
-  Status erase(const Collection& collection, std::string_view key);  // also of one not there
-  // One of duplicates. invalid_argument: there are none in this collection.
+  Status erase(const Collection& collection, std::string_view key);  // ok also without the key
+  // Erases one pair. invalid_argument: the collection has no duplicates.
   Status erase_pair(const Collection& collection, std::string_view key, std::string_view value);
 
-  // Own writes merged in, those made while it stands perhaps. What it walks over is read: a key
-  // that appears there before the commit is a conflict. closed once the transaction has ended.
+  // A cursor over the collection with the transaction's own writes merged in. Writes made after it
+  // was positioned may or may not appear. The range that it walks over is in the read set: a key
+  // that another thread adds there before the commit is a conflict. closed after the end of the
+  // transaction.
   Iterator iterator(const Collection& collection, IteratorOptions options = {});
 
-  // Of the default collection.
+  // The same calls for the default collection.
   Status get(std::string_view key, std::string& value);
   Result<std::string> get(std::string_view key);
   Status contains(std::string_view key);
@@ -82,29 +88,32 @@ class StoreTransaction {
   Status erase(std::string_view key);
   Iterator iterator(IteratorOptions options = {});
 
-  // A collection that is there, for all others, from the commit on, and is gone without it; this
-  // transaction writes to it by the handle, which is not_found outside it meanwhile. exists: there
-  // is one, or this transaction has made one; its commit says so, too, when somebody else has taken
-  // the name. Otherwise as Store::collection, of one that is to be made.
+  // Makes a collection with the commit. Without a commit it does not exist. Until then only this
+  // transaction can use the handle; elsewhere it returns not_found. exists: a collection has the
+  // name, or this transaction has made one with it. The commit returns exists if another thread has
+  // taken the name meanwhile. Other statuses as of Store::collection for a new collection.
   Result<Collection> create(std::string_view name, const CollectionOptions& options,
                             Report* report = nullptr);
-  // The collection is dropped with the commit, which says not_found when it is not there any more,
-  // and busy while a backup reads it. Writes to it are not done. invalid_argument: the default one,
-  // or one that this transaction makes.
+  // Drops the collection with the commit. The commit returns not_found if the collection was
+  // dropped meanwhile, and busy while a backup reads it. The transaction's writes to it are not
+  // done. invalid_argument: it is the default collection, or this transaction makes it.
   Status drop(const Collection& collection);
 
-  // A point in the transaction to return to: rollback_to forgets the writes made since, but not
-  // what was created and dropped.
+  // A point in the transaction. rollback_to discards the writes made since, but not the collections
+  // that were created or dropped. rollback_to: ok | closed.
   struct Savepoint {
     std::size_t writes = 0;
   };
   Savepoint savepoint() const;
   Status rollback_to(Savepoint point);
 
-  // Ends the transaction. ok: everything is done, durable as the options say. conflict | expired |
-  // full | ...: nothing was done (io: see WriteOptions); invalid_argument inside an object
-  // transaction of this thread. A transaction without writes needs no validation: what it read was
-  // so at one moment; and its commit makes nothing durable, of others neither.
+  // Ends the transaction, whatever it returns. ok: all writes are done, durable as the options say.
+  // conflict (something that was read has changed) | expired (the snapshot; begin again) | full |
+  // exists, not_found, busy (see above) | invalid_argument (inside an object transaction of this
+  // thread, or options with a lifetime) | read_only | corrupt | closed: nothing was done. io: see
+  // WriteOptions. A transaction without writes needs no validation, because its reads are those of
+  // one snapshot. Its commit syncs nothing, also not the writes of others that it has read.
+  // Cost: as Store::write of the write set.
   Status commit(WriteOptions options = {});
   void rollback();
 

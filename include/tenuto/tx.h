@@ -1,6 +1,6 @@
-// Transactions over objects in a pool: an undo log makes a group of in-place stores, allocations
-// and frees atomic. The undo protocol (tx/README.md) needs three fences when all ranges are added
-// before the first store, none when nothing was added.
+// Transactions over objects in a pool. An undo log makes a group of in-place stores, allocations
+// and frees atomic. A transaction costs three fences when all ranges are added before the first
+// store, and none when nothing was added, allocated or freed (tx/README.md has the protocol).
 //
 //   pool.run([&](Transaction& tx) {
 //     TENUTO_TRY(tx.add(account.balance));
@@ -8,12 +8,16 @@
 //     return Status::ok;
 //   });
 //
-// The engine isolates nothing: hold your own locks until the transaction ends (tx.lock does).
-// A Transaction belongs to the thread that began it: one that its thread's end finds open is rolled
-// back then, and all calls on it return Status::aborted. In a child of a fork it does nothing
-// (Status::forked), but for the mutexes that it holds, which are free in the child; the parent's
-// goes on. Nesting is flat: an inner transaction joins
-// the outer, and an abort at any depth rolls everything back.
+// There is no isolation: hold your own locks until the transaction ends (tx.lock does this).
+//
+// Nesting is flat. An inner transaction joins the outer one, and an abort at any depth rolls
+// everything back.
+//
+// Thread safety: a Transaction belongs to the thread that began it. When that thread ends, an open
+// transaction is rolled back, and all later calls on it return Status::aborted.
+//
+// Fork: in a child a Transaction does nothing (Status::forked), except that the mutexes that it
+// holds are free in the child. The parent's transaction goes on.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +42,7 @@ namespace tx {
 class Txn;  // tx/txn.h
 }
 
-class Transaction {
+class TENUTO_API Transaction {
  public:
   explicit Transaction(Pool& pool);    // begins, or joins this thread's transaction on the pool
   explicit Transaction(tx::Txn& txn);  // the same for layers that have no Pool
@@ -46,20 +50,23 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
-  // ok, or why the transaction could not begin (read_only, corrupt, invalid_argument inside a
-  // callback), aborted once it was rolled back at any depth, closed after commit(). All other
-  // members return the same when it is not ok.
+  // ok | why the transaction could not begin: closed, read_only, corrupt, io, full (2^48
+  // transactions of one lane), invalid_argument (inside a callback), forked | aborted, after a
+  // rollback at any depth | closed, after a commit, or the status of a commit that failed. When it
+  // is not ok, all other calls return it.
   Status status() const;
 
-  // Saves the old bytes of [p, p + bytes), durably when this returns; store only afterwards.
-  // Adding what was added before, or a part of an object made in this transaction, costs nothing.
-  // ok | invalid_argument (outside the pool) | full (no room for the log) | aborted.
+  // Saves the old bytes of [p, p + bytes). They are durable when this returns; store only after it.
+  // A range that was added before, or is in a block that this transaction allocated, costs nothing.
+  // ok | invalid_argument (outside the pool) | full (no room for the log) | aborted. Cost: one line
+  // for each 48 bytes, and one fence.
   Status add(const void* p, std::size_t bytes);
   template <class T>
   requires(!std::is_pointer_v<T>) Status add(const T& object) {
     return add(&object, sizeof object);
   }
-  // Several ranges under one fence: add_later each, then one ready() before the first store.
+  // Several ranges under one fence: add_later for each, then one ready() before the first store.
+  // The old bytes are durable when ready() returns. Statuses as add.
   Status add_later(const void* p, std::size_t bytes);
   template <class T>
   requires(!std::is_pointer_v<T>) Status add_later(const T& object) {
@@ -67,20 +74,26 @@ class Transaction {
   }
   Status ready();
 
-  // A block that becomes allocated at commit and vanishes with an abort. Contents undefined;
-  // flushed at commit as a whole. full | too_large | invalid_argument (alignment) | aborted.
+  // Takes a block that is allocated with the commit; an abort frees it. Its contents are undefined
+  // (zero with options.zero). Commit flushes the whole block, so it need not be added. full |
+  // too_large | invalid_argument (alignment) | aborted. Cost: one line. An allocation after the
+  // last add or ready costs one more fence at commit, so allocate first.
   Result<void*> alloc(std::uint64_t bytes, const AllocOptions& options = {});
-  // Constructs a T in a fresh block.
+  // Constructs a T in a new block. Statuses as alloc.
   template <class T, class... Args>
   Result<T*> make(Args&&... args) {
     Result<void*> block = alloc(sizeof(T), {.align = alignof(T)});
     if (!block) return block.error();
-    return new (*block) T(std::forward<Args>(args)...);
+    if constexpr (std::is_constructible_v<T, Args...>) {
+      return new (*block) T(std::forward<Args>(args)...);
+    } else {  // an aggregate, where the compiler takes no parentheses for it
+      return new (*block) T{std::forward<Args>(args)...};
+    }
   }
-  // Frees the block that starts at p when the transaction commits. invalid_argument for anything
-  // that is not an allocated block's start, or is freed twice. full | aborted.
+  // Frees the block that starts at p when the transaction commits. ok | invalid_argument (no
+  // allocated block starts at p, or it is freed already) | full (no room for the log) | aborted.
   Status free(const void* p);
-  // As free. No destructor runs: its stores would stand in a block that an abort brings back.
+  // As free. No destructor runs: its stores would remain in the block after an abort.
   template <class T>
   Status destroy(T* object) {
     static_assert(std::is_trivially_destructible_v<T>,
@@ -88,38 +101,40 @@ class Transaction {
     return free(object);
   }
 
-  // Takes the mutex and holds it until the outermost transaction ends, also after an abort inside.
-  // Taking one that this transaction holds does nothing. Not taken unless ok: the failed begin's
-  // status otherwise.
+  // Locks the mutex and holds it until the outermost transaction ends, also after an inner abort.
+  // Does nothing if this transaction holds it already. The mutex is locked only if this returns ok;
+  // else status().
   Status lock(std::mutex& m);
 
-  // Called once the outermost transaction has ended that way, in the order given, before its locks
-  // are released. Must not begin a transaction on this pool. What one throws passes through
-  // commit() or abort(): those after it are not called, the locks are released, and what was
-  // committed is committed (on medium journal not synced by this call). Out of a destructor it ends
-  // the program.
+  // Registers a callback for the end of the outermost transaction. Callbacks run in the order of
+  // registration, before the locks are released. They must not begin a transaction on this pool.
+  // An exception passes through commit() or abort(). Then later callbacks do not run, the locks are
+  // released, and a commit stays committed (on medium journal this call does not sync it). An
+  // exception that leaves ~Transaction ends the program.
   Status on_commit(std::function<void()> f);
   Status on_abort(std::function<void()> f);
 
-  // Commits (the outermost) or leaves (an inner one). aborted when an inner one was aborted.
-  // Durable on return. Two fences besides those of add and ready; none when nothing was added,
-  // allocated or freed.
-  // io on medium journal: committed, but not known to be durable.
+  // Commits the outermost transaction, or leaves an inner one. Durable on return, as
+  // PoolOptions::durability says. ok | aborted (an inner one was aborted) | corrupt, io, read_only
+  // (the pool turned read-only before, and everything is rolled back) | io (a page or the journal
+  // failed during the commit: committed, but not known to be durable; see Pool::health) | forked.
+  // Cost: two fences besides those of add and ready, one more if something was logged after the
+  // last of these, and none when nothing was added, allocated or freed.
   Status commit();
-  // The same, synced or buffered as said here instead of by PoolOptions::durability.
+  // The same, with this durability instead of PoolOptions::durability.
   Status commit(Durability durability);
-  // Rolls everything back at once, whatever the depth; later calls return Status::aborted. Two
-  // fences when something was added, none otherwise.
+  // Rolls everything back at once, at any depth. Later calls return Status::aborted. Cost: two
+  // fences, and none when nothing was added, allocated or freed.
   void abort();
 
  private:
-  Durability durability_ = Durability::buffered;  // layers that have no Pool sync themselves
+  Durability durability_ = Durability::buffered;  // layers without a Pool sync themselves
   void begin(tx::Txn& txn);
-  tx::Txn* open() const;  // null, too, when the thread that began it has ended
+  tx::Txn* open() const;  // null also when the thread that began it has ended
   Status why_not() const;
-  tx::Txn* txn_ = nullptr;            // null when it did not begin, or has ended
+  tx::Txn* txn_ = nullptr;            // null: it did not begin, or has ended
   Status begin_status_ = Status::ok;  // why txn_ is null
-  std::uint64_t turn_ = 0;            // of txn_, when it began
+  std::uint64_t turn_ = 0;            // txn_'s turn when it began
 };
 
 }  // namespace TENUTO_NS

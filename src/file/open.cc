@@ -1,5 +1,5 @@
-// How a pool file comes into being and how it is opened: everything read is validated here before
-// the layers above may believe the head page.
+// How a pool file is created and opened. Everything read is validated here before the layers above
+// use the head page.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,6 +10,7 @@
 
 #include "file/pool_file.h"
 #include "journal/file.h"
+#include "pm/format.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -18,7 +19,6 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr unsigned kStripesMax = 32;
 constexpr std::uint64_t kSizeMaxLimit = 1ull << 46;  // what 48-bit offsets in logs leave room for
 
 Status check_size_max(const PoolOptions& o, std::string_view path, Report* report) {
@@ -66,8 +66,8 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
   TENUTO_TRY(reserve_space(f->fd_, 0, bytes, path, report));
   TENUTO_TRY(f->reserve_addresses(options.size_max, report));
   f->choose_medium(options);
-  // It gets its journal once it is whole and has a name; a copy needs none, since a crash leaves
-  // nothing of it.
+  // A new pool is written without its journal. Once it is whole and has a name, it is closed and
+  // opened with it (wants_journal). A copy needs no journal, because a crash leaves nothing of it.
   const bool journal = f->medium_ == Medium::journal;
   f->wants_journal_ = journal && !of_a_copy;
   if (journal) f->medium_ = Medium::cache;
@@ -94,7 +94,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::create(std::string_view path,
 }
 
 Status PoolFile::link_into_place(Report* report) {
-  // A power cut from here on may leave the name: what it names must be whole.
+  // A power cut from here on may leave the name, so the file must be whole.
   if (!in_memory_ && !map_sync_ && !sync_whole(fd_)) {
     return fail_errno(errno, "cannot write the pool to its device (fsync)", path_, report);
   }
@@ -103,7 +103,7 @@ Status PoolFile::link_into_place(Report* report) {
   }
   if (new_journal_ != nullptr) new_journal_->keep();
   new_journal_.reset();
-  // The name must survive a power cut as surely as what is in the file.
+  // The name must survive a power cut as well as the contents.
   if (!in_memory_ && !sync_directory(path_)) {
     return fail_errno(errno, "cannot sync the pool's directory", path_, report);
   }
@@ -120,7 +120,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   f->log_ = options.log;
   f->opened_to_read_ = options.read_only;
   f->health_.read_only.store(options.read_only, std::memory_order_relaxed);
-  // NONBLOCK: nobody waits for the other end of a pipe. It means nothing to a regular file.
+  // O_NONBLOCK: the open of a pipe does not wait for its other end. Regular files ignore it.
   const int access = options.read_only ? O_RDONLY : O_RDWR;
   change([&] { f->fd_ = open_file(f->path_, access | O_NONBLOCK); });
   if (f->fd_ < 0) {
@@ -147,7 +147,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
                 "the pool was not closed cleanly and needs recovery; open it once for writing",
                 f->path_);
   }
-  // First, so that what cannot be mapped is not replayed, and begins no life.
+  // Reserved first, so that a pool that cannot be mapped is not replayed and begins no life.
   const auto reserve = [&] {
     return f->reserve_addresses(std::max(options.size_max, file_bytes), report);
   };
@@ -155,7 +155,7 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   if (!late) TENUTO_TRY(reserve());
   TENUTO_TRY(f->open_journal(options, report));
   if (late) TENUTO_TRY(reserve());
-  // Map what the zone table says, which a crash during growth leaves shorter than the file.
+  // Maps what the zone table has: after a crash during growth the file is longer.
   ZoneEntry last{};
   HeadPage head{};
   TENUTO_TRY(f->read_at(kHeadPageOffset, &head, sizeof head, "head page", report));

@@ -1,12 +1,12 @@
-// The superblock of a pool file: read, checked, written with a new state.
+// The superblock of a pool file: read, checked, and written with a new state.
 //
-// Authoritative at each moment: of the two copies the valid one with the higher sequence. A write
-// goes to the other one, so a torn write damages only what is out of date; but then nobody knows
-// what the lost one said of the state: recovery runs, and a journal counts if its ids fit.
+// Authoritative: the valid copy with the higher sequence. A write goes to the other copy, so a torn
+// write damages only the older one. After that the state in the damaged copy is unknown. So
+// recovery runs, and a journal counts if its ids fit.
 //
-// An upgrade is one step, too: the first superblock of the new layout. One that the version before
-// could still read is written over right behind it, so that it cannot take the pool for an older
-// one that lost a copy.
+// An upgrade is one step, too: the write of the first superblock of the new layout. The old copy
+// that version 0.1 could still read is overwritten right after it. Otherwise version 0.1 would open
+// the pool as an older one with a damaged copy.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -15,6 +15,7 @@
 #include "file/pool_file.h"
 #include "journal/journal.h"
 #include "pm/crc32c.h"
+#include "pm/format.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -23,10 +24,8 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr unsigned kStripesMax = 32;
-
-// Layout 4, the end of its only line.
-constexpr std::size_t kOldJournal = 56;  // not 0: running with a journal of that incarnation
+// Offsets at the end of layout 4's superblock, which is one line.
+constexpr std::size_t kOldJournal = 56;  // if running: incarnation of the journal in use; 0: none
 constexpr std::size_t kOldCrc = 60;
 constexpr std::size_t kOldBytes = 64;
 
@@ -44,7 +43,7 @@ bool is_sound(const Superblock& s) {
   return s.crc == crc32c(bytes, offsetof(Superblock, crc));
 }
 
-// Whether the bytes are a sound superblock that this build reads; if not, why.
+// ok if the bytes are a sound superblock that this build reads. Else why not.
 Status check_copy(const Superblock& s, std::string where, Report* report) {
   if (s.magic == __builtin_bswap64(kPoolMagic)) {
     return fail(Status::wrong_version, report, "the pool was made with another byte order",
@@ -111,13 +110,13 @@ Status PoolFile::read_superblock(std::uint64_t file_bytes, Report* report) {
     if (newer && !(best >= 0 && TENUTO_PLANT("pm_superblock_first_copy_believed"))) best = i;
   }
   if (best < 0) {
-    // Neither copy is sound. The one that at least looks like a pool says more.
+    // Neither copy is sound. The one that looks more like a pool has the better report.
     const int told = status[0] == Status::not_a_pool ? 1 : 0;
     if (report != nullptr) *report = why[told];
     return status[told];
   }
-  // With one copy damaged the other may be the older one: what it says of a clean close may be
-  // out of date, so recovery runs.
+  // With one copy damaged, the other may be the older one. Its clean state may be out of date, so
+  // recovery runs.
   const bool both = status[1 - best] == Status::ok ||
                     (copy[best].sequence == 1 && status[1 - best] == Status::not_a_pool);
   copy_damaged_ = !both;
@@ -152,7 +151,7 @@ Status PoolFile::set_state(PoolState state, Report* report) {
   return bad_pages(report);
 }
 
-// The next one, and of a pool of the layout before one more.
+// Writes the next superblock; two of them when it upgrades a pool of layout 4.
 Status PoolFile::put_superblock(Report* report) {
   const bool upgraded = super_.version != kLayoutVersion;
   super_.version = kLayoutVersion;
@@ -169,8 +168,8 @@ Status PoolFile::put_superblock(Report* report) {
   return Status::ok;
 }
 
-// Always io when it fails. Before the pool is mapped and under a journal past the mapping, which
-// nobody would write back.
+// Every failure is io. Before the pool is mapped, and under a journal, it writes past the mapping:
+// a private mapping is never written back.
 Status PoolFile::write_superblock(Report* report) {
   const auto failed = [&](const char* what) {
     static_cast<void>(fail_errno(errno, what, path_, report));

@@ -1,4 +1,4 @@
-// What the heap writes to media: slab headers, the bookkeeping log, and the intents in lanes.
+// What the heap writes to media: slab headers, the bookkeeping log and the intents in lanes.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,25 @@ namespace TENUTO_NS::heap {
 
 // --- slab: an order-4 frame ----------------------------------------------------------------------
 //   line 0                        header
-//   line first_line ..            bitmap stripes: block i has bit i / stripes of stripe i % stripes
+//   line first_line ..            bitmap stripes: the bit of block i is in stripe i % stripes,
+//                                 at position i / stripes
 //   data_offset                   blocks
-// A slab of typed blocks has their types, a word each, in the lines behind its stripes.
-// A morphed slab (morph.h) is cut twice over: each part has its stripes and blocks, and the blocks
-// of the new part begin behind the stripes of both.
+// In a slab of typed blocks the lines behind the stripes hold the types, one word a block.
+// A morphed slab (morph.h) has two parts. Each part has its own stripes and blocks. The blocks of
+// the new part begin behind the stripes of both parts.
 inline constexpr std::uint64_t kSlabBytes = 64u << 10;
 inline constexpr std::uint64_t kSlabMagic = 0x42414c53544e54;  // "TNTSLAB" in the file
-inline constexpr unsigned kStripesMax = 32;
+inline constexpr unsigned kStripesMax = pm::kStripesMax;
 inline constexpr unsigned kStripeBits = kLineBytes * 8;
 inline constexpr unsigned kBlocksMax = kSlabBytes / 16;
 inline constexpr unsigned kHeaderLinesMax = 127;
 inline constexpr std::uint8_t kNoPart = 63;
 
-// How one part of a slab is cut; the rest follows from the pool's stripes (cut_geometry).
+// How one part of a slab is cut. The rest follows from the pool's stripes (cut_geometry).
 struct SlabCut {
   std::uint8_t class_id = kNoPart;
   std::uint8_t first_line = 0;  // of its stripes
-  std::uint8_t end_line = 0;    // its blocks begin behind the lines before this one
+  std::uint8_t end_line = 0;    // its blocks begin at or behind this line
 
   constexpr explicit operator bool() const { return class_id != kNoPart; }
   constexpr bool operator==(const SlabCut&) const = default;
@@ -38,13 +39,14 @@ struct SlabCut {
 
 struct SlabShape {
   SlabCut now;
-  SlabCut old;  // of a morphed slab; its bits stay authoritative for its blocks
+  SlabCut old;  // of a morphed slab: its bits stay authoritative for its blocks
 
   constexpr bool operator==(const SlabShape&) const = default;
 };
 
-// The shape in one word, so that it changes at once: class 6 bits, first line 7, end 7, the same of
-// the old part, 8 bits of 0; above them a checksum salted with the slab's offset, never 0.
+// The shape is one word, so that it changes atomically. From the low bits: class 6 bits, first line
+// 7, end line 7, the same for the old part, 8 zero bits. The top 16 bits are a checksum salted with
+// the slab's offset; it is never 0.
 struct ShapeWord {
   std::uint64_t raw = 0;
 
@@ -76,15 +78,15 @@ static_assert(ShapeWord{ShapeWord::pack({{36, 7, 127}, {0, 1, 9}})}.shape() ==
               SlabShape{{36, 7, 127}, {0, 1, 9}});
 
 struct alignas(kLineBytes) SlabHeader {
-  std::uint64_t magic;  // stored last: the fields before are whole when it is there
+  std::uint64_t magic;  // stored last: when it is there, the other fields are whole
   std::uint64_t self;   // offset of this slab
   std::uint64_t pool_id;
-  std::uint8_t kind;     // heap::Kind
+  std::uint8_t kind;     // a heap::Kind
   std::uint8_t stripes;  // of the pool
   std::uint16_t zero;
-  std::uint32_t crc;  // crc32c of self .. zero, which never change
+  std::uint32_t crc;  // crc32c of self .. zero; these never change
   ShapeWord shape;
-  std::uint32_t closed_crc;  // of the stripes of both parts, at the last clean close
+  std::uint32_t closed_crc;  // of the stripes of both parts, written by a clean close
   std::uint32_t zero_too;
   std::uint64_t zeros[2];
 };
@@ -95,9 +97,9 @@ inline std::uint32_t slab_crc(const SlabHeader& h) {
   return pm::crc32c(&h.self, offsetof(SlabHeader, crc) - offsetof(SlabHeader, self));
 }
 
-// --- bookkeeping log: who owns extents and huge objects ------------------------------------------
-// A list of 1-KiB chunks cut from 64-KiB segments; entries are single words, so they cannot tear.
-// Entry i stands in line 1 + i % 15, so that neighbours are in different lines.
+// --- bookkeeping log: which extents and huge objects are in use ----------------------------------
+// A list of 1-KiB chunks cut from 64-KiB segments. An entry is a single word, so it cannot tear.
+// Entry i is in line 1 + i % 15: neighbouring entries are in different lines.
 inline constexpr std::uint64_t kBookSegmentBytes = 64u << 10;
 inline constexpr std::uint64_t kBookChunkBytes = 1u << 10;
 inline constexpr unsigned kBookChunkLines = kBookChunkBytes / kLineBytes - 1;
@@ -105,7 +107,7 @@ inline constexpr unsigned kBookChunkEntries = kBookChunkLines * 8;
 inline constexpr std::uint64_t kBookSegmentMagic = 0x474553544e54;  // "TNTSEG"
 inline constexpr std::uint64_t kBookChunkMagic = 0x4b4e4843544e54;  // "TNTCHNK"
 
-// The first chunk of a segment.
+// The header of a segment. It takes the place of the first chunk.
 struct alignas(kLineBytes) BookSegment {
   std::uint64_t magic;
   std::uint64_t self;
@@ -118,7 +120,7 @@ struct alignas(kLineBytes) BookChunk {
   std::uint64_t magic;
   std::uint64_t self;
   std::uint64_t next;  // next chunk of the list, 0 at its end
-  std::uint64_t id;    // of this use of the chunk: never used again, larger than those before
+  std::uint64_t id;    // of this use of the chunk: never used again, larger than all before
   std::uint64_t zero[4];
   std::uint64_t entries[kBookChunkEntries];
 
@@ -133,8 +135,8 @@ static_assert(pm::OnMedia<BookChunk> && sizeof(BookChunk) == kBookChunkBytes);
 
 enum class BookType : unsigned { empty = 0, logged = 1, derived = 2, tombstone = 3 };
 
-// Which entry is meant: its chunk's id and its index. Not where the chunk stands: a chunk that is
-// collected and used again must not have its new entries killed by tombstones of the old ones.
+// Names an entry by its chunk's id and its index. It does not use the chunk's offset: a chunk may
+// be collected and used again, and old tombstones must not kill its new entries.
 struct BookPosition {
   std::uint64_t value = 0;  // 0: none
 
@@ -146,9 +148,10 @@ struct BookPosition {
   constexpr bool operator==(const BookPosition&) const = default;
 };
 
-// One word: type in the low 2 bits; an extent has 26 bits of size and 35 bits of place, both in
-// 4-KiB frames, and a bit that says that its last word is the type of a typed block; a tombstone
-// has the position of the entry it kills.
+// One word. The low 2 bits are the type.
+// An extent or huge object has 26 bits of size and 35 bits of offset, both in 4-KiB frames. Its top
+// bit is set when the block is typed: the last word of the extent is then the type.
+// A tombstone has the position of the entry that it kills.
 struct BookEntry {
   std::uint64_t raw = 0;
 
@@ -178,24 +181,24 @@ static_assert(BookPosition::make(5, 119).chunk_id() == 5);
 // The heap's line in the head page.
 struct BookHead {
   std::uint64_t list[2];  // first chunk of each list
-  std::uint64_t alt;      // which list is live
+  std::uint64_t alt;      // the index of the live list
   std::uint64_t segment;  // newest segment
   std::uint64_t zero[4];
 };
 static_assert(pm::OnMedia<BookHead> && sizeof(BookHead) == sizeof(pm::HeadPage::heap));
 
 // --- intents in a lane ---------------------------------------------------------------------------
-// A log line that names blocks and the words they are attached to or detached from.
+// A log line that names blocks, and the words that they are attached to or detached from.
 //   word 0        IntentHead
 //   word 1        bytes of each block
 //   word 2..6     by form:
 //     pairs       up to 2: destination, target, destination, target, bytes of the second block
 //     run         up to 4: first destination, targets; the destinations are neighbours
-//     packed      up to 16: first destination, target, then 12 bits for each block: where in the
-//                 slab's 64 KiB it stands, in units of 16 bytes. The target's block is the slab
-// A malloc of a typed block on a versioned word is the pair of its word and block, and, as the
-// bytes of a second block, its type. A target is a block's place in units of 16 bytes, and the
-// version that the word gets.
+//     packed      up to 16: first destination, target, then 12 bits for each block: its offset in
+//                 the slab in units of 16 bytes. The target's block is the slab
+// A target is a block's offset in units of 16 bytes, and the version that the word gets.
+// A malloc of a typed block on a versioned word uses the form `pairs`. The first pair is the word
+// and the block. The "bytes of the second block" are the type.
 enum class IntentOp : unsigned {
   malloc_to = 1,
   free_from = 2,
@@ -213,7 +216,7 @@ inline constexpr std::size_t kIntentPacked = 16;
 inline constexpr unsigned kPackedBits = 12;
 static_assert((16u << kPackedBits) == kSlabBytes && kIntentPacked * kPackedBits == 3 * 64);
 
-// `retired`: every intent of this lane up to that sequence is over (see intent.cc).
+// `retired`: every intent of this lane with a sequence <= this one is over (intent.cc).
 struct IntentHead {
   std::uint64_t raw = 0;
 

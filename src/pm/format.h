@@ -1,19 +1,19 @@
-// What the head of a pool file looks like. All integers little-endian.
+// The head of a pool file. All integers are little-endian.
 //
 //   0        superblock, copy 0 (one page)
 //   4 KiB    superblock, copy 1
 //   8 KiB    head page: roots, zone count, heap slots, lane segment table
 //   12 KiB   zone table
-//   60 KiB   journal page: where the journal is, and how much of it stands in this file
+//   60 KiB   journal page: the journal's place, and which of its blocks this file holds
 //            (journal/page.h)
 //   64 KiB   first lane segment (kLanesPerSegment lanes)
 //   kHeadBytes ...  zone 0's lower state, then frames (the frames of the head belong to zone 0)
 //
-// Superblock copies are written alternately (sequence picks the slot); the valid copy with the
-// higher sequence is authoritative. They change only at create, open and close.
+// The superblock copies are written in turn: sequence & 1 picks the copy. The valid copy with the
+// higher sequence is authoritative. Copies change only at create, open and close.
 //
-// Layout 4 (version 0.1) had superblocks of one line, no journal page and no times: see
-// file/super.cc, which reads both.
+// Layout 4 (version 0.1) had superblocks of one line, no journal page and no times. file/super.cc
+// reads both layouts.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@
 
 namespace TENUTO_NS::pm {
 
-// What may stand in a pool file.
+// A type whose objects may be stored in a pool file.
 template <class T>
 concept OnMedia = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
     std::has_unique_object_representations_v<T> && !std::is_pointer_v<T>;
 
 inline constexpr std::uint64_t kPoolMagic = 0x314f54554e4554;  // "TENUTO1" in the file
 inline constexpr std::uint32_t kLayoutVersion = 5;
-inline constexpr std::uint32_t kLayoutVersionOld = 4;  // still read, and brought up to this one
+inline constexpr std::uint32_t kLayoutVersionOld = 4;  // read; an open to write upgrades it
 inline constexpr std::uint32_t kByteOrderMark = 0x01020304;
 
 enum class PoolState : std::uint32_t { clean = 1, running = 2 };
@@ -50,12 +50,13 @@ struct Superblock {
   std::uint32_t variant;       // consistency variant of the heap; 1 = log
   std::uint32_t born_version;  // layout that the pool was made with
   std::uint32_t zero;
-  // Random ids, never 0. Which journal is this pool's, and whether what it holds counts, is decided
-  // by them alone (journal/match.h).
-  std::uint64_t life;                 // of the last open for writing
-  std::uint64_t journal_id;           // of the pool's journal; 0: it never had one
-  std::uint64_t journal_life;         // the life it was last begun in: now in use if that is `life`
-  std::uint64_t journal_life_before;  // not 0: that begin is announced, not certain
+  // Random ids, never 0. They alone decide which journal is this pool's, and whether its contents
+  // count (journal/match.h).
+  std::uint64_t life;          // of the last open for writing
+  std::uint64_t journal_id;    // the pool's journal; 0: it never had one
+  std::uint64_t journal_life;  // in which it was last begun; in use if it is `life`
+  // Not 0: that begin is only announced, and the journal may still have this life.
+  std::uint64_t journal_life_before;
   std::uint64_t zero_ids[2];
   std::uint64_t zero_end;
   std::uint32_t zero_last;
@@ -64,29 +65,31 @@ struct Superblock {
 static_assert(OnMedia<Superblock>);
 static_assert(sizeof(Superblock) == 128 && offsetof(Superblock, crc) == 124);
 
-// [first byte, bytes) of one zone. Entries below HeadPage::zone_count are valid and contiguous.
+// One zone: its first byte and its length. Entries below HeadPage::zone_count are valid and
+// contiguous.
 struct ZoneEntry {
   std::uint64_t offset;
   std::uint64_t bytes;
 };
 static_assert(OnMedia<ZoneEntry> && sizeof(ZoneEntry) == 16);
 
+inline constexpr unsigned kStripesMax = 32;  // that a slab's bitmap may have (heap/format.h)
 inline constexpr std::size_t kRootSlots = 8;
 inline constexpr std::size_t kRootUser = 0;  // PtrWord of the user's root object
-inline constexpr std::size_t kRootStore =
-    1;  // offset of the store's first leaf, once more (store/tree/rebuild.cc)
-inline constexpr std::size_t kRootCatalog = 2;  // of its catalog's first leaf (store/kv/head.cc)
+// Copies of the offsets of the store's and its catalog's first leaves (store/kv/head.cc).
+inline constexpr std::size_t kRootStore = 1;
+inline constexpr std::size_t kRootCatalog = 2;
 inline constexpr std::size_t kLaneSegmentsMax = 64;
 inline constexpr std::size_t kLanesPerSegment = 64;
 inline constexpr std::size_t kLaneBytes = 8192;
 inline constexpr std::size_t kLaneSegmentBytes = kLanesPerSegment * kLaneBytes;  // 512 KiB
 
-// Milliseconds since 1970 that the pool knows of, for lifetimes (store/tree/clock.cc): one line.
+// Milliseconds since 1970 that the pool stores for lifetimes (store/tree/clock.cc). One line.
 inline constexpr std::size_t kTimeWords = 8;
 
 struct HeadPage {
   std::uint64_t roots[kRootSlots];
-  std::uint64_t zone_count;  // commits a zone entry
+  std::uint64_t zone_count;  // storing it commits a zone entry
   std::uint64_t zone_pad[7];
   std::uint64_t heap[8];   // one line for the heap's own list heads (heap/format.h)
   std::uint64_t store[8];  // one line for the store (store/tree/format.h)
@@ -110,10 +113,10 @@ inline constexpr std::size_t kZonesMax =
     (kJournalPageOffset - kZoneTableOffset) / sizeof(ZoneEntry);
 inline constexpr std::uint64_t kHeadBytes = kLanesOffset + kLaneSegmentBytes;
 
-// A lane: the persistent log area of one thread. The heap's intents and the transaction log have
-// their lines in it; neither knows the other's.
+// A lane: the persistent log area of one thread. The heap's intents and the transaction log use
+// different lines of it, and neither knows the other's.
 //   line 0        transaction header (tx/format.h)
-//   line 1..3     heap: retired sequences, the first two used in turn, the third by other lanes
+//   line 1..3     heap: retired sequences; the first two are used in turn, the third by other lanes
 //   line 4..31    heap: intents, a ring
 //   line 32..79   undo area 0
 //   line 80..127  undo area 1

@@ -10,20 +10,19 @@
 #include <mutex>
 
 #include "pm/assert.h"
-#include "tenuto/crash.h"
 
 namespace TENUTO_NS {
 
 namespace {
 
-constexpr std::size_t kPlantsMax = 16;  // switched on at a time
+constexpr std::size_t kPlantsMax = 16;  // that can be on at one time
 
 struct Plant {
   char name[88];  // empty: free
   std::uint64_t visits;
 };
 
-// Shared with forked workers, whose visits count too.
+// Shared memory: visits of forked workers count too.
 Plant* plants() {
   static Plant* const table = [] {
     void* p = ::mmap(nullptr, kPlantsMax * sizeof(Plant), PROT_READ | PROT_WRITE,

@@ -1,14 +1,17 @@
-// Atomic batches, over any trees of one pool. Records are written first; then the leaves are locked
-// in the order of trees and keys, each with room made for what it will get; then the words that
-// change are saved in the lane's undo log, and all leaves are changed in place under one
-// transaction:
+// Atomic batches, over any trees of one pool. The steps are:
+// 1. Write and flush the records.
+// 2. Lock the leaves in the order of trees and keys. Split a leaf where room is lacking.
+// 3. Load the timestamp word. Validate what a transaction has read (versions.h).
+// 4. Save the words that will change in the lane's undo log.
+// 5. Change all leaves in place, and commit.
+// 6. Update the shadow leaves and unlock the leaves.
 //
 //   records, undo entries |"undo entries"| slots, headers |"..."| T |"..."|       3 fences
 //
-// Authoritative: the transaction's line. Until it says committed, recovery puts the old slot words
-// and headers back before the index is rebuilt, so no record of the batch is reachable; the splits
-// that made room are whole by themselves and stay. The leaves are locked to the end, so no reader
-// sees a part. A transaction's commit is a batch that first validates what was read (versions.h).
+// The transaction's line T is authoritative. Until it says committed, recovery puts the old slot
+// words and headers back before the index is rebuilt. So no record of the batch is reachable. The
+// splits that made room are complete by themselves, and stay. The leaves are locked to the end, so
+// no reader sees a part.
 #include <algorithm>
 #include <bit>
 
@@ -22,21 +25,8 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// How full a leaf is left when a batch has to split it: room for the inserts that follow.
-constexpr std::size_t kFill = kSlots * 7 / 8;
-
-struct Change {
-  const BatchOp* op = nullptr;
-  PoolOffset record;  // of a put
-  KeyHash hash{};
-  bool found = false;
-  bool kept = false;  // the old record, for snapshots
-  unsigned slot = 0;
-  SlotWord old_word{};
-  std::int64_t old_bytes = 0;
-
-  Tree& tree() const { return *op->tree; }
-};
+// How full a leaf is left when a batch splits it: room for the inserts that follow.
+constexpr std::size_t kSplitFill = kSlots * 7 / 8;
 
 }  // namespace
 
@@ -48,17 +38,30 @@ struct Tree::LockedLeaf {
 };
 
 class Tree::Batch {
+  struct Change {
+    const BatchOp* op = nullptr;
+    PoolOffset record;  // of a put
+    KeyHash hash{};
+    bool found = false;
+    bool kept = false;  // a snapshot keeps the old record
+    unsigned slot = 0;
+    SlotWord old_word{};
+    std::int64_t old_bytes = 0;
+
+    Tree& tree() const { return *op->tree; }
+  };
+
  public:
   Batch(std::vector<BatchOp> ops, const ReadSet* reads) : ops_(std::move(ops)), reads_(reads) {}
 
   ~Batch() {
-    for (const LockedLeaf& l : locked_) l.shadow->unlock();  // may have been split
+    for (const LockedLeaf& l : locked_) l.shadow->unlock();  // it may have been split
     for (const Change& c : changes_) {
       if (c.record) c.tree().heap_.release(c.record);
     }
   }
 
-  // What was replaced or erased: more than others wait for when it has returned.
+  // Whether it retired more than one thread's list may hold back.
   bool retired_much() const { return retired_bytes_ > Garbage::kBatchBytes; }
 
   Status run() {
@@ -68,7 +71,7 @@ class Tree::Batch {
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
     if (!TENUTO_PLANT("store_timestamp_before_the_locks")) now_ = versions().now();
     TENUTO_TRY(validate());
-    emptied_.reserve(locked_.size());  // from the commit on nothing may fail
+    emptied_.reserve(locked_.size());  // after the commit nothing may fail
     tx::Txn& txn = ops_.front().tree->engine_.mine();
     TENUTO_TRY(txn.begin());
     if (TENUTO_PLANT("store_batch_stored_before_saved")) store();
@@ -89,12 +92,12 @@ class Tree::Batch {
     return a.key < b.key;
   }
 
-  // One change a key, in order, with the records written and flushed.
+  // One change for each key, in order. Its record is written and flushed.
   Status prepare() {
     for (const BatchOp& op : ops_) TENUTO_TRY(op.tree->check_key(op.key));
     std::stable_sort(ops_.begin(), ops_.end(), before);
     changes_.reserve(ops_.size());
-    locked_.reserve(ops_.size());  // what was locked is noted, come what may
+    locked_.reserve(ops_.size());  // so that every locked leaf can be noted
     for (const BatchOp& op : ops_) static_cast<void>(op.tree->garbage_.mine());
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
@@ -110,8 +113,8 @@ class Tree::Batch {
     return Status::ok;
   }
 
-  // Locks the leaf of changes_[next] and takes all changes that belong there. Trees and keys
-  // ascend and so do the leaves, hence two batches cannot wait for each other in a circle.
+  // Locks the leaf of changes_[next] and takes all changes that belong there. Trees, keys and so
+  // leaves ascend. So two batches cannot wait for each other in a circle.
   Status lock_next(std::size_t& next) {
     Tree& tree = changes_[next].tree();
     const std::string_view key = changes_[next].op->key;
@@ -125,7 +128,7 @@ class Tree::Batch {
     }
     locked_.push_back({&tree, shadow, next, next, false});
     LockedLeaf& l = locked_.back();
-    // The range of a locked leaf does not change, so routing tells what belongs to it.
+    // The range of a locked leaf does not change, so route() tells which changes belong to it.
     while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
            tree.index_.route(changes_[l.end].op->key) == shadow) {
       ++l.end;
@@ -152,8 +155,8 @@ class Tree::Batch {
     return Status::ok;
   }
 
-  // Splits the leaf so that its own entries and this batch's inserts fit; the changes behind the
-  // cut then belong to the new right leaf.
+  // Splits the leaf so that its own entries and this batch's inserts fit. The changes after the cut
+  // then belong to the new right leaf.
   Status make_room(LockedLeaf& l) {
     std::size_t inserts = 0;
     for (std::size_t i = l.first; i < l.end; ++i) {
@@ -166,7 +169,7 @@ class Tree::Batch {
     TENUTO_TRY(
         l.tree->entries({l.shadow, l.shadow->version.load(std::memory_order_relaxed)}, sorted));
     sort(sorted);
-    // Old and new keys merged; the first kFill of them stay.
+    // Merges old and new keys. The first kSplitFill of them stay.
     std::size_t old = 0;
     std::size_t at = l.first;
     std::string_view last;
@@ -176,7 +179,7 @@ class Tree::Batch {
       const bool take_old =
           old < sorted.size() && (at == l.end || sorted[old].record.key < changes_[at].op->key);
       key = take_old ? sorted[old].record.key : changes_[at].op->key;
-      if (n == kFill) break;
+      if (n == kSplitFill) break;
       last = key;
       (take_old ? old : at) += 1;
     }
@@ -200,8 +203,8 @@ class Tree::Batch {
     }
   }
 
-  // Nothing that the transaction read was changed since; versions.h has the argument, and life.h
-  // that for collections.
+  // Checks that nothing the transaction read has changed since. The argument: versions.h, and for
+  // collections life.h.
   Status validate() {
     if (reads_ == nullptr) return Status::ok;
     for (const CollectionLife* life : reads_->lives) {
@@ -220,7 +223,7 @@ class Tree::Batch {
     for (const ReadRange& r : reads_->ranges) {
       TENUTO_TRY(r.tree().unchanged(r, snapshot.timestamp, mine));
     }
-    // What expired kept no versions that could have told.
+    // An expired snapshot has kept no versions that could show a change.
     return snapshot.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
   }
 
@@ -237,7 +240,8 @@ class Tree::Batch {
     return txn.ready();
   }
 
-  // In place; what was added is flushed by the commit, a fresh slot here.
+  // Changes the leaves in place. The commit flushes what was added to the undo log; new slots are
+  // flushed here.
   void store() {
     for (const LockedLeaf& l : locked_) {
       Leaf& leaf = *l.shadow->leaf;
@@ -276,13 +280,13 @@ class Tree::Batch {
         }
       }
     }
-    // Which leaves became empty is looked at before the locks go: after that shadow leaves may die.
+    // Look for empty leaves before the unlock: after that a shadow leaf may die.
     for (const LockedLeaf& l : locked_) {
       if (l.header_changes && l.shadow->used_slots() == 0) emptied_.push_back(&changes_[l.first]);
     }
     for (const LockedLeaf& l : locked_) l.shadow->unlock();
     locked_.clear();
-    for (Change& c : changes_) c.record = {};  // owned by its leaf now
+    for (Change& c : changes_) c.record = {};  // it belongs to its leaf now
     for (Change& c : changes_) {
       std::int64_t bytes = -c.old_bytes;
       std::int64_t records = c.found ? -1 : 0;
@@ -312,8 +316,8 @@ class Tree::Batch {
   std::vector<BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
-  std::vector<const Change*> emptied_;  // of leaves that became empty, a change each
-  const ReadSet* const reads_;          // null: a batch in the default collection
+  std::vector<const Change*> emptied_;  // one change for each leaf that became empty
+  const ReadSet* const reads_;          // null: a plain batch in the default collection
   TimestampWord now_{};
   std::uint64_t retired_bytes_ = 0;
 };
@@ -322,7 +326,7 @@ Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
   if (ops.empty()) return Status::ok;
   Tree& first = *ops.front().tree;
   TENUTO_TRY(first.file_.writable());
-  // A batch's leaves are unlocked when it returns, so it cannot be undone by a transaction around.
+  // A batch unlocks its leaves when it returns. So a transaction around it could not undo it.
   if (first.engine_.mine().active()) return Status::invalid_argument;
   const auto collect = [&ops] {
     for (const BatchOp& op : ops) {
@@ -342,7 +346,7 @@ Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
     collect();
     s = run();
   }
-  // All of it waited for this call, and the next one may be long in coming (README.md, Limits).
+  // This call's own pin held it all back, and the next call may come late (README.md, Limits).
   if (much) collect();
   return s == Status::ok ? first.file_.bad_pages() : s;
 }

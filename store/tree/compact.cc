@@ -1,15 +1,16 @@
-// What a tree does in a compaction (compact_all.cc), beside any reads and writes: sparse leaves are
-// merged, and blocks are moved out of slabs that the heap wants to empty (heap/evacuate.cc).
+// What a tree does in a compaction (compact_all.cc), beside any reads and writes. It merges sparse
+// leaves, and it moves blocks out of slabs that the heap wants to empty (heap/evacuate.cc).
 //
 //   merge   undo entry of left's header | right's entries in left's free slots, left's header with
 //           right's successor | T |                      one transaction of the lane: tx/txn.cc
 //   record  copies |"copies of records"| slot words |"slots of copies"| old blocks retired
 //   leaf    copy |"new leaf"| left.next |"leaf unlinked"| old leaf retired
 //
-// Authoritative: of a merge the lane's transaction, of a record its slot word, of a leaf the link
-// to it. None of it changes a key: no version for snapshots, no conflict for transactions. A moved
-// record is in its old block or its new one after a crash, each whole, and the other one is
-// nobody's. Old versions stay where they are; those that hang on a leaf go with its keys.
+// Authoritative are: for a merge the lane's transaction, for a record its slot word, for a leaf the
+// link to it. No key changes, so there is no version for snapshots and no conflict for
+// transactions. After a crash a moved record is in its old block or in its new one, each whole.
+// Recovery frees the other block. The records of old versions are not moved. The versions in a
+// leaf's list move with its keys.
 #include <array>
 #include <bit>
 
@@ -22,9 +23,9 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-constexpr unsigned kLeavesAtOnce = 32;  // under one epoch
-constexpr unsigned kTries = 8;          // at a leaf, before it is passed by
-constexpr unsigned kFill = 44;          // records of a merged leaf at most: room for inserts
+constexpr unsigned kLeavesAtOnce = 32;  // in one epoch
+constexpr unsigned kTries = 8;          // at a leaf, before it is skipped
+constexpr unsigned kMergeFill = 44;     // records of a merged leaf at most: room for inserts
 
 unsigned used_of(const ShadowLeaf& shadow) {
   return static_cast<unsigned>(std::popcount(shadow.used_slots()));
@@ -36,8 +37,8 @@ struct MovedEntry {
   std::uint8_t fingerprint;
 };
 
-// The change of a merge on media, inside an open transaction. REQUIRES: both locked; the slots are
-// free in the left leaf.
+// Stores a merge on media, inside an open transaction. REQUIRES: both leaves are locked; the slots
+// are free in the left one.
 Status store_merged(tx::Txn& txn, ShadowLeaf& shadow, PoolOffset next, const MovedEntry* moved,
                     unsigned count) {
   Leaf& left = *shadow.leaf;
@@ -73,7 +74,7 @@ void store_moved(ShadowLeaf& shadow, const MovedEntry* moved, unsigned count) {
 
 Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
   const EpochGuard guard;
-  static_cast<void>(garbage_.mine());  // before a lock, for it may have to be made
+  static_cast<void>(garbage_.mine());  // before a lock: it may have to be made
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
     UpperBound upper;
@@ -84,7 +85,7 @@ Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
     if (s == Status::conflict && ++tries < kTries) continue;
     tries = 0;
     n += 1;
-    if (s == Status::ok) continue;  // the left one may take one more
+    if (s == Status::ok) continue;  // the left leaf may take one more
     if (s != Status::not_found && s != Status::conflict) return s;
     if (upper.bounded) {
       from = std::move(upper.key);
@@ -95,15 +96,16 @@ Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
   return Status::ok;
 }
 
-// not_found: together they are too many.
+// not_found: together they have too many records.
 Status Tree::merge_right_of(const Place& left, std::string_view upper) {
   const Place right = index_.locate(upper);
-  const bool fit = right.leaf != left.leaf && used_of(*left.leaf) + used_of(*right.leaf) <= kFill;
+  const bool fit =
+      right.leaf != left.leaf && used_of(*left.leaf) + used_of(*right.leaf) <= kMergeFill;
   return fit ? merge_pair(left, right) : Status::not_found;
 }
 
-// A compaction without a bound reads every record, so that what it calls done is whole. not_found:
-// nothing is damaged.
+// A compaction without a bound reads every record, so that it finds damage. not_found: nothing is
+// damaged.
 Status Tree::verify_leaf(const Place& place, const CompactWork& work) const {
   if (work.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
     return Status::not_found;
@@ -138,7 +140,7 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
   return Status::ok;
 }
 
-// REQUIRES: both locked. conflict: they are no neighbours any more.
+// REQUIRES: both locked. conflict: they are not neighbours any more.
 Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
   if (store::next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
   const Result<std::string_view> low = low_of(right);
@@ -177,7 +179,7 @@ Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
 
 Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
   const EpochGuard guard;
-  static_cast<void>(garbage_.mine());  // before a lock, for it may have to be made
+  static_cast<void>(garbage_.mine());  // before a lock: it may have to be made
   unsigned tries = 0;
   for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
     UpperBound upper;
@@ -197,7 +199,7 @@ Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
   return Status::ok;
 }
 
-// Damage is not moved: its checksum would be made anew.
+// Does not copy a damaged record, because the copy would get a sound checksum.
 Result<PoolOffset> Tree::copy_record(PoolOffset old) {
   Record record;
   if (!read_record(file_, old, record)) return damaged(old, "record");
@@ -218,8 +220,8 @@ Result<PoolOffset> Tree::copy_record(PoolOffset old) {
   return block->offset;
 }
 
-// All records of a leaf that stand in slabs to be emptied, with two fences. not_found: there are
-// none. conflict: the leaf changed.
+// Moves all records of a leaf that are in slabs to be emptied, with two fences. not_found: there
+// are none. conflict: the leaf has changed.
 Status Tree::move_records(const Place& place, CompactWork& work) {
   ShadowLeaf& shadow = *place.leaf;
   std::array<MovedEntry, kSlots> moved;
@@ -234,7 +236,7 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   }
   if (!shadow.still(place.version)) return Status::conflict;
   if (found == 0) return Status::not_found;
-  // Go back on every way out but the good one.
+  // Given back on every way out but the good one.
   struct Copies {
     heap::Heap& heap;
     std::array<MovedEntry, kSlots>& moved;
@@ -249,7 +251,7 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
     moved[copies.count].word = SlotWord::make(*copy, moved[copies.count].word.hash());
     copies.count += 1;
   }
-  // Before the lock, so that others wait for one fence only.
+  // Before the lock, so that other threads wait for one fence only.
   fence("copies of records", "slots of copies");
   if (!shadow.lock_if(place.version)) return Status::conflict;
   copies.count = 0;
@@ -263,9 +265,9 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   return Status::ok;
 }
 
-// The leaf's own block: a copy takes its place in the chain, a new shadow leaf that in the index.
-// Not the first leaf, which is named elsewhere. not_found: it may stay. conflict: others are busy
-// here.
+// Moves the leaf's own block. A copy takes its place in the chain, and a new shadow leaf takes its
+// place in the index. The first leaf is not moved, because it is named elsewhere. not_found: the
+// leaf may stay. conflict: other threads are busy here.
 Status Tree::move_leaf(const Place& place, CompactWork& work) {
   ShadowLeaf& shadow = *place.leaf;
   if (!heap_.leaving(file_.offset_of(shadow.leaf))) return Status::not_found;
@@ -277,7 +279,7 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   UnlinkedBlock unlinked(heap_, block->offset);
-  UnlinkedShadow fresh(shadows_);  // before the locks; from there on nothing needs memory
+  UnlinkedShadow fresh(shadows_);  // before the locks: from there on nothing needs memory
   const Place at_left = index_.locate(*low, Aim::before);
   ShadowLeaf& left = *at_left.leaf;
   const bool left_locked = &left != &shadow && left.lock_if(at_left.version);

@@ -1,12 +1,12 @@
-// powercut_life: what runs in the virtual machine, again and again until the power goes. A life
-// opens the pool, judges it by the story so far, and writes on from many threads. It ends by a
-// clean close, by killing itself, or never.
+// powercut_life: runs in the virtual machine, again and again until the power goes. A life opens
+// the pool, judges it by the story so far, and writes on from many threads. It ends by a clean
+// close, by killing itself, or never.
 //
 //   powercut_life FOLDER PORT STORY SEED [MEDIUM [PLANT]]
 //
-// FOLDER is on the disk whose power goes, PORT leads out of the machine, STORY is a file in memory.
-// MEDIUM is journal or line; PLANT switches on a mistake in the library (src/pm/plant.h). The exit
-// status is 0 after a clean close, 1 when something was found wrong, 2 when it could not begin.
+// FOLDER is on the disk whose power goes. PORT leads out of the machine. STORY is a file in memory.
+// MEDIUM is journal or line. PLANT switches on a mistake in the library (src/pm/plant.h). The exit
+// status is 0 after a clean close, 1 if something was wrong, 2 if it could not begin.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -17,9 +17,9 @@
 #include <thread>
 #include <utility>
 
+#include "pm/plant.h"
 #include "powercut/judge.h"
 #include "powercut/workers.h"
-#include "tenuto/crash.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::powercut {
@@ -42,7 +42,7 @@ StoreOptions options_of(const Order& order, bool create) {
   o.pool.size_max = 64u << 20;
   o.pool.medium = order.medium;
   o.pool.journal.path = order.folder + "/journal";
-  o.pool.journal.bytes = 256u << 10;  // fills several times a second
+  o.pool.journal.bytes = 256u << 10;  // so that it fills several times a second
   o.pool.journal.sync_every_ms = 100;
   return o;
 }
@@ -66,7 +66,7 @@ class Stopwatch {
   Clock::time_point begin_ = Clock::now();
 };
 
-// The shell that started this tells it from a kill by others by a file.
+// Leaves a file, by which the shell that started this knows that the kill was intended.
 [[noreturn]] void kill_itself() {
   std::fclose(std::fopen("/tmp/killed_itself", "w"));
   std::raise(SIGKILL);
@@ -99,7 +99,7 @@ void live(const Order& order, const Story& story, Wire& wire) {
   wire.say(found);
   wire.say("V " + name + (info.was_clean ? " 1 " : " 0 ") + opened + " " + validated + " " +
            watch.lap());
-  wire.drain();  // no operation of this life is done before the story has the life
+  wire.drain();  // the story must have this life before its first operation
 
   std::mt19937_64 rng(mix(order.seed, life));
   const End end = std::array{End::close, End::kill, End::never}[rng() % 3];
@@ -114,7 +114,7 @@ void live(const Order& order, const Story& story, Wire& wire) {
     wire.say("T " + name + " " + std::to_string(s.journal_commits) + " " +
              std::to_string(s.journal_checkpoints) + " " + std::to_string(s.file_bytes));
   }
-  if (end == End::kill) kill_itself();  // with the threads at work
+  if (end == End::kill) kill_itself();  // while the threads work
   workers.stop();
   const Progress done = workers.done();
   if (const Status s = store->close(); s != Status::ok) wrong(wire, "the pool does not close");

@@ -1,4 +1,4 @@
-// Stores of which every allocation of a call fails once, one after the other.
+// Stores in which every allocation of a call fails once, one after the other.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "pm/plant.h"
 #include "support/each_allocation.h"
 #include "support/kv_fixture.h"
 #include "tenuto/collection.h"
-#include "tenuto/crash.h"
 
 namespace tenuto::test {
 
@@ -22,7 +22,7 @@ class NoMemoryFixture : public KvFixture {
   void SetUp() override { s_.emplace(opened()); }
   void TearDown() override { unplant_all(); }
 
-  // As above, in a store that works on after each.
+  // As fail_each_allocation. Checks each time that the store works.
   void every_allocation_fails_once(
       const Call& call, const Call& after = [] {}, const Call& before = [] {}) {
     fail_each_allocation(before, call, [&] {
@@ -31,7 +31,7 @@ class NoMemoryFixture : public KvFixture {
     });
   }
 
-  // Every leaf can be read and written, and all of the store is as it should be.
+  // Every leaf can be read and written, and the store validates.
   void works() {
     {
       Iterator it = s_->iterator();
@@ -41,7 +41,7 @@ class NoMemoryFixture : public KvFixture {
     for (int i = 0; i < next_; i += 7) EXPECT_EQ(s_->put(key_of(i), "again"), Status::ok);
     expect_valid(*s_);
   }
-  // Keys that split leaves, one batch after the other.
+  // Puts new keys, which split leaves.
   void fill(int count) {
     for (int i = 0; i < count; ++i) (void)s_->put(key_of(next_++), std::string(40, 'v'));
   }
@@ -50,14 +50,14 @@ class NoMemoryFixture : public KvFixture {
   int next_ = 0;
 };
 
-// A store of which the test knows all collections; at its end it is closed, and opened once more.
+// A store whose collections the test knows. At the test's end it is closed and opened again.
 class NoMemoryCallsFixture : public NoMemoryFixture {
  protected:
   using Contents = std::map<std::string, std::string>;
 
   NoMemoryCallsFixture() {
     options_.pool.size = 16u << 20;
-    options_.pool.recovery_threads = 1;  // bulk loads by this thread, whose allocations fail
+    options_.pool.recovery_threads = 1;  // so that this thread loads, and can fail
     options_.clock_ms = [this] { return now_; };
     options_.reclaim_every_ms = 0;
   }
@@ -67,7 +67,7 @@ class NoMemoryCallsFixture : public NoMemoryFixture {
     }
     s_.reset();
     if (HasFailure()) return;
-    s_.emplace(opened());  // what was lost in a clean close is found here
+    s_.emplace(opened());  // finds what a clean close lost
     expect_valid(*s_);
     NoMemoryFixture::TearDown();
   }

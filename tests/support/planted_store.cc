@@ -1,4 +1,4 @@
-// The mistakes planted in store/, and who finds each.
+// The mistakes planted in store/, and the scenario that finds each.
 #include "support/planted.h"
 
 namespace tenuto::test {
@@ -66,14 +66,15 @@ const std::vector<Planted>& planted_store_bugs() {
        "damaged_separator", "flipped bit"},
       {"store_record_checksum_not_compared", "validate does not look at the records' checksums",
        "damaged_record", "scan: corrupt"},
-      {"store_history_not_made_for_inserts", "snapshots are not told that a key was not there",
+      {"store_versions_not_made_for_inserts", "snapshots are not told that a key was not there",
        "kv_snapshots", "snapshot one shows key0025"},
-      {"store_history_one_version_a_key", "a key's second change is not kept for a later snapshot",
+      {"store_versions_one_a_key", "a key's second change is not kept for a later snapshot",
        "kv_snapshots", "snapshot two"},
-      {"store_history_lost_at_split", "a split forgets the old versions of what moves",
+      {"store_versions_lost_at_split", "a split forgets the old versions of what moves",
        "kv_snapshots", "snapshot one"},
-      {"store_history_lost_at_unlink", "an empty leaf goes although snapshots still see keys there",
-       "kv_snapshots", "snapshot (one|three) misses"},
+      {"store_versions_lost_at_unlink",
+       "an empty leaf goes although snapshots still see keys there", "kv_snapshots",
+       "snapshot (one|three) misses"},
       {"store_old_version_released_early",
        "a snapshot's end takes versions along that an older one needs", "kv_snapshots",
        "snapshot one"},
@@ -86,7 +87,7 @@ const std::vector<Planted>& planted_store_bugs() {
        "kv_interleaved", "isolation: (G1c|G2|G-single)"},
       {"store_timestamp_before_the_locks", "a batch loads its time before it has its locks",
        "kv_interleaved", "isolation: (G1c|G2|G-single)"},
-      {"store_snapshot_asks_history_first",
+      {"store_snapshot_asks_versions_first",
        "a snapshot's read looks for an old version before it looks at the leaf", "kv_interleaved",
        "isolation: "},
       {"store_merge_header_not_saved", "a merge of leaves does not log the header it changes",
@@ -98,7 +99,7 @@ const std::vector<Planted>& planted_store_bugs() {
        "a moved record's old block is given back while its slot may still name it", "kv_moved", ""},
       {"store_moved_leaf_linked_first", "a moved leaf is linked before it is written",
        "kv_compaction", ""},
-      {"store_history_lost_at_merge", "a merge forgets the old versions of what moves",
+      {"store_versions_lost_at_merge", "a merge forgets the old versions of what moves",
        "kv_snapshots", ""},
   };
   return all;

@@ -1,6 +1,6 @@
 # What `cmake --install` puts where, and how others find it: the CMake package `tenuto`
 # (find_package(tenuto) gives tenuto::tenuto, tenuto::tenuto_shared and, where it was built,
-# tenuto::tenuto_traced) and tenuto.pc. tests/package tries both ways from an empty prefix.
+# tenuto::tenuto_traced) and tenuto.pc (tenuto_traced.pc). tests/package tries both ways from an empty prefix.
 #
 # Components: library, traced (the traced build for tenuto/crash.h), tools.
 
@@ -39,7 +39,10 @@ function(tenuto_shared_library)
                SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                LINKER_LANGUAGE CXX)
   target_link_libraries(tenuto_shared PRIVATE Threads::Threads TBB::tbb PkgConfig::lz4)
-  target_link_options(tenuto_shared PRIVATE LINKER:--no-undefined LINKER:-z,nodelete)  # threads end in it
+  set(map "${PROJECT_SOURCE_DIR}/tools/cmake/tenuto.map")
+  target_link_options(tenuto_shared PRIVATE LINKER:--no-undefined LINKER:-z,nodelete  # threads end in it
+                      "LINKER:--version-script=${map}")
+  set_target_properties(tenuto_shared PROPERTIES LINK_DEPENDS "${map}")
   target_include_directories(
     tenuto_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -88,4 +91,12 @@ function(tenuto_install)
   configure_file("${PROJECT_SOURCE_DIR}/tools/cmake/tenuto.pc.in" "${built}/tenuto.pc" @ONLY)
   install(FILES "${built}/tenuto.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
           COMPONENT library)
+  if(TARGET tenuto_traced)
+    list(JOIN TENUTO_TRACE_OPTIONS " " trace_flags)
+    string(REPLACE "SHELL:" "" trace_flags "${trace_flags}")
+    configure_file("${PROJECT_SOURCE_DIR}/tools/cmake/tenuto_traced.pc.in"
+                   "${built}/tenuto_traced.pc" @ONLY)
+    install(FILES "${built}/tenuto_traced.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+            COMPONENT traced)
+  endif()
 endfunction()

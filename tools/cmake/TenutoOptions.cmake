@@ -2,10 +2,12 @@
 
 include_guard(GLOBAL)
 
-option(TENUTO_BUILD_TOOLS "The command line tool" ${PROJECT_IS_TOP_LEVEL})
-option(TENUTO_BUILD_BENCH "The benchmarks; needs the peers' packages" ${PROJECT_IS_TOP_LEVEL})
-option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest" ${PROJECT_IS_TOP_LEVEL})
-option(TENUTO_BUILD_TRACED "The traced build of the library and the tests that need it" ON)
+# Alone, the library needs oneTBB and LZ4. The presets say which of the rest they build.
+option(TENUTO_BUILD_TOOLS "The command line tool; needs fmt and CLI11" ${PROJECT_IS_TOP_LEVEL})
+option(TENUTO_BUILD_BENCH "The benchmarks; needs the peers' packages" OFF)
+option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest" OFF)
+option(TENUTO_BUILD_TRACED "The traced build of the library and what needs it" OFF)
+option(TENUTO_UNITY "Compile several files of the library at once" ON)
 option(TENUTO_DEBUG_CHECKS "Compile TENUTO_DCHECK and other costly checks in" OFF)
 option(TENUTO_NOEXCEPT "Compile the library with -fno-exceptions -fno-rtti" OFF)
 option(TENUTO_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
@@ -15,6 +17,12 @@ set(TENUTO_ARCH "x86-64-v2" CACHE STRING "Value for -march=")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+# The flags that are measured, also without a preset. Who gave others keeps them.
+if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+  foreach(language IN ITEMS C CXX)
+    set(CMAKE_${language}_FLAGS_RELEASE "-O2 -g1" CACHE STRING "Flags of a release build" FORCE)
+  endforeach()
 endif()
 
 set(CMAKE_CXX_STANDARD 20)

@@ -1,5 +1,5 @@
-// A pool file and its journal: made with it, opened and replayed before the pool is mapped, asked
-// at the end of each operation.
+// A pool file and its journal. The journal is made with the pool, opened and replayed before the
+// pool is mapped, and asked at the end of each operation.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 
 namespace TENUTO_NS::pm {
 
-// The pool's real path, so that a symbolic link to the pool finds the same journal. A name that is
-// given may be a link to another device; the default one is ours to make, and no link.
+// The default is beside the pool's real path, so that a symbolic link to the pool finds the same
+// journal. A given path may be a link to another device. The default name is never a link.
 std::string PoolFile::journal_path(const JournalOptions& options) const {
   if (options.path.empty()) return real_path(path_) + ".journal";
   return real_path(options.path);
@@ -32,10 +32,12 @@ JournalExpected PoolFile::expect_journal() const {
   return e;
 }
 
-// Before the pool has its name: where there is no room for a journal no pool is left without one.
+// Called before the pool has its name, so that no pool is left without a journal when there is no
+// room for one.
 Status PoolFile::make_journal(const PoolOptions& options, Report* report) {
   const JournalExpected e = expect_journal();
-  auto made = JournalFile::open(journal_path(options.journal), options.journal.bytes, e, report);
+  const std::uint64_t ring_bytes = JournalFile::ring_bytes_for(options.journal, fd_);
+  auto made = JournalFile::open(journal_path(options.journal), ring_bytes, e, report);
   if (!made) return made.error();
   new_journal_ = std::move(*made);
   if (!options.journal.keep) new_journal_->set_temporary(true);
@@ -55,7 +57,7 @@ JournalFound PoolFile::journal_found() const {
   return super_.journal_id == 0 ? JournalFound::none : JournalFound::gone;
 }
 
-// Version 0.1 counted lives in small numbers: what fits is not known for certain.
+// Version 0.1 numbered lives with small counters, so its journals cannot be matched for certain.
 Status PoolFile::check_old_journal(const std::string& path, Report* report) const {
   const bool there =
       copy_damaged_ && super_.version == kLayoutVersionOld && ::access(path.c_str(), F_OK) == 0;
@@ -66,8 +68,8 @@ Status PoolFile::check_old_journal(const std::string& path, Report* report) cons
               path_);
 }
 
-// Of a clean pool that is opened without its journal, to read or on another medium: that one may
-// still say that the pool is an older copy. Files of others stand in nobody's way, nor does one
+// For a clean pool that is opened without its journal, to read or on another medium. That journal
+// may still show that the pool is an older copy. Files of others do not matter, nor does a journal
 // that is open elsewhere.
 Status PoolFile::check_unneeded_journal(const JournalExpected& expected, Report* report) const {
   if (super_.journal_id == 0) return Status::ok;
@@ -79,7 +81,7 @@ Status PoolFile::check_unneeded_journal(const JournalExpected& expected, Report*
     if (report != nullptr) *report = std::move(why);
     return Status::corrupt;
   }
-  // A superblock copy is damaged: what the journal holds may count.
+  // With a damaged superblock copy the journal's contents may count.
   if (there && expected.unsure && (*there)->use() != JournalUse::begin) {
     return fail(Status::read_only, report,
                 "half of the superblock is damaged and the journal may hold writes that the pool "
@@ -92,7 +94,7 @@ Status PoolFile::check_unneeded_journal(const JournalExpected& expected, Report*
 Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
   const std::string& path = journal_place_;
   JournalExpected expected = expect_journal();
-  // What the lost superblock said may have been that a journal is in use.
+  // The damaged superblock copy may have said that a journal is in use.
   const bool there = copy_damaged_ && ::access(path.c_str(), F_OK) == 0;
   expected.unsure = there && !TENUTO_PLANT("journal_of_a_lost_superblock_ignored");
   // An unclean pool is not opened to read.
@@ -111,15 +113,15 @@ Status PoolFile::open_journal(const PoolOptions& options, Report* report) {
     journal_ = std::move(*journal);
     return Status::ok;
   }
-  // All of it is in the pool, whose lives do without one from now on.
+  // All of it is in the pool file. From now on the pool's lives use no journal.
   TENUTO_TRY(set_state(PoolState::running, report));
   (*journal)->let_go();
   return Status::ok;
 }
 
-// journal/match.h has the moments.
+// journal/match.h has the states of both files at each step.
 Status PoolFile::begin_life(Report* report) {
-  // What recovery stores into a pool of the layout before is of this one.
+  // Recovery stores formats of this layout, so a pool of layout 4 is upgraded first.
   const bool old = super_.version != kLayoutVersion && !was_clean_ && !opened_to_read_;
   if (journal_ == nullptr) return old ? set_state(PoolState::running, report) : Status::ok;
   const auto announce = [&] {
@@ -135,7 +137,7 @@ Status PoolFile::begin_life(Report* report) {
   if (!late) TENUTO_TRY(announce());
   TENUTO_TRY(journal_->begin(expect_journal(), super_.life, report));
   if (late) TENUTO_TRY(announce());
-  // Recovery is about to store: blocks of this life count from its first one on.
+  // Recovery stores next, so blocks of this life must count from the first one on.
   return was_clean_ ? Status::ok : set_state(PoolState::running, report);
 }
 

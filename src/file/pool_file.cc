@@ -1,8 +1,8 @@
-// Mapping and growth of an open pool file; see file/open.cc for how it is opened, file/super.cc for
-// its state.
+// Mapping and growth of an open pool file. file/open.cc has how it is opened, file/super.cc its
+// state.
 //
-// Authoritative at each moment: a zone belongs to the pool once zone_count covers its entry; the
-// entry and the zone's own first state are fenced before.
+// Authoritative: a zone belongs to the pool once zone_count covers its entry. The entry and the
+// zone's first state are fenced before.
 #include "file/pool_file.h"
 
 #include <fcntl.h>
@@ -26,9 +26,10 @@
 namespace TENUTO_NS::pm {
 
 namespace {
-constexpr std::uint64_t kGrowBytesMin = 32u << 20;
+// A pool grows by an eighth; a small one by half, but by no more than kGrowBytesSmall.
+constexpr std::uint64_t kGrowBytesMin = 4u << 20;
+constexpr std::uint64_t kGrowBytesSmall = 32u << 20;
 constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
-constexpr std::uint64_t kGrowFraction = 8;  // a pool grows by an eighth
 }  // namespace
 
 PoolFile::PoolFile() { join(); }
@@ -44,7 +45,7 @@ PoolFile::~PoolFile() {
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) remove_name(unnamed_, fd_);
   change([this] {
-    // A child that no handler ran in has the descriptor, too.
+    // Unlocks explicitly: a child in which no handler ran still has the descriptor.
     const int locked = lock_fd_ >= 0 ? lock_fd_ : fd_;
     if (locked >= 0 && !forked()) unlock_file(locked);
     close_all({&lock_fd_, &fd_});
@@ -54,12 +55,12 @@ PoolFile::~PoolFile() {
 
 Status PoolFile::lock(bool exclusive, Report* report) {
   change([&] { lock_fd_ = reopen_file(fd_, exclusive ? O_RDWR : O_RDONLY); });
-  // Without /proc a child may keep the lock of a parent that was killed.
+  // Without /proc there is no lock_fd_: a child may keep the lock of a parent that was killed.
   return lock_file(lock_fd_ >= 0 ? lock_fd_ : fd_, exclusive, path_, report);
 }
 
-// The health says so, too: a call that was begun by somebody who does not ask ends with Status::io
-// or forked, but not with ok.
+// Sets the health too. So a call that did not compare the process returns Status::io or forked, and
+// never ok.
 void PoolFile::let_go() {
   close_all({&lock_fd_, &fd_});
   health_.bad_page.store(~std::uint64_t{0}, std::memory_order_relaxed);
@@ -86,7 +87,7 @@ Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
 }
 
 Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
-  // Not read_only(): what turns so while it grows is still written to in memory.
+  // Not read_only(): a pool that turns read-only while it grows is still stored to in memory.
   const int prot = opened_to_read_ ? PROT_READ : PROT_READ | PROT_WRITE;
   int flags = map_sync_ ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
   if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
@@ -106,7 +107,7 @@ void PoolFile::choose_medium(const PoolOptions& options) {
     medium_ = map_sync_ ? Medium::line : in_memory_ ? Medium::cache : Medium::journal;
     if (TENUTO_PLANT("pm_automatic_takes_less_in_silence") && !map_sync_) medium_ = Medium::cache;
   }
-  // The traced build records a shared mapping; and nothing is written to a read-only pool.
+  // The traced build records a shared mapping. A read-only pool is never written to.
   if (medium_ == Medium::journal && kTraced) medium_ = Medium::cache;
   medium_to_write_ = medium_;
   if (medium_ == Medium::journal && options.read_only) medium_ = Medium::cache;
@@ -149,23 +150,24 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
   const std::uint64_t room = bytes_max_ - std::min(bytes_max_, old_bytes);
   if (least > room) return Status::full;
-  std::uint64_t want = std::clamp(old_bytes / kGrowFraction, kGrowBytesMin, kGrowBytesMax);
+  std::uint64_t want = std::max(old_bytes / 8, std::min(old_bytes / 2, kGrowBytesSmall));
+  want = std::clamp(want, kGrowBytesMin, kGrowBytesMax);
   want = std::min(std::max(round_up(want, kHugeBytes), least), room);
   Report why;
-  // A file system that runs out of room keeps what it had found by then, where nobody would ask for
-  // it again.
+  // A reservation that fails for want of space keeps the blocks it found by then. No later call
+  // would ask for them, so they are given back.
   const auto give_back = [&] {
     if (TENUTO_PLANT("pm_grow_keeps_failed_space")) return;
     static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_bytes)));
   };
   Status s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   if (s != Status::ok && want != least) {
-    // When the file system cannot give what the policy wants, what is needed will do.
+    // The file system cannot give what the policy wants: try only what is needed.
     give_back();
     want = least;
     s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   }
-  // What the journal says of the new space must have somewhere to go after a power cut.
+  // After a power cut the line images in the journal need the new space.
   if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
   if (s == Status::ok) {
     s = map_file(old_bytes, old_bytes + want);
@@ -197,7 +199,7 @@ std::size_t PoolFile::zone_count() const {
 void PoolFile::poison(Status why, const Report& report) {
   Status none = Status::ok;
   if (health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
-    health_.read_only.store(true, std::memory_order_relaxed);  // before words, which take memory
+    health_.read_only.store(true, std::memory_order_relaxed);  // before texts, which need memory
     {
       const std::lock_guard lock(poison_mu_);
       poison_ = report;
@@ -247,7 +249,7 @@ void PoolFile::copy_out(PoolOffset o, void* to, std::size_t bytes) const {
       ::pread(fd_, to, bytes, static_cast<off_t>(o.value)) == static_cast<ssize_t>(bytes)) {
     return;
   }
-  // Each word once: the file may be cut under the mapping between a check and a use.
+  // Each word is read once: the file may be cut short between a check and a use.
   const auto* from = at<std::uint64_t>(o);
   auto* words = static_cast<std::uint64_t*>(to);
   for (std::size_t i = 0; i < bytes / 8; ++i)

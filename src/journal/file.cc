@@ -17,22 +17,6 @@
 
 namespace TENUTO_NS::pm {
 
-namespace {
-constexpr std::size_t kCopyBytes = 1u << 20;
-}
-
-void DirectBuffer::Free::operator()(std::byte* p) const { std::free(p); }
-
-void DirectBuffer::reserve(std::size_t bytes) {
-  bytes = round_up(bytes, kJournalUnitBytes);
-  if (bytes <= bytes_) return;
-  auto* const more = static_cast<std::byte*>(std::aligned_alloc(kJournalUnitBytes, bytes));
-  if (more == nullptr) throw_bad_alloc();  // what there was stays
-  TENUTO_ASSERT(more != nullptr);
-  data_.reset(more);
-  bytes_ = bytes;
-}
-
 void JournalFile::remove() {
   if (fd_ >= 0) remove_name(path_, fd_);
 }
@@ -110,52 +94,8 @@ Status JournalFile::open_direct(int access, Report* report) {
   return Status::ok;
 }
 
-Status JournalFile::make(std::uint64_t bytes, const Expected& expected, Report* report) {
-  change([&] { fd_ = make_nameless(path_, expected.mode, hidden_); });
-  if (fd_ < 0) return failed("cannot create the pool's journal", report);
-  TENUTO_TRY(lock_file(fd_, true, path_, report));
-  ring_bytes_ = round_up(std::max(bytes, kJournalBytesMin), kJournalUnitBytes);
-  TENUTO_TRY(write_zeros(kJournalRingOffset + ring_bytes_, report));
-  TENUTO_TRY(open_direct(O_RDWR, report));
-  header_ = {};
-  header_.magic = kJournalMagic;
-  header_.version = kJournalVersion;
-  header_.byte_order = kByteOrderMark;
-  header_.ring_bytes = ring_bytes_;
-  TENUTO_TRY(claim(expected, report));
-  if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
-  if (!give_name(fd_, hidden_, path_)) {
-    return failed("cannot give the pool's journal its name", report);
-  }
-  made_ = true;
-  if (!sync_directory(path_)) return failed("cannot sync the journal's directory", report);
-  return Status::ok;
-}
-
-// Zeros are written, not only reserved: overwriting written blocks is what makes a commit one
-// device write without any of the file system's own.
-Status JournalFile::write_zeros(std::uint64_t bytes, Report* report) {
-  TENUTO_TRY(reserve_space(fd_, 0, bytes, path_, report));
-  const std::vector<std::byte> zeros(kCopyBytes);
-  for (std::uint64_t at = 0; at < bytes; at += kCopyBytes) {
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(kCopyBytes, bytes - at));
-    if (!write_all(fd_, at, zeros.data(), n)) return failed("cannot write the journal", report);
-  }
-  if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
-  return Status::ok;
-}
-
-Status JournalFile::claim(const Expected& expected, Report* report) {
-  header_.pool_id = expected.pool_id;
-  header_.journal_id = random_id();
-  header_.life = random_id();
-  header_.state = static_cast<std::uint32_t>(JournalState::made);
-  set_pool_path(header_, expected.pool_path);
-  end_ = {0, 1};
-  return write_header(end_, report);
-}
-
-// Nothing in it is believed before it is known to be a journal, whose, and within bounds.
+// Uses nothing of the file before it is known that it is a journal, whose it is, and that its
+// fields are within bounds.
 Status JournalFile::check_file(const Expected& expected, Report* report) {
   struct stat st {};
   if (::fstat(fd_, &st) != 0) return failed("cannot look at the journal (fstat)", report);
@@ -166,11 +106,11 @@ Status JournalFile::check_file(const Expected& expected, Report* report) {
   }
   const bool may_write = (::fcntl(fd_, F_GETFL) & O_ACCMODE) == O_RDWR;
   TENUTO_TRY(lock_file(fd_, may_write, path_, report));
-  // After a kill, blocks that can be read need not be durable; what is replayed has to be.
+  // After a kill, blocks that can be read may not be durable. What is replayed must be.
   if (may_write && !sync_data(fd_)) return failed("cannot sync the pool's journal", report);
   JournalHeader h{};
   if (const Status s = find_header(h, report); s != Status::ok) {
-    // A needed journal that was damaged is damage; else it is somebody's file.
+    // If the pool needs a journal here, this is damage. Otherwise it is a file of others.
     if (s != Status::invalid_argument || !expected.to_be_read()) return s;
     return fail(Status::corrupt, report,
                 "the journal's header is damaged, or another file was put in the journal's place",
@@ -225,7 +165,7 @@ Status JournalFile::find_header(JournalHeader& best, Report* report) {
               path_);
 }
 
-// Of version 0.1: its pool was closed by that version, and the journal was kept, empty.
+// A journal of version 0.1: that version closed its pool and kept the journal, empty.
 Status JournalFile::take_old_header(const JournalHeaderOld& old, const Expected& expected,
                                     Report* report) {
   if (old.pool_id != expected.pool_id) {
@@ -260,7 +200,7 @@ Status JournalFile::take_old_header(const JournalHeaderOld& old, const Expected&
   return Status::ok;
 }
 
-// A right checksum says that somebody wrote it, not that it is sane.
+// A correct checksum does not prove that the fields are sane.
 Status JournalFile::check_places(const JournalHeader& h, std::uint64_t file_bytes,
                                  Report* report) const {
   const bool whole = h.ring_bytes <= file_bytes && file_bytes - h.ring_bytes >= kJournalRingOffset;
@@ -288,7 +228,7 @@ Status JournalFile::replay(const ReplayOptions& options, const ApplyImages& appl
 
 // --- writing -------------------------------------------------------------------------------------
 
-// The other copy stays as it is: a write that fails, or half of one, leaves it the valid one.
+// The other copy is not written. So it stays valid if this write fails or is torn.
 Status JournalFile::write_header(Position start, Report* report) {
   JournalHeader h = header_;
   h.sequence += 1;
@@ -378,8 +318,8 @@ Status JournalFile::append(std::span<const LineImage> images, Report* report) {
   return Status::ok;
 }
 
-// Whatever the reason, also a file system without space: io. The ring was written when it was made,
-// so this is a device or a file system that broke its word, and `full` means the ring here.
+// Every failure is io, also a file system without space. The ring was written when it was made, so
+// the device or file system broke its promise. `full` means the ring here.
 Status JournalFile::write_unit_run(std::uint64_t position, const std::byte* data, std::size_t bytes,
                                    Report* report) {
   const std::uint64_t at = kJournalRingOffset + position % ring_bytes_;

@@ -1,13 +1,12 @@
 // Medium `journal`, the file (journal/format.h): a ring of blocks, preallocated and overwritten.
 //
 // Authoritative: the pool file, then the blocks from the header's start on, if the header's ids fit
-// the pool's superblock (journal/match.h). The header's start moves only after everything before it
-// is in the pool file, durably:
+// the pool's superblock (journal/match.h). The header's start moves only when everything before it
+// is durable in the pool file:
 //   line images and stamp written to the pool, fdatasync | header: start | ring space is reused
 //
-// The file is made without a name: zeros, header, fsync, and only then its name, which never takes
-// the place of another file. So whatever stands there without a sound header is somebody else's,
-// and is left alone.
+// The file is made without a name: zeros, header, fsync, and only then its name, which never
+// replaces another file. So a file without a sound header is not the library's, and is left alone.
 #pragma once
 
 #include <cstddef>
@@ -18,45 +17,32 @@
 #include <string_view>
 #include <vector>
 
+#include "journal/direct_buffer.h"
 #include "journal/format.h"
 #include "journal/lines.h"
 #include "journal/match.h"
 #include "journal/replay.h"
 #include "pm/process.h"
+#include "tenuto/pool_options.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
 
 namespace TENUTO_NS::pm {
-
-// Pages that reach a device, with the alignment that O_DIRECT wants.
-class DirectBuffer {
- public:
-  std::byte* data() { return data_.get(); }
-  const std::byte* data() const { return data_.get(); }
-  std::size_t size() const { return bytes_; }
-  // At least `bytes`; what was in it is lost when it grows.
-  void reserve(std::size_t bytes);
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte[], Free> data_;
-  std::size_t bytes_ = 0;
-};
 
 class JournalFile final : public OfProcess {
  public:
   using Expected = JournalExpected;
   using Position = JournalPosition;
 
-  // Opens, or makes when nothing is expected of it, the journal file at `path`, which is no link;
-  // locked until the destructor. Nothing of a file that is there is changed. not_found (something
-  // is expected), corrupt, invalid_argument (of another pool, or no journal), wrong_version, busy,
-  // full, permission, io. A journal that cannot be made leaves no file.
+  // Opens the journal file at `path`, or makes it when the pool needs nothing of one. The path is
+  // no link. The file is locked until the destructor. An existing file is not changed. Errors:
+  // not_found (the pool needs it), corrupt, invalid_argument (of another pool, or no journal),
+  // wrong_version, busy, full, permission, io. A journal that cannot be made leaves no file.
   static Result<std::unique_ptr<JournalFile>> open(std::string_view path, std::uint64_t bytes,
                                                    const Expected& expected, Report* report);
-  // The same for reading alone: nothing is made or written.
+  // The ring's bytes that the options ask for with a pool of this size (JournalOptions::bytes).
+  static std::uint64_t ring_bytes_for(const JournalOptions& options, int pool_fd);
+  // The same, to read only: nothing is made or written.
   static Result<std::unique_ptr<JournalFile>> open_to_read(std::string_view path,
                                                            const Expected& expected,
                                                            Report* report);
@@ -64,37 +50,42 @@ class JournalFile final : public OfProcess {
   JournalFile(const JournalFile&) = delete;
   JournalFile& operator=(const JournalFile&) = delete;
 
-  // Hands all line images of the blocks that count to `apply`, oldest first (journal/replay.h).
+  // Passes all line images of the blocks that count to `apply`, oldest first (journal/replay.h).
   Status replay(const ReplayOptions& options, const ApplyImages& apply, ReplayStats* stats,
                 Report* report);
 
-  // What its ids allow.
+  // What its ids allow (journal/match.h).
   JournalUse use() const { return use_; }
-  // Makes it this pool's, before it has a life: what stands in it is of a pool that never was.
+  // Gives it to this pool, before it has a life. Contents that it has are of a pool that was never
+  // finished.
   Status claim(const Expected& expected, Report* report);
 
-  // A file that this open made goes again with it, until it is kept: nothing is in it.
+  // A file that this open made is removed again unless it is kept. It holds nothing until then.
   void keep() { made_ = false; }
-  // It goes at a clean close if this open made it so, or found it so; one that stays stays.
+  // Whether a clean close removes the file: only if this open made it or found it marked so, and it
+  // is wanted. A file without the mark is kept.
   void set_temporary(bool wanted) { temporary_ = wanted && (made_ || temporary_); }
   bool temporary() const { return temporary_; }
 
-  // The first write of a life that the pool's superblock has announced: an empty journal, durable.
-  // REQUIRES: what replay found is durable in the pool.
+  // Makes the ring at least this large, for the life that begin() starts. Where the file system has
+  // no room the ring stays as it is. REQUIRES: as begin().
+  void grow_ring(std::uint64_t bytes);
+  // The first write of a life that the pool's superblock has announced. The journal is then empty,
+  // and the header durable. REQUIRES: what replay found is durable in the pool.
   Status begin(const Expected& expected, std::uint64_t life, Report* report);
-  // All of it is in the pool, whose superblock says that it needs no journal.
+  // Marks it closed. REQUIRES: the pool file has all of it, and its superblock needs no journal.
   Status close_life(Report* report);
-  // Removes the file's name, unless that is another file's by now.
+  // Removes the file's name, unless another file has that name now.
   void remove();
 
-  // Appends a block with these line images, durable on return. full: the ring has no room before
-  // set_start moves (nothing is written). io, with the report.
+  // Appends a block with these line images, durable on return. full: the ring has no room until
+  // set_start moves the start, and nothing is written. io: with the report.
   Status append(std::span<const LineImage> images, Report* report);
-  // Where the next block goes; a start for set_start once all before is in the pool.
+  // Where the next block goes. A start for set_start once everything before it is in the pool.
   Position end() const { return end_; }
-  // Replay begins there once more.
+  // The next replay begins there.
   void rewind(Position to) { end_ = to; }
-  // Space before `start` may be written again on return. io: nothing changed.
+  // Ring space before `start` may be reused on return. io: nothing changed.
   Status set_start(Position start, Report* report) { return write_header(start, report); }
   Position start() const { return start_; }
 
@@ -112,7 +103,7 @@ class JournalFile final : public OfProcess {
   JournalFile();
   void let_go() override;
   Status make(std::uint64_t bytes, const Expected& expected, Report* report);
-  Status write_zeros(std::uint64_t bytes, Report* report);
+  Status write_zeros(std::uint64_t from, std::uint64_t to, Report* report);
   Status check_file(const Expected& expected, Report* report);
   Status find_header(JournalHeader& best, Report* report);
   Status take_old_header(const JournalHeaderOld& old, const Expected& expected, Report* report);
@@ -124,12 +115,12 @@ class JournalFile final : public OfProcess {
   Status failed(const char* what, Report* report) const;
 
   std::string path_;
-  int fd_ = -1;         // looked at and made through it
+  int fd_ = -1;         // for making and checking the file
   int direct_fd_ = -1;  // blocks and headers; O_DSYNC, O_DIRECT where the file system has it
   bool direct_ = false;
   bool made_ = false;
   bool temporary_ = false;
-  std::string hidden_;  // the name of a file still being made, when it needs one
+  std::string hidden_;  // the hidden name of a file still being made, if it needs one
   JournalUse use_ = JournalUse::begin;
   std::uint64_t ring_bytes_ = 0;
   JournalHeader header_{};

@@ -20,8 +20,8 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 8u << 10;  // captured at once, so that a cut waits little
-constexpr std::uint64_t kEpochShare = 8;       // no epoch is more than an eighth of the ring
+constexpr std::size_t kPieceBytes = 8u << 10;  // captured at once, so that a cut waits only briefly
+constexpr std::uint64_t kEpochShare = 8;       // an epoch is at most an eighth of the ring
 static_assert(kJournalBytesMin / kEpochShare > kPieceBytes);
 constexpr std::uint64_t kEarlyLines = 16u << 10;  // a MiB of line images: fits into a core's cache
 constexpr std::uint64_t kEpochBytesMax = 32u << 20;
@@ -31,7 +31,7 @@ constexpr std::uint64_t kCheckpointShare = 2;  // at half of the ring a checkpoi
 constexpr double kNsPerLine = 1000;
 constexpr double kNsPerByte = 2;
 
-Status look(std::span<const LineImage>) { return Status::ok; }  // and write nothing
+Status look(std::span<const LineImage>) { return Status::ok; }  // writes nothing
 
 constexpr const char* kWhatToDo =
     "; what was synced is safe: see to the device, close the pool, and open it again";
@@ -47,12 +47,13 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
                                                int pool_fd, const JournalFile::Expected& expected,
                                                const ReplayOptions& how, Report* report) {
   std::unique_ptr<Journal> j(new Journal(options, pool_fd));
-  // A killed process may have left a superblock that can be read and is not durable. It says
-  // whether the blocks count, so it comes before what is done about them.
+  // A killed process may have left a superblock that can be read but is not durable. It decides
+  // whether the blocks count, so it must be durable before they are used.
   if (!sync_data(pool_fd)) {
     return fail_errno(errno, "cannot sync the pool before its journal is read", path, report);
   }
-  auto file = JournalFile::open(path, options.bytes, expected, report);
+  const std::uint64_t ring_bytes = JournalFile::ring_bytes_for(options, pool_fd);
+  auto file = JournalFile::open(path, ring_bytes, expected, report);
   if (!file) return file.error();
   j->file_ = std::move(*file);
   const StampsFound stamps = read_stamps(pool_fd, j->file_->life());
@@ -76,9 +77,9 @@ Result<std::unique_ptr<Journal>> Journal::open(const JournalOptions& options, st
   return j;
 }
 
-// A pool file, or a journal, that is an older copy of the same life. A stamp ahead of the start is
-// of a checkpoint or a replay that was cut short: only then the ring is read twice, to see that it
-// reaches so far.
+// Refuses a pool file, or a journal, that is an older copy of the same life. A stamp ahead of the
+// start is of a checkpoint or a replay that was cut short. Only then the ring is read twice, to
+// check that it reaches to the stamp's end.
 Status Journal::check_stamp(const JournalFile::Expected& expected, const ReplayOptions& how,
                             Report* report) {
   if (expected.any_pool() || TENUTO_PLANT("journal_older_copy_believed")) return Status::ok;
@@ -115,7 +116,7 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
     return fail_errno(errno, "cannot write what the journal holds to the pool", file_->path(),
                       report);
   };
-  in_pool_ = std::max(in_pool_, file_->start().block);  // where no stamp can be read
+  in_pool_ = std::max(in_pool_, file_->start().block);  // if no stamp can be read
   const auto to_pool = [&](std::span<const LineImage> images) {
     if (images.empty()) return Status::ok;
     if (!announce_blocks(file_->end().block)) return failed();
@@ -128,12 +129,13 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
   r.ms = ns_since(begin) / 1e6;
   if (r.lines >= kLinesMeasuredMin) {
     ns_per_line_ = r.ms * 1e6 / static_cast<double>(r.lines);
-    ns_per_byte_ = 0;  // in it
+    ns_per_byte_ = 0;  // ns_per_line_ includes it
   }
   return Status::ok;
 }
 
 Status Journal::begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report) {
+  if (options_.bytes == 0) file_->grow_ring(JournalFile::ring_bytes_for(options_, pool_fd_));
   TENUTO_TRY(file_->begin(expected, life, report));
   in_pool_ = 1;
   file_->keep();
@@ -184,15 +186,15 @@ void Journal::capture(const void* p, std::size_t bytes) {
       const std::lock_guard lock(thread_mu_);
       wake_.notify_one();
     }
-    // A cut may leave this thread a row with more room. Else the journal has failed as if it could
-    // not be written: what has no line image cannot become durable.
+    // A cut may leave this thread a row with more room. If there is no memory after that either,
+    // the journal fails as after a failed write: without a line image nothing becomes durable.
     if (no_memory && std::exchange(failed_before, true)) {
       static_cast<void>(fail_without_memory());
       return;
     }
     failed_before = no_memory;
-    // Waits here, never inside a capture. After a failure nobody makes room, and nothing is written
-    // any more: the pool is read-only.
+    // Waits here, never inside a capture. After a failure no thread makes room, and nothing is
+    // written any more: the pool is read-only.
     if (stopped != nullptr && commit(capture_->epoch()) != Status::ok) return;
   }
 }
@@ -221,7 +223,7 @@ Status Journal::commit(std::uint64_t wanted) {
   return s;
 }
 
-// Whoever leads, or holds checkpoint_mu_, must come to its end: others wait for it.
+// For code that leads or holds checkpoint_mu_: other threads wait for it, so it must not throw.
 template <class F>
 Status Journal::unless_without_memory(const F& f) {
   Status s = Status::ok;
@@ -257,7 +259,7 @@ Status Journal::commit_now() {
   return Status::ok;
 }
 
-// The end of the journal and the line images for the next checkpoint move together. io: for good.
+// Moves the journal's end together with the line images for the next checkpoint. io is final.
 Status Journal::append(std::span<const LineImage> images) {
   Report why;
   bool too_long = false;
@@ -304,7 +306,7 @@ double Journal::recovery_ms_locked() const {
   return (lines * ns_per_line_ + bytes * ns_per_byte_) / 1e6;
 }
 
-// `why` says what failed and where; what that means and what to do is the same for all.
+// `why` says what failed and where. What to do is the same for all failures, and is added.
 Status Journal::fail_for_good(Report why) {
   Status none = Status::ok;
   if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
@@ -313,16 +315,17 @@ Status Journal::fail_for_good(Report why) {
   return Status::io;
 }
 
-// Nothing is put together here: there may be no memory for words either.
+// Builds no text: there may be no memory for it.
 Status Journal::fail_without_memory() {
   Status none = Status::ok;
   if (!failed_.compare_exchange_strong(none, Status::io)) return Status::io;
-  // The pool is read-only by the first thing that this does; words come after.
+  // on_failure_ first turns the pool read-only. Only the texts after that need memory.
   static_cast<void>(had_memory([this] { on_failure_(without_memory_); }));
   return Status::io;
 }
 
-// A failure is told before the next checkpoint may begin: what this one took is in no map any more.
+// A failure is reported before the next checkpoint may begin: the line images that this one took
+// are in no map any more.
 Status Journal::checkpoint() {
   const std::lock_guard lock(checkpoint_mu_);
   return unless_without_memory([this] { return checkpoint_now(); });
@@ -344,7 +347,7 @@ void Journal::run() {
     const bool wants_checkpoint = std::exchange(wants_checkpoint_, false);
     lock.unlock();
     early_.store(false, std::memory_order_relaxed);
-    // Failures are told to the pool; there is nobody else to tell here.
+    // The pool has been told of a failure. This thread has no caller to tell.
     if (wants_checkpoint) static_cast<void>(checkpoint());
     if (options_.sync_every_ms != 0 && capture_->pending_lines() != 0) static_cast<void>(sync());
     lock.lock();

@@ -1,0 +1,88 @@
+// A journal file is made, and its ring made larger, with space that is written before it is used.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "journal/file.h"
+#include "pm/os.h"
+#include "pm/plant.h"
+
+namespace TENUTO_NS::pm {
+
+namespace {
+constexpr std::size_t kCopyBytes = 1u << 20;
+constexpr std::uint64_t kAutomaticBytesMin = 6u << 20;
+constexpr std::uint64_t kAutomaticBytesMax = 64u << 20;
+}  // namespace
+
+std::uint64_t JournalFile::ring_bytes_for(const JournalOptions& options, int pool_fd) {
+  if (options.bytes != 0) return options.bytes;
+  struct stat st {};
+  const bool known = ::fstat(pool_fd, &st) == 0;
+  const std::uint64_t half = known ? static_cast<std::uint64_t>(st.st_size) / 2 : 0;
+  return std::clamp(half, kAutomaticBytesMin, kAutomaticBytesMax);
+}
+
+Status JournalFile::make(std::uint64_t bytes, const Expected& expected, Report* report) {
+  change([&] { fd_ = make_nameless(path_, expected.mode, hidden_); });
+  if (fd_ < 0) return failed("cannot create the pool's journal", report);
+  TENUTO_TRY(lock_file(fd_, true, path_, report));
+  ring_bytes_ = round_up(std::max(bytes, kJournalBytesMin), kJournalUnitBytes);
+  TENUTO_TRY(write_zeros(0, kJournalRingOffset + ring_bytes_, report));
+  TENUTO_TRY(open_direct(O_RDWR, report));
+  header_ = {};
+  header_.magic = kJournalMagic;
+  header_.version = kJournalVersion;
+  header_.byte_order = kByteOrderMark;
+  header_.ring_bytes = ring_bytes_;
+  TENUTO_TRY(claim(expected, report));
+  if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
+  if (!give_name(fd_, hidden_, path_)) {
+    return failed("cannot give the pool's journal its name", report);
+  }
+  made_ = true;
+  if (!sync_directory(path_)) return failed("cannot sync the journal's directory", report);
+  return Status::ok;
+}
+
+// Zeros are written, not only reserved. A commit that overwrites written blocks is one device
+// write, without any metadata write of the file system.
+Status JournalFile::write_zeros(std::uint64_t from, std::uint64_t to, Report* report) {
+  TENUTO_TRY(reserve_space(fd_, from, to, path_, report));
+  const std::vector<std::byte> zeros(kCopyBytes);
+  for (std::uint64_t at = from; at < to; at += kCopyBytes) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(kCopyBytes, to - at));
+    if (!write_all(fd_, at, zeros.data(), n)) return failed("cannot write the journal", report);
+  }
+  if (!sync_whole(fd_)) return failed("cannot sync the journal", report);
+  return Status::ok;
+}
+
+Status JournalFile::claim(const Expected& expected, Report* report) {
+  header_.pool_id = expected.pool_id;
+  header_.journal_id = random_id();
+  header_.life = random_id();
+  header_.state = static_cast<std::uint32_t>(JournalState::made);
+  set_pool_path(header_, expected.pool_path);
+  end_ = {0, 1};
+  return write_header(end_, report);
+}
+
+// The space is durable before begin() writes a header that names it. A crash between leaves a file
+// that is longer than its header says, which is sound.
+void JournalFile::grow_ring(std::uint64_t bytes) {
+  const std::uint64_t wanted = round_up(bytes, kJournalUnitBytes);
+  if (wanted <= ring_bytes_) return;
+  const std::uint64_t old_end = kJournalRingOffset + ring_bytes_;
+  if (!TENUTO_PLANT("journal_ring_grown_without_space") &&
+      write_zeros(old_end, kJournalRingOffset + wanted, nullptr) != Status::ok) {
+    static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_end)));
+    return;
+  }
+  ring_bytes_ = header_.ring_bytes = wanted;
+}
+
+}  // namespace TENUTO_NS::pm

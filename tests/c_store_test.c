@@ -15,6 +15,8 @@ static void errors(const char* path) {
   tenuto_store_options_init(&options);
   options.key_kind = (tenuto_key_kind)7;
   CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_INVALID_ARGUMENT);
+  options.key_kind = TENUTO_KEYS_BYTES + 256;
+  CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_INVALID_ARGUMENT);
   memset(&options, 0, sizeof options);
   CHECK_IS(tenuto_store_open(path, &options, &store, &message), TENUTO_INVALID_ARGUMENT);
   CHECK(strstr(message, "tenuto_store_options_init") != NULL);
@@ -75,6 +77,9 @@ static void collections(tenuto_store* store) {
   CHECK_IS(tenuto_collection_open(store, "colours", NULL, &colours, &message), TENUTO_OK);
   CHECK(message == NULL);
   tenuto_collection_options_init(&options);
+  options.order = TENUTO_KEYS_U64 + 256;
+  CHECK_IS(tenuto_collection_open(store, "prices", &options, &prices, NULL),
+           TENUTO_INVALID_ARGUMENT);
   options.order = TENUTO_KEYS_U64;
   CHECK_IS(tenuto_collection_open(store, "prices", &options, &prices, NULL), TENUTO_OK);
   CHECK(tenuto_collection_order(prices) == TENUTO_KEYS_U64 && tenuto_collection_id(prices) > 0);
@@ -316,7 +321,7 @@ static void transactions(tenuto_store* store, tenuto_collection* all) {
   CHECK_IS(tenuto_transaction_put(b, all, "apple", 5, "by b", 4, 0), TENUTO_OK);
   CHECK_IS(tenuto_transaction_commit(a, (tenuto_durability)7), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_transaction_commit(b, TENUTO_SYNC), TENUTO_OK);
-  /* a read what b changed, and b read what a would change */
+  /* a read what b changed, and b read what a wants to change */
   CHECK_IS(tenuto_transaction_commit(a, TENUTO_SYNC), TENUTO_CONFLICT);
   CHECK(holds(all, "apple", "by b") && holds(all, "melon", "green"));
   CHECK_IS(tenuto_begin(store, 1, &a), TENUTO_OK);

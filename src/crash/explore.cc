@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kDirectoryName = "tenuto-crash-";
 
-// Runs that were killed leave their directories, which in /dev/shm is memory.
+// Removes the directories of runs that were killed. In /dev/shm they take up memory.
 void remove_leftovers(const std::string& parent) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
@@ -36,7 +36,7 @@ void remove_leftovers(const std::string& parent) {
   }
 }
 
-// A directory of its own, gone at the end.
+// A directory of the run's own. Removed at the end.
 class OwnDirectory {
  public:
   explicit OwnDirectory(const std::string& parent)
@@ -52,6 +52,17 @@ class OwnDirectory {
  private:
   std::string path_;
 };
+
+std::string words(const ForgottenStore& f) {
+  return "stored and not flushed at " + f.when + ": " + f.place + ", " + std::to_string(f.count) +
+         (f.count == 1 ? " line" : " lines") + ", first at " + std::to_string(f.line) + "\n";
+}
+
+// What a run found first; empty if it found nothing.
+std::string first_words(const CrashResult& r) {
+  if (!r.findings.empty()) return r.findings[0].text();
+  return r.forgotten.empty() ? std::string() : words(r.forgotten[0]);
+}
 
 }  // namespace
 
@@ -124,7 +135,7 @@ MutantReport CrashRunner::mutants(const Setup& setup, const Workload& workload,
     const auto try_mutation = [&] {
       options.mutation = m;
       const CrashResult r = CrashRunner(options).run(setup, workload, check);
-      report.mutants.push_back({m, !r.ok(), r.ok() ? std::string() : r.findings[0].text()});
+      report.mutants.push_back({m, !r.ok(), first_words(r)});
     };
     try_mutation();
     m.kind = Mutation::Kind::drop_flush;
@@ -148,7 +159,7 @@ std::string Mutation::text() const {
 
 std::vector<std::string> MutantReport::survivors() const {
   std::vector<std::string> names;
-  if (!sound.ok()) names.push_back("the sound code: " + sound.findings[0].text());
+  if (!sound.ok()) names.push_back("the sound code: " + first_words(sound));
   for (const MutantOutcome& m : mutants) {
     if (!m.found) names.push_back(m.mutation.text());
   }
@@ -227,10 +238,7 @@ std::string CrashResult::text() const {
                 static_cast<unsigned long long>(checks), seconds, findings.size());
   std::string t = line;
   for (const CrashFinding& f : findings) t += "  " + f.text();
-  for (const ForgottenStore& f : forgotten) {
-    t += "  stored and not flushed at " + f.when + ": " + f.place + ", " + std::to_string(f.count) +
-         (f.count == 1 ? " line" : " lines") + ", first at " + std::to_string(f.line) + "\n";
-  }
+  for (const ForgottenStore& f : forgotten) t += "  " + words(f);
   return t;
 }
 

@@ -1,4 +1,5 @@
-// Findings of the explorer: made smaller until only the culprits are left, and put into words.
+// Findings of the explorer: minimises them until only the guilty lines are left, and makes their
+// text.
 #include <link.h>
 #include <unistd.h>
 
@@ -17,18 +18,18 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr std::size_t kTrialsMax = 300;     // workers that one minimisation may cost
-constexpr std::size_t kKeptTrialsMax = 60;  // lines asked whether they had to survive
+constexpr std::size_t kTrialsMax = 300;     // worker runs for one minimisation
+constexpr std::size_t kKeptTrialsMax = 60;  // lines tested whether they had to survive
 constexpr std::size_t kPlacesMax = 8;       // lost lines shown with their source places
 constexpr std::size_t kWastedMax = 12;      // flushing places shown
 constexpr std::size_t kStepsShown = 3;      // of a call chain
-// What everything goes through: of no use in a call chain.
+// Files that are in every call chain and do not help to understand a finding.
 constexpr const char* kDullFiles[] = {
     "persist.h:",     "std_function.h:", "invoke.h:",      "std_thread.h:",
     "atomic_base.h:", "explore_run.cc:", "interleave.cc:", "gtest.cc:"};
 constexpr std::uint64_t kRepeatsMax = 20;  // of findings already known
 
-// The stores of the line that a variant lacks: how many, and where the first and the last stand.
+// The stores of the line that a variant lacks: how many. Appends the sites of the first and last.
 LostLine lost_stores(const LineLog& log, const LineVariant& v, std::vector<TraceSite>& sites) {
   LostLine lost{log.line * kLineBytes, log.stores.size(), 0, true, {}, {}};
   const StoreRecord* last = nullptr;
@@ -61,7 +62,7 @@ std::string hex(std::uintptr_t n) {
   return text.data();
 }
 
-// "function file:line" of one line that addr2line wrote; empty when it says nothing.
+// "function file:line" from one line of addr2line's output; empty when it has no useful place.
 std::string place_of(std::string line) {
   while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
   constexpr std::string_view kInlined = " (inlined by) ";
@@ -83,8 +84,8 @@ std::string place_of(std::string line) {
 
 }  // namespace
 
-// Asks addr2line: one answer a call chain, "place < inlined into < caller", the verbs of persist.h
-// and the standard library left out where there is anything else.
+// Asks addr2line. The result for one call chain is "place < inlined into < caller", without the
+// files of kDullFiles. If nothing is left, it is the code's address.
 std::vector<std::string> source_places(const std::vector<TraceSite>& sites) {
   std::string exe(512, 0);
   const ssize_t length = ::readlink("/proc/self/exe", exe.data(), exe.size());
@@ -112,8 +113,9 @@ std::vector<std::string> source_places(const std::vector<TraceSite>& sites) {
   return places;
 }
 
-// Of the lines that survived in a minimised state: those without which it would not fail.
-std::vector<std::uint32_t> CrashExplorer::lines_that_matter(Moment& m, const CrashState& state) {
+// The lines that survived in a minimised state and without which it would not fail.
+std::vector<std::uint32_t> CrashExplorer::lines_that_matter(CrashPoint& m,
+                                                            const CrashState& state) {
   std::vector<std::uint32_t> matter;
   Verdict ignored;
   for (std::uint32_t i = 0; i < std::min(m.lines.size(), kKeptTrialsMax); ++i) {
@@ -151,7 +153,7 @@ void CrashExplorer::add_lint() {
   }
 }
 
-bool CrashExplorer::still_bad(Moment& m, const CrashState& state, Verdict& verdict) {
+bool CrashExplorer::still_bad(CrashPoint& m, const CrashState& state, Verdict& verdict) {
   const std::vector<CrashState> only = {state};
   WorkerJob job = job_for(m, {0});
   job.states = &only;
@@ -162,8 +164,9 @@ bool CrashExplorer::still_bad(Moment& m, const CrashState& state, Verdict& verdi
   return true;
 }
 
-// Persists every unit, and of the other lines every store, that can be while the check still fails.
-void CrashExplorer::minimise(Moment& m, CrashState& state, Verdict& verdict) {
+// Persists as many units as possible while the check still fails. Then it persists as many stores
+// of each other line (mode adr).
+void CrashExplorer::minimise(CrashPoint& m, CrashState& state, Verdict& verdict) {
   std::size_t trials = 0;
   const auto try_state = [&](const CrashState& s) {
     if (trials++ >= kTrialsMax || !still_bad(m, s, verdict)) return false;
@@ -201,7 +204,7 @@ void CrashExplorer::minimise(Moment& m, CrashState& state, Verdict& verdict) {
   }
 }
 
-void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& first_verdict) {
+void CrashExplorer::add_finding(CrashPoint& m, std::uint64_t index, const Verdict& first_verdict) {
   CrashState state = m.states[index];
   Verdict v = first_verdict;
   if (options_.minimise && !replay_) minimise(m, state, v);
@@ -245,7 +248,7 @@ void CrashExplorer::add_finding(Moment& m, std::uint64_t index, const Verdict& f
   stopped_ |= result_.findings.size() >= options_.findings_max;
 }
 
-void CrashExplorer::save(CrashFinding& f, const Moment& m, const CrashState& state,
+void CrashExplorer::save(CrashFinding& f, const CrashPoint& m, const CrashState& state,
                          const Verdict& v) {
   const char* folder = std::getenv("TENUTO_CRASH_SAVE");
   std::string to = options_.save_to;

@@ -26,9 +26,9 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr std::uint64_t kVisitsAlways = 2;     // of a fence, whatever points_percent says
-constexpr std::uint64_t kComparedFirst = 4;    // crash points after which memory is compared ...
-constexpr std::uint64_t kComparedEvery = 128;  // ... and then each of so many
+constexpr std::uint64_t kVisitsAlways = 2;     // of a fence, whatever points_percent is
+constexpr std::uint64_t kComparedFirst = 4;    // memory is compared at the first crash points ...
+constexpr std::uint64_t kComparedEvery = 128;  // ... and then at each one of so many
 constexpr std::size_t kStderrShown = 600;
 
 std::string fence_text(const char* first, const char* then) {
@@ -139,7 +139,8 @@ void CrashExplorer::show_progress() {
   std::fflush(stderr);
 }
 
-// For a test over all explorations of a project: a file a process, a fence a line.
+// For a test over all explorations of a project: one file for each process, one line for each
+// fence.
 void CrashExplorer::tell_coverage() const {
   const char* folder = std::getenv("TENUTO_CRASH_COVERAGE");
   if (folder == nullptr) return;
@@ -192,7 +193,7 @@ void CrashExplorer::floor_raised(const LineLog& log, const LineWords& old_floor)
 }
 
 const std::byte* CrashExplorer::resized(std::uint64_t bytes) {
-  if (bytes > image_->bytes()) server_.stop();  // it has mapped less
+  if (bytes > image_->bytes()) server_.stop();  // its mapping is too short
   image_->resize(bytes);
   return image_->durable();
 }
@@ -218,13 +219,14 @@ bool CrashExplorer::chosen(const char* first, const char* then) {
   return true;
 }
 
-// REQUIRES: the recorder's lock is held and everything is drained.
+// Counts a crash point and, if it is chosen, judges its states. REQUIRES: the recorder's lock is
+// held and everything is drained.
 void CrashExplorer::explore(std::string where, const char* first, const char* then) {
   Recorder& r = Recorder::instance();
   ++point_;
   if (chosen(first, then)) {
     ++result_.points;
-    Moment m{r.lines(), {}, {}, std::move(where)};
+    CrashPoint m{r.lines(), {}, {}, std::move(where)};
     for (const LineLog* log : m.logs) {
       m.lines.push_back(choices_of(*log, reorders(options_), order_before_));
     }
@@ -240,13 +242,13 @@ void CrashExplorer::explore(std::string where, const char* first, const char* th
   order_before_ = r.last_order();
 }
 
-WorkerJob CrashExplorer::job_for(const Moment& m, std::vector<std::uint64_t> order) const {
+WorkerJob CrashExplorer::job_for(const CrashPoint& m, std::vector<std::uint64_t> order) const {
   return {&m.lines,    &m.states,     std::move(order),
           image_hash_, model_hash(),  !replay_,
           invoked_,    acknowledged_, replay_ ? replay_->chain : CrashChain{}};
 }
 
-void CrashExplorer::judge(Moment& m, const char* first, const char* then) {
+void CrashExplorer::judge(CrashPoint& m, const char* first, const char* then) {
   const std::uint64_t model = model_hash();
   std::vector<std::uint64_t> order;
   for (std::uint64_t i = 0; i < m.states.size(); ++i) {
@@ -270,12 +272,12 @@ void CrashExplorer::be_worker(const std::function<void()>& body) {
     ::setrlimit(RLIMIT_CORE, &no_core);
   }
   Recorder::instance().after_fork();
-  // Another thread, so that the check does not meet the thread-local state of the workload.
+  // In another thread, so that the check does not see the workload's thread-local state.
   std::thread(body).join();
   ::_exit(1);
 }
 
-// Has the job judged by a child: the status of its end, or nothing when it goes on to serve.
+// Lets a child judge the job. Returns the child's exit status, or nothing when it serves on.
 std::optional<int> CrashExplorer::judge_in_child(const WorkerJob& job) {
   CrashWorker worker(options_, *check_, *image_, seen_, *report_);
   int status = 0;
@@ -293,7 +295,7 @@ std::optional<int> CrashExplorer::judge_in_child(const WorkerJob& job) {
   const pid_t child = ::fork();
   TENUTO_ASSERT(child >= 0);
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a server learns of its parent's end from the pipe
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a server sees its parent's end at the pipe instead
     be_worker([&] { ::_exit(worker.run(job) ? 0 : 1); });
   }
   while (::waitpid(child, &status, 0) < 0) TENUTO_ASSERT(errno == EINTR);
@@ -334,7 +336,7 @@ CrashExplorer::Verdict CrashExplorer::run_worker(const WorkerJob& job) {
   return v;
 }
 
-// What was stored without having been recorded: the states above would be wrong in these lines.
+// Finds what was stored without a record. The crash states would be wrong in these lines.
 void CrashExplorer::compare_memory(const std::string& where) {
   const Recorder& r = Recorder::instance();
   for (const std::uint64_t line : r.unseen()) {

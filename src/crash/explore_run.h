@@ -1,7 +1,8 @@
-// One run of the explorer: watches the workload's durability, forks a worker at each crash point,
-// and turns what the worker says into findings. Made by CrashRunner::run.
+// One run of the explorer. It watches the workload's durability, has a worker judge the states of
+// each crash point, and turns the worker's report into findings. Made by CrashRunner::run.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -21,7 +22,7 @@ namespace TENUTO_NS::pm {
 
 class CrashExplorer final : public TraceObserver {
  public:
-  // The directory exists and is the run's own.
+  // REQUIRES: the directory exists and is the run's own.
   CrashExplorer(const CrashOptions& options, std::string directory);
   ~CrashExplorer();
   CrashExplorer(const CrashExplorer&) = delete;
@@ -29,7 +30,7 @@ class CrashExplorer final : public TraceObserver {
 
   CrashResult run(const CrashRunner::Setup& setup, const CrashRunner::Workload& workload,
                   const CrashRunner::Check& check);
-  // Counts the crash points of a run, for the next one's progress.
+  // Runs the workload without crashes and counts its crash points, for the progress of run().
   void expect_points_of(const CrashRunner::Setup& setup, const CrashRunner::Workload& workload);
 
   // For CrashContext.
@@ -41,13 +42,14 @@ class CrashExplorer final : public TraceObserver {
   void interleave(const std::vector<std::function<void()>>& bodies);
 
  private:
-  struct Moment {
+  // A crash point with its crash states.
+  struct CrashPoint {
     std::vector<const LineLog*> logs;
     std::vector<LineChoices> lines;
     std::vector<CrashState> states;
     std::string where;
   };
-  // How one worker ended: well, or with a bad state and why.
+  // How one worker ended: well, or with a bad state and the reason.
   struct Verdict {
     bool bad = false;
     std::size_t at = 0;  // in WorkerJob::order
@@ -62,19 +64,19 @@ class CrashExplorer final : public TraceObserver {
 
   void explore(std::string where, const char* first, const char* then);
   bool chosen(const char* first, const char* then);
-  void judge(Moment& m, const char* first, const char* then);
-  WorkerJob job_for(const Moment& m, std::vector<std::uint64_t> order) const;
+  void judge(CrashPoint& m, const char* first, const char* then);
+  WorkerJob job_for(const CrashPoint& m, std::vector<std::uint64_t> order) const;
   Verdict run_worker(const WorkerJob& job);
   [[noreturn]] void be_worker(const std::function<void()>& body);
   std::optional<int> judge_in_child(const WorkerJob& job);
   std::string worker_stderr() const;
-  void minimise(Moment& m, CrashState& state, Verdict& verdict);
-  std::vector<std::uint32_t> lines_that_matter(Moment& m, const CrashState& state);
-  bool still_bad(Moment& m, const CrashState& state, Verdict& verdict);
-  void save(CrashFinding& f, const Moment& m, const CrashState& state, const Verdict& v);
+  void minimise(CrashPoint& m, CrashState& state, Verdict& verdict);
+  std::vector<std::uint32_t> lines_that_matter(CrashPoint& m, const CrashState& state);
+  bool still_bad(CrashPoint& m, const CrashState& state, Verdict& verdict);
+  void save(CrashFinding& f, const CrashPoint& m, const CrashState& state, const Verdict& v);
   void show_progress();
   void tell_coverage() const;
-  void add_finding(Moment& m, std::uint64_t index, const Verdict& first_verdict);
+  void add_finding(CrashPoint& m, std::uint64_t index, const Verdict& first_verdict);
   void add_lint();
   void compare_memory(const std::string& where);
   void add_unseen(const std::string& where, const std::string& what, std::uint64_t line);
@@ -90,17 +92,17 @@ class CrashExplorer final : public TraceObserver {
   WorkerReport* report_ = nullptr;  // shared with workers
   int stderr_fd_ = -1;              // where workers write
 
-  std::uint64_t image_hash_ = 0;  // of the durable content, against that at the start
+  std::uint64_t image_hash_ = 0;  // of the durable content, relative to the start
   std::uint64_t invoked_ = 0, acknowledged_ = 0, changes_ = 0;
-  bool model_told_ = false;  // the workload says when its model changes
+  bool model_told_ = false;  // the workload reports when its model changes
   std::uint64_t point_ = 0;
-  std::uint64_t order_before_ = 0;  // last store before the latest crash point
+  std::uint64_t order_before_ = 0;  // order of the last store before the previous crash point
   bool stopped_ = false;
   std::uint64_t repeats_ = 0;
   std::optional<CrashCase> replay_;
-  std::uint64_t run_ = 0;  // explorations of this process, from 1
+  std::uint64_t run_ = 0;  // number of this exploration in the process, from 1
   std::uint64_t points_expected_ = 0;
-  bool dry_ = false;  // count crash points only
+  bool dry_ = false;  // only count crash points
   std::chrono::steady_clock::time_point begin_, shown_;
   ExploreRng choice_rng_;
   std::set<std::string> signatures_;
@@ -108,7 +110,7 @@ class CrashExplorer final : public TraceObserver {
   CrashResult result_;
 };
 
-// Call chains in this program in words, as far as its debug information knows them.
+// Call chains of this program as text, one for each site, as far as debug information has them.
 std::vector<std::string> source_places(const std::vector<TraceSite>& sites);
 
 }  // namespace TENUTO_NS::pm

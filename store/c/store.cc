@@ -1,5 +1,5 @@
-// The C API's upper half: stores, collections, records, batches. Each call is the C++
-// call of the same name; what may be null is the only thing looked at here.
+// The C API: stores and collections. Each call is the C++ call of the same name. Only arguments
+// that may be NULL, and options, are checked here.
 #include <string>
 
 #include "store/c/handles.h"
@@ -19,7 +19,7 @@ static_assert(static_cast<int>(KeyOrder::reverse) == TENUTO_KEYS_REVERSE);
 static_assert(static_cast<int>(KeyOrder::reverse_u64) == TENUTO_KEYS_REVERSE_U64);
 static_assert(static_cast<int>(KeyOrder::registered) == TENUTO_KEYS_REGISTERED);
 
-// As a KeyCodec has it: once if the room suffices, else twice.
+// A KeyCodec's function. Calls fn a second time when the first one needs more room.
 std::function<bool(std::string_view, std::string&)> codec_function(tenuto_codec_fn fn,
                                                                    void* context) {
   if (fn == nullptr) return {};
@@ -31,7 +31,7 @@ std::function<bool(std::string_view, std::string&)> codec_function(tenuto_codec_
       const bool fits = to.bytes <= out.size();
       out.resize(to.bytes);
       if (fits) return true;
-      if (!again) return false;  // it asked for so much room, and now wants more
+      if (!again) return false;  // it has the room that it asked for, and wants more
     }
     return false;
   };
@@ -67,6 +67,10 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
     return fail(Status::invalid_argument, &report,
                 "the options were not initialised; call tenuto_store_options_init first");
   }
+  if (o.key_kind < TENUTO_KEYS_BYTES || o.key_kind > TENUTO_KEYS_U64) {
+    return fail(Status::invalid_argument, &report, "there is no such kind of keys",
+                "tenuto_store_options.key_kind", "1 or 2", std::to_string(o.key_kind));
+  }
   to.create_if_missing = o.create_if_missing != 0;
   to.error_if_exists = o.error_if_exists != 0;
   to.key_kind = static_cast<KeyKind>(o.key_kind);
@@ -94,6 +98,10 @@ Status c::take_collection_options(const tenuto_collection_options* from, Collect
   if (!take_options(o, from)) {
     return fail(Status::invalid_argument, &report,
                 "the options were not initialised; call tenuto_collection_options_init first");
+  }
+  if (o.order < TENUTO_KEYS_BYTES || o.order > TENUTO_KEYS_REGISTERED) {
+    return fail(Status::invalid_argument, &report, "there is no such order of keys",
+                "tenuto_collection_options.order", "1 to 5", std::to_string(o.order));
   }
   to = {.create_if_missing = o.create_if_missing != 0,
         .error_if_exists = o.error_if_exists != 0,

@@ -21,7 +21,7 @@ std::uint32_t check_of(const CatalogRecord& record, std::string_view name, std::
 std::uint8_t version_of(const CollectionSpec& spec) {
   const bool known_to_all = (spec.order == KeyOrder::bytes || spec.order == KeyOrder::u64) &&
                             !spec.duplicates && !spec.expires;
-  return known_to_all ? CatalogRecord::kVersion : CatalogRecord::kVersionWithForm;
+  return known_to_all ? CatalogRecord::kVersion : CatalogRecord::kVersionWithEncoding;
 }
 
 }  // namespace
@@ -103,9 +103,8 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
   const EpochGuard guard;
   const std::uint64_t next_id =
       reinterpret_cast<const HeaderWord&>(ground_.file.head().store[kHeadNextId]).value();
-  // Whoever changes what stands in the catalog holds the collections' lock, as the caller does; but
-  // a compaction merges and moves its leaves meanwhile. So the way from leaf to leaf is by key, as
-  // a cursor's is.
+  // The caller holds the collections' lock, so no entry changes. But a compaction may merge and
+  // move leaves. So the walk goes from leaf to leaf by key, like a cursor.
   std::string from;
   std::vector<Entry> found;
   UpperBound upper;
@@ -122,7 +121,7 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
     if (s != Status::ok) return unreadable(s, "?", report);
     Tree::sort(found);
     for (const Entry& e : found) {
-      if (e.record.key < from) continue;  // its leaf was merged into one that was listed
+      if (e.record.key < from) continue;  // listed before its leaf was merged
       CatalogEntry entry;
       if (!decode_entry(e.record.key, e.record.value, entry)) {
         return damaged(e.record.key, report, "an entry of the catalog is damaged");

@@ -1,5 +1,5 @@
-// The tree as it was at a snapshot's moment, whether it still is so, and the end of old versions.
-// What each step relies on: versions.h.
+// Reads of the tree at a snapshot's timestamp, the validation of reads, and sweeps of old versions.
+// Why each step is right: versions.h.
 #include <algorithm>
 
 #include "pm/assert.h"
@@ -12,7 +12,7 @@ namespace TENUTO_NS::store {
 // --- reads ---------------------------------------------------------------------------------------
 
 namespace {
-// Ask after the look, because what it found may have been incomplete.
+// Call it after the look: versions may have been missing during it.
 Status still_active(const SnapshotCore& at) {
   return at.expired.load(std::memory_order_acquire) ? Status::expired : Status::ok;
 }
@@ -24,7 +24,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
   const KeyHash hash = hash_key(key);
   for (;;) {
     const OldVersion* before = nullptr;
-    if (TENUTO_PLANT("store_snapshot_asks_history_first")) {
+    if (TENUTO_PLANT("store_snapshot_asks_versions_first")) {
       before = versions_.find(index_.locate(key).version, key, hash, at.timestamp);
     }
     const Place place = index_.locate(key);
@@ -34,7 +34,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
     TENUTO_TRY(s);
     PoolOffset record = found.found ? found.word.record() : PoolOffset{};
     const OldVersion* v = versions_.find(place.version, key, hash, at.timestamp);
-    if (TENUTO_PLANT("store_snapshot_asks_history_first")) v = before;
+    if (TENUTO_PLANT("store_snapshot_asks_versions_first")) v = before;
     if (v != nullptr) {
       record = v->record;
       found.found = static_cast<bool>(record);
@@ -52,7 +52,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
   }
 }
 
-// Where the leaf has no history it is as it was.
+// A leaf without a list is as it was.
 Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const {
   if (ShadowLeaf::version_list(place.version) == 0) {
     TENUTO_TRY(ordered(place, nullptr, out));
@@ -79,8 +79,8 @@ Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<
 
 // --- validation ----------------------------------------------------------------------------------
 
-// The low separator of the next leaf. REQUIRES: an epoch guard; believe it if the leaf's version
-// is still the same after.
+// The low separator of the next leaf. REQUIRES: an epoch guard. It counts if the leaf's version is
+// still the same after.
 Result<std::optional<std::string_view>> Tree::end_of(const ShadowLeaf& shadow) const {
   const Result<PoolOffset> next = next_of(shadow);
   if (!next) return next.error();
@@ -98,8 +98,8 @@ Status Tree::unchanged(const ReadRange& range, Timestamp since,
   if (TENUTO_PLANT("store_commit_ranges_not_validated") && !point) return Status::ok;
   const std::string_view to = range.to() ? std::string_view(*range.to()) : std::string_view();
   std::string at = range.from();
-  // Whoever holds a leaf may wait for one of ours: he or we give up, after a spin and some yields.
-  // Not more of them: where others want the processor each may take a turn of theirs.
+  // A thread that holds a leaf may wait for one of ours, so the wait is bounded: first spins, then
+  // some yields. Few yields, because on a busy processor each may cost another thread's whole turn.
   constexpr unsigned kTriesMax = 1000;
   constexpr unsigned kYieldsMax = 16;
   const bool long_yields = TENUTO_PLANT("store_validation_yields_for_long");
@@ -133,18 +133,18 @@ bool Tree::changed_since(std::string_view key, const SnapshotCore& at) const {
   return unchanged({*this, key}, at.timestamp, {}) != Status::ok;
 }
 
-// --- letting go ----------------------------------------------------------------------------------
+// --- sweeps --------------------------------------------------------------------------------------
 
 void Tree::retire_version(OldVersion* v) {
-  TENUTO_ASSERT(!v->listed || TENUTO_PLANT("store_history_lost_at_unlink") ||
-                TENUTO_PLANT("store_history_lost_at_merge") ||
-                TENUTO_PLANT("store_history_lost_at_split"));
+  TENUTO_ASSERT(!v->listed || TENUTO_PLANT("store_versions_lost_at_unlink") ||
+                TENUTO_PLANT("store_versions_lost_at_merge") ||
+                TENUTO_PLANT("store_versions_lost_at_split"));
   garbage_.retire(garbage_.mine(),
                   {reinterpret_cast<std::uintptr_t>(v), Retired::What::old_version});
 }
 
 std::size_t Tree::sweep(std::span<OldVersion* const> going) {
-  // Before any lock, for it may have to be made; from here on nothing needs memory.
+  // Before any lock: the list may have to be made. From here on nothing needs memory.
   const bool ready = pm::had_memory([this] {
     const EpochGuard guard;
     static_cast<void>(garbage_.mine());
@@ -167,7 +167,7 @@ std::size_t Tree::sweep(std::span<OldVersion* const> going) {
     const bool without =
         ShadowLeaf::version_list(shadow->version.load(std::memory_order_relaxed)) == 0;
     const bool empty = without && shadow->used_slots() == 0;
-    lock.unlock_unchanged();  // no active snapshot sees a difference
+    lock.unlock_unchanged();  // the same for every active snapshot
     for (std::size_t n = i; n < end; ++n) {
       retire_block(going[n]->record, going[n]->held_bytes);
       retire_version(going[n]);

@@ -1,5 +1,5 @@
-// Leaves that come and go. A full leaf gives its upper half to a new right neighbour; a leaf that
-// became empty is unlinked from the chain. Durable order: leaf.h; order of locks: index.h.
+// Splits and unlinks. A full leaf gives its upper half to a new right neighbour. A leaf that became
+// empty is unlinked from the chain. Durable order: leaf.h. Order of locks: index.h.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,7 +25,7 @@ Status Tree::entries(const Place& place, std::vector<Entry>& out, bool for_value
   return in_range(place, out);
 }
 
-// A key that stands in the wrong leaf would be passed over by a walk, and lost by a split.
+// A key in the wrong leaf would be skipped by a walk, and lost by a split.
 Status Tree::in_range(const Place& place, const std::vector<Entry>& found) const {
   const Result<std::string_view> low = low_of(*place.leaf);
   if (!low) return low.error();
@@ -35,12 +35,13 @@ Status Tree::in_range(const Place& place, const std::vector<Entry>& found) const
     return e.record.key < *low || (*end && **end <= e.record.key);
   });
   if (wrong == found.end() || TENUTO_PLANT("store_range_of_keys_not_checked")) return Status::ok;
-  // The leaf may have been split since its entries were seen.
+  // The leaf may have been split since its entries were read.
   if (!place.leaf->still(place.version)) return Status::conflict;
   return damaged(wrong->word.record(), "record whose key does not belong into its leaf");
 }
 
-// By the eight bytes behind what all keys share; whole keys only where those are equal.
+// Compares the eight bytes after the common prefix of all keys, and whole keys only if those are
+// equal.
 void Tree::sort(std::vector<Entry>& entries) {
   if (entries.size() < 2) return;
   const std::string_view first = entries[0].record.key;
@@ -48,7 +49,7 @@ void Tree::sort(std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     shared = std::min(shared, common_prefix(first.substr(0, shared), e.record.key));
   }
-  if (entries.size() > kSlots) {  // with old versions of what is gone
+  if (entries.size() > kSlots) {  // with old versions of keys that are absent now
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.record.key < b.record.key; });
     return;
@@ -98,7 +99,7 @@ Status Tree::split_full(ShadowLeaf& shadow, std::string_view key) {
   const Result<PoolOffset> behind = next_of(shadow);
   if (!behind) return behind.error();
   if (!*behind && sorted.back().record.key < key) {
-    // Keys that come in order: leave a full leaf behind and go on in an empty one.
+    // Ascending keys: leave this leaf full, and go on in an empty one.
     keep = sorted.size();
     right = key;
   }
@@ -110,10 +111,10 @@ Status Tree::split_full(ShadowLeaf& shadow, std::string_view key) {
 
 Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>& sorted,
                                     std::size_t keep, std::string_view low) {
-  // What is copied gets a checksum of its own.
+  // The link is copied and gets a new checksum, so check the old one.
   const Result<PoolOffset> next = next_of(shadow);
   if (!next) return next.error();
-  // No second try here: the guard of this thread keeps what it would free.
+  // No second try here: this thread's own guard keeps what it would free.
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   UnlinkedBlock leaf_block(heap_, block->offset);
@@ -143,8 +144,8 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
   fill_leaf(*right->leaf, block->offset, id_, *next, moved, count, low, low_at);
-  // All that may fail for want of memory comes before the link is durable: the index knows the new
-  // leaf already, which is locked as the old one is, so nobody looks at either.
+  // All that needs memory comes before the link is durable. So the index leads to the new leaf
+  // already. Both leaves are locked, so no thread reads them.
   const bool locked = right->lock();
   TENUTO_ASSERT(locked);
   index_.add(&shadow, low, right);
@@ -158,8 +159,8 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>
   return right;
 }
 
-// Best effort: gives up when others are busy here or memory has ended, and leaves an empty leaf,
-// which is sound.
+// Best effort. It gives up when other threads are busy here or there is no memory. An empty leaf
+// that stays is harmless.
 void Tree::unlink_empty(std::string_view key) {
   static_cast<void>(pm::had_memory([&] { try_unlink_empty(key); }));
 }
@@ -197,9 +198,9 @@ void Tree::try_unlink_empty(std::string_view key) {
 // REQUIRES: both locked.
 bool Tree::unlink_locked(ShadowLeaf& left, ShadowLeaf& shadow, std::string_view low) {
   if (shadow.used_slots() != 0) return false;
-  // What snapshots see here would be lost; the sweep of the last version tries again.
+  // Snapshots would lose the versions in its list. The sweep of the last version tries again.
   const std::uint64_t version = shadow.version.load(std::memory_order_relaxed);
-  if (ShadowLeaf::version_list(version) != 0 && !TENUTO_PLANT("store_history_lost_at_unlink"))
+  if (ShadowLeaf::version_list(version) != 0 && !TENUTO_PLANT("store_versions_lost_at_unlink"))
     return false;
   if (store::next_of(*left.leaf) != file_.offset_of(shadow.leaf)) return false;
   const Result<PoolOffset> next = next_of(shadow);

@@ -1,9 +1,10 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
 //
-// Files: tree.cc get, put, erase · snapshot_read.cc reads at a snapshot's moment · conditional.cc
-// writes that look first · split.cc leaves that come and go · compact.cc leaves and records that
-// move · batch.cc atomic batches · iterator.cc cursors · rebuild.cc making and opening · check.cc
-// validation · tree_end.cc the end of a tree.
+// Files: tree.cc get, put, erase · multi_get.cc · walk.cc a leaf in key order, for cursors ·
+// snapshot_read.cc reads at a snapshot's timestamp, validation · conditional.cc writes that depend
+// on the old record · batch.cc · bulk.cc · split.cc leaves split and unlinked · compact.cc leaves
+// and records move · rebuild.cc making and opening · check.cc validate · estimate.cc counts ·
+// tree_end.cc a tree is given back.
 //
 // Thread safety: everything but make, rebuild, close, the end and validate from any thread.
 #pragma once
@@ -36,8 +37,8 @@
 
 namespace TENUTO_NS::store {
 
-// Leaf shadow leaves come from rows that are freed with the pool, so that neighbours stand
-// together; in huge pages where the system has them. Small trees share a row.
+// The shadow leaves of a pool. They come in rows, so that neighbours are next to each other, in
+// huge pages if the system has them. Rows are freed with the pool. Small trees share a row.
 class ShadowLeaves {
  public:
   ShadowLeaves() = default;
@@ -45,7 +46,7 @@ class ShadowLeaves {
   ShadowLeaves(const ShadowLeaves&) = delete;
   ShadowLeaves& operator=(const ShadowLeaves&) = delete;
 
-  // `count` of them in a row, for rebuild.
+  // `count` of them side by side, for rebuild.
   ShadowLeaf* take_row(std::size_t count);
   ShadowLeaf* take();
   void put(ShadowLeaf* shadow);
@@ -66,7 +67,7 @@ class ShadowLeaves {
   std::size_t fresh_count_ = 0;
 };
 
-// What all trees of a pool stand on.
+// What all trees of a pool share.
 struct Ground {
   pm::PoolFile& file;
   heap::Heap& heap;
@@ -75,7 +76,7 @@ struct Ground {
   ShadowLeaves shadows;
 };
 
-// An entry of a leaf with its key, for those who need the order.
+// An entry of a leaf with its key, for code that needs the order.
 struct Entry {
   Record record;
   SlotWord word;
@@ -92,7 +93,7 @@ struct Looked {
 
 class Tree;
 
-// A block that nothing durable names yet; goes back on every way out but the good one.
+// A block that nothing durable names yet. The destructor gives it back unless linked() was called.
 class UnlinkedBlock {
  public:
   UnlinkedBlock(heap::Heap& heap, PoolOffset at) : heap_(heap), at_(at) {}
@@ -108,7 +109,7 @@ class UnlinkedBlock {
   PoolOffset at_;
 };
 
-// A shadow leaf that no index shows yet; the same.
+// A shadow leaf that no index shows yet. As above.
 class UnlinkedShadow {
  public:
   explicit UnlinkedShadow(ShadowLeaves& shadows) : shadows_(shadows), shadow_(shadows.take()) {}
@@ -133,20 +134,20 @@ struct BatchOp {
   bool erase = false;
 };
 
-// What a conditional write does, having seen the key's record.
+// What a conditional write does after it has seen the key's record.
 struct Decision {
   enum class What : std::uint8_t { leave, put, erase };
   What what = What::leave;
-  std::string_view value = {};  // of a put; untouched until put_when asks again or returns
-  Status status = Status::ok;   // what put_when returns when it leaves the key alone
+  std::string_view value = {};  // of a put; unchanged until put_when asks again or returns
+  Status status = Status::ok;   // what put_when returns when it changes nothing
 };
-// Gets the record, null where there is none. Called again when another thread changed this key
-// meanwhile; no lock is held, but it must not write to the store.
+// Gets the key's record; null: there is none. Called again when another thread has changed the key
+// meanwhile. No lock is held, but it must not write to the store.
 using Decide = std::function<Decision(const Record* old)>;
 
 // A compaction under way, over all trees.
 struct CompactWork {
-  std::uint64_t moves_max = 0;  // 0: unbounded
+  std::uint64_t moves_max = 0;  // 0: no limit
   CompactStats done;
 
   bool over() const {
@@ -157,68 +158,72 @@ struct CompactWork {
 
 class Tree {
  public:
-  // An empty tree. Its first leaf is written and flushed, not fenced, and named nowhere: after a
-  // crash it is nobody's.
+  // An empty tree. Its first leaf is written and flushed, not fenced. Nothing durable names it, so
+  // recovery frees it after a crash.
   static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
-  // Builds the tree whose first leaf this is. After a crash (clean == false) it finishes half-done
-  // splits and marks every block of the tree in the heap: call it after the recovery of tx and
-  // before Heap::finish_recovery. A clean open reads no record. corrupt names the leaf. `parallel`:
-  // by the threads of the calling thread's arena (oneTBB).
+  // Builds the tree with this first leaf. After a crash (clean == false) it finishes half-done
+  // splits and marks every block of the tree in the heap. Then call it after the recovery of tx and
+  // before Heap::finish_recovery. A clean open reads no record. corrupt: the report names the leaf.
+  // `parallel`: by the threads of the calling thread's arena (oneTBB).
   static Result<std::unique_ptr<Tree>> rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
                                                KeyKind kind, bool clean, bool parallel,
                                                Report* report);
-  // Gives all retired blocks back and writes the counts; flushed, to be fenced before the pool says
-  // that it was closed. REQUIRES: no reader, no writer.
+  // Gives all retired blocks back and writes the counts. The counts are flushed; the caller fences
+  // before the pool is marked as closed. REQUIRES: no reader, no writer.
   void close();
-  // The end of a tree that nothing durable names any more, and that nobody is led to (tree_end.cc).
-  // Some may still be in it: try_end() gives every block to the heap once they have left and says
-  // true; false: ask again. Neither waits. REQUIRES: one thread at a time.
+  // Gives back a tree that nothing durable names and that no new call can reach (tree_end.cc).
+  // Calls may still be in it. try_end(): true, they have left, and every block is with the heap;
+  // false, ask again. Neither waits. REQUIRES: one thread at a time.
   void begin_end();
   bool try_end();
-  // The same at once. REQUIRES: nobody is in the tree or comes, no matter who is pinned.
+  // The same at once, whatever epochs are pinned. REQUIRES: no call is in the tree or comes.
   void end_now();
-  // Frees what no reader holds back any more, whoever retired it.
+  // Frees what no reader can look at any more, from all threads' lists.
   void collect() { garbage_.collect_all(); }
   Garbage::Waiting waiting() const { return garbage_.waiting(); }
-  // Of what stands in the pool.
+  // Of something in the pool.
   PoolOffset offset_of(const void* p) const { return file_.offset_of(p); }
   ~Tree();
 
-  // Before any other thread knows the tree.
+  // Call it before any other thread knows the tree.
   void set_verify_reads(bool on) { verify_reads_ = on; }
-  // Of the collection whose records these are, and which outlives the tree. None: it stays.
+  // The life of the collection that this tree belongs to; it outlives the tree. Without a call the
+  // tree cannot be dropped.
   void set_life(const CollectionLife& life) { life_ = &life; }
 
-  // See Store for these. lookup: REQUIRES an epoch guard, and the record stays under it.
+  // For these see Store. lookup REQUIRES an epoch guard, under which the record stays.
   Status lookup(std::string_view key, Record& out, bool for_value = true) const;
-  // Many keys, whose cache misses overlap (multi_get.cc). REQUIRES: as lookup.
+  // Many keys, so that their cache misses overlap (multi_get.cc). REQUIRES: as lookup.
   void multi_lookup(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Status get(std::string_view key, std::string& value) const;
   Status put(std::string_view key, std::string_view value);
   Status erase(std::string_view key);
-  // Sees the key's record and writes as `decide` says, in one step: nobody writes the key between.
+  // Reads the key's record and writes what `decide` returns, in one step: no other thread writes
+  // the key in between.
   Status put_when(std::string_view key, const Decide& decide);
 
-  // Atomic, over trees of one pool. Ops in the order given; a later one for the same key wins.
-  // What was read is validated first; conflict: it changed, and nothing is done.
+  // Atomic, over trees of one pool, with the ops in this order: a later one for the same key wins.
+  // `reads` is validated first. conflict: it has changed, and nothing was written.
   static Status write(std::vector<BatchOp> ops, const ReadSet* reads = nullptr);
-  // Steps of a compaction (compact.cc): some leaves from `from` on, which then says where to go on;
-  // none: the end. Sparse neighbours become one, blocks leave slabs that are to be emptied. full:
-  // there is no room to move to.
+  // Steps of a compaction (compact.cc) over some leaves from `from` on. `from` is set to where the
+  // next step begins; none: there are no more leaves. merge_leaves merges sparse neighbours.
+  // move_blocks moves blocks out of slabs that are to be emptied. full: there is no room to move
+  // to.
   Status merge_leaves(std::optional<std::string>& from, CompactWork& work);
   Status move_blocks(std::optional<std::string>& from, CompactWork& work);
 
-  // As lookup, at the snapshot's moment. expired | closed, too.
+  // As lookup, at the snapshot's timestamp. Also expired | closed.
   Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
                    bool for_value = true) const;
-  // Whether the key was changed after the moment. A hint: it may be changed at any time.
+  // Whether the key was changed after the snapshot. A hint: the key may change at any time.
   bool changed_since(std::string_view key, const SnapshotCore& at) const;
-  // All of ascending keys into an empty tree, or nothing of them, with a fence or two for thousands
+  // Loads ascending keys into an empty tree, all or none, with a fence or two for thousands
   // (bulk.cc). invalid_argument: they do not ascend, or begin with the empty key. exists: the tree
-  // is not empty, or somebody wrote to it meanwhile. busy: a snapshot or transaction is active.
+  // is not empty, or another thread wrote to it meanwhile. busy: a snapshot or transaction is
+  // active.
   Status bulk_load(std::span<const BulkRecord> sorted, unsigned threads);
   void stats(StoreStats& out) const;
-  // How many records there are, and how often a write has changed that or a record.
+  // How many records there are, and how often a write has changed that number or a record.
   struct Count {
     std::uint64_t records;
     std::uint64_t changes;
@@ -226,41 +231,41 @@ class Tree {
   Count count() const {
     return {static_cast<std::uint64_t>(records_at_open_ + garbage_.records()), garbage_.changes()};
   }
-  // How many records stand in [from, to), to null: the end; from the index alone.
+  // How many records are in [from, to), to == null: to the end. An estimate from the index alone.
   std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
   KeyKind kind() const { return kind_; }
   Status check_key(std::string_view key) const;
-  // The trees of a pool differ in it; batches lock leaves in its order.
+  // Unique in the pool. Batches lock leaves in the order of ids.
   TreeId id() const { return id_; }
   PoolOffset first_leaf() const { return first_leaf_; }
 
-  // validate checks the tree and notes what it reaches in the heap, note_dropped what stands in a
-  // tree that waits to be given back; check_heap compares with the heap what all trees of a pool
-  // reach.
+  // validate() checks the tree and notes the blocks that it reaches. note_dropped() notes those of
+  // a tree that waits to be given back. check_heap() compares the heap with the blocks that all
+  // trees of a pool reach.
   using Reached = std::unordered_map<std::uint64_t, bool>;  // offset: reachable, not only retired
   Status validate(Reached& reached, Report* report) const;
   void note_dropped(Reached& reached) const;
   static Status check_heap(const Ground& ground, const Reached& reached, Report* report);
 
-  // io when what was seen so far may have been zeros in place of a bad page (pm/bus_error.h).
+  // io: what was read so far may have been zeros in place of a bad page (pm/bus_error.h).
   Status bad_pages() const { return file_.bad_pages(); }
 
   // --- for the iterator --------------------------------------------------------------------------
   const Index& index() const { return index_; }
-  // The leaf's entries at one moment, unsorted. conflict: the leaf changed, look again.
-  // REQUIRES: an epoch guard.
+  // The leaf's entries at the place's version, unsorted. conflict: the leaf has changed, look
+  // again. REQUIRES: an epoch guard.
   Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
-  // The leaf's entries by key, now or at a snapshot's moment, records read only where they had to
-  // be: see read(). Leaves the order in the shadow leaf for the next one. REQUIRES: an epoch guard.
-  // conflict: as above.
+  // The leaf's entries in key order, now or at a snapshot's timestamp. It reads a record only if it
+  // must: see read(). It leaves the order in the shadow leaf for the next call. conflict, REQUIRES:
+  // as above.
   Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
-  // Reads what an entry of ordered() names, and verifies it if it is to be handed out.
+  // Reads the record of an entry of ordered(). for_value: also verifies it (set_verify_reads).
   Status read(Entry& entry, bool for_value) const;
-  // Reads it and compares its checksum, whatever set_verify_reads() says.
+  // Reads it and compares its checksum, whatever set_verify_reads() was given.
   Status verify(Entry& entry) const;
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
-  // Asks for a leaf that may be walked over soon: its shadow leaf, or, when that has come, what its
-  // records begin with. Whatever it finds is a hint.
+  // Prefetch a leaf that a walk may come to soon: its shadow leaf; later, when that is in the
+  // cache, its first records. What they see is a hint.
   static void prefetch_shadow(const ShadowLeaf& shadow);
   void prefetch_first_records(const ShadowLeaf& shadow) const;
   // Sorts by key.
@@ -269,15 +274,15 @@ class Tree {
   Result<PoolOffset> next_of(const ShadowLeaf& shadow) const;
   Status damaged(PoolOffset at, const char* what) const;
 
-  // --- for the history
-  // Takes these, sorted by key, out of their leaves; says how many, which are fewer when memory has
-  // ended. REQUIRES: no lock is held.
+  // --- for the version store
+  // Takes these versions, sorted by key, out of their leaves. Returns how many: all, or 0 if there
+  // is no memory. REQUIRES: no lock is held.
   std::size_t sweep(std::span<OldVersion* const> going);
-  // REQUIRES: unlinked.
+  // REQUIRES: it is in no list.
   void retire_version(OldVersion* v);
   void give_back(PoolOffset record) { heap_.release(record); }
   VersionStore& versions() const { return versions_; }
-  // How many of its versions are in the hands of sweeps. Guarded by the history's mutex.
+  // How many of the tree's versions sweeps work on. Guarded by VersionStore::mu_.
   std::uint64_t in_sweeps = 0;
 
  private:
@@ -298,24 +303,24 @@ class Tree {
   Status in_range(const Place& place, const std::vector<Entry>& found) const;
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
-  // What a search means to the caller.
+  // Turns the result of a search into a status and a record.
   Status judge(const Found& found, bool for_value, Record& out) const;
   void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
-  // A record that is written, on its way into its leaf.
+  // A record that is written and is to be linked into its leaf.
   struct Pending {
     std::string_view key;
     KeyHash hash;
     PoolOffset record;  // none: it is linked
     std::int64_t bytes;
-    bool fenced;  // the record
+    bool fenced;  // the record is durable
   };
   Status put_at(Pending& p, std::string_view value);
-  // For a write under its lock. Not ok: the lock is gone. conflict: look again, the collection
-  // stays after all. not_found | closed: it went.
+  // For a write under its lock. Not ok: the leaf is unlocked. conflict: the collection stays after
+  // all, look again. not_found | closed: it does not.
   Status still_there(LeafLock& lock) const;
-  // The steps under the leaf's lock; conflict: the leaf is not as it was at `place`, look again.
+  // The steps under the leaf's lock. conflict: the leaf has changed since `place`, look again.
   Status link_record(const Place& place, Pending& p, const Found& old);
   Status replace_record(const Place& place, Pending& p, const Found& old);
   Status unlink_record(const Place& place, std::string_view key, const Found& old);
@@ -328,24 +333,24 @@ class Tree {
     if (block) garbage_.retire(garbage_.mine(), {block.value, Retired::What::block, bytes});
   }
 
-  // snapshot_read.cc. Whether nobody changed a key of the range after the moment, or is about to;
-  // `mine` are the leaves this thread has locked. conflict: somebody did, or may have.
+  // snapshot_read.cc. ok: no key of the range was changed after the timestamp, or is about to be.
+  // `mine`: the leaves that this thread has locked. conflict: one was, or may have been.
   Status unchanged(const ReadRange& range, Timestamp since,
                    std::span<ShadowLeaf* const> mine) const;
   Result<std::optional<std::string_view>> end_of(const ShadowLeaf& shadow) const;
 
   // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.
   Status split_full(ShadowLeaf& shadow, std::string_view key);
-  // Entries [keep, end) of the sorted ones go to a new right neighbour with this low separator.
+  // Moves sorted entries [keep, end) to a new right neighbour with this low separator.
   Result<ShadowLeaf*> split_off(ShadowLeaf& shadow, const std::vector<Entry>& sorted,
                                 std::size_t keep, std::string_view low);
-  // Unlinks the leaf that this key belongs to, if it is empty and not the first.
+  // Unlinks the leaf of this key, if it is empty and not the first.
   void unlink_empty(std::string_view key);
   void try_unlink_empty(std::string_view key);
   bool unlink_locked(ShadowLeaf& left, ShadowLeaf& shadow, std::string_view low);
 
   // tree_end.cc
-  bool forget_history();
+  bool forget_versions();
   void give_all_back();
 
   // compact.cc
@@ -381,7 +386,7 @@ class Tree {
   mutable Garbage garbage_;
   Index index_;
 
-  // Of who ends the tree.
+  // Used by the thread that ends the tree.
   enum class End : std::uint8_t { none, callers, lookers, over };
   End end_ = End::none;
   std::uint64_t end_epoch_ = 0;

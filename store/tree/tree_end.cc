@@ -1,38 +1,37 @@
-// The end of a tree: after a drop, a rename that replaced it, a rollback of the transaction that
-// made it. REQUIRES: nothing durable names the tree, so that no crash brings it back; every handle
-// says that it is gone, so that nobody new comes in by one.
+// How a tree is given back: after a drop, a rename that replaced it, or a rollback of the
+// transaction that made it. REQUIRES: nothing durable names the tree, so no crash brings it back;
+// every handle reports that it is gone, so no new call comes in through one.
 //
-//    begin_end   advance the epoch
-//    callers     every call on the tree pins an epoch before it asks whether the tree is there
-//                (CollectionUse), iterators and views hold theirs. When the old one is over they
-//                have left: nobody reads or writes in the tree.
-//    sweeps      they come from the history and not through a handle, without an epoch between two
-//                leaves. While one has versions of this tree in its hands the end waits. Then each
-//                leaf's list is emptied, and what snapshots still own there is condemned
-//                (VersionStore::forget); nobody puts more into a list. In the end
-//                VersionStore::take_condemned takes those of this tree, if no sweep has them by
-//                then: no sweep finds anything of it again, and its list heads, empty, may go to
-//                other leaves.
-//    lookers     a reader of *another* tree may still walk along these versions: it holds a version
-//                word with a head that its leaf gave back, and that a leaf of this tree took. It
-//                does not believe what it finds, but it looks. So the epoch is advanced once more,
-//                and what the lists named stays until that one is over, too.
-//    over        nobody is led here by anything. What waited in the garbage lists is freed, whoever
-//    put it
-//                there (sweeps included, for they are over), then versions, records, leaves, shadow
-//                leaves; not a record that its slot cannot mean, for it may be another tree's.
+//   begin_end   Advance the epoch.
+//   callers     When that epoch is over, all calls have left: every call on the tree pins an epoch
+//               before it asks whether the tree is there (CollectionUse), and iterators and views
+//               hold theirs. So no thread reads or writes in the tree.
+//   sweeps      Sweeps come from the version store, not through a handle. They pin no epoch between
+//               two leaves. So this step is put off while a sweep works on versions of this tree.
+//               Then VersionStore::forget empties each leaf's list and condemns what snapshots own
+//               there. Nothing is added to a list any more. Last, take_condemned takes the tree's
+//               versions, unless a sweep has them by then. From here on no sweep finds anything of
+//               the tree. Its list heads are empty and may be given to other leaves.
+//   lookers     A reader of *another* tree may still walk along these versions: its version word
+//               names a head that its leaf gave back and that a leaf of this tree took. It does not
+//               use what it finds, but it reads it. So the epoch is advanced once more, and the
+//               versions stay until that epoch is over, too.
+//   over        No pointer leads here any more. Free what is in the garbage lists, which no sweep
+//               adds to, then versions, records, leaves, shadow leaves. A record that does not fit
+//               its slot is not freed, because it may be another tree's (is_own).
 //
-// Nothing of this needs memory: what was dropped is given back when there is none, too.
+// **No memory** is needed, except that the last step first prepares the calling thread
+// (Heap::prepare_thread). If there is none for that, the step is tried again later.
 //
-// No step waits for another thread: what cannot be done yet is tried again by the next call that
-// changes the catalog, finds the pool full, or compacts; so nobody waits under the collections'
-// lock. Until then validate() knows the blocks (note_dropped). A close waits for the sweeps, and
-// then does all of it at once (end_now), for by its contract nobody is in a call; the history has
-// emptied all lists then.
+// **No step waits** for another thread, so no thread waits under the collections' lock. What cannot
+// be done yet is tried again by the next call that changes the catalog, finds the pool full, or
+// compacts. Until then validate() knows the blocks (note_dropped). A close waits for the sweeps and
+// then does all of it at once (end_now). By its contract no call is under way, and the version
+// store has emptied all lists.
 //
-// A bulk load ends only the old shape of a tree. Its inner nodes go through the garbage lists, as
-// always; its one list is emptied while the leaf is locked (VersionStore::clear), and the versions
-// go with the sweep that has them, or will (bulk.cc).
+// A bulk load ends only the old shape of a tree. Its inner nodes are retired as usual. Its one list
+// is emptied while the leaf is locked (VersionStore::clear), and the versions are freed by the
+// sweep that has them, or will have them (bulk.cc).
 #include <bit>
 
 #include "pm/assert.h"
@@ -44,9 +43,9 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-// A flipped bit may have made a slot name a record of another tree, and nobody has looked since. It
-// is not given back with this one: the record has to have its slot's 24 bits of hash. Cost: a line
-// of each record is read.
+// Whether the record fits the slot's 24 bits of hash. A flipped bit may have made the slot name a
+// record of another tree, without a read that noticed it. Such a record is not freed with this
+// tree. Cost: reads a line of each record.
 bool is_own(const pm::PoolFile& file, const ShadowLeaf& shadow, unsigned slot) {
   const SlotWord word = shadow.word(slot);
   Record record;
@@ -67,13 +66,14 @@ void Tree::begin_end() {
 bool Tree::try_end() {
   TENUTO_ASSERT(end_ != End::none);
   if (end_ == End::callers) {
-    if (!epoch_is_over(end_epoch_) || !forget_history()) return false;
+    if (!epoch_is_over(end_epoch_) || !forget_versions()) return false;
     end_epoch_ = advance_epoch();
     end_ = End::lookers;
   }
   if (end_ == End::lookers) {
     if (!epoch_is_over(end_epoch_)) return false;
-    // Giving back does not stop half way: what it needs is there before, or it comes later.
+    // give_all_back() must not stop half-way, so what it needs is made first. If it cannot be,
+    // later.
     if (!pm::had_memory([this] { heap_.prepare_thread(); })) return false;
     give_all_back();
   }
@@ -81,16 +81,17 @@ bool Tree::try_end() {
 }
 
 void Tree::end_now() {
-  heap_.prepare_thread();  // may throw, and nothing is done then
+  heap_.prepare_thread();  // may throw; then nothing is done
   if (end_ < End::lookers) {
-    const bool forgotten = forget_history();
+    const bool forgotten = forget_versions();
     TENUTO_ASSERT(forgotten);  // no sweep is under way
   }
   if (end_ != End::over) give_all_back();
 }
 
-// Pinned, for a sweep may still unlink leaves, which then have no list; nobody makes one.
-bool Tree::forget_history() {
+// Pinned, because a sweep may still unlink leaves. These have no list, and no list is made any
+// more.
+bool Tree::forget_versions() {
   const EpochGuard guard;
   bool free = true;
   index_.each_leaf([&](ShadowLeaf* shadow) {

@@ -1,4 +1,4 @@
-// The lists of versions at the leaves: keeping, finding, dividing. See versions.h.
+// The lists of versions at the leaves: how versions are kept, found and divided. See versions.h.
 #include "store/tree/versions.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ OldVersion* VersionStore::first(std::uint64_t version) const {
   return which == 0 ? nullptr : head(which).load(std::memory_order_acquire);
 }
 
-// 0: there are none left, or no memory for them.
+// 0: there is no number left, or no memory for the head.
 std::uint32_t VersionStore::take_head() {
   if (idle_heads_ != 0) {
     idle_heads_ -= 1;
@@ -69,7 +69,7 @@ std::uint32_t VersionStore::take_head() {
   return heads_++;
 }
 
-// There are fewer idle ones than were ever handed out, so their chunk is there.
+// idle_heads_ < heads_, so the chunk is there.
 void VersionStore::give_idle(std::uint32_t which) {
   Chunk& chunk = *chunks_[idle_heads_ / kChunk].load(std::memory_order_relaxed);
   chunk.idle[idle_heads_ % kChunk] = which;
@@ -85,7 +85,7 @@ void VersionStore::give_head(ShadowLeaf& shadow) {
 // REQUIRES: the leaf has a head.
 void VersionStore::push(ShadowLeaf& shadow, OldVersion* v) {
   Head& h = head(ShadowLeaf::version_list(shadow.version.load(std::memory_order_relaxed)));
-  // Release: join() leads readers who stand at v on to versions they have not met.
+  // Release: in join(), readers that are at v go on to versions that they have not loaded yet.
   v->next.store(h.load(std::memory_order_relaxed), std::memory_order_release);
   v->listed = true;
   h.store(v, std::memory_order_release);
@@ -96,7 +96,7 @@ void VersionStore::clear(ShadowLeaf& shadow) {
   clear_locked(shadow);
 }
 
-// The links stay: somebody may be on his way along them.
+// Keeps the links between the versions, because a reader may be walking along them.
 void VersionStore::clear_locked(ShadowLeaf& shadow) {
   const std::uint64_t version = shadow.version.load(std::memory_order_relaxed);
   if (ShadowLeaf::version_list(version) == 0) return;
@@ -135,7 +135,7 @@ void VersionStore::divide(ShadowLeaf& left, ShadowLeaf& right, std::string_view 
   const std::uint64_t version = left.version.load(std::memory_order_relaxed);
   if (first(version) == nullptr) return;
   const std::lock_guard lock(mu_);
-  const std::uint32_t which = TENUTO_PLANT("store_history_lost_at_split") ? 0 : take_head();
+  const std::uint32_t which = TENUTO_PLANT("store_versions_lost_at_split") ? 0 : take_head();
   bool used = false;
   std::atomic<OldVersion*>* link = &head(ShadowLeaf::version_list(version));
   for (OldVersion* v = link->load(std::memory_order_relaxed); v != nullptr;) {
@@ -145,8 +145,8 @@ void VersionStore::divide(ShadowLeaf& left, ShadowLeaf& right, std::string_view 
     } else {
       link->store(next, std::memory_order_release);
       v->listed = false;
-      if (which == 0) {  // see keep(): nobody relies on it
-        if (!TENUTO_PLANT("store_history_lost_at_split")) expire_all();
+      if (which == 0) {  // see keep(): no snapshot relies on it
+        if (!TENUTO_PLANT("store_versions_lost_at_split")) expire_all();
       } else {
         right.set_version_list(which);
         push(right, v);
@@ -159,11 +159,12 @@ void VersionStore::divide(ShadowLeaf& left, ShadowLeaf& right, std::string_view 
   if (first(version) == nullptr) give_head(left);
 }
 
-// A reader of `from` who comes to walk through the list of `to` finds its leaf changed after.
+// A reader of `from` may go on into the list of `to`. It finds afterwards that its leaf has
+// changed.
 void VersionStore::join(ShadowLeaf& to, ShadowLeaf& from) {
   const std::uint64_t version = from.version.load(std::memory_order_relaxed);
   const std::uint32_t which = ShadowLeaf::version_list(version);
-  if (which == 0 || TENUTO_PLANT("store_history_lost_at_merge")) return;
+  if (which == 0 || TENUTO_PLANT("store_versions_lost_at_merge")) return;
   const std::lock_guard lock(mu_);
   if (ShadowLeaf::version_list(to.version.load(std::memory_order_relaxed)) == 0) {
     to.set_version_list(which);
@@ -222,7 +223,7 @@ bool VersionStore::changed(std::uint64_t version, std::string_view from, const s
 // --- keeping -------------------------------------------------------------------------------------
 
 bool VersionStore::keep(const Replaced& r) {
-  if (r.record == PoolOffset{} && TENUTO_PLANT("store_history_not_made_for_inserts")) return false;
+  if (r.record == PoolOffset{} && TENUTO_PLANT("store_versions_not_made_for_inserts")) return false;
   const std::uint64_t version = r.shadow.version.load(std::memory_order_relaxed);
   OldVersion* last = nullptr;
   for (OldVersion* v = first(version); v != nullptr; v = v->next.load(std::memory_order_relaxed)) {
@@ -230,12 +231,13 @@ bool VersionStore::keep(const Replaced& r) {
     if (last == nullptr || v->death > last->death) last = v;
   }
   const Timestamp birth = last == nullptr ? 0 : last->death;
-  if (last != nullptr && TENUTO_PLANT("store_history_one_version_a_key")) return false;
+  if (last != nullptr && TENUTO_PLANT("store_versions_one_a_key")) return false;
   const std::lock_guard lock(mu_);
   SnapshotCore* needs = newest_;
   while (needs != nullptr && (needs->timestamp >= r.t || needs == r.own)) needs = needs->older;
   if (needs == nullptr || needs->timestamp < birth) {
-    // A key that came and went since: the leaf says again what the last version says.
+    // The key was inserted since, and is erased now. So the leaf says what `last` says: it is
+    // absent.
     const bool said = r.erased && last != nullptr && !last->record;
     if (said && last->owner != nullptr) {
       condemn(last);
@@ -256,7 +258,8 @@ bool VersionStore::keep(const Replaced& r) {
       v = nullptr;
     }
   }
-  // No memory, or more leaves with history than can be: nobody may rely on this one's.
+  // No memory, or more leaves with a list than there are numbers: no snapshot may rely on this
+  // leaf.
   if (v == nullptr) {
     expire_all();
     return false;

@@ -1,5 +1,5 @@
-// `tenuto crash life` (tools/tenuto.md): lives from seeds until the time is over, what was found
-// and the short story of each, and which calls met.
+// `tenuto crash life` (tools/tenuto.md): runs lives from seeds until the time is over. Prints each
+// finding with its short story, and which calls met.
 #include <unistd.h>
 
 #include <chrono>
@@ -17,18 +17,18 @@
 #include "generate.h"
 #include "life.h"
 #include "plants.h"
+#include "pm/plant.h"
 #include "process.h"
 #include "shrink.h"
-#include "tenuto/crash.h"
 
-// What sanitizers say goes to the finding.
+// The output of sanitizers goes to the finding.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "exitcode=99:detect_leaks=0:abort_on_error=0:allocator_may_return_null=1:handle_segv=1";
 }
 extern "C" const char* __ubsan_default_options();
 extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
-// Called before ThreadSanitizer is there: not instrumented.
+// Called before ThreadSanitizer is initialised, so it is not instrumented.
 extern "C" const char* __tsan_default_options();
 extern "C" __attribute__((no_sanitize_thread)) const char* __tsan_default_options() {
   return "exitcode=66:halt_on_error=1:die_after_fork=0";
@@ -161,7 +161,7 @@ void save(const Args& a, const Story& story, const LifeResult& r) {
   out << text_of(story);
 }
 
-// Prints a finding, as short as it becomes.
+// Shortens a finding and prints it.
 void tell(const Args& a, Story story, LifeResult r, double since) {
   std::printf("\nFOUND after %.1f s, seed %llu, medium %s, threads %u%s: %s\n%s\n", now() - since,
               static_cast<unsigned long long>(story.seed), medium_name(story.medium), story.threads,
@@ -248,7 +248,7 @@ int run_seeds(const Args& a) {
   return kinds.empty() ? 0 : 1;
 }
 
-// Those asked for by name: "all", "list" (of the defects of README.md), "quick", or names.
+// The plants of these names: "all", "list" (those of the defects in README.md), "quick", or names.
 std::vector<Plant> chosen_plants(const std::string& names) {
   std::vector<Plant> chosen;
   for (const Plant& p : plants()) {

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "tenuto/crash.h"
+#include "pm/plant.h"
 
 namespace tenuto::life {
 
@@ -68,8 +68,8 @@ const std::vector<Plant>& plants() {
        "what a transaction makes can be used from outside before its commit"},
       {"store_node_obsolete_after_its_successor", "",
        "a replaced inner node says too late that it is obsolete"},
-      {"store_history_lost_at_split", "", "a split forgets the old versions of what moves"},
-      {"store_history_lost_at_merge", "", "a merge forgets the old versions of what moves"},
+      {"store_versions_lost_at_split", "", "a split forgets the old versions of what moves"},
+      {"store_versions_lost_at_merge", "", "a merge forgets the old versions of what moves"},
       {"store_commit_ranges_not_validated", "",
        "a commit does not look whether ranges it read changed"},
       {"store_commit_keys_not_validated", "",
@@ -102,7 +102,7 @@ PlantFound look_for(const Plant& plant, std::uint64_t seed, double seconds_max,
     found.kind = r.kind;
     found.calls += r.calls;
     ++found.lives;
-    // It is the mistake's if the same life is sound without it.
+    // The mistake counts as found only if the same life is sound without it.
     for (int i = 0; i < 3 && !found.kind.empty(); ++i) {
       if (!run_story(found.story, options, nullptr).ok()) found.kind.clear();
     }

@@ -21,16 +21,16 @@ void take_moment(State& state, TransactionModel& x) {
   if (x.moment == nullptr) x.moment = state.moment();
 }
 
-// The first place in a range whose record is not as it was; or nothing.
+// Whether a record in the range is not as it was. `key` gets the first one that differs.
 bool changed(const State& then, const State& now, const TransactionModel& x,
              const TransactionModel::Range& range, std::uint64_t* key) {
   const Records* const a = then.find(range.id);
   const Records* const b = now.find(range.id);
   *key = kNone;
-  if (a == nullptr) return false;  // made later: it was not there to be read
+  if (a == nullptr) return false;  // made later: there was nothing to read
   if (b == nullptr) return true;
   auto p = a->held.lower_bound(range.from), q = b->held.lower_bound(range.from);
-  // What the transaction had written itself it saw as its own.
+  // The transaction saw its own writes as its own.
   const auto own = [&](const Held& h) {
     for (std::size_t i = 0; i < std::min(range.writes, x.writes.size()); ++i) {
       const Write& w = x.writes[i];
@@ -40,7 +40,7 @@ bool changed(const State& then, const State& now, const TransactionModel& x,
     return false;
   };
   const auto skip = [&](const Records& c, auto& it) {
-    // What has expired meanwhile is gone by the commit.
+    // A record that has expired meanwhile is gone at the commit.
     const std::uint64_t time = &c == a ? then.time : now.time;
     while (it != c.held.end() && it->first <= range.to &&
            (!it->second.visible(time) || own(it->second))) {
@@ -74,7 +74,7 @@ bool merged(const State& state, const TransactionModel& x, std::uint64_t id, Rec
     if (c == nullptr && now == nullptr) return false;
     if (c != nullptr) {
       out = *c;
-    } else {  // made after the moment: it has what the transaction itself wrote
+    } else {  // made after the snapshot: it has only what the transaction wrote
       out = Records{};
       out.id = id;
       out.encoding = now->encoding;
@@ -106,7 +106,7 @@ std::string Applying::moments() {
   if (rules.faulted && !op.ok()) return {};
   const State& moment = *at->second;
   const std::uint64_t id = op.a.at(1);
-  // Of one that was dropped since nothing is left; one that was made later is empty.
+  // A collection that was dropped since has nothing left. One that was made later is empty.
   if (state.find(id) == nullptr) return expect({Status::not_found});
   const Records* const c = moment.find(id);
   if (op.verb != Verb::snap_scan) {
@@ -124,7 +124,7 @@ std::string Applying::transactions() {
     return said() && !rules.faulted ? expect({Status::ok}) : "";
   }
   if (!state.transactions.contains(uid)) {
-    // Of a store that was closed since. These two say nothing.
+    // The store was closed since. These two calls return no status.
     if (op.verb == Verb::rollback || op.verb == Verb::savepoint) return {};
     return said() ? expect({Status::closed}) : "";
   }
@@ -158,7 +158,7 @@ std::string Applying::transactions() {
 std::string Applying::transaction_read(TransactionModel& x) {
   const std::uint64_t id = op.a.at(1), key = op.a.at(2);
   if (!said()) {
-    if (done()) take_moment(state, x);  // one that an exception ended may have begun to read
+    if (done()) take_moment(state, x);  // a read that threw may have taken the snapshot
     return {};
   }
   if (rules.faulted && !op.ok() && !op.is(Status::not_found)) return {};
@@ -175,15 +175,15 @@ std::string Applying::transaction_read(TransactionModel& x) {
   if (duplicates || !owns(x, id, key)) take_moment(state, x);
   Records c;
   if (!merged(state, x, id, c)) {
-    // Made after the moment: empty.
+    // Made after the snapshot: empty.
     return expect({Status::not_found});
   }
   const std::uint64_t time = x.moment != nullptr ? x.moment->time : state.time;
-  // What it wrote itself before its moment may have expired for it by then, or not.
+  // Its own earlier writes may have expired by the time of its snapshot, or not.
   const bool own_ok = op.ok() && owns(x, id, key);
   const Held* const held = c.get(key, own_ok ? 0 : time);
   if (created_in(x, id) == nullptr && (duplicates || !owns(x, id, key))) {
-    // Of duplicates it has seen the first, and nothing behind that.
+    // Of duplicates it has read the first one only.
     const Place to = duplicates && held != nullptr ? c.place(key, held->tag) : c.last_of(key);
     x.ranges.push_back({id, c.first_of(key), to, x.writes.size()});
   }
@@ -195,17 +195,17 @@ std::string Applying::transaction_write(TransactionModel& x) {
   const std::uint64_t id = op.a.at(1);
   if (said() && rules.faulted && !op.ok()) return {};
   if (x.read_only || rules.read_only) {
-    // What else is wrong with it may be seen first.
+    // Another error of the call may be returned first.
     return said() ? expect({Status::read_only, Status::invalid_argument, Status::not_found}) : "";
   }
-  if (said() && op.is(Status::conflict)) return {};  // somebody has the key for update
+  if (said() && op.is(Status::conflict)) return {};  // another transaction has the key for update
   if (said() && op.is(Status::expired) && rules.bounded_snapshots) return {};
   if (op.verb == Verb::tx_create) {
     if (!said() || op.ok()) {
       if (!op.r.empty()) x.created.push_back({op.r[0], op.a[1], Encoding::of(op.a[2])});
       return {};
     }
-    // Whether the name is free may be looked at now, or by the commit alone.
+    // The name may be checked now, or only by the commit.
     return state.named(op.a[1]) != nullptr ||
                    std::ranges::find(x.created, op.a[1], &Created::name) != x.created.end()
                ? expect({Status::exists, Status::full})
@@ -233,7 +233,7 @@ std::string Applying::transaction_write(TransactionModel& x) {
   } else if (!encoding.duplicates) {
     x.writes.push_back({id, key, Write::What::erase});
   } else {
-    // It reads which there are, and erases those.
+    // The call reads the pairs of the key, and erases them.
     take_moment(state, x);
     Records seen;
     if (!merged(state, x, id, seen)) return {};
@@ -246,7 +246,7 @@ std::string Applying::transaction_write(TransactionModel& x) {
   return {};
 }
 
-// A commit that says no: there must be a reason.
+// A commit that returns an error must have a reason.
 std::string Applying::commit_refused(const TransactionModel& x) const {
   if (op.is(Status::conflict)) {
     const bool others =
@@ -296,7 +296,7 @@ std::string Applying::commit(TransactionModel& x) {
   }
   for (const Write& w : writes) {
     const bool dropped = std::ranges::find(x.dropped, w.id) != x.dropped.end();
-    if (dropped) continue;  // writes to it are not done
+    if (dropped) continue;  // its writes are not done
     if (state.find(w.id) == nullptr) return wrong("a collection that it writes to was dropped");
     state.write(w);
   }
@@ -318,7 +318,7 @@ std::string Applying::run() {
   const Held* const held = c->get(op.a[1], state.time);
   if (said()) {
     why = expect({fails ? Status::aborted : Status::ok});
-    // What a body that gave up had read is one moment too, but not necessarily now.
+    // A body that gave up has read a state of the store, too, but perhaps an older one.
     if (why.empty() && op.r.at(0) != (held == nullptr ? kNone : held->tag)) {
       why =
           wrong("it should have read " + (held == nullptr ? "nothing" : std::to_string(held->tag)));

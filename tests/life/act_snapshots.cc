@@ -26,7 +26,7 @@ bool Actor::moments(const Step& s) {
       store_ = slot.store;
       begin({slot.uid});
       end(call([&] {
-        // Others may still read through it where threads work at once.
+        // Other threads may still read through it if threads run at once.
         if (world_.story.at_once) {
           slot.snapshot.reset();
         } else {
@@ -217,7 +217,7 @@ void Actor::transaction_create(const Step& s, TransactionSlot& x) {
     c = *made;
     return Status::ok;
   });
-  // Others have the handle, too, and it must be of no use to them before the commit.
+  // Other threads get the handle, too. It must be of no use to them before the commit.
   if (status == 0) x.made[static_cast<std::size_t>(s.a[1]) % kCollections] = c;
   if (status == 0) keep_collection(store_, s.a[1], c);
   end(status, status == 0 ? Words{c.id()} : Words{});
@@ -255,7 +255,7 @@ void Actor::transaction_end(const Step& s, TransactionSlot& x) {
   }
 }
 
-// Reads a key, writes another with what follows from it; or gives up after both.
+// Reads a key, and writes another with a value that follows from it. Or gives up after both.
 void Actor::run(const Step& s) {
   const std::shared_ptr<Store> store = store_of(s.a[0]);
   Collection c;

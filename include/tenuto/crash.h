@@ -12,7 +12,8 @@
 // then random ones. A run is repeatable: the seed determines it, if it determines the workload.
 #pragma once
 
-#ifndef TENUTO_TRACED
+// A program with an explorer of its own may want the types alone.
+#if !defined(TENUTO_TRACED) && !defined(TENUTO_CRASH_TYPES)
 #error "tenuto/crash.h needs the traced library: tenuto::tenuto_traced, or pkg-config tenuto_traced"
 #endif
 

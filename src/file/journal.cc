@@ -153,20 +153,4 @@ Status PoolFile::acknowledge(Durability d) {
   return journal_->status();
 }
 
-// --- a journal file in parent and child ----------------------------------------------------------
-
-JournalFile::JournalFile() { join(); }
-
-JournalFile::~JournalFile() {
-  if (made_) remove();
-  if (!hidden_.empty()) remove_name(hidden_, fd_);
-  change([this] {
-    if (fd_ >= 0 && !forked()) unlock_file(fd_);
-    close_all({&direct_fd_, &fd_});
-  });
-  part();
-}
-
-void JournalFile::let_go() { close_all({&direct_fd_, &fd_}); }
-
 }  // namespace TENUTO_NS::pm

@@ -1,4 +1,5 @@
-// A journal file is made, and its ring made larger, with space that is written before it is used.
+// A journal file is made and unmade, and its ring made larger, with space that is written before it
+// is used.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,5 +85,21 @@ void JournalFile::grow_ring(std::uint64_t bytes) {
   }
   ring_bytes_ = header_.ring_bytes = wanted;
 }
+
+// --- a journal file in parent and child ----------------------------------------------------------
+
+JournalFile::JournalFile() { join(); }
+
+JournalFile::~JournalFile() {
+  if (made_) remove();
+  if (!hidden_.empty()) remove_name(hidden_, fd_);
+  change([this] {
+    if (fd_ >= 0 && !forked()) unlock_file(fd_);
+    close_all({&direct_fd_, &fd_});
+  });
+  part();
+}
+
+void JournalFile::let_go() { close_all({&direct_fd_, &fd_}); }
 
 }  // namespace TENUTO_NS::pm

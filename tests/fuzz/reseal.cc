@@ -64,7 +64,7 @@ void reseal_header(const WorkFile& file, std::uint64_t leaf_at) {
   const std::uint64_t salt = leaf_at % pm::kMapAlignBytes;
   head.bitmap =
       store::HeaderWord::make(head.bitmap.value(), salt + offsetof(store::LeafHeader, bitmap),
-                              store::prints_of(leaf, head.bitmap.value()));
+                              store::fingerprints_of(leaf, head.bitmap.value()));
   head.next = store::HeaderWord::make(head.next.value(), salt + offsetof(store::LeafHeader, next));
 }
 

@@ -231,7 +231,7 @@ class WithoutNamelessFiles : public ForeignFiles {
       ::_exit(0);
     }
     for (int n = 0; n < 60'000 && unfinished().empty(); ++n) ::usleep(1000);
-    ::usleep(20'000);
+    ::usleep(200);
     ::kill(child, signal);
     if (signal == SIGKILL) ::waitpid(child, nullptr, 0);
     return child;

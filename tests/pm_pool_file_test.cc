@@ -190,7 +190,8 @@ TEST(PoolFile, growth_goes_up_to_size_max_and_no_further) {
   PoolParts p;
   ASSERT_EQ(p.create(path.str(), o), Status::ok);
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(0)), Status::ok);
-  EXPECT_EQ(p.file->bytes(), 22 * kMiB);
+  EXPECT_GE(p.file->bytes(), 16 * kMiB);
+  EXPECT_LE(p.file->bytes(), 22 * kMiB);
   EXPECT_EQ(p.heap->malloc_to(8 * kMiB, p.root(1)), Status::full);
   p.crash();
   // A size_max below the file's size only stops growth.

@@ -71,6 +71,7 @@ static void collections(tenuto_store* store) {
   tenuto_collection_stats stats;
   tenuto_batch* batch = tenuto_batch_new();
   unsigned char key[8];
+  uint64_t number = 0;
   char names[64] = "";
   char* message = NULL;
   char* name = NULL;
@@ -89,6 +90,9 @@ static void collections(tenuto_store* store) {
   CHECK(none == NULL);
 
   tenuto_u64_key(258, key);
+  CHECK_IS(tenuto_u64_of_key(key, 8, &number), TENUTO_OK);
+  CHECK(number == 258);
+  CHECK_IS(tenuto_u64_of_key(key, 7, &number), TENUTO_INVALID_ARGUMENT);
   CHECK(key[6] == 1 && key[7] == 2 && key[0] == 0);
   CHECK_IS(tenuto_batch_put(batch, prices, key, 8, "12", 2), TENUTO_OK);
   CHECK_IS(tenuto_batch_put(batch, colours, "pear", 4, "green", 5), TENUTO_OK);

@@ -312,6 +312,7 @@ TEST_F(KvTest, u64_keys_are_ordered_by_number_and_have_eight_bytes) {
   for (const auto& [n, value] : model) {
     ASSERT_TRUE(it.valid());
     ASSERT_EQ(it.key(), std::string_view(u64_key(n)));
+    ASSERT_EQ(u64_of_key(it.key()), n);
     ASSERT_EQ(it.value(), value);
     it.next();
   }

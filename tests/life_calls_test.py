@@ -19,7 +19,7 @@ def calls_of(text):
     """Names of the public member functions of CLASSES, as Class::name."""
     text = re.sub(r"//.*", "", text)
     found = set()
-    for match in re.finditer(r"^class (\w+)(?: final)? \{\n(.*?)^\};", text, re.M | re.S):
+    for match in re.finditer(r"^class (?:TENUTO_API )?(\w+)(?: final)? \{\n(.*?)^\};", text, re.M | re.S):
         name, body = match.groups()
         if name not in CLASSES:
             continue

@@ -5,7 +5,10 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "tenuto/kv.h"
 
@@ -109,9 +112,17 @@ TEST_F(ToolErrors, a_second_opener_is_busy) {
   options.create_if_missing = false;
   Result<Store> store = Store::open(pool, options);
   ASSERT_TRUE(store) << status_name(store.error());
-  for (const auto& args : commands_on(pool)) expect_error(run(args), Status::busy, "a.tnt");
+  for (const auto& args : commands_on(pool)) {
+    expect_error(run(args), Status::busy, "process " + std::to_string(getpid()));
+  }
+  expect_error(run({"put", pool, "k", "v", "--wait", "1"}), Status::busy, "--wait");
   expect_error(run({"create", pool, "--force"}), Status::busy, "a.tnt");
-  EXPECT_EQ(store->close(), Status::ok);
+  std::thread closer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(store->close(), Status::ok);
+  });
+  EXPECT_EQ(run({"put", pool, "k", "v", "--wait", "60"}).code, 0);
+  closer.join();
   EXPECT_EQ(run({"check", pool}).code, 0);
 }
 

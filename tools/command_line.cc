@@ -90,6 +90,9 @@ void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
   add_text(
       "--journal", [&args](std::string t) { args.journal = std::move(t); },
       "The pool's journal, if it is not PATH.journal", "FILE");
+  add_count(
+      "--wait", [&args](std::uint64_t n) { args.wait_seconds = n; },
+      "Wait so many seconds while another process has the pool open [0]");
   if (!may_read_only) return;
   add_flag("--read-only", args.read_only,
            "Never write the pool; one that was not closed is then an error");

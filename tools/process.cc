@@ -4,9 +4,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
+#include <system_error>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace tenuto::tool {
@@ -46,5 +49,25 @@ void catch_stop_signals() {
 bool stop_requested() { return stop_signal != 0; }
 
 bool is_terminal(int fd) { return isatty(fd) == 1; }
+
+std::vector<int> holders_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::vector<int> found;
+  struct stat wanted {};
+  if (stat(path.c_str(), &wanted) != 0) return found;
+  std::error_code error;
+  for (const fs::directory_entry& process : fs::directory_iterator("/proc", error)) {
+    const int pid = std::atoi(process.path().filename().c_str());
+    if (pid <= 0 || pid == getpid()) continue;
+    for (const fs::directory_entry& fd : fs::directory_iterator(process.path() / "fd", error)) {
+      struct stat open {};
+      const bool known = stat(fd.path().c_str(), &open) == 0;
+      if (!known || open.st_dev != wanted.st_dev || open.st_ino != wanted.st_ino) continue;
+      found.push_back(pid);
+      break;
+    }
+  }
+  return found;
+}
 
 }  // namespace tenuto::tool

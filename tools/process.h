@@ -1,6 +1,9 @@
 // The process's environment: descriptors, signals, terminals.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace tenuto::tool {
 
 // Call this before anything is opened. It opens /dev/null for closed standard descriptors.
@@ -16,5 +19,8 @@ bool stop_requested();
 
 bool is_terminal(int fd);
 bool is_readable(int fd);  // it is open for reading
+
+// The other processes that have this file open, of those that /proc shows to this user.
+std::vector<int> holders_of(const std::string& path);
 
 }  // namespace tenuto::tool

@@ -43,15 +43,9 @@ MaybeError parse_tsv(RecordShape shape, std::string_view line, Record& record) {
 
 }  // namespace
 
-std::uint64_t key_number(std::string_view key) {
-  std::uint64_t n = 0;
-  for (const char c : key) n = n << 8 | static_cast<unsigned char>(c);
-  return n;
-}
-
 void append_key_text(KeyKind kind, std::string_view key, std::string& out) {
   if (kind == KeyKind::u64) {
-    out += fmt::format_int(key_number(key)).c_str();
+    out += fmt::format_int(u64_of_key(key).value_or(0)).c_str();
   } else {
     append_escaped(out, key);
   }

@@ -40,7 +40,4 @@ void append_key_member(KeyKind kind, std::string_view key, std::string& out);
 // Appends the member "value" or "value_base64".
 void append_value_member(std::string_view value, std::string& out);
 
-// The number of a u64 store's key. REQUIRES: key.size() == 8.
-std::uint64_t key_number(std::string_view key);
-
 }  // namespace tenuto::tool

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "numbers.h"
+#include "process.h"
 
 namespace tenuto::tool {
 
@@ -55,7 +57,41 @@ Error Session::open(const CommonArgs& args, Access access) {
   return try_open(args, false);
 }
 
+namespace {
+
+// Says who has the pool open.
+void add_holders(const CommonArgs& args, Error& error) {
+  std::string who;
+  for (const int pid : holders_of(args.path)) {
+    who += (who.empty() ? "process " : ", ") + std::to_string(pid);
+  }
+  if (who.empty()) who = "another process";
+  error.hint = who + " has it open; close it there, or wait for that with --wait SECONDS";
+}
+
+// Asks again while the pool is busy, for as long as --wait says.
+template <class Open>
+Error patiently(const CommonArgs& args, const Open& open) {
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(args.wait_seconds);
+  for (;;) {
+    Error error = open();
+    if (error.status != Status::busy) return error;
+    if (std::chrono::steady_clock::now() >= end || stop_requested()) {
+      add_holders(args, error);
+      return error;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
 Error Session::try_open(const CommonArgs& args, bool read_only) {
+  return patiently(args, [&] { return open_once(args, read_only); });
+}
+
+Error Session::open_once(const CommonArgs& args, bool read_only) {
   path_ = args.path;
   StoreOptions options;
   options.pool = pool_options(args, false);
@@ -104,13 +140,17 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
   options.pool.size_max = std::max(args.size_max, new_pool.size);
   options.key_kind = new_pool.key_kind;
   options.clock_ms = [now = clock_ms_] { return now; };
-  Report report;
-  Result<Store> store = Store::open(args.path, options, &report);
-  if (!store) {
-    return store_failed(store.error(), "cannot open or create the pool", args.path,
-                        std::move(report));
-  }
-  store_.emplace(std::move(*store));
+  const auto open = [&]() -> Error {
+    Report report;
+    Result<Store> store = Store::open(args.path, options, &report);
+    if (!store) {
+      return store_failed(store.error(), "cannot open or create the pool", args.path,
+                          std::move(report));
+    }
+    store_.emplace(std::move(*store));
+    return no_error();
+  };
+  TENUTO_TOOL_TRY(patiently(args, open));
   return find_collection(args, form);
 }
 
@@ -144,7 +184,7 @@ Error Session::close() {
 std::string Session::where(std::string_view key) const {
   std::string shown = in_quotes(key);
   if (has_store() && key_kind() == KeyKind::u64 && key.size() == 8) {
-    shown = fmt::format("{}", key_number(key));
+    shown = fmt::format("{}", u64_of_key(key).value_or(0));
   }
   return fmt::format("{}, key {}", path_, shown);
 }

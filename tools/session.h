@@ -64,6 +64,7 @@ class Session {
 
  private:
   Error try_open(const CommonArgs& args, bool read_only);
+  Error open_once(const CommonArgs& args, bool read_only);
   Error find_collection(const CommonArgs& args, const CollectionOptions& options);
 
   std::string path_;

@@ -13,7 +13,7 @@ namespace tenuto::tool {
 namespace {
 
 std::string key_text(KeyKind kind, std::string_view key) {
-  if (kind == KeyKind::u64 && key.size() == 8) return fmt::format("{}", key_number(key));
+  if (const auto n = u64_of_key(key); n && kind == KeyKind::u64) return fmt::format("{}", *n);
   return in_quotes(key);
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,13 @@ constexpr U64Key u64_key(std::uint64_t n) {
   U64Key k{};
   for (int i = 0; i < 8; ++i) k.bytes[i] = static_cast<char>(n >> (56 - 8 * i));
   return k;
+}
+// The number of such a key, for example of an iterator's. nullopt: it does not have 8 bytes.
+constexpr std::optional<std::uint64_t> u64_of_key(std::string_view key) {
+  if (key.size() != 8) return std::nullopt;
+  std::uint64_t n = 0;
+  for (const char c : key) n = n << 8 | static_cast<unsigned char>(c);
+  return n;
 }
 
 // Options of every write. io from a write of any kind: the journal failed, or a page of the pool

@@ -48,6 +48,8 @@ typedef int tenuto_key_kind;
 
 /* Writes the eight bytes of an integer key, whose byte order is that of the numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);
+/* tenuto::u64_of_key. invalid_argument: the key does not have 8 bytes. */
+tenuto_status tenuto_u64_of_key(const void* key, size_t key_bytes, uint64_t* number);
 
 /* --- the store -------------------------------------------------------------------------------- */
 

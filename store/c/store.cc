@@ -119,6 +119,13 @@ void tenuto_u64_key(uint64_t number, unsigned char key[8]) {
   const U64Key k = u64_key(number);
   std::memcpy(key, k.bytes, sizeof k.bytes);
 }
+tenuto_status tenuto_u64_of_key(const void* key, size_t key_bytes, uint64_t* number) {
+  if (!c::sound(key, key_bytes) || number == nullptr) return TENUTO_INVALID_ARGUMENT;
+  const std::optional<std::uint64_t> n = u64_of_key(c::bytes_of(key, key_bytes));
+  if (!n) return TENUTO_INVALID_ARGUMENT;
+  *number = *n;
+  return TENUTO_OK;
+}
 
 // --- the store -----------------------------------------------------------------------------------
 

@@ -126,6 +126,35 @@ TEST_F(ToolErrors, a_second_opener_is_busy) {
   EXPECT_EQ(run({"check", pool}).code, 0);
 }
 
+TEST_F(ToolErrors, a_load_that_failed_at_its_first_line_leaves_no_pool) {
+  const std::string pool = path("new.tnt");
+  write_file(path("bad.tsv"), "no value\n");
+  expect_error(run({"load", pool, path("bad.tsv"), "--create"}), Status::invalid_argument,
+               "line 1");
+  EXPECT_NE(access(pool.c_str(), F_OK), 0);
+  EXPECT_NE(access((pool + ".journal").c_str(), F_OK), 0);
+  write_file(path("half.tsv"), "k\tv\nno value\n");
+  expect_error(run({"load", pool, path("half.tsv"), "--create"}), Status::invalid_argument,
+               "line 2");
+  EXPECT_EQ(run({"get", pool, "k"}).out, "v");
+  expect_error(run({"load", pool, path("bad.tsv"), "--create"}), Status::invalid_argument,
+               "line 1");
+  EXPECT_EQ(run({"get", pool, "k"}).out, "v");
+}
+
+TEST_F(ToolErrors, words_in_another_order_are_named) {
+  const std::string pool = new_pool("a.tnt");
+  expect_error(run({pool, "get", "k"}), Status::invalid_argument, "tenuto get ...");
+  expect_error(run({"get", "k", pool}), Status::not_found, "the pool comes before");
+  write_file(path("in.tsv"), "k\tv\n");
+  expect_error(run({"load", path("in.tsv"), pool}), Status::invalid_argument,
+               "the pool comes before");
+  put(pool, "k", "v");
+  expect_error(run({"--medium", "cache", pool}), Status::invalid_argument, "--help");
+  EXPECT_EQ(run({"get", "--medium", "cache", pool, "other"}).err.find("comes before"),
+            std::string::npos);
+}
+
 TEST_F(ToolErrors, no_permission) {
   const std::string pool = new_pool("a.tnt");
   chmod(path("").c_str(), 0755);

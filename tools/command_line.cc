@@ -78,6 +78,7 @@ void CommandLine::add_texts(const char* name, std::vector<std::string>& texts,
 }
 
 void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
+  common_ = &args;
   add_text(
       "PATH", [&args](std::string path) { args.path = std::move(path); }, "The pool file")
       ->required();
@@ -139,6 +140,7 @@ void CommandLine::add_format(std::optional<RecordFormat>& format, const std::str
 }
 
 Error CommandLine::parse_words(int argc, char** argv, bool& helped) {
+  if (common_ != nullptr) common_->words.assign(argv, argv + argc);
   // CLI11 expects the words in reverse order.
   std::vector<std::string> words(argv, argv + argc);
   std::reverse(words.begin(), words.end());

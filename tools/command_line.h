@@ -64,6 +64,7 @@ class CommandLine : public CLI::App {
   [[noreturn]] static void wrong(const char* name, const std::string& what);
 
   std::vector<std::string>* texts_ = nullptr;
+  CommonArgs* common_ = nullptr;
 };
 
 }  // namespace tenuto::tool

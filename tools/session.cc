@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "numbers.h"
@@ -69,6 +70,24 @@ void add_holders(const CommonArgs& args, Error& error) {
   error.hint = who + " has it open; close it there, or wait for that with --wait SECONDS";
 }
 
+bool is_pool(const std::string& path) {
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return false;
+  const Result<Pool> pool = Pool::open(path, {.read_only = true});
+  const Status s = pool ? Status::ok : pool.error();
+  return s == Status::ok || s == Status::read_only || s == Status::busy;
+}
+
+// PATH is no pool. If another word of the command is one, the two were exchanged.
+void add_path_hint(const CommonArgs& args, Error& error) {
+  const auto pool = std::find_if(args.words.begin(), args.words.end(), is_pool);
+  if (pool != args.words.end()) {
+    error.hint = "the pool comes before the other words: " + *pool;
+  } else if (error.status == Status::not_found && access(args.path.c_str(), F_OK) != 0) {
+    error.hint = "make one with 'tenuto create PATH'";
+  }
+}
+
 // Asks again while the pool is busy, for as long as --wait says.
 template <class Open>
 Error patiently(const CommonArgs& args, const Open& open) {
@@ -118,9 +137,7 @@ Error Session::open_once(const CommonArgs& args, bool read_only) {
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (status == Status::ok) return no_error();
   Error error = store_failed(status, "cannot open the pool", args.path, std::move(report));
-  if (status == Status::not_found && access(args.path.c_str(), F_OK) != 0) {
-    error.hint = "make one with 'tenuto create PATH'";
-  }
+  if (status == Status::not_found || status == Status::not_a_pool) add_path_hint(args, error);
   return error;
 }
 

@@ -355,11 +355,18 @@ Error run(int argc, char** argv) {
     TENUTO_TOOL_TRY(line.parse_words(argc - words, argv + words, helped));
     return helped ? no_error() : do_it();
   }
+  const auto is_command = [](const char* word) {
+    return std::any_of(kCommands.begin(), kCommands.end(),
+                       [&](const Command& c) { return std::string_view(word) == c.name; });
+  };
+  char** const later = std::find_if(argv + std::min(argc, 2), argv + argc, is_command);
   return failed(Status::invalid_argument,
                 name.empty()     ? "no command"
                 : in_group(name) ? in_quotes(name) + " wants a second word"
                                  : "unknown command " + in_quotes(name),
-                "", "'tenuto --help' lists the commands");
+                "",
+                later != argv + argc ? fmt::format("the command comes first: tenuto {} ...", *later)
+                                     : "'tenuto --help' lists the commands");
 }
 
 int report(const Error& error) {

@@ -24,6 +24,7 @@ struct CommonArgs {
   bool read_only = false;  // no writes, not even for recovery
   Medium medium = Medium::automatic;
   std::uint64_t size_max = PoolOptions{}.size_max;  // limit of growth while open here
+  std::vector<std::string> words;                   // of the command line, behind the command
   std::uint64_t wait_seconds = 0;                   // while another process has the pool open
 };
 

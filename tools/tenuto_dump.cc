@@ -74,7 +74,7 @@ Error choose_format(const std::optional<RecordFormat>& asked, const std::string&
     format = RecordFormat::jsonl;
   } else {
     return failed(Status::invalid_argument, "the name of the file does not tell its format", file,
-                  "pass --format tsv or --format jsonl");
+                  "the pool comes before it; pass --format tsv or --format jsonl");
   }
   return no_error();
 }

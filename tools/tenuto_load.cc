@@ -259,6 +259,7 @@ Error run_load(const LoadArgs& args) {
   TENUTO_TOOL_TRY(input.open_file(args.file));
   const std::string name = args.file == "-" ? "standard input" : args.file;
   Loader loader(args, format, input.fd(), name, input.bytes());
+  const bool makes_it = args.create && access(args.path.c_str(), F_OK) != 0;
   Session session;
   TENUTO_TOOL_TRY(open_session(args, loader, session));
   catch_stop_signals();
@@ -270,7 +271,11 @@ Error run_load(const LoadArgs& args) {
   }
   // A clean close still matters after a failure, but the first error is returned.
   Error close_error = session.close();
-  if (error) return error;
+  if (error) {
+    // A pool that this command made, and in which nothing is, would only be in the next one's way.
+    if (makes_it && loader.records() == 0 && !close_error) unlink(args.path.c_str());
+    return error;
+  }
   TENUTO_TOOL_TRY(close_error);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -2,6 +2,9 @@
 // command finds what an earlier one wrote.
 #include "tool_run.h"
 
+#include <chrono>
+#include <thread>
+
 using namespace std::string_literals;
 using nlohmann::json;
 
@@ -320,6 +323,23 @@ TEST_F(ToolCli, compact_gives_space_back) {
   EXPECT_EQ(run({"compact", pool, "--occupancy", "101"}).code, 2);
   EXPECT_EQ(run_json({"info", pool})["records"], 60);
   EXPECT_EQ(run({"check", pool}).code, 0);
+}
+
+TEST_F(ToolCli, collections_are_renamed_and_records_have_lifetimes) {
+  const std::string pool = new_pool("a.tnt");
+  expect({"collections", pool, "--make", "sessions", "--expires"}, "");
+  expect({"collections", pool, "--rename", "sessions", "--to", "logins"}, "");
+  expect({"collections", pool}, "logins\t0 records\tbytes, expires\n");
+  EXPECT_EQ(run({"collections", pool, "--rename", "none", "--to", "more"}).code, 1);
+  EXPECT_EQ(run({"collections", pool, "--rename", "logins"}).code, 2);
+  expect({"put", pool, "--collection", "logins", "ann", "1", "--ttl", "3600"}, "");
+  expect({"put", pool, "--collection", "logins", "bob", "1", "--ttl", "1"}, "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  expect({"get", pool, "--collection", "logins", "ann"}, "1");
+  EXPECT_EQ(run({"get", pool, "--collection", "logins", "bob"}).code, 1);
+  EXPECT_EQ(run({"put", pool, "k", "v", "--ttl", "60"}).code, 2) << "nothing expires there";
+  const std::string ages = std::to_string(~std::uint64_t{0} / 1000);
+  EXPECT_EQ(run({"put", pool, "--collection", "logins", "k", "v", "--ttl", ages}).code, 2);
 }
 
 TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {

@@ -73,6 +73,9 @@ Run add_put(CommandLine& line) {
       "The value is the contents of this file; - is standard input", "FILE");
   line.add_size("--max-value", args->value_bytes_max, "With --value-file: the longest value");
   line.add_flag("--hex", args->hex, "KEY and VALUE are hexadecimal");
+  line.add_count(
+      "--ttl", [&a = *args](std::uint64_t n) { a.ttl_seconds = n; },
+      "The record expires after so many seconds (in a collection made with --expires)");
   line.add_size_max(*args);
   return [args] { return run_put(*args); };
 }
@@ -153,6 +156,12 @@ Run add_collections(CommandLine& line) {
   line.add_text(
       "--drop", [&a = *args](std::string t) { a.drop = std::move(t); },
       "Drop one with all its records", "NAME");
+  line.add_text(
+      "--rename", [&a = *args](std::string t) { a.rename = std::move(t); },
+      "Give one the name of --to", "NAME");
+  line.add_text(
+      "--to", [&a = *args](std::string t) { a.to = std::move(t); }, "With --rename: the new name",
+      "NAME");
   line.add_key_kind(args->key_kind, "With --make: the kind of its keys");
   line.add_flag("--reverse", args->reverse, "With --make: keys descend");
   line.add_flag("--duplicates", args->duplicates, "With --make: a key has many values");
@@ -242,7 +251,6 @@ constexpr std::array kCommands = {
             "  tenuto create counters.tnt --key u64",
             add_create},
     Command{"info", "What a pool is, what it survives, how it was closed",
-            "  tenuto info books.tnt\n"
             "  tenuto info books.tnt --json",
             add_info},
     Command{"check",
@@ -267,8 +275,7 @@ constexpr std::array kCommands = {
             "  tenuto get books.tnt cover > cover.jpg",
             add_get},
     Command{"del", "Delete records",
-            "  tenuto del books.tnt dune emma\n"
-            "  tenuto del books.tnt --hex 00ff",
+            "  tenuto del books.tnt dune emma",
             add_del},
     Command{"scan", "Print records in the order of their keys",
             "  tenuto scan books.tnt --prefix d --limit 10\n"
@@ -284,7 +291,7 @@ constexpr std::array kCommands = {
             "  tenuto dump books.tnt books.tsv\n"
             "  tenuto dump books.tnt --format jsonl --prefix d | gzip > d.gz",
             add_dump},
-    Command{"collections", "List the collections of a pool; make or drop one",
+    Command{"collections", "List the collections of a pool; make, rename or drop one",
             "  tenuto collections books.tnt\n"
             "  tenuto collections books.tnt --make authors\n"
             "  tenuto put books.tnt --collection authors herbert Frank",

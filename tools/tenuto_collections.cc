@@ -56,7 +56,10 @@ std::string as_json(const std::vector<Row>& rows) {
 }  // namespace
 
 Error run_collections(const CollectionsArgs& args) {
-  const bool writes = !args.make.empty() || !args.drop.empty();
+  const bool writes = !args.make.empty() || !args.drop.empty() || !args.rename.empty();
+  if (args.rename.empty() != args.to.empty()) {
+    return failed(Status::invalid_argument, "--rename and --to go together", args.path);
+  }
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, writes ? Access::write : Access::read));
   Report report;
@@ -74,6 +77,10 @@ Error run_collections(const CollectionsArgs& args) {
   if (!args.drop.empty()) {
     const Status status = session.store().drop(args.drop, &report);
     if (status != Status::ok) return store_failed(status, "cannot drop it", args.path, report);
+  }
+  if (!args.rename.empty()) {
+    const Status status = session.store().rename(args.rename, args.to, &report);
+    if (status != Status::ok) return store_failed(status, "cannot rename it", args.path, report);
   }
   std::vector<Row> rows;
   if (!writes) TENUTO_TOOL_TRY(list(session, args, rows));

@@ -46,7 +46,8 @@ struct CheckArgs : CommonArgs {
 struct PutArgs : CommonArgs {
   std::string key;
   std::optional<std::string> value;
-  std::string value_file;  // "-" is standard input
+  std::string value_file;         // "-" is standard input
+  std::uint64_t ttl_seconds = 0;  // 0: no lifetime
   std::uint64_t value_bytes_max = 1ull << 30;
   bool hex = false;
 };
@@ -93,6 +94,8 @@ struct DumpArgs : CommonArgs, RangeArgs {
 struct CollectionsArgs : CommonArgs {
   std::string make;
   std::string drop;
+  std::string rename;
+  std::string to;                     // the new name
   KeyKind key_kind = KeyKind::bytes;  // this and the rest: of the new collection
   bool reverse = false;
   bool duplicates = false;

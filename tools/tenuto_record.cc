@@ -15,6 +15,8 @@
 namespace tenuto::tool {
 namespace {
 
+constexpr std::uint64_t kTtlSecondsMax = 1ull << 40;
+
 constexpr std::size_t kReadBytes = 1u << 20;
 
 Error too_long(const PutArgs& args, const std::string& name) {
@@ -96,7 +98,17 @@ Error run_put(const PutArgs& args) {
   const KeyKind kind = session.key_kind();
   std::string key;
   TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
-  const Status status = session.records().put(key, value);
+  const bool lives = args.ttl_seconds != 0;
+  if (lives && !session.records().expires()) {
+    return failed(Status::invalid_argument, "no record of this collection expires",
+                  args.path + ", --ttl",
+                  "'tenuto collections PATH --make NAME --expires' makes one whose records do");
+  }
+  if (args.ttl_seconds > kTtlSecondsMax) {
+    return failed(Status::invalid_argument, "the lifetime is too long", "--ttl",
+                  fmt::format("at most {} seconds", kTtlSecondsMax));
+  }
+  const Status status = session.records().put(key, value, {.ttl_ms = args.ttl_seconds * 1000});
   if (status != Status::ok) return store_failed(status, "cannot put", session.where(key));
   TENUTO_TOOL_TRY(session.close());
   if (!args.json) return no_error();

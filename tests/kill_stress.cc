@@ -57,6 +57,21 @@ TEST(KillStress, nothing_acknowledged_is_lost_and_nothing_leaks) {
   EXPECT_GT(t.morphed_slabs, t.kills / 20) << "the sizes do not change enough to morph slabs";
 }
 
+// What is not synced may be lost there, so the children sync before they acknowledge.
+TEST(KillStress, nothing_synced_is_lost_on_medium_journal) {
+  KillOptions o = bounded();
+  o.kills = from_env("TENUTO_KILLS", 120);
+  o.medium = Medium::journal;
+  SCOPED_TRACE("TENUTO_SEED=" + std::to_string(o.seed));
+  const KillReport r = kill_loop(o);
+  ASSERT_FALSE(r.error) << r.error.text();
+  for (const auto& f : r.findings) ADD_FAILURE() << "kill " << f.kill << ": " << f.text << f.folder;
+  EXPECT_EQ(r.totals.kills, r.findings.empty() ? o.kills : r.totals.kills);
+  EXPECT_GT(r.totals.key_operations, r.totals.kills / 2) << "the children hardly did anything";
+  EXPECT_GT(r.totals.steps, r.totals.kills / 2);
+  EXPECT_GT(r.totals.sights, r.totals.kills / 4);
+}
+
 // The words of findings about a history that no order explains.
 const std::string kHistory = "a get saw|an erase (found|missed)|nobody touched|no order";
 

@@ -342,6 +342,36 @@ TEST_F(ToolCli, collections_are_renamed_and_records_have_lifetimes) {
   EXPECT_EQ(run({"put", pool, "--collection", "logins", "k", "v", "--ttl", ages}).code, 2);
 }
 
+TEST_F(ToolCli, a_dump_has_all_collections_and_a_load_makes_them) {
+  const std::string pool = new_pool("a.tnt");
+  const std::string odd = "a \"name\"\twith: #odd \\ bytes";
+  expect({"put", pool, "dune", "Frank"}, "");
+  expect({"collections", pool, "--make", odd}, "");
+  expect({"collections", pool, "--make", "log", "--key", "u64", "--reverse", "--duplicates"}, "");
+  expect({"collections", pool, "--make", "empty"}, "");
+  expect({"collections", pool, "--make", "sessions", "--expires"}, "");
+  expect({"put", pool, "--collection", odd, "#collection bytes: x", "v"}, "");
+  expect({"put", pool, "--collection", "log", "7", "a"}, "");
+  expect({"put", pool, "--collection", "log", "7", "b"}, "");
+  expect({"put", pool, "--collection", "sessions", "ann", "1", "--ttl", "100000"}, "");
+  for (const std::string format : {"tsv", "jsonl"}) {
+    const std::string file = path("all." + format), again = path("again." + format);
+    const std::string copy = path("copy-" + format + ".tnt");
+    ASSERT_EQ(run({"dump", pool, file}).code, 0);
+    ASSERT_EQ(run({"load", copy, file, "--create"}).code, 0);
+    EXPECT_EQ(run({"collections", copy}).out, run({"collections", pool}).out);
+    ASSERT_EQ(run({"dump", copy, again}).code, 0);
+    EXPECT_EQ(read_file(again), read_file(file));
+    // Into one collection, or over one of another form: refused, with the line.
+    const Outcome one = run({"load", copy, file, "--collection", "empty"});
+    EXPECT_EQ(one.code, 2);
+    EXPECT_NE(one.err.find("line 2"), std::string::npos) << one.err;
+    expect({"collections", copy, "--drop", "log"}, "");
+    expect({"collections", copy, "--make", "log"}, "");
+    EXPECT_EQ(run({"load", copy, file}).code, 2);
+  }
+}
+
 TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {
   const std::string pool = new_pool("a.tnt");
   const std::string copy = path("copy.tnt");

@@ -85,9 +85,7 @@ void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
   add_flag("--json", args.json, "Results as JSON, one object (scan: one a line)");
   add_flag("-q,--quiet", args.quiet, "No notes, no progress, no summary");
   add_flag("-v,--verbose", args.verbose, "Notes of the library on standard error");
-  add_choice<Medium>(
-      "--medium", kMediumNames, [&args](Medium m) { args.medium = m; },
-      "What the pool lies on [auto]");
+  add_medium([&args](Medium m) { args.medium = m; });
   add_text(
       "--journal", [&args](std::string t) { args.journal = std::move(t); },
       "The pool's journal, if it is not PATH.journal", "FILE");
@@ -97,6 +95,10 @@ void CommandLine::add_common(CommonArgs& args, bool may_read_only) {
   if (!may_read_only) return;
   add_flag("--read-only", args.read_only,
            "Never write the pool; one that was not closed is then an error");
+}
+
+void CommandLine::add_medium(std::function<void(Medium)> set) {
+  add_choice<Medium>("--medium", kMediumNames, std::move(set), "What the pool lies on [auto]");
 }
 
 void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {

@@ -49,6 +49,7 @@ class CommandLine : public CLI::App {
 
   // PATH, --json, --quiet, --verbose, --medium, --journal; --read-only if `may_read_only`.
   void add_common(CommonArgs& args, bool may_read_only);
+  void add_medium(std::function<void(Medium)> set);
   void add_collection(CommonArgs& args);
   void add_key_kind(KeyKind& kind, const std::string& help);
   void add_new_pool(NewPoolArgs& args, const std::string& when);

@@ -118,6 +118,7 @@ class KillLoop {
     KillOrder order;
     order.path = folder_.pool();
     order.seed = rng_();
+    order.medium = o_.medium;
     order.pool_bytes = o_.pool_bytes;
     order.pool_bytes_max = pool_bytes_max_;
     order.threads = plan == Plan::look_only ? 0 : o_.threads[rng_.below(o_.threads.size())];

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "error.h"
+#include "tenuto/pool_options.h"
 
 namespace tenuto::tool {
 
@@ -46,9 +47,10 @@ enum class KillBug : std::uint8_t {
 
 struct KillOptions {
   std::string directory = "/dev/shm";  // for the pools
-  std::string findings = ".";          // where a finding's folder is made
-  std::uint64_t kills = 400;           // 0: no limit
-  double seconds = 0;                  // 0: no limit
+  Medium medium = Medium::automatic;
+  std::string findings = ".";  // where a finding's folder is made
+  std::uint64_t kills = 400;   // 0: no limit
+  double seconds = 0;          // 0: no limit
   std::uint64_t seed = 1;
   std::vector<std::uint32_t> threads = {1, 2, 4};
   std::uint32_t engines = kEngineAll;

@@ -59,6 +59,7 @@ void KillChild::fail(const std::string& what) {
 void KillChild::open() {
   state_.phase = KillPhase::opening;
   StoreOptions o;
+  o.pool.medium = order_.medium;
   o.pool.size = order_.pool_bytes;
   o.pool.size_max = order_.pool_bytes_max;
   // Half of the processes always punch holes and keep the bookkeeping log as short as possible.
@@ -249,6 +250,7 @@ void KillChild::begin_step(KillThreadLog& log, std::initializer_list<KillStep::C
 }
 
 void KillChild::end_step(KillThreadLog& log) {
+  check(store_->sync(), "sync");  // on medium journal a fence alone acknowledges nothing
   KillStep& step = log.step;
   step.state.store(KillStep::done, std::memory_order_release);
   for (std::uint32_t i = 0; i < step.changes; ++i) {

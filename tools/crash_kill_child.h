@@ -23,6 +23,7 @@ inline constexpr int kKillExitFailed = 3;
 // The orders for one child.
 struct KillOrder {
   std::string path;
+  Medium medium = Medium::automatic;
   std::uint64_t seed = 0;
   std::uint64_t pool_bytes = 0, pool_bytes_max = 0;
   std::uint32_t threads = 1;

@@ -172,7 +172,10 @@ void KvWork::do_get(KillOp& op) {
   op.end.store(KillEnd::done, std::memory_order_release);
 }
 
+// On medium journal a get may see what another thread's put has not made durable yet. Only what is
+// durable is noted, for a kill may take the rest.
 void KvWork::note_got(KillOp& op, Status s, const std::string& got) {
+  child_.check(child_.store_->sync(), "sync");
   if (s != Status::not_found) child_.check(s, "get");
   op.value = s == Status::ok ? kill_version(got) : 0;
   if (s != Status::ok) return;

@@ -57,6 +57,15 @@ bool write_text(const std::string& path, const std::string& text) {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
+std::string journal_of(const std::string& pool) { return pool + ".journal"; }
+
+// With its journal, if it has one. What is not there is not copied.
+bool copy_pool(const std::string& from, const std::string& to) {
+  if (!exists(from)) return true;
+  if (exists(journal_of(from)) && !copy_file(journal_of(from), journal_of(to))) return false;
+  return copy_file(from, to);
+}
+
 }  // namespace
 
 KillFolder::~KillFolder() {
@@ -73,13 +82,15 @@ Error KillFolder::make(const std::string& directory) {
 }
 
 void KillFolder::clear() const {
-  ::unlink(pool().c_str());
-  ::unlink(image().c_str());
+  for (const std::string& path : {pool(), image()}) {
+    ::unlink(path.c_str());
+    ::unlink(journal_of(path).c_str());
+  }
 }
 
 bool KillFolder::keep_image() const {
   // A kill during creation leaves no file, which is correct.
-  return !exists(pool()) || copy_file(pool(), image());
+  return copy_pool(pool(), image());
 }
 
 std::string KillFolder::save(const std::string& findings, const KillFinding& finding,
@@ -88,8 +99,8 @@ std::string KillFolder::save(const std::string& findings, const KillFinding& fin
       fmt::format("{}/tenuto-kill-seed-{}-kill-{}", findings, seed, finding.kill);
   if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return {};
   bool saved = write_text(folder + "/finding.txt", text);
-  if (exists(pool())) saved = copy_file(pool(), folder + "/pool.tnt") && saved;
-  if (exists(image())) saved = copy_file(image(), folder + "/pool-at-kill.tnt") && saved;
+  saved = copy_pool(pool(), folder + "/pool.tnt") && saved;
+  saved = copy_pool(image(), folder + "/pool-at-kill.tnt") && saved;
   return saved ? folder : std::string();
 }
 

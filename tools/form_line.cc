@@ -4,6 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "json_record.h"
+#include "text_format.h"
+
 namespace tenuto::tool {
 namespace {
 
@@ -13,6 +16,8 @@ constexpr std::array<std::pair<KeyOrder, std::string_view>, 4> kOrders = {{
     {KeyOrder::reverse, "reverse"},
     {KeyOrder::reverse_u64, "reverse_u64"},
 }};
+
+constexpr std::string_view kCollection = "#collection ";
 
 struct Ends {
   std::string_view before;
@@ -61,6 +66,28 @@ bool parse_form_line(RecordFormat format, std::string_view line, std::string& wo
   if (line.find_first_of("\t\"\\") != std::string_view::npos) return false;
   words = line;
   return true;
+}
+
+void append_collection_line(RecordFormat format, const CollectionLine& line, std::string& out) {
+  if (format == RecordFormat::tsv) {
+    append_escaped(((out += kCollection) += line.form) += ": ", line.name);
+    return;
+  }
+  out += '{';
+  append_json_member(out, "collection", line.name);
+  out += ',';
+  append_json_member(out, "form", line.form);
+  out += '}';
+}
+
+bool parse_collection_line(RecordFormat format, std::string_view line, CollectionLine& out) {
+  if (format == RecordFormat::jsonl) return parse_json_collection(line, out.name, out.form);
+  if (!line.starts_with(kCollection) || line.find('\t') != std::string_view::npos) return false;
+  line.remove_prefix(kCollection.size());
+  const std::size_t colon = line.find(": ");
+  if (colon == std::string_view::npos) return false;
+  out.form = line.substr(0, colon);
+  return !parse_escaped(line.substr(colon + 2), 1, out.name);
 }
 
 bool options_of_form(std::string_view words, CollectionOptions& options) {

@@ -1,4 +1,4 @@
-// The first line of a dump whose collection is not a plain one. It describes the collection's form,
+// The lines of a dump that are no records: which collection the records below are of, and its form,
 // so that a load makes the same collection or refuses a different one.
 #pragma once
 
@@ -19,6 +19,16 @@ bool is_plain_form(std::string_view words);
 void append_form_line(RecordFormat format, std::string_view words, std::string& out);
 // Returns whether the line is a form line; if so, `words` is its form.
 bool parse_form_line(RecordFormat format, std::string_view line, std::string& words);
+
+// The line before the records of a collection that has a name.
+struct CollectionLine {
+  std::string name;
+  std::string form;  // form_words
+};
+void append_collection_line(RecordFormat format, const CollectionLine& line, std::string& out);
+// False: it is another kind of line.
+bool parse_collection_line(RecordFormat format, std::string_view line, CollectionLine& out);
+
 // The options for a collection of this form. Returns false if load cannot make it.
 bool options_of_form(std::string_view words, CollectionOptions& options);
 

@@ -31,7 +31,23 @@ class Reader {
     return std::nullopt;
   }
 
+  bool read_collection(std::string& name, std::string& form) {
+    const bool all =
+        !expect('{') && named("collection", name) && take(',') && named("form", form) && take('}');
+    blanks();
+    return all && at_ == line_.size();
+  }
+
  private:
+  bool named(std::string_view wanted, std::string& text) {
+    blanks();
+    if (string(name_) || name_ != wanted || expect(':')) return false;
+    blanks();
+    if (string(text)) return false;
+    blanks();
+    return true;
+  }
+
   struct Seen {
     bool key = false;
     bool value = false;
@@ -256,6 +272,10 @@ class Reader {
 
 MaybeError parse_json_record(RecordShape shape, std::string_view line, Record& record) {
   return Reader(shape, line).read(record);
+}
+
+bool parse_json_collection(std::string_view line, std::string& name, std::string& form) {
+  return Reader(KeyKind::bytes, line).read_collection(name, form);
 }
 
 }  // namespace tenuto::tool

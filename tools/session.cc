@@ -173,11 +173,14 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
 
 Error Session::find_collection(const CommonArgs& args, const CollectionOptions& options) {
   records_ = store_->default_collection();
-  if (args.collection.empty()) return no_error();
+  return args.collection.empty() ? no_error() : select(args.collection, options);
+}
+
+Error Session::select(const std::string& name, const CollectionOptions& options) {
   Report report;
-  Result<Collection> there = store_->collection(args.collection, options, &report);
+  Result<Collection> there = store_->collection(name, options, &report);
   if (!there) {
-    Error error = store_failed(there.error(), "cannot open the collection", args.path, report);
+    Error error = store_failed(there.error(), "cannot open the collection", path_, report);
     if (there.error() == Status::not_found) error.hint = "'tenuto collections PATH' lists them";
     return error;
   }

@@ -31,6 +31,8 @@ class Session {
   // this form.
   Error open_or_create_store(const CommonArgs& args, const NewPoolArgs& new_pool,
                              const CollectionOptions& form);
+  // From now on records() are those of this collection.
+  Error select(const std::string& name, const CollectionOptions& options);
   // Everything written is certain to be kept only if this succeeds.
   Error close();
 

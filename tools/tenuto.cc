@@ -219,6 +219,7 @@ Run add_crash_kill(CommandLine& line) {
       "--findings", [&o](std::string t) { o.findings = std::move(t); },
       "Where findings are saved [.]", "DIR");
   line.add_size("--size-max", o.pool_bytes_max, "A pool may grow up to this");
+  line.add_medium([&o](Medium m) { o.medium = m; });
   line.add_count(
       "--seed",
       [&a = *args](std::uint64_t n) {
@@ -251,8 +252,7 @@ constexpr std::array kCommands = {
             "  tenuto create counters.tnt --key u64",
             add_create},
     Command{"info", "What a pool is, what it survives, how it was closed",
-            "  tenuto info books.tnt --json",
-            add_info},
+            "  tenuto info books.tnt --json", add_info},
     Command{"check",
             "Recover a pool, then check every record and all of its heap; rescue a damaged one",
             "  tenuto check books.tnt && echo sound\n"
@@ -274,9 +274,7 @@ constexpr std::array kCommands = {
             "  tenuto get books.tnt dune\n"
             "  tenuto get books.tnt cover > cover.jpg",
             add_get},
-    Command{"del", "Delete records",
-            "  tenuto del books.tnt dune emma",
-            add_del},
+    Command{"del", "Delete records", "  tenuto del books.tnt dune emma", add_del},
     Command{"scan", "Print records in the order of their keys",
             "  tenuto scan books.tnt --prefix d --limit 10\n"
             "  tenuto scan books.tnt --from a --to n --reverse --keys-only\n"

@@ -6,16 +6,19 @@
 #include <unistd.h>
 
 #include "bulk.h"
+#include "form_line.h"
 #include "process.h"
 #include "progress.h"
 #include "session.h"
 #include "tenuto_commands.h"
+#include "text_format.h"
 
 namespace tenuto::tool {
 namespace {
 
 Error write_records(const DumpArgs& args, RecordFormat format, Session& session, Output& out,
                     std::uint64_t& records) {
+  const std::uint64_t before = records;
   IteratorOptions options;
   TENUTO_TOOL_TRY(parse_range(args, session.key_kind(), options));
   const bool whole = !args.prefix && !args.from && !args.to;
@@ -24,7 +27,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
                     whole ? session.records().stats().record_bytes : 0);
   Iterator it = session.records().iterator(options);
   std::string line;
-  if (!is_plain_form(session.form())) {
+  if (!args.collection.empty() && !is_plain_form(session.form())) {
     append_form_line(format, session.form(), line);
     out.write(line += '\n');
   }
@@ -44,10 +47,35 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   }
   // No other thread writes meanwhile. Expired records are counted but not dumped.
   const std::uint64_t counted = session.records().stats().records;
-  if (!whole || !out.ok() || session.records().expires() || records == counted) return no_error();
+  const std::uint64_t dumped = records - before;
+  if (!whole || !out.ok() || session.records().expires() || dumped == counted) return no_error();
   return failed(Status::corrupt,
-                fmt::format("the dump has {} records, and the pool counts {}", records, counted),
+                fmt::format("the dump has {} records, and the pool counts {}", dumped, counted),
                 args.path, "see what check says of the pool");
+}
+
+// The default collection, and with --collection or a range that is all. Else every one with a name
+// follows, behind a line that names it.
+Error write_collections(const DumpArgs& args, RecordFormat format, Session& session, Output& out,
+                        std::uint64_t& records) {
+  TENUTO_TOOL_TRY(write_records(args, format, session, out, records));
+  if (!args.collection.empty() || args.prefix || args.from || args.to) return no_error();
+  Report report;
+  const auto all = session.store().collections(&report);
+  if (!all) return store_failed(all.error(), "cannot read the catalog", args.path, report);
+  for (const CollectionInfo& info : *all) {
+    if (info.order == KeyOrder::registered) {
+      return failed(Status::invalid_argument,
+                    "a collection's order is a program's own: " + in_quotes(info.name), args.path,
+                    "dump the others one by one with --collection; that program can write its own");
+    }
+    TENUTO_TOOL_TRY(session.select(info.name, {.create_if_missing = false}));
+    std::string line;
+    append_collection_line(format, {info.name, session.form()}, line);
+    out.write(line += '\n');
+    TENUTO_TOOL_TRY(write_records(args, format, session, out, records));
+  }
+  return no_error();
 }
 
 // The dump must not replace the pool it is read from.
@@ -95,7 +123,7 @@ Error run_dump(const DumpArgs& args) {
   }
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t records = 0;
-  TENUTO_TOOL_TRY(write_records(args, format, session, *out, records));
+  TENUTO_TOOL_TRY(write_collections(args, format, session, *out, records));
   TENUTO_TOOL_TRY(session.close());
   TENUTO_TOOL_TRY(out->finish());
   Facts facts;

@@ -57,6 +57,10 @@ class Loader {
     if (has_form_) status = reader_.next(line);
     for (;; status = reader_.next(line)) {
       if (status == Status::ok) {
+        if (parse_collection_line(format_, line, collection_)) {
+          TENUTO_TOOL_TRY(go_on_in_collection(session));
+          continue;
+        }
         if (MaybeError bad = parse_record(format_, session.shape(), line, record_)) {
           TENUTO_TOOL_TRY(bad_line(store, *bad));
           continue;
@@ -96,6 +100,26 @@ class Loader {
                    session.form()},
             "'tenuto collections PATH --make NAME' makes one, or load --create --collection NAME; "
             "without the first line the records are loaded as they are"};
+  }
+
+  // The records that follow are of a collection that the line names. It is made if it is missing.
+  Error go_on_in_collection(Session& session) {
+    TENUTO_TOOL_TRY(write_batch(session.store()));
+    const std::string where = after_line();
+    if (!args_.collection.empty()) {
+      return failed(Status::invalid_argument, "the input is of several collections", where,
+                    "leave --collection out; " + loaded_words());
+    }
+    CollectionOptions options;
+    if (!options_of_form(collection_.form, options)) {
+      return failed(Status::invalid_argument, "the line says no form that a load can make", where,
+                    loaded_words());
+    }
+    TENUTO_TOOL_TRY(session.select(collection_.name, options));
+    has_form_ = true;
+    form_ = collection_.form;
+    into_ = session.records();
+    return check_form(session);
   }
 
   Error add(Store& store) {
@@ -184,6 +208,7 @@ class Loader {
   bool has_form_ = false;
   std::string form_;
   CollectionOptions form_options_;
+  CollectionLine collection_;
   std::uint64_t now_ms_ = 0;
   std::uint64_t batch_puts_ = 0;
   std::uint64_t expired_ = 0;  // before they were loaded

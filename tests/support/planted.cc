@@ -55,7 +55,7 @@ const std::vector<Planted>& bugs_below_the_store() {
       {"pm_zone_counted_before_its_entry", "the zone count is raised before the entry is written",
        "pool_growth", "the file is shorter than its zones say"},
       {"pm_file_length_believed", "the whole file is mapped, not what the zone table says",
-       "pool_growth", "no room to grow"},
+       "pool_growth", "a zone does not follow the one before it"},
       {"pm_dirty_lines_flushed_and_not_fenced",
        "lines for which there is no room are flushed and left to whoever fences next", "many_frees",
        "a block leaked|names a free block|acknowledged, and"},

@@ -11,7 +11,7 @@ namespace example {
 
 struct Entry {
   std::uint64_t number;
-  std::uint64_t check;  // of the number: what a reader would stumble over if it were torn
+  std::uint64_t check;  // computed from the number, so a reader can detect a torn entry
 };
 
 constexpr std::uint64_t check_of(std::uint64_t number) { return ~number * 0x9e3779b97f4a7c15; }
@@ -23,7 +23,7 @@ struct Queue {
   alignas(64) std::uint64_t head;
   alignas(64) Entry entry[kEntries];
 
-  // False: full. Durable when it returns.
+  // Returns false if the queue is full. Durable on return.
   bool push(std::uint64_t number) {
     if (tail - head == kEntries) return false;
     Entry& e = entry[tail % kEntries];
@@ -34,7 +34,7 @@ struct Queue {
     return true;
   }
 
-  // Nothing: empty. Durable when it returns.
+  // Returns nullopt if the queue is empty. Durable on return.
   std::optional<std::uint64_t> pop() {
     if (tail == head) return std::nullopt;
     const std::uint64_t number = entry[head % kEntries].number;

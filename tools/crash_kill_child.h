@@ -121,6 +121,7 @@ class KvWork {
   Status do_put(std::uint32_t key, std::uint64_t value);
   Status do_erase(std::uint32_t key);
   void do_get(KillOp& op);
+  void sync();
   void note_got(KillOp& op, Status s, const std::string& got);
   std::vector<std::uint32_t> draw_keys();
   // Writes everything announced since `from`, atomically. With `only`, just the entries of that

@@ -98,6 +98,7 @@ void KvWork::acknowledge(KillOp& op, Status s) {
     end = KillEnd::failed;
   } else if (op.verb == KillVerb::erase && op.batch == 0) {
     if (s != Status::not_found) child_.check(s, "erase");
+    if (s == Status::not_found) sync();
     op.saw = s == Status::ok ? 1 : 2;
   } else {
     child_.check(s, op.batch != 0 ? "batch" : "put");
@@ -172,10 +173,12 @@ void KvWork::do_get(KillOp& op) {
   op.end.store(KillEnd::done, std::memory_order_release);
 }
 
-// On medium journal a get may see what another thread's put has not made durable yet. Only what is
-// durable is noted, for a kill may take the rest.
+// On medium journal a get, or an erase that finds nothing, may see what another thread has not made
+// durable yet. Only what is durable is noted, because a kill may take the rest.
+void KvWork::sync() { child_.check(child_.store_->sync(), "sync"); }
+
 void KvWork::note_got(KillOp& op, Status s, const std::string& got) {
-  child_.check(child_.store_->sync(), "sync");
+  sync();
   if (s != Status::not_found) child_.check(s, "get");
   op.value = s == Status::ok ? kill_version(got) : 0;
   if (s != Status::ok) return;

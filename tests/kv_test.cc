@@ -39,6 +39,20 @@ TEST_F(KvTest, open_obeys_create_if_missing_and_error_if_exists) {
   EXPECT_EQ(*opened().get("a"), "1");
 }
 
+// With -Wextra, which warns of members that neither the caller nor the header initialises.
+TEST_F(KvTest, options_are_given_by_name_and_the_rest_has_defaults) {
+  const std::string path = path_.str();
+  EXPECT_EQ(Store::open(path, {.create_if_missing = false}).error(), Status::not_found);
+  EXPECT_EQ(Pool::open(path, {.read_only = true}).error(), Status::not_found);
+  Store s = Store::open(path, {.error_if_exists = true}).value();
+  ASSERT_EQ(s.put("ab", "1", {.durability = Durability::buffered}), Status::ok);
+  Iterator it = s.iterator({.prefix = "a"});
+  it.seek_first();
+  EXPECT_TRUE(it.valid());
+  EXPECT_TRUE(s.compact({.moves_max = 1}));
+  EXPECT_TRUE(BulkRecord{.key = "a"}.value.empty());
+}
+
 TEST_F(KvTest, a_pool_without_a_store_gets_one_only_when_asked) {
   { ASSERT_TRUE(Pool::create(path_.str(), options_.pool)); }
   options_.create_if_missing = false;

@@ -84,14 +84,14 @@ class TENUTO_API WriteBatch {
 
 // A record for bulk_load. The bytes must stay until the call returns.
 struct BulkRecord {
-  std::string_view key;
-  std::string_view value;
+  std::string_view key = {};
+  std::string_view value = {};
 };
 
 struct IteratorOptions {
-  std::string prefix;                // only keys that begin with it
-  std::optional<std::string> lower;  // inclusive
-  std::optional<std::string> upper;  // exclusive
+  std::string prefix = {};                // only keys that begin with it
+  std::optional<std::string> lower = {};  // inclusive
+  std::optional<std::string> upper = {};  // exclusive
 };
 
 // A cursor over the records in key order. It reads each leaf at one point in time. Concurrent

@@ -76,7 +76,7 @@ struct KeyCodec {
 };
 
 struct StoreOptions {
-  PoolOptions pool;  // size, growth, medium, read_only and more
+  PoolOptions pool = {};  // size, growth, medium, read_only and more
   bool create_if_missing = true;
   bool error_if_exists = false;       // Status::exists when there is a pool file already
   KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing store keeps its own

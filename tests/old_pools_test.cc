@@ -274,7 +274,7 @@ std::vector<std::string> default_lines(const std::string& text) {
 
 TEST_P(OldPools, are_dumped_as_their_text_says) {
   if (refused() || !GetParam().store) return;
-  const Outcome o = run({"dump", pool(), "--format", "tsv"});
+  const Outcome o = run({"dump", pool(), "--format", "tsv", "--collection", ""});
   ASSERT_EQ(o.code, 0) << o.err;
   std::istringstream dump(o.out);
   std::string line;

@@ -113,9 +113,12 @@ void CommandLine::add_size_max(CommonArgs& args) {
 }
 
 void CommandLine::add_collection(CommonArgs& args) {
-  add_text(
-      "--collection", [&args](std::string t) { args.collection = std::move(t); },
-      "The collection with this name instead of the default one", "NAME");
+  const auto set = [&args](std::string t) {
+    args.collection = std::move(t);
+    args.one_collection = true;
+  };
+  add_text("--collection", set, "The collection with this name; '' and no name: the default one",
+           "NAME");
 }
 
 void CommandLine::add_key_kind(KeyKind& kind, const std::string& help) {

@@ -269,6 +269,7 @@ Status KvWork::write_torn(std::uint32_t from) {
   for (std::uint32_t i = from; i < written_; ++i) {
     const KillOp& op = log_.op[i];
     const Status s = op.verb == KillVerb::put ? do_put(op.key, op.value) : do_erase(op.key);
+    if (s == Status::full) return s;
     if (s != Status::not_found) child_.check(s, "entry");
   }
   return Status::ok;

@@ -16,8 +16,9 @@ namespace tenuto::tool {
 
 struct CommonArgs {
   std::string path;
-  std::string collection;  // empty: the default one
-  std::string journal;     // path of the pool's journal; empty: beside the pool
+  std::string collection;       // empty: the default one
+  bool one_collection = false;  // --collection was given, also with an empty name
+  std::string journal;          // path of the pool's journal; empty: beside the pool
   bool json = false;
   bool quiet = false;
   bool verbose = false;

@@ -59,7 +59,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
 Error write_collections(const DumpArgs& args, RecordFormat format, Session& session, Output& out,
                         std::uint64_t& records) {
   TENUTO_TOOL_TRY(write_records(args, format, session, out, records));
-  if (!args.collection.empty() || args.prefix || args.from || args.to) return no_error();
+  if (args.one_collection || args.prefix || args.from || args.to) return no_error();
   Report report;
   const auto all = session.store().collections(&report);
   if (!all) return store_failed(all.error(), "cannot read the catalog", args.path, report);
@@ -67,7 +67,7 @@ Error write_collections(const DumpArgs& args, RecordFormat format, Session& sess
     if (info.order == KeyOrder::registered) {
       return failed(Status::invalid_argument,
                     "a collection's order is a program's own: " + in_quotes(info.name), args.path,
-                    "dump the others one by one with --collection; that program can write its own");
+                    "dump the others one by one: --collection NAME, and '' for the default one");
     }
     TENUTO_TOOL_TRY(session.select(info.name, {.create_if_missing = false}));
     std::string line;

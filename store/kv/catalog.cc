@@ -112,7 +112,7 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
     from = upper.key;
     const Place place = tree_->index().locate(from, Aim::at, &upper);
     const bool gives_up = TENUTO_PLANT("store_catalog_list_gives_up");
-    if (gives_up) ::usleep(100);
+    if (gives_up) ::usleep(1000);
     const Status s = tree_->entries(place, found, true);
     if (s == Status::conflict && !gives_up) {
       upper = {true, from, nullptr};

@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "journal/capture.h"
 #include "journal/journal.h"
@@ -30,6 +32,7 @@ namespace {
 constexpr std::uint64_t kGrowBytesMin = 4u << 20;
 constexpr std::uint64_t kGrowBytesSmall = 32u << 20;
 constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
+constexpr int kReasonMsMax = 1000;
 }  // namespace
 
 PoolFile::PoolFile() { join(); }
@@ -198,16 +201,16 @@ std::size_t PoolFile::zone_count() const {
 
 void PoolFile::poison(Status why, const Report& report) {
   Status none = Status::ok;
-  if (health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed)) {
+  bool first = false;
+  {
+    const std::lock_guard lock(poison_mu_);  // whoever sees the status finds the reason
+    first = health_.poisoned.compare_exchange_strong(none, why, std::memory_order_relaxed);
     health_.read_only.store(true, std::memory_order_relaxed);  // before texts, which need memory
-    {
-      const std::lock_guard lock(poison_mu_);
-      poison_ = report;
-    }
-    log("the pool turned read-only: " +
-        (report.what.empty() ? std::string(status_name(why)) : report.text()));
+    if (first) poison_ = report;
   }
-  health_.read_only.store(true, std::memory_order_relaxed);
+  if (!first) return;
+  log("the pool turned read-only: " +
+      (report.what.empty() ? std::string(status_name(why)) : report.text()));
 }
 
 Status PoolFile::say_forked(Report* report) const {
@@ -220,6 +223,13 @@ Status PoolFile::say_forked(Report* report) const {
 Status PoolFile::health(Report* report) const {
   if (forked()) return say_forked(report);
   TENUTO_TRY(bad_pages(report));
+  // A journal that fails says so to writers before it has turned the pool read-only.
+  const auto reason_comes = [this] {
+    return poisoned() == Status::ok && journal_ != nullptr && journal_->status() != Status::ok;
+  };
+  for (int ms = 0; ms < kReasonMsMax && reason_comes(); ++ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   const Status s = poisoned();
   if (s == Status::ok) return s;
   const std::lock_guard lock(poison_mu_);

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "pm/plant.h"
@@ -24,25 +27,45 @@ std::uint64_t blocks_on_disk(const std::string& path) {
 
 class JournalSize : public testing::Test {
  protected:
-  StoreOptions options() const {
-    StoreOptions o;
-    o.pool.medium = Medium::journal;
-    o.pool.journal.path = paths_.journal.str();
-    return o;
-  }
-  Result<Store> open() { return Store::open(paths_.pool.str(), options(), &report_); }
-  std::uint64_t ring(Store& s) { return s.pool().stats().journal_bytes; }
-  // Until the pool is so large, by blocks that are freed again.
-  void grow(Store& s, std::uint64_t bytes) {
-    Pool& pool = s.pool();
-    auto* block = pool.root<Ptr<char>>("block").value();
-    ASSERT_EQ(pool.malloc_to(*block, bytes), Status::ok);
-    ASSERT_EQ(pool.free_from(*block), Status::ok);
-    ASSERT_GE(pool.stats().file_bytes, bytes);
+  JournalSize() {
+    options_.pool.medium = Medium::journal;
+    options_.pool.journal.path = paths_.journal.str();
+    options_.pool.log = [this](std::string_view text) { (log_ += text) += "\n"; };
   }
 
+  Result<Store> open() { return Store::open(paths_.pool.str(), options_, &report_); }
+  static std::uint64_t ring(Store& s) { return s.pool().stats().journal_bytes; }
+
+  // Leaves a pool of at least so many bytes with the record a, closed or killed, and the journal of
+  // its first open.
+  void make_grown(std::uint64_t bytes, bool closed = true) {
+    run_and_kill([&] {
+      Result<Store> s = open();
+      if (!s || ring(*s) != kSmall) return false;
+      auto* block = s->pool().root<Ptr<char>>("block").value();
+      const bool grown = s->pool().malloc_to(*block, bytes) == Status::ok &&
+                         s->pool().free_from(*block) == Status::ok;
+      if (!grown || ring(*s) != kSmall || s->put("a", "1") != Status::ok) return false;
+      if (!closed) std::_Exit(0);
+      return s->close() == Status::ok;
+    });
+  }
+  // The pool opens, is sound, and has the record.
+  void expect_sound(std::uint64_t ring_bytes) {
+    Result<Store> s = open();
+    ASSERT_TRUE(s) << report_.text();
+    EXPECT_EQ(ring(*s), ring_bytes);
+    EXPECT_EQ(s->get("a").value_or(""), "1");
+    EXPECT_EQ(s->validate(&report_), Status::ok) << report_.text();
+    EXPECT_EQ(s->put("b", "2"), Status::ok);
+    EXPECT_EQ(s->close(), Status::ok);
+  }
+
+  static constexpr std::uint64_t kSmall = 6 * kMiB;
   JournalPaths paths_{"journal-size"};
+  StoreOptions options_;
   Report report_;
+  std::string log_;
 };
 
 TEST_F(JournalSize, a_small_store_takes_little_of_the_disk) {
@@ -54,73 +77,92 @@ TEST_F(JournalSize, a_small_store_takes_little_of_the_disk) {
 }
 
 TEST_F(JournalSize, the_open_of_a_grown_pool_makes_its_journal_larger) {
-  Result<Store> s = open();
-  ASSERT_TRUE(s) << report_.text();
-  const std::uint64_t first = ring(*s);
-  grow(*s, 40 * kMiB);
-  ASSERT_EQ(s->put("a", "1"), Status::ok);
-  EXPECT_EQ(ring(*s), first) << "as long as it is open";
-  ASSERT_EQ(s->close(), Status::ok);
-  for (int life = 0; life < 2; ++life) {
-    // Killed: what the ring holds is found again with its new size.
-    run_and_kill([&] {
-      Result<Store> t = open();
-      const bool ok = t && ring(*t) >= 20 * kMiB && t->put(std::to_string(life), "2") == Status::ok;
-      if (!ok) return false;
+  for (const bool closed : {true, false}) {
+    make_grown(200 * kMiB, closed);
+    ASSERT_FALSE(HasFatalFailure());
+    run_and_kill([&] {  // what the larger ring holds is found again
+      Result<Store> s = open();
+      if (!s || ring(*s) != 64 * kMiB || s->put("killed", "1") != Status::ok) return false;
       std::_Exit(0);
     });
     ASSERT_FALSE(HasFatalFailure());
-    Result<Store> again = open();
-    ASSERT_TRUE(again) << report_.text();
-    EXPECT_EQ(*again->get(std::to_string(life)), "2");
-    EXPECT_EQ(again->validate(), Status::ok);
-    ASSERT_EQ(again->close(), Status::ok);
+    expect_sound(64 * kMiB);
+    EXPECT_EQ(open()->get("killed").value_or(""), "1");
+    std::filesystem::remove(paths_.pool.str());
+    std::filesystem::remove(paths_.journal.str());
+  }
+}
+
+// At every call that such an open makes to the system: before it, within the zeros, between them
+// and the header that names them, and after it.
+TEST_F(JournalSize, a_kill_while_it_is_made_larger_loses_nothing) {
+  const std::string pool = paths_.pool.str(), journal = paths_.journal.str();
+  for (const bool closed : {true, false}) {
+    make_grown(16 * kMiB, closed);
+    ASSERT_FALSE(HasFatalFailure());
+    for (const std::string& path : {pool, journal}) {
+      std::filesystem::copy_file(path, path + ".kept");
+    }
+    int kills = 0, grown = 0;
+    for (int n = 1, status = 1; status != 0; ++n) {
+      for (const std::string& path : {pool, journal}) {
+        std::filesystem::copy_file(path + ".kept", path,
+                                   std::filesystem::copy_options::overwrite_existing);
+      }
+      const pid_t child = ::fork();
+      if (child == 0) {
+        fail_call_anywhere(n, kKillProcess, false);
+        std::_Exit(open() ? 0 : 1);
+      }
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(status == 0 || WIFSIGNALED(status)) << "the open failed";
+      kills += status != 0 ? 1 : 0;
+      grown += std::filesystem::file_size(journal) > kSmall + kMiB ? 1 : 0;
+      SCOPED_TRACE("killed at call " + std::to_string(n) +
+                   (closed ? ", closed" : ", killed before"));
+      Result<Store> s = open();
+      ASSERT_TRUE(s) << report_.text();
+      const std::uint64_t ring_bytes = ring(*s);
+      EXPECT_GT(ring_bytes, kSmall);
+      EXPECT_EQ(s->close(), Status::ok);
+      expect_sound(ring_bytes);
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(kills, 10);
+    EXPECT_GT(grown, 3) << "no kill after the file became longer";
+    for (const std::string& path : {pool, journal}) std::filesystem::remove(path + ".kept");
+    std::filesystem::remove(pool);
+    std::filesystem::remove(journal);
   }
 }
 
 TEST_F(JournalSize, an_explicit_size_is_of_a_new_journal_only) {
-  Result<Store> s = open();
-  ASSERT_TRUE(s) << report_.text();
-  const std::uint64_t first = ring(*s);
-  grow(*s, 40 * kMiB);
-  ASSERT_EQ(s->close(), Status::ok);
-  StoreOptions o = options();
-  o.pool.journal.bytes = 32 * kMiB;
-  Result<Store> again = Store::open(paths_.pool.str(), o, &report_);
-  ASSERT_TRUE(again) << report_.text();
-  EXPECT_EQ(ring(*again), first);
-  EXPECT_EQ(again->close(), Status::ok);
+  make_grown(40 * kMiB);
+  ASSERT_FALSE(HasFatalFailure());
+  options_.pool.journal.bytes = 32 * kMiB;
+  expect_sound(kSmall);
 }
 
-TEST_F(JournalSize, where_there_is_no_room_it_stays_small) {
-  Result<Store> s = open();
-  ASSERT_TRUE(s) << report_.text();
-  const std::uint64_t first = ring(*s);
-  grow(*s, 40 * kMiB);
-  ASSERT_EQ(s->put("a", "1"), Status::ok);
-  ASSERT_EQ(s->close(), Status::ok);
+TEST_F(JournalSize, where_there_is_no_room_it_stays_small_and_says_so) {
+  make_grown(40 * kMiB);
+  ASSERT_FALSE(HasFatalFailure());
   const std::uint64_t bytes = blocks_on_disk(paths_.journal.str());
   fail_call_anywhere(1, ENOSPC, false, "fallocate");
-  Result<Store> again = open();
+  expect_sound(kSmall);
   std::string name;
   EXPECT_TRUE(failed_call_anywhere(&name));
-  ASSERT_TRUE(again) << report_.text();
-  EXPECT_EQ(ring(*again), first);
   EXPECT_EQ(blocks_on_disk(paths_.journal.str()), bytes);
-  EXPECT_EQ(*again->get("a"), "1");
-  EXPECT_EQ(again->close(), Status::ok);
+  EXPECT_NE(log_.find("journal stays small"), std::string::npos) << log_;
 }
 
 // The plant: a header names space that is not there.
 TEST_F(JournalSize, a_ring_without_its_space_is_found) {
+  make_grown(40 * kMiB);
+  ASSERT_FALSE(HasFatalFailure());
+  plant("journal_ring_grown_without_space");
   Result<Store> s = open();
   ASSERT_TRUE(s) << report_.text();
-  grow(*s, 40 * kMiB);
-  ASSERT_EQ(s->close(), Status::ok);
-  plant("journal_ring_grown_without_space");
-  Result<Store> again = open();
-  ASSERT_TRUE(again) << report_.text();
-  static_cast<void>(again->close());
+  static_cast<void>(s->close());
   unplant_all();
   EXPECT_EQ(open().error(), Status::corrupt);
 }

@@ -47,7 +47,7 @@ class CommandLine : public CLI::App {
   // Takes one or more texts unchanged, as the last arguments.
   void add_texts(const char* name, std::vector<std::string>& texts, const std::string& help);
 
-  // PATH, --json, --quiet, --verbose, --medium, --journal; --read-only if `may_read_only`.
+  // PATH, --json, --quiet, --verbose, --medium, --journal, --wait; --read-only if `may_read_only`.
   void add_common(CommonArgs& args, bool may_read_only);
   void add_medium(std::function<void(Medium)> set);
   void add_collection(CommonArgs& args);

@@ -32,16 +32,27 @@ class Loader {
         reader_(fd, args.line_bytes_max),
         progress_(is_terminal(STDERR_FILENO) && !args.quiet && !args.json, input_bytes) {}
 
-  // Reads the first line, which may describe the form of the dumped collection. run() calls this
-  // unless the caller did before.
+  // Reads the first line, and the second if the first describes the form of the dumped collection.
+  // run() calls this unless the caller did before.
   Error begin() {
     begun_ = true;
     first_status_ = reader_.next(first_);
     if (first_status_ != Status::ok || !parse_form_line(format_, first_, form_)) return no_error();
     has_form_ = true;
-    if (options_of_form(form_, form_options_)) return no_error();
-    return failed(Status::invalid_argument, "the first line says no form that a load can make",
-                  name_ + ", line 1", "leave the line out to load the records all the same");
+    if (!options_of_form(form_, form_options_)) {
+      return failed(Status::invalid_argument, "the first line says no form that a load can make",
+                    name_ + ", line 1", "leave the line out to load the records all the same");
+    }
+    first_status_ = reader_.next(first_);
+    return no_error();
+  }
+  // What is wrong with the first record. For a caller that makes a pool only if it has something to
+  // put into it. REQUIRES: begin().
+  Error check_first(RecordShape shape) {
+    if (first_status_ != Status::ok || args_.skip_bad) return no_error();
+    if (parse_collection_line(format_, first_, collection_)) return no_error();
+    const MaybeError bad = parse_record(format_, shape, first_, record_);
+    return bad ? bad_line_error(*bad) : no_error();
   }
   bool has_form() const { return has_form_; }
   const CollectionOptions& form() const { return form_options_; }
@@ -54,7 +65,6 @@ class Loader {
     into_ = session.records();
     Status status = first_status_;
     std::string_view line = first_;
-    if (has_form_) status = reader_.next(line);
     for (;; status = reader_.next(line)) {
       if (status == Status::ok) {
         if (parse_collection_line(format_, line, collection_)) {
@@ -170,19 +180,21 @@ class Loader {
 
   Error bad_line(Store& store, const FormatError& bad) {
     ++bad_lines_;
-    const std::string where =
-        fmt::format("{}, line {}, column {}", name_, reader_.line_number(), bad.column);
     if (args_.skip_bad) {
       if (bad_lines_ <= kBadLinesShown && !args_.quiet) {
         progress_.clear();
-        print_note(fmt::format("skipped: {} [{}]", bad.what, where));
+        print_note(fmt::format("skipped: {} [{}, column {}]", bad.what, after_line(), bad.column));
       }
       return no_error();
     }
     // The records before the bad line are valid and kept.
     TENUTO_TOOL_TRY(write_batch(store));
     progress_.clear();
-    return failed(Status::invalid_argument, bad.what, where,
+    return bad_line_error(bad);
+  }
+  Error bad_line_error(const FormatError& bad) const {
+    return failed(Status::invalid_argument, bad.what,
+                  fmt::format("{}, column {}", after_line(), bad.column),
                   "correct the line, or leave such lines out with --skip-bad; " + loaded_words());
   }
 
@@ -269,6 +281,10 @@ Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
   CollectionOptions form;
   form.order = args.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
   if (loader.has_form()) form = loader.form();
+  if (access(args.path.c_str(), F_OK) != 0) {
+    const bool integers = form.order == KeyOrder::u64 || form.order == KeyOrder::reverse_u64;
+    TENUTO_TOOL_TRY(loader.check_first({integers ? KeyKind::u64 : KeyKind::bytes, form.expires}));
+  }
   return session.open_or_create_store(args, args, form);
 }
 
@@ -284,7 +300,6 @@ Error run_load(const LoadArgs& args) {
   TENUTO_TOOL_TRY(input.open_file(args.file));
   const std::string name = args.file == "-" ? "standard input" : args.file;
   Loader loader(args, format, input.fd(), name, input.bytes());
-  const bool makes_it = args.create && access(args.path.c_str(), F_OK) != 0;
   Session session;
   TENUTO_TOOL_TRY(open_session(args, loader, session));
   catch_stop_signals();
@@ -296,11 +311,7 @@ Error run_load(const LoadArgs& args) {
   }
   // A clean close still matters after a failure, but the first error is returned.
   Error close_error = session.close();
-  if (error) {
-    // A pool that this command made, and in which nothing is, would only be in the next one's way.
-    if (makes_it && loader.records() == 0 && !close_error) unlink(args.path.c_str());
-    return error;
-  }
+  if (error) return error;
   TENUTO_TOOL_TRY(close_error);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -133,6 +133,10 @@ Status PoolFile::begin_life(Report* report) {
     super_.journal_life = super_.life;
     return put_superblock(report);
   };
+  Report why;
+  if (journal_->grow(&why) != Status::ok) {
+    log("the pool's journal stays small, and commits wait more often: " + why.text());
+  }
   const bool late = TENUTO_PLANT("journal_begun_before_its_pool_names_it");
   if (!late) TENUTO_TRY(announce());
   TENUTO_TRY(journal_->begin(expect_journal(), super_.life, report));

@@ -67,9 +67,9 @@ class JournalFile final : public OfProcess {
   void set_temporary(bool wanted) { temporary_ = wanted && (made_ || temporary_); }
   bool temporary() const { return temporary_; }
 
-  // Makes the ring at least this large, for the life that begin() starts. Where the file system has
-  // no room the ring stays as it is. REQUIRES: as begin().
-  void grow_ring(std::uint64_t bytes);
+  // Makes the ring at least this large, for the life that begin() starts. If it fails, with the
+  // report, the ring stays as it is. REQUIRES: as begin().
+  Status grow_ring(std::uint64_t bytes, Report* report);
   // The first write of a life that the pool's superblock has announced. The journal is then empty,
   // and the header durable. REQUIRES: what replay found is durable in the pool.
   Status begin(const Expected& expected, std::uint64_t life, Report* report);

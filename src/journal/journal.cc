@@ -134,8 +134,12 @@ Status Journal::replay(const JournalFile::Expected& expected, ReplayOptions how,
   return Status::ok;
 }
 
+Status Journal::grow(Report* report) {
+  if (options_.bytes != 0) return Status::ok;
+  return file_->grow_ring(JournalFile::ring_bytes_for(options_, pool_fd_), report);
+}
+
 Status Journal::begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report) {
-  if (options_.bytes == 0) file_->grow_ring(JournalFile::ring_bytes_for(options_, pool_fd_));
   TENUTO_TRY(file_->begin(expected, life, report));
   in_pool_ = 1;
   file_->keep();

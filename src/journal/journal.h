@@ -95,6 +95,9 @@ class Journal final : public FlushSink {
   std::uint64_t life() const { return file_->life(); }
   // Begins a new life. REQUIRES: the superblock has announced it.
   Status begin(const JournalFile::Expected& expected, std::uint64_t life, Report* report);
+  // Before begin(): the ring that the options ask for with a pool that has grown. If it fails, with
+  // the report, the ring stays as it is, and everything works with it.
+  Status grow(Report* report);
   // Instead of begin(): closes it. REQUIRES: the superblock says that the next life uses none.
   void let_go();
   // Starts captures: the pool is mapped at base, and stores begin. Once `health` has a bad page

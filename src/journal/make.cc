@@ -1,5 +1,10 @@
-// A journal file is made and unmade, and its ring made larger, with space that is written before it
-// is used.
+// A journal file is made and unmade, and its ring made larger.
+//
+//   grow   zeros behind the ring, fsync | begin(): a header of the new life with the new length
+//
+// The header is authoritative: what is behind the ring that it names is nothing. The ring is empty
+// when it grows, because replay's lines are durable in the pool, so no block changes its place. A
+// kill before the header leaves a longer file, and the next open begins again.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,18 +77,19 @@ Status JournalFile::claim(const Expected& expected, Report* report) {
   return write_header(end_, report);
 }
 
-// The space is durable before begin() writes a header that names it. A crash between leaves a file
-// that is longer than its header says, which is sound.
-void JournalFile::grow_ring(std::uint64_t bytes) {
+Status JournalFile::grow_ring(std::uint64_t bytes, Report* report) {
   const std::uint64_t wanted = round_up(bytes, kJournalUnitBytes);
-  if (wanted <= ring_bytes_) return;
+  if (wanted <= ring_bytes_) return Status::ok;
   const std::uint64_t old_end = kJournalRingOffset + ring_bytes_;
-  if (!TENUTO_PLANT("journal_ring_grown_without_space") &&
-      write_zeros(old_end, kJournalRingOffset + wanted, nullptr) != Status::ok) {
-    static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_end)));
-    return;
+  if (!TENUTO_PLANT("journal_ring_grown_without_space")) {
+    const Status s = write_zeros(old_end, kJournalRingOffset + wanted, report);
+    if (s != Status::ok) {
+      static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_end)));
+      return s;
+    }
   }
   ring_bytes_ = header_.ring_bytes = wanted;
+  return Status::ok;
 }
 
 // --- a journal file in parent and child ----------------------------------------------------------

@@ -274,31 +274,17 @@ Garbage::Waiting Garbage::waiting() const {
   return w;
 }
 
-std::int64_t Garbage::records() const {
-  std::int64_t n = 0;
+template <class T>
+T Garbage::sum(std::atomic<T> ThreadGarbage::*count) const {
+  T n = 0;
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list != nullptr) n += list->records.load(std::memory_order_relaxed);
+    if (list != nullptr) n += (list->*count).load(std::memory_order_relaxed);
   }
   return n;
 }
-
-std::int64_t Garbage::record_bytes() const {
-  std::int64_t n = 0;
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list != nullptr) n += list->record_bytes.load(std::memory_order_relaxed);
-  }
-  return n;
-}
-
-std::uint64_t Garbage::changes() const {
-  std::uint64_t n = 0;
-  for (std::size_t i = 0; i < kEpochSlots; ++i) {
-    const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list != nullptr) n += list->changes.load(std::memory_order_relaxed);
-  }
-  return n;
-}
+std::int64_t Garbage::records() const { return sum(&ThreadGarbage::records); }
+std::int64_t Garbage::record_bytes() const { return sum(&ThreadGarbage::record_bytes); }
+std::uint64_t Garbage::changes() const { return sum(&ThreadGarbage::changes); }
 
 }  // namespace TENUTO_NS::store

@@ -134,6 +134,8 @@ class Garbage {
   static constexpr std::size_t kSpare = 16;
   static constexpr std::size_t kSpareAtOnce = 2;
 
+  template <class T>
+  T sum(std::atomic<T> ThreadGarbage::*count) const;
   static std::size_t index_of_mine();
   ThreadGarbage& make();
   void collect(ThreadGarbage& list);

@@ -2,6 +2,9 @@
 
 namespace TENUTO_NS::heap {
 
+// The new zone is open to all threads at once. Those that come without the lock may empty it before
+// this one gets its part, so it grows again: each turn has served others, and the file's limit ends
+// the loop.
 template <class Get>
 Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_frames) {
   Result<FrameId> got = get();
@@ -12,19 +15,22 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_f
     const std::lock_guard lock(grow_mu_);
     TENUTO_TRY(frames_.add_zone(file_.zone(file_.zone_count() - 1)));
     got = get();
-    if (!got && got.error() == Status::full) {
-      const Result<pm::ZoneEntry> zone =
-          file_.grow(frame::Frames::zone_bytes_for(huge_frames),
-                     [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
-                       frame::Frames::format_zone(file_, z, head_bytes);
-                     });
-      if (!zone) return zone.error();
-      TENUTO_TRY(frames_.add_zone(*zone));
+    while (!got && got.error() == Status::full) {
+      TENUTO_TRY(grow(huge_frames));
       got = get();
     }
   }
   if (!got) return got.error();
   return offset_of_frame(*got);
+}
+
+Status FrameSource::grow(std::uint64_t huge_frames) {
+  const Result<pm::ZoneEntry> zone =
+      file_.grow(frame::Frames::zone_bytes_for(huge_frames),
+                 [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
+                   frame::Frames::format_zone(file_, z, head_bytes);
+                 });
+  return zone ? frames_.add_zone(*zone) : zone.error();
 }
 
 Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core) {

@@ -42,6 +42,7 @@ class FrameSource {
   void punch_pieces(std::uint64_t frame, std::uint64_t end);
   template <class Get>
   Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t huge_frames);
+  Status grow(std::uint64_t huge_frames);
 
   pm::PoolFile& file_;
   frame::Frames& frames_;

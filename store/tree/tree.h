@@ -30,42 +30,13 @@
 #include "store/tree/leaf.h"
 #include "store/tree/read_set.h"
 #include "store/tree/record.h"
+#include "store/tree/shadow_leaves.h"
 #include "store/tree/versions.h"
 #include "tenuto/kv.h"
 #include "tenuto/status.h"
 #include "tx/engine.h"
 
 namespace TENUTO_NS::store {
-
-// The shadow leaves of a pool. They come in rows, so that neighbours are next to each other, in
-// huge pages if the system has them. Rows are freed with the pool. Small trees share a row.
-class ShadowLeaves {
- public:
-  ShadowLeaves() = default;
-  ~ShadowLeaves();
-  ShadowLeaves(const ShadowLeaves&) = delete;
-  ShadowLeaves& operator=(const ShadowLeaves&) = delete;
-
-  // `count` of them side by side, for rebuild.
-  ShadowLeaf* take_row(std::size_t count);
-  ShadowLeaf* take();
-  void put(ShadowLeaf* shadow);
-
- private:
-  struct Row {
-    void* memory;
-    std::size_t bytes;
-  };
-  ShadowLeaf* make_row(std::size_t count);
-
-  mutable std::mutex mu_;
-  // Guarded by mu_.
-  std::vector<Row> rows_;
-  std::vector<ShadowLeaf*> idle_;
-  std::size_t shadows_ = 0;      // in all rows: idle_ has room for them
-  ShadowLeaf* fresh_ = nullptr;  // of the last row, never handed out
-  std::size_t fresh_count_ = 0;
-};
 
 // What all trees of a pool share.
 struct Ground {
@@ -107,23 +78,6 @@ class UnlinkedBlock {
  private:
   heap::Heap& heap_;
   PoolOffset at_;
-};
-
-// A shadow leaf that no index shows yet. As above.
-class UnlinkedShadow {
- public:
-  explicit UnlinkedShadow(ShadowLeaves& shadows) : shadows_(shadows), shadow_(shadows.take()) {}
-  ~UnlinkedShadow() {
-    if (shadow_ != nullptr) shadows_.put(shadow_);
-  }
-  UnlinkedShadow(const UnlinkedShadow&) = delete;
-  UnlinkedShadow& operator=(const UnlinkedShadow&) = delete;
-  ShadowLeaf* get() const { return shadow_; }
-  ShadowLeaf* linked() { return std::exchange(shadow_, nullptr); }
-
- private:
-  ShadowLeaves& shadows_;
-  ShadowLeaf* shadow_;
 };
 
 // A change of an atomic batch; `tree` is one of the pool's.

@@ -113,13 +113,13 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
     const Place place = tree_->index().locate(from, Aim::at, &upper);
     const bool gives_up = TENUTO_PLANT("store_catalog_list_gives_up");
     if (gives_up) ::usleep(1000);
-    const Status s = tree_->entries(place, found, true);
+    const Status s = tree_->leaves().entries(place, found, true);
     if (s == Status::conflict && !gives_up) {
       upper = {true, from, nullptr};
       continue;
     }
     if (s != Status::ok) return unreadable(s, "?", report);
-    Tree::sort(found);
+    LeafReader::sort(found);
     for (const Entry& e : found) {
       if (e.record.key < from) continue;  // listed before its leaf was merged
       CatalogEntry entry;

@@ -102,10 +102,10 @@ bool Cursor::load(std::string_view key, Aim aim) {
   if (!pin()) return false;
   for (;;) {
     const Place place = tree_->index().locate(key, aim, &right_);
-    Tree::prefetch_shadow(*place.leaf);
+    LeafReader::prefetch_shadow(*place.leaf);
     const Status s = tree_->ordered(place, snapshot_.get(), entries_);
     if (s == Status::conflict) continue;
-    Result<std::string_view> low = tree_->low_of(*place.leaf);
+    Result<std::string_view> low = tree_->leaves().low_of(*place.leaf);
     if (s != Status::ok || !low) {
       leave();
       status_ = s != Status::ok ? s : low.error();
@@ -121,7 +121,7 @@ bool Cursor::load(std::string_view key, Aim aim) {
         if (!read(i, false)) return false;
       }
       write_set_->overlay(left_, right_, entries_);
-      Tree::sort(entries_);
+      LeafReader::sort(entries_);
     }
     return true;
   }
@@ -130,7 +130,8 @@ bool Cursor::load(std::string_view key, Aim aim) {
 // False: damage, which ends the walk.
 bool Cursor::read(std::size_t i, bool for_value) {
   Entry& e = entries_[i];
-  Status s = for_value && verify_always_ ? tree_->verify(e) : tree_->read(e, for_value);
+  Status s =
+      for_value && verify_always_ ? tree_->leaves().verify(e) : tree_->leaves().read(e, for_value);
   if (s == Status::ok) s = tree_->bad_pages();
   if (s == Status::ok) return true;
   leave();
@@ -146,7 +147,7 @@ bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& coun
     const std::size_t mid = from + (to - from) / 2;
     if (step % 3 == 0) {
       for (std::size_t eighth = 1; eighth < 8; ++eighth) {
-        tree_->prefetch(entries_[from + (to - from) * eighth / 8].word);
+        tree_->leaves().prefetch(entries_[from + (to - from) * eighth / 8].word);
       }
     }
     if (!read(mid, false)) return false;
@@ -191,16 +192,16 @@ void Cursor::stand_backward(std::size_t i) {
 // Prefetches an entry some steps ahead; near the end of the leaf, the next leaf.
 void Cursor::prefetch_behind(std::size_t i) const {
   if (i + kAhead < entries_.size()) {
-    tree_->prefetch(entries_[i + kAhead].word);
+    tree_->leaves().prefetch(entries_[i + kAhead].word);
   } else if (right_.next != nullptr && i + kAhead == entries_.size()) {
-    Tree::prefetch_shadow(*right_.next);
+    LeafReader::prefetch_shadow(*right_.next);
   } else if (right_.next != nullptr && i + kAhead / 2 == entries_.size()) {
-    tree_->prefetch_first_records(*right_.next);
+    tree_->leaves().prefetch_first_records(*right_.next);
   }
 }
 void Cursor::prefetch_from(std::size_t i) const {
   for (std::size_t n = std::min(i + kAhead, entries_.size()); i < n; ++i) {
-    tree_->prefetch(entries_[i].word);
+    tree_->leaves().prefetch(entries_[i].word);
   }
 }
 

@@ -145,7 +145,7 @@ class Tree::Batch {
     for (std::size_t i = l.first; i < l.end; ++i) {
       Change& c = changes_[i];
       Found found;
-      TENUTO_TRY(l.tree->search(place, c.op->key, c.hash, found));
+      TENUTO_TRY(l.tree->leaves_.search(place, c.op->key, c.hash, found));
       c.found = found.found;
       if (!found.found) continue;
       c.slot = found.slot;
@@ -166,9 +166,9 @@ class Tree::Batch {
     if (used + inserts <= kSlots) return Status::ok;
 
     std::vector<Entry> sorted;
-    TENUTO_TRY(
-        l.tree->entries({l.shadow, l.shadow->version.load(std::memory_order_relaxed)}, sorted));
-    sort(sorted);
+    TENUTO_TRY(l.tree->leaves_.entries(
+        {l.shadow, l.shadow->version.load(std::memory_order_relaxed)}, sorted));
+    LeafReader::sort(sorted);
     // Merges old and new keys. The first kSplitFill of them stay.
     std::size_t old = 0;
     std::size_t at = l.first;
@@ -183,7 +183,8 @@ class Tree::Batch {
       last = key;
       (take_old ? old : at) += 1;
     }
-    if (!(last < key)) return l.tree->damaged(l.tree->file_.offset_of(l.shadow->leaf), "leaf");
+    if (!(last < key))
+      return l.tree->leaves_.damaged(l.tree->file_.offset_of(l.shadow->leaf), "leaf");
     const std::string_view low = shortest_separator(last, key);
     const Result<ShadowLeaf*> right = l.tree->split_off(*l.shadow, sorted, old, low);
     if (!right) return right.error();

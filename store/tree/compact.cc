@@ -110,8 +110,8 @@ Status Tree::verify_leaf(const Place& place, const CompactWork& work) const {
   if (work.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
     return Status::not_found;
   std::vector<Entry> found;
-  TENUTO_TRY(entries(place, found));
-  for (Entry& e : found) TENUTO_TRY(verify(e));
+  TENUTO_TRY(leaves_.entries(place, found));
+  for (Entry& e : found) TENUTO_TRY(leaves_.verify(e));
   return Status::not_found;
 }
 
@@ -143,12 +143,12 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
 // REQUIRES: both locked. conflict: they are not neighbours any more.
 Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
   if (store::next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
-  const Result<std::string_view> low = low_of(right);
+  const Result<std::string_view> low = leaves_.low_of(right);
   if (!low) return low.error();
-  const Result<PoolOffset> next = next_of(right);
+  const Result<PoolOffset> next = leaves_.next_of(right);
   if (!next) return next.error();
   std::vector<Entry> keys;
-  TENUTO_TRY(entries({&right, right.version.load(std::memory_order_relaxed)}, keys));
+  TENUTO_TRY(leaves_.entries({&right, right.version.load(std::memory_order_relaxed)}, keys));
   std::array<MovedEntry, kSlots> moved;
   unsigned count = 0;
   std::uint64_t used = left.used_slots();
@@ -202,8 +202,8 @@ Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
 // Does not copy a damaged record, because the copy would get a sound checksum.
 Result<PoolOffset> Tree::copy_record(PoolOffset old) {
   Record record;
-  if (!read_record(file_, old, record)) return damaged(old, "record");
-  if (!record_sound(file_, old, record)) return damaged(old, "record's checksum");
+  if (!read_record(file_, old, record)) return leaves_.damaged(old, "record");
+  if (!record_sound(file_, old, record)) return leaves_.damaged(old, "record's checksum");
   const Result<heap::Block> block =
       heap_.reserve(record_block_bytes(record_bytes(record.key.size(), record.value.size())),
                     heap::Kind::derived);
@@ -271,10 +271,10 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
 Status Tree::move_leaf(const Place& place, CompactWork& work) {
   ShadowLeaf& shadow = *place.leaf;
   if (!heap_.leaving(file_.offset_of(shadow.leaf))) return Status::not_found;
-  const Result<std::string_view> low = low_of(shadow);
+  const Result<std::string_view> low = leaves_.low_of(shadow);
   if (!low) return low.error();
   if (low->empty()) return Status::not_found;
-  const Result<PoolOffset> next = next_of(shadow);
+  const Result<PoolOffset> next = leaves_.next_of(shadow);
   if (!next) return next.error();
   const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();

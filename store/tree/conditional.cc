@@ -31,8 +31,8 @@ struct Tree::Conditional {
   Status look(const Found& old) {
     const PoolOffset at = old.found ? old.word.record() : PoolOffset{};
     if (decided && at == seen) return Status::ok;
-    if (old.found && tree.verify_reads_ && !record_sound(tree.file_, at, old.record)) {
-      return tree.damaged(at, "record's checksum");
+    if (old.found && tree.leaves_.verifies() && !record_sound(tree.file_, at, old.record)) {
+      return tree.leaves_.damaged(at, "record's checksum");
     }
     drop();
     decision = decide(old.found ? &old.record : nullptr);
@@ -50,7 +50,7 @@ struct Tree::Conditional {
   Status step() {
     const Place place = tree.index_.locate(key);
     Found old;
-    TENUTO_TRY(tree.search(place, key, pending.hash, old));
+    TENUTO_TRY(tree.leaves_.search(place, key, pending.hash, old));
     TENUTO_TRY(look(old));
     switch (decision.what) {
       case Decision::What::leave:

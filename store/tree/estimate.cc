@@ -83,7 +83,7 @@ void Tree::count_record_bytes() const {
   index_.each_leaf([&](ShadowLeaf* shadow) {
     for (;;) {
       const std::uint64_t version = shadow->read_version();
-      const Status s = entries({shadow, version}, found);
+      const Status s = leaves_.entries({shadow, version}, found);
       if (s == Status::conflict) continue;
       if (s == Status::ok && !shadow->still(version)) continue;
       break;

@@ -41,16 +41,16 @@ void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked
     for (std::uint64_t hits = places[i].leaf->match(hashes[i].fingerprint); hits != 0;
          hits &= hits - 1) {
       const SlotWord word = places[i].leaf->word(static_cast<unsigned>(std::countr_zero(hits)));
-      if (word.hash() == hashes[i].slot) prefetch(word);
+      if (word.hash() == hashes[i].slot) leaves_.prefetch(word);
     }
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     Found found;
     Status s = Status::conflict;
     if (places[i].leaf != nullptr && keys[i].size() <= kKeyBytesMax) {
-      s = search(places[i], keys[i], hashes[i], found);
+      s = leaves_.search(places[i], keys[i], hashes[i], found);
     }
-    if (s == Status::ok) s = judge(found, true, out[i].record);
+    if (s == Status::ok) s = leaves_.judge(found, true, out[i].record);
     out[i].status = s == Status::conflict ? lookup(keys[i], out[i].record) : s;
   }
 }

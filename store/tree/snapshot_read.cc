@@ -29,7 +29,7 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
     }
     const Place place = index_.locate(key);
     Found found;
-    const Status s = search(place, key, hash, found);
+    const Status s = leaves_.search(place, key, hash, found);
     if (s == Status::conflict) continue;
     TENUTO_TRY(s);
     PoolOffset record = found.found ? found.word.record() : PoolOffset{};
@@ -38,15 +38,16 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
     if (v != nullptr) {
       record = v->record;
       found.found = static_cast<bool>(record);
-      if (record && !read_record(file_, record, found.record)) return damaged(record, "record");
+      if (record && !read_record(file_, record, found.record))
+        return leaves_.damaged(record, "record");
     }
     if (!place.leaf->still(place.version)) continue;
     TENUTO_TRY(still_active(at));
     TENUTO_TRY(file_.bad_pages());
     if (!found.found) return Status::not_found;
     out = found.record;
-    if (for_value && verify_reads_ && !record_sound(file_, record, out)) {
-      return damaged(record, "record's checksum");
+    if (for_value && leaves_.verifies() && !record_sound(file_, record, out)) {
+      return leaves_.damaged(record, "record's checksum");
     }
     return file_.bad_pages();
   }
@@ -55,10 +56,10 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
 // A leaf without a list is as it was.
 Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const {
   if (ShadowLeaf::version_list(place.version) == 0) {
-    TENUTO_TRY(ordered(place, nullptr, out));
+    TENUTO_TRY(leaves_.ordered(place, out));
     return still_active(at);
   }
-  TENUTO_TRY(entries(place, out));
+  TENUTO_TRY(leaves_.entries(place, out));
   std::vector<const OldVersion*> past;
   versions_.collect(place.version, at.timestamp, past);
   if (!place.leaf->still(place.version)) return Status::conflict;
@@ -71,25 +72,13 @@ Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<
   for (const OldVersion* v : past) {
     if (!v->record) continue;
     out.push_back({{}, SlotWord::make(v->record, hash_key(v->key()).slot), 0});
-    TENUTO_TRY(read(out.back(), false));
+    TENUTO_TRY(leaves_.read(out.back(), false));
   }
-  sort(out);
+  LeafReader::sort(out);
   return still_active(at);
 }
 
 // --- validation ----------------------------------------------------------------------------------
-
-// The low separator of the next leaf. REQUIRES: an epoch guard. It counts if the leaf's version is
-// still the same after.
-Result<std::optional<std::string_view>> Tree::end_of(const ShadowLeaf& shadow) const {
-  const Result<PoolOffset> next = next_of(shadow);
-  if (!next) return next.error();
-  if (!*next) return std::optional<std::string_view>{};
-  const Leaf& leaf = *file_.at<Leaf>(*next);
-  const Result<std::string_view> low = store::low_of(file_, leaf);
-  if (!low || !low_sound(file_, leaf, id_, *low)) return damaged(*next, "low separator");
-  return std::optional(*low);
-}
 
 Status Tree::unchanged(const ReadRange& range, Timestamp since,
                        std::span<ShadowLeaf* const> mine) const {
@@ -115,7 +104,7 @@ Status Tree::unchanged(const ReadRange& range, Timestamp since,
       continue;
     }
     const bool changed = versions_.changed(version, at, range.to() ? &to : nullptr, since);
-    const Result<std::optional<std::string_view>> end = end_of(shadow);
+    const Result<std::optional<std::string_view>> end = leaves_.end_of(shadow);
     if (!own && !shadow.still(version)) {
       ++tries;
       continue;

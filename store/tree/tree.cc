@@ -22,6 +22,7 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
       id_(id),
       first_leaf_(first_leaf),
       kind_(kind),
+      leaves_(ground.file, id),
       shadows_(ground.shadows),
       garbage_([this](const Retired& item) { free(item); },
                [this] {
@@ -50,60 +51,17 @@ Tree::~Tree() {
 
 // --- reading -------------------------------------------------------------------------------------
 
-Status Tree::damaged(PoolOffset at, const char* what) const {
-  TENUTO_TRY(file_.bad_pages());  // zeros in place of a bad page are no damage on media
-  file_.poison(Status::corrupt);
-  file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
-  return Status::corrupt;
-}
-
-// conflict: the leaf has changed meanwhile. A record is read only if the fingerprint and 16 more
-// hash bits agree, so one record is read as a rule.
-Status Tree::search(const Place& place, std::string_view key, KeyHash hash, Found& out) const {
-  for (std::uint64_t hits = place.leaf->match(hash.fingerprint); hits != 0; hits &= hits - 1) {
-    const auto slot = static_cast<unsigned>(std::countr_zero(hits));
-    const SlotWord word = place.leaf->word(slot);
-    if (word.hash() != hash.slot) continue;
-    prefetch_record(file_, word.record());
-    if (!place.leaf->still(place.version)) return Status::conflict;
-    Record record;
-    if (!read_record(file_, word.record(), record)) return damaged(word.record(), "record");
-    if (record.key == key) {
-      out = {true, slot, word, record};
-      return Status::ok;
-    }
-    // Two keys may share 24 bits of hash. But a record that does not fit its own slot is damage.
-    const KeyHash own = hash_key(record.key);
-    if (own.fingerprint != hash.fingerprint || own.slot != hash.slot)
-      return damaged(word.record(), "record");
-  }
-  out.found = false;
-  return place.leaf->still(place.version) ? Status::ok : Status::conflict;
-}
-
 Status Tree::lookup(std::string_view key, Record& out, bool for_value) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
   const KeyHash hash = hash_key(key);
   for (;;) {
     const Place place = index_.locate(key);
     Found found;
-    const Status s = search(place, key, hash, found);
+    const Status s = leaves_.search(place, key, hash, found);
     if (s == Status::conflict) continue;
     TENUTO_TRY(s);
-    return judge(found, for_value, out);
+    return leaves_.judge(found, for_value, out);
   }
-}
-
-Status Tree::judge(const Found& found, bool for_value, Record& out) const {
-  if (!found.found) {
-    TENUTO_TRY(file_.bad_pages());
-    return Status::not_found;
-  }
-  out = found.record;
-  if (for_value && verify_reads_ && !record_sound(file_, found.word.record(), out)) {
-    return damaged(found.word.record(), "record's checksum");
-  }
-  return file_.bad_pages();
 }
 
 Status Tree::get(std::string_view key, std::string& value) const {
@@ -166,7 +124,7 @@ Status Tree::put_at(Pending& p, std::string_view value) {
   for (;;) {
     const Place place = index_.locate(p.key);
     Found old;
-    Status s = search(place, p.key, p.hash, old);
+    Status s = leaves_.search(place, p.key, p.hash, old);
     if (s == Status::ok) s = link_record(place, p, old);
     if (s != Status::conflict) return s;
   }
@@ -245,7 +203,7 @@ Status Tree::erase(std::string_view key) {
   for (;;) {
     const Place place = index_.locate(key);
     Found old;
-    Status s = search(place, key, hash, old);
+    Status s = leaves_.search(place, key, hash, old);
     if (s == Status::ok) s = old.found ? unlink_record(place, key, old) : Status::not_found;
     if (s == Status::ok) return file_.bad_pages();
     if (s != Status::conflict) return s;

@@ -1,6 +1,6 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
 //
-// Files: tree.cc get, put, erase · multi_get.cc · walk.cc a leaf in key order, for cursors ·
+// Files: tree.cc get, put, erase · multi_get.cc ·
 // snapshot_read.cc reads at a snapshot's timestamp, validation · conditional.cc writes that depend
 // on the old record · batch.cc · bulk.cc · split.cc leaves split and unlinked · compact.cc leaves
 // and records move · rebuild.cc making and opening · check.cc validate · estimate.cc counts ·
@@ -28,6 +28,7 @@
 #include "store/tree/hash.h"
 #include "store/tree/index.h"
 #include "store/tree/leaf.h"
+#include "store/tree/leaf_reader.h"
 #include "store/tree/read_set.h"
 #include "store/tree/record.h"
 #include "store/tree/shadow_leaves.h"
@@ -45,15 +46,6 @@ struct Ground {
   tx::Engine& engine;
   VersionStore& versions;
   ShadowLeaves shadows;
-};
-
-// An entry of a leaf with its key, for code that needs the order.
-struct Entry {
-  Record record;
-  SlotWord word;
-  std::uint8_t slot;
-  bool read = false;      // the record's place and lengths are known
-  bool verified = false;  // and its checksum was compared
 };
 
 // The answer to one key of many.
@@ -140,7 +132,7 @@ class Tree {
   ~Tree();
 
   // Call it before any other thread knows the tree.
-  void set_verify_reads(bool on) { verify_reads_ = on; }
+  void set_verify_reads(bool on) { leaves_.set_verify(on); }
   // The life of the collection that this tree belongs to; it outlives the tree. Without a call the
   // tree cannot be dropped.
   void set_life(const CollectionLife& life) { life_ = &life; }
@@ -204,29 +196,12 @@ class Tree {
   // io: what was read so far may have been zeros in place of a bad page (pm/bus_error.h).
   Status bad_pages() const { return file_.bad_pages(); }
 
-  // --- for the iterator --------------------------------------------------------------------------
+  const LeafReader& leaves() const { return leaves_; }
   const Index& index() const { return index_; }
-  // The leaf's entries at the place's version, unsorted. conflict: the leaf has changed, look
-  // again. REQUIRES: an epoch guard.
-  Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
-  // The leaf's entries in key order, now or at a snapshot's timestamp. It reads a record only if it
-  // must: see read(). It leaves the order in the shadow leaf for the next call. conflict, REQUIRES:
-  // as above.
-  Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const;
-  // Reads the record of an entry of ordered(). for_value: also verifies it (set_verify_reads).
-  Status read(Entry& entry, bool for_value) const;
-  // Reads it and compares its checksum, whatever set_verify_reads() was given.
-  Status verify(Entry& entry) const;
-  void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
-  // Prefetch a leaf that a walk may come to soon: its shadow leaf; later, when that is in the
-  // cache, its first records. What they see is a hint.
-  static void prefetch_shadow(const ShadowLeaf& shadow);
-  void prefetch_first_records(const ShadowLeaf& shadow) const;
-  // Sorts by key.
-  static void sort(std::vector<Entry>& entries);
-  Result<std::string_view> low_of(const ShadowLeaf& shadow) const;
-  Result<PoolOffset> next_of(const ShadowLeaf& shadow) const;
-  Status damaged(PoolOffset at, const char* what) const;
+  // The leaf's entries in key order, now or at a snapshot's timestamp (LeafReader::ordered).
+  Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const {
+    return at == nullptr ? leaves_.ordered(place, out) : ordered_at(place, *at, out);
+  }
 
   // --- for the version store
   // Takes these versions, sorted by key, out of their leaves. Returns how many: all, or 0 if there
@@ -240,12 +215,6 @@ class Tree {
   std::uint64_t in_sweeps = 0;
 
  private:
-  struct Found {
-    bool found = false;
-    unsigned slot = 0;
-    SlotWord word{};
-    Record record;
-  };
   struct LockedLeaf;  // batch.cc
   class Batch;        // batch.cc
   class Rebuild;      // rebuild.cc
@@ -254,11 +223,7 @@ class Tree {
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
-  Status in_range(const Place& place, const std::vector<Entry>& found) const;
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
-  Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
-  // Turns the result of a search into a status and a record.
-  Status judge(const Found& found, bool for_value, Record& out) const;
   void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
@@ -291,7 +256,6 @@ class Tree {
   // `mine`: the leaves that this thread has locked. conflict: one was, or may have been.
   Status unchanged(const ReadRange& range, Timestamp since,
                    std::span<ShadowLeaf* const> mine) const;
-  Result<std::optional<std::string_view>> end_of(const ShadowLeaf& shadow) const;
 
   // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.
   Status split_full(ShadowLeaf& shadow, std::string_view key);
@@ -326,7 +290,7 @@ class Tree {
   const TreeId id_;
   const PoolOffset first_leaf_;
   const KeyKind kind_;
-  bool verify_reads_ = true;
+  LeafReader leaves_;
   static const CollectionLife kStays;
   const CollectionLife* life_ = &kStays;
   double rebuild_ms_ = 0;

@@ -113,7 +113,7 @@ void Tree::give_all_back() {
   index_.each_leaf([this](ShadowLeaf* shadow) {
     const std::uint64_t all = shadow->used_slots();
     for (std::uint64_t used = all; used != 0; used &= used - 1) {
-      prefetch(shadow->word(static_cast<unsigned>(std::countr_zero(used))));
+      leaves_.prefetch(shadow->word(static_cast<unsigned>(std::countr_zero(used))));
     }
     for (std::uint64_t used = all; used != 0; used &= used - 1) {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
@@ -122,7 +122,7 @@ void Tree::give_all_back() {
         heap_.release(record);
       } else {
         static_cast<void>(pm::had_memory([&] {
-          static_cast<void>(damaged(record, "record of a collection that was dropped"));
+          static_cast<void>(leaves_.damaged(record, "record of a collection that was dropped"));
         }));
       }
     }

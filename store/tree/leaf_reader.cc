@@ -1,0 +1,215 @@
+// Searches, whole leaves, and walks in key order. A walk reads only the records that it hands out.
+// The order of the slots is in the shadow leaf (shadow_leaf.h), where the last walk that sorted
+// them left it. A record is read when the cursor comes to it. Before that its lines are prefetched,
+// as are the next leaf's.
+#include "store/tree/leaf_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "pm/plant.h"
+#include "store/tree/leaf.h"
+
+namespace TENUTO_NS::store {
+
+Status LeafReader::damaged(PoolOffset at, const char* what) const {
+  TENUTO_TRY(file_.bad_pages());  // zeros in place of a bad page are no damage on media
+  file_.poison(Status::corrupt);
+  file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
+  return Status::corrupt;
+}
+
+// conflict: the leaf has changed meanwhile. A record is read only if the fingerprint and 16 more
+// hash bits agree, so one record is read as a rule.
+Status LeafReader::search(const Place& place, std::string_view key, KeyHash hash,
+                          Found& out) const {
+  for (std::uint64_t hits = place.leaf->match(hash.fingerprint); hits != 0; hits &= hits - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(hits));
+    const SlotWord word = place.leaf->word(slot);
+    if (word.hash() != hash.slot) continue;
+    prefetch_record(file_, word.record());
+    if (!place.leaf->still(place.version)) return Status::conflict;
+    Record record;
+    if (!read_record(file_, word.record(), record)) return damaged(word.record(), "record");
+    if (record.key == key) {
+      out = {true, slot, word, record};
+      return Status::ok;
+    }
+    // Two keys may share 24 bits of hash. But a record that does not fit its own slot is damage.
+    const KeyHash own = hash_key(record.key);
+    if (own.fingerprint != hash.fingerprint || own.slot != hash.slot)
+      return damaged(word.record(), "record");
+  }
+  out.found = false;
+  return place.leaf->still(place.version) ? Status::ok : Status::conflict;
+}
+
+Status LeafReader::judge(const Found& found, bool for_value, Record& out) const {
+  if (!found.found) {
+    TENUTO_TRY(file_.bad_pages());
+    return Status::not_found;
+  }
+  out = found.record;
+  if (for_value && verify_ && !record_sound(file_, found.word.record(), out)) {
+    return damaged(found.word.record(), "record's checksum");
+  }
+  return file_.bad_pages();
+}
+
+// --- entries -------------------------------------------------------------------------------------
+
+Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool for_values) const {
+  out.clear();
+  const ShadowLeaf& shadow = *place.leaf;
+  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
+    const auto slot = static_cast<std::uint8_t>(std::countr_zero(used));
+    out.push_back({{}, shadow.word(slot), slot});
+  }
+  if (!shadow.still(place.version)) return Status::conflict;
+  for (const Entry& e : out) prefetch(e.word);
+  for (Entry& e : out) TENUTO_TRY(read(e, for_values));
+  return in_range(place, out);
+}
+
+// A key in the wrong leaf would be skipped by a walk, and lost by a split.
+Status LeafReader::in_range(const Place& place, const std::vector<Entry>& found) const {
+  const Result<std::string_view> low = low_of(*place.leaf);
+  if (!low) return low.error();
+  const Result<std::optional<std::string_view>> end = end_of(*place.leaf);
+  if (!end) return end.error();
+  const auto wrong = std::find_if(found.begin(), found.end(), [&](const Entry& e) {
+    return e.record.key < *low || (*end && **end <= e.record.key);
+  });
+  if (wrong == found.end() || TENUTO_PLANT("store_range_of_keys_not_checked")) return Status::ok;
+  // The leaf may have been split since its entries were read.
+  if (!place.leaf->still(place.version)) return Status::conflict;
+  return damaged(wrong->word.record(), "record whose key does not belong into its leaf");
+}
+
+// Compares the eight bytes after the common prefix of all keys, and whole keys only if those are
+// equal.
+void LeafReader::sort(std::vector<Entry>& entries) {
+  if (entries.size() < 2) return;
+  const std::string_view first = entries[0].record.key;
+  std::size_t shared = first.size();
+  for (const Entry& e : entries) {
+    shared = std::min(shared, common_prefix(first.substr(0, shared), e.record.key));
+  }
+  if (entries.size() > kSlots) {  // with old versions of keys that are absent now
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.record.key < b.record.key; });
+    return;
+  }
+  struct Ranked {
+    std::uint64_t head;
+    std::uint32_t at;
+  };
+  std::array<Ranked, kSlots> order;
+  std::array<Entry, kSlots> old;
+  const std::size_t n = entries.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    old[i] = entries[i];
+    order[i] = {key_head(old[i].record.key.substr(shared)), static_cast<std::uint32_t>(i)};
+  }
+  std::sort(order.begin(), order.begin() + n, [&](const Ranked& a, const Ranked& b) {
+    if (a.head != b.head) return a.head < b.head;
+    return old[a.at].record.key < old[b.at].record.key;
+  });
+  for (std::size_t i = 0; i < n; ++i) entries[i] = old[order[i].at];
+}
+
+Status LeafReader::read(Entry& e, bool for_value) const {
+  if (!e.read) {
+    if (!read_record(file_, e.word.record(), e.record)) {
+      return damaged(e.word.record(), "record");
+    }
+    // A key that the medium changed may sort anywhere. Also, a page written to the wrong place may
+    // put a whole record here.
+    const bool its_own = hash_key(e.record.key).slot == e.word.hash();
+    if (!its_own && !TENUTO_PLANT("store_key_not_compared_with_its_slot")) {
+      return damaged(e.word.record(), "record that is not its slot's");
+    }
+    e.read = true;
+  }
+  return for_value && verify_ ? verify(e) : Status::ok;
+}
+
+Status LeafReader::verify(Entry& e) const {
+  TENUTO_TRY(read(e, false));
+  if (e.verified) return Status::ok;
+  if (!record_sound(file_, e.word.record(), e.record)) {
+    return damaged(e.word.record(), "record's checksum");
+  }
+  e.verified = true;
+  return Status::ok;
+}
+
+Status LeafReader::ordered(const Place& place, std::vector<Entry>& out) const {
+  ShadowLeaf& shadow = *place.leaf;
+  if ((place.version & ShadowLeaf::kOrdered) == 0) {
+    TENUTO_TRY(entries(place, out));
+    sort(out);
+    std::array<std::uint8_t, kSlots> slots;
+    for (std::size_t i = 0; i < out.size(); ++i) slots[i] = out[i].slot;
+    shadow.keep_order(place.version, slots.data(), static_cast<unsigned>(out.size()));
+    return Status::ok;
+  }
+  out.clear();
+  const std::uint64_t used = shadow.used_slots();
+  for (unsigned i = 0; i < kSlots; ++i) {
+    const unsigned slot = shadow.ordered_slot(i);
+    if (slot >= kSlots) break;
+    if ((used >> slot & 1) != 0) {
+      out.push_back({{}, shadow.word(slot), static_cast<std::uint8_t>(slot)});
+    }
+  }
+  return shadow.still(place.version) ? Status::ok : Status::conflict;
+}
+
+void LeafReader::prefetch_shadow(const ShadowLeaf& shadow) {
+  for (std::size_t line = 0; line < sizeof shadow; line += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(&shadow) + line);
+  }
+}
+
+void LeafReader::prefetch_first_records(const ShadowLeaf& shadow) const {
+  constexpr unsigned kFirst = 4;
+  if ((shadow.version.load(std::memory_order_relaxed) & ShadowLeaf::kOrdered) == 0) return;
+  for (unsigned i = 0; i < kFirst; ++i) {
+    const unsigned slot = shadow.ordered_slot(i);
+    if (slot < kSlots) prefetch(shadow.word(slot));
+  }
+}
+
+// --- separators and links ------------------------------------------------------------------------
+
+Result<std::string_view> LeafReader::low_of(const ShadowLeaf& shadow) const {
+  const Result<std::string_view> low = store::low_of(file_, *shadow.leaf);
+  if (!low || !low_sound(file_, *shadow.leaf, id_, *low)) {
+    return damaged(file_.offset_of(shadow.leaf), "low separator");
+  }
+  return *low;
+}
+
+Result<PoolOffset> LeafReader::next_of(const ShadowLeaf& shadow) const {
+  const HeaderWord& at = shadow.leaf->head.next;
+  const HeaderWord next{__atomic_load_n(&at.raw, __ATOMIC_ACQUIRE)};
+  if (!next.sound(salt_of(at)) ||
+      (next.value() != 0 && !file_.in_range({next.value()}, sizeof(Leaf)))) {
+    return damaged(file_.offset_of(shadow.leaf), "link to the next leaf");
+  }
+  return PoolOffset{next.value()};
+}
+
+Result<std::optional<std::string_view>> LeafReader::end_of(const ShadowLeaf& shadow) const {
+  const Result<PoolOffset> next = next_of(shadow);
+  if (!next) return next.error();
+  if (!*next) return std::optional<std::string_view>{};
+  const Leaf& leaf = *file_.at<Leaf>(*next);
+  const Result<std::string_view> low = store::low_of(file_, leaf);
+  if (!low || !low_sound(file_, leaf, id_, *low)) return damaged(*next, "low separator");
+  return std::optional(*low);
+}
+
+}  // namespace TENUTO_NS::store

@@ -1,0 +1,89 @@
+// Reads the leaves and records of a tree, and checks what it reads. It changes nothing on media. So
+// the writes, the cursors, the compaction and the validation of a tree share it.
+//
+// Thread safety: all but set_verify from any thread. REQUIRES for all: an epoch guard, or a locked
+// leaf. Statuses: corrupt, damage on media; the pool is read-only from then on (Pool::health). io:
+// a page could not be read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "file/pool_file.h"
+#include "store/tree/hash.h"
+#include "store/tree/index.h"
+#include "store/tree/record.h"
+#include "tenuto/status.h"
+
+namespace TENUTO_NS::store {
+
+// An entry of a leaf with its key, for code that needs the order.
+struct Entry {
+  Record record;
+  SlotWord word;
+  std::uint8_t slot;
+  bool read = false;      // the record's place and lengths are known
+  bool verified = false;  // and its checksum was compared
+};
+
+// What a search for a key has found in its leaf.
+struct Found {
+  bool found = false;
+  unsigned slot = 0;
+  SlotWord word{};
+  Record record;
+};
+
+class LeafReader {
+ public:
+  LeafReader(pm::PoolFile& file, TreeId id) : file_(file), id_(id) {}
+
+  // Whether a record that is read for its value is compared with its checksum. Call it before any
+  // other thread knows the tree.
+  void set_verify(bool on) { verify_ = on; }
+  bool verifies() const { return verify_; }
+
+  // Searches one leaf. conflict: it has changed, look again.
+  Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
+  // Turns the result of a search into a status and a record.
+  Status judge(const Found& found, bool for_value, Record& out) const;
+
+  // The leaf's entries at the place's version, unsorted. conflict: the leaf has changed, look
+  // again.
+  Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
+  // The leaf's entries in key order. It reads a record only if it must: see read(). It leaves the
+  // order in the shadow leaf for the next call. conflict: as above.
+  Status ordered(const Place& place, std::vector<Entry>& out) const;
+  // Reads the record of an entry of ordered(). for_value: also verifies it (set_verify).
+  Status read(Entry& entry, bool for_value) const;
+  // Reads it and compares its checksum, whatever set_verify() was given.
+  Status verify(Entry& entry) const;
+  // Sorts by key.
+  static void sort(std::vector<Entry>& entries);
+
+  Result<std::string_view> low_of(const ShadowLeaf& shadow) const;
+  Result<PoolOffset> next_of(const ShadowLeaf& shadow) const;
+  // The low separator of the next leaf; none: there is no next leaf. It counts if the leaf's
+  // version is still the same after.
+  Result<std::optional<std::string_view>> end_of(const ShadowLeaf& shadow) const;
+
+  void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
+  // Prefetch a leaf that a walk may come to soon: its shadow leaf; later, when that is in the
+  // cache, its first records. What they see is a hint.
+  static void prefetch_shadow(const ShadowLeaf& shadow);
+  void prefetch_first_records(const ShadowLeaf& shadow) const;
+
+  // Notes the damage in the log and turns the pool read-only. corrupt | io.
+  Status damaged(PoolOffset at, const char* what) const;
+
+ private:
+  Status in_range(const Place& place, const std::vector<Entry>& found) const;
+
+  pm::PoolFile& file_;
+  const TreeId id_;
+  bool verify_ = true;
+};
+
+}  // namespace TENUTO_NS::store

@@ -42,11 +42,7 @@ class KvConditionalTest : public test::KvFixture {
     const Status s = tree().get(key, value);
     return s == Status::ok ? std::optional(value) : std::nullopt;
   }
-  std::uint64_t records() {
-    StoreStats s;
-    tree().stats(s);
-    return s.records;
-  }
+  std::uint64_t records() { return tree().count().records; }
 
   std::unique_ptr<PoolImpl> impl_;
 };

@@ -1,4 +1,4 @@
-// The end of a tree (store/tree/tree_end.cc) while others may still look at it: snapshots and
+// The end of a tree (store/tree/tree_end.h) while others may still look at it: snapshots and
 // transactions that keep its old versions, a release that sweeps them, readers, compactions, a full
 // pool. Also a bulk load, which ends the old shape of a tree. The ASan build shows best if memory
 // is freed too early.

@@ -88,7 +88,7 @@ class Catalog {
  public:
   // Makes an empty catalog and names it in the head page. Crash-safe.
   static Result<std::unique_ptr<Catalog>> create(Ground& ground);
-  // See Tree::rebuild.
+  // See rebuild_tree.
   static Result<std::unique_ptr<Catalog>> open(Ground& ground, const HeadNames& names, bool clean,
                                                bool parallel, Report* report);
 

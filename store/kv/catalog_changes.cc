@@ -65,7 +65,7 @@ Result<Collections::State> Collections::make(std::string_view name, const Collec
     const std::map<std::string, State, std::less<>>::iterator at;
     ~NamedOrGone() {
       if (!all.catalog_->lacks(at->first)) return;
-      at->second->tree->end_now();
+      at->second->ending().end_now();
       all.open_.erase(at);
     }
   } const made{*this, open_.emplace(name, state).first};
@@ -84,7 +84,7 @@ void Collections::forget_unnamed(const State& state) {
 // Allocates nothing. REQUIRES: nothing durable names the collection; mu_.
 void Collections::retire(const State& state) {
   state->life.dropped(ground_.versions.now().clock());
-  state->tree->begin_end();
+  state->ending();
   state->next_dropped = std::exchange(dropped_, state);
   free_dropped();
 }
@@ -111,7 +111,7 @@ Garbage::Waiting Collections::waiting() {
 
 void Collections::free_dropped() {
   for (State* at = &dropped_; *at != nullptr;) {
-    if (!(*at)->tree->try_end()) {
+    if (!(*at)->end->try_end()) {
       at = &(*at)->next_dropped;
       continue;
     }

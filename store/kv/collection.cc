@@ -5,6 +5,7 @@
 
 #include "pm/plant.h"
 #include "store/kv/stored_key.h"
+#include "store/tree/statistics.h"
 
 namespace TENUTO_NS {
 
@@ -235,7 +236,7 @@ std::uint64_t Collection::approximate_count(std::optional<std::string_view> from
   store::Span span;
   if (state_->encoding.range(from, to, span) != Status::ok) return 0;
   const std::string_view upper = span.upper ? std::string_view(*span.upper) : std::string_view();
-  return use->estimate(span.lower, span.upper ? &upper : nullptr);
+  return store::estimate(*use.tree(), span.lower, span.upper ? &upper : nullptr);
 }
 
 // --- properties ----------------------------------------------------------------------------------
@@ -262,8 +263,7 @@ bool Collection::expires() const { return state_ != nullptr && state_->encoding.
 CollectionStats Collection::stats() const {
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return {};
-  StoreStats s;
-  use->stats(s);
+  const StoreStats s = store::stats_of(*use.tree());
   return {s.records, s.record_bytes, s.leaves, s.inner_nodes, s.height, s.index_dram_bytes};
 }
 

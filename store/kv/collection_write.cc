@@ -8,6 +8,7 @@
 #include "store/kv/attempts.h"
 #include "store/kv/cursor.h"
 #include "store/kv/stored_key.h"
+#include "store/tree/bulk.h"
 
 namespace TENUTO_NS {
 
@@ -233,8 +234,8 @@ Status Collection::bulk_load(std::span<const BulkRecord> sorted, WriteOptions op
     return Status::invalid_argument;
   }
   return change(state_.get(), options, [&](store::Tree& tree) {
-    return tree.bulk_load(encoding.plain() ? sorted : std::span<const BulkRecord>(stored),
-                          state_->collections->threads());
+    return store::bulk_load(tree, encoding.plain() ? sorted : std::span<const BulkRecord>(stored),
+                            state_->collections->threads());
   });
 }
 

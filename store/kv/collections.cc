@@ -48,7 +48,7 @@ Collections::~Collections() {
 // --- making and opening the store ----------------------------------------------------------------
 
 Status Collections::create(KeyKind kind, Report* report) {
-  Result<std::unique_ptr<Tree>> tree = Tree::make(ground_, kDefaultTree, kind);
+  Result<std::unique_ptr<Tree>> tree = make_tree(ground_, kDefaultTree, kind);
   if (!tree) {
     return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
   }
@@ -78,8 +78,8 @@ Status Collections::open(bool clean, Report* report) {
           catalog_ = std::move(*catalog);
           has_catalog_.store(true, std::memory_order_relaxed);
         }
-        auto tree = Tree::rebuild(ground_, kDefaultTree, names.first_leaf, names.kind, clean,
-                                  parallel, report);
+        auto tree = rebuild_tree(ground_, kDefaultTree, names.first_leaf, names.kind, clean,
+                                 parallel, report);
         if (!tree) return tree.error();
         main_ = state_of({{}, kDefaultTree, {}, default_spec(names.kind)}, std::move(*tree));
         if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
@@ -93,8 +93,8 @@ Status Collections::open(bool clean, Report* report) {
 Result<std::unique_ptr<Tree>> Collections::rebuild(const CatalogEntry& entry, bool clean,
                                                    bool parallel, Report* report) {
   Report local;
-  auto tree = Tree::rebuild(ground_, entry.id, entry.first_leaf, entry.spec.kind(), clean, parallel,
-                            &local);
+  auto tree =
+      rebuild_tree(ground_, entry.id, entry.first_leaf, entry.spec.kind(), clean, parallel, &local);
   if (!tree && report != nullptr) {
     local.where = in_words(local.where, entry.name);
     *report = std::move(local);
@@ -147,12 +147,12 @@ Status Collections::close() {
     return named.second->encoding.expires();
   });
   if (expires) keep_time();
-  for (const State& state : unnamed_) state->tree->end_now();
-  each_dropped([](CollectionState& state) { state.tree->end_now(); });
+  for (const State& state : unnamed_) state->ending().end_now();
+  each_dropped([](CollectionState& state) { state.ending().end_now(); });
   free_dropped();
-  main_->tree->close();
-  if (catalog_ != nullptr) catalog_->tree().close();
-  for (const auto& [name, state] : open_) state->tree->close();
+  close_tree(*main_->tree);
+  if (catalog_ != nullptr) close_tree(catalog_->tree());
+  for (const auto& [name, state] : open_) close_tree(*state->tree);
   fence("store's counts", "the heap is closed");
   return Status::ok;
 }
@@ -299,7 +299,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
                 where);
   }
   const bool too_early = replaced && TENUTO_PLANT("store_dropped_before_durable");
-  if (too_early) (*replaced)->tree->end_now();
+  if (too_early) (*replaced)->ending().end_now();
   std::optional<Dropping> dropping;
   if (replaced) dropping.emplace((*replaced)->life);
   std::string name(to);  // made here: nothing may allocate after the catalog's change
@@ -359,10 +359,10 @@ PoolStore::Standstill Collections::stand_still() {
 
 // REQUIRES: stand_still().
 Status Collections::validate(Report* report) {
-  Tree::Reached reached;
-  TENUTO_TRY(main_->tree->validate(reached, report));
+  Reached reached;
+  TENUTO_TRY(store::validate(*main_->tree, reached, report));
   if (catalog_ != nullptr) {
-    TENUTO_TRY(catalog_->tree().validate(reached, report));
+    TENUTO_TRY(store::validate(catalog_->tree(), reached, report));
     std::vector<CatalogEntry> entries;
     TENUTO_TRY(catalog_->list(entries, report));
     for (const CatalogEntry& entry : entries) {
@@ -372,16 +372,16 @@ Status Collections::validate(Report* report) {
         return fail(Status::corrupt, report, "an open collection is not what the catalog names",
                     where_of(entry.name));
       }
-      TENUTO_TRY((*state)->tree->validate(reached, report));
+      TENUTO_TRY(store::validate(*(*state)->tree, reached, report));
     }
     if (entries.size() != open_.size()) {
       return fail(Status::corrupt, report, "a collection is open that the catalog does not name",
                   ground_.file.path());
     }
   }
-  for (const State& state : unnamed_) state->tree->note_dropped(reached);
-  each_dropped([&](const CollectionState& state) { state.tree->note_dropped(reached); });
-  return Tree::check_heap(ground_, reached, report);
+  for (const State& state : unnamed_) note_dropped(*state->tree, reached);
+  each_dropped([&](const CollectionState& state) { state.end->note(reached); });
+  return check_heap(ground_, reached, report);
 }
 
 }  // namespace TENUTO_NS::store

@@ -5,7 +5,7 @@
 // a clean close the default collection is opened; each other one is opened at its first use.
 //
 // A drop has three steps. The catalog's erase becomes durable; the handles report the drop; the end
-// of the tree begins (tree_end.cc). A drop waits for no reader. Usually it frees the tree's blocks
+// of the tree begins (tree_end.h). A drop waits for no reader. Usually it frees the tree's blocks
 // at once. Otherwise a later call frees them: the next one that changes the catalog, finds the pool
 // full, compacts or closes.
 //
@@ -28,7 +28,10 @@
 #include "store/kv/encoding.h"
 #include "store/kv/reclaim.h"
 #include "store/pool/pool_store.h"
+#include "store/tree/compact.h"
 #include "store/tree/life.h"
+#include "store/tree/rebuild.h"
+#include "store/tree/tree_end.h"
 
 namespace TENUTO_NS {
 
@@ -59,6 +62,12 @@ struct CollectionState {
   // it also works after the store was closed.
   bool is_of(const store::VersionStore& h) const { return &h == versions; }
 
+  // The end of its tree, which begins with the first call. REQUIRES: Collections::mu_.
+  store::Tree::End& ending() {
+    if (!end) end.emplace(*tree);
+    return *end;
+  }
+
   // Constant while the collection is open. `versions` is only compared.
   store::Collections* const collections;
   const store::VersionStore* const versions;
@@ -71,6 +80,7 @@ struct CollectionState {
   // Guarded by Collections::mu_. An intrusive list: the drop is durable by then and must not
   // allocate.
   std::shared_ptr<CollectionState> next_dropped;
+  std::optional<store::Tree::End> end;
   // Guarded by name_mu.
   std::mutex name_mu;
   std::string name;
@@ -213,7 +223,7 @@ class Collections {
     for (const State* at = &dropped_; *at != nullptr; at = &(*at)->next_dropped) f(**at);
   }
   // compact_all.cc
-  using CompactStep = Status (Tree::*)(std::optional<std::string>& from, CompactWork& work);
+  using CompactStep = Status (*)(Tree& tree, std::optional<std::string>& from, CompactWork& work);
   Status open_those_named(std::vector<State>& out, Report* report);
   Status compact_each(const std::vector<State>& states, CompactStep step, CompactWork& work);
   std::vector<PoolOffset> first_leaves(const std::vector<State>& states);

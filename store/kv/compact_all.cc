@@ -41,7 +41,7 @@ Status Collections::compact_each(const std::vector<State>& states, CompactStep s
       const CollectionUse use(state.get());
       if (use.status() == Status::not_found) break;  // dropped
       TENUTO_TRY(use.status());
-      TENUTO_TRY((use.tree()->*step)(from, work));
+      TENUTO_TRY(step(*use.tree(), from, work));
     }
   }
   Tree* catalog = nullptr;
@@ -51,7 +51,7 @@ Status Collections::compact_each(const std::vector<State>& states, CompactStep s
   }
   for (std::optional<std::string> from(std::in_place);
        catalog != nullptr && from && !work.over();) {
-    TENUTO_TRY((catalog->*step)(from, work));
+    TENUTO_TRY(step(*catalog, from, work));
   }
   return Status::ok;
 }
@@ -94,7 +94,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
   std::vector<State> states;
   TENUTO_TRY(open_those_named(states, report));
 
-  Status s = compact_each(states, &Tree::merge_leaves, work);
+  Status s = compact_each(states, merge_leaves, work);
   make_room();
   heap::Evacuation chosen;
   std::uint64_t left = 0;
@@ -110,7 +110,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
       std::uint64_t end() { return std::exchange(begun, false) ? heap.end_evacuation() : 0; }
       ~Evacuating() { end(); }
     } evacuating{ground_.heap};
-    s = compact_each(states, &Tree::move_blocks, work);
+    s = compact_each(states, move_blocks, work);
     wait_for_readers();
     left = evacuating.end();
     work.done.slabs_emptied = chosen.slabs - left;

@@ -5,7 +5,7 @@
 // It finds the next leaf by a descent with the separator between the two. It is pinned while it
 // loads a leaf. Between two calls, and while it moves inside its leaf, it rests: it holds the
 // records of this leaf and no other garbage (epoch.h). It reads a record when it comes to it
-// (walk.cc). It prefetches records, and the next leaf, some steps ahead.
+// (leaf_reader.cc). It prefetches records, and the next leaf, some steps ahead.
 //
 // The tree of a dropped collection stays while a cursor rests in it. The walk ends with not_found
 // when the cursor leaves its leaf.

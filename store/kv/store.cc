@@ -8,6 +8,7 @@
 #include "store/kv/attempts.h"
 #include "store/kv/cursor.h"
 #include "store/kv/stored_key.h"
+#include "store/tree/statistics.h"
 
 namespace TENUTO_NS {
 
@@ -276,10 +277,9 @@ std::uint64_t Store::time_ms() const {
 }
 
 StoreStats Store::stats() const {
-  StoreStats s;
   const store::Collections* all = collections_of(impl_);
-  if (usable(all) != Status::ok) return s;
-  all->main()->tree->stats(s);
+  if (usable(all) != Status::ok) return {};
+  StoreStats s = store::stats_of(*all->main()->tree);
   store::VersionStore& versions = *impl_->parts()->versions;
   versions.expire_old();
   const store::VersionStats h = versions.stats();

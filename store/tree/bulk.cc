@@ -18,6 +18,8 @@
 //
 // The empty key cannot be loaded, because it belongs into the first leaf. While a snapshot is
 // active nothing is loaded: see publish_chain().
+#include "store/tree/bulk.h"
+
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
@@ -28,7 +30,6 @@
 #include "pm/assert.h"
 #include "pm/parallel.h"
 #include "pm/plant.h"
-#include "store/tree/tree.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
@@ -240,11 +241,11 @@ class Tree::Bulk {
   bool shown_ = false;
 };
 
-Status Tree::bulk_load(std::span<const BulkRecord> sorted, unsigned threads) {
-  TENUTO_TRY(file_.writable());
+Status bulk_load(Tree& tree, std::span<const BulkRecord> sorted, unsigned threads) {
+  TENUTO_TRY(tree.writable());
   if (sorted.empty()) return Status::ok;
-  const Status s = Bulk(*this, sorted, threads).run();
-  return s == Status::ok ? file_.bad_pages() : s;
+  const Status s = Tree::Bulk(tree, sorted, threads).run();
+  return s == Status::ok ? tree.bad_pages() : s;
 }
 
 }  // namespace TENUTO_NS::store

@@ -2,11 +2,12 @@
 // shadow leaf and its separators, and each record with its slot and its checksum. Then it compares
 // all trees with the heap: every block of the store's kind is reachable exactly once. REQUIRES: no
 // thread writes or allocates meanwhile.
+#include "store/tree/check.h"
+
 #include <bit>
 #include <unordered_map>
 
 #include "pm/plant.h"
-#include "store/tree/tree.h"
 
 namespace TENUTO_NS::store {
 
@@ -39,6 +40,8 @@ class Tree::Check {
     });
     return Status::ok;
   }
+
+  void note_all() const;
 
  private:
   Status damaged(PoolOffset at, std::string what) const {
@@ -121,32 +124,35 @@ class Tree::Check {
   Report* const report_;
 };
 
-Status Tree::validate(Reached& reached, Report* report) const {
-  const Status s = Check(*this, reached, report).run();
-  return file_.bad_pages() == Status::ok ? s : file_.bad_pages(report);
-}
-
-void Tree::note_dropped(Reached& reached) const {
+void Tree::Check::note_all() const {
   const auto note = [&](PoolOffset block) {
-    if (block) reached.emplace(block.value, false);
+    if (block) reached_.emplace(block.value, false);
   };
-  index_.for_each([&](ShadowLeaf* shadow, std::string_view) {
+  tree_.index_.for_each([&](ShadowLeaf* shadow, std::string_view) {
     for (std::uint64_t used = shadow->used_slots(); used != 0; used &= used - 1) {
       note(shadow->word(static_cast<unsigned>(std::countr_zero(used))).record());
     }
     note(low_block(*shadow->leaf));
-    note(file_.offset_of(shadow->leaf));
+    note(tree_.file_.offset_of(shadow->leaf));
   });
-  garbage_.for_each([&](const Retired& item) {
+  tree_.garbage_.for_each([&](const Retired& item) {
     if (item.what == Retired::What::block) note({item.word});
   });
-  versions_.for_each([&](const OldVersion& v) {
-    if (v.tree == this) note(v.record);
+  tree_.versions_.for_each([&](const OldVersion& v) {
+    if (v.tree == &tree_) note(v.record);
   });
-  for (const OldVersion* v = forgotten_; v != nullptr; v = v->after) note(v->record);
 }
 
-Status Tree::check_heap(const Ground& ground, const Reached& reached, Report* report) {
+Status validate(const Tree& tree, Reached& reached, Report* report) {
+  const Status s = Tree::Check(tree, reached, report).run();
+  return tree.bad_pages() == Status::ok ? s : tree.bad_pages(report);
+}
+
+void note_dropped(const Tree& tree, Reached& reached) {
+  Tree::Check(tree, reached, nullptr).note_all();
+}
+
+Status check_heap(const Ground& ground, const Reached& reached, Report* report) {
   Status status = Status::ok;
   std::uint64_t taken = 0;
   ground.heap.for_each(heap::Kind::derived, [&](PoolOffset o, std::uint64_t) {

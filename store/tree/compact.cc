@@ -11,12 +11,13 @@
 // transactions. After a crash a moved record is in its old block or in its new one, each whole.
 // Recovery frees the other block. The records of old versions are not moved. The versions in a
 // leaf's list move with its keys.
+#include "store/tree/compact.h"
+
 #include <array>
 #include <bit>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
-#include "store/tree/tree.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
@@ -70,18 +71,40 @@ void store_moved(ShadowLeaf& shadow, const MovedEntry* moved, unsigned count) {
 
 }  // namespace
 
+class Tree::Compact {
+ public:
+  Compact(Tree& tree, CompactWork& work) : tree_(tree), work_(work) {}
+
+  Status merge_leaves(std::optional<std::string>& from);
+  Status move_blocks(std::optional<std::string>& from);
+
+ private:
+  Status merge_right_of(const Place& left, std::string_view upper);
+  Status verify_leaf(const Place& place) const;
+  Status merge_pair(const Place& at_left, const Place& at_right);
+  Status merge_locked(ShadowLeaf& left, ShadowLeaf& right);
+  Result<PoolOffset> copy_record(PoolOffset old);
+  Status move_records(const Place& place);
+  Status move_leaf(const Place& place);
+  void replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
+                    const heap::Block& block, std::string_view low, PoolOffset next);
+
+  Tree& tree_;
+  CompactWork& work_;
+};
+
 // --- leaves become fewer -------------------------------------------------------------------------
 
-Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
+Status Tree::Compact::merge_leaves(std::optional<std::string>& from) {
   const EpochGuard guard;
-  static_cast<void>(garbage_.mine());  // before a lock: it may have to be made
+  static_cast<void>(tree_.garbage_.mine());  // before a lock: it may have to be made
   unsigned tries = 0;
-  for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
+  for (unsigned n = 0; n < kLeavesAtOnce && from && !work_.over();) {
     UpperBound upper;
-    const Place left = index_.locate(*from, Aim::at, &upper);
+    const Place left = tree_.index_.locate(*from, Aim::at, &upper);
     Status s = upper.bounded ? merge_right_of(left, upper.key) : Status::not_found;
-    if (s == Status::ok) work.done.leaves_merged += 1;
-    if (s == Status::not_found) s = verify_leaf(left, work);
+    if (s == Status::ok) work_.done.leaves_merged += 1;
+    if (s == Status::not_found) s = verify_leaf(left);
     if (s == Status::conflict && ++tries < kTries) continue;
     tries = 0;
     n += 1;
@@ -97,8 +120,8 @@ Status Tree::merge_leaves(std::optional<std::string>& from, CompactWork& work) {
 }
 
 // not_found: together they have too many records.
-Status Tree::merge_right_of(const Place& left, std::string_view upper) {
-  const Place right = index_.locate(upper);
+Status Tree::Compact::merge_right_of(const Place& left, std::string_view upper) {
+  const Place right = tree_.index_.locate(upper);
   const bool fit =
       right.leaf != left.leaf && used_of(*left.leaf) + used_of(*right.leaf) <= kMergeFill;
   return fit ? merge_pair(left, right) : Status::not_found;
@@ -106,16 +129,16 @@ Status Tree::merge_right_of(const Place& left, std::string_view upper) {
 
 // A compaction without a bound reads every record, so that it finds damage. not_found: nothing is
 // damaged.
-Status Tree::verify_leaf(const Place& place, const CompactWork& work) const {
-  if (work.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
+Status Tree::Compact::verify_leaf(const Place& place) const {
+  if (work_.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
     return Status::not_found;
   std::vector<Entry> found;
-  TENUTO_TRY(leaves_.entries(place, found));
-  for (Entry& e : found) TENUTO_TRY(leaves_.verify(e));
+  TENUTO_TRY(tree_.leaves_.entries(place, found));
+  for (Entry& e : found) TENUTO_TRY(tree_.leaves_.verify(e));
   return Status::not_found;
 }
 
-Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
+Status Tree::Compact::merge_pair(const Place& at_left, const Place& at_right) {
   ShadowLeaf& left = *at_left.leaf;
   ShadowLeaf& right = *at_right.leaf;
   if (!left.lock_if(at_left.version)) return Status::conflict;
@@ -133,22 +156,22 @@ Status Tree::merge_pair(const Place& at_left, const Place& at_right) {
   }
   right_lock.unlock_dead();
   left_lock.unlock();
-  retire_block(low_block(*right.leaf), right.leaf->low.bytes());
-  retire_block(file_.offset_of(right.leaf), sizeof(Leaf));
-  garbage_.retire(garbage_.mine(),
-                  {reinterpret_cast<std::uintptr_t>(&right), Retired::What::shadow});
+  tree_.retire_block(low_block(*right.leaf), right.leaf->low.bytes());
+  tree_.retire_block(tree_.file_.offset_of(right.leaf), sizeof(Leaf));
+  tree_.garbage_.retire(tree_.garbage_.mine(),
+                        {reinterpret_cast<std::uintptr_t>(&right), Retired::What::shadow});
   return Status::ok;
 }
 
 // REQUIRES: both locked. conflict: they are not neighbours any more.
-Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
-  if (store::next_of(*left.leaf) != file_.offset_of(right.leaf)) return Status::conflict;
-  const Result<std::string_view> low = leaves_.low_of(right);
+Status Tree::Compact::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
+  if (store::next_of(*left.leaf) != tree_.file_.offset_of(right.leaf)) return Status::conflict;
+  const Result<std::string_view> low = tree_.leaves_.low_of(right);
   if (!low) return low.error();
-  const Result<PoolOffset> next = leaves_.next_of(right);
+  const Result<PoolOffset> next = tree_.leaves_.next_of(right);
   if (!next) return next.error();
   std::vector<Entry> keys;
-  TENUTO_TRY(leaves_.entries({&right, right.version.load(std::memory_order_relaxed)}, keys));
+  TENUTO_TRY(tree_.leaves_.entries({&right, right.version.load(std::memory_order_relaxed)}, keys));
   std::array<MovedEntry, kSlots> moved;
   unsigned count = 0;
   std::uint64_t used = left.used_slots();
@@ -159,7 +182,7 @@ Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
                     right.fingerprint[slot].load(std::memory_order_relaxed)};
     used |= 1ull << moved[count++].slot;
   }
-  tx::Txn& txn = engine_.mine();
+  tx::Txn& txn = tree_.engine_.mine();
   const auto merge = [&] {
     TENUTO_TRY(txn.begin());
     tx::Saving saving(txn);
@@ -169,23 +192,23 @@ Status Tree::merge_locked(ShadowLeaf& left, ShadowLeaf& right) {
     for (unsigned i = 0; i < count; ++i) {
       left.set_entry(moved[i].slot, moved[i].word, moved[i].fingerprint);
     }
-    versions_.join(left, right);
+    tree_.versions_.join(left, right);
     return Status::ok;
   };
-  return index_.remove(&right, *low, merge);
+  return tree_.index_.remove(&right, *low, merge);
 }
 
 // --- blocks go elsewhere -------------------------------------------------------------------------
 
-Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
+Status Tree::Compact::move_blocks(std::optional<std::string>& from) {
   const EpochGuard guard;
-  static_cast<void>(garbage_.mine());  // before a lock: it may have to be made
+  static_cast<void>(tree_.garbage_.mine());  // before a lock: it may have to be made
   unsigned tries = 0;
-  for (unsigned n = 0; n < kLeavesAtOnce && from && !work.over();) {
+  for (unsigned n = 0; n < kLeavesAtOnce && from && !work_.over();) {
     UpperBound upper;
-    const Place place = index_.locate(*from, Aim::at, &upper);
-    Status s = move_leaf(place, work);
-    if (s == Status::not_found) s = move_records(place, work);
+    const Place place = tree_.index_.locate(*from, Aim::at, &upper);
+    Status s = move_leaf(place);
+    if (s == Status::not_found) s = move_records(place);
     if ((s == Status::ok || s == Status::conflict) && ++tries < kTries) continue;  // look again
     tries = 0;
     n += 1;
@@ -200,29 +223,30 @@ Status Tree::move_blocks(std::optional<std::string>& from, CompactWork& work) {
 }
 
 // Does not copy a damaged record, because the copy would get a sound checksum.
-Result<PoolOffset> Tree::copy_record(PoolOffset old) {
+Result<PoolOffset> Tree::Compact::copy_record(PoolOffset old) {
   Record record;
-  if (!read_record(file_, old, record)) return leaves_.damaged(old, "record");
-  if (!record_sound(file_, old, record)) return leaves_.damaged(old, "record's checksum");
+  if (!read_record(tree_.file_, old, record)) return tree_.leaves_.damaged(old, "record");
+  if (!record_sound(tree_.file_, old, record))
+    return tree_.leaves_.damaged(old, "record's checksum");
   const Result<heap::Block> block =
-      heap_.reserve(record_block_bytes(record_bytes(record.key.size(), record.value.size())),
-                    heap::Kind::derived);
+      tree_.heap_.reserve(record_block_bytes(record_bytes(record.key.size(), record.value.size())),
+                          heap::Kind::derived);
   if (!block) return block.error();
   if (TENUTO_PLANT("store_moved_record_unflushed")) {
-    std::memcpy(file_.at<std::byte>(block->offset), file_.at<std::byte>(old),
+    std::memcpy(tree_.file_.at<std::byte>(block->offset), tree_.file_.at<std::byte>(old),
                 record_bytes(record.key.size(), record.value.size()));
-    auto& head = *file_.at<RecordHead>(block->offset);
+    auto& head = *tree_.file_.at<RecordHead>(block->offset);
     head =
         RecordHead::make(head.key_bytes(), head.value_field(), record_check(block->offset, record));
     return block->offset;
   }
-  write_record(file_, block->offset, record.key, record.value);
+  write_record(tree_.file_, block->offset, record.key, record.value);
   return block->offset;
 }
 
 // Moves all records of a leaf that are in slabs to be emptied, with two fences. not_found: there
 // are none. conflict: the leaf has changed.
-Status Tree::move_records(const Place& place, CompactWork& work) {
+Status Tree::Compact::move_records(const Place& place) {
   ShadowLeaf& shadow = *place.leaf;
   std::array<MovedEntry, kSlots> moved;
   std::array<PoolOffset, kSlots> old;
@@ -230,7 +254,7 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
     const SlotWord word = shadow.word(slot);
-    if (!heap_.leaving(word.record())) continue;
+    if (!tree_.heap_.leaving(word.record())) continue;
     moved[found] = {slot, word, 0};
     old[found++] = word.record();
   }
@@ -244,7 +268,7 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
     ~Copies() {
       for (unsigned i = 0; i < count; ++i) heap.release(moved[i].word.record());
     }
-  } copies{heap_, moved};
+  } copies{tree_.heap_, moved};
   while (copies.count < found) {
     const Result<PoolOffset> copy = copy_record(old[copies.count]);
     if (!copy) return copy.error();
@@ -256,35 +280,35 @@ Status Tree::move_records(const Place& place, CompactWork& work) {
   if (!shadow.lock_if(place.version)) return Status::conflict;
   copies.count = 0;
   const bool too_early = TENUTO_PLANT("store_moved_record_released_early");
-  for (unsigned i = 0; too_early && i < found; ++i) heap_.release(old[i]);
+  for (unsigned i = 0; too_early && i < found; ++i) tree_.heap_.release(old[i]);
   store_moved(shadow, moved.data(), found);
   shadow.unlock();
   for (unsigned i = 0; !too_early && i < found; ++i)
-    retire_block(old[i], heap_.usable_size(old[i]));
-  work.done.records_moved += found;
+    tree_.retire_block(old[i], tree_.heap_.usable_size(old[i]));
+  work_.done.records_moved += found;
   return Status::ok;
 }
 
 // Moves the leaf's own block. A copy takes its place in the chain, and a new shadow leaf takes its
 // place in the index. The first leaf is not moved, because it is named elsewhere. not_found: the
 // leaf may stay. conflict: other threads are busy here.
-Status Tree::move_leaf(const Place& place, CompactWork& work) {
+Status Tree::Compact::move_leaf(const Place& place) {
   ShadowLeaf& shadow = *place.leaf;
-  if (!heap_.leaving(file_.offset_of(shadow.leaf))) return Status::not_found;
-  const Result<std::string_view> low = leaves_.low_of(shadow);
+  if (!tree_.heap_.leaving(tree_.file_.offset_of(shadow.leaf))) return Status::not_found;
+  const Result<std::string_view> low = tree_.leaves_.low_of(shadow);
   if (!low) return low.error();
   if (low->empty()) return Status::not_found;
-  const Result<PoolOffset> next = leaves_.next_of(shadow);
+  const Result<PoolOffset> next = tree_.leaves_.next_of(shadow);
   if (!next) return next.error();
-  const Result<heap::Block> block = heap_.reserve(sizeof(Leaf), heap::Kind::derived);
+  const Result<heap::Block> block = tree_.heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
-  UnlinkedBlock unlinked(heap_, block->offset);
-  UnlinkedShadow fresh(shadows_);  // before the locks: from there on nothing needs memory
-  const Place at_left = index_.locate(*low, Aim::before);
+  UnlinkedBlock unlinked(tree_.heap_, block->offset);
+  UnlinkedShadow fresh(tree_.shadows_);  // before the locks: from there on nothing needs memory
+  const Place at_left = tree_.index_.locate(*low, Aim::before);
   ShadowLeaf& left = *at_left.leaf;
   const bool left_locked = &left != &shadow && left.lock_if(at_left.version);
   const bool locked = left_locked && shadow.lock_if(place.version);
-  if (!locked || store::next_of(*left.leaf) != file_.offset_of(shadow.leaf)) {
+  if (!locked || store::next_of(*left.leaf) != tree_.file_.offset_of(shadow.leaf)) {
     if (locked) shadow.unlock_unchanged();
     if (left_locked) left.unlock_unchanged();
     return Status::conflict;
@@ -293,17 +317,17 @@ Status Tree::move_leaf(const Place& place, CompactWork& work) {
   replace_leaf(left, shadow, *fresh.linked(), *block, *low, *next);
   shadow.unlock_dead();
   left.unlock();
-  retire_block(file_.offset_of(shadow.leaf), sizeof(Leaf));
-  garbage_.retire(garbage_.mine(),
-                  {reinterpret_cast<std::uintptr_t>(&shadow), Retired::What::shadow});
-  work.done.leaves_moved += 1;
+  tree_.retire_block(tree_.file_.offset_of(shadow.leaf), sizeof(Leaf));
+  tree_.garbage_.retire(tree_.garbage_.mine(),
+                        {reinterpret_cast<std::uintptr_t>(&shadow), Retired::What::shadow});
+  work_.done.leaves_moved += 1;
   return Status::ok;
 }
 
 // REQUIRES: both locked.
-void Tree::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
-                        const heap::Block& block, std::string_view low, PoolOffset next) {
-  fresh.leaf = file_.at<Leaf>(block.offset);
+void Tree::Compact::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
+                                 const heap::Block& block, std::string_view low, PoolOffset next) {
+  fresh.leaf = tree_.file_.at<Leaf>(block.offset);
   std::array<NewEntry, kSlots> entries;
   unsigned count = 0;
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
@@ -315,12 +339,20 @@ void Tree::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }
-  fill_leaf(*fresh.leaf, block.offset, id_, next, entries.data(), count, low,
+  fill_leaf(*fresh.leaf, block.offset, tree_.id_, next, entries.data(), count, low,
             low_block(*shadow.leaf));
   fence("new leaf", "chain link");
   unlink_next(*left.leaf, block.offset);
-  versions_.join(fresh, shadow);
-  index_.exchange(&shadow, low, &fresh);
+  tree_.versions_.join(fresh, shadow);
+  tree_.index_.exchange(&shadow, low, &fresh);
+}
+
+Status merge_leaves(Tree& tree, std::optional<std::string>& from, CompactWork& work) {
+  return Tree::Compact(tree, work).merge_leaves(from);
+}
+
+Status move_blocks(Tree& tree, std::optional<std::string>& from, CompactWork& work) {
+  return Tree::Compact(tree, work).move_blocks(from);
 }
 
 }  // namespace TENUTO_NS::store

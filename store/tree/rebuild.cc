@@ -9,6 +9,8 @@
 // A clean close writes the tree's counts to the first leaf (of the default collection: to the head
 // page), in bytes that hold nothing else. They are used only if the pool is marked as closed, so a
 // torn count is never used.
+#include "store/tree/rebuild.h"
+
 #include <tbb/task_group.h>
 
 #include <atomic>
@@ -18,28 +20,21 @@
 #include <iterator>
 
 #include "pm/plant.h"
-#include "store/tree/tree.h"
+#include "store/tree/statistics.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
 
-Result<std::unique_ptr<Tree>> Tree::make(Ground& ground, TreeId id, KeyKind kind) {
-  const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
-  if (!block) return block.error();
-  UnlinkedBlock unlinked(ground.heap, block->offset);
-  Leaf* leaf = ground.file.at<Leaf>(block->offset);
-  fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
-  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
-  ShadowLeaf* shadow = tree->shadows_.take();
-  shadow->leaf = leaf;
-  tree->index_.build({shadow}, {std::string()});
-  unlinked.linked();
-  return tree;
-}
-
 // One rebuild. The first damage found is reported.
 class Tree::Rebuild {
  public:
+  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
+  static Result<std::unique_ptr<Tree>> open(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                            KeyKind kind, bool clean, bool parallel,
+                                            Report* report);
+  static void close(Tree& tree);
+
+ private:
   Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
 
   Status run(bool parallel) {
@@ -70,7 +65,6 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
- private:
   static constexpr std::size_t kChunk = 128;
 
   // Leaves in a row, their shadow leaves, and their neighbours.
@@ -229,6 +223,12 @@ class Tree::Rebuild {
     return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
   }
 
+  TreeCounts written_counts() const {
+    if (tree_.id_ != kDefaultTree) return counts_of(*tree_.file_.at<Leaf>(tree_.first_leaf_));
+    const std::uint64_t* head = tree_.file_.head().store;
+    return TreeCounts::make(tree_.first_leaf_, head[kHeadRecords], head[kHeadRecordBytes]);
+  }
+
   Tree& tree_;
   const bool clean_;
   Report* const report_;
@@ -243,15 +243,30 @@ class Tree::Rebuild {
   Report first_report_;
 };
 
-Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                            KeyKind kind, bool clean, bool parallel,
-                                            Report* report) {
+Result<std::unique_ptr<Tree>> Tree::Rebuild::make(Ground& ground, TreeId id, KeyKind kind) {
+  const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
+  if (!block) return block.error();
+  UnlinkedBlock unlinked(ground.heap, block->offset);
+  Leaf* leaf = ground.file.at<Leaf>(block->offset);
+  fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
+  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
+  ShadowLeaf* shadow = tree->shadows_.take();
+  shadow->leaf = leaf;
+  tree->index_.build({shadow}, {std::string()});
+  unlinked.linked();
+  return tree;
+}
+
+Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                                  KeyKind kind, bool clean, bool parallel,
+                                                  Report* report) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, kind));
-  TENUTO_TRY(Rebuild(*tree, clean, report).run(parallel));
+  Rebuild rebuild(*tree, clean, report);
+  TENUTO_TRY(rebuild.run(parallel));
   if (clean) {
     // The counts of the close must fit the pool, or the pool was not closed cleanly.
-    const TreeCounts counts = tree->written_counts();
+    const TreeCounts counts = rebuild.written_counts();
     if (!counts.sound(first_leaf) ||
         counts.records != static_cast<std::uint64_t>(tree->records_at_open_)) {
       return fail(Status::corrupt, report, "the number of records is not what it was at the close",
@@ -267,31 +282,33 @@ Result<std::unique_ptr<Tree>> Tree::rebuild(Ground& ground, TreeId id, PoolOffse
   return tree;
 }
 
-TreeCounts Tree::written_counts() const {
-  if (id_ != kDefaultTree) return counts_of(*file_.at<Leaf>(first_leaf_));
-  const std::uint64_t* head = file_.head().store;
-  return TreeCounts::make(first_leaf_, head[kHeadRecords], head[kHeadRecordBytes]);
-}
-
-void Tree::write_counts(const TreeCounts& counts) {
-  if (id_ == kDefaultTree) {
-    std::uint64_t* head = file_.head().store;
+void Tree::Rebuild::close(Tree& tree) {
+  const StoreStats stats = stats_of(tree);
+  tree.garbage_.drain();
+  if (tree.garbage_.lost()) tree.file_.leave_to_recovery();
+  const TreeCounts counts = TreeCounts::make(tree.first_leaf_, stats.records, stats.record_bytes);
+  if (tree.id_ == kDefaultTree) {
+    std::uint64_t* head = tree.file_.head().store;
     head[kHeadRecords] = counts.records;
     head[kHeadRecordBytes] = counts.record_bytes;
-    flush_bytes(head, sizeof file_.head().store);
+    flush_bytes(head, sizeof tree.file_.head().store);
   } else {
-    Leaf& first = *file_.at<Leaf>(first_leaf_);
+    Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);
     set_counts(first, counts);
     flush(first.low);
   }
 }
 
-void Tree::close() {
-  StoreStats counts;
-  stats(counts);
-  garbage_.drain();
-  if (garbage_.lost()) file_.leave_to_recovery();
-  write_counts(TreeCounts::make(first_leaf_, counts.records, counts.record_bytes));
+Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyKind kind) {
+  return Tree::Rebuild::make(ground, id, kind);
 }
+
+Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset first_leaf,
+                                           KeyKind kind, bool clean, bool parallel,
+                                           Report* report) {
+  return Tree::Rebuild::open(ground, id, first_leaf, kind, clean, parallel, report);
+}
+
+void close_tree(Tree& tree) { Tree::Rebuild::close(tree); }
 
 }  // namespace TENUTO_NS::store

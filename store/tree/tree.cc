@@ -43,10 +43,6 @@ Tree::~Tree() {
       OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));
     }
   });
-  while (OldVersion* v = forgotten_) {
-    forgotten_ = v->after;
-    OldVersion::destroy(v);
-  }
 }
 
 // --- reading -------------------------------------------------------------------------------------

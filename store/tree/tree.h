@@ -1,12 +1,11 @@
-// The store's tree: persistent leaves, the index above them in DRAM, and the operations on keys.
+// The store's tree: persistent leaves, the index above them in DRAM, and the reads and writes of
+// keys. Maintenance is above it, in files of its own: see the classes at the head of Tree.
 //
-// Files: tree.cc get, put, erase · multi_get.cc ·
-// snapshot_read.cc reads at a snapshot's timestamp, validation · conditional.cc writes that depend
-// on the old record · batch.cc · bulk.cc · split.cc leaves split and unlinked · compact.cc leaves
-// and records move · rebuild.cc making and opening · check.cc validate · estimate.cc counts ·
-// tree_end.cc a tree is given back.
+// Files: tree.cc get, put, erase · multi_get.cc · snapshot_read.cc reads at a snapshot's timestamp,
+// validation of transactions · conditional.cc writes that depend on the old record · batch.cc ·
+// split.cc leaves split and unlinked.
 //
-// Thread safety: everything but make, rebuild, close, the end and validate from any thread.
+// Thread safety: from any thread, unless said otherwise.
 #pragma once
 
 #include <atomic>
@@ -18,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -91,45 +89,23 @@ struct Decision {
 // meanwhile. No lock is held, but it must not write to the store.
 using Decide = std::function<Decision(const Record* old)>;
 
-// A compaction under way, over all trees.
-struct CompactWork {
-  std::uint64_t moves_max = 0;  // 0: no limit
-  CompactStats done;
-
-  bool over() const {
-    return moves_max != 0 &&
-           done.records_moved + done.leaves_moved + done.leaves_merged >= moves_max;
-  }
-};
-
 class Tree {
  public:
-  // An empty tree. Its first leaf is written and flushed, not fenced. Nothing durable names it, so
-  // recovery frees it after a crash.
-  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
-  // Builds the tree with this first leaf. After a crash (clean == false) it finishes half-done
-  // splits and marks every block of the tree in the heap. Then call it after the recovery of tx and
-  // before Heap::finish_recovery. A clean open reads no record. corrupt: the report names the leaf.
-  // `parallel`: by the threads of the calling thread's arena (oneTBB).
-  static Result<std::unique_ptr<Tree>> rebuild(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                               KeyKind kind, bool clean, bool parallel,
-                                               Report* report);
-  // Gives all retired blocks back and writes the counts. The counts are flushed; the caller fences
-  // before the pool is marked as closed. REQUIRES: no reader, no writer.
-  void close();
-  // Gives back a tree that nothing durable names and that no new call can reach (tree_end.cc).
-  // Calls may still be in it. try_end(): true, they have left, and every block is with the heap;
-  // false, ask again. Neither waits. REQUIRES: one thread at a time.
-  void begin_end();
-  bool try_end();
-  // The same at once, whatever epochs are pinned. REQUIRES: no call is in the tree or comes.
-  void end_now();
+  ~Tree();
+
+  // Maintenance, above reads and writes; each has a header.
+  class Rebuild;     // rebuild.h: made empty, opened, closed
+  class Bulk;        // bulk.h
+  class Compact;     // compact.h
+  class Check;       // check.h: validation
+  class Statistics;  // statistics.h: counts and estimates
+  class End;         // tree_end.h: given back after a drop
+
   // Frees what no reader can look at any more, from all threads' lists.
   void collect() { garbage_.collect_all(); }
   Garbage::Waiting waiting() const { return garbage_.waiting(); }
   // Of something in the pool.
   PoolOffset offset_of(const void* p) const { return file_.offset_of(p); }
-  ~Tree();
 
   // Call it before any other thread knows the tree.
   void set_verify_reads(bool on) { leaves_.set_verify(on); }
@@ -151,24 +127,11 @@ class Tree {
   // Atomic, over trees of one pool, with the ops in this order: a later one for the same key wins.
   // `reads` is validated first. conflict: it has changed, and nothing was written.
   static Status write(std::vector<BatchOp> ops, const ReadSet* reads = nullptr);
-  // Steps of a compaction (compact.cc) over some leaves from `from` on. `from` is set to where the
-  // next step begins; none: there are no more leaves. merge_leaves merges sparse neighbours.
-  // move_blocks moves blocks out of slabs that are to be emptied. full: there is no room to move
-  // to.
-  Status merge_leaves(std::optional<std::string>& from, CompactWork& work);
-  Status move_blocks(std::optional<std::string>& from, CompactWork& work);
-
   // As lookup, at the snapshot's timestamp. Also expired | closed.
   Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
                    bool for_value = true) const;
   // Whether the key was changed after the snapshot. A hint: the key may change at any time.
   bool changed_since(std::string_view key, const SnapshotCore& at) const;
-  // Loads ascending keys into an empty tree, all or none, with a fence or two for thousands
-  // (bulk.cc). invalid_argument: they do not ascend, or begin with the empty key. exists: the tree
-  // is not empty, or another thread wrote to it meanwhile. busy: a snapshot or transaction is
-  // active.
-  Status bulk_load(std::span<const BulkRecord> sorted, unsigned threads);
-  void stats(StoreStats& out) const;
   // How many records there are, and how often a write has changed that number or a record.
   struct Count {
     std::uint64_t records;
@@ -177,24 +140,15 @@ class Tree {
   Count count() const {
     return {static_cast<std::uint64_t>(records_at_open_ + garbage_.records()), garbage_.changes()};
   }
-  // How many records are in [from, to), to == null: to the end. An estimate from the index alone.
-  std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
   KeyKind kind() const { return kind_; }
   Status check_key(std::string_view key) const;
   // Unique in the pool. Batches lock leaves in the order of ids.
   TreeId id() const { return id_; }
   PoolOffset first_leaf() const { return first_leaf_; }
 
-  // validate() checks the tree and notes the blocks that it reaches. note_dropped() notes those of
-  // a tree that waits to be given back. check_heap() compares the heap with the blocks that all
-  // trees of a pool reach.
-  using Reached = std::unordered_map<std::uint64_t, bool>;  // offset: reachable, not only retired
-  Status validate(Reached& reached, Report* report) const;
-  void note_dropped(Reached& reached) const;
-  static Status check_heap(const Ground& ground, const Reached& reached, Report* report);
-
   // io: what was read so far may have been zeros in place of a bad page (pm/bus_error.h).
-  Status bad_pages() const { return file_.bad_pages(); }
+  Status bad_pages(Report* report = nullptr) const { return file_.bad_pages(report); }
+  Status writable() const { return file_.writable(); }
 
   const LeafReader& leaves() const { return leaves_; }
   const Index& index() const { return index_; }
@@ -217,9 +171,6 @@ class Tree {
  private:
   struct LockedLeaf;  // batch.cc
   class Batch;        // batch.cc
-  class Rebuild;      // rebuild.cc
-  class Check;        // check.cc
-  class Bulk;         // bulk.cc
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
 
@@ -245,9 +196,6 @@ class Tree {
   Status unlink_record(const Place& place, std::string_view key, const Found& old);
   struct Conditional;  // conditional.cc
   void free(const Retired& item);
-  void count_record_bytes() const;
-  TreeCounts written_counts() const;
-  void write_counts(const TreeCounts& counts);
   void retire_block(PoolOffset block, std::uint64_t bytes) {
     if (block) garbage_.retire(garbage_.mine(), {block.value, Retired::What::block, bytes});
   }
@@ -266,21 +214,6 @@ class Tree {
   void unlink_empty(std::string_view key);
   void try_unlink_empty(std::string_view key);
   bool unlink_locked(ShadowLeaf& left, ShadowLeaf& shadow, std::string_view low);
-
-  // tree_end.cc
-  bool forget_versions();
-  void give_all_back();
-
-  // compact.cc
-  Status merge_right_of(const Place& left, std::string_view upper);
-  Status verify_leaf(const Place& place, const CompactWork& work) const;
-  Status merge_pair(const Place& at_left, const Place& at_right);
-  Status merge_locked(ShadowLeaf& left, ShadowLeaf& right);
-  Result<PoolOffset> copy_record(PoolOffset old);
-  Status move_records(const Place& place, CompactWork& work);
-  Status move_leaf(const Place& place, CompactWork& work);
-  void replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
-                    const heap::Block& block, std::string_view low, PoolOffset next);
 
   // Constant after open.
   pm::PoolFile& file_;
@@ -303,12 +236,6 @@ class Tree {
   ShadowLeaves& shadows_;
   mutable Garbage garbage_;
   Index index_;
-
-  // Used by the thread that ends the tree.
-  enum class End : std::uint8_t { none, callers, lookers, over };
-  End end_ = End::none;
-  std::uint64_t end_epoch_ = 0;
-  OldVersion* forgotten_ = nullptr;  // linked by `after`
 };
 
 }  // namespace TENUTO_NS::store

@@ -250,7 +250,7 @@ class VersionStore : public std::enable_shared_from_this<VersionStore> {
       return Status::forked;
     return closed() ? Status::closed : Status::ok;
   }
-  // For a tree that is given back (tree_end.cc). forget() empties this leaf's list and condemns its
+  // For a tree that is given back (tree_end.h). forget() empties this leaf's list and condemns its
   // versions. take_condemned() moves the tree's condemned versions to `out`, linked by `after`. The
   // caller frees them when no reader can look at them. False: a sweep works on versions of this
   // tree, and nothing was done. REQUIRES: no thread reads or writes in the tree.

@@ -4,10 +4,10 @@
 // The estimate makes two descents, one for each end of the range. It counts the children between
 // them in the nodes that they pass. A child that was not entered counts as many leaves as those
 // that were entered.
+#include "store/tree/statistics.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "store/tree/tree.h"
 
 namespace TENUTO_NS::store {
 
@@ -65,25 +65,38 @@ double Index::estimate_leaves(const std::string_view* from, const std::string_vi
   return leaves + left.leaves_right_of(d + 1) + right.leaves_left_of(d + 1);
 }
 
-std::uint64_t Tree::estimate(std::string_view from, const std::string_view* to) const {
+class Tree::Statistics {
+ public:
+  explicit Statistics(const Tree& tree) : tree_(tree) {}
+
+  std::uint64_t estimate(std::string_view from, const std::string_view* to) const;
+  StoreStats stats() const;
+
+ private:
+  void count_record_bytes() const;
+
+  const Tree& tree_;
+};
+
+std::uint64_t Tree::Statistics::estimate(std::string_view from, const std::string_view* to) const {
   if (to != nullptr && *to <= from) return 0;
   const EpochGuard guard;
-  const double all = index_.estimate_leaves(nullptr, nullptr);
-  const double part = index_.estimate_leaves(from.empty() ? nullptr : &from, to);
-  const auto records = static_cast<double>(records_at_open_ + garbage_.records());
+  const double all = tree_.index_.estimate_leaves(nullptr, nullptr);
+  const double part = tree_.index_.estimate_leaves(from.empty() ? nullptr : &from, to);
+  const auto records = static_cast<double>(tree_.records_at_open_ + tree_.garbage_.records());
   return static_cast<std::uint64_t>(
       std::llround(std::max(0.0, records * std::min(part / all, 1.0))));
 }
 
 // After a crash the bytes are counted when stats() first asks.
-void Tree::count_record_bytes() const {
+void Tree::Statistics::count_record_bytes() const {
   const EpochGuard guard;
   std::int64_t bytes = 0;
   std::vector<Entry> found;
-  index_.each_leaf([&](ShadowLeaf* shadow) {
+  tree_.index_.each_leaf([&](ShadowLeaf* shadow) {
     for (;;) {
       const std::uint64_t version = shadow->read_version();
-      const Status s = leaves_.entries({shadow, version}, found);
+      const Status s = tree_.leaves_.entries({shadow, version}, found);
       if (s == Status::conflict) continue;
       if (s == Status::ok && !shadow->still(version)) continue;
       break;
@@ -92,25 +105,34 @@ void Tree::count_record_bytes() const {
       bytes += static_cast<std::int64_t>(e.record.key.size() + e.record.value.size());
     }
   });
-  record_bytes_at_open_ = bytes - garbage_.record_bytes();
-  record_bytes_known_.store(true, std::memory_order_release);
+  tree_.record_bytes_at_open_ = bytes - tree_.garbage_.record_bytes();
+  tree_.record_bytes_known_.store(true, std::memory_order_release);
 }
 
-void Tree::stats(StoreStats& out) const {
+StoreStats Tree::Statistics::stats() const {
+  StoreStats out;
   {
-    const std::lock_guard lock(count_mu_);
-    if (!record_bytes_known_.load(std::memory_order_acquire)) count_record_bytes();
+    const std::lock_guard lock(tree_.count_mu_);
+    if (!tree_.record_bytes_known_.load(std::memory_order_acquire)) count_record_bytes();
   }
   const EpochGuard guard;
-  const Index::Shape shape = index_.shape();
-  out.records = static_cast<std::uint64_t>(records_at_open_ + garbage_.records());
-  out.record_bytes = static_cast<std::uint64_t>(record_bytes_at_open_ + garbage_.record_bytes());
+  const Index::Shape shape = tree_.index_.shape();
+  out.records = static_cast<std::uint64_t>(tree_.records_at_open_ + tree_.garbage_.records());
+  out.record_bytes =
+      static_cast<std::uint64_t>(tree_.record_bytes_at_open_ + tree_.garbage_.record_bytes());
   out.leaves = 0;
-  index_.each_leaf([&](ShadowLeaf*) { out.leaves += 1; });
+  tree_.index_.each_leaf([&](ShadowLeaf*) { out.leaves += 1; });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
   out.index_dram_bytes = shape.bytes + out.leaves * sizeof(ShadowLeaf);
-  out.rebuild_ms = rebuild_ms_;
+  out.rebuild_ms = tree_.rebuild_ms_;
+  return out;
 }
+
+std::uint64_t estimate(const Tree& tree, std::string_view from, const std::string_view* to) {
+  return Tree::Statistics(tree).estimate(from, to);
+}
+
+StoreStats stats_of(const Tree& tree) { return Tree::Statistics(tree).stats(); }
 
 }  // namespace TENUTO_NS::store

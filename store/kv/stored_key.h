@@ -32,11 +32,15 @@ class StoredRecord {
   StoredRecord(const store::Encoding& encoding, std::string_view key, std::string_view value,
                std::uint64_t ttl_ms)
       : key_(key), value_(value) {
+    if (encoding.plain()) [[likely]] {
+      if (ttl_ms != 0) status_ = Status::invalid_argument;
+      return;
+    }
     if (encoding.duplicates()) {
       status_ = encoding.pair(key, value, key_room_);
       key_ = key_room_;
       value_ = {};
-    } else if (!encoding.plain()) {
+    } else {
       status_ = encoding.key(key, key_room_, key_);
     }
     if (status_ == Status::ok) status_ = encoding.value(value_, ttl_ms, value_room_, value_);

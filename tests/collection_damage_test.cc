@@ -32,7 +32,7 @@ class CollectionDamage : public KvFixture {
   }
 
   void fill(Store& s, World& now) {
-    put(s.default_collection(), now[""], 0, 300, "main");
+    put(s, now[""], 0, 300, "main");
     for (const char* name : {"a", "b", "dropped", "old name"}) {
       Result<Collection> c = s.collection(name);
       ASSERT_TRUE(c);

@@ -367,7 +367,7 @@ TEST_F(CollectionEncodingTest,
   now_ += 5;
   StoreTransaction tx = s_->begin();
   EXPECT_EQ(tx.contains(c, "tx"), Status::not_found);
-  EXPECT_EQ(s_->default_collection().put("x", "", {.ttl_ms = 1}), Status::invalid_argument);
+  EXPECT_EQ(s_->put("x", "", {.ttl_ms = 1}), Status::invalid_argument);
   EXPECT_EQ(made({}, "plain").put("x", "", {.ttl_ms = 1}), Status::invalid_argument);
 }
 

@@ -40,7 +40,7 @@ class CollectionRandomTest : public KvFixture {
     return at->first;
   }
   static Collection find(Store& s, const std::string& name) {
-    if (name.empty()) return s.default_collection();
+    if (name.empty()) return s;
     Result<Collection> c = s.collection(name, CollectionOptions{.create_if_missing = false});
     EXPECT_TRUE(c) << name;
     return *c;

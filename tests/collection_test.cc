@@ -7,11 +7,15 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "store/tree/format.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
+#include "tenuto/snapshot.h"
+#include "tenuto/transaction.h"
 
 namespace tenuto {
 namespace {
@@ -74,7 +78,7 @@ TEST_F(CollectionTest, they_are_listed_by_name_with_ids_of_their_own) {
   const std::uint64_t a = made(s, "a").id();
   EXPECT_EQ(names(s), (Keys{"a", "b"}));
   EXPECT_NE(a, b);
-  EXPECT_NE(a, s.default_collection().id());
+  EXPECT_NE(a, s.id());
   EXPECT_EQ(made(s, "a").id(), a);
 }
 
@@ -224,10 +228,59 @@ TEST_F(CollectionTest, handles_of_a_dropped_collection_say_so) {
   expect_valid(s);
 }
 
+static_assert(!std::is_copy_constructible_v<Store> && !std::is_assignable_v<Store&, Collection&>);
+static_assert(std::is_nothrow_move_constructible_v<Store> &&
+              std::is_nothrow_move_assignable_v<Store>);
+
+TEST_F(CollectionTest, a_store_is_its_default_collection) {
+  Store s = opened();
+  fill(s, 0, 10);
+  EXPECT_EQ(s.name(), "");
+  EXPECT_EQ(s.id(), 0u);
+  EXPECT_EQ(s.status(), Status::ok);
+  const Collection handle = s;
+  EXPECT_EQ(all_keys(handle), all_keys(s));
+
+  WriteBatch batch;
+  batch.put(s, "of a batch", "1");
+  ASSERT_EQ(s.write(batch), Status::ok);
+  StoreTransaction tx = s.begin();
+  EXPECT_EQ(*tx.get(s, "of a batch"), "1");
+  ASSERT_EQ(tx.put(s, "of a transaction", "2"), Status::ok);
+  ASSERT_EQ(tx.commit(), Status::ok);
+  const Snapshot snapshot = std::move(*s.snapshot());
+  EXPECT_EQ(*snapshot.get(s, "of a transaction"), "2");
+  EXPECT_EQ(handle.stats().records, 12u);
+  EXPECT_EQ(s.stats().records, 12u);
+}
+
+TEST_F(CollectionTest, a_handle_of_a_store_leaves_it_whole_and_is_safe_without_it) {
+  Store s = opened();
+  Collection handle = std::move(s);  // a copy
+  ASSERT_EQ(s.put("k", "v"), Status::ok);
+  Store moved = std::move(s);
+  EXPECT_EQ(s.get("k").error(), Status::closed);
+  EXPECT_EQ(*moved.get("k"), "v");
+  EXPECT_EQ(*handle.get("k"), "v");
+  s = std::move(moved);
+  EXPECT_EQ(moved.put("k", "w"), Status::closed);
+  EXPECT_EQ(*s.get("k"), "v");
+  ASSERT_EQ(s.close(), Status::ok);
+  for (const Collection& c : {Collection(s), handle}) {
+    EXPECT_EQ(c.status(), Status::closed);
+    EXPECT_EQ(c.get("k").error(), Status::closed);
+  }
+  EXPECT_EQ(s.put("k", "w"), Status::closed);
+  s = opened();
+  EXPECT_EQ(*s.get("k"), "v");
+  EXPECT_EQ(handle.get("k").error(), Status::closed)
+      << "the handle is of the store that was closed";
+}
+
 TEST_F(CollectionTest, handles_outlive_the_store) {
   std::optional<Store> s(opened());
   Collection a = made(*s, "a");
-  Collection main = s->default_collection();
+  Collection main = *s;
   Iterator it = a.iterator();
   ASSERT_EQ(s->close(), Status::ok);
   s.reset();

@@ -386,7 +386,7 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   test::TempPath elsewhere{"elsewhere"};
   Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));
   StoreTransaction foreign = s_->begin();
-  EXPECT_EQ(foreign.put(other.default_collection(), "k", "v"), Status::invalid_argument);
+  EXPECT_EQ(foreign.put(other, "k", "v"), Status::invalid_argument);
 }
 
 }  // namespace

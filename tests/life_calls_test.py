@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-HEADERS = ["kv", "collection", "snapshot", "transaction", "pool", "tx", "rescue"]
+HEADERS = ["kv", "collection", "iterator", "snapshot", "transaction", "pool", "tx", "rescue"]
 CLASSES = ["Store", "Collection", "Snapshot", "StoreTransaction", "WriteBatch", "Iterator", "View",
            "Pool", "Transaction"]
 
@@ -19,7 +19,7 @@ def calls_of(text):
     """Names of the public member functions of CLASSES, as Class::name."""
     text = re.sub(r"//.*", "", text)
     found = set()
-    for match in re.finditer(r"^class (?:TENUTO_API )?(\w+)(?: final)? \{\n(.*?)^\};", text, re.M | re.S):
+    for match in re.finditer(r"^class (?:TENUTO_API )?(\w+)(?: : public \w+)? \{\n(.*?)^\};", text, re.M | re.S):
         name, body = match.groups()
         if name not in CLASSES:
             continue

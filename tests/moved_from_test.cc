@@ -70,11 +70,15 @@ TEST_F(MovedFromTest, a_view_and_a_batch) {
   EXPECT_EQ(c_.contains("b"), Status::ok);
 }
 
+// Of a collection a move is a copy.
 TEST_F(MovedFromTest, a_collection_and_what_never_was_one) {
   Collection from = c_;
   const Collection to = std::move(from);
   EXPECT_EQ(to.status(), Status::ok);
-  for (Collection c : {from, Collection()}) {
+  EXPECT_EQ(from.contains("k"), Status::ok);
+  Store gone = std::move(*Store::open(path_.str() + ".gone", options_));
+  const Store heir = std::move(gone);
+  for (Collection c : {Collection(), Collection(gone)}) {
     EXPECT_EQ(c.status(), Status::closed);
     EXPECT_EQ(c.get("k", value_), Status::closed);
     EXPECT_EQ(c.get("k").error(), Status::closed);
@@ -177,6 +181,7 @@ TEST_F(MovedFromTest, a_store_and_its_pool) {
   EXPECT_EQ(s_->sync(), Status::closed);
   EXPECT_EQ(s_->validate(), Status::closed);
   EXPECT_EQ(s_->key_kind(), KeyKind::bytes);
+  EXPECT_EQ(s_->status(), Status::closed);
   EXPECT_EQ(s_->stats().records, 0u);
   EXPECT_EQ(s_->close(), Status::closed);
   EXPECT_EQ(c_.contains("k"), Status::ok);  // handles belong to the store, also after it has moved
@@ -217,7 +222,7 @@ TEST_F(MovedFromTest, a_collection_of_another_store_is_refused) {
   Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));
   ASSERT_EQ(other.put("k", "theirs"), Status::ok);
   const Snapshot snapshot = std::move(*s_->snapshot());
-  const Collection theirs = other.default_collection();
+  const Collection theirs = other;
   EXPECT_EQ(snapshot.get(theirs, "k", value_), Status::invalid_argument);
   EXPECT_EQ(snapshot.get(theirs, "k").error(), Status::invalid_argument);
   EXPECT_EQ(snapshot.contains(theirs, "k"), Status::invalid_argument);

@@ -149,12 +149,10 @@ class TreeEndSweepTest : public TreeEndTest {
 
   void begin() {
     signal_ = made({}, "signal");
-    fill(s_->default_collection(), 0, kMany, "v0");
+    fill(*s_, 0, kMany, "v0");
   }
   // Makes a version of each of many keys.
-  void overwrite(int round) {
-    fill(s_->default_collection(), 0, kMany, "v" + std::to_string(round));
-  }
+  void overwrite(int round) { fill(*s_, 0, kMany, "v" + std::to_string(round)); }
   // Calls f while another thread, as a rule, sweeps what the snapshot kept.
   template <class F>
   void while_swept(std::optional<Snapshot>& at, F&& f) {

@@ -105,7 +105,7 @@ void KillChild::open_collections() {
   if (!named) fail("collection: " + std::string(status_name(named.error())) + " " + report.text());
   const auto all = store_->collections(&report);
   if (!all || all->size() != 1) fail("there is not one named collection: " + report.text());
-  collection_[0] = store_->default_collection();
+  collection_[0] = *store_;
   collection_[1] = std::move(*named);
 }
 

@@ -172,7 +172,7 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
 }
 
 Error Session::find_collection(const CommonArgs& args, const CollectionOptions& options) {
-  records_ = store_->default_collection();
+  records_ = *store_;
   return args.collection.empty() ? no_error() : select(args.collection, options);
 }
 

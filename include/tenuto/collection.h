@@ -1,20 +1,29 @@
-// Named collections: separate ordered maps inside one store. A collection is made, dropped and
-// renamed atomically, also in a crash. A WriteBatch or a transaction changes several collections
-// together. The calls of Store use its default collection, which has no name and always exists.
+// A collection: an ordered map from keys to values, inside a store. Keys have 0..64 KiB and values
+// up to the pool's size, of any bytes. The order is that of bytes (memcmp; a prefix comes before
+// the longer key) or another one (KeyOrder). Every operation is atomic, and every acknowledged
+// write survives a crash (Durability).
 //
-// Thread safety: as Store. A Collection is a cheap handle; its copies name the same collection.
+// A Store (tenuto/kv.h) is its default collection, and has the calls here. It makes, drops and
+// renames named collections. A WriteBatch or a transaction changes several collections together.
+//
+// Thread safety: any number of threads may use one collection at once. A Collection is a cheap
+// handle; its copies name the same collection.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "tenuto/kv.h"
+#include "tenuto/iterator.h"
 #include "tenuto/status.h"
+#include "tenuto/store_options.h"
 
 namespace TENUTO_NS {
 
@@ -51,10 +60,6 @@ struct CollectionOptions {
   bool check_order = false;
 };
 
-struct RenameOptions {
-  bool replace = false;  // drops a collection that has the new name, in the same atomic step
-};
-
 struct CollectionStats {
   std::uint64_t records = 0;       // also expired ones that are not reclaimed yet
   std::uint64_t record_bytes = 0;  // keys and values
@@ -64,34 +69,92 @@ struct CollectionStats {
   std::uint64_t index_dram_bytes = 0;
 };
 
+// Returns the new value for an old one. Old none: there is no record. New none: erases the key.
+using MergeFunction =
+    std::function<std::optional<std::string>(std::optional<std::string_view> old)>;
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+};
+
+// For multi_get: the index of the key, the status that get has for it, and its value.
+using EachValue = std::function<void(std::size_t, Status, std::string_view)>;
+
+// A record for bulk_load. The bytes must stay until the call returns.
+struct BulkRecord {
+  std::string_view key = {};
+  std::string_view value = {};
+};
+
 // Every call may return closed (the store was closed, or the handle is empty), forked, and
 // not_found (the collection was dropped; status() tells this from a missing key). After a drop a
-// view keeps its value, and a positioned iterator keeps its leaf. Otherwise each call is that of
-// Store with the same name (tenuto/kv.h): there are its meaning, statuses and cost.
+// view keeps its value, and a positioned iterator keeps its leaf.
 class TENUTO_API Collection {
  public:
   Collection() = default;  // an empty handle
+  // Copies only: a move from a Store would leave it without its records.
+  Collection(const Collection&) = default;
+  Collection& operator=(const Collection&) = default;
 
+  // Reads the value of a key. ok | not_found | too_large (the key) | corrupt (see
+  // StoreOptions::verify_reads) | io (a page of the pool could not be read, now or before:
+  // Pool::health) | closed | forked. No fence, no lock.
   Status get(std::string_view key, std::string& value) const;
   Result<std::string> get(std::string_view key) const;
+  // As get, without a copy. busy: the process has 4096 iterators and views.
   Result<View> view(std::string_view key) const;
+  // Whether the key exists. ok | not_found | too_large | corrupt | io | closed | forked. Does not
+  // read the value.
   Status contains(std::string_view key) const;
-  Status put(std::string_view key, std::string_view value, WriteOptions = {});
-  Status erase(std::string_view key, WriteOptions = {});
-  Status put_if_absent(std::string_view key, std::string_view value, WriteOptions = {});
-  Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
-                          std::optional<std::string_view> desired, WriteOptions = {});
-  Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
-  Result<std::uint64_t> erase_range(std::optional<std::string_view> from,
-                                    std::optional<std::string_view> to, WriteOptions = {});
-  Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
+  // A get for each key; the results are in the order of the keys. The keys are not read at one
+  // common point in time.
   std::vector<Result<std::string>> multi_get(std::span<const std::string_view> keys) const;
+  // Looks many keys up together, so that their cache misses overlap, and calls
+  // each(index, status, value) for all of them in order. Statuses as get. The value is in the pool,
+  // and is valid during its call of `each`. The keys are not read at one common point in time.
   Status multi_get(std::span<const std::string_view> keys, const EachValue& each) const;
+  // The first record with a key >= key (lower), or > key (upper). ok | not_found | as get.
   Result<KeyValue> lower_bound(std::string_view key) const;
   Result<KeyValue> upper_bound(std::string_view key) const;
+  // A cursor that is not positioned yet.
+  Iterator iterator(IteratorOptions options = {}) const;
+  // Estimates the number of records in [from, to) from the index, without reading a leaf or record.
+  // The error is a few leaves at each end, and how unevenly leaves are filled. The estimate for the
+  // whole collection is exact. 0: closed, or the collection was dropped.
   std::uint64_t approximate_count(std::optional<std::string_view> from,
                                   std::optional<std::string_view> to) const;
-  Iterator iterator(IteratorOptions options = {}) const;
+
+  // Inserts or replaces. ok | full | too_large (the key, or the record for the pool's size_max) |
+  // invalid_argument (the collection cannot have this key, e.g. not 8 bytes in order u64) |
+  // read_only | corrupt | io | closed | forked. Durability: see WriteOptions. Two fences; an update
+  // flushes the record and one line.
+  Status put(std::string_view key, std::string_view value, WriteOptions = {});
+  // ok | not_found | as put. One fence, one line.
+  Status erase(std::string_view key, WriteOptions = {});
+  // Inserts. exists: the key exists, and its value is unchanged. Otherwise as put.
+  Status put_if_absent(std::string_view key, std::string_view value, WriteOptions = {});
+  // Atomically replaces the value, if it is the expected one, by the desired one. expected none:
+  // the key does not exist. desired none: erases. conflict: the value is another one, and is
+  // unchanged. Otherwise as put.
+  Status compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                          std::optional<std::string_view> desired, WriteOptions = {});
+  // Atomically replaces the value by the one that f returns for it. f runs again if another thread
+  // changed the key meanwhile. No lock is held while f runs, but f must not write to the store.
+  // Otherwise as put.
+  Status merge(std::string_view key, const MergeFunction& f, WriteOptions = {});
+  // Erases all keys from `from` (inclusive; none: from the first) to `to` (exclusive; none: to the
+  // end) in the collection's order, as one batch, and returns their number. Keys that other threads
+  // insert there meanwhile may remain. Cost: that of a batch of these erases, and memory for their
+  // keys. Statuses as Store::write.
+  Result<std::uint64_t> erase_range(std::optional<std::string_view> from,
+                                    std::optional<std::string_view> to, WriteOptions = {});
+  // Puts all these records into an empty collection, or none of them. The keys must ascend. Several
+  // threads build the leaves (PoolOptions::recovery_threads), and all become visible at once. A few
+  // fences for any number of records. Statuses as put; exists: the collection is not empty, or was
+  // written to meanwhile; busy: a snapshot or transaction is active, or the collection is being
+  // dropped; invalid_argument also: the keys do not ascend, or the first one is empty.
+  Status bulk_load(std::span<const BulkRecord> sorted, WriteOptions = {});
 
   // For collections with duplicates, else invalid_argument. Otherwise as contains and erase.
   Status contains_pair(std::string_view key, std::string_view value) const;
@@ -103,7 +166,7 @@ class TENUTO_API Collection {
 
   std::string name() const;  // "": the default collection, or an empty handle
   std::uint64_t id() const;  // never reused in a pool; 0: the default collection, or empty handle
-  KeyOrder order() const;
+  KeyOrder order() const;    // bytes: also an empty handle
   std::string codec() const;
   bool duplicates() const;
   bool expires() const;

@@ -15,7 +15,7 @@ struct tenuto_collection {
 struct tenuto_store {
   explicit tenuto_store(tenuto::Store s) : store(std::move(s)) {
     pool.pool = &store.pool();
-    all.collection = store.default_collection();
+    all.collection = store;
   }
   tenuto::Store store;
   tenuto_pool pool;

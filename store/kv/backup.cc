@@ -92,12 +92,12 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     if (!store) return store.error();
     store->impl_->collections()->set_encodings(store::Encodings::of_stored_keys());
     for (const store::Collections::Held& held : all) {
-      Collection into = store->default_collection();
+      Collection into = *store;
       if (!held.name.empty()) {
         Result<Collection> made =
             store->collection(held.name, options_of(held.state->encoding.spec()), report);
         if (!made) return made.error();
-        into = std::move(*made);
+        into = *made;
       }
       store::Cursor from(held.state, {}, snapshot, nullptr, nullptr);
       from.verify_always();

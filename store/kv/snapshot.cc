@@ -89,7 +89,7 @@ Result<Snapshot> Store::snapshot() const {
   TENUTO_TRY(usable(impl_->collections()));
   auto core = impl_->parts()->versions->take();
   if (!core) return core.error();
-  return Snapshot(std::move(*core), impl_->main);
+  return Snapshot(std::move(*core), *this);
 }
 
 }  // namespace TENUTO_NS

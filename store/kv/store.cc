@@ -1,5 +1,5 @@
-// The public Store: opening and closing, batches, and collections by name. Calls on records are
-// those of the default collection (collection.cc).
+// The public Store: opening and closing, batches, and collections by name. Its calls on records are
+// those of Collection (collection.cc).
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -40,7 +40,6 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     return fail(Status::invalid_argument, report, "the store has keys of another kind",
                 p.file->path());
   }
-  main = Collection(all.main());
   return Status::ok;
 }
 
@@ -80,15 +79,23 @@ Result<Store> Store::open(Pool&& pool, const StoreOptions& options, Report* repo
   return s;
 }
 
-Store::Store(std::unique_ptr<StoreImpl> impl) : impl_(std::move(impl)) {}
-Store::Store(Store&&) noexcept = default;
-Store& Store::operator=(Store&&) noexcept = default;
+Store::Store(std::unique_ptr<StoreImpl> impl)
+    : Collection(impl->collections()->main()), impl_(std::move(impl)) {}
+Store::Store(Store&& o) noexcept
+    : Collection(std::exchange(o.state_, nullptr)), impl_(std::move(o.impl_)) {}
+Store& Store::operator=(Store&& o) noexcept {
+  state_ = std::exchange(o.state_, nullptr);
+  impl_ = std::move(o.impl_);
+  return *this;
+}
 Store::~Store() = default;  // the pool's destructor closes
 
 Status Store::close() {
   if (impl_ == nullptr) return Status::closed;
   const Status s = impl_->pool.close();
-  if (s != Status::busy) impl_.reset();
+  if (s == Status::busy) return s;
+  state_.reset();
+  impl_.reset();
   return s;
 }
 
@@ -98,59 +105,7 @@ store::Collections* collections_of(const std::unique_ptr<StoreImpl>& impl) {
 }
 }  // namespace
 
-// --- records of the default collection -----------------------------------------------------------
-
-Status Store::get(std::string_view key, std::string& value) const {
-  return impl_ == nullptr ? Status::closed : impl_->main.get(key, value);
-}
-Result<std::string> Store::get(std::string_view key) const {
-  if (impl_ == nullptr) return Status::closed;
-  return impl_->main.get(key);
-}
-Result<View> Store::view(std::string_view key) const {
-  if (impl_ == nullptr) return Status::closed;
-  return impl_->main.view(key);
-}
-Status Store::contains(std::string_view key) const {
-  return impl_ == nullptr ? Status::closed : impl_->main.contains(key);
-}
-Status Store::put(std::string_view key, std::string_view value, WriteOptions options) {
-  return impl_ == nullptr ? Status::closed : impl_->main.put(key, value, options);
-}
-Status Store::erase(std::string_view key, WriteOptions options) {
-  return impl_ == nullptr ? Status::closed : impl_->main.erase(key, options);
-}
-Iterator Store::iterator(IteratorOptions options) const {
-  return default_collection().iterator(std::move(options));
-}
-
-Status Store::put_if_absent(std::string_view key, std::string_view value, WriteOptions options) {
-  return default_collection().put_if_absent(key, value, options);
-}
-Status Store::compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
-                               std::optional<std::string_view> desired, WriteOptions options) {
-  return default_collection().compare_and_swap(key, expected, desired, options);
-}
-Status Store::merge(std::string_view key, const MergeFunction& f, WriteOptions options) {
-  return default_collection().merge(key, f, options);
-}
-Result<std::uint64_t> Store::erase_range(std::optional<std::string_view> from,
-                                         std::optional<std::string_view> to, WriteOptions options) {
-  return default_collection().erase_range(from, to, options);
-}
-std::vector<Result<std::string>> Store::multi_get(std::span<const std::string_view> keys) const {
-  return default_collection().multi_get(keys);
-}
-Result<KeyValue> Store::lower_bound(std::string_view key) const {
-  return default_collection().lower_bound(key);
-}
-Result<KeyValue> Store::upper_bound(std::string_view key) const {
-  return default_collection().upper_bound(key);
-}
-std::uint64_t Store::approximate_count(std::optional<std::string_view> from,
-                                       std::optional<std::string_view> to) const {
-  return default_collection().approximate_count(from, to);
-}
+// --- batches -------------------------------------------------------------------------------------
 
 Status Store::write(const WriteBatch& batch, WriteOptions options) {
   store::Collections* all = collections_of(impl_);
@@ -182,10 +137,6 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
 }
 
 // --- collections ---------------------------------------------------------------------------------
-
-Collection Store::default_collection() const {
-  return impl_ == nullptr ? Collection() : impl_->main;
-}
 
 Result<Collection> Store::collection(std::string_view name, Report* report) {
   return collection(name, CollectionOptions{}, report);
@@ -231,16 +182,6 @@ Status Store::rename(std::string_view from, std::string_view to, const RenameOpt
   TENUTO_TRY(usable(all));
   TENUTO_TRY(all->rename(from, to, options, report));
   return all->acknowledge(impl_->pool.impl_->durability);
-}
-
-// --- many at once --------------------------------------------------------------------------------
-
-Status Store::bulk_load(std::span<const BulkRecord> sorted, WriteOptions options) {
-  return default_collection().bulk_load(sorted, options);
-}
-
-Status Store::multi_get(std::span<const std::string_view> keys, const EachValue& each) const {
-  return default_collection().multi_get(keys, each);
 }
 
 // --- all of it -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// The parts of a Store: its pool, and the handle of the default collection.
+// What a Store has besides its default collection: the pool, and the parts of the store in it.
 #pragma once
 
 #include <deque>
@@ -67,7 +67,6 @@ struct StoreImpl {
                               std::string_view value, StoredOps& out, store::ReadSet& there);
 
   Pool pool;
-  Collection main;
 };
 
 }  // namespace TENUTO_NS

@@ -50,7 +50,7 @@ class Rescue {
     std::vector<Writer> writers;
     for (TreeRescue& t : trees_) {
       const CollectionOptions options = options_of(t.entry().spec);
-      Collection into = to.default_collection();
+      Collection into = to;
       if (t.entry().id != kDefaultTree) {
         Result<Collection> made = to.collection(t.entry().name, options);
         if (!made) return made.error();

@@ -46,7 +46,7 @@ bool Actor::collection_of(unsigned s, std::int64_t c, Collection& collection) {
   const auto at = static_cast<std::size_t>(c) % kCollections;
   if (slot.store == nullptr) return false;
   if (at == 0) {
-    collection = slot.store->default_collection();
+    collection = *slot.store;
     return true;
   }
   collection = slot.collection[at];

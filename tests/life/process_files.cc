@@ -118,7 +118,7 @@ Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
   if ((store.key_kind() == KeyKind::u64) != world_.story.numbers) {
     world_.broken("the store has another kind of keys than it was made with");
   }
-  one(kNone, store.default_collection());
+  one(kNone, store);
   const auto all = store.collections();
   if (!all) {
     world_.broken("the store was opened, and collections() says " +

@@ -66,7 +66,7 @@ std::string append_collection(const Collection& c, std::string& text) {
 }
 
 std::string append_store(Store& store, std::string& text) {
-  std::string error = append_collection(store.default_collection(), text);
+  std::string error = append_collection(store, text);
   if (!error.empty()) return error;
   Report report;
   const auto infos = store.collections(&report);

@@ -66,8 +66,8 @@ Status work_on(Collection c, int records) {
 }
 
 Status fill_store(OpenPool& open) {
-  TENUTO_TRY(put_odd_keys(open.store->default_collection()));
-  TENUTO_TRY(work_on(open.store->default_collection(), 300));
+  TENUTO_TRY(put_odd_keys(*open.store));
+  TENUTO_TRY(work_on(*open.store, 300));
   WriteBatch batch;
   for (int i = 0; i < 20; ++i) batch.put("batch/" + std::to_string(i), value_of(i));
   for (int i = 1; i < 300; i += 30) batch.erase(key_of(i));
@@ -203,7 +203,7 @@ Status fill_form(Collection c) {
 }
 
 Status fill_forms(OpenPool& open) {
-  TENUTO_TRY(put_odd_keys(open.store->default_collection()));
+  TENUTO_TRY(put_odd_keys(*open.store));
   for (const Form& form : forms()) {
     auto c = open.store->collection(form.name, form.options);
     if (!c) return c.error();
@@ -251,7 +251,7 @@ Status commit_one(Store& store) {
 // Snapshots that were read and released, batches, large values, and a file that grew.
 Status fill_history(OpenPool& open) {
   Store& store = *open.store;
-  Collection main = store.default_collection();
+  Collection main = store;
   TENUTO_TRY(work_on(main, 200));
   {
     auto snapshot = store.snapshot();
@@ -279,7 +279,7 @@ Status leave_readers(OpenPool& open) {
   auto& snapshot = *new Snapshot(std::move(*store.snapshot()));
   auto& iterator = *new Iterator(snapshot.iterator());
   iterator.seek_first();
-  TENUTO_TRY(work_on(store.default_collection(), 100));
+  TENUTO_TRY(work_on(store, 100));
   TENUTO_TRY(store.drop("bulk"));
   auto& tx = *new StoreTransaction(store.begin());
   TENUTO_TRY(tx.put("never", "committed"));

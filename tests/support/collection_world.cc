@@ -49,7 +49,7 @@ void apply(World& world, const CollectionStep& step) {
 }
 
 Result<Collection> find(Store& store, const std::string& name) {
-  if (name.empty()) return store.default_collection();
+  if (name.empty()) return store;
   return store.collection(name, kMustExist);
 }
 
@@ -160,7 +160,7 @@ void CollectionCrash::setup(const std::string& path) const {
   auto store = Store::open(path, kv_world_options());
   ASSERT_TRUE(store);
   for (const auto& [name, records] : before_) {
-    Result<Collection> c = name.empty() ? store->default_collection() : store->collection(name);
+    Result<Collection> c = name.empty() ? Collection(*store) : store->collection(name);
     ASSERT_TRUE(c);
     for (const auto& [key, value] : records) ASSERT_EQ(c->put(key, value), Status::ok);
   }
@@ -194,7 +194,7 @@ std::string CollectionCrash::check(const CrashImage& image) const {
   auto store = Store::open(image.path(), kv_world_options(), &report);
   if (!store) return std::string(status_name(store.error())) + ": " + report.text();
   World found;
-  auto wrong = read_all(store->default_collection(), found[""]);
+  auto wrong = read_all(*store, found[""]);
   if (!wrong.empty()) return wrong;
   const auto names = store->collections(&report);
   if (!names) return std::string(status_name(names.error())) + ": " + report.text();

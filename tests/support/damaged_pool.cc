@@ -88,7 +88,7 @@ bool is_leaf(const Bytes& b, std::size_t at) {
 }  // namespace
 
 Result<Collection> collection_of(Store& store, const Shown& c, Report* report) {
-  if (c.name.empty()) return store.default_collection();
+  if (c.name.empty()) return store;
   CollectionOptions o;
   o.create_if_missing = false;
   return store.collection(c.name, o, report);

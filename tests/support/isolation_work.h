@@ -64,7 +64,7 @@ class IsolationWork {
         clock_(clock),
         counter_(counter),
         rng_(seed) {
-    for (Collection& c : in_) c = store.default_collection();
+    for (Collection& c : in_) c = store;
     if (!size.collections) return;
     in_[0] = made("lists", KeyOrder::reverse);
     in_[2] = made("own", KeyOrder::bytes);

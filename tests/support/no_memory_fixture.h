@@ -90,7 +90,7 @@ class NoMemoryCallsFixture : public NoMemoryFixture {
     EXPECT_EQ(it.status(), Status::ok);
     return out;
   }
-  Contents contents() { return contents(s_->default_collection()); }
+  Contents contents() { return contents(*s_); }
   static CollectionOptions there() { return {.create_if_missing = false}; }
 
   std::uint64_t now_ = 1'000'000'000'000;

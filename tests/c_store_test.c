@@ -13,9 +13,11 @@ static void errors(const char* path) {
   CHECK_IS(tenuto_store_open(NULL, NULL, &store, &message), TENUTO_INVALID_ARGUMENT);
   tenuto_free(message);
   tenuto_store_options_init(&options);
-  options.key_kind = (tenuto_key_kind)7;
+  options.order = (tenuto_key_order)7;
   CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_INVALID_ARGUMENT);
-  options.key_kind = TENUTO_KEYS_BYTES + 256;
+  options.order = TENUTO_KEYS_REVERSE;
+  CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_INVALID_ARGUMENT);
+  options.order = TENUTO_KEYS_BYTES + 256;
   CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_INVALID_ARGUMENT);
   memset(&options, 0, sizeof options);
   CHECK_IS(tenuto_store_open(path, &options, &store, &message), TENUTO_INVALID_ARGUMENT);
@@ -345,7 +347,7 @@ static void state(tenuto_store* store) {
   tenuto_ptr* root = NULL;
   CHECK_IS(tenuto_store_get_stats(store, &stats), TENUTO_OK);
   CHECK(stats.records >= 90 && stats.leaves > 1 && stats.pool.fences > 0);
-  CHECK(tenuto_store_key_kind(store) == TENUTO_KEYS_BYTES);
+  CHECK(tenuto_collection_order(tenuto_default_collection(store)) == TENUTO_KEYS_BYTES);
   CHECK_IS(tenuto_store_sync(store), TENUTO_OK);
   CHECK_IS(tenuto_store_validate(store, NULL), TENUTO_OK);
   CHECK_IS(tenuto_root(tenuto_store_pool(store), "beside", 64, (void**)&root, NULL), TENUTO_OK);

@@ -119,7 +119,7 @@ TEST(GoldenBytes, catalog_and_store_word) {
   entry.spec.order = KeyOrder::reverse_u64;
   entry.spec.duplicates = true;
   EXPECT_EQ(hex(store::encode_entry(entry)), "b89a7856341200000700000000000000020401009f2381a5");
-  EXPECT_EQ(store::StoreWord::make(KeyKind::u64, true, kPlace).raw, 0x1ee0ba4d00010102u);
+  EXPECT_EQ(store::StoreWord::make(KeyOrder::u64, true, kPlace).raw, 0x1ee0ba4d00010102u);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ TEST(JournalLivesTest, a_store_that_an_open_made_is_durable_on_return) {
   const JournalPaths paths("journal-made");
   StoreOptions o = journalled(paths);
   o.pool.journal.sync_every_ms = 0;
-  o.key_kind = KeyKind::u64;
+  o.order = KeyOrder::u64;
   run_and_kill([&] {
     const auto* const opened = new Result<Store>(Store::open(paths.pool.str(), o));
     return bool(*opened);
@@ -81,7 +81,7 @@ TEST(JournalLivesTest, a_store_that_an_open_made_is_durable_on_return) {
   Report report;
   const Result<Store> s = Store::open(paths.pool.str(), o, &report);
   ASSERT_TRUE(s) << report.text();
-  EXPECT_EQ(s->key_kind(), KeyKind::u64);
+  EXPECT_EQ(s->order(), KeyOrder::u64);
 }
 
 // One put, one erase, or a collection that is made or dropped, and nothing else.

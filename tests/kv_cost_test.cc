@@ -37,7 +37,7 @@ std::string key_of(int n) {
 
 class CostStore {
  public:
-  explicit CostStore(KeyKind kind = KeyKind::bytes) : store_(make(kind)) {}
+  explicit CostStore(KeyOrder order = KeyOrder::bytes) : store_(make(order)) {}
 
   Store& operator*() { return store_; }
   Store* operator->() { return &store_; }
@@ -82,10 +82,10 @@ class CostStore {
   }
 
  private:
-  Store make(KeyKind kind) {
+  Store make(KeyOrder order) {
     StoreOptions o;
     o.pool.medium = Medium::model;
-    o.key_kind = kind;
+    o.order = order;
     Report report;
     Result<Store> s = Store::open(path_.str(), o, &report);
     EXPECT_TRUE(s) << report.text();
@@ -109,7 +109,7 @@ TEST(KvCostTest, insert_of_other_sizes_adds_only_their_lines) {
   CostStore s;
   s.expect_all("insert 16 + 1000 B", 300, {2, 16 + 2},
                [&](int i) { return s->put(spread_key(i), std::string(1000, 'v')); });
-  CostStore n(KeyKind::u64);
+  CostStore n(KeyOrder::u64);
   n.expect_all("insert u64 + 48 B", 300, {2, 1 + 2}, [&](int i) {
     return n->put(u64_key(static_cast<std::uint64_t>(i) * 7919), std::string(48, 'v'));
   });

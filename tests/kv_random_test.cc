@@ -1,4 +1,4 @@
-// Random operations on a store beside std::map, for both kinds of keys: reads, writes, batches,
+// Random operations on a store beside std::map, for both orders of keys: reads, writes, batches,
 // cursors both ways, clean reopens, and reopens after a process that ended without a close.
 // TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 using Model = std::map<std::string, std::string>;
 
 struct Mix {
-  KeyKind kind;
+  KeyOrder order;
   int keys;  // number of keys to draw from: few keys make dense leaves
   int operations;
 };
@@ -36,7 +36,7 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
     seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
     std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed_));
     rng_.seed(seed_);
-    options_.key_kind = GetParam().kind;
+    options_.order = GetParam().order;
     options_.pool.size = 32u << 20;
   }
 
@@ -46,7 +46,7 @@ class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<
   // block; with one of 1000 bytes; of zeros and 0xff; of all lengths up to 12.
   std::string random_key() {
     const std::uint64_t n = below(static_cast<std::uint64_t>(GetParam().keys));
-    if (GetParam().kind == KeyKind::u64) {
+    if (GetParam().order == KeyOrder::u64) {
       const std::uint64_t number = n % 3 == 0 ? n : n % 3 == 1 ? ~n : n * 0x9e3779b97f4a7c15;
       return std::string(std::string_view(u64_key(number)));
     }
@@ -251,12 +251,12 @@ TEST_P(KvRandomTest, store_and_map_agree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, KvRandomTest,
-                         testing::Values(Mix{KeyKind::bytes, 300, 1500},
-                                         Mix{KeyKind::bytes, 6000, 3000},
-                                         Mix{KeyKind::u64, 300, 1500},
-                                         Mix{KeyKind::u64, 6000, 3000}),
+                         testing::Values(Mix{KeyOrder::bytes, 300, 1500},
+                                         Mix{KeyOrder::bytes, 6000, 3000},
+                                         Mix{KeyOrder::u64, 300, 1500},
+                                         Mix{KeyOrder::u64, 6000, 3000}),
                          [](const testing::TestParamInfo<Mix>& i) {
-                           return std::string(i.param.kind == KeyKind::u64 ? "u64_" : "bytes_") +
+                           return std::string(i.param.order == KeyOrder::u64 ? "u64_" : "bytes_") +
                                   std::to_string(i.param.keys);
                          });
 

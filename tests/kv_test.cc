@@ -94,20 +94,25 @@ TEST_F(KvTest, open_says_why_not) {
   EXPECT_NE(report_.text().find(path_.str()), std::string::npos) << report_.text();
 }
 
-TEST_F(KvTest, an_unknown_key_kind_is_refused_before_anything_is_made) {
-  options_.key_kind = static_cast<KeyKind>(7);
-  EXPECT_EQ(open().error(), Status::invalid_argument);
-  EXPECT_EQ(::access(path_.str().c_str(), F_OK), -1);
+TEST_F(KvTest, an_order_that_no_store_has_is_refused_before_anything_is_made) {
+  for (const KeyOrder order : {KeyOrder::reverse, KeyOrder::registered, static_cast<KeyOrder>(7)}) {
+    options_.order = order;
+    EXPECT_EQ(open().error(), Status::invalid_argument);
+    EXPECT_EQ(::access(path_.str().c_str(), F_OK), -1);
+  }
+  Pool pool = std::move(*Pool::create(path_.str(), options_.pool));
+  EXPECT_EQ(Store::open(std::move(pool), options_).error(), Status::invalid_argument);
+  EXPECT_FALSE(pool.info().has_store);
 }
 
-TEST_F(KvTest, an_existing_store_keeps_its_key_kind) {
+TEST_F(KvTest, an_existing_store_keeps_its_key_order) {
   { Store s = opened(); }
-  options_.key_kind = KeyKind::u64;
-  EXPECT_EQ(opened().key_kind(), KeyKind::bytes);
-  options_.check_key_kind = true;
+  options_.order = KeyOrder::u64;
+  EXPECT_EQ(opened().order(), KeyOrder::bytes);
+  options_.check_order = true;
   EXPECT_EQ(open().error(), Status::invalid_argument);
-  options_.key_kind = KeyKind::bytes;
-  EXPECT_EQ(opened().key_kind(), KeyKind::bytes);  // the refused open left no lock behind
+  options_.order = KeyOrder::bytes;
+  EXPECT_EQ(opened().order(), KeyOrder::bytes);  // the refused open left no lock behind
 }
 
 TEST_F(KvTest, a_read_only_store_reads_and_refuses_writes) {
@@ -292,7 +297,7 @@ TEST_F(KvTest, stats_count_records_and_bytes) {
 }
 
 TEST_F(KvTest, u64_keys_are_ordered_by_number_and_have_eight_bytes) {
-  options_.key_kind = KeyKind::u64;
+  options_.order = KeyOrder::u64;
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
   std::map<std::uint64_t, std::string> model;
   {
@@ -320,7 +325,7 @@ TEST_F(KvTest, u64_keys_are_ordered_by_number_and_have_eight_bytes) {
     expect_valid(s);
   }
   Store s = opened();
-  EXPECT_EQ(s.key_kind(), KeyKind::u64);
+  EXPECT_EQ(s.order(), KeyOrder::u64);
   Iterator it = s.iterator();
   it.seek_first();
   for (const auto& [n, value] : model) {

@@ -180,7 +180,7 @@ TEST_F(MovedFromTest, a_store_and_its_pool) {
   EXPECT_EQ(s_->compact().error(), Status::closed);
   EXPECT_EQ(s_->sync(), Status::closed);
   EXPECT_EQ(s_->validate(), Status::closed);
-  EXPECT_EQ(s_->key_kind(), KeyKind::bytes);
+  EXPECT_EQ(s_->order(), KeyOrder::bytes);
   EXPECT_EQ(s_->status(), Status::closed);
   EXPECT_EQ(s_->stats().records, 0u);
   EXPECT_EQ(s_->close(), Status::closed);

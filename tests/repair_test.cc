@@ -274,7 +274,7 @@ TEST_F(Repair, large_records_long_keys_and_numbers_come_through) {
   EXPECT_EQ(rescued_, records_);
   records_.clear();
   ::unlink(path_.str().c_str());
-  options_.key_kind = KeyKind::u64;
+  options_.order = KeyOrder::u64;
   {
     Result<Store> s = Store::open(path_.str(), options_);
     ASSERT_TRUE(s);
@@ -286,7 +286,7 @@ TEST_F(Repair, large_records_long_keys_and_numbers_come_through) {
   }
   EXPECT_EQ(rescue_image(read_image(path_.str())), Status::ok);
   EXPECT_EQ(rescued_, records_);
-  EXPECT_EQ(result_.key_kind, KeyKind::u64);
+  EXPECT_EQ(result_.order, KeyOrder::u64);
 }
 
 TEST_F(Repair, what_is_no_pool_in_use_or_in_the_way_is_refused) {
@@ -311,6 +311,9 @@ TEST_F(Repair, what_is_no_pool_in_use_or_in_the_way_is_refused) {
   write_image(fresh_.str(), Bytes(10, 'y'));
   EXPECT_EQ(rescue(path_.str(), fresh_.str(), rescue_, result_, &report_), Status::exists);
   EXPECT_EQ(read_image(fresh_.str()), Bytes(10, 'y'));
+  rescue_.order_otherwise = KeyOrder::reverse;
+  EXPECT_EQ(rescue_image(sound), Status::invalid_argument)
+      << "no default collection has this order";
 }
 
 TEST_F(Repair, a_file_cut_short_gives_what_is_left) {

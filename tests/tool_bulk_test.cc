@@ -68,12 +68,12 @@ std::string random_bytes(std::mt19937_64& random, std::size_t bytes) {
   return out;
 }
 
-Records random_records(std::mt19937_64& random, KeyKind kind) {
+Records random_records(std::mt19937_64& random, KeyOrder order) {
   Records records = {{"", ""}, {"\0"s, "\n"}, {std::string(65536, '\t'), "k"}, {"\xff", "\xfe"}};
-  if (kind == KeyKind::u64) records.clear();
+  if (order == KeyOrder::u64) records.clear();
   for (int i = 0; i < 300; ++i) {
     std::string key = random_bytes(random, random() % 40);
-    if (kind == KeyKind::u64) key = std::string_view(u64_key(random() >> random() % 64));
+    if (order == KeyOrder::u64) key = std::string_view(u64_key(random() >> random() % 64));
     records[key] = random_bytes(random, random() % 300);
   }
   records.begin()->second = random_bytes(random, 3u << 20);
@@ -82,14 +82,15 @@ Records random_records(std::mt19937_64& random, KeyKind kind) {
 
 TEST_F(ToolBulk, what_is_dumped_loads_to_the_same_records) {
   std::mt19937_64 random(test_seed());
-  for (const KeyKind kind : {KeyKind::bytes, KeyKind::u64}) {
-    const std::string kind_name = kind == KeyKind::u64 ? "u64" : "bytes";
-    const std::string pool = new_pool(kind_name + ".tnt", {"--key", kind_name});
-    const Records records = random_records(random, kind);
+  for (const KeyOrder order : {KeyOrder::bytes, KeyOrder::u64}) {
+    const std::string order_name = order == KeyOrder::u64 ? "u64" : "bytes";
+    const std::string pool = new_pool(order_name + ".tnt", {"--order", order_name});
+    const Records records = random_records(random, order);
     store_records(pool, records);
     for (const char* format : {"tsv", "jsonl"}) {
       const std::string text = dump(pool, format);
-      const std::string copy = new_pool("copy-" + kind_name + "-" + format, {"--key", kind_name});
+      const std::string copy =
+          new_pool("copy-" + order_name + "-" + format, {"--order", order_name});
       const json loaded = load(copy, {"--format", format, "--batch", "7"}, text);
       EXPECT_EQ(loaded["records"], records.size());
       EXPECT_EQ(loaded["bad_lines"], 0);
@@ -253,7 +254,7 @@ TEST_F(ToolBulk, a_sorted_canonical_file_comes_back_byte_for_byte) {
   EXPECT_EQ(dump(path("t.tnt"), "tsv"), tsv);
   load(path("j.tnt"), {"--format", "jsonl", "--create", "--size", "8M"}, jsonl);
   EXPECT_EQ(dump(path("j.tnt"), "jsonl"), jsonl);
-  load(path("n.tnt"), {"--format", "tsv", "--create", "--size", "8M", "--key", "u64"}, numbers);
+  load(path("n.tnt"), {"--format", "tsv", "--create", "--size", "8M", "--order", "u64"}, numbers);
   EXPECT_EQ(dump(path("n.tnt"), "tsv"), numbers);
 }
 
@@ -381,7 +382,7 @@ TEST_F(ToolBulk, loading_the_wrong_format_fails_on_the_first_line) {
   const std::string pool = new_pool("a.tnt");
   EXPECT_EQ(run({"load", pool, "--format", "jsonl"}, "k\tv\n").code, 2);
   EXPECT_EQ(run({"load", pool, "--format", "tsv"}, "{\"key\":\"k\"}\n").code, 2);
-  const std::string numbers = new_pool("n.tnt", {"--key", "u64"});
+  const std::string numbers = new_pool("n.tnt", {"--order", "u64"});
   const Outcome o = run({"load", numbers, "--format", "tsv"}, "7\tv\nseven\tv\n");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("line 2, column 1"), std::string::npos) << o.err;

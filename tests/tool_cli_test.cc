@@ -35,7 +35,7 @@ TEST_F(ToolCli, create_makes_a_pool_that_info_describes) {
   EXPECT_EQ(info["file_bytes"], 8u << 20);
   EXPECT_EQ(info["was_clean"], true);
   EXPECT_EQ(info["has_store"], true);
-  EXPECT_EQ(info["key_kind"], "bytes");
+  EXPECT_EQ(info["key_order"], "bytes");
   EXPECT_EQ(info["records"], 0);
   EXPECT_TRUE(info["recovery_ms"].is_number());
 
@@ -58,9 +58,9 @@ TEST_F(ToolCli, info_says_in_plain_words_whether_a_power_cut_is_survived) {
 TEST_F(ToolCli, create_json_and_force) {
   const std::string pool = new_pool("a.tnt");
   put(pool, "old", "1");
-  const json made = run_json({"create", pool, "--size", "16M", "--force", "--key", "u64"});
+  const json made = run_json({"create", pool, "--size", "16M", "--force", "--order", "u64"});
   EXPECT_EQ(made["size"], 16u << 20);
-  EXPECT_EQ(made["key_kind"], "u64");
+  EXPECT_EQ(made["key_order"], "u64");
   EXPECT_EQ(run_json({"info", pool})["records"], 0);
   // The folder has only the pool and the runner's own files.
   for (const auto& entry : std::filesystem::directory_iterator(path(""))) {
@@ -160,7 +160,7 @@ TEST_F(ToolCli, scan_walks_in_order_within_its_limits) {
 }
 
 TEST_F(ToolCli, keys_of_a_u64_pool_are_numbers) {
-  const std::string pool = new_pool("a.tnt", {"--key", "u64"});
+  const std::string pool = new_pool("a.tnt", {"--order", "u64"});
   for (const char* key : {"10", "9", "18446744073709551615", "0"}) put(pool, key, "v"s + key);
   expect({"scan", pool, "--keys-only"}, "0\n9\n10\n18446744073709551615\n");
   expect({"scan", pool, "--from", "9", "--to", "11"}, "9\tv9\n10\tv10\n");
@@ -347,7 +347,7 @@ TEST_F(ToolCli, a_dump_has_all_collections_and_a_load_makes_them) {
   const std::string odd = "a \"name\"\twith: #odd \\ bytes";
   expect({"put", pool, "dune", "Frank"}, "");
   expect({"collections", pool, "--make", odd}, "");
-  expect({"collections", pool, "--make", "log", "--key", "u64", "--reverse", "--duplicates"}, "");
+  expect({"collections", pool, "--make", "log", "--order", "reverse_u64", "--duplicates"}, "");
   expect({"collections", pool, "--make", "empty"}, "");
   expect({"collections", pool, "--make", "sessions", "--expires"}, "");
   expect({"put", pool, "--collection", odd, "#collection bytes: x", "v"}, "");
@@ -377,8 +377,8 @@ TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {
   const std::string copy = path("copy.tnt");
   expect({"collections", pool}, "");
   expect({"collections", pool, "--make", "authors"}, "");
-  expect({"collections", pool, "--make", "numbers", "--key", "u64"}, "");
-  expect({"collections", pool, "--make", "log", "--key", "u64", "--reverse", "--duplicates"}, "");
+  expect({"collections", pool, "--make", "numbers", "--order", "u64"}, "");
+  expect({"collections", pool, "--make", "log", "--order", "reverse_u64", "--duplicates"}, "");
   expect({"put", pool, "--collection", "log", "1", "a"}, "");
   expect({"put", pool, "--collection", "log", "2", "b"}, "");
   expect({"put", pool, "--collection", "log", "1", "c"}, "");
@@ -407,7 +407,7 @@ TEST_F(ToolCli, collections_are_made_filled_listed_backed_up_and_dropped) {
   const json left = run_json({"collections", pool});
   ASSERT_EQ(left["collections"].size(), 2u);
   EXPECT_EQ(left["collections"][1]["name"], "numbers");
-  EXPECT_EQ(left["collections"][1]["key_kind"], "u64");
+  EXPECT_EQ(left["collections"][1]["key_order"], "u64");
   EXPECT_EQ(left["collections"][1]["records"], 1);
   EXPECT_EQ(run_json({"collections", copy})["collections"].size(), 3u);
   expect({"get", copy, "--collection", "authors", "herbert"}, "Frank");

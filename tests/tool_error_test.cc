@@ -47,7 +47,7 @@ TEST_F(ToolErrors, wrong_usage_is_2_and_points_to_the_help) {
       {"scan", pool, "--limit", "many"},
       {"scan", pool, "--limit", "-1"},
       {"create", path("b.tnt"), "--size", "64X"},
-      {"create", path("b.tnt"), "--key", "text"},
+      {"create", path("b.tnt"), "--order", "text"},
       {"info", pool, "--medium", "paper"},
       {"dump", pool, "--format", "xml"},
       {"load", pool, "--format"},

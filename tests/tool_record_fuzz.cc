@@ -43,10 +43,10 @@ class Random {
     return text;
   }
 
-  Record record(KeyKind kind) {
+  Record record(KeyOrder order) {
     Record record;
     record.key = bytes();
-    if (kind == KeyKind::u64) record.key = std::string_view(u64_key(engine_() >> below(64)));
+    if (order == KeyOrder::u64) record.key = std::string_view(u64_key(engine_() >> below(64)));
     record.value = bytes();
     return record;
   }
@@ -75,12 +75,12 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-KeyKind kind_of(int i) { return i % 4 == 0 ? KeyKind::u64 : KeyKind::bytes; }
+KeyOrder order_of(int i) { return i % 4 == 0 ? KeyOrder::u64 : KeyOrder::bytes; }
 RecordFormat format_of(int i) { return i % 2 == 0 ? RecordFormat::tsv : RecordFormat::jsonl; }
 
-std::string line_of(RecordFormat format, KeyKind kind, const Record& record) {
+std::string line_of(RecordFormat format, KeyOrder order, const Record& record) {
   std::string line;
-  append_record(format, kind, record.key, record.value, line);
+  append_record(format, order, record.key, record.value, line);
   return line;
 }
 
@@ -108,13 +108,13 @@ void expect_column_inside(const std::string& line, const MaybeError& error) {
 TEST(RecordFuzz, every_record_comes_back_from_its_line) {
   Random random(test::test_seed());
   for (int i = 0; i < kRecords; ++i) {
-    const KeyKind kind = kind_of(i / 2);
-    const Record record = random.record(kind);
-    const std::string line = line_of(format_of(i), kind, record);
+    const KeyOrder order = order_of(i / 2);
+    const Record record = random.record(order);
+    const std::string line = line_of(format_of(i), order, record);
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_TRUE(is_utf8(line)) << line;
     Record back;
-    const MaybeError error = parse_record(format_of(i), kind, line, back);
+    const MaybeError error = parse_record(format_of(i), order, line, back);
     ASSERT_FALSE(error) << line << ": " << error->what;
     ASSERT_EQ(back.key, record.key) << line;
     ASSERT_EQ(back.value, record.value) << line;
@@ -127,11 +127,11 @@ TEST(RecordFuzz, damaged_lines_are_refused_in_place_or_read_as_what_they_say) {
   int accepted = 0;
   for (int i = 0; i < kMutants; ++i) {
     const RecordFormat format = format_of(i);
-    const KeyKind kind = kind_of(i / 2);
-    std::string line = line_of(format, kind, random.record(kind));
+    const KeyOrder order = order_of(i / 2);
+    std::string line = line_of(format, order, random.record(order));
     random.damage(line);
     Record record;
-    const MaybeError error = parse_record(format, kind, line, record);
+    const MaybeError error = parse_record(format, order, line, record);
     if (error) {
       ++refused;
       expect_column_inside(line, error);
@@ -139,7 +139,7 @@ TEST(RecordFuzz, damaged_lines_are_refused_in_place_or_read_as_what_they_say) {
     }
     ++accepted;
     Record again;
-    ASSERT_FALSE(parse_record(format, kind, line_of(format, kind, record), again));
+    ASSERT_FALSE(parse_record(format, order, line_of(format, order, record), again));
     ASSERT_EQ(again.key, record.key);
     ASSERT_EQ(again.value, record.value);
   }
@@ -152,10 +152,11 @@ TEST(RecordFuzz, json_lines_mean_what_another_parser_reads) {
   Random random(test::test_seed());
   int agreed = 0;
   for (int i = 0; i < kMutants; ++i) {
-    std::string line = line_of(RecordFormat::jsonl, KeyKind::bytes, random.record(KeyKind::bytes));
+    std::string line =
+        line_of(RecordFormat::jsonl, KeyOrder::bytes, random.record(KeyOrder::bytes));
     if (i % 8 != 0) random.damage(line);
     Record record;
-    const MaybeError error = parse_record(RecordFormat::jsonl, KeyKind::bytes, line, record);
+    const MaybeError error = parse_record(RecordFormat::jsonl, KeyOrder::bytes, line, record);
     nlohmann::json object;
     const bool other = other_parser_reads(line, object);
     if (!error) {
@@ -184,7 +185,7 @@ TEST(RecordFuzz, random_bytes_never_crash_a_parser) {
     Record record;
     std::uint64_t size = 0;
     std::string out;
-    expect_column_inside(line, parse_record(format_of(i), kind_of(i / 2), line, record));
+    expect_column_inside(line, parse_record(format_of(i), order_of(i / 2), line, record));
     expect_column_inside(line, parse_size(line, size));
     expect_column_inside(line, parse_base64(line, 1, out));
     expect_column_inside(line, parse_hex(line, 1, out));

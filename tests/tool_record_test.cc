@@ -19,16 +19,16 @@ constexpr RecordFormat kTsv = RecordFormat::tsv;
 constexpr RecordFormat kJson = RecordFormat::jsonl;
 
 std::string line_of(RecordFormat format, std::string_view key, std::string_view value,
-                    KeyKind kind = KeyKind::bytes) {
+                    KeyOrder order = KeyOrder::bytes) {
   std::string line;
-  append_record(format, kind, key, value, line);
+  append_record(format, order, key, value, line);
   return line;
 }
 
 void expect_record(RecordFormat format, const std::string& line, const std::string& key,
-                   const std::string& value, KeyKind kind = KeyKind::bytes) {
+                   const std::string& value, KeyOrder order = KeyOrder::bytes) {
   Record record;
-  const MaybeError error = parse_record(format, kind, line, record);
+  const MaybeError error = parse_record(format, order, line, record);
   ASSERT_FALSE(error) << line << ": column " << error->column << ", " << error->what;
   EXPECT_EQ(record.key, key) << line;
   EXPECT_EQ(record.value, value) << line;
@@ -40,9 +40,9 @@ struct BadLine {
   const char* words;  // words that the message must contain
 };
 
-void expect_refused(RecordFormat format, KeyKind kind, const BadLine& bad) {
+void expect_refused(RecordFormat format, KeyOrder order, const BadLine& bad) {
   Record record;
-  const MaybeError error = parse_record(format, kind, bad.line, record);
+  const MaybeError error = parse_record(format, order, bad.line, record);
   ASSERT_TRUE(error) << "accepted: " << bad.line;
   EXPECT_EQ(error->column, bad.column) << bad.line << ": " << error->what;
   EXPECT_NE(error->what.find(bad.words), std::string::npos) << bad.line << ": " << error->what;
@@ -52,8 +52,8 @@ TEST(Tsv, canonical_lines) {
   EXPECT_EQ(line_of(kTsv, "", ""), "\t");
   EXPECT_EQ(line_of(kTsv, "key", "value"), "key\tvalue");
   EXPECT_EQ(line_of(kTsv, "a\tb", "c\nd\\\0"s), "a\\tb\tc\\nd\\\\\\0");
-  EXPECT_EQ(line_of(kTsv, u64_key(0), "x", KeyKind::u64), "0\tx");
-  EXPECT_EQ(line_of(kTsv, u64_key(UINT64_MAX), "", KeyKind::u64), "18446744073709551615\t");
+  EXPECT_EQ(line_of(kTsv, u64_key(0), "x", KeyOrder::u64), "0\tx");
+  EXPECT_EQ(line_of(kTsv, u64_key(UINT64_MAX), "", KeyOrder::u64), "18446744073709551615\t");
 }
 
 TEST(Tsv, lines_of_other_programs_are_read) {
@@ -61,7 +61,7 @@ TEST(Tsv, lines_of_other_programs_are_read) {
   expect_record(kTsv, "k\tv", "k", "v");
   expect_record(kTsv, "\\x6b\t\\x76", "k", "v");
   expect_record(kTsv, "caf\xe9\t\x01", "caf\xe9", "\x01");
-  expect_record(kTsv, "300\tx", std::string(std::string_view(u64_key(300))), "x", KeyKind::u64);
+  expect_record(kTsv, "300\tx", std::string(std::string_view(u64_key(300))), "x", KeyOrder::u64);
 }
 
 TEST(Tsv, malformed_lines_are_refused_with_their_column) {
@@ -77,13 +77,13 @@ TEST(Tsv, malformed_lines_are_refused_with_their_column) {
       {"\\z\tb", 1, "unknown escape"},
       {std::string(65537, 'k') + "\tv", 1, "65536"},
   };
-  for (const BadLine& bad : kBytes) expect_refused(kTsv, KeyKind::bytes, bad);
+  for (const BadLine& bad : kBytes) expect_refused(kTsv, KeyOrder::bytes, bad);
   const BadLine kNumbers[] = {
       {"\tv", 1, "nothing"},    {"x\tv", 1, "u64"},    {"01\tv", 1, "leading zero"},
       {"1 \tv", 2, "digit"},    {"-1\tv", 1, "digit"}, {"18446744073709551616\tv", 1, "above"},
       {"\\x31\tv", 1, "digit"},
   };
-  for (const BadLine& bad : kNumbers) expect_refused(kTsv, KeyKind::u64, bad);
+  for (const BadLine& bad : kNumbers) expect_refused(kTsv, KeyOrder::u64, bad);
 }
 
 TEST(Tsv, a_key_of_64_kib_fits) {
@@ -98,7 +98,7 @@ TEST(Jsonl, canonical_lines) {
   EXPECT_EQ(line_of(kJson, "\xff", "v"), R"({"key_base64":"/w==","value":"v"})");
   EXPECT_EQ(line_of(kJson, "k", "\xff\0"s), R"({"key":"k","value_base64":"/wA="})");
   EXPECT_EQ(line_of(kJson, "\0"s, "\x1f"), R"({"key":"\u0000","value":"\u001f"})");
-  EXPECT_EQ(line_of(kJson, u64_key(42), "v", KeyKind::u64), R"({"key":42,"value":"v"})");
+  EXPECT_EQ(line_of(kJson, u64_key(42), "v", KeyOrder::u64), R"({"key":42,"value":"v"})");
 }
 
 TEST(Jsonl, other_spellings_of_the_same_record_are_read) {
@@ -110,7 +110,7 @@ TEST(Jsonl, other_spellings_of_the_same_record_are_read) {
                 "\xf0\x9f\x98\x80");
   expect_record(kJson, R"({"k\u0065y":"k","value":""})", "k", "");
   expect_record(kJson, R"({"key": 7 ,"value":"v"})", std::string(std::string_view(u64_key(7))), "v",
-                KeyKind::u64);
+                KeyOrder::u64);
 }
 
 TEST(Jsonl, malformed_lines_are_refused_with_their_column) {
@@ -156,7 +156,7 @@ TEST(Jsonl, malformed_lines_are_refused_with_their_column) {
       {R"({"key_base64":"ax==","value":"v"})", 17, "not zero"},
       {"{\"key\":\"" + std::string(65537, 'k') + "\",\"value\":\"v\"}", 1, "65536"},
   };
-  for (const BadLine& bad : kBytes) expect_refused(kJson, KeyKind::bytes, bad);
+  for (const BadLine& bad : kBytes) expect_refused(kJson, KeyOrder::bytes, bad);
   const BadLine kNumbers[] = {
       {R"({"key":"1","value":"v"})", 8, "u64"},
       {R"({"key_base64":"AA==","value":"v"})", 15, "u64"},
@@ -166,21 +166,21 @@ TEST(Jsonl, malformed_lines_are_refused_with_their_column) {
       {R"({"key":1e3,"value":"v"})", 9, "'}' expected"},
       {R"({"key":18446744073709551616,"value":"v"})", 8, "above"},
   };
-  for (const BadLine& bad : kNumbers) expect_refused(kJson, KeyKind::u64, bad);
+  for (const BadLine& bad : kNumbers) expect_refused(kJson, KeyOrder::u64, bad);
 }
 
 TEST(Lifetimes, stand_behind_the_value_where_records_may_have_them) {
-  const RecordShape lasting(KeyKind::bytes, true);
+  const RecordShape lasting(KeyOrder::bytes, true);
   for (const RecordFormat format : {kTsv, kJson}) {
     std::string line;
-    append_record(format, KeyKind::bytes, "k", "v\t", line, 1'760'000'000'000);
+    append_record(format, KeyOrder::bytes, "k", "v\t", line, 1'760'000'000'000);
     EXPECT_EQ(line, format == kTsv ? "k\tv\\t\t1760000000000"
                                    : R"({"key":"k","value":"v\t","expires_ms":1760000000000})");
     Record record;
     ASSERT_FALSE(parse_record(format, lasting, line, record));
     EXPECT_EQ(record.value, "v\t");
     EXPECT_EQ(record.expires_ms, 1'760'000'000'000u);
-    EXPECT_TRUE(parse_record(format, KeyKind::bytes, line, record)) << "where there are none";
+    EXPECT_TRUE(parse_record(format, KeyOrder::bytes, line, record)) << "where there are none";
     ASSERT_FALSE(parse_record(format, lasting, line_of(format, "k", "v"), record));
     EXPECT_EQ(record.expires_ms, 0u) << "what an earlier line said is forgotten";
   }

@@ -14,7 +14,13 @@ const std::map<std::string, Medium> kMediumNames = {{"auto", Medium::automatic},
                                                     {"cache", Medium::cache},
                                                     {"model", Medium::model},
                                                     {"journal", Medium::journal}};
-const std::map<std::string, KeyKind> kKeyNames = {{"bytes", KeyKind::bytes}, {"u64", KeyKind::u64}};
+// Of a default collection, and of others.
+const std::map<std::string, KeyOrder> kStoreOrders = {{"bytes", KeyOrder::bytes},
+                                                      {"u64", KeyOrder::u64}};
+const std::map<std::string, KeyOrder> kOrders = {{"bytes", KeyOrder::bytes},
+                                                 {"u64", KeyOrder::u64},
+                                                 {"reverse", KeyOrder::reverse},
+                                                 {"reverse_u64", KeyOrder::reverse_u64}};
 const std::map<std::string, RecordFormat> kFormatNames = {{"tsv", RecordFormat::tsv},
                                                           {"jsonl", RecordFormat::jsonl}};
 
@@ -103,8 +109,8 @@ void CommandLine::add_medium(std::function<void(Medium)> set) {
 
 void CommandLine::add_new_pool(NewPoolArgs& args, const std::string& when) {
   add_size("--size", args.size, "First size of a new pool" + when);
-  add_choice<KeyKind>(
-      "--key", kKeyNames, [&args](KeyKind kind) { args.key_kind = kind; },
+  add_choice<KeyOrder>(
+      "--order", kStoreOrders, [&args](KeyOrder order) { args.order = order; },
       "Keys: any bytes, or numbers of 64 bits" + when + " [bytes]");
 }
 
@@ -121,9 +127,9 @@ void CommandLine::add_collection(CommonArgs& args) {
            "NAME");
 }
 
-void CommandLine::add_key_kind(KeyKind& kind, const std::string& help) {
-  add_choice<KeyKind>(
-      "--key", kKeyNames, [&kind](KeyKind chosen) { kind = chosen; }, help);
+void CommandLine::add_order(KeyOrder& order, bool any, const std::string& help) {
+  add_choice<KeyOrder>(
+      "--order", any ? kOrders : kStoreOrders, [&order](KeyOrder chosen) { order = chosen; }, help);
 }
 
 void CommandLine::add_range(RangeArgs& args) {

@@ -51,7 +51,8 @@ class CommandLine : public CLI::App {
   void add_common(CommonArgs& args, bool may_read_only);
   void add_medium(std::function<void(Medium)> set);
   void add_collection(CommonArgs& args);
-  void add_key_kind(KeyKind& kind, const std::string& help);
+  // any: also the reverse orders, which a default collection cannot have.
+  void add_order(KeyOrder& order, bool any, const std::string& help);
   void add_new_pool(NewPoolArgs& args, const std::string& when);
   void add_size_max(CommonArgs& args);
   void add_range(RangeArgs& args);

@@ -79,7 +79,7 @@ class Reader {
     if (MaybeError e = expect(':')) return e;
     blanks();
     if (is_time) return number("write \"expires_ms\":1234, in ms since 1970", record.expires_ms);
-    if (is_key && shape_.kind == KeyKind::u64) return number_key(name_ == "key", record.key);
+    if (is_key && is_of_integers(shape_.order)) return number_key(name_ == "key", record.key);
     std::string& bytes = is_key ? record.key : record.value;
     return name_.ends_with("_base64") ? base64(bytes) : string(bytes);
   }
@@ -275,7 +275,7 @@ MaybeError parse_json_record(RecordShape shape, std::string_view line, Record& r
 }
 
 bool parse_json_collection(std::string_view line, std::string& name, std::string& form) {
-  return Reader(KeyKind::bytes, line).read_collection(name, form);
+  return Reader(KeyOrder::bytes, line).read_collection(name, form);
 }
 
 }  // namespace tenuto::tool

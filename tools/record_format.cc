@@ -9,8 +9,8 @@
 namespace tenuto::tool {
 namespace {
 
-MaybeError parse_tsv_key(KeyKind kind, std::string_view text, std::string& key) {
-  if (kind == KeyKind::bytes) return parse_escaped(text, 1, key);
+MaybeError parse_tsv_key(KeyOrder order, std::string_view text, std::string& key) {
+  if (!is_of_integers(order)) return parse_escaped(text, 1, key);
   std::uint64_t number = 0;
   if (MaybeError error = parse_u64(text, 1, number)) {
     error->what += "; the keys of this pool are numbers (u64)";
@@ -25,7 +25,7 @@ MaybeError parse_tsv(RecordShape shape, std::string_view line, Record& record) {
   if (tab == std::string_view::npos) {
     return FormatError{line.size() + 1, "no TAB in the line; a record is key TAB value"};
   }
-  if (MaybeError error = parse_tsv_key(shape.kind, line.substr(0, tab), record.key)) return error;
+  if (MaybeError error = parse_tsv_key(shape.order, line.substr(0, tab), record.key)) return error;
   std::string_view value = line.substr(tab + 1);
   record.expires_ms = 0;
   // Without lifetimes, a second TAB is part of the value, where it is an error.
@@ -43,18 +43,18 @@ MaybeError parse_tsv(RecordShape shape, std::string_view line, Record& record) {
 
 }  // namespace
 
-void append_key_text(KeyKind kind, std::string_view key, std::string& out) {
-  if (kind == KeyKind::u64) {
+void append_key_text(KeyOrder order, std::string_view key, std::string& out) {
+  if (is_of_integers(order)) {
     out += fmt::format_int(u64_of_key(key).value_or(0)).c_str();
   } else {
     append_escaped(out, key);
   }
 }
 
-void append_key_member(KeyKind kind, std::string_view key, std::string& out) {
-  if (kind == KeyKind::u64) {
+void append_key_member(KeyOrder order, std::string_view key, std::string& out) {
+  if (is_of_integers(order)) {
     out += "\"key\":";
-    append_key_text(kind, key, out);
+    append_key_text(order, key, out);
   } else {
     append_json_member(out, "key", key);
   }
@@ -64,16 +64,16 @@ void append_value_member(std::string_view value, std::string& out) {
   append_json_member(out, "value", value);
 }
 
-void append_record(RecordFormat format, KeyKind kind, std::string_view key, std::string_view value,
-                   std::string& out, std::uint64_t expires_ms) {
+void append_record(RecordFormat format, KeyOrder order, std::string_view key,
+                   std::string_view value, std::string& out, std::uint64_t expires_ms) {
   if (format == RecordFormat::tsv) {
-    append_key_text(kind, key, out);
+    append_key_text(order, key, out);
     out += '\t';
     append_escaped(out, value);
     if (expires_ms != 0) (out += '\t') += fmt::format_int(expires_ms).c_str();
   } else {
     out += '{';
-    append_key_member(kind, key, out);
+    append_key_member(order, key, out);
     out += ',';
     append_value_member(value, out);
     if (expires_ms != 0) (out += ",\"expires_ms\":") += fmt::format_int(expires_ms).c_str();

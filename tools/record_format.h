@@ -22,21 +22,21 @@ struct Record {
 
 // The properties of a collection's records.
 struct RecordShape {
-  RecordShape(KeyKind k, bool e = false) : kind(k), expires(e) {}
-  KeyKind kind;
+  RecordShape(KeyOrder o, bool e = false) : order(o), expires(e) {}
+  KeyOrder order;
   bool expires;  // records may have lifetimes
 };
 
 // Appends the canonical line without its LF.
-void append_record(RecordFormat format, KeyKind kind, std::string_view key, std::string_view value,
-                   std::string& out, std::uint64_t expires_ms = 0);
+void append_record(RecordFormat format, KeyOrder order, std::string_view key,
+                   std::string_view value, std::string& out, std::uint64_t expires_ms = 0);
 // Parses a line without its LF. `record` is reused; it is undefined after an error.
 MaybeError parse_record(RecordFormat format, RecordShape shape, std::string_view line,
                         Record& record);
 
 // Appends only a key: as escaped or decimal text, or as the JSON member "key" or "key_base64".
-void append_key_text(KeyKind kind, std::string_view key, std::string& out);
-void append_key_member(KeyKind kind, std::string_view key, std::string& out);
+void append_key_text(KeyOrder order, std::string_view key, std::string& out);
+void append_key_member(KeyOrder order, std::string_view key, std::string& out);
 // Appends the member "value" or "value_base64".
 void append_value_member(std::string_view value, std::string& out);
 

@@ -155,7 +155,7 @@ Error Session::open_or_create_store(const CommonArgs& args, const NewPoolArgs& n
   options.pool = pool_options(args, true);
   options.pool.size = new_pool.size;
   options.pool.size_max = std::max(args.size_max, new_pool.size);
-  options.key_kind = new_pool.key_kind;
+  options.order = new_pool.order;
   options.clock_ms = [now = clock_ms_] { return now; };
   const auto open = [&]() -> Error {
     Report report;
@@ -203,21 +203,21 @@ Error Session::close() {
 
 std::string Session::where(std::string_view key) const {
   std::string shown = in_quotes(key);
-  if (has_store() && key_kind() == KeyKind::u64 && key.size() == 8) {
+  if (has_store() && is_of_integers(order()) && key.size() == 8) {
     shown = fmt::format("{}", u64_of_key(key).value_or(0));
   }
   return fmt::format("{}, key {}", path_, shown);
 }
 
-Error parse_key(KeyKind kind, bool hex, const std::string& text, std::string_view what,
+Error parse_key(KeyOrder order, bool hex, const std::string& text, std::string_view what,
                 std::string& key) {
   MaybeError error;
   if (hex) {
     error = parse_hex(text, 1, key);
-    if (!error && kind == KeyKind::u64 && key.size() != 8) {
+    if (!error && is_of_integers(order) && key.size() != 8) {
       error = FormatError{1, "the keys of this pool have 8 bytes (u64), so 16 digits"};
     }
-  } else if (kind == KeyKind::u64) {
+  } else if (is_of_integers(order)) {
     std::uint64_t number = 0;
     error = parse_u64(text, 1, number);
     if (error) error->what += "; the keys of this pool are numbers (u64)";
@@ -230,19 +230,19 @@ Error parse_key(KeyKind kind, bool hex, const std::string& text, std::string_vie
                 fmt::format("{} {}, column {}", what, in_quotes(text), error->column));
 }
 
-Error parse_range(const RangeArgs& args, KeyKind kind, IteratorOptions& options) {
+Error parse_range(const RangeArgs& args, KeyOrder order, IteratorOptions& options) {
   if (args.prefix) {
-    if (kind == KeyKind::u64) {
+    if (is_of_integers(order)) {
       return failed(Status::invalid_argument, "a pool with u64 keys has no prefixes", "--prefix",
                     "use --from and --to");
     }
-    TENUTO_TOOL_TRY(parse_key(kind, args.hex, *args.prefix, "--prefix", options.prefix));
+    TENUTO_TOOL_TRY(parse_key(order, args.hex, *args.prefix, "--prefix", options.prefix));
   }
   if (args.from) {
-    TENUTO_TOOL_TRY(parse_key(kind, args.hex, *args.from, "--from", options.lower.emplace()));
+    TENUTO_TOOL_TRY(parse_key(order, args.hex, *args.from, "--from", options.lower.emplace()));
   }
   if (args.to) {
-    TENUTO_TOOL_TRY(parse_key(kind, args.hex, *args.to, "--to", options.upper.emplace()));
+    TENUTO_TOOL_TRY(parse_key(order, args.hex, *args.to, "--to", options.upper.emplace()));
   }
   return no_error();
 }

@@ -40,12 +40,8 @@ class Session {
   Store& store() { return *store_; }
   // The requested collection. REQUIRES: has_store().
   Collection& records() { return records_; }
-  KeyKind key_kind() const {
-    const KeyOrder order = records_.order();
-    const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
-    return integers ? KeyKind::u64 : KeyKind::bytes;
-  }
-  RecordShape shape() const { return {key_kind(), records_.expires()}; }
+  KeyOrder order() const { return records_.order(); }
+  RecordShape shape() const { return {order(), records_.expires()}; }
   std::string form() const {
     return form_words(records_.order(), records_.codec(), records_.duplicates(),
                       records_.expires());
@@ -80,11 +76,11 @@ class Session {
 PoolOptions pool_options(const CommonArgs& args, bool notes);
 
 // Parses a key of the command line: the plain text, hexadecimal, or a number in a u64 store.
-Error parse_key(KeyKind kind, bool hex, const std::string& text, std::string_view what,
+Error parse_key(KeyOrder order, bool hex, const std::string& text, std::string_view what,
                 std::string& key);
 
 // Parses --prefix, --from and --to into the store's form.
-Error parse_range(const RangeArgs& args, KeyKind kind, IteratorOptions& options);
+Error parse_range(const RangeArgs& args, KeyOrder order, IteratorOptions& options);
 
 // Writes the facts to standard output, as rows or as one JSON object.
 Error print_facts(const CommonArgs& args, std::string_view title, const Facts& facts);

@@ -49,7 +49,7 @@ Run add_check(CommandLine& line) {
       "NEWPOOL");
   line.add_flag("--scavenge", args->scavenge,
                 "With --repair: also records that may have been erased or replaced long ago");
-  line.add_key_kind(args->key_kind, "With --repair: the kind of keys if the pool does not say");
+  line.add_order(args->order, false, "With --repair: the order of keys if the pool does not say");
   return [args] { return run_check(*args); };
 }
 
@@ -162,8 +162,7 @@ Run add_collections(CommandLine& line) {
   line.add_text(
       "--to", [&a = *args](std::string t) { a.to = std::move(t); }, "With --rename: the new name",
       "NAME");
-  line.add_key_kind(args->key_kind, "With --make: the kind of its keys");
-  line.add_flag("--reverse", args->reverse, "With --make: keys descend");
+  line.add_order(args->order, true, "With --make: the order of its keys");
   line.add_flag("--duplicates", args->duplicates, "With --make: a key has many values");
   line.add_flag("--expires", args->expires, "With --make: records may have a lifetime");
   return [args] { return run_collections(*args); };
@@ -249,7 +248,7 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"create", "Make a new pool with an empty store",
             "  tenuto create books.tnt --size 64M\n"
-            "  tenuto create counters.tnt --key u64",
+            "  tenuto create counters.tnt --order u64",
             add_create},
     Command{"info", "What a pool is, what it survives, how it was closed",
             "  tenuto info books.tnt --json", add_info},

@@ -42,7 +42,7 @@ std::string as_json(const std::vector<Row>& rows) {
     json += '{';
     append_json_member(json, "name", r.info.name);
     json += fmt::format(",\"id\":{},", r.info.id);
-    append_json_member(json, "key_kind", form_words(r.info.order, r.info.codec, false, false));
+    append_json_member(json, "key_order", form_words(r.info.order, r.info.codec, false, false));
     json += fmt::format(",\"duplicates\":{},\"expires\":{}", r.info.duplicates, r.info.expires);
     if (r.stats) {
       json += fmt::format(",\"records\":{},\"record_bytes\":{},\"leaves\":{}", r.stats->records,
@@ -66,9 +66,7 @@ Error run_collections(const CollectionsArgs& args) {
   if (!args.make.empty()) {
     CollectionOptions options;
     options.error_if_exists = true;
-    const bool u64 = args.key_kind == KeyKind::u64;
-    options.order = args.reverse ? (u64 ? KeyOrder::reverse_u64 : KeyOrder::reverse)
-                                 : (u64 ? KeyOrder::u64 : KeyOrder::bytes);
+    options.order = args.order;
     options.duplicates = args.duplicates;
     options.expires = args.expires;
     const auto made = session.store().collection(args.make, options, &report);

@@ -31,7 +31,7 @@ struct CommonArgs {
 
 struct NewPoolArgs {
   std::uint64_t size = PoolOptions{}.size;
-  KeyKind key_kind = KeyKind::bytes;
+  KeyOrder order = KeyOrder::bytes;
 };
 
 struct CreateArgs : CommonArgs, NewPoolArgs {
@@ -39,9 +39,9 @@ struct CreateArgs : CommonArgs, NewPoolArgs {
 };
 
 struct CheckArgs : CommonArgs {
-  std::string repair;                 // path of the new pool; empty: check only
-  bool scavenge = false;              // include records that may be old
-  KeyKind key_kind = KeyKind::bytes;  // used if the pool does not tell
+  std::string repair;                // path of the new pool; empty: check only
+  bool scavenge = false;             // include records that may be old
+  KeyOrder order = KeyOrder::bytes;  // used if the pool does not tell
 };
 
 struct PutArgs : CommonArgs {
@@ -64,7 +64,7 @@ struct DelArgs : CommonArgs {
   bool hex = false;
 };
 
-// A range of keys, as text of the store's key kind or in hexadecimal.
+// A range of keys, as text of the collection's key order or in hexadecimal.
 struct RangeArgs {
   std::optional<std::string> prefix;
   std::optional<std::string> from;  // inclusive
@@ -96,9 +96,8 @@ struct CollectionsArgs : CommonArgs {
   std::string make;
   std::string drop;
   std::string rename;
-  std::string to;                     // the new name
-  KeyKind key_kind = KeyKind::bytes;  // this and the rest: of the new collection
-  bool reverse = false;
+  std::string to;                    // the new name
+  KeyOrder order = KeyOrder::bytes;  // this and the rest: of the new collection
   bool duplicates = false;
   bool expires = false;
 };

@@ -93,7 +93,7 @@ Error create_at(const CreateArgs& args, const std::string& path) {
   options.pool.size = args.size;
   options.pool.size_max = std::max(args.size_max, args.size);
   options.error_if_exists = true;
-  options.key_kind = args.key_kind;
+  options.order = args.order;
   Report report;
   Result<Store> store = Store::open(path, options, &report);
   if (!store) {
@@ -141,7 +141,7 @@ Error run_create(const CreateArgs& args) {
   Facts facts;
   facts.text("path", "", args.path);
   facts.bytes("size", "size", args.size);
-  facts.text("key_kind", "keys", args.key_kind == KeyKind::u64 ? "u64" : "bytes");
+  facts.text("key_order", "keys", form_words(args.order, {}, false, false));
   if (args.quiet && !args.json) return no_error();
   return print_facts(args, "created " + args.path, facts);
 }

@@ -20,7 +20,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
                     std::uint64_t& records) {
   const std::uint64_t before = records;
   IteratorOptions options;
-  TENUTO_TOOL_TRY(parse_range(args, session.key_kind(), options));
+  TENUTO_TOOL_TRY(parse_range(args, session.order(), options));
   const bool whole = !args.prefix && !args.from && !args.to;
   // Escapes make the output somewhat larger than the records, so the bar's end is an estimate.
   Progress progress(is_terminal(STDERR_FILENO) && args.file != "-" && !args.quiet && !args.json,
@@ -33,7 +33,7 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   }
   for (it.seek_first(); it.valid() && out.ok(); it.next()) {
     line.clear();
-    append_record(format, session.key_kind(), it.key(), it.value(), line, session.expires_ms(it));
+    append_record(format, session.order(), it.key(), it.value(), line, session.expires_ms(it));
     line += '\n';
     out.write(line);
     ++records;

@@ -279,11 +279,10 @@ Error open_session(const LoadArgs& args, Loader& loader, Session& session) {
   }
   TENUTO_TOOL_TRY(loader.begin());
   CollectionOptions form;
-  form.order = args.key_kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes;
+  form.order = args.order;
   if (loader.has_form()) form = loader.form();
   if (access(args.path.c_str(), F_OK) != 0) {
-    const bool integers = form.order == KeyOrder::u64 || form.order == KeyOrder::reverse_u64;
-    TENUTO_TOOL_TRY(loader.check_first({integers ? KeyKind::u64 : KeyKind::bytes, form.expires}));
+    TENUTO_TOOL_TRY(loader.check_first({form.order, form.expires}));
   }
   return session.open_or_create_store(args, args, form);
 }

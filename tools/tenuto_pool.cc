@@ -19,8 +19,6 @@ constexpr const char* kSafeWords = "safe: what was acknowledged survives a power
 constexpr const char* kUnsafeWords =
     "NOT safe: a power cut may damage this pool (a crash or kill of the process does not)";
 
-const char* key_kind_name(KeyKind kind) { return kind == KeyKind::u64 ? "u64" : "bytes"; }
-
 std::string close_words(const PoolInfo& info) {
   if (info.was_clean) return "clean";
   return fmt::format(
@@ -77,11 +75,11 @@ void add_store(Session& session, Facts& facts) {
     return;
   }
   const StoreStats stats = session.store().stats();
-  const char* kind = key_kind_name(session.store().key_kind());
-  facts.text("key_kind", "", kind);
+  const std::string order = form_words(session.store().order(), {}, false, false);
+  facts.text("key_order", "", order);
   facts.count("records", "", stats.records);
   facts.text("", "store",
-             fmt::format("{} records, keys are {}", format_count(stats.records), kind));
+             fmt::format("{} records, keys are {}", format_count(stats.records), order));
 }
 
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {

@@ -56,7 +56,7 @@ Error value_of(const PutArgs& args, std::string& value) {
     close(fd);
     return error;
   }
-  if (args.hex) return parse_key(KeyKind::bytes, true, *args.value, "VALUE", value);
+  if (args.hex) return parse_key(KeyOrder::bytes, true, *args.value, "VALUE", value);
   value = *args.value;
   return no_error();
 }
@@ -67,20 +67,20 @@ Error no_such_key(const Session& session, std::string_view key) {
 
 void append_scan_line(const ScanArgs& args, const Session& session, const Iterator& it,
                       std::string& line) {
-  const KeyKind kind = session.key_kind();
+  const KeyOrder order = session.order();
   if (args.json && args.keys_only) {
     line += '{';
-    append_key_member(kind, it.key(), line);
+    append_key_member(order, it.key(), line);
     line += '}';
   } else if (args.json) {
-    append_record(RecordFormat::jsonl, kind, it.key(), it.value(), line, session.expires_ms(it));
+    append_record(RecordFormat::jsonl, order, it.key(), it.value(), line, session.expires_ms(it));
   } else if (args.hex) {
     append_hex(line, it.key());
     if (!args.keys_only) append_hex(line += '\t', it.value());
   } else if (args.keys_only) {
-    append_key_text(kind, it.key(), line);
+    append_key_text(order, it.key(), line);
   } else {
-    append_record(RecordFormat::tsv, kind, it.key(), it.value(), line, session.expires_ms(it));
+    append_record(RecordFormat::tsv, order, it.key(), it.value(), line, session.expires_ms(it));
   }
   line += '\n';
 }
@@ -95,9 +95,9 @@ Error run_put(const PutArgs& args) {
   TENUTO_TOOL_TRY(value_of(args, value));
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::write));
-  const KeyKind kind = session.key_kind();
+  const KeyOrder order = session.order();
   std::string key;
-  TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
+  TENUTO_TOOL_TRY(parse_key(order, args.hex, args.key, "KEY", key));
   const bool lives = args.ttl_seconds != 0;
   if (lives && !session.records().expires()) {
     return failed(Status::invalid_argument, "no record of this collection expires",
@@ -113,16 +113,16 @@ Error run_put(const PutArgs& args) {
   TENUTO_TOOL_TRY(session.close());
   if (!args.json) return no_error();
   std::string object = "{";
-  append_key_member(kind, key, object);
+  append_key_member(order, key, object);
   return print_line(object + fmt::format(",\"value_bytes\":{}}}", value.size()));
 }
 
 Error run_get(const GetArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::read));
-  const KeyKind kind = session.key_kind();
+  const KeyOrder order = session.order();
   std::string key;
-  TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.key, "KEY", key));
+  TENUTO_TOOL_TRY(parse_key(order, args.hex, args.key, "KEY", key));
   std::string value;
   const Status status = session.records().get(key, value);
   if (status == Status::not_found) return no_such_key(session, key);
@@ -130,7 +130,7 @@ Error run_get(const GetArgs& args) {
   TENUTO_TOOL_TRY(session.close());
   std::string text;
   if (args.json) {
-    append_record(RecordFormat::jsonl, kind, key, value, text);
+    append_record(RecordFormat::jsonl, order, key, value, text);
   } else if (args.hex) {
     append_hex(text, value);
   } else {
@@ -145,11 +145,11 @@ Error run_get(const GetArgs& args) {
 Error run_del(const DelArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::write));
-  const KeyKind kind = session.key_kind();
+  const KeyOrder order = session.order();
   // Parses the whole command line before deleting anything.
   std::vector<std::string> keys(args.keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    TENUTO_TOOL_TRY(parse_key(kind, args.hex, args.keys[i], "KEY", keys[i]));
+    TENUTO_TOOL_TRY(parse_key(order, args.hex, args.keys[i], "KEY", keys[i]));
   }
   std::uint64_t deleted = 0;
   std::string missing_json;
@@ -162,7 +162,7 @@ Error run_del(const DelArgs& args) {
     }
     if (status != Status::not_found) return store_failed(status, "cannot del", session.where(key));
     missing_json += missing_json.empty() ? "{" : ",{";
-    append_key_member(kind, key, missing_json);
+    append_key_member(order, key, missing_json);
     missing_json += '}';
     if (missing) {
       missing.report.where += ", " + session.where(key).substr(args.path.size() + 2);
@@ -181,9 +181,9 @@ Error run_del(const DelArgs& args) {
 Error run_scan(const ScanArgs& args) {
   Session session;
   TENUTO_TOOL_TRY(session.open_store(args, Access::read));
-  const KeyKind kind = session.key_kind();
+  const KeyOrder order = session.order();
   IteratorOptions options;
-  TENUTO_TOOL_TRY(parse_range(args, kind, options));
+  TENUTO_TOOL_TRY(parse_range(args, order, options));
   Output out(STDOUT_FILENO, "standard output");
   Status status = Status::ok;
   {

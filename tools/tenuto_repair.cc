@@ -12,20 +12,21 @@
 namespace tenuto::tool {
 namespace {
 
-std::string key_text(KeyKind kind, std::string_view key) {
-  if (const auto n = u64_of_key(key); n && kind == KeyKind::u64) return fmt::format("{}", *n);
+std::string key_text(KeyOrder order, std::string_view key) {
+  if (const auto n = u64_of_key(key); n && is_of_integers(order)) return fmt::format("{}", *n);
   return in_quotes(key);
 }
 
 // " in collection "c": from key "a" to before key "m"". In a u64 pool, a separator need not be a
 // whole key.
-std::string range_words(KeyKind kind, const RescueLoss& loss) {
+std::string range_words(KeyOrder order, const RescueLoss& loss) {
   const std::string in =
       loss.collection.empty() ? "" : " in collection " + in_quotes(loss.collection);
   if (!loss.about_keys) return in;
-  const std::string from = loss.from.empty() ? "the first key" : "key " + key_text(kind, loss.from);
+  const std::string from =
+      loss.from.empty() ? "the first key" : "key " + key_text(order, loss.from);
   if (!loss.to) return fmt::format("{}: from {} to the last", in, from);
-  return fmt::format("{}: from {} to before {}", in, from, key_text(kind, *loss.to));
+  return fmt::format("{}: from {} to before {}", in, from, key_text(order, *loss.to));
 }
 
 std::string losses_json(const RescueResult& r) {
@@ -76,7 +77,7 @@ void add_rescue(const CheckArgs& args, const RescueResult& r, Status status, Fac
   for (const RescueLoss& loss : r.losses) {
     std::string words;
     append_escaped(words, loss.report.text());
-    facts.row("lost", words + range_words(r.key_kind, loss));
+    facts.row("lost", words + range_words(r.order, loss));
   }
   if (r.losses.size() < r.losses_count) {
     facts.text("", "lost", fmt::format("and {} more places", r.losses_count - r.losses.size()));
@@ -96,7 +97,7 @@ Error run_repair(const CheckArgs& args) {
   options.pool.read_only = false;
   options.scavenge = args.scavenge;
   options.journal = args.journal;
-  options.key_kind_otherwise = args.key_kind;
+  options.order_otherwise = args.order;
   RescueResult result;
   Report report;
   const Status status = rescue(args.path, args.repair, options, result, &report);

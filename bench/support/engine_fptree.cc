@@ -133,7 +133,7 @@ class FptreeEngine final : public Engine {
     const std::optional<tenuto::Medium> medium = medium_of(options.medium);
     if (!medium) return refuse("no medium is called " + options.medium);
     how.pool.medium = *medium;
-    how.key_kind = options.integer_keys ? tenuto::KeyKind::u64 : tenuto::KeyKind::bytes;
+    how.order = options.integer_keys ? tenuto::KeyOrder::u64 : tenuto::KeyOrder::bytes;
     tenuto::Report report;
     tenuto::Result<Store> opened = Store::open(options.dir + "/store.tnt", how, &report);
     if (!opened) return refuse(report.text());

@@ -58,8 +58,8 @@ class TenutoEngine final : public Engine {
     set_journal_writes(*writes);
     tenuto::StoreOptions how;
     how.pool.medium = *medium;
-    how.key_kind = options.integer_keys ? tenuto::KeyKind::u64 : tenuto::KeyKind::bytes;
-    how.check_key_kind = true;
+    how.order = options.integer_keys ? tenuto::KeyOrder::u64 : tenuto::KeyOrder::bytes;
+    how.check_order = true;
     tenuto::Report report;
     tenuto::Result<Store> opened = Store::open(options.dir + "/store.tnt", how, &report);
     if (!opened) {

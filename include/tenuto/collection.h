@@ -29,15 +29,6 @@ namespace TENUTO_NS {
 
 inline constexpr std::size_t kCollectionNameMax = 255;
 
-// How a collection orders its keys.
-enum class KeyOrder : std::uint8_t {
-  bytes = 1,        // memcmp; a prefix comes before the longer key
-  u64 = 2,          // 8-byte integers by number; u64_key() makes them
-  reverse = 3,      // the reverse of bytes; costs nothing
-  reverse_u64 = 4,  // the reverse of u64
-  registered = 5,   // the order of a KeyCodec in StoreOptions::codecs
-};
-
 struct CollectionOptions {
   bool create_if_missing = true;
   bool error_if_exists = false;  // Status::exists when the collection exists

@@ -181,7 +181,6 @@ class TENUTO_API Store : public Collection {
   // thread writes records. ok | corrupt | io | closed.
   Status validate(Report* report = nullptr) const;
 
-  KeyKind key_kind() const;
   StoreStats stats() const;
   Pool& pool();  // REQUIRES: not closed, not moved from
   const Pool& pool() const;

@@ -33,8 +33,9 @@ struct RescueOptions {
   // Also takes records that may be old: only where keys are lost, and never in place of a current
   // record.
   bool scavenge = false;
-  // The kind of the keys, if the damaged pool does not have it any more (a note says so).
-  KeyKind key_kind_otherwise = KeyKind::bytes;
+  // bytes or u64, else invalid_argument: the order of the default collection, if the damaged pool
+  // does not have it any more (a note says so).
+  KeyOrder order_otherwise = KeyOrder::bytes;
 };
 
 // One place of damage that may have cost records.
@@ -51,7 +52,7 @@ inline constexpr const char* kLostAndFound = "lost+found";
 inline constexpr std::size_t kRescueLossesMax = 1000;  // so many are listed; all are counted
 
 struct RescueResult {
-  KeyKind key_kind = KeyKind::bytes;
+  KeyOrder order = KeyOrder::bytes;  // of the default collection
   bool was_clean = false;
   std::optional<std::uint64_t> expected;  // records at the clean close, if known
   std::uint64_t records = 0;              // rescued, scavenged ones included

@@ -16,10 +16,17 @@ namespace TENUTO_NS {
 
 inline constexpr std::size_t kKeyBytesMax = 64u << 10;
 
-enum class KeyKind : std::uint8_t {
-  bytes = 1,  // any bytes, 0..64 KiB
-  u64 = 2,    // 8-byte integers, ordered by number; u64_key() makes them
+// How a collection orders its keys.
+enum class KeyOrder : std::uint8_t {
+  bytes = 1,        // memcmp; a prefix comes before the longer key
+  u64 = 2,          // 8-byte integers by number; u64_key() makes them
+  reverse = 3,      // the reverse of bytes; costs nothing
+  reverse_u64 = 4,  // the reverse of u64
+  registered = 5,   // the order of a KeyCodec in StoreOptions::codecs
 };
+constexpr bool is_of_integers(KeyOrder order) {
+  return order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
+}
 
 // The byte form of an integer key: big-endian, so that byte order is number order.
 struct U64Key {
@@ -78,9 +85,11 @@ struct KeyCodec {
 struct StoreOptions {
   PoolOptions pool = {};  // size, growth, medium, read_only and more
   bool create_if_missing = true;
-  bool error_if_exists = false;       // Status::exists when there is a pool file already
-  KeyKind key_kind = KeyKind::bytes;  // of a new store; an existing store keeps its own
-  bool check_key_kind = false;        // invalid_argument when an existing store has another kind
+  bool error_if_exists = false;  // Status::exists when there is a pool file already
+  // bytes or u64, else invalid_argument: the order of a new store's default collection. An existing
+  // one keeps its own.
+  KeyOrder order = KeyOrder::bytes;
+  bool check_order = false;  // invalid_argument when an existing store has another order
   // get, view and iterators compare each record with its checksum. So a record that the medium
   // changed is corrupt, and never a wrong value. false: they detect only bytes that cannot be a
   // record at all.

@@ -36,7 +36,7 @@ typedef struct tenuto_slice {
   size_t bytes;
 } tenuto_slice;
 
-/* tenuto::KeyKind and tenuto::KeyOrder. The key kind of a store is one of the first two. */
+/* tenuto::KeyOrder. A default collection has one of the first two. */
 enum {
   TENUTO_KEYS_BYTES = 1,
   TENUTO_KEYS_U64 = 2,
@@ -44,7 +44,7 @@ enum {
   TENUTO_KEYS_REVERSE_U64 = 4,
   TENUTO_KEYS_REGISTERED = 5
 };
-typedef int tenuto_key_kind;
+typedef int tenuto_key_order;
 
 /* Writes the eight bytes of an integer key, whose byte order is that of the numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);
@@ -78,8 +78,8 @@ typedef struct tenuto_store_options {
   tenuto_pool_options pool;
   int create_if_missing;
   int error_if_exists;
-  tenuto_key_kind key_kind;
-  int check_key_kind;
+  tenuto_key_order order;
+  int check_order;
   int verify_reads;
   uint64_t snapshot_bytes_max;
   uint64_t snapshot_age_ms_max;
@@ -132,7 +132,6 @@ typedef struct tenuto_compact_stats {
 void tenuto_compact_options_init(tenuto_compact_options* options);
 tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* options,
                              tenuto_compact_stats* stats, char** message);
-tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store);
 /* *erased: the number of erased records. erased may be NULL. */
 tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased);
 /* The store's pool, for objects beside the records. It belongs to the store and closes with it. */
@@ -145,7 +144,7 @@ typedef struct tenuto_collection_options {
   size_t struct_bytes; /* set by tenuto_collection_options_init */
   int create_if_missing;
   int error_if_exists;
-  tenuto_key_kind order;
+  tenuto_key_order order;
   int check_order;
   const char* codec; /* with TENUTO_KEYS_REGISTERED; else NULL */
   int duplicates;
@@ -179,7 +178,7 @@ tenuto_status tenuto_collections(const tenuto_store* store, tenuto_collection_fn
 /* Release the name by tenuto_free. */
 tenuto_status tenuto_collection_name(const tenuto_collection* collection, char** name);
 uint64_t tenuto_collection_id(const tenuto_collection* collection);
-tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection);
+tenuto_key_order tenuto_collection_order(const tenuto_collection* collection);
 /* Release the codec's name by tenuto_free. "": there is no codec. */
 tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec);
 int tenuto_collection_duplicates(const tenuto_collection* collection);

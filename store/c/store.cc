@@ -13,7 +13,6 @@ using c::sound;
 
 namespace {
 
-static_assert(static_cast<int>(KeyKind::u64) == TENUTO_KEYS_U64);
 static_assert(static_cast<int>(KeyOrder::u64) == TENUTO_KEYS_U64);
 static_assert(static_cast<int>(KeyOrder::reverse) == TENUTO_KEYS_REVERSE);
 static_assert(static_cast<int>(KeyOrder::reverse_u64) == TENUTO_KEYS_REVERSE_U64);
@@ -67,14 +66,14 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
     return fail(Status::invalid_argument, &report,
                 "the options were not initialised; call tenuto_store_options_init first");
   }
-  if (o.key_kind < TENUTO_KEYS_BYTES || o.key_kind > TENUTO_KEYS_U64) {
-    return fail(Status::invalid_argument, &report, "there is no such kind of keys",
-                "tenuto_store_options.key_kind", "1 or 2", std::to_string(o.key_kind));
+  if (o.order < TENUTO_KEYS_BYTES || o.order > TENUTO_KEYS_U64) {
+    return fail(Status::invalid_argument, &report, "a default collection is in order bytes or u64",
+                "tenuto_store_options.order", "1 or 2", std::to_string(o.order));
   }
   to.create_if_missing = o.create_if_missing != 0;
   to.error_if_exists = o.error_if_exists != 0;
-  to.key_kind = static_cast<KeyKind>(o.key_kind);
-  to.check_key_kind = o.check_key_kind != 0;
+  to.order = static_cast<KeyOrder>(o.order);
+  to.check_order = o.check_order != 0;
   to.verify_reads = o.verify_reads != 0;
   to.snapshot_bytes_max = o.snapshot_bytes_max;
   to.snapshot_age_ms_max = o.snapshot_age_ms_max;
@@ -137,8 +136,8 @@ void tenuto_store_options_init(tenuto_store_options* options) {
   tenuto_pool_options_init(&options->pool);
   options->create_if_missing = o.create_if_missing;
   options->error_if_exists = o.error_if_exists;
-  options->key_kind = static_cast<tenuto_key_kind>(o.key_kind);
-  options->check_key_kind = o.check_key_kind;
+  options->order = static_cast<tenuto_key_order>(o.order);
+  options->check_order = o.check_order;
   options->verify_reads = o.verify_reads;
   options->snapshot_bytes_max = o.snapshot_bytes_max;
   options->snapshot_age_ms_max = o.snapshot_age_ms_max;
@@ -204,11 +203,6 @@ tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_sta
   return tenuto_pool_get_stats(&store->pool, &stats->pool);
 }
 
-tenuto_key_kind tenuto_store_key_kind(const tenuto_store* store) {
-  return store == nullptr ? TENUTO_KEYS_BYTES
-                          : static_cast<tenuto_key_kind>(store->store.key_kind());
-}
-
 tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased) {
   if (store == nullptr) return TENUTO_INVALID_ARGUMENT;
   const Result<std::uint64_t> n = store->store.reclaim(records_max);
@@ -228,7 +222,7 @@ void tenuto_collection_options_init(tenuto_collection_options* options) {
   *options = {.struct_bytes = sizeof *options,
               .create_if_missing = o.create_if_missing,
               .error_if_exists = o.error_if_exists,
-              .order = static_cast<tenuto_key_kind>(o.order),
+              .order = static_cast<tenuto_key_order>(o.order),
               .check_order = o.check_order,
               .codec = nullptr,
               .duplicates = o.duplicates,
@@ -292,9 +286,9 @@ uint64_t tenuto_collection_id(const tenuto_collection* collection) {
   return collection == nullptr ? 0 : collection->collection.id();
 }
 
-tenuto_key_kind tenuto_collection_order(const tenuto_collection* collection) {
+tenuto_key_order tenuto_collection_order(const tenuto_collection* collection) {
   return collection == nullptr ? TENUTO_KEYS_BYTES
-                               : static_cast<tenuto_key_kind>(collection->collection.order());
+                               : static_cast<tenuto_key_order>(collection->collection.order());
 }
 
 tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec) {

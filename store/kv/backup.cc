@@ -87,7 +87,7 @@ Status Store::backup(const std::string& path, const PoolOptions& options, Report
     StoreOptions to;
     to.pool = options;
     if (to.pool.mode == 0) to.pool.mode = impl_->pool.impl_->file->mode();
-    to.key_kind = key_kind();
+    to.order = order();
     Result<Store> store = StoreImpl::create_copy(path, to, report);
     if (!store) return store.error();
     store->impl_->collections()->set_encodings(store::Encodings::of_stored_keys());

@@ -70,7 +70,7 @@ bool decode_entry(std::string_view name, std::string_view value, CatalogEntry& o
 }
 
 Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
-  Result<std::unique_ptr<Tree>> tree = make_tree(ground, kCatalogTree, KeyKind::bytes);
+  Result<std::unique_ptr<Tree>> tree = make_tree(ground, kCatalogTree, KeyOrder::bytes);
   if (!tree) return tree.error();
   UnlinkedBlock leaf(ground.heap, (*tree)->first_leaf());
   std::unique_ptr<Catalog> catalog(new Catalog(ground, std::move(*tree)));
@@ -82,7 +82,7 @@ Result<std::unique_ptr<Catalog>> Catalog::create(Ground& ground) {
 Result<std::unique_ptr<Catalog>> Catalog::open(Ground& ground, const HeadNames& names, bool clean,
                                                bool parallel, Report* report) {
   Result<std::unique_ptr<Tree>> tree =
-      rebuild_tree(ground, kCatalogTree, names.catalog, KeyKind::bytes, clean, parallel, report);
+      rebuild_tree(ground, kCatalogTree, names.catalog, KeyOrder::bytes, clean, parallel, report);
   if (!tree) return tree.error();
   return std::unique_ptr<Catalog>(new Catalog(ground, std::move(*tree)));
 }
@@ -151,7 +151,7 @@ Status Catalog::find(std::string_view name, CatalogEntry& out, Report* report) c
 }
 
 Result<std::unique_ptr<Tree>> Catalog::make_unnamed(const CollectionSpec& spec) {
-  return make_tree(ground_, take_id(ground_.file), spec.kind());
+  return make_tree(ground_, take_id(ground_.file), spec.tree_order());
 }
 
 Status Catalog::add(std::string_view name, const CollectionSpec& spec, const Tree& tree) {

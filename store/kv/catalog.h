@@ -35,17 +35,12 @@ struct CollectionSpec {
   bool expires = false;
   std::string codec = {};  // its name, with KeyOrder::registered
 
-  // The kind of the tree's keys.
-  KeyKind kind() const {
-    const bool integers = order == KeyOrder::u64 || order == KeyOrder::reverse_u64;
-    return integers && !duplicates ? KeyKind::u64 : KeyKind::bytes;
+  // The order of the stored keys.
+  KeyOrder tree_order() const {
+    return is_of_integers(order) && !duplicates ? KeyOrder::u64 : KeyOrder::bytes;
   }
   bool operator==(const CollectionSpec&) const = default;
 };
-
-inline CollectionSpec default_spec(KeyKind kind) {
-  return {kind == KeyKind::u64 ? KeyOrder::u64 : KeyOrder::bytes};
-}
 
 struct CatalogEntry {
   std::string name;

@@ -47,13 +47,13 @@ Collections::~Collections() {
 
 // --- making and opening the store ----------------------------------------------------------------
 
-Status Collections::create(KeyKind kind, Report* report) {
-  Result<std::unique_ptr<Tree>> tree = make_tree(ground_, kDefaultTree, kind);
+Status Collections::create(KeyOrder order, Report* report) {
+  Result<std::unique_ptr<Tree>> tree = make_tree(ground_, kDefaultTree, order);
   if (!tree) {
     return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
   }
-  name_store(ground_.file, kind, (*tree)->first_leaf());
-  main_ = state_of({{}, kDefaultTree, {}, default_spec(kind)}, std::move(*tree));
+  name_store(ground_.file, order, (*tree)->first_leaf());
+  main_ = state_of({{}, kDefaultTree, {}, {order}}, std::move(*tree));
   return Status::ok;
 }
 
@@ -78,10 +78,10 @@ Status Collections::open(bool clean, Report* report) {
           catalog_ = std::move(*catalog);
           has_catalog_.store(true, std::memory_order_relaxed);
         }
-        auto tree = rebuild_tree(ground_, kDefaultTree, names.first_leaf, names.kind, clean,
+        auto tree = rebuild_tree(ground_, kDefaultTree, names.first_leaf, names.order, clean,
                                  parallel, report);
         if (!tree) return tree.error();
-        main_ = state_of({{}, kDefaultTree, {}, default_spec(names.kind)}, std::move(*tree));
+        main_ = state_of({{}, kDefaultTree, {}, {names.order}}, std::move(*tree));
         if (clean || catalog_ == nullptr || TENUTO_PLANT("store_collections_not_marked")) {
           return Status::ok;
         }
@@ -93,8 +93,8 @@ Status Collections::open(bool clean, Report* report) {
 Result<std::unique_ptr<Tree>> Collections::rebuild(const CatalogEntry& entry, bool clean,
                                                    bool parallel, Report* report) {
   Report local;
-  auto tree =
-      rebuild_tree(ground_, entry.id, entry.first_leaf, entry.spec.kind(), clean, parallel, &local);
+  auto tree = rebuild_tree(ground_, entry.id, entry.first_leaf, entry.spec.tree_order(), clean,
+                           parallel, &local);
   if (!tree && report != nullptr) {
     local.where = in_words(local.where, entry.name);
     *report = std::move(local);

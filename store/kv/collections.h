@@ -118,7 +118,7 @@ class Collections {
   ~Collections();  // closes the handles that are left
 
   // Makes the default collection. REQUIRES: the pool has no store.
-  Status create(KeyKind kind, Report* report);
+  Status create(KeyOrder order, Report* report);
   // Opens the store of a pool that has one. Which collections it opens: see above.
   Status open(bool clean, Report* report);
   // A clean close: frees the blocks that waited and writes the counts. What it flushed is fenced.

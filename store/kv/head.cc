@@ -45,7 +45,7 @@ Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report)
   if (!word.sound(out.first_leaf)) {
     return damaged(file, report, "the store's word in the head page is damaged");
   }
-  out.kind = word.kind();
+  out.order = word.order();
   const bool named_twice = file.head().roots[pm::kRootStore] == out.first_leaf.value;
   TENUTO_TRY(read_again(file, pm::kRootStore, out.first_leaf, clean, "store", report));
   if (!named_twice) fence("store is named again", "store is used");
@@ -68,12 +68,12 @@ Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report)
   return Status::ok;
 }
 
-void name_store(pm::PoolFile& file, KeyKind kind, PoolOffset first_leaf) {
+void name_store(pm::PoolFile& file, KeyOrder order, PoolOffset first_leaf) {
   std::uint64_t* head = file.head().store;
   if (TENUTO_PLANT("store_named_before_first_leaf")) {
     publish(head[kHeadFirstLeaf], first_leaf.value);
   }
-  head[kHeadWord] = StoreWord::make(kind, false, first_leaf).raw;
+  head[kHeadWord] = StoreWord::make(order, false, first_leaf).raw;
   head[kHeadRecords] = 0;
   head[kHeadRecordBytes] = 0;
   flush_bytes(head, sizeof file.head().store);
@@ -92,7 +92,7 @@ void name_catalog(pm::PoolFile& file, PoolOffset first_leaf) {
   HeaderWord& catalog = header_word_at(file, kHeadCatalog);
   HeaderWord& next_id = header_word_at(file, kHeadNextId);
   const StoreWord word =
-      StoreWord::make(StoreWord{head[kHeadWord]}.kind(), true, {head[kHeadFirstLeaf]});
+      StoreWord::make(StoreWord{head[kHeadWord]}.order(), true, {head[kHeadFirstLeaf]});
   if (!TENUTO_PLANT("store_catalog_named_before_first_leaf")) {
     fence("catalog's first leaf", "catalog is named");
   }

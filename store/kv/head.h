@@ -25,7 +25,7 @@ namespace TENUTO_NS::store {
 
 struct HeadNames {
   PoolOffset first_leaf;  // of the default collection
-  KeyKind kind = KeyKind::bytes;
+  KeyOrder order = KeyOrder::bytes;
   PoolOffset catalog;  // the first leaf; 0: there is none
   std::uint64_t next_id = 0;
 };
@@ -36,7 +36,7 @@ bool store_is_named(const pm::PoolFile& file);
 Status read_head(pm::PoolFile& file, bool clean, HeadNames& out, Report* report);
 
 // REQUIRES: the first leaf is flushed; no other thread uses the head's line.
-void name_store(pm::PoolFile& file, KeyKind kind, PoolOffset first_leaf);
+void name_store(pm::PoolFile& file, KeyOrder order, PoolOffset first_leaf);
 void name_catalog(pm::PoolFile& file, PoolOffset first_leaf);
 
 // An id that no collection of this pool ever had. It is durable with the caller's next fence.

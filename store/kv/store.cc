@@ -12,6 +12,12 @@
 
 namespace TENUTO_NS {
 
+Status StoreImpl::check_order(KeyOrder order, const std::string& path, Report* report) {
+  if (order == KeyOrder::bytes || order == KeyOrder::u64) return Status::ok;
+  return fail(Status::invalid_argument, report,
+              "the keys of a default collection are in order bytes or u64", path);
+}
+
 Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report) {
   PoolImpl& p = *pool.impl_;
   TENUTO_TRY(p.open_store(report));
@@ -20,7 +26,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
     TENUTO_TRY(p.file->writable());
-    TENUTO_TRY(StoreParts::create(p, options.key_kind, report));
+    TENUTO_TRY(StoreParts::create(p, options.order, report));
     TENUTO_TRY(p.acknowledge(p.durability));
   }
   store::Collections& all = *collections();
@@ -36,8 +42,8 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
   versions.set_limits(options.snapshot_bytes_max, options.snapshot_age_ms_max);
   all.reclaimer().set_pace(options.reclaim_every_ms, options.reclaim_at_once);
   TENUTO_TRY(all.start_reclaiming(report));
-  if (options.check_key_kind && all.main()->tree->kind() != options.key_kind) {
-    return fail(Status::invalid_argument, report, "the store has keys of another kind",
+  if (options.check_order && all.main()->encoding.spec().order != options.order) {
+    return fail(Status::invalid_argument, report, "the store has another order of keys",
                 p.file->path());
   }
   return Status::ok;
@@ -46,9 +52,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
 Result<Store> Store::open(std::string_view path, const StoreOptions& options, Report* report) {
   Report local;
   Report* r = report != nullptr ? report : &local;
-  if (options.key_kind != KeyKind::bytes && options.key_kind != KeyKind::u64) {
-    return fail(Status::invalid_argument, r, "there is no such kind of keys", std::string(path));
-  }
+  TENUTO_TRY(StoreImpl::check_order(options.order, std::string(path), r));
   bool fresh = false;
   Result<Pool> pool = Pool::open(path, options.pool, r);
   if (pool && options.error_if_exists) {
@@ -72,6 +76,7 @@ Result<Store> Store::open(std::string_view path, const StoreOptions& options, Re
 
 Result<Store> Store::open(Pool&& pool, const StoreOptions& options, Report* report) {
   if (pool.impl_ == nullptr) return Status::closed;
+  TENUTO_TRY(StoreImpl::check_order(options.order, pool.impl_->file->path(), report));
   auto impl = std::make_unique<StoreImpl>(std::move(pool));
   const Status s = impl->attach(options, false, report);
   if (s == Status::ok) return Store(std::move(impl));
@@ -205,11 +210,6 @@ Status Store::validate(Report* report) const {
   TENUTO_TRY(all->validate(report));
   if (TENUTO_PLANT("store_validate_beside_drops")) still.catalog.unlock();
   return impl_->pool.impl_->validate(report);
-}
-
-KeyKind Store::key_kind() const {
-  const store::Collections* all = collections_of(impl_);
-  return usable(all) != Status::ok ? KeyKind::bytes : all->main()->tree->kind();
 }
 
 std::uint64_t Store::time_ms() const {

@@ -55,7 +55,9 @@ struct StoreImpl {
   static Result<Store> create_copy(const std::string& path, const StoreOptions& options,
                                    Report* report);
   static Status finish_copy(Store& copy, store::Times times, Report* report);
-  // Opens or makes the store in the pool.
+  // invalid_argument: a default collection cannot have the order.
+  static Status check_order(KeyOrder order, const std::string& path, Report* report);
+  // Opens or makes the store in the pool. REQUIRES: check_order(options.order).
   Status attach(const StoreOptions& options, bool fresh, Report* report);
 
   // Encodes the batch into `out`. `there` gets what must still be true when the batch is written.

@@ -16,9 +16,9 @@ Result<std::unique_ptr<PoolStore>> open_parts(PoolImpl& pool, Report* report) {
 
 const PoolStoreKind kStoreKind = {.check = store::check_protocols, .open = open_parts};
 
-Status StoreParts::create(PoolImpl& pool, KeyKind kind, Report* report) {
+Status StoreParts::create(PoolImpl& pool, KeyOrder order, Report* report) {
   auto parts = std::make_unique<StoreParts>(pool);
-  TENUTO_TRY(parts->collections.create(kind, report));
+  TENUTO_TRY(parts->collections.create(order, report));
   pool.store = std::move(parts);
   return Status::ok;
 }

@@ -20,7 +20,7 @@ struct StoreParts final : PoolStore {
     return pool == nullptr ? nullptr : static_cast<StoreParts*>(pool->store.get());
   }
   // Makes the store of a pool. REQUIRES: the pool has none.
-  static Status create(PoolImpl& pool, KeyKind kind, Report* report);
+  static Status create(PoolImpl& pool, KeyOrder order, Report* report);
 
   // Shared with snapshots, which may outlive the pool.
   const std::shared_ptr<store::VersionStore> versions = std::make_shared<store::VersionStore>();

@@ -152,11 +152,12 @@ class Rescue {
     const std::uint64_t* head = file_.head().store;
     const StoreWord word{head[kHeadWord]};
     const bool sound = word.sound({head[kHeadFirstLeaf]});
-    result_.key_kind = sound ? word.kind() : ground_.options.key_kind_otherwise;
+    result_.order = sound ? word.order() : ground_.options.order_otherwise;
     std::optional<std::uint64_t> expected;
     if (!sound) {
       result_.notes.push_back(
-          {"the store's word is damaged: the kind of its keys is not known, and was taken as asked",
+          {"the store's word is damaged: the order of its keys is not known, and was taken as "
+           "asked",
            file_.where({pm::kHeadPageOffset + offsetof(pm::HeadPage, store)}, "store word"),
            {},
            {}});
@@ -164,7 +165,7 @@ class Rescue {
       expected = head[kHeadRecords];
     }
     result_.expected = expected;
-    const CollectionSpec spec = default_spec(result_.key_kind);
+    const CollectionSpec spec{result_.order};
     const PoolOffset again{file_.head().roots[pm::kRootStore]};
     trees_.emplace_back(ground_, CatalogEntry{{}, kDefaultTree, {head[kHeadFirstLeaf]}, spec},
                         again, expected);
@@ -267,7 +268,7 @@ class Rescue {
           const bool known = !used.value_or(false) || ground_.accounted.contains(block.value);
           Record r;
           if (status != Status::ok || known || !record_in_block(block, bytes, r)) return;
-          if (owner && !trees_[*owner].kind_fits(r)) return;
+          if (owner && !trees_[*owner].key_fits(r)) return;
           if (!owner && !found) {
             Result<Collection> made = to.collection(kLostAndFound);
             if (!made) return static_cast<void>(status = made.error());
@@ -295,7 +296,7 @@ class Rescue {
           const bool known = used.has_value() || ground_.accounted.contains(block.value);
           Record r;
           if (status != Status::ok || known || !record_in_block(block, bytes, r)) return;
-          if (tree.kind_fits(r)) status = tree.may_be_old(r, out);
+          if (tree.key_fits(r)) status = tree.may_be_old(r, out);
         });
     TENUTO_TRY(status);
     // Records too large for slabs begin on frames.
@@ -305,7 +306,7 @@ class Rescue {
       const bool known = ground_.slabs->in_slab(o) || ground_.accounted.contains(o.value);
       if (known || !read_record(file_, o, r)) continue;
       const bool large = record_bytes(r.key.size(), r.value.size()) > heap::kSmallBytesMax;
-      if (large && tree.kind_fits(r) && record_sound(file_, o, r)) {
+      if (large && tree.key_fits(r) && record_sound(file_, o, r)) {
         TENUTO_TRY(tree.may_be_old(r, out));
       }
     }
@@ -327,6 +328,7 @@ class Rescue {
 Status rescue(std::string_view damaged, std::string_view fresh, const RescueOptions& options,
               RescueResult& result, Report* report) {
   result = {};
+  TENUTO_TRY(StoreImpl::check_order(options.order_otherwise, std::string(damaged), report));
   if (::access(std::string(fresh).c_str(), F_OK) == 0) {
     return fail(Status::exists, report, "there is a file already where the new pool should be",
                 std::string(fresh));
@@ -352,7 +354,7 @@ Status rescue(std::string_view damaged, std::string_view fresh, const RescueOpti
   StoreOptions to;
   to.pool = options.pool;
   if (to.pool.mode == 0) to.pool.mode = (*file)->mode();
-  to.key_kind = result.key_kind;
+  to.order = result.order;
   // It has no name until it is whole: an unfinished rescue leaves nothing.
   Result<Store> store = StoreImpl::create_copy(std::string(fresh), to, report);
   if (!store) return store.error();

@@ -77,7 +77,7 @@ bool TreeRescue::read_sound(SlotWord word, const std::uint8_t* fingerprint, Reco
   if (!read_record(file, word.record(), r) || !record_sound(file, word.record(), r)) return false;
   const KeyHash hash = hash_key(r.key);
   return word.hash() == hash.slot && (fingerprint == nullptr || *fingerprint == hash.fingerprint) &&
-         kind_fits(r);
+         key_fits(r);
 }
 
 Status TreeRescue::take_leaves(const Take& f) {

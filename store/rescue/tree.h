@@ -52,8 +52,8 @@ class TreeRescue {
   // One record that may be old. If its key is in no lost range it is old, and skipped. So it is if
   // a current record has its key. Otherwise it is taken with `scavenge`, and without it counted.
   Status may_be_old(const Record& r, Writer& out);
-  bool kind_fits(const Record& r) const {
-    return entry_.spec.kind() != KeyKind::u64 || r.key.size() == sizeof(U64Key);
+  bool key_fits(const Record& r) const {
+    return entry_.spec.tree_order() != KeyOrder::u64 || r.key.size() == sizeof(U64Key);
   }
 
  private:

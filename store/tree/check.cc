@@ -110,7 +110,7 @@ class Tree::Check {
       return damaged(where, "a key stands in the wrong leaf");
     }
     if (!keys.emplace(record.key, slot).second) return damaged(where, "a key stands twice");
-    if (tree_.kind_ == KeyKind::u64 && record.key.size() != sizeof(U64Key)) {
+    if (tree_.order_ == KeyOrder::u64 && record.key.size() != sizeof(U64Key)) {
       return damaged(where, "a key of a u64 store has not 8 bytes");
     }
     if (tree_.index_.route(record.key) != &shadow) {

@@ -4,7 +4,7 @@
 //   HeadPage.store[0]             offset of the first leaf; 0: the pool has no store. Commits the
 //                                 creation.
 //   HeadPage.roots[kRootStore]    the same, written after it
-//   HeadPage.store[1]             StoreWord: version, key kind, whether there is a catalog, check.
+//   HeadPage.store[1]             StoreWord: version, key order, whether there is a catalog, check.
 //                                 Commits the creation of the catalog.
 //   HeadPage.store[2]             records                        written by a clean close
 //   HeadPage.store[3]             bytes of keys and values       written by a clean close
@@ -206,21 +206,22 @@ struct StoreWord {
   static constexpr std::uint64_t kVersion = 1;
   static constexpr std::uint64_t kHasCatalog = 1ull << 16;
   static constexpr std::uint64_t kOneFence = 1ull << 17;  // of version 0.1.0: refused (refused.h)
-  static StoreWord make(KeyKind kind, bool catalog, PoolOffset first_leaf, std::uint64_t also = 0) {
+  static StoreWord make(KeyOrder order, bool catalog, PoolOffset first_leaf,
+                        std::uint64_t also = 0) {
     const std::uint64_t fields =
-        kVersion << 8 | static_cast<std::uint64_t>(kind) | (catalog ? kHasCatalog : 0) | also;
+        kVersion << 8 | static_cast<std::uint64_t>(order) | (catalog ? kHasCatalog : 0) | also;
     const std::uint32_t check = pm::crc32c_u64(pm::crc32c_u64(~0u, fields), first_leaf.value);
     return {fields | static_cast<std::uint64_t>(check) << 32};
   }
-  KeyKind kind() const { return static_cast<KeyKind>(raw & 0xff); }
+  KeyOrder order() const { return static_cast<KeyOrder>(raw & 0xff); }
   std::uint64_t version() const { return raw >> 8 & 0xff; }
   bool has_catalog() const { return (raw & kHasCatalog) != 0; }
   bool sound(PoolOffset first_leaf) const {
-    const bool kind_known = kind() == KeyKind::bytes || kind() == KeyKind::u64;
-    return kind_known && raw == make(kind(), has_catalog(), first_leaf).raw;
+    const bool order_known = order() == KeyOrder::bytes || order() == KeyOrder::u64;
+    return order_known && raw == make(order(), has_catalog(), first_leaf).raw;
   }
   bool of_one_fence(PoolOffset first_leaf) const {
-    return raw == make(kind(), has_catalog(), first_leaf, kOneFence).raw;
+    return raw == make(order(), has_catalog(), first_leaf, kOneFence).raw;
   }
 };
 static_assert(pm::OnMedia<StoreWord> && sizeof(StoreWord) == 8);

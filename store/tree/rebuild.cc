@@ -28,9 +28,9 @@ namespace TENUTO_NS::store {
 // One rebuild. The first damage found is reported.
 class Tree::Rebuild {
  public:
-  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyKind kind);
+  static Result<std::unique_ptr<Tree>> make(Ground& ground, TreeId id, KeyOrder order);
   static Result<std::unique_ptr<Tree>> open(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                            KeyKind kind, bool clean, bool parallel,
+                                            KeyOrder order, bool clean, bool parallel,
                                             Report* report);
   static void close(Tree& tree);
 
@@ -243,13 +243,13 @@ class Tree::Rebuild {
   Report first_report_;
 };
 
-Result<std::unique_ptr<Tree>> Tree::Rebuild::make(Ground& ground, TreeId id, KeyKind kind) {
+Result<std::unique_ptr<Tree>> Tree::Rebuild::make(Ground& ground, TreeId id, KeyOrder order) {
   const Result<heap::Block> block = ground.heap.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   UnlinkedBlock unlinked(ground.heap, block->offset);
   Leaf* leaf = ground.file.at<Leaf>(block->offset);
   fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
-  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, kind));
+  std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, order));
   ShadowLeaf* shadow = tree->shadows_.take();
   shadow->leaf = leaf;
   tree->index_.build({shadow}, {std::string()});
@@ -258,10 +258,10 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::make(Ground& ground, TreeId id, Key
 }
 
 Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                                  KeyKind kind, bool clean, bool parallel,
+                                                  KeyOrder order, bool clean, bool parallel,
                                                   Report* report) {
   const auto begin = std::chrono::steady_clock::now();
-  std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, kind));
+  std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, order));
   Rebuild rebuild(*tree, clean, report);
   TENUTO_TRY(rebuild.run(parallel));
   if (clean) {
@@ -299,14 +299,14 @@ void Tree::Rebuild::close(Tree& tree) {
   }
 }
 
-Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyKind kind) {
-  return Tree::Rebuild::make(ground, id, kind);
+Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyOrder order) {
+  return Tree::Rebuild::make(ground, id, order);
 }
 
 Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                           KeyKind kind, bool clean, bool parallel,
+                                           KeyOrder order, bool clean, bool parallel,
                                            Report* report) {
-  return Tree::Rebuild::open(ground, id, first_leaf, kind, clean, parallel, report);
+  return Tree::Rebuild::open(ground, id, first_leaf, order, clean, parallel, report);
 }
 
 void close_tree(Tree& tree) { Tree::Rebuild::close(tree); }

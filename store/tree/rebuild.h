@@ -9,13 +9,14 @@ namespace TENUTO_NS::store {
 
 // An empty tree. Its first leaf is written and flushed, not fenced. Nothing durable names it, so
 // recovery frees it after a crash.
-Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyKind kind);
+Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyOrder order);
 // Builds the tree with this first leaf. After a crash (clean == false) it finishes half-done splits
 // and marks every block of the tree in the heap. Then call it after the recovery of tx and before
 // Heap::finish_recovery. A clean open reads no record. corrupt: the report names the leaf.
 // `parallel`: by the threads of the calling thread's arena (oneTBB).
 Result<std::unique_ptr<Tree>> rebuild_tree(Ground& ground, TreeId id, PoolOffset first_leaf,
-                                           KeyKind kind, bool clean, bool parallel, Report* report);
+                                           KeyOrder order, bool clean, bool parallel,
+                                           Report* report);
 // Gives all retired blocks back and writes the counts. The counts are flushed; the caller fences
 // before the pool is marked as closed. REQUIRES: no reader, no writer.
 void close_tree(Tree& tree);

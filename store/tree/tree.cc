@@ -14,14 +14,14 @@ namespace TENUTO_NS::store {
 
 const CollectionLife Tree::kStays;
 
-Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind)
+Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order)
     : file_(ground.file),
       heap_(ground.heap),
       engine_(ground.engine),
       versions_(ground.versions),
       id_(id),
       first_leaf_(first_leaf),
-      kind_(kind),
+      order_(order),
       leaves_(ground.file, id),
       shadows_(ground.shadows),
       garbage_([this](const Retired& item) { free(item); },
@@ -72,7 +72,7 @@ Status Tree::get(std::string_view key, std::string& value) const {
 
 Status Tree::check_key(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
-  if (kind_ == KeyKind::u64 && key.size() != sizeof(U64Key)) return Status::invalid_argument;
+  if (order_ == KeyOrder::u64 && key.size() != sizeof(U64Key)) return Status::invalid_argument;
   return Status::ok;
 }
 

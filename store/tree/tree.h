@@ -140,7 +140,6 @@ class Tree {
   Count count() const {
     return {static_cast<std::uint64_t>(records_at_open_ + garbage_.records()), garbage_.changes()};
   }
-  KeyKind kind() const { return kind_; }
   Status check_key(std::string_view key) const;
   // Unique in the pool. Batches lock leaves in the order of ids.
   TreeId id() const { return id_; }
@@ -172,7 +171,7 @@ class Tree {
   struct LockedLeaf;  // batch.cc
   class Batch;        // batch.cc
 
-  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyKind kind);
+  Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order);
 
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
@@ -222,7 +221,7 @@ class Tree {
   VersionStore& versions_;
   const TreeId id_;
   const PoolOffset first_leaf_;
-  const KeyKind kind_;
+  const KeyOrder order_;
   LeafReader leaves_;
   static const CollectionLife kStays;
   const CollectionLife* life_ = &kStays;

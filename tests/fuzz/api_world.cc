@@ -24,8 +24,8 @@ bool all_are(const void* p, std::uint64_t bytes, char c) {
 
 }  // namespace
 
-ApiWorld::ApiWorld(KeyKind kind) : kind_(kind) {
-  file(0).load(base(kind == KeyKind::u64 ? BaseName::empty_u64 : BaseName::empty).image);
+ApiWorld::ApiWorld(KeyOrder order) : order_(order) {
+  file(0).load(base(order == KeyOrder::u64 ? BaseName::empty_u64 : BaseName::empty).image);
   open();
 }
 
@@ -34,7 +34,7 @@ ApiWorld::~ApiWorld() { close(); }
 Image ApiWorld::image() const { return file(now_).image(); }
 
 std::string ApiWorld::key(unsigned n, unsigned form) const {
-  if (kind_ == KeyKind::u64) {
+  if (order_ == KeyOrder::u64) {
     const std::uint64_t number = form < 128 ? n : std::uint64_t{n} << (form % 8 * 8);
     return std::string(std::string_view(u64_key(number)));
   }
@@ -220,7 +220,7 @@ void ApiWorld::misuse(unsigned which) {
       break;
     }
     case 1:
-      if (kind_ != KeyKind::u64) break;
+      if (order_ != KeyOrder::u64) break;
       refused(store_->put("short", "v"), Status::invalid_argument, "put of no number");
       break;
     case 2: {
@@ -307,7 +307,7 @@ void ApiWorld::open() {
   auto opened = Store::open(file(now_).path(), pool_options(), &report);
   FUZZ_REQUIRE(opened, report.text());
   store_.emplace(std::move(*opened));
-  FUZZ_REQUIRE(store_->key_kind() == kind_, "kind of keys");
+  FUZZ_REQUIRE(store_->order() == order_, "order of keys");
   auto root = store_->pool().root<Root>("fuzz", &report);
   FUZZ_REQUIRE(root, report.text());
   root_ = *root;

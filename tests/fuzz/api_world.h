@@ -33,10 +33,10 @@ class ApiWorld {
     bool erase = false;
   };
 
-  explicit ApiWorld(KeyKind kind);
+  explicit ApiWorld(KeyOrder order);
   ~ApiWorld();
 
-  // A key of the store's kind. The two bytes choose among short keys and long, similar ones.
+  // A key that the store can have. The two bytes choose among short keys and long, similar ones.
   std::string key(unsigned n, unsigned form) const;
 
   void put(const std::string& key, const std::string& value, WriteOptions options);
@@ -81,7 +81,7 @@ class ApiWorld {
   void close();
   std::uint64_t used_bytes() const;
 
-  const KeyKind kind_;
+  const KeyOrder order_;
   std::size_t now_ = 0;  // index of the pool's file, one of two
   std::optional<Store> store_;
   Root* root_ = nullptr;

@@ -63,11 +63,11 @@ void make_constant(const WorkFile& file) {
   }
 }
 
-Image make_empty(KeyKind kind) {
+Image make_empty(KeyOrder order) {
   const std::string path = "/dev/shm/tenuto-fuzz-" + std::to_string(::getpid());
   ::unlink(path.c_str());
   StoreOptions options = pool_options();
-  options.key_kind = kind;
+  options.order = order;
   auto store = Store::open(path, options);
   FUZZ_REQUIRE(store, "creation of the empty pool");
   must(store->close(), "close");
@@ -187,9 +187,9 @@ Image make_named_open() {
 Image make(BaseName name) {
   switch (name) {
     case BaseName::empty:
-      return make_empty(KeyKind::bytes);
+      return make_empty(KeyOrder::bytes);
     case BaseName::empty_u64:
-      return make_empty(KeyKind::u64);
+      return make_empty(KeyOrder::u64);
     case BaseName::clean:
       return make_clean();
     case BaseName::unclean:

@@ -5,7 +5,7 @@
 // clean close, a crash between two calls or a crash inside a transaction, the pool shows exactly
 // the model, validates, and has no leak.
 //
-//   byte 0: key kind (bit 0), whether the pool may get full (bit 1, slow)
+//   byte 0: key order (bit 0), whether the pool may get full (bit 1, slow)
 //   then calls until the end: see Run::step()
 #include "fuzz/api_world.h"
 #include "fuzz/input.h"
@@ -222,7 +222,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   using namespace tenuto;
   fuzz::Input input(data, bytes);
   const unsigned flags = input.u8();
-  fuzz::ApiWorld world((flags & 1) != 0 ? KeyKind::u64 : KeyKind::bytes);
+  fuzz::ApiWorld world((flags & 1) != 0 ? KeyOrder::u64 : KeyOrder::bytes);
   fuzz::Run(input, world, (flags & 2) != 0).run();
   return 0;
 }

@@ -4,7 +4,7 @@
 // column inside it. An accepted record is written (as `dump` does) and read back unchanged, in both
 // formats. An independent parser reads the same from an accepted JSON line.
 //
-//   byte 0: format (bit 0), key kind (bit 1), how the limit of a line is chosen (bit 2),
+//   byte 0: format (bit 0), key order (bit 1), how the limit of a line is chosen (bit 2),
 //           whether records may have lifetimes (bit 3)
 //   byte 1: the limit, if it is a small one
 //   byte 2: bytes that one read returns, 0: as many as there are;   the rest: the input file
@@ -57,7 +57,7 @@ class Pieces {
 
 std::string line_of(RecordFormat format, RecordShape shape, const Record& record) {
   std::string line;
-  append_record(format, shape.kind, record.key, record.value, line, record.expires_ms);
+  append_record(format, shape.order, record.key, record.value, line, record.expires_ms);
   return line;
 }
 
@@ -100,7 +100,8 @@ void check_line(RecordFormat format, RecordShape shape, std::string_view line) {
   if (error) return;
   expect_back(RecordFormat::tsv, shape, record);
   expect_back(RecordFormat::jsonl, shape, record);
-  if (format == RecordFormat::jsonl && shape.kind == KeyKind::bytes) expect_same_json(line, record);
+  if (format == RecordFormat::jsonl && shape.order == KeyOrder::bytes)
+    expect_same_json(line, record);
 }
 
 // Finds the next line as a reader without buffers does.
@@ -146,8 +147,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   fuzz::Input input(data, bytes);
   const unsigned flags = input.u8();
   const RecordFormat format = (flags & 1) != 0 ? RecordFormat::jsonl : RecordFormat::tsv;
-  const KeyKind kind = (flags & 2) != 0 ? KeyKind::u64 : KeyKind::bytes;
-  const RecordShape shape(kind, (flags & 8) != 0);
+  const KeyOrder order = (flags & 2) != 0 ? KeyOrder::u64 : KeyOrder::bytes;
+  const RecordShape shape(order, (flags & 8) != 0);
   const std::uint64_t small = 1 + input.u8();
   const std::uint64_t limit = (flags & 4) != 0 ? small : kLineBytesMax;
   const std::size_t piece = input.u8();

@@ -62,7 +62,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.pool.journal.bytes = 256u << 10;  // the least size, so that there are many checkpoints
   o.pool.journal.sync_every_ms = static_cast<unsigned>(story.sync_ms);
   if (path == 4) o.pool.journal.path = journal_elsewhere(s);
-  o.key_kind = story.numbers ? KeyKind::u64 : KeyKind::bytes;
+  o.order = story.numbers ? KeyOrder::u64 : KeyOrder::bytes;
   o.snapshot_bytes_max = story.snapshot_bytes_max;
   o.codecs = {masked_codec()};
   o.reclaim_every_ms = story.reclaim_ms;

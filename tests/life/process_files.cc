@@ -115,8 +115,8 @@ Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
     }
     ++words[1];
   };
-  if ((store.key_kind() == KeyKind::u64) != world_.story.numbers) {
-    world_.broken("the store has another kind of keys than it was made with");
+  if ((store.order() == KeyOrder::u64) != world_.story.numbers) {
+    world_.broken("the store has another order of keys than it was made with");
   }
   one(kNone, store);
   const auto all = store.collections();

@@ -30,10 +30,6 @@ std::string order_of(const Collection& c) {
   return "unknown";
 }
 
-bool has_integers(const Collection& c) {
-  return c.order() == KeyOrder::u64 || c.order() == KeyOrder::reverse_u64;
-}
-
 std::string shown(std::string_view value) {
   if (value.size() <= kShownBytes) return std::string(value);
   char text[64];
@@ -54,8 +50,7 @@ std::string append_collection(const Collection& c, std::string& text) {
   std::uint64_t count = 0;
   Iterator it = c.iterator();
   for (it.seek_first(); it.valid(); it.next(), ++count) {
-    tool::append_record(tool::RecordFormat::tsv, has_integers(c) ? KeyKind::u64 : KeyKind::bytes,
-                        it.key(), shown(it.value()), text);
+    tool::append_record(tool::RecordFormat::tsv, c.order(), it.key(), shown(it.value()), text);
     const std::uint64_t left = it.ttl_ms();
     if (left != 0) text += "\texpires " + std::to_string(kPoolsNowMs + left);
     text += '\n';

@@ -311,7 +311,7 @@ Status journalled(const Place& place) {
 
 Status integers(const Place& place) {
   StoreOptions options = old_pool_options();
-  options.key_kind = KeyKind::u64;
+  options.order = KeyOrder::u64;
   auto open = new_store(place, options);
   if (!open) return open.error();
   for (std::uint64_t i = 0; i < 200; ++i) {

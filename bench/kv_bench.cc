@@ -150,12 +150,12 @@ class Run {
                free_memory_bytes() >> 30, scratch_.path(), file_system_name(scratch_.path()),
                device_text(scratch_.path()));
     for (const Point& p : points) {
-      if (!fits(p)) return 4;
+      if (!fits(p)) return finish("no memory", 4);
       play_point(p);
-      if (interrupted()) return 130;
+      if (interrupted()) return finish("interrupted", 130);
+      if (o_.json != "-" && !write_json()) return 1;
     }
-    for (const std::string& f : failures_) fmt::print(stderr, "FAILED {}\n", f);
-    return write_json() && failures_.empty() ? 0 : 1;
+    return finish("complete", failures_.empty() ? 0 : 1);
   }
 
  private:
@@ -236,8 +236,7 @@ class Run {
       course.kill_after_ms = o_.quick ? 20 : 300;
       contest(course, setting.engine, figures);
     }
-    if (interrupted()) return;
-    print_tables(human(), setting, figures);
+    if (!interrupted()) print_tables(human(), setting, figures);
     std::fflush(human());
     for (std::string& line : json_lines(setting, figures)) json_.push_back(std::move(line));
     failures_.insert(failures_.end(), figures.failures.begin(), figures.failures.end());
@@ -273,6 +272,20 @@ class Run {
     return o_.records;
   }
 
+  // The last line tells a whole run from one that was killed, and carries the wrong answers.
+  int finish(const char* how, int code) {
+    std::string failed;
+    for (const std::string& f : failures_) {
+      fmt::print(stderr, "FAILED {}\n", f);
+      failed += (failed.empty() ? "" : ",") + json_text(f);
+    }
+    JsonLine last;
+    last.text("bench", "kv").text("end", how).raw("failed", "[" + failed + "]");
+    json_.push_back(last.str());
+    return write_json() || code != 0 ? code : 1;
+  }
+
+  // All lines so far, after each point: what a killed run has measured is there.
   bool write_json() const {
     if (o_.json.empty()) return true;
     const bool written = write_lines(o_.json, json_);

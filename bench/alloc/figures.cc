@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <span>
 
+#include "bench/support/origin.h"
+
 namespace bench {
 namespace {
 
@@ -108,6 +110,7 @@ std::string json_line(const AllocSetting& s, const AllocContestant& c, const All
   }
   if (!ratios.empty()) line.raw("ratio_to", ratios);
   line.text("settings", c.kind->settings(c.medium));
+  add_origin(line);
   return line.str();
 }
 

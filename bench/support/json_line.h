@@ -11,12 +11,28 @@
 
 namespace bench {
 
+// A JSON string, with its quotation marks.
+inline std::string json_text(std::string_view s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
 class JsonLine {
  public:
   JsonLine& text(std::string_view name, std::string_view value) {
-    begin(name);
-    quote(value);
-    return *this;
+    return raw(name, json_text(value));
   }
   JsonLine& integer(std::string_view name, std::integral auto value) {
     begin(name);
@@ -40,24 +56,7 @@ class JsonLine {
  private:
   void begin(std::string_view name) {
     if (out_.size() > 1) out_ += ',';
-    quote(name);
-    out_ += ':';
-  }
-  void quote(std::string_view s) {
-    out_ += '"';
-    for (const char c : s) {
-      if (c == '"' || c == '\\') {
-        out_ += '\\';
-        out_ += c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        char escaped[8];
-        std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
-        out_ += escaped;
-      } else {
-        out_ += c;
-      }
-    }
-    out_ += '"';
+    out_ += json_text(name) + ':';
   }
 
   std::string out_ = "{";

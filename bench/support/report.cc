@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include "bench/support/origin.h"
+
 namespace bench {
 namespace {
 
@@ -81,7 +83,8 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   line.text("durability", s.engine.sync || w == Workload::sync_insert ? "sync" : "buffered");
   if (f.medium == "journal") line.text("journal_writes", c.journal_writes);
   line.text("device", s.device);
-  line.text("file_system", s.file_system).integer("rounds", s.rounds).integer("seed", s.seed);
+  line.text("file_system", s.file_system).integer("rounds", s.rounds);
+  line.integer("turns", f.file_bytes.size()).integer("seed", s.seed);
   if (!f.ops_per_second.empty()) {
     Spread mops = spread_of(f.ops_per_second);
     mops = {mops.median / 1e6, mops.min / 1e6, mops.max / 1e6};
@@ -112,14 +115,15 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   add_median(line, "lost_ms", f.lost_ms);
   add_median_whole(line, "memory_bytes", f.memory_bytes);
   add_median_whole(line, "file_bytes", f.file_bytes);
-  add_median(line, "open_ms", f.open_ms);
-  add_median(line, "open_killed_ms", f.open_killed_ms);
-  add_median(line, "close_ms", f.close_ms);
+  add_spread(line, "open_ms", f.open_ms);
+  add_spread(line, "open_killed_ms", f.open_killed_ms);
+  add_spread(line, "close_ms", f.close_ms);
   const std::string ratios = contestant == 0 ? ratios_to_others(figures, w) : "";
   if (!ratios.empty()) line.raw("ratio_to", ratios);
   EngineOptions options = options_of(s, c);
   options.sync = options.sync || w == Workload::sync_insert;
   line.text("settings", c.kind->settings(options));
+  add_origin(line);
   return line.str();
 }
 

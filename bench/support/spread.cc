@@ -46,6 +46,10 @@ std::string json_of(const Spread& spread) {
       .str();
 }
 
+void add_spread(JsonLine& line, const char* name, const std::vector<double>& values) {
+  if (!values.empty()) line.raw(name, json_of(spread_of(values)));
+}
+
 void add_median(JsonLine& line, const char* name, const std::vector<double>& values) {
   if (!values.empty()) line.number(name, spread_of(values).median);
 }

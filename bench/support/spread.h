@@ -26,6 +26,7 @@ std::string median_text(const std::vector<double>& values, double unit = 1);  //
 double microseconds(std::uint64_t tick_count);
 
 std::string json_of(const Spread& spread);
+void add_spread(JsonLine& line, const char* name, const std::vector<double>& values);
 void add_median(JsonLine& line, const char* name, const std::vector<double>& values);
 void add_median_whole(JsonLine& line, const char* name, const std::vector<double>& values);
 void add_latency(JsonLine& line, const Histogram& ticks);

@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 FIGURES, ALLOC_BENCH = map(os.path.realpath, sys.argv[1:3])
 sys.path.insert(0, os.path.dirname(FIGURES))
 
+from plots import paper  # noqa: E402
 from plots.samples import Samples, Spread, ratio  # noqa: E402
 from plots.svg import Axis, Series, bars, short  # noqa: E402
 
@@ -37,7 +38,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         attrs = dict(attrs)
-        if tag == "section":
+        if tag == "section" and attrs.get("id", "").startswith("figure-"):
             self.now = self.sections.setdefault(attrs["id"], {"tags": [], "text": [], "td": []})
         if self.now is not None:
             self.now["tags"].append(tag)
@@ -146,6 +147,31 @@ class QuickRun(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(read(again), read(self.out))
 
+    def page_of(self, runs):
+        """The page of these runs alone."""
+        path = os.path.join(self.directory.name, "part.html")
+        paper.write(path, {**self.raw, "runs": runs}, paper.FIGURES)
+        text = read(path)
+        self.assertEqual(Page(text).wrong, [])
+        return text
+
+    def test_a_run_cut_short_is_drawn_as_far_as_it_came(self):
+        runs = self.raw["runs"]
+        for n in range(len(runs)):
+            self.assertIn(f"cut short: {n} of {len(runs)} runs", self.page_of(runs[:n]))
+        self.assertNotIn("cut short", self.page_of(runs))
+
+    def test_any_engine_or_case_may_be_missing_or_alone(self):
+        rows = [row for run in self.raw["runs"] for row in run["rows"]]
+        for field in ("engine", "case", "medium"):
+            for value in {row.get(field) for row in rows}:
+                for alone in (True, False):
+                    text = self.page_of([{**run, "rows": [row for row in run["rows"]
+                                                          if (row.get(field) == value) == alone]}
+                                         for run in self.raw["runs"]])
+                    if value == "tenuto":
+                        self.assertIn("nothing is compared", text)
+
     def test_what_alloc_bench_said_to_fail_is_on_the_page_and_in_the_exit_code(self):
         broken = json.loads(read(self.raw_file))
         broken["runs"][0]["failed"] = ["FAILED <somebody>: 3 wrong"]
@@ -186,19 +212,20 @@ class Statistics(unittest.TestCase):
         of = ratio(samples.one(engine="a"), samples.one(engine="b"))
         self.assertEqual(of.median, statistics.median(a / b for a, b in rounds))
 
-    def test_an_axis_is_high_enough_and_a_logarithm_needs_no_zero(self):
-        for log in (False, True):
-            for values in ((0.003, 0.7), (1, 1), (12, 99_000)):
-                axis = Axis(values, log)
-                self.assertGreaterEqual(len(axis.ticks), 2, (values, log))
-                self.assertGreater(axis.y(min(values)), axis.y(max(values) * 1.01))
-        self.assertFalse(Axis((0, 5), True).log)
+    def test_an_axis_starts_at_zero_and_is_high_enough(self):
+        for top in (0, 0.003, 0.7, 1, 6, 6.1, 12, 99_000, 3e7):
+            for most in (1, 2, 6):
+                axis = Axis(top, 100, 500, most)
+                self.assertEqual((axis.ticks[0], axis.at(0)), (0, 100))
+                self.assertGreaterEqual(axis.high, top)
+                self.assertTrue(2 <= len(axis.ticks) <= most + 1, (top, most, axis.ticks))
+                self.assertAlmostEqual(axis.at(axis.high / 2), 300)
 
     def test_names_are_escaped(self):
         value = [Spread(2, 1, 3)]
-        plot = bars("<b>", "<b>", ["<b>"], "<b>", [Series("<b>", "c0", value), Series("", "c1", value)])
+        plot = bars("<b>", "<b>", ["<b>"], [Series("<b>", "c0", value, "<b>"), Series("", "c1", value)])
         self.assertNotIn("<b>", plot)
-        self.assertIn("&lt;b&gt;, &lt;b&gt;: 2.00 (1.00..3.00)", plot)
+        self.assertIn("&lt;b&gt;, &lt;b&gt;\n2.00 &lt;b&gt;\nfrom 1.00 to 3.00\n&lt;b&gt;", plot)
 
 
 if __name__ == "__main__":

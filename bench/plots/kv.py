@@ -1,182 +1,312 @@
-"""kv_bench's JSON as one page: throughput, latency percentiles, opening, memory and files.
+"""kv_bench's JSON as one page: who is ahead, throughput, latency, opening, memory and files, counts.
 
 Rows are those of `kv_bench --json`, whose rounds are in them already. A setting is a point of
-kv_bench's lists; each gets a section of its own.
+kv_bench's lists, whatever the threads; each gets a section of its own.
 """
 
 import json
+from collections import namedtuple
+from functools import partial
 
-from plots import page, svg
+from plots import page, svg, verdict
 from plots.samples import Spread
-from plots.svg import Series, spread_text
+from plots.svg import Series, short, spread_text
 
-# What makes settings differ; what is the same in all of them is said once.
-SETTING = ("durability", "key_bytes", "value_bytes", "records", "distribution", "key_order",
-           "threads", "file_system", "seed")
-COLOURS = ("c0", "c1", "c2", "c3", "c4", "c5", "c6")
-PERCENTILES = (("p50_us", "50 %"), ("p99_us", "99 %"), ("p999_us", "99.9 %"), ("max_us", "most"))
+# What makes settings differ. An `open` has one thread whatever the others have, and a `d` its own
+# distribution, so that neither is in it.
+SETTING = ("durability", "key_bytes", "value_bytes", "records", "key_order", "file_system", "seed")
+PERCENTILES = (("p50_us", "median"), ("p99_us", "99 %"), ("p999_us", "99.9 %"))
 OPENING = (("open_ms", "after a clean close"), ("open_killed_ms", "after SIGKILL"))
+SIZES = (("memory_bytes", "private memory"), ("file_bytes", "files"))
 PER_OP = (("instructions_per_op", "instructions"), ("cycles_per_op", "cycles"),
           ("cache_misses_per_op", "cache misses"), ("tlb_misses_per_op", "TLB misses"),
           ("lines_per_op", "lines"), ("fences_per_op", "fences"), ("cpu_us_per_op", "CPU us"))
+SMALL = 100_000
+BOUNDS = ("null", "bare")  # the client alone, the device alone: no stores, and far off any scale
+UNIT = "million operations a second"
+WORKLOADS = {
+    "load": "Inserts all records into an empty store, in hashed order unless the setting says ordered.",
+    "a": "Half of the operations read a record, half replace one; some records are far more popular.",
+    "b": "95 % of the operations read a record, 5 % replace one.",
+    "c": "All operations read a record.",
+    "d": "95 % of the operations read, mostly the latest records; 5 % insert new ones.",
+    "e": "95 % of the operations read 1 to 100 records in key order from a random one; 5 % insert.",
+    "f": "Half of the operations read a record, half read one and write it back changed.",
+    "insert-delete": "Half of the operations insert a record, half delete one, all equally popular.",
+    "sync-insert": "Inserts into an empty store, each durable on the device when it returns.",
+    "open": "Loads and updates until SIGKILL; then opens the store and reads one record, against the clock.",
+}
+DURABILITY = {"buffered": "an acknowledged write survives kill -9",
+              "sync": "an acknowledged write survives a power cut"}
+
+# rows: of workloads. notes: what a reader must know of the files. failed: wrong answers.
+Input = namedtuple("Input", "rows notes failed")
+
+
+def parsed(path, lines, notes):
+    """The objects of a file. A last line that breaks off is a run cut short; others are errors."""
+    for number, line in enumerate(lines, 1):
+        try:
+            yield json.loads(line)
+        except ValueError as e:
+            if number < len(lines):
+                raise ValueError(f"{path}:{number} is no JSON: {e}") from e
+            notes.append(f"The last line of {path} breaks off and is left out.")
 
 
 def read(paths):
-    rows = []
+    """Rows of all files, and in words how each run ended."""
+    rows, notes, failed = [], [], []
     for path in paths:
         with open(path, encoding="utf-8") as f:
-            rows += [json.loads(line) for line in f if line.startswith("{")]
-    rows = [row for row in rows if row.get("bench") == "kv"]
+            lines = [line for line in f if line.startswith("{")]
+        found = [row for row in parsed(path, lines, notes) if row.get("bench") == "kv"]
+        rows += [row for row in found if "case" in row]
+        ends = [row for row in found if "end" in row]
+        failed += [line for row in ends for line in row["failed"]]
+        if any("version" in row for row in found) and not ends:
+            notes.append(f"{path}: the run was cut short; it wrote no last line. What it measured until "
+                         "then is drawn.")
+        notes += [f"{path}: the run was cut short ({row['end']}). What it measured until then is drawn."
+                  for row in ends if row["end"] != "complete"]
     if not rows:
         raise ValueError(f"no line of kv_bench --json in {', '.join(paths)}")
-    return rows
+    return Input(rows, notes, failed)
 
 
-def spread(row, field):
+def spread(row, field, scale=1):
     value = row.get(field) if row else None
     if value is None:
         return None
-    if isinstance(value, dict):
-        return Spread(value["median"], value["min"], value["max"])
-    return Spread(value, value, value)
+    if not isinstance(value, dict):
+        value = {"median": value, "min": value, "max": value}
+    return Spread(*(value[name] / scale for name in ("median", "min", "max")))
 
 
-def name_of(row, rows):
-    """An engine takes part once, or once for each medium."""
-    media = {r.get("medium") for r in rows if r["engine"] == row["engine"]}
-    return row["engine"] if len(media) < 2 else f"{row['engine']}, {row['medium']}"
-
-
-def setting_of(row):
-    # An `open` has one thread whatever the others have, and a d its own distribution.
-    return tuple(row.get(name) for name in SETTING if name not in ("threads", "distribution"))
+def threads_text(threads):
+    return page.counted(threads, "thread")
 
 
 class Section:
+    """One setting: its rows, by engine, workload and threads."""
+
     def __init__(self, rows):
         self.rows = rows
-        self.names = list(dict.fromkeys(name_of(r, rows) for r in rows))
-        self.colour = dict(zip(self.names, COLOURS * (1 + len(self.names) // len(COLOURS))))
-        self.threads = sorted({r["threads"] for r in rows if r["case"] != "open"})
+        media = {}
+        for r in rows:
+            media.setdefault(r["engine"], set()).add(r.get("medium"))
+        # An engine takes part once, or once for each medium.
+        self.several = {engine for engine, found in media.items() if len(found) > 1}
+        self.at = {(r["case"], self.name(r), r["threads"]): r for r in rows}
+        self.names = list(dict.fromkeys(map(self.name, rows)))
+        self.drawn = [n for n in self.names if n not in BOUNDS]
+        self.mine = [n for n in self.names if n.split(",")[0] == "tenuto"]
+        self.others = [n for n in self.drawn if n not in self.mine and not n.startswith("fptree-")]
+        self.colour = {n: f"c{i % len(page.LIGHT)}" for i, n in enumerate(self.drawn)}
+        self.timed = [r for r in rows if "mops" in r]
+        self.threads = sorted({r["threads"] for r in self.timed})
+
+    def name(self, row):
+        return f"{row['engine']}, {row['medium']}" if row["engine"] in self.several else row["engine"]
+
+    def title(self):
+        r = self.rows[0]
+        return (f"{page.counted(r['records'], 'record')} of {r['key_bytes']} + {r['value_bytes']} bytes, "
+                f"{r['key_order']} keys, {r['durability']}, on {r['file_system']}")
 
     def cases(self, threads):
-        return list(dict.fromkeys(r["case"] for r in self.rows
-                                  if r["threads"] == threads and "mops" in r))
+        return list(dict.fromkeys(r["case"] for r in self.timed if r["threads"] == threads))
 
-    def row(self, case, name, threads):
-        found = [r for r in self.rows if r["case"] == case and r["threads"] == threads
-                 and name_of(r, self.rows) == name]
-        return found[0] if found else None
+    def note(self, name):
+        rows = [r for r in self.rows if self.name(r) == name]
+        return page.listed(dict.fromkeys(f"{page.counted(r.get('turns', r['rounds']), 'round')}, "
+                                         f"{page.version_of(r)}" for r in rows), "or")
 
-    def series(self, field, cases, threads):
-        return [Series(n, self.colour[n], [spread(self.row(c, n, threads), field) for c in cases])
-                for n in self.names if any(self.row(c, n, threads) for c in cases)]
+    def series(self, value, keys):
+        """For each engine value(name, key)."""
+        return [Series(n, self.colour[n], [value(n, k) for k in keys], self.note(n))
+                for n in self.drawn]
+
+    def panels(self, field, title, unit):
+        """One for each number of threads, all of the same range."""
+        drawn = [(t, self.cases(t), self.series(
+            lambda n, c, t=t: spread(self.at.get((c, n, t)), field), self.cases(t)))
+            for t in self.threads]
+        top = max(svg.top_of(*series) for _, _, series in drawn)
+        return [svg.bars(title.format(threads_text(t)), unit, cases, series, top)
+                for t, cases, series in drawn]
 
     def throughput(self):
-        plots = []
-        for t in self.threads:
-            cases = self.cases(t)
-            plots.append(svg.bars(f"{t} thread{'s' if t > 1 else ''}",
-                                  "million operations a second", cases, "workload",
-                                  self.series("mops", cases, t), log=True))
-        rows = [(r["case"], r["threads"], name_of(r, self.rows), spread_text(spread(r, "mops")))
-                for r in self.rows if "mops" in r]
-        return plots, [page.table("Million operations a second, median (least..most) of the rounds",
-                                  ("workload", "threads", "engine", "Mops/s"), rows), self.ratios()]
-
-    def ratios(self):
-        rows = []
-        for r in self.rows:
-            for other, ratio in r.get("ratio_to", {}).items():
-                rows.append((r["case"], r["threads"], f"{name_of(r, self.rows)} / {other}",
-                             spread_text(spread({"x": ratio}, "x"))))
-        return page.table("Ratios, taken round by round", ("workload", "threads", "of", "ratio"),
-                          rows) if rows else ""
+        if not self.timed:
+            return ""
+        rows = [(r["case"], r["threads"], self.name(r), spread_text(spread(r, "mops")))
+                for r in self.timed]
+        ratios = [(r["case"], r["threads"], f"{self.name(r)} / {other}",
+                   spread_text(spread({"x": ratio}, "x")))
+                  for r in self.rows for other, ratio in r.get("ratio_to", {}).items()]
+        return (page.columns(self.panels("mops", "Throughput, {}", UNIT)) +
+                page.details("Throughput in figures", page.table(
+                    f"{UNIT.capitalize()}, median (least..most) of the rounds",
+                    ("workload", "threads", "engine", "Mops/s"), rows) + page.table(
+                    "Ratios of throughput, taken round by round",
+                    ("workload", "threads", "of", "ratio"), ratios)))
 
     def latency(self):
-        plots, rows = [], []
-        for t in self.threads:
-            for case in self.cases(t):
-                found = [(n, self.row(case, n, t)) for n in self.names if self.row(case, n, t)]
-                series = [Series(n, self.colour[n], [spread(r, f) for f, _ in PERCENTILES])
-                          for n, r in found]
-                plots.append(svg.lines(f"{case}, {t} thread{'s' if t > 1 else ''}", "microseconds",
-                                       [label for _, label in PERCENTILES], "of the operations",
-                                       series, log=True))
-                rows += [(case, t, n, *(spread_text(spread(r, f)) for f, _ in PERCENTILES))
-                         for n, r in found]
-        return plots, [page.table("Microseconds from one completion to the next, all rounds together",
-                                  ("workload", "threads", "engine",
-                                   *(label for _, label in PERCENTILES)), rows)]
+        if not self.timed:
+            return ""
+        plots = [plot for field, words in PERCENTILES
+                 for plot in self.panels(field, f"Latency, {words}, {{}}", "microseconds")]
+        fields = PERCENTILES + (("max_us", "most"),)
+        rows = [(r["case"], r["threads"], self.name(r), *(spread_text(spread(r, f)) for f, _ in fields))
+                for r in self.timed]
+        return page.columns(plots) + page.details("Latency in figures", page.table(
+            "Microseconds from one completion to the next, all rounds together",
+            ("workload", "threads", "engine", *(words for _, words in fields)), rows))
+
+    def last(self, field):
+        """By engine, the last row with this field."""
+        return {self.name(r): r for r in self.rows if field in r}
 
     def opening(self):
-        last = {}
-        for r in self.rows:
-            for field, _ in OPENING:
-                if field in r:
-                    last.setdefault(name_of(r, self.rows), {})[field] = r[field]
-        if not last:
-            return [], []
-        fields = [(f, label) for f, label in OPENING if any(f in r for r in last.values())]
-        series = [Series(n, self.colour[n], [spread(last[n], f) for f, _ in fields]) for n in last]
-        plot = svg.bars("Opening, with one read", "milliseconds", [label for _, label in fields],
-                        "", series, log=True)
-        return [plot], [page.table("Milliseconds from the open to the first record read",
-                                   ("engine", *(label for _, label in fields)),
-                                   [(n, *(spread_text(spread(last[n], f)) for f, _ in fields))
-                                    for n in last])]
+        fields = [(f, words) for f, words in OPENING if self.last(f)]
+        if not fields:
+            return ""
+        series = self.series(lambda n, f: spread(self.last(f[0]).get(n), f[0]), fields)
+        rows = [(n, *(spread_text(spread(self.last(f).get(n), f)) for f, _ in fields))
+                for n in self.names if any(n in self.last(f) for f, _ in fields)]
+        words = [w for _, w in fields]
+        return page.columns([svg.bars("Open and first read", "milliseconds", words, series)]) + \
+            page.details("Opening in figures", page.table(
+                "Milliseconds from the open to the first record read", ("engine", *words), rows))
 
     def space(self):
-        rows = [(r["case"], r["threads"], name_of(r, self.rows),
-                 *(svg.short(r[f] / 1e6) if f in r else "–" for f in ("memory_bytes", "file_bytes")),
-                 svg.short(r["file_bytes"] / (r["records"] * (r["key_bytes"] + r["value_bytes"])))
-                 if "file_bytes" in r and r["case"] == "load" else "–")
-                for r in self.rows if "memory_bytes" in r or "file_bytes" in r]
-        return [], [page.table("Private memory and files, MB; after the load the file over keys and values",
-                               ("after", "threads", "engine", "memory", "file", "file / records"),
-                               rows)] if rows else []
+        """After the last workload that was timed; the table has all."""
+        rows = [r for r in self.timed if "memory_bytes" in r]
+        if not rows:
+            return ""
+        t, case = self.threads[0], self.cases(self.threads[0])[-1]
+        plots = [svg.bars(f"{words.capitalize()} after {case}, {threads_text(t)}", "MB", [case], self.series(
+            lambda n, c, f=field: spread(self.at.get((c, n, t)), f, 1e6), [case])) for field, words in SIZES]
+        figures = [(r["case"], r["threads"], self.name(r),
+                    *(spread_text(spread(r, f, 1e6)) for f, _ in SIZES),
+                    short(r["file_bytes"] / (r["records"] * (r["key_bytes"] + r["value_bytes"])))
+                    if r["case"] == "load" else "–") for r in rows]
+        return page.columns(plots) + page.details("Memory and files in figures", page.table(
+            "MB; after the load also the files over the bytes of keys and values",
+            ("after", "threads", "engine", *(w for _, w in SIZES), "files / records"), figures))
 
     def counts(self):
-        fields = [(f, label) for f, label in PER_OP if any(f in r for r in self.rows)]
-        rows = [(r["case"], r["threads"], name_of(r, self.rows),
-                 *(svg.short(r.get(f)) for f, _ in fields))
+        fields = [(f, words) for f, words in PER_OP if any(f in r for r in self.rows)]
+        rows = [(r["case"], r["threads"], self.name(r), *(short(r.get(f)) for f, _ in fields))
                 for r in self.rows if any(f in r for f, _ in fields)]
-        return [], [page.table("For each operation; a machine without such counters leaves them out",
-                               ("workload", "threads", "engine", *(label for _, label in fields)),
-                               rows)] if rows else []
+        return page.details("Counts in figures", page.table(
+            "For each operation; what this machine or medium does not count is left out",
+            ("workload", "threads", "engine", *(words for _, words in fields)), rows))
+
+    def missing(self):
+        """What some engine has and another has not, and rounds that were asked for and not made."""
+        every = dict.fromkeys((r["case"], r["threads"]) for r in self.rows)
+        gone = {n: [f"{c} with {threads_text(t)}" for c, t in every if (c, n, t) not in self.at]
+                for n in self.drawn}
+        notes = [f"Not measured here: {n}: {page.listed(what)}." for n, what in gone.items() if what]
+        return notes + [f"{self.name(r)}, {r['case']}, {threads_text(r['threads'])}: only {r['turns']} of "
+                        f"{page.counted(r['rounds'], 'round')} were measured."
+                        for r in self.rows if r.get("turns", r["rounds"]) < r["rounds"]]
+
+    def comparisons(self):
+        """Each tenuto with the best of the others."""
+        found = []
+        for name in self.mine:
+            who = name.partition(", ")[2] if len(self.mine) > 1 else ""
+            add = partial(self.compare, found, name, f", medium {who}" if who else "")
+            for t in self.threads:
+                for c in self.cases(t):
+                    add(f"Throughput with {threads_text(t)}, {UNIT}", c, "mops",
+                        lambda n, c=c, t=t: self.at.get((c, n, t)), more_is_better=True)
+            for t in self.threads:
+                for c in self.cases(t):
+                    add(f"Latency, 99 %, {threads_text(t)}, microseconds", c, "p99_us",
+                        lambda n, c=c, t=t: self.at.get((c, n, t)))
+            for field, words in OPENING:
+                add("Open and first read, ms", words, field, self.last(field).get)
+            for field, words in SIZES:
+                for t in self.threads[:1]:
+                    c = self.cases(t)[-1]
+                    add("Size, MB", f"{words} after {c}", field,
+                        lambda n, c=c, t=t: self.at.get((c, n, t)), scale=1e6)
+        return found
+
+    def compare(self, found, name, suffix, topic, what, field, row_of, scale=1, more_is_better=False):
+        mine = row_of(name) or {}
+        ratios = {n: spread({"x": r}, "x") for n, r in mine.get("ratio_to", {}).items()} \
+            if field == "mops" else None
+        found += verdict.with_best(topic + suffix, what, spread(mine, field, scale),
+                                   {n: spread(row_of(n), field, scale) for n in self.others},
+                                   more_is_better, ratios)
 
     PARTS = (("Throughput", throughput), ("Latency", latency), ("Opening again", opening),
              ("Memory and files", space), ("Counts", counts))
 
-    def html(self, number, title):
-        parts = [f'<section id="setting-{number}"><h2>{page.escaped(title)}</h2>']
+    def compared(self):
+        """What took part, in a sentence or two."""
+        r, stores = self.rows[0], []
+        for n in self.drawn:
+            media = {row["medium"] for row in self.rows if self.name(row) == n and "medium" in row}
+            stores.append(f"{n} (medium {page.listed(sorted(media))})" if media and "," not in n else n)
+        threads = [str(t) for t in self.threads] or ["1"]
+        return (f"Compared: {page.listed(stores)}. Workloads: "
+                f"{page.listed(dict.fromkeys(row['case'] for row in self.rows))}. Data: {self.title()}. "
+                f"{page.listed(threads)} thread{'' if threads == ['1'] else 's'}, "
+                f"{page.counted(r['rounds'], 'round')}. "
+                f"{r['durability'].capitalize()}: {DURABILITY.get(r['durability'], 'see the settings')}.")
+
+    def summary(self):
+        r, parts = self.rows[0], [page.paragraph(self.compared())]
+        if r["records"] < SMALL:
+            parts.append(page.paragraph(
+                f"A sample: with {page.counted(r['records'], 'record')} all data are in the processor's "
+                "caches and a workload takes milliseconds. It shows what a run gives; its figures mean "
+                "little.", "failed"))
+        found = self.comparisons()
+        if found:
+            parts.append(verdict.told(found, "Tenuto beside the best of the others",
+                                      "Tenuto is behind at", "Tenuto is ahead at"))
+        elif not self.mine:
+            parts.append(page.paragraph("Tenuto took no part, so nothing is compared with it."))
+        else:
+            parts.append(page.paragraph("This run has no figures of another store in the same workload, so "
+                                        "nothing is compared."))
+        return "\n".join(parts + [page.paragraph(n, "quiet") for n in self.missing()])
+
+    def html(self, number):
+        parts = [f'<section id="setting-{number}"><h2>{page.escaped(self.title())}</h2>']
         for heading, draw in self.PARTS:
-            plots, tables = draw(self)
-            if plots or tables:
-                parts += [f"<h3>{heading}</h3>", '<div class="plots">', *plots, "</div>", *tables]
-        return "\n".join(parts + ["</section>\n"])
+            inner = draw(self)
+            if inner:
+                parts += [f"<h3>{heading}</h3>", inner]
+        return "\n".join(parts + ["</section>"])
 
 
-def write(path, rows):
+def write(path, given):
     settings = {}
-    for row in rows:
-        settings.setdefault(setting_of(row), []).append(row)
-    titles = [f"{g[0]['records']} records, keys of {g[0]['key_bytes']} bytes ({g[0]['key_order']}), "
-              f"values of {g[0]['value_bytes']}, {g[0]['durability']}, {g[0]['file_system']}"
-              for g in settings.values()]
-    used = dict.fromkeys((r["engine"], r.get("settings", "")) for r in rows)
-    parts = ['<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-             f"<title>kv_bench</title><style>{page.STYLE}</style></head><body>",
-             "<h1>Key-value stores beside each other</h1>",
-             page.paragraph(f"Drawn from kv_bench's own figures: medians over {rows[0]['rounds']} rounds, "
-                            "whiskers from the least to the most. Times belong to a machine and an hour; "
-                            "whether it was idle, the file does not say. Scales are logarithmic."),
-             "<nav>" + " ".join(f'<a href="#setting-{i}">{page.escaped(t)}</a>'
-                                for i, t in enumerate(titles)) + "</nav>"]
-    parts += [Section(group).html(i, titles[i]) for i, group in enumerate(settings.values())]
-    parts.append(page.table("Settings", ("engine", "settings"), list(used)))
-    parts.append("</body></html>\n")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(parts))
-    return titles
+    for row in given.rows:
+        settings.setdefault(tuple(row.get(name) for name in SETTING), []).append(row)
+    sections = [Section(group) for group in settings.values()]
+    parts = [page.paragraph(line, "failed") for line in given.failed + given.notes]
+    parts.append('<section id="summary"><h2>Summary</h2>')
+    for s in sections:
+        parts += ([f"<h3>{page.escaped(s.title())}</h3>"] if len(sections) > 1 else []) + [s.summary()]
+    parts += [page.paragraph(
+        "Figures are medians over the rounds, and whiskers reach from the least to the most; latencies are "
+        "of all rounds together. " + verdict.RULE + " Times belong to a machine and an hour; whether it was "
+        "idle, the file does not say.", "quiet"), page.origin(given.rows), "</section>",
+        page.explained("The workloads", WORKLOADS, dict.fromkeys(r["case"] for r in given.rows))]
+    if len(sections) > 1:
+        parts.append("<nav>" + " ".join(f'<a href="#setting-{i}">{page.escaped(s.title())}</a>'
+                                        for i, s in enumerate(sections)) + "</nav>")
+    parts += [s.html(i) for i, s in enumerate(sections)]
+    used = dict.fromkeys((r["engine"], r.get("settings", "")) for r in given.rows)
+    parts += ["<section><h2>Settings</h2>", page.table("What each engine was told", ("engine", "settings"),
+                                                       list(used), "words"), "</section>"]
+    page.write(path, "Key-value stores compared: a run of kv_bench", parts)
+    return len(sections)

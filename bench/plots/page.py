@@ -1,52 +1,82 @@
-"""The page: one HTML file that needs nothing else, light or dark as the reader's system is."""
+"""What the pages share: one HTML file that needs nothing else, light or dark as the system is."""
 
 import html
-import json
 from collections import namedtuple
 
-from plots.runner import command_text
-
-# What a figure gives to its section: SVG plots and HTML tables.
+# What a figure gives to its section: plots and HTML tables.
 Drawn = namedtuple("Drawn", "plots tables")
 
-STYLE = """
-:root { --paper:#fff; --ink:#1c2024; --quiet:#5b6570; --rule:#d8dee4; --box:#f4f6f8;
-  --c0:#0068a8; --c1:#c9510c; --c2:#00805a; --c3:#a3479b; --c4:#a67c00; --c5:#2b93c9; --c6:#6b7280; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper:#14181c; --ink:#e6e9ec; --quiet:#9aa5b0; --rule:#333b43; --box:#1e242a;
-    --c0:#4aa8e0; --c1:#f0894d; --c2:#3cc497; --c3:#d98fd2; --c4:#e0b93f; --c5:#8fd0f2;
-    --c6:#a3adb8; } }
-:root { color-scheme: light dark; }
+# Seven colours that stay apart for colour-blind eyes too; tests/page_test.py judges them.
+LIGHT = ("#0986ec", "#892600", "#0da870", "#630e79", "#d28214", "#26a3b6", "#493b42")
+DARK = ("#2886dc", "#ac4f00", "#0abf6c", "#b56e94", "#edd200", "#96cdff", "#dbe7da")
+
+
+def palette(colours):
+    return " ".join(f"--c{i}:{c};" for i, c in enumerate(colours))
+
+
+STYLE = f"""
+:root {{ color-scheme:light dark; --paper:#fff; --ink:#1c2024; --quiet:#545e68; --rule:#d8dee4;
+  --box:#f2f4f7; --link:#005a9c; --bad:#a32a00; {palette(LIGHT)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ --paper:#14181c; --ink:#e6e9ec; --quiet:#a3adb7;
+  --rule:#333b43; --box:#1e242a; --link:#6fb8f0; --bad:#ff9a70; {palette(DARK)} }} }}
+""" + """
 body { background:var(--paper); color:var(--ink); font:16px/1.5 system-ui, sans-serif;
-  max-width:62rem; margin:0 auto; padding:1.5rem 1rem 4rem; }
-h1 { font-size:1.6rem; } h2 { font-size:1.25rem; margin:3rem 0 .5rem;
-  border-top:1px solid var(--rule); padding-top:1.2rem; }
-nav a { margin-right:1rem; } a { color:var(--c0); }
-.sides { display:grid; grid-template-columns:repeat(auto-fit, minmax(17rem, 1fr)); gap:1rem; }
-.sides > div { background:var(--box); border-radius:.4rem; padding:.2rem 1rem; }
-.sides h3 { font-size:.95rem; margin:.6rem 0 0; color:var(--quiet); }
-.sides p { margin:.4rem 0 .8rem; }
-.plots { display:grid; grid-template-columns:repeat(auto-fit, minmax(20rem, 1fr)); gap:1rem;
-  margin:1rem 0; }
-svg { width:100%; height:auto; font:11px system-ui, sans-serif; }
-svg text { fill:var(--ink); } svg .tick { fill:var(--quiet); } svg .title { font-weight:600;
-  font-size:13px; }
+  max-width:62rem; margin:0 auto; padding:1.5rem 1rem 4rem; overflow-wrap:break-word; }
+h1 { font-size:1.6rem; line-height:1.25; } h3 { font-size:1.05rem; margin:1.6rem 0 .4rem; }
+h2 { font-size:1.3rem; line-height:1.3; margin:3rem 0 .5rem; border-top:1px solid var(--rule);
+  padding-top:1.2rem; }
+nav { display:flex; flex-wrap:wrap; gap:.2rem 1.2rem; } a { color:var(--link); }
+ul { padding-left:1.2rem; } li { margin:.25rem 0; } dt { font-weight:600; }
+dd { margin:0 0 .4rem 1.2rem; }
+.columns { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 24rem), 1fr));
+  gap:1.2rem 2rem; margin:1rem 0; }
+.box { background:var(--box); border-radius:.4rem; padding:.2rem 1rem; }
+.quiet, caption { color:var(--quiet); } .failed { color:var(--bad); font-weight:600; }
+figure { margin:0; min-width:0; } figcaption { font-weight:600; font-size:.92rem; }
+.legend { display:flex; flex-wrap:wrap; gap:0 .9rem; font-size:.82rem; margin:.15rem 0 .3rem; }
+.key { width:24px; height:10px; margin-right:.35rem; }
+.plot { display:block; width:100%; height:auto; font:12px system-ui, sans-serif; overflow:visible; }
+svg text { fill:var(--ink); } svg .tick, svg .value { fill:var(--quiet); }
+svg .value, .whisker { pointer-events:none; } .hit { fill:transparent; }
+.mark:hover .hit { fill:var(--ink); fill-opacity:.08; }
 .end { text-anchor:end; } .middle { text-anchor:middle; }
-.grid { stroke:var(--rule); } .whisker { stroke:var(--ink); fill:none; }
+.grid { stroke:var(--rule); } .whisker { stroke:var(--ink); stroke-width:1.2; fill:none; }
 .curve { fill:none; stroke-width:2; } .dashed { stroke-dasharray:6 4; }
 .dotted { stroke-dasharray:2 3; }
-.fill.c0{fill:var(--c0)} .fill.c1{fill:var(--c1)} .fill.c2{fill:var(--c2)} .fill.c3{fill:var(--c3)}
-.fill.c4{fill:var(--c4)} .fill.c5{fill:var(--c5)} .fill.c6{fill:var(--c6)}
-.curve.c0{stroke:var(--c0)} .curve.c1{stroke:var(--c1)} .curve.c2{stroke:var(--c2)}
-.curve.c3{stroke:var(--c3)} .curve.c4{stroke:var(--c4)} .curve.c5{stroke:var(--c5)}
-.curve.c6{stroke:var(--c6)}
-.wide { overflow-x:auto; } table { border-collapse:collapse; font-size:.88rem; margin:.6rem 0 1rem; }
-caption { text-align:left; color:var(--quiet); padding:.2rem 0; }
-th, td { padding:.15rem .7rem .15rem 0; text-align:right; border-bottom:1px solid var(--rule);
-  white-space:nowrap; }
+""" + "".join(f".fill.c{i} {{ fill:var(--c{i}); }} .curve.c{i} {{ stroke:var(--c{i}); }}\n"
+              for i in range(len(LIGHT))) + """
+.wide { overflow-x:auto; } table { border-collapse:collapse; font-size:.86rem; margin:.6rem 0 1rem; }
+caption { text-align:left; padding:.2rem 0; }
+th, td { padding:.15rem 1rem .15rem 0; text-align:right; border-bottom:1px solid var(--rule);
+  white-space:nowrap; vertical-align:top; }
 th:first-child, td:first-child { text-align:left; }
-pre { background:var(--box); padding:.7rem; overflow-x:auto; font-size:.82rem; }
-.failed { color:var(--c1); }
+table.words td { text-align:left; white-space:normal; } table.words th { text-align:left; }
+pre { background:var(--box); padding:.7rem; overflow-x:auto; font-size:.8rem; }
+summary { cursor:pointer; color:var(--link); }
+#tip { position:fixed; z-index:1; max-width:20rem; padding:.35rem .6rem; border-radius:.3rem;
+  background:var(--ink); color:var(--paper); font-size:.82rem; white-space:pre-line;
+  pointer-events:none; }
+"""
+
+# A browser shows a <title> after a while and alone; this shows it at once, inside the window.
+SCRIPT = """
+const tip = document.createElement("div");
+tip.id = "tip"; tip.hidden = true; document.body.append(tip);
+for (const title of document.querySelectorAll(".mark > title")) {
+  title.parentNode.dataset.tip = title.textContent;
+  title.remove();
+}
+addEventListener("pointermove", event => {
+  const mark = event.target.closest ? event.target.closest(".mark") : null;
+  tip.hidden = !mark;
+  if (!mark) return;
+  tip.textContent = mark.dataset.tip;
+  const right = innerWidth - tip.offsetWidth - 4, above = event.clientY - tip.offsetHeight - 14;
+  tip.style.left = Math.max(4, Math.min(event.clientX + 14, right)) + "px";
+  tip.style.top = (above < 4 ? event.clientY + 18 : above) + "px";
+});
+addEventListener("scroll", () => { tip.hidden = true; });
 """
 
 
@@ -58,75 +88,61 @@ def paragraph(words, cls=""):
     return f'<p class="{cls}">{escaped(words)}</p>' if cls else f"<p>{escaped(words)}</p>"
 
 
-def table(caption, head, rows):
+def counted(number, name):
+    return f"{number:,d} {name}" + ("" if number == 1 else "s")
+
+
+def listed(words, last="and"):
+    words = list(words)
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def table(caption, head, rows, cls=""):
+    if not rows:
+        return ""
     cells = "".join(f"<th>{escaped(h)}</th>" for h in head)
     body = "".join("<tr>" + "".join(f"<td>{escaped(c)}</td>" for c in row) + "</tr>\n"
                    for row in rows)
-    return (f'<div class="wide"><table><caption>{escaped(caption)}</caption>\n'
+    return (f'<div class="wide"><table class="{cls}"><caption>{escaped(caption)}</caption>\n'
             f"<thead><tr>{cells}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n")
 
 
-def section(figure, samples, runs, left_out):
-    drawn = figure.draw(samples) if runs else Drawn((), ())
-    commands = list(dict.fromkeys(command_text(run["argv"]) for run in runs))
-    rounds = max((run["round"] for run in runs), default=0)
-    failed = [line for run in runs for line in run["failed"]]
-    parts = [f'<section id="figure-{figure.number}">',
-             f"<h2>Figure {figure.number}. {escaped(figure.title)}</h2>",
-             '<div class="sides"><div><h3>What the paper reports</h3>', paragraph(figure.claim),
-             "</div><div><h3>What is drawn here</h3>", paragraph(figure.here), "</div></div>"]
-    parts += [paragraph(line, "failed") for line in failed + left_out]
-    parts += ['<div class="plots">', *drawn.plots, "</div>", *drawn.tables]
-    parts += [f"<details><summary>The commands, in turn, {rounds} rounds (by hand: add --rounds "
-              f"{max(rounds, 1)})</summary><pre>", "\n".join(escaped(c) for c in commands), "</pre></details>",
-              "</section>\n"]
-    return "\n".join(parts)
+def columns(parts):
+    return '<div class="columns">' + "\n".join(parts) + "</div>" if parts else ""
 
 
-def head_notes(raw):
-    m = raw["machine"]
-    load = f"load average {m['load_before']:.2f} before and {m.get('load_after', 0):.2f} after"
-    notes = [
-        "Each of NVAlloc's figures (ASPLOS'22) that has a counterpart here is measured again with "
-        "alloc_bench on this machine and drawn beside what the paper reports. The paper's numbers "
-        "come from Optane memory, two sockets and up to 64 threads; none of them is a result of "
-        "this project.",
-        f"{m['processor']}, {m['cores']} cores, Linux {m['kernel']}; pools in {m['directory']}; "
-        f"started {raw['started']}; {raw['rounds']} rounds. Whether the machine was idle: unknown "
-        f"({load}). Times of a busy machine mean little; counts of lines, fences and reflushes are "
-        "exact everywhere.",
-        "Media: line flushes every line with the processor's instruction; cache flushes nothing "
-        "(caches survive); model counts every flush; delays are Optane's published latencies, added "
-        "to model by waiting: a reflush (a line flushed again within 4 lines) 800 to 500 ns, a random "
-        "write 270 ns, a sequential one 115 ns. Figures are medians over the rounds, whiskers and "
-        "brackets the least and the most; ratios are taken round by round.",
-    ]
-    if raw.get("quick"):
-        notes.append("This is a quick run: the benchmarks are a fiftieth of their size. It shows that "
-                     "everything works; its figures mean nothing.")
-    return notes
+def details(words, inner):
+    return f"<details><summary>{escaped(words)}</summary>{inner}</details>" if inner else ""
 
 
-def left_out(raw, figure):
-    return [f"Not measured: this alloc_bench has no {' and no '.join(gone['unknown'])}: "
-            f"{command_text(gone['argv'])}"
-            for gone in raw.get("left_out", []) if gone["figure"] == figure.number]
+def version_of(row):
+    commit = row.get("commit", "unknown")
+    return f"version {row.get('version', 'unknown')}, commit {commit}"
 
 
-def write(path, raw, figures, samples_of):
-    runs = {f.number: [r for r in raw["runs"] if r["figure"] == f.number] for f in figures}
-    shown = [f for f in figures if runs[f.number] or left_out(raw, f)]
-    links = " ".join(f'<a href="#figure-{f.number}">Figure {f.number}</a>' for f in shown)
-    parts = ['<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-             f"<title>NVAlloc's figures, drawn again</title><style>{STYLE}</style></head><body>",
-             "<h1>NVAlloc's figures, drawn again</h1>", *map(paragraph, head_notes(raw)),
-             f"<nav>{links}</nav>"]
-    parts += [section(f, samples_of(runs[f.number]), runs[f.number], left_out(raw, f))
-              for f in shown]
-    machine = json.dumps(raw["machine"], sort_keys=True)
-    parts.append(f"<footer><p>Settings of the machine: {escaped(machine)}</p></footer>")
-    parts.append("</body></html>\n")
+def origin(rows):
+    """Which commit was measured, and on what: processor, kernel and page size, no more."""
+    def words(row):
+        pages = f", pages of {row['page_bytes']:,d} bytes" if "page_bytes" in row else ""
+        return (f"Measured: {version_of(row)}, on {row.get('processor', 'an unknown processor')}, "
+                f"{row.get('kernel', 'an unknown kernel')}{pages}.")
+    lines = list(dict.fromkeys(map(words, rows)))
+    if any(row.get("commit", "").endswith("+") for row in rows):
+        lines.append("A + after a commit: with changes that were not committed.")
+    return "".join(paragraph(line) for line in lines)
+
+
+def explained(heading, words, names):
+    """One sentence for each name that has one."""
+    known = [f"<dt>{escaped(n)}</dt><dd>{escaped(words[n])}</dd>" for n in names if n in words]
+    return f"<section><h2>{escaped(heading)}</h2><dl>" + "\n".join(known) + "</dl></section>"
+
+
+def write(path, title, parts):
+    whole = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+             f"<title>{escaped(title)}</title>\n<style>{STYLE}</style></head><body>\n"
+             f"<h1>{escaped(title)}</h1>\n" + "\n".join(filter(None, parts)) +
+             f"\n<script>{SCRIPT}</script></body></html>\n")
     with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(parts))
-    return [f.number for f in shown]
+        f.write(whole)

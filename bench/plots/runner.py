@@ -6,7 +6,6 @@ meets all of them. The raw file is written anew after each run: what is there ca
 
 import json
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -21,18 +20,6 @@ SWITCHES = ("--stripes", "--morph-occupancy", "--book-dead-factor", "--book-heap
 
 class Stopped(Exception):
     """A run that cannot go on; its exit code."""
-
-
-def machine(directory):
-    processor = platform.processor()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            names = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
-        processor = names[0] if names else processor
-    except OSError:
-        pass
-    return {"processor": processor, "cores": os.cpu_count(), "kernel": platform.release(),
-            "directory": directory, "load_before": os.getloadavg()[0]}
 
 
 def command_text(argv):
@@ -59,7 +46,7 @@ def run_once(program, argv, directory, run):
 
 def measure(program, figures, setup, raw_file):
     """All commands of the figures, `setup.rounds` times. Returns what was written to raw_file."""
-    raw = {"machine": machine(setup.directory), "quick": setup.quick, "rounds": setup.rounds,
+    raw = {"directory": setup.directory, "quick": setup.quick, "rounds": setup.rounds,
            "started": time.strftime("%Y-%m-%d %H:%M"), "left_out": [], "runs": []}
     known = switches_of(program)
     commands = []
@@ -70,6 +57,7 @@ def measure(program, figures, setup, raw_file):
                 raw["left_out"].append({"figure": figure.number, "argv": argv, "unknown": unknown})
             else:
                 commands.append((figure.number, argv))
+    raw["planned"] = len(commands) * setup.rounds
     for round_number in range(1, setup.rounds + 1):
         for at, (figure, argv) in enumerate(commands, start=1):
             print(f"round {round_number}/{setup.rounds}, {at}/{len(commands)}: figure {figure}: "
@@ -77,14 +65,13 @@ def measure(program, figures, setup, raw_file):
             run = {"figure": figure, "round": round_number, "argv": argv, "started": time.time()}
             run_once(program, argv, setup.directory, run)
             raw["runs"].append(run)
-            raw["machine"]["load_after"] = os.getloadavg()[0]
             write_raw(raw, raw_file)
     return raw
 
 
 def write_raw(raw, path):
     with open(path + ".part", "w", encoding="utf-8") as f:
-        json.dump(raw, f, indent=1)
+        json.dump(raw, f, separators=(",", ":"))
         f.write("\n")
     os.replace(path + ".part", path)
 
@@ -93,5 +80,5 @@ def read_raw(path):
     with open(path, encoding="utf-8") as f:
         raw = json.load(f)
     if not isinstance(raw, dict) or not isinstance(raw.get("runs"), list):
-        raise ValueError("it is no raw file of this program")
+        raise ValueError(f"{path} is no raw file of this program")
     return raw

@@ -7,6 +7,8 @@ with least and most; a ratio is taken round by round between neighbours in time.
 import statistics
 from collections import namedtuple
 
+from plots import page
+
 Spread = namedtuple("Spread", "median least most")
 
 # What tells samples apart; everything else in a row is settings or figures.
@@ -26,6 +28,11 @@ class Sample:
 
     def get(self, name):
         return self.key.get(name)
+
+    def note(self):
+        """How often it was measured, and of which commit."""
+        versions = dict.fromkeys(page.version_of(row) for row in self.by_round.values())
+        return f"{page.counted(len(self.by_round), 'round')}, {page.listed(versions, 'or')}"
 
     def value(self, round_number, field):
         """One round's figure: a field, or a function of the row. None: not measured."""

@@ -1,14 +1,15 @@
 """Figures 9, 11, 16 (a) and 19: small blocks, and what interleaving is worth."""
 
 from plots import page, svg
-from plots.figure import (COLOURS, COUNT_HEAD, COUNTS, Figure, SPEED_HEAD, arguments, count_rows,
-                          medium_text, speed_rows, threads_list)
+from plots.figure import (COLOURS, COUNT_HEAD, COUNTS, Figure, SPEED, SPEED_HEAD, arguments, beside,
+                          count_rows, medium_text, note_of, series_of, speed_rows, threads_list)
 from plots.page import Drawn
 from plots.samples import Spread, ns_per_op, ratio
 from plots.svg import Series, spread_text
 
 SMALL = ("threadtest", "prodcon", "shbench", "larson-small")
-DASHES = {"line": "", "cache": "dotted", "model with delays": "dashed"}
+PEERS = ("pmdk", "pmdk-tx")
+PANELS_9 = (("line", "model with delays"), ("cache",))  # media that are compared
 
 
 # --- 9: beside other allocators -----------------------------------------------------------------
@@ -25,18 +26,12 @@ def commands_9(setup):
 
 def draw_9(samples):
     plots, rows = [], []
-    threads = samples.values("threads")
+    for media in PANELS_9:
+        drawn = [(case, series_9(samples, case, media)) for case in samples.values("case")]
+        top = svg.top_of(*(one for _, series in drawn for one in series))
+        plots += [svg.lines(f"{case}, medium {page.listed(media, 'or')}", SPEED, samples.values("threads"),
+                            "threads", series, top) for case, series in drawn]
     for case in samples.values("case"):
-        series = []
-        for engine in samples.values("engine", case=case):
-            for medium in dict.fromkeys(medium_text(s) for s in samples.all(engine=engine)):
-                found = {s.get("threads"): s for s in samples.all(case=case, engine=engine)
-                         if medium_text(s) == medium}
-                series.append(Series(f"{engine}, {medium}", COLOURS[engine],
-                                     [found[t].spread("mops") if t in found else None
-                                      for t in threads], DASHES[medium]))
-        plots.append(svg.lines(case, "million operations a second", threads, "threads", series,
-                               log=True))
         rows += ratio_rows(samples, case)
     tables = [page.table("Speed of tenuto over libpmemobj's, round by round",
                          ("benchmark", "threads", "medium", "over pmdk", "over pmdk-tx"), rows),
@@ -46,13 +41,36 @@ def draw_9(samples):
     return Drawn(plots, tables)
 
 
+def series_9(samples, case, media):
+    series = []
+    for engine in samples.values("engine"):
+        for medium in media:
+            found = {s.get("threads"): s for s in samples.all(case=case, engine=engine)
+                     if medium_text(s) == medium}
+            name = f"{engine}, {medium}" if len(media) > 1 else engine
+            series.append(series_of(name, COLOURS[engine], [found.get(t) for t in samples.values("threads")],
+                                    "mops", "dashed" if "delays" in medium else ""))
+    return series
+
+
+def compare_9(samples):
+    return [c for medium in ("line", "cache") for mine in samples.all(engine="tenuto", medium=medium)
+            for c in beside(f"Small blocks on medium {medium}, {SPEED}",
+                            f"{mine.get('case')} with {threads_list(mine.get('threads'))}", "mops", mine,
+                            peers_of(samples, mine), more_is_better=True)]
+
+
+def peers_of(samples, mine):
+    at = {name: mine.get(name) for name in ("case", "threads", "medium")}
+    return {engine: samples.one(engine=engine, **at) for engine in PEERS}
+
+
 def ratio_rows(samples, case):
     rows = []
     for mine in samples.all(case=case, engine="tenuto"):
-        at = {name: mine.get(name) for name in ("threads", "medium")}
-        others = [samples.one(case=case, engine=engine, **at) for engine in ("pmdk", "pmdk-tx")]
+        others = peers_of(samples, mine).values()
         if any(others):
-            rows.append([case, at["threads"], at["medium"],
+            rows.append([case, mine.get("threads"), mine.get("medium"),
                          *(spread_text(ratio(mine, o) if o else None) for o in others)])
     return rows
 
@@ -63,11 +81,11 @@ FIGURE_9 = Figure(
     "strongly consistent peers everywhere: at most 6.4 times as fast as PMDK, 3.5 times as "
     "nvm_malloc, 3.9 times as PAllocator. The paper credits interleaving, which takes most reflushes "
     "out of updates of metadata and of the log.",
-    "Operations of all threads a second, on a logarithmic scale as in the paper; up to as many threads "
-    "as there are cores. Of the paper's peers only libpmemobj is packaged: on medium line both flush "
+    "Operations of all threads a second; up to as many threads as there are cores. Panels of the same "
+    "medium have the same range. Of the paper's peers only libpmemobj is packaged: on medium line both flush "
     "with the processor's own instruction, on cache neither does. Optane's delays exist on medium model "
     "alone, so that libpmemobj cannot be shown with them.",
-    commands_9, draw_9)
+    commands_9, draw_9, compare_9)
 
 
 # --- 11: where the time goes --------------------------------------------------------------------
@@ -107,9 +125,9 @@ def draw_11(samples):
         ats = [{"case": case, "stripes": stripes} for stripes in SETTINGS_11]
         bars = [(at, parts_11(samples, at)) for at in ats]
         bars = [(setting_11(at), parts, at) for at, parts in bars if parts is not None]
-        series = [Series(name, f"c{2 - i}", [Spread(p[i], p[i], p[i]) for _, p, _ in bars])
-                  for i, name in enumerate(names)]
-        plots.append(svg.stacked(case, "ns an operation", [b for b, _, _ in bars], "", series))
+        series = [Series(name, f"c{2 - i}", [Spread(p[i], p[i], p[i]) for _, p, _ in bars],
+                         note_of(samples.all(case=case))) for i, name in enumerate(names)]
+        plots.append(svg.stacked(case, "ns an operation", [b for b, _, _ in bars], series))
         base = next((p for name, p, _ in bars if name == SETTINGS_11[1]), None)
         for name, parts, at in bars:
             flush = sum(parts[1:])
@@ -133,6 +151,23 @@ def draw_11(samples):
     return Drawn(plots, tables)
 
 
+def worth_stripes(samples, topic, field, **at):
+    """Six stripes against one, in every setting that has both."""
+    found = []
+    for mine in samples.all(stripes=6, **at):
+        case, threads = mine.get("case"), mine.get("threads")
+        one = samples.one(stripes=1, case=case, threads=threads, **at)
+        found += beside(topic, f"{case} with {threads_list(threads)}", field, mine, {"one stripe": one})
+    return found
+
+
+def worth_11(samples):
+    return (worth_stripes(samples, "Six stripes, reflushes an operation", "reflushes_per_op", medium="model",
+                          delays=None) +
+            worth_stripes(samples, "Six stripes, medium model with delays, ns an operation", ns_per_op,
+                          medium="model", delays=True))
+
+
 def log_kib(row):
     return row["book_bytes"] / 1024 if "book_bytes" in row else None
 
@@ -154,7 +189,7 @@ FIGURE_11 = Figure(
     "log takes the place of a bit in a bitmap, one line either way, so what DBMStest flushes above "
     "Threadtest is the log's own: new pieces, and collection. Larson frees from a destination and "
     "allocates to it again at once: half a reflush an operation is the destination's.",
-    commands_11, draw_11)
+    commands_11, draw_11, worth=worth_11)
 
 
 # --- 16 (a), 19: the number of stripes ----------------------------------------------------------
@@ -166,15 +201,17 @@ def stripes_of(setup):
 STRIPE_CASES = ("threadtest", "shbench")
 
 
-def stripe_plot(samples, case, words, y_label, field):
-    stripes = samples.values("stripes", case=case)
-    threads = samples.values("threads", case=case)
-    series = []
-    for i, t in enumerate(threads):
-        found = {s.get("stripes"): s for s in samples.all(case=case, threads=t)}
-        series.append(Series(threads_list(t), f"c{i % 7}",
-                             [found[n].spread(field) if n in found else None for n in stripes]))
-    return svg.lines(f"{case}: {words}", y_label, stripes, "stripes", series)
+def stripe_plots(samples, cases, words, unit, field):
+    """One for each case, of the same range: a line for each number of threads."""
+    stripes, drawn = [n for n in samples.values("stripes") if n is not None], []
+    for case in cases:
+        series = []
+        for i, t in enumerate(samples.values("threads", case=case)):
+            found = {s.get("stripes"): s for s in samples.all(case=case, threads=t)}
+            series.append(series_of(threads_list(t), f"c{i % 7}", [found.get(n) for n in stripes], field))
+        drawn.append((case, series))
+    top = svg.top_of(*(one for _, series in drawn for one in series))
+    return [svg.lines(f"{case}: {words}", unit, stripes, "stripes", series, top) for case, series in drawn]
 
 
 def stripe_table(samples, cases, caption):
@@ -192,9 +229,8 @@ def commands_16a(setup):
 
 def draw_16a(samples):
     cases = [c for c in STRIPE_CASES if samples.all(case=c)]
-    plots = [stripe_plot(samples, c, *what) for c in cases for what in (
-        ("time", "ns an operation", ns_per_op),
-        ("reflushes", "reflushes an operation", "reflushes_per_op"))]
+    plots = (stripe_plots(samples, cases, "time", "ns an operation", ns_per_op) +
+             stripe_plots(samples, cases, "reflushes", "reflushes an operation", "reflushes_per_op"))
     return Drawn(plots, [stripe_table(samples, cases, "On medium model with delays, by stripes")])
 
 
@@ -205,8 +241,12 @@ def commands_19(setup):
 
 def draw_19(samples):
     cases = samples.values("case")
-    return Drawn([stripe_plot(samples, c, "time without flushes", "ns an operation", ns_per_op)
-                  for c in cases], [stripe_table(samples, cases, "On medium cache, by stripes")])
+    return Drawn(stripe_plots(samples, cases, "time without flushes", "ns an operation", ns_per_op),
+                 [stripe_table(samples, cases, "On medium cache, by stripes")])
+
+
+def worth_19(samples):
+    return worth_stripes(samples, "Six stripes, medium cache, ns an operation", ns_per_op, medium="cache")
 
 
 FIGURE_19 = Figure(
@@ -214,6 +254,6 @@ FIGURE_19 = Figure(
     "The paper takes the flushes out of all allocators to imitate eADR and runs Threadtest with four "
     "threads: the number of stripes, 1 to 32, makes no difference, and interleaving is switched off "
     "where eADR is found.",
-    "Threadtest and Shbench on medium cache, which flushes nothing, with as many threads as there are cores; each destination in a "
-    "line of its own.",
-    commands_19, draw_19)
+    "Threadtest and Shbench on medium cache, which flushes nothing, with as many threads as there are "
+    "cores; each destination in a line of its own.",
+    commands_19, draw_19, worth=worth_19)

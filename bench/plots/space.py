@@ -1,7 +1,8 @@
 """Figures 13, 15 and 16 (b): memory, and what morphing is worth."""
 
 from plots import page, svg
-from plots.figure import COLOURS, Figure, SPEED_HEAD, arguments, medium_text, speed_rows
+from plots.figure import (COLOURS, Figure, SPEED, SPEED_HEAD, arguments, beside, medium_text, note_of,
+                          series_of, speed_rows, threads_list)
 from plots.page import Drawn
 from plots.samples import ns_per_op, ratio
 from plots.small import commands_16a, draw_16a
@@ -30,11 +31,10 @@ def draw_13(samples):
     plots, rows = [], []
     threads = samples.values("threads")
     for case in samples.values("case"):
-        series = [Series(engine, COLOURS[engine],
-                         [s.spread(peak_mib) if (s := samples.one(case=case, engine=engine, threads=t))
-                          else None for t in threads])
+        series = [series_of(engine, COLOURS[engine], [samples.one(case=case, engine=engine, threads=t)
+                                                      for t in threads], peak_mib)
                   for engine in samples.values("engine")]
-        plots.append(svg.bars(case, "peak, MiB", threads, "threads", series))
+        plots.append(svg.bars(case, "peak, MiB", list(map(threads_list, threads)), series))
     for s in samples.all():
         rows.append([s.get("case"), s.get("engine"), s.get("threads"), spread_text(s.spread(peak_mib)),
                      spread_text(s.spread(live_mib)), spread_text(s.spread("peak_per_live"))])
@@ -43,13 +43,22 @@ def draw_13(samples):
                                     rows)])
 
 
+def compare_13(samples):
+    found = []
+    for mine in samples.all(engine="tenuto"):
+        case, threads = mine.get("case"), mine.get("threads")
+        others = {e: samples.one(case=case, engine=e, threads=threads) for e in EVERYONE[1:]}
+        found += beside("Peak memory, MiB", f"{case} with {threads_list(threads)}", peak_mib, mine, others)
+    return found
+
+
 FIGURE_13 = Figure(
     "13", "Space under Threadtest and DBMStest",
     "On both, NVAlloc-LOG takes as much memory as the other persistent allocators or less.",
     "The most the heap took above its start, beside libpmemobj and volatile allocators; every byte is "
     "written and checked (--verify), so that memory nobody touched does not flatter those that are "
     "measured by touched pages. The time of these runs is no figure.",
-    commands_13, draw_13)
+    commands_13, draw_13, compare_13)
 
 
 # --- 15: Fragbench ------------------------------------------------------------------------------
@@ -69,7 +78,7 @@ def commands_15(setup):
 
 
 def name_15(sample):
-    return sample.get("engine") + (" w/o morphing" if sample.get("morph_occupancy") == 0 else "")
+    return sample.get("engine") + (" without morphing" if sample.get("morph_occupancy") == 0 else "")
 
 
 def colour_15(sample):
@@ -81,7 +90,7 @@ def by_case(samples, cases, field, **wanted):
     found = {}
     for s in samples.all(**wanted):
         found.setdefault((name_15(s), colour_15(s)), {})[s.get("case")] = s
-    return [Series(name, colour, [at[c].spread(field) if c in at else None for c in cases])
+    return [series_of(name, colour, [at.get(c) for c in cases], field)
             for (name, colour), at in found.items()]
 
 
@@ -98,15 +107,14 @@ def draw_15(samples):
     ws = [c.rsplit("-", 1)[1].upper() for c in cases]
     space = [*by_case(samples, cases, "peak_per_live", medium="cache"),
              *by_case(samples, cases, "peak_per_live", medium=None)]
-    plots = [svg.bars("(a) space", "peak / live bytes", ws, "workload", space),
-             slab_plot(samples, cases, ws)]
-    for medium, delays, letter in (("cache", None, "c"), ("line", None, "c"), ("model", True, "d")):
-        words = "model with delays" if delays else medium
-        series = by_case(samples, cases, "mops", medium=medium, delays=delays)
-        if medium == "cache":
-            series += by_case(samples, cases, "mops", medium=None)
-        plots.append(svg.bars(f"({letter}) speed, {words}", "million operations a second", ws,
-                              "workload", series))
+    plots = [svg.bars("(a) space", "peak / live bytes", ws, space), slab_plot(samples, cases, ws)]
+    speed = (by_case(samples, cases, "mops", medium="cache") + by_case(samples, cases, "mops", medium=None),
+             by_case(samples, cases, "mops", medium="line"),
+             by_case(samples, cases, "mops", medium="model", delays=True))
+    waiting = svg.top_of(*speed[1], *speed[2])
+    for title, series, top in zip(("(c) speed, cache", "(c) speed, line", "(d) speed, model with delays"),
+                                  speed, (None, waiting, waiting)):
+        plots.append(svg.bars(title, SPEED, ws, series, top))
     return Drawn(plots, [worth_table(samples, cases),
                          page.table("All figures", ("workload", "allocator", "medium", "peak / live",
                                                     *SPEED_HEAD), everything(samples))])
@@ -115,15 +123,17 @@ def draw_15(samples):
 def slab_plot(samples, cases, ws):
     bars, values = [], [[] for _ in CLASSES]
     for case, w in zip(cases, ws):
-        for occupancy, words in ((0.2, w), (0, w + " w/o")):
+        for occupancy, words in ((0.2, w), (0, w + " without")):
             s = samples.one(case=case, medium="cache", morph_occupancy=occupancy)
             if s is None or s.spread(slabs_in(0, 10)) is None:
                 continue
             bars.append(words)
             for i, (_, first, end) in enumerate(CLASSES):
                 values[i].append(s.spread(slabs_in(first, end)))
-    series = [Series(name, f"c{(1, 4, 2)[i]}", values[i]) for i, (name, _, _) in enumerate(CLASSES)]
-    return svg.stacked("(b) how full slabs are at the end", "% of slabs", bars, "", series)
+    note = note_of(samples.all())
+    series = [Series(name, f"c{(1, 4, 2)[i]}", values[i], note) for i, (name, _, _) in enumerate(CLASSES)]
+    return svg.stacked("(b) how full slabs are at the end, with and without morphing", "% of slabs", bars,
+                       series, 100)
 
 
 def worth_table(samples, cases):
@@ -143,6 +153,30 @@ def worth_table(samples, cases):
                        "slabs of two sizes at the end"), rows)
 
 
+def compare_15(samples):
+    found = []
+    for mine in samples.all(medium="cache", morph_occupancy=0.2):
+        others = {e: samples.one(case=mine.get("case"), engine=e, medium="cache" if e == "pmdk" else None)
+                  for e in EVERYONE[1:]}
+        found += beside("Fragbench, peak / live bytes", mine.get("case"), "peak_per_live", mine, others)
+    for mine in samples.all(morph_occupancy=0.2, delays=None):
+        pmdk = samples.one(case=mine.get("case"), engine="pmdk", medium=mine.get("medium"))
+        found += beside(f"Fragbench, {SPEED}", f"{mine.get('case')} on {medium_text(mine)}", "mops", mine,
+                        {"pmdk": pmdk}, more_is_better=True)
+    return found
+
+
+def worth_15(samples):
+    found = []
+    for mine in samples.all(morph_occupancy=0.2):
+        without = {"off": samples.one(morph_occupancy=0, **{name: mine.get(name) for name in
+                                                            ("case", "medium", "delays")})}
+        at = f"{mine.get('case')} on {medium_text(mine)}"
+        found += beside("Morphing, peak / live bytes", at, "peak_per_live", mine, without)
+        found += beside(f"Morphing, {SPEED}", at, "mops", mine, without, more_is_better=True)
+    return found
+
+
 def everything(samples):
     return [[s.get("case"), name_15(s), medium_text(s), spread_text(s.spread("peak_per_live")),
              *speed_rows([s], lambda _: ())[0]] for s in samples.all()]
@@ -157,7 +191,7 @@ FIGURE_15 = Figure(
     "A limit of 64 MiB live instead of 1 GB, the same proportions. How full slabs are is looked at when "
     "the last allocation is done. Volatile allocators take part as bounds; of libpmemobj touched blocks "
     "of the pool's file are counted.",
-    commands_15, draw_15)
+    commands_15, draw_15, compare_15, worth_15)
 
 
 # --- 16 (b): when slabs may morph ---------------------------------------------------------------
@@ -176,7 +210,7 @@ def draw_16(samples):
         return first
     percents = [f"{100 * s.get('morph_occupancy'):g}" for s in found]
     plots = [svg.lines(f"Fragbench W4: {words}", y_label, percents, "SU, %",
-                       [Series("tenuto, model with delays", "c0", [s.spread(field) for s in found])])
+                       [series_of("tenuto, model with delays", "c0", found, field)])
              for words, y_label, field in (("memory", "peak / live bytes", "peak_per_live"),
                                            ("time", "ns an operation", ns_per_op))]
     rows = [[p, spread_text(s.spread("peak_per_live")), spread_text(s.spread(ns_per_op)),
@@ -197,6 +231,6 @@ FIGURE_16 = Figure(
     "lines exhaust: it can show what stripes save, not where more of them start to cost. Each "
     "destination in a line of its own. Between the bits of two operations a thread flushes other lines "
     "here (its intents', its destinations'), so that few stripes are enough to avoid reflushes; and the "
-    "bits of a slab of Threadtest's 64-byte blocks take two lines at least, so Shbench stands beside it. "
+    "bits of a slab of Threadtest's 64-byte blocks take two lines at least, so Shbench is drawn, too. "
     "(b) SU is HeapOptions::morph_occupancy; 0 switches morphing off.",
     commands_16, draw_16)

@@ -1,19 +1,21 @@
-"""Plots as inline SVG: lines and bars over categories, with whiskers from least to most.
+"""Plots as inline SVG: bars lying in rows, and lines. Scales are linear and start at zero.
 
-Colours are classes (c0, c1, ...) that the page's style sheet sets for light and dark. Marks carry a
-<title>, which browsers show as a tooltip.
+Title and legend are HTML above the drawing, where they wrap. Colours are classes (c0, c1, ...) that
+the page's style sheet sets for light and dark. A mark is a group with a <title>: value, spread and
+origin, which the page's script shows at once.
 """
 
 import html
 import math
 from collections import namedtuple
 
-# values: by category, a Spread or None. dash: a class for the line. stacked bars ignore whiskers.
-Series = namedtuple("Series", "name colour values dash", defaults=("",))
+# values: by category, a Spread or None. note: what hovering adds, such as the commit. dash: a class
+# for the line.
+Series = namedtuple("Series", "name colour values note dash", defaults=("", ""))
 
-WIDTH, HEIGHT = 460, 270
-LEFT, RIGHT, TOP, BOTTOM = 68, 10, 30, 40
-LEGEND_LINE = 17
+WIDTH, LINES_HEIGHT = 440, 250
+LETTER = 6.6  # no letter of a name is wider on average, in the 12 units of the font
+BAR, GAP, GROUP_GAP = 13, 2, 11
 
 
 def short(value):
@@ -23,7 +25,7 @@ def short(value):
     if value == 0:
         return "0"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:.{digits}f}" if digits else f"{round(value):d}"
+    return f"{value:.{digits}f}" if digits else f"{round(value):,d}"
 
 
 def spread_text(spread):
@@ -34,151 +36,166 @@ def spread_text(spread):
     return f"{short(spread.median)} ({short(spread.least)}..{short(spread.most)})"
 
 
+def top_of(*series):
+    """The highest value drawn, for panels that share a range."""
+    return max((s.most for one in series for s in one.values if s is not None), default=0)
+
+
+def text(x, y, words, cls=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{cls}">{html.escape(str(words))}</text>'
+
+
+def mark(tip, *parts):
+    return f'<g class="mark"><title>{html.escape(tip)}</title>{"".join(parts)}</g>'
+
+
+def rect(x, y, width, height, cls):
+    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(0.0, width):.1f}" height="{height:.1f}" '
+            f'class="{cls}"/>')
+
+
+def rule(x1, y1, x2, y2):
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="grid"/>'
+
+
+def tip_of(series, category, spread, unit):
+    within = "" if spread.least == spread.most else f"\nfrom {short(spread.least)} to {short(spread.most)}"
+    note = f"\n{series.note}" if series.note else ""
+    return f"{series.name}, {category}\n{short(spread.median)} {unit}{within}{note}"
+
+
 class Axis:
-    """From values to heights; linear from zero, or logarithmic."""
+    """From values to places between `start` (zero) and `end`."""
 
-    def __init__(self, values, log):
-        most = max(values, default=1) or 1
-        self.log = log and min(values, default=0) > 0
-        if self.log:
-            least = min(values)
-            grid = [m * 10.0**e for e in range(math.floor(math.log10(least)) - 1,
-                                               math.ceil(math.log10(most)) + 2) for m in (1, 2, 5)]
-            low = max(t for t in grid if t < least)
-            high = min(t for t in grid if t > most)
-            self.low, self.high = math.log10(low), math.log10(high)
-            self.ticks = [t for t in grid if low <= t <= high]
-            if len(self.ticks) > 8:
-                self.ticks = [t for t in self.ticks if f"{t:e}"[0] == "1"]
-        else:
-            step = 10.0 ** math.floor(math.log10(most))
-            while most / step < 4:
-                step /= 2
-            self.low, self.high = 0, math.ceil(most * 1.05 / step) * step
-            self.ticks = [i * step for i in range(round(self.high / step) + 1)]
+    def __init__(self, top, start, end, steps_most=6):
+        top = top or 1
+        power = 10.0 ** math.floor(math.log10(top / steps_most))
+        step = next(s * power for s in (1, 2, 2.5, 5, 10, 20) if top <= steps_most * s * power)
+        steps = max(1, math.ceil(top / step - 1e-9))
+        self.high, self.start, self.end = steps * step, start, end
+        self.ticks = [i * step for i in range(steps + 1)]
 
-    def y(self, value):
-        if self.log:
-            value = math.log10(max(value, 10**self.low))
-        share = (value - self.low) / (self.high - self.low)
-        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    def at(self, value):
+        return self.start + value / self.high * (self.end - self.start)
+
+    def words(self):
+        return [f"{t:,.10g}" for t in self.ticks]
 
 
-class Plot:
-    def __init__(self, title, y_label, categories, x_label, axis, legend=()):
-        self.height = HEIGHT + LEGEND_LINE * len(legend)
-        self.parts = []
-        self.categories = categories
-        self.axis = axis
-        self.title = title
-        self.step = (WIDTH - LEFT - RIGHT) / max(1, len(categories))
-        self.frame(title, y_label, x_label)
-        self.legend(legend)
-
-    def add(self, tag, text=None, **attributes):
-        attributes = {("class" if k == "cls" else k.replace("_", "-")): v
-                      for k, v in attributes.items()}
-        said = "".join(f' {k}="{v:.1f}"' if isinstance(v, float) else f' {k}="{html.escape(str(v))}"'
-                       for k, v in attributes.items())
-        self.parts.append(f"<{tag}{said}>{text or ''}</{tag}>")
-
-    def text(self, x, y, words, cls, **more):
-        self.add("text", html.escape(words), x=float(x), y=float(y), cls=cls, **more)
-
-    def frame(self, title, y_label, x_label):
-        self.text(LEFT, 14, title, "title")
-        for tick in self.axis.ticks:
-            y = self.axis.y(tick)
-            self.add("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, cls="grid")
-            self.text(LEFT - 6, y + 4, f"{tick:g}", "tick end")
-        middle = (TOP + HEIGHT - BOTTOM) / 2
-        self.text(13, middle, y_label, "label middle", transform=f"rotate(-90 13 {middle:.1f})")
-        for i, category in enumerate(self.categories):
-            self.text(self.centre(i), HEIGHT - BOTTOM + 16, str(category), "tick middle")
-        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, "label middle")
-
-    def legend(self, entries):
-        for i, (name, colour, dash) in enumerate(entries):
-            y = HEIGHT + LEGEND_LINE * i + 8.0
-            if dash is None:
-                self.add("rect", x=float(LEFT), y=y - 6, width=14.0, height=10.0,
-                         cls=f"fill {colour}")
-            else:
-                self.add("line", x1=float(LEFT - 6), x2=float(LEFT + 16), y1=y, y2=y,
-                         cls=f"curve {colour} {dash}")
-            self.text(LEFT + 22, y + 4, name, "tick")
-
-    def centre(self, i):
-        return LEFT + self.step * (i + 0.5)
-
-    def whisker(self, x, spread):
-        if spread.least == spread.most:
-            return
-        low, high = self.axis.y(spread.least), self.axis.y(spread.most)
-        self.add("path", d=f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6"
-                           f"M{x - 3:.1f} {high:.1f}h6", cls="whisker")
-
-    def tip(self, name, category, spread):
-        return f"<title>{html.escape(f'{name}, {category}: {spread_text(spread)}')}</title>"
-
-    def done(self):
-        return (f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" '
-                f'aria-label="{html.escape(self.title)}">{"".join(self.parts)}</svg>')
+def across(top, left, right):
+    """An axis whose numbers, side by side, keep a letter's distance or more."""
+    for steps_most in (6, 5, 4, 3, 2, 1):
+        axis = Axis(top, left, right, steps_most)
+        if (right - left) / (len(axis.ticks) - 1) > LETTER * (2 + max(map(len, axis.words()))):
+            break
+    return axis
 
 
-def axis_of(series, log):
-    spreads = [s for one in series for s in one.values if s is not None]
-    return Axis([s.most for s in spreads] + [s.least for s in spreads], log)
+def drawing(title, keys, height, parts):
+    """keys: (name, class of a colour, class of a line or None for a bar) of each series."""
+    drawn = "".join(
+        f'<span><svg class="key" viewBox="0 0 24 10">'
+        + (rect(0, 0, 24, 10, f"fill {colour}") if dash is None else
+           f'<path d="M0 5h24" class="curve {colour} {dash}"/>')
+        + f"</svg>{html.escape(name)}</span>" for name, colour, dash in keys)
+    legend = f'<div class="legend">{drawn}</div>' if len(keys) > 1 else ""
+    return (f'<figure><figcaption>{html.escape(title)}</figcaption>{legend}'
+            f'<svg class="plot" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+            f'aria-label="{html.escape(title)}">{"".join(parts)}</svg></figure>')
 
 
-def lines(title, y_label, categories, x_label, series, log=False):
-    plot = Plot(title, y_label, categories, x_label, axis_of(series, log),
-                [(s.name, s.colour, s.dash) for s in series])
-    for one in series:
-        points = [(plot.centre(i), s, c)
-                  for i, (s, c) in enumerate(zip(one.values, categories)) if s is not None]
-        path = " ".join(f"{x:.1f},{plot.axis.y(s.median):.1f}" for x, s, _ in points)
-        if len(points) > 1:
-            plot.add("polyline", points=path, cls=f"curve {one.colour} {one.dash}")
-        for x, spread, category in points:
-            plot.whisker(x, spread)
-            plot.add("circle", plot.tip(one.name, category, spread), cx=float(x),
-                     cy=plot.axis.y(spread.median), r=3.5, cls=f"fill {one.colour}")
-    return plot.done()
+def nothing(title):
+    return (f'<figure><figcaption>{html.escape(title)}</figcaption>'
+            "<p>Nothing is drawn here: this run has no figures for it.</p></figure>")
 
 
-def bars(title, y_label, categories, x_label, series, log=False):
-    plot = Plot(title, y_label, categories, x_label, axis_of(series, log),
-                [(s.name, s.colour, None) for s in series] if len(series) > 1 else ())
-    width = plot.step * 0.8 / max(1, len(series))
-    base = float(HEIGHT - BOTTOM)
-    for k, one in enumerate(series):
-        for i, (spread, category) in enumerate(zip(one.values, categories)):
-            if spread is None:
-                continue
-            x = plot.centre(i) + width * (k - len(series) / 2)
-            y = plot.axis.y(spread.median)
-            plot.add("rect", plot.tip(one.name, category, spread), x=x + 0.5, y=y,
-                     width=max(1.0, width - 1), height=max(0.0, base - y), cls=f"fill {one.colour}")
-            plot.whisker(x + width / 2, spread)
-    return plot.done()
+def rows(title, unit, keys, groups, top):
+    """groups: a category and its bars; a bar: its parts (class, end, tip), whisker and words."""
+    left = max(LETTER * max(len(str(category)) for category, _ in groups), 20.0) + 8
+    right = WIDTH - LETTER * max(len(words) for _, bars in groups for *_, words in bars) - 8
+    axis = across(top, left, right)
+    y, parts = 4.0, []
+    for category, bars in groups:
+        height = len(bars) * (BAR + GAP)
+        parts.append(text(left - 6, y + height / 2 + 3, category, "end"))
+        for segments, whisker, words in bars:
+            start, end = 0.0, max(whisker.most if whisker else 0.0, segments[-1][1] if segments else 0.0)
+            for cls, stop, tip in segments:
+                # The whole row answers a pointer: a bar near zero is too thin to be met.
+                hit = rect(left, y, WIDTH - left, BAR + GAP, "hit") if len(segments) == 1 else ""
+                parts.append(mark(tip, hit, rect(axis.at(start), y, axis.at(stop) - axis.at(start), BAR,
+                                                 f"fill {cls}")))
+                start = stop
+            if whisker and whisker.least != whisker.most:
+                low, high, middle = axis.at(whisker.least), axis.at(whisker.most), y + BAR / 2
+                parts.append(f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}'
+                             f'M{low:.1f} {middle - 3:.1f}v6M{high:.1f} {middle - 3:.1f}v6"/>')
+            parts.append(text(axis.at(end) + 5, y + BAR / 2 + 4, words, "value"))
+            y += BAR + GAP
+        y += GROUP_GAP
+    grid = [rule(axis.at(t), 0, axis.at(t), y - GROUP_GAP / 2) for t in axis.ticks]
+    scale = [text(axis.at(t), y + 10, words, "tick middle") for t, words in zip(axis.ticks, axis.words())]
+    scale.append(text((left + right) / 2, y + 28, unit, "middle"))
+    return drawing(title, keys, y + 34, grid + parts + scale)
 
 
-def stacked(title, y_label, categories, x_label, series):
-    """Parts on top of each other, medians alone; the tables have the spreads."""
-    sums = [sum(s.values[i].median for s in series if s.values[i] is not None)
-            for i in range(len(categories))]
-    plot = Plot(title, y_label, categories, x_label, Axis(sums, False),
-                [(s.name, s.colour, None) for s in series])
+def bars(title, unit, categories, series, top=None):
+    """A bar for each category and series, with the median beside it; missing ones say so."""
+    series = [s for s in series if any(v is not None for v in s.values)]
+    if not series:
+        return nothing(title)
+
+    def bar(one, category, spread):
+        if spread is None:
+            return [], None, "not measured"
+        return ([(one.colour, spread.median, tip_of(one, category, spread, unit))], spread,
+                short(spread.median))
+    groups = [(c, [bar(one, c, one.values[i]) for one in series]) for i, c in enumerate(categories)]
+    return rows(title, unit, [(s.name, s.colour, None) for s in series], groups,
+                top_of(*series) if top is None else top)
+
+
+def stacked(title, unit, categories, series, top=None):
+    """Parts behind each other, medians alone; the tables have the spreads."""
+    groups = []
     for i, category in enumerate(categories):
-        below = 0.0
+        sum_, segments = 0.0, []
         for one in series:
-            spread = one.values[i]
-            if spread is None:
-                continue
-            top, bottom = plot.axis.y(below + spread.median), plot.axis.y(below)
-            plot.add("rect", plot.tip(one.name, category, spread),
-                     x=plot.centre(i) - plot.step * 0.3, y=top, width=plot.step * 0.6,
-                     height=bottom - top, cls=f"fill {one.colour}")
-            below += spread.median
-    return plot.done()
+            if one.values[i] is not None:
+                sum_ += one.values[i].median
+                segments.append((one.colour, sum_, tip_of(one, category, one.values[i], unit)))
+        groups.append((category, [(segments, None, short(sum_))]))
+    if not groups:
+        return nothing(title)
+    if top is None:
+        top = max(segments[-1][1] for _, [(segments, _, _)] in groups if segments)
+    return rows(title, unit, [(s.name, s.colour, None) for s in series], groups, top)
+
+
+def lines(title, unit, categories, x_label, series, top=None):
+    series = [s for s in series if any(v is not None for v in s.values)]
+    if not series:
+        return nothing(title)
+    high, low = 26.0, LINES_HEIGHT - 40.0
+    axis = Axis(top_of(*series) if top is None else top, low, high)
+    left = LETTER * max(map(len, axis.words())) + 10
+    step = (WIDTH - left) / len(categories)
+    parts = [text(0, 12, unit)]
+    for t, words in zip(axis.ticks, axis.words()):
+        y = axis.at(t)
+        parts += [rule(left, y, WIDTH, y), text(left - 6, y + 4, words, "tick end")]
+    places = [left + step * (i + 0.5) for i in range(len(categories))]
+    parts += [text(x, low + 16, c, "tick middle") for x, c in zip(places, categories)]
+    parts.append(text((left + WIDTH) / 2, LINES_HEIGHT - 6, x_label, "middle"))
+    for one in series:
+        found = [(x, c, s) for x, c, s in zip(places, categories, one.values) if s is not None]
+        path = " ".join(f"{x:.1f},{axis.at(s.median):.1f}" for x, _, s in found)
+        parts.append(f'<polyline points="{path}" class="curve {one.colour} {one.dash}"/>')
+        for x, category, s in found:
+            y, least, most = axis.at(s.median), axis.at(s.least), axis.at(s.most)
+            whisker = (f'<path class="whisker" d="M{x:.1f} {least:.1f}V{most:.1f}M{x - 3:.1f} {least:.1f}h6'
+                       f'M{x - 3:.1f} {most:.1f}h6"/>' if s.least != s.most else "")
+            parts.append(mark(tip_of(one, f"{category} {x_label}", s, unit), whisker,
+                              f'<circle cx="{x:.1f}" cy="{y:.1f}" r="9" class="hit"/>'
+                              f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="fill {one.colour}"/>'))
+    return drawing(title, [(s.name, s.colour, s.dash) for s in series], LINES_HEIGHT, parts)

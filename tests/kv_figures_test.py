@@ -137,6 +137,23 @@ class KvFiguresTest(unittest.TestCase):
         few = self.lines[0].replace('"rounds":1,"turns":1', '"rounds":3,"turns":2')
         self.assertIn("only 2 of 3 rounds were measured", self.drawn([few] + self.lines[1:])[2])
 
+    def test_two_commits_and_two_distributions_stay_apart(self):
+        commit = f'"commit":"{self.rows[0]["commit"]}"'
+        code, _, text = self.drawn(self.lines[:-1] + [line.replace(commit, '"commit":"another"')
+                                                      for line in self.lines[:-1]] + self.lines[-1:])
+        self.assertEqual(code, 0)
+        self.assertIn("tenuto/another", text)
+        self.assertIn(f"tenuto/{self.rows[0]['commit']}", text)
+        uniform = [line.replace('"zipfian"', '"uniform"') for line in self.lines[:-1]]
+        settings = self.drawn(self.lines[:-1] + uniform + self.lines[-1:])[2].count('<section id="setting-')
+        self.assertEqual(settings, 4)  # of two key sizes
+
+    def test_a_medium_that_promises_less_is_told(self):
+        self.assertEqual(self.rows[0]["medium"], "cache")
+        self.assertNotIn("no equal comparison", self.text)
+        sync = [line.replace('"buffered"', '"sync"') for line in self.lines]
+        self.assertIn("no equal comparison", self.drawn(sync)[2])
+
     def test_wrong_answers_are_told(self):
         code, errors, text = self.drawn(self.lines[:-1] + [
             '{"bench":"kv","end":"complete","failed":["lmdb, a, round 1: 3 <wrong>"]}'])

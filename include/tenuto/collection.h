@@ -105,7 +105,8 @@ class TENUTO_API Collection {
   // each(index, status, value) for all of them in order. Statuses as get. The value is in the pool,
   // and is valid during its call of `each`. The keys are not read at one common point in time.
   Status multi_get(std::span<const std::string_view> keys, const EachValue& each) const;
-  // The first record with a key >= key (lower), or > key (upper). ok | not_found | as get.
+  // lower_bound: the first record with a key >= key. upper_bound: the first with a key > key.
+  // ok | not_found | as get.
   Result<KeyValue> lower_bound(std::string_view key) const;
   Result<KeyValue> upper_bound(std::string_view key) const;
   // A cursor that is not positioned yet.

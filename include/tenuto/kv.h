@@ -72,10 +72,10 @@ class Snapshot;          // tenuto/snapshot.h
 class StoreTransaction;  // tenuto/transaction.h
 struct TransactionOptions;
 
-// Fork and exit are as for Pool (tenuto/pool.h). In a child of a fork every call of the store, and
-// of the collections, iterators, snapshots and transactions that came from it, returns
-// Status::forked and does nothing. This includes close and destructors. A child may open the store
-// again once its parent has closed it. A store may be in a static object.
+// An open store. Fork and exit are as for Pool (tenuto/pool.h). In a child of a fork every call of
+// the store, and of the collections, iterators, snapshots and transactions that came from it,
+// returns Status::forked and does nothing. This includes close and destructors. A child may open
+// the store again once its parent has closed it. A store may be in a static object.
 //
 // A Store is its default collection, which has no name and always exists, and a call that wants a
 // collection takes the Store. A copy of the Store as a Collection is a handle like any other: once

@@ -246,8 +246,9 @@ typedef struct tenuto_record {
 } tenuto_record;
 tenuto_status tenuto_bulk_load(tenuto_collection* in, const tenuto_record* sorted, size_t count,
                                tenuto_durability durability);
-/* The first record with a key >= key (lower), or > key (upper). *found_key and *value are copies.
- * Release each by tenuto_free. NULL and 0 if the status is not TENUTO_OK. */
+/* tenuto_lower_bound: the first record with a key >= key. tenuto_upper_bound: the first with a key
+ * > key. *found_key and *value are copies. Release each by tenuto_free. NULL and 0 if the status is
+ * not TENUTO_OK. */
 tenuto_status tenuto_lower_bound(const tenuto_collection* in, const void* key, size_t key_bytes,
                                  void** found_key, size_t* found_key_bytes, void** value,
                                  size_t* value_bytes);

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "command_line.h"
+#include "help.h"
 #include "process.h"
 #include "session.h"
 #include "tenuto_commands.h"
@@ -23,8 +23,6 @@
 
 namespace tenuto::tool {
 namespace {
-
-using Run = std::function<Error()>;
 
 Run add_create(CommandLine& line) {
   const auto args = std::make_shared<CreateArgs>();
@@ -236,15 +234,6 @@ Run add_crash_kill(CommandLine& line) {
   };
 }
 
-// A name of two words is a command of a group.
-struct Command {
-  const char* name;
-  const char* help;
-  const char* examples;
-  Run (*add)(CommandLine& line);
-  Error (*pass_on)(int argc, char** argv) = nullptr;  // used instead of add: forwards the words
-};
-
 constexpr std::array kCommands = {
     Command{"create", "Make a new pool with an empty store",
             "  tenuto create books.tnt --size 64M\n"
@@ -312,26 +301,6 @@ constexpr std::array kCommands = {
             nullptr, run_crash_life},
 };
 
-std::string overview() {
-  std::string text =
-      "Looks into, checks, fills and empties Tenuto pools: crash-safe ordered key-value stores.\n"
-      "\nUsage: tenuto COMMAND PATH [arguments] [options]\n"
-      "       tenuto COMMAND --help\n\nCommands:\n";
-  for (const Command& command : kCommands) {
-    text += fmt::format("  {:<12} {}\n", command.name, command.help);
-  }
-  return text + R"(
-Examples:
-  tenuto create books.tnt --size 64M
-  tenuto put books.tnt dune 'Frank Herbert'
-  tenuto get books.tnt dune
-  tenuto load books.tnt books.tsv
-  tenuto dump books.tnt books.jsonl
-
-Exit codes: 0 ok, 1 not found, 2 wrong usage or input, 3 exists, 4 full, 5 too large, 6 busy,
-7 permission, 8 io, 9 corrupt, 10 not a pool, 11 wrong version, 12 read only, 14 stopped.)";
-}
-
 bool in_group(std::string_view name) {
   const auto starts = [&](const Command& c) {
     return std::string_view(c.name).starts_with(std::string(name) + " ");
@@ -347,8 +316,10 @@ Error run(int argc, char** argv) {
   const std::string_view last = argc > 1 ? argv[argc - 1] : "";
   const bool asks_for_group = in_group(name) && !grouped && (last == "--help" || last == "-h");
   if (name == "--help" || name == "-h" || name == "help" || asks_for_group) {
-    return print_line(overview());
+    return print_line(overview(kCommands));
   }
+  // For the build, which installs what it writes.
+  if (name == "help-files" && argc == 3) return write_help_files(kCommands, argv[2]);
   if (name == "--version") return print_line("tenuto " TENUTO_VERSION);
   for (const Command& command : kCommands) {
     if (name != command.name) continue;

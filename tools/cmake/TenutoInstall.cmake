@@ -73,6 +73,14 @@ function(tenuto_install)
   endforeach()
   if(TARGET tenuto_cli)
     install(TARGETS tenuto_cli RUNTIME COMPONENT tools)
+    get_target_property(help tenuto_cli TENUTO_HELP)
+    install(DIRECTORY "${help}/man1" DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT tools)
+    set(data ${CMAKE_INSTALL_DATADIR})
+    install(FILES "${help}/bash/tenuto" DESTINATION ${data}/bash-completion/completions
+            COMPONENT tools)
+    install(FILES "${help}/zsh/_tenuto" DESTINATION ${data}/zsh/site-functions COMPONENT tools)
+    install(FILES "${help}/fish/tenuto.fish" DESTINATION ${data}/fish/vendor_completions.d
+            COMPONENT tools)
   endif()
 
   set(built "${CMAKE_CURRENT_BINARY_DIR}/package")

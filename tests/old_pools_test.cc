@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -183,6 +184,28 @@ TEST_P(OldPools, are_of_this_layout_afterwards) {
   for (const std::size_t copy : {0, 4096}) EXPECT_EQ(file[copy + 8], 5) << copy;
 }
 
+// What tools/examples/operating.md says of versions.
+TEST_P(OldPools, show_their_layout_and_are_upgraded_by_a_command_that_writes) {
+  if (refused() || !GetParam().store) return;
+  const auto layout = [&] {
+    const Outcome o = run({"info", pool(), "--json"});
+    EXPECT_EQ(o.code, 0) << o.err;
+    const std::string name = "\"layout_version\":";
+    const std::size_t at = o.out.find(name);
+    return at == std::string::npos ? 0u : static_cast<unsigned>(o.out[at + name.size()] - '0');
+  };
+  const std::string before = read_file(pool());
+  if (GetParam().clean) {
+    EXPECT_EQ(layout(), layout_of(GetParam()));
+    EXPECT_TRUE(read_file(pool()) == before) << "info writes";
+  } else {
+    EXPECT_EQ(layout(), 5u) << "info recovers the pool, which is a write";
+  }
+  const Outcome o = run({"compact", pool(), "--quiet"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(layout(), 5u);
+}
+
 TEST_P(OldPools, that_were_closed_are_read_without_a_write) {
   if (GetParam().fate != Fate::opens || !GetParam().clean) return;
   const std::string before = read_file(pool());
@@ -293,6 +316,25 @@ std::string test_name(const testing::TestParamInfo<OldPool>& info) {
   return "of_" + version + "_" + info.param.name;
 }
 INSTANTIATE_TEST_SUITE_P(All, OldPools, testing::ValuesIn(kPools), test_name);
+
+class LaterPools : public ToolTest {};
+
+TEST_F(LaterPools, are_refused_with_both_layouts_and_stay_as_they_are) {
+  const std::string pool = path("later");
+  ASSERT_EQ(run({"create", pool, "--quiet"}).code, 0);
+  {
+    std::fstream file(pool, std::ios::in | std::ios::out | std::ios::binary);
+    for (const int copy : {0, 4096}) file.seekp(copy + 8).put(6);
+  }
+  const std::string before = read_file(pool);
+  for (const char* command : {"info", "check", "compact"}) {
+    const Outcome o = run({command, pool});
+    EXPECT_EQ(o.code, static_cast<int>(Status::wrong_version)) << o.err;
+    EXPECT_NE(o.err.find("expected 4 or 5, found 6"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("open it with the version that wrote it"), std::string::npos) << o.err;
+  }
+  EXPECT_TRUE(read_file(pool) == before);
+}
 
 TEST(OldPoolsTable, has_a_row_for_each_pool_and_a_pool_for_each_row) {
   std::set<std::string> rows;

@@ -58,8 +58,11 @@ Status check_copy(const Superblock& s, std::string where, Report* report) {
   }
   if (s.version != kLayoutVersion && !is_old(s)) {
     return fail(Status::wrong_version, report,
-                "the pool has another layout version; use the tenuto that made it",
-                std::move(where), std::to_string(kLayoutVersion), std::to_string(s.version));
+                "the pool has a layout that this version does not read; open it with the version "
+                "that wrote it",
+                std::move(where),
+                std::to_string(kLayoutVersionOld) + " or " + std::to_string(kLayoutVersion),
+                std::to_string(s.version));
   }
   if (!is_sound(s) && !TENUTO_PLANT("pm_superblock_checksum_not_compared")) {
     return fail(Status::corrupt, report, "the superblock's checksum does not match",

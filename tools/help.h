@@ -3,26 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "command_line.h"
+#include "commands.h"
 #include "error.h"
 
 namespace tenuto::tool {
 
-using Run = std::function<Error()>;
-
-// A name of two words is a command of a group.
-struct Command {
-  const char* name;
-  const char* help;
-  const char* examples;
-  Run (*add)(CommandLine& line);
-  Error (*pass_on)(int argc, char** argv) = nullptr;  // used instead of add: forwards the words
-};
 using Commands = std::span<const Command>;
 
 // What a shell can offer for an option's value or an argument.

@@ -1,5 +1,5 @@
 // The commands of tools/tenuto: their command-line arguments and the functions that run them.
-// tenuto.cc parses and calls; tenuto_*.cc implement. Each command writes its result to standard
+// commands.cc parses and calls; tenuto_*.cc implement. Each command writes its result to standard
 // output and returns an Error if it failed.
 #pragma once
 

@@ -85,6 +85,13 @@ static void forms(tenuto_store* store, uint64_t* now) {
   tenuto_iterator_release(it);
   CHECK_IS(tenuto_store_reclaim(store, 0, &n), TENUTO_OK);
   CHECK(n == 1);
+  CHECK_IS(tenuto_touch(many, "j", 1, 30, TENUTO_SYNC), TENUTO_OK);
+  CHECK_IS(tenuto_ttl_ms(many, "j", 1, &n), TENUTO_OK);
+  CHECK(n == 30);
+  CHECK_IS(tenuto_touch(many, "i", 1, 30, TENUTO_SYNC), TENUTO_NOT_FOUND);
+  CHECK_IS(tenuto_touch(by_number, "9", 1, 30, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_touch(NULL, "j", 1, 30, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_touch(many, "j", 1, 30, 7), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_erase_pair(many, "k", 1, "2", 1, TENUTO_SYNC), TENUTO_NOT_FOUND);
   CHECK_IS(tenuto_erase_pair(by_number, "9", 1, "nine", 4, TENUTO_SYNC), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_begin(store, 0, &tx), TENUTO_OK);
@@ -92,8 +99,13 @@ static void forms(tenuto_store* store, uint64_t* now) {
   CHECK_IS(tenuto_transaction_erase_pair(tx, many, "k", 1, "1", 1), TENUTO_OK);
   CHECK_IS(tenuto_transaction_put(tx, by_number, "9", 1, "new", 3, 0), TENUTO_OK);
   CHECK_IS(tenuto_transaction_put(tx, NULL, "9", 1, "new", 3, 0), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_transaction_touch(tx, many, "j", 1, 0), TENUTO_OK);
+  CHECK_IS(tenuto_transaction_touch(tx, many, "i", 1, 0), TENUTO_NOT_FOUND);
+  CHECK_IS(tenuto_transaction_touch(NULL, many, "j", 1, 0), TENUTO_INVALID_ARGUMENT);
   CHECK_IS(tenuto_transaction_commit(tx, TENUTO_SYNC), TENUTO_OK);
   CHECK(holds(by_number, "9", "new") && holds(many, "k", "4"));
+  CHECK_IS(tenuto_ttl_ms(many, "j", 1, &n), TENUTO_OK);
+  CHECK(n == 0);
   tenuto_collection_release(many);
   CHECK_IS(tenuto_begin(store, 0, &tx), TENUTO_OK);
   CHECK_IS(tenuto_transaction_create(tx, "fresh", NULL, &many, NULL), TENUTO_OK);

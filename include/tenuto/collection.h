@@ -155,6 +155,13 @@ class TENUTO_API Collection {
   // The milliseconds until the record expires; 0: it does not expire. With duplicates: of the first
   // value. Statuses as get.
   Result<std::uint64_t> ttl_ms(std::string_view key) const;
+  // Gives the record a new lifetime, options.ttl_ms from now (0: it does not expire), and keeps its
+  // value, in one atomic step. With duplicates: all values of the key, as one batch (to touch one
+  // of them, put the pair again). A snapshot still sees the old lifetime. not_found: there is no
+  // such record, or it has expired. invalid_argument: nothing expires in this collection. corrupt:
+  // the record is damaged. conflict or expired: as erase, with duplicates. Otherwise as put, also
+  // in its cost and durability: the record is copied to a new block.
+  Status touch(std::string_view key, WriteOptions options);
 
   std::string name() const;  // "": the default collection, or an empty handle
   std::uint64_t id() const;  // never reused in a pool; 0: the default collection, or empty handle

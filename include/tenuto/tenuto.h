@@ -205,6 +205,9 @@ tenuto_status tenuto_put_for(tenuto_collection* in, const void* key, size_t key_
                              tenuto_durability durability);
 tenuto_status tenuto_ttl_ms(const tenuto_collection* in, const void* key, size_t key_bytes,
                             uint64_t* ttl_ms);
+/* tenuto::Collection::touch: a new lifetime for a record. */
+tenuto_status tenuto_touch(tenuto_collection* in, const void* key, size_t key_bytes,
+                           uint64_t ttl_ms, tenuto_durability durability);
 /* For collections with duplicates. */
 tenuto_status tenuto_contains_pair(const tenuto_collection* in, const void* key, size_t key_bytes,
                                    const void* value, size_t value_bytes);
@@ -358,6 +361,8 @@ tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const tenuto_c
 tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const tenuto_collection* in,
                                      const void* key, size_t key_bytes, const void* value,
                                      size_t value_bytes, uint64_t ttl_ms);
+tenuto_status tenuto_transaction_touch(tenuto_transaction* tx, const tenuto_collection* in,
+                                       const void* key, size_t key_bytes, uint64_t ttl_ms);
 tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const tenuto_collection* in,
                                        const void* key, size_t key_bytes);
 tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto_collection* in,

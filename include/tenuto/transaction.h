@@ -70,6 +70,9 @@ class TENUTO_API StoreTransaction {
   Status put(const Collection& collection, std::string_view key, std::string_view value,
              std::uint64_t ttl_ms = 0);
   Status erase(const Collection& collection, std::string_view key);  // ok also without the key
+  // As Collection::touch: a read and a put, in this transaction. not_found: there is no such
+  // record. Other statuses as get and put. WriteBatch has no such call, because it reads nothing.
+  Status touch(const Collection& collection, std::string_view key, std::uint64_t ttl_ms);
   // Erases one pair. invalid_argument: the collection has no duplicates.
   Status erase_pair(const Collection& collection, std::string_view key, std::string_view value);
 
@@ -124,6 +127,9 @@ class TENUTO_API StoreTransaction {
   Collection main() const;
   Iterator pairs_of(const Collection& collection, std::string_view key);
   Iterator iterator_in(const Collection& collection, store::Where where);
+  // Calls `write` with each value of a key that has duplicates. Does all of these writes or none.
+  Status each_pair(const Collection& collection, std::string_view key, std::size_t& count,
+                   const std::function<Status(const std::string&)>& write);
   std::shared_ptr<Impl> impl_;
 };
 

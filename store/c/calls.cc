@@ -54,6 +54,14 @@ tenuto_status tenuto_ttl_ms(const tenuto_collection* in, const void* key, size_t
   return give(left.error());
 }
 
+tenuto_status tenuto_touch(tenuto_collection* in, const void* key, size_t key_bytes,
+                           uint64_t ttl_ms, tenuto_durability durability) {
+  if (!sound(in, key, key_bytes) || !c::is_durability(durability)) return TENUTO_INVALID_ARGUMENT;
+  WriteOptions options = write_options(durability);
+  options.ttl_ms = ttl_ms;
+  return give(in->collection.touch(bytes_of(key, key_bytes), options));
+}
+
 tenuto_status tenuto_contains_pair(const tenuto_collection* in, const void* key, size_t key_bytes,
                                    const void* value, size_t value_bytes) {
   if (!sound(in, key, key_bytes) || !sound(value, value_bytes)) return TENUTO_INVALID_ARGUMENT;

@@ -145,6 +145,12 @@ tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const tenuto_collec
       tx->tx->put(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes), ttl_ms));
 }
 
+tenuto_status tenuto_transaction_touch(tenuto_transaction* tx, const tenuto_collection* in,
+                                       const void* key, size_t key_bytes, uint64_t ttl_ms) {
+  if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
+  return give(tx->tx->touch(in->collection, bytes_of(key, key_bytes), ttl_ms));
+}
+
 tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const tenuto_collection* in,
                                        const void* key, size_t key_bytes) {
   if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;

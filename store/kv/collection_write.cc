@@ -58,18 +58,18 @@ Status gather(const std::shared_ptr<CollectionState>& state, store::Span span,
   return cursor.status();
 }
 
-// snapshot: null, or the one through which `doomed` was gathered. With it the commit validates that
-// the span has not changed since. conflict: it has, or the collection is being dropped.
-Status erase_all(CollectionState* state, const Doomed& doomed, WriteOptions options,
-                 const store::Span& span = {},
-                 const std::shared_ptr<store::SnapshotCore>& snapshot = nullptr) {
+// Gives all these stored keys this stored value, as one batch; none: erases them. With a snapshot
+// in `reads`, through which they were gathered, the commit validates that the span has not changed
+// since. conflict: it has, or the collection is being dropped.
+Status write_all(CollectionState* state, std::span<const std::string> keys,
+                 std::optional<std::string_view> value, WriteOptions options,
+                 store::ReadSet reads = {}, const store::Span& span = {}) {
+  reads.lives.push_back(&state->life);
   return change(state, options, [&](store::Tree& tree) {
+    reads.ranges.clear();
+    if (reads.snapshot != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
     std::vector<store::BatchOp> ops;
-    for (const std::string& key : doomed.keys) ops.push_back({&tree, key, {}, true});
-    store::ReadSet reads;
-    reads.snapshot = snapshot;
-    reads.lives.push_back(&state->life);
-    if (snapshot != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
+    for (const std::string& key : keys) ops.push_back({&tree, key, value.value_or(""), !value});
     return store::Tree::write(std::move(ops), &reads);
   });
 }
@@ -84,8 +84,52 @@ Status erase_pairs(const std::shared_ptr<CollectionState>& state, const store::S
   TENUTO_TRY(gather(state, span, *snapshot, doomed));
   if (doomed.keys.empty()) return Status::not_found;
   if (TENUTO_PLANT("store_pairs_erased_unread")) snapshot->reset();
-  TENUTO_TRY(erase_all(state.get(), doomed, options, span, *snapshot));
+  store::ReadSet reads;
+  reads.snapshot = *snapshot;
+  TENUTO_TRY(write_all(state.get(), doomed.keys, {}, options, std::move(reads), span));
   return doomed.live == 0 ? Status::not_found : Status::ok;
+}
+
+// Gives all values that a key has at one timestamp a new lifetime. As above; conflict also: one of
+// them has expired meanwhile.
+Status touch_pairs(const std::shared_ptr<CollectionState>& state, const store::Span& span,
+                   WriteOptions options) {
+  const store::Encoding& encoding = state->encoding;
+  auto snapshot = state->collections->versions().take();
+  if (!snapshot) return snapshot.error();
+  store::ReadSet reads;
+  reads.snapshot = *snapshot;
+  reads.clock = &state->collections->clock();
+  std::vector<std::string> keys;
+  {
+    store::Cursor cursor(state, span, *snapshot, nullptr, nullptr);
+    cursor.verify_always();  // a damaged pair must not get a checksum that is right
+    for (cursor.seek({}); cursor.valid(); cursor.next()) {
+      if (!encoding.live(cursor.value(), (*snapshot)->time)) continue;
+      reads.hold_until(encoding.gone_at(cursor.value()));
+      keys.emplace_back(cursor.key());
+    }
+    TENUTO_TRY(cursor.status());
+  }
+  if (keys.empty()) return Status::not_found;
+  std::string room;
+  std::string_view stamp;
+  TENUTO_TRY(encoding.value({}, options.ttl_ms, room, stamp));
+  return write_all(state.get(), keys, stamp, options, std::move(reads), span);
+}
+
+// Calls `write` with the span of a key's pairs until other writers do not come in between.
+template <class Write>
+Status with_pairs(const store::Encoding& encoding, std::string_view key, const Write& write) {
+  store::Span span;
+  TENUTO_TRY(encoding.begin_of(key, span.lower));
+  TENUTO_TRY(encoding.end_of(key, span.upper.emplace()));
+  Status s;
+  store::Attempts attempts;
+  do {
+    s = write(span);
+  } while (attempts.again_after(s));
+  return s;
 }
 
 // What a conditional write makes of a key. No value: the key is erased, or stays absent.
@@ -131,15 +175,8 @@ Status Collection::erase(std::string_view key, WriteOptions options) {
   if (state_ == nullptr) return Status::closed;
   const store::Encoding& encoding = state_->encoding;
   if (encoding.duplicates()) {
-    store::Span span;
-    TENUTO_TRY(encoding.begin_of(key, span.lower));
-    TENUTO_TRY(encoding.end_of(key, span.upper.emplace()));
-    Status s;
-    store::Attempts attempts;
-    do {
-      s = erase_pairs(state_, span, options);
-    } while (attempts.again_after(s));
-    return s;
+    return with_pairs(encoding, key,
+                      [&](const store::Span& span) { return erase_pairs(state_, span, options); });
   }
   const StoredKey stored(encoding, key);
   TENUTO_TRY(stored.status());
@@ -161,6 +198,31 @@ Status Collection::erase_stored(std::string_view stored, WriteOptions options) {
     return tree.put_when(stored, [&](const store::Record* old) -> store::Decision {
       if (!visible(state_->encoding, old)) return {.status = Status::not_found};
       return {store::Decision::What::erase};
+    });
+  });
+}
+
+// The old record stays until the copy with the new lifetime is durable, as in a put.
+Status Collection::touch(std::string_view key, WriteOptions options) {
+  if (state_ == nullptr) return Status::closed;
+  const store::Encoding& encoding = state_->encoding;
+  if (!encoding.expires()) return Status::invalid_argument;
+  if (encoding.duplicates()) {
+    return with_pairs(encoding, key,
+                      [&](const store::Span& span) { return touch_pairs(state_, span, options); });
+  }
+  const StoredKey stored(encoding, key);
+  TENUTO_TRY(stored.status());
+  std::string room;
+  return change(state_.get(), options, [&](store::Tree& tree) {
+    return tree.put_when(stored.get(), [&](const store::Record* old) -> store::Decision {
+      const std::optional<std::string_view> value = visible(encoding, old);
+      if (!value) return {.status = Status::not_found};
+      store::Decision copy{store::Decision::What::put};
+      // Even if reads do not verify: the copy of a damaged value would have a right checksum.
+      Status s = tree.leaves().verify(*old);
+      if (s == Status::ok) s = encoding.value(*value, options.ttl_ms, room, copy.value);
+      return s == Status::ok ? copy : store::Decision{.status = s};
     });
   });
 }
@@ -210,7 +272,7 @@ Result<std::uint64_t> Collection::erase_range(std::optional<std::string_view> fr
     store::Span span;
     TENUTO_TRY(state_->encoding.range(from, to, span));
     TENUTO_TRY(gather(state_, std::move(span), nullptr, doomed));
-    s = erase_all(state_.get(), doomed, options);
+    s = write_all(state_.get(), doomed.keys, {}, options);
   } while (attempts.again_after(s));
   TENUTO_TRY(s);
   return doomed.live;

@@ -136,6 +136,34 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     TENUTO_TRY(stored.status());
     return impl_->write(*write_set, stored.get(), std::nullopt);
   }
+  std::size_t count = 0;
+  return each_pair(collection, key, count,
+                   [&](const std::string& value) { return erase_pair(collection, key, value); });
+}
+
+Status StoreTransaction::touch(const Collection& collection, std::string_view key,
+                               std::uint64_t ttl_ms) {
+  if (impl_ == nullptr) return Status::closed;
+  store::WriteSet* write_set = nullptr;
+  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  if (!write_set->state->encoding.expires()) return Status::invalid_argument;
+  if (impl_->options.read_only) return Status::read_only;
+  const auto put_again = [&](const std::string& value) {
+    return put(collection, key, value, ttl_ms);
+  };
+  if (write_set->state->encoding.duplicates()) {
+    std::size_t count = 0;
+    TENUTO_TRY(each_pair(collection, key, count, put_again));
+    return count == 0 ? Status::not_found : Status::ok;
+  }
+  std::string value;
+  TENUTO_TRY(get(collection, key, value));
+  return put_again(value);
+}
+
+Status StoreTransaction::each_pair(const Collection& collection, std::string_view key,
+                                   std::size_t& count,
+                                   const std::function<Status(const std::string&)>& write) {
   // Before the read below, which would take a snapshot.
   if (impl_->options.read_only) return Status::read_only;
   std::vector<std::string> values;
@@ -144,13 +172,14 @@ Status StoreTransaction::erase(const Collection& collection, std::string_view ke
     for (it.seek_first(); it.valid(); it.next()) values.emplace_back(it.value());
     TENUTO_TRY(it.status());
   }
+  count = values.size();
   // All of them or none, also when one is refused or memory ends.
   struct Undo {
     store::TransactionState& txn;
     std::size_t count;
     ~Undo() { txn.rollback_to(count); }
   } undo{*impl_, impl_->writes.size()};
-  for (const std::string& value : values) TENUTO_TRY(erase_pair(collection, key, value));
+  for (const std::string& value : values) TENUTO_TRY(write(value));
   undo.count = impl_->writes.size();
   return Status::ok;
 }

@@ -145,6 +145,11 @@ Status LeafReader::verify(Entry& e) const {
   return Status::ok;
 }
 
+Status LeafReader::verify(const Record& record) const {
+  const PoolOffset at = place_of(file_, record);
+  return record_sound(file_, at, record) ? Status::ok : damaged(at, "record's checksum");
+}
+
 Status LeafReader::ordered(const Place& place, std::vector<Entry>& out) const {
   ShadowLeaf& shadow = *place.leaf;
   if ((place.version & ShadowLeaf::kOrdered) == 0) {

@@ -60,6 +60,8 @@ class LeafReader {
   Status read(Entry& entry, bool for_value) const;
   // Reads it and compares its checksum, whatever set_verify() was given.
   Status verify(Entry& entry) const;
+  // The same for a record that lookup, lookup_at or put_when has given.
+  Status verify(const Record& record) const;
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
 

@@ -109,6 +109,13 @@ inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
   return true;
 }
 
+// The block of a record that read_record has found.
+inline PoolOffset place_of(const pm::PoolFile& file, const Record& r) {
+  const PoolOffset behind = file.offset_of(r.key.data());
+  const std::uint64_t bytes = record_bytes(r.key.size(), r.value.size());
+  return {behind.value - (bytes - r.key.size() - r.value.size())};
+}
+
 // Whether the record was written to this place. False for records of 0.1.0, whose place is unknown.
 inline bool record_of_its_place(const pm::PoolFile& file, PoolOffset at, const Record& r) {
   RecordHead head;

@@ -19,6 +19,12 @@ bool Actor::data(const Step& s) {
     case Verb::put_if_absent:
       put(s, c);
       break;
+    case Verb::touch: {
+      const std::string key = text(c, s.a[2]);
+      begin({c.id(), clip(s.a[2]), static_cast<std::uint64_t>(s.a[3]), s.a[4] != 0});
+      end(call([&] { return c.touch(key, how(s.a[4], s.a[3])); }));
+      break;
+    }
     case Verb::erase: {
       const std::string key = text(c, s.a[2]);
       begin({c.id(), clip(s.a[2]), s.a[3] != 0});

@@ -106,6 +106,7 @@ bool Actor::transactions(const Step& s) {
       break;
     case Verb::tx_put:
     case Verb::tx_fill:
+    case Verb::tx_touch:
     case Verb::tx_erase:
     case Verb::tx_erase_pair:
       transaction_write(s, x);
@@ -176,7 +177,11 @@ void Actor::transaction_write(const Step& s, TransactionSlot& x) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t k = s.a[2] + i * 3;
     const std::string key = text(c, k);
-    if (s.verb == Verb::tx_erase) {
+    if (s.verb == Verb::tx_touch) {
+      const auto ttl = static_cast<std::uint64_t>(std::max<std::int64_t>(s.a[3], 0));
+      begin({x.uid, c.id(), clip(k), ttl});
+      end(call([&] { return tx.touch(c, key, ttl); }));
+    } else if (s.verb == Verb::tx_erase) {
       begin({x.uid, c.id(), clip(k)});
       end(call([&] { return plainly ? tx.erase(key) : tx.erase(c, key); }));
     } else if (s.verb == Verb::tx_erase_pair) {

@@ -93,8 +93,8 @@ std::string Applying::data() {
   const Records* c = state.find(id);
   if (c == nullptr) {
     // If two things are wrong with a call, either error may be returned.
-    const bool encodings =
-        op.verb == Verb::erase_pair || op.verb == Verb::cas || op.verb == Verb::merge;
+    const bool encodings = op.verb == Verb::erase_pair || op.verb == Verb::cas ||
+                           op.verb == Verb::merge || op.verb == Verb::touch;
     if (said() && encodings && op.is(Status::invalid_argument)) return {};
     return said() ? expect({Status::not_found}) : "";
   }
@@ -118,6 +118,16 @@ std::string Applying::data() {
       const bool there = c->encoding.duplicates ? pair_there(op.a[2]) : held != nullptr;
       if (said()) why = expect({there ? Status::exists : Status::ok});
       if (done() && !there) put(op.a[2], op.a[3]);
+      return why;
+    }
+    case Verb::touch: {
+      if (!c->encoding.expires) return said() ? expect({Status::invalid_argument}) : "";
+      if (said()) why = expect({held == nullptr ? Status::not_found : Status::ok});
+      std::vector<std::uint64_t> tags;
+      for (const Place p : c->all_of(key, state.time)) tags.push_back(c->held.at(p).tag);
+      for (const std::uint64_t tag : tags) {
+        if (done()) put(tag, op.a[2]);
+      }
       return why;
     }
     case Verb::erase:

@@ -54,6 +54,7 @@ struct Applying {
   std::string transactions();
   std::string transaction_read(TransactionModel& x);
   std::string transaction_write(TransactionModel& x);
+  std::string transaction_touch(TransactionModel& x, const Encoding& encoding, bool made);
   std::string commit(TransactionModel& x);
   std::string commit_refused(const TransactionModel& x) const;
   std::string run();

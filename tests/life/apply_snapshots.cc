@@ -198,7 +198,8 @@ std::string Applying::transaction_write(TransactionModel& x) {
     // Another error of the call may be returned first.
     return said() ? expect({Status::read_only, Status::invalid_argument, Status::not_found}) : "";
   }
-  if (said() && op.is(Status::conflict)) return {};  // another transaction has the key for update
+  const bool refused = said() && op.is(Status::conflict);  // another one has the key for update
+  if (refused && op.verb != Verb::tx_touch) return {};
   if (said() && op.is(Status::expired) && rules.bounded_snapshots) return {};
   if (op.verb == Verb::tx_create) {
     if (!said() || op.ok()) {
@@ -224,6 +225,7 @@ std::string Applying::transaction_write(TransactionModel& x) {
   if (op.verb == Verb::tx_erase_pair && !encoding.duplicates) {
     return said() ? expect({Status::invalid_argument}) : "";
   }
+  if (op.verb == Verb::tx_touch) return transaction_touch(x, encoding, made != nullptr);
   if (!done()) return said() ? expect({Status::ok}) : "";
   if (op.verb == Verb::tx_put) {
     const std::uint64_t ttl = op.a[4];
@@ -242,6 +244,33 @@ std::string Applying::transaction_write(TransactionModel& x) {
     for (const Place p : seen.all_of(key, x.moment->time)) {
       x.writes.push_back({id, key, Write::What::erase_pair, seen.held.at(p).tag});
     }
+  }
+  return {};
+}
+
+// A read of the key, and a put of each value that it has. `made`: by this transaction.
+std::string Applying::transaction_touch(TransactionModel& x, const Encoding& encoding, bool made) {
+  const std::uint64_t id = op.a.at(1), key = op.a.at(2), ttl = op.a.at(3);
+  if (!encoding.expires) return said() ? expect({Status::invalid_argument}) : "";
+  const bool own = !encoding.duplicates && owns(x, id, key);
+  if (!said() && !done()) return {};
+  if (!own) take_moment(state, x);
+  Records seen;
+  const bool there = merged(state, x, id, seen);
+  if (there && !made && !own) {
+    x.ranges.push_back({id, seen.first_of(key), seen.last_of(key), x.writes.size()});
+  }
+  if (said() && op.is(Status::conflict)) return {};
+  // Its own write has not expired: its lifetime began after the snapshot.
+  const std::uint64_t time = own ? 0 : x.moment->time;
+  const std::vector<Place> places = there ? seen.all_of(key, time) : std::vector<Place>{};
+  if (said()) {
+    const std::string why = expect({places.empty() ? Status::not_found : Status::ok});
+    if (!why.empty()) return why;
+  }
+  for (const Place p : places) {
+    const std::uint64_t tag = seen.held.at(p).tag;
+    x.writes.push_back({id, key, Write::What::put, tag, ttl == 0 ? 0 : state.time + ttl});
   }
   return {};
 }

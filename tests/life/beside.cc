@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "apply.h"
 
@@ -58,6 +59,8 @@ class Beside {
 
   void touch(const Op& op);
   std::string look(const Op& op);
+  // Call it when all touches are known: a new lifetime may be that of a value put meanwhile.
+  void renew();
   void set_time(std::uint64_t time) { time_ = time; }
   void pass_time(const Op& op) {
     if (op.verb == Verb::clock) time_ = std::max(time_, op.a.at(0));
@@ -71,6 +74,10 @@ class Beside {
     std::uint64_t key = 0, since = 0;
   };
   using Shown = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // keys, tags
+  struct Renewal {  // a new lifetime for all values of a key
+    std::uint64_t id = 0, key = 0;
+    Touch touch;
+  };
 
   Touched& begin(std::uint64_t id, Encoding encoding) {
     Touched& t = touched_[id];
@@ -80,6 +87,11 @@ class Beside {
   void put(std::uint64_t id, std::uint64_t key, std::uint64_t tag, std::uint64_t ttl,
            const Touch& when);
   void erase(std::uint64_t id, std::uint64_t key, std::uint64_t pair, const Touch& when);
+  void note_renewal(std::uint64_t id, std::uint64_t key, std::uint64_t ttl, Touch when) {
+    when.certain = false;  // it may have found any of the values
+    when.gone_at = ttl == 0 ? 0 : time_ + ttl;
+    renewals_.push_back({id, key, when});
+  }
   void touch_in_transaction(const Op& op);
   void commit(const Op& op);
   std::string walk(const Op& op, const Touched& c, const Span& span, bool forward, Place from,
@@ -94,6 +106,7 @@ class Beside {
   std::map<std::uint64_t, std::vector<Op>> writes_;  // by transaction
   std::map<std::uint64_t, std::uint64_t> times_;     // of `writes_`, by ticket of the call
   std::map<std::uint64_t, Standing> cursors_;
+  std::vector<Renewal> renewals_;
 };
 
 void Beside::put(std::uint64_t id, std::uint64_t key, std::uint64_t tag, std::uint64_t ttl,
@@ -119,6 +132,26 @@ void Beside::erase(std::uint64_t id, std::uint64_t key, std::uint64_t pair, cons
   }
 }
 
+void Beside::renew() {
+  for (const Renewal& r : renewals_) {
+    const auto c = touched_.find(r.id);
+    if (c == touched_.end()) continue;
+    const Records& encoding = c->second.encoding;
+    const Place last = encoding.last_of(r.key);
+    auto at = c->second.at.lower_bound(encoding.first_of(r.key));
+    for (; at != c->second.at.end() && at->first <= last; ++at) {
+      std::set<std::uint64_t> tags;
+      for (const Touch& t : at->second) {
+        if (t.tag != kNone && t.invoke <= r.touch.returned) tags.insert(t.tag);
+      }
+      for (const std::uint64_t tag : tags) {
+        at->second.push_back(r.touch);
+        at->second.back().tag = tag;
+      }
+    }
+  }
+}
+
 void Beside::touch(const Op& op) {
   const bool unsure = uncertain(op);
   const auto& a = op.a;
@@ -134,6 +167,8 @@ void Beside::touch(const Op& op) {
     case Verb::put:
     case Verb::put_if_absent:
       return put(a.at(0), a.at(1), a.at(2), a.at(3), when);
+    case Verb::touch:
+      return note_renewal(a.at(0), a.at(1), a.at(2), when);
     case Verb::erase:
       return erase(a.at(0), a.at(1), kNone, when);
     case Verb::erase_pair:
@@ -193,6 +228,8 @@ void Beside::commit(const Op& op) {
     time_ = times_.at(w.invoke);
     if (w.verb == Verb::tx_put) {
       put(w.a.at(1), w.a.at(2), w.a.at(3), w.a.at(4), when);
+    } else if (w.verb == Verb::tx_touch) {
+      note_renewal(w.a.at(1), w.a.at(2), w.a.at(3), when);
     } else {
       erase(w.a.at(1), w.a.at(2), w.verb == Verb::tx_erase_pair ? w.a.at(3) : kNone, when);
     }
@@ -312,6 +349,7 @@ std::string judge_beside(const State& base, const std::vector<Op>& ops) {
     beside.pass_time(*op);
     beside.touch(*op);
   }
+  beside.renew();
   beside.set_time(base.time);
   for (const Op* op : in_order) {
     beside.pass_time(*op);

@@ -275,6 +275,7 @@ bool buffered(const Op& op) {
       return flag(4);
     case Verb::erase:
       return flag(2);
+    case Verb::touch:
     case Verb::erase_pair:
     case Verb::merge:
     case Verb::erase_range:

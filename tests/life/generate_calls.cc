@@ -14,6 +14,7 @@ void Maker::write() {
     case 4:
       return add(Verb::put_if_absent, {s, c, k, length(), ttl(), buffered()});
     case 5:
+      return add(Verb::touch, {s, c, k, ttl(), buffered()});
     case 6:
       return add(Verb::erase, {s, c, k, buffered()});
     case 7:
@@ -134,8 +135,9 @@ void Maker::transaction() {
       return add(Verb::tx_for_update, {x, slot(), key()});
     case 5:
     case 6:
-    case 7:
       return add(Verb::tx_put, {x, slot(), key(), length(), ttl()});
+    case 7:
+      return add(Verb::tx_touch, {x, slot(), key(), ttl()});
     case 8:
       return add(Verb::tx_erase, {x, slot(), key()});
     case 9:

@@ -342,6 +342,40 @@ TEST_F(ToolCli, collections_are_renamed_and_records_have_lifetimes) {
   EXPECT_EQ(run({"put", pool, "--collection", "logins", "k", "v", "--ttl", ages}).code, 2);
 }
 
+TEST_F(ToolCli, touch_gives_a_new_lifetime) {
+  const std::string pool = new_pool("a.tnt");
+  expect({"collections", pool, "--make", "logins", "--expires"}, "");
+  const auto touch = [&](std::vector<std::string> rest) {
+    rest.insert(rest.begin(), {"touch", pool, "--collection", "logins"});
+    return run(rest);
+  };
+  const auto expires_in = [&](const std::string& key) {
+    const auto line = run_json({"scan", pool, "--collection", "logins", "--prefix", key});
+    if (!line.contains("expires_ms")) return 0.0;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return line["expires_ms"].get<double>() -
+           static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  };
+  for (const char* key : {"ann", "bob", "cy"}) {
+    expect({"put", pool, "--collection", "logins", key, "1", "--ttl", "100"}, "");
+  }
+  EXPECT_EQ(touch({"ann", "cy", "--ttl", "5000"}).code, 0);
+  EXPECT_GT(expires_in("ann"), 4'000'000.0);
+  EXPECT_GT(expires_in("cy"), 4'000'000.0);
+  EXPECT_LT(expires_in("bob"), 101'000.0);
+  EXPECT_EQ(touch({"bob", "--ttl", "0"}).code, 0);
+  EXPECT_EQ(expires_in("bob"), 0.0);
+  const Outcome some = touch({"nobody", "ann", "--ttl", "9000", "--json"});
+  EXPECT_EQ(some.code, 1);
+  EXPECT_EQ(some.out, "{\"touched\":1,\"missing\":[{\"key\":\"nobody\"}]}\n");
+  EXPECT_NE(some.err.find("nobody"), std::string::npos) << some.err;
+  EXPECT_GT(expires_in("ann"), 8'000'000.0);
+  EXPECT_EQ(touch({"ann"}).code, 2) << "no --ttl";
+  EXPECT_EQ(touch({"ann", "--ttl", std::to_string(~std::uint64_t{0} / 1000)}).code, 2);
+  expect({"put", pool, "k", "v"}, "");
+  EXPECT_EQ(run({"touch", pool, "k", "--ttl", "60"}).code, 2) << "nothing expires there";
+}
+
 TEST_F(ToolCli, a_dump_has_all_collections_and_a_load_makes_them) {
   const std::string pool = new_pool("a.tnt");
   const std::string odd = "a \"name\"\twith: #odd \\ bytes";

@@ -65,6 +65,20 @@ Run add_put(CommandLine& line) {
   return [args] { return run_put(*args); };
 }
 
+Run add_touch(CommandLine& line) {
+  const auto args = std::make_shared<TouchArgs>();
+  line.add_common(*args, false);
+  line.add_collection(*args);
+  line.add_texts("KEY", args->keys,
+                 "The keys; one that is not there makes the exit code 1, the others are touched");
+  line.add_flag("--hex", args->hex, "The keys are hexadecimal");
+  line.add_count(
+      "--ttl", [&a = *args](std::uint64_t n) { a.ttl_seconds = n; },
+      "The records expire after so many seconds from now; 0: they do not expire");
+  line.add_size_max(*args);
+  return [args] { return run_touch(*args); };
+}
+
 Run add_get(CommandLine& line) {
   const auto args = std::make_shared<GetArgs>();
   line.add_common(*args, true);
@@ -245,6 +259,8 @@ constexpr std::array kCommands = {
             "  tenuto put books.tnt --hex 00ff 6869\n"
             "  tenuto put books.tnt -- -key -value",
             add_put},
+    Command{"touch", "Give records a new lifetime; their values stay",
+            "  tenuto touch books.tnt --collection sessions ann bob --ttl 3600", add_touch},
     Command{"get", "Print the value of a key, byte by byte",
             "  tenuto get books.tnt dune\n"
             "  tenuto get books.tnt cover > cover.jpg",

@@ -53,6 +53,12 @@ struct PutArgs : CommonArgs {
   bool hex = false;
 };
 
+struct TouchArgs : CommonArgs {
+  std::vector<std::string> keys;
+  std::optional<std::uint64_t> ttl_seconds;  // 0: no lifetime any more
+  bool hex = false;
+};
+
 struct GetArgs : CommonArgs {
   std::string key;
   bool hex = false;
@@ -120,6 +126,7 @@ Error run_check(const CheckArgs& args);
 Error run_repair(const CheckArgs& args);
 Error run_stats(const CommonArgs& args);
 Error run_put(const PutArgs& args);
+Error run_touch(const TouchArgs& args);
 Error run_get(const GetArgs& args);
 Error run_del(const DelArgs& args);
 Error run_scan(const ScanArgs& args);

@@ -1,4 +1,4 @@
-// Commands on records: put, get, del, scan.
+// Commands on records: put, touch, get, del, scan.
 #include <algorithm>
 #include <cerrno>
 
@@ -61,6 +61,20 @@ Error value_of(const PutArgs& args, std::string& value) {
   return no_error();
 }
 
+// Whether a record of the collection can have this lifetime.
+Error check_ttl(const CommonArgs& args, Session& session, std::uint64_t seconds) {
+  if (!session.records().expires()) {
+    return failed(Status::invalid_argument, "no record of this collection expires",
+                  args.path + ", --ttl",
+                  "'tenuto collections PATH --make NAME --expires' makes one whose records do");
+  }
+  if (seconds > kTtlSecondsMax) {
+    return failed(Status::invalid_argument, "the lifetime is too long", "--ttl",
+                  fmt::format("at most {} seconds", kTtlSecondsMax));
+  }
+  return no_error();
+}
+
 Error no_such_key(const Session& session, std::string_view key) {
   return failed(Status::not_found, "no such key", session.where(key));
 }
@@ -98,16 +112,7 @@ Error run_put(const PutArgs& args) {
   const KeyOrder order = session.order();
   std::string key;
   TENUTO_TOOL_TRY(parse_key(order, args.hex, args.key, "KEY", key));
-  const bool lives = args.ttl_seconds != 0;
-  if (lives && !session.records().expires()) {
-    return failed(Status::invalid_argument, "no record of this collection expires",
-                  args.path + ", --ttl",
-                  "'tenuto collections PATH --make NAME --expires' makes one whose records do");
-  }
-  if (args.ttl_seconds > kTtlSecondsMax) {
-    return failed(Status::invalid_argument, "the lifetime is too long", "--ttl",
-                  fmt::format("at most {} seconds", kTtlSecondsMax));
-  }
+  if (args.ttl_seconds != 0) TENUTO_TOOL_TRY(check_ttl(args, session, args.ttl_seconds));
   const Status status = session.records().put(key, value, {.ttl_ms = args.ttl_seconds * 1000});
   if (status != Status::ok) return store_failed(status, "cannot put", session.where(key));
   TENUTO_TOOL_TRY(session.close());
@@ -142,25 +147,31 @@ Error run_get(const GetArgs& args) {
   return out.finish();
 }
 
-Error run_del(const DelArgs& args) {
-  Session session;
-  TENUTO_TOOL_TRY(session.open_store(args, Access::write));
+namespace {
+
+// Does `change` to each of the keys. `what`: the command; `done`: the JSON member for the number of
+// keys that were there.
+template <class Args, class Change>
+Error for_each_key(const Args& args, Session& session, std::string_view what, std::string_view done,
+                   const Change& change) {
   const KeyOrder order = session.order();
-  // Parses the whole command line before deleting anything.
+  // Parses the whole command line before changing anything.
   std::vector<std::string> keys(args.keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     TENUTO_TOOL_TRY(parse_key(order, args.hex, args.keys[i], "KEY", keys[i]));
   }
-  std::uint64_t deleted = 0;
+  std::uint64_t changed = 0;
   std::string missing_json;
   Error missing;
   for (const std::string& key : keys) {
-    const Status status = session.records().erase(key);
+    const Status status = change(key);
     if (status == Status::ok) {
-      ++deleted;
+      ++changed;
       continue;
     }
-    if (status != Status::not_found) return store_failed(status, "cannot del", session.where(key));
+    if (status != Status::not_found) {
+      return store_failed(status, fmt::format("cannot {}", what), session.where(key));
+    }
     missing_json += missing_json.empty() ? "{" : ",{";
     append_key_member(order, key, missing_json);
     missing_json += '}';
@@ -173,9 +184,31 @@ Error run_del(const DelArgs& args) {
   TENUTO_TOOL_TRY(session.close());
   if (args.json) {
     TENUTO_TOOL_TRY(
-        print_line(fmt::format("{{\"deleted\":{},\"missing\":[{}]}}", deleted, missing_json)));
+        print_line(fmt::format("{{\"{}\":{},\"missing\":[{}]}}", done, changed, missing_json)));
   }
   return missing;
+}
+
+}  // namespace
+
+Error run_del(const DelArgs& args) {
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::write));
+  return for_each_key(args, session, "del", "deleted",
+                      [&](const std::string& key) { return session.records().erase(key); });
+}
+
+Error run_touch(const TouchArgs& args) {
+  if (!args.ttl_seconds) {
+    return failed(Status::invalid_argument, "touch needs --ttl", args.path,
+                  "--ttl SECONDS, or --ttl 0 for records that are not to expire any more");
+  }
+  Session session;
+  TENUTO_TOOL_TRY(session.open_store(args, Access::write));
+  TENUTO_TOOL_TRY(check_ttl(args, session, *args.ttl_seconds));
+  const WriteOptions how{.ttl_ms = *args.ttl_seconds * 1000};
+  return for_each_key(args, session, "touch", "touched",
+                      [&](const std::string& key) { return session.records().touch(key, how); });
 }
 
 Error run_scan(const ScanArgs& args) {

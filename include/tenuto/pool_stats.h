@@ -1,0 +1,76 @@
+// What an open pool tells of itself: its figures, and what it is.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "tenuto/pool_options.h"
+
+namespace TENUTO_NS {
+
+struct PoolStats {
+  std::uint64_t file_bytes = 0;       // size of the file
+  std::uint64_t disk_bytes = 0;       // the same without its holes
+  std::uint64_t used_bytes = 0;       // frames taken
+  std::uint64_t allocated_bytes = 0;  // blocks and extents in use, rounded up
+  std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
+  std::uint64_t slabs = 0;
+  std::uint64_t morphed_slabs = 0;  // with blocks of two sizes
+  // Slabs by the tenth of their blocks that is not free: in use, in a thread's cache, or under a
+  // block of an old size. The last one: 90 to 100 %.
+  std::array<std::uint64_t, 10> slabs_by_tenth{};
+  std::uint64_t extents = 0;
+  std::uint64_t reclaimed_bytes = 0;    // free extents whose pages are still in the file
+  std::uint64_t retained_bytes = 0;     // free extents whose pages were given back
+  std::uint64_t book_bytes = 0;         // bookkeeping log
+  std::uint64_t book_list_bytes = 0;    // of these in use
+  std::uint64_t book_live_entries = 0;  // its extents and huge objects in use
+  std::uint64_t book_fast_gcs = 0;      // since open: chunks of it that were dropped whole
+  std::uint64_t book_slow_gcs = 0;      // since open: times that it was rewritten
+  std::uint64_t zones = 0;
+  std::uint64_t lanes = 0;
+  // The next five: medium model only, all such pools of this process.
+  std::uint64_t lines_flushed = 0;
+  std::uint64_t fences = 0;
+  std::uint64_t reflushes = 0;          // flushes of one of the thread's last four lines
+  std::uint64_t writes_sequential = 0;  // 256-byte device writes
+  std::uint64_t writes_random = 0;
+  // All others: medium journal only, since the open.
+  std::uint64_t journal_bytes = 0;             // size of its ring
+  std::uint64_t journal_used_bytes = 0;        // of these not yet in the pool file
+  std::uint64_t journal_commits = 0;           // device writes that made something durable
+  std::uint64_t journal_lines = 0;             // in the commits
+  std::uint64_t journal_payload_bytes = 0;     // in the commits, compressed
+  std::uint64_t journal_written_bytes = 0;     // the same with padding to whole pages
+  std::uint64_t journal_device_flushes = 0;    // of journal and pool
+  std::uint64_t journal_checkpoints = 0;       // times that the ring was emptied into the pool
+  std::uint64_t journal_checkpoint_bytes = 0;  // that these wrote to the pool
+  double journal_recovery_ms = 0;              // estimated time of a replay after a crash now
+  std::uint64_t journal_replayed_bytes = 0;    // of the ring, by the open; 0: there was no replay
+  std::uint64_t journal_replayed_lines = 0;
+  double journal_replay_ms = 0;
+};
+
+struct PoolInfo {
+  std::string path;
+  std::string layout;  // of the root object; empty when there is none
+  std::uint64_t pool_id = 0;
+  std::uint32_t version = 0;
+  // The medium in use. If opened to read: the one that an open for writing would use.
+  Medium medium = Medium::cache;
+  bool power_cut_safe = false;  // the medium survives a power cut
+  bool was_clean = true;        // the last close before this open was clean
+  bool read_only = false;
+  bool has_store = false;
+  double recovery_ms = 0;           // of this open
+  std::uint64_t leaked_frames = 0;  // given back by recovery
+  std::uint64_t rolled_back = 0;    // transactions undone by recovery
+  // The pool's journal, on any medium. The call looks at the file.
+  std::uint64_t journal_id = 0;    // 0: the pool never had a journal
+  std::string journal_path;        // where an open with these options looks for it
+  std::string journal_last_place;  // its place at the last open with it; empty: unknown
+  JournalFound journal_found = JournalFound::none;
+};
+
+}  // namespace TENUTO_NS

@@ -209,6 +209,64 @@ static void state(tenuto_pool* pool, const char* path) {
   CHECK_IS(tenuto_pool_validate(pool, NULL), TENUTO_OK);
 }
 
+struct old_root {
+  uint64_t count;
+  tenuto_ptr first;
+};
+struct new_root {
+  uint64_t room[8];
+  uint64_t count;
+  tenuto_ptr first;
+  tenuto_ptr second;
+};
+
+/* context: the status that it returns. */
+static tenuto_status migrate(void* context, const tenuto_old_root* old, void* fresh,
+                             tenuto_tx* tx) {
+  const struct old_root* from = old->data;
+  struct new_root* to = fresh;
+  void* block = NULL;
+  CHECK(strcmp(old->layout, "old") == 0 && old->bytes == sizeof *from);
+  CHECK(to->count == 0 && tenuto_ptr_get(&to->first) == NULL);
+  to->count = from->count;
+  tenuto_ptr_set(&to->first, tenuto_ptr_get(&from->first));
+  CHECK_IS(tenuto_tx_alloc(tx, 100, NULL, &block), TENUTO_OK);
+  tenuto_ptr_set(&to->second, block);
+  return *(tenuto_status*)context;
+}
+
+static void root_that_grows(const char* path) {
+  tenuto_pool* pool = NULL;
+  struct old_root* old = NULL;
+  struct new_root* fresh = NULL;
+  void* root = NULL;
+  void* first = NULL;
+  char* message = NULL;
+  tenuto_status status = TENUTO_FULL;
+  CHECK_IS(tenuto_pool_create(path, NULL, &pool, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_root(pool, "old", sizeof *old, (void**)&old, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_malloc_to(pool, 64, &old->first, NULL), TENUTO_OK);
+  first = tenuto_ptr_get(&old->first);
+  CHECK_IS(tenuto_grow_root(pool, "new", sizeof *fresh, NULL, NULL, &root, &message),
+           TENUTO_INVALID_ARGUMENT);
+  CHECK(root == NULL && strstr(message, "hook") != NULL);
+  tenuto_free(message);
+  CHECK_IS(tenuto_grow_root(pool, "new", sizeof *fresh, migrate, &status, &root, NULL),
+           TENUTO_FULL);
+  CHECK_IS(tenuto_root(pool, "old", sizeof *old, (void**)&old, NULL), TENUTO_OK);
+  CHECK(tenuto_ptr_get(&old->first) == first);
+  status = TENUTO_OK;
+  CHECK_IS(tenuto_grow_root(pool, "new", sizeof *fresh, migrate, &status, (void**)&fresh, NULL),
+           TENUTO_OK);
+  CHECK(tenuto_ptr_get(&fresh->first) == first && tenuto_ptr_get(&fresh->second) != NULL);
+  CHECK_IS(tenuto_free_from(pool, &fresh->second), TENUTO_OK);
+  CHECK_IS(tenuto_grow_root(NULL, "new", 8, NULL, NULL, &root, NULL), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_grow_root(pool, "new", 8, NULL, NULL, NULL, NULL), TENUTO_INVALID_ARGUMENT);
+  CHECK_IS(tenuto_pool_validate(pool, NULL), TENUTO_OK);
+  CHECK_IS(tenuto_pool_close(pool), TENUTO_OK);
+  remove(path);
+}
+
 int main(void) {
   char path[256];
   tenuto_pool_options options;
@@ -218,6 +276,7 @@ int main(void) {
   c_check_path(path, sizeof path, "c_pool_test");
   options_and_errors(path);
   a_pool_has_the_mode_that_was_asked_for(path);
+  root_that_grows(path);
 
   tenuto_pool_options_init(&options);
   options.size = 8u << 20;

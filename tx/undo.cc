@@ -57,8 +57,12 @@ Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, Fr
 
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes) {
   if (file.in_range({offset}, bytes)) return true;
-  return offset >= pm::kHeadPageOffset && bytes <= sizeof(pm::HeadPage::roots) &&
-         offset + bytes <= pm::kHeadPageOffset + sizeof(pm::HeadPage::roots);
+  const auto inside = [&](std::uint64_t member, std::uint64_t size) {
+    const std::uint64_t first = pm::kHeadPageOffset + member;
+    return offset >= first && bytes <= size && offset + bytes <= first + size;
+  };
+  return inside(offsetof(pm::HeadPage, roots), sizeof(pm::HeadPage::roots)) ||
+         inside(offsetof(pm::HeadPage, layout), sizeof(pm::HeadPage::layout));
 }
 
 void restore_entry(pm::PoolFile& file, const pm::LogLine& entry) {

@@ -29,9 +29,9 @@ using FrameChain = std::vector<PoolOffset>;
 Status read_chain(pm::PoolFile& file, const pm::Lane& lane, std::size_t area, FrameChain& chain,
                   Report* report);
 
-// Whether [offset, offset + bytes) may be logged: everything behind the pool's head, and the roots
-// in the head page. No transaction changes the rest of that page (zones, lanes, lists of the heap,
-// the store's line). An undo log that names it is damaged.
+// Whether [offset, offset + bytes) may be logged: everything behind the pool's head; in the head
+// page the roots, and the name of the root object. No transaction changes the rest of that page
+// (zones, lanes, lists of the heap, the store's line). An undo log that names it is damaged.
 bool in_log_reach(const pm::PoolFile& file, std::uint64_t offset, std::uint64_t bytes);
 
 // Stores the old bytes of an undo entry back. Aligned words are stored whole. Not flushed.

@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "tenuto/alloc_options.h"
 #include "tenuto/persist.h"
@@ -40,6 +41,17 @@
 #include "tenuto/vptr.h"
 
 namespace TENUTO_NS {
+
+// The root object that Pool::grow_root replaces. Valid during the hook.
+struct OldRoot {
+  std::string_view layout;
+  const void* data = nullptr;
+  std::uint64_t bytes = 0;  // as it was made
+};
+// Fills the new root. T: void* or a reference to its type.
+template <class T>
+using MigrateTo = std::function<Status(const OldRoot& old, T fresh, Transaction& tx)>;
+using MigrateRoot = MigrateTo<void*>;
 
 struct PoolImpl;  // store/pool/pool_impl.h
 class Pool;
@@ -249,10 +261,37 @@ class TENUTO_API Pool {
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report = nullptr);
   template <class T>
   Result<T*> root(std::string_view layout, Report* report = nullptr) {
-    static_assert(std::is_trivially_destructible_v<T>);
-    Result<void*> r = root(layout, sizeof(T), report);
-    if (!r) return r.error();
-    return static_cast<T*>(*r);
+    return as_root<T>(root(layout, sizeof(T), report));
+  }
+
+  // As root(). But a stored root that is smaller, or has another layout, is replaced by a new one
+  // in one object transaction. After a crash the root is the old one or the new one, and nothing
+  // leaks. The hook fills the new root, which is zero-filled. It may look at old.layout, and make,
+  // change and free other objects in the transaction. If it returns another status than ok, or
+  // throws, nothing is changed, and that is passed on. Without a hook the old bytes are copied, and
+  // the rest is zero; another layout is then invalid_argument.
+  //   - Pointers: a Ptr stores a distance, so assign each one (fresh.list = old->list). A copy of
+  //     its bytes would point elsewhere. So a root with a Ptr needs a hook. A VPtr cannot move: a
+  //     root that contains one cannot grow. Keep them in a block that the root points to.
+  //   - The old root is freed: pointers to it are invalid, also those in other objects.
+  // Statuses as root. invalid_argument also: the stored root is larger (a root does not shrink), an
+  // object transaction of this thread is open on the pool, or the hook calls root or grow_root.
+  // REQUIRES: no other thread uses the root. Durable on return. Cost: a transaction that adds 72
+  // bytes, makes the new root and frees the old one; nothing if the root is as wanted.
+  Result<void*> grow_root(std::string_view layout, std::uint64_t bytes,
+                          const MigrateRoot& migrate = {}, Report* report = nullptr);
+  template <class T>
+  Result<T*> grow_root(std::string_view layout, Report* report = nullptr) {
+    static_assert(std::is_trivially_copyable_v<T>, "pointers need a hook that assigns them");
+    return as_root<T>(grow_root(layout, sizeof(T), MigrateRoot(), report));
+  }
+  template <class T>
+  Result<T*> grow_root(std::string_view layout, const MigrateTo<T&>& migrate,
+                       Report* report = nullptr) {
+    const auto fill = [&migrate](const OldRoot& old, void* fresh, Transaction& tx) {
+      return migrate(old, *static_cast<T*>(fresh), tx);
+    };
+    return as_root<T>(grow_root(layout, sizeof(T), fill, report));
   }
 
   // Runs body(Transaction&) -> Status in a transaction (tenuto/tx.h). If body returns ok, it
@@ -311,6 +350,12 @@ class TENUTO_API Pool {
   static std::span<Word> words_of(std::span<Pointer> pointers) {
     static_assert(sizeof(Pointer) == sizeof(Word));
     return {pointers.empty() ? nullptr : &pointers.front().word(), pointers.size()};
+  }
+  template <class T>
+  static Result<T*> as_root(const Result<void*>& root) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    if (!root) return root.error();
+    return static_cast<T*>(*root);
   }
   void end() noexcept;
 

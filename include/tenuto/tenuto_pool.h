@@ -231,6 +231,21 @@ void tenuto_fence(const char* first, const char* then); /* what is durable befor
 typedef struct tenuto_tx tenuto_tx;
 typedef void (*tenuto_tx_fn)(void* context);
 
+/* tenuto::Pool::grow_root. The hook gets the stored root and the new one, which is zero-filled. It
+ * must neither commit nor abort the transaction. Copy pointers by tenuto_ptr_get and
+ * tenuto_ptr_set. Without a hook (NULL) the bytes are copied, which is right only for a root
+ * without pointers. */
+typedef struct tenuto_old_root {
+  const char* layout;
+  const void* data;
+  uint64_t bytes;
+} tenuto_old_root;
+typedef tenuto_status (*tenuto_migrate_fn)(void* context, const tenuto_old_root* old, void* fresh,
+                                           tenuto_tx* tx);
+tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t bytes,
+                               tenuto_migrate_fn migrate, void* context, void** root,
+                               char** message);
+
 tenuto_status tenuto_tx_begin(tenuto_pool* pool, tenuto_tx** tx);
 tenuto_status tenuto_tx_add(tenuto_tx* tx, const void* p, size_t bytes);
 tenuto_status tenuto_tx_add_later(tenuto_tx* tx, const void* p, size_t bytes);

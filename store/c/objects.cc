@@ -1,6 +1,7 @@
 // The C API: allocation to a pointer in the pool, and transactions over objects. Each call is the
 // C++ call of the same name. Only arguments that may be NULL, and options, are checked here.
 #include <span>
+#include <string>
 #include <vector>
 
 #include "store/c/parts.h"
@@ -258,6 +259,27 @@ tenuto_status tenuto_run(tenuto_pool* pool, tenuto_tx_body body, void* context) 
   if (s == Status::ok) return give(own.tx.commit());
   own.tx.abort();
   return give(s);
+}
+
+tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t bytes,
+                               tenuto_migrate_fn migrate, void* context, void** root,
+                               char** message) {
+  if (pool == nullptr || layout == nullptr || root == nullptr) return c::null_root(message);
+  MigrateRoot hook;
+  if (migrate != nullptr) {
+    hook = [=](const OldRoot& old, void* fresh, Transaction&) -> Status {
+      tenuto_tx joined(*pool->pool);
+      TENUTO_TRY(joined.tx.status());
+      const std::string named(old.layout);
+      const tenuto_old_root from{named.c_str(), old.data, old.bytes};
+      TENUTO_TRY(static_cast<Status>(migrate(context, &from, fresh, &joined)));
+      return joined.tx.commit();
+    };
+  }
+  Report report;
+  const Result<void*> found = pool->pool->grow_root(layout, bytes, hook, &report);
+  *root = found.value_or(nullptr);
+  return give(found.error(), report, message);
 }
 
 }  // extern "C"

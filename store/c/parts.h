@@ -41,6 +41,11 @@ inline tenuto_status give(Status s, const Report& report, char** message) {
   return give(s);
 }
 
+inline tenuto_status null_root(char** message) {
+  return give(Status::invalid_argument,
+              Report{"pool, layout and root must not be NULL", {}, {}, {}}, message);
+}
+
 // A program that was built with an older version has a shorter struct: the options that it does not
 // know keep their defaults. False: the size is impossible.
 template <class Options>

@@ -137,11 +137,8 @@ tenuto_status tenuto_pool_close(tenuto_pool* pool) {
 
 tenuto_status tenuto_root(tenuto_pool* pool, const char* layout, uint64_t bytes, void** root,
                           char** message) {
+  if (pool == nullptr || layout == nullptr || root == nullptr) return c::null_root(message);
   Report report;
-  if (pool == nullptr || layout == nullptr || root == nullptr) {
-    return give(fail(Status::invalid_argument, &report, "pool, layout and root must not be NULL"),
-                report, message);
-  }
   const Result<void*> found = pool->pool->root(layout, bytes, &report);
   *root = found.value_or(nullptr);
   return give(found.error(), report, message);

@@ -286,6 +286,14 @@ Result<void*> Pool::root(std::string_view layout, std::uint64_t bytes, Report* r
   return object;
 }
 
+Result<void*> Pool::grow_root(std::string_view layout, std::uint64_t bytes,
+                              const MigrateRoot& migrate, Report* report) {
+  TENUTO_TRY(usable(impl_.get()));
+  Result<void*> object = impl_->grow_root(layout, bytes, migrate, report);
+  if (object) TENUTO_TRY(impl_->file->bad_pages(report));
+  return object;
+}
+
 bool Pool::contains(const void* p) const { return impl_ != nullptr && impl_->file->contains(p); }
 
 PoolOffset Pool::offset_of(const void* p) const { return impl_->file->offset_of(p); }

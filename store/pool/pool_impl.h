@@ -1,8 +1,10 @@
 // The parts of an open pool: its layers, from the file up to the store.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "file/lane.h"
 #include "file/pool_file.h"
@@ -30,7 +32,9 @@ struct PoolImpl {
   double recovery_ms = 0;
   std::uint64_t leaked_frames = 0;
   std::uint64_t rolled_back = 0;
-  std::mutex root_mu;  // makes the root object once
+  std::mutex root_mu;  // makes the root object once, and replaces it
+  // The thread that runs a hook of grow_root, under root_mu.
+  std::atomic<std::thread::id> root_grower = {};
 
   explicit PoolImpl(const PoolStoreKind& kind) : store_kind(kind) {}
 
@@ -56,13 +60,21 @@ struct PoolImpl {
   // The last step of an operation that wrote and fenced (pm::PoolFile::acknowledge).
   Status acknowledge(Durability d) { return file->acknowledge(d); }
 
+  // root.cc
   Result<void*> root(std::string_view layout, std::uint64_t bytes, Report* report);
+  Result<void*> grow_root(std::string_view layout, std::uint64_t bytes, const MigrateRoot& migrate,
+                          Report* report);
   // Checks every layer below the store. REQUIRES: no other call is under way.
   Status validate(Report* report);
 
  private:
   Status attach(bool clean, const PoolOptions& options, Report* report);
   Status recover(Report* report);
+  struct StoredRoot;
+  Result<StoredRoot> stored_root(std::string_view layout, Report* report) const;
+  Result<void*> make_root(std::string_view layout, std::uint64_t bytes);
+  Result<void*> replace_root(const StoredRoot& old, std::string_view layout, std::uint64_t bytes,
+                             const MigrateRoot& migrate, Report* report);
 };
 
 }  // namespace TENUTO_NS

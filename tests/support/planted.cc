@@ -19,6 +19,7 @@
 #include "support/kv_isolation_world.h"
 #include "support/kv_world.h"
 #include "support/pm_world.h"
+#include "support/root_world.h"
 #include "support/tx_scripts.h"
 
 namespace tenuto::test {
@@ -314,6 +315,7 @@ const std::vector<Scenario>& scenarios() {
            return explore_frees(Frees::transaction, pm::DirtyLines::kLinesMax + 1, o);
          },
          capacity_options()},
+        {"root_growth", explore_root_growth, root_growth_options()},
         kv_scenario("kv_single", kv_single_operations),
         kv_scenario("kv_large", kv_large_records),
         kv_scenario("kv_half_split", kv_half_split),

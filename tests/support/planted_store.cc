@@ -5,6 +5,10 @@ namespace tenuto::test {
 
 const std::vector<Planted>& planted_store_bugs() {
   static const std::vector<Planted> all = {
+      {"store_root_name_not_saved", "a root is replaced, and the undo log has not its old name",
+       "root_growth", "generation|root:|the root is not allocated"},
+      {"store_old_root_kept", "the root that was replaced is not freed", "root_growth",
+       "leaks|objects"},
       {"store_header_before_slot", "the bitmap is stored before the slot word", "kv_single",
        "record and slot"},
       {"store_bitmap_before_fingerprint", "the bitmap is stored before the fingerprint",

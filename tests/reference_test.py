@@ -111,8 +111,8 @@ def check_comments(texts):
                 if not any(letters(" ".join(comment)) in t for t in there):
                     fail(f"{path.name}: {name} lacks its comment: {' '.join(comment)[:90]}")
         for c in header.unattached():
-            fail(f"{path.name}:{c.first + 1}: a comment about no declaration; is a blank line below "
-                 f"it? {c.text[0]}")
+            fail(f"{path.name}:{c.first + 1}: a comment about no declaration; is a blank line "
+                 f"below it? {c.text[0]}")
     if count < 500:
         fail(f"only {count} comments were looked for")
     for name, words in CHOSEN.items():

@@ -13,25 +13,15 @@ so to Doxygen. The rules:
   - A comment `--- title ---` is the title of what is below it, to the next one; without a blank
     line below it, of that paragraph.
   - Private members and the namespaces in INTERNAL are left out.
-
-What has no comment of its own leads to the comment that speaks of it: a class to its header, a call
-of SAME_CALLS to the class named there, a call in C to the C++ call of its name.
 """
 import bisect
 import dataclasses
 import re
 
 INTERNAL = {"pm", "store", "tx"}
-SAME_CALLS = {"Collection": "Store", "Snapshot": "Store"}
-# The classes of C++ whose calls a prefix of C has; without a prefix: DEFAULT_CLASSES.
-CLASSES = {"store": ["Store"], "collection": ["Collection", "Store"], "batch": ["WriteBatch"],
-           "iterator": ["Iterator"], "snapshot": ["Snapshot"], "transaction": ["StoreTransaction"],
-           "pool": ["Pool"], "tx": ["Transaction"]}
-DEFAULT_CLASSES = {"tenuto.h": ["Collection", "Store"], "tenuto_pool.h": ["Pool"]}
-OTHER_NAMES = {"tenuto_collection_open": "Store::collection", "tenuto_view_open": "Collection::view",
-               "tenuto_iterator_open": "Collection::iterator", "tenuto_put_for": "Collection::put",
-               "tenuto_snapshot_take": "Store::snapshot", "tenuto_batch_put_for": "WriteBatch::put"}
 TITLE = re.compile(r"-{3} (.*?) ?-*$")
+COMMENT_OR_STRING = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])+'|\n", re.S)
 
 
 @dataclasses.dataclass
@@ -66,11 +56,18 @@ class Declaration:
         return [c.text for c in self.above + self.behind]
 
 
+@dataclasses.dataclass
+class Scope:
+    kind: str      # namespace, class, struct, union, enum
+    name: str
+    of: object     # its declaration
+    private: bool  # the members from here on
+
+
 def masked(text):
     """The text with blanks in place of comments and strings, and the comments."""
     comments, out, at, line, begin = [], [], 0, 0, 0
-    token = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])+'|\n", re.S)
-    for found in token.finditer(text):
+    for found in COMMENT_OR_STRING.finditer(text):
         out.append(text[at:found.start()])
         word, at = found[0], found.end()
         if word == "\n":
@@ -113,7 +110,7 @@ def grouped(comments):
 
 
 def bare(code):
-    """A declaration without template and requires clauses, attributes and arguments of templates."""
+    """A declaration without template and requires clauses, attributes, arguments of templates."""
     code = re.sub(r"\[\[.*?\]\]|__attribute__\(\(.*?\)\)|\bTENUTO_API\b", "", code).strip()
     while (clause := re.match(r"(template)\s*<|requires\s*\(", code)) is not None:
         pair = "<>" if clause[1] else "()"
@@ -137,6 +134,7 @@ def scope_opened(code):
 
 
 def names_of(code):
+    """What a declaration declares, that may have a comment of its own."""
     if re.match(r"(friend|static_assert|using namespace)\b", code):
         return []
     if re.match(r"(class|struct|union|enum)( class)? \w+( ?: [\w:]+)?$", code):
@@ -160,11 +158,8 @@ def parse(code):
     """All declarations, in their order."""
     starts = [0] + [m.end() for m in re.finditer("\n", code)]
     line_of = lambda at: bisect.bisect_right(starts, at) - 1
-    declarations, scopes = [], []  # of each scope: kind, name, hidden, private, its declaration
+    declarations, scopes = [], []
     begin, parens, at = None, 0, 0
-
-    def hidden():
-        return any(s[2] or s[3] for s in scopes)
 
     def declare(end, opened=None):
         nonlocal begin
@@ -175,14 +170,16 @@ def parse(code):
             kind, names = "scope", [opened[1] or "@" + opened[0]]
             if opened[0] == "namespace":
                 names = []
-        elif scopes and scopes[-1][0] == "enum":
+        elif scopes and scopes[-1].kind == "enum":
             kind, names = "value", re.findall(r"^\w+", text)
         else:
             kind, names = "typedef" if text.startswith("typedef") else "other", names_of(text)
         last = line_of(begin + len(code[begin:end].rstrip()))
-        classes = tuple(s[1] for s in scopes if s[0] in ("class", "struct", "union"))
-        declarations.append(Declaration(names, text, classes, kind, hidden(), line_of(begin), last,
-                                        last, scopes[-1][4] if scopes else None))
+        classes = tuple(s.name for s in scopes if s.kind in ("class", "struct", "union"))
+        hidden = any(s.private or s.name in INTERNAL for s in scopes)
+        around = scopes[-1].of if scopes else None
+        declarations.append(Declaration(names, text, classes, kind, hidden, line_of(begin), last,
+                                        last, around))
         begin = None
         return declarations[-1]
 
@@ -196,15 +193,13 @@ def parse(code):
         elif parens:
             pass
         elif c == ":" and text in ("public", "private", "protected"):
-            scopes[-1][3] = text == "private"
+            scopes[-1].private = text == "private"
             begin = None
         elif c == "{":
             opened = scope_opened(bare(" ".join(text.split())))
             if opened:
-                kind, name = opened
-                of = declare(at, opened)
-                scopes.append([kind, name, name in INTERNAL, kind == "class", of])
-            else:
+                scopes.append(Scope(*opened, declare(at, opened), opened[0] == "class"))
+            else:  # a body ends its declaration; behind an initialiser more may follow
                 depth, head = 1, at
                 while depth:
                     at += 1
@@ -214,11 +209,11 @@ def parse(code):
                     of.last = of.end = line_of(at)
         elif c == "}":
             declare(at)
-            of = scopes.pop()[4]
+            of = scopes.pop().of
             of.end = line_of(at)
-            semicolon = code.index(";", at) if of.names else at
-            at = semicolon  # the name of a typedef is that of the struct
-        elif c == ";" or (c == "," and scopes and scopes[-1][0] == "enum"):
+            if of.names:
+                at = code.index(";", at)  # the name of a typedef is that of its struct
+        elif c == ";" or (c == "," and scopes and scopes[-1].kind == "enum"):
             declare(at)
         at += 1
     return declarations
@@ -241,9 +236,9 @@ def without_directives(code, raw):
 
 def shares(declaration, of):
     """Whether a declaration without a comment has that of one above."""
-    names = declaration.names[0]
+    name = re.escape(declaration.names[0])
     return (declaration.names == of.names or of.kind in ("typedef", "scope")
-            or any(re.search(rf"\b{re.escape(names)}\b", " ".join(c)) for c in of.comments()))
+            or any(re.search(rf"\b{name}\b", " ".join(c)) for c in of.comments()))
 
 
 class Header:
@@ -304,7 +299,7 @@ class Header:
             to = min(ends, default=len(self.lines))
             below = [d.end for d in self.declarations
                      if d.around is around and not d.hidden and line < d.first < to]
-            groups.append((line, max(below), title))
+            groups.append((line, max(below, default=line), title))
         return groups
 
     def private_parts(self):
@@ -333,108 +328,3 @@ class Header:
                 if c.own and id(c) not in known and c is not self.file_comment
                 and c.first not in self.titles and c.first not in inside and c.last not in hidden
                 and c.last + 1 not in self.directives]
-
-
-def escaped(line):
-    """Plain text for Doxygen's Markdown; `code` stays."""
-    parts = re.split(r"(`[^`]*`)", line)
-    for n in range(0, len(parts), 2):
-        text = re.sub(r"[\\@<>#%&]", lambda m: "\\" + m[0], parts[n])
-        parts[n] = re.sub(r"(?<!\w)\*(?!\w+\*)|(?<!\*\w)\*(?=\w+\b(?!\*))", r"\\*", text)
-    return "".join(parts)
-
-
-def marked(text):
-    """The lines of a comment in Doxygen's language. What is indented is a list, or verbatim."""
-    width = min((len(l) - len(l.lstrip()) for l in text if l), default=0)
-    out, verbatim, item = [], False, False
-    for line in (l[width:] for l in text):
-        if line.strip():
-            if not line.startswith(" "):
-                item = bool(re.match("[-*] ", line))
-            elif re.match(" *- ", line):
-                item = True
-        wants = line.startswith("  ") and not item
-        if wants and not verbatim:
-            out.append("@verbatim")
-        elif verbatim and not wants:
-            out.append("@endverbatim")
-        verbatim = wants
-        out.append(line if verbatim else escaped(line))
-    return out + ["@endverbatim"] * verbatim
-
-
-def calls_of(header):
-    """Class -> names, of what a header declares."""
-    calls = {}
-    for d in header.declarations:
-        if not d.hidden and len(d.scope) == 1:
-            calls.setdefault(d.scope[0], set()).update(d.names)
-    return calls
-
-
-def elsewhere(declaration, name, calls):
-    """One line that leads to the comment that speaks of a declaration, or None."""
-    called = declaration.names[0] if declaration.names else ""
-    if declaration.hidden or not called or "@" in called:
-        return None
-    if (found := re.match(r"tenuto_(\w+)$", called)) is not None:
-        prefix, _, rest = found[1].partition("_")
-        if declaration.kind != "other":
-            return None
-        places = [(c, rest) for c in CLASSES.get(prefix, [])]
-        places += [(c, found[1]) for c in DEFAULT_CLASSES[name]]
-        names = [f"{c}::{call}" for c, call in places if call in calls.get(c, ())]
-        names = [OTHER_NAMES[called]] if called in OTHER_NAMES else names
-        return f"C++: tenuto::{names[0]}" if names else None
-    if declaration.comments():
-        return None
-    if declaration.kind == "scope" and not declaration.scope:
-        return f"See @ref {name}."
-    same = SAME_CALLS.get(declaration.scope[0]) if len(declaration.scope) == 1 else None
-    return f"As {same}::{called}." if called in calls.get(same, ()) else None
-
-
-def one_by_one(declaration):
-    """`int a = 0, b = 0` as a declaration of each."""
-    of_all = declaration.code.split(declaration.names[0])[0]
-    rest = declaration.code[len(of_all):]
-    return [f"{of_all}{part.strip()};" for part in rest.split(",")]
-
-
-def for_doxygen(text, name, calls):
-    """The header with comments that Doxygen reads as a person does. calls: of all headers."""
-    header = Header(text)
-    gone, cut, above, below = set(), {}, {}, {}
-    for c in {id(c): c for d in header.declarations for c in d.above + d.behind}.values():
-        if c.own:
-            gone.update(range(c.first, c.last + 1))
-        else:
-            cut[c.first] = c.column
-            gone.update(range(c.first + 1, c.last + 1))
-    if header.file_comment:
-        gone.update(range(header.file_comment.first, header.file_comment.last + 1))
-        above[header.file_comment.first] = ["@file " + name] + marked(header.file_comment.text)
-    for first, last, title in header.groups():
-        gone.add(first)
-        above[first] = ["@name " + title, "@{"]
-        below[last] = ["@}"]
-    for first, last in header.private_parts():
-        above[first], below[last] = ["@cond"], ["@endcond"]
-    for d in header.declarations:
-        other = elsewhere(d, name, calls)
-        for comment in [] if d.hidden else [marked(c) for c in d.comments()] + [[other]] * bool(other):
-            lines = above.setdefault(d.first, [])
-            lines += [""] * bool(lines) + comment
-    several = {d.first: d for d in header.declarations if len(d.names) > 1 and d.first == d.last}
-    out = []
-    for n, line in enumerate(header.lines):
-        comment = ["/** " + "\n".join(above[n]) + " */"] if n in above else []
-        code = [line[:cut[n]].rstrip() if n in cut else line] if n not in gone else []
-        if n in several and comment:  # `int a, b;`: Doxygen takes a comment for the first one's
-            for one in one_by_one(several[n]):
-                out += comment + [one]
-        else:
-            out += comment + code
-        out += ["/** " + "\n".join(below[n]) + " */"] if n in below else []
-    return "\n".join(out)

@@ -16,6 +16,7 @@ import time
 
 TOOL, WORK = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 PAGES, FILES = WORK / "pages", WORK / "files"
+os.environ["LC_ALL"] = "C.UTF-8"  # a locale that is not there is a warning of each shell
 failures = []
 
 

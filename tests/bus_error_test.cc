@@ -69,8 +69,8 @@ void fill(const std::string& path) {
   for (int i = 0; i < kKeys; ++i) CHECK_OR_EXIT(s->put(key_of(i), value_of(i)) == Status::ok);
   const auto root = s->pool().root<Words>("words");
   CHECK_OR_EXIT(root);
-  CHECK_OR_EXIT(s->pool().malloc_to((*root)->word[0], 100) == Status::ok);
-  CHECK_OR_EXIT(s->pool().malloc_to((*root)->word[1], 50000) == Status::ok);
+  CHECK_OR_EXIT(s->pool().malloc_to(100, (*root)->word[0]) == Status::ok);
+  CHECK_OR_EXIT(s->pool().malloc_to(50000, (*root)->word[1]) == Status::ok);
   CHECK_OR_EXIT(s->close() == Status::ok);
 }
 
@@ -108,7 +108,7 @@ Status operate(Store& s, Words* root, int kind, int n) {
     }
     case 7:
       if (root->word[2].get() != nullptr) return s.pool().free_from(root->word[2]);
-      return s.pool().malloc_to(root->word[2], static_cast<std::uint64_t>(n) * 10 + 1);
+      return s.pool().malloc_to(static_cast<std::uint64_t>(n) * 10 + 1, root->word[2]);
     case 8:
       return s.pool().run([&](Transaction& tx) {
         TENUTO_TRY(tx.add(root->number));

@@ -118,15 +118,14 @@ TEST_F(Capacity, elements_of_a_line_and_of_a_group) {
         by_another_thread(
             [&] {
               const std::span<PtrWord> words(table().word, n);
-              EXPECT_EQ(p_.heap->malloc_to(heap::Sizes(64), heap::Words<PtrWord>(words)),
-                        Status::ok);
+              EXPECT_EQ(p_.heap->malloc_to(Sizes(64), Words<PtrWord>(words)), Status::ok);
             },
             kill);
         expect_blocks(n, std::to_string(n));
         by_another_thread(
             [&] {
               const std::span<PtrWord> words(table().word, n);
-              EXPECT_EQ(p_.heap->free_from(heap::Words<PtrWord>(words)), Status::ok);
+              EXPECT_EQ(p_.heap->free_from(Words<PtrWord>(words)), Status::ok);
             },
             kill);
         expect_blocks(0, std::to_string(n));

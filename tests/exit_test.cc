@@ -90,7 +90,7 @@ struct Opened {
     const Result<Words*> words = store->pool().root<Words>("words");
     if (!words) give_up("root");
     for (auto& w : (*words)->word) {
-      if (!w) must(store->pool().malloc_to(w, 100), "malloc_to");
+      if (!w) must(store->pool().malloc_to(100, w), "malloc_to");
     }
     must(store->pool().run([&](Transaction& tx) {
       TENUTO_TRY(tx.add((*words)->word[0]));

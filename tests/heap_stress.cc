@@ -344,8 +344,7 @@ TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
     for (std::size_t i = 0; i < kRow; ++i) {
       if (full(row[i])) some.push_back(&row[i]);
     }
-    ASSERT_EQ(p.heap->free_from(heap::Words<VPtrWord>(std::span<VPtrWord* const>(some))),
-              Status::ok);
+    ASSERT_EQ(p.heap->free_from(Words<VPtrWord>(std::span<VPtrWord* const>(some))), Status::ok);
   };
   const auto work = [&](std::mt19937_64& rng, std::size_t i) {
     VPtrWord* row = row_of(i);
@@ -361,7 +360,7 @@ TEST(HeapStress, versioned_words_change_hands_without_a_seal) {
         std::size_t n = 0;
         while (at + n < kRow && !full(row[at + n])) ++n;
         const std::span<VPtrWord> words(row + at, n);
-        ASSERT_EQ(p.heap->malloc_to(any_size(rng) % 400, heap::Words<VPtrWord>(words)), Status::ok);
+        ASSERT_EQ(p.heap->malloc_to(any_size(rng) % 400, Words<VPtrWord>(words)), Status::ok);
         break;
       }
       case 1: {

@@ -279,8 +279,8 @@ TEST_F(NoMemoryCallsTest, objects) {
   every_allocation_fails_once(
       [&] {
         (void)pool.malloc_to(root.one);
-        (void)pool.malloc_to(root.two, 5u << 20);
-        (void)pool.malloc_to(std::span<Ptr<std::uint64_t>>(root.many));
+        (void)pool.malloc_to(5u << 20, root.two);
+        (void)pool.malloc_to(8, std::span(root.many));
         (void)pool.run([&](Transaction& tx) -> Status {
           for (std::uint64_t& n : root.numbers) TENUTO_TRY(tx.add(n));
           for (std::uint64_t& n : root.numbers) n += 1;

@@ -331,9 +331,9 @@ TEST_F(NoMemoryObjects, batches) {
     every_allocation_fails_once(
         [&] { allocate(o().more, kBlocks, bytes); },
         [&] {
-          const heap::Words<PtrWord> made{std::span(o().block)};
-          const heap::Words<PtrWord> gone{std::span(o().more)};
-          const heap::Sizes sizes{bytes};
+          const Words<PtrWord> made{std::span(o().block)};
+          const Words<PtrWord> gone{std::span(o().more)};
+          const Sizes sizes{bytes};
           ASSERT_EQ(tried_again([&] { return p_.heap->malloc_to(sizes, made, {}); }), Status::ok);
           ASSERT_EQ(tried_again([&] { return p_.heap->free_from(gone); }), Status::ok);
           ASSERT_EQ(tried_again([&] { return p_.heap->malloc_to(sizes, gone, {}); }), Status::ok);

@@ -120,7 +120,7 @@ TEST(VPtrTest, what_cannot_be_is_refused_and_changes_nothing) {
   EXPECT_EQ(w.pool->free_from(outside), Status::invalid_argument);
   EXPECT_EQ(w.pool->swap(v[0], v[0]), Status::invalid_argument);
   EXPECT_EQ(w.pool->swap(v[0], outside), Status::invalid_argument);
-  EXPECT_EQ(w.pool->malloc_to(v[1], 1ull << 40), Status::too_large);
+  EXPECT_EQ(w.pool->malloc_to(1ull << 40, v[1]), Status::too_large);
   // An interior pointer.
   v[1].word().raw = VPtrWord::encode(&v[1], v[0].get()->value + 4, 7);
   EXPECT_EQ(w.pool->free_from(v[1]), Status::invalid_argument);
@@ -133,7 +133,7 @@ TEST(VPtrTest, what_cannot_be_is_refused_and_changes_nothing) {
 template <class P>
 void expect_batches(World& w, P* p) {
   for (const std::size_t n : {0u, 1u, 2u, 3u, 5u, 16u, 17u, 64u, 129u, 300u}) {
-    ASSERT_EQ(w.pool->malloc_to(std::span<P>(p, n)), Status::ok) << n;
+    ASSERT_EQ(w.pool->malloc_to(sizeof(*p[0]), std::span<P>(p, n)), Status::ok) << n;
     ASSERT_EQ(w.objects(), n);
     std::set<const Item*> blocks;
     for (std::size_t i = 0; i < n; ++i) blocks.insert(p[i].get());
@@ -157,7 +157,8 @@ void expect_batches(World& w, P* p) {
   // Refused as a whole: a word twice, a word that is not null, a block twice, a null word.
   std::vector<Word*> twice = {&p[290].word(), &p[291].word(), &p[290].word()};
   EXPECT_EQ(w.pool->malloc_to(64, std::span<Word* const>(twice)), Status::invalid_argument);
-  EXPECT_EQ(w.pool->malloc_to(std::span<P>(p, 3)), Status::invalid_argument) << "p[0] is not null";
+  EXPECT_EQ(w.pool->malloc_to(sizeof(*p[0]), std::span<P>(p, 3)), Status::invalid_argument)
+      << "p[0] is not null";
   std::vector<Word*> again = {words[0], words[1], words[2], words[1]};
   EXPECT_EQ(w.pool->free_from(std::span<Word* const>(again)), Status::invalid_argument);
   std::vector<Word*> null = {words[0], &p[290].word()};
@@ -179,11 +180,11 @@ TEST(VPtrTest, batches_of_versioned_words) {
 
 TEST(VPtrTest, a_batch_that_finds_the_pool_full_attaches_nothing) {
   World w("vptr5", kPoolBytesMin);
-  EXPECT_EQ(w.pool->malloc_to(std::span(w.table->versioned, 300), 60'000), Status::full);
-  EXPECT_EQ(w.pool->malloc_to(std::span(w.table->plain, 300), 60'000), Status::full);
+  EXPECT_EQ(w.pool->malloc_to(60'000, std::span(w.table->versioned, 300)), Status::full);
+  EXPECT_EQ(w.pool->malloc_to(60'000, std::span(w.table->plain, 300)), Status::full);
   EXPECT_EQ(w.objects(), 0u);
   for (const auto& v : w.table->versioned) EXPECT_EQ(v.word().raw, 0u);
-  ASSERT_EQ(w.pool->malloc_to(std::span(w.table->versioned, 20), 60'000), Status::ok);
+  ASSERT_EQ(w.pool->malloc_to(60'000, std::span(w.table->versioned, 20)), Status::ok);
   EXPECT_EQ(w.pool->validate(), Status::ok);
 }
 

@@ -232,7 +232,7 @@ void HeapWork::batch(std::uint32_t slot) {
     child_.begin_step(log_, {{kSlotCells + a, stamp[0], after},
                              {kSlotCells + a + 1, stamp[1], after},
                              {kSlotCells + a + 2, stamp[2], after}});
-    const Status s = none ? pool.malloc_to(words, 16 + rng_.below(250)) : pool.free_from(words);
+    const Status s = none ? pool.malloc_to(16 + rng_.below(250), words) : pool.free_from(words);
     if (s == Status::full) return child_.cancel_step(log_);
     child_.check(s, none ? "malloc_to of three" : "free_from of three");
     child_.end_step(log_);
@@ -261,8 +261,8 @@ void HeapWork::allocate(std::uint32_t slot) {
   Pool& pool = child_.store_->pool();
   KillRoot& root = *child_.root_;
   const std::uint64_t bytes = draw_bytes();
-  const Status s = slot < kPlainSlots ? pool.malloc_to(root.slot[slot], bytes)
-                                      : pool.malloc_to(root.versioned[slot - kPlainSlots], bytes);
+  const Status s = slot < kPlainSlots ? pool.malloc_to(bytes, root.slot[slot])
+                                      : pool.malloc_to(bytes, root.versioned[slot - kPlainSlots]);
   if (s == Status::full) return child_.cancel_step(log_);
   child_.check(s, "malloc_to");
   child_.end_step(log_);

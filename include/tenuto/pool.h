@@ -20,15 +20,17 @@
 // clock, the body of a transaction); it does not hang.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "tenuto/alloc_options.h"
 #include "tenuto/persist.h"
@@ -39,6 +41,7 @@
 #include "tenuto/tx.h"
 #include "tenuto/units.h"
 #include "tenuto/vptr.h"
+#include "tenuto/words.h"
 
 namespace TENUTO_NS {
 
@@ -113,33 +116,40 @@ class TENUTO_API Pool {
   // forked (the handle is empty, and the pool is unchanged).
   Status close();
 
-  // Atomically allocates a block of at least `bytes` and attaches it: dest, a null pointer word of
-  // this pool, then points to it. After a crash dest is null and nothing leaks, or dest points to
-  // the block. The block's contents are undefined.
-  // ok | full | too_large | invalid_argument (dest is outside the pool or not null) | read_only, or
-  // why the pool turned so | closed | forked. Durable on return (PoolOptions::durability). Two
-  // fences. REQUIRES: no other thread touches dest or the block before this thread's next fence or
-  // locked instruction (the release of a mutex is one).
-  Status malloc_to(std::uint64_t bytes, PtrWord& dest);
-  // The same, aligned, zero-filled or with a type.
-  Status malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options);
-  template <class T>
-  Status malloc_to(Ptr<T>& dest, std::uint64_t bytes = sizeof(T)) {
-    if constexpr (alignof(T) > 16) {
-      return malloc_to(bytes, dest.word(), AllocOptions{.align = alignof(T)});
-    }
-    return malloc_to(bytes, dest.word());
+  // A destination is a null pointer in this pool: a plain word (PtrWord, Ptr<T>), or a versioned
+  // one (VPtrWord, VPtr<T>), which needs fewer fences (tenuto/vptr.h).
+  //
+  // Atomically allocates a block of at least `bytes` and attaches it: dest then points to it. After
+  // a crash dest is null and nothing leaks, or dest points to the block. The block's contents are
+  // undefined. For a Ptr<T> or VPtr<T> it is aligned for T.
+  // ok | full | too_large | invalid_argument (dest is outside the pool or not null; versioned: also
+  // the pool's size_max is above VPtrWord::kPoolBytesMax) | read_only, or why the pool turned so |
+  // closed | forked. Durable on return (PoolOptions::durability).
+  //   plain      two fences. REQUIRES: no other thread touches dest or the block before this
+  //              thread's next fence or locked instruction (the release of a mutex is one).
+  //   versioned  one fence; two for a block above 16 KiB. With options one fence more, except with
+  //   a
+  //              type and no zero-fill. Any thread may use dest and the block at once.
+  template <Destination D>
+  Status malloc_to(std::uint64_t bytes, D& dest, const AllocOptions& options = {}) {
+    AllocOptions o = options;
+    o.align = std::max(o.align, align_for<D>());
+    const bool as_usual = o.align == AllocOptions{}.align && !o.zero && o.type == 0;
+    return as_usual ? malloc_word(bytes, word_of(dest)) : malloc_word(bytes, word_of(dest), o);
   }
-  Status malloc_to(Ptr<void>& dest, std::uint64_t bytes) { return malloc_to(bytes, dest.word()); }
+  // The same for one T.
+  template <PersistentPointer P>
+  Status malloc_to(P& dest) {
+    return malloc_to(sizeof(*dest), dest);
+  }
 
   // Atomically frees the block that dest points to and makes dest null. ok | invalid_argument (dest
   // is null, foreign or an interior pointer, or the block is free already; nothing is done) |
   // others as malloc_to. One fence. REQUIRES: two threads do not free one block at once. One of
   // them gets invalid_argument, but a crash at that time may destroy data of the next owner.
-  Status free_from(PtrWord& dest);
-  template <class T>
-  Status free_from(Ptr<T>& dest) {
-    return free_from(dest.word());
+  template <Destination D>
+  Status free_from(D& dest) {
+    return free_word(word_of(dest));
   }
 
   // Atomically makes the block that dest points to at least `bytes` large. After a crash dest
@@ -152,22 +162,6 @@ class TENUTO_API Pool {
   // are not. Three fences when it moves.
   Status realloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options = {});
 
-  // The same for versioned words (tenuto/vptr.h). One fence each (malloc_to of a block above 16
-  // KiB: two). Any thread may use dest and the block at once. invalid_argument also: the pool's
-  // size_max is above VPtrWord::kPoolBytesMax.
-  Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
-  // Aligned, zero-filled or with a type. One fence more, except with a type and no zero-fill.
-  Status malloc_to(std::uint64_t bytes, VPtrWord& dest, const AllocOptions& options);
-  template <class T>
-  Status malloc_to(VPtr<T>& dest, std::uint64_t bytes = sizeof(T)) {
-    static_assert(alignof(T) <= 16, "reserve it with its alignment, then publish it");
-    return malloc_to(bytes, dest.word());
-  }
-  Status free_from(VPtrWord& dest);
-  template <class T>
-  Status free_from(VPtr<T>& dest) {
-    return free_from(dest.word());
-  }
   // Atomically exchanges the targets of two versioned words of this pool. With one null word it is
   // a move. REQUIRES: no block ends up attached to a word inside itself. ok | invalid_argument (the
   // same word twice, a word outside the pool, or a target that is no block) | others as malloc_to.
@@ -178,47 +172,25 @@ class TENUTO_API Pool {
     return swap(a.word(), b.word());
   }
 
-  // Batches: one block of at least `bytes` for each destination. The destinations are neighbours in
-  // an array, or anywhere. Cost: the fences of one malloc_to for each group of 16 to 128
-  // destinations (neighbours make the largest groups), and one flush of each line that blocks
-  // share. A type or zero-fill costs versioned words one fence more for the batch. Each block is
-  // attached in its own atomic step. full, too_large or invalid_argument (also: a destination
-  // occurs twice): none is attached. A crash during the call may leave any of them attached. All
-  // are durable on return. For plain words the rule of malloc_to on other threads holds for the
-  // whole batch.
-  Status malloc_to(std::uint64_t bytes, std::span<PtrWord> dests, const AllocOptions& options = {});
-  Status malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests,
-                   const AllocOptions& options = {});
-  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests,
-                   const AllocOptions& options = {});
-  Status malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests,
-                   const AllocOptions& options = {});
-  // The same with a size for each; invalid_argument also: the numbers of sizes and words differ.
-  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests,
-                   const AllocOptions& options = {});
-  Status malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests,
-                   const AllocOptions& options = {});
-  template <class T>
-  Status malloc_to(std::span<Ptr<T>> dests, std::uint64_t bytes = sizeof(T)) {
-    return malloc_to(bytes, words_of<PtrWord>(dests), AllocOptions{.align = aligned_for<T>()});
-  }
-  template <class T>
-  Status malloc_to(std::span<VPtr<T>> dests, std::uint64_t bytes = sizeof(T)) {
-    return malloc_to(bytes, words_of<VPtrWord>(dests), AllocOptions{.align = aligned_for<T>()});
+  // Batches: one block for each destination (Words), of one size or each of its own (Sizes). Cost:
+  // the fences of one malloc_to for each group of 16 to 128 destinations (neighbours make the
+  // largest groups), and one flush of each line that blocks share. A type or zero-fill costs
+  // versioned words one fence more for the batch. Each block is attached in its own atomic step.
+  // full, too_large or invalid_argument (also: a destination occurs twice, or the numbers of sizes
+  // and destinations differ): none is attached. A crash during the call may leave any of them
+  // attached. All are durable on return. For plain words the rule of malloc_to on other threads
+  // holds for the whole batch.
+  template <Destinations D>
+  Status malloc_to(const Sizes& bytes, const D& dests, const AllocOptions& options = {}) {
+    AllocOptions o = options;
+    o.align = std::max(o.align, align_for<typename D::value_type>());
+    return malloc_words(bytes, Words(dests), o);
   }
   // Frees the blocks that the words point to, each in its own atomic step. One fence for each
   // group. invalid_argument (as free_from, or a word or block occurs twice): nothing is done.
-  Status free_from(std::span<PtrWord> dests);
-  Status free_from(std::span<PtrWord* const> dests);
-  Status free_from(std::span<VPtrWord> dests);
-  Status free_from(std::span<VPtrWord* const> dests);
-  template <class T>
-  Status free_from(std::span<Ptr<T>> dests) {
-    return free_from(words_of<PtrWord>(dests));
-  }
-  template <class T>
-  Status free_from(std::span<VPtr<T>> dests) {
-    return free_from(words_of<VPtrWord>(dests));
+  template <Destinations D>
+  Status free_from(const D& dests) {
+    return free_words(Words(dests));
   }
 
   // Allocation in two steps: reserve the block, fill and flush it, then publish or cancel. publish
@@ -226,8 +198,10 @@ class TENUTO_API Pool {
   // was flushed before. With options.zero the requested bytes are zero and flushed. Statuses as
   // malloc_to; invalid_argument of publish also: the block is not reserved.
   Result<Reserved> reserve(std::uint64_t bytes, const AllocOptions& options = {});
-  Status publish(const Reserved& block, PtrWord& dest);
-  Status publish(const Reserved& block, VPtrWord& dest);
+  template <Destination D>
+  Status publish(const Reserved& block, D& dest) {
+    return publish_word(block, word_of(dest));
+  }
   Status cancel(const Reserved& block);  // ok | invalid_argument (not reserved, or published)
 
   // Bytes usable in the allocated block that starts at p; 0 when there is none.
@@ -341,15 +315,13 @@ class TENUTO_API Pool {
   friend class Transaction;
   friend struct StoreImpl;
   explicit Pool(std::unique_ptr<PoolImpl>);
-  template <class T>
-  static constexpr std::uint64_t aligned_for() {
-    return alignof(T) > AllocOptions{}.align ? alignof(T) : AllocOptions{}.align;
-  }
-  // The words of an array of pointers, which have no other members.
-  template <class Word, class Pointer>
-  static std::span<Word> words_of(std::span<Pointer> pointers) {
-    static_assert(sizeof(Pointer) == sizeof(Word));
-    return {pointers.empty() ? nullptr : &pointers.front().word(), pointers.size()};
+  // What the T of a pointer needs.
+  template <class D>
+  static constexpr std::uint64_t align_for() {
+    if constexpr (requires(D & d) { alignof(std::remove_reference_t<decltype(*d)>); }) {
+      return alignof(std::remove_reference_t<decltype(*std::declval<D&>())>);
+    }
+    return 1;
   }
   template <class T>
   static Result<T*> as_root(const Result<void*>& root) {
@@ -357,6 +329,18 @@ class TENUTO_API Pool {
     if (!root) return root.error();
     return static_cast<T*>(*root);
   }
+  template <PointerWord W>
+  Status malloc_word(std::uint64_t bytes, W& dest);
+  template <PointerWord W>
+  Status malloc_word(std::uint64_t bytes, W& dest, const AllocOptions& options);
+  template <PointerWord W>
+  Status malloc_words(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options);
+  template <PointerWord W>
+  Status free_word(W& dest);
+  template <PointerWord W>
+  Status free_words(const Words<W>& dests);
+  template <PointerWord W>
+  Status publish_word(const Reserved& block, W& dest);
   void end() noexcept;
 
   std::unique_ptr<PoolImpl> impl_;

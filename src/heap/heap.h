@@ -21,10 +21,9 @@
 #include "frame/frames.h"
 #include "tenuto/alloc_options.h"
 #include "tenuto/pool_options.h"
-#include "tenuto/ptr.h"
 #include "tenuto/status.h"
 #include "tenuto/units.h"
-#include "tenuto/vptr.h"
+#include "tenuto/words.h"
 
 namespace TENUTO_NS::heap {
 
@@ -36,30 +35,6 @@ inline constexpr bool is_logged(Kind k) { return k != Kind::derived; }
 struct Block {
   PoolOffset offset;
   std::uint64_t bytes = 0;  // usable bytes
-};
-
-// The destinations of a batch: neighbouring words, or words anywhere.
-template <class Word>
-struct Words {
-  Words(std::span<Word> neighbours) : first(neighbours.data()), count(neighbours.size()) {}
-  Words(std::span<Word* const> anywhere) : each(anywhere.data()), count(anywhere.size()) {}
-  Word& operator[](std::size_t i) const { return each != nullptr ? *each[i] : first[i]; }
-  bool scattered() const { return each != nullptr; }
-
-  Word* first = nullptr;
-  Word* const* each = nullptr;
-  std::size_t count;
-};
-
-// The sizes of a batch's blocks: one for all, or one for each.
-struct Sizes {
-  Sizes(std::uint64_t all) : same(all) {}
-  Sizes(std::span<const std::uint64_t> of_each) : each(of_each) {}
-  std::uint64_t operator[](std::size_t i) const { return each.empty() ? same : each[i]; }
-  bool fit(std::size_t count) const { return each.empty() || each.size() == count; }
-
-  std::uint64_t same = 0;
-  std::span<const std::uint64_t> each;
 };
 
 struct HeapStats {
@@ -101,17 +76,19 @@ class Heap {
 
   // --- use ---------------------------------------------------------------------------------------
   // See Pool::malloc_to and free_from.
-  Status malloc_to(std::uint64_t bytes, PtrWord& dest);
-  Status malloc_to(std::uint64_t bytes, VPtrWord& dest);
-  Status free_from(PtrWord& dest);
-  Status free_from(VPtrWord& dest);
+  template <PointerWord W>
+  Status malloc_to(std::uint64_t bytes, W& dest);
+  template <PointerWord W>
+  Status free_from(W& dest);
   Status swap(VPtrWord& a, VPtrWord& b);
-  Status malloc_to(const Sizes& bytes, const Words<PtrWord>& dests,
-                   const AllocOptions& options = {});
-  Status malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests,
-                   const AllocOptions& options = {});
-  Status free_from(const Words<PtrWord>& dests);
-  Status free_from(const Words<VPtrWord>& dests);
+  template <Destinations D>
+  Status malloc_to(const Sizes& bytes, const D& dests, const AllocOptions& options = {}) {
+    return malloc_many(bytes, Words(dests), options);
+  }
+  template <Destinations D>
+  Status free_from(const D& dests) {
+    return free_many(Words(dests));
+  }
 
   // Takes a block that only this process knows; a crash frees it. It is aligned to `align`, a power
   // of two up to kHugeBytes. It is also 64-byte aligned when bytes is a multiple of 64. full |
@@ -128,8 +105,8 @@ class Heap {
   // or it is logged, mark_free was called and a fence followed.
   void release(PoolOffset block);
   // Makes dest point to a reserved logged block: the second half of malloc_to.
-  Status publish(const Block& block, PtrWord& dest);
-  Status publish(const Block& block, VPtrWord& dest);
+  template <PointerWord W>
+  Status publish(const Block& block, W& dest);
   // The same for a typed block whose contents are still undefined: one fence, as malloc_to.
   Status publish_typed(const Block& block, VPtrWord& dest);
 
@@ -211,6 +188,10 @@ class Heap {
 
  private:
   Heap();
+  template <PointerWord W>
+  Status malloc_many(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options);
+  template <PointerWord W>
+  Status free_many(const Words<W>& dests);
   struct State;
   std::unique_ptr<State> state_;
 };

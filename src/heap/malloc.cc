@@ -27,6 +27,7 @@
 #include <algorithm>
 
 #include "heap/heap_state.h"
+#include "heap/word_kind.h"
 #include "pm/assert.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
@@ -34,28 +35,6 @@
 namespace TENUTO_NS::heap {
 
 namespace {
-
-// What the two kinds of words have in common. Other threads may read the words.
-struct Plain {
-  using Word = PtrWord;
-  static constexpr IntentOp kMalloc = IntentOp::malloc_to;
-  static constexpr IntentOp kFree = IntentOp::free_from;
-  static std::uint64_t encode(const void* at, const void* target, std::uint32_t) {
-    return PtrWord::encode(at, target);
-  }
-  static std::uint32_t next(std::uint64_t) { return 0; }
-};
-struct Versioned {
-  using Word = VPtrWord;
-  static constexpr IntentOp kMalloc = IntentOp::versioned_malloc;
-  static constexpr IntentOp kFree = IntentOp::versioned_free;
-  static std::uint64_t encode(const void* at, const void* target, std::uint32_t version) {
-    return VPtrWord::encode(at, target, version);
-  }
-  static std::uint32_t next(std::uint64_t raw) { return VPtrWord::next(VPtrWord::version(raw)); }
-};
-template <class Word>
-using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versioned>;
 
 // After so many versions of a word, the intents of other lanes that name it are retired. So two
 // versions that are compared are never half of the range apart.
@@ -276,12 +255,18 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   return Status::ok;
 }
 
-Status Heap::malloc_to(std::uint64_t bytes, PtrWord& d) { return state_->malloc_one(bytes, d); }
-Status Heap::malloc_to(std::uint64_t bytes, VPtrWord& d) { return state_->malloc_one(bytes, d); }
-Status Heap::free_from(PtrWord& dest) { return state_->free_one(dest); }
-Status Heap::free_from(VPtrWord& dest) { return state_->free_one(dest); }
-Status Heap::publish(const Block& b, PtrWord& d) { return state_->publish_one(*this, b, d); }
-Status Heap::publish(const Block& b, VPtrWord& d) { return state_->publish_one(*this, b, d); }
+template <PointerWord W>
+Status Heap::malloc_to(std::uint64_t bytes, W& dest) {
+  return state_->malloc_one(bytes, dest);
+}
+template <PointerWord W>
+Status Heap::free_from(W& dest) {
+  return state_->free_one(dest);
+}
+template <PointerWord W>
+Status Heap::publish(const Block& block, W& dest) {
+  return state_->publish_one(*this, block, dest);
+}
 Status Heap::publish_typed(const Block& b, VPtrWord& d) {
   return state_->publish_one<VPtrWord, true>(*this, b, d);
 }
@@ -330,11 +315,11 @@ template <class Word>
 Status Heap::State::malloc_many(const Sizes& bytes, const Words<Word>& dests,
                                 const AllocOptions& wanted) {
   TENUTO_TRY(file.writable());
-  if (!bytes.fit(dests.count)) return Status::invalid_argument;
+  if (!bytes.fit(dests.count())) return Status::invalid_argument;
   LaneHeap& h = mine();
   std::vector<IntentElement>& all = h.batch;
   all.clear();
-  for (std::size_t i = 0; i < dests.count; ++i) {
+  for (std::size_t i = 0; i < dests.count(); ++i) {
     const Word& dest = dests[i];
     if (!is_word(dest)) return Status::invalid_argument;
     const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
@@ -374,7 +359,7 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   TENUTO_TRY(file.writable());
   LaneHeap& h = mine();
   std::vector<IntentElement>& all = h.batch;
-  all.resize(dests.count);
+  all.resize(dests.count());
   for (std::size_t i = 0; i < all.size(); ++i) {
     Status s = find_from(dests[i], all[i]);
     if (s == Status::ok && !claim(all[i].block, {all[i].slab, all[i].index}))
@@ -386,13 +371,24 @@ Status Heap::State::free_many(const Words<Word>& dests) {
   return detach<Word>(h, all.data(), all.size(), true);
 }
 
-Status Heap::malloc_to(const Sizes& bytes, const Words<PtrWord>& dests, const AllocOptions& o) {
-  return state_->malloc_many(bytes, dests, o);
+template <PointerWord W>
+Status Heap::malloc_many(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options) {
+  return state_->malloc_many(bytes, dests, options);
 }
-Status Heap::malloc_to(const Sizes& bytes, const Words<VPtrWord>& dests, const AllocOptions& o) {
-  return state_->malloc_many(bytes, dests, o);
+template <PointerWord W>
+Status Heap::free_many(const Words<W>& dests) {
+  return state_->free_many(dests);
 }
-Status Heap::free_from(const Words<PtrWord>& dests) { return state_->free_many(dests); }
-Status Heap::free_from(const Words<VPtrWord>& dests) { return state_->free_many(dests); }
+
+template Status Heap::malloc_to(std::uint64_t, PtrWord&);
+template Status Heap::malloc_to(std::uint64_t, VPtrWord&);
+template Status Heap::free_from(PtrWord&);
+template Status Heap::free_from(VPtrWord&);
+template Status Heap::publish(const Block&, PtrWord&);
+template Status Heap::publish(const Block&, VPtrWord&);
+template Status Heap::malloc_many(const Sizes&, const Words<PtrWord>&, const AllocOptions&);
+template Status Heap::malloc_many(const Sizes&, const Words<VPtrWord>&, const AllocOptions&);
+template Status Heap::free_many(const Words<PtrWord>&);
+template Status Heap::free_many(const Words<VPtrWord>&);
 
 }  // namespace TENUTO_NS::heap

@@ -32,8 +32,7 @@ tenuto_status malloc_one(tenuto_pool* pool, std::uint64_t bytes, Word* dest,
                          const tenuto_alloc_options* options) {
   AllocOptions o;
   if (pool == nullptr || dest == nullptr || !take(options, o)) return TENUTO_INVALID_ARGUMENT;
-  return give(options == nullptr ? pool->pool->malloc_to(bytes, word(dest))
-                                 : pool->pool->malloc_to(bytes, word(dest), o));
+  return give(pool->pool->malloc_to(bytes, word(dest), o));
 }
 
 template <class Word>

@@ -83,95 +83,69 @@ Status free_from_dest(PoolImpl* impl, Dest& dest) {
   TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
-template <class Dest>
-Status publish_to(PoolImpl* impl, const Reserved& block, Dest& dest) {
+template <class Publish>
+Status run_publish(PoolImpl* impl, const Reserved& block, const Publish& publish) {
   TENUTO_TRY(usable(impl));
-  TENUTO_TRY(impl->heap->publish({block.offset, block.bytes}, dest));
+  TENUTO_TRY(publish(*impl->heap, heap::Block{block.offset, block.bytes}));
   TENUTO_TRY(impl->acknowledge(impl->durability));
   return impl->file->bad_pages();
 }
 }  // namespace
 
-Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest) {
+template <PointerWord W>
+Status Pool::malloc_word(std::uint64_t bytes, W& dest) {
   return malloc_to_dest(impl_.get(), bytes, dest);
 }
-Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest) {
-  return malloc_to_dest(impl_.get(), bytes, dest);
-}
-Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord> dests, const AllocOptions& options) {
-  heap::Words<PtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words, options);
-}
-Status Pool::malloc_to(std::uint64_t bytes, std::span<PtrWord* const> dests,
-                       const AllocOptions& options) {
-  heap::Words<PtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words, options);
-}
-Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord> dests,
-                       const AllocOptions& options) {
-  heap::Words<VPtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words, options);
-}
-Status Pool::malloc_to(std::uint64_t bytes, std::span<VPtrWord* const> dests,
-                       const AllocOptions& options) {
-  heap::Words<VPtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), bytes, words, options);
-}
 
-Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<PtrWord* const> dests,
-                       const AllocOptions& options) {
-  heap::Words<PtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words, options);
-}
-Status Pool::malloc_to(std::span<const std::uint64_t> bytes, std::span<VPtrWord* const> dests,
-                       const AllocOptions& options) {
-  heap::Words<VPtrWord> words(dests);
-  return malloc_to_dest(impl_.get(), heap::Sizes(bytes), words, options);
-}
-
-namespace {
-template <class Dest, class Publish>
-Status malloc_in_two_steps(Pool& pool, std::uint64_t bytes, Dest& dest, const AllocOptions& options,
-                           const Publish& publish) {
-  Result<Reserved> block = pool.reserve(bytes, options);
+template <PointerWord W>
+Status Pool::malloc_word(std::uint64_t bytes, W& dest, const AllocOptions& options) {
+  Result<Reserved> block = reserve(bytes, options);
   if (!block) return block.error();
-  const Status s = publish(*block, dest);
-  if (s != Status::ok) static_cast<void>(pool.cancel(*block));
+  const Status s = run_publish(impl_.get(), *block, [&](heap::Heap& heap, const heap::Block& b) {
+    if constexpr (std::is_same_v<W, VPtrWord>) {
+      if (options.type != 0 && !options.zero) return heap.publish_typed(b, dest);
+    }
+    return heap.publish(b, dest);
+  });
+  if (s != Status::ok) static_cast<void>(cancel(*block));
   return s;
 }
-}  // namespace
 
-Status Pool::malloc_to(std::uint64_t bytes, PtrWord& dest, const AllocOptions& options) {
-  return malloc_in_two_steps(*this, bytes, dest, options,
-                             [this](const Reserved& b, PtrWord& d) { return publish(b, d); });
-}
-Status Pool::malloc_to(std::uint64_t bytes, VPtrWord& dest, const AllocOptions& options) {
-  return malloc_in_two_steps(*this, bytes, dest, options, [&](const Reserved& b, VPtrWord& d) {
-    if (options.zero || options.type == 0) return publish(b, d);
-    TENUTO_TRY(impl_->heap->publish_typed({b.offset, b.bytes}, d));
-    TENUTO_TRY(impl_->acknowledge(impl_->durability));
-    return impl_->file->bad_pages();
-  });
+template <PointerWord W>
+Status Pool::malloc_words(const Sizes& bytes, const Words<W>& dests, const AllocOptions& options) {
+  return malloc_to_dest(impl_.get(), bytes, dests, options);
 }
 
-Status Pool::free_from(PtrWord& dest) { return free_from_dest(impl_.get(), dest); }
-Status Pool::free_from(VPtrWord& dest) { return free_from_dest(impl_.get(), dest); }
-Status Pool::free_from(std::span<PtrWord> dests) {
-  heap::Words<PtrWord> words(dests);
-  return free_from_dest(impl_.get(), words);
+template <PointerWord W>
+Status Pool::free_word(W& dest) {
+  return free_from_dest(impl_.get(), dest);
 }
-Status Pool::free_from(std::span<PtrWord* const> dests) {
-  heap::Words<PtrWord> words(dests);
-  return free_from_dest(impl_.get(), words);
+
+template <PointerWord W>
+Status Pool::free_words(const Words<W>& dests) {
+  return free_from_dest(impl_.get(), dests);
 }
-Status Pool::free_from(std::span<VPtrWord> dests) {
-  heap::Words<VPtrWord> words(dests);
-  return free_from_dest(impl_.get(), words);
+
+template <PointerWord W>
+Status Pool::publish_word(const Reserved& block, W& dest) {
+  return run_publish(impl_.get(), block,
+                     [&](heap::Heap& heap, const heap::Block& b) { return heap.publish(b, dest); });
 }
-Status Pool::free_from(std::span<VPtrWord* const> dests) {
-  heap::Words<VPtrWord> words(dests);
-  return free_from_dest(impl_.get(), words);
-}
+
+template TENUTO_API Status Pool::malloc_word(std::uint64_t, PtrWord&);
+template TENUTO_API Status Pool::malloc_word(std::uint64_t, VPtrWord&);
+template TENUTO_API Status Pool::malloc_word(std::uint64_t, PtrWord&, const AllocOptions&);
+template TENUTO_API Status Pool::malloc_word(std::uint64_t, VPtrWord&, const AllocOptions&);
+template TENUTO_API Status Pool::malloc_words(const Sizes&, const Words<PtrWord>&,
+                                              const AllocOptions&);
+template TENUTO_API Status Pool::malloc_words(const Sizes&, const Words<VPtrWord>&,
+                                              const AllocOptions&);
+template TENUTO_API Status Pool::free_word(PtrWord&);
+template TENUTO_API Status Pool::free_word(VPtrWord&);
+template TENUTO_API Status Pool::free_words(const Words<PtrWord>&);
+template TENUTO_API Status Pool::free_words(const Words<VPtrWord>&);
+template TENUTO_API Status Pool::publish_word(const Reserved&, PtrWord&);
+template TENUTO_API Status Pool::publish_word(const Reserved&, VPtrWord&);
 
 Status Pool::swap(VPtrWord& a, VPtrWord& b) {
   TENUTO_TRY(usable(impl_.get()));
@@ -223,13 +197,6 @@ Result<Reserved> Pool::reserve(std::uint64_t bytes, const AllocOptions& options)
   if (options.zero) zero_flush(impl_->file->at<void>(block->offset), bytes);
   TENUTO_TRY(impl_->file->bad_pages());
   return Reserved{block->offset, impl_->file->at<void>(block->offset), block->bytes};
-}
-
-Status Pool::publish(const Reserved& block, PtrWord& dest) {
-  return publish_to(impl_.get(), block, dest);
-}
-Status Pool::publish(const Reserved& block, VPtrWord& dest) {
-  return publish_to(impl_.get(), block, dest);
 }
 
 Status Pool::cancel(const Reserved& block) {

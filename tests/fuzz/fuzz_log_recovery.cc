@@ -305,7 +305,7 @@ void work_and_close(const WorkFile& file) {
   fine(store->put(base_key(2), "replaced"), "put");
   if (auto root = store->pool().root<Root>("fuzz")) {
     for (auto& word : (*root)->word) static_cast<void>(store->pool().free_from(word));
-    for (auto& word : (*root)->word) static_cast<void>(store->pool().malloc_to(word, 100));
+    for (auto& word : (*root)->word) static_cast<void>(store->pool().malloc_to(100, word));
     fine(store->pool().run([&](Transaction& tx) {
       TENUTO_TRY(tx.add((*root)->number));
       (*root)->number[0] = 1;

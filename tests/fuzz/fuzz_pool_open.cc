@@ -166,7 +166,7 @@ void use(Store& store, bool sound) {
   if (!root) return;
   static_cast<void>(store.pool().free_from((*root)->word[0]));
   static_cast<void>(store.pool().free_from((*root)->word[5]));
-  static_cast<void>(store.pool().malloc_to((*root)->word[10], 5000));
+  static_cast<void>(store.pool().malloc_to(5000, (*root)->word[10]));
   static_cast<void>(store.pool().run([&](Transaction& tx) {
     TENUTO_TRY(tx.add((*root)->number[3]));
     (*root)->number[3] += 1;

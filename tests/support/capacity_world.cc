@@ -95,7 +95,7 @@ Work frees(std::size_t n) {
 // Frees n neighbours as one batch, without a transaction.
 Work frees_as_a_batch(std::size_t n) {
   return [n](TxParts& p, Table& t) {
-    EXPECT_EQ(p.heap->free_from(heap::Words<PtrWord>(std::span(t.word, n))), Status::ok);
+    EXPECT_EQ(p.heap->free_from(Words<PtrWord>(std::span(t.word, n))), Status::ok);
   };
 }
 

@@ -53,9 +53,9 @@ Status fill_default(Store& store) {
   TENUTO_TRY(store.put("", "the empty key"));
   auto root = store.pool().root<Words>("words");
   if (!root) return root.error();
-  TENUTO_TRY(store.pool().malloc_to((*root)->word[0], 100));
-  TENUTO_TRY(store.pool().malloc_to((*root)->word[1], 30000));
-  return store.pool().malloc_to((*root)->word[2], 100);
+  TENUTO_TRY(store.pool().malloc_to(100, (*root)->word[0]));
+  TENUTO_TRY(store.pool().malloc_to(30000, (*root)->word[1]));
+  return store.pool().malloc_to(100, (*root)->word[2]);
 }
 
 // Ends in the middle of a transaction on objects, with frees in limbo.

@@ -212,8 +212,8 @@ Status with_words(PoolParts& p, const std::vector<std::size_t>& cells, const F& 
     words.push_back(reinterpret_cast<Word*>(raw_of(p, c)));
     row = row && words.back() == words.front() + (words.size() - 1);
   }
-  if (row) return f(heap::Words<Word>(std::span<Word>(words.front(), words.size())));
-  return f(heap::Words<Word>(std::span<Word* const>(words)));
+  if (row) return f(Words<Word>(std::span<Word>(words.front(), words.size())));
+  return f(Words<Word>(std::span<Word* const>(words)));
 }
 }  // namespace
 

@@ -180,12 +180,29 @@ bool is_source(const fs::path& path) {
 
 const std::map<std::string, int, std::less<>>& public_header_layers() {
   static const std::map<std::string, int, std::less<>> kLayers = {
-      {"abi.h", 1},           {"units.h", 1},       {"status.h", 1},        {"persist.h", 1},
-      {"pool_options.h", 1},  {"pool_stats.h", 1},  {"alloc_options.h", 1}, {"crash.h", 1},
-      {"crash_history.h", 1}, {"ptr.h", 1},         {"vptr.h", 1},          {"tx.h", 6},
-      {"pool.h", 7},          {"kv.h", 7},          {"store_options.h", 7}, {"collection.h", 7},
-      {"iterator.h", 7},      {"rescue.h", 7},      {"tenuto.h", 7},        {"tenuto_pool.h", 7},
-      {"snapshot.h", 7},      {"transaction.h", 7},
+      {"abi.h", 1},
+      {"units.h", 1},
+      {"status.h", 1},
+      {"persist.h", 1},
+      {"pool_options.h", 1},
+      {"pool_stats.h", 1},
+      {"alloc_options.h", 1},
+      {"crash.h", 1},
+      {"crash_history.h", 1},
+      {"ptr.h", 1},
+      {"vptr.h", 1},
+      {"words.h", 1},
+      {"tx.h", 6},
+      {"pool.h", 7},
+      {"kv.h", 7},
+      {"store_options.h", 7},
+      {"collection.h", 7},
+      {"iterator.h", 7},
+      {"rescue.h", 7},
+      {"tenuto.h", 7},
+      {"tenuto_pool.h", 7},
+      {"snapshot.h", 7},
+      {"transaction.h", 7},
   };
   return kLayers;
 }

@@ -139,7 +139,7 @@ inline void every_call_refuses(Handles& h) {
   fresh.seek_last();
   MUST(!fresh.valid() && fresh.status() == f);
   MUST(p.health(&report) == f && report.text().find("forked") != std::string::npos);
-  MUST(p.malloc_to(*h.pointer, 100) == f);
+  MUST(p.malloc_to(100, *h.pointer) == f);
   MUST(p.free_from(*h.pointer) == f);
   MUST(p.reserve(100).error() == f);
   MUST(p.trim() == f);

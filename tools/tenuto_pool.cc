@@ -87,6 +87,7 @@ void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.bytes("disk_bytes", "on disk", s.disk_bytes);
   facts.bytes("used_bytes", "used frames", s.used_bytes);
   facts.bytes("allocated_bytes", "allocated", s.allocated_bytes);
+  facts.bytes("cached_bytes", "in caches", s.cached_bytes);
   facts.count("slabs", "slabs", s.slabs);
   facts.count("extents", "extents", s.extents);
   facts.bytes("reclaimed_bytes", "free extents", s.reclaimed_bytes);

@@ -9,12 +9,23 @@
 
 namespace TENUTO_NS {
 
+// Sums over what other threads are changing are those of no single moment. They are exact while no
+// other thread is in a call. Cost of Pool::stats: a pass over the slabs (one for each 64 KiB of
+// small blocks), under their locks, and over the caches of all threads. No fence.
 struct PoolStats {
-  std::uint64_t file_bytes = 0;       // size of the file
-  std::uint64_t disk_bytes = 0;       // the same without its holes
-  std::uint64_t used_bytes = 0;       // frames taken
-  std::uint64_t allocated_bytes = 0;  // blocks and extents in use, rounded up
-  std::uint64_t objects = 0;          // blocks allocated by malloc_to, publish, transactions
+  std::uint64_t file_bytes = 0;  // size of the file
+  std::uint64_t disk_bytes = 0;  // the same without its holes
+  std::uint64_t used_bytes = 0;  // frames taken
+  // What the application holds: all blocks that are allocated or reserved (also by an open
+  // transaction), and the records and leaves of a store, also those that are replaced and not free
+  // yet (StoreStats::retired_bytes). Each with its whole block: a size class, or an extent of whole
+  // pages. Not: a block that a call, or an open transaction, is freeing.
+  std::uint64_t allocated_bytes = 0;
+  // Blocks that nobody holds, and that are not free to every thread yet: in caches of threads, and
+  // freed ones whose log a crash could still replay. Pool::trim empties the caches of the calling
+  // thread and of ended threads.
+  std::uint64_t cached_bytes = 0;
+  std::uint64_t objects = 0;  // blocks allocated by malloc_to, publish, transactions
   std::uint64_t slabs = 0;
   std::uint64_t morphed_slabs = 0;  // with blocks of two sizes
   // Slabs by the tenth of their blocks that is not free: in use, in a thread's cache, or under a

@@ -155,6 +155,7 @@ bool Extents::cancel(PoolOffset o) {
   if (!w.used() || !is_logged(w.kind())) return false;
   if (w.state() == ExtentState::killed) return true;
   if (!move_state(o, ExtentState::reserved, ExtentState::killed)) return false;
+  leaving_frames_.fetch_add(w.frames(), std::memory_order_relaxed);
   book_.unpromise();
   return true;
 }
@@ -185,10 +186,11 @@ const std::uint64_t& Extents::mark_free(PoolOffset o) {
 }
 
 bool Extents::claim(PoolOffset o) {
-  if (!is_logged(slots_.find(o).kind())) return false;
-  if (slots_.find(o).state() != ExtentState::live) return false;
+  const ExtentWord w = slots_.find(o);
+  if (!is_logged(w.kind()) || w.state() != ExtentState::live) return false;
   if (!move_state(o, ExtentState::live, ExtentState::claimed)) return false;
   live_logged_.fetch_sub(1, std::memory_order_relaxed);
+  leaving_frames_.fetch_add(w.frames(), std::memory_order_relaxed);
   return true;
 }
 
@@ -196,6 +198,7 @@ void Extents::unclaim(PoolOffset o) {
   const bool claimed = move_state(o, ExtentState::claimed, ExtentState::live);
   TENUTO_ASSERT(claimed);
   live_logged_.fetch_add(1, std::memory_order_relaxed);
+  leaving_frames_.fetch_sub(slots_.find(o).frames(), std::memory_order_relaxed);
 }
 
 Result<Block> Extents::find(PoolOffset o, Kind kind, Wanted wanted) const {
@@ -219,6 +222,7 @@ void Extents::release(PoolOffset o, unsigned core) {
     fence("extent tombstone", "extent is reused");
   } else {
     TENUTO_ASSERT(w.state() == ExtentState::killed);
+    leaving_frames_.fetch_sub(w.frames(), std::memory_order_relaxed);
   }
   if (w.kind() == Kind::typed) typed_.fetch_sub(1, std::memory_order_relaxed);
   const std::uint64_t frame = frame_of_offset(o).value;

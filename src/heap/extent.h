@@ -47,8 +47,9 @@ enum class Wanted : std::uint8_t {
 };
 
 struct ExtentStats {
-  std::uint64_t count = 0;  // in use or reserved
-  std::uint64_t allocated_bytes = 0;
+  std::uint64_t count = 0;            // in use, reserved, or on the way to becoming free
+  std::uint64_t allocated_bytes = 0;  // in use or reserved
+  std::uint64_t leaving_bytes = 0;    // on the way to becoming free
   std::uint64_t live_logged = 0;
   std::uint64_t reclaimed_bytes = 0;
   std::uint64_t retained_bytes = 0;
@@ -182,8 +183,9 @@ class Extents {
   Slots slots_;
   Book book_;
   std::atomic<std::uint64_t> live_logged_ = 0;
-  std::atomic<std::uint64_t> typed_ = 0;  // in use or reserved
-  std::atomic<unsigned> looks_ = 0;       // operations since open, to read the clock seldom
+  std::atomic<std::uint64_t> typed_ = 0;           // in use or reserved
+  std::atomic<std::uint64_t> leaving_frames_ = 0;  // of logged extents: claimed or killed
+  std::atomic<unsigned> looks_ = 0;  // operations since open, to read the clock seldom
   std::mutex recover_mu_;
   // Guarded by recover_mu_.
   std::vector<Recovered> recovered_;  // by offset; empty after build
@@ -193,7 +195,7 @@ class Extents {
   std::map<std::uint64_t, std::uint64_t> huge_;  // first frame -> frames
   FreeExtents free_;
   Decay decay_;
-  std::uint64_t taken_ = 0;  // extents in use or reserved
+  std::uint64_t taken_ = 0;  // extents that are not free
   std::uint64_t taken_frames_ = 0;
 };
 

@@ -214,7 +214,9 @@ ExtentStats Extents::stats() const {
   s.live_logged = live_logged_.load(std::memory_order_relaxed);
   const std::lock_guard lock(mu_);
   s.count = taken_;
-  s.allocated_bytes = taken_frames_ * kFrameBytes;
+  const std::uint64_t leaving = std::min(leaving_frames_.load(), taken_frames_);
+  s.allocated_bytes = (taken_frames_ - leaving) * kFrameBytes;
+  s.leaving_bytes = leaving * kFrameBytes;
   s.reclaimed_bytes = free_.frames_resident() * kFrameBytes;
   s.retained_bytes = (free_.frames_free() - free_.frames_resident()) * kFrameBytes;
   return s;
@@ -226,11 +228,14 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
     if (status == Status::ok) status = damaged(report, offset_of_frame({frame}), what);
   };
   std::uint64_t free_frames = 0, resident_frames = 0, live = 0, logged = 0, typed = 0, next = 0;
+  std::uint64_t leaving = 0;
   bool free_before = false;
   const auto count = [&](std::uint64_t frame, const ExtentWord& w) {
     const bool in_log = w.state() == ExtentState::live || w.state() == ExtentState::claimed;
     live += in_log ? 1 : 0;
     logged += is_logged(w.kind()) && w.state() == ExtentState::live ? 1 : 0;
+    const bool goes = w.state() == ExtentState::claimed || w.state() == ExtentState::killed;
+    if (goes && is_logged(w.kind())) leaving += w.frames();
     if (w.kind() != Kind::typed) return;
     typed += 1;
     if (in_log && type_word(offset_of_frame({frame})) == 0) bad(frame, "typed, without a type");
@@ -263,6 +268,7 @@ Status Extents::validate_chunks(std::uint64_t entries, Report* report) const {
                      free_.frames_resident() == resident_frames;
   if (!agree) return damaged(report, {}, "free lists disagree");
   if (logged != live_logged_.load()) return damaged(report, {}, "live extents are miscounted");
+  if (leaving != leaving_frames_.load()) return damaged(report, {}, "freed extents are miscounted");
   if (typed != typed_.load()) return damaged(report, {}, "extents with types are miscounted");
   if (live != entries) return damaged(report, {}, "entries and extents differ");
   return Status::ok;

@@ -38,7 +38,9 @@ struct Block {
 };
 
 struct HeapStats {
+  // See PoolStats.
   std::uint64_t allocated_bytes = 0;
+  std::uint64_t cached_bytes = 0;
   std::uint64_t objects = 0;  // logged blocks in use
   std::uint64_t slabs = 0;
   std::uint64_t morphed_slabs = 0;                 // that still have blocks of an old part

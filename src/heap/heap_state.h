@@ -59,6 +59,7 @@ struct Heap::State {
   void give_to_slabs(std::span<PoolOffset> blocks);
   void spill(ClassCache& cache, bool all);
   void empty_caches(LaneHeap& h);
+  std::uint64_t cached_bytes(Kind kind) const;
   // Empties the lane's caches of derived blocks if an evacuation has begun since the last call.
   void make_way(LaneHeap& h) {
     if (h.evacuations != evacuations.load(std::memory_order_acquire)) [[unlikely]]

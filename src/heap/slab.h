@@ -171,6 +171,15 @@ struct Slab : BlockGrid {
     }
     return n;
   }
+  // Logged: allocated, or handed out by reserve().
+  unsigned held_count() const {
+    unsigned n = 0;
+    for (std::size_t i = 0; i < live_bits.size(); ++i) {
+      n += static_cast<unsigned>(std::popcount(live_bits[i].load(std::memory_order_relaxed) |
+                                               reserved_bits[i].load(std::memory_order_relaxed)));
+    }
+    return n;
+  }
 
   bool is_free(unsigned i) const { return (free_bits[i / 64] >> (i % 64) & 1) != 0; }
   void set_free(unsigned i) {

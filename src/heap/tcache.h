@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,56 +27,57 @@ class ClassCache {
     slots_.resize(std::size_t{per_stripe_} * stripes_);
   }
   bool ready() const { return !slots_.empty(); }
-  unsigned count() const { return count_; }
+  unsigned count() const { return count_.load(std::memory_order_relaxed); }  // any thread
   unsigned capacity() const { return per_stripe_ * stripes_; }
 
   // A block from the next stripe that has one. A null offset when the cache is empty.
   PoolOffset take() {
-    if (count_ == 0) return {};
+    if (count() == 0) return {};
     while (size_[cursor_] == 0) cursor_ = next(cursor_);
     const PoolOffset block = slots_[cursor_ * per_stripe_ + --size_[cursor_]];
     cursor_ = next(cursor_);
-    count_ -= 1;
+    set_count(count() - 1);
     return block;
   }
   // A block from the stripe of the last one, if that stripe has one. For batches: their bits may
   // share a line.
   PoolOffset take_near() {
     const unsigned last = cursor_ == 0 ? stripes_ - 1 : cursor_ - 1;
-    if (count_ != 0 && size_[last] != 0) cursor_ = last;
+    if (count() != 0 && size_[last] != 0) cursor_ = last;
     return take();
   }
   // False when the stripe's list is full.
   bool put(PoolOffset block, unsigned stripe) {
     if (size_[stripe] == per_stripe_) return false;
     slots_[stripe * per_stripe_ + size_[stripe]++] = block;
-    count_ += 1;
+    set_count(count() + 1);
     return true;
   }
   // Moves the older half, or all, of every stripe's list to `out`. REQUIRES: out has room for
   // kMost. Returns how many blocks it moved.
   std::size_t spill(PoolOffset* out, bool all) {
-    const unsigned before = count_;
+    const unsigned before = count();
     for (unsigned s = 0; s < stripes_; ++s) {
       const unsigned n = all ? size_[s] : (size_[s] + 1) / 2;
       PoolOffset* list = slots_.data() + s * per_stripe_;
       out = std::copy(list, list + n, out);
       std::copy(list + n, list + size_[s], list);
       size_[s] = static_cast<std::uint16_t>(size_[s] - n);
-      count_ -= n;
+      set_count(count() - n);
     }
-    return before - count_;
+    return before - count();
   }
 
  private:
   static constexpr std::uint64_t kCacheBytes = 64u << 10;  // bytes of blocks a class
   static constexpr std::uint64_t kBlocksLeast = 6;
   static constexpr std::uint64_t kBlocksMost = kMost - kStripesMax;
+  void set_count(unsigned n) { count_.store(n, std::memory_order_relaxed); }
   unsigned next(unsigned s) const { return s + 1 == stripes_ ? 0 : s + 1; }
 
   unsigned stripes_ = 0;
   unsigned per_stripe_ = 0;
-  unsigned count_ = 0;
+  std::atomic<unsigned> count_ = 0;  // stored by the owner alone; stats read it
   unsigned cursor_ = 0;
   std::array<std::uint16_t, kStripesMax> size_{};
   std::vector<PoolOffset> slots_;

@@ -312,6 +312,7 @@ PoolStats Pool::stats() const {
   s.file_bytes = impl_->file->bytes();
   s.used_bytes = (frames.frames - frames.frames_free) * kFrameBytes;
   s.allocated_bytes = heap.allocated_bytes;
+  s.cached_bytes = heap.cached_bytes;
   s.objects = heap.objects;
   s.slabs = heap.slabs;
   s.morphed_slabs = heap.morphed_slabs;

@@ -41,12 +41,15 @@ static void compaction(tenuto_store* store, tenuto_collection* all) {
 
 int main(void) {
   char path[256];
+  tenuto_pool_options pool;
   tenuto_store_options options;
   tenuto_store* store = NULL;
   c_check_path(path, sizeof path, "c_compact_test");
+  tenuto_pool_options_init(&pool);
   tenuto_store_options_init(&options);
-  options.pool.size = 8u << 20;
-  options.pool.medium = TENUTO_MEDIUM_MODEL;
+  options.pool = &pool;
+  pool.size = 8u << 20;
+  pool.medium = TENUTO_MEDIUM_MODEL;
   CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_OK);
   compaction(store, tenuto_default_collection(store));
   CHECK_IS(tenuto_store_validate(store, NULL), TENUTO_OK);

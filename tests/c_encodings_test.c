@@ -121,15 +121,18 @@ static void forms(tenuto_store* store, uint64_t* now) {
 
 int main(void) {
   char path[256];
+  tenuto_pool_options pool;
   tenuto_store_options options;
   tenuto_store* store = NULL;
   uint64_t now = 1000;
   int calls = 0;
   const tenuto_key_codec codec = {"digits", encode, decode, &calls};
   c_check_path(path, sizeof path, "c_encodings_test");
+  tenuto_pool_options_init(&pool);
   tenuto_store_options_init(&options);
-  options.pool.size = 8u << 20;
-  options.pool.medium = TENUTO_MEDIUM_MODEL;
+  options.pool = &pool;
+  pool.size = 8u << 20;
+  pool.medium = TENUTO_MEDIUM_MODEL;
   options.codecs = &codec;
   options.codec_count = 1;
   options.reclaim_every_ms = 0;

@@ -344,9 +344,12 @@ static void transactions(tenuto_store* store, tenuto_collection* all) {
 
 static void state(tenuto_store* store) {
   tenuto_store_stats stats;
+  tenuto_pool_stats pool;
   tenuto_ptr* root = NULL;
   CHECK_IS(tenuto_store_get_stats(store, &stats), TENUTO_OK);
-  CHECK(stats.records >= 90 && stats.leaves > 1 && stats.pool.fences > 0);
+  CHECK(stats.records >= 90 && stats.leaves > 1);
+  CHECK_IS(tenuto_pool_get_stats(tenuto_store_pool(store), &pool), TENUTO_OK);
+  CHECK(pool.fences > 0 && pool.allocated_bytes > 0);
   CHECK(tenuto_collection_order(tenuto_default_collection(store)) == TENUTO_KEYS_BYTES);
   CHECK_IS(tenuto_store_sync(store), TENUTO_OK);
   CHECK_IS(tenuto_store_validate(store, NULL), TENUTO_OK);
@@ -357,14 +360,17 @@ static void state(tenuto_store* store) {
 
 int main(void) {
   char path[256];
+  tenuto_pool_options pool;
   tenuto_store_options options;
   tenuto_store* store = NULL;
   c_check_path(path, sizeof path, "c_store_test");
   errors(path);
+  tenuto_pool_options_init(&pool);
   tenuto_store_options_init(&options);
-  options.pool.size = 8u << 20;
-  options.pool.size_max = 64u << 20;
-  options.pool.medium = TENUTO_MEDIUM_MODEL;
+  options.pool = &pool;
+  pool.size = 8u << 20;
+  pool.size_max = 64u << 20;
+  pool.medium = TENUTO_MEDIUM_MODEL;
   CHECK_IS(tenuto_store_open(path, &options, &store, NULL), TENUTO_OK);
   records(tenuto_default_collection(store));
   collections(store);

@@ -23,28 +23,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tenuto/tenuto_options.h"
 #include "tenuto/tenuto_pool.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
-
-/* Bytes in place. Do not release them. They are valid as long as the object that they came from. */
-typedef struct tenuto_slice {
-  const void* data;
-  size_t bytes;
-} tenuto_slice;
-
-/* tenuto::KeyOrder. A default collection has one of the first two. */
-enum {
-  TENUTO_KEYS_BYTES = 1,
-  TENUTO_KEYS_U64 = 2,
-  TENUTO_KEYS_REVERSE = 3,
-  TENUTO_KEYS_REVERSE_U64 = 4,
-  TENUTO_KEYS_REGISTERED = 5
-};
-typedef int tenuto_key_order;
 
 /* Writes the eight bytes of an integer key, whose byte order is that of the numbers. */
 void tenuto_u64_key(uint64_t number, unsigned char key[8]);
@@ -53,110 +38,19 @@ tenuto_status tenuto_u64_of_key(const void* key, size_t key_bytes, uint64_t* num
 
 /* --- the store -------------------------------------------------------------------------------- */
 
-/* The result of a codec's function. It writes at most `room` bytes at `data`, and their number to
- * `bytes`. If they do not fit, it writes the number that it needs to `bytes`, and is called once
- * more. */
-typedef struct tenuto_codec_out {
-  void* data;
-  size_t room;
-  size_t bytes;
-} tenuto_codec_out;
-
-/* tenuto::KeyCodec. The functions return 0, or another number if `in` is no key. They get
- * `context`. All threads call them at once. The name is copied. */
-typedef int (*tenuto_codec_fn)(void* context, tenuto_slice in, tenuto_codec_out* out);
-typedef struct tenuto_key_codec {
-  const char* name;
-  tenuto_codec_fn encode;
-  tenuto_codec_fn decode;
-  void* context;
-} tenuto_key_codec;
-
-/* tenuto::StoreOptions. tenuto_store_options_init sets `pool` too. */
-typedef struct tenuto_store_options {
-  size_t struct_bytes; /* set by tenuto_store_options_init */
-  tenuto_pool_options pool;
-  int create_if_missing;
-  int error_if_exists;
-  tenuto_key_order order;
-  int check_order;
-  int verify_reads;
-  uint64_t snapshot_bytes_max;
-  uint64_t snapshot_age_ms_max;
-  const tenuto_key_codec* codecs;
-  size_t codec_count;
-  uint64_t reclaim_every_ms;
-  uint64_t reclaim_at_once;
-  uint64_t (*clock_ms)(void* context); /* NULL: the system's clock */
-  void* clock_context;
-  uint64_t clock_jump_ms_max;
-  uint64_t clock_confirm_ms;
-} tenuto_store_options;
-
-void tenuto_store_options_init(tenuto_store_options* options);
-
-/* tenuto::StoreStats. */
-typedef struct tenuto_store_stats {
-  uint64_t records, record_bytes;
-  uint64_t leaves, inner_nodes, height, index_dram_bytes;
-  double rebuild_ms;
-  uint64_t snapshots, snapshot_oldest_age_ms, snapshot_versions, snapshot_bytes, snapshots_expired;
-  uint64_t retired_items, retired_bytes;
-  tenuto_pool_stats pool;
-} tenuto_store_stats;
-
-typedef struct tenuto_store tenuto_store;
-typedef struct tenuto_collection tenuto_collection;
-
 tenuto_status tenuto_store_open(const char* path, const tenuto_store_options* options,
                                 tenuto_store** store, char** message);
 /* Closes the store. Releases the handle unless it returns TENUTO_BUSY. */
 tenuto_status tenuto_store_close(tenuto_store* store);
 tenuto_status tenuto_store_sync(tenuto_store* store);
 tenuto_status tenuto_store_validate(const tenuto_store* store, char** message);
-tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_stats* stats);
 
-/* tenuto::CompactOptions, CompactStats and Store::compact. `stats` may be NULL. */
-typedef struct tenuto_compact_options {
-  size_t struct_bytes; /* set by tenuto_compact_options_init */
-  uint64_t moves_max;
-  double occupancy;
-} tenuto_compact_options;
-
-typedef struct tenuto_compact_stats {
-  uint64_t bytes_before, bytes_after;
-  uint64_t records_moved, leaves_moved, leaves_merged, slabs_emptied;
-  int complete;
-} tenuto_compact_stats;
-
-void tenuto_compact_options_init(tenuto_compact_options* options);
-tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* options,
-                             tenuto_compact_stats* stats, char** message);
 /* *erased: the number of erased records. erased may be NULL. */
 tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased);
 /* The store's pool, for objects beside the records. It belongs to the store and closes with it. */
 tenuto_pool* tenuto_store_pool(tenuto_store* store);
 
 /* --- collections ------------------------------------------------------------------------------ */
-
-/* tenuto::CollectionOptions. */
-typedef struct tenuto_collection_options {
-  size_t struct_bytes; /* set by tenuto_collection_options_init */
-  int create_if_missing;
-  int error_if_exists;
-  tenuto_key_order order;
-  int check_order;
-  const char* codec; /* with TENUTO_KEYS_REGISTERED; else NULL */
-  int duplicates;
-  int expires;
-} tenuto_collection_options;
-
-void tenuto_collection_options_init(tenuto_collection_options* options);
-
-typedef struct tenuto_collection_stats {
-  uint64_t records, record_bytes;
-  uint64_t leaves, inner_nodes, height, index_dram_bytes;
-} tenuto_collection_stats;
 
 /* The default collection. It belongs to the store: do not release it. */
 tenuto_collection* tenuto_default_collection(tenuto_store* store);
@@ -183,8 +77,6 @@ tenuto_key_order tenuto_collection_order(const tenuto_collection* collection);
 tenuto_status tenuto_collection_codec(const tenuto_collection* collection, char** codec);
 int tenuto_collection_duplicates(const tenuto_collection* collection);
 int tenuto_collection_expires(const tenuto_collection* collection);
-tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
-                                          tenuto_collection_stats* stats);
 
 /* --- records ---------------------------------------------------------------------------------- */
 
@@ -289,16 +181,6 @@ tenuto_status tenuto_write(tenuto_store* store, const tenuto_batch* batch,
                            tenuto_durability durability);
 
 /* --- iterators -------------------------------------------------------------------------------- */
-
-/* tenuto::IteratorOptions. data NULL: no such bound. The bytes are copied. */
-typedef struct tenuto_iterator_options {
-  size_t struct_bytes; /* set by tenuto_iterator_options_init */
-  tenuto_slice prefix;
-  tenuto_slice lower; /* inclusive */
-  tenuto_slice upper; /* exclusive */
-} tenuto_iterator_options;
-
-void tenuto_iterator_options_init(tenuto_iterator_options* options);
 
 typedef struct tenuto_iterator tenuto_iterator;
 /* Opens an iterator, which is not positioned yet. If *it is not NULL, release it, also when the

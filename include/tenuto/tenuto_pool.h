@@ -6,8 +6,13 @@
  * - A call that can fail returns a tenuto_status. If it takes `char** message`, a failure also
  *   writes a text there: what failed, where, and what to do. Release it by tenuto_free. NULL: no
  *   text.
- * - tenuto_..._options_init sets options to their defaults. Always call it, so that the program
- *   keeps its meaning with a later version that has more options. NULL stands for all defaults.
+ * - tenuto_..._options_init sets options to their defaults. Always call it. NULL stands for all
+ *   defaults.
+ * - Structs of options and of figures grow at their end with later versions. So a program passes
+ * the size that it was compiled with: the calls that end in _sized do, and the inline ones use
+ * them. An option that the program does not know has its default. A figure that the library does
+ * not know is zero. An option that the library does not know must be zero, else
+ *   TENUTO_INVALID_ARGUMENT. Other structs never change.
  * - Threads use a handle as its C++ counterpart: all threads a pool or a store, one thread at a
  *   time a transaction, batch, iterator or view.
  * - A NULL handle returns TENUTO_INVALID_ARGUMENT.
@@ -99,7 +104,10 @@ typedef struct tenuto_pool_options {
   unsigned mode; /* permissions of a new pool file; 0: only the owner */
 } tenuto_pool_options;
 
-void tenuto_pool_options_init(tenuto_pool_options* options);
+void tenuto_pool_options_init_sized(tenuto_pool_options* options, size_t struct_bytes);
+static inline void tenuto_pool_options_init(tenuto_pool_options* options) {
+  tenuto_pool_options_init_sized(options, sizeof *options);
+}
 
 /* tenuto::PoolInfo. The texts are valid until the next tenuto_pool_get_info with this handle, or
  * until the handle is released. */
@@ -132,6 +140,7 @@ typedef struct tenuto_pool_stats {
   double journal_recovery_ms;
   uint64_t journal_replayed_bytes, journal_replayed_lines;
   double journal_replay_ms;
+  uint64_t cached_bytes;
 } tenuto_pool_stats;
 
 /* Pointers in the pool, in the root object or in allocated blocks. Zero is null. Never copy them by
@@ -156,7 +165,10 @@ typedef struct tenuto_alloc_options {
   uint64_t type;
 } tenuto_alloc_options;
 
-void tenuto_alloc_options_init(tenuto_alloc_options* options);
+void tenuto_alloc_options_init_sized(tenuto_alloc_options* options, size_t struct_bytes);
+static inline void tenuto_alloc_options_init(tenuto_alloc_options* options) {
+  tenuto_alloc_options_init_sized(options, sizeof *options);
+}
 
 typedef struct tenuto_pool tenuto_pool;
 
@@ -219,8 +231,17 @@ tenuto_status tenuto_pool_sync(tenuto_pool* pool);
 tenuto_status tenuto_pool_health(const tenuto_pool* pool, char** message);
 tenuto_status tenuto_pool_trim(tenuto_pool* pool);
 tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message);
-tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info);
-tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool, tenuto_pool_stats* stats);
+tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* info,
+                                         size_t struct_bytes);
+static inline tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info) {
+  return tenuto_pool_get_info_sized(pool, info, sizeof *info);
+}
+tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_stats* stats,
+                                          size_t struct_bytes);
+static inline tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool,
+                                                  tenuto_pool_stats* stats) {
+  return tenuto_pool_get_stats_sized(pool, stats, sizeof *stats);
+}
 
 /* Flush and fence (tenuto/persist.h), for stores to objects in a pool outside transactions. */
 void tenuto_flush(const void* p, size_t bytes);
@@ -236,6 +257,7 @@ typedef void (*tenuto_tx_fn)(void* context);
  * tenuto_ptr_set. Without a hook (NULL) the bytes are copied, which is right only for a root
  * without pointers. */
 typedef struct tenuto_old_root {
+  size_t struct_bytes; /* set by the library */
   const char* layout;
   const void* data;
   uint64_t bytes;

@@ -6,7 +6,7 @@ namespace TENUTO_NS::c {
 bool take_iterator_options(const tenuto_iterator_options* from, IteratorOptions& to) {
   tenuto_iterator_options o;
   tenuto_iterator_options_init(&o);
-  if (!take_options(o, from)) return false;
+  if (take_options(o, from, "tenuto_iterator_options") != Status::ok) return false;
   if (!sound(o.prefix) || !sound(o.lower) || !sound(o.upper)) return false;
   if (o.prefix.data != nullptr) to.prefix = std::string(bytes_of(o.prefix));
   if (o.lower.data != nullptr) to.lower = std::string(bytes_of(o.lower));
@@ -35,10 +35,9 @@ bool sent(tenuto_iterator* it, bool sound) {
 
 extern "C" {
 
-void tenuto_iterator_options_init(tenuto_iterator_options* options) {
-  if (options == nullptr) return;
-  *options = {};
-  options->struct_bytes = sizeof *options;
+void tenuto_iterator_options_init_sized(tenuto_iterator_options* options, size_t struct_bytes) {
+  const tenuto_iterator_options all = {};
+  c::init_struct(options, struct_bytes, &all, sizeof all);
 }
 
 tenuto_status tenuto_iterator_open(const tenuto_collection* in,

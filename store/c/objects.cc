@@ -22,7 +22,7 @@ VPtrWord& word(tenuto_vptr* p) { return *reinterpret_cast<VPtrWord*>(p); }
 bool take(const tenuto_alloc_options* from, AllocOptions& to) {
   tenuto_alloc_options o;
   tenuto_alloc_options_init(&o);
-  if (!take_options(o, from)) return false;
+  if (take_options(o, from, "tenuto_alloc_options") != Status::ok) return false;
   to = {.align = o.align, .zero = o.zero != 0, .type = o.type};
   return true;
 }
@@ -103,10 +103,10 @@ using c::give;
 
 extern "C" {
 
-void tenuto_alloc_options_init(tenuto_alloc_options* options) {
-  if (options == nullptr) return;
+void tenuto_alloc_options_init_sized(tenuto_alloc_options* options, size_t struct_bytes) {
   const AllocOptions o;
-  *options = {sizeof *options, o.align, o.zero, o.type};
+  const tenuto_alloc_options all = {struct_bytes, o.align, o.zero, o.type};
+  c::init_struct(options, struct_bytes, &all, sizeof all);
 }
 
 void* tenuto_ptr_get(const tenuto_ptr* at) {
@@ -270,7 +270,7 @@ tenuto_status tenuto_grow_root(tenuto_pool* pool, const char* layout, uint64_t b
       tenuto_tx joined(*pool->pool);
       TENUTO_TRY(joined.tx.status());
       const std::string named(old.layout);
-      const tenuto_old_root from{named.c_str(), old.data, old.bytes};
+      const tenuto_old_root from{sizeof from, named.c_str(), old.data, old.bytes};
       TENUTO_TRY(static_cast<Status>(migrate(context, &from, fresh, &joined)));
       return joined.tx.commit();
     };

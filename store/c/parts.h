@@ -46,16 +46,21 @@ inline tenuto_status null_root(char** message) {
               Report{"pool, layout and root must not be NULL", {}, {}, {}}, message);
 }
 
-// A program that was built with an older version has a shorter struct: the options that it does not
-// know keep their defaults. False: the size is impossible.
+// Structs that begin with their own size, in the program's version. Fills what the program knows.
+void init_struct(void* to, std::size_t bytes, const void* defaults, std::size_t known);
+// Copies what both know over the defaults in `to`. `name`: of the struct. invalid_argument: the
+// size is impossible, or an option is set that this library does not know.
+Status take_struct(void* to, std::size_t known, const void* from, const char* name, Report* report);
 template <class Options>
-bool take_options(Options& to, const Options* from) {
-  if (from == nullptr) return true;
-  if (from->struct_bytes < sizeof(std::size_t) || from->struct_bytes > sizeof(Options))
-    return false;
-  std::memcpy(&to, from, from->struct_bytes);
-  to.struct_bytes = sizeof(Options);
-  return true;
+Status take_options(Options& to, const Options* from, const char* name, Report* report = nullptr) {
+  if (from == nullptr) return Status::ok;
+  return take_struct(&to, sizeof to, from, name, report);
+}
+// Gives figures to a program that knows `bytes` of them. False: the size is impossible.
+bool give_struct(void* to, std::size_t bytes, const void* all, std::size_t known);
+template <class Figures>
+bool give_figures(Figures* to, std::size_t bytes, const Figures& all) {
+  return give_struct(to, bytes, &all, sizeof all);
 }
 
 Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Report& report);

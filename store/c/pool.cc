@@ -13,10 +13,7 @@ bool is_durability(int d) { return d == TENUTO_SYNC || d == TENUTO_BUFFERED; }
 Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Report& report) {
   tenuto_pool_options o;
   tenuto_pool_options_init(&o);
-  if (!take_options(o, &from)) {
-    return fail(Status::invalid_argument, &report,
-                "the options were not initialised; call tenuto_pool_options_init first");
-  }
+  TENUTO_TRY(take_options(o, &from, "tenuto_pool_options", &report));
   if (o.medium < TENUTO_MEDIUM_AUTOMATIC || o.medium > TENUTO_MEDIUM_JOURNAL) {
     return fail(Status::invalid_argument, &report, "there is no such medium",
                 "tenuto_pool_options.medium", "0 to 4", std::to_string(o.medium));
@@ -94,30 +91,29 @@ const char* tenuto_status_name(tenuto_status status) {
 
 void tenuto_free(void* memory) { std::free(memory); }
 
-void tenuto_pool_options_init(tenuto_pool_options* options) {
-  if (options == nullptr) return;
+void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes) {
   const PoolOptions o;
-  *options = {};
-  options->struct_bytes = sizeof *options;
-  options->size = o.size;
-  options->size_max = o.size_max;
-  options->medium = static_cast<tenuto_medium>(o.medium);
-  options->read_only = o.read_only;
-  options->catch_bus_errors = o.catch_bus_errors;
-  options->model_delays = o.model_delays;
-  options->stripes = o.stripes;
-  options->recovery_threads = o.recovery_threads;
-  options->durability = static_cast<tenuto_durability>(o.durability);
-  options->morph_occupancy = o.heap.morph_occupancy;
-  options->decay_ms = o.heap.decay_ms;
-  options->decay_tick_ms = o.heap.decay_tick_ms;
-  options->book_dead_factor = o.heap.book_dead_factor;
-  options->book_heap_ppm = o.heap.book_heap_ppm;
-  options->book_chunks_least = o.heap.book_chunks_least;
-  options->journal_bytes = o.journal.bytes;
-  options->journal_sync_every_ms = o.journal.sync_every_ms;
-  options->journal_recovery_ms_max = o.journal.recovery_ms_max;
-  options->journal_keep = o.journal.keep;
+  tenuto_pool_options all = {};
+  all.size = o.size;
+  all.size_max = o.size_max;
+  all.medium = static_cast<tenuto_medium>(o.medium);
+  all.read_only = o.read_only;
+  all.catch_bus_errors = o.catch_bus_errors;
+  all.model_delays = o.model_delays;
+  all.stripes = o.stripes;
+  all.recovery_threads = o.recovery_threads;
+  all.durability = static_cast<tenuto_durability>(o.durability);
+  all.morph_occupancy = o.heap.morph_occupancy;
+  all.decay_ms = o.heap.decay_ms;
+  all.decay_tick_ms = o.heap.decay_tick_ms;
+  all.book_dead_factor = o.heap.book_dead_factor;
+  all.book_heap_ppm = o.heap.book_heap_ppm;
+  all.book_chunks_least = o.heap.book_chunks_least;
+  all.journal_bytes = o.journal.bytes;
+  all.journal_sync_every_ms = o.journal.sync_every_ms;
+  all.journal_recovery_ms_max = o.journal.recovery_ms_max;
+  all.journal_keep = o.journal.keep;
+  c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 
 tenuto_status tenuto_pool_create(const char* path, const tenuto_pool_options* options,
@@ -173,32 +169,34 @@ tenuto_status tenuto_pool_validate(const tenuto_pool* pool, char** message) {
   return give(s, report, message);
 }
 
-tenuto_status tenuto_pool_get_info(tenuto_pool* pool, tenuto_pool_info* info) {
-  if (pool == nullptr || info == nullptr) return TENUTO_INVALID_ARGUMENT;
+tenuto_status tenuto_pool_get_info_sized(tenuto_pool* pool, tenuto_pool_info* info,
+                                         size_t struct_bytes) {
+  if (pool == nullptr) return TENUTO_INVALID_ARGUMENT;
   const PoolInfo& i = pool->info = pool->pool->info();
-  *info = {.path = i.path.c_str(),
-           .layout = i.layout.c_str(),
-           .pool_id = i.pool_id,
-           .version = i.version,
-           .medium = static_cast<tenuto_medium>(i.medium),
-           .power_cut_safe = i.power_cut_safe,
-           .was_clean = i.was_clean,
-           .read_only = i.read_only,
-           .has_store = i.has_store,
-           .recovery_ms = i.recovery_ms,
-           .leaked_frames = i.leaked_frames,
-           .rolled_back = i.rolled_back};
-  return TENUTO_OK;
+  const tenuto_pool_info all = {.path = i.path.c_str(),
+                                .layout = i.layout.c_str(),
+                                .pool_id = i.pool_id,
+                                .version = i.version,
+                                .medium = static_cast<tenuto_medium>(i.medium),
+                                .power_cut_safe = i.power_cut_safe,
+                                .was_clean = i.was_clean,
+                                .read_only = i.read_only,
+                                .has_store = i.has_store,
+                                .recovery_ms = i.recovery_ms,
+                                .leaked_frames = i.leaked_frames,
+                                .rolled_back = i.rolled_back};
+  return c::give_figures(info, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 
-tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool, tenuto_pool_stats* stats) {
-  if (pool == nullptr || stats == nullptr) return TENUTO_INVALID_ARGUMENT;
+tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_stats* stats,
+                                          size_t struct_bytes) {
+  if (pool == nullptr) return TENUTO_INVALID_ARGUMENT;
   const PoolStats s = pool->pool->stats();
-  *stats = {};
+  tenuto_pool_stats all = {};
   for (std::size_t i = 0; i < s.slabs_by_tenth.size(); ++i) {
-    stats->slabs_by_tenth[i] = s.slabs_by_tenth[i];
+    all.slabs_by_tenth[i] = s.slabs_by_tenth[i];
   }
-#define TENUTO_C_SAME(field) stats->field = s.field
+#define TENUTO_C_SAME(field) all.field = s.field
   TENUTO_C_SAME(file_bytes);
   TENUTO_C_SAME(disk_bytes);
   TENUTO_C_SAME(used_bytes);
@@ -234,8 +232,9 @@ tenuto_status tenuto_pool_get_stats(const tenuto_pool* pool, tenuto_pool_stats* 
   TENUTO_C_SAME(journal_replayed_bytes);
   TENUTO_C_SAME(journal_replayed_lines);
   TENUTO_C_SAME(journal_replay_ms);
+  TENUTO_C_SAME(cached_bytes);
 #undef TENUTO_C_SAME
-  return TENUTO_OK;
+  return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 
 }  // extern "C"

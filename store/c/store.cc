@@ -62,10 +62,7 @@ void copy_tree_stats(tenuto_collection_stats& to, const Stats& from) {
 Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Report& report) {
   tenuto_store_options o;
   tenuto_store_options_init(&o);
-  if (!c::take_options(o, &from)) {
-    return fail(Status::invalid_argument, &report,
-                "the options were not initialised; call tenuto_store_options_init first");
-  }
+  TENUTO_TRY(c::take_options(o, &from, "tenuto_store_options", &report));
   if (o.order < TENUTO_KEYS_BYTES || o.order > TENUTO_KEYS_U64) {
     return fail(Status::invalid_argument, &report, "a default collection is in order bytes or u64",
                 "tenuto_store_options.order", "1 or 2", std::to_string(o.order));
@@ -85,7 +82,7 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
     to.clock_ms = [clock = o.clock_ms, context = o.clock_context] { return clock(context); };
   }
   TENUTO_TRY(take_codecs(o, to, report));
-  return c::take_pool_options(o.pool, to.pool, report);
+  return o.pool == nullptr ? Status::ok : c::take_pool_options(*o.pool, to.pool, report);
 }
 
 }  // namespace
@@ -94,10 +91,7 @@ Status c::take_collection_options(const tenuto_collection_options* from, Collect
                                   Report& report) {
   tenuto_collection_options o;
   tenuto_collection_options_init(&o);
-  if (!take_options(o, from)) {
-    return fail(Status::invalid_argument, &report,
-                "the options were not initialised; call tenuto_collection_options_init first");
-  }
+  TENUTO_TRY(take_options(o, from, "tenuto_collection_options", &report));
   if (o.order < TENUTO_KEYS_BYTES || o.order > TENUTO_KEYS_REGISTERED) {
     return fail(Status::invalid_argument, &report, "there is no such order of keys",
                 "tenuto_collection_options.order", "1 to 5", std::to_string(o.order));
@@ -128,23 +122,21 @@ tenuto_status tenuto_u64_of_key(const void* key, size_t key_bytes, uint64_t* num
 
 // --- the store -----------------------------------------------------------------------------------
 
-void tenuto_store_options_init(tenuto_store_options* options) {
-  if (options == nullptr) return;
+void tenuto_store_options_init_sized(tenuto_store_options* to, size_t struct_bytes) {
   const StoreOptions o;
-  *options = {};
-  options->struct_bytes = sizeof *options;
-  tenuto_pool_options_init(&options->pool);
-  options->create_if_missing = o.create_if_missing;
-  options->error_if_exists = o.error_if_exists;
-  options->order = static_cast<tenuto_key_order>(o.order);
-  options->check_order = o.check_order;
-  options->verify_reads = o.verify_reads;
-  options->snapshot_bytes_max = o.snapshot_bytes_max;
-  options->snapshot_age_ms_max = o.snapshot_age_ms_max;
-  options->reclaim_every_ms = o.reclaim_every_ms;
-  options->reclaim_at_once = o.reclaim_at_once;
-  options->clock_jump_ms_max = o.clock_jump_ms_max;
-  options->clock_confirm_ms = o.clock_confirm_ms;
+  tenuto_store_options all = {};
+  all.create_if_missing = o.create_if_missing;
+  all.error_if_exists = o.error_if_exists;
+  all.order = static_cast<tenuto_key_order>(o.order);
+  all.check_order = o.check_order;
+  all.verify_reads = o.verify_reads;
+  all.snapshot_bytes_max = o.snapshot_bytes_max;
+  all.snapshot_age_ms_max = o.snapshot_age_ms_max;
+  all.reclaim_every_ms = o.reclaim_every_ms;
+  all.reclaim_at_once = o.reclaim_at_once;
+  all.clock_jump_ms_max = o.clock_jump_ms_max;
+  all.clock_confirm_ms = o.clock_confirm_ms;
+  c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 
 tenuto_status tenuto_store_open(const char* path, const tenuto_store_options* options,
@@ -180,27 +172,27 @@ tenuto_status tenuto_store_validate(const tenuto_store* store, char** message) {
   return give(s, report, message);
 }
 
-tenuto_status tenuto_store_get_stats(const tenuto_store* store, tenuto_store_stats* stats) {
-  if (store == nullptr || stats == nullptr) return TENUTO_INVALID_ARGUMENT;
+tenuto_status tenuto_store_get_stats_sized(const tenuto_store* store, tenuto_store_stats* stats,
+                                           size_t struct_bytes) {
+  if (store == nullptr) return TENUTO_INVALID_ARGUMENT;
   const StoreStats s = store->store.stats();
   tenuto_collection_stats tree;
   copy_tree_stats(tree, s);
-  *stats = {.records = tree.records,
-            .record_bytes = tree.record_bytes,
-            .leaves = tree.leaves,
-            .inner_nodes = tree.inner_nodes,
-            .height = tree.height,
-            .index_dram_bytes = tree.index_dram_bytes,
-            .rebuild_ms = s.rebuild_ms,
-            .snapshots = s.snapshots,
-            .snapshot_oldest_age_ms = s.snapshot_oldest_age_ms,
-            .snapshot_versions = s.snapshot_versions,
-            .snapshot_bytes = s.snapshot_bytes,
-            .snapshots_expired = s.snapshots_expired,
-            .retired_items = s.retired_items,
-            .retired_bytes = s.retired_bytes,
-            .pool = {}};
-  return tenuto_pool_get_stats(&store->pool, &stats->pool);
+  const tenuto_store_stats all = {.records = tree.records,
+                                  .record_bytes = tree.record_bytes,
+                                  .leaves = tree.leaves,
+                                  .inner_nodes = tree.inner_nodes,
+                                  .height = tree.height,
+                                  .index_dram_bytes = tree.index_dram_bytes,
+                                  .rebuild_ms = s.rebuild_ms,
+                                  .snapshots = s.snapshots,
+                                  .snapshot_oldest_age_ms = s.snapshot_oldest_age_ms,
+                                  .snapshot_versions = s.snapshot_versions,
+                                  .snapshot_bytes = s.snapshot_bytes,
+                                  .snapshots_expired = s.snapshots_expired,
+                                  .retired_items = s.retired_items,
+                                  .retired_bytes = s.retired_bytes};
+  return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 
 tenuto_status tenuto_store_reclaim(tenuto_store* store, uint64_t records_max, uint64_t* erased) {
@@ -216,17 +208,17 @@ tenuto_pool* tenuto_store_pool(tenuto_store* store) {
 
 // --- collections ---------------------------------------------------------------------------------
 
-void tenuto_collection_options_init(tenuto_collection_options* options) {
-  if (options == nullptr) return;
+void tenuto_collection_options_init_sized(tenuto_collection_options* options, size_t struct_bytes) {
   const CollectionOptions o;
-  *options = {.struct_bytes = sizeof *options,
-              .create_if_missing = o.create_if_missing,
-              .error_if_exists = o.error_if_exists,
-              .order = static_cast<tenuto_key_order>(o.order),
-              .check_order = o.check_order,
-              .codec = nullptr,
-              .duplicates = o.duplicates,
-              .expires = o.expires};
+  const tenuto_collection_options all = {.struct_bytes = struct_bytes,
+                                         .create_if_missing = o.create_if_missing,
+                                         .error_if_exists = o.error_if_exists,
+                                         .order = static_cast<tenuto_key_order>(o.order),
+                                         .check_order = o.check_order,
+                                         .codec = nullptr,
+                                         .duplicates = o.duplicates,
+                                         .expires = o.expires};
+  c::init_struct(options, struct_bytes, &all, sizeof all);
 }
 
 tenuto_collection* tenuto_default_collection(tenuto_store* store) {
@@ -305,10 +297,13 @@ int tenuto_collection_expires(const tenuto_collection* collection) {
   return collection != nullptr && collection->collection.expires();
 }
 
-tenuto_status tenuto_collection_get_stats(const tenuto_collection* collection,
-                                          tenuto_collection_stats* stats) {
-  if (collection == nullptr || stats == nullptr) return TENUTO_INVALID_ARGUMENT;
-  copy_tree_stats(*stats, collection->collection.stats());
+tenuto_status tenuto_collection_get_stats_sized(const tenuto_collection* collection,
+                                                tenuto_collection_stats* stats,
+                                                size_t struct_bytes) {
+  if (collection == nullptr) return TENUTO_INVALID_ARGUMENT;
+  tenuto_collection_stats all;
+  copy_tree_stats(all, collection->collection.stats());
+  if (!c::give_figures(stats, struct_bytes, all)) return TENUTO_INVALID_ARGUMENT;
   return give(collection->collection.status());
 }
 

@@ -66,32 +66,37 @@ tenuto_status tenuto_store_backup(tenuto_store* store, const char* path,
   return give(s, report, message);
 }
 
-void tenuto_compact_options_init(tenuto_compact_options* options) {
-  if (options == nullptr) return;
+void tenuto_compact_options_init_sized(tenuto_compact_options* options, size_t struct_bytes) {
   const CompactOptions o;
-  *options = {.struct_bytes = sizeof *options, .moves_max = o.moves_max, .occupancy = o.occupancy};
+  const tenuto_compact_options all = {
+      .struct_bytes = struct_bytes, .moves_max = o.moves_max, .occupancy = o.occupancy};
+  c::init_struct(options, struct_bytes, &all, sizeof all);
 }
 
-tenuto_status tenuto_compact(tenuto_store* store, const tenuto_compact_options* options,
-                             tenuto_compact_stats* stats, char** message) {
+tenuto_status tenuto_compact_sized(tenuto_store* store, const tenuto_compact_options* options,
+                                   tenuto_compact_stats* stats, size_t struct_bytes,
+                                   char** message) {
   if (store == nullptr) return c::null_handle(message);
   Report report;
   tenuto_compact_options o;
   tenuto_compact_options_init(&o);
-  if (!c::take_options(o, options)) {
-    return give(fail(Status::invalid_argument, &report,
-                     "the options were not initialised; call tenuto_compact_options_init first"),
-                report, message);
+  Status s = c::take_options(o, options, "tenuto_compact_options", &report);
+  // Asked before the work: afterwards it would be too late to say so.
+  if (s == Status::ok && stats != nullptr && !c::give_figures(stats, struct_bytes, {})) {
+    s = fail(Status::invalid_argument, &report, "no tenuto_compact_stats has this size", {}, {},
+             std::to_string(struct_bytes));
   }
+  if (s != Status::ok) return give(s, report, message);
   const auto done = store->store.compact({o.moves_max, o.occupancy}, &report);
   if (done && stats != nullptr) {
-    *stats = {.bytes_before = done->bytes_before,
-              .bytes_after = done->bytes_after,
-              .records_moved = done->records_moved,
-              .leaves_moved = done->leaves_moved,
-              .leaves_merged = done->leaves_merged,
-              .slabs_emptied = done->slabs_emptied,
-              .complete = done->complete ? 1 : 0};
+    const tenuto_compact_stats all = {.bytes_before = done->bytes_before,
+                                      .bytes_after = done->bytes_after,
+                                      .records_moved = done->records_moved,
+                                      .leaves_moved = done->leaves_moved,
+                                      .leaves_merged = done->leaves_merged,
+                                      .slabs_emptied = done->slabs_emptied,
+                                      .complete = done->complete ? 1 : 0};
+    static_cast<void>(c::give_figures(stats, struct_bytes, all));
   }
   return give(done.error(), report, message);
 }

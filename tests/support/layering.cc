@@ -200,6 +200,7 @@ const std::map<std::string, int, std::less<>>& public_header_layers() {
       {"iterator.h", 7},
       {"rescue.h", 7},
       {"tenuto.h", 7},
+      {"tenuto_options.h", 7},
       {"tenuto_pool.h", 7},
       {"snapshot.h", 7},
       {"transaction.h", 7},

@@ -4,13 +4,16 @@ include_guard(GLOBAL)
 
 # Alone, the library needs oneTBB and LZ4. The presets say which of the rest they build.
 option(TENUTO_BUILD_TOOLS "The command line tool; needs fmt and CLI11" ${PROJECT_IS_TOP_LEVEL})
-option(TENUTO_BUILD_BENCH "The benchmarks; needs the peers' packages" OFF)
-option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest" OFF)
+option(TENUTO_BUILD_BENCH "The benchmarks, with the peers that are there; needs fmt and CLI11" OFF)
+option(TENUTO_BUILD_TESTS "The tests; needs GoogleTest and fmt, and for those of the tool TOOLS" OFF)
 option(TENUTO_BUILD_TRACED "The traced build of the library and what needs it" OFF)
 option(TENUTO_UNITY "Compile several files of the library at once" ON)
+option(TENUTO_PCH "Compile the tests with headers that the compiler has read before" ON)
 option(TENUTO_DEBUG_CHECKS "Compile TENUTO_DCHECK and other costly checks in" OFF)
 option(TENUTO_NOEXCEPT "Compile the library with -fno-exceptions -fno-rtti" OFF)
 option(TENUTO_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
+set(TENUTO_PEERS_ALL rocksdb lmdb leveldb wiredtiger pmemobj mimalloc jemalloc)
+set(TENUTO_PEERS "${TENUTO_PEERS_ALL}" CACHE STRING "What the benchmarks compare with, if it is there")
 set(TENUTO_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
 # CRC32C, popcnt and cmpxchg16b are used unconditionally; wider vectors are chosen per function.
 set(TENUTO_ARCH "x86-64-v2" CACHE STRING "Value for -march=")

@@ -3,7 +3,9 @@
 #
 #   tenuto_layer(NAME SOURCES f.cc... [DEPENDS layer...] [LIBS lib...] [TRACE_RUNTIME f.cc...])
 #   tenuto_program(NAME SOURCES f.cc... [TRACED] [LIBS lib...] [OUTPUT_NAME name])
-#   tenuto_test(NAME [TRACED] [AFTER_CRASHES] [LAYER layer] [SOURCES f...] [LIBS lib...] [TIMEOUT seconds])
+#   tenuto_test(NAME [TRACED] [AFTER_CRASHES] [LAYER layer] [SOURCES f...] [LIBS lib...]
+#               [DEFINES name...] [TIMEOUT seconds])
+#   tenuto_test_program(NAME SOURCES f... [LIBS lib...])
 #   tenuto_c_test(NAME)
 #   tenuto_fuzz(NAME MUTATIONS n [SOURCES f...] [LIBS lib...])
 
@@ -145,6 +147,66 @@ function(tenuto_program name)
   add_dependencies(programs ${name})
 endfunction()
 
+# What test programs see: everything. Their private headers are found from the top, src/ and tests/.
+function(tenuto_test_sees target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src"
+                                               "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${target} PRIVATE TENUTO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+endfunction()
+
+# The objects of files that several programs of tests/ may contain, each compiled once for all of
+# them; LIBS for their headers. SUFFIX names the build, as everywhere.
+function(tenuto_test_parts target suffix)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LIBS")
+  foreach(file IN LISTS arg_SOURCES)
+    file(REAL_PATH "${file}" file)
+    file(RELATIVE_PATH part "${PROJECT_SOURCE_DIR}" "${file}")
+    string(MAKE_C_IDENTIFIER "part_${part}${suffix}" part)
+    if(NOT TARGET ${part})
+      add_library(${part} OBJECT "${file}")
+      target_link_libraries(${part} PRIVATE tenuto${suffix})
+      tenuto_test_sees(${part})
+    endif()
+    target_link_libraries(${part} PRIVATE ${arg_LIBS})
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${part}>)
+  endforeach()
+endfunction()
+
+# The file of a test, NAME.cc, is compiled with tests/support/headers.h, which the compiler has read
+# before. A `_test` calls everything once: not optimised, it takes less than half the time where
+# there are sanitizers. Headers that were read fit only what has the same flags.
+function(tenuto_test_speed target kind suffix)
+  set(flags fast)
+  if(kind STREQUAL "test" AND NOT suffix)
+    set(flags quick)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
+  endif()
+  if(NOT TENUTO_PCH)
+    return()
+  endif()
+  set(headers tests_headers_${flags}${suffix})
+  if(NOT TARGET ${headers})
+    set(source "${CMAKE_BINARY_DIR}/tests/headers.cc")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "int main() {}\n")
+    add_executable(${headers} EXCLUDE_FROM_ALL "${source}")  # as a test, and never linked
+    target_link_libraries(${headers} PRIVATE tenuto${suffix} GTest::gtest)
+    target_precompile_headers(${headers} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/headers.h")
+    if(flags STREQUAL "quick")
+      target_compile_options(${headers} PRIVATE $<$<CONFIG:Debug>:-O0>)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+endfunction()
+
+# A program of tests/ that others start: its files are listed like those of a test.
+function(tenuto_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  add_executable(${name})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  tenuto_test_parts(${name} "" SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS})
+endfunction()
+
 # One file tests/NAME.cc, one program, one ctest entry a case. The suffix of the name is the kind
 # and the label. TRACED builds it against the traced libraries (and not at all where there is none). LAYER links
 # only up to that layer, so that the layers above need not compile. AFTER_CRASHES runs it when all
@@ -153,7 +215,8 @@ function(tenuto_test name)
   if(NOT TENUTO_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED;AFTER_CRASHES" "LAYER;TIMEOUT" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TRACED;AFTER_CRASHES" "LAYER;TIMEOUT"
+                        "SOURCES;LIBS;DEFINES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tenuto_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -176,12 +239,14 @@ function(tenuto_test name)
     set(arg_TIMEOUT 300)
   endif()
 
-  add_executable(${name} ${name}.cc ${arg_SOURCES})
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src"
-                                             "${PROJECT_SOURCE_DIR}/tests")
-  target_compile_definitions(${name} PRIVATE TENUTO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  if(TARGET tenuto_test_support${suffix})
-    target_link_libraries(${name} PRIVATE tenuto_test_support${suffix})
+  add_executable(${name} ${name}.cc)
+  tenuto_test_sees(${name})
+  tenuto_test_speed(${name} ${kind} "${suffix}")
+  if(arg_DEFINES)  # of its own: so are its objects
+    target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
+    target_sources(${name} PRIVATE ${arg_SOURCES})
+  else()
+    tenuto_test_parts(${name} "${suffix}" SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
   endif()
   target_link_libraries(${name} PRIVATE ${library} ${arg_LIBS} GTest::gmock GTest::gtest_main)
   add_dependencies(tests_${kind} ${name})
@@ -222,15 +287,15 @@ function(tenuto_fuzz name)
   endif()
   set(target fuzz_${name})
   set(corpus "${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name}")
-  add_executable(${target} fuzz/${target}.cc fuzz/options.cc ${arg_SOURCES})
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src"
-                                               "${PROJECT_SOURCE_DIR}/tests")
-  target_link_libraries(${target} PRIVATE ${arg_LIBS})
+  set(sources fuzz/${target}.cc fuzz/options.cc ${arg_SOURCES})
+  if(NOT TENUTO_SANITIZE MATCHES "fuzzer")
+    list(APPEND sources fuzz/driver.cc)
+  endif()
+  tenuto_test_program(${target} SOURCES ${sources} LIBS ${arg_LIBS})
   if(TENUTO_SANITIZE MATCHES "fuzzer")
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
     add_test(NAME ${target}_corpus COMMAND ${target} -runs=0 "${corpus}")
   else()
-    target_sources(${target} PRIVATE fuzz/driver.cc)
     add_test(NAME ${target}_corpus COMMAND ${target} --mutations ${arg_MUTATIONS} "${corpus}")
   endif()
   set_tests_properties(${target}_corpus PROPERTIES LABELS fuzz TIMEOUT 300)
@@ -252,30 +317,6 @@ function(tenuto_c_test name)
   add_dependencies(tests_test ${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS test TIMEOUT 120)
-endfunction()
-
-# Shared helpers of the tests, once for each build. A test's layer decides what it may pull in: the
-# archive itself links nothing.
-function(tenuto_test_support)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "SOURCES")
-  if(NOT TENUTO_BUILD_TESTS OR NOT arg_SOURCES)
-    return()
-  endif()
-  set(suffixes "")
-  if(TENUTO_BUILD_TRACED)
-    set(suffixes _traced)
-  endif()
-  foreach(suffix IN ITEMS "" ${suffixes})
-    set(target tenuto_test_support${suffix})
-    add_library(${target} STATIC ${arg_SOURCES})
-    target_include_directories(
-      ${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}"
-                        "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
-    if(suffix)
-      target_compile_definitions(${target} PRIVATE TENUTO_TRACED)
-      target_compile_options(${target} PRIVATE ${TENUTO_TRACE_OPTIONS})
-    endif()
-  endforeach()
 endfunction()
 
 # Compiles every public header alone: each must include what it needs, and have no warning of its

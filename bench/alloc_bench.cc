@@ -12,6 +12,7 @@
 
 #include "bench/alloc/contestants.h"
 #include "bench/alloc/library.h"
+#include "bench/support/peers.h"
 #include "bench/support/process.h"
 
 namespace {
@@ -20,8 +21,8 @@ using namespace bench;
 
 struct Options {
   std::vector<std::string> cases;
-  std::vector<std::string> allocators = {"tenuto",  "tenuto-v", "tenuto-reserve", "pmdk",
-                                         "pmdk-tx", "mimalloc", "jemalloc",       "glibc"};
+  std::vector<std::string> allocators = allocators_of(
+      {"tenuto", "tenuto-v", "tenuto-reserve", "pmdk", "pmdk-tx", "mimalloc", "jemalloc", "glibc"});
   std::vector<std::string> media = {"line"};
   std::vector<unsigned> threads = {1};
   std::vector<unsigned> batches = {1};
@@ -99,7 +100,7 @@ void print_list() {
     fmt::print("    {:<14} {}{}\n", kind.name, kind.settings("line"),
                kind.media[0] == '\0' ? "" : fmt::format("; media {}", kind.media));
   }
-  fmt::print("tenuto's settings\n");
+  fmt::print("{}tenuto's settings\n", peers_left_out());
   for (const AblationSwitch& s : ablation_switches()) {
     fmt::print("    {:<24} {}\n", option_of(s), s.help);
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "bench/support/contest.h"
+#include "bench/support/peers.h"
 #include "bench/support/report.h"
 
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using namespace bench;
 
 struct Options {
-  std::vector<std::string> engines = {"tenuto", "rocksdb", "lmdb", "leveldb"};
+  std::vector<std::string> engines = engines_of({"tenuto", "rocksdb", "lmdb", "leveldb"});
   std::vector<std::string> workloads = {"load", "a", "b", "c", "d", "e", "f"};
   std::vector<std::string> distributions = {"zipfian"};
   std::vector<std::string> durabilities = {"buffered"};
@@ -88,6 +89,7 @@ void print_list() {
   for (const EngineKind& kind : engine_kinds()) {
     fmt::print("  {:<14} {}\n", kind.name, kind.settings(EngineOptions{}));
   }
+  fmt::print("{}", peers_left_out());
 }
 
 // The work of one setting, split into courses. Each course starts with an empty store.

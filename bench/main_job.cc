@@ -178,7 +178,7 @@ class MainJob {
         "answer is checked.\n\n",
         o_.rounds);
     std::vector<Contestant> contestants;
-    for (const char* name : {"tenuto", "rocksdb", "lmdb"}) {
+    for (const std::string& name : engines_of({"tenuto", "rocksdb", "lmdb"})) {
       contestants.push_back({find_engine(name), "auto", name});
     }
     bool sound = true;

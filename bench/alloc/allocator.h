@@ -9,10 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/alloc/ablation.h"
 #include "bench/support/counters.h"
@@ -102,6 +104,8 @@ struct AllocatorKind {
 // All there are, tenuto first.
 std::span<const AllocatorKind> allocator_kinds();
 const AllocatorKind* find_allocator(std::string_view name);
+// Those of `names` that this build has: one whose package was not there is left out.
+std::vector<std::string> allocators_of(std::initializer_list<const char*> names);
 bool has_medium(const AllocatorKind& kind, std::string_view medium);
 
 // Factories, one for each row of the table; defined in engine_<name>.cc.

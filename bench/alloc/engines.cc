@@ -1,6 +1,7 @@
 // The list of allocators; see allocator.h.
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "bench/alloc/allocator.h"
 
@@ -17,9 +18,11 @@ constexpr std::array kKinds = {
                   tenuto_versioned_settings, true, kTenutoMedia},
     AllocatorKind{"tenuto-reserve", "tenuto", "reserve", make_tenuto_reserved,
                   tenuto_reserved_settings, false, kTenutoMedia},
+#ifdef TENUTO_PEER_PMEMOBJ
     AllocatorKind{"pmdk", "pmdk", "", make_pmdk_atomic, pmdk_atomic_settings, true, kPmdkMedia},
     AllocatorKind{"pmdk-tx", "pmdk-tx", "", make_pmdk_transactional, pmdk_transactional_settings,
                   true, kPmdkMedia},
+#endif
     AllocatorKind{"mimalloc", "mimalloc", "", make_mimalloc, mimalloc_settings, false, ""},
     AllocatorKind{"jemalloc", "jemalloc", "", make_jemalloc, jemalloc_settings, false, ""},
     AllocatorKind{"glibc", "glibc", "", make_glibc, glibc_settings, false, ""},
@@ -33,6 +36,13 @@ const AllocatorKind* find_allocator(std::string_view name) {
   const auto at = std::find_if(kKinds.begin(), kKinds.end(),
                                [&](const AllocatorKind& kind) { return name == kind.name; });
   return at == kKinds.end() ? nullptr : &*at;
+}
+
+std::vector<std::string> allocators_of(std::initializer_list<const char*> names) {
+  std::vector<std::string> built;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(built),
+               [](const char* name) { return find_allocator(name) != nullptr; });
+  return built;
 }
 
 bool has_medium(const AllocatorKind& kind, std::string_view medium) {

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/support/counters.h"
 
@@ -79,6 +81,8 @@ struct EngineKind {
 // only writes: its figures are the limit of the device.
 std::span<const EngineKind> engine_kinds();
 const EngineKind* find_engine(std::string_view name);
+// Those of `names` that this build has: one whose package was not there is left out.
+std::vector<std::string> engines_of(std::initializer_list<const char*> names);
 
 // A factory for each adapter; defined in engine_<name>.cc.
 std::unique_ptr<Engine> make_tenuto();

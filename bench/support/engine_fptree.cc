@@ -197,9 +197,11 @@ std::unique_ptr<Engine> make_fptree_tenuto() {
 std::unique_ptr<Engine> make_fptree_tenuto_versioned() {
   return std::make_unique<FptreeEngine>(make_tenuto_versioned());
 }
+#ifdef TENUTO_PEER_PMEMOBJ
 std::unique_ptr<Engine> make_fptree_pmdk() {
   return std::make_unique<FptreeEngine>(make_pmdk_atomic());
 }
+#endif
 std::string fptree_tenuto_settings(const EngineOptions& o) {
   return settings_of("tenuto's heap (malloc_to, free_from)", o);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include "bench/support/engine.h"
 
@@ -45,14 +46,24 @@ class NullEngine final : public Engine {
 
 constexpr std::array kKinds = {
     EngineKind{"tenuto", make_tenuto, tenuto_settings, false, true, true},
+#ifdef TENUTO_PEER_ROCKSDB
     EngineKind{"rocksdb", make_rocksdb, rocksdb_settings, true},
+#endif
+#ifdef TENUTO_PEER_LMDB
     EngineKind{"lmdb", make_lmdb, lmdb_settings, false},
+#endif
+#ifdef TENUTO_PEER_LEVELDB
     EngineKind{"leveldb", make_leveldb, leveldb_settings, true},
+#endif
+#ifdef TENUTO_PEER_WIREDTIGER
     EngineKind{"wiredtiger", make_wiredtiger, wiredtiger_settings, true},
+#endif
     EngineKind{"fptree-tenuto", make_fptree_tenuto, fptree_tenuto_settings, false, true, true},
     EngineKind{"fptree-tenuto-v", make_fptree_tenuto_versioned, fptree_tenuto_versioned_settings,
                false, true, true},
+#ifdef TENUTO_PEER_PMEMOBJ
     EngineKind{"fptree-pmdk", make_fptree_pmdk, fptree_pmdk_settings, false, true, true},
+#endif
     EngineKind{"bare", make_bare, bare_settings, true, false},
     EngineKind{"null", make_null, null_settings, false, false},
 };
@@ -71,6 +82,13 @@ const EngineKind* find_engine(std::string_view name) {
   const auto at = std::find_if(kKinds.begin(), kKinds.end(),
                                [&](const EngineKind& kind) { return name == kind.name; });
   return at == kKinds.end() ? nullptr : &*at;
+}
+
+std::vector<std::string> engines_of(std::initializer_list<const char*> names) {
+  std::vector<std::string> built;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(built),
+               [](const char* name) { return find_engine(name) != nullptr; });
+  return built;
 }
 
 }  // namespace bench

@@ -2,33 +2,13 @@
 // (model/alloc_protocol.h): every order of whole operations of two lanes, orders of single steps
 // with few switches, and random runs with crashes and clean closes between sessions. Then it plants
 // mistakes, each of which must be found.
-//
-// TENUTO_MODEL_SCALE multiplies the number of runs (default 1).
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-
-#include "model/alloc_protocol_run.h"
-#include "model/explorer.h"
+#include "model/alloc_protocol.h"
+#include "model/cases.h"
 
 namespace tenuto_model {
 namespace {
 
-using Explorer = ProtocolExplorer<AllocProtocol, AllocConfig>;
-
-std::size_t scaled(std::size_t n) {
-  const char* scale = std::getenv("TENUTO_MODEL_SCALE");
-  return scale == nullptr ? n : static_cast<std::size_t>(static_cast<double>(n) * std::atof(scale));
-}
-
-struct Case {
-  const char* name;
-  AllocConfig config;
-  ExploreMode mode;
-};
-
-std::vector<Case> cases() {
+std::vector<Case<AllocProtocol>> cases() {
   AllocConfig two;
   AllocConfig packed = two;
   packed.roots_share_line = true;
@@ -79,13 +59,6 @@ std::vector<Case> cases() {
   all.blocks = 4;
   all.hand_overs = true;
   all.version_bits = 4;
-  const auto random = [](std::size_t operations, std::size_t runs, std::size_t images) {
-    return ExploreMode{.steps = true,
-                       .operations = operations,
-                       .sessions = 3,
-                       .runs_max = scaled(runs),
-                       .images_max = images};
-  };
   return {
       {"operations, two lanes",
        two,
@@ -124,56 +97,29 @@ std::vector<Case> cases() {
       {"random operations, versioned containers",
        tag_containers,
        {.operations = 14, .sessions = 2, .runs_max = scaled(1'500), .images_max = 200}},
-      {"random steps, versioned", tags, random(12, 300, 300)},
-      {"random steps, versioned containers", tag_containers, random(10, 600, 400)},
-      {"random steps, both kinds", mixed, random(12, 300, 300)},
-      {"random steps, versioned batches", tag_batches, random(12, 200, 300)},
-      {"random steps, all", all, random(14, 200, 300)},
+      {"random steps, versioned", tags, random_steps(12, 300, 300)},
+      {"random steps, versioned containers", tag_containers, random_steps(10, 600, 400)},
+      {"random steps, both kinds", mixed, random_steps(12, 300, 300)},
+      {"random steps, versioned batches", tag_batches, random_steps(12, 200, 300)},
+      {"random steps, all", all, random_steps(14, 200, 300)},
       {"random operations, short ring", short_ring, random_operations},
-      {"random steps, short ring", short_ring, random(12, 200, 300)},
-      {"random steps, containers", containers, random(10, 600, 400)},
-      {"random steps, hand-overs", hand_over, random(10, 400, 400)},
-      {"random steps, long ring", long_ring, random(16, 150, 300)},
-      {"random steps, three threads", three, random(14, 150, 300)},
+      {"random steps, short ring", short_ring, random_steps(12, 200, 300)},
+      {"random steps, containers", containers, random_steps(10, 600, 400)},
+      {"random steps, hand-overs", hand_over, random_steps(10, 400, 400)},
+      {"random steps, long ring", long_ring, random_steps(16, 150, 300)},
+      {"random steps, three threads", three, random_steps(14, 150, 300)},
   };
 }
 
 TEST(AllocModel, every_crash_leaves_whole_operations_and_no_leak) {
-  for (const Case& c : cases()) {
-    Explorer e(c.config);
-    e.explore(c.mode);
-    std::printf("%-39s runs %7llu  images %9llu  unique %8llu  recoveries %9llu\n", c.name,
-                static_cast<unsigned long long>(e.runs), static_cast<unsigned long long>(e.images),
-                static_cast<unsigned long long>(e.unique),
-                static_cast<unsigned long long>(e.recoveries));
-    std::fflush(stdout);
-    EXPECT_EQ(e.failures, 0u) << c.name << ": " << e.first_failure;
-    EXPECT_GT(e.unique, 500u);
-  }
+  expect_no_failure(cases(), 500);
+  EXPECT_EQ(AllocProtocol::mistakes().size(), 35u);
 }
 
-// A short look at each case first: most mistakes show soon, but not in every case.
-bool find(AllocPlant plant, std::size_t runs_max) {
-  for (Case c : cases()) {
-    c.config.plant = plant;
-    c.mode.runs_max = std::min(c.mode.runs_max, runs_max);
-    Explorer e(c.config);
-    e.explore(c.mode);
-    if (e.failures == 0) continue;
-    std::printf("plant %2d: %s\n    %s\n", static_cast<int>(plant), c.name,
-                e.first_failure.c_str());
-    std::fflush(stdout);
-    return true;
-  }
-  return false;
-}
-
-TEST(AllocModel, every_planted_mistake_is_found) {
-  for (int p = 1; p <= kAllocPlants; ++p) {
-    const auto plant = static_cast<AllocPlant>(p);
-    EXPECT_TRUE(find(plant, 150) || find(plant, ~std::size_t{0})) << "plant " << p;
-  }
-}
+class AllocModelMistakes : public testing::TestWithParam<const char*> {};
+TEST_P(AllocModelMistakes, is_found) { expect_found(GetParam(), cases(), 150); }
+INSTANTIATE_TEST_SUITE_P(every, AllocModelMistakes, every_mistake<AllocProtocol>(),
+                         name_of_mistake);
 
 }  // namespace
 }  // namespace tenuto_model

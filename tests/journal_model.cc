@@ -4,22 +4,15 @@
 // be found.
 //
 // TENUTO_MODEL_SCALE multiplies the number of random programs, of states and of lives (default 1).
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <random>
+#include <string_view>
 
+#include "model/cases.h"
 #include "model/journal_epochs.h"
 #include "model/journal_file_model.h"
 
 namespace tenuto_model {
 namespace {
-
-std::size_t scaled(std::size_t n) {
-  const char* scale = std::getenv("TENUTO_MODEL_SCALE");
-  return scale == nullptr ? n : static_cast<std::size_t>(static_cast<double>(n) * std::atof(scale));
-}
 
 // --- epochs --------------------------------------------------------------------------------------
 
@@ -127,12 +120,12 @@ Total explore(const EpochConfig& config, const std::vector<Threads>& all) {
   Total total;
   for (const Threads& t : all) {
     EpochModel model(config, t.programs);
-    model.explore();
+    const Searched r = search(model, config.states_max);
     total.programs += 1;
-    total.states += model.states;
-    total.cut_short += model.whole ? 0 : 1;
+    total.states += r.states;
+    total.cut_short += r.whole ? 0 : 1;
     if (model.violation.empty()) continue;
-    total.violation = std::string(t.name) + ": " + model.violation + "\n   " + model.trace;
+    total.violation = std::string(t.name) + ": " + model.violation + "\n   " + r.trace;
     break;
   }
   return total;
@@ -182,29 +175,28 @@ TEST(JournalModel, a_checkpoint_leaves_what_the_blocks_held) {
 }
 
 // Most mistakes show in few states. A mistake that one program does not show, another one does.
-Total find(EpochPlant plant, std::size_t states_max) {
+Total find(const char* plant, std::size_t states_max) {
   EpochConfig c = with_checkpoint();
   c.plant = plant;
-  c.checkpoint = plant >= EpochPlant::checkpoint_copies_memory;
+  c.checkpoint = std::string_view(plant).starts_with("checkpoint");
   c.states_max = states_max;
   std::vector<Threads> all = written();
-  if (plant == EpochPlant::image_read_twice) {
+  if (plant == std::string_view("image_read_twice")) {
     c.cuts = 1;
     all = {back_and_forth(true)};
   }
   return explore(c, all);
 }
 
-class JournalModelEpochs : public testing::TestWithParam<int> {};
+class JournalModelEpochs : public testing::TestWithParam<const char*> {};
 
 TEST_P(JournalModelEpochs, a_planted_mistake_is_found) {
-  const auto plant = static_cast<EpochPlant>(GetParam());
-  Total t = find(plant, 20'000);
-  if (t.violation.empty()) t = find(plant, scaled(3'000'000));
-  std::printf("plant %2d: states %7zu  %s\n", GetParam(), t.states, t.violation.c_str());
+  Total t = find(GetParam(), 20'000);
+  if (t.violation.empty()) t = find(GetParam(), scaled(3'000'000));
+  std::printf("%s: states %7zu  %s\n", GetParam(), t.states, t.violation.c_str());
   EXPECT_NE(t.violation, "");
 }
-INSTANTIATE_TEST_SUITE_P(every, JournalModelEpochs, testing::Range(1, kEpochPlants + 1));
+INSTANTIATE_TEST_SUITE_P(every, JournalModelEpochs, every_mistake<EpochModel>(), name_of_mistake);
 
 // --- two pools -----------------------------------------------------------------------------------
 
@@ -330,19 +322,24 @@ TEST(JournalModel, what_a_kill_left_is_synced_before_it_is_believed) {
   EXPECT_EQ(run_files("pool not synced", c, scaled(40'000)), "");
 }
 
-class JournalModelFiles : public testing::TestWithParam<int> {};
+class JournalModelFiles : public testing::TestWithParam<const char*> {};
 
 TEST_P(JournalModelFiles, a_planted_mistake_is_found) {
   std::string found;
   for (Files f : files()) {
-    f.config.plant = static_cast<FilePlant>(GetParam());
-    f.config.damages = f.config.plant == FilePlant::damage_taken_for_the_end;
+    f.config.plant = GetParam();
+    f.config.damages = f.config.plant == std::string_view("damage_taken_for_the_end");
     found = run_files(f.name, f.config, scaled(20'000));
     if (!found.empty()) break;
   }
   EXPECT_NE(found, "");
 }
-INSTANTIATE_TEST_SUITE_P(every, JournalModelFiles, testing::Range(1, kFilePlants + 1));
+INSTANTIATE_TEST_SUITE_P(every, JournalModelFiles, every_mistake<FileModel>(), name_of_mistake);
+
+TEST(JournalModel, mistakes_are_planted) {
+  EXPECT_EQ(EpochModel::mistakes().size(), 19u);
+  EXPECT_EQ(FileModel::mistakes().size(), 14u);
+}
 
 }  // namespace
 }  // namespace tenuto_model

@@ -1,488 +1,388 @@
-// The protocols of malloc_to and free_from (src/heap/README.md) on a simulated persistent memory.
-// The model has plain and versioned words, batches of two, swaps, and limbo. Each lane has a ring
-// of intents whose lines also carry what is retired, and retired words. A block waits in quarantine
-// while another lane's pending intent names a word in it. Other lanes are settled before a version
-// wraps. alloc_model.cc decides what is run and planted.
-//
-// A block has one word. In a pointer block that word is a destination as the roots are (plain or
-// versioned), so that containers are freed and reused. In a data block it is a number, which may
-// look just like a pointer that was there. The check after a crash is exact. Acknowledged
-// operations are there, others are there whole or not at all (each element of a batch by itself). A
-// block is allocated exactly if a word points to it.
+// The steps of the allocation protocols: what a thread stores, flushes and fences, in this order.
 #pragma once
 
-#include <algorithm>
-#include <functional>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "memory.h"
+#include "alloc_state.h"
 
 namespace tenuto_model {
 
-// Mistakes, each of which the exploration must find.
-enum class AllocPlant {
-  none,
-  no_limbo,
-  no_quarantine,
-  no_seal,
-  retired_with_destination_and_bit,
-  released_with_retired_word,
-  drain_without_first_fence,
-  drain_without_second_fence,
-  ring_slot_used_again_too_early,
-  malloc_intent_unfenced,
-  malloc_returns_unfenced,
-  malloc_intent_stays,
-  malloc_retired_before_fence,
-  free_intent_unfenced,
-  intent_sealed_first,
-  sequence_starts_anew,
-  lane_handed_on_without_fence,
-  recovery_trusts_the_bit,
-  recovery_ignores_the_retired_word,
-  recovery_ignores_what_intents_carry,
-  recovery_forgets_what_was_carried,
-  recovery_keeps_the_destination,
-  recovery_erases_before_fence,
-  close_leaves_limbo,
-  batch_line_unflushed,
-  publish_contents_unfenced,
-  tag_version_not_raised,
-  tag_quarantine_for_frees_only,
-  tag_bits_while_replaying,
-  tag_bit_of_any_version,
-  tag_free_by_version,
-  swap_leaves_bits,
-  swap_half_at_a_time,
-  wrap_ignored,
-  wrap_retires_own_lane_only,
-  retire_others_without_fence,
-};
-inline constexpr int kAllocPlants = static_cast<int>(AllocPlant::retire_others_without_fence);
-
-struct AllocConfig {
-  std::size_t threads = 2, roots = 2, blocks = 2;
-  std::size_t tagged_roots = 0;  // so many of the first roots are versioned
-  unsigned version_bits = 7;     // few, so that versions wrap
-  std::size_t ring = 4;          // intents of a lane
-  bool roots_share_line = false;
-  bool moves = true, hand_overs = false, batches = false;
-  bool batch_shares_line = true;
-  AllocPlant plant = AllocPlant::none;
-};
-
-struct AllocOp {
-  // malloc_*: the contents of the block's own word; raw: any. batch_*: uses dest and other.
-  enum Kind {
-    malloc_pointer,
-    malloc_tagged,
-    malloc_data,
-    malloc_raw,
-    batch_malloc,
-    free,
-    batch_free,
-    move,
-    swap,
-    hand_over,
-    drain_idle
-  } kind;
-  std::size_t dest = 0, other = 0;  // destinations; malloc_data: other is the number's block
-};
-
-class AllocProtocol {
+class AllocProtocol : public AllocState {
  public:
-  using Op = AllocOp;
-  using Step = std::function<void()>;
+  using AllocState::AllocState;
 
-  AllocProtocol(const AllocConfig& config, Memory& memory) : c_(config), m_(memory) {}
+  std::vector<AllocOp> possible(std::size_t t) const {
+    std::vector<AllocOp> all;
+    for (std::size_t d = 0; d < dests(); ++d) {
+      if (!usable(t, d)) continue;
+      if (block_of(value_[d]) == 0 && !free_.empty()) {
+        all.push_back({AllocOp::malloc_pointer, d, 0});
+        if (c_.tagged_roots > 0) all.push_back({AllocOp::malloc_tagged, d, 0});
+        if (c_.tagged_roots > 0) all.push_back({AllocOp::malloc_raw, d, 0});
+        for (std::size_t b = 1; b <= c_.blocks; ++b) all.push_back({AllocOp::malloc_data, d, b});
+      }
+      if (leaf(d)) all.push_back({AllocOp::free, d, 0});
+      possible_pairs(t, d, all);
+    }
+    if (!c_.hand_overs) return all;
+    if (lanes_[t].flusher < c_.threads && !lanes_[t].idle) all.push_back({AllocOp::hand_over});
+    const std::size_t other = (t + 1) % c_.threads;
+    if (lanes_[other].idle && !running_[other].on) all.push_back({AllocOp::drain_idle});
+    return all;
+  }
 
-  // One thread holds a lane and then another, whose fences do not cover the first one's flushes. So
-  // a lane has two flushers.
-  static std::size_t flushers(const AllocConfig& c) { return 2 * c.threads; }
-  Image empty_image() const { return Image(words(), 0); }
+  Plan plan(std::size_t t, const AllocOp& op) {
+    Plan p(m_, lanes_[t].flusher);
+    AllocRunning& r = running_[t];
+    r = {true, op, {}};
+    lanes_[t].idle = false;
+    const auto take = [&](std::size_t d, AllocType type) {
+      const std::size_t b = *free_.begin();
+      free_.erase(free_.begin());
+      const Word fill = type == AllocType::data ? pointer_to(op.other) : 0;
+      r.changes.push_back({d, raised(d, b), b, type, fill});
+      dest_owner_[d] = t;
+    };
+    const auto give = [&](std::size_t d) {
+      const std::size_t b = block_of(value_[d]);
+      r.changes.push_back({d, raised(d, 0), b, AllocType::none, 0});
+      dest_owner_[d] = dest_owner_[inner(b)] = t;
+    };
+    switch (op.kind) {
+      case AllocOp::malloc_pointer:
+      case AllocOp::malloc_tagged:
+      case AllocOp::malloc_data:
+      case AllocOp::malloc_raw:
+        take(op.dest, op.kind == AllocOp::malloc_data     ? AllocType::data
+                      : op.kind == AllocOp::malloc_raw    ? AllocType::raw
+                      : op.kind == AllocOp::malloc_tagged ? AllocType::tagged
+                                                          : AllocType::pointer);
+        put_malloc(p, t);
+        break;
+      case AllocOp::batch_malloc:
+        take(op.dest, is_tagged(op.dest) ? AllocType::raw : AllocType::pointer);
+        take(op.other, is_tagged(op.other) ? AllocType::raw : AllocType::pointer);
+        put_malloc(p, t);
+        break;
+      case AllocOp::free:
+        give(op.dest);
+        put_free(p, t);
+        break;
+      case AllocOp::batch_free:
+        give(op.dest);
+        give(op.other);
+        put_free(p, t);
+        break;
+      case AllocOp::move:
+      case AllocOp::swap: {
+        const std::size_t b = block_of(value_[op.dest]), other = block_of(value_[op.other]);
+        dest_owner_[op.dest] = dest_owner_[op.other] = t;
+        r.changes.push_back({op.dest, raised(op.dest, other), b, AllocType::none, 0});
+        r.changes.push_back({op.other, raised(op.other, b), other, AllocType::none, 0});
+        op.kind == AllocOp::move ? put_move(p, t) : put_swap(p, t);
+        break;
+      }
+      case AllocOp::hand_over:
+        if (!planted<"lane_handed_on_without_fence">()) put_fence(p, t, false);
+        p.then([this, t] {
+          lanes_[t].flusher += c_.threads;
+          lanes_[t].idle = true;
+          for (std::size_t& by : sealed_by_) by = by == t ? kNobody : by;
+        });
+        break;
+      case AllocOp::drain_idle: {
+        const std::size_t other = (t + 1) % c_.threads;
+        running_[other].on = true;  // the lane is held during this
+        running_[other].op = {AllocOp::drain_idle};
+        running_[other].changes.clear();
+        put_drain(p, t, other);
+        p.then([this, other] { running_[other].on = false; });
+        break;
+      }
+    }
+    p.also([this, t] { running_[t].on = false; });
+    return p;
+  }
 
-  void boot(bool adopt);
-  std::vector<Op> possible(std::size_t t) const;
-  std::vector<Step> plan(std::size_t t, const Op& op);
-  std::string name_of(const Op& op) const;
-  bool busy(std::size_t t) const { return running_[t].on; }
-  void recover(Memory& m, const std::vector<std::size_t>& lanes) const;
-  void close();
-  std::string check(const Image& image) const;
-  std::uint64_t state_hash() const;
+  // A clean close drains every lane. Afterwards its lines mean nothing.
+  void close() {
+    for (std::size_t t = 0; t < c_.threads; ++t) {
+      m_.fence(lanes_[t].flusher);  // each thread's work happened before
+      if (planted<"close_leaves_limbo">()) continue;
+      Plan p(m_, lanes_[t].flusher);
+      put_drain(p, t, t);
+      while (!p.done()) p.step();
+    }
+  }
 
  private:
-  static constexpr std::size_t kNobody = ~std::size_t{0};
-  static constexpr std::size_t kRetiredWords = 3;  // two by turns, and one for other lanes
-  enum Intent : Word { kMalloc = 1, kFree, kTagMalloc, kTagFree, kSwap };
-  enum class Type : std::uint8_t { none, pointer, tagged, data, raw };
-
-  // What an intent says about a word: afterwards `dest` holds `block` (a free: nothing).
-  struct Element {
-    std::size_t dest = 0, block = 0;
-    Word version = 0;
-  };
-  struct Line {
-    Word op = 0, sequence = 0, carried = 0;
-    std::vector<Element> elements;
-  };
-  struct Limbo {
-    Word sequence = 0;
-    std::size_t first_line = 0;
-    std::vector<std::size_t> blocks, dests;
-    bool frees = true;
-  };
-  // retired <= durable <= cleared <= sequence, and retired <= retiring
-  struct Lane {
-    std::size_t flusher = 0;
-    bool idle = false;  // its thread has ended
-    Word sequence = 0, cleared = 0, durable = 0, retiring = 0, retired = 0;
-    std::size_t lines = 0, turn = 0;
-    std::vector<Limbo> limbo;
-    std::vector<std::size_t> quarantine;
-  };
-  struct Change {
-    std::size_t dest = 0;
-    Word after = 0;
-    std::size_t block = 0;
-    Type type = Type::none;  // of a block that is new
-    Word fill = 0;           // its word
-  };
-  struct Running {
-    bool on = false;
-    Op op{};
-    std::vector<Change> changes;
-  };
-
-  // Layout: lanes (ring, retired words), bitmap, roots, blocks.
-  std::size_t lane_lines() const { return c_.ring + kRetiredWords; }
-  std::size_t line_at(std::size_t t, std::size_t i) const {
-    return (t * lane_lines() + i) * kLineWords;
-  }
-  std::size_t retired_at(std::size_t t, std::size_t i) const { return line_at(t, c_.ring + i); }
-  std::size_t bitmap_at() const { return line_at(c_.threads, 0); }
-  std::size_t dest_at(std::size_t d) const {
-    const std::size_t first = bitmap_at() + kLineWords;
-    if (d < c_.roots && c_.roots_share_line) return first + d;
-    return first + d * kLineWords;
-  }
-  std::size_t dests() const { return c_.roots + c_.blocks; }
-  std::size_t inner(std::size_t block) const { return c_.roots + block - 1; }
-  std::size_t words() const { return dest_at(dests()); }
-
-  // A word has its version in the high bits (0 if plain), and its block in bits 1 to 7.
-  static Word pointer_to(std::size_t block) { return block == 0 ? 0 : block << 1 | 1; }
-  static std::size_t block_of(Word raw) { return raw >> 1 & 127; }
-  static Word version_of(Word raw) { return raw >> 8; }
-  static Word tagged(Word version, std::size_t block) { return version << 8 | pointer_to(block); }
-  bool older(Word version, Word than) const {
-    const Word range = Word{1} << c_.version_bits;
-    const Word ahead = (than - version) & (range - 1);
-    return ahead != 0 && ahead < range / 2;
-  }
-  Word next_version(Word version) const {
-    return (version + 1) & ((Word{1} << c_.version_bits) - 1);
-  }
-  bool is_tagged(std::size_t d) const {
-    return d < c_.roots ? d < c_.tagged_roots : type_[d - c_.roots + 1] == Type::tagged;
-  }
-  bool is_pointer(std::size_t d) const {
-    if (d < c_.roots) return true;
-    const Type type = type_[d - c_.roots + 1];
-    return type == Type::pointer || type == Type::tagged;
-  }
-
-  bool planted(AllocPlant p) const { return c_.plant == p; }
-  bool is_allocated(const Image& image, std::size_t block) const {
-    return (image[bitmap_at()] >> block & 1) != 0;
-  }
-  void set_bit(Memory& m, std::size_t flusher, std::size_t block, bool on) const {
-    const Word bits = m.load(bitmap_at()), bit = Word{1} << block;
-    m.store(bitmap_at(), on ? bits | bit : bits & ~bit);
-    m.flush(flusher, bitmap_at());
-  }
-  bool usable(std::size_t t, std::size_t d) const;
-  bool leaf(std::size_t d) const;
-  void possible_pairs(std::size_t t, std::size_t d, std::vector<Op>& all) const;
-  void release(std::size_t t, std::size_t block);
-  void empty_quarantine(Lane& lane);
-  void after_fence(std::size_t t);
-  void release_retired(std::size_t t);
-
-  void put_fence(std::vector<Step>& s, std::size_t t, bool of_protocol = true);
-  void put_store(std::vector<Step>& s, std::size_t t, std::size_t word, Word value, bool flush);
-  void put_intent(std::vector<Step>& s, std::size_t t, Intent op,
-                  const std::vector<Element>& elements);
-  Word put_intents(std::vector<Step>& s, std::size_t t, Intent op);
-  void put_drain(std::vector<Step>& s, std::size_t t, std::size_t lane);
-  void put_retire_naming(std::vector<Step>& s, std::size_t t, std::size_t dest);
-  void put_effects(std::vector<Step>& s, std::size_t t, int bit);
-  void put_pending(std::vector<Step>& s, std::size_t t, Word sequence, bool frees);
-  void put_done(std::vector<Step>& s, std::size_t t, bool seal);
-  void put_malloc(std::vector<Step>& s, std::size_t t);
-  void put_free(std::vector<Step>& s, std::size_t t);
-  void put_move(std::vector<Step>& s, std::size_t t);
-  void put_swap(std::vector<Step>& s, std::size_t t);
-  Word raised(std::size_t dest, std::size_t block) const;
-
-  Line read_line(const Memory& m, std::size_t at) const;
-  void replay_words(Memory& m, const Line& line) const;
-  void replay_bits(Memory& m, const Line& line) const;
-  // Checks what the image shows at destination d. `block` gets the block it names (0: none, or a
-  // number).
-  std::string check_dest(const Image& image, std::size_t d, std::size_t* block) const;
-
-  AllocConfig c_;
-  Memory& m_;
-  // The application's state: contents of destinations and data blocks, and which thread uses them.
-  std::vector<Word> value_;              // by destination
-  std::vector<Type> type_;               // by block
-  std::vector<std::size_t> dest_owner_;  // the thread that works on it
-  std::vector<std::size_t> sealed_by_;   // by block, until that thread's next fence
-  std::vector<Running> running_;
-  std::vector<Lane> lanes_;
-  std::set<std::size_t> free_;
-};
-
-inline std::string AllocProtocol::name_of(const Op& op) const {
-  static const char* const kNames[] = {"malloc", "vmalloc", "data", "raw",  "malloc2", "free",
-                                       "free2",  "move",    "swap", "exit", "drain"};
-  return std::string(kNames[op.kind]) + "(" + std::to_string(op.dest) + "," +
-         std::to_string(op.other) + ")";
-}
-
-inline void AllocProtocol::boot(bool adopt) {
-  if (!adopt) {
-    value_.assign(dests(), 0);
-    type_.assign(c_.blocks + 1, Type::none);
-  } else {
-    for (const Running& r : running_) {
-      if (!r.on) continue;
-      const std::size_t d = r.op.dest;
-      for (const Change& c : r.changes) {
-        if (c.type != Type::none && m_.load(dest_at(c.dest)) == c.after) type_[c.block] = c.type;
+  void possible_pairs(std::size_t t, std::size_t d, std::vector<AllocOp>& all) const {
+    const std::size_t b = block_of(value_[d]);
+    for (std::size_t e = 0; e < dests(); ++e) {
+      if (e == d || !usable(t, e) || is_tagged(d) != is_tagged(e)) continue;
+      const std::size_t other = block_of(value_[e]);
+      if (c_.batches && d < e && b == 0 && other == 0 && free_.size() >= 2) {
+        all.push_back({AllocOp::batch_malloc, d, e});
       }
-      if (r.op.kind == AllocOp::move && m_.load(dest_at(d)) != 0 &&
-          m_.load(dest_at(r.op.other)) != 0) {
-        // The application finishes its own move.
-        m_.store(dest_at(d), 0);
-        m_.flush(0, dest_at(d));
-        m_.fence(0);
+      // Neither block is inside the other.
+      const bool apart = d < c_.roots && e < c_.roots;
+      if (c_.batches && d < e && apart && leaf(d) && leaf(e)) {
+        all.push_back({AllocOp::batch_free, d, e});
+      }
+      if (!c_.moves || b == 0 || e == inner(b) || dest_owner_[inner(b)] != kNobody) continue;
+      if (is_tagged(d)) {
+        const bool quiet = other == 0 || (d < e && dest_owner_[inner(other)] == kNobody);
+        if (e < c_.roots && quiet && (other == 0 || apart)) all.push_back({AllocOp::swap, d, e});
+      } else if (other == 0 && e < c_.roots) {
+        all.push_back({AllocOp::move, d, e});  // only to roots: a block must not name itself
       }
     }
-    for (std::size_t d = 0; d < dests(); ++d) value_[d] = m_.load(dest_at(d));
   }
-  free_.clear();
-  for (std::size_t b = 1; b <= c_.blocks; ++b) {
-    if (is_allocated(m_.now(), b)) continue;
-    free_.insert(b);
-    type_[b] = Type::none;
+
+  void release(std::size_t t, std::size_t block) {
+    if (planted<"no_quarantine">()) {
+      free_.insert(block);
+      return;
+    }
+    lanes_[t].quarantine.push_back(block);
+    for (Lane& lane : lanes_) empty_quarantine(lane);
   }
-  running_.assign(c_.threads, {});
-  dest_owner_.assign(dests(), kNobody);
-  sealed_by_.assign(c_.blocks + 1, kNobody);
-  lanes_.assign(c_.threads, {});
-  for (std::size_t t = 0; t < c_.threads; ++t) {
+
+  void empty_quarantine(Lane& lane) {
+    std::erase_if(lane.quarantine, [this](std::size_t block) {
+      for (const Lane& other : lanes_) {
+        for (const Limbo& l : other.limbo) {
+          if (!l.frees && planted<"tag_quarantine_for_frees_only">()) continue;
+          if (std::find(l.dests.begin(), l.dests.end(), inner(block)) != l.dests.end())
+            return false;
+        }
+      }
+      free_.insert(block);
+      return true;
+    });
+  }
+
+  void release_retired(std::size_t t) {
     Lane& lane = lanes_[t];
-    lane.flusher = t;
-    if (planted(AllocPlant::sequence_starts_anew)) continue;
-    for (std::size_t i = 0; i < kRetiredWords; ++i) {
-      lane.sequence = std::max(lane.sequence, m_.load(retired_at(t, i)));
+    while (!lane.limbo.empty() && lane.limbo.front().sequence <= lane.retired) {
+      const Limbo gone = lane.limbo.front();
+      lane.limbo.erase(lane.limbo.begin());
+      if (planted<"no_limbo">()) continue;
+      for (const std::size_t block : gone.blocks) release(t, block);
     }
-    for (std::size_t i = 0; i < c_.ring; ++i) {
-      lane.sequence = std::max(lane.sequence, m_.load(line_at(t, i)) >> 4);
-    }
-    lane.cleared = lane.durable = lane.retiring = lane.retired = lane.sequence;
   }
-}
 
-// --- recovery ------------------------------------------------------------------------------------
-
-inline AllocProtocol::Line AllocProtocol::read_line(const Memory& m, std::size_t at) const {
-  Line line;
-  const Word seal = m.load(at);
-  line.op = seal & 15;
-  line.sequence = seal >> 4;
-  line.carried = m.load(at + 3);
-  for (std::size_t i = 1; i <= 2; ++i) {
-    const Word w = m.load(at + i);
-    if (w != 0) line.elements.push_back({(w >> 16) - 1, w >> 8 & 255, w & 255});
+  void after_fence(std::size_t t) {
+    Lane& lane = lanes_[t];
+    lane.retired = lane.retiring;
+    lane.durable = lane.cleared;
+    release_retired(t);
   }
-  return line;
-}
 
-// Replays words first: whether a bit follows from a word is certain only once no other intent can
-// change that word.
-inline void AllocProtocol::replay_words(Memory& m, const Line& line) const {
-  const auto set = [&](std::size_t d, Word value) {
-    m.store(dest_at(d), value);
-    m.flush(0, dest_at(d));
-  };
-  for (const Element& e : line.elements) {
-    const Word raw = m.load(dest_at(e.dest));
-    if (line.op == kFree && raw == pointer_to(e.block) &&
-        !planted(AllocPlant::recovery_keeps_the_destination)) {
-      set(e.dest, 0);
+  // A fence of the heap, or one of the application, which the lane does not notice.
+  void put_fence(Plan& p, std::size_t t, bool of_protocol = true) {
+    p.fence();
+    p.also([this, t, of_protocol] {
+      for (std::size_t& by : sealed_by_) by = by == t ? kNobody : by;
+      if (of_protocol) after_fence(t);
+    });
+  }
+
+  void put_intent(Plan& p, std::size_t t, Intent op, const std::vector<Element>& elements,
+                  bool flushed) {
+    Lane& lane = lanes_[t];
+    const std::size_t at = line_at(t, lane.lines++ % c_.ring);
+    const Word seal = ++lane.sequence << 4 | op;
+    p.store(at, planted<"intent_sealed_first">() ? seal : 0);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Element e = i < elements.size() ? elements[i] : Element{};
+      const Word packed = (e.dest + 1) << 16 | e.block << 8 | e.version;
+      p.store(at + 1 + i, i < elements.size() ? packed : 0);
     }
-    if (line.op >= kTagMalloc && older(version_of(raw), e.version)) {
-      set(e.dest, tagged(e.version, line.op == kTagFree ? 0 : e.block));
-    }
-    if (line.op == kSwap && planted(AllocPlant::swap_half_at_a_time)) break;
+    p.then([this, t, at] {
+      Lane& mine = lanes_[t];
+      const bool early = planted<"retired_with_destination_and_bit">();
+      const Word carried = early ? mine.cleared : mine.durable;
+      m_.store(at + 3, std::max(carried, mine.retiring));
+      mine.retiring = std::max(carried, mine.retiring);
+      if (!planted<"released_with_retired_word">()) return;
+      mine.retired = mine.retiring;
+      release_retired(t);
+    });
+    p.store(at, seal);
+    if (flushed) p.flush(at);
   }
-}
 
-inline void AllocProtocol::replay_bits(Memory& m, const Line& line) const {
-  for (const Element& e : line.elements) {
-    if (e.block == 0) continue;
-    const Word raw = m.load(dest_at(e.dest));
-    bool allocated = false;
-    if (line.op == kMalloc) {
-      if (planted(AllocPlant::recovery_trusts_the_bit)) continue;
-      allocated = raw == pointer_to(e.block);
-    } else if (line.op == kTagMalloc || line.op == kSwap) {
-      // Otherwise a later operation on the word has taken care of the block.
-      const bool current = raw == tagged(e.version, e.block);
-      if (!current && !planted(AllocPlant::tag_bit_of_any_version)) continue;
-      allocated = true;
-    } else if (line.op == kTagFree && planted(AllocPlant::tag_free_by_version)) {
-      if (version_of(raw) != e.version) continue;
+  // Stores one line or two. Returns the last sequence.
+  Word put_intents(Plan& p, std::size_t t, Intent op) {
+    std::vector<Element> elements;
+    for (const AllocChange& c : running_[t].changes) {
+      elements.push_back({c.dest, op == kSwap ? block_of(c.after) : c.block, version_of(c.after)});
     }
-    if (is_allocated(m.now(), e.block) != allocated) set_bit(m, 0, e.block, allocated);
-  }
-}
-
-inline void AllocProtocol::recover(Memory& m, const std::vector<std::size_t>& lanes) const {
-  std::vector<std::size_t> sealed;
-  std::vector<Line> live;
-  for (const std::size_t t : lanes) {
-    Word retired = 0;
-    for (std::size_t i = 0; i < kRetiredWords; ++i) {
-      retired = std::max(retired, m.load(retired_at(t, i)));
+    const std::size_t lines = op == kSwap || c_.batch_shares_line ? 1 : elements.size();
+    Lane& lane = lanes_[t];
+    for (const AllocChange& c : running_[t].changes) {
+      const Word every = Word{1} << c_.version_bits >> 2;
+      const bool crossing = is_tagged(c.dest) && version_of(c.after) % every == 0;
+      if (crossing && !planted<"wrap_ignored">()) put_retire_naming(p, t, c.dest);
     }
-    const Word said = retired;
-    if (planted(AllocPlant::recovery_ignores_the_retired_word)) retired = 0;
-    const std::size_t before = sealed.size();
-    for (std::size_t i = 0; i < c_.ring; ++i) {
-      const std::size_t at = line_at(t, i);
-      if (m.load(at) == 0) continue;
-      sealed.push_back(at);
-      if (planted(AllocPlant::recovery_ignores_what_intents_carry)) continue;
-      retired = std::max(retired, m.load(at + 3));
+    const std::size_t first = lane.limbo.empty() ? lane.lines : lane.limbo.front().first_line;
+    if (lane.lines + lines - first > c_.ring && !planted<"ring_slot_used_again_too_early">())
+      put_drain(p, t, t);
+    if (lines == 1) {
+      put_intent(p, t, op, elements, true);
+    } else {
+      for (std::size_t i = 0; i < lines; ++i) {
+        put_intent(p, t, op, {elements[i]}, i == 0 || !planted<"batch_line_unflushed">());
+      }
     }
-    for (std::size_t i = before; i < sealed.size(); ++i) {
-      const Line line = read_line(m, sealed[i]);
-      if (line.sequence > retired) live.push_back(line);
-    }
-    if (retired <= said || planted(AllocPlant::recovery_forgets_what_was_carried)) continue;
-    m.store(retired_at(t, 0), retired);
-    m.flush(0, retired_at(t, 0));
+    return lane.sequence;
   }
-  if (sealed.empty()) return;
-  for (const Line& line : live) {
-    replay_words(m, line);
-    if (planted(AllocPlant::tag_bits_while_replaying)) replay_bits(m, line);
-  }
-  for (const Line& line : live) {
-    if (!planted(AllocPlant::tag_bits_while_replaying)) replay_bits(m, line);
-  }
-  if (!planted(AllocPlant::recovery_erases_before_fence)) m.fence(0);
-  for (const std::size_t at : sealed) {
-    m.store(at, 0);
-    m.flush(0, at);
-  }
-  m.fence(0);
-}
 
-// A clean close drains every lane. Afterwards its lines mean nothing.
-inline void AllocProtocol::close() {
-  for (std::size_t t = 0; t < c_.threads; ++t) {
-    m_.fence(lanes_[t].flusher);  // each thread's work happened before
-    if (planted(AllocPlant::close_leaves_limbo)) continue;
-    std::vector<Step> steps;
-    put_drain(steps, t, t);
-    for (const Step& s : steps) s();
+  void put_drain(Plan& p, std::size_t t, std::size_t lane) {
+    if (lanes_[lane].limbo.empty()) return;
+    if (!planted<"drain_without_first_fence">()) put_fence(p, t, false);
+    p.then([this, t, lane] {
+      Lane& l = lanes_[lane];
+      l.durable = l.retiring = l.cleared;
+      const std::size_t at = retired_at(lane, l.turn++ % 2);
+      m_.store_and_flush(lanes_[t].flusher, at, l.cleared);
+    });
+    if (!planted<"drain_without_second_fence">()) put_fence(p, t, false);
+    p.then([this, lane] { after_fence(lane); });
   }
-}
 
-// --- the judge -----------------------------------------------------------------------------------
-
-inline std::string AllocProtocol::check_dest(const Image& image, std::size_t d,
-                                             std::size_t* block) const {
-  const Word raw = image[dest_at(d)];
-  Word may[2] = {value_[d], value_[d]};
-  for (const Running& r : running_) {
-    if (!r.on) continue;
-    for (const Change& c : r.changes) {
-      if (c.dest == d) may[1] = c.after;
-      // A block that its first owner is about to get: its word was filled before.
-      if (c.type != Type::none && inner(c.block) == d) may[0] = may[1] = c.fill;
+  // Ends every intent, of any lane, that names the word. The word's version is about to pass
+  // another quarter, and an intent older than half of the range would look newer. The last store
+  // becomes durable with the fence of the next intent.
+  void put_retire_naming(Plan& p, std::size_t t, std::size_t dest) {
+    put_drain(p, t, t);
+    if (planted<"wrap_retires_own_lane_only">()) return;
+    for (std::size_t other = 0; other < c_.threads; ++other) {
+      if (other == t) continue;
+      const Lane& lane = lanes_[other];
+      bool named = false;
+      std::vector<std::size_t> dests;
+      for (const Limbo& l : lane.limbo) {
+        named = named || std::find(l.dests.begin(), l.dests.end(), dest) != l.dests.end();
+        dests.insert(dests.end(), l.dests.begin(), l.dests.end());
+      }
+      if (!named) continue;
+      const Word cleared = lane.cleared;
+      for (const std::size_t d : dests) p.flush(dest_at(d));
+      p.flush(bitmap_at());
+      if (!planted<"retire_others_without_fence">()) put_fence(p, t);
+      p.then([this, t, other, cleared] {
+        const std::size_t at = retired_at(other, 2);
+        m_.store_and_flush(lanes_[t].flusher, at, std::max(cleared, m_.load(at)));
+      });
     }
   }
-  if (raw != may[0] && raw != may[1]) {
-    return "word " + std::to_string(d) + " is " + std::to_string(raw) + ", not " +
-           std::to_string(may[0]) + " or " + std::to_string(may[1]);
-  }
-  *block = block_of(raw);
-  return "";
-}
 
-inline std::string AllocProtocol::check(const Image& image) const {
-  std::vector<Type> type = type_;
-  for (const Running& r : running_) {
-    if (!r.on) continue;
-    for (const Change& c : r.changes) {
-      if (c.type != Type::none) type[c.block] = c.type;
+  // Stores and flushes destinations and bits. bit: 1 sets, 0 clears, -1 only flushes.
+  void put_effects(Plan& p, std::size_t t, int bit) {
+    for (const AllocChange& c : running_[t].changes) {
+      p.store_and_flush(dest_at(c.dest), c.after);
+      p.then([this, t, bit, b = c.block] {
+        if (bit >= 0) {
+          set_bit(m_, lanes_[t].flusher, b, bit == 1);
+        } else if (!planted<"swap_leaves_bits">()) {
+          m_.flush(lanes_[t].flusher, bitmap_at());
+        }
+      });
     }
   }
-  std::vector<std::size_t> count(c_.blocks + 1, 0), from(c_.blocks + 1, 0);
-  std::vector<std::size_t> todo;
-  for (std::size_t d = 0; d < c_.roots; ++d) todo.push_back(d);
-  while (!todo.empty()) {
-    const std::size_t d = todo.back();
-    todo.pop_back();
-    std::size_t block = 0;
-    if (d >= c_.roots && type[d - c_.roots + 1] == Type::raw) continue;
-    if (std::string e = check_dest(image, d, &block); !e.empty()) return e;
-    if (block == 0 || (d >= c_.roots && type[d - c_.roots + 1] == Type::data)) continue;
-    // A move may be seen at both of its ends. A swap may not.
-    const auto one_move = [&](const Running& r) {
-      const bool ends = (r.op.dest == d && r.op.other == from[block]) ||
-                        (r.op.other == d && r.op.dest == from[block]);
-      return r.on && r.op.kind == AllocOp::move && ends;
+
+  void put_pending(Plan& p, std::size_t t, Word sequence, bool frees) {
+    Limbo l;
+    l.sequence = sequence;
+    l.frees = frees;
+    l.first_line = lanes_[t].lines - (lanes_[t].sequence - sequence) - 1;
+    for (const AllocChange& c : running_[t].changes) {
+      l.dests.push_back(c.dest);
+      if (frees) l.blocks.push_back(c.block);
+    }
+    p.then([this, t, l] {
+      lanes_[t].limbo.push_back(l);
+      lanes_[t].cleared = l.sequence;
+      if (!planted<"no_limbo">()) return;
+      for (const std::size_t b : l.blocks) free_.insert(b);
+    });
+  }
+
+  // Acknowledges the operation.
+  void put_done(Plan& p, std::size_t t, bool seal) {
+    p.then([this, t, seal] {
+      for (const AllocChange& c : running_[t].changes) {
+        value_[c.dest] = c.after;
+        dest_owner_[c.dest] = kNobody;
+        if (c.block == 0 || running_[t].op.kind == AllocOp::swap) continue;
+        type_[c.block] = c.type;
+        dest_owner_[inner(c.block)] = kNobody;
+        if (c.type != AllocType::none) value_[inner(c.block)] = c.fill;
+        if (seal) sealed_by_[c.block] = t;
+      }
+    });
+  }
+
+  void put_malloc(Plan& p, std::size_t t) {
+    const bool tag = is_tagged(running_[t].op.dest);
+    for (const AllocChange& c : running_[t].changes) {
+      if (c.type == AllocType::raw) continue;
+      p.store_and_flush(dest_at(inner(c.block)), c.fill);
+      // The contents must be durable before an intent that recovery redoes.
+      if (tag && !planted<"publish_contents_unfenced">()) put_fence(p, t);
+    }
+    const Word sequence = put_intents(p, t, tag ? kTagMalloc : kMalloc);
+    if (!planted<"malloc_intent_unfenced">()) put_fence(p, t);  // intent | D and B
+    put_effects(p, t, 1);
+    if (tag) {
+      put_pending(p, t, sequence, false);
+      return put_done(p, t, false);
+    }
+    const auto retire = [this, t, sequence] {
+      Lane& lane = lanes_[t];
+      const std::size_t at = retired_at(t, lane.turn++ % 2);
+      m_.store_and_flush(lane.flusher, at, sequence);
+      lane.retiring = sequence;
     };
-    if (count[block] > 0 && std::any_of(running_.begin(), running_.end(), one_move)) continue;
-    from[block] = d;
-    if (++count[block] > 1) return "block " + std::to_string(block) + " is reachable twice";
-    todo.push_back(inner(block));
+    p.then([this, t, sequence] { lanes_[t].cleared = sequence; });
+    if (planted<"malloc_retired_before_fence">()) p.then(retire);
+    if (!planted<"malloc_returns_unfenced">()) put_fence(p, t);  // D and B | return
+    if (!planted<"malloc_intent_stays">()) p.then(retire);
+    put_done(p, t, true);
   }
-  for (const Running& r : running_) {
-    if (r.on && r.op.kind == AllocOp::move && count[r.changes[0].block] == 0)
-      return "moved block lost";
-  }
-  for (std::size_t b = 1; b <= c_.blocks; ++b) {
-    const bool allocated = is_allocated(image, b);
-    if (count[b] != 0 && !allocated) return "block " + std::to_string(b) + " in use is free";
-    if (count[b] == 0 && allocated) return "block " + std::to_string(b) + " leaks";
-  }
-  return "";
-}
 
-inline std::uint64_t AllocProtocol::state_hash() const {
-  std::uint64_t h = 5;
-  for (const Word v : value_) h = mix(h * 31 + v);
-  for (const Type t : type_) h = mix(h * 31 + static_cast<std::uint64_t>(t));
-  for (const Running& r : running_) {
-    if (!r.on) continue;
-    h = mix(h * 31 + static_cast<std::uint64_t>(r.op.kind) + 1);
-    for (const Change& c : r.changes) {
-      h = mix(h * 31 +
-              (c.after << 20 | c.dest << 12 | c.block << 4 | static_cast<std::uint64_t>(c.type)));
-      h = mix(h * 31 + c.fill);
-    }
+  void put_free(Plan& p, std::size_t t) {
+    const bool tag = is_tagged(running_[t].op.dest);
+    const Word sequence = put_intents(p, t, tag ? kTagFree : kFree);
+    if (!planted<"free_intent_unfenced">()) put_fence(p, t);  // intent | D and B
+    put_effects(p, t, 0);
+    put_pending(p, t, sequence, true);
+    put_done(p, t, false);
   }
-  return h;
-}
+
+  // The application's own move of a plain pointer.
+  void put_move(Plan& p, std::size_t t) {
+    const std::vector<AllocChange>& c = running_[t].changes;
+    p.store_and_flush(dest_at(c[1].dest), c[1].after);
+    put_fence(p, t, false);
+    p.store_and_flush(dest_at(c[0].dest), c[0].after);
+    put_fence(p, t, false);
+    p.then([this, t] {
+      for (const AllocChange& change : running_[t].changes) {
+        value_[change.dest] = change.after;
+        dest_owner_[change.dest] = kNobody;
+      }
+    });
+  }
+
+  // Swaps versioned pointers, one of which may be null.
+  void put_swap(Plan& p, std::size_t t) {
+    const Word sequence = put_intents(p, t, kSwap);
+    put_fence(p, t);  // intent | destinations
+    put_effects(p, t, -1);
+    put_pending(p, t, sequence, false);
+    put_done(p, t, false);
+  }
+};
 
 }  // namespace tenuto_model

@@ -1,20 +1,97 @@
-// Runs a protocol of this folder on a simulated memory. Threads are lists of steps, and a scheduler
-// switches between whole operations or between any two steps. Every image that a crash could leave
-// is recovered in every order of lanes, recovered twice, and crashed inside recovery.
+// Runs a protocol of this folder on a simulated memory. An operation is a list of steps, and a
+// scheduler switches between whole operations or between any two steps. Every image that a crash
+// could leave is recovered in every order of lanes, recovered twice, and crashed inside recovery.
 //
-// A Protocol has: Op, Step, empty_image, boot(adopt), possible(t), plan(t, op), name_of(op),
-// busy(t), recover(memory, order), close(), check(image), state_hash().
+// A protocol derives from Protocol and has: words(), boot(adopt), possible(t), plan(t, op),
+// name_of(op), recover(memory, order), check(image), state_hash(). With close(), sessions may also
+// end in a clean close.
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 #include "memory.h"
+#include "mistakes.h"
 
 namespace tenuto_model {
+
+// The steps of a thread's operation. Another thread may run between any two of them.
+class Plan {
+ public:
+  Plan() = default;
+  Plan(Memory& memory, std::size_t flusher) : memory_(&memory), flusher_(flusher) {}
+
+  void store(std::size_t word, Word value) { steps_.push_back({Step::kStore, word, value, {}}); }
+  void flush(std::size_t word) { steps_.push_back({Step::kFlush, word, 0, {}}); }
+  void fence() { steps_.push_back({Step::kFence, 0, 0, {}}); }
+  void store_and_flush(std::size_t word, Word value) {
+    store(word, value);
+    flush(word);
+  }
+  void then(std::function<void()> f) { steps_.push_back({Step::kOther, 0, 0, std::move(f)}); }
+  // Adds to the last step: nothing may come between.
+  void also(std::function<void()> f) {
+    std::function<void()>& last = steps_.back().also;
+    last = !last ? std::move(f) : [first = std::move(last), second = std::move(f)] {
+      first();
+      second();
+    };
+  }
+  void append(const Plan& other) {
+    steps_.insert(steps_.end(), other.steps_.begin(), other.steps_.end());
+  }
+
+  bool done() const { return at_ == steps_.size(); }
+  void step() {
+    const Step& s = steps_[at_++];
+    if (s.kind == Step::kStore) memory_->store(s.word, s.value);
+    if (s.kind == Step::kFlush) memory_->flush(flusher_, s.word);
+    if (s.kind == Step::kFence) memory_->fence(flusher_);
+    if (s.also) s.also();
+  }
+
+ private:
+  struct Step {
+    enum Kind { kStore, kFlush, kFence, kOther } kind;
+    std::size_t word;
+    Word value;
+    std::function<void()> also;
+  };
+  Memory* memory_ = nullptr;
+  std::size_t flusher_ = 0;
+  std::vector<Step> steps_;
+  std::size_t at_ = 0;
+};
+
+// Config has at least threads and plant. Running is a thread's operation: `on` while it has steps.
+template <class Self, class ConfigType, class Running>
+class Protocol : public Mistakes<Self> {
+ public:
+  using Config = ConfigType;
+
+  Protocol(const Config& config, Memory& memory)
+      : Mistakes<Self>(config.plant), c_(config), m_(memory) {}
+  static std::size_t flushers(const Config& c) { return c.threads; }
+  bool busy(std::size_t t) const { return running_[t].on; }
+
+ protected:
+  const Config c_;
+  Memory& m_;
+  std::vector<Running> running_;
+};
+
+class Hash {
+ public:
+  void add(std::uint64_t x) { value_ = mix(value_ * 31 + x); }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 5;
+};
 
 struct ExploreMode {
   bool exhaustive = false;
@@ -26,18 +103,18 @@ struct ExploreMode {
   std::size_t images_max = 20'000;  // crash images at each fence
 };
 
-template <class Protocol, class Config>
-class ProtocolExplorer {
+template <class Protocol>
+class Explorer {
  public:
-  explicit ProtocolExplorer(const Config& config)
+  explicit Explorer(const typename Protocol::Config& config)
       : threads_max_(config.threads),
-        memory_({}, Protocol::flushers(config)),
+        flushers_(Protocol::flushers(config)),
+        memory_({}, flushers_),
         protocol_(config, memory_) {
     std::vector<std::size_t> lanes(config.threads);
     std::iota(lanes.begin(), lanes.end(), 0u);
     do orders_.push_back(lanes);
     while (std::next_permutation(lanes.begin(), lanes.end()));
-    flushers_ = Protocol::flushers(config);
   }
 
   void explore(const ExploreMode& mode) {
@@ -55,30 +132,20 @@ class ProtocolExplorer {
   std::string first_failure;
 
  private:
-  struct Thread {
-    std::vector<typename Protocol::Step> plan;
-    std::size_t at = 0;
-    bool active() const { return at < plan.size(); }
-  };
+  static constexpr bool kCloses = requires(Protocol & p) { p.close(); };
 
   void one_run() {
     history_.clear();
     memory_.before_fence = nullptr;
-    memory_.reset(protocol_.empty_image(), flushers_);
+    memory_.reset(Image(protocol_.words(), 0), flushers_);
     protocol_.boot(false);
     for (std::size_t session = 0; session < mode_.sessions; ++session) {
       const bool last = session + 1 == mode_.sessions;
-      const bool clean = !last && rng_() % 4 == 0;
+      const bool clean = kCloses && !last && rng_() % 4 == 0;
       run_session(last || clean ? ~std::size_t{0} : 1 + rng_() % 80);
       if (last) return;
       if (clean) {
-        history_ += " CLOSE";
-        memory_.before_fence = [this] { look(); };
-        protocol_.close();
-        memory_.before_fence = nullptr;
-        const Image closed = memory_.random_crash(rng_);
-        if (!protocol_.check(closed).empty()) fail(protocol_.check(closed), "clean close");
-        memory_.reset(closed, flushers_);
+        close();
       } else {
         history_ += " CRASH";
         const Image crashed = memory_.random_crash(rng_);
@@ -91,6 +158,16 @@ class ProtocolExplorer {
     }
   }
 
+  void close() {
+    history_ += " CLOSE";
+    memory_.before_fence = [this] { look(); };
+    if constexpr (kCloses) protocol_.close();
+    memory_.before_fence = nullptr;
+    const Image closed = memory_.random_crash(rng_);
+    if (const std::string e = protocol_.check(closed); !e.empty()) fail(e, "clean close");
+    memory_.reset(closed, flushers_);
+  }
+
   void run_session(std::size_t steps_left) {
     memory_.before_fence = [this] { look(); };
     threads_.assign(threads_max_, {});
@@ -99,24 +176,23 @@ class ProtocolExplorer {
       std::vector<std::size_t> ready;
       for (std::size_t t = 0; t < threads_max_; ++t) {
         const bool may_start = started < mode_.operations && !protocol_.busy(t);
-        if (threads_[t].active() || may_start) ready.push_back(t);
+        if (!threads_[t].done() || may_start) ready.push_back(t);
       }
       if (ready.empty()) break;
       std::size_t t = last;
       const bool stay = !mode_.steps || (mode_.exhaustive && preemptions == 0);
-      if (!threads_[last].active() || !stay) {
+      if (threads_[last].done() || !stay) {
         t = ready[started == 0 ? 0 : choices_.pick(ready.size(), rng_)];
-        if (threads_[last].active() && t != last) preemptions -= 1;
+        if (!threads_[last].done() && t != last) preemptions -= 1;
       }
       last = t;
-      if (!threads_[t].active()) {
+      if (threads_[t].done()) {
         started += 1;
         start(t);
         continue;
       }
-      Thread& thread = threads_[t];
-      thread.plan[thread.at++]();
-      if (!thread.active()) look();
+      threads_[t].step();
+      if (threads_[t].done()) look();
     }
     look();
     memory_.before_fence = nullptr;
@@ -127,7 +203,7 @@ class ProtocolExplorer {
     if (ops.empty()) return;
     const auto op = ops[choices_.pick(ops.size(), rng_)];
     history_ += " T" + std::to_string(t) + "." + protocol_.name_of(op);
-    threads_[t] = {protocol_.plan(t, op), 0};
+    threads_[t] = protocol_.plan(t, op);
   }
 
   void look() {
@@ -177,13 +253,13 @@ class ProtocolExplorer {
     judge(second_, "second recovery");
   }
 
-  std::size_t threads_max_, flushers_ = 0;
+  const std::size_t threads_max_, flushers_;
   Memory memory_;
   Protocol protocol_;
   ExploreMode mode_;
   Choices choices_;
   Rng rng_;
-  std::vector<Thread> threads_;
+  std::vector<Plan> threads_;
   std::vector<std::vector<std::size_t>> orders_;
   std::unordered_set<std::uint64_t> seen_, inside_;
   std::string history_;

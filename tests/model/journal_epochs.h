@@ -1,122 +1,76 @@
-// The epochs of medium `journal` in every order (src/journal/capture.h; the commits and checkpoints
-// of journal.cc). The model has two lines of two words, up to three threads with the store buffers
-// of x86, and one or two pools. Threads run short programs. Each pool has a thread that commits,
-// and pool 0 one that makes a checkpoint. Steps are as fine as other threads can see them.
-//
-// A slot has only one line image, the last one. capture.h may keep older images of the same thread,
-// too, but they have lower sequences and never count.
-//
-// The judge looks at every block and at every step of a checkpoint. Recovery from the pool file and
-// the blocks must give a state that real memory could have had at that cut: of each line a version
-// that was in memory, and not older than what was fenced by then. Also, sync returns only when all
-// that was fenced before it is durable.
+// The steps of the epochs: threads, commits, the checkpoint. search.h tries every order of them.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <vector>
+#include "journal_epochs_state.h"
 
 namespace tenuto_model {
 
-enum class EpochPlant {
-  none,
-  sequence_after_image,
-  tag_before_barrier,       // the locked add comes after the epoch is read
-  no_barrier,               // a plain add takes the sequence
-  tag_before_announcement,  // the epoch is read before the slot is announced
-  one_line_announced,       // the slot is left after the first of several lines
-  torn_image,               // copied word by word
-  image_read_twice,         // until two readings agree, without a look at flushes
-  keeps_old_sequence,       // a replaced line image keeps its old sequence
-  fence_does_not_wait,
-  cut_does_not_wait,
-  epoch_published_late,  // without a barrier: the slots are read first
-  slots_listed_first,    // before the epoch is published
-  slot_cleared_when_handed_on,
-  sync_waits_for_own_tag,
-  checkpoint_copies_memory,  // copies memory instead of the line images of durable blocks
-  checkpoint_of_block_in_flight,
-  checkpoint_starts_at_its_end,  // the start moves to the end that the journal has then
-  checkpoint_start_before_pool_synced,
-  checkpoint_keeps_older_images,
-};
-inline constexpr int kEpochPlants = 19;
-
-using Byte = std::uint8_t;
-inline constexpr int kLines = 2, kPoolsMax = 2, kThreadsMax = 3, kEpochs = 4;
-inline constexpr int kVersionsMax = 12, kBufferMax = 3;
-using Line = std::array<Byte, 2>;
-
-enum class Verb : Byte { end, store, flush, fence, when, sync, leave };
-struct Instruction {
-  Verb verb = Verb::end;
-  Byte at = 0;  // line; of flush: a set of lines; of sync: a pool
-  Byte word = 0;
-  Byte value = 0;
-};
-using Program = std::vector<Instruction>;  // the last instruction is end
-
-struct EpochConfig {
-  EpochPlant plant = EpochPlant::none;
-  int pools = 1;  // two: line 1 is the second one's
-  int cuts = 2;   // of each pool, at most; and at most kEpochs - 2
-  bool checkpoint = false;
-  bool agreed_images = false;         // copied word by word, as on processors without AVX-512
-  bool second_implies_first = false;  // also check that line 0 changed if line 1 did
-  std::size_t states_max = 300'000;
-};
-
-class EpochModel {
+class EpochModel : public EpochState {
  public:
-  EpochModel(const EpochConfig& config, std::vector<Program> programs);
+  EpochModel(const EpochConfig& config, std::vector<Program> programs)
+      : EpochState(config),
+        programs_(std::move(programs)),
+        threads_(static_cast<int>(programs_.size())) {
+    write_scripts();
+  }
 
-  // Tries every order of all steps, until something is wrong.
-  void explore();
+  int actions() const { return 2 * threads_ + config_.pools + 1; }
 
-  std::size_t states = 0;
-  bool whole = true;      // false: states_max was reached
-  std::string violation;  // empty: none
-  std::string trace;      // the steps that led to it
+  // Actions: the next step of each thread, each store buffer, each pool's commit, the checkpoint.
+  bool act(State& s, int action) {
+    if (action < threads_) return run(s, action);
+    action -= threads_;
+    if (action < threads_) return drain(s, action);
+    action -= threads_;
+    if (action < config_.pools) return commit(s, action);
+    return config_.checkpoint && checkpoint(s);
+  }
+
+  std::string name_of(const State& s, int action) const {
+    const auto number = [](int n) { return std::to_string(n); };
+    if (action < threads_) {
+      const Thread& t = s.threads[action];
+      const Instruction& in = programs_[action][t.pc];
+      const std::string who = " T" + number(action) + ".";
+      switch (in.verb) {
+        case Verb::end:
+          break;
+        case Verb::store:
+          return who + "store" + number(in.at) + "." + number(in.word) + "=" + number(in.value);
+        case Verb::flush: {
+          if (t.slot[pool_of(in.at == 2 ? 1 : 0)] == 0) return who + "slot";
+          const Act a = scripts_[in.at][t.step == 0 ? 0u : t.step - 1u];
+          return who + "flush" + number(a.line) + static_cast<char>(a.step);
+        }
+        case Verb::fence:
+          return who + "fence";
+        case Verb::when:
+          return who + "load" + number(in.at) + "." + number(in.word);
+        case Verb::sync:
+          return who + (t.step == 0 ? "sync" : "synced");
+        case Verb::leave:
+          return who + "leave";
+      }
+      return who + "end";
+    }
+    action -= threads_;
+    if (action < threads_) return " T" + number(action) + ".drain";
+    action -= threads_;
+    static constexpr const char* kCommit[] = {"publish", "list",  "look",   "wait",
+                                              "close",   "merge", "durable"};
+    if (action < config_.pools) return " P" + number(action) + "." + kCommit[s.pools[action].step];
+    return " checkpoint" + number(s.checkpoint);
+  }
+
+  // A sync may wait for a cut that this search does not make.
+  void stuck(const State& s) {
+    for (int t = 0; t < threads_; ++t) {
+      const Verb verb = programs_[t][s.threads[t].pc].verb;
+      if (verb != Verb::end && verb != Verb::sync) wrong("a thread waits for ever");
+    }
+  }
 
  private:
-  struct LineImage {
-    Byte there, sequence;
-    Line words;
-  };
-  struct Stored {  // in a store buffer: a word, or a slot's count
-    Byte is_count, at, word, value;
-    Byte covered;  // flushed: 1; flushed and fenced: 2 (only where a barrier is missing)
-  };
-  struct Thread {
-    Byte pc, step, buffered, tag, sequence, flushed, wanted, last_tag, seen;
-    Line image, again;
-    std::array<Byte, kPoolsMax> slot;  // number + 1; 0: none yet
-    std::array<Byte, kLines> required, needed;
-    std::array<Stored, kBufferMax> buffer;
-  };
-  struct Slot {
-    Byte count, last_tag;
-    std::array<std::array<LineImage, kLines>, 2> images;  // by parity of the epoch
-  };
-  struct Pool {
-    Byte epoch, closed, durable, start, step, at, seen, listed, made, idle;
-    std::array<Slot, kThreadsMax> slots;
-  };
-  struct State {
-    std::array<Line, kLines> memory, file, unsynced;
-    std::array<Thread, kThreadsMax> threads;
-    std::array<Pool, kPoolsMax> pools;
-    std::array<std::array<LineImage, kLines>, kEpochs> blocks;
-    std::array<std::array<Byte, kLines>, kEpochs> oldest, latest;  // versions legal at the cut
-    std::array<std::array<Line, kVersionsMax>, kLines> versions;
-    std::array<Byte, kLines> version, fenced, sequence, pending;  // pending: written, not synced
-    Byte checkpoint, through;
-  };
-  static_assert(alignof(State) == 1);  // only bytes, because a state is hashed as a whole
-
   enum class Step : char {
     announce = 'A',
     sequence = 'S',
@@ -137,45 +91,361 @@ class EpochModel {
     Byte line;
   };
 
-  bool is(EpochPlant p) const { return config_.plant == p; }
-  int pool_of(int line) const { return config_.pools == 1 ? 0 : line; }
-  void write_scripts();
-  bool act(State& s, int action);
-  std::string name_of(const State& s, int action) const;
-  // Each function makes one step. It returns false if it has to wait.
-  bool run(State& s, int t);
-  bool drain(State& s, int t);
-  bool flush(State& s, int t, int lines);
-  bool capture(State& s, int t, Act act, const std::vector<Act>& script);
-  bool fence(State& s, int t);
-  bool sync(State& s, int t, int pool);
-  bool commit(State& s, int p);
-  bool checkpoint(State& s);
+  // The steps of a flush. A mistake is another order of these steps.
+  void write_scripts() {
+    std::string before = "A", each = "SLCP", after = "X";
+    if (planted<"sequence_after_image">()) before = "AF", each = "LCSP";
+    if (planted<"tag_before_barrier">()) each = "LSCP";
+    if (planted<"tag_before_announcement">()) before = "", each = "LASCPX", after = "";
+    if (planted<"torn_image">()) each = "SLcdP";
+    if (config_.agreed_images) each = "SLqcdefrP";
+    if (planted<"image_read_twice">()) each = "SLcdefP";
+    for (int lines = 1; lines < 4; ++lines) {
+      std::vector<Act>& script = scripts_[static_cast<std::size_t>(lines)];
+      const int first = lines & 1 ? 0 : 1;
+      for (const char c : before) script.push_back({Step{c}, static_cast<Byte>(first)});
+      for (int line = first; line < kLines; ++line) {
+        if ((lines >> line & 1) == 0) continue;
+        for (const char c : each) script.push_back({Step{c}, static_cast<Byte>(line)});
+        const bool only = planted<"one_line_announced">() && line == first;
+        if (only) script.push_back({Step::leave, static_cast<Byte>(line)});
+      }
+      if (planted<"one_line_announced">()) continue;
+      for (const char c : after) script.push_back({Step{c}, static_cast<Byte>(first)});
+    }
+  }
 
-  Slot& slot_of(State& s, int t, int p) { return s.pools[p].slots[s.threads[t].slot[p] - 1]; }
-  bool push(Thread& t, Stored e) {
-    if (t.buffered == kBufferMax) return false;
-    t.buffer[t.buffered++] = e;
+  // Moves the oldest store of the buffer to memory.
+  bool drain(State& s, int t) {
+    Thread& thread = s.threads[t];
+    if (thread.buffered == 0) return false;
+    const Stored e = thread.buffer[0];
+    std::rotate(thread.buffer.begin(), thread.buffer.begin() + 1, thread.buffer.end());
+    thread.buffer[--thread.buffered] = {};
+    thread.buffer.back() = {};
+    if (e.is_count != 0) {
+      s.pools[e.at].slots[e.word].count = e.value;
+      return true;
+    }
+    s.memory[e.at][e.word] = e.value;
+    const Byte version = ++s.version[e.at];
+    s.versions[e.at].at(version) = s.memory[e.at];
+    if (e.covered == 1) thread.required[e.at] = std::max(thread.required[e.at], version);
+    if (e.covered == 2) s.fenced[e.at] = std::max(s.fenced[e.at], version);
     return true;
   }
-  Byte load(const State& s, int t, int line, int word) const;
-  void next(Thread& t) { t.pc += 1, t.step = 0; }
-  static void back_to(Thread& thread, const std::vector<Act>& script, Step step);
-  void put(State& s, int t, int line);
-  Line recovered(const State& s, int line, int epoch, bool of_unsynced) const;
-  void judge(const State& s, int p);
-  void judge_both(const State& s);
-  void wrong(const std::string& what) {
-    if (violation.empty()) violation = what;
+
+  Byte load(const State& s, int t, int line, int word) const {
+    const Thread& thread = s.threads[t];
+    for (int i = thread.buffered - 1; i >= 0; --i) {
+      const Stored& e = thread.buffer[i];
+      if (e.is_count == 0 && e.at == line && e.word == word) return e.value;
+    }
+    return s.memory[line][word];
   }
 
-  const EpochConfig config_;
+  bool run(State& s, int t) {
+    Thread& thread = s.threads[t];
+    const Instruction& in = programs_[t][thread.pc];
+    switch (in.verb) {
+      case Verb::end:
+        return false;
+      case Verb::store:
+        if (!push(thread, {0, in.at, in.word, in.value, 0})) return false;
+        next(thread);
+        return true;
+      case Verb::when:
+        if (load(s, t, in.at, in.word) == in.value) {
+          next(thread);
+        } else {
+          thread.pc = static_cast<Byte>(programs_[t].size() - 1);
+        }
+        return true;
+      case Verb::flush:
+        return flush(s, t, in.at);
+      case Verb::fence:
+        return fence(s, t);
+      case Verb::sync:
+        return sync(s, t, in.at);
+      case Verb::leave:
+        if (thread.buffered != 0) return false;  // the list of idle slots has a lock
+        for (int p = 0; p < config_.pools; ++p) {
+          if (thread.slot[p] != 0) s.pools[p].idle |= static_cast<Byte>(1 << (thread.slot[p] - 1));
+          thread.slot[p] = 0;
+        }
+        next(thread);
+        return true;
+    }
+    return false;
+  }
+
+  bool flush(State& s, int t, int lines) {
+    Thread& thread = s.threads[t];
+    Pool& pool = s.pools[pool_of(lines == 2 ? 1 : 0)];
+    Byte& slot = thread.slot[&pool - s.pools.data()];
+    if (slot == 0) {
+      if (thread.buffered != 0) return false;  // under a lock
+      if (pool.idle == 0) {
+        slot = ++pool.made;
+        return true;
+      }
+      while ((pool.idle >> slot++ & 1) == 0) {
+      }
+      pool.idle &= static_cast<Byte>(~(1 << (slot - 1)));
+      pool.slots[slot - 1].last_tag = 0;
+      if (planted<"slot_cleared_when_handed_on">()) pool.slots[slot - 1].images = {};
+      return true;
+    }
+    const std::vector<Act>& script = scripts_[static_cast<std::size_t>(lines)];
+    if (thread.step == 0) {  // note what this flush must cover
+      for (int line = 0; line < kLines; ++line) {
+        if ((lines >> line & 1) == 0) continue;
+        thread.required[line] = std::max(thread.required[line], s.version[line]);
+        for (int i = 0; i < thread.buffered; ++i) {
+          Stored& e = thread.buffer[i];
+          if (e.is_count == 0 && e.at == line) e.covered = std::max<Byte>(e.covered, 1);
+        }
+      }
+      thread.flushed |= static_cast<Byte>(lines);
+      thread.step = 1;
+    }
+    if (!capture(s, t, script[thread.step - 1u], script)) return false;
+    if (++thread.step <= script.size()) return true;
+    thread.tag = 0;
+    next(thread);
+    return true;
+  }
+
+  bool capture(State& s, int t, Act act, const std::vector<Act>& script) {
+    Thread& thread = s.threads[t];
+    const int p = pool_of(act.line);
+    switch (act.step) {
+      case Step::announce:
+      case Step::leave: {  // adds one; only its own thread stores a slot's count
+        Byte count = slot_of(s, t, p).count;
+        for (const Stored& e : thread.buffer) {
+          if (e.is_count != 0 && e.at == p) count = e.value;
+        }
+        return push(thread, {1, static_cast<Byte>(p), static_cast<Byte>(thread.slot[p] - 1),
+                             static_cast<Byte>(count + 1), 0});
+      }
+      case Step::barrier:
+        return thread.buffered == 0;
+      case Step::sequence:  // a locked add: all earlier stores are in memory
+        if (thread.buffered != 0 && !planted<"no_barrier">()) return false;
+        thread.sequence = ++s.sequence[act.line];
+        return true;
+      case Step::tag:
+        thread.tag = s.pools[p].epoch;
+        return true;
+      case Step::image:
+        for (int w = 0; w < 2; ++w) thread.image[w] = load(s, t, act.line, w);
+        return true;
+      case Step::first:
+        thread.image[0] = load(s, t, act.line, 0);
+        return true;
+      case Step::second:
+        thread.image[1] = load(s, t, act.line, 1);
+        return true;
+      case Step::first_again:
+        thread.again[0] = load(s, t, act.line, 0);
+        return true;
+      case Step::second_again:
+        thread.again[1] = load(s, t, act.line, 1);
+        if (thread.again != thread.image) back_to(thread, script, Step::first);
+        return true;
+      case Step::look_at_flushes:
+        thread.seen = s.sequence[act.line];
+        return true;
+      case Step::nobody_flushed:
+        if (thread.seen != s.sequence[act.line]) back_to(thread, script, Step::look_at_flushes);
+        return true;
+      case Step::put:
+        put(s, t, act.line);
+        return true;
+    }
+    return false;
+  }
+
+  // Makes `step` the next step again.
+  void back_to(Thread& thread, const std::vector<Act>& script, Step step) {
+    while (script[thread.step - 1u].step != step) thread.step -= 1;
+    thread.step -= 1;
+  }
+
+  void put(State& s, int t, int line) {
+    Thread& thread = s.threads[t];
+    Slot& slot = slot_of(s, t, pool_of(line));
+    LineImage& to = slot.images[thread.tag & 1][line];
+    const bool keeps = planted<"keeps_old_sequence">() && to.there != 0;
+    to = {1, keeps ? to.sequence : thread.sequence, thread.image};
+    slot.last_tag = thread.last_tag = thread.tag;
+    thread.image = thread.again = {};
+    thread.seen = 0;
+    thread.sequence = 0;
+  }
+
+  bool fence(State& s, int t) {
+    Thread& thread = s.threads[t];
+    for (int p = 0; p < config_.pools; ++p) {
+      if (thread.slot[p] == 0) continue;
+      Slot& slot = slot_of(s, t, p);
+      const bool waits = s.pools[p].closed + 1 < slot.last_tag;
+      if (waits && !planted<"fence_does_not_wait">()) return false;
+    }
+    for (int p = 0; p < config_.pools; ++p) {
+      if (thread.slot[p] != 0) slot_of(s, t, p).last_tag = 0;
+    }
+    for (int line = 0; line < kLines; ++line) {
+      if (thread.flushed >> line & 1)
+        s.fenced[line] = std::max(s.fenced[line], thread.required[line]);
+    }
+    for (Stored& e : thread.buffer) {
+      if (e.covered == 1) e.covered = 2;
+    }
+    thread.required = {};
+    thread.flushed = 0;
+    next(thread);
+    return true;
+  }
+
+  bool sync(State& s, int t, int p) {
+    Thread& thread = s.threads[t];
+    if (thread.step == 0) {
+      thread.needed = s.fenced;
+      thread.wanted = planted<"sync_waits_for_own_tag">() ? thread.last_tag : s.pools[p].epoch;
+      thread.step = 1;
+      return true;
+    }
+    if (s.pools[p].durable < thread.wanted) return false;
+    for (int line = 0; line < kLines; ++line) {
+      if (pool_of(line) != p) continue;
+      for (const bool unsynced : {false, true}) {
+        const Line found = recovered(s, line, s.pools[p].durable, unsynced);
+        int version = s.version[line];
+        while (version >= 0 && s.versions[line][version] != found) --version;
+        if (version < thread.needed[line])
+          wrong("sync returned, line " + std::to_string(line) + " is lost");
+      }
+    }
+    thread.needed = {};
+    thread.wanted = 0;
+    next(thread);
+    return true;
+  }
+
+  // The steps: publish, wait, close, merge, write. One commit at a time, as under commit_mu_.
+  bool commit(State& s, int p) {
+    Pool& pool = s.pools[p];
+    const auto e = static_cast<Byte>(pool.closed + (pool.step < 5 ? 1 : 0));
+    const auto publish = [&] { pool.epoch = static_cast<Byte>(e + 1); };
+    const auto list = [&] { pool.listed = pool.made; };
+    const bool listed_first = planted<"slots_listed_first">();
+    switch (pool.step) {
+      case 0:
+        if (pool.closed == config_.cuts) return false;
+        if (listed_first) {
+          list();
+        } else if (!planted<"epoch_published_late">()) {
+          publish();
+        }
+        break;
+      case 1:
+        listed_first ? publish() : list();
+        if (planted<"cut_does_not_wait">()) pool.step = 3;
+        break;
+      case 2:
+        if (pool.at == pool.listed) {
+          pool.step = 3;
+          break;
+        }
+        pool.seen = pool.slots[pool.at].count;
+        if (pool.seen & 1) break;
+        pool.at += 1;
+        return true;
+      case 3:
+        if (pool.slots[pool.at].count == pool.seen) return false;
+        pool.at += 1;
+        pool.step = 2;
+        return true;
+      case 4:
+        if (planted<"epoch_published_late">()) publish();
+        pool.closed = e;
+        for (int line = 0; line < kLines; ++line) {
+          if (pool_of(line) != p) continue;
+          s.oldest[e][line] = s.fenced[line];
+          s.latest[e][line] = s.version[line];
+        }
+        break;
+      case 5:
+        for (Slot& slot : pool.slots) {
+          if (&slot - pool.slots.data() >= pool.listed) break;
+          for (int line = 0; line < kLines; ++line) {
+            LineImage& from = slot.images[e & 1][line];
+            LineImage& to = s.blocks[e][line];
+            if (from.there && (!to.there || from.sequence > to.sequence)) to = from;
+            from = {};
+          }
+        }
+        break;
+      case 6:
+        pool.durable = e;
+        pool.step = pool.at = pool.seen = pool.listed = 0;
+        judge(s, p);
+        return true;
+    }
+    pool.step += 1;
+    if (pool.step == 6) judge(s, p);
+    return true;
+  }
+
+  bool checkpoint(State& s) {
+    Pool& pool = s.pools[0];
+    const auto move_start = [&] {
+      const bool at_end = planted<"checkpoint_starts_at_its_end">();
+      pool.start = static_cast<Byte>((at_end ? pool.durable : s.through) + 1);
+    };
+    const auto sync_pool = [&] {
+      for (int line = 0; line < kLines; ++line) {
+        if (s.pending[line]) s.file[line] = s.unsynced[line];
+      }
+      s.pending = {};
+      s.unsynced = {};
+    };
+    const bool early = planted<"checkpoint_start_before_pool_synced">();
+    switch (s.checkpoint) {
+      case 0:
+        s.through = pool.durable;
+        if (planted<"checkpoint_of_block_in_flight">() && pool.step == 6) s.through = pool.closed;
+        if (s.through == 0) return false;
+        for (int line = 0; line < kLines; ++line) {
+          for (int e = pool.start; e <= s.through; ++e) {
+            const bool keeps = planted<"checkpoint_keeps_older_images">() && s.pending[line];
+            if (!s.blocks[e][line].there || keeps) continue;
+            s.unsynced[line] = s.blocks[e][line].words;
+            s.pending[line] = 1;
+          }
+          const bool copies = planted<"checkpoint_copies_memory">() && s.pending[line];
+          if (copies) s.unsynced[line] = s.memory[line];
+        }
+        break;
+      case 1:
+        early ? move_start() : sync_pool();
+        break;
+      case 2:
+        early ? sync_pool() : move_start();
+        break;
+      case 3:
+        return false;
+    }
+    s.checkpoint += 1;
+    judge(s, 0);
+    return true;
+  }
+
   const std::vector<Program> programs_;
   const int threads_;
   std::array<std::vector<Act>, 4> scripts_;  // by set of lines
 };
 
 }  // namespace tenuto_model
-
-#include "journal_epochs_run.h"
-#include "journal_epochs_search.h"

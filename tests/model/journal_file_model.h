@@ -1,210 +1,288 @@
-// The files of medium `journal` (src/journal/file.h; open, commit and checkpoint of journal.cc).
-// The model has a ring of units of two sectors, two header copies, and a pool file of a few lines.
-// Its lives end in a kill or a power cut before any write or sync, also in recovery.
-//
-// A device keeps any subset of the sectors written since its last sync: each as one of the writes
-// left it, or as before. A power cut may also damage a sector of the journal that is being written.
-// After a kill everything written can be read, but is not therefore durable.
-//
-// The judge looks at each open. The pool must open, and must be exactly what the acknowledged
-// blocks made of it, perhaps with the block that was in flight.
+// The lives of a pool with its journal: open, recovery, commits, checkpoints, close, and crashes at
+// any write, as in journal.cc and pool_file.cc.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "memory.h"
+#include "journal_file_state.h"
 
 namespace tenuto_model {
 
-enum class FilePlant {
-  none,
-  no_life_in_checksum,
-  start_before_pool_synced,
-  space_reused_before_header,  // the start moves in memory before its header is durable
-  one_header_copy,
-  older_header_believed,
-  next_block_begun_early,   // before the last one is durable
-  replay_not_synced,        // the new life begins before the pool is durable
-  running_before_new_life,  // the superblock names a running life before its header is durable
-  life_before_forgotten,    // the superblock announces a life and drops the one before
-  recovery_stores_while_announced,  // stores before the new life runs
-  torn_block_believed,
-  block_missed_by_checkpoint,
-  clean_before_pool_synced,
-  damage_taken_for_the_end,
-};
-inline constexpr int kFilePlants = 14;
-
-struct FileConfig {
-  FilePlant plant = FilePlant::none;
-  int units = 5;  // units of the ring
-  int lines = 3;
-  int lives = 3;         // before the last life, which only opens
-  int operations = 8;    // of each life, at most
-  int crash_every = 24;  // about so many device operations
-  bool damages = false;  // damage a sector of the journal before the last open
-  bool kills_leave_journal_unsynced = false;
-  // The superblock announces a life before the journal's header has it, otherwise afterwards.
-  bool announced_first = true;
-  bool synced_when_opened = true;  // both files, before their contents are used
-};
-
-// The content of a file, and the contents that its device may have instead.
-template <class Content>
-class Device {
+class FileModel : public FileState {
  public:
-  explicit Device(std::size_t n) : durable_(n), pending_(n) {}
-  const Content& read(std::size_t i) const {
-    return pending_[i].empty() ? durable_[i] : pending_[i].back();
-  }
-  void write(std::size_t i, const Content& c) { pending_[i].push_back(c); }
-  void sync() {
-    for (std::size_t i = 0; i < durable_.size(); ++i) {
-      if (!pending_[i].empty()) durable_[i] = pending_[i].back();
-      pending_[i].clear();
+  explicit FileModel(const FileConfig& config) : FileState(config) {}
+
+  // Some lives; sets failure.
+  void run(std::uint64_t seed) {
+    rng_.seed(seed);
+    story_ = " seed " + std::to_string(seed);
+    empty_journal();
+    pool_.reset(std::vector<int>(static_cast<std::size_t>(config_.lines) + 1), 1);
+    supers_ = {{}};
+    next_life_ = 1;
+    acknowledged_ = Values(static_cast<std::size_t>(config_.lines), 0);
+    in_flight_.clear();
+    before_ = acknowledged_;
+    blocks_.clear();
+    next_value_ = 1;
+    for (int life = 0; life < config_.lives && failure.empty(); ++life) {
+      crashing_ = true;
+      try {
+        if (!open()) return fail("refused");
+        judge("opened");
+        recover();
+        work();
+        if (super().running) throw Crash{};
+      } catch (const Crash&) {
+        crash();
+      }
     }
+    crashing_ = false;
+    if (!failure.empty()) return;
+    if (config_.damages) return damage_and_open();
+    if (!open()) return fail("refused");
+    judge("opened at last");
   }
-  // `pick(n)` chooses below n. `damaged` is what an interrupted write may leave, or null.
-  template <class Pick>
-  void cut_power(const Pick& pick, const Content* damaged) {
-    for (std::size_t i = 0; i < durable_.size(); ++i) {
-      std::vector<Content>& written = pending_[i];
-      if (written.empty()) continue;
-      const std::size_t n = pick(written.size() + (damaged != nullptr ? 2 : 1));
-      if (n > written.size()) durable_[i] = *damaged;
-      if (n >= 1 && n <= written.size()) durable_[i] = written[n - 1];
-      written.clear();
-    }
-  }
-  std::size_t size() const { return durable_.size(); }
 
  private:
-  std::vector<Content> durable_;
-  std::vector<std::vector<Content>> pending_;  // writes since the last sync, oldest first
-};
-
-// Checksums are perfect: a head is sound unless its sector is damaged, and a payload is sound if it
-// is the one of its head.
-struct Sector {
-  enum Kind { zeros, head, payload, header, damaged } kind = zeros;
-  std::uint64_t life = 0, number = 0, position = 0;  // head; header: the start
-  bool closed = false;                               // header
-  std::uint64_t sequence = 0;                        // header
-  bool skip = false;                                 // head
-  std::uint64_t payload_crc = 0;                     // head
-  int pairs = 0;                                     // head
-  int line = 0, value = 0;                           // payload
-};
-
-using Values = std::vector<int>;
-
-// The fields of a superblock (journal/match.h has the cases). A life's number is never reused, as
-// random ids are not.
-struct Super {
-  bool running = false;
-  std::uint64_t life = 0, before = 0;
-};
-
-class FileModel {
- public:
-  explicit FileModel(const FileConfig& config);
-  void run(std::uint64_t seed);  // some lives; sets failure
-
-  std::uint64_t opens = 0, crashes = 0, replayed = 0, laps = 0, reported = 0, unnoticed = 0;
-  std::string failure;  // the first one, with the run that led to it
-
- private:
-  struct Crash {};
-  struct Position {
-    std::uint64_t at = 0, block = 0;
-  };
-  using Pairs = std::vector<std::pair<int, int>>;  // line, value
-  static constexpr std::size_t kUnitSectors = 2, kHeaders = 2;
-
-  bool is(FilePlant p) const { return config_.plant == p; }
-  std::size_t pick(std::size_t n) { return n <= 1 ? 0 : rng_() % n; }
-  void say(const std::string& what) { story_ += " " + what; }
-  void fail(const std::string& what) {
-    if (failure.empty()) failure = what + ":" + story_;
-  }
-  void may_crash() {
-    if (crashing_ && pick(static_cast<std::size_t>(config_.crash_every)) == 0) throw Crash{};
-  }
-  std::size_t ring_sector(std::uint64_t position) const {
-    return kHeaders + position % static_cast<std::uint64_t>(config_.units) * kUnitSectors;
-  }
-
-  // The devices. A crash may come before each call.
-  void write_journal(std::size_t i, const Sector& s) { may_crash(), journal_.write(i, s); }
-  void sync_journal() { may_crash(), journal_.sync(); }
-  void write_pool(std::size_t i, int value) { may_crash(), pool_.write(i, value); }
-  void sync_pool() { may_crash(), pool_.sync(); }
-
-  // As in journal/file.cc.
-  bool read_header(const Super& expected);
-  void make_journal();
-  bool read_block(Position at, bool* skip, Pairs* pairs) const;
-  bool replay(Values* merged);
-  void write_header();
-  bool append(const Pairs& pairs);
-  void write_block(const Pairs& pairs, bool skip);
-  std::uint64_t room() const {
-    return static_cast<std::uint64_t>(config_.units) - (end_.at - start_.at);
-  }
-
-  // As in journal.cc and pool_file.cc.
-  bool open();
-  void announce();
-  void name_life();
   const Super& super() const {
-    return supers_[static_cast<std::size_t>(pool_.read(static_cast<std::size_t>(config_.lines)))];
+    return supers_[static_cast<std::size_t>(pool_.load(static_cast<std::size_t>(config_.lines)))];
   }
-  void write_super(const Super& s);
-  void recover();
-  void commit(bool acknowledged);
-  void checkpoint_step();
-  void checkpoint_all();
-  void close();
-  void work();
-  void crash();
-  void damage_and_open();
-  void judge(const char* where);
-  Values pool_lines() const;
+  // Returns false if the open is refused.
+  bool open() {
+    const auto lines = static_cast<std::size_t>(config_.lines);
+    const Super expected = super();
+    say("open" + std::to_string(expected.life) + (expected.running ? "r" : "c"));
+    if (config_.synced_when_opened) {
+      sync_pool();
+      sync_journal();
+    }
+    if (!read_header(expected)) return false;
+    if (counts_ || unborn_) {
+      Values merged(lines, -1);
+      const std::uint64_t before = replayed;
+      if (!replay(&merged)) return false;
+      if (unborn_ && replayed != before) return false;
+      for (std::size_t i = 0; i < merged.size(); ++i) {
+        if (merged[i] >= 0) write_pool(i, merged[i]);
+      }
+      if (!planted<"replay_not_synced">()) sync_pool();
+    }
+    if (config_.announced_first) announce();
+    header_.life = config_.announced_first ? super().life : next_life_++;
+    header_.closed = false;
+    start_ = end_ = {0, 1};
+    if (planted<"running_before_new_life">()) name_life();
+    write_header();
+    say("life" + std::to_string(header_.life));
+    if (!config_.announced_first) announce();
+    if (expected.running && !planted<"recovery_stores_while_announced">()) name_life();
+    memory_ = pool_lines();
+    since_checkpoint_.clear();
+    checkpoint_ = 0;
+    commits_ = 0;
+    opens += 1;
+    return true;
+  }
 
-  const FileConfig config_;
-  Rng rng_;
-  Device<Sector> journal_;
-  Device<int> pool_;  // the lines, then the index in supers_ of the superblock
-  std::vector<Super> supers_;
-  std::uint64_t next_life_ = 1;
-  bool crashing_ = false;
-  std::string story_;
-  int next_value_ = 1;
+  void write_super(const Super& s) {
+    supers_.push_back(s);
+    write_pool(static_cast<std::size_t>(config_.lines), static_cast<int>(supers_.size() - 1));
+    sync_pool();
+  }
 
-  // State of the life that runs.
-  Sector header_;
-  Position start_, end_;
-  Values memory_;
-  std::map<int, int> since_checkpoint_, applied_;
-  Position checkpoint_start_;
-  int checkpoint_ = 0;                                       // the next step of one that runs
-  bool counts_ = false;                                      // the journal's contents count
-  bool unborn_ = false;                                      // the journal may be empty
-  std::vector<std::pair<std::size_t, std::size_t>> blocks_;  // sectors of all begun blocks
-  std::size_t last_ = 0;                                     // the last acknowledged one of them
-  std::uint64_t commits_ = 0;
+  void announce() {
+    const bool forgets = planted<"life_before_forgotten">();
+    const std::uint64_t life = config_.announced_first ? next_life_++ : header_.life;
+    write_super({super().running, life, forgets ? 0 : header_.life});
+  }
 
-  // What must be there.
-  Values acknowledged_;
-  Values before_;                  // acknowledged before the last block
-  std::vector<Values> in_flight_;  // each of these may be there instead
+  void name_life() { write_super({true, super().life, 0}); }
+
+  // The layers above recover. (A clean pool needs no recovery.) Their stores are in blocks of the
+  // new life before the superblock says that it runs.
+  void recover() {
+    const bool clean = !super().running;
+    for (std::size_t n = clean ? 0 : pick(3); n > 0; --n) commit(false);
+    may_crash();
+    name_life();
+    acknowledged_ = memory_;
+    in_flight_.clear();
+    say("runs");
+  }
+
+  // A commit. If the ring is full, a checkpoint comes first.
+  void commit(bool acknowledged) {
+    const Values was = memory_;
+    Pairs pairs;
+    for (int line = 0; line < config_.lines; ++line) {
+      const bool chosen = pick(2) == 0 || (line + 1 == config_.lines && pairs.empty());
+      if (chosen) pairs.push_back({line, next_value_++});
+    }
+    for (const auto& [line, value] : pairs) memory_[static_cast<std::size_t>(line)] = value;
+    in_flight_.push_back(memory_);
+    if (!append(pairs)) {
+      checkpoint_all();
+      if (!append(pairs)) fail("a block does not fit after a checkpoint");
+    }
+    say("block");
+    commits_ += 1;
+    const bool missed = planted<"block_missed_by_checkpoint">() && commits_ % 3 == 0;
+    for (const auto& [line, value] : pairs) {
+      if (!missed) since_checkpoint_[line] = value;
+    }
+    if (!acknowledged) {
+      before_ = was;
+      last_ = blocks_.size() - 1;
+      return;
+    }
+    // A block that was begun before the last one is durable is acknowledged with the next sync.
+    if (planted<"next_block_begun_early">() && pick(2) == 0) return;
+    if (planted<"next_block_begun_early">()) sync_journal();
+    before_ = acknowledged_;
+    acknowledged_ = memory_;
+    last_ = blocks_.size() - 1;
+    in_flight_.clear();
+  }
+
+  // In steps, so that blocks may come between them.
+  void checkpoint_step() {
+    const auto move_start = [&] {
+      start_ = checkpoint_start_;
+      write_header();
+    };
+    switch (checkpoint_++) {
+      case 0:
+        checkpoint_start_ = end_;
+        applied_.clear();
+        std::swap(applied_, since_checkpoint_);
+        break;
+      case 1:
+        for (const auto& [line, value] : applied_)
+          write_pool(static_cast<std::size_t>(line), value);
+        break;
+      case 2:
+        if (planted<"start_before_pool_synced">()) {
+          move_start();
+        } else {
+          sync_pool();
+        }
+        if (planted<"space_reused_before_header">()) start_ = checkpoint_start_;
+        break;
+      default:
+        if (planted<"start_before_pool_synced">()) {
+          sync_pool();
+        } else {
+          move_start();
+        }
+        say("checkpoint");
+        checkpoint_ = 0;
+    }
+  }
+
+  // Finishes a running checkpoint first, because it alone may leave too little room.
+  void checkpoint_all() {
+    while (checkpoint_ != 0) checkpoint_step();
+    do checkpoint_step();
+    while (checkpoint_ != 0);
+  }
+
+  void close() {
+    const Super clean{false, super().life, 0};
+    if (planted<"clean_before_pool_synced">()) {
+      supers_.push_back(clean);
+      write_pool(static_cast<std::size_t>(config_.lines), static_cast<int>(supers_.size() - 1));
+    }
+    checkpoint_all();
+    write_super(clean);
+    say("close");
+    if (pick(2) == 0) {  // the journal is kept
+      header_.closed = true;
+      write_header();
+      return;
+    }
+    empty_journal();
+    say("unlink");
+  }
+
+  void work() {
+    for (int i = 0; i < config_.operations; ++i) {
+      may_crash();
+      if (pick(3) != 0) {
+        commit(true);
+      } else {
+        checkpoint_step();
+      }
+    }
+    if (pick(3) == 0) close();
+  }
+
+  void crash() {
+    crashes += 1;
+    const auto choose = [this](std::size_t n) { return pick(n); };
+    if (pick(3) == 0) {
+      say("KILL");
+      if (!config_.kills_leave_journal_unsynced) journal_.sync();
+      return;
+    }
+    say("POWER");
+    Sector damaged;
+    damaged.kind = Sector::damaged;
+    journal_.reset(journal_.crash(choose, &damaged), 1);
+    pool_.reset(pool_.crash(choose), 1);
+  }
+
+  void judge(const char* where) {
+    Values found = pool_lines();
+    bool right = found == acknowledged_;
+    for (const Values& v : in_flight_) right |= found == v;
+    if (!right) {
+      std::string what = std::string(where) + ": the pool holds";
+      for (const int v : found) what += " " + std::to_string(v);
+      what += ", acknowledged were";
+      for (const int v : acknowledged_) what += " " + std::to_string(v);
+      fail(what);
+    }
+    acknowledged_ = before_ = found;
+    in_flight_.clear();
+    blocks_.clear();
+    last_ = 0;
+  }
+
+  // Damages any sector of the ring: what was acknowledged is there, or the damage is reported.
+  // Damage of the last block is an exception, because it looks like a torn one. A checkpoint, or a
+  // recovery that did not end, may already have written lines of that block.
+  void damage_and_open() {
+    Sector damaged;
+    damaged.kind = Sector::damaged;
+    const std::size_t hit = kHeaders + pick(journal_.now().size() - kHeaders);
+    bool tail = false;
+    for (std::size_t i = last_; i < blocks_.size(); ++i) {
+      tail |= hit >= blocks_[i].first && hit < blocks_[i].second;
+    }
+    std::vector<Values> either = in_flight_;
+    either.push_back(before_);
+    either.push_back(acknowledged_);
+    journal_.store(hit, damaged);
+    journal_.sync();
+    if (!open()) {
+      reported += 1;
+      return;
+    }
+    const Values found = pool_lines();
+    if (!tail || found == acknowledged_) return judge("opened with damage");
+    unnoticed += 1;
+    for (std::size_t line = 0; line < found.size(); ++line) {
+      bool known = false;
+      for (const Values& v : either) known |= v[line] == found[line];
+      if (!known)
+        fail("opened with a damaged end: line " + std::to_string(line) + " is of neither");
+    }
+  }
+
+  Values pool_lines() const {
+    Values v;
+    for (int i = 0; i < config_.lines; ++i) v.push_back(pool_.load(static_cast<std::size_t>(i)));
+    return v;
+  }
 };
 
 }  // namespace tenuto_model
-
-#include "journal_file_run.h"

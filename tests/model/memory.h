@@ -1,7 +1,8 @@
 // A tiny persistent memory for models of protocols: explicit stores, flushes and fences over small
 // lines, with the guarantees of tenuto/persist.h. A line becomes durable as a prefix of its stores,
 // and lines are independent. A flushed prefix is durable once the flushing thread has fenced.
-// Models of this folder run a protocol on it and look at every image that a crash could leave.
+// Models of this folder run a protocol on it and look at every image that a crash could leave. A
+// file is such a memory, too: its lines are sectors, and a sync flushes and fences all of them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,6 @@
 namespace tenuto_model {
 
 using Word = std::uint64_t;
-using Image = std::vector<Word>;
 using Rng = std::mt19937_64;
 
 inline constexpr std::size_t kLineWords = 4;
@@ -24,26 +24,33 @@ inline std::uint64_t mix(std::uint64_t x) {
   return x ^ x >> 32;
 }
 
-class Memory {
+template <class Content, std::size_t kLineSize>
+class Lines {
  public:
-  Memory(const Image& image, std::size_t threads) { reset(image, threads); }
+  using Image = std::vector<Content>;
+
+  Lines(const Image& image, std::size_t threads) { reset(image, threads); }
 
   void reset(const Image& image, std::size_t threads) {
     durable_ = now_ = image;
-    const std::size_t lines = image.size() / kLineWords;
+    const std::size_t lines = image.size() / kLineSize;
     pending_.resize(lines);
     for (auto& stores : pending_) stores.clear();
     flushed_.assign(threads, std::vector<std::size_t>(lines, 0));
   }
 
-  Word load(std::size_t word) const { return now_[word]; }
-  void store(std::size_t word, Word value) {
+  const Content& load(std::size_t word) const { return now_[word]; }
+  void store(std::size_t word, const Content& value) {
     now_[word] = value;
-    pending_[word / kLineWords].push_back({word, value});
+    pending_[word / kLineSize].push_back({word, value});
   }
   void flush(std::size_t thread, std::size_t word) {
-    const std::size_t line = word / kLineWords;
+    const std::size_t line = word / kLineSize;
     flushed_[thread][line] = pending_[line].size();
+  }
+  void store_and_flush(std::size_t thread, std::size_t word, const Content& value) {
+    store(word, value);
+    flush(thread, word);
   }
   void fence(std::size_t thread) {
     if (before_fence) before_fence();
@@ -59,6 +66,11 @@ class Memory {
     }
   }
 
+  void sync() {  // of a file, with one thread
+    for (std::size_t line = 0; line < pending_.size(); ++line) flush(0, line * kLineSize);
+    fence(0);
+  }
+
   // Called before each fence. The possible states only grow until then, so this is the time to
   // look.
   std::function<void()> before_fence;
@@ -66,13 +78,22 @@ class Memory {
   const Image& now() const { return now_; }
   bool all_durable() const { return durable_ == now_; }
 
-  Image random_crash(Rng& rng) const {
+  // An image that a crash could leave. `choose(n)` chooses below n. `damaged` is what the crash may
+  // also leave of a line that was being written, or null.
+  template <class Choose>
+  Image crash(const Choose& choose, const Content* damaged = nullptr) const {
     Image image = durable_;
     for (const auto& stores : pending_) {
-      const std::size_t count = rng() % (stores.size() + 1);
+      const bool may_damage = damaged != nullptr && !stores.empty();
+      const std::size_t count = choose(stores.size() + (may_damage ? 2 : 1));
+      if (count > stores.size()) image[stores[0].word] = *damaged;
+      if (count > stores.size()) continue;
       for (std::size_t i = 0; i < count; ++i) image[stores[i].word] = stores[i].value;
     }
     return image;
+  }
+  Image random_crash(Rng& rng) const {
+    return crash([&](std::size_t n) { return rng() % n; });
   }
 
   // Calls f(image, hash) for every image that a crash could leave now. If there are more than
@@ -98,7 +119,7 @@ class Memory {
     }
     Image image = durable_;
     std::uint64_t hash = hash_of(image);
-    const auto set = [&](std::size_t word, Word value) {
+    const auto set = [&](std::size_t word, const Content& value) {
       hash ^= hash_word(word, image[word]) ^ hash_word(word, value);
       image[word] = value;
     };
@@ -129,9 +150,9 @@ class Memory {
  private:
   struct Store {
     std::size_t word;
-    Word value;
+    Content value;
   };
-  static std::uint64_t hash_word(std::size_t word, Word value) {
+  static std::uint64_t hash_word(std::size_t word, const Content& value) {
     return mix(mix(value + 1) + word * 0x9e3779b97f4a7c15u);
   }
 
@@ -141,13 +162,17 @@ class Memory {
   std::vector<std::vector<std::size_t>> flushed_;  // per thread and line: how many of them
 };
 
+using Memory = Lines<Word, kLineWords>;
+using Image = Memory::Image;
+
+inline std::size_t pick(Rng& rng, std::size_t n) { return n <= 1 ? 0 : rng() % n; }
+
 // Records every decision of a run, so that all runs can be visited in turn.
 class Choices {
  public:
   // Returns a number below n: in exhaustive mode the next one to try, otherwise a random one.
   std::size_t pick(std::size_t n, Rng& rng) {
-    if (n <= 1) return 0;
-    if (!exhaustive_) return rng() % n;
+    if (n <= 1 || !exhaustive_) return tenuto_model::pick(rng, n);
     if (at_ == made_.size()) {
       made_.push_back(0);
       limits_.push_back(n);

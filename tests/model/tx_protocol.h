@@ -142,6 +142,16 @@ class TxProtocol : public TxState {
     m.fence(0);
   }
 
+  // A clean close drains every lane.
+  void close() {
+    for (std::size_t t = 0; t < c_.threads; ++t) {
+      m_.fence(t);  // each thread's work happened before
+      Plan p(m_, t);
+      if (!planted<"close_leaves_limbo">()) put_drain(p, t);
+      while (!p.done()) p.step();
+    }
+  }
+
   std::string check(const Image& image) const {
     std::vector<Word> values = value_, dests = dest_;
     for (const TxRunning& r : running_) {

@@ -32,9 +32,7 @@ struct Options {
   std::uint64_t seed = 42;
   std::string dir = "/dev/shm";
   std::string json;
-  bool ordered = false;
-  bool quick = false;
-  bool list = false;
+  bool ordered = false, quick = false, list = false;
 };
 
 constexpr std::uint64_t kScanShare = 10;           // workload e runs a tenth of the operations

@@ -8,13 +8,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bench/main_job/kill_trial.h"
+#include "bench/main_job/package_records.h"
 #include "bench/support/contest.h"
 #include "bench/support/report.h"
+#include "crash_kill.h"
 
 namespace {
 
 using namespace bench;
+using tenuto::tool::KillLook;
+using tenuto::tool::KillMix;
+using tenuto::tool::KillOptions;
+using tenuto::tool::KillReport;
+using tenuto::tool::KillTotals;
 
 struct Options {
   std::uint64_t records = 0;  // 0: the whole index
@@ -33,6 +39,9 @@ constexpr std::uint64_t kSampleRecords = 50'000;  // the sample's stanzas are re
 constexpr std::uint64_t kScanShare = 10;          // workload E runs a tenth of the operations
 constexpr unsigned kTurnSecondsMax = 300;
 constexpr unsigned kThreadSettings[] = {1, 2};
+constexpr std::uint32_t kKillThreads = 2;
+constexpr double kKillSecondsMax = 3600;                // a record's version has 32 bits
+constexpr std::uint32_t kKillLogOperations = 1u << 20;  // of a thread between two kills
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("--records", o.records, "records (0: every stanza of the index)");
@@ -40,7 +49,7 @@ void declare(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   app.add_option("--seconds", o.seconds, "writing time, all kills together")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(CLI::Range(0.1, kKillSecondsMax))
       ->capture_default_str();
   app.add_option("--ops", o.ops, "operations of a workload in the comparison")
       ->check(CLI::Range(10, 1'000'000))
@@ -55,34 +64,51 @@ void declare(CLI::App& app, Options& o) {
   app.add_flag("--quick", o.quick, "few records and kills: seconds, for CI");
 }
 
-void print_kill(const KillOutcome& k) {
-  fmt::print("  {:>4}  {:>6.2f} s {:<9} {:>11} {:>9} {:>9.2f} {:>9.2f} {:>11.1f}  ", k.number,
-             k.ran_seconds, k.in_load ? "in load" : "ycsb a", k.acknowledged, k.records_there,
-             k.open_ms, k.recovery_ms, k.validate_ms);
-  if (k.sound()) {
-    fmt::print("all there, sound");
-    if (k.kept_in_flight > 0) fmt::print(", {} unacknowledged kept whole", k.kept_in_flight);
-    if (k.killed_openings > 0) fmt::print(", an opening killed too");
-    fmt::print("\n");
-  } else {
-    fmt::print("FAILED: {}\n        lost {}, torn {}, not ours {}\n", k.problem, k.lost, k.torn,
-               k.foreign);
+// The records as the kill test sees them.
+class KillPackages final : public tenuto::tool::KillRecords {
+ public:
+  KillPackages(const PackageRecords& packages, std::uint64_t records)
+      : packages_(packages), records_(static_cast<std::uint32_t>(records)) {}
+
+  std::uint32_t count() const override { return records_; }
+  bool named(std::uint32_t) const override { return false; }
+  std::string key(std::uint32_t record) const override {
+    std::string key(packages_.key_bytes_max(), '\0');
+    key.resize(packages_.make_key(record, key.data()));
+    return key;
   }
+  void value(std::uint32_t record, std::uint64_t version, std::string& out) const override {
+    out.resize(packages_.value_bytes_max());
+    const auto v = static_cast<std::uint32_t>(version);
+    out.resize(packages_.make_value(record, key(record), v, out.data()));
+  }
+  std::uint64_t version(std::string_view key, std::string_view value) const override {
+    std::uint32_t version = 0;
+    return packages_.check_value(key, value, version) ? version : 0;
+  }
+
+ private:
+  const PackageRecords& packages_;
+  const std::uint32_t records_;
+};
+
+void print_look(const KillLook& k, std::uint64_t records) {
+  fmt::print("  {:>5}  {:>6.2f} s {:<9} {:>11} {:>9} {:>9.2f} {:>9.2f} {:>11.1f}  all there, sound",
+             k.totals.kills, k.worked_seconds, k.records < records ? "in load" : "ycsb a", k.writes,
+             k.records, k.open_ms, k.recovery_ms, k.look_ms);
+  if (k.kept_writes > 0) fmt::print(", {} unacknowledged kept whole", k.kept_writes);
+  if (k.kills > 1) fmt::print(", after {} kills", k.kills);
+  fmt::print("\n");
   std::fflush(stdout);
 }
 
-std::string json_of(const KillOutcome& k) {
+std::string json_of(const KillLook& k, std::uint64_t records) {
   JsonLine line;
-  line.integer("number", k.number).text("during", k.in_load ? "load" : "a");
-  line.number("ran_seconds", k.ran_seconds).integer("acknowledged", k.acknowledged);
-  line.integer("reads_checked", k.reads).integer("records", k.records_there);
-  line.integer("kept_in_flight", k.kept_in_flight).integer("killed_openings", k.killed_openings);
+  line.integer("kills", k.totals.kills).text("during", k.records < records ? "load" : "a");
+  line.number("worked_seconds", k.worked_seconds).integer("acknowledged", k.writes);
+  line.integer("records", k.records).integer("kept_in_flight", k.kept_writes);
   line.number("open_ms", k.open_ms).number("recovery_ms", k.recovery_ms);
-  line.number("rebuild_ms", k.rebuild_ms).number("validate_ms", k.validate_ms);
-  line.integer("leaked_frames", k.leaked_frames).integer("rolled_back", k.rolled_back);
-  line.integer("lost", k.lost).integer("torn", k.torn).integer("foreign", k.foreign);
-  line.flag("sound", k.sound());
-  if (!k.sound()) line.text("problem", k.problem);
+  line.number("rebuild_ms", k.rebuild_ms).number("look_ms", k.look_ms);
   return line.str();
 }
 
@@ -103,7 +129,7 @@ class MainJob {
                  std::strerror(errno));
       return 1;
     }
-    const bool held = kill_trial();
+    const bool held = kill_test();
     scratch_.clear();
     if (interrupted()) return 130;
     // After a loss the speed does not matter.
@@ -111,7 +137,7 @@ class MainJob {
     if (interrupted()) return 130;
     const bool written = write_json();
     if (held && compared) {
-      fmt::print("\nNothing acknowledged was lost in {} kills.\n", report_.kills.size());
+      fmt::print("\nNothing acknowledged was lost in {} kills.\n", report_.totals.kills);
     }
     return held && compared && written ? 0 : 1;
   }
@@ -136,40 +162,64 @@ class MainJob {
     return true;
   }
 
-  bool kill_trial() {
+  bool kill_test() {
+    const KillPackages packages(packages_, records_);
     KillOptions how;
-    how.dir = scratch_.path();
-    how.records = records_;
+    how.directory = scratch_.path();
     how.kills = o_.kills;
-    how.seconds = o_.seconds;
     how.seed = o_.seed;
+    how.threads = {kKillThreads};
+    how.engines = tenuto::tool::kEngineKv;
+    how.mixes = {KillMix::ycsb_a};
+    how.records = &packages;
+    how.log_operations = kKillLogOperations;
+    how.work_us_max = how.long_work_us_max =
+        static_cast<std::uint64_t>(2e6 * o_.seconds / o_.kills);
+    how.pool_bytes_max = 64 * (how.pool_bytes + packages_.stanza_bytes() * copies());
+    how.kills_a_pool = o_.kills;
+    how.keep_images = false;
     fmt::print(
         "2. Kill test on {} ({})\n"
         "   Two threads load the records and then run YCSB A (half reads, half updates). Each "
-        "acknowledged\n   write goes at once to another process, which notes it in a side file. "
-        "SIGKILL ends the writer\n   at a random moment; the store is opened again, every "
-        "acknowledged write is looked for, and the\n   whole store is checked: order, checksums, "
-        "and that the heap neither leaks nor overlaps.\n\n",
+        "operation is\n   noted before it starts and after it returns, in memory that outlives the "
+        "writer. SIGKILL ends the\n   writer at a random moment, sometimes in its recovery. A new "
+        "process opens the store again and reads\n   all of it. The process that is never killed "
+        "looks for every acknowledged write: one order must\n   explain all that was seen. The "
+        "whole "
+        "store is checked, too: order, checksums, and that the heap\n   neither leaks nor "
+        "overlaps.\n\n",
         scratch_.path(), file_system_name(scratch_.path()));
-    fmt::print("  {:>4}  {:>8} {:<9} {:>11} {:>9} {:>9} {:>9} {:>11}  {}\n", "kill", "after",
+    fmt::print("  {:>5}  {:>8} {:<9} {:>11} {:>9} {:>9} {:>9} {:>11}  {}\n", "kills", "after",
                "during", "acked", "records", "open ms", "recovery", "check ms", "result");
     std::fflush(stdout);
-    report_ = run_kill_trial(packages_, how, print_kill);
+    report_ = kill_loop(
+        how, [](const KillTotals&, std::size_t) { return !interrupted(); },
+        [this](const KillLook& look) {
+          print_look(look, records_);
+          looks_.push_back(look);
+          file_bytes_ = directory_size(scratch_.path()).allocated;
+        });
     if (interrupted()) return false;
-    if (!report_.error.empty()) fmt::print("   the test could not go on: {}\n", report_.error);
+    if (report_.error) fmt::print("   the test could not go on: {}\n", report_.error.text());
+    for (const auto& f : report_.findings) {
+      fmt::print("FAILED at kill {}: {}\n  saved: {}\n", f.kill, f.text, f.folder);
+    }
     std::vector<double> opens;
-    for (const KillOutcome& k : report_.kills) opens.push_back(k.open_ms);
+    for (const KillLook& k : looks_) opens.push_back(k.open_ms);
     if (!opens.empty()) {
       const Spread s = spread_of(opens);
       fmt::print(
-          "\n   {} kills, {} acknowledged writes: {}. Open after a kill: median {:.2f} ms, "
-          "max {:.2f} ms.\n",
-          report_.kills.size(), report_.acknowledged,
-          report_.sound() ? "nothing lost, nothing torn" : "FAILED", s.median, s.max);
+          "\n   {} kills ({} in recovery), {} acknowledged writes: {}. Open after a kill: median "
+          "{:.2f} ms, max {:.2f} ms.\n",
+          report_.totals.kills, report_.totals.in_recovery, report_.totals.writes,
+          sound() ? "nothing lost, nothing torn" : "FAILED", s.median, s.max);
     }
     std::fflush(stdout);
-    return report_.sound();
+    return sound();
   }
+
+  bool sound() const { return !report_.error && report_.findings.empty() && !looks_.empty(); }
+  std::uint64_t copies() const { return (records_ - 1) / packages_.stanzas() + 1; }
 
   bool compare() {
     fmt::print(
@@ -232,11 +282,13 @@ class MainJob {
 
   bool write_json() const {
     std::vector<std::string> kills;
-    for (const KillOutcome& k : report_.kills) kills.push_back(json_of(k));
+    for (const KillLook& k : looks_) kills.push_back(json_of(k, records_));
     JsonLine trial;
-    trial.integer("kills", kills.size()).integer("acknowledged", report_.acknowledged);
-    trial.flag("sound", report_.sound()).integer("file_bytes", report_.file_bytes);
-    trial.raw("each", join(kills));
+    trial.integer("kills", report_.totals.kills).integer("in_recovery", report_.totals.in_recovery);
+    trial.integer("acknowledged", report_.totals.writes).flag("sound", sound());
+    trial.integer("rolled_back", report_.totals.rolled_back);
+    trial.integer("leaked_frames", report_.totals.leaked_frames);
+    trial.integer("file_bytes", file_bytes_).raw("looks", join(kills));
     JsonLine all;
     all.text("program", "main_job").text("processor", processor_name());
     all.text("records_from", packages_.source()).integer("records", records_);
@@ -254,6 +306,8 @@ class MainJob {
   std::uint64_t records_ = 0;
   Scratch scratch_;
   KillReport report_;
+  std::vector<KillLook> looks_;
+  std::uint64_t file_bytes_ = 0;
   std::vector<std::string> figures_;
 };
 

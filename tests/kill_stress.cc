@@ -79,8 +79,9 @@ const std::string kHistory = "a get saw|an erase (found|missed)|nobody touched|n
 class KillBugs : public testing::Test {
  protected:
   void expect_found(KillBug bug, std::uint32_t engines, std::uint64_t kills_max,
-                    const std::string& words) {
+                    const std::string& words, std::vector<tool::KillMix> mixes = {}) {
     KillOptions o = bounded();
+    if (!mixes.empty()) o.mixes = mixes;
     o.kills = kills_max;
     o.engines = engines;
     o.threads = {2, 4};
@@ -100,6 +101,13 @@ TEST_F(KillBugs, a_put_that_is_acknowledged_and_not_done) {
 }
 TEST_F(KillBugs, a_put_that_is_acknowledged_before_it_is_done) {
   expect_found(KillBug::early_ack, tool::kEngineKv, 120, kHistory);
+}
+// As bench/main_job runs it.
+TEST_F(KillBugs, a_put_that_is_acknowledged_and_not_done_in_ycsb_a) {
+  expect_found(KillBug::forget_put, tool::kEngineKv, 60, kHistory, {tool::KillMix::ycsb_a});
+}
+TEST_F(KillBugs, a_put_that_is_acknowledged_before_it_is_done_in_ycsb_a) {
+  expect_found(KillBug::early_ack, tool::kEngineKv, 120, kHistory, {tool::KillMix::ycsb_a});
 }
 TEST_F(KillBugs, a_get_that_answers_from_an_old_copy) {
   expect_found(KillBug::stale_read, tool::kEngineKv, 60, kHistory);

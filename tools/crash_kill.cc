@@ -2,15 +2,14 @@
 // judged. Then it works for a while and is killed. Some children are killed earlier.
 #include "crash_kill.h"
 
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <new>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,9 +27,7 @@ constexpr auto kPatience = std::chrono::seconds(180);  // for a child to start w
 constexpr std::uint64_t kRecoveryKillEvery = 4;
 constexpr std::uint64_t kRecoveryKillsInARow = 4;
 constexpr double kFirstCheckUs = 10'000;
-constexpr std::uint64_t kWorkUsMax = 15'000;
-constexpr std::uint64_t kLongWorkUs = 80'000;  // one time in ten
-constexpr std::uint64_t kStalledUs = 5'000;    // after this long some work should be done
+constexpr std::uint64_t kStalledUs = 5'000;  // after this long some work should be done
 constexpr std::uint32_t kStalledRoundsMax = 100;
 constexpr std::uint32_t kFillKills = 20;  // kills of mix fill in one direction
 
@@ -47,11 +44,8 @@ double us_since(Clock::time_point start) {
 
 class KillLoop {
  public:
-  KillLoop(const KillOptions& options, const KillProgress& progress)
-      : o_(options), progress_(progress), rng_{kill_hash(options.seed, 1)} {}
-  ~KillLoop() {
-    if (state_ != nullptr) ::munmap(state_, sizeof *state_);
-  }
+  KillLoop(const KillOptions& options, const KillProgress& progress, const KillLooked& looked)
+      : o_(options), progress_(progress), looked_(looked), rng_{kill_hash(options.seed, 1)} {}
   KillLoop(const KillLoop&) = delete;
   KillLoop& operator=(const KillLoop&) = delete;
 
@@ -76,10 +70,9 @@ class KillLoop {
 
   Error prepare() {
     TENUTO_TOOL_TRY(folder_.make(o_.directory));
-    void* p = ::mmap(nullptr, sizeof(KillState), PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return os_failed(errno, "no memory to share", "");
-    state_ = new (p) KillState{};
+    state_ =
+        memory_.make(o_.records != nullptr ? *o_.records : numbered_records(), o_.log_operations);
+    if (state_ == nullptr) return os_failed(errno, "no memory to share", "");
     judge_ = std::make_unique<KillJudge>(*state_, report_.totals);
     new_pool();
     return no_error();
@@ -151,7 +144,9 @@ class KillLoop {
       let_live(delay);
     } else if (reach_work() && plan == Plan::work) {
       const std::uint64_t done = work_done();
+      const Clock::time_point start = Clock::now();
       let_live(delay);
+      worked_us_ += us_since(start);
       stalled_ = delay < kStalledUs || work_done() != done ? 0 : stalled_ + 1;
       if (stalled_ > kStalledRoundsMax) wrong_ = "the threads stand still";
     }
@@ -164,7 +159,8 @@ class KillLoop {
       const double most = rng_.one_in(4) ? check_us_ : rng_.one_in(2) ? open_us_ : open_us_ / 2;
       return rng_.below(static_cast<std::uint64_t>(most) + 1);
     }
-    return rng_.below(rng_.one_in(10) ? kLongWorkUs : kWorkUsMax);
+    if (kills_of_pool_ < 2) return rng_.below(KillOptions{}.work_us_max);
+    return rng_.below(rng_.one_in(10) ? o_.long_work_us_max : o_.work_us_max);
   }
 
   // Judges the child's sights until it works. Returns false if it never does.
@@ -192,7 +188,25 @@ class KillLoop {
     wrong_ = judge_->judge();
     if (!wrong_.empty()) return false;
     state_->judged += 1;
+    if (looked_ && report_.totals.kills > looked_at_.kills) tell();
     return true;
+  }
+
+  void tell() {
+    const KillFigures& f = state_->figures;
+    KillLook look;
+    look.totals = report_.totals;
+    look.kills = look.totals.kills - looked_at_.kills;
+    look.writes = look.totals.writes - looked_at_.writes;
+    look.kept_writes = look.totals.kept_writes - looked_at_.kept_writes;
+    look.worked_seconds = std::exchange(worked_us_, 0) / 1e6;
+    for (const std::uint64_t version : state_->key) look.records += version != kAbsent ? 1 : 0;
+    look.open_ms = f.open_ms;
+    look.recovery_ms = f.recovery_ms;
+    look.rebuild_ms = f.rebuild_ms;
+    look.look_ms = f.look_ms;
+    looked_at_ = look.totals;
+    looked_(look);
   }
 
   void let_live(std::uint64_t us) {
@@ -249,18 +263,20 @@ class KillLoop {
     for (const KillMix mix : o_.mixes) {
       mixes += (mixes.empty() ? "" : ",") + std::string(kill_mix_name(mix));
     }
+    const std::string again = fmt::format(
+        "again (another run meets other moments):\n"
+        "  tenuto crash kill --seed {} --threads {} --engine {} --mix {}\n",
+        o_.seed, threads, kill_engine_names(o_.engines), mixes);
     const std::string text = fmt::format(
         "{}\n\n"
         "kill {} (the {}. of its pool), reached phase {} (0 opening, 1 checking, 2 judged, 3 "
         "work)\n"
-        "order: {} threads, engines {}, mix {}{}\n"
-        "again (another run meets other moments):\n"
-        "  tenuto crash kill --seed {} --threads {} --engine {} --mix {}\n\n"
+        "order: {} threads, engines {}, mix {}{}\n{}\n"
         "pool-at-kill.tnt  as the last kill before left it, not recovered\n"
         "pool.tnt          after the recovery, as it was looked at\n",
         wrong_, finding.kill, kills_of_pool_, static_cast<int>(state_->phase.load()),
         order_.threads, kill_engine_names(order_.engines), kill_mix_name(order_.mix),
-        order_.reopen ? ", reopened" : "", o_.seed, threads, kill_engine_names(o_.engines), mixes);
+        order_.reopen ? ", reopened" : "", o_.records == nullptr ? again : "");
     if (!o_.findings.empty()) finding.folder = folder_.save(o_.findings, finding, o_.seed, text);
     report_.findings.push_back(std::move(finding));
     state_->failure[0] = '\0';
@@ -297,12 +313,16 @@ class KillLoop {
 
   const KillOptions& o_;
   const KillProgress& progress_;
+  const KillLooked& looked_;
   const Clock::time_point start_ = Clock::now();
   KillRng rng_;
   KillFolder folder_;
+  KillMemory memory_;
   KillState* state_ = nullptr;
   std::unique_ptr<KillJudge> judge_;
   KillReport report_;
+  KillTotals looked_at_;  // as they were at the last look
+  double worked_us_ = 0;  // since then
   KillOrder order_;
   pid_t pid_ = -1;
   int wait_status_ = 0;
@@ -318,8 +338,9 @@ class KillLoop {
 
 }  // namespace
 
-KillReport kill_loop(const KillOptions& options, const KillProgress& progress) {
-  return KillLoop(options, progress).run();
+KillReport kill_loop(const KillOptions& options, const KillProgress& progress,
+                     const KillLooked& looked) {
+  return KillLoop(options, progress, looked).run();
 }
 
 std::uint32_t parse_kill_engines(std::string_view names) {
@@ -351,6 +372,8 @@ const char* kill_mix_name(KillMix mix) {
       return "hot";
     case KillMix::fill:
       return "fill";
+    case KillMix::ycsb_a:
+      return "ycsb-a";
     case KillMix::long_values:
       break;
   }

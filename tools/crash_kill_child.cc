@@ -15,11 +15,17 @@
 namespace tenuto::tool {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kChildPoll = std::chrono::microseconds(100);
 constexpr std::uint32_t kBurst = 16;         // operations with one engine before the next choice
 constexpr std::uint64_t kCompactEvery = 16;  // bursts of single operations
 constexpr const char* kLayout = "tenuto kill test 1";
 constexpr const char* kNamed = "kill test";
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -68,12 +74,16 @@ void KillChild::open() {
     o.pool.heap.book_chunks_least = o.pool.heap.book_dead_factor = 1;
   }
   Report report;
+  const auto opening = Clock::now();
   auto opened = Store::open(order_.path, o, &report);
   if (!opened) fail("open: " + std::string(status_name(opened.error())) + " " + report.text());
   store_ = std::make_unique<Store>(std::move(*opened));
   state_.phase = KillPhase::checking;
   const PoolInfo info = store_->pool().info();
   KillFigures& f = state_.figures;
+  f.open_ms = milliseconds_since(opening);
+  f.recovery_ms = info.recovery_ms;
+  f.rebuild_ms = store_->stats().rebuild_ms;
   f.opens += 1;
   f.unclean += info.was_clean ? 0 : 1;
   f.rolled_back += info.rolled_back;
@@ -110,6 +120,7 @@ void KillChild::open_collections() {
 }
 
 void KillChild::look() {
+  const auto start = Clock::now();
   KillSight& sight = state_.sight;
   sight.extents = 0;
   add_extent(root_, sizeof *root_, "the root");
@@ -122,6 +133,7 @@ void KillChild::look() {
   state_.figures.morphed_slabs += stats.morphed_slabs;
   Report report;
   if (store_->validate(&report) != Status::ok) fail("validate: " + report.text());
+  state_.figures.look_ms = milliseconds_since(start);
 }
 
 void KillChild::look_at_keys(const Collection& collection) {
@@ -130,15 +142,16 @@ void KillChild::look_at_keys(const Collection& collection) {
   std::string value;
   std::string expected;
   std::size_t there = 0;
-  for (std::uint32_t k = 0; k < kKillKeys; ++k) {
+  const KillRecords& records = *state_.records;
+  for (std::uint32_t k = 0; k < records.count(); ++k) {
     if (home_of(k).id() != collection.id()) continue;
-    const std::string key = kill_key(k);
+    const std::string key = records.key(k);
     sight.key[k] = 0;
     const Status s = collection.get(key, value);
     if (s == Status::not_found) continue;
     check(s, "get");
-    sight.key[k] = kill_version(value);
-    kill_value(k, sight.key[k], expected);
+    sight.key[k] = records.version(key, value);
+    records.value(k, sight.key[k], expected);
     if (value != expected) fail("torn value of key " + key);
     keys.emplace_back(key, k);
     ++there;
@@ -151,7 +164,7 @@ void KillChild::look_at_keys(const Collection& collection) {
     if (seen >= there || it.key() != keys[seen].first) {
       fail("a scan finds the key " + std::string(it.key().substr(0, 60)) + " out of place");
     }
-    if (kill_version(it.value()) != sight.key[keys[seen].second]) {
+    if (records.version(it.key(), it.value()) != sight.key[keys[seen].second]) {
       fail("scan and get differ about the key " + keys[seen].first);
     }
   }
@@ -232,7 +245,8 @@ void KillChild::work(std::uint32_t thread) {
       std::this_thread::sleep_for(kChildPoll);
       continue;
     }
-    if (engine == kEngineKv && rng.one_in(kCompactEvery)) kv.compact();
+    const bool compacts = engine == kEngineKv && order_.mix != KillMix::ycsb_a;
+    if (compacts && rng.one_in(kCompactEvery)) kv.compact();
     for (std::uint32_t i = 0; i < kBurst && (!keys || kv.room()); ++i) {
       if (engine == kEngineKv) kv.single();
       if (engine == kEngineBatch) kv.batch();

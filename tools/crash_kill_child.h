@@ -83,7 +83,7 @@ class KillChild {
   void look();
   void look_at_keys(const Collection& collection);
   // The collection of a key.
-  Collection& home_of(std::uint32_t key) { return collection_[key % kKillNamedEvery == 0 ? 1 : 0]; }
+  Collection& home_of(std::uint32_t key) { return collection_[state_.records->named(key) ? 1 : 0]; }
   void look_at_chains();
   void look_at_slots();
   void add_extent(const void* p, std::uint64_t bytes, const char* what);
@@ -117,6 +117,8 @@ class KvWork {
   KillOp& announce(KillVerb verb, std::uint32_t key, std::uint64_t value, std::uint32_t batch);
   void acknowledge(KillOp& op, Status s);
   std::uint32_t draw_key();
+  bool next_missing(std::uint32_t& key);
+  void put_one(std::uint32_t key);
   std::uint64_t draw_value(std::uint64_t ticket);
   Status do_put(std::uint32_t key, std::uint64_t value);
   Status do_erase(std::uint32_t key);
@@ -134,7 +136,9 @@ class KvWork {
   KillChild& child_;
   KillThreadLog& log_;
   KillRng rng_;
+  const KillRecords& records_;
   std::uint32_t written_ = 0;
+  std::uint32_t load_at_, load_step_;  // mix ycsb_a: the next key that may be missing
   std::string text_;
   std::string key_text_;
   std::unique_ptr<std::uint64_t[]> remembered_;  // for the bug stale_read
@@ -187,9 +191,7 @@ class HeapWork {
 };
 
 // Keys and values are computed from numbers: a value from (key, version), its length from both.
-std::string kill_key(std::uint32_t key);
-void kill_value(std::uint32_t key, std::uint64_t version, std::string& out);
-std::uint64_t kill_version(std::string_view value);
+const KillRecords& numbered_records();
 // A chain's ids as one number, not counting its first `skip` nodes.
 std::uint64_t kill_chain_state(const KillChain& chain, std::uint32_t skip = 0);
 // A slot's stamp holds a number and the size in bytes; the block's words follow from the stamp.

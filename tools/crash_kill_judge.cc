@@ -10,12 +10,6 @@
 namespace tenuto::tool {
 namespace {
 
-// A prefix that identifies the key; some keys are long.
-std::string short_key(std::uint32_t key) {
-  const std::string text = kill_key(key);
-  return text.size() <= 24 ? text : text.substr(0, 24) + "...";
-}
-
 bool is_slot(std::uint32_t cell) { return cell >= kSlotCells; }
 
 std::string name_of(std::uint32_t cell) {
@@ -37,6 +31,12 @@ std::string mismatch(std::uint32_t cell, std::uint64_t seen, const std::string& 
 
 }  // namespace
 
+// A prefix that identifies the key; some keys are long.
+std::string KillJudge::short_key(std::uint32_t key) const {
+  const std::string text = state_.records->key(key);
+  return text.size() <= 24 ? text : text.substr(0, 24) + "...";
+}
+
 void KillJudge::forget_all() {
   std::fill(std::begin(state_.key), std::end(state_.key), kAbsent);
   const KillChain empty{};
@@ -57,7 +57,7 @@ std::string KillJudge::judge() {
   if (wrong.empty()) wrong = judge_keys();
   if (!wrong.empty()) return wrong;
   totals_.sights += 1;
-  std::copy(std::begin(state_.sight.key), std::end(state_.sight.key), state_.key);
+  std::copy(state_.sight.key.begin(), state_.sight.key.end(), state_.key.begin());
   for (KillThreadLog& log : state_.thread) log.logged = 0;
   return {};
 }
@@ -139,6 +139,9 @@ void KillJudge::collect(std::uint32_t thread) {
     totals_.batches += first ? 1 : 0;
     totals_.full += known == KillEnd::failed ? 1 : 0;
     totals_.pending_operations += known == KillEnd::unknown ? 1 : 0;
+    totals_.writes += known == KillEnd::done && from.verb != KillVerb::get ? 1 : 0;
+    const bool there = from.verb == KillVerb::put && state_.sight.key[from.key] == from.value;
+    totals_.kept_writes += known == KillEnd::unknown && there ? 1 : 0;
     if (known == KillEnd::failed) continue;
     KeyOp op;
     op.invoked = from.invoked;
@@ -156,7 +159,6 @@ void KillJudge::collect(std::uint32_t thread) {
       last_batch = from.batch;
       batch = static_cast<int>(batches_.size()) - 1;
       batches_.back().keys.push_back(from.key);
-      const bool there = op.verb == KeyVerb::put && state_.sight.key[from.key] == op.value;
       batches_.back().some_there = batches_.back().some_there || there;
     }
     ops_[from.key].push_back({op, batch});
@@ -168,7 +170,7 @@ std::string KillJudge::judge_keys() {
   allowed_.clear();
   for (auto& ops : ops_) ops.clear();
   for (std::uint32_t t = 0; t < kKillThreadsMax; ++t) collect(t);
-  for (std::uint32_t k = 0; k < kKillKeys; ++k) {
+  for (std::uint32_t k = 0; k < ops_.size(); ++k) {
     if (ops_[k].empty()) {
       if (state_.sight.key[k] == state_.key[k]) continue;
       return fmt::format("key {} is {} and nobody touched it; it must be {}", short_key(k),

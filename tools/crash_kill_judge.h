@@ -14,7 +14,8 @@ namespace tenuto::tool {
 
 class KillJudge {
  public:
-  KillJudge(KillState& state, KillTotals& totals) : state_(state), totals_(totals) {}
+  KillJudge(KillState& state, KillTotals& totals)
+      : state_(state), totals_(totals), ops_(state.key.size()) {}
 
   // Starts with a new pool: nothing was done yet.
   void forget_all();
@@ -37,6 +38,7 @@ class KillJudge {
   std::string judge_objects() const;
   std::string judge_keys();
   std::string judge_key(std::uint32_t key);
+  std::string short_key(std::uint32_t key) const;
   std::string judge_batches();
   void collect(std::uint32_t thread);
   bool key_allows(std::uint32_t key, std::uint32_t batches_in);
@@ -46,7 +48,7 @@ class KillJudge {
   KillTotals& totals_;
   std::uint64_t crash_ = 0;  // ticket
   std::vector<Batch> batches_;
-  std::vector<LoggedOp> ops_[kKillKeys];
+  std::vector<std::vector<LoggedOp>> ops_;           // by key
   std::unordered_map<std::uint64_t, bool> allowed_;  // cached results of key_allows
 };
 

@@ -1,6 +1,8 @@
 // The killed process's work on keys: single operations, batches and compactions, on keys that all
 // threads share, in two collections. Every operation is logged before it starts. Tickets record its
 // call and its return.
+#include <cmath>
+#include <cstring>
 #include <set>
 #include <vector>
 
@@ -14,7 +16,7 @@ constexpr std::uint64_t kKvBugEvery = 40;
 constexpr std::uint64_t kTransactionEvery = 3;  // of batches
 constexpr std::uint64_t kMovesMax = 64;         // of a compaction
 
-// The low bits of a version select the length class of its value.
+// The low bits of a version of the numbered records select the length class of its value.
 enum ValueClass : std::uint64_t { tiny, small, large, huge };
 constexpr std::uint64_t kClassBits = 2;
 
@@ -37,44 +39,61 @@ struct Odds {
 };
 
 Odds odds_of(const KillOrder& order) {
+  if (order.mix == KillMix::ycsb_a) return {50, 0};
   if (order.mix != KillMix::fill) return {45, 25};
   return order.emptying ? Odds{5, 85} : Odds{85, 5};
 }
 
+class NumberedRecords final : public KillRecords {
+ public:
+  std::uint32_t count() const override { return 1500; }
+  bool named(std::uint32_t key) const override { return key % 3 == 0; }
+
+  std::string key(std::uint32_t key) const override {
+    std::string text = std::to_string(kill_hash(key, 1) % 1000) + "/" +
+                       std::to_string(kill_hash(key, 2) % 7) + "/" + std::to_string(key);
+    if (key % 40 == 0) text += std::string(kill_hash(key, 3) % 300, 'k');
+    return text;
+  }
+
+  void value(std::uint32_t key, std::uint64_t version, std::string& out) const override {
+    const std::uint64_t seed = kill_hash(version, key);
+    const auto length_class = static_cast<ValueClass>(version & ((1u << kClassBits) - 1));
+    out.resize(value_bytes(seed, length_class));
+    std::memcpy(out.data(), &version, sizeof version);
+    for (std::size_t at = 8; at < out.size(); at += 8) {
+      const std::uint64_t word = kill_hash(seed, at);
+      std::memcpy(out.data() + at, &word, std::min<std::size_t>(8, out.size() - at));
+    }
+  }
+
+  std::uint64_t version(std::string_view, std::string_view value) const override {
+    std::uint64_t version = 0;
+    if (value.size() >= sizeof version) std::memcpy(&version, value.data(), sizeof version);
+    return version;
+  }
+};
+
 }  // namespace
 
-std::string kill_key(std::uint32_t key) {
-  std::string text = std::to_string(kill_hash(key, 1) % 1000) + "/" +
-                     std::to_string(kill_hash(key, 2) % 7) + "/" + std::to_string(key);
-  if (key % 40 == 0) text += std::string(kill_hash(key, 3) % 300, 'k');
-  return text;
-}
-
-void kill_value(std::uint32_t key, std::uint64_t version, std::string& out) {
-  const std::uint64_t seed = kill_hash(version, key);
-  const auto length_class = static_cast<ValueClass>(version & ((1u << kClassBits) - 1));
-  out.resize(value_bytes(seed, length_class));
-  std::memcpy(out.data(), &version, sizeof version);
-  for (std::size_t at = 8; at < out.size(); at += 8) {
-    const std::uint64_t word = kill_hash(seed, at);
-    std::memcpy(out.data() + at, &word, std::min<std::size_t>(8, out.size() - at));
-  }
-}
-
-std::uint64_t kill_version(std::string_view value) {
-  std::uint64_t version = 0;
-  if (value.size() >= sizeof version) std::memcpy(&version, value.data(), sizeof version);
-  return version;
+const KillRecords& numbered_records() {
+  static const NumberedRecords records;
+  return records;
 }
 
 KvWork::KvWork(KillChild& child, std::uint32_t thread, std::uint64_t seed)
-    : child_(child), log_(child.state_.thread[thread]), rng_{seed} {
+    : child_(child),
+      log_(child.state_.thread[thread]),
+      rng_{seed},
+      records_(*child.state_.records),
+      load_at_(thread),
+      load_step_(child.order_.threads) {
   if (child.order_.bug == KillBug::stale_read) {
-    remembered_ = std::make_unique<std::uint64_t[]>(kKillKeys);
+    remembered_ = std::make_unique<std::uint64_t[]>(records_.count());
   }
 }
 
-bool KvWork::room() const { return written_ + kKillBatchMax <= kKillLogMax; }
+bool KvWork::room() const { return written_ + kKillBatchMax <= log_.op.size(); }
 
 KillOp& KvWork::announce(KillVerb verb, std::uint32_t key, std::uint64_t value,
                          std::uint32_t batch) {
@@ -108,11 +127,18 @@ void KvWork::acknowledge(KillOp& op, Status s) {
 }
 
 std::uint32_t KvWork::draw_key() {
+  if (child_.order_.mix == KillMix::ycsb_a) {
+    // The rank r has a chance of 1/r, nearly as in YCSB's zipfian distribution.
+    const double u = static_cast<double>(rng_.below(1u << 30)) / (1u << 30);
+    const auto rank = static_cast<std::uint64_t>(std::pow(records_.count(), u));
+    return static_cast<std::uint32_t>(kill_hash(rank, 4) % records_.count());
+  }
   const bool hot = child_.order_.mix == KillMix::hot ? !rng_.one_in(10) : rng_.one_in(6);
-  return static_cast<std::uint32_t>(rng_.below(hot ? kHotKeys : kKillKeys));
+  return static_cast<std::uint32_t>(rng_.below(hot ? kHotKeys : records_.count()));
 }
 
 std::uint64_t KvWork::draw_value(std::uint64_t ticket) {
+  if (&records_ != &numbered_records()) return ticket;
   const bool longer = child_.order_.mix == KillMix::long_values;
   ValueClass c = rng_.one_in(2) ? tiny : small;
   if (rng_.one_in(longer ? 2 : 16)) c = large;
@@ -121,27 +147,20 @@ std::uint64_t KvWork::draw_value(std::uint64_t ticket) {
 }
 
 Status KvWork::do_put(std::uint32_t key, std::uint64_t value) {
-  kill_value(key, value, text_);
-  return child_.home_of(key).put(key_text_ = kill_key(key), text_);
+  records_.value(key, value, text_);
+  return child_.home_of(key).put(key_text_ = records_.key(key), text_);
 }
 
-Status KvWork::do_erase(std::uint32_t key) { return child_.home_of(key).erase(kill_key(key)); }
+Status KvWork::do_erase(std::uint32_t key) { return child_.home_of(key).erase(records_.key(key)); }
 
 void KvWork::single() {
-  const std::uint32_t key = draw_key();
+  std::uint32_t key = 0;
+  if (child_.order_.mix == KillMix::ycsb_a && next_missing(key)) return put_one(key);
+  key = draw_key();
   const Odds odds = odds_of(child_.order_);
   const std::uint64_t dice = rng_.below(100);
-  const bool bug_now = child_.order_.bug != KillBug::none && rng_.one_in(kKvBugEvery);
   if (dice < odds.put) {
-    KillOp& op = announce(KillVerb::put, key, 0, 0);
-    if (bug_now && child_.order_.bug == KillBug::forget_put) {
-      acknowledge(op, Status::ok);
-    } else if (child_.order_.bug == KillBug::early_ack) {
-      acknowledge(op, Status::ok);
-      child_.check(do_put(key, op.value), "put");
-    } else {
-      acknowledge(op, do_put(key, op.value));
-    }
+    put_one(key);
   } else if (dice < odds.put + odds.erase) {
     KillOp& op = announce(KillVerb::erase, key, 0, 0);
     acknowledge(op, do_erase(key));
@@ -150,8 +169,30 @@ void KvWork::single() {
   }
 }
 
+// The next key of this thread's share that the last look did not find.
+bool KvWork::next_missing(std::uint32_t& key) {
+  while (load_at_ < records_.count() && child_.state_.key[load_at_] != 0) load_at_ += load_step_;
+  if (load_at_ >= records_.count()) return false;
+  key = load_at_;
+  load_at_ += load_step_;
+  return true;
+}
+
+void KvWork::put_one(std::uint32_t key) {
+  const KillBug bug = rng_.one_in(kKvBugEvery) ? child_.order_.bug : KillBug::none;
+  KillOp& op = announce(KillVerb::put, key, 0, 0);
+  if (bug == KillBug::forget_put) {
+    acknowledge(op, Status::ok);
+  } else if (child_.order_.bug == KillBug::early_ack) {
+    acknowledge(op, Status::ok);
+    child_.check(do_put(key, op.value), "put");
+  } else {
+    acknowledge(op, do_put(key, op.value));
+  }
+}
+
 void KvWork::do_get(KillOp& op) {
-  key_text_ = kill_key(op.key);
+  key_text_ = records_.key(op.key);
   const bool in_place = rng_.one_in(2);
   std::string got;
   Status s = Status::ok;
@@ -180,10 +221,10 @@ void KvWork::sync() { child_.check(child_.store_->sync(), "sync"); }
 void KvWork::note_got(KillOp& op, Status s, const std::string& got) {
   sync();
   if (s != Status::not_found) child_.check(s, "get");
-  op.value = s == Status::ok ? kill_version(got) : 0;
+  op.value = s == Status::ok ? records_.version(records_.key(op.key), got) : 0;
   if (s != Status::ok) return;
-  kill_value(op.key, op.value, text_);
-  if (got != text_) child_.fail("a get saw a torn value of key " + kill_key(op.key));
+  records_.value(op.key, op.value, text_);
+  if (got != text_) child_.fail("a get saw a torn value of key " + records_.key(op.key));
 }
 
 std::vector<std::uint32_t> KvWork::draw_keys() {
@@ -193,7 +234,7 @@ std::vector<std::uint32_t> KvWork::draw_keys() {
   const bool near = rng_.one_in(2);
   const std::uint32_t from = draw_key();
   for (std::uint32_t tries = 0; keys.size() < entries && tries < 4 * kKillBatchMax; ++tries) {
-    keys.insert(near ? (from + tries) % kKillKeys : draw_key());
+    keys.insert(near ? (from + tries) % records_.count() : draw_key());
   }
   return {keys.begin(), keys.end()};
 }
@@ -229,10 +270,10 @@ Status KvWork::write_batch(std::uint32_t from, const Collection* only) {
     const Collection& home = child_.home_of(op.key);
     if (only != nullptr && only != &home) continue;
     if (op.verb == KillVerb::put) {
-      kill_value(op.key, op.value, text_);
-      batch.put(home, kill_key(op.key), text_);
+      records_.value(op.key, op.value, text_);
+      batch.put(home, records_.key(op.key), text_);
     } else {
-      batch.erase(home, kill_key(op.key));
+      batch.erase(home, records_.key(op.key));
     }
   }
   return child_.store_->write(batch);
@@ -248,10 +289,10 @@ Status KvWork::write_transaction(std::uint32_t from) {
 
 Status KvWork::do_in(StoreTransaction& tx, KillOp& op) {
   const Collection& home = child_.home_of(op.key);
-  key_text_ = kill_key(op.key);
+  key_text_ = records_.key(op.key);
   if (op.verb == KillVerb::erase) return tx.erase(home, key_text_);
   if (op.verb == KillVerb::put) {
-    kill_value(op.key, op.value, text_);
+    records_.value(op.key, op.value, text_);
     return tx.put(home, key_text_, text_);
   }
   std::string got;

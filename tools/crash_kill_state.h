@@ -10,14 +10,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tenuto::tool {
 
+class KillRecords;
+
 inline constexpr std::uint32_t kKillThreadsMax = 8;  // one batch in flight on each: 256 choices
-inline constexpr std::uint32_t kKillKeys = 1500;
-inline constexpr std::uint32_t kKillNamedEvery = 3;  // one key in 3 is in the named collection
 inline constexpr std::uint32_t kKillBatchMax = 12;
-inline constexpr std::uint32_t kKillLogMax = 20'000;  // operations per thread between two kills
 
 inline constexpr std::uint32_t kBalances = 32;
 inline constexpr std::uint32_t kChains = 12;
@@ -68,7 +68,7 @@ struct KillThreadLog {
   std::atomic<std::uint64_t> transactions;  // acknowledged, over all kills
   std::atomic<std::uint64_t> compactions;   // started, over all kills
   KillStep step;
-  KillOp op[kKillLogMax];
+  std::span<KillOp> op;  // all processes have it at the same address
 };
 
 enum class KillPhase : std::uint32_t { opening, checking, observed, working };
@@ -78,7 +78,7 @@ struct KillExtent {
   std::uint64_t offset, bytes;
 };
 struct KillSight {
-  std::uint64_t key[kKillKeys];
+  std::span<std::uint64_t> key;
   std::uint64_t cell[kCells];
   std::uint64_t objects;  // as counted by the pool
   std::uint32_t extents;  // number of reachable objects
@@ -88,9 +88,11 @@ struct KillSight {
 struct KillFigures {
   std::uint64_t opens, unclean, rolled_back, leaked_frames, morphed_slabs;
   double recovery_ms_sum, recovery_ms_max;
+  double open_ms, recovery_ms, rebuild_ms, look_ms;  // the last ones
 };
 
 struct KillState {
+  const KillRecords* records;
   std::atomic<std::uint64_t> ticket;
   std::atomic<KillPhase> phase;
   std::atomic<std::uint32_t> sights;  // observations by the child since it was forked
@@ -98,11 +100,27 @@ struct KillState {
   std::atomic<std::uint32_t> failing;
   char failure[4096];
   // The model: the required contents, as of the last observation that was correct.
-  std::uint64_t key[kKillKeys];
+  std::span<std::uint64_t> key;
   std::uint64_t cell[kCells];
   KillSight sight;
   KillFigures figures;
   KillThreadLog thread[kKillThreadsMax];
+};
+
+// The mapping that holds a KillState, its keys and its logs. Forked processes have it at the same
+// address.
+class KillMemory {
+ public:
+  KillMemory() = default;
+  KillMemory(const KillMemory&) = delete;
+  KillMemory& operator=(const KillMemory&) = delete;
+  ~KillMemory();
+  // Null on failure: see errno. REQUIRES: called once.
+  KillState* make(const KillRecords& records, std::size_t log_operations);
+
+ private:
+  void* at_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 inline std::uint64_t kill_hash(std::uint64_t a, std::uint64_t b) {

@@ -23,7 +23,8 @@
 namespace tenuto::tool {
 namespace {
 
-constexpr std::array kMixes = {KillMix::uniform, KillMix::hot, KillMix::fill, KillMix::long_values};
+constexpr std::array kMixes = {KillMix::uniform, KillMix::hot, KillMix::fill, KillMix::long_values,
+                               KillMix::ycsb_a};
 constexpr double kHoursMax = 24.0 * 365;
 
 std::vector<std::string> split(const std::string& text) {
@@ -139,7 +140,7 @@ std::string parse_kill_mixes(const std::string& text, std::vector<KillMix>& mixe
     for (const KillMix mix : kMixes) {
       if (part == kill_mix_name(mix)) mixes.push_back(mix);
     }
-    if (mixes.size() == before) return "some of uniform,hot,fill,long";
+    if (mixes.size() == before) return "some of uniform,hot,fill,long,ycsb-a";
   }
   return {};
 }

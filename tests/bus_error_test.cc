@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "support/pool_image.h"
-#include "tool_seed.h"
+#include "support/seed.h"
 
 namespace tenuto::test {
 namespace {

@@ -15,6 +15,7 @@
 #include "store/tree/record.h"
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
+#include "support/seed.h"
 #include "tenuto/collection.h"
 #include "tenuto/rescue.h"
 
@@ -312,10 +313,8 @@ TEST_F(CollectionDamage, a_damaged_collection_leaves_the_others_whole) {
 }
 
 TEST_F(CollectionDamage, random_damage_never_crashes_and_never_brings_old_records) {
-  const char* seed = std::getenv("TENUTO_SEED");
-  std::mt19937_64 rng(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 1);
-  const char* many = std::getenv("TENUTO_MUTANTS");
-  const int count = many != nullptr ? std::atoi(many) : 60;
+  std::mt19937_64 rng(test::from_env("TENUTO_SEED", 1));
+  const auto count = static_cast<int>(test::from_env("TENUTO_MUTANTS", 60));
   const Bytes clean = image(true);
   const World world = world_;
   std::vector<std::size_t> used;

@@ -4,8 +4,6 @@
 // run.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
@@ -14,6 +12,7 @@
 
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
+#include "support/seed.h"
 #include "tenuto/collection.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
@@ -54,11 +53,7 @@ using Model = std::map<Pair, Held, Before>;
 class CollectionEncodingRandomTest : public KvFixture, public testing::WithParamInterface<Shape> {
  protected:
   void SetUp() override {
-    const char* const given = std::getenv("TENUTO_SEED");
-    const std::uint64_t seed =
-        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed));
-    rng_.seed(seed);
+    rng_.seed(test::test_seed());
     options_.codecs.push_back({"masked",
                                [](std::string_view key, std::string& out) {
                                  out = masked(key);

@@ -3,8 +3,6 @@
 // without a close. TENUTO_SEED repeats a run.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
@@ -12,6 +10,7 @@
 
 #include "support/kv_fixture.h"
 #include "support/pool_image.h"
+#include "support/seed.h"
 #include "tenuto/collection.h"
 
 namespace tenuto::test {
@@ -22,9 +21,7 @@ using World = std::map<std::string, Records>;
 class CollectionRandomTest : public KvFixture {
  protected:
   void SetUp() override {
-    const char* const given = std::getenv("TENUTO_SEED");
-    seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed_));
+    seed_ = test_seed();
     rng_.seed(seed_);
     options_.pool.size = 32u << 20;
   }

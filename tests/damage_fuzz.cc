@@ -17,17 +17,13 @@
 #include <thread>
 
 #include "support/damaged_pool.h"
+#include "support/seed.h"
 
 namespace tenuto::test {
 namespace {
 
 constexpr unsigned kAlarmSeconds = 300;  // for one state, with sanitizers and on a busy machine
 constexpr std::size_t kShownMax = 40;    // offences that are printed
-
-std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 const std::vector<DamageBase>& bases() {
   static const std::vector<DamageBase> all = damage_bases();

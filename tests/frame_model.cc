@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
 
 #include "frame_memory.h"
+#include "support/seed.h"
 
 namespace {
 
@@ -19,9 +19,7 @@ using tests::FrameMemory;
 constexpr std::uint64_t kMiB = 1u << 20;
 
 std::uint64_t seed() {
-  const char* s = std::getenv("TENUTO_SEED");
-  static const std::uint64_t value =
-      s != nullptr ? std::strtoull(s, nullptr, 0) : std::random_device{}();
+  static const std::uint64_t value = tenuto::test::test_seed();
   return value;
 }
 
@@ -63,10 +61,6 @@ struct Piece {
 
 class Model : public testing::Test {
  protected:
-  void SetUp() override {
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed()));
-  }
-
   void start(const std::vector<std::uint64_t>& zones, unsigned cores) {
     memory = std::make_unique<FrameMemory>(zones);
     upper = memory->attach(cores);

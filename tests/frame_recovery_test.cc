@@ -11,6 +11,7 @@
 
 #include "frame/bitfield.h"
 #include "frame_pool.h"
+#include "support/seed.h"
 
 namespace {
 
@@ -21,9 +22,7 @@ using tests::FramePool;
 constexpr std::uint64_t kMiB = 1u << 20;
 
 std::uint64_t seed() {
-  const char* s = std::getenv("TENUTO_SEED");
-  static const std::uint64_t value =
-      s != nullptr ? std::strtoull(s, nullptr, 0) : std::random_device{}();
+  static const std::uint64_t value = tenuto::test::test_seed();
   return value;
 }
 
@@ -40,10 +39,7 @@ using Line = std::array<std::byte, kLineBytes>;
 // model has it: a power cut may set a line back to its last fenced flush, or leave it.
 class Owners {
  public:
-  explicit Owners(std::uint64_t bytes) : pool(bytes), rng(seed()) {
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed()));
-    fence_all();
-  }
+  explicit Owners(std::uint64_t bytes) : pool(bytes), rng(seed()) { fence_all(); }
 
   ZoneGeometry geometry(std::size_t z) const {
     return *ZoneGeometry::of(pool.file->zone(z), z == 0 ? pm::kHeadBytes : 0);

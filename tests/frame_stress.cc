@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <random>
 #include <thread>
 
 #include "frame_memory.h"
+#include "support/seed.h"
 
 namespace {
 
@@ -20,9 +20,7 @@ using tests::FrameMemory;
 constexpr std::uint64_t kMiB = 1u << 20;
 
 std::uint64_t seed() {
-  const char* s = std::getenv("TENUTO_SEED");
-  static const std::uint64_t value =
-      s != nullptr ? std::strtoull(s, nullptr, 0) : std::random_device{}();
+  static const std::uint64_t value = tenuto::test::test_seed();
   return value;
 }
 
@@ -125,7 +123,6 @@ class Worker {
 constexpr unsigned kThreads = 4;
 
 void stress(const FrameMemory& memory, Upper& upper, Mix mix) {
-  std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed()));
   OwnershipMap map(memory.frames());
   for (int round = 0; round < 3; ++round) {
     std::vector<Worker> workers;

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "support/seed.h"
 #include "tenuto/crash_history.h"
 
 namespace tenuto::test {
@@ -332,10 +332,7 @@ std::string describe(const std::vector<KeyOp>& ops) {
 }
 
 TEST(history, random_tiny_histories_are_judged_as_by_trying_every_order) {
-  const char* text = std::getenv("TENUTO_SEED");
-  const std::uint64_t seed =
-      text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-  std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = test_seed();
   std::mt19937_64 rng(seed);
   int sound = 0;
   constexpr int kHistories = 60'000;

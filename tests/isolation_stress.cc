@@ -21,6 +21,7 @@
 
 #include "support/isolation_work.h"
 #include "support/kv_fixture.h"
+#include "support/seed.h"
 #include "tenuto/kv.h"
 
 namespace tenuto::test {
@@ -36,9 +37,7 @@ double scale() {
 class IsolationStress : public KvFixture {
  protected:
   void SetUp() override {
-    const char* const given = std::getenv("TENUTO_SEED");
-    seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed_));
+    seed_ = test_seed();
     options_.pool.size = 32u << 20;
   }
 

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 
 #include "crash_kill.h"
+#include "support/seed.h"
 
 namespace tenuto::test {
 namespace {
@@ -19,11 +19,6 @@ using tool::KillBug;
 using tool::KillOptions;
 using tool::KillReport;
 using tool::KillTotals;
-
-std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 KillOptions bounded() {
   KillOptions o;

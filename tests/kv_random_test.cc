@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "support/kv_fixture.h"
+#include "support/seed.h"
 #include "tenuto/kv.h"
 
 namespace tenuto {
@@ -32,9 +32,7 @@ struct Mix {
 class KvRandomTest : public test::KvFixture, public testing::WithParamInterface<Mix> {
  protected:
   void SetUp() override {
-    const char* const given = std::getenv("TENUTO_SEED");
-    seed_ = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed_));
+    seed_ = test::test_seed();
     rng_.seed(seed_);
     options_.order = GetParam().order;
     options_.pool.size = 32u << 20;

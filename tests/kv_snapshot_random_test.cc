@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "support/kv_fixture.h"
+#include "support/seed.h"
 #include "tenuto/kv.h"
 #include "tenuto/snapshot.h"
 #include "tenuto/transaction.h"
@@ -40,11 +39,7 @@ class KvSnapshotRandomTest : public test::KvFixture, public testing::WithParamIn
   };
 
   void SetUp() override {
-    const char* const given = std::getenv("TENUTO_SEED");
-    const std::uint64_t seed =
-        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed));
-    rng_.seed(seed);
+    rng_.seed(test::test_seed());
     options_.pool.size = 64u << 20;
     store_.emplace(opened());
   }

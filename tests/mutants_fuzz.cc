@@ -24,6 +24,7 @@
 #include "support/named_records.h"
 #include "support/pool_image.h"
 #include "support/pool_parts.h"
+#include "support/seed.h"
 #include "tenuto/collection.h"
 #include "tenuto/kv.h"
 #include "tenuto/rescue.h"
@@ -340,20 +341,15 @@ struct Shared {
   char wrong[1000];
 };
 
-std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(MutantsFuzz, a_damaged_file_is_an_error_or_a_working_store) {
-  const std::uint64_t count = from_env("TENUTO_MUTANTS", kMutants);
-  const std::uint64_t seed = from_env("TENUTO_SEED", 1);
+  const std::uint64_t count = test::from_env("TENUTO_MUTANTS", kMutants);
+  const std::uint64_t seed = test::from_env("TENUTO_SEED", 1);
   Originals originals;
   make_originals(originals);
   ASSERT_FALSE(HasFatalFailure());
   TempPath path("mutant");
   Bytes image;
-  if (const std::uint64_t one = from_env("TENUTO_MUTANT", ~0ull); one != ~0ull) {
+  if (const std::uint64_t one = test::from_env("TENUTO_MUTANT", ~0ull); one != ~0ull) {
     const Mutation m = mutate(image, originals, seed, one);
     write_file(path.str(), image);
     std::printf("mutant %lu: %s\n", one, m.what.c_str());

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "support/pool_image.h"
+#include "support/seed.h"
 #include "tenuto/collection.h"
-#include "tool_seed.h"
 
 namespace tenuto::test {
 namespace {

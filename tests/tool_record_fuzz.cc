@@ -9,7 +9,7 @@
 
 #include "numbers.h"
 #include "record_format.h"
-#include "tool_seed.h"
+#include "support/seed.h"
 
 namespace tenuto::tool {
 namespace {

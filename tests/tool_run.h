@@ -19,8 +19,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/seed.h"
 #include "tenuto/kv.h"
-#include "tool_seed.h"
 
 namespace tenuto::test {
 

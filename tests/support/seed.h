@@ -1,4 +1,4 @@
-// Seeds of the tool's randomized tests.
+// What the environment sets for a test: its seed, and numbers that make it longer.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,15 @@
 
 namespace tenuto::test {
 
+inline std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
+}
+
 // The seed of this run: from TENUTO_SEED, otherwise a new one. It is printed, so that a failure can
 // be repeated.
 inline std::uint64_t test_seed() {
-  const char* text = std::getenv("TENUTO_SEED");
-  const std::uint64_t seed =
-      text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+  const std::uint64_t seed = from_env("TENUTO_SEED", std::random_device{}());
   std::printf("TENUTO_SEED=%llu\n", static_cast<unsigned long long>(seed));
   return seed;
 }

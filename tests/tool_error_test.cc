@@ -293,7 +293,7 @@ TEST_F(ToolErrors, check_of_what_is_no_pool_prints_one_object_and_the_error) {
   const Outcome o = run({"check", path("text"), "--json"});
   EXPECT_EQ(o.code, static_cast<int>(Status::not_a_pool));
   EXPECT_NE(o.out.find("\"sound\":false,\"status\":\"not_a_pool\""), std::string::npos) << o.out;
-  EXPECT_EQ(o.err.rfind("tenuto: ", 0), 0u);
+  EXPECT_EQ(o.err.rfind("{\"error\":\"not_a_pool\",\"exit_code\":10", 0), 0u) << o.err;
 }
 
 TEST_F(ToolErrors, check_finds_one_changed_byte_of_a_value_and_says_where) {

@@ -22,7 +22,9 @@ const std::map<std::string, KeyOrder> kOrders = {{"bytes", KeyOrder::bytes},
                                                  {"reverse", KeyOrder::reverse},
                                                  {"reverse_u64", KeyOrder::reverse_u64}};
 const std::map<std::string, RecordFormat> kFormatNames = {{"tsv", RecordFormat::tsv},
-                                                          {"jsonl", RecordFormat::jsonl}};
+                                                          {"jsonl", RecordFormat::jsonl},
+                                                          {"csv", RecordFormat::csv},
+                                                          {"json", RecordFormat::json}};
 
 std::string with_place(const FormatError& error, const std::string& text) {
   return fmt::format("{} [{}, column {}]", error.what, in_quotes(text), error.column);
@@ -144,7 +146,11 @@ void CommandLine::add_range(RangeArgs& args) {
       "KEY");
 }
 
-void CommandLine::add_format(std::optional<RecordFormat>& format, const std::string& help) {
+void CommandLine::add_format(std::optional<RecordFormat>& format, std::string& key_field,
+                             const std::string& help) {
+  add_text(
+      "--key-field", [&key_field](std::string name) { key_field = std::move(name); },
+      "CSV and JSON: the column or member that is the key", "NAME");
   add_choice<RecordFormat>(
       "--format", kFormatNames, [&format](RecordFormat chosen) { format = chosen; },
       help + " [by the name of the file]");

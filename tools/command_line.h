@@ -56,7 +56,8 @@ class CommandLine : public CLI::App {
   void add_new_pool(NewPoolArgs& args, const std::string& when);
   void add_size_max(CommonArgs& args);
   void add_range(RangeArgs& args);
-  void add_format(std::optional<RecordFormat>& format, const std::string& help);
+  void add_format(std::optional<RecordFormat>& format, std::string& key_field,
+                  const std::string& help);
 
   // Parses the words after the command's name and calls the registered functions. Wrong usage is
   // invalid_argument. --help prints the help and sets `helped`; it is no error.

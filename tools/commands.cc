@@ -121,7 +121,7 @@ Run add_load(CommandLine& line) {
   line.add_text(
       "FILE", [&a = *args](std::string t) { a.file = std::move(t); },
       "The input; - or nothing is standard input");
-  line.add_format(args->format, "Format of the input");
+  line.add_format(args->format, args->key_field, "Format of the input");
   line.add_flag("--create", args->create, "Make the pool when it is missing");
   line.add_new_pool(*args, ", with --create");
   line.add_size_max(*args);
@@ -140,7 +140,7 @@ Run add_dump(CommandLine& line) {
   line.add_text(
       "FILE", [&a = *args](std::string t) { a.file = std::move(t); },
       "The output, replaced in one step; - or nothing is standard output");
-  line.add_format(args->format, "Format of the output");
+  line.add_format(args->format, args->key_field, "Format of the output");
   line.add_range(*args);
   line.add_flag("--hex", args->hex, "The keys in the options are hexadecimal");
   return [args] { return run_dump(*args); };
@@ -271,12 +271,13 @@ constexpr std::array kCommands = {
             "  tenuto scan books.tnt --from a --to n --reverse --keys-only\n"
             "  tenuto scan books.tnt --json | jq .key",
             add_scan},
-    Command{"load", "Write the records of a TSV or JSON lines file",
+    Command{"load", "Write the records of a TSV, JSON lines, CSV or JSON file",
             "  tenuto load books.tnt books.tsv\n"
             "  tenuto load books.tnt books.jsonl --create --batch 10000\n"
-            "  zcat big.tsv.gz | tenuto load books.tnt --format tsv",
+            "  zcat big.tsv.gz | tenuto load books.tnt --format tsv\n"
+            "  tenuto load books.tnt books.csv --key-field isbn",
             add_load},
-    Command{"dump", "Write records to a TSV or JSON lines file",
+    Command{"dump", "Write records to a TSV, JSON lines, CSV or JSON file",
             "  tenuto dump books.tnt books.tsv\n"
             "  tenuto dump books.tnt --format jsonl --prefix d | gzip > d.gz",
             add_dump},

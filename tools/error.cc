@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "text_format.h"
+
 namespace tenuto::tool {
 namespace {
 
@@ -40,6 +42,23 @@ std::string Error::text() const {
   const std::string_view advice = hint.empty() ? default_hint(status) : std::string_view(hint);
   if (!advice.empty()) (text += "; ") += advice;
   return text;
+}
+
+std::string Error::json() const {
+  std::string object = "{\"error\":\"";
+  object += status_name(status);
+  object += "\",\"exit_code\":" + std::to_string(static_cast<int>(status));
+  const auto add = [&object](std::string_view name, std::string_view text) {
+    if (text.empty()) return;
+    ((object += ",\"") += name) += "\":";
+    append_json_string(object, text);
+  };
+  add("what", report.what);
+  add("where", report.where);
+  add("expected", report.expected);
+  add("found", report.found);
+  add("hint", hint.empty() ? default_hint(status) : std::string_view(hint));
+  return object + "}";
 }
 
 Error failed(Status status, std::string what, std::string where, std::string hint) {

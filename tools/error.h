@@ -16,6 +16,8 @@ struct [[nodiscard]] Error {
   explicit operator bool() const { return status != Status::ok; }
   // "what [where], expected ..., found ...; hint"
   std::string text() const;
+  // The same as one JSON object; parts that are empty are left out.
+  std::string json() const;
 };
 
 inline Error no_error() { return {}; }

@@ -12,7 +12,7 @@
 
 namespace tenuto::tool {
 
-enum class RecordFormat : std::uint8_t { tsv, jsonl };
+enum class RecordFormat : std::uint8_t { tsv, jsonl, csv, json };
 
 struct Record {
   std::string key;  // in the store's form; u64_key(n) in a u64 store

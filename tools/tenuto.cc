@@ -63,9 +63,17 @@ Error run(int argc, char** argv) {
                                      : "'tenuto --help' lists the commands");
 }
 
-int report(const Error& error) {
+// Whether the results are asked for as JSON: so are errors then, also those of the command line.
+// (The options of `crash` are other ones.)
+bool wants_json(int argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) == "crash") return false;
+  char** const end = std::find(argv, argv + argc, std::string_view("--"));
+  return std::find(argv, end, std::string_view("--json")) != end;
+}
+
+int report(const Error& error, bool json) {
   if (!error) return 0;
-  const std::string line = "tenuto: " + error.text() + "\n";
+  const std::string line = (json ? error.json() : "tenuto: " + error.text()) + "\n";
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
   return static_cast<int>(error.status);
 }
@@ -76,11 +84,12 @@ int report(const Error& error) {
 int main(int argc, char** argv) {
   using namespace tenuto;
   tool::prepare_process();
+  const bool json = tool::wants_json(argc, argv);
   try {
-    return tool::report(tool::run(argc, argv));
+    return tool::report(tool::run(argc, argv), json);
   } catch (const std::bad_alloc&) {
-    return tool::report(tool::failed(Status::io, "out of memory"));
+    return tool::report(tool::failed(Status::io, "out of memory"), json);
   } catch (const std::exception& error) {
-    return tool::report(tool::failed(Status::io, error.what()));
+    return tool::report(tool::failed(Status::io, error.what()), json);
   }
 }

@@ -87,6 +87,7 @@ struct ScanArgs : CommonArgs, RangeArgs {
 struct LoadArgs : CommonArgs, NewPoolArgs {
   std::string file = "-";
   std::optional<RecordFormat> format;  // nullopt: chosen by the file's name
+  std::string key_field;               // of CSV and JSON
   bool create = false;
   std::uint64_t batch = 1000;
   std::uint64_t line_bytes_max = 1ull << 30;
@@ -96,6 +97,7 @@ struct LoadArgs : CommonArgs, NewPoolArgs {
 struct DumpArgs : CommonArgs, RangeArgs {
   std::string file = "-";
   std::optional<RecordFormat> format;
+  std::string key_field;
 };
 
 struct CollectionsArgs : CommonArgs {

@@ -1,4 +1,4 @@
-// dump: writes records as TSV or JSON lines, in key order, so that load reads the same records.
+// dump: writes records in key order, so that load reads the same records.
 #include <chrono>
 
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bulk.h"
+#include "field_record.h"
 #include "form_line.h"
 #include "process.h"
 #include "progress.h"
@@ -15,6 +16,20 @@
 
 namespace tenuto::tool {
 namespace {
+
+// Nothing is dumped that a load would refuse or change.
+Error append_fields(const Session& session, const Iterator& it, FieldWriter& writer,
+                    std::string& line) {
+  std::optional<std::string> wrong;
+  if (session.expires_ms(it) != 0) {
+    wrong = "the record has a lifetime, which CSV and JSON cannot hold";
+  } else {
+    wrong = writer.append(session.order(), it.key(), it.value(), line);
+  }
+  if (!wrong) return no_error();
+  return failed(Status::invalid_argument, *wrong, session.where(it.key()),
+                "no dump was written; tsv and jsonl hold every record");
+}
 
 Error write_records(const DumpArgs& args, RecordFormat format, Session& session, Output& out,
                     std::uint64_t& records) {
@@ -27,14 +42,20 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
                     whole ? session.records().stats().record_bytes : 0);
   Iterator it = session.records().iterator(options);
   std::string line;
-  if (!args.collection.empty() && !is_plain_form(session.form())) {
+  const bool fields = has_key_field(format);
+  FieldWriter writer(format, args.key_field);
+  if (!fields && !args.collection.empty() && !is_plain_form(session.form())) {
     append_form_line(format, session.form(), line);
     out.write(line += '\n');
   }
   for (it.seek_first(); it.valid() && out.ok(); it.next()) {
     line.clear();
-    append_record(format, session.order(), it.key(), it.value(), line, session.expires_ms(it));
-    line += '\n';
+    if (fields) {
+      TENUTO_TOOL_TRY(append_fields(session, it, writer, line));
+    } else {
+      append_record(format, session.order(), it.key(), it.value(), line, session.expires_ms(it));
+      line += '\n';
+    }
     out.write(line);
     ++records;
     progress.update(records, out.bytes());
@@ -45,6 +66,9 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   if (it.status() != Status::ok) {
     return store_failed(it.status(), "the dump found damage", args.path);
   }
+  line.clear();
+  if (fields) writer.end(line);
+  out.write(line);
   // No other thread writes meanwhile. Expired records are counted but not dumped.
   const std::uint64_t counted = session.records().stats().records;
   const std::uint64_t dumped = records - before;
@@ -63,6 +87,12 @@ Error write_collections(const DumpArgs& args, RecordFormat format, Session& sess
   Report report;
   const auto all = session.store().collections(&report);
   if (!all) return store_failed(all.error(), "cannot read the catalog", args.path, report);
+  if (has_key_field(format)) {
+    if (!all->empty() && !args.quiet) {
+      print_note("CSV and JSON hold one collection: dump the others with --collection NAME");
+    }
+    return no_error();
+  }
   for (const CollectionInfo& info : *all) {
     if (info.order == KeyOrder::registered) {
       return failed(Status::invalid_argument,
@@ -93,23 +123,32 @@ Error check_not_the_pool(const DumpArgs& args) {
 }  // namespace
 
 Error choose_format(const std::optional<RecordFormat>& asked, const std::string& file,
-                    RecordFormat& format) {
+                    const std::string& key_field, RecordFormat& format) {
   if (asked) {
     format = *asked;
   } else if (file.ends_with(".tsv")) {
     format = RecordFormat::tsv;
   } else if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) {
     format = RecordFormat::jsonl;
+  } else if (file.ends_with(".csv")) {
+    format = RecordFormat::csv;
+  } else if (file.ends_with(".json")) {
+    format = RecordFormat::json;
   } else {
     return failed(Status::invalid_argument, "the name of the file does not tell its format", file,
-                  "the pool comes before it; pass --format tsv or --format jsonl");
+                  "the pool comes before it; pass --format tsv, jsonl, csv or json");
   }
-  return no_error();
+  if (has_key_field(format) == !key_field.empty()) return no_error();
+  return has_key_field(format)
+             ? failed(Status::invalid_argument, "CSV and JSON need the name of the key's field",
+                      file, "--key-field NAME; the tool's own formats are tsv and jsonl")
+             : failed(Status::invalid_argument, "only CSV and JSON have a key field",
+                      "--key-field " + in_quotes(key_field), "pass --format csv or --format json");
 }
 
 Error run_dump(const DumpArgs& args) {
   RecordFormat format{};
-  TENUTO_TOOL_TRY(choose_format(args.format, args.file, format));
+  TENUTO_TOOL_TRY(choose_format(args.format, args.file, args.key_field, format));
   const bool to_stdout = args.file == "-";
   if (!to_stdout) TENUTO_TOOL_TRY(check_not_the_pool(args));
   Session session;

@@ -1,4 +1,5 @@
-// load: reads records from TSV or JSON lines and writes them in atomic batches.
+// load: reads the records of a file and writes them in atomic batches.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -8,10 +9,11 @@
 #include <unistd.h>
 
 #include "bulk.h"
-#include "line_reader.h"
+#include "field_record.h"
 #include "numbers.h"
 #include "process.h"
 #include "progress.h"
+#include "record_reader.h"
 #include "session.h"
 #include "tenuto_commands.h"
 
@@ -29,7 +31,8 @@ class Loader {
       : args_(args),
         format_(format),
         name_(std::move(name)),
-        reader_(fd, args.line_bytes_max),
+        reader_(format, fd, args.line_bytes_max),
+        fields_(format, args.key_field),
         progress_(is_terminal(STDERR_FILENO) && !args.quiet && !args.json, input_bytes) {}
 
   // Reads the first line, and the second if the first describes the form of the dumped collection.
@@ -37,6 +40,7 @@ class Loader {
   Error begin() {
     begun_ = true;
     first_status_ = reader_.next(first_);
+    if (has_key_field(format_)) return begin_fields();
     if (first_status_ != Status::ok || !parse_form_line(format_, first_, form_)) return no_error();
     has_form_ = true;
     if (!options_of_form(form_, form_options_)) {
@@ -49,9 +53,11 @@ class Loader {
   // What is wrong with the first record. For a caller that makes a pool only if it has something to
   // put into it. REQUIRES: begin().
   Error check_first(RecordShape shape) {
+    if (first_status_ == Status::invalid_argument) return no_later_record();
     if (first_status_ != Status::ok || args_.skip_bad) return no_error();
-    if (parse_collection_line(format_, first_, collection_)) return no_error();
-    const MaybeError bad = parse_record(format_, shape, first_, record_);
+    if (names_collection(first_)) return no_error();
+    text_ = first_;
+    const MaybeError bad = parse(shape);
     return bad ? bad_line_error(*bad) : no_error();
   }
   bool has_form() const { return has_form_; }
@@ -64,14 +70,14 @@ class Loader {
     now_ms_ = session.now_ms();
     into_ = session.records();
     Status status = first_status_;
-    std::string_view line = first_;
-    for (;; status = reader_.next(line)) {
+    text_ = first_;
+    for (;; status = reader_.next(text_)) {
       if (status == Status::ok) {
-        if (parse_collection_line(format_, line, collection_)) {
+        if (names_collection(text_)) {
           TENUTO_TOOL_TRY(go_on_in_collection(session));
           continue;
         }
-        if (MaybeError bad = parse_record(format_, session.shape(), line, record_)) {
+        if (MaybeError bad = parse(session.shape())) {
           TENUTO_TOOL_TRY(bad_line(store, *bad));
           continue;
         }
@@ -81,12 +87,14 @@ class Loader {
         status = Status::aborted;
       }
       if (status == Status::too_large) {
+        text_ = {};
         TENUTO_TOOL_TRY(bad_line(store, {1, fmt::format("a line above {}, see --max-line",
                                                         format_size(args_.line_bytes_max))}));
         continue;
       }
       TENUTO_TOOL_TRY(write_batch(store));
       progress_.clear();
+      if (status == Status::invalid_argument) return no_later_record();
       if (status == Status::not_found) return no_error();
       if (status == Status::aborted) {
         return failed(Status::aborted, "stopped by a signal", after_line(), loaded_words());
@@ -102,6 +110,27 @@ class Loader {
   std::uint64_t expired() const { return expired_; }
 
  private:
+  // Reads the header of a CSV file, and the first record.
+  Error begin_fields() {
+    if (!fields_.wants_header() || first_status_ == Status::invalid_argument) return no_error();
+    if (first_status_ == Status::not_found) {
+      return failed(Status::invalid_argument, "the input has no header line", name_);
+    }
+    if (first_status_ != Status::ok) return no_error();
+    text_ = first_;
+    if (const MaybeError bad = fields_.header(text_)) return bad_line_error(*bad);
+    first_status_ = reader_.next(first_);
+    return no_error();
+  }
+  bool names_collection(std::string_view line) {
+    return !has_key_field(format_) && parse_collection_line(format_, line, collection_);
+  }
+  // The record in text_.
+  MaybeError parse(RecordShape shape) {
+    return has_key_field(format_) ? fields_.parse(shape, text_, record_)
+                                  : parse_record(format_, shape, text_, record_);
+  }
+
   // Refuses to lose lifetimes, duplicates or an order silently.
   Error check_form(const Session& session) {
     if (!has_form_ || form_ == session.form()) return no_error();
@@ -161,7 +190,7 @@ class Loader {
       progress_.clear();
       Error error = store_failed(status,
                                  fmt::format("cannot write the records of lines {} to {}",
-                                             first_line_, reader_.line_number()),
+                                             first_line_, reader_.last_line()),
                                  fmt::format("{}, from {}", args_.path, name_));
       error.hint = loaded_words();
       if (status == Status::full) {
@@ -183,7 +212,7 @@ class Loader {
     if (args_.skip_bad) {
       if (bad_lines_ <= kBadLinesShown && !args_.quiet) {
         progress_.clear();
-        print_note(fmt::format("skipped: {} [{}, column {}]", bad.what, after_line(), bad.column));
+        print_note(fmt::format("skipped: {} [{}]", bad.what, place_of(bad)));
       }
       return no_error();
     }
@@ -193,11 +222,24 @@ class Loader {
     return bad_line_error(bad);
   }
   Error bad_line_error(const FormatError& bad) const {
-    return failed(Status::invalid_argument, bad.what,
-                  fmt::format("{}, column {}", after_line(), bad.column),
+    return failed(Status::invalid_argument, bad.what, place_of(bad),
                   "correct the line, or leave such lines out with --skip-bad; " + loaded_words());
   }
 
+  // Also with --skip-bad: it is unknown where the next record begins.
+  Error no_later_record() const {
+    return failed(Status::invalid_argument, reader_.error().what, place_of(reader_.error()),
+                  "correct the file; " + loaded_words());
+  }
+
+  // A record may have several lines.
+  std::string place_of(const FormatError& bad) const {
+    const std::string_view before = text_.substr(0, std::min(bad.column - 1, text_.size()));
+    const auto lines = static_cast<std::uint64_t>(std::count(before.begin(), before.end(), '\n'));
+    const std::size_t begin = lines == 0 ? 0 : before.rfind('\n') + 1;
+    return fmt::format("{}, line {}, column {}", name_, reader_.line_number() + lines,
+                       bad.column - begin);
+  }
   std::string after_line() const {
     return fmt::format("{}, line {}", name_, reader_.line_number());
   }
@@ -209,7 +251,9 @@ class Loader {
   const LoadArgs& args_;
   RecordFormat format_;
   std::string name_;
-  LineReader reader_;
+  RecordReader reader_;
+  FieldReader fields_;
+  std::string_view text_;  // of the last record
   Progress progress_;
   Record record_;
   Collection into_;
@@ -294,7 +338,7 @@ Error run_load(const LoadArgs& args) {
     return failed(Status::invalid_argument, "a batch has at least one record", "--batch 0");
   }
   RecordFormat format{};
-  TENUTO_TOOL_TRY(choose_format(args.format, args.file, format));
+  TENUTO_TOOL_TRY(choose_format(args.format, args.file, args.key_field, format));
   Input input;
   TENUTO_TOOL_TRY(input.open_file(args.file));
   const std::string name = args.file == "-" ? "standard input" : args.file;

@@ -204,7 +204,7 @@ void say_store_has_one_fence(Bytes& b, std::size_t store_line) {
   std::uint64_t* words = reinterpret_cast<std::uint64_t*>(&b[store_line]);
   const store::StoreWord word{words[store::kHeadWord]};
   words[store::kHeadWord] =
-      store::StoreWord::make(word.kind(), word.has_catalog(), {words[store::kHeadFirstLeaf]},
+      store::StoreWord::make(word.order(), word.has_catalog(), {words[store::kHeadFirstLeaf]},
                              store::StoreWord::kOneFence)
           .raw;
 }

@@ -43,7 +43,7 @@ class JournalSize : public testing::Test {
       Result<Store> s = open();
       if (!s || ring(*s) != kSmall) return false;
       auto* block = s->pool().root<Ptr<char>>("block").value();
-      const bool grown = s->pool().malloc_to(*block, bytes) == Status::ok &&
+      const bool grown = s->pool().malloc_to(bytes, *block) == Status::ok &&
                          s->pool().free_from(*block) == Status::ok;
       if (!grown || ring(*s) != kSmall || s->put("a", "1") != Status::ok) return false;
       if (!closed) std::_Exit(0);

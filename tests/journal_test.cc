@@ -314,7 +314,7 @@ TEST(Journal, transactions_and_objects_are_synced_too) {
     ASSERT_TRUE(made);
     Pool* p = new Pool(std::move(*made));
     Root* root = *p->root<Root>("root");
-    ASSERT_EQ(p->malloc_to(root->slot[0], 100), Status::ok);
+    ASSERT_EQ(p->malloc_to(100, root->slot[0]), Status::ok);
     ASSERT_EQ(p->run([&](Transaction& tx) {
       TENUTO_TRY(tx.add(*root));
       auto block = tx.alloc(64);

@@ -90,9 +90,9 @@ void fill(Store& store, Originals& o) {
   ASSERT_EQ(test::write_named(&store, o.named, kNamedOlderAt, kNamedRecords), Status::ok);
   auto root = store.pool().root<Words>("words");
   ASSERT_TRUE(root);
-  ASSERT_EQ(store.pool().malloc_to((*root)->word[0], 100), Status::ok);
-  ASSERT_EQ(store.pool().malloc_to((*root)->word[1], 30000), Status::ok);
-  ASSERT_EQ(store.pool().malloc_to((*root)->word[2], 100), Status::ok);
+  ASSERT_EQ(store.pool().malloc_to(100, (*root)->word[0]), Status::ok);
+  ASSERT_EQ(store.pool().malloc_to(30000, (*root)->word[1]), Status::ok);
+  ASSERT_EQ(store.pool().malloc_to(100, (*root)->word[2]), Status::ok);
 }
 
 void make_originals(Originals& o) {
@@ -322,7 +322,7 @@ std::string use(const std::string& path, const Originals& o, const Mutation& m) 
   use_named(*store, o);
   if (root) {
     for (auto& w : (*root)->word) (void)store->pool().free_from(w.word());
-    (void)store->pool().malloc_to((*root)->word[5], 5000);
+    (void)store->pool().malloc_to(5000, (*root)->word[5]);
     (void)store->pool().run([&](Transaction& tx) {
       TENUTO_TRY(tx.add((*root)->number));
       (*root)->number[0] += 1;

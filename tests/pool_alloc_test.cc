@@ -103,7 +103,7 @@ TEST_F(PoolAlloc, types_bring_their_alignment) {
   ASSERT_EQ(pool_->malloc_to(wide), Status::ok);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.get()) % 256, 0u);
   auto& untyped = reinterpret_cast<Ptr<void>&>(words_->slot[2]);
-  ASSERT_EQ(pool_->malloc_to(untyped, 40), Status::ok);
+  ASSERT_EQ(pool_->malloc_to(40, untyped), Status::ok);
   EXPECT_NE(untyped.get(), nullptr);
 }
 

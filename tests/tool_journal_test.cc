@@ -189,7 +189,7 @@ TEST_F(ToolJournal, a_killed_pool_of_objects_was_not_closed_cleanly) {
     options.medium = Medium::cache;
     Result<Pool> made = Pool::create(pool, options);
     auto root = made ? made->root<Root>("root") : Result<Root*>(made.error());
-    _exit(root && made->malloc_to((*root)->block, 100) == Status::ok ? 0 : 1);
+    _exit(root && made->malloc_to(100, (*root)->block) == Status::ok ? 0 : 1);
   }
   ASSERT_EQ(wait(child), 0);
   const json info = run_json({"info", pool, "--medium", "cache"});

@@ -315,13 +315,15 @@ class TENUTO_API Pool {
   friend class Transaction;
   friend struct StoreImpl;
   explicit Pool(std::unique_ptr<PoolImpl>);
-  // What the T of a pointer needs.
+  // What the T of a pointer needs above the usual; else 0.
   template <class D>
   static constexpr std::uint64_t align_for() {
     if constexpr (requires(D & d) { alignof(std::remove_reference_t<decltype(*d)>); }) {
-      return alignof(std::remove_reference_t<decltype(*std::declval<D&>())>);
+      constexpr std::uint64_t kAlign =
+          alignof(std::remove_reference_t<decltype(*std::declval<D&>())>);
+      return kAlign > AllocOptions{}.align ? kAlign : 0;
     }
-    return 1;
+    return 0;
   }
   template <class T>
   static Result<T*> as_root(const Result<void*>& root) {

@@ -88,7 +88,7 @@ Image make_clean() {
     Root& root = root_of(store);
     const std::uint64_t sizes[] = {16, 100, 100, 1000, 30000, 200000};
     for (std::size_t i = 0; i < std::size(sizes); ++i) {
-      must(store.pool().malloc_to(root.word[i], sizes[i]), "malloc_to");
+      must(store.pool().malloc_to(sizes[i], root.word[i]), "malloc_to");
     }
     must(store.close(), "close");
   }

@@ -38,7 +38,7 @@ void reseal_tx_line(tx::TxLine& line, LaneId lane) {
 void reseal_head_page(pm::HeadPage& head) {
   std::uint64_t& word = head.store[store::kHeadWord];
   const store::StoreWord fields{word};
-  store::StoreWord made = store::StoreWord::make(fields.kind(), fields.has_catalog(),
+  store::StoreWord made = store::StoreWord::make(fields.order(), fields.has_catalog(),
                                                  {head.store[store::kHeadFirstLeaf]});
   if (fields.version() == store::StoreWord::kVersion) word = made.raw;
 }

@@ -143,8 +143,8 @@ TEST_F(BackupTest, it_is_one_moment_while_others_write) {
       const int in_a = std::stoi(*a.get(key)), in_b = std::stoi(*b.get(key));
       const int by = in_a > 0 ? 1 : -in_b;
       WriteBatch batch;
-      batch.put(a, key, std::to_string(in_a - by));
-      batch.put(b, key, std::to_string(in_b + by));
+      batch.put({a, key}, std::to_string(in_a - by));
+      batch.put({b, key}, std::to_string(in_b + by));
       ASSERT_EQ(s.write(batch), Status::ok);
       moved.fetch_add(1);
     }

@@ -187,19 +187,19 @@ class CollectionEncodingRandomTest : public KvFixture, public testing::WithParam
     switch (below(3)) {
       case 0:
         model_erase(key);
-        (void)into.erase(c, key);
+        (void)into.erase({c, key});
         return;
       case 1:
         if (GetParam().duplicates) {
           model_.erase(name_of(key, value));
-          (void)into.erase_pair(c, key, value);
+          (void)into.erase_pair({c, key}, value);
           return;
         }
         [[fallthrough]];
       default: {
         const std::uint64_t ttl = any_ttl();
         model_put(key, value, ttl);
-        (void)into.put(c, key, value, ttl);
+        (void)into.put({c, key}, value, ttl);
       }
     }
   }
@@ -316,7 +316,7 @@ TEST_P(CollectionEncodingRandomTest, agrees_with_a_map_in_its_order) {
         const Model now = std::exchange(model_, then);
         expect_walk(snapshot.iterator(c));
         const std::string key = any_key();
-        EXPECT_EQ(snapshot.contains(c, key), first_of(key) ? Status::ok : Status::not_found);
+        EXPECT_EQ(snapshot.contains({c, key}), first_of(key) ? Status::ok : Status::not_found);
         model_ = now;
       }
       now_ += below(3);

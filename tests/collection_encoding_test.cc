@@ -124,8 +124,8 @@ TEST_F(CollectionEncodingTest, registered_order_is_the_codecs) {
   it.seek_first();
   EXPECT_EQ(it.status(), Status::invalid_argument);
   WriteBatch batch;
-  batch.put(c, "11", "b");
-  batch.erase(c, "9");
+  batch.put({c, "11"}, "b");
+  batch.erase({c, "9"});
   ASSERT_EQ(s_->write(batch), Status::ok);
   const std::string_view wanted[] = {"11", "9", "x"};
   const auto got = c.multi_get(wanted);
@@ -286,26 +286,26 @@ TEST_F(CollectionEncodingTest, batches_and_transactions_know_pairs) {
   Collection c = made({.duplicates = true});
   for (const char* v : {"1", "2", "3"}) ASSERT_EQ(c.put("a", v), Status::ok);
   WriteBatch batch;
-  batch.put(c, "a", "4");
-  batch.erase(c, "a");  // also the pair that the batch itself put
-  batch.put(c, "a", "5");
-  batch.put(c, "b", "1");
-  batch.erase_pair(c, "b", "1");
+  batch.put({c, "a"}, "4");
+  batch.erase({c, "a"});  // also the pair that the batch itself put
+  batch.put({c, "a"}, "5");
+  batch.put({c, "b"}, "1");
+  batch.erase_pair({c, "b"}, "1");
   ASSERT_EQ(s_->write(batch), Status::ok);
   EXPECT_EQ(pairs(c), (Pairs{{"a", "5"}}));
   StoreTransaction tx = s_->begin();
-  ASSERT_EQ(tx.put(c, "a", "6"), Status::ok);
-  ASSERT_EQ(tx.erase(c, "a"), Status::ok);
-  EXPECT_EQ(tx.contains(c, "a"), Status::not_found);
-  ASSERT_EQ(tx.put(c, "a", "7"), Status::ok);
-  EXPECT_EQ(*tx.get(c, "a"), "7");
+  ASSERT_EQ(tx.put({c, "a"}, "6"), Status::ok);
+  ASSERT_EQ(tx.erase({c, "a"}), Status::ok);
+  EXPECT_EQ(tx.contains({c, "a"}), Status::not_found);
+  ASSERT_EQ(tx.put({c, "a"}, "7"), Status::ok);
+  EXPECT_EQ(*tx.get({c, "a"}), "7");
   EXPECT_EQ(*c.get("a"), "5");
   ASSERT_EQ(tx.commit(), Status::ok);
   EXPECT_EQ(pairs(c), (Pairs{{"a", "7"}}));
   StoreTransaction late = s_->begin();
-  EXPECT_EQ(*late.get(c, "a"), "7");
+  EXPECT_EQ(*late.get({c, "a"}), "7");
   ASSERT_EQ(c.put("a", "3"), Status::ok);  // now it is the first one
-  ASSERT_EQ(late.put(c, "z", "1"), Status::ok);
+  ASSERT_EQ(late.put({c, "z"}, "1"), Status::ok);
   EXPECT_EQ(late.commit(), Status::conflict);
 }
 
@@ -327,7 +327,7 @@ TEST_F(CollectionEncodingTest, what_has_expired_is_not_there) {
   EXPECT_EQ(c.view("soon").error(), Status::not_found);
   EXPECT_EQ(c.ttl_ms("soon").error(), Status::not_found);
   EXPECT_EQ(c.erase("soon"), Status::not_found);
-  EXPECT_EQ(*before.get(c, "soon"), "1") << "its moment includes its time";
+  EXPECT_EQ(*before.get({c, "soon"}), "1") << "its moment includes its time";
   EXPECT_EQ(forwards(c), (Keys{"later", "never"}));
   EXPECT_EQ(backwards(c), (Keys{"never", "later"}));
   EXPECT_EQ(c.compare_and_swap("soon", "1", "x"), Status::conflict);
@@ -346,14 +346,14 @@ TEST_F(CollectionEncodingTest,
        lifetimes_outlive_the_process_and_batches_and_transactions_give_them) {
   Collection c = made({.expires = true});
   WriteBatch batch;
-  batch.put(c, "batch", "1", 20);
+  batch.put({c, "batch"}, "1", 20);
   EXPECT_EQ(s_->write(batch, {.ttl_ms = 20}), Status::invalid_argument);
   StoreTransaction refused = s_->begin();
-  ASSERT_EQ(refused.put(c, "refused", "1"), Status::ok);
+  ASSERT_EQ(refused.put({c, "refused"}, "1"), Status::ok);
   EXPECT_EQ(refused.commit({.ttl_ms = 20}), Status::invalid_argument);
   EXPECT_EQ(c.contains("refused"), Status::not_found);
   ASSERT_EQ(s_->write(batch), Status::ok);
-  ASSERT_EQ(s_->run([&](StoreTransaction& tx) { return tx.put(c, "tx", "2", 30); }), Status::ok);
+  ASSERT_EQ(s_->run([&](StoreTransaction& tx) { return tx.put({c, "tx"}, "2", 30); }), Status::ok);
   test::TempPath copy{"copy"};
   ASSERT_EQ(s_->backup(copy.str(), &report_), Status::ok) << report_.text();
   reopen();
@@ -366,7 +366,7 @@ TEST_F(CollectionEncodingTest,
   EXPECT_EQ(*other->collection("c")->get("tx"), "2");
   now_ += 5;
   StoreTransaction tx = s_->begin();
-  EXPECT_EQ(tx.contains(c, "tx"), Status::not_found);
+  EXPECT_EQ(tx.contains({c, "tx"}), Status::not_found);
   EXPECT_EQ(s_->put("x", "", {.ttl_ms = 1}), Status::invalid_argument);
   EXPECT_EQ(made({}, "plain").put("x", "", {.ttl_ms = 1}), Status::invalid_argument);
 }

@@ -67,9 +67,9 @@ class CollectionRandomTest : public KvFixture {
         if (!erase) world[name][key] = value;
         if (s == nullptr) continue;
         if (erase) {
-          b.erase(find(*s, name), key);
+          b.erase({find(*s, name), key});
         } else {
-          b.put(find(*s, name), key, value);
+          b.put({find(*s, name), key}, value);
         }
       }
       if (s != nullptr) {

@@ -209,7 +209,7 @@ TEST_F(CollectionTest, handles_of_a_dropped_collection_say_so) {
   EXPECT_EQ(a.stats().records, 0u);
   WriteBatch b;
   b.put("in main", "v");
-  b.put(a, "k", "v");
+  b.put({a, "k"}, "v");
   EXPECT_EQ(s.write(b), Status::not_found);
   EXPECT_EQ(s.contains("in main"), Status::not_found);
   // What is held stays: a view's record, and an iterator's leaf. The walk ends with that leaf.
@@ -242,14 +242,14 @@ TEST_F(CollectionTest, a_store_is_its_default_collection) {
   EXPECT_EQ(all_keys(handle), all_keys(s));
 
   WriteBatch batch;
-  batch.put(s, "of a batch", "1");
+  batch.put({s, "of a batch"}, "1");
   ASSERT_EQ(s.write(batch), Status::ok);
   StoreTransaction tx = s.begin();
-  EXPECT_EQ(*tx.get(s, "of a batch"), "1");
-  ASSERT_EQ(tx.put(s, "of a transaction", "2"), Status::ok);
+  EXPECT_EQ(*tx.get({s, "of a batch"}), "1");
+  ASSERT_EQ(tx.put({s, "of a transaction"}, "2"), Status::ok);
   ASSERT_EQ(tx.commit(), Status::ok);
   const Snapshot snapshot = std::move(*s.snapshot());
-  EXPECT_EQ(*snapshot.get(s, "of a transaction"), "2");
+  EXPECT_EQ(*snapshot.get({s, "of a transaction"}), "2");
   EXPECT_EQ(handle.stats().records, 12u);
   EXPECT_EQ(s.stats().records, 12u);
 }
@@ -324,8 +324,8 @@ TEST_F(CollectionTest, a_batch_goes_over_collections) {
     fill(a, 0, 100);
     WriteBatch batch;
     batch.put("main", "1");
-    for (int i = 0; i < 300; ++i) batch.put(i % 2 == 0 ? a : b, key_of(i), "batch");
-    for (int i = 1; i < 100; i += 2) batch.erase(a, key_of(i));
+    for (int i = 0; i < 300; ++i) batch.put({i % 2 == 0 ? a : b, key_of(i)}, "batch");
+    for (int i = 1; i < 100; i += 2) batch.erase({a, key_of(i)});
     ASSERT_EQ(batch.count(), 351u);
     ASSERT_EQ(s.write(batch), Status::ok);
     EXPECT_EQ(a.stats().records, 150u);
@@ -340,7 +340,7 @@ TEST_F(CollectionTest, a_batch_goes_over_collections) {
   const test::TempPath other_path("kv_other");
   Store other = std::move(*Store::open(other_path.str(), options_));
   WriteBatch wrong;
-  wrong.put(made(s, "a"), "k", "v");
+  wrong.put({made(s, "a"), "k"}, "v");
   EXPECT_EQ(other.write(wrong), Status::invalid_argument);
 }
 

@@ -28,9 +28,9 @@ TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collection
   ASSERT_EQ(a.put("x", "10"), Status::ok);
   const auto move = [&](StoreTransaction& tx) -> Status {
     std::string value;
-    TENUTO_TRY(tx.get_for_update(a, "x", value));
-    TENUTO_TRY(tx.erase(a, "x"));
-    TENUTO_TRY(tx.put(b, "x", value));
+    TENUTO_TRY(tx.get_for_update({a, "x"}, value));
+    TENUTO_TRY(tx.erase({a, "x"}));
+    TENUTO_TRY(tx.put({b, "x"}, value));
     return tx.put("log", "moved");
   };
   ASSERT_EQ(s_->run(move), Status::ok);
@@ -39,13 +39,13 @@ TEST_F(CollectionTransactionTest, a_transaction_reads_and_writes_many_collection
   EXPECT_EQ(*s_->get("log"), "moved");
   // The same key in two collections: neither hides the other.
   StoreTransaction tx = s_->begin();
-  ASSERT_EQ(tx.put(a, "x", "mine"), Status::ok);
-  EXPECT_EQ(*tx.get(b, "x"), "10");
+  ASSERT_EQ(tx.put({a, "x"}, "mine"), Status::ok);
+  EXPECT_EQ(*tx.get({b, "x"}), "10");
   const StoreTransaction::Savepoint point = tx.savepoint();
-  ASSERT_EQ(tx.erase(b, "x"), Status::ok);
-  EXPECT_EQ(tx.contains(b, "x"), Status::not_found);
+  ASSERT_EQ(tx.erase({b, "x"}), Status::ok);
+  EXPECT_EQ(tx.contains({b, "x"}), Status::not_found);
   ASSERT_EQ(tx.rollback_to(point), Status::ok);
-  EXPECT_EQ(*tx.get(b, "x"), "10");
+  EXPECT_EQ(*tx.get({b, "x"}), "10");
   ASSERT_EQ(b.put("x", "11"), Status::ok);
   EXPECT_EQ(tx.commit(), Status::conflict);
   EXPECT_EQ(a.contains("x"), Status::not_found);
@@ -70,10 +70,10 @@ TEST_F(CollectionTransactionTest, an_erase_that_is_refused_begins_no_moment) {
   Collection c = made({.duplicates = true});
   ASSERT_EQ(c.put("k", "1"), Status::ok);
   StoreTransaction reader = s_->begin({.read_only = true});
-  EXPECT_EQ(reader.erase(c, "k"), Status::read_only);
-  EXPECT_EQ(reader.erase(c, "nothing"), Status::read_only);
+  EXPECT_EQ(reader.erase({c, "k"}), Status::read_only);
+  EXPECT_EQ(reader.erase({c, "nothing"}), Status::read_only);
   ASSERT_EQ(c.erase("k"), Status::ok);
-  EXPECT_EQ(reader.contains(c, "k"), Status::not_found);
+  EXPECT_EQ(reader.contains({c, "k"}), Status::not_found);
 }
 
 TEST_F(CollectionTransactionTest,
@@ -81,8 +81,8 @@ TEST_F(CollectionTransactionTest,
   Collection b = made({.order = KeyOrder::reverse});
   for (const char* k : {"a", "c"}) ASSERT_EQ(b.put(k, "old"), Status::ok);
   StoreTransaction tx = s_->begin();
-  ASSERT_EQ(tx.put(b, "b", "own"), Status::ok);
-  ASSERT_EQ(tx.erase(b, "c"), Status::ok);
+  ASSERT_EQ(tx.put({b, "b"}, "own"), Status::ok);
+  ASSERT_EQ(tx.erase({b, "c"}), Status::ok);
   {
     Iterator it = tx.iterator(b);
     it.seek_first();
@@ -97,19 +97,19 @@ TEST_F(CollectionTransactionTest, what_a_transaction_makes_is_nobody_elses_befor
   StoreTransaction tx = s_->begin();
   Result<Collection> fresh = tx.create("fresh", {});
   ASSERT_TRUE(fresh);
-  ASSERT_EQ(tx.put(*fresh, "k", "mine"), Status::ok);
-  EXPECT_EQ(*tx.get(*fresh, "k"), "mine");
+  ASSERT_EQ(tx.put({*fresh, "k"}, "mine"), Status::ok);
+  EXPECT_EQ(*tx.get({*fresh, "k"}), "mine");
   EXPECT_EQ(fresh->put("lost", "v"), Status::not_found);
   EXPECT_EQ(fresh->contains("k"), Status::not_found);
   EXPECT_EQ(fresh->bulk_load(std::vector<BulkRecord>{{"a", "v"}}), Status::not_found);
   EXPECT_EQ(fresh->status(), Status::not_found);
   WriteBatch batch;
-  batch.put(*fresh, "lost", "v");
+  batch.put({*fresh, "lost"}, "v");
   EXPECT_EQ(s_->write(batch), Status::not_found);
   Iterator it = fresh->iterator();
   {
     StoreTransaction another = s_->begin();
-    EXPECT_EQ(another.put(*fresh, "lost", "v"), Status::not_found);
+    EXPECT_EQ(another.put({*fresh, "lost"}, "v"), Status::not_found);
     it.seek_first();
     EXPECT_EQ(it.status(), Status::not_found);
     Iterator own = tx.iterator(*fresh);
@@ -137,7 +137,7 @@ TEST_F(CollectionTransactionTest, a_name_is_created_once_in_a_transaction) {
   ASSERT_TRUE(again);
   EXPECT_EQ(tx.create("old", {}).error(), Status::exists);
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_EQ(tx.put(*first, test::key_of(i), "v"), Status::ok);
+    ASSERT_EQ(tx.put({*first, test::key_of(i)}, "v"), Status::ok);
   }
   ASSERT_EQ(tx.commit(), Status::ok);
   ASSERT_EQ(first->put("later", "v"), Status::ok);
@@ -167,7 +167,7 @@ TEST_F(CollectionTransactionTest, a_drop_and_a_reader_of_the_collection_do_not_b
     Status read = Status::ok;
     std::thread reader([&] {
       StoreTransaction tx = s_->begin();
-      EXPECT_EQ(*tx.get(y, "k"), "v");
+      EXPECT_EQ(*tx.get({y, "k"}), "v");
       EXPECT_EQ(tx.put("m", "read"), Status::ok);
       meet();
       read = tx.commit();
@@ -202,13 +202,13 @@ TEST_F(CollectionTransactionTest, a_drop_and_a_blind_write_do_not_both_commit) {
       meet();
       if (round % 2 == 0) {
         WriteBatch batch;
-        batch.put(y, "k", mine);
+        batch.put({y, "k"}, mine);
         batch.put("m", mine);
         write = s_->write(batch);
       } else {
         StoreTransaction tx = s_->begin();
         EXPECT_EQ(tx.put("m", mine), Status::ok);
-        write = tx.put(y, "k", mine);
+        write = tx.put({y, "k"}, mine);
         if (write == Status::ok) write = tx.commit();
       }
     });
@@ -237,7 +237,7 @@ TEST_F(CollectionTransactionTest, a_write_does_not_pass_a_drop_that_read_its_key
     Collection y = made({}, "y");
     StoreTransaction tx = s_->begin();
     std::string value;
-    EXPECT_EQ(tx.get(y, "k", value), Status::not_found);
+    EXPECT_EQ(tx.get({y, "k"}, value), Status::not_found);
     EXPECT_EQ(tx.drop(y), Status::ok);
     std::promise<void> found;
     std::promise<void> dropped;
@@ -279,7 +279,7 @@ TEST_F(CollectionTransactionTest, a_reader_sees_a_drop_and_the_writes_beside_it_
       if (m_first) {
         EXPECT_EQ(tx.get("m", m), Status::ok);
       }
-      const Status there = tx.get(y, "k", k);
+      const Status there = tx.get({y, "k"}, k);
       if (!m_first) {
         EXPECT_EQ(tx.get("m", m), Status::ok);
       }
@@ -302,7 +302,7 @@ TEST_F(CollectionTransactionTest, a_transaction_makes_and_drops_collections_with
     StoreTransaction tx = s_->begin();
     Result<Collection> fresh = tx.create("fresh", {.order = KeyOrder::reverse});
     ASSERT_TRUE(fresh);
-    ASSERT_EQ(tx.put(*fresh, "a", "1"), Status::ok);
+    ASSERT_EQ(tx.put({*fresh, "a"}, "1"), Status::ok);
     ASSERT_EQ(tx.drop(old), Status::ok);
     EXPECT_EQ(tx.drop(*fresh), Status::invalid_argument);
     EXPECT_EQ(s_->collections()->size(), 1u);
@@ -315,8 +315,8 @@ TEST_F(CollectionTransactionTest, a_transaction_makes_and_drops_collections_with
   expect_valid(*s_);
   StoreTransaction tx = s_->begin();
   Collection fresh = *tx.create("fresh", {.order = KeyOrder::reverse});
-  for (int i = 0; i < 200; ++i) ASSERT_EQ(tx.put(fresh, test::key_of(i), "x"), Status::ok);
-  ASSERT_EQ(tx.put(old, "lost", "x"), Status::ok);
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(tx.put({fresh, test::key_of(i)}, "x"), Status::ok);
+  ASSERT_EQ(tx.put({old, "lost"}, "x"), Status::ok);
   ASSERT_EQ(tx.drop(old), Status::ok);
   Collection again = *tx.create("again", {});
   StoreTransaction late = s_->begin();
@@ -345,7 +345,7 @@ TEST_F(CollectionTransactionTest, a_transaction_replaces_a_collection_by_one_of_
   ASSERT_EQ(s_->run([&](StoreTransaction& tx) -> Status {
     TENUTO_TRY(tx.drop(old));
     Result<Collection> c = tx.create("c", {.duplicates = true});
-    return c ? tx.put(*c, "k", "new") : c.error();
+    return c ? tx.put({*c, "k"}, "new") : c.error();
   }),
             Status::ok);
   EXPECT_EQ(old.status(), Status::not_found);
@@ -364,10 +364,10 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   Collection a = made({}, "a");
   ASSERT_EQ(a.put("x", "1"), Status::ok);
   StoreTransaction tx = s_->begin();
-  EXPECT_EQ(*tx.get(a, "x"), "1");
+  EXPECT_EQ(*tx.get({a, "x"}), "1");
   ASSERT_EQ(tx.put("y", "1"), Status::ok);
   ASSERT_EQ(s_->drop("a"), Status::ok);
-  EXPECT_EQ(tx.get(a, "x").error(), Status::not_found);
+  EXPECT_EQ(tx.get({a, "x"}).error(), Status::not_found);
   EXPECT_EQ(tx.commit(), Status::not_found);
   EXPECT_EQ(s_->contains("y"), Status::not_found);
   // A transaction that first uses the dropped collection now has no single snapshot, so it
@@ -377,16 +377,16 @@ TEST_F(CollectionTransactionTest, a_dropped_collection_ends_the_transactions_tha
   StoreTransaction late = s_->begin();
   EXPECT_EQ(late.contains("y"), Status::not_found);
   ASSERT_EQ(s_->drop("b"), Status::ok);
-  EXPECT_EQ(late.get(b, "x").error(), Status::not_found);
+  EXPECT_EQ(late.get({b, "x"}).error(), Status::not_found);
   EXPECT_EQ(late.commit(), Status::conflict);
   StoreTransaction after = s_->begin();
   EXPECT_EQ(after.contains("y"), Status::not_found);
-  EXPECT_EQ(after.get(b, "x").error(), Status::not_found);
+  EXPECT_EQ(after.get({b, "x"}).error(), Status::not_found);
   EXPECT_EQ(after.commit(), Status::ok);
   test::TempPath elsewhere{"elsewhere"};
   Store other = std::move(*Store::open(elsewhere.str(), options_, &report_));
   StoreTransaction foreign = s_->begin();
-  EXPECT_EQ(foreign.put(other, "k", "v"), Status::invalid_argument);
+  EXPECT_EQ(foreign.put({other, "k"}, "v"), Status::invalid_argument);
 }
 
 }  // namespace

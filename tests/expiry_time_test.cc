@@ -55,16 +55,16 @@ class ExpiryTimeTest : public test::CollectionFixture {
     put(c, "b", 10);
     const Snapshot snapshot = std::move(*s_->snapshot());
     StoreTransaction tx = s_->begin();
-    EXPECT_EQ(tx.contains(c, "a"), Status::ok);
+    EXPECT_EQ(tx.contains({c, "a"}), Status::ok);
     now_ += 10;
     EXPECT_EQ(c.contains("a"), Status::not_found);
     Iterator from_snapshot = snapshot.iterator(c);
     Iterator from_tx = tx.iterator(c);
     from_snapshot.seek_first();
     from_tx.seek_first();
-    return snapshot.get(c, "a") && snapshot.contains(c, "b") == Status::ok && tx.get(c, "a") &&
-           tx.contains(c, "b") == Status::ok && keys(from_snapshot) == (Keys{"a", "b"}) &&
-           keys(from_tx) == (Keys{"a", "b"});
+    return snapshot.get({c, "a"}) && snapshot.contains({c, "b"}) == Status::ok &&
+           tx.get({c, "a"}) && tx.contains({c, "b"}) == Status::ok &&
+           keys(from_snapshot) == (Keys{"a", "b"}) && keys(from_tx) == (Keys{"a", "b"});
   }
   // Whether a commit conflicts when a record it read has expired.
   bool commit_notices(Collection& c, bool by_cursor) {
@@ -75,7 +75,7 @@ class ExpiryTimeTest : public test::CollectionFixture {
       it.seek("k");
       EXPECT_TRUE(it.valid());
     } else {
-      EXPECT_EQ(tx.contains(c, "k"), Status::ok);
+      EXPECT_EQ(tx.contains({c, "k"}), Status::ok);
     }
     EXPECT_EQ(tx.put("seen", "k"), Status::ok);
     now_ += 10;
@@ -103,7 +103,7 @@ TEST_F(ExpiryTimeTest, a_reclaim_takes_nothing_from_a_snapshot) {
   now_ += 20;
   EXPECT_EQ(*s_->reclaim(), 1u);
   EXPECT_EQ(c.stats().records, 0u);
-  EXPECT_EQ(*snapshot.get(c, "a"), "v");
+  EXPECT_EQ(*snapshot.get({c, "a"}), "v");
 }
 
 TEST_F(ExpiryTimeTest, what_expires_under_a_transaction_is_a_conflict) {
@@ -114,9 +114,9 @@ TEST_F(ExpiryTimeTest, what_expires_under_a_transaction_is_a_conflict) {
   put(c, "k", 10);
   put(c, "long", 1000);
   StoreTransaction reads = s_->begin();
-  EXPECT_EQ(reads.contains(c, "k"), Status::ok);
+  EXPECT_EQ(reads.contains({c, "k"}), Status::ok);
   StoreTransaction writes = s_->begin();
-  EXPECT_EQ(writes.contains(c, "long"), Status::ok);
+  EXPECT_EQ(writes.contains({c, "long"}), Status::ok);
   EXPECT_EQ(writes.put("seen", "long"), Status::ok);
   now_ += 10;
   EXPECT_EQ(reads.commit(), Status::ok);

@@ -444,11 +444,11 @@ TEST_F(KvTransactionTest, a_commit_that_meets_a_locked_leaf_gives_up_soon) {
   ASSERT_EQ(expires.put("key", "value", {.ttl_ms = 1000}), Status::ok);
   StoreTransaction tx = s_.begin();
   ASSERT_EQ(tx.get(key_of(1), value_), Status::ok);
-  ASSERT_EQ(tx.put(expires, "other", "value"), Status::ok);
+  ASSERT_EQ(tx.put({expires, "other"}, "value"), Status::ok);
   std::thread holder([&] {
     StoreTransaction holding = s_.begin();
     std::string value;
-    EXPECT_EQ(holding.get(expires, "key", value), Status::ok);
+    EXPECT_EQ(holding.get({expires, "key"}, value), Status::ok);
     EXPECT_EQ(holding.put(key_of(1), "new"), Status::ok);
     stops = std::this_thread::get_id();
     EXPECT_EQ(holding.commit(), Status::ok);

@@ -60,7 +60,7 @@ TEST_F(MovedFromTest, a_view_and_a_batch) {
   EXPECT_EQ(other.value(), "");
 
   WriteBatch batch;
-  batch.put(c_, "b", "1");
+  batch.put({c_, "b"}, "1");
   WriteBatch moved = std::move(batch);
   EXPECT_EQ(batch.count(), 0u);
   batch.put("later", "2");
@@ -108,15 +108,15 @@ TEST_F(MovedFromTest, a_collection_and_what_never_was_one) {
     EXPECT_FALSE(it.valid());
     EXPECT_NE(it.status(), Status::ok);
     WriteBatch batch;
-    batch.put(c, "k", "v");
+    batch.put({c, "k"}, "v");
     EXPECT_EQ(s_->write(batch), Status::closed);
     StoreTransaction tx = s_->begin();
-    EXPECT_EQ(tx.get(c, "k", value_), Status::closed);
-    EXPECT_EQ(tx.put(c, "k", "v"), Status::closed);
+    EXPECT_EQ(tx.get({c, "k"}, value_), Status::closed);
+    EXPECT_EQ(tx.put({c, "k"}, "v"), Status::closed);
     EXPECT_EQ(tx.drop(c), Status::closed);
     EXPECT_EQ(tx.iterator(c).status(), Status::closed);
     const Snapshot snapshot = std::move(*s_->snapshot());
-    EXPECT_EQ(snapshot.get(c, "k", value_), Status::closed);
+    EXPECT_EQ(snapshot.get({c, "k"}, value_), Status::closed);
     EXPECT_EQ(snapshot.iterator(c).status(), Status::closed);
   }
 }
@@ -126,10 +126,10 @@ TEST_F(MovedFromTest, a_snapshot_and_a_transaction) {
   Snapshot to = std::move(from);
   EXPECT_EQ(to.contains("k"), Status::ok);
   EXPECT_EQ(from.get("k", value_), Status::closed);
-  EXPECT_EQ(from.get(c_, "k", value_), Status::closed);
+  EXPECT_EQ(from.get({c_, "k"}, value_), Status::closed);
   EXPECT_EQ(from.get("k").error(), Status::closed);
   EXPECT_EQ(from.contains("k"), Status::closed);
-  EXPECT_EQ(from.contains(c_, "k"), Status::closed);
+  EXPECT_EQ(from.contains({c_, "k"}), Status::closed);
   EXPECT_EQ(from.iterator().status(), Status::closed);
   EXPECT_EQ(from.iterator(c_).status(), Status::closed);
   from.release();
@@ -142,7 +142,7 @@ TEST_F(MovedFromTest, a_snapshot_and_a_transaction) {
   EXPECT_EQ(first.get_for_update("k", value_), Status::closed);
   EXPECT_EQ(first.put("k", "v"), Status::closed);
   EXPECT_EQ(first.erase("k"), Status::closed);
-  EXPECT_EQ(first.erase_pair(c_, "k", "v"), Status::closed);
+  EXPECT_EQ(first.erase_pair({c_, "k"}, "v"), Status::closed);
   EXPECT_EQ(first.iterator().status(), Status::closed);
   EXPECT_EQ(first.create("new", {}).error(), Status::closed);
   EXPECT_EQ(first.drop(c_), Status::closed);
@@ -223,18 +223,18 @@ TEST_F(MovedFromTest, a_collection_of_another_store_is_refused) {
   ASSERT_EQ(other.put("k", "theirs"), Status::ok);
   const Snapshot snapshot = std::move(*s_->snapshot());
   const Collection theirs = other;
-  EXPECT_EQ(snapshot.get(theirs, "k", value_), Status::invalid_argument);
-  EXPECT_EQ(snapshot.get(theirs, "k").error(), Status::invalid_argument);
-  EXPECT_EQ(snapshot.contains(theirs, "k"), Status::invalid_argument);
+  EXPECT_EQ(snapshot.get({theirs, "k"}, value_), Status::invalid_argument);
+  EXPECT_EQ(snapshot.get({theirs, "k"}).error(), Status::invalid_argument);
+  EXPECT_EQ(snapshot.contains({theirs, "k"}), Status::invalid_argument);
   Iterator it = snapshot.iterator(theirs);
   it.seek_first();
   EXPECT_FALSE(it.valid());
   EXPECT_EQ(it.status(), Status::invalid_argument);
   StoreTransaction tx = s_->begin();
   EXPECT_EQ(tx.iterator(theirs).status(), Status::invalid_argument);
-  EXPECT_EQ(tx.get(theirs, "k", value_), Status::invalid_argument);
+  EXPECT_EQ(tx.get({theirs, "k"}, value_), Status::invalid_argument);
   ASSERT_EQ(other.close(), Status::ok);
-  EXPECT_EQ(snapshot.get(theirs, "k", value_), Status::invalid_argument);
+  EXPECT_EQ(snapshot.get({theirs, "k"}, value_), Status::invalid_argument);
 }
 
 }  // namespace

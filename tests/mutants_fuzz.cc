@@ -274,13 +274,13 @@ void use_named(Store& store, const Originals& o) {
       const auto collection = store.collection(c.name, options);
       if (!collection) continue;
       const std::string& key = c.now.begin()->first;
-      const Status s = tx.get(*collection, key, value);
+      const Status s = tx.get({*collection, key}, value);
       if (s != Status::ok && s != Status::not_found) return s;
-      TENUTO_TRY(tx.put(*collection, key, "transaction"));
+      TENUTO_TRY(tx.put({*collection, key}, "transaction"));
       TENUTO_TRY(tx.put(kill_key(2, 1), value));
     }
     const auto made = tx.create("made", {});
-    return made ? tx.put(*made, "key", "value") : made.error();
+    return made ? tx.put({*made, "key"}, "value") : made.error();
   });
   (void)store.reclaim();
   CompactOptions compact;

@@ -29,7 +29,7 @@ TEST_F(NoMemoryCallsTest, a_snapshot_from_its_begin_to_its_end) {
     for (int i = 0; i < 20; ++i) (void)a.put(key_of(i), std::to_string(round++));
     std::string value;
     (void)snapshot->get(key_of(3), value);
-    (void)snapshot->contains(a, key_of(3));
+    (void)snapshot->contains({a, key_of(3)});
     Iterator it = snapshot->iterator(a);
     for (it.seek_last(); it.valid(); it.prev()) continue;
   });
@@ -71,7 +71,7 @@ TEST_F(NoMemoryCallsTest, a_transactions_write_is_done_whole_or_not_at_all) {
       try {
         if (what == 0) (void)tx.put(key, "second");
         if (what == 1) (void)tx.erase(key);
-        if (what == 2) (void)tx.erase(pairs, key);
+        if (what == 2) (void)tx.erase({pairs, key});
         if (what == 3) (void)tx.rollback_to(point);
       } catch (const std::bad_alloc&) {
         threw = true;

@@ -88,7 +88,7 @@ TEST_F(NoMemoryCollectionsTest, a_compaction_under_a_snapshot) {
       [&] { (void)s_->compact(); },
       [&] {
         std::string value;
-        const Status s = snapshot->get(c, key_of(15), value);
+        const Status s = snapshot->get({c, key_of(15)}, value);
         EXPECT_TRUE(s == Status::expired || (s == Status::ok && value == "sparse"));
         snapshot.reset();
         EXPECT_TRUE(s_->compact());
@@ -193,12 +193,12 @@ TEST_F(NoMemoryCollectionsTest, a_transaction_with_several_collections) {
       [&] {
         StoreTransaction tx = s_->begin();
         std::string value;
-        if (tx.get(a, key_of(3), value) != Status::ok) return;
+        if (tx.get({a, key_of(3)}, value) != Status::ok) return;
         Result<Collection> fresh = tx.create("a collection that is made here", {});
         if (!fresh) return;
         for (int i = 0; i < 60; ++i) {
-          if (tx.put(*fresh, key_of(i), value) != Status::ok) return;
-          if (tx.put(a, key_of(i), "changed") != Status::ok) return;
+          if (tx.put({*fresh, key_of(i)}, value) != Status::ok) return;
+          if (tx.put({a, key_of(i)}, "changed") != Status::ok) return;
         }
         if (tx.put("in the default one", "x") != Status::ok) return;
         if (tx.drop(gone) != Status::ok) return;
@@ -233,11 +233,11 @@ TEST_F(NoMemoryCollectionsTest, a_transaction_that_rolls_back) {
       [&] {
         StoreTransaction tx = s_->begin({.read_only = false});
         std::string value;
-        (void)tx.get_for_update(a, key_of(3), value);
+        (void)tx.get_for_update({a, key_of(3)}, value);
         Result<Collection> fresh = tx.create("fresh", {});
-        if (fresh) (void)tx.put(*fresh, key_of(1), "x");
+        if (fresh) (void)tx.put({*fresh, key_of(1)}, "x");
         const auto point = tx.savepoint();
-        (void)tx.erase(a, key_of(5));
+        (void)tx.erase({a, key_of(5)});
         (void)tx.rollback_to(point);
         tx.rollback();
       },
@@ -245,7 +245,9 @@ TEST_F(NoMemoryCollectionsTest, a_transaction_that_rolls_back) {
         EXPECT_EQ(names(), std::vector<std::string>{"a"});
         EXPECT_EQ(contents(a).size(), 60u);
         // No key stays locked for update.
-        EXPECT_EQ(s_->run([&](StoreTransaction& tx) { return tx.put(a, key_of(3), "a"); }),
+        EXPECT_EQ(s_->run([&](StoreTransaction& tx) {
+          return tx.put({a, key_of(3)}, "a");
+        }),
                   Status::ok);
       });
 }
@@ -255,8 +257,8 @@ TEST_F(NoMemoryCollectionsTest, a_batch_over_collections) {
   every_allocation_fails_once(
       [&] {
         WriteBatch batch;
-        for (int i = 0; i < 100; ++i) batch.put(a, key_of(1000 + i), "b");
-        for (int i = 0; i < 60; ++i) batch.erase(b, key_of(i));
+        for (int i = 0; i < 100; ++i) batch.put({a, key_of(1000 + i)}, "b");
+        for (int i = 0; i < 60; ++i) batch.erase({b, key_of(i)});
         (void)s_->write(batch);
       },
       [&] {

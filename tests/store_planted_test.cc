@@ -67,7 +67,7 @@ bool a_drop_passes_a_reader(Store& s) {
   Status read = Status::conflict;
   std::thread reader([&] {
     StoreTransaction tx = s.begin();
-    EXPECT_EQ(tx.contains(*y, "k"), Status::ok);
+    EXPECT_EQ(tx.contains({*y, "k"}), Status::ok);
     EXPECT_EQ(tx.put("m", "read"), Status::ok);
     meet();
     read = tx.commit();
@@ -104,7 +104,7 @@ bool an_erase_leaves_a_pair(Store& s, bool by_batch) {
   Status erased = Status::ok;
   if (by_batch) {
     WriteBatch batch;
-    batch.erase(*c, "k");
+    batch.erase({*c, "k"});
     erased = s.write(batch);
   } else {
     erased = c->erase("k");

@@ -169,16 +169,16 @@ TEST_F(TouchTest, a_transaction_touches_what_it_sees) {
   for (Collection* in : {&c, &d}) {
     ASSERT_EQ(in->put("k", "v", {.ttl_ms = 10}), Status::ok);
     StoreTransaction tx = s_->begin();
-    EXPECT_EQ(tx.touch(*in, "absent", 5), Status::not_found);
+    EXPECT_EQ(tx.touch({*in, "absent"}, 5), Status::not_found);
     ASSERT_EQ(tx.put(*in, "own", "1"), Status::ok);
-    EXPECT_EQ(tx.touch(*in, "own", 7), Status::ok);
-    EXPECT_EQ(tx.touch(*in, "k", 100), Status::ok);
+    EXPECT_EQ(tx.touch({*in, "own"}, 7), Status::ok);
+    EXPECT_EQ(tx.touch({*in, "k"}, 100), Status::ok);
     const StoreTransaction::Savepoint point = tx.savepoint();
-    EXPECT_EQ(tx.touch(*in, "k", 1000), Status::ok);
+    EXPECT_EQ(tx.touch({*in, "k"}, 1000), Status::ok);
     EXPECT_EQ(tx.rollback_to(point), Status::ok);
     EXPECT_EQ(*in->ttl_ms("k"), 10u);
     ASSERT_EQ(tx.commit(), Status::ok);
-    EXPECT_EQ(tx.touch(*in, "k", 1), Status::closed);
+    EXPECT_EQ(tx.touch({*in, "k"}, 1), Status::closed);
     EXPECT_EQ(*in->ttl_ms("k"), 100u);
     EXPECT_EQ(*in->ttl_ms("own"), 7u);
     EXPECT_EQ(*in->get("k"), "v");

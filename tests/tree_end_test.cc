@@ -42,7 +42,7 @@ class TreeEndTest : public test::CollectionFixture {
     fill(z, 0, 200, "old");
     Snapshot at = taken(*s_);
     fill(z, 0, 200, "new");
-    for (int i = 0; i < 200; ++i) ASSERT_EQ(*at.get(z, key_of(i)), "old");
+    for (int i = 0; i < 200; ++i) ASSERT_EQ(*at.get({z, key_of(i)}), "old");
   }
 };
 
@@ -55,8 +55,8 @@ TEST_F(TreeEndTest, a_collection_is_dropped_while_a_snapshot_keeps_a_version_of_
   ASSERT_EQ(y.put("k", "new"), Status::ok);
   ASSERT_EQ(s_->drop("y"), Status::ok);
   ASSERT_EQ(z.put("k", "new"), Status::ok);  // takes the list head that y gave back
-  EXPECT_EQ(*at.get(z, "k"), "old");
-  EXPECT_EQ(at.get(y, "k").error(), Status::not_found);
+  EXPECT_EQ(*at.get({z, "k"}), "old");
+  EXPECT_EQ(at.get({y, "k"}).error(), Status::not_found);
   expect_others_keep_their_versions("1");
 }
 
@@ -66,12 +66,12 @@ TEST_F(TreeEndTest, a_collection_is_dropped_while_a_transaction_keeps_a_version_
   fill(y, 0, 300, "old");
   fill(z, 0, 300, "old");
   StoreTransaction tx = s_->begin();
-  ASSERT_EQ(*tx.get(z, key_of(0)), "old");
+  ASSERT_EQ(*tx.get({z, key_of(0)}), "old");
   fill(y, 0, 300, "new");
   ASSERT_EQ(s_->drop("y"), Status::ok);
   fill(z, 0, 300, "new");
-  ASSERT_EQ(*tx.get(z, key_of(7)), "old");
-  ASSERT_EQ(tx.put(z, key_of(7), "mine"), Status::ok);
+  ASSERT_EQ(*tx.get({z, key_of(7)}), "old");
+  ASSERT_EQ(tx.put({z, key_of(7)}, "mine"), Status::ok);
   EXPECT_EQ(tx.commit(), Status::conflict);
   expect_others_keep_their_versions("2");
 }
@@ -85,7 +85,7 @@ TEST_F(TreeEndTest, a_rename_replaces_a_collection_of_which_versions_are_kept) {
   fill(y, 0, 300, "new");
   ASSERT_EQ(s_->rename("z", "y", {.replace = true}), Status::ok);
   fill(z, 0, 300, "new");
-  for (int i = 0; i < 300; ++i) ASSERT_EQ(*at.get(z, key_of(i)), "old");
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(*at.get({z, key_of(i)}), "old");
   EXPECT_EQ(y.get(key_of(0)).error(), Status::not_found);
   expect_others_keep_their_versions("3");
 }
@@ -101,14 +101,14 @@ TEST_F(TreeEndTest, a_transaction_that_drops_and_creates_leaves_other_versions_a
   ASSERT_EQ(tx.drop(y), Status::ok);
   Result<Collection> fresh = tx.create("y", {}, nullptr);
   ASSERT_TRUE(fresh);
-  ASSERT_EQ(tx.put(*fresh, "k", "v"), Status::ok);
+  ASSERT_EQ(tx.put({*fresh, "k"}, "v"), Status::ok);
   ASSERT_EQ(tx.commit(), Status::ok);
   {
     StoreTransaction back = s_->begin();
     ASSERT_TRUE(back.create("never", {}, nullptr));
   }
   fill(z, 0, 100, "new");
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(*at.get(z, key_of(i)), "old");
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(*at.get({z, key_of(i)}), "old");
   expect_others_keep_their_versions("4");
 }
 
@@ -212,8 +212,8 @@ TEST_F(TreeEndSweepTest, a_bulk_load_meets_a_release_that_sweeps) {
     for (Collection& c : all) {
       ASSERT_EQ(c.put("j", "in the first leaf"), Status::ok);  // walks the leaf's list
       ASSERT_EQ(c.put(key_of(3), "new"), Status::ok);
-      ASSERT_EQ(*later.get(c, key_of(3)), "loaded");
-      ASSERT_EQ(later.contains(c, "j"), Status::not_found);
+      ASSERT_EQ(*later.get({c, key_of(3)}), "loaded");
+      ASSERT_EQ(later.contains({c, "j"}), Status::not_found);
     }
     for (int n = 0; n < 6; ++n) ASSERT_EQ(s_->drop("b" + std::to_string(n)), Status::ok);
   }
@@ -346,7 +346,7 @@ void TreeEndRandomTest::look(const Moment& m) {
     if (!c || !model_.contains(name)) continue;
     std::string value;
     for (const auto& [key, old] : records) {
-      const Status s = m.at.get(*c, key, value);
+      const Status s = m.at.get({*c, key}, value);
       if (s == Status::expired) return;
       ASSERT_EQ(s, Status::ok);
       ASSERT_EQ(value, old);

@@ -271,9 +271,9 @@ Status KvWork::write_batch(std::uint32_t from, const Collection* only) {
     if (only != nullptr && only != &home) continue;
     if (op.verb == KillVerb::put) {
       records_.value(op.key, op.value, text_);
-      batch.put(home, records_.key(op.key), text_);
+      batch.put({home, records_.key(op.key)}, text_);
     } else {
-      batch.erase(home, records_.key(op.key));
+      batch.erase({home, records_.key(op.key)});
     }
   }
   return child_.store_->write(batch);
@@ -290,13 +290,13 @@ Status KvWork::write_transaction(std::uint32_t from) {
 Status KvWork::do_in(StoreTransaction& tx, KillOp& op) {
   const Collection& home = child_.home_of(op.key);
   key_text_ = records_.key(op.key);
-  if (op.verb == KillVerb::erase) return tx.erase(home, key_text_);
+  if (op.verb == KillVerb::erase) return tx.erase({home, key_text_});
   if (op.verb == KillVerb::put) {
     records_.value(op.key, op.value, text_);
-    return tx.put(home, key_text_, text_);
+    return tx.put({home, key_text_}, text_);
   }
   std::string got;
-  const Status s = tx.get(home, key_text_, got);
+  const Status s = tx.get({home, key_text_}, got);
   if (s != Status::ok && s != Status::not_found) return s;
   note_got(op, s, got);
   return Status::ok;

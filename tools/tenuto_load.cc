@@ -167,7 +167,7 @@ class Loader {
       forget();
     } else {
       const std::uint64_t left = record_.expires_ms == 0 ? 0 : record_.expires_ms - now_ms_;
-      batch_.put(into_, record_.key, record_.value, left);
+      batch_.put({into_, record_.key}, record_.value, left);
       ++batch_puts_;
     }
     batch_bytes_ += record_.key.size() + record_.value.size();
@@ -179,8 +179,8 @@ class Loader {
   // Its lifetime is over, so the record does not exist, and neither does the one it replaces.
   void forget() {
     ++expired_;
-    if (into_.duplicates()) return batch_.erase_pair(into_, record_.key, record_.value);
-    batch_.erase(into_, record_.key);
+    if (into_.duplicates()) return batch_.erase_pair({into_, record_.key}, record_.value);
+    batch_.erase({into_, record_.key});
   }
 
   Error write_batch(Store& store) {

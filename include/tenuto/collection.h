@@ -10,6 +10,7 @@
 // handle; its copies name the same collection.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -185,6 +186,18 @@ class TENUTO_API Collection {
   Status erase_stored(std::string_view stored, WriteOptions options);
 
   std::shared_ptr<struct CollectionState> state_;
+};
+
+// The key of a record in a batch, transaction or snapshot: tx.put("7", "open") is in the default
+// collection, and tx.put({orders, "7"}, "open") in the collection `orders`. It refers to both, so
+// it is only an argument.
+struct RecordKey {
+  template <std::convertible_to<std::string_view> Key>
+  RecordKey(const Key& k) : key(k) {}
+  RecordKey(const Collection& c, std::string_view k) : collection(&c), key(k) {}
+
+  const Collection* collection = nullptr;  // null: the default one
+  std::string_view key;
 };
 
 }  // namespace TENUTO_NS

@@ -38,14 +38,10 @@ struct RenameOptions {
 // batch copies keys and values. Errors are found by Store::write.
 class TENUTO_API WriteBatch {
  public:
-  // In the default collection.
-  void put(std::string_view key, std::string_view value);
-  void erase(std::string_view key);
-  // In any collection of one store. ttl_ms: as in WriteOptions. erase_pair: for duplicates.
-  void put(const Collection& collection, std::string_view key, std::string_view value,
-           std::uint64_t ttl_ms = 0);
-  void erase(const Collection& collection, std::string_view key);
-  void erase_pair(const Collection& collection, std::string_view key, std::string_view value);
+  // In any collections of one store. ttl_ms: as in WriteOptions. erase_pair: for duplicates.
+  void put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms = 0);
+  void erase(const RecordKey& key);
+  void erase_pair(const RecordKey& key, std::string_view value);
   void clear();
   bool empty() const { return ops_.empty(); }
   std::size_t count() const { return ops_.size(); }
@@ -59,9 +55,8 @@ class TENUTO_API WriteBatch {
     std::uint32_t collection = 0;  // index into collections_ + 1; 0: the default one
     enum class What : std::uint8_t { put, erase, erase_pair } what = What::put;
   };
-  void add(std::uint32_t collection, std::string_view key, std::string_view value, Op::What what,
-           std::uint64_t ttl_ms = 0);
-  std::uint32_t index_of(const Collection& collection);
+  void add(const RecordKey& key, std::string_view value, Op::What what, std::uint64_t ttl_ms = 0);
+  std::uint32_t index_of(const Collection* collection);
 
   std::vector<Op> ops_;
   std::string bytes_;

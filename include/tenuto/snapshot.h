@@ -38,16 +38,12 @@ class TENUTO_API Snapshot {
   //   invalid_argument  also: the collection belongs to another store
   //   closed            also: after release(), or the store is closed
   // A collection that was made after the snapshot is empty in it.
-  Status get(const Collection& collection, std::string_view key, std::string& value) const;
-  Result<std::string> get(const Collection& collection, std::string_view key) const;
-  Status contains(const Collection& collection, std::string_view key) const;
+  Status get(const RecordKey& key, std::string& value) const;
+  Result<std::string> get(const RecordKey& key) const;
+  Status contains(const RecordKey& key) const;
   // The iterator keeps the snapshot active, also after the Snapshot is gone.
+  Iterator iterator(IteratorOptions options = {}) const;  // of the default collection
   Iterator iterator(const Collection& collection, IteratorOptions options = {}) const;
-  // The same calls for the default collection.
-  Status get(std::string_view key, std::string& value) const;
-  Result<std::string> get(std::string_view key) const;
-  Status contains(std::string_view key) const;
-  Iterator iterator(IteratorOptions options = {}) const;
 
   // Releases the snapshot early. All later calls return closed.
   void release();
@@ -57,10 +53,13 @@ class TENUTO_API Snapshot {
   Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main);
   Status usable() const;
   Status usable(const Collection& collection) const;
-  Iterator pairs_of(const Collection& collection, std::string_view key) const;
+  const Collection& collection_of(const RecordKey& key) const {
+    return key.collection == nullptr ? main_ : *key.collection;
+  }
+  Iterator pairs_of(const RecordKey& key) const;
 
   std::shared_ptr<store::SnapshotCore> core_;
-  std::shared_ptr<struct CollectionState> main_;
+  Collection main_;
 };
 
 }  // namespace TENUTO_NS

@@ -9,12 +9,12 @@
 //     return tx.put("alice", plus_one(balance));
 //   });
 //
-// One transaction may read and write any collections of its store. Calls without a collection use
-// the default one. not_found, also from commit: a collection that the transaction uses was dropped.
-// A drop is a change like any other. Suppose that a transaction takes its snapshot, that then a
-// collection is dropped, and that the transaction uses this collection only after that. Its reads
-// then belong to no single point in time, so its commit returns `conflict`, even if it wrote
-// nothing. (Transactions over objects in a pool are another class: tenuto/tx.h.)
+// One transaction may read and write any collections of its store: tx.put({orders, "7"}, "open").
+// not_found, also from commit: a collection that the transaction uses was dropped. A drop is a
+// change like any other. Suppose that a transaction takes its snapshot, that then a collection is
+// dropped, and that the transaction uses this collection only after that. Its reads then belong to
+// no single point in time, so its commit returns `conflict`, even if it wrote nothing.
+// (Transactions over objects in a pool are another class: tenuto/tx.h.)
 //
 // Thread safety: a transaction belongs to one thread at a time. Any number of transactions may run
 // at once.
@@ -33,7 +33,7 @@
 namespace TENUTO_NS {
 
 namespace store {
-struct Where;
+struct WriteSet;
 }  // namespace store
 
 struct TransactionOptions {
@@ -53,43 +53,34 @@ class TENUTO_API StoreTransaction {
   // Reads find the transaction's own writes first, then the store at the time of the transaction's
   // first read. Statuses as of Snapshot; also busy (Store::snapshot), and closed after the end of
   // the transaction.
-  Status get(const Collection& collection, std::string_view key, std::string& value);
-  Result<std::string> get(const Collection& collection, std::string_view key);
-  Status contains(const Collection& collection, std::string_view key);
+  Status get(const RecordKey& key, std::string& value);
+  Result<std::string> get(const RecordKey& key);
+  Status contains(const RecordKey& key);
   // As get, and reserves the key until this transaction ends. Other transactions that reserve or
   // write the key then get conflict at once, from get_for_update, put, erase or commit. Nothing
   // waits. Writes outside transactions are not refused; they make this commit a conflict. conflict:
   // another transaction has the key, or it changed since this one's first read; roll back and begin
   // again. invalid_argument also: the collection has duplicates.
-  Status get_for_update(const Collection& collection, std::string_view key, std::string& value);
+  Status get_for_update(const RecordKey& key, std::string& value);
 
   // Nothing is stored before the commit. ok | too_large | invalid_argument (the key, or a lifetime
   // in a collection where nothing expires) | conflict (another transaction has the key for update)
   // | not_found (the collection was dropped) | read_only | closed. ttl_ms: as in WriteOptions. In a
   // collection with duplicates put adds a pair, and erase removes all pairs of the key.
-  Status put(const Collection& collection, std::string_view key, std::string_view value,
-             std::uint64_t ttl_ms = 0);
-  Status erase(const Collection& collection, std::string_view key);  // ok also without the key
+  Status put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms = 0);
+  Status erase(const RecordKey& key);  // ok also without the key
   // As Collection::touch: a read and a put, in this transaction. not_found: there is no such
   // record. Other statuses as get and put. WriteBatch has no such call, because it reads nothing.
-  Status touch(const Collection& collection, std::string_view key, std::uint64_t ttl_ms);
+  Status touch(const RecordKey& key, std::uint64_t ttl_ms);
   // Erases one pair. invalid_argument: the collection has no duplicates.
-  Status erase_pair(const Collection& collection, std::string_view key, std::string_view value);
+  Status erase_pair(const RecordKey& key, std::string_view value);
 
-  // A cursor over the collection with the transaction's own writes merged in. Writes made after it
-  // was positioned may or may not appear. The range that it walks over is in the read set: a key
-  // that another thread adds there before the commit is a conflict. closed after the end of the
-  // transaction.
-  Iterator iterator(const Collection& collection, IteratorOptions options = {});
-
-  // The same calls for the default collection.
-  Status get(std::string_view key, std::string& value);
-  Result<std::string> get(std::string_view key);
-  Status contains(std::string_view key);
-  Status get_for_update(std::string_view key, std::string& value);
-  Status put(std::string_view key, std::string_view value);
-  Status erase(std::string_view key);
+  // A cursor over the collection (without one: the default one) with the transaction's own writes
+  // merged in. Writes made after it was positioned may or may not appear. The range that it walks
+  // over is in the read set: a key that another thread adds there before the commit is a conflict.
+  // closed after the end of the transaction.
   Iterator iterator(IteratorOptions options = {});
+  Iterator iterator(const Collection& collection, IteratorOptions options = {});
 
   // Makes a collection with the commit. Without a commit it does not exist. Until then only this
   // transaction can use the handle; elsewhere it returns not_found. exists: a collection has the
@@ -124,11 +115,13 @@ class TENUTO_API StoreTransaction {
   friend class Store;
   struct Impl;
   explicit StoreTransaction(std::shared_ptr<Impl> impl);
-  Collection main() const;
-  Iterator pairs_of(const Collection& collection, std::string_view key);
-  Iterator iterator_in(const Collection& collection, store::Where where);
+  // collection null: the default one. closed also: the transaction was moved from.
+  Status write_set_of(const Collection* collection, store::WriteSet*& out);
+  Iterator pairs_of(const RecordKey& key);
+  template <class Where>
+  Iterator iterator_in(const Collection* collection, const Where& where);
   // Calls `write` with each value of a key that has duplicates. Does all of these writes or none.
-  Status each_pair(const Collection& collection, std::string_view key, std::size_t& count,
+  Status each_pair(const RecordKey& key, std::size_t& count,
                    const std::function<Status(const std::string&)>& write);
   std::shared_ptr<Impl> impl_;
 };

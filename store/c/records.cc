@@ -72,7 +72,7 @@ tenuto_status tenuto_batch_put(tenuto_batch* batch, const tenuto_collection* in,
   if (batch == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  batch->batch.put(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes));
+  batch->batch.put({in->collection, bytes_of(key, key_bytes)}, bytes_of(value, value_bytes));
   return TENUTO_OK;
 }
 
@@ -82,7 +82,8 @@ tenuto_status tenuto_batch_put_for(tenuto_batch* batch, const tenuto_collection*
   if (batch == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  batch->batch.put(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes), ttl_ms);
+  batch->batch.put({in->collection, bytes_of(key, key_bytes)}, bytes_of(value, value_bytes),
+                   ttl_ms);
   return TENUTO_OK;
 }
 
@@ -92,14 +93,14 @@ tenuto_status tenuto_batch_erase_pair(tenuto_batch* batch, const tenuto_collecti
   if (batch == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  batch->batch.erase_pair(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes));
+  batch->batch.erase_pair({in->collection, bytes_of(key, key_bytes)}, bytes_of(value, value_bytes));
   return TENUTO_OK;
 }
 
 tenuto_status tenuto_batch_erase(tenuto_batch* batch, const tenuto_collection* in, const void* key,
                                  size_t key_bytes) {
   if (batch == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  batch->batch.erase(in->collection, bytes_of(key, key_bytes));
+  batch->batch.erase({in->collection, bytes_of(key, key_bytes)});
   return TENUTO_OK;
 }
 

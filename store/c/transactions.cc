@@ -36,14 +36,14 @@ tenuto_status tenuto_snapshot_get(const tenuto_snapshot* snapshot, const tenuto_
   if (in == nullptr || !sound_read(snapshot, key, key_bytes, value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  return give_value(snapshot->snapshot.get(in->collection, bytes_of(key, key_bytes)), value,
+  return give_value(snapshot->snapshot.get({in->collection, bytes_of(key, key_bytes)}), value,
                     value_bytes);
 }
 
 tenuto_status tenuto_snapshot_contains(const tenuto_snapshot* snapshot, const tenuto_collection* in,
                                        const void* key, size_t key_bytes) {
   if (snapshot == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(snapshot->snapshot.contains(in->collection, bytes_of(key, key_bytes)));
+  return give(snapshot->snapshot.contains({in->collection, bytes_of(key, key_bytes)}));
 }
 
 tenuto_status tenuto_snapshot_iterator(const tenuto_snapshot* snapshot, const tenuto_collection* in,
@@ -119,7 +119,7 @@ tenuto_status tenuto_transaction_get(tenuto_transaction* tx, const tenuto_collec
   if (in == nullptr || !sound_read(tx, key, key_bytes, value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  return give_value(tx->tx->get(in->collection, bytes_of(key, key_bytes)), value, value_bytes);
+  return give_value(tx->tx->get({in->collection, bytes_of(key, key_bytes)}), value, value_bytes);
 }
 
 tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const tenuto_collection* in,
@@ -129,7 +129,7 @@ tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const te
     return TENUTO_INVALID_ARGUMENT;
   }
   std::string found;
-  const Status s = tx->tx->get_for_update(in->collection, bytes_of(key, key_bytes), found);
+  const Status s = tx->tx->get_for_update({in->collection, bytes_of(key, key_bytes)}, found);
   return give_value(s == Status::ok ? Result<std::string>(std::move(found)) : s, value,
                     value_bytes);
 }
@@ -137,7 +137,7 @@ tenuto_status tenuto_transaction_get_for_update(tenuto_transaction* tx, const te
 tenuto_status tenuto_transaction_contains(tenuto_transaction* tx, const tenuto_collection* in,
                                           const void* key, size_t key_bytes) {
   if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(tx->tx->contains(in->collection, bytes_of(key, key_bytes)));
+  return give(tx->tx->contains({in->collection, bytes_of(key, key_bytes)}));
 }
 
 tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const tenuto_collection* in,
@@ -146,20 +146,20 @@ tenuto_status tenuto_transaction_put(tenuto_transaction* tx, const tenuto_collec
   if (tx == nullptr || !sound(in, key, key_bytes) || !sound(value, value_bytes)) {
     return TENUTO_INVALID_ARGUMENT;
   }
-  return give(
-      tx->tx->put(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes), ttl_ms));
+  return give(tx->tx->put({in->collection, bytes_of(key, key_bytes)}, bytes_of(value, value_bytes),
+                          ttl_ms));
 }
 
 tenuto_status tenuto_transaction_touch(tenuto_transaction* tx, const tenuto_collection* in,
                                        const void* key, size_t key_bytes, uint64_t ttl_ms) {
   if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(tx->tx->touch(in->collection, bytes_of(key, key_bytes), ttl_ms));
+  return give(tx->tx->touch({in->collection, bytes_of(key, key_bytes)}, ttl_ms));
 }
 
 tenuto_status tenuto_transaction_erase(tenuto_transaction* tx, const tenuto_collection* in,
                                        const void* key, size_t key_bytes) {
   if (tx == nullptr || !sound(in, key, key_bytes)) return TENUTO_INVALID_ARGUMENT;
-  return give(tx->tx->erase(in->collection, bytes_of(key, key_bytes)));
+  return give(tx->tx->erase({in->collection, bytes_of(key, key_bytes)}));
 }
 
 tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto_collection* in,
@@ -169,7 +169,7 @@ tenuto_status tenuto_transaction_erase_pair(tenuto_transaction* tx, const tenuto
     return TENUTO_INVALID_ARGUMENT;
   }
   return give(
-      tx->tx->erase_pair(in->collection, bytes_of(key, key_bytes), bytes_of(value, value_bytes)));
+      tx->tx->erase_pair({in->collection, bytes_of(key, key_bytes)}, bytes_of(value, value_bytes)));
 }
 
 tenuto_status tenuto_transaction_iterator(tenuto_transaction* tx, const tenuto_collection* in,

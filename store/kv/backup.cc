@@ -22,7 +22,7 @@ Status copy(store::Cursor& from, Store& to, const Collection& into, std::uint64_
   std::uint64_t bytes = 0;
   for (from.seek({}); from.valid(); from.next()) {
     if (copied++ == 7 && TENUTO_PLANT("store_backup_loses_a_record")) continue;
-    batch.put(into, from.key(), from.value());
+    batch.put({into, from.key()}, from.value());
     bytes += from.key().size() + from.value().size();
     if (batch.count() < kBatchOps && bytes < kBatchBytes) continue;
     TENUTO_TRY(to.write(batch, {Durability::buffered}));

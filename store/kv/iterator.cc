@@ -203,6 +203,10 @@ Iterator Collection::pairs_of(std::string_view key) const {
       std::make_unique<Iterator::Impl>(state_, where_pairs_are(state_.get(), key), nullptr));
 }
 
+Iterator Snapshot::iterator(IteratorOptions options) const {
+  return iterator(main_, std::move(options));
+}
+
 Iterator Snapshot::iterator(const Collection& collection, IteratorOptions options) const {
   const Status s = usable(collection);
   if (s == Status::closed || s == Status::forked || s == Status::invalid_argument)
@@ -211,27 +215,34 @@ Iterator Snapshot::iterator(const Collection& collection, IteratorOptions option
   return Iterator(std::make_unique<Iterator::Impl>(state, within(state.get(), options), core_));
 }
 
-Iterator Snapshot::pairs_of(const Collection& collection, std::string_view key) const {
-  const auto& state = collection.state_;
+Iterator Snapshot::pairs_of(const RecordKey& key) const {
+  const auto& state = collection_of(key).state_;
   return Iterator(
-      std::make_unique<Iterator::Impl>(state, where_pairs_are(state.get(), key), core_));
+      std::make_unique<Iterator::Impl>(state, where_pairs_are(state.get(), key.key), core_));
+}
+
+Iterator StoreTransaction::iterator(IteratorOptions options) {
+  return iterator_in(nullptr, [&](const CollectionState* of) { return within(of, options); });
 }
 
 Iterator StoreTransaction::iterator(const Collection& collection, IteratorOptions options) {
-  return iterator_in(collection, within(collection.state_.get(), options));
+  return iterator_in(&collection, [&](const CollectionState* of) { return within(of, options); });
 }
 
-Iterator StoreTransaction::pairs_of(const Collection& collection, std::string_view key) {
-  return iterator_in(collection, where_pairs_are(collection.state_.get(), key));
+Iterator StoreTransaction::pairs_of(const RecordKey& key) {
+  return iterator_in(key.collection,
+                     [&](const CollectionState* of) { return where_pairs_are(of, key.key); });
 }
 
-Iterator StoreTransaction::iterator_in(const Collection& collection, Where where) {
+template <class Where>
+Iterator StoreTransaction::iterator_in(const Collection* collection, const Where& where) {
   store::WriteSet* write_set = nullptr;
   Status s = impl_ == nullptr ? Status::closed : impl_->look();
-  if (s == Status::ok) s = impl_->write_set_of(collection.state_, write_set);
+  if (s == Status::ok) s = write_set_of(collection, write_set);
   if (s != Status::ok) return Iterator::refused(s);
-  return Iterator(std::make_unique<Iterator::Impl>(collection.state_, std::move(where),
-                                                   impl_->reads.snapshot, impl_, write_set));
+  const auto& state = write_set->state;
+  return Iterator(std::make_unique<Iterator::Impl>(state, where(state.get()), impl_->reads.snapshot,
+                                                   impl_, write_set));
 }
 
 }  // namespace TENUTO_NS

@@ -7,7 +7,7 @@
 namespace TENUTO_NS {
 
 Snapshot::Snapshot(std::shared_ptr<store::SnapshotCore> core, const Collection& main)
-    : core_(std::move(core)), main_(main.state_) {}
+    : core_(std::move(core)), main_(main) {}
 Snapshot::Snapshot(Snapshot&&) noexcept = default;
 Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
 Snapshot::~Snapshot() = default;
@@ -48,38 +48,29 @@ Status find(const CollectionState* state, const store::SnapshotCore& at, std::st
 }
 }  // namespace
 
-Status Snapshot::get(const Collection& collection, std::string_view key, std::string& value) const {
+Status Snapshot::get(const RecordKey& key, std::string& value) const {
+  const Collection& collection = collection_of(key);
   TENUTO_TRY(usable(collection));
-  if (collection.duplicates()) return first_value(pairs_of(collection, key), value);
-  return find(collection.state_.get(), *core_, key, true,
+  if (collection.duplicates()) return first_value(pairs_of(key), value);
+  return find(collection.state_.get(), *core_, key.key, true,
               [&](std::string_view v) { value.assign(v); });
 }
 
-Result<std::string> Snapshot::get(const Collection& collection, std::string_view key) const {
+Result<std::string> Snapshot::get(const RecordKey& key) const {
   std::string value;
-  const Status s = get(collection, key, value);
+  const Status s = get(key, value);
   if (s != Status::ok) return s;
   return value;
 }
 
-Status Snapshot::contains(const Collection& collection, std::string_view key) const {
+Status Snapshot::contains(const RecordKey& key) const {
+  const Collection& collection = collection_of(key);
   TENUTO_TRY(usable(collection));
   if (collection.duplicates()) {
     std::string value;
-    return first_value(pairs_of(collection, key), value);
+    return first_value(pairs_of(key), value);
   }
-  return find(collection.state_.get(), *core_, key, false, [](std::string_view) {});
-}
-
-Status Snapshot::get(std::string_view key, std::string& value) const {
-  return get(Collection(main_), key, value);
-}
-Result<std::string> Snapshot::get(std::string_view key) const {
-  return get(Collection(main_), key);
-}
-Status Snapshot::contains(std::string_view key) const { return contains(Collection(main_), key); }
-Iterator Snapshot::iterator(IteratorOptions options) const {
-  return iterator(Collection(main_), std::move(options));
+  return find(collection.state_.get(), *core_, key.key, false, [](std::string_view) {});
 }
 
 void Snapshot::release() { core_.reset(); }

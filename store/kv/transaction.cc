@@ -50,47 +50,43 @@ Status read(store::TransactionState& txn, store::WriteSet& write_set, std::strin
 }
 }  // namespace
 
-Collection StoreTransaction::main() const {
-  return impl_ == nullptr ? Collection() : Collection(impl_->main);
+Status StoreTransaction::write_set_of(const Collection* collection, store::WriteSet*& out) {
+  if (impl_ == nullptr) return Status::closed;
+  return impl_->write_set_of(collection == nullptr ? impl_->main : collection->state_, out);
 }
 
-Status StoreTransaction::get(const Collection& collection, std::string_view key,
-                             std::string& value) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::get(const RecordKey& key, std::string& value) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
-  if (write_set->state->encoding.duplicates()) return first_value(pairs_of(collection, key), value);
-  const StoredKey stored(write_set->state->encoding, key);
+  TENUTO_TRY(write_set_of(key.collection, write_set));
+  if (write_set->state->encoding.duplicates()) return first_value(pairs_of(key), value);
+  const StoredKey stored(write_set->state->encoding, key.key);
   TENUTO_TRY(stored.status());
   return read(*impl_, *write_set, stored.get(), true, [&](std::string_view v) { value.assign(v); });
 }
 
-Result<std::string> StoreTransaction::get(const Collection& collection, std::string_view key) {
+Result<std::string> StoreTransaction::get(const RecordKey& key) {
   std::string value;
-  const Status s = get(collection, key, value);
+  const Status s = get(key, value);
   if (s != Status::ok) return s;
   return value;
 }
 
-Status StoreTransaction::contains(const Collection& collection, std::string_view key) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::contains(const RecordKey& key) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  TENUTO_TRY(write_set_of(key.collection, write_set));
   std::string value;
-  if (write_set->state->encoding.duplicates()) return first_value(pairs_of(collection, key), value);
-  const StoredKey stored(write_set->state->encoding, key);
+  if (write_set->state->encoding.duplicates()) return first_value(pairs_of(key), value);
+  const StoredKey stored(write_set->state->encoding, key.key);
   TENUTO_TRY(stored.status());
   return read(*impl_, *write_set, stored.get(), false, [](std::string_view) {});
 }
 
-Status StoreTransaction::get_for_update(const Collection& collection, std::string_view key,
-                                        std::string& value) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::get_for_update(const RecordKey& key, std::string& value) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  TENUTO_TRY(write_set_of(key.collection, write_set));
   const CollectionState& state = *write_set->state;
   if (state.encoding.duplicates()) return Status::invalid_argument;
-  const StoredKey stored(state.encoding, key);
+  const StoredKey stored(state.encoding, key.key);
   TENUTO_TRY(stored.status());
   {
     const CollectionUse use(&state, write_set->own);
@@ -116,59 +112,50 @@ Status StoreTransaction::get_for_update(const Collection& collection, std::strin
   return s;
 }
 
-Status StoreTransaction::put(const Collection& collection, std::string_view key,
-                             std::string_view value, std::uint64_t ttl_ms) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
-  const StoredRecord stored(write_set->state->encoding, key, value, ttl_ms);
+  TENUTO_TRY(write_set_of(key.collection, write_set));
+  const StoredRecord stored(write_set->state->encoding, key.key, value, ttl_ms);
   TENUTO_TRY(stored.status());
   return impl_->write(*write_set, stored.key(), stored.value());
 }
 
-Status StoreTransaction::erase(const Collection& collection, std::string_view key) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::erase(const RecordKey& key) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  TENUTO_TRY(write_set_of(key.collection, write_set));
   const store::Encoding& encoding = write_set->state->encoding;
   if (!encoding.duplicates()) {
-    const StoredKey stored(encoding, key);
+    const StoredKey stored(encoding, key.key);
     TENUTO_TRY(stored.status());
     return impl_->write(*write_set, stored.get(), std::nullopt);
   }
   std::size_t count = 0;
-  return each_pair(collection, key, count,
-                   [&](const std::string& value) { return erase_pair(collection, key, value); });
+  return each_pair(key, count, [&](const std::string& value) { return erase_pair(key, value); });
 }
 
-Status StoreTransaction::touch(const Collection& collection, std::string_view key,
-                               std::uint64_t ttl_ms) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::touch(const RecordKey& key, std::uint64_t ttl_ms) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  TENUTO_TRY(write_set_of(key.collection, write_set));
   if (!write_set->state->encoding.expires()) return Status::invalid_argument;
   if (impl_->options.read_only) return Status::read_only;
-  const auto put_again = [&](const std::string& value) {
-    return put(collection, key, value, ttl_ms);
-  };
+  const auto put_again = [&](const std::string& value) { return put(key, value, ttl_ms); };
   if (write_set->state->encoding.duplicates()) {
     std::size_t count = 0;
-    TENUTO_TRY(each_pair(collection, key, count, put_again));
+    TENUTO_TRY(each_pair(key, count, put_again));
     return count == 0 ? Status::not_found : Status::ok;
   }
   std::string value;
-  TENUTO_TRY(get(collection, key, value));
+  TENUTO_TRY(get(key, value));
   return put_again(value);
 }
 
-Status StoreTransaction::each_pair(const Collection& collection, std::string_view key,
-                                   std::size_t& count,
+Status StoreTransaction::each_pair(const RecordKey& key, std::size_t& count,
                                    const std::function<Status(const std::string&)>& write) {
   // Before the read below, which would take a snapshot.
   if (impl_->options.read_only) return Status::read_only;
   std::vector<std::string> values;
   {
-    Iterator it = pairs_of(collection, key);
+    Iterator it = pairs_of(key);
     for (it.seek_first(); it.valid(); it.next()) values.emplace_back(it.value());
     TENUTO_TRY(it.status());
   }
@@ -184,14 +171,12 @@ Status StoreTransaction::each_pair(const Collection& collection, std::string_vie
   return Status::ok;
 }
 
-Status StoreTransaction::erase_pair(const Collection& collection, std::string_view key,
-                                    std::string_view value) {
-  if (impl_ == nullptr) return Status::closed;
+Status StoreTransaction::erase_pair(const RecordKey& key, std::string_view value) {
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  TENUTO_TRY(write_set_of(key.collection, write_set));
   if (!write_set->state->encoding.duplicates()) return Status::invalid_argument;
   std::string stored;
-  TENUTO_TRY(write_set->state->encoding.pair(key, value, stored));
+  TENUTO_TRY(write_set->state->encoding.pair(key.key, value, stored));
   return impl_->write(*write_set, stored, std::nullopt);
 }
 
@@ -211,33 +196,14 @@ Result<Collection> StoreTransaction::create(std::string_view name, const Collect
 }
 
 Status StoreTransaction::drop(const Collection& collection) {
-  if (impl_ == nullptr) return Status::closed;
   store::WriteSet* write_set = nullptr;
-  TENUTO_TRY(impl_->write_set_of(collection.state_, write_set));
+  TENUTO_TRY(write_set_of(&collection, write_set));
   if (impl_->options.read_only) return Status::read_only;
   const auto& own = impl_->created;
   const bool is_own = std::find(own.begin(), own.end(), write_set->state) != own.end();
   if (is_own || write_set->state == impl_->main) return Status::invalid_argument;
   if (!impl_->drops(*write_set)) impl_->dropped.push_back(write_set->state);
   return Status::ok;
-}
-
-// --- the default collection ----------------------------------------------------------------------
-
-Status StoreTransaction::get(std::string_view key, std::string& value) {
-  return get(main(), key, value);
-}
-Result<std::string> StoreTransaction::get(std::string_view key) { return get(main(), key); }
-Status StoreTransaction::contains(std::string_view key) { return contains(main(), key); }
-Status StoreTransaction::get_for_update(std::string_view key, std::string& value) {
-  return get_for_update(main(), key, value);
-}
-Status StoreTransaction::put(std::string_view key, std::string_view value) {
-  return put(main(), key, value);
-}
-Status StoreTransaction::erase(std::string_view key) { return erase(main(), key); }
-Iterator StoreTransaction::iterator(IteratorOptions options) {
-  return iterator(main(), std::move(options));
 }
 
 // --- the end -------------------------------------------------------------------------------------

@@ -6,43 +6,36 @@
 
 namespace TENUTO_NS {
 
-void WriteBatch::add(std::uint32_t collection, std::string_view key, std::string_view value,
-                     Op::What what, std::uint64_t ttl_ms) {
+void WriteBatch::add(const RecordKey& key, std::string_view value, Op::What what,
+                     std::uint64_t ttl_ms) {
   Op op;
+  op.collection = index_of(key.collection);
   op.key_at = bytes_.size();
-  op.key_bytes = key.size();
-  bytes_.append(key);
+  op.key_bytes = key.key.size();
+  bytes_.append(key.key);
   op.value_at = bytes_.size();
   op.value_bytes = value.size();
   bytes_.append(value);
   op.ttl_ms = ttl_ms;
-  op.collection = collection;
   op.what = what;
   ops_.push_back(op);
 }
 
 // A batch names few collections, and mostly that of the entry before.
-std::uint32_t WriteBatch::index_of(const Collection& collection) {
-  const auto at = std::find(collections_.rbegin(), collections_.rend(), collection.state_);
+std::uint32_t WriteBatch::index_of(const Collection* collection) {
+  if (collection == nullptr) return 0;
+  const auto at = std::find(collections_.rbegin(), collections_.rend(), collection->state_);
   if (at != collections_.rend()) return static_cast<std::uint32_t>(collections_.rend() - at);
-  collections_.push_back(collection.state_);
+  collections_.push_back(collection->state_);
   return static_cast<std::uint32_t>(collections_.size());
 }
 
-void WriteBatch::put(std::string_view key, std::string_view value) {
-  add(0, key, value, Op::What::put);
+void WriteBatch::put(const RecordKey& key, std::string_view value, std::uint64_t ttl_ms) {
+  add(key, value, Op::What::put, ttl_ms);
 }
-void WriteBatch::erase(std::string_view key) { add(0, key, {}, Op::What::erase); }
-void WriteBatch::put(const Collection& collection, std::string_view key, std::string_view value,
-                     std::uint64_t ttl_ms) {
-  add(index_of(collection), key, value, Op::What::put, ttl_ms);
-}
-void WriteBatch::erase(const Collection& collection, std::string_view key) {
-  add(index_of(collection), key, {}, Op::What::erase);
-}
-void WriteBatch::erase_pair(const Collection& collection, std::string_view key,
-                            std::string_view value) {
-  add(index_of(collection), key, value, Op::What::erase_pair);
+void WriteBatch::erase(const RecordKey& key) { add(key, {}, Op::What::erase); }
+void WriteBatch::erase_pair(const RecordKey& key, std::string_view value) {
+  add(key, value, Op::What::erase_pair);
 }
 
 void WriteBatch::clear() {

@@ -63,7 +63,7 @@ class Writer {
       : to_(to), into_(std::move(into)), result_(result) {}
 
   Status put(const Record& r) {
-    batch_.put(into_, r.key, r.value);
+    batch_.put({into_, r.key}, r.value);
     bytes_ += r.key.size() + r.value.size();
     result_.records += 1;
     result_.record_bytes += r.key.size() + r.value.size();

@@ -188,10 +188,10 @@ void Actor::batch(const Step& s) {
     const std::uint64_t what = kind < 5 ? 0 : kind < 7 || !c.duplicates() ? 1 : 2;
     const bool plainly = by_itself(c) && ttl == 0;
     if (what == 0 && plainly) batch.put(name, value_text(tag));
-    if (what == 0 && !plainly) batch.put(c, name, value_text(tag), ttl);
+    if (what == 0 && !plainly) batch.put({c, name}, value_text(tag), ttl);
     if (what == 1 && plainly) batch.erase(name);
-    if (what == 1 && !plainly) batch.erase(c, name);
-    if (what == 2) batch.erase_pair(c, name, value_text(tag));
+    if (what == 1 && !plainly) batch.erase({c, name});
+    if (what == 2) batch.erase_pair({c, name}, value_text(tag));
     words.insert(words.end(), {c.id(), key, what, tag, ttl});
     ++words[1];
   }

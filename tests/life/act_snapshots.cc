@@ -78,8 +78,8 @@ void Actor::snapshot_read(const Step& s) {
   const std::uint64_t status = call([&] {
     const Snapshot& in = *slot.snapshot;
     const bool plainly = by_itself(c);
-    if (s.verb == Verb::snap_contains) return plainly ? in.contains(key) : in.contains(c, key);
-    if (s.verb == Verb::snap_get) return plainly ? in.get(key, got) : in.get(c, key, got);
+    if (s.verb == Verb::snap_contains) return plainly ? in.contains(key) : in.contains({c, key});
+    if (s.verb == Verb::snap_get) return plainly ? in.get(key, got) : in.get({c, key}, got);
     Status walked = Status::ok;
     results = {0};
     scan(plainly ? in.iterator() : in.iterator(c), numbers(c), s.a[2] != 0, walked, results);
@@ -156,11 +156,11 @@ void Actor::transaction_read(const Step& s, TransactionSlot& x) {
   const std::uint64_t status = call([&] {
     switch (s.verb) {
       case Verb::tx_get:
-        return plainly ? tx.get(key, got) : tx.get(c, key, got);
+        return plainly ? tx.get(key, got) : tx.get({c, key}, got);
       case Verb::tx_contains:
-        return plainly ? tx.contains(key) : tx.contains(c, key);
+        return plainly ? tx.contains(key) : tx.contains({c, key});
       default:
-        return plainly ? tx.get_for_update(key, got) : tx.get_for_update(c, key, got);
+        return plainly ? tx.get_for_update(key, got) : tx.get_for_update({c, key}, got);
     }
   });
   const bool value = s.verb != Verb::tx_contains && status == 0;
@@ -180,21 +180,22 @@ void Actor::transaction_write(const Step& s, TransactionSlot& x) {
     if (s.verb == Verb::tx_touch) {
       const auto ttl = static_cast<std::uint64_t>(std::max<std::int64_t>(s.a[3], 0));
       begin({x.uid, c.id(), clip(k), ttl});
-      end(call([&] { return tx.touch(c, key, ttl); }));
+      end(call([&] { return tx.touch({c, key}, ttl); }));
     } else if (s.verb == Verb::tx_erase) {
       begin({x.uid, c.id(), clip(k)});
-      end(call([&] { return plainly ? tx.erase(key) : tx.erase(c, key); }));
+      end(call([&] { return plainly ? tx.erase(key) : tx.erase({c, key}); }));
     } else if (s.verb == Verb::tx_erase_pair) {
       begin({x.uid, c.id(), clip(k), pair_tag(s.a[3])});
-      end(call([&] { return x.transaction->erase_pair(c, key, value_text(pair_tag(s.a[3]))); }));
+      end(call([&] { return x.transaction->erase_pair({c, key}, value_text(pair_tag(s.a[3]))); }));
     } else {
       const std::uint64_t tag = new_tag(c, fill ? s.a[4] : s.a[3]);
       const std::uint64_t ttl =
           c.expires() && !fill ? static_cast<std::uint64_t>(std::max<std::int64_t>(s.a[4], 0)) : 0;
       const std::string value = value_text(tag);
       begin({x.uid, c.id(), clip(k), tag, ttl});
-      end(call(
-          [&] { return plainly && ttl == 0 ? tx.put(key, value) : tx.put(c, key, value, ttl); }));
+      end(call([&] {
+        return plainly && ttl == 0 ? tx.put(key, value) : tx.put({c, key}, value, ttl);
+      }));
     }
   }
   verb_ = s.verb;
@@ -273,11 +274,11 @@ void Actor::run(const Step& s) {
   const std::uint64_t status = call([&] {
     return store->run([&](StoreTransaction& tx) -> Status {
       std::string got;
-      const Status read = tx.get(c, from, got);
+      const Status read = tx.get({c, from}, got);
       if (read != Status::ok && read != Status::not_found) return read;
       if (read == Status::not_found && c.status() != Status::ok) return read;
       seen = read == Status::ok ? seen_tag(got) : kNone;
-      TENUTO_TRY(tx.put(c, to, value));
+      TENUTO_TRY(tx.put({c, to}, value));
       return s.a[5] != 0 ? Status::aborted : Status::ok;
     });
   });

@@ -242,7 +242,7 @@ Status commit_one(Store& store) {
   return store.run([&](StoreTransaction& tx) {
     auto c = tx.create("made in a transaction", {});
     if (!c) return c.error();
-    TENUTO_TRY(tx.put(*c, "a", "1"));
+    TENUTO_TRY(tx.put({*c, "a"}, "1"));
     TENUTO_TRY(tx.put("tx", "in the default collection"));
     return tx.erase(key_of(11));
   });

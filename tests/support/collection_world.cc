@@ -71,7 +71,7 @@ Status run_transaction(Store& store, const CollectionStep& step) {
       Result<Collection> c = made.contains(name) ? made[name] : find(store, name);
       if (!c) return c.error();
       for (const auto& [key, value] : records) {
-        TENUTO_TRY(value == "-" ? tx.erase(*c, key) : tx.put(*c, key, value));
+        TENUTO_TRY(value == "-" ? tx.erase({*c, key}) : tx.put({*c, key}, value));
       }
     }
     return Status::ok;
@@ -94,9 +94,9 @@ Status apply(Store& store, const CollectionStep& step) {
         if (!c) return c.error();
         for (const auto& [key, value] : records) {
           if (value == "-") {
-            batch.erase(*c, key);
+            batch.erase({*c, key});
           } else {
-            batch.put(*c, key, value);
+            batch.put({*c, key}, value);
           }
         }
       }

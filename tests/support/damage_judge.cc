@@ -143,9 +143,9 @@ Reads read_all(Session& s, const std::vector<Shown>& world) {
     const bool before = s.reported();
     read_points(s, *c, shown);
     for (std::size_t i = 0; snapshot && i < shown.pairs.size(); i += 3) {
-      s.expect(snapshot->get(*c, shown.pairs[i].first, value), Status::ok, "get of a snapshot",
+      s.expect(snapshot->get({*c, shown.pairs[i].first}, value), Status::ok, "get of a snapshot",
                shown.pairs[i].first);
-      s.expect(tx.get(*c, shown.pairs[i].first, value), Status::ok, "get of a transaction",
+      s.expect(tx.get({*c, shown.pairs[i].first}, value), Status::ok, "get of a transaction",
                shown.pairs[i].first);
     }
     seek_about(s, *c, shown);

@@ -146,7 +146,7 @@ Collection& IsolationWork::in(std::uint32_t key) {
 template <class Reader>
 Status IsolationWork::read_one(Reader& reader, std::uint32_t key) {
   std::string value;
-  return note(reader.get(in(key), name_of(key), value), key, value);
+  return note(reader.get({in(key), name_of(key)}, value), key, value);
 }
 
 Status IsolationWork::note(Status s, std::uint32_t key, const std::string& value) {
@@ -201,12 +201,12 @@ Status IsolationWork::transaction_step(StoreTransaction& tx) {
     const std::uint32_t key = any_own(thread_);
     const std::uint64_t v = fresh();
     log_.add(TxnOp::Verb::write, key, v);
-    return tx.put(in(key), name_of(key), text_of({v}));
+    return tx.put({in(key), name_of(key)}, text_of({v}));
   }
   const std::uint32_t key = dice < 10 ? any_list() : any_register();
   const bool update = below(4) == 0;
-  const Status s = update ? tx.get_for_update(in(key), name_of(key), value)
-                          : tx.get(in(key), name_of(key), value);
+  const Status s = update ? tx.get_for_update({in(key), name_of(key)}, value)
+                          : tx.get({in(key), name_of(key)}, value);
   if (s != Status::ok && s != Status::not_found) return s;
   std::vector<std::uint64_t> values = values_of(s == Status::ok ? value : "");
   const std::uint64_t v = fresh();
@@ -219,7 +219,7 @@ Status IsolationWork::transaction_step(StoreTransaction& tx) {
     values = {v};
     log_.add(TxnOp::Verb::write, key, v);
   }
-  return tx.put(in(key), name_of(key), text_of(values));
+  return tx.put({in(key), name_of(key)}, text_of(values));
 }
 
 Status IsolationWork::transaction() {
@@ -270,7 +270,7 @@ Status IsolationWork::batch() {
     const std::uint32_t key = kOwn + thread_ * kOwnPerThread + i;
     const std::uint64_t v = fresh();
     log_.add(TxnOp::Verb::write, key, v);
-    b.put(in(key), name_of(key), text_of({v}));
+    b.put({in(key), name_of(key)}, text_of({v}));
   }
   return finish(store_.write(b), true);
 }

@@ -180,9 +180,9 @@ void disturb_named(Store* store, std::vector<NamedRecords>& all, int count) {
       if (i % 5 == 0 && !is_gone(n.ttl_ms)) c.ever.insert(n.pair);
       if (store == nullptr) continue;
       if (i % 10 == 0) (void)put(collection, n);
-      if (i % 10 == 5) batch.put(collection, n.pair.first, n.pair.second, n.ttl_ms);
+      if (i % 10 == 5) batch.put({collection, n.pair.first}, n.pair.second, n.ttl_ms);
       if (i % 9 == 1) (void)erase(collection, numbered(c, i, false).pair);
-      if (i % 9 == 2) batch.erase(collection, n.pair.first);
+      if (i % 9 == 2) batch.erase({collection, n.pair.first});
     }
   }
   if (store != nullptr) (void)store->write(batch);

@@ -63,7 +63,7 @@ class PoolStatsTest : public testing::Test {
 TEST_F(PoolStatsTest, n_allocated_and_m_freed_are_n_minus_m) {
   constexpr std::uint64_t kBytes = 112;  // the class of 100 bytes
   constexpr std::size_t n = 1000, m = 700;
-  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(pool_->malloc_to(root_->slot[i], 100), Status::ok);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(pool_->malloc_to(100, root_->slot[i]), Status::ok);
   EXPECT_EQ(held(), n * kBytes);
   for (std::size_t i = 0; i < m; ++i) ASSERT_EQ(pool_->free_from(root_->slot[i]), Status::ok);
   EXPECT_EQ(held(), (n - m) * kBytes);
@@ -77,7 +77,7 @@ TEST_F(PoolStatsTest, n_allocated_and_m_freed_are_n_minus_m) {
 }
 
 TEST_F(PoolStatsTest, one_block_is_one_block_and_its_neighbours_are_cached) {
-  ASSERT_EQ(pool_->malloc_to(root_->slot[0], 64), Status::ok);
+  ASSERT_EQ(pool_->malloc_to(64, root_->slot[0]), Status::ok);
   EXPECT_EQ(held(), 64u);
   EXPECT_GT(pool_->stats().cached_bytes, 0u) << "the cache took more than one";
   ASSERT_EQ(pool_->free_from(root_->slot[0]), Status::ok);
@@ -125,7 +125,7 @@ TEST_F(PoolStatsTest, a_random_program_holds_what_it_names) {
       if (slot) {
         ASSERT_EQ(pool_->free_from(slot), Status::ok);
       } else {
-        ASSERT_EQ(pool_->malloc_to(slot, 1 + rng() % most), Status::ok);
+        ASSERT_EQ(pool_->malloc_to(1 + rng() % most, slot), Status::ok);
       }
     }
     for (std::size_t i = 0; i < kSlots; i += 2 + rng() % 2) {
@@ -154,7 +154,7 @@ TEST_F(PoolStatsTest, many_threads_hold_what_they_name) {
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (std::size_t i = t * kEach; i < (t + 1) * kEach; ++i) {
-        EXPECT_EQ(pool_->malloc_to(root_->slot[i], 64 + 64 * t), Status::ok);
+        EXPECT_EQ(pool_->malloc_to(64 + 64 * t, root_->slot[i]), Status::ok);
       }
       // Also blocks of another thread.
       done.fetch_add(1);

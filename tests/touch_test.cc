@@ -63,7 +63,7 @@ TEST_F(TouchTest, what_cannot_be_touched) {
   ASSERT_EQ(plain.put("k", "v"), Status::ok);
   EXPECT_EQ(plain.touch("k", {.ttl_ms = 1}), Status::invalid_argument);
   EXPECT_EQ(plain.touch("k", {}), Status::invalid_argument);
-  EXPECT_EQ(s_->default_collection().touch("k", {.ttl_ms = 1}), Status::invalid_argument);
+  EXPECT_EQ(s_->touch("k", {.ttl_ms = 1}), Status::invalid_argument);
   Collection numbers = made({.order = KeyOrder::u64, .expires = true}, "numbers");
   EXPECT_EQ(numbers.touch("short", {.ttl_ms = 1}), Status::invalid_argument);
   EXPECT_EQ(Collection().touch("k", {.ttl_ms = 1}), Status::closed);
@@ -158,7 +158,7 @@ TEST_F(TouchTest, a_snapshot_sees_the_old_lifetime) {
     it.seek_first();
     ASSERT_TRUE(it.valid());
     EXPECT_EQ(it.ttl_ms(), 10u);
-    EXPECT_EQ(*before.get(*in, "k"), "v");
+    EXPECT_EQ(*before.get({*in, "k"}), "v");
     EXPECT_EQ(*in->ttl_ms("k"), 100u);
   }
 }
@@ -170,7 +170,7 @@ TEST_F(TouchTest, a_transaction_touches_what_it_sees) {
     ASSERT_EQ(in->put("k", "v", {.ttl_ms = 10}), Status::ok);
     StoreTransaction tx = s_->begin();
     EXPECT_EQ(tx.touch({*in, "absent"}, 5), Status::not_found);
-    ASSERT_EQ(tx.put(*in, "own", "1"), Status::ok);
+    ASSERT_EQ(tx.put({*in, "own"}, "1"), Status::ok);
     EXPECT_EQ(tx.touch({*in, "own"}, 7), Status::ok);
     EXPECT_EQ(tx.touch({*in, "k"}, 100), Status::ok);
     const StoreTransaction::Savepoint point = tx.savepoint();
@@ -183,10 +183,10 @@ TEST_F(TouchTest, a_transaction_touches_what_it_sees) {
     EXPECT_EQ(*in->ttl_ms("own"), 7u);
     EXPECT_EQ(*in->get("k"), "v");
     StoreTransaction reader = s_->begin({.read_only = true});
-    EXPECT_EQ(reader.touch(*in, "k", 1), Status::read_only);
+    EXPECT_EQ(reader.touch({*in, "k"}, 1), Status::read_only);
   }
   StoreTransaction tx = s_->begin();
-  EXPECT_EQ(tx.touch(made({}, "plain"), "k", 1), Status::invalid_argument);
+  EXPECT_EQ(tx.touch({made({}, "plain"), "k"}, 1), Status::invalid_argument);
 }
 
 TEST_F(TouchTest, a_touch_is_a_change_to_other_transactions) {
@@ -195,19 +195,19 @@ TEST_F(TouchTest, a_touch_is_a_change_to_other_transactions) {
   for (Collection* in : {&c, &d}) {
     ASSERT_EQ(in->put("k", "v", {.ttl_ms = 100}), Status::ok);
     StoreTransaction reader = s_->begin();
-    ASSERT_EQ(reader.contains(*in, "k"), Status::ok);
-    ASSERT_EQ(reader.put(*in, "seen", "k"), Status::ok);
+    ASSERT_EQ(reader.contains({*in, "k"}), Status::ok);
+    ASSERT_EQ(reader.put({*in, "seen"}, "k"), Status::ok);
     ASSERT_EQ(in->touch("k", {.ttl_ms = 200}), Status::ok);
     EXPECT_EQ(reader.commit(), Status::conflict);
 
     StoreTransaction toucher = s_->begin();
-    ASSERT_EQ(toucher.touch(*in, "k", 300), Status::ok);
+    ASSERT_EQ(toucher.touch({*in, "k"}, 300), Status::ok);
     ASSERT_EQ(in->put("k", "new"), Status::ok);
     EXPECT_EQ(toucher.commit(), Status::conflict);
 
     StoreTransaction late = s_->begin();
     ASSERT_EQ(in->put("soon", "v", {.ttl_ms = 10}), Status::ok);
-    ASSERT_EQ(late.touch(*in, "soon", 300), Status::ok);
+    ASSERT_EQ(late.touch({*in, "soon"}, 300), Status::ok);
     now_ += 10;
     EXPECT_EQ(late.commit(), Status::conflict) << "it had expired before the commit";
     EXPECT_EQ(in->contains("soon"), Status::not_found);
@@ -215,9 +215,9 @@ TEST_F(TouchTest, a_touch_is_a_change_to_other_transactions) {
   ASSERT_EQ(c.put("k", "v"), Status::ok);
   StoreTransaction holder = s_->begin();
   std::string value;
-  ASSERT_EQ(holder.get_for_update(c, "k", value), Status::ok);
+  ASSERT_EQ(holder.get_for_update({c, "k"}, value), Status::ok);
   StoreTransaction other = s_->begin();
-  EXPECT_EQ(other.touch(c, "k", 1), Status::conflict);
+  EXPECT_EQ(other.touch({c, "k"}, 1), Status::conflict);
 }
 
 // A touch that read the value and then put it would lose a merge in between.

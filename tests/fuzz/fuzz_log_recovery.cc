@@ -287,9 +287,7 @@ Recovered recover_and_die(const WorkFile& file, bool must_open) {
   FUZZ_REQUIRE(!must_open || p.rolled_back == 0, "rolled back twice");
   r.objects = p.heap->stats().objects;
   if (parts != nullptr && r.sound) {
-    StoreStats stats;
-    parts->collections.main()->tree->stats(stats);
-    r.records = stats.records;
+    r.records = parts->collections.main()->tree->count().records;
   }
   return r;
 }

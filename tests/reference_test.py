@@ -21,10 +21,10 @@ import headers  # noqa: E402
 
 # Declarations of all kinds, with words that a reader must find there.
 CHOSEN = {
-    "Store::put": "Inserts or replaces. ok | full | too_large",
-    "Store::get": "Reads the value of a key.",
+    "Store::write": "Applies all entries of the batch or none",
+    "Collection::get": "Reads the value of a key.",
     "Collection": "Every call may return closed",
-    "Collection::put": "As Store::put.",
+    "Collection::put": "Inserts or replaces. ok | full | too_large",
     "Pool::open": "Opens a pool, and recovers it after a crash. not_found | busy",
     "Pool": "See pool.h.",
     "PoolOptions::size_max": "it grows up to this; so many addresses are reserved",

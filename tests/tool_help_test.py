@@ -100,8 +100,8 @@ def check_bash(options):
             "tenuto info --medium j": ["journal"],
             "tenuto info --medium=": media,
             "tenuto info --medium=ca": ["cache"],
-            "tenuto create --key u": ["u64"],
-            "tenuto load books.tnt --format ": ["jsonl", "tsv"],
+            "tenuto create --order u": ["u64"],
+            "tenuto load books.tnt --format ": ["csv", "json", "jsonl", "tsv"],
             "tenuto put ": files,
             "tenuto put books.t": ["books.tnt"],
             "tenuto put books.tnt ": [],                # a key

@@ -7,7 +7,7 @@ import re
 
 import headers
 
-SAME_CALLS = {"Collection": "Store", "Snapshot": "Store"}
+SAME_CALLS = {"Snapshot": "Collection"}
 # The classes of C++ whose calls a prefix of C has; without a prefix: DEFAULT_CLASSES.
 CLASSES = {"store": ["Store"], "collection": ["Collection", "Store"], "batch": ["WriteBatch"],
            "iterator": ["Iterator"], "snapshot": ["Snapshot"], "transaction": ["StoreTransaction"],
@@ -69,7 +69,7 @@ def elsewhere(declaration, name, calls):
         if declaration.kind != "other":
             return None
         places = [(c, rest) for c in CLASSES.get(prefix, [])]
-        places += [(c, found[1]) for c in DEFAULT_CLASSES[name]]
+        places += [(c, found[1]) for c in DEFAULT_CLASSES.get(name, [])]
         names = [f"{c}::{call}" for c, call in places if call in calls.get(c, ())]
         names = [OTHER_NAMES[called]] if called in OTHER_NAMES else names
         return f"C++: tenuto::{names[0]}" if names else None

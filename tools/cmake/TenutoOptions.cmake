@@ -36,10 +36,16 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 find_program(TENUTO_CCACHE ccache)
-if(TENUTO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${TENUTO_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${TENUTO_CCACHE}")
-endif()
+foreach(language IN ITEMS C CXX)
+  if(TENUTO_CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
+    set(CMAKE_${language}_COMPILER_LAUNCHER "${TENUTO_CCACHE}")
+  endif()
+  # Without this, ccache keeps nothing that was compiled with headers read before (TENUTO_PCH).
+  if(CMAKE_${language}_COMPILER_LAUNCHER MATCHES "(^|/)ccache$")
+    set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros
+                                            ${CMAKE_${language}_COMPILER_LAUNCHER})
+  endif()
+endforeach()
 
 add_compile_options(-march=${TENUTO_ARCH} -Wall -Wextra -Wconversion -Wshadow -Wundef)
 if(TENUTO_WERROR)

@@ -17,26 +17,19 @@ using tests::FramePool;
 TEST(FrameSourceTest, a_thread_that_grew_the_pool_gets_its_frame_also_when_others_were_faster) {
   FramePool pool(8u << 20);
   heap::FrameSource source(*pool.file, *pool.frames);
-  constexpr int kTaken = 60;
-  std::atomic<int> taken = 0;
+  constexpr int kEach = 50;  // together far from the limit of zones
   std::atomic<bool> stop = false;
   std::thread other([&] {
-    while (!stop && taken < kTaken) {
+    for (int taken = 0; !stop && taken < kEach;) {
       if (pool.frames->get(frame::kOrderHuge, 1)) ++taken;
     }
   });
-  int full = 0;
-  while (taken < kTaken) {
+  for (int i = 0; i < kEach; ++i) {
     const auto got = source.get_unfilled(frame::kOrderHuge, 0);
-    if (!got) {
-      ++full;
-      EXPECT_EQ(got.error(), Status::full);
-      break;
-    }
+    EXPECT_TRUE(got) << "get " << i << ": " << status_name(got.error());
   }
   stop = true;
   other.join();
-  EXPECT_EQ(full, 0);
   EXPECT_EQ(pool.disagreement(), "");
 }
 

@@ -149,7 +149,7 @@ TEST_P(StorePlanted, is_found_by_its_story_and_nothing_else_is) {
 INSTANTIATE_TEST_SUITE_P(
     every, StorePlanted,
     testing::Values(Mistake{"store_range_read_shrinks", a_turning_cursor_forgets},
-                    Mistake{"store_pairs_erased_unread", an_erase_of_pairs_leaves_one, 20},
+                    Mistake{"store_pairs_erased_unread", an_erase_of_pairs_leaves_one, 500},
                     Mistake{"store_name_created_twice", two_trees_get_one_name},
                     Mistake{"store_unborn_is_there", an_unborn_collection_takes_puts},
                     Mistake{"store_drop_unannounced", a_drop_passes_a_reader, 200'000},

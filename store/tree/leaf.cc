@@ -5,6 +5,7 @@
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "store/tree/record.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
@@ -93,6 +94,12 @@ PoolOffset low_block(const Leaf& leaf) {
   PoolOffset block;
   std::memcpy(&block.value, leaf.low.data, sizeof block.value);
   return block;
+}
+
+bool record_sound_anywhere(const pm::PoolFile& file, PoolOffset at, const Record& r) {
+  RecordHead head;
+  std::memcpy(&head, file.at<const char>(at), sizeof head);
+  return head.check() == record_check({}, r);
 }
 
 Result<std::string_view> low_of(const pm::PoolFile& file, const Leaf& leaf) {

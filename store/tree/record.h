@@ -123,10 +123,11 @@ inline bool record_of_its_place(const pm::PoolFile& file, PoolOffset at, const R
   return head.check() == record_check(at, r);
 }
 
+// Of a record of 0.1.0. Not inline, so that record_sound is.
+bool record_sound_anywhere(const pm::PoolFile& file, PoolOffset at, const Record& r);
+
 inline bool record_sound(const pm::PoolFile& file, PoolOffset at, const Record& r) {
-  RecordHead head;
-  std::memcpy(&head, file.at<const char>(at), sizeof head);
-  return head.check() == record_check(at, r) || head.check() == record_check({}, r);
+  return record_of_its_place(file, at, r) || record_sound_anywhere(file, at, r);
 }
 
 }  // namespace TENUTO_NS::store

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "pm/plant.h"
+#include "store/tree/rebuild.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {

@@ -163,11 +163,13 @@ TEST_F(JournalOlder, is_refused_after_a_replay_that_was_killed) {
 
 #ifdef TENUTO_DEBUG_CHECKS
 TEST_F(JournalOlder, planted_writes_that_nothing_announced_are_found) {
+  // Which write a kill meets depends on the journal's thread, so one pass may miss it.
+  constexpr int kPasses = 20;
   plant("journal_pool_written_unannounced");
-  kill_in_checkpoints(3);
+  for (int i = 0; i < kPasses && wrong_ == 0; ++i) kill_in_checkpoints(3);
   EXPECT_GT(wrong_, 0);
   wrong_ = 0;
-  kill_in_replays();
+  for (int i = 0; i < kPasses && wrong_ == 0; ++i) kill_in_replays();
   EXPECT_GT(wrong_, 0);
 }
 #endif

@@ -7,27 +7,18 @@
 #include <vector>
 
 #include "support/collection_world.h"
+#include "support/explored.h"
 #include "support/kv_world.h"
 
 namespace tenuto::test {
 namespace {
-
-using Fences = std::vector<std::pair<const char*, const char*>>;
 
 // `share` divides the numbers of states that kv_crash samples a point, for slow checks.
 void expect_sound(CollectionCrash subject, const Fences& fences, std::uint64_t share = 2) {
   CrashOptions options = kv_crash_options();
   options.product_max /= share;
   options.samples_max /= share;
-  const CrashResult r = subject.run(options);
-  EXPECT_TRUE(r.ok()) << r.text();
-  for (const auto& [first, then] : fences) {
-    EXPECT_TRUE(r.explored(first, then)) << first << " | " << then;
-  }
-  std::printf("%llu points, %llu states, %llu in recovery, %llu checks, %.1f s\n",
-              static_cast<unsigned long long>(r.points), static_cast<unsigned long long>(r.unique),
-              static_cast<unsigned long long>(r.recovery_states),
-              static_cast<unsigned long long>(r.checks), r.seconds);
+  expect_explored(subject.run(options), fences);
 }
 
 TEST(collection_crash, a_collection_is_made_or_not) {

@@ -7,27 +7,18 @@
 #include <utility>
 #include <vector>
 
+#include "support/explored.h"
 #include "support/kv_world.h"
 
 namespace tenuto::test {
 namespace {
-
-using Fences = std::vector<std::pair<const char*, const char*>>;
 
 // Each named fence must have been crashed at. No test names "split finished | store is used": a
 // crash there leaves the unfinished or the finished split, and both are crash states of the split
 // itself, which are not judged twice.
 void expect_sound(KvCrash subject, const Fences& fences,
                   const CrashOptions& options = kv_crash_options()) {
-  const CrashResult r = subject.run(options);
-  EXPECT_TRUE(r.ok()) << r.text();
-  for (const auto& [first, then] : fences) {
-    EXPECT_TRUE(r.explored(first, then)) << first << " | " << then;
-  }
-  std::printf("%llu points, %llu states, %llu in recovery, %llu checks, %.1f s\n",
-              static_cast<unsigned long long>(r.points), static_cast<unsigned long long>(r.unique),
-              static_cast<unsigned long long>(r.recovery_states),
-              static_cast<unsigned long long>(r.checks), r.seconds);
+  expect_explored(subject.run(options), fences);
 }
 
 TEST(kv_crash, single_operations_are_there_or_not) {

@@ -2,28 +2,20 @@
 // the old one or the new one, and nothing leaks. planted_crash.cc plants mistakes.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <utility>
 
+#include "support/explored.h"
 #include "support/root_world.h"
 
 namespace tenuto::test {
 namespace {
 
 TEST(root_crash, the_root_is_the_old_one_or_the_new_one) {
-  const CrashResult r = explore_root_growth(root_growth_options());
-  EXPECT_TRUE(r.ok()) << r.text();
-  const std::pair<const char*, const char*> fences[] = {{"undo entries", "in-place stores"},
-                                                        {"modified data", "commit record"},
-                                                        {"commit record", "freed bits"},
-                                                        {"undone bytes and bits", "lane retired"}};
-  for (const auto& [first, then] : fences) {
-    EXPECT_TRUE(r.explored(first, then)) << first << " | " << then;
-  }
-  std::printf("%llu points, %llu states, %llu in recovery, %llu checks, %.1f s\n",
-              static_cast<unsigned long long>(r.points), static_cast<unsigned long long>(r.unique),
-              static_cast<unsigned long long>(r.recovery_states),
-              static_cast<unsigned long long>(r.checks), r.seconds);
+  expect_explored(explore_root_growth(root_growth_options()),
+                  {{"undo entries", "in-place stores"},
+                   {"modified data", "commit record"},
+                   {"commit record", "freed bits"},
+                   {"undone bytes and bits", "lane retired"}});
 }
 
 TEST(root_crash, every_dropped_fence_is_found) {

@@ -2,10 +2,10 @@
 // open, and in what follows, it opens again and holds what it held.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <string>
 
 #include "pools/packed.h"
+#include "support/explored.h"
 #include "support/explored_medium.h"
 #include "support/pool_parts.h"
 #include "tenuto/crash.h"
@@ -90,11 +90,7 @@ CrashResult explore(const std::string& name, CrashOptions how = {}) {
 }
 
 void expect_sound(const CrashResult& r) {
-  EXPECT_TRUE(r.ok()) << r.text();
-  EXPECT_TRUE(r.explored("superblock copy", "pool state change"));
-  std::printf("%llu points, %llu states, %llu in recovery, %.1f s\n",
-              static_cast<unsigned long long>(r.points), static_cast<unsigned long long>(r.unique),
-              static_cast<unsigned long long>(r.recovery_states), r.seconds);
+  expect_explored(r, {{"superblock copy", "pool state change"}});
 }
 
 TEST(UpgradeCrash, of_a_pool_that_was_closed) { expect_sound(explore("clean")); }

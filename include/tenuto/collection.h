@@ -56,9 +56,10 @@ struct CollectionStats {
   std::uint64_t records = 0;       // also expired ones that are not reclaimed yet
   std::uint64_t record_bytes = 0;  // keys and values
   std::uint64_t leaves = 0;
-  std::uint64_t inner_nodes = 0;  // DRAM
-  std::uint64_t height = 0;       // inner levels
-  std::uint64_t index_dram_bytes = 0;
+  std::uint64_t inner_nodes = 0;         // DRAM
+  std::uint64_t height = 0;              // inner levels
+  std::uint64_t index_dram_bytes = 0;    // without the lookup cache
+  std::uint64_t lookup_cache_bytes = 0;  // DRAM: StoreOptions::lookup_cache_bytes
 };
 
 // Returns the new value for an old one. Old none: there is no record. New none: erases the key.

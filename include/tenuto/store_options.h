@@ -94,6 +94,10 @@ struct StoreOptions {
   // changed is corrupt, and never a wrong value. false: they detect only bytes that cannot be a
   // record at all.
   bool verify_reads = true;
+  // DRAM for the lookup cache: a table of where the records of recently read keys are, which spares
+  // get, view, contains and multi_get the way through the index. It grows with the records that are
+  // read, by 16 to 32 bytes each, up to this many bytes for all collections together. 0: no cache.
+  std::uint64_t lookup_cache_bytes = 256ull << 20;
   // The oldest snapshots expire when all old versions together hold more than so many bytes, or
   // when they are older than so many milliseconds. 0: unbounded. See tenuto/snapshot.h.
   std::uint64_t snapshot_bytes_max = 0;
@@ -122,11 +126,12 @@ struct StoreStats {
   std::uint64_t records = 0;
   std::uint64_t record_bytes = 0;  // keys and values
   std::uint64_t leaves = 0;
-  std::uint64_t inner_nodes = 0;  // DRAM
-  std::uint64_t height = 0;       // inner levels
-  std::uint64_t index_dram_bytes = 0;
-  double rebuild_ms = 0;        // time of building the index at the last open
-  std::uint64_t snapshots = 0;  // active, those of transactions and iterators included
+  std::uint64_t inner_nodes = 0;         // DRAM
+  std::uint64_t height = 0;              // inner levels
+  std::uint64_t index_dram_bytes = 0;    // without the lookup cache
+  std::uint64_t lookup_cache_bytes = 0;  // DRAM, now
+  double rebuild_ms = 0;                 // time of building the index at the last open
+  std::uint64_t snapshots = 0;           // active, those of transactions and iterators included
   std::uint64_t snapshot_oldest_age_ms = 0;
   std::uint64_t snapshot_versions = 0;  // old versions held
   std::uint64_t snapshot_bytes = 0;     // held by them: records in the pool, and some DRAM

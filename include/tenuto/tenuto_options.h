@@ -71,6 +71,7 @@ typedef struct tenuto_store_options {
   void* clock_context;
   uint64_t clock_jump_ms_max;
   uint64_t clock_confirm_ms;
+  uint64_t lookup_cache_bytes;
 } tenuto_store_options;
 
 void tenuto_store_options_init_sized(tenuto_store_options* options, size_t struct_bytes);
@@ -85,6 +86,7 @@ typedef struct tenuto_store_stats {
   double rebuild_ms;
   uint64_t snapshots, snapshot_oldest_age_ms, snapshot_versions, snapshot_bytes, snapshots_expired;
   uint64_t retired_items, retired_bytes;
+  uint64_t lookup_cache_bytes;
 } tenuto_store_stats;
 
 tenuto_status tenuto_store_get_stats_sized(const tenuto_store* store, tenuto_store_stats* stats,
@@ -142,6 +144,7 @@ static inline void tenuto_collection_options_init(tenuto_collection_options* opt
 typedef struct tenuto_collection_stats {
   uint64_t records, record_bytes;
   uint64_t leaves, inner_nodes, height, index_dram_bytes;
+  uint64_t lookup_cache_bytes;
 } tenuto_collection_stats;
 
 tenuto_status tenuto_collection_get_stats_sized(const tenuto_collection* collection,

@@ -56,7 +56,8 @@ void copy_tree_stats(tenuto_collection_stats& to, const Stats& from) {
         .leaves = from.leaves,
         .inner_nodes = from.inner_nodes,
         .height = from.height,
-        .index_dram_bytes = from.index_dram_bytes};
+        .index_dram_bytes = from.index_dram_bytes,
+        .lookup_cache_bytes = from.lookup_cache_bytes};
 }
 
 Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Report& report) {
@@ -78,6 +79,7 @@ Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Re
   to.reclaim_at_once = o.reclaim_at_once;
   to.clock_jump_ms_max = o.clock_jump_ms_max;
   to.clock_confirm_ms = o.clock_confirm_ms;
+  to.lookup_cache_bytes = o.lookup_cache_bytes;
   if (o.clock_ms != nullptr) {
     to.clock_ms = [clock = o.clock_ms, context = o.clock_context] { return clock(context); };
   }
@@ -136,6 +138,7 @@ void tenuto_store_options_init_sized(tenuto_store_options* to, size_t struct_byt
   all.reclaim_at_once = o.reclaim_at_once;
   all.clock_jump_ms_max = o.clock_jump_ms_max;
   all.clock_confirm_ms = o.clock_confirm_ms;
+  all.lookup_cache_bytes = o.lookup_cache_bytes;
   c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 
@@ -191,7 +194,8 @@ tenuto_status tenuto_store_get_stats_sized(const tenuto_store* store, tenuto_sto
                                   .snapshot_bytes = s.snapshot_bytes,
                                   .snapshots_expired = s.snapshots_expired,
                                   .retired_items = s.retired_items,
-                                  .retired_bytes = s.retired_bytes};
+                                  .retired_bytes = s.retired_bytes,
+                                  .lookup_cache_bytes = tree.lookup_cache_bytes};
   return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 

@@ -114,7 +114,7 @@ class Collections {
 
   Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, VersionStore& versions,
               unsigned threads)
-      : ground_{file, heap, engine, versions, {}}, threads_(threads) {}
+      : ground_{file, heap, engine, versions, {}, {}}, threads_(threads) {}
   ~Collections();  // closes the handles that are left
 
   // Makes the default collection. REQUIRES: the pool has no store.
@@ -127,6 +127,8 @@ class Collections {
 
   const State& main() const { return main_; }
   void set_verify_reads(bool on);
+  // Of all collections together.
+  void set_lookup_cache_bytes(std::uint64_t bytes) { ground_.lookups.set_limit(bytes); }
   // Both before the first use of a named collection, and the clock first.
   void set_clock(std::shared_ptr<ExpiryClock> clock) { clock_ = std::move(clock); }
   void set_encodings(Encodings encodings);

@@ -32,6 +32,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
   store::Collections& all = *collections();
   store::VersionStore& versions = *parts()->versions;
   all.set_verify_reads(options.verify_reads);
+  all.set_lookup_cache_bytes(options.lookup_cache_bytes);
   const auto clock = std::make_shared<store::ExpiryClock>(
       options.clock_ms,
       store::ExpiryClock::Limits{options.clock_jump_ms_max, options.clock_confirm_ms},

@@ -12,6 +12,8 @@
 // words and headers back before the index is rebuilt. So no record of the batch is reachable. The
 // splits that made room are complete by themselves, and stay. The leaves are locked to the end, so
 // no reader sees a part.
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -69,6 +71,9 @@ class Tree::Batch {
     const EpochGuard guard;
     if (TENUTO_PLANT("store_timestamp_before_the_locks")) now_ = versions().now();
     for (std::size_t next = 0; next < changes_.size();) TENUTO_TRY(lock_next(next));
+    // Before the timestamp is loaded: see store/tree/lookup_cache.h.
+    const bool late = TENUTO_PLANT("store_lookup_forgets_one_by_one");
+    for (std::size_t i = 0; !late && i < locked_.size(); ++i) forget(locked_[i]);
     if (!TENUTO_PLANT("store_timestamp_before_the_locks")) now_ = versions().now();
     TENUTO_TRY(validate());
     emptied_.reserve(locked_.size());  // after the commit nothing may fail
@@ -138,6 +143,12 @@ class Tree::Batch {
     choose_slots(l);
     next = l.end;
     return Status::ok;
+  }
+
+  void forget(const LockedLeaf& l) {
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      if (changes_[i].found) l.tree->lookups_.forget(changes_[i].hash);
+    }
   }
 
   Status find_all(LockedLeaf& l) {
@@ -285,7 +296,12 @@ class Tree::Batch {
     for (const LockedLeaf& l : locked_) {
       if (l.header_changes && l.shadow->used_slots() == 0) emptied_.push_back(&changes_[l.first]);
     }
-    for (const LockedLeaf& l : locked_) l.shadow->unlock();
+    for (const LockedLeaf& l : locked_) {
+      const bool late = TENUTO_PLANT("store_lookup_forgets_one_by_one");
+      if (late) forget(l);
+      l.shadow->unlock();
+      if (late) ::usleep(20);
+    }
     locked_.clear();
     for (Change& c : changes_) c.record = {};  // it belongs to its leaf now
     for (Change& c : changes_) {
@@ -297,7 +313,7 @@ class Tree::Batch {
       }
       if (c.found && !c.kept) {
         const auto old_bytes = static_cast<std::uint64_t>(c.old_bytes) + sizeof(RecordHead);
-        c.tree().retire_block(c.old_word.record(), old_bytes);
+        c.tree().retire_record(c.old_word.record(), c.hash, old_bytes);
         retired_bytes_ += old_bytes;
       }
       c.tree().garbage_.mine().count(records, bytes);

@@ -186,7 +186,8 @@ class Tree::Bulk {
       lock.unlock_unchanged();
       return Status::exists;
     }
-    if (const Status s = tree_.still_there(lock); s != Status::ok) {
+    if (!tree_.still_there()) {
+      const Status s = tree_.gone(lock);
       return s == Status::conflict ? Status::busy : s;  // a transaction was to drop it
     }
     // No version says that the loaded keys were absent, so a snapshot would see them.

@@ -83,7 +83,11 @@ class Tree::Compact {
   Status verify_leaf(const Place& place) const;
   Status merge_pair(const Place& at_left, const Place& at_right);
   Status merge_locked(ShadowLeaf& left, ShadowLeaf& right);
-  Result<PoolOffset> copy_record(PoolOffset old);
+  struct Copy {
+    PoolOffset at;
+    KeyHash hash;  // of the key
+  };
+  Result<Copy> copy_record(PoolOffset old);
   Status move_records(const Place& place);
   Status move_leaf(const Place& place);
   void replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
@@ -223,7 +227,7 @@ Status Tree::Compact::move_blocks(std::optional<std::string>& from) {
 }
 
 // Does not copy a damaged record, because the copy would get a sound checksum.
-Result<PoolOffset> Tree::Compact::copy_record(PoolOffset old) {
+Result<Tree::Compact::Copy> Tree::Compact::copy_record(PoolOffset old) {
   Record record;
   if (!read_record(tree_.file_, old, record)) return tree_.leaves_.damaged(old, "record");
   if (!record_sound(tree_.file_, old, record))
@@ -238,10 +242,10 @@ Result<PoolOffset> Tree::Compact::copy_record(PoolOffset old) {
     auto& head = *tree_.file_.at<RecordHead>(block->offset);
     head =
         RecordHead::make(head.key_bytes(), head.value_field(), record_check(block->offset, record));
-    return block->offset;
+    return Copy{block->offset, hash_key(record.key)};
   }
   write_record(tree_.file_, block->offset, record.key, record.value);
-  return block->offset;
+  return Copy{block->offset, hash_key(record.key)};
 }
 
 // Moves all records of a leaf that are in slabs to be emptied, with two fences. not_found: there
@@ -250,6 +254,7 @@ Status Tree::Compact::move_records(const Place& place) {
   ShadowLeaf& shadow = *place.leaf;
   std::array<MovedEntry, kSlots> moved;
   std::array<PoolOffset, kSlots> old;
+  std::array<KeyHash, kSlots> hashes;
   unsigned found = 0;
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(used));
@@ -270,21 +275,24 @@ Status Tree::Compact::move_records(const Place& place) {
     }
   } copies{tree_.heap_, moved};
   while (copies.count < found) {
-    const Result<PoolOffset> copy = copy_record(old[copies.count]);
+    const Result<Copy> copy = copy_record(old[copies.count]);
     if (!copy) return copy.error();
-    moved[copies.count].word = SlotWord::make(*copy, moved[copies.count].word.hash());
+    moved[copies.count].word = SlotWord::make(copy->at, moved[copies.count].word.hash());
+    hashes[copies.count] = copy->hash;
     copies.count += 1;
   }
   // Before the lock, so that other threads wait for one fence only.
   fence("copies of records", "slots of copies");
   if (!shadow.lock_if(place.version)) return Status::conflict;
   copies.count = 0;
+  const bool keeps = TENUTO_PLANT("store_lookup_keeps_moved");
+  for (unsigned i = 0; !keeps && i < found; ++i) tree_.lookups_.forget(hashes[i]);
   const bool too_early = TENUTO_PLANT("store_moved_record_released_early");
   for (unsigned i = 0; too_early && i < found; ++i) tree_.heap_.release(old[i]);
   store_moved(shadow, moved.data(), found);
   shadow.unlock();
   for (unsigned i = 0; !too_early && i < found; ++i)
-    tree_.retire_block(old[i], tree_.heap_.usable_size(old[i]));
+    tree_.retire_record(old[i], hashes[i], tree_.heap_.usable_size(old[i]));
   work_.done.records_moved += found;
   return Status::ok;
 }

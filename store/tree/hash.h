@@ -15,6 +15,7 @@ namespace TENUTO_NS::store {
 struct KeyHash {
   std::uint8_t fingerprint;  // never 0: 0 marks an empty slot in DRAM
   std::uint16_t slot;        // the 16 bits in the slot word
+  std::uint64_t mixed;       // what both are taken from; not on media
 };
 
 // Cost: one 3-cycle instruction per eight bytes of key.
@@ -31,7 +32,7 @@ inline KeyHash hash_key(std::string_view key) {
   const std::uint64_t mixed = crc * 0x9e3779b97f4a7c15ull;
   const auto fingerprint = static_cast<std::uint8_t>(mixed >> 56);
   return {fingerprint == 0 ? std::uint8_t{0xff} : fingerprint,
-          static_cast<std::uint16_t>(mixed >> 40)};
+          static_cast<std::uint16_t>(mixed >> 40), mixed};
 }
 
 }  // namespace TENUTO_NS::store

@@ -51,10 +51,7 @@ Status LeafReader::judge(const Found& found, bool for_value, Record& out) const 
     return Status::not_found;
   }
   out = found.record;
-  if (for_value && verify_ && !record_sound(file_, found.word.record(), out)) {
-    return damaged(found.word.record(), "record's checksum");
-  }
-  return file_.bad_pages();
+  return judge(found.word.record(), out, for_value);
 }
 
 // --- entries -------------------------------------------------------------------------------------

@@ -47,6 +47,17 @@ class LeafReader {
 
   // Searches one leaf. conflict: it has changed, look again.
   Status search(const Place& place, std::string_view key, KeyHash hash, Found& out) const;
+  // Whether the record at this place has the key. False for what cannot be a record.
+  bool has_key(PoolOffset at, std::string_view key, Record& out) const {
+    prefetch_record(file_, at);
+    return read_record(file_, at, out) && out.key == key;
+  }
+  // Compares a record that was found with its checksum, if its value is to be read.
+  Status judge(PoolOffset at, const Record& record, bool for_value) const {
+    if (for_value && verify_ && !record_sound(file_, at, record)) [[unlikely]]
+      return damaged(at, "record's checksum");
+    return file_.bad_pages();
+  }
   // Turns the result of a search into a status and a record.
   Status judge(const Found& found, bool for_value, Record& out) const;
 

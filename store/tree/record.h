@@ -31,6 +31,10 @@ constexpr std::uint64_t record_bytes(std::size_t key_bytes, std::size_t value_by
   return sizeof(RecordHead) + extra + key_bytes + value_bytes;
 }
 
+inline std::uint64_t record_bytes_of(const Record& r) {
+  return record_bytes(r.key.size(), r.value.size());
+}
+
 // Whole lines if that wastes little: a block on line bounds is flushed with the fewest lines.
 constexpr std::uint64_t record_block_bytes(std::uint64_t bytes) {
   const std::uint64_t lines = round_up(bytes, kLineBytes);

@@ -125,6 +125,7 @@ StoreStats Tree::Statistics::stats() const {
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
   out.index_dram_bytes = shape.bytes + out.leaves * sizeof(ShadowLeaf);
+  out.lookup_cache_bytes = tree_.lookups_.bytes();
   out.rebuild_ms = tree_.rebuild_ms_;
   return out;
 }

@@ -3,6 +3,8 @@
 // each fence is for: leaf.h.
 #include "store/tree/tree.h"
 
+#include <unistd.h>
+
 #include <bit>
 
 #include "pm/assert.h"
@@ -24,6 +26,7 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order)
       order_(order),
       leaves_(ground.file, id),
       shadows_(ground.shadows),
+      lookups_(ground.lookups),
       garbage_([this](const Retired& item) { free(item); },
                [this] {
                  const bool lost = TENUTO_PLANT("store_thread_frees_unprepared");
@@ -49,15 +52,30 @@ Tree::~Tree() {
 
 Status Tree::lookup(std::string_view key, Record& out, bool for_value) const {
   if (key.size() > kKeyBytesMax) return Status::too_large;
-  const KeyHash hash = hash_key(key);
-  for (;;) {
-    const Place place = index_.locate(key);
-    Found found;
-    const Status s = leaves_.search(place, key, hash, found);
-    if (s == Status::conflict) continue;
-    TENUTO_TRY(s);
-    return leaves_.judge(found, for_value, out);
+  const LookupCache::Look look = lookups_.look(hash_key(key));
+  Status s = Status::ok;
+  if (lookup_cached(key, look, out, for_value, s)) return s;
+  return lookup_in_leaf(key, look, out, for_value);
+}
+
+Status Tree::lookup_in_leaf(std::string_view key, const LookupCache::Look& look, Record& out,
+                            bool for_value) const {
+  Status s = Status::conflict;
+  while (s == Status::conflict) {
+    s = lookup_at_place(index_.locate(key), key, look, out, for_value);
   }
+  return s;
+}
+
+Status Tree::lookup_at_place(const Place& place, std::string_view key,
+                             const LookupCache::Look& look, Record& out, bool for_value) const {
+  Found found;
+  TENUTO_TRY(leaves_.search(place, key, look.hash(), found));
+  TENUTO_TRY(leaves_.judge(found, for_value, out));
+  lookups_.enter(look, found.word.record());
+  if (lookups_.wants_to_grow()) [[unlikely]]
+    lookups_.grow(count().records);
+  return Status::ok;
 }
 
 Status Tree::get(std::string_view key, std::string& value) const {
@@ -96,6 +114,7 @@ Status Tree::put(std::string_view key, std::string_view value) {
   const Result<heap::Block> record = reserve_record(key, value);
   if (!record) return record.error();
   Pending p{key, hash_key(key), record->offset, bytes_of({key, value}), false};
+  lookups_.prefetch(p.hash);
   // A record that is not linked is given back on every way out.
   struct GiveBack {
     heap::Heap& heap;
@@ -127,8 +146,7 @@ Status Tree::put_at(Pending& p, std::string_view value) {
 }
 
 // A thread that drops the collection may have read this leaf, and waits for no lock of it (life.h).
-Status Tree::still_there(LeafLock& lock) const {
-  if (life_->is_open() || TENUTO_PLANT("store_write_life_not_validated")) return Status::ok;
+Status Tree::gone(LeafLock& lock) const {
   lock.unlock_unchanged();
   const Status s = life_->alive();
   return s == Status::ok ? Status::conflict : s;
@@ -146,8 +164,8 @@ Status Tree::link_record(const Place& place, Pending& p, const Found& old) {
     return split == Status::ok ? Status::conflict : split;
   }
   const TimestampWord now = versions_.now();
-  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
-    return s;
+  if (!still_there()) [[unlikely]]
+    return gone(lock);
   insert_entry(shadow, choose_slot(used), SlotWord::make(p.record, p.hash.slot),
                p.hash.fingerprint);
   p.record = {};
@@ -169,23 +187,33 @@ Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   ThreadGarbage& garbage = garbage_.mine();
   if (!shadow.lock_if(place.version)) return Status::conflict;
   LeafLock lock(shadow);
-  const TimestampWord now = versions_.now();
-  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
-    return s;
+  TimestampWord now{};
+  if (TENUTO_PLANT("store_lookup_change_after_timestamp")) {
+    now = versions_.now();
+    ::usleep(20);
+  }
+  LookupCache::Change change(lookups_, p.hash);
+  if (!TENUTO_PLANT("store_lookup_change_after_timestamp")) now = versions_.now();
+  if (!still_there()) [[unlikely]] {
+    change.end();
+    return gone(lock);
+  }
   const PoolOffset old_record = old.word.record();
   const std::int64_t old_bytes = bytes_of(old.record);
   if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
   swap_entry(shadow, old.slot, SlotWord::make(p.record, p.hash.slot));
+  change.becomes(p.record);
   p.record = {};
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
     kept = versions_.keep({*this, shadow, p.key, p.hash, now.clock(), old_record,
                            static_cast<std::uint64_t>(old_bytes)});
   }
+  change.end();
   lock.unlock();
   garbage.count(0, p.bytes - old_bytes);
   if (!kept && !TENUTO_PLANT("store_old_record_released_early"))
-    retire_block(old_record, record_bytes(old.record.key.size(), old.record.value.size()));
+    retire_record(old_record, p.hash, record_bytes_of(old.record));
   if (now.snapshots() != 0) [[unlikely]]
     versions_.sweep();
   return Status::ok;
@@ -211,20 +239,21 @@ Status Tree::unlink_record(const Place& place, std::string_view key, const Found
   ThreadGarbage& garbage = garbage_.mine();
   if (!shadow.lock_if(place.version)) return Status::conflict;
   LeafLock lock(shadow);
+  const KeyHash hash = hash_key(key);
+  if (!TENUTO_PLANT("store_lookup_keeps_erased")) lookups_.forget(hash);
   const TimestampWord now = versions_.now();
-  if (const Status s = still_there(lock); s != Status::ok) [[unlikely]]
-    return s;
+  if (!still_there()) [[unlikely]]
+    return gone(lock);
   erase_entry(shadow, old.slot);
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
-    kept = versions_.keep({*this, shadow, key, hash_key(key), now.clock(), old.word.record(),
+    kept = versions_.keep({*this, shadow, key, hash, now.clock(), old.word.record(),
                            static_cast<std::uint64_t>(bytes_of(old.record)), true});
   }
   const bool emptied = shadow.used_slots() == 0;
   lock.unlock();
   garbage.count(-1, -bytes_of(old.record));
-  if (!kept)
-    retire_block(old.word.record(), record_bytes(old.record.key.size(), old.record.value.size()));
+  if (!kept) retire_record(old.word.record(), hash, record_bytes_of(old.record));
   if (now.snapshots() != 0) versions_.sweep();
   if (emptied) unlink_empty(key);
   return Status::ok;

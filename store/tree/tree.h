@@ -27,6 +27,7 @@
 #include "store/tree/index.h"
 #include "store/tree/leaf.h"
 #include "store/tree/leaf_reader.h"
+#include "store/tree/lookup_cache.h"
 #include "store/tree/read_set.h"
 #include "store/tree/record.h"
 #include "store/tree/shadow_leaves.h"
@@ -44,6 +45,7 @@ struct Ground {
   tx::Engine& engine;
   VersionStore& versions;
   ShadowLeaves shadows;
+  LookupBudget lookups;
 };
 
 // The answer to one key of many.
@@ -175,6 +177,24 @@ class Tree {
 
   Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
   void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
+  struct Missed;  // multi_get.cc
+  void lookup_missed(const Missed& missed) const;
+  // The steps of a lookup. False: the lookup cache does not know the key.
+  bool lookup_cached(std::string_view key, LookupCache::Look look, Record& out, bool for_value,
+                     Status& status) const {
+    while (const PoolOffset at = look.next()) {
+      if (!leaves_.has_key(at, key, out) && !TENUTO_PLANT("store_lookup_key_not_compared"))
+        continue;
+      status = leaves_.judge(at, out, for_value);
+      return true;
+    }
+    return false;
+  }
+  Status lookup_in_leaf(std::string_view key, const LookupCache::Look& look, Record& out,
+                        bool for_value) const;
+  // conflict: the leaf has changed, look again.
+  Status lookup_at_place(const Place& place, std::string_view key, const LookupCache::Look& look,
+                         Record& out, bool for_value) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   // A record that is written and is to be linked into its leaf.
@@ -186,15 +206,25 @@ class Tree {
     bool fenced;  // the record is durable
   };
   Status put_at(Pending& p, std::string_view value);
-  // For a write under its lock. Not ok: the leaf is unlocked. conflict: the collection stays after
-  // all, look again. not_found | closed: it does not.
-  Status still_there(LeafLock& lock) const;
+  // For a write under its lock: whether the collection is neither dropped nor about to be.
+  bool still_there() const {
+    return life_->is_open() || TENUTO_PLANT("store_write_life_not_validated");
+  }
+  // If it is not: unlocks the leaf and waits for the outcome. conflict: the collection stays after
+  // all, look again. not_found | closed: it does not. REQUIRES: the thread holds no bucket of the
+  // lookup cache, which the dropping thread may wait for.
+  Status gone(LeafLock& lock) const;
   // The steps under the leaf's lock. conflict: the leaf has changed since `place`, look again.
   Status link_record(const Place& place, Pending& p, const Found& old);
   Status replace_record(const Place& place, Pending& p, const Found& old);
   Status unlink_record(const Place& place, std::string_view key, const Found& old);
   struct Conditional;  // conditional.cc
   void free(const Retired& item);
+  // A key's record that no slot and no entry of the lookup cache names any more.
+  void retire_record(PoolOffset record, KeyHash hash, std::uint64_t bytes) {
+    TENUTO_DCHECK(!lookups_.names(hash, record));
+    retire_block(record, bytes);
+  }
   void retire_block(PoolOffset block, std::uint64_t bytes) {
     if (block) garbage_.retire(garbage_.mine(), {block.value, Retired::What::block, bytes});
   }
@@ -233,6 +263,7 @@ class Tree {
   mutable std::mutex count_mu_;
 
   ShadowLeaves& shadows_;
+  LookupCache lookups_;
   mutable Garbage garbage_;
   Index index_;
 };

@@ -38,6 +38,9 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   story_.sync_ms = one_in(3) ? 1 + random_.below(5) : 0;
   story_.reclaim_ms = one_in(8) ? 1 : 0;
   story_.snapshot_bytes_max = one_in(20) ? 10'000 + random_.below(200'000) : 0;
+  // Tables that grow, one page that displaces, none.
+  static constexpr std::uint64_t kLookups[] = {256u << 20, 4096, 0};
+  story_.lookup_bytes = kLookups[random_.below(3)];
   two_stores_ = one_in(6);
   hot_ = static_cast<std::uint64_t>(4 + below(60));
   near_ = static_cast<std::uint64_t>(below(kKeys / 2));

@@ -45,6 +45,8 @@ constexpr Option kOptions[] = {
      [](Story& s, std::uint64_t n) { s.reclaim_ms = n; }},
     {"snapshot_bytes_max", [](const Story& s) { return s.snapshot_bytes_max; },
      [](Story& s, std::uint64_t n) { s.snapshot_bytes_max = n; }},
+    {"lookup_bytes", [](const Story& s) { return s.lookup_bytes; },
+     [](Story& s, std::uint64_t n) { s.lookup_bytes = n; }},
 };
 
 std::string set_option(const std::string& word, Story& story) {

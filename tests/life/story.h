@@ -69,6 +69,7 @@ struct Story {
   std::uint64_t sync_ms = 0;     // JournalOptions::sync_every_ms
   std::uint64_t reclaim_ms = 0;  // StoreOptions::reclaim_every_ms
   std::uint64_t snapshot_bytes_max = 0;
+  std::uint64_t lookup_bytes = 256u << 20;  // StoreOptions::lookup_cache_bytes
   std::vector<Step> steps;
 };
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <vector>
 
 namespace tenuto {
 namespace {
@@ -24,6 +25,22 @@ TEST(Crc32c, published_vectors) {
   EXPECT_EQ(pm::crc32c(bytes.data(), 32), 0x113fdb5cu);
   EXPECT_EQ(pm::crc32c("123456789", 9), 0xe3069283u);
   EXPECT_EQ(pm::crc32c("", 0), 0u);
+}
+
+// Many bytes are taken in three chains: beside the definition, bit by bit.
+TEST(Crc32c, of_any_length_and_place_is_the_same) {
+  std::vector<unsigned char> bytes(4000);
+  std::mt19937_64 rng(4);
+  for (auto& b : bytes) b = static_cast<unsigned char>(rng());
+  std::uint32_t slow = ~0u;
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_EQ(pm::crc32c(bytes.data(), n), ~slow) << n;
+    const std::size_t from = rng() % (n + 1);
+    EXPECT_EQ(pm::crc32c(bytes.data() + from, n - from, pm::crc32c(bytes.data(), from)), ~slow)
+        << from << " of " << n;
+    slow ^= bytes[n];
+    for (int bit = 0; bit < 8; ++bit) slow = (slow & 1) != 0 ? slow >> 1 ^ 0x82f63b78u : slow >> 1;
+  }
 }
 
 TEST(Crc32c, every_length_is_the_sum_of_its_bytes) {

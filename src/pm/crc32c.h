@@ -26,8 +26,12 @@ inline std::uint32_t crc32c_u8(std::uint32_t crc, std::uint8_t byte) {
   return crc;
 }
 
-// The checksum of [p, p + bytes), continued from `crc` (0 at the start).
-inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc = 0) {
+// The same as crc32c(), which calls it for as many bytes: three chains of instructions at a time,
+// because one instruction takes three cycles, and the processor starts one each cycle.
+inline constexpr std::size_t kCrcLong = 576;
+std::uint32_t crc32c_long(const void* p, std::size_t bytes, std::uint32_t crc);
+
+inline std::uint32_t crc32c_short(const void* p, std::size_t bytes, std::uint32_t crc) {
   const auto* b = static_cast<const unsigned char*>(p);
   // The register stays 64 bits wide: narrowing it at each step would lengthen the dependency chain.
   std::uint64_t wide = static_cast<std::uint32_t>(~crc);
@@ -55,6 +59,12 @@ inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc 
   }
   for (bytes &= 3; bytes > 0; --bytes, ++b) crc = crc32c_u8(crc, *b);
   return ~crc;
+}
+
+// The checksum of [p, p + bytes), continued from `crc` (0 at the start). Cost: three cycles for
+// eight bytes; for many bytes, little more than one.
+inline std::uint32_t crc32c(const void* p, std::size_t bytes, std::uint32_t crc = 0) {
+  return bytes < kCrcLong ? crc32c_short(p, bytes, crc) : crc32c_long(p, bytes, crc);
 }
 
 }  // namespace TENUTO_NS::pm

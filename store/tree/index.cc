@@ -35,6 +35,7 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
       }
       if (n->level() == 1) {
         ShadowLeaf* leaf = n->leaf(i);
+        leaf->prefetch_words();
         const std::uint64_t v = leaf->read_version();
         if (ShadowLeaf::dead(v) || n->obsolete()) break;
         if (upper != nullptr) {

@@ -161,6 +161,13 @@ struct alignas(kLineBytes) ShadowLeaf {
     version.store(((v & ~kLocked) + kStep) | kDead, std::memory_order_release);
   }
 
+  // The slot words, one of which a search will read.
+  void prefetch_words() const {
+    for (unsigned i = 0; i < kSlots; i += kLineBytes / sizeof(SlotWord)) {
+      __builtin_prefetch(&words[i]);
+    }
+  }
+
   // Bit i: slot i may hold a key with this fingerprint.
   std::uint64_t match(std::uint8_t wanted) const { return match_fingerprints(fingerprint, wanted); }
   std::uint64_t empty_slots() const { return match_fingerprints(fingerprint, 0); }

@@ -50,8 +50,9 @@ void declare(CLI::App& app, Options& o) {
   list_of("--key", o.key_bytes, "key sizes: 8 (integers) or 16..255");
   list_of("--value", o.value_bytes, "value sizes: 8..1048576");
   app.add_option("--records", o.base.records, "records loaded")->capture_default_str();
-  app.add_option("--ops", o.base.ops,
-                 "operations of a workload (0: as many as records; e: a tenth)");
+  app.add_option(
+      "--ops", o.base.ops,
+      "operations of a workload (0: as many as records; e: a tenth; e-cold has its own)");
   app.add_option("--rounds", o.base.rounds, "rounds, interleaved")->capture_default_str();
   app.add_option("--seed", o.base.seed, "of all random choices")->capture_default_str();
   app.add_option("--dir", o.base.dir, "where the scratch directory is made")->capture_default_str();
@@ -71,6 +72,8 @@ void print_list() {
       "  d              95 % read, the latest most; 5 % insert\n"
       "  e              95 % scan of 1..100 records, 5 % insert\n"
       "  f              50 % read, 50 % read-modify-write\n"
+      "  e-cold         e on a store of its own, right after an open; a hundredth of the records\n"
+      "  e-warm         the same after a walk through all records\n"
       "  insert-delete  after a load of its own: 50 % insert, 50 % delete, uniform\n"
       "  sync-insert    into an empty store, each insert durable (sync) when acknowledged\n"
       "  open           after a load and updates: open after SIGKILL and after a clean close\n"

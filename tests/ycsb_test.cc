@@ -204,6 +204,8 @@ TEST_P(Streams, mixes_have_ycsbs_proportions) {
       {Workload::c, {{OpKind::read, 1}}},
       {Workload::d, {{OpKind::read, .95}, {OpKind::insert, .05}}},
       {Workload::e, {{OpKind::scan, .95}, {OpKind::insert, .05}}},
+      {Workload::e_cold, {{OpKind::scan, .95}, {OpKind::insert, .05}}},
+      {Workload::e_warm, {{OpKind::scan, .95}, {OpKind::insert, .05}}},
       {Workload::f, {{OpKind::read, .5}, {OpKind::rmw, .5}}},
   };
   for (const auto& [workload, shares] : mixes) {

@@ -9,7 +9,9 @@
 namespace bench {
 namespace {
 
-constexpr std::uint64_t kScanShare = 10;           // workload e runs a tenth of the operations
+constexpr std::uint64_t kScanShare = 10;  // workload e runs a tenth of the operations
+// e-cold must not come back to what it warmed: its scans read half as many records as there are.
+constexpr std::uint64_t kColdShare = 100;
 constexpr std::uint64_t kSyncOpsDefault = 20'000;  // a disk does some thousands a second
 constexpr unsigned kTurnSecondsMax = 900;
 constexpr std::uint64_t kSpaceFactor = 4;  // stores that compact take several times their data
@@ -20,8 +22,11 @@ constexpr Workload kOnLoaded[] = {Workload::a, Workload::b, Workload::c,
 std::uint64_t ops(const Point& p) { return p.ops == 0 ? p.records : p.ops; }
 
 std::uint64_t ops_of(const Point& p, Workload w) {
+  if (w == Workload::e_cold) return std::max<std::uint64_t>(1, p.records / kColdShare);
   if (p.ops != 0) return p.ops;
-  if (w == Workload::e) return std::max<std::uint64_t>(1, p.records / kScanShare);
+  if (w == Workload::e || w == Workload::e_warm) {
+    return std::max<std::uint64_t>(1, p.records / kScanShare);
+  }
   if (w == Workload::sync_insert) return std::min(p.records, kSyncOpsDefault);
   return p.records;
 }
@@ -48,6 +53,13 @@ class Player {
       Course course = loaded_course(p_.threads);
       course.prepare = 0;
       for (const Workload w : on_loaded) add(course, w, ops_of(p_, w));
+      contest(course, setting_.engine);
+    }
+    if (has(p_, Workload::e_cold) || has(p_, Workload::e_warm)) {
+      Course course = loaded_course(p_.threads);
+      for (const Workload w : {Workload::e_cold, Workload::e_warm}) {
+        if (has(p_, w)) add(course, w, ops_of(p_, w));
+      }
       contest(course, setting_.engine);
     }
     if (has(p_, Workload::insert_delete)) {

@@ -34,6 +34,8 @@ WORKLOADS = {
     "c": "All operations read a record.",
     "d": "95 % of the operations read, mostly the latest records; 5 % insert new ones.",
     "e": "95 % of the operations read 1 to 100 records in key order from a random one; 5 % insert.",
+    "e-cold": "As e, the first operations after an open.",
+    "e-warm": "As e, after all records were read once.",
     "f": "Half of the operations read a record, half read one and write it back changed.",
     "insert-delete": "Half of the operations insert a record, half delete one, all equally popular.",
     "sync-insert": "Inserts into an empty store, each durable on the device when it returns.",

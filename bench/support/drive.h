@@ -37,7 +37,7 @@ void drive(Engine& engine, const Records& records, const Phase& phase, bool trus
            PhaseResult& result, std::atomic<std::uint64_t>* progress = nullptr);
 
 // Reads the whole store and checks order, every value, every version and the count. Adds failures
-// to the result.
+// to the result. Scans after it are warm.
 void sweep(Engine& engine, const Records& records, const Expected& expected, PhaseResult& result);
 
 // The highest version in the store; 0 when it is empty. Ignores bad values: a sweep reports them.

@@ -47,15 +47,13 @@ std::string first_key(const Records& records) {
 }
 
 void run_phase(Engine& engine, const EngineKind& kind, const Course& course, const Phase& phase,
-               Expected& expected, const EngineOptions& options, std::uint64_t own_bytes,
-               PhaseResult& result) {
-  const bool trusting = !kind.holds_data;
+               const EngineOptions& options, std::uint64_t own_bytes, PhaseResult& result) {
   const EngineCounters before = engine.counters();
   const JournalCounters journal_before = engine.journal_counters();
   const IoMeter meter(options.dir);
   const HardwareMeter hardware;
   const std::uint64_t written = write_call_bytes();
-  drive(engine, *course.records, phase, trusting, result);
+  drive(engine, *course.records, phase, !kind.holds_data, result);
   const std::uint64_t written_after = write_call_bytes();
   result.hardware = hardware.since_start();
   result.io = meter.since_start();
@@ -67,22 +65,38 @@ void run_phase(Engine& engine, const EngineKind& kind, const Course& course, con
   const std::uint64_t now = anonymous_bytes();
   result.anonymous_bytes = now > own_bytes ? static_cast<double>(now - own_bytes) : 0;
   result.file_bytes = static_cast<double>(directory_size(options.dir).allocated);
-  expected.apply(phase);
-  if (!trusting && phase.workload != Workload::c) {
-    sweep(engine, *course.records, expected, result);
-  }
 }
 
+// Closes the store and opens it again: mappings, caches and indexes are as after any open.
+bool reopen(const EngineKind& kind, const EngineOptions& options, std::unique_ptr<Engine>& engine) {
+  if (!engine->close()) return false;
+  engine = kind.make();
+  return engine->open(options);
+}
+
+// No phase begins after a sweep, since a sweep makes later scans faster: only e_warm shall have it.
 int whole_turn(const EngineKind& kind, const EngineOptions& options, const Course& course,
                TurnResult& out) {
-  const std::unique_ptr<Engine> engine = kind.make();
+  std::unique_ptr<Engine> engine = kind.make();
   Expected expected(course.threads);
   const std::uint64_t own_bytes = anonymous_bytes();
   if (!engine->open(options)) return fail_turn(out, "open", engine->error());
   std::snprintf(out.medium, sizeof out.medium, "%s", engine->medium().c_str());
+  PhaseResult* last = nullptr;
+  const auto sweep_all = [&] {
+    if (last != nullptr && kind.holds_data) sweep(*engine, *course.records, expected, *last);
+  };
   for (std::size_t i = 0; i < course.phases.size() && i < kPhasesMax; ++i) {
-    run_phase(*engine, kind, course, course.phases[i], expected, options, own_bytes, out.phases[i]);
+    const Phase& phase = course.phases[i];
+    if (phase.workload == Workload::e_cold && !reopen(kind, options, engine)) {
+      return fail_turn(out, "reopen", engine->error());
+    }
+    if (phase.workload == Workload::e_warm) sweep_all();
+    last = &out.phases[i];
+    run_phase(*engine, kind, course, phase, options, own_bytes, *last);
+    expected.apply(phase);
   }
+  sweep_all();
   const std::uint64_t closing = ticks();
   if (!engine->close()) return fail_turn(out, "close", engine->error());
   out.close_ms = milliseconds_since(closing);

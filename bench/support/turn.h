@@ -1,6 +1,6 @@
 // One engine's turn in a round. A child process opens the engine in an empty directory, runs a
-// course of phases, and sweeps the store after each phase that writes. It then closes the store and
-// opens it again against the clock. The results return through shared memory. A crash or hang of an
+// course of phases, and sweeps the store after the last one. It then closes the store and opens it
+// again against the clock. The results return through shared memory. A crash or hang of an
 // engine costs only its own turn.
 #pragma once
 

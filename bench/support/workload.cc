@@ -17,8 +17,9 @@ std::optional<Enum> find_name(const std::array<const char*, kCount>& names, std:
   return std::nullopt;
 }
 
-constexpr std::array kWorkloadNames = {"load",          "a",           "b",   "c", "d", "e", "f",
-                                       "insert-delete", "sync-insert", "open"};
+constexpr std::array kWorkloadNames = {"load",        "a",   "b",      "c",      "d",
+                                       "e",           "f",   "e-cold", "e-warm", "insert-delete",
+                                       "sync-insert", "open"};
 constexpr std::array kDistributionNames = {"zipfian", "uniform", "latest"};
 constexpr std::array kOpNames = {"read", "update", "insert", "scan", "rmw", "erase"};
 
@@ -81,6 +82,8 @@ Mix mix_of(Workload workload) {
     case Workload::d:
       return {{0.95, 0, 0.05, 0, 0, 0}};
     case Workload::e:
+    case Workload::e_cold:
+    case Workload::e_warm:
       return {{0, 0, 0.05, 0.95, 0, 0}};
     case Workload::f:
       return {{0.5, 0, 0, 0, 0.5, 0}};

@@ -20,7 +20,22 @@ enum class OpKind : std::uint8_t { read, update, insert, scan, rmw, erase };
 inline constexpr std::size_t kOpKinds = 6;
 const char* op_name(OpKind kind);
 
-enum class Workload : std::uint8_t { load, a, b, c, d, e, f, insert_delete, sync_insert, open };
+// e_cold and e_warm are e at two moments: right after an open, and after a walk through all
+// records.
+enum class Workload : std::uint8_t {
+  load,
+  a,
+  b,
+  c,
+  d,
+  e,
+  f,
+  e_cold,
+  e_warm,
+  insert_delete,
+  sync_insert,
+  open
+};
 const char* workload_name(Workload workload);
 std::optional<Workload> find_workload(std::string_view name);
 

@@ -1,0 +1,128 @@
+// A turn of kv_bench: what an engine is asked for, in which order. It decides what scans find warm.
+#include "bench/support/turn.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <string>
+
+#include "bench/support/process.h"
+
+namespace bench {
+namespace {
+
+// A letter for each call in the child, repeated ones once: o open, c close, r read, w write or
+// erase, s scan, W a walk through all records.
+struct CallLog {
+  char calls[4000] = {};
+  unsigned count = 0;
+
+  void add(char call) {
+    if ((count > 0 && calls[count - 1] == call) || count + 1 == sizeof calls) return;
+    calls[count++] = call;
+  }
+};
+Shared<CallLog>* log_of_turn = nullptr;
+std::map<std::string, std::string, std::less<>> stored;  // of the child that plays the turn
+std::uint64_t writes = 0;
+std::uint64_t lost_write = 0;  // counted from 1; the store forgets this one
+
+class LoggedSession final : public Session {
+ public:
+  bool read(std::string_view key, std::string_view& value) override {
+    (*log_of_turn)->add('r');
+    const auto at = stored.find(key);
+    if (at != stored.end()) value = at->second;
+    return at != stored.end();
+  }
+  void release() override {}
+  bool write(std::string_view key, std::string_view value) override {
+    (*log_of_turn)->add('w');
+    if (++writes != lost_write) stored[std::string(key)] = value;
+    return true;
+  }
+  bool erase(std::string_view key) override {
+    (*log_of_turn)->add('w');
+    return stored.erase(std::string(key)) > 0;
+  }
+  std::uint64_t scan(std::string_view start, std::uint64_t count, Sink& sink) override {
+    (*log_of_turn)->add(start.empty() ? 'W' : 's');
+    std::uint64_t taken = 0;
+    for (auto at = stored.lower_bound(start); at != stored.end() && taken < count; ++at, ++taken) {
+      sink.take(at->first, at->second);
+    }
+    return taken;
+  }
+};
+
+class LoggedEngine final : public Engine {
+ public:
+  bool open(const EngineOptions&) override {
+    (*log_of_turn)->add('o');
+    return true;
+  }
+  std::unique_ptr<Session> session() override { return std::make_unique<LoggedSession>(); }
+  bool close() override {
+    (*log_of_turn)->add('c');
+    return true;
+  }
+};
+
+const EngineKind kLogged{
+    "logged", []() -> std::unique_ptr<Engine> { return std::make_unique<LoggedEngine>(); },
+    [](const EngineOptions&) { return std::string(); }, false};
+
+class Turn : public testing::Test {
+ protected:
+  Turn() {
+    log_of_turn = &log_;
+    lost_write = 0;
+    EXPECT_TRUE(scratch_.create(testing::TempDir(), "kv-turn-test"));
+  }
+  // Plays these workloads on one store, and returns the calls.
+  std::string play(const std::vector<Workload>& workloads) {
+    Course course;
+    course.records = &records_;
+    Planner planner(records_, 1, 42);
+    for (const Workload w : workloads) {
+      course.phases.push_back(planner.next(w, 200, Distribution::zipfian));
+    }
+    EngineOptions options;
+    options.dir = scratch_.path();
+    take_turn(kLogged, options, course, 60, turn_);
+    EXPECT_TRUE(turn_->result.finished) << turn_->result.error;
+    return log_->calls;
+  }
+  std::uint64_t failures() {
+    std::uint64_t sum = 0;
+    for (const PhaseResult& p : turn_->result.phases) sum += p.failures;
+    return sum;
+  }
+
+  const YcsbRecords records_{16, 100, false};
+  Scratch scratch_;
+  Shared<CallLog> log_;
+  SharedTurn turn_;
+};
+
+TEST_F(Turn, nobody_walks_the_store_before_its_scans) {
+  const std::string calls = play({Workload::load, Workload::a, Workload::e});
+  EXPECT_TRUE(std::regex_match(calls, std::regex("ow[rw]+[sw]+Wcorc"))) << calls;
+  EXPECT_EQ(failures(), 0u);
+}
+
+TEST_F(Turn, cold_scans_follow_an_open_and_warm_ones_a_walk) {
+  const std::string calls = play({Workload::load, Workload::e_cold, Workload::e_warm});
+  EXPECT_TRUE(std::regex_match(calls, std::regex("owco[sw]+W[sw]+Wcorc"))) << calls;
+  EXPECT_EQ(failures(), 0u);
+}
+
+TEST_F(Turn, a_lost_record_is_found_although_no_workload_asks_for_it) {
+  lost_write = 200;  // the load's last, and nothing reads
+  play({Workload::load});
+  EXPECT_GT(failures(), 0u);
+}
+
+}  // namespace
+}  // namespace bench

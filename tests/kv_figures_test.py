@@ -154,6 +154,13 @@ class KvFiguresTest(unittest.TestCase):
         sync = [line.replace('"buffered"', '"sync"') for line in self.lines]
         self.assertIn("no equal comparison", self.drawn(sync)[2])
 
+    def test_what_keeps_nothing_is_drawn_and_not_compared_with(self):
+        volatile = [line.replace('"engine":"lmdb"', '"engine":"map","volatile":true') for line in self.lines]
+        text = self.drawn(volatile)[2]
+        self.assertIn("drawn but not compared with: map", text)
+        self.assertIn("nothing is compared", text)
+        self.assertNotIn("drawn but not compared with", self.text)
+
     def test_wrong_answers_are_told(self):
         code, errors, text = self.drawn(self.lines[:-1] + [
             '{"bench":"kv","end":"complete","failed":["lmdb, a, round 1: 3 <wrong>"]}'])

@@ -73,6 +73,12 @@ const EngineKind kLogged{
     "logged", []() -> std::unique_ptr<Engine> { return std::make_unique<LoggedEngine>(); },
     [](const EngineOptions&) { return std::string(); }, false};
 
+EngineKind volatile_kind() {
+  EngineKind kind = kLogged;
+  kind.is_volatile = true;
+  return kind;
+}
+
 class Turn : public testing::Test {
  protected:
   Turn() {
@@ -81,7 +87,7 @@ class Turn : public testing::Test {
     EXPECT_TRUE(scratch_.create(testing::TempDir(), "kv-turn-test"));
   }
   // Plays these workloads on one store, and returns the calls.
-  std::string play(const std::vector<Workload>& workloads) {
+  std::string play(const std::vector<Workload>& workloads, const EngineKind& kind = kLogged) {
     Course course;
     course.records = &records_;
     Planner planner(records_, 1, 42);
@@ -90,7 +96,7 @@ class Turn : public testing::Test {
     }
     EngineOptions options;
     options.dir = scratch_.path();
-    take_turn(kLogged, options, course, 60, turn_);
+    take_turn(kind, options, course, 60, turn_);
     EXPECT_TRUE(turn_->result.finished) << turn_->result.error;
     return log_->calls;
   }
@@ -115,6 +121,13 @@ TEST_F(Turn, nobody_walks_the_store_before_its_scans) {
 TEST_F(Turn, cold_scans_follow_an_open_and_warm_ones_a_walk) {
   const std::string calls = play({Workload::load, Workload::e_cold, Workload::e_warm});
   EXPECT_TRUE(std::regex_match(calls, std::regex("owco[sw]+W[sw]+Wcorc"))) << calls;
+  EXPECT_EQ(failures(), 0u);
+}
+
+TEST_F(Turn, what_keeps_nothing_is_opened_once) {
+  const std::string calls =
+      play({Workload::load, Workload::e_cold, Workload::e_warm}, volatile_kind());
+  EXPECT_TRUE(std::regex_match(calls, std::regex("ow[sw]+W[sw]+Wc"))) << calls;
   EXPECT_EQ(failures(), 0u);
 }
 

@@ -25,6 +25,7 @@ PER_OP = (("instructions_per_op", "instructions"), ("cycles_per_op", "cycles"),
           ("lines_per_op", "lines"), ("fences_per_op", "fences"), ("cpu_us_per_op", "CPU us"))
 SMALL = 100_000
 BOUNDS = ("null", "bare")  # the client alone, the device alone: no stores, and far off any scale
+VOLATILE = "Keeps nothing beyond the process: a bound, drawn but not compared with"
 UNIT = "million operations a second"
 WORKLOADS = {
     "load": "Inserts all records into an empty store, in hashed order unless the setting says ordered.",
@@ -115,7 +116,9 @@ class Section:
         self.names = list(dict.fromkeys(map(self.name, rows)))
         self.drawn = [n for n in self.names if n not in BOUNDS]
         self.mine = [n for n in self.names if n.split("/")[0] == "tenuto"]
-        self.others = [n for n in self.drawn if n not in self.mine and not n.startswith("fptree-")]
+        self.volatile = [n for n in self.drawn if any(r.get("volatile") for r in rows if self.name(r) == n)]
+        self.others = [n for n in self.drawn
+                       if n not in self.mine + self.volatile and not n.startswith("fptree-")]
         self.colour = {n: f"c{i % len(page.LIGHT)}" for i, n in enumerate(self.drawn)}
         self.timed = [r for r in rows if "mops" in r]
         self.threads = sorted({r["threads"] for r in self.timed})
@@ -270,7 +273,8 @@ class Section:
             media = {row["medium"] for row in self.rows if self.name(row) == n and "medium" in row}
             stores.append(f"{n} (medium {page.listed(sorted(media))})" if media and "/" not in n else n)
         threads = [str(t) for t in self.threads] or ["1"]
-        return (f"Compared: {page.listed(stores)}. Workloads: "
+        volatile = f"{VOLATILE}: {page.listed(self.volatile)}. " if self.volatile else ""
+        return (f"Compared: {page.listed(stores)}. {volatile}Workloads: "
                 f"{page.listed(dict.fromkeys(row['case'] for row in self.rows))}. Data: {self.title()}. "
                 f"{page.listed(threads)} thread{'' if threads == ['1'] else 's'}, "
                 f"{page.counted(r['rounds'], 'round')}. "

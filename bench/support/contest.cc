@@ -122,6 +122,7 @@ void play(const std::vector<Contestant>& contestants, const Course& course,
   SharedTurn turn;
   for (unsigned round = 0; round < options.rounds && !interrupted(); ++round) {
     for (std::size_t i = 0; i < contestants.size() && !interrupted(); ++i) {
+      if (contestants[i].kind->is_volatile && (course.kill || options.engine.sync)) continue;
       EngineOptions engine = options.engine;
       engine.dir = scratch.path();
       engine.medium = contestants[i].medium;

@@ -75,6 +75,8 @@ struct EngineKind {
   bool file_writes_are_all;  // everything it writes goes through write(2)
   bool holds_data = true;    // false: keeps nothing and answers every call, so nothing is checked
   bool has_media = false;    // --medium applies to it
+  // Its data end with the process: a bound, which takes part in nothing that opens again or syncs.
+  bool is_volatile = false;
 };
 
 // All engines, tenuto first. `null` does nothing: its figures are the limit of the client. `bare`
@@ -93,6 +95,10 @@ std::unique_ptr<Engine> make_rocksdb();
 std::unique_ptr<Engine> make_lmdb();
 std::unique_ptr<Engine> make_leveldb();
 std::unique_ptr<Engine> make_wiredtiger();
+std::unique_ptr<Engine> make_sqlite();
+std::unique_ptr<Engine> make_absl_btree();
+std::unique_ptr<Engine> make_std_map();
+std::unique_ptr<Engine> make_tbb_map();
 std::unique_ptr<Engine> make_bare();
 std::unique_ptr<Engine> make_null();
 std::string tenuto_settings(const EngineOptions&);
@@ -103,6 +109,10 @@ std::string rocksdb_settings(const EngineOptions&);
 std::string lmdb_settings(const EngineOptions&);
 std::string leveldb_settings(const EngineOptions&);
 std::string wiredtiger_settings(const EngineOptions&);
+std::string sqlite_settings(const EngineOptions&);
+std::string absl_btree_settings(const EngineOptions&);
+std::string std_map_settings(const EngineOptions&);
+std::string tbb_map_settings(const EngineOptions&);
 std::string bare_settings(const EngineOptions&);
 std::string null_settings(const EngineOptions&);
 

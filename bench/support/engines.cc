@@ -44,6 +44,15 @@ class NullEngine final : public Engine {
   std::size_t value_bytes_ = 0;
 };
 
+constexpr EngineKind volatile_kind(const char* name, std::unique_ptr<Engine> (*make)(),
+                                   std::string (*settings)(const EngineOptions&)) {
+  return {.name = name,
+          .make = make,
+          .settings = settings,
+          .file_writes_are_all = false,
+          .is_volatile = true};
+}
+
 constexpr std::array kKinds = {
     EngineKind{"tenuto", make_tenuto, tenuto_settings, false, true, true},
 #ifdef TENUTO_PEER_ROCKSDB
@@ -58,12 +67,20 @@ constexpr std::array kKinds = {
 #ifdef TENUTO_PEER_WIREDTIGER
     EngineKind{"wiredtiger", make_wiredtiger, wiredtiger_settings, true},
 #endif
+#ifdef TENUTO_PEER_SQLITE3
+    EngineKind{"sqlite", make_sqlite, sqlite_settings, true},
+#endif
     EngineKind{"fptree-tenuto", make_fptree_tenuto, fptree_tenuto_settings, false, true, true},
     EngineKind{"fptree-tenuto-v", make_fptree_tenuto_versioned, fptree_tenuto_versioned_settings,
                false, true, true},
 #ifdef TENUTO_PEER_PMEMOBJ
     EngineKind{"fptree-pmdk", make_fptree_pmdk, fptree_pmdk_settings, false, true, true},
 #endif
+#ifdef TENUTO_PEER_ABSL
+    volatile_kind("volatile-btree", make_absl_btree, absl_btree_settings),
+#endif
+    volatile_kind("volatile-map", make_std_map, std_map_settings),
+    volatile_kind("volatile-tbb", make_tbb_map, tbb_map_settings),
     EngineKind{"bare", make_bare, bare_settings, true, false},
     EngineKind{"null", make_null, null_settings, false, false},
 };

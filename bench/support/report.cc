@@ -74,6 +74,7 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   JsonLine line;
   line.text("bench", s.bench).text("case", workload_name(w)).text("engine", c.kind->name);
   if (!f.medium.empty()) line.text("medium", f.medium);
+  if (c.kind->is_volatile) line.flag("volatile", true);
   line.integer("threads", w == Workload::open ? 1 : s.threads)
       .integer("records", s.records)
       .integer("ops", f.ops);

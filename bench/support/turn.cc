@@ -88,7 +88,8 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   };
   for (std::size_t i = 0; i < course.phases.size() && i < kPhasesMax; ++i) {
     const Phase& phase = course.phases[i];
-    if (phase.workload == Workload::e_cold && !reopen(kind, options, engine)) {
+    const bool reopens = phase.workload == Workload::e_cold && !kind.is_volatile;
+    if (reopens && !reopen(kind, options, engine)) {
       return fail_turn(out, "reopen", engine->error());
     }
     if (phase.workload == Workload::e_warm) sweep_all();
@@ -99,6 +100,8 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   sweep_all();
   const std::uint64_t closing = ticks();
   if (!engine->close()) return fail_turn(out, "close", engine->error());
+  out.finished = kind.is_volatile;
+  if (kind.is_volatile) return 0;
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
   if (!timed_open(*again, options, first_key(*course.records), out.open_ms)) {

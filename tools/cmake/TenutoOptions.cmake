@@ -12,8 +12,8 @@ option(TENUTO_PCH "Compile the tests with headers that the compiler has read bef
 option(TENUTO_DEBUG_CHECKS "Compile TENUTO_DCHECK and other costly checks in" OFF)
 option(TENUTO_NOEXCEPT "Compile the library with -fno-exceptions -fno-rtti" OFF)
 option(TENUTO_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
-set(TENUTO_PEERS_ALL rocksdb lmdb leveldb wiredtiger pmemobj mimalloc jemalloc)
-set(TENUTO_PEERS "${TENUTO_PEERS_ALL}" CACHE STRING "What the benchmarks compare with, if it is there")
+set(TENUTO_PEERS_ALL rocksdb lmdb leveldb wiredtiger sqlite3 absl pmemobj mimalloc jemalloc)
+set(TENUTO_PEERS "all" CACHE STRING "What the benchmarks compare with, if it is there: all, or a list")
 set(TENUTO_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined or thread")
 # CRC32C, popcnt and cmpxchg16b are used unconditionally; wider vectors are chosen per function.
 set(TENUTO_ARCH "x86-64-v2" CACHE STRING "Value for -march=")

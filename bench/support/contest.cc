@@ -51,6 +51,7 @@ void gather(const TurnResult& turn, const Course& course, std::size_t contestant
     const auto ops = static_cast<double>(p.ops);
     f.ops = p.ops;
     f.medium = turn.medium;
+    f.note = turn.note;
     f.file_bytes.push_back(p.file_bytes);
     if (i + 1 == course.phases.size()) {
       add_time(f.open_killed_ms, turn.open_killed_ms);

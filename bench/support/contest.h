@@ -24,6 +24,7 @@ struct Contestant {
 struct CaseFigures {
   std::uint64_t ops = 0;  // of one round
   std::string medium;     // in use; empty where the engine has none
+  std::string note;       // of the last round
   std::vector<double> ops_per_second;
   std::vector<double> scanned_per_op;
   std::vector<double> lines_per_op;

@@ -59,6 +59,8 @@ class Engine {
   virtual JournalCounters journal_counters() { return {}; }
   // The medium in use, also for `auto`; empty for engines without media. REQUIRES: open.
   virtual std::string medium() { return {}; }
+  // What the tables must say of this turn, beside the settings; empty: nothing. REQUIRES: open.
+  virtual std::string note() { return {}; }
   // The store's own check; true if it has none.
   virtual bool validate() { return true; }
   const std::string& error() const { return error_; }
@@ -93,6 +95,7 @@ std::unique_ptr<Engine> make_fptree_tenuto_versioned();
 std::unique_ptr<Engine> make_fptree_pmdk();
 std::unique_ptr<Engine> make_rocksdb();
 std::unique_ptr<Engine> make_lmdb();
+std::unique_ptr<Engine> make_lmdb_large();
 std::unique_ptr<Engine> make_leveldb();
 std::unique_ptr<Engine> make_wiredtiger();
 std::unique_ptr<Engine> make_sqlite();
@@ -107,6 +110,7 @@ std::string fptree_tenuto_versioned_settings(const EngineOptions&);
 std::string fptree_pmdk_settings(const EngineOptions&);
 std::string rocksdb_settings(const EngineOptions&);
 std::string lmdb_settings(const EngineOptions&);
+std::string lmdb_large_settings(const EngineOptions&);
 std::string leveldb_settings(const EngineOptions&);
 std::string wiredtiger_settings(const EngineOptions&);
 std::string sqlite_settings(const EngineOptions&);

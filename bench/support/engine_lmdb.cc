@@ -6,12 +6,17 @@
 // fastest mode. MDB_MAPASYNC would start write-back; MDB_NOSYNC implies MDB_NOMETASYNC.
 // sync: full sync without WRITEMAP, since pwrite and fdatasync of the dirty pages are faster than
 // msync of the map. MDB_NOMETASYNC would lose the last acknowledged write in a power cut.
+#include <fcntl.h>
 #include <lmdb.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "bench/support/engine.h"
+#include "bench/support/process.h"
 
 namespace bench {
 namespace {
@@ -122,7 +127,13 @@ class LmdbSession final : public Session {
   MDB_cursor* cursor_ = nullptr;
 };
 
-class LmdbEngine final : public Engine {
+constexpr std::uint64_t kLargePage = 2u << 20;
+
+std::uint64_t round_up(std::uint64_t bytes) {
+  return (bytes + kLargePage - 1) / kLargePage * kLargePage;
+}
+
+class LmdbEngine : public Engine {
  public:
   ~LmdbEngine() override { close(); }
 
@@ -130,8 +141,7 @@ class LmdbEngine final : public Engine {
     integer_ = options.integer_keys;
     int rc = mdb_env_create(&env_);
     if (rc != 0) return refuse(rc);
-    constexpr std::uint64_t kMapBytesMin = 1ull << 30;
-    mdb_env_set_mapsize(env_, std::max(kMapBytesMin, 8 * options.data_bytes));
+    mdb_env_set_mapsize(env_, map_bytes(options));
     mdb_env_set_maxreaders(env_, 512);
     const unsigned flags = MDB_NORDAHEAD | MDB_NOMEMINIT | MDB_NOTLS;
     const unsigned durable = options.sync ? 0 : MDB_NOSYNC | MDB_WRITEMAP;
@@ -156,6 +166,12 @@ class LmdbEngine final : public Engine {
     return true;
   }
 
+ protected:
+  static std::uint64_t map_bytes(const EngineOptions& options) {
+    constexpr std::uint64_t kMapBytesMin = 1ull << 30;
+    return round_up(std::max(kMapBytesMin, 8 * options.data_bytes));
+  }
+
  private:
   bool refuse(int rc) {
     error_ = mdb_strerror(rc);
@@ -167,9 +183,79 @@ class LmdbEngine final : public Engine {
   bool integer_ = false;
 };
 
+// LMDB with its map in large pages, as far as the kernel agrees: the first part of the file, twice
+// the data, gets its blocks at open and is collapsed (MADV_COLLAPSE). note() says what came of it.
+class LargeLmdbEngine final : public LmdbEngine {
+ public:
+  bool open(const EngineOptions& options) override {
+    const std::string file = options.dir + "/data.mdb";
+    if (!LmdbEngine::open(options)) return false;
+    const MappedFile found = mapped_file(file);
+    if (found.start % kLargePage != 0 && !open_lower(options, found)) return false;
+    file_ = file;
+    collapse(mapped_file(file), std::min(round_up(2 * options.data_bytes), map_bytes(options)));
+    return true;
+  }
+  std::string note() override {
+    const std::uint64_t large = mapped_file(file_).large_bytes;
+    return std::to_string(large >> 20) + " MiB of the map are in large pages; " + outcome_;
+  }
+
+ private:
+  // LMDB leaves the map's address to the kernel, which fills a gap from its end. So the map becomes
+  // aligned when the excess is taken from that end first.
+  bool open_lower(const EngineOptions& options, const MappedFile& was) {
+    close();
+    const std::uint64_t excess = was.start % kLargePage;
+    void* const at = reinterpret_cast<void*>(was.end - excess);
+    void* const held =
+        ::mmap(at, excess, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    const bool opened = LmdbEngine::open(options);
+    if (held != MAP_FAILED) ::munmap(held, excess);
+    return opened;
+  }
+  void collapse(const MappedFile& map, std::uint64_t bytes) {
+    constexpr int kCollapse = 25;  // MADV_COLLAPSE, which Debian 12's headers lack
+    if (map.start % kLargePage != 0) {
+      outcome_ = "the map is not aligned to them";
+      return;
+    }
+    std::uint64_t done = 0;
+    int error = allocate(bytes);
+    while (error == 0 && done < bytes) {
+      void* const piece = reinterpret_cast<void*>(map.start + done);
+      if (::madvise(piece, kLargePage, kCollapse) != 0) {
+        error = errno;
+      } else {
+        done += kLargePage;
+      }
+    }
+    outcome_ = "MADV_COLLAPSE did " + std::to_string(done >> 20) + " of " +
+               std::to_string(bytes >> 20) + " MiB";
+    if (error != 0) outcome_ += std::string(" (") + std::strerror(error) + ")";
+  }
+  int allocate(std::uint64_t bytes) const {
+    const int fd = ::open(file_.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) return errno;
+    const int rc = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes));
+    const int error = rc == 0 ? 0 : errno;
+    ::close(fd);
+    return error;
+  }
+
+  std::string file_;
+  std::string outcome_;
+};
+
 }  // namespace
 
 std::unique_ptr<Engine> make_lmdb() { return std::make_unique<LmdbEngine>(); }
+
+std::unique_ptr<Engine> make_lmdb_large() { return std::make_unique<LargeLmdbEngine>(); }
+
+std::string lmdb_large_settings(const EngineOptions& options) {
+  return lmdb_settings(options) + ", map collapsed into large pages (MADV_COLLAPSE)";
+}
 
 std::string lmdb_settings(const EngineOptions& options) {
   return std::string(options.sync

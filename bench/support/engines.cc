@@ -60,6 +60,7 @@ constexpr std::array kKinds = {
 #endif
 #ifdef TENUTO_PEER_LMDB
     EngineKind{"lmdb", make_lmdb, lmdb_settings, false},
+    EngineKind{"lmdb-large", make_lmdb_large, lmdb_large_settings, false},
 #endif
 #ifdef TENUTO_PEER_LEVELDB
     EngineKind{"leveldb", make_leveldb, leveldb_settings, true},

@@ -41,6 +41,27 @@ std::uint64_t anonymous_bytes() { return proc_number("/proc/self/status", "RssAn
 std::uint64_t write_call_bytes() { return proc_number("/proc/self/io", "wchar"); }
 std::uint64_t free_memory_bytes() { return proc_number("/proc/meminfo", "MemAvailable"); }
 
+// A mapping's line in smaps ends with its file's name; its properties follow, "Name: n kB" each.
+MappedFile mapped_file(const std::string& path) {
+  std::error_code ec;
+  const std::string name = " " + fs::canonical(path, ec).string();
+  MappedFile found;
+  if (ec) return found;
+  std::ifstream in("/proc/self/smaps");
+  std::string line;
+  while (std::getline(in, line)) {
+    unsigned long start = 0, end = 0;
+    const bool begins = std::sscanf(line.c_str(), "%lx-%lx", &start, &end) == 2;
+    if (begins && found.start != 0) break;
+    if (begins && line.ends_with(name)) found = {start, end, 0};
+    for (const char* large : {"ShmemPmdMapped:", "FilePmdMapped:"}) {
+      if (found.start == 0 || !line.starts_with(large)) continue;
+      found.large_bytes += std::strtoull(line.c_str() + std::strlen(large), nullptr, 10) << 10;
+    }
+  }
+  return found;
+}
+
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
   std::string line;

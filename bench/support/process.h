@@ -21,6 +21,14 @@ std::string file_system_name(const std::string& path);
 // The device below a directory: "vda, cache: write back, no FUA", or "no block device".
 std::string device_text(const std::string& path);
 std::uint64_t free_memory_bytes();  // MemAvailable
+
+// The first mapping of a file in this process; all zero if there is none.
+struct MappedFile {
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::uint64_t large_bytes = 0;  // mapped by pages of 2 MiB
+};
+MappedFile mapped_file(const std::string& path);
 std::string processor_name();
 
 // A fresh directory under `parent`. Only the process that made it removes it; a forked child's copy

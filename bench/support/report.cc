@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "bench/support/origin.h"
 
 namespace bench {
@@ -124,6 +126,7 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   EngineOptions options = options_of(s, c);
   options.sync = options.sync || w == Workload::sync_insert;
   line.text("settings", c.kind->settings(options));
+  if (!f.note.empty()) line.text("note", f.note);
   add_origin(line);
   return line.str();
 }
@@ -218,6 +221,20 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
                  median_text(f->open_killed_ms), median_text(f->close_ms), median_text(f->lost_ms));
     }
   }
+  for (const std::string& note : notes_of(figures)) fmt::print(out, "{}\n", note);
+}
+
+std::vector<std::string> notes_of(const ContestFigures& figures) {
+  std::vector<std::string> notes;
+  for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
+    for (const Workload w : figures.cases) {
+      const CaseFigures* f = figures.find(i, w);
+      if (f == nullptr || f->note.empty()) continue;
+      const std::string note = figures.contestants[i].label + ": " + f->note;
+      if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+    }
+  }
+  return notes;
 }
 
 std::vector<std::string> json_lines(const Setting& setting, const ContestFigures& figures) {

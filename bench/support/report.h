@@ -31,6 +31,8 @@ void print_tables(std::FILE* out, const Setting& setting, const ContestFigures& 
 // Prints the settings of each contestant as text.
 void print_settings(std::FILE* out, const Setting& setting,
                     const std::vector<Contestant>& contestants);
+// What the engines say of their turns: "lmdb-large: ...".
+std::vector<std::string> notes_of(const ContestFigures& figures);
 // One JSON object per contestant and case.
 std::vector<std::string> json_lines(const Setting& setting, const ContestFigures& figures);
 

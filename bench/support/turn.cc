@@ -98,6 +98,7 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
     expected.apply(phase);
   }
   sweep_all();
+  std::snprintf(out.note, sizeof out.note, "%s", engine->note().c_str());
   const std::uint64_t closing = ticks();
   if (!engine->close()) return fail_turn(out, "close", engine->error());
   out.finished = kind.is_volatile;

@@ -43,6 +43,7 @@ struct TurnResult {
   double lost_ops = -1;
   double lost_ms = -1;
   char medium[16] = {};  // in use; empty: the engine has none
+  char note[200] = {};   // Engine::note after the last phase
   char error[400] = {};  // why the turn did not finish
 };
 

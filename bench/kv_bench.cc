@@ -54,6 +54,7 @@ void declare(CLI::App& app, Options& o) {
       "--ops", o.base.ops,
       "operations of a workload (0: as many as records; e: a tenth; e-cold has its own)");
   app.add_option("--rounds", o.base.rounds, "rounds, interleaved")->capture_default_str();
+  app.add_option("--opens", o.base.opens, "rounds of the workload open")->capture_default_str();
   app.add_option("--seed", o.base.seed, "of all random choices")->capture_default_str();
   app.add_option("--dir", o.base.dir, "where the scratch directory is made")->capture_default_str();
   app.add_option("--json", o.json, "write one JSON object a line and case to FILE, or - (stdout)");
@@ -196,6 +197,7 @@ int main(int argc, char** argv) {
   if (o.quick) {
     base.records = std::min<std::uint64_t>(base.records, 20'000);
     base.rounds = 1;
+    base.opens = 1;
     base.kill_after_ms = 20;
   }
   std::string wrong;
@@ -205,7 +207,9 @@ int main(int argc, char** argv) {
     return usage_error("no engine or way of writing is called " + wrong);
   std::vector<Point> points;
   if (!parse_points(o, base, points, wrong)) return usage_error(wrong);
-  if (base.records < 1 || base.rounds < 1) return usage_error("--records and --rounds start at 1");
+  if (base.records < 1 || base.rounds < 1 || base.opens < 1) {
+    return usage_error("--records, --rounds and --opens start at 1");
+  }
   if (sequences(base) > kSequenceMax) {
     return usage_error("too many records and operations for one run");
   }

@@ -79,7 +79,7 @@ class Player {
       add(course, Workload::open, 4 * ops(p_));
       course.kill = true;
       course.kill_after_ms = p_.kill_after_ms;
-      contest(course, setting_.engine);
+      contest(course, setting_.engine, p_.opens);
     }
   }
 
@@ -103,13 +103,16 @@ class Player {
   }
 
   void contest(const Course& course, const EngineOptions& engine) {
+    contest(course, engine, p_.rounds);
+  }
+  void contest(const Course& course, const EngineOptions& engine, unsigned rounds) {
     if (interrupted()) return;
     ContestOptions how;
-    how.rounds = p_.rounds;
+    how.rounds = rounds;
     how.turn_seconds_max = kTurnSecondsMax;
     how.engine = engine;
-    how.progress = [this](const Contestant& c, unsigned round, Workload w, double speed) {
-      fmt::print(stderr, "  round {}/{}  {:<12} {:<14}", round + 1, p_.rounds, c.label,
+    how.progress = [rounds](const Contestant& c, unsigned round, Workload w, double speed) {
+      fmt::print(stderr, "  round {}/{}  {:<12} {:<14}", round + 1, rounds, c.label,
                  workload_name(w));
       if (speed > 0) fmt::print(stderr, " {:>10.1f} kops/s", speed / 1e3);
       fmt::print(stderr, "\n");
@@ -146,6 +149,7 @@ Setting setting_of(const Point& p, const std::string& dir) {
   setting.ordered = p.ordered;
   setting.distribution = p.distribution;
   setting.rounds = p.rounds;
+  setting.opens = p.opens;
   setting.seed = p.seed;
   setting.file_system = file_system_name(dir);
   setting.device = device_text(dir);

@@ -26,6 +26,7 @@ struct Point {
   bool sync = false;
   Distribution distribution = Distribution::zipfian;
   unsigned rounds = 5;
+  unsigned opens = 8;            // rounds of the workload `open`
   unsigned kill_after_ms = 300;  // the workload `open`
   std::uint64_t seed = 42;
 };

@@ -121,11 +121,13 @@ def version_of(row):
 
 
 def origin(rows):
-    """Which commit was measured, and on what: processor, kernel and page size, no more."""
+    """Which commit was measured, and on what: processor, kernel and pages, no more."""
     def words(row):
         pages = f", pages of {row['page_bytes']:,d} bytes" if "page_bytes" in row else ""
+        large = (f", large pages: {row['large_pages']} (in tmpfs: {row['large_pages_shmem']})"
+                 if "large_pages" in row else "")
         return (f"Measured: {version_of(row)}, on {row.get('processor', 'an unknown processor')}, "
-                f"{row.get('kernel', 'an unknown kernel')}{pages}.")
+                f"{row.get('kernel', 'an unknown kernel')}{pages}{large}.")
     lines = list(dict.fromkeys(map(words, rows)))
     if any(row.get("commit", "").endswith("+") for row in rows):
         lines.append("A + after a commit: with changes that were not committed.")

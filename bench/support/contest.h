@@ -51,8 +51,10 @@ struct CaseFigures {
   std::vector<double> lost_ms;
   std::vector<double> memory_bytes;
   std::vector<double> file_bytes;
-  std::vector<double> open_ms;
+  std::vector<double> open_ms;  // with the first get
+  std::vector<double> first_get_ms;
   std::vector<double> open_killed_ms;
+  std::vector<double> first_get_killed_ms;
   std::vector<double> close_ms;
   Histogram by_kind[kOpKinds];  // ticks, all rounds
   Histogram all;

@@ -60,6 +60,7 @@ class TenutoEngine final : public Engine {
     how.pool.medium = *medium;
     how.order = options.integer_keys ? tenuto::KeyOrder::u64 : tenuto::KeyOrder::bytes;
     how.check_order = true;
+    how.verify_reads = true;
     tenuto::Report report;
     tenuto::Result<Store> opened = Store::open(options.dir + "/store.tnt", how, &report);
     if (!opened) {
@@ -126,7 +127,8 @@ std::string tenuto_settings(const EngineOptions& options) {
   }
   return "medium " + options.medium + " (" + survives + "), " +
          (options.sync ? "sync" : "buffered") +
-         " writes, zero-copy views, the pool grows from its default size" +
+         " writes, each read verified by its checksum, zero-copy views, the pool grows from its "
+         "default size" +
          (options.integer_keys ? ", integer keys" : "");
 }
 

@@ -86,7 +86,8 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   line.text("durability", s.engine.sync || w == Workload::sync_insert ? "sync" : "buffered");
   if (f.medium == "journal") line.text("journal_writes", c.journal_writes);
   line.text("device", s.device);
-  line.text("file_system", s.file_system).integer("rounds", s.rounds);
+  line.text("file_system", s.file_system)
+      .integer("rounds", w == Workload::open ? s.opens : s.rounds);
   line.integer("turns", f.file_bytes.size()).integer("seed", s.seed);
   if (!f.ops_per_second.empty()) {
     Spread mops = spread_of(f.ops_per_second);
@@ -119,7 +120,9 @@ std::string json_line(const Setting& s, const ContestFigures& figures, std::size
   add_median_whole(line, "memory_bytes", f.memory_bytes);
   add_median_whole(line, "file_bytes", f.file_bytes);
   add_spread(line, "open_ms", f.open_ms);
+  add_spread(line, "first_get_ms", f.first_get_ms);
   add_spread(line, "open_killed_ms", f.open_killed_ms);
+  add_spread(line, "first_get_killed_ms", f.first_get_killed_ms);
   add_spread(line, "close_ms", f.close_ms);
   const std::string ratios = contestant == 0 ? ratios_to_others(figures, w) : "";
   if (!ratios.empty()) line.raw("ratio_to", ratios);
@@ -180,6 +183,27 @@ void print_hardware(std::FILE* out, const ContestFigures& figures) {
   }
 }
 
+// Sizes and times of opening, after the load and after the last workload of a store. Times of
+// opening have least and most.
+void print_ends(std::FILE* out, const ContestFigures& figures) {
+  constexpr const char* kRow = "{:<14}{:<16}{:>10}{:>9}{:>24}{:>24}{:>24}{:>24}{:>10}{:>9}\n";
+  fmt::print(out, fmt::runtime(std::string("\n") + kRow), "at the end of", "engine", "memory MB",
+             "file MB", "open ms", "its first get ms", "after SIGKILL", "its first get ms",
+             "close ms", "lost ms");
+  for (const Workload w : figures.cases) {
+    for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
+      const CaseFigures* f = figures.find(i, w);
+      const bool last = w == figures.cases.back() || w == Workload::load;
+      if (f == nullptr || !(last || !f->open_ms.empty())) continue;
+      fmt::print(out, fmt::runtime(kRow), workload_name(w), figures.contestants[i].label,
+                 median_text(f->memory_bytes, 1e6), median_text(f->file_bytes, 1e6),
+                 range_text(f->open_ms), range_text(f->first_get_ms), range_text(f->open_killed_ms),
+                 range_text(f->first_get_killed_ms), median_text(f->close_ms),
+                 median_text(f->lost_ms));
+    }
+  }
+}
+
 }  // namespace
 
 void print_settings(std::FILE* out, const Setting& setting,
@@ -197,6 +221,7 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
              s.threads == 1 ? "" : "s", distribution_name(s.distribution),
              s.engine.sync ? "sync" : "buffered", s.rounds, s.rounds == 1 ? "" : "s",
              s.file_system);
+  fmt::print(out, "{}\n", origin_text());
   const std::string first = figures.contestants.front().label + "/this";
   fmt::print(out, "{:<14}{:<16}{:>9} {:>17} {:>20} {:<7}{:>8}{:>8}{:>8}{:>9}{:>9}\n", "workload",
              "engine", "kops/s", "(min..max)", figures.contestants.size() > 1 ? first : "", " op",
@@ -206,21 +231,7 @@ void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figure
   }
   print_io(out, figures);
   print_hardware(out, figures);
-  fmt::print(out, "\n{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", "at the end of", "engine",
-             "memory MB", "file MB", "open ms", "after SIGKILL", "close ms", "lost ms");
-  for (const Workload w : figures.cases) {
-    for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
-      const CaseFigures* f = figures.find(i, w);
-      if (f == nullptr ||
-          (w != figures.cases.back() && w != Workload::load && f->open_ms.empty())) {
-        continue;
-      }
-      fmt::print(out, "{:<14}{:<16}{:>12}{:>12}{:>12}{:>14}{:>12}{:>12}\n", workload_name(w),
-                 figures.contestants[i].label, median_text(f->memory_bytes, 1e6),
-                 median_text(f->file_bytes, 1e6), median_text(f->open_ms),
-                 median_text(f->open_killed_ms), median_text(f->close_ms), median_text(f->lost_ms));
-    }
-  }
+  print_ends(out, figures);
   for (const std::string& note : notes_of(figures)) fmt::print(out, "{}\n", note);
 }
 
@@ -229,8 +240,9 @@ std::vector<std::string> notes_of(const ContestFigures& figures) {
   for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
     for (const Workload w : figures.cases) {
       const CaseFigures* f = figures.find(i, w);
-      if (f == nullptr || f->note.empty()) continue;
-      const std::string note = figures.contestants[i].label + ": " + f->note;
+      if (f == nullptr || (f->note.empty() && f->medium.empty())) continue;
+      const std::string medium = f->medium.empty() ? "" : "medium " + f->medium;
+      const std::string note = figures.contestants[i].label + ": " + medium + f->note;
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
     }
   }

@@ -20,6 +20,7 @@ struct Setting {
   bool ordered = false;
   Distribution distribution = Distribution::zipfian;
   unsigned rounds = 0;
+  unsigned opens = 0;  // rounds of the workload `open`
   std::uint64_t seed = 0;
   EngineOptions engine;
   std::string file_system;
@@ -31,7 +32,7 @@ void print_tables(std::FILE* out, const Setting& setting, const ContestFigures& 
 // Prints the settings of each contestant as text.
 void print_settings(std::FILE* out, const Setting& setting,
                     const std::vector<Contestant>& contestants);
-// What the engines say of their turns: "lmdb-large: ...".
+// What the engines say of their turns: "tenuto: medium cache", "lmdb-large: ...".
 std::vector<std::string> notes_of(const ContestFigures& figures);
 // One JSON object per contestant and case.
 std::vector<std::string> json_lines(const Setting& setting, const ContestFigures& figures);

@@ -34,6 +34,17 @@ std::string median_text(const std::vector<double>& values, double unit) {
   return values.empty() ? "-" : short_number(spread_of(values).median / unit);
 }
 
+std::string range_text(const std::vector<double>& values, double unit) {
+  if (values.size() < 2) return median_text(values, unit);
+  const Spread s = spread_of(values);
+  return range_text(Spread{s.median / unit, s.min / unit, s.max / unit});
+}
+
+std::string range_text(const Spread& s) {
+  return fmt::format("{} ({}..{})", short_number(s.median), short_number(s.min),
+                     short_number(s.max));
+}
+
 double microseconds(std::uint64_t tick_count) {
   return static_cast<double>(tick_count) * ns_per_tick() * 1e-3;
 }

@@ -30,13 +30,15 @@ bool may_lose_last_writes(const TurnResult& r, const EngineOptions& options) {
 }
 
 // Opens the engine and reads one existing record. A user waits for both, so both are timed.
-bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, double& ms) {
+bool timed_open(Engine& engine, const EngineOptions& options, std::string_view key, OpenTime& to) {
   const std::uint64_t start = ticks();
   if (!engine.open(options)) return false;
+  const std::uint64_t opened = ticks();
   const std::unique_ptr<Session> session = engine.session();
   std::string_view value;
   if (session->read(key, value)) session->release();
-  ms = milliseconds_since(start);
+  to.first_get_ms = milliseconds_since(opened);
+  to.ms = milliseconds_since(start);
   return true;
 }
 
@@ -105,7 +107,7 @@ int whole_turn(const EngineKind& kind, const EngineOptions& options, const Cours
   if (kind.is_volatile) return 0;
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
-  if (!timed_open(*again, options, first_key(*course.records), out.open_ms)) {
+  if (!timed_open(*again, options, first_key(*course.records), out.open)) {
     return fail_turn(out, "open after a clean close", again->error());
   }
   if (!again->close()) return fail_turn(out, "second close", again->error());
@@ -136,7 +138,7 @@ std::int64_t writes_until(const Phase& phase, std::uint32_t latest) {
 int open_after_kill(const EngineKind& kind, const EngineOptions& options, const Course& course,
                     std::uint64_t done, TurnResult& out) {
   const std::unique_ptr<Engine> engine = kind.make();
-  if (!timed_open(*engine, options, first_key(*course.records), out.open_killed_ms)) {
+  if (!timed_open(*engine, options, first_key(*course.records), out.open_killed)) {
     return fail_turn(out, "open after SIGKILL", engine->error());
   }
   Expected expected(course.threads);
@@ -159,7 +161,7 @@ int open_after_kill(const EngineKind& kind, const EngineOptions& options, const 
   if (!engine->close()) return fail_turn(out, "close", engine->error());
   out.close_ms = milliseconds_since(closing);
   const std::unique_ptr<Engine> again = kind.make();
-  if (!timed_open(*again, options, first_key(*course.records), out.open_ms) || !again->close()) {
+  if (!timed_open(*again, options, first_key(*course.records), out.open) || !again->close()) {
     return fail_turn(out, "open after a clean close", again->error());
   }
   out.finished = true;

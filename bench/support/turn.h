@@ -31,11 +31,16 @@ struct Course {
   unsigned kill_after_ms = 0;
 };
 
+struct OpenTime {
+  double ms = -1;            // the open and the first read
+  double first_get_ms = -1;  // of that, the read
+};
+
 struct TurnResult {
   bool finished = false;
   PhaseResult phases[kPhasesMax];
-  double open_ms = -1;         // open and one read, after a clean close
-  double open_killed_ms = -1;  // open and one read, after SIGKILL
+  OpenTime open;         // after a clean close
+  OpenTime open_killed;  // after SIGKILL
   double close_ms = -1;
   // After SIGKILL, where the last writes may be lost. kept: operations of the last phase that were
   // found. lost_ops: acknowledged ones that were not. lost_ms: the age of the first lost one.

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "bench/kv/run.h"
+#include "bench/kv/suite.h"
 #include "bench/support/io_meter.h"
 #include "bench/support/peers.h"
 
@@ -27,6 +28,9 @@ struct Options {
   std::vector<std::size_t> value_bytes = {100};
   Point base;  // what all points share
   std::string json;
+  std::string suite, part;
+  std::string disk = "/var/tmp";
+  double seconds = 0;
   bool quick = false, list = false;
 };
 
@@ -58,6 +62,11 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seed", o.base.seed, "of all random choices")->capture_default_str();
   app.add_option("--dir", o.base.dir, "where the scratch directory is made")->capture_default_str();
   app.add_option("--json", o.json, "write one JSON object a line and case to FILE, or - (stdout)");
+  app.add_option("--suite", o.suite, "print all tables of a document: " + suite_names());
+  app.add_option("--part", o.part, "of a suite, only the parts whose titles contain this");
+  app.add_option("--disk", o.disk, "where a suite's stores on a disk are")->capture_default_str();
+  app.add_option("--seconds", o.seconds,
+                 "a suite ends rounds early to take no longer (0: no limit)");
   app.add_flag("--ordered", o.base.ordered, "keys rise with the record number (default: hashed)");
   app.add_flag("--quick", o.quick, "small sizes, one round: seconds, for CI");
   app.add_flag("--list", o.list, "print workloads and engines");
@@ -167,13 +176,24 @@ std::vector<Contestant> contestants_of(const Options& o, std::string& unknown) {
   return all;
 }
 
+void print_point(std::FILE* out, const Point& p, const Played& played) {
+  print_settings(out, played.setting, p.contestants);
+  if (has(p, Workload::sync_insert) && !p.sync) {
+    Setting durable = played.setting;
+    durable.engine.sync = true;
+    fmt::print(out, "in sync-insert:\n");
+    print_settings(out, durable, p.contestants);
+  }
+  print_tables(out, played.setting, played.figures);
+  std::fflush(out);
+}
+
 int play_all(const Options& o, const std::vector<Point>& points) {
   Run run(o.json);
   for (const Point& p : points) {
     const std::optional<Played> played = run.play(p);
     if (!played) break;
-    print_tables(run.human(), played->setting, played->figures);
-    std::fflush(run.human());
+    print_point(run.human(), p, *played);
   }
   return run.finish();
 }
@@ -199,6 +219,19 @@ int main(int argc, char** argv) {
     base.rounds = 1;
     base.opens = 1;
     base.kill_after_ms = 20;
+  }
+  if (!o.suite.empty()) {
+    if (!has_suite(o.suite)) return usage_error("no suite is called " + o.suite);
+    return play_suite(o.suite, {.records = base.records,
+                                .rounds = base.rounds,
+                                .opens = base.opens,
+                                .seconds = o.seconds,
+                                .seed = base.seed,
+                                .dir = base.dir,
+                                .disk = o.disk,
+                                .json = o.json,
+                                .part = o.part,
+                                .quick = o.quick});
   }
   std::string wrong;
   if (!parse_workloads(o, base, wrong)) return usage_error(wrong);

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <optional>
+
+#include "bench/support/clock.h"
 
 namespace bench {
 namespace {
@@ -49,13 +53,17 @@ class Player {
     std::vector<Workload> on_loaded;
     std::copy_if(std::begin(kOnLoaded), std::end(kOnLoaded), std::back_inserter(on_loaded),
                  [&](Workload w) { return has(p_, w); });
-    if (has(p_, Workload::load) || !on_loaded.empty()) {
+    const bool loads = has(p_, Workload::load) || !on_loaded.empty();
+    const bool scans = has(p_, Workload::e_cold) || has(p_, Workload::e_warm);
+    courses_left_ = loads + scans + has(p_, Workload::insert_delete) +
+                    has(p_, Workload::sync_insert) + has(p_, Workload::open);
+    if (loads) {
       Course course = loaded_course(p_.threads);
       course.prepare = 0;
       for (const Workload w : on_loaded) add(course, w, ops_of(p_, w));
       contest(course, setting_.engine);
     }
-    if (has(p_, Workload::e_cold) || has(p_, Workload::e_warm)) {
+    if (scans) {
       Course course = loaded_course(p_.threads);
       for (const Workload w : {Workload::e_cold, Workload::e_warm}) {
         if (has(p_, w)) add(course, w, ops_of(p_, w));
@@ -109,6 +117,10 @@ class Player {
     if (interrupted()) return;
     ContestOptions how;
     how.rounds = rounds;
+    if (p_.seconds_max > 0) {
+      const double left = p_.seconds_max - seconds_of(ticks() - begun_);
+      how.seconds_max = std::max(1e-3, left / courses_left_--);
+    }
     how.turn_seconds_max = kTurnSecondsMax;
     how.engine = engine;
     how.progress = [rounds](const Contestant& c, unsigned round, Workload w, double speed) {
@@ -126,6 +138,8 @@ class Player {
   ContestFigures& figures_;
   const YcsbRecords records_;
   std::optional<Planner> planner_;  // of the course being made
+  const std::uint64_t begun_ = ticks();
+  int courses_left_ = 0;  // they share the time
 };
 
 }  // namespace

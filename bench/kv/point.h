@@ -29,6 +29,7 @@ struct Point {
   unsigned opens = 8;            // rounds of the workload `open`
   unsigned kill_after_ms = 300;  // the workload `open`
   std::uint64_t seed = 42;
+  double seconds_max = 0;  // rounds end early where they must, see ContestOptions. 0: no limit
 };
 
 bool has(const Point& point, Workload workload);

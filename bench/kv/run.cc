@@ -17,13 +17,6 @@ std::optional<Played> Run::play(const Point& point) {
   if (scratch == nullptr) return end("no directory", 8);
   if (!fits(point, *scratch)) return end("no memory", 4);
   Played played{setting_of(point, scratch->path()), {}};
-  print_settings(human(), played.setting, point.contestants);
-  if (has(point, Workload::sync_insert) && !point.sync) {
-    Setting durable = played.setting;
-    durable.engine.sync = true;
-    fmt::print(human(), "in sync-insert:\n");
-    print_settings(human(), durable, point.contestants);
-  }
   play_point(point, played.setting, *scratch, played.figures);
   std::vector<std::string> lines = json_lines(played.setting, played.figures);
   std::move(lines.begin(), lines.end(), std::back_inserter(json_));
@@ -56,7 +49,7 @@ Scratch* Run::scratch_in(const std::string& dir) {
     return nullptr;
   }
   const std::string& path = at->second.path();
-  fmt::print(human(), "kv_bench on {}, {} GB memory free, {} on {}, {}\n", processor_name(),
+  fmt::print(stderr, "kv_bench on {}, {} GB memory free, {} on {}, {}\n", processor_name(),
              free_memory_bytes() >> 30, path, file_system_name(path), device_text(path));
   return &at->second;
 }

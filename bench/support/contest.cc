@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "bench/support/clock.h"
+
 namespace bench {
 namespace {
 
@@ -123,7 +125,11 @@ void play(const std::vector<Contestant>& contestants, const Course& course,
   into.contestants = contestants;
   add_new_cases(course, into);
   SharedTurn turn;
+  const std::uint64_t begun = ticks();
   for (unsigned round = 0; round < options.rounds && !interrupted(); ++round) {
+    const double spent = seconds_of(ticks() - begun);
+    const bool late = options.seconds_max > 0 && spent + spent / round > options.seconds_max;
+    if (round > 0 && late) return;
     for (std::size_t i = 0; i < contestants.size() && !interrupted(); ++i) {
       if (contestants[i].kind->is_volatile && (course.kill || options.engine.sync)) continue;
       EngineOptions engine = options.engine;

@@ -74,6 +74,8 @@ struct ContestFigures {
 struct ContestOptions {
   unsigned rounds = 3;
   unsigned turn_seconds_max = 900;
+  // A round after the first is not begun if it would probably end later than this. 0: no limit.
+  double seconds_max = 0;
   EngineOptions engine;  // dir and medium are set for each turn
   // Called for every finished phase: contestant, round, workload, operations per second.
   std::function<void(const Contestant&, unsigned, Workload, double)> progress;

@@ -206,21 +206,25 @@ void print_ends(std::FILE* out, const ContestFigures& figures) {
 
 }  // namespace
 
+std::string settings_text(const Setting& setting, const Contestant& contestant) {
+  return contestant.kind->settings(options_of(setting, contestant));
+}
+
 void print_settings(std::FILE* out, const Setting& setting,
                     const std::vector<Contestant>& contestants) {
   for (const Contestant& c : contestants) {
-    fmt::print(out, "  {:<12} {}\n", c.label, c.kind->settings(options_of(setting, c)));
+    fmt::print(out, "  {:<12} {}\n", c.label, settings_text(setting, c));
   }
 }
 
 void print_tables(std::FILE* out, const Setting& s, const ContestFigures& figures) {
   fmt::print(out,
              "\n{} records, keys of {} bytes ({}), values of {} bytes, {} thread{}, {}, {}, {} "
-             "round{} on {}\n",
+             "round{} on {}, {}\n",
              s.records, s.key_bytes, s.ordered ? "ordered" : "hashed", s.value_bytes, s.threads,
              s.threads == 1 ? "" : "s", distribution_name(s.distribution),
-             s.engine.sync ? "sync" : "buffered", s.rounds, s.rounds == 1 ? "" : "s",
-             s.file_system);
+             s.engine.sync ? "sync" : "buffered", s.rounds, s.rounds == 1 ? "" : "s", s.file_system,
+             s.device);
   fmt::print(out, "{}\n", origin_text());
   const std::string first = figures.contestants.front().label + "/this";
   fmt::print(out, "{:<14}{:<16}{:>9} {:>17} {:>20} {:<7}{:>8}{:>8}{:>8}{:>9}{:>9}\n", "workload",
@@ -240,9 +244,11 @@ std::vector<std::string> notes_of(const ContestFigures& figures) {
   for (std::size_t i = 0; i < figures.contestants.size(); ++i) {
     for (const Workload w : figures.cases) {
       const CaseFigures* f = figures.find(i, w);
-      if (f == nullptr || (f->note.empty() && f->medium.empty())) continue;
-      const std::string medium = f->medium.empty() ? "" : "medium " + f->medium;
-      const std::string note = figures.contestants[i].label + ": " + medium + f->note;
+      if (f == nullptr) continue;
+      const Contestant& c = figures.contestants[i];
+      const bool chosen = !f->medium.empty() && f->medium != c.medium;  // by `auto`
+      if (f->note.empty() && !chosen) continue;
+      const std::string note = c.label + ": " + (chosen ? "medium " + f->medium : "") + f->note;
       if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
     }
   }

@@ -29,6 +29,7 @@ struct Setting {
 
 // Prints the table of throughput, ratios and latencies, then one of sizes and open times.
 void print_tables(std::FILE* out, const Setting& setting, const ContestFigures& figures);
+std::string settings_text(const Setting& setting, const Contestant& contestant);
 // Prints the settings of each contestant as text.
 void print_settings(std::FILE* out, const Setting& setting,
                     const std::vector<Contestant>& contestants);

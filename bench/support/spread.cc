@@ -41,6 +41,7 @@ std::string range_text(const std::vector<double>& values, double unit) {
 }
 
 std::string range_text(const Spread& s) {
+  if (s.min == s.max) return short_number(s.median);
   return fmt::format("{} ({}..{})", short_number(s.median), short_number(s.min),
                      short_number(s.max));
 }

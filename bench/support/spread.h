@@ -23,7 +23,7 @@ std::optional<Spread> ratio_of(const std::vector<double>& mine, const std::vecto
 
 std::string short_number(double v);  // about three digits: 0.123 1.23 12.3 12345
 std::string median_text(const std::vector<double>& values, double unit = 1);  // "-": not measured
-// "1.93 (1.71..2.20)", the median alone if there is one value; "-": not measured.
+// "1.93 (1.71..2.20)", the median alone if it is all; "-": not measured.
 std::string range_text(const std::vector<double>& values, double unit = 1);
 std::string range_text(const Spread& spread);
 double microseconds(std::uint64_t tick_count);

@@ -38,6 +38,7 @@ PoolOptions pool_options(const CommonArgs& args, bool notes) {
   options.journal.keep = false;
   options.read_only = args.read_only;
   options.size_max = args.size_max;
+  options.large_pages = args.large_pages;  // else not worth it for one command
   if ((notes || args.verbose) && !args.quiet) options.log = print_note;
   return options;
 }

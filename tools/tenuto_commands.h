@@ -23,6 +23,7 @@ struct CommonArgs {
   bool quiet = false;
   bool verbose = false;
   bool read_only = false;  // no writes, not even for recovery
+  bool large_pages = false;
   Medium medium = Medium::automatic;
   std::uint64_t size_max = PoolOptions{}.size_max;  // limit of growth while open here
   std::vector<std::string> words;                   // of the command line, behind the command

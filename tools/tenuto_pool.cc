@@ -85,6 +85,7 @@ void add_store(Session& session, Facts& facts) {
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.bytes("file_bytes", "file size", s.file_bytes);
   facts.bytes("disk_bytes", "on disk", s.disk_bytes);
+  facts.bytes("large_bytes", "in large pages", s.large_bytes);
   facts.bytes("used_bytes", "used frames", s.used_bytes);
   facts.bytes("allocated_bytes", "allocated", s.allocated_bytes);
   facts.bytes("cached_bytes", "in caches", s.cached_bytes);
@@ -139,6 +140,7 @@ Error run_info(const CommonArgs& args) {
   add_last_close(info, facts);
   facts.ms("open_ms", "opened in", session.open_ms());
   facts.bytes("file_bytes", "file size", stats.file_bytes);
+  facts.bytes("large_bytes", "in large pages", stats.large_bytes);
   facts.bytes("used_bytes", "used frames", stats.used_bytes);
   facts.bytes("allocated_bytes", "allocated", stats.allocated_bytes);
   add_store(session, facts);

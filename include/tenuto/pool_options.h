@@ -119,6 +119,12 @@ struct PoolOptions {
   // SIGBUS, which is installed once in a process. It passes other addresses on to the previous
   // handler. false: no handler is installed, and such an access ends the process.
   bool catch_bus_errors = true;
+  // Asks for pages of 2 MiB where the pool is in memory (tmpfs) and mapped shared: one access in a
+  // large pool needs fewer of the processor's address translations. A hint: the kernel may refuse
+  // (before Linux 6.1 it does), and nothing else depends on it. PoolStats::large_bytes tells. A
+  // thread with a low priority does it, in the background, in pools of at least 32 MiB. Memory that
+  // is given back splits a large page until it is used again.
+  bool large_pages = true;
   // Adds Optane's published delays to medium `model` (reflush, random and sequential write).
   bool model_delays = false;
   unsigned stripes = 6;           // neighbouring blocks use so many bitmap lines in turn, 1..32

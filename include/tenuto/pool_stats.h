@@ -11,10 +11,14 @@ namespace TENUTO_NS {
 
 // Sums over what other threads are changing are those of no single moment. They are exact while no
 // other thread is in a call. Cost of Pool::stats: a pass over the slabs (one for each 64 KiB of
-// small blocks), under their locks, and over the caches of all threads. No fence.
+// small blocks), under their locks, and over the caches of all threads; for large_bytes, in a pool
+// in memory, the kernel passes over the page tables of the process. No fence.
 struct PoolStats {
   std::uint64_t file_bytes = 0;  // size of the file
   std::uint64_t disk_bytes = 0;  // the same without its holes
+  // Of these this process has mapped in pages of 2 MiB (PoolOptions::large_pages). Only pools in
+  // memory (tmpfs), not on medium journal; else 0.
+  std::uint64_t large_bytes = 0;
   std::uint64_t used_bytes = 0;  // frames taken
   // What the application holds: all blocks that are allocated or reserved (also by an open
   // transaction), and the records and leaves of a store, also those that are replaced and not free

@@ -102,6 +102,7 @@ typedef struct tenuto_pool_options {
   tenuto_log_fn log; /* NULL: no messages */
   void* log_context;
   unsigned mode; /* permissions of a new pool file; 0: only the owner */
+  int large_pages;
 } tenuto_pool_options;
 
 void tenuto_pool_options_init_sized(tenuto_pool_options* options, size_t struct_bytes);
@@ -141,6 +142,7 @@ typedef struct tenuto_pool_stats {
   uint64_t journal_replayed_bytes, journal_replayed_lines;
   double journal_replay_ms;
   uint64_t cached_bytes;
+  uint64_t large_bytes;
 } tenuto_pool_stats;
 
 /* Pointers in the pool, in the root object or in allocated blocks. Zero is null. Never copy them by

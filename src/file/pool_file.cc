@@ -96,14 +96,16 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   if (journal_ != nullptr) flags = MAP_PRIVATE | MAP_NORESERVE;  // only the journal writes the file
   void* p = ::mmap(base_ + from, to - from, prot, flags | MAP_FIXED, fd_, static_cast<off_t>(from));
   if (p == MAP_FAILED) return status_of_errno(errno);
-  shared_ = journal_ == nullptr && !kTraced;
-  ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
+  // Constant from the first call on: other threads read it while the pool grows.
+  if (from == 0) shared_ = journal_ == nullptr && !kTraced;
+  if (large_pages_) ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
   bytes_.store(to, std::memory_order_release);
   return Status::ok;
 }
 
 void PoolFile::choose_medium(const PoolOptions& options) {
   in_memory_ = is_in_memory(fd_);
+  large_pages_ = options.large_pages;
   map_sync_ = grants_map_sync(fd_);
   medium_ = options.medium;
   if (medium_ == Medium::automatic) {

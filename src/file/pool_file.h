@@ -100,6 +100,16 @@ class PoolFile final : public OfProcess {
   std::uint64_t bytes_on_disk() const;
   void for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const;
 
+  // --- file/large.cc: pages of 2 MiB
+  // Whether it is worth asking for them: in memory and mapped shared, with the option. A private
+  // mapping has pages of its own, which the kernel does not join.
+  bool may_make_large() const;
+  // Joins the pages of the huge frame at o. Returns 0 or errno (pm/os.h). REQUIRES: it has no
+  // holes.
+  int make_large(PoolOffset o) const;
+  // What this process has mapped in large pages. Cost: pm::bytes_mapped_large.
+  std::uint64_t large_bytes() const;
+
   std::byte* base() const { return base_; }
   template <class T>
   T* at(PoolOffset o) const {
@@ -224,7 +234,8 @@ class PoolFile final : public OfProcess {
   bool map_sync_ = false;                   // the file system granted MAP_SYNC
   bool in_memory_ = false;                  // tmpfs: there is no device to write to
   bool wants_journal_ = false;
-  bool shared_ = false;  // stores to the mapping can be read from the file
+  bool shared_ = false;       // stores to the mapping can be read from the file
+  bool large_pages_ = false;  // the option
   bool was_clean_ = true;
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
   bool old_journal_ = false;   // it was running with a journal of version 0.1

@@ -80,7 +80,7 @@ Result<std::uint64_t> Extents::take_small(const Fit& fit, Kind kind, unsigned co
   lock.unlock();
   if (all_there) [[likely]]
     return frame;
-  const Status s = frames_.holes().fill(frame, fit.frames);
+  const Status s = frames_.fill(frame, fit.frames);
   if (s == Status::ok) return frame;
   lock.lock();
   slots_[frame].set({});

@@ -147,8 +147,10 @@ class Extents {
 
   // --- extent_decay.cc
   void decay();
-  void purge(std::unique_lock<std::mutex>& lock, std::uint64_t want);
-  bool purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want);
+  // Patient: also while pages are being joined (Holes::punch). A call of a user is not.
+  enum class Patient : bool { no, yes };
+  void purge(std::unique_lock<std::mutex>& lock, std::uint64_t want, Patient patient);
+  bool purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want, Patient patient);
   void give_back(std::uint64_t frame);
   void give_back_whole(std::uint64_t frame);
   std::int64_t now_ms() const;

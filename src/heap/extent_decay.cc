@@ -42,17 +42,18 @@ void Extents::decay() {
   if (!file_.may_punch()) return;
   const std::int64_t now = now_ms();
   std::unique_lock lock(mu_);
-  purge(lock, decay_.excess(now, free_.frames_resident()));
+  purge(lock, decay_.excess(now, free_.frames_resident()), Patient::no);
 }
 
-void Extents::purge(std::unique_lock<std::mutex>& lock, std::uint64_t want) {
+void Extents::purge(std::unique_lock<std::mutex>& lock, std::uint64_t want, Patient patient) {
   while (want > 0 && free_.oldest() != 0) {
-    if (!purge_oldest(lock, want)) return;
+    if (!purge_oldest(lock, want, patient)) return;
   }
 }
 
 // Gives back pages from the end of the oldest free extent: as many as wanted, or all that it has.
-bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want) {
+bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want,
+                           Patient patient) {
   const std::uint64_t frame = free_.oldest();
   const ExtentWord w = slots_[frame].get();
   const std::uint64_t end = frame + w.frames();
@@ -68,7 +69,7 @@ bool Extents::purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& wa
     from -= 1;
     found += holes.is_hole(from) ? 0 : 1;
   }
-  const Status s = holes.punch(from, end - from);
+  const Status s = holes.punch(from, end - from, patient == Patient::yes);
 
   lock.lock();
   slots_[frame].set({});
@@ -83,7 +84,7 @@ void Extents::trim() {
   give_back_free();
   if (!file_.may_punch()) return;
   std::unique_lock lock(mu_);
-  purge(lock, free_.frames_resident());
+  purge(lock, free_.frames_resident(), Patient::yes);
 }
 
 // --- frames --------------------------------------------------------------------------------------

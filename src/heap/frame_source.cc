@@ -30,7 +30,17 @@ Status FrameSource::grow(std::uint64_t huge_frames) {
                  [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
                    frame::Frames::format_zone(file_, z, head_bytes);
                  });
-  return zone ? frames_.add_zone(*zone) : zone.error();
+  if (!zone) return zone.error();
+  large_.look();
+  return frames_.add_zone(*zone);
+}
+
+Status FrameSource::fill(std::uint64_t first, std::uint64_t frames) {
+  if (holes_.count(first, frames) == 0) [[likely]]
+    return Status::ok;
+  TENUTO_TRY(holes_.fill(first, frames));
+  large_.look();
+  return Status::ok;
 }
 
 Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core) {
@@ -41,7 +51,7 @@ Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core) {
 Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
   Result<PoolOffset> got = get_unfilled(order, core);
   if (!got) return got;
-  const Status s = holes_.fill(frame_of_offset(*got).value, std::uint64_t{1} << order);
+  const Status s = fill(frame_of_offset(*got).value, std::uint64_t{1} << order);
   if (s == Status::ok) return got;
   put(*got, order, core);
   return s;
@@ -51,8 +61,7 @@ Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core
   Result<PoolOffset> got =
       get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames);
   if (!got) return got;
-  const Status s =
-      holes_.fill(frame_of_offset(*got).value, huge_frames * (kHugeBytes / kFrameBytes));
+  const Status s = fill(frame_of_offset(*got).value, huge_frames * (kHugeBytes / kFrameBytes));
   if (s == Status::ok) return got;
   put_run(*got, huge_frames, core);
   return s;
@@ -77,7 +86,7 @@ void FrameSource::punch_free() {
       punch_pieces(f, f + kFrames);
       continue;
     }
-    static_cast<void>(holes_.punch(f, kFrames));  // if it fails, the pages stay
+    static_cast<void>(holes_.punch(f, kFrames, true));  // if it fails, the pages stay
     put_run(offset_of_frame({f}), 1, 0);
   }
 }
@@ -93,7 +102,7 @@ void FrameSource::punch_pieces(std::uint64_t frame, std::uint64_t end) {
     const std::uint64_t first = frame;
     while (take(frame)) frame += kPiece;
     if (frame == first) continue;
-    static_cast<void>(holes_.punch(first, frame - first));
+    static_cast<void>(holes_.punch(first, frame - first, true));
     for (std::uint64_t f = first; f < frame; f += kPiece) {
       put(offset_of_frame({f}), frame::kOrderSlab, 0);
     }

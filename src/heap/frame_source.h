@@ -9,6 +9,7 @@
 #include "file/pool_file.h"
 #include "frame/frames.h"
 #include "heap/holes.h"
+#include "heap/large_pages.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::heap {
@@ -16,7 +17,7 @@ namespace TENUTO_NS::heap {
 class FrameSource {
  public:
   FrameSource(pm::PoolFile& file, frame::Frames& frames)
-      : file_(file), frames_(frames), holes_(file) {}
+      : file_(file), frames_(frames), holes_(file), large_(file, holes_) {}
 
   // As Frames::get and get_run. Grows the pool before it returns full. The frame bits are flushed,
   // not fenced.
@@ -31,11 +32,14 @@ class FrameSource {
   // without the locks of this class. Set once, before use.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
+  // Makes sure that the frames have space (Holes::fill). REQUIRES: they are the caller's.
+  Status fill(std::uint64_t first, std::uint64_t frames);
   // Gives the pages of all free huge frames and of all free slab frames back to the file system.
   void punch_free();
 
   frame::Frames& frames() { return frames_; }
   Holes& holes() { return holes_; }
+  LargePages& large() { return large_; }
 
  private:
   void given_back(PoolOffset o, Status s);
@@ -47,6 +51,7 @@ class FrameSource {
   pm::PoolFile& file_;
   frame::Frames& frames_;
   Holes holes_;
+  LargePages large_;
   std::function<bool()> reclaim_;
   std::mutex grow_mu_;
 };

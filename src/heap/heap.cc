@@ -317,6 +317,8 @@ Result<Block> Heap::find_taken(PoolOffset block, Kind kind) const {
   return state_->extents.find(block, kind, Wanted::in_use);
 }
 
+void Heap::start_large_pages() { state_->frames.large().start(); }
+
 void Heap::trim() {
   State& s = *state_;
   if (s.file.writable() != Status::ok) return;

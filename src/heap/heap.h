@@ -119,6 +119,10 @@ class Heap {
   // Pool::first.
   PoolOffset find_typed(PoolOffset from, std::uint64_t type) const;
 
+  // From now on a thread asks for large pages, until close or the destructor (large_pages.h). Any
+  // thread, once; throws nothing.
+  void start_large_pages();
+
   // See Pool::trim.
   void trim();
   // Gives the free blocks of the calling thread's cache to all threads. No flush, no fence.

@@ -1,14 +1,21 @@
 // Which frames of the pool have no pages in the file: one bit a frame, in DRAM only. The owner of a
 // frame may change its bit, also just before it gives the frame away. Neighbouring frames may have
 // other owners, so the words are atomic.
+//
+// Also which huge frames are one large page (large_pages.h): one bit each. To join the pages of a
+// huge frame fills its holes. So it is done only where there are none, and while it is done nothing
+// is punched anywhere: `pages_change_` is held, exclusively for a join, shared for a punch. Both
+// hold it during a system call; the calls of users never wait for it (punch), only trim does.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <shared_mutex>
 
 #include "file/pool_file.h"
+#include "pm/plant.h"
 #include "pm/zero_pages.h"
 
 namespace TENUTO_NS::heap {
@@ -18,7 +25,9 @@ class Holes {
   explicit Holes(pm::PoolFile& file)
       : file_(file),
         pages_((file.bytes_max() / kFrameBytes / 64 + 1) * sizeof(std::uint64_t)),
-        words_(pages_.as<std::atomic<std::uint64_t>>()) {
+        words_(pages_.as<std::atomic<std::uint64_t>>()),
+        large_pages_((file.bytes_max() / kHugeBytes / 64 + 1) * sizeof(std::uint64_t)),
+        large_(large_pages_.as<std::atomic<std::uint64_t>>()) {
     if (file.read_only() || !there()) return;
     file.for_each_hole([this](PoolOffset o, std::uint64_t bytes) {
       const std::uint64_t first = o.value / kFrameBytes;
@@ -26,7 +35,7 @@ class Holes {
     });
   }
 
-  bool there() const { return static_cast<bool>(pages_); }
+  bool there() const { return static_cast<bool>(pages_) && static_cast<bool>(large_pages_); }
   bool is_hole(std::uint64_t frame) const {
     return (word(frame).load(std::memory_order_relaxed) >> (frame % 64) & 1) != 0;
   }
@@ -40,11 +49,38 @@ class Holes {
     return n;
   }
 
-  // Gives all pages of these frames back (PoolFile::punch).
-  Status punch(std::uint64_t first, std::uint64_t frames) {
+  // Gives all pages of these frames back (PoolFile::punch). busy: pages are being joined now; with
+  // `wait` the call waits for that.
+  Status punch(std::uint64_t first, std::uint64_t frames, bool wait) {
+    std::shared_lock lock(pages_change_, std::defer_lock);
+    if (wait) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return Status::busy;
+    }
     TENUTO_TRY(file_.punch(offset_of_frame({first}), frames * kFrameBytes));
     set(first, frames, true);
+    for (std::uint64_t h = first / kHugeFrames; h <= (first + frames - 1) / kHugeFrames; ++h) {
+      large_[h / 64].fetch_and(~(std::uint64_t{1} << (h % 64)), std::memory_order_relaxed);
+    }
     return Status::ok;
+  }
+  // Calls join() for the huge frame, with nothing punched meanwhile, and notes that it is large if
+  // the result is true. If this returns another status than ok, join was not called. not_found: the
+  // huge frame has holes. busy: pages are being given back now.
+  template <class F>
+  Status join(std::uint64_t huge, const F& join) {
+    const std::unique_lock lock(pages_change_, std::try_to_lock);
+    if (!lock.owns_lock()) return Status::busy;
+    const bool whole = count(huge * kHugeFrames, kHugeFrames) == 0;
+    if (!whole && !TENUTO_PLANT("heap_holes_joined")) return Status::not_found;
+    if (join()) {
+      large_[huge / 64].fetch_or(std::uint64_t{1} << (huge % 64), std::memory_order_relaxed);
+    }
+    return Status::ok;
+  }
+  bool is_large(std::uint64_t huge) const {
+    return (large_[huge / 64].load(std::memory_order_relaxed) >> (huge % 64) & 1) != 0;
   }
   // Makes sure that all of them may be stored to. full when the file system has no room.
   Status fill(std::uint64_t first, std::uint64_t frames) {
@@ -56,6 +92,8 @@ class Holes {
   }
 
  private:
+  static constexpr std::uint64_t kHugeFrames = kHugeBytes / kFrameBytes;
+
   std::atomic<std::uint64_t>& word(std::uint64_t frame) const { return words_[frame / 64]; }
   template <class F>
   static void for_words(std::uint64_t first, std::uint64_t frames, const F& f) {
@@ -79,6 +117,9 @@ class Holes {
   pm::PoolFile& file_;
   const pm::ZeroPages pages_;
   std::atomic<std::uint64_t>* const words_;
+  const pm::ZeroPages large_pages_;
+  std::atomic<std::uint64_t>* const large_;
+  std::shared_mutex pages_change_;
 };
 
 }  // namespace TENUTO_NS::heap

@@ -200,6 +200,7 @@ Status Heap::State::own_frames(std::uint64_t* leaked, Report* report) {
 Status Heap::close() {
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
+  s.frames.large().stop();
   s.extents.flush_log();  // for threads that still run and may never fence again
   const bool careless = TENUTO_PLANT("heap_close_forgets_living_threads");
   for (const auto& h : s.lane_heaps_owned) {

@@ -4,11 +4,14 @@
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -151,6 +154,42 @@ bool grants_map_sync(int fd) {
   if (p == MAP_FAILED) return false;
   ::munmap(p, kFrameBytes);
   return true;
+}
+
+#ifndef MADV_COLLAPSE  // headers before Linux 6.1
+#define MADV_COLLAPSE 25
+#endif
+
+int make_large(void* at, std::size_t bytes) {
+  return ::madvise(at, bytes, MADV_COLLAPSE) == 0 ? 0 : errno;
+}
+
+std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes) {
+  const std::unique_ptr<FILE, decltype(&std::fclose)> maps(std::fopen("/proc/self/smaps", "re"),
+                                                           &std::fclose);
+  if (maps == nullptr) return 0;
+  const auto begin = reinterpret_cast<std::uintptr_t>(at);
+  char line[256];
+  bool inside = false;
+  std::uint64_t kib = 0;
+  while (std::fgets(line, sizeof line, maps.get()) != nullptr) {
+    std::uintptr_t from = 0;
+    std::uintptr_t to = 0;
+    std::uint64_t n = 0;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
+      inside = from >= begin && to <= begin + bytes;
+    } else if (inside && (std::sscanf(line, "ShmemPmdMapped: %" SCNu64, &n) == 1 ||
+                          std::sscanf(line, "FilePmdMapped: %" SCNu64, &n) == 1)) {
+      kib += n;
+    }
+  }
+  return kib * 1024;
+}
+
+void lower_priority() {
+  constexpr int kNice = 10;
+  const auto me = static_cast<id_t>(::syscall(SYS_gettid));
+  static_cast<void>(::setpriority(PRIO_PROCESS, me, kNice));
 }
 
 std::string directory_of(std::string_view path) {

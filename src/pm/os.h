@@ -57,6 +57,16 @@ bool sync_whole(int fd);  // fsync
 bool is_in_memory(int fd);     // tmpfs or ramfs
 bool grants_map_sync(int fd);  // MAP_SYNC: a flushed line needs no sync of the file
 
+// Asks the kernel to put the file's pages behind [at, at + bytes) into large ones, now
+// (MADV_COLLAPSE). Pages that are missing between others come back. Returns 0 or errno; whatever it
+// is, the contents are the same. REQUIRES: a shared mapping; whole huge frames.
+int make_large(void* at, std::size_t bytes);
+// How much of [at, at + bytes) this process has mapped in large pages. 0 if that cannot be known.
+// Cost: the kernel looks at the page tables of the whole process (/proc/self/smaps).
+std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes);
+// The calling thread yields to others that want to run.
+void lower_priority();
+
 std::string directory_of(std::string_view path);
 // The path with its links resolved. For a file that does not exist: its resolved folder and its
 // name.

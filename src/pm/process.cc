@@ -23,9 +23,9 @@ constinit std::atomic<std::uint64_t> last_number = 0;
 constinit OfProcess* owned = nullptr;               // guarded by process_locks.owned
 constinit std::array<void (*)(), 8> child_calls{};  // guarded by process_locks.owned
 
-constexpr std::mutex ProcessLocks::*kAll[] = {&ProcessLocks::readers,  &ProcessLocks::open,
-                                              &ProcessLocks::regions,  &ProcessLocks::models,
-                                              &ProcessLocks::mappings, &ProcessLocks::owned};
+constexpr std::mutex ProcessLocks::*kAll[] = {
+    &ProcessLocks::steps,  &ProcessLocks::readers,  &ProcessLocks::open, &ProcessLocks::regions,
+    &ProcessLocks::models, &ProcessLocks::mappings, &ProcessLocks::owned};
 
 void before_fork() {
   if (forks_are_bare) return;

@@ -43,6 +43,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.journal.sync_every_ms = o.journal_sync_every_ms;
   to.journal.recovery_ms_max = o.journal_recovery_ms_max;
   to.journal.keep = o.journal_keep != 0;
+  to.large_pages = o.large_pages != 0;
   if (o.log != nullptr) {
     to.log = [log = o.log, context = o.log_context](std::string_view text) {
       log(context, std::string(text).c_str());
@@ -113,6 +114,7 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.journal_sync_every_ms = o.journal.sync_every_ms;
   all.journal_recovery_ms_max = o.journal.recovery_ms_max;
   all.journal_keep = o.journal.keep;
+  all.large_pages = o.large_pages;
   c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 
@@ -233,6 +235,7 @@ tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_s
   TENUTO_C_SAME(journal_replayed_lines);
   TENUTO_C_SAME(journal_replay_ms);
   TENUTO_C_SAME(cached_bytes);
+  TENUTO_C_SAME(large_bytes);
 #undef TENUTO_C_SAME
   return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }

@@ -64,7 +64,10 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::create(std::string_view path,
   if (!made) return made.error();
   std::unique_ptr<PoolImpl> impl = std::move(*made);
   TENUTO_TRY(impl->file->link_into_place(report));
-  if (!impl->file->wants_journal()) return impl;
+  if (!impl->file->wants_journal()) {
+    impl->heap->start_large_pages();
+    return impl;
+  }
   TENUTO_TRY(impl->close());
   impl.reset();
   return open(path, options, kind, report);
@@ -88,6 +91,7 @@ Result<std::unique_ptr<PoolImpl>> PoolImpl::open(std::string_view path, const Po
   if (!impl->file->read_only() && !TENUTO_PLANT("store_pool_not_marked_running")) {
     TENUTO_TRY(impl->file->set_state(pm::PoolState::running, report));
   }
+  impl->heap->start_large_pages();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   impl->recovery_ms = took.count();
   return impl;

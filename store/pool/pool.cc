@@ -319,6 +319,7 @@ PoolStats Pool::stats() const {
   s.slabs_by_tenth = heap.slabs_by_tenth;
   s.extents = heap.extents;
   s.disk_bytes = impl_->file->bytes_on_disk();
+  s.large_bytes = impl_->file->large_bytes();
   s.reclaimed_bytes = heap.reclaimed_bytes;
   s.retained_bytes = heap.retained_bytes;
   s.book_bytes = heap.book_bytes;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -314,6 +316,41 @@ TEST_F(LargePages, joins_and_punches_in_many_threads_agree) {
   ASSERT_TRUE(in_time([&] { return p.all_large(false); }));
   p.source.large().stop();
   EXPECT_EQ(p.pool.file->bytes_on_disk(), kPoolBytes - missing);
+}
+
+// --- a full file system --------------------------------------------------------------------------
+
+// How many records fit, on a tmpfs that is as large as this.
+int records_until_full(const std::string& path, StoreOptions options, bool large_pages) {
+  options.pool.large_pages = large_pages;
+  Result<Store> s = Store::open(path, options);
+  EXPECT_TRUE(s);
+  const std::string value(10'000, 'v');
+  int n = 0;
+  Status status = Status::ok;
+  while ((status = s->put(key_of(n), value)) == Status::ok) ++n;
+  EXPECT_EQ(status, Status::full);
+  Report r;
+  EXPECT_EQ(s->validate(&r), Status::ok) << r.text();
+  for (int i = 0; i < n; ++i) EXPECT_EQ(s->contains(key_of(i)), Status::ok);
+  EXPECT_EQ(s->close(), Status::ok);
+  ::unlink(path.c_str());
+  return n;
+}
+
+TEST_F(LargePages, a_full_file_system_holds_as_much_as_without_them) {
+  const TempPath directory("large-full");
+  ASSERT_EQ(::mkdir(directory.str().c_str(), 0755), 0);
+  if (::mount("tenuto", directory.str().c_str(), "tmpfs", 0, "size=200m") != 0) {
+    ::rmdir(directory.str().c_str());
+    GTEST_SKIP() << "may not mount";
+  }
+  const int without = records_until_full(directory.str() + "/pool", options_, false);
+  const int with = records_until_full(directory.str() + "/pool", options_, true);
+  EXPECT_EQ(::umount(directory.str().c_str()), 0);
+  ::rmdir(directory.str().c_str());
+  EXPECT_GT(without, 10'000);
+  EXPECT_GE(with, without - without / 50);
 }
 
 // --- fork ----------------------------------------------------------------------------------------

@@ -123,7 +123,9 @@ struct PoolOptions {
   // large pool needs fewer of the processor's address translations. A hint: the kernel may refuse
   // (before Linux 6.1 it does), and nothing else depends on it. PoolStats::large_bytes tells. A
   // thread with a low priority does it, in the background, in pools of at least 32 MiB. Memory that
-  // is given back splits a large page until it is used again.
+  // is given back splits a large page until it is used again. The same thread reserves the space of
+  // the next growth when the pool is nearly full, so that no call waits for that; a trim and a
+  // close give it back.
   bool large_pages = true;
   // Adds Optane's published delays to medium `model` (reflush, random and sequential write).
   bool model_delays = false;

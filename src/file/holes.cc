@@ -64,6 +64,10 @@ Status PoolFile::fill(PoolOffset o, std::uint64_t bytes) {
   if constexpr (kTraced) return Status::ok;
   Report why;
   Status s = reserve_space(fd_, o.value, o.value + bytes, path_, &why);
+  if (s == Status::full && prepared_bytes() > 0 && !TENUTO_PLANT("pm_full_beside_prepared_space")) {
+    drop_prepared();
+    s = reserve_space(fd_, o.value, o.value + bytes, path_, &why);
+  }
   // After a power cut the line images in the journal need this space.
   if (s == Status::ok && journal_ != nullptr) s = journal_->sync_pool(&why);
   if (s != Status::ok) log("space that was given back is not to be had again: " + why.what);
@@ -81,7 +85,10 @@ void PoolFile::for_each_hole(const std::function<void(PoolOffset, std::uint64_t)
   const std::uint64_t end = bytes();
   // Also where no holes may be punched: an earlier open on another medium may have left some.
   if (kTraced || read_only() || TENUTO_PLANT("journal_stores_into_holes")) return;
-  if (bytes_on_disk() >= end) return;
+  // A longer file was left in the middle of a growth; its blocks say nothing about the pool.
+  struct stat st {};
+  const bool longer = ::fstat(fd_, &st) == 0 && static_cast<std::uint64_t>(st.st_size) > end;
+  if (bytes_on_disk() >= end && (!longer || TENUTO_PLANT("pm_tail_hides_holes"))) return;
   for (std::uint64_t at = 0; at < end;) {
     const off_t hole = ::lseek(fd_, static_cast<off_t>(at), SEEK_HOLE);
     // If lseek cannot tell holes from data, everything from here on counts as one.

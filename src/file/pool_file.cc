@@ -28,10 +28,8 @@
 namespace TENUTO_NS::pm {
 
 namespace {
-// A pool grows by an eighth; a small one by half, but by no more than kGrowBytesSmall.
-constexpr std::uint64_t kGrowBytesMin = 4u << 20;
-constexpr std::uint64_t kGrowBytesSmall = 32u << 20;
-constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
+// Growth takes less than it would like to if so much of that is prepared.
+constexpr std::uint64_t kPartPrepared = 4;
 constexpr int kReasonMsMax = 1000;
 }  // namespace
 
@@ -99,6 +97,7 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   // Constant from the first call on: other threads read it while the pool grows.
   if (from == 0) shared_ = journal_ == nullptr && !kTraced;
   if (large_pages_) ::madvise(p, to - from, MADV_HUGEPAGE);  // a refusal only costs speed
+  ready_.store(std::max(to, ready_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
   bytes_.store(to, std::memory_order_release);
   return Status::ok;
 }
@@ -155,17 +154,19 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   const std::uint64_t least = round_up(bytes_needed, kHugeBytes);
   const std::uint64_t room = bytes_max_ - std::min(bytes_max_, old_bytes);
   if (least > room) return Status::full;
-  std::uint64_t want = std::max(old_bytes / 8, std::min(old_bytes / 2, kGrowBytesSmall));
-  want = std::clamp(want, kGrowBytesMin, kGrowBytesMax);
-  want = std::min(std::max(round_up(want, kHugeBytes), least), room);
+  std::uint64_t want = std::max(growth_bytes(), least);
+  const std::uint64_t prepared = prepared_bytes();
+  const bool there = prepared >= least && prepared >= want / kPartPrepared;
+  if (there) want = std::min(want, prepared);
+  changes_ += 1;
   Report why;
   // A reservation that fails for want of space keeps the blocks it found by then. No later call
   // would ask for them, so they are given back.
   const auto give_back = [&] {
-    if (TENUTO_PLANT("pm_grow_keeps_failed_space")) return;
-    static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_bytes)));
+    if (!TENUTO_PLANT("pm_grow_keeps_failed_space")) cut_to(old_bytes);
   };
-  Status s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
+  Status s = Status::ok;
+  if (!there) s = reserve_space(fd_, old_bytes, old_bytes + want, path_, &why);
   if (s != Status::ok && want != least) {
     // The file system cannot give what the policy wants: try only what is needed.
     give_back();

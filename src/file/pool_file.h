@@ -82,6 +82,21 @@ class PoolFile final : public OfProcess {
   // format, commits the entry. full: size_max is reached, or the file system has no room.
   Result<ZoneEntry> grow(std::uint64_t bytes, const FormatZone& format);
 
+  // --- file/ahead.cc: space for the next growth, before it is needed
+  // How many bytes a growth adds if it may choose.
+  std::uint64_t growth_bytes() const;
+  // What is prepared: space behind the last zone, reserved, in large pages if possible. The next
+  // growth uses it, and makes no system call that needs time or space. It means nothing after a
+  // crash.
+  std::uint64_t prepared_bytes() const;
+  // Prepares one huge frame more. not_found: growth_bytes() are prepared.
+  // busy: another thread grows the pool. full: the file system has not several times as much left,
+  // so that only those take its last space who need it. REQUIRES: may_make_large.
+  Status prepare();
+  // Gives back what is prepared, and what a killed process left behind the last zone. Does nothing
+  // unless may_make_large.
+  void drop_prepared();
+
   // Copies words out of the pool as they are now. Where the mapping shows the file, it reads the
   // file, so that the pages are not mapped: recovery looks at a few lines here and there. REQUIRES:
   // o and bytes are multiples of 8, inside the pool.
@@ -207,6 +222,7 @@ class PoolFile final : public OfProcess {
                        std::vector<Report>& losses, Report* report);
   Status apply_journal(JournalFile& journal, unsigned threads, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
+  void cut_to(std::uint64_t bytes);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   Status register_mapping(const PoolOptions& options, Report* report);
   Status bad_pages_found(Report* report) const;
@@ -251,6 +267,9 @@ class PoolFile final : public OfProcess {
   mutable std::atomic<bool> told_ = false;  // the bad page was logged
   // One thread grows the file at a time.
   std::mutex grow_mu_;
+  // Guarded by grow_mu_.
+  std::atomic<std::uint64_t> ready_ = 0;  // where the reserved space ends; read without the lock
+  std::uint64_t changes_ = 0;             // of the file's length, by others than prepare
   // Guarded by poison_mu_.
   mutable std::mutex poison_mu_;
   Report poison_;  // what turned it read-only

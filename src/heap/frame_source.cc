@@ -1,12 +1,15 @@
 #include "heap/frame_source.h"
 
+#include "frame/format.h"
+
 namespace TENUTO_NS::heap {
 
 // The new zone is open to all threads at once. Those that come without the lock may empty it before
 // this one gets its part, so it grows again: each turn has served others, and the file's limit ends
 // the loop.
 template <class Get>
-Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_frames) {
+Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t frames) {
+  const std::uint64_t huge_frames = (frames + frame::kHugeFrames - 1) / frame::kHugeFrames;
   Result<FrameId> got = get();
   if (!got && got.error() == Status::full && reclaim_ && reclaim_()) got = get();
   if (!got && got.error() == Status::full) {
@@ -21,6 +24,7 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t huge_f
     }
   }
   if (!got) return got.error();
+  large_.took(frames);
   return offset_of_frame(*got);
 }
 
@@ -31,8 +35,9 @@ Status FrameSource::grow(std::uint64_t huge_frames) {
                    frame::Frames::format_zone(file_, z, head_bytes);
                  });
   if (!zone) return zone.error();
-  large_.look();
-  return frames_.add_zone(*zone);
+  TENUTO_TRY(frames_.add_zone(*zone));
+  large_.grown();
+  return Status::ok;
 }
 
 Status FrameSource::fill(std::uint64_t first, std::uint64_t frames) {
@@ -44,8 +49,7 @@ Status FrameSource::fill(std::uint64_t first, std::uint64_t frames) {
 }
 
 Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core) {
-  const std::uint64_t huge_frames = order <= frame::kOrderHuge ? 1 : 2;
-  return get_or_grow([&] { return frames_.get(order, core); }, huge_frames);
+  return get_or_grow([&] { return frames_.get(order, core); }, std::uint64_t{1} << order);
 }
 
 Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
@@ -58,10 +62,10 @@ Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
 }
 
 Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core) {
-  Result<PoolOffset> got =
-      get_or_grow([&] { return frames_.get_run(huge_frames, core); }, huge_frames);
+  Result<PoolOffset> got = get_or_grow([&] { return frames_.get_run(huge_frames, core); },
+                                       huge_frames * frame::kHugeFrames);
   if (!got) return got;
-  const Status s = fill(frame_of_offset(*got).value, huge_frames * (kHugeBytes / kFrameBytes));
+  const Status s = fill(frame_of_offset(*got).value, huge_frames * frame::kHugeFrames);
   if (s == Status::ok) return got;
   put_run(*got, huge_frames, core);
   return s;
@@ -79,7 +83,8 @@ void FrameSource::put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core
 // names it, so nothing has to be durable before. Of a huge frame that is partly in use the free
 // 64-KiB frames lose their pages, too.
 void FrameSource::punch_free() {
-  constexpr std::uint64_t kFrames = kHugeBytes / kFrameBytes;
+  file_.drop_prepared();
+  constexpr std::uint64_t kFrames = frame::kHugeFrames;
   for (std::uint64_t f = 0; f < file_.bytes() / kFrameBytes && file_.may_punch(); f += kFrames) {
     if (holes_.count(f, kFrames) == kFrames) continue;
     if (frames_.get_huge({f}) != Status::ok) {

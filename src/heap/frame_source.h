@@ -17,7 +17,7 @@ namespace TENUTO_NS::heap {
 class FrameSource {
  public:
   FrameSource(pm::PoolFile& file, frame::Frames& frames)
-      : file_(file), frames_(frames), holes_(file), large_(file, holes_) {}
+      : file_(file), frames_(frames), holes_(file), large_(file, holes_, frames) {}
 
   // As Frames::get and get_run. Grows the pool before it returns full. The frame bits are flushed,
   // not fenced.
@@ -45,7 +45,7 @@ class FrameSource {
   void given_back(PoolOffset o, Status s);
   void punch_pieces(std::uint64_t frame, std::uint64_t end);
   template <class Get>
-  Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t huge_frames);
+  Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t frames);
   Status grow(std::uint64_t huge_frames);
 
   pm::PoolFile& file_;

@@ -65,12 +65,16 @@ class Holes {
     }
     return Status::ok;
   }
+  // While the lock is owned nothing is punched. Not owned: pages are being given back now.
+  [[nodiscard]] std::unique_lock<std::shared_mutex> try_to_stop_punches() {
+    return std::unique_lock(pages_change_, std::try_to_lock);
+  }
   // Calls join() for the huge frame, with nothing punched meanwhile, and notes that it is large if
   // the result is true. If this returns another status than ok, join was not called. not_found: the
   // huge frame has holes. busy: pages are being given back now.
   template <class F>
   Status join(std::uint64_t huge, const F& join) {
-    const std::unique_lock lock(pages_change_, std::try_to_lock);
+    const auto lock = try_to_stop_punches();
     if (!lock.owns_lock()) return Status::busy;
     const bool whole = count(huge * kHugeFrames, kHugeFrames) == 0;
     if (!whole && !TENUTO_PLANT("heap_holes_joined")) return Status::not_found;

@@ -1,7 +1,9 @@
 #include "heap/large_pages.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "pm/no_memory.h"
 #include "pm/os.h"
@@ -14,15 +16,26 @@ namespace {
 constexpr unsigned kTriesMax = 3;     // of one huge frame
 constexpr unsigned kRefusalsMax = 8;  // in a row: the kernel cannot do it here
 constexpr auto kLater = std::chrono::seconds(1);
+// An open pool that takes less has no need of space.
+constexpr std::int64_t kFramesBeforeLook = (1u << 20) / kFrameBytes;
+
+std::unique_lock<std::mutex> no_fork() {
+  std::unique_lock lock(pm::process_locks.steps, std::defer_lock);
+  if (!TENUTO_PLANT("heap_pages_joined_beside_fork")) lock.lock();
+  return lock;
+}
 }  // namespace
 
-LargePages::LargePages(pm::PoolFile& file, Holes& holes)
+LargePages::LargePages(pm::PoolFile& file, Holes& holes, const frame::Frames& frames)
     : file_(file),
       holes_(holes),
+      frames_(frames),
+      until_look_(kFramesBeforeLook),
       tries_pages_(file.bytes_max() / kHugeBytes + 1),
       tries_(tries_pages_.as<std::uint8_t>()) {}
 
 void LargePages::start() {
+  file_.drop_prepared();
   const std::lock_guard lock(mu_);
   started_ = true;
   start_thread();
@@ -35,6 +48,11 @@ void LargePages::look() {
     start_thread();
   }
   wake_.notify_one();
+}
+
+void LargePages::grown() {
+  until_look_.store(0, std::memory_order_relaxed);
+  look();
 }
 
 // REQUIRES: mu_.
@@ -52,7 +70,14 @@ void LargePages::stop() {
     ended = std::move(thread_);
   }
   wake_.notify_one();
-  if (ended.joinable()) ended.join();
+  if (!ended.joinable()) return;
+  ended.join();
+  file_.drop_prepared();
+}
+
+bool LargePages::stopping() {
+  const std::lock_guard lock(mu_);
+  return stopping_;
 }
 
 void LargePages::run() {
@@ -62,9 +87,10 @@ void LargePages::run() {
     wanted_ = false;
     later_ = false;
     lock.unlock();
-    const bool useful = pass();
+    if (!file_.may_make_large()) return;
+    prepare();
+    while (join_all()) prepare();
     lock.lock();
-    if (!useful) return;
     const auto called = [this] { return stopping_ || wanted_; };
     if (later_) {
       wake_.wait_for(lock, kLater, called);
@@ -74,23 +100,49 @@ void LargePages::run() {
   }
 }
 
-// Joins what can be joined. It begins anew when there is something newer. False: the kernel, or the
-// state of the pool, allows no more joins at all.
-bool LargePages::pass() {
+// --- space ---------------------------------------------------------------------------------------
+
+// Each look sets when the next one is due. What could not be prepared is not tried before that.
+void LargePages::prepare() {
+  if (until_look_.load(std::memory_order_relaxed) > 0) return;
+  const std::uint64_t growth = file_.growth_bytes();
+  const std::uint64_t least = growth / 2;
+  const std::uint64_t free = frames_.stats().frames_free * kFrameBytes;
+  const std::uint64_t spare = free > least ? free - least : 0;
+  if (spare == 0) {
+    Status s = Status::ok;
+    while (s == Status::ok && !stopping()) s = prepare_step();
+  }
+  // With all of it prepared, only a growth is a reason to look again: it calls grown().
+  const auto next = static_cast<std::int64_t>(std::max(spare, growth / 4) / kFrameBytes);
+  until_look_.store(std::max(next, kFramesBeforeLook), std::memory_order_relaxed);
+}
+
+// The space may become a zone, and lose pages, before they are joined. So nothing is punched.
+Status LargePages::prepare_step() {
+  const auto lock = no_fork();
+  const auto no_punch = holes_.try_to_stop_punches();
+  return no_punch.owns_lock() ? file_.prepare() : Status::busy;
+}
+
+// --- large pages ---------------------------------------------------------------------------------
+
+// Joins what can be joined. True: it stopped half-way, because there is something newer.
+bool LargePages::join_all() {
   for (std::uint64_t huge = file_.bytes() / kHugeBytes; huge > 0; --huge) {
     if (!file_.may_make_large() || refusals_ == kRefusalsMax) return false;
     if (!step(huge - 1)) continue;
     const std::lock_guard lock(mu_);
-    if (stopping_ || wanted_) return true;
+    if (stopping_) return false;
+    if (std::exchange(wanted_, false)) return true;
   }
-  return true;
+  return false;
 }
 
 // False: there was nothing to do.
 bool LargePages::step(std::uint64_t huge) {
   if (holes_.is_large(huge) || tries_[huge] == kTriesMax) return false;
-  std::unique_lock no_fork(pm::process_locks.steps, std::defer_lock);
-  if (!TENUTO_PLANT("heap_pages_joined_beside_fork")) no_fork.lock();
+  const auto lock = no_fork();
   int error = 0;
   const Status s = holes_.join(huge, [&] {
     error = file_.make_large({huge * kHugeBytes});

@@ -1,9 +1,13 @@
-// Pages of 2 MiB for a pool in memory (file/large.cc). A thread asks the kernel to join the pages
-// of each huge frame, the newest ones first: a zone that was just added will be written to next.
-// FrameSource owns this.
+// What a pool in memory has prepared for it by a thread: pages of 2 MiB (file/large.cc), and space
+// for the next growth (file/ahead.cc). FrameSource owns this.
 //
-// It is a hint. The contents stay the same, nothing durable depends on it, and what the kernel
-// refuses stays as it is. What it meets:
+// Large pages. The thread asks the kernel to join the pages of each huge frame, the newest ones
+// first: a zone that was just added will be written to next.
+// Space. When less than half of a growth is free, the next growth is reserved and joined, huge
+// frame by huge frame. So no call waits for that.
+//
+// Both are hints. The contents stay the same, nothing durable depends on them, and what the system
+// refuses stays as it is. What they meet:
 //   - Memory that was given back. A join would fill the holes, and the pool would grow again
 //   without
 //     need. So a huge frame with holes is left out (Holes::join), until they have been filled.
@@ -11,18 +15,23 @@
 //   - fork. Each step holds process_locks.steps, so a fork waits for the step and no child is made
 //     in the middle of one.
 //   - close and trim wait for one step. No other call waits for a step.
-//   - A full file system: a join needs no space there. No memory, or memory in pieces: the kernel
-//     refuses, and is asked again later, kTriesMax times.
-//   - A kernel, or a file system, that cannot do it: after kRefusalsMax the thread ends.
-//   - No thread to be had: pages stay small.
+//   - A full file system: a join needs no space there, and space is prepared only while there is
+//     plenty. Who needs it takes back what is prepared.
+//   - No memory, or memory in pieces: the kernel refuses a join, and is asked again later,
+//   kTriesMax
+//     times. A kernel that cannot do it is asked kRefusalsMax times.
+//   - A kill: the next open gives back what was prepared (start).
+//   - No thread to be had: nothing is prepared.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
 
 #include "file/pool_file.h"
+#include "frame/frames.h"
 #include "heap/holes.h"
 #include "pm/zero_pages.h"
 
@@ -33,29 +42,42 @@ class LargePages {
   // In a smaller pool the processor's translations reach about as far with small pages.
   static constexpr std::uint64_t kPoolBytesLeast = 32u << 20;
 
-  LargePages(pm::PoolFile& file, Holes& holes);
+  LargePages(pm::PoolFile& file, Holes& holes, const frame::Frames& frames);
   ~LargePages() { stop(); }
   LargePages(const LargePages&) = delete;
   LargePages& operator=(const LargePages&) = delete;
 
   // Any thread. All throw nothing.
   void start();  // the thread may run from now on
-  void look();   // the pool has grown, or holes were filled
-  void stop();   // waits for the thread; final
+  void look();   // holes were filled
+  void grown();  // the pool has a new zone
+  void stop();   // waits for the thread, and gives back what is prepared; final
+  // Frames were taken. Cost: one atomic addition.
+  void took(std::uint64_t frames) {
+    const auto n = static_cast<std::int64_t>(frames);
+    const std::int64_t had = until_look_.fetch_sub(n, std::memory_order_relaxed);
+    if (had > 0 && had <= n) look();
+  }
 
  private:
   void start_thread();
   void run();
-  bool pass();
+  bool stopping();
+  void prepare();
+  bool join_all();
   bool step(std::uint64_t huge);
+  Status prepare_step();
 
   pm::PoolFile& file_;
   Holes& holes_;
+  const frame::Frames& frames_;
+  // When so many frames more are taken, it is time to look whether space is to be prepared.
+  std::atomic<std::int64_t> until_look_;
   // Only the thread uses these.
   const pm::ZeroPages tries_pages_;
   std::uint8_t* const tries_;  // refused joins of each huge frame
   unsigned refusals_ = 0;      // that will not change, since the last join
-  bool later_ = false;         // a huge frame is left that may be joined later
+  bool later_ = false;         // something is left that may be possible later
 
   std::mutex mu_;
   std::condition_variable wake_;

@@ -273,6 +273,32 @@ TEST(IndexTest, nodes_of_one_child_are_found_and_removed) {
   EXPECT_EQ(leaves.map().size(), 1u);
 }
 
+// A batch that has locked leaves locates more keys. A wait for a leaf there could be one for
+// itself.
+TEST(IndexTest, locating_many_keys_waits_for_no_leaf) {
+  const auto low_of = [](std::size_t n) { return std::to_string(1000 + n); };
+  std::set<std::string> lows;
+  for (std::size_t i = 1; i < 200; ++i) lows.insert(low_of(i));
+  IndexedLeaves leaves(lows);
+  const auto leaf_of = [&](std::size_t n) {
+    return std::prev(leaves.map().upper_bound(low_of(n)))->second;
+  };
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kLocatedAtOnce; ++i) names.push_back(low_of(i * 11));
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const EpochGuard guard;
+  ASSERT_TRUE(leaf_of(5 * 11)->lock());
+  std::vector<Place> places(keys.size());
+  leaves.index().locate_many(keys, places.data());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(places[i].leaf, i == 5 ? nullptr : leaf_of(i * 11)) << i;
+  }
+  leaf_of(5 * 11)->unlock();
+  leaves.index().locate_many(keys, places.data());
+  EXPECT_EQ(places[5].leaf, leaf_of(5 * 11));
+  EXPECT_TRUE(places[5].leaf->still(places[5].version));
+}
+
 // A leaf that a reader finds must hold the key for as long as the leaf's version stays. The words
 // of a shadow leaf hold its range, and change under its lock: [0] is the first key, [1] the end.
 TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {

@@ -436,6 +436,21 @@ TEST_F(KvTest, batch_of_20000_keys_into_one_leaf_and_out_again) {
   expect_valid(s);
 }
 
+// The places of 16 keys are found before the first of them splits their leaf.
+TEST_F(KvTest, batch_that_splits_the_leaf_of_its_next_keys) {
+  Store s = opened();
+  for (int i = 0; i < 48; ++i) ASSERT_EQ(s.put(key_of(3 * i), "old"), Status::ok);
+  ASSERT_EQ(s.stats().leaves, 1u);
+  WriteBatch b;
+  for (int i = 0; i < 16; ++i) b.put(key_of(9 * i + 1), "new");
+  ASSERT_EQ(s.write(b), Status::ok);
+  std::string value;
+  for (int i = 0; i < 48; ++i) ASSERT_EQ(s.get(key_of(3 * i), value), Status::ok);
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(s.get(key_of(9 * i + 1), value), Status::ok);
+  EXPECT_EQ(s.stats().leaves, 2u);
+  expect_valid(s);
+}
+
 TEST_F(KvTest, batch_of_many_ordinary_sizes_beside_a_map) {
   Store s = opened();
   std::map<std::string, std::string> model;

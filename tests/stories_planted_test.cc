@@ -25,6 +25,8 @@ constexpr Mistake kMistakes[] = {
     {"store_catalog_list_gives_up", "tree_end_test", "*a_compaction_runs*"},
     {"store_validate_beside_drops", "tree_end_test", "*while_the_store_is_validated*"},
     {"store_node_obsolete_after_its_successor", "index_test", "*whose_successor_was_changed*"},
+    {"store_located_while_locked", "index_test", "*waits_for_no_leaf"},
+    {"store_batch_believes_its_hint", "kv_test", "*splits_the_leaf_of*"},
     {"store_fingerprints_not_covered", "damage_test", "*damaged_fingerprint*"},
     {"store_slot_word_not_checked", "damage_test", "*no_bit_of_a_slots_word*"},
     {"store_key_not_compared_with_its_slot", "damage_test", "*split_refuses*"},

@@ -1,6 +1,7 @@
 // Atomic batches, over any trees of one pool. The steps are:
 // 1. Write and flush the records.
-// 2. Lock the leaves in the order of trees and keys. Split a leaf where room is lacking.
+// 2. Lock the leaves in the order of trees and keys. Split a leaf where room is lacking. Before its
+//    locks, each group of changes is brought into the cache together (multi_get.cc).
 // 3. Load the timestamp word. Validate what a transaction has read (versions.h).
 // 4. Save the words that will change in the lane's undo log.
 // 5. Change all leaves in place, and commit.
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "pm/assert.h"
@@ -46,6 +48,7 @@ class Tree::Batch {
     KeyHash hash{};
     bool found = false;
     bool kept = false;  // a snapshot keeps the old record
+    Place place;        // a hint, from warm()
     unsigned slot = 0;
     SlotWord old_word{};
     std::int64_t old_bytes = 0;
@@ -118,20 +121,51 @@ class Tree::Batch {
     return Status::ok;
   }
 
+  // Brings what the next changes read and write into the cache, and notes their places.
+  void warm(std::size_t from) {
+    std::array<std::string_view, kLocatedAtOnce> keys;
+    std::array<KeyHash, kLocatedAtOnce> hashes{};
+    std::array<Place, kLocatedAtOnce> places;
+    Tree& tree = changes_[from].tree();
+    std::size_t n = 0;
+    for (; n < keys.size() && from + n < changes_.size(); ++n) {
+      const Change& c = changes_[from + n];
+      if (&c.tree() != &tree) break;
+      keys[n] = c.op->key;
+      hashes[n] = c.hash;
+    }
+    tree.warm({keys.data(), n}, hashes.data(), places.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      Change& c = changes_[from + i];
+      c.place = places[i];
+      if (c.place.leaf != nullptr) prefetch_to_write(*c.place.leaf, c);
+    }
+    warmed_ = from + n;
+  }
+
+  // The line of the slot that will change, or else the header.
+  static void prefetch_to_write(const ShadowLeaf& shadow, const Change& c) {
+    Leaf& leaf = *shadow.leaf;
+    const std::uint64_t hits = shadow.match(c.hash.fingerprint);
+    if (hits == 0 || c.op->erase) __builtin_prefetch(&leaf.head, 1);
+    if (hits != 0) __builtin_prefetch(&leaf.slot[std::countr_zero(hits)], 1);
+  }
+
   // Locks the leaf of changes_[next] and takes all changes that belong there. Trees, keys and so
   // leaves ascend. So two batches cannot wait for each other in a circle.
   Status lock_next(std::size_t& next) {
     Tree& tree = changes_[next].tree();
     const std::string_view key = changes_[next].op->key;
-    ShadowLeaf* shadow = nullptr;
-    for (;;) {
-      const Place place = tree.index_.locate(key);
-      if (place.leaf->lock_if(place.version)) {
-        shadow = place.leaf;
-        break;
-      }
+    if (next >= warmed_) warm(next);
+    Place place = changes_[next].place;
+    if (place.leaf != nullptr && TENUTO_PLANT("store_batch_believes_its_hint")) {
+      place.version = place.leaf->version.load(std::memory_order_relaxed);
     }
-    locked_.push_back({&tree, shadow, next, next, false});
+    while (place.leaf == nullptr || !place.leaf->lock_if(place.version)) {
+      place = tree.index_.locate(key);
+    }
+    ShadowLeaf* const shadow = place.leaf;
+    locked_.push_back({&tree, shadow, next, next + 1, false});
     LockedLeaf& l = locked_.back();
     // The range of a locked leaf does not change, so route() tells which changes belong to it.
     while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
@@ -333,6 +367,7 @@ class Tree::Batch {
   std::vector<BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
+  std::size_t warmed_ = 0;              // changes before this one were in a group of warm()
   std::vector<const Change*> emptied_;  // one change for each leaf that became empty
   const ReadSet* const reads_;          // null: a plain batch in the default collection
   TimestampWord now_{};

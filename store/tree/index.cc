@@ -53,10 +53,9 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
 }
 
 void Index::locate_many(std::span<const std::string_view> keys, Place* out) const {
-  constexpr std::size_t kMany = 16;
-  TENUTO_ASSERT(keys.size() <= kMany);
-  std::array<const Node*, kMany> at;
-  std::array<unsigned, kMany> child;
+  TENUTO_ASSERT(keys.size() <= kLocatedAtOnce);
+  std::array<const Node*, kLocatedAtOnce> at;
+  std::array<unsigned, kLocatedAtOnce> child;
   at.fill(root_.load(std::memory_order_acquire));
   for (unsigned level = at[0]->level(); level > 1; --level) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -71,8 +70,11 @@ void Index::locate_many(std::span<const std::string_view> keys, Place* out) cons
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     ShadowLeaf* leaf = at[i]->leaf(child[i]);
-    const std::uint64_t v = leaf->read_version();
-    out[i] = ShadowLeaf::dead(v) || at[i]->obsolete() ? Place{} : Place{leaf, v};
+    // As read_version(), without its wait.
+    const std::uint64_t v = leaf->version.load(std::memory_order_seq_cst);
+    const bool locked = ShadowLeaf::locked(v) && !TENUTO_PLANT("store_located_while_locked");
+    const bool usable = !locked && !ShadowLeaf::dead(v) && !at[i]->obsolete();
+    out[i] = usable ? Place{leaf, v} : Place{};
   }
 }
 

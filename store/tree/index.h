@@ -40,6 +40,8 @@
 namespace TENUTO_NS::store {
 
 inline constexpr unsigned kLevelsMax = 24;
+// Keys of locate_many: a few more than the misses that a core can have under way.
+inline constexpr std::size_t kLocatedAtOnce = 16;
 
 enum class Aim : std::uint8_t {
   at,      // the leaf whose range holds the key
@@ -81,8 +83,8 @@ class Index {
 
   // Waits while the leaf is locked. Cost: about four lines a level.
   Place locate(std::string_view key, Aim aim = Aim::at, UpperBound* upper = nullptr) const;
-  // Many keys at once, so that their cache misses overlap. For a place without a leaf call
-  // locate().
+  // Up to kLocatedAtOnce keys, so that their cache misses overlap. Waits for no leaf: a place has
+  // no leaf if that was locked or gone, and locate() finds it.
   void locate_many(std::span<const std::string_view> keys, Place* out) const;
   // The leaf to which the nodes lead. It may be locked, and its range may no longer hold the key.
   ShadowLeaf* route(std::string_view key) const;

@@ -1,10 +1,10 @@
-// Many keys at once. Their lookups run step by step together, so that their cache misses overlap.
-// For each group of keys the buckets of the lookup cache are prefetched, then the records that they
-// name. The keys that the cache does not know descend together, level by level. Then come the
-// shadow leaves, then the slot words that the fingerprints select, then the records. Last, the
-// ordinary search runs for each of these keys, with all lines in the cache.
+// Many keys at once. A group of keys runs step by step together, so that its cache misses overlap.
+// The buckets of the lookup cache are prefetched, then the records that they name. The keys that
+// the cache does not know descend together, level by level. Then come the shadow leaves, then the
+// slot words that the fingerprints select, then the records (warm). Batches lock their leaves after
+// that. A read runs the ordinary search for each key, with all lines in the cache.
 //
-// A key whose leaf changes meanwhile is looked up alone.
+// A key whose leaf is locked or changes meanwhile is looked up alone.
 #include <array>
 #include <bit>
 
@@ -12,22 +12,17 @@
 
 namespace TENUTO_NS::store {
 
-namespace {
-
-// A few more than the misses that a core can have under way.
-constexpr std::size_t kGroup = 16;
-
-}  // namespace
-
 // The keys of a group that the lookup cache does not know.
 struct Tree::Missed {
   std::size_t count = 0;
-  std::array<std::string_view, kGroup> keys;
-  std::array<LookupCache::Look, kGroup> looks;
-  std::array<Looked*, kGroup> out;
+  std::array<std::string_view, kLocatedAtOnce> keys;
+  std::array<KeyHash, kLocatedAtOnce> hashes;
+  std::array<LookupCache::Look, kLocatedAtOnce> looks;
+  std::array<Looked*, kLocatedAtOnce> out;
 
   void add(std::string_view key, const LookupCache::Look& look, Looked& answer) {
     keys[count] = key;
+    hashes[count] = look.hash();
     looks[count] = look;
     out[count++] = &answer;
   }
@@ -35,15 +30,15 @@ struct Tree::Missed {
 
 void Tree::multi_lookup(std::span<const std::string_view> keys, std::span<Looked> out) const {
   TENUTO_ASSERT(keys.size() == out.size());
-  for (std::size_t from = 0; from < keys.size(); from += kGroup) {
-    const std::size_t n = std::min(kGroup, keys.size() - from);
+  for (std::size_t from = 0; from < keys.size(); from += kLocatedAtOnce) {
+    const std::size_t n = std::min(kLocatedAtOnce, keys.size() - from);
     lookup_group(keys.subspan(from, n), out.subspan(from, n));
   }
 }
 
 void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const {
-  std::array<KeyHash, kGroup> hashes;
-  std::array<LookupCache::Look, kGroup> looks;
+  std::array<KeyHash, kLocatedAtOnce> hashes;
+  std::array<LookupCache::Look, kLocatedAtOnce> looks;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     hashes[i] = hash_key(keys[i]);
     lookups_.prefetch(hashes[i]);
@@ -65,22 +60,8 @@ void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked
 }
 
 void Tree::lookup_missed(const Missed& m) const {
-  std::array<Place, kGroup> places;
-  index_.locate_many({m.keys.data(), m.count}, places.data());
-  for (std::size_t i = 0; i < m.count; ++i) {
-    if (places[i].leaf == nullptr) continue;
-    const std::uint64_t hits = places[i].leaf->match(m.looks[i].hash().fingerprint);
-    if (hits != 0) __builtin_prefetch(&places[i].leaf->words[std::countr_zero(hits)]);
-  }
-  for (std::size_t i = 0; i < m.count; ++i) {
-    if (places[i].leaf == nullptr) continue;
-    const KeyHash hash = m.looks[i].hash();
-    for (std::uint64_t hits = places[i].leaf->match(hash.fingerprint); hits != 0;
-         hits &= hits - 1) {
-      const SlotWord word = places[i].leaf->word(static_cast<unsigned>(std::countr_zero(hits)));
-      if (word.hash() == hash.slot) leaves_.prefetch(word);
-    }
-  }
+  std::array<Place, kLocatedAtOnce> places;
+  warm({m.keys.data(), m.count}, m.hashes.data(), places.data());
   for (std::size_t i = 0; i < m.count; ++i) {
     Looked& out = *m.out[i];
     out.status = Status::conflict;
@@ -89,6 +70,25 @@ void Tree::lookup_missed(const Missed& m) const {
     }
     if (out.status == Status::conflict) {
       out.status = lookup_in_leaf(m.keys[i], m.looks[i], out.record, true);
+    }
+  }
+}
+
+void Tree::warm(std::span<const std::string_view> keys, const KeyHash* hashes,
+                Place* places) const {
+  index_.locate_many(keys, places);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const ShadowLeaf* const leaf = places[i].leaf;
+    if (leaf == nullptr) continue;
+    const std::uint64_t hits = leaf->match(hashes[i].fingerprint);
+    if (hits != 0) __builtin_prefetch(&leaf->words[std::countr_zero(hits)]);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const ShadowLeaf* const leaf = places[i].leaf;
+    if (leaf == nullptr) continue;
+    for (std::uint64_t hits = leaf->match(hashes[i].fingerprint); hits != 0; hits &= hits - 1) {
+      const SlotWord word = leaf->word(static_cast<unsigned>(std::countr_zero(hits)));
+      if (word.hash() == hashes[i].slot) leaves_.prefetch(word);
     }
   }
 }

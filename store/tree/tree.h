@@ -1,9 +1,9 @@
 // The store's tree: persistent leaves, the index above them in DRAM, and the reads and writes of
 // keys. Maintenance is above it, in files of its own: see the classes at the head of Tree.
 //
-// Files: tree.cc get, put, erase · multi_get.cc · snapshot_read.cc reads at a snapshot's timestamp,
-// validation of transactions · conditional.cc writes that depend on the old record · batch.cc ·
-// split.cc leaves split and unlinked.
+// Files: tree.cc get, put, erase · multi_get.cc many keys at once · snapshot_read.cc reads at a
+// snapshot's timestamp, validation of transactions · conditional.cc writes that depend on the old
+// record · batch.cc · split.cc leaves split and unlinked.
 //
 // Thread safety: from any thread, unless said otherwise.
 #pragma once
@@ -195,6 +195,9 @@ class Tree {
   // conflict: the leaf has changed, look again.
   Status lookup_at_place(const Place& place, std::string_view key, const LookupCache::Look& look,
                          Record& out, bool for_value) const;
+  // Finds the places of at most kLocatedAtOnce keys, as locate_many(), and prefetches what a search
+  // reads there. Waits for no leaf, so the calling thread may have locked some.
+  void warm(std::span<const std::string_view> keys, const KeyHash* hashes, Place* places) const;
   Result<heap::Block> reserve(std::uint64_t bytes);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   // A record that is written and is to be linked into its leaf.

@@ -12,11 +12,13 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
 
 #include "store/tree/garbage.h"
+#include "store/tree/key_sort.h"
 
 namespace tenuto::store {
 namespace {
@@ -119,12 +121,38 @@ TEST(IndexTest, node_search_agrees_with_upper_bound) {
   }
 }
 
+TEST(IndexTest, common_prefix_of_any_length) {
+  for (std::size_t n = 0; n < 40; ++n) {
+    const std::string same(n, 'x');
+    EXPECT_EQ(common_prefix(same, same), n);
+    EXPECT_EQ(common_prefix(same, same + "tail of some bytes"), n);
+    EXPECT_EQ(common_prefix(same + "abcdefghij", same + "b"), n);
+    EXPECT_EQ(common_prefix(same + "abcdefghij", same + "abcdefghix"), n + 9);
+  }
+}
+
 TEST(IndexTest, separator_is_the_shortest_that_separates) {
   EXPECT_EQ(shortest_separator("", "b"), "b");
   EXPECT_EQ(shortest_separator("abc", "abd"), "abd");
   EXPECT_EQ(shortest_separator("abc", "b"), "b");
   EXPECT_EQ(shortest_separator("ab", "abcdef"), "abc");
   EXPECT_EQ(shortest_separator("a", std::string_view("a\0", 2)), std::string_view("a\0", 2));
+}
+
+TEST(KeySortTest, sorts_tricky_keys_and_keeps_the_order_of_equal_ones) {
+  Rng rng(5);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::string> keys(rng() % 60);
+    for (std::string& key : keys) key = tricky_key(rng, std::string(rng() % 20, 'p'), 4);
+    if (round % 4 == 0) std::sort(keys.begin(), keys.end());
+    std::vector<std::uint32_t> expected(keys.size());
+    std::iota(expected.begin(), expected.end(), 0u);
+    std::stable_sort(expected.begin(), expected.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return keys[a] < keys[b]; });
+    std::vector<KeyRank> order(keys.size());
+    sort_by_key(order, [&](std::uint32_t i) { return std::string_view(keys[i]); });
+    for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(order[i].at, expected[i]) << round;
+  }
 }
 
 // An index over shadow leaves that have no leaves in a pool, and the map that it must agree with.

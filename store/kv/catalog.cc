@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "pm/plant.h"
@@ -183,7 +184,9 @@ Status Catalog::rename(const CatalogEntry& entry, std::string_view name) {
     TENUTO_TRY(tree_->put(name, value));
     return tree_->erase(entry.name);
   }
-  return Tree::write({{tree_.get(), entry.name, {}, true}, {tree_.get(), name, value, false}});
+  const std::array<BatchOp, 2> ops{
+      {{tree_.get(), entry.name, {}, true}, {tree_.get(), name, value, false}}};
+  return Tree::write(ops);
 }
 
 }  // namespace TENUTO_NS::store

@@ -122,7 +122,7 @@ void Collections::free_dropped() {
 
 Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
                           std::span<const State> created, std::span<const State> dropped) {
-  if (created.empty() && dropped.empty()) return Tree::write(std::move(ops), reads);
+  if (created.empty() && dropped.empty()) return Tree::write(ops, reads);
   const std::lock_guard lock(mu_);
   Tree* const catalog = &catalog_->tree();
   std::deque<std::string> rooms;
@@ -152,7 +152,7 @@ Status Collections::write(std::vector<BatchOp> ops, const ReadSet* reads,
     TENUTO_TRY(Tree::write({ops.begin(), names}, reads));
     ops.erase(ops.begin(), names);
   }
-  TENUTO_TRY(Tree::write(std::move(ops), reads));
+  TENUTO_TRY(Tree::write(ops, reads));
   for (const State& state : dropped) {
     std::erase_if(open_, [&](const auto& named) { return named.second == state; });
     retire(state);

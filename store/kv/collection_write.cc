@@ -69,8 +69,9 @@ Status write_all(CollectionState* state, std::span<const std::string> keys,
     reads.ranges.clear();
     if (reads.snapshot != nullptr) reads.ranges.emplace_back(tree, span.lower, *span.upper);
     std::vector<store::BatchOp> ops;
+    ops.reserve(keys.size());
     for (const std::string& key : keys) ops.push_back({&tree, key, value.value_or(""), !value});
-    return store::Tree::write(std::move(ops), &reads);
+    return store::Tree::write(ops, &reads);
   });
 }
 

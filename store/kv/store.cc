@@ -126,7 +126,7 @@ Status Store::write(const WriteBatch& batch, WriteOptions options) {
       StoredOps stored;
       store::ReadSet there;
       TENUTO_TRY(StoreImpl::append(*all, batch, stored, there));
-      s = store::Tree::write(std::move(stored.ops), &there);
+      s = store::Tree::write(stored.ops, &there);
     }
     // A collection is being dropped, and the next `append` learns the result; or pairs were added
     // to a key whose values the batch erases.

@@ -97,6 +97,7 @@ Status StoreImpl::append(const store::Collections& all, const WriteBatch& batch,
     if (state->collections != &all) return Status::invalid_argument;
   }
   const std::string_view bytes = batch.bytes_;
+  out.ops.reserve(batch.ops_.size());
   for (const WriteBatch::Op& op : batch.ops_) {
     const auto& state = op.collection == 0 ? all.main() : batch.collections_[op.collection - 1];
     const std::string_view key = bytes.substr(op.key_at, op.key_bytes);

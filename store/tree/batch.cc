@@ -18,9 +18,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
+#include <vector>
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "store/tree/key_sort.h"
 #include "store/tree/tree.h"
 #include "tenuto/persist.h"
 #include "tx/txn.h"
@@ -57,7 +60,7 @@ class Tree::Batch {
   };
 
  public:
-  Batch(std::vector<BatchOp> ops, const ReadSet* reads) : ops_(std::move(ops)), reads_(reads) {}
+  Batch(std::span<const BatchOp> ops, const ReadSet* reads) : ops_(ops), reads_(reads) {}
 
   ~Batch() {
     for (const LockedLeaf& l : locked_) l.shadow->unlock();  // it may have been split
@@ -95,28 +98,45 @@ class Tree::Batch {
  private:
   VersionStore& versions() const { return ops_.front().tree->versions_; }
 
-  static bool before(const BatchOp& a, const BatchOp& b) {
-    if (a.tree != b.tree) return a.tree->id() < b.tree->id();
-    return a.key < b.key;
+  // The ops by tree and key. Those of one key keep their order.
+  std::vector<KeyRank> sorted() const {
+    std::vector<KeyRank> order(ops_.size());
+    sort_by_key(order, [&](std::uint32_t i) { return ops_[i].key; });
+    const auto tree_before = [&](const KeyRank& a, const KeyRank& b) {
+      return ops_[a.at].tree->id() < ops_[b.at].tree->id();
+    };
+    if (!std::is_sorted(order.begin(), order.end(), tree_before)) {
+      std::stable_sort(order.begin(), order.end(), tree_before);
+    }
+    return order;
   }
 
   // One change for each key, in order. Its record is written and flushed.
   Status prepare() {
-    for (const BatchOp& op : ops_) TENUTO_TRY(op.tree->check_key(op.key));
-    std::stable_sort(ops_.begin(), ops_.end(), before);
+    const Tree* ready = nullptr;
+    for (const BatchOp& op : ops_) {
+      TENUTO_TRY(op.tree->check_key(op.key));
+      if (op.tree != ready) static_cast<void>(op.tree->garbage_.mine());
+      ready = op.tree;
+    }
+    const std::vector<KeyRank> order = sorted();
     changes_.reserve(ops_.size());
     locked_.reserve(ops_.size());  // so that every locked leaf can be noted
-    for (const BatchOp& op : ops_) static_cast<void>(op.tree->garbage_.mine());
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
-      if (i + 1 < ops_.size() && !before(ops_[i], ops_[i + 1])) continue;
-      changes_.emplace_back().op = &ops_[i];
-      changes_.back().hash = hash_key(ops_[i].key);
-      if (ops_[i].erase) continue;
-      Tree& tree = *ops_[i].tree;
-      const Result<heap::Block> record = tree.reserve_record(ops_[i].key, ops_[i].value);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const BatchOp& op = ops_[order[i].at];
+      if (i + 1 < order.size()) {
+        const BatchOp& next = ops_[order[i + 1].at];
+        if (next.tree == op.tree && next.key == op.key) continue;  // the last one wins
+      }
+      Change& c = changes_.emplace_back();
+      c.op = &op;
+      c.hash = hash_key(op.key);
+      if (op.erase) continue;
+      Tree& tree = *op.tree;
+      const Result<heap::Block> record = tree.reserve_record(op.key, op.value);
       if (!record) return record.error();
-      write_record(tree.file_, record->offset, ops_[i].key, ops_[i].value);
-      changes_.back().record = record->offset;
+      write_record(tree.file_, record->offset, op.key, op.value);
+      c.record = record->offset;
     }
     return Status::ok;
   }
@@ -364,7 +384,7 @@ class Tree::Batch {
                          static_cast<std::uint64_t>(c.old_bytes), c.op->erase, own});
   }
 
-  std::vector<BatchOp> ops_;
+  const std::span<const BatchOp> ops_;
   std::vector<Change> changes_;
   std::vector<LockedLeaf> locked_;
   std::size_t warmed_ = 0;              // changes before this one were in a group of warm()
@@ -374,13 +394,13 @@ class Tree::Batch {
   std::uint64_t retired_bytes_ = 0;
 };
 
-Status Tree::write(std::vector<BatchOp> ops, const ReadSet* reads) {
+Status Tree::write(std::span<const BatchOp> ops, const ReadSet* reads) {
   if (ops.empty()) return Status::ok;
   Tree& first = *ops.front().tree;
   TENUTO_TRY(first.file_.writable());
   // A batch unlocks its leaves when it returns. So a transaction around it could not undo it.
   if (first.engine_.mine().active()) return Status::invalid_argument;
-  const auto collect = [&ops] {
+  const auto collect = [ops] {
     for (const BatchOp& op : ops) {
       if (&op == &ops.front() || op.tree != (&op - 1)->tree)
         op.tree->garbage_.collect_all_at_rest();

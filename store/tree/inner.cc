@@ -1,6 +1,7 @@
 #include "store/tree/inner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -19,6 +20,10 @@ std::uint64_t short_key_head(std::string_view rest) {
 std::size_t common_prefix(std::string_view a, std::string_view b) {
   const std::size_t n = std::min(a.size(), b.size());
   std::size_t i = 0;
+  for (; i + sizeof(std::uint64_t) <= n; i += sizeof(std::uint64_t)) {
+    const std::uint64_t differ = key_head(a.substr(i)) ^ key_head(b.substr(i));
+    if (differ != 0) return i + static_cast<std::size_t>(std::countl_zero(differ)) / 8;
+  }
   while (i < n && a[i] == b[i]) ++i;
   return i;
 }

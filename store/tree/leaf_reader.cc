@@ -9,6 +9,7 @@
 #include <bit>
 
 #include "pm/plant.h"
+#include "store/tree/key_sort.h"
 #include "store/tree/leaf.h"
 
 namespace TENUTO_NS::store {
@@ -84,36 +85,18 @@ Status LeafReader::in_range(const Place& place, const std::vector<Entry>& found)
   return damaged(wrong->word.record(), "record whose key does not belong into its leaf");
 }
 
-// Compares the eight bytes after the common prefix of all keys, and whole keys only if those are
-// equal.
 void LeafReader::sort(std::vector<Entry>& entries) {
-  if (entries.size() < 2) return;
-  const std::string_view first = entries[0].record.key;
-  std::size_t shared = first.size();
-  for (const Entry& e : entries) {
-    shared = std::min(shared, common_prefix(first.substr(0, shared), e.record.key));
-  }
   if (entries.size() > kSlots) {  // with old versions of keys that are absent now
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.record.key < b.record.key; });
     return;
   }
-  struct Ranked {
-    std::uint64_t head;
-    std::uint32_t at;
-  };
-  std::array<Ranked, kSlots> order;
   std::array<Entry, kSlots> old;
-  const std::size_t n = entries.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    old[i] = entries[i];
-    order[i] = {key_head(old[i].record.key.substr(shared)), static_cast<std::uint32_t>(i)};
-  }
-  std::sort(order.begin(), order.begin() + n, [&](const Ranked& a, const Ranked& b) {
-    if (a.head != b.head) return a.head < b.head;
-    return old[a.at].record.key < old[b.at].record.key;
-  });
-  for (std::size_t i = 0; i < n; ++i) entries[i] = old[order[i].at];
+  std::copy(entries.begin(), entries.end(), old.begin());
+  std::array<KeyRank, kSlots> ranks;
+  const std::span<KeyRank> order(ranks.data(), entries.size());
+  sort_by_key(order, [&](std::uint32_t i) { return old[i].record.key; });
+  for (std::size_t i = 0; i < order.size(); ++i) entries[i] = old[order[i].at];
 }
 
 Status LeafReader::read(Entry& e, bool for_value) const {

@@ -128,7 +128,7 @@ class Tree {
 
   // Atomic, over trees of one pool, with the ops in this order: a later one for the same key wins.
   // `reads` is validated first. conflict: it has changed, and nothing was written.
-  static Status write(std::vector<BatchOp> ops, const ReadSet* reads = nullptr);
+  static Status write(std::span<const BatchOp> ops, const ReadSet* reads = nullptr);
   // As lookup, at the snapshot's timestamp. Also expired | closed.
   Status lookup_at(std::string_view key, const SnapshotCore& at, Record& out,
                    bool for_value = true) const;

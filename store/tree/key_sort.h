@@ -1,0 +1,41 @@
+// The order of things by their keys. It compares the eight bytes after the prefix that all keys
+// share, as one number, and whole keys only if those are equal.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "store/tree/inner.h"
+
+namespace TENUTO_NS::store {
+
+struct KeyRank {
+  std::uint64_t head;
+  std::uint32_t at;  // which of the things
+};
+
+// Ranks as many things as there is room for in `order`. key_of(i) is the key of thing i. Things
+// with equal keys keep their order.
+template <class KeyOf>
+void sort_by_key(std::span<KeyRank> order, const KeyOf& key_of) {
+  if (order.empty()) return;
+  std::string_view shared = key_of(0);
+  for (std::uint32_t i = 1; i < order.size(); ++i) {
+    shared = shared.substr(0, common_prefix(shared, key_of(i)));
+  }
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    order[i] = {key_head(std::string_view(key_of(i)).substr(shared.size())), i};
+  }
+  const auto before = [&](const KeyRank& a, const KeyRank& b) {
+    if (a.head != b.head) return a.head < b.head;
+    const int by_key = std::string_view(key_of(a.at)).compare(key_of(b.at));
+    return by_key != 0 ? by_key < 0 : a.at < b.at;
+  };
+  if (!std::is_sorted(order.begin(), order.end(), before)) {
+    std::sort(order.begin(), order.end(), before);
+  }
+}
+
+}  // namespace TENUTO_NS::store

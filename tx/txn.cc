@@ -105,6 +105,14 @@ Status Txn::log_old_bytes(Range r) {
   return Status::ok;
 }
 
+Status Txn::log_later(const void* p, std::size_t bytes) {
+  TENUTO_TRY(status());
+  const std::uint64_t begin = file_.offset_of(p).value;
+  TENUTO_DCHECK(file_.contains(p) && in_log_reach(file_, begin, bytes));
+  TENUTO_DCHECK(!fresh_.at(begin).inside && !added_.at(begin).inside);
+  return log_old_bytes({begin, begin + bytes});
+}
+
 Status Txn::add_later(const void* p, std::size_t bytes) {
   TENUTO_TRY(status());
   if (!file_.contains(p)) return Status::invalid_argument;

@@ -64,6 +64,10 @@ class Txn {
 
   // As the calls of Transaction (tenuto/tx.h).
   Status add_later(const void* p, std::size_t bytes);
+  // The same for a caller that logs each byte once and keeps no ranges here: it flushes what it
+  // stores there, and nothing makes it abort after its first store. REQUIRES: the bytes are in no
+  // block that this transaction allocated, and were not added.
+  Status log_later(const void* p, std::size_t bytes);
   Status ready();
   Status add(const void* p, std::size_t bytes) {
     TENUTO_TRY(add_later(p, bytes));

@@ -296,42 +296,49 @@ class Tree::Batch {
   Status save(tx::Txn& txn) {
     for (const LockedLeaf& l : locked_) {
       if (l.header_changes && !TENUTO_PLANT("store_batch_header_not_saved"))
-        TENUTO_TRY(txn.add_later(&l.shadow->leaf->head, sizeof(LeafHeader)));
+        TENUTO_TRY(txn.log_later(&l.shadow->leaf->head, sizeof(LeafHeader)));
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
         if (!c.found || c.op->erase) continue;
-        TENUTO_TRY(txn.add_later(&l.shadow->leaf->slot[c.slot], sizeof(SlotWord)));
+        TENUTO_TRY(txn.log_later(&l.shadow->leaf->slot[c.slot], sizeof(SlotWord)));
       }
     }
     return txn.ready();
   }
 
-  // Changes the leaves in place. The commit flushes what was added to the undo log; new slots are
-  // flushed here.
+  // Changes the leaves in place, and flushes each line once. The commit fences.
   void store() {
     for (const LockedLeaf& l : locked_) {
       Leaf& leaf = *l.shadow->leaf;
-      std::uint64_t bitmap = bitmap_of(leaf);
-      UsedFingerprints fingerprints = fingerprints_of(*l.shadow);
+      std::uint64_t slot_lines = 0;
       for (std::size_t i = l.first; i < l.end; ++i) {
         const Change& c = changes_[i];
-        if (c.op->erase) {
-          if (!c.found) continue;
-          bitmap &= ~(1ull << c.slot);
-          fingerprints.of[c.slot] = 0;
-          continue;
-        }
+        if (c.op->erase) continue;
         store_ordered(leaf.slot[c.slot], SlotWord::make(c.record, c.hash.slot));
-        if (c.found) continue;
-        if (!TENUTO_PLANT("store_batch_slot_unflushed")) flush(leaf.slot[c.slot]);
-        store_ordered(leaf.head.fingerprint[c.slot], c.hash.fingerprint);
-        fingerprints.of[c.slot] = c.hash.fingerprint;
-        bitmap |= 1ull << c.slot;
+        if (TENUTO_PLANT("store_batch_slot_unflushed")) continue;
+        slot_lines |= 1ull << c.slot / kSlotsPerLine;
       }
-      if (l.header_changes) {
-        store_ordered(leaf.head.bitmap, bitmap_word(leaf.head.bitmap, bitmap, fingerprints));
+      for (; slot_lines != 0; slot_lines &= slot_lines - 1) {
+        const auto line = static_cast<unsigned>(std::countr_zero(slot_lines));
+        flush_bytes(&leaf.slot[line * kSlotsPerLine], kLineBytes);
       }
+      if (l.header_changes) store_header(l);
     }
+  }
+
+  void store_header(const LockedLeaf& l) {
+    LeafHeader& head = l.shadow->leaf->head;
+    std::uint64_t bitmap = bitmap_of(*l.shadow->leaf);
+    UsedFingerprints fingerprints = fingerprints_of(*l.shadow);
+    for (std::size_t i = l.first; i < l.end; ++i) {
+      const Change& c = changes_[i];
+      if (c.op->erase == !c.found) continue;  // an update, or an erase of nothing
+      fingerprints.of[c.slot] = c.op->erase ? std::uint8_t{0} : c.hash.fingerprint;
+      if (!c.op->erase) store_ordered(head.fingerprint[c.slot], c.hash.fingerprint);
+      bitmap ^= 1ull << c.slot;
+    }
+    store_ordered(head.bitmap, bitmap_word(head.bitmap, bitmap, fingerprints));
+    if (!TENUTO_PLANT("store_batch_header_unflushed")) flush(head);
   }
 
   void finish() {

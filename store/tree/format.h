@@ -65,6 +65,7 @@ static_assert(SlotWord::make({0x123456789ab8}, 0xfedc).hash() == 0xfedc);
 static_assert(SlotWord::make({0x123456789ab8}, 0xfedc).sound());
 
 inline constexpr unsigned kSlots = 48;
+inline constexpr unsigned kSlotsPerLine = 8;
 inline constexpr std::uint64_t kBitmapMask = (1ull << kSlots) - 1;
 inline constexpr std::size_t kLowInlineMax = 56;
 

@@ -12,7 +12,7 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-constexpr unsigned kSlotLines = kSlots / 8;
+constexpr unsigned kSlotLines = kSlots / kSlotsPerLine;
 
 std::uint32_t low_check(PoolOffset leaf, TreeId tree, std::string_view low) {
   std::uint32_t crc = pm::crc32c_u64(~0u, leaf.value);
@@ -72,7 +72,7 @@ bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap) {
 unsigned choose_slot(std::uint64_t used) {
   const auto count = static_cast<unsigned>(std::popcount(used));
   TENUTO_ASSERT(count < kSlots);
-  const unsigned start = count % kSlotLines * 8;
+  const unsigned start = count % kSlotLines * kSlotsPerLine;
   const std::uint64_t empty = ~used & kBitmapMask;
   const std::uint64_t behind = empty >> start << start;
   return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : empty));

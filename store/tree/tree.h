@@ -3,7 +3,7 @@
 //
 // Files: tree.cc get, put, erase · multi_get.cc many keys at once · snapshot_read.cc reads at a
 // snapshot's timestamp, validation of transactions · conditional.cc writes that depend on the old
-// record · batch.cc · split.cc leaves split and unlinked.
+// record · batch.cc, batch_commit.cc · split.cc leaves split and unlinked.
 //
 // Thread safety: from any thread, unless said otherwise.
 #pragma once
@@ -170,8 +170,8 @@ class Tree {
   std::uint64_t in_sweeps = 0;
 
  private:
-  struct LockedLeaf;  // batch.cc
-  class Batch;        // batch.cc
+  struct LockedLeaf;  // batch.h
+  class Batch;        // batch.h
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order);
 

@@ -53,6 +53,25 @@ TEST(Table, leaves_out_what_nobody_measured) {
             "");
 }
 
+TEST(Table, has_percentiles_of_one_kind_and_bytes_of_a_record) {
+  Played p = made(1, {1}, {1});
+  CaseFigures& f = p.figures.figures[{0, Workload::a}];
+  f.ops = 10;
+  f.memory_bytes = {400};
+  for (int i = 0; i < 100; ++i) f.by_kind[static_cast<std::size_t>(OpKind::update)].record(1);
+  const std::string one = short_number(microseconds(1));
+  const Table table{"T",
+                    {{"gets", {Workload::a}, reads_cell},
+                     {"updates", {Workload::a}, updates_cell},
+                     {"memory", {Workload::a}, memory_cell}}};
+  const std::string text = table_text(table, {p});
+  EXPECT_EQ(text.find("gets"), std::string::npos) << text;
+  EXPECT_NE(text.find("| updates | " + one + " / " + one + " / " + one + " / " + one + " |"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("| memory | 40.0 |"), std::string::npos) << text;
+}
+
 TEST(Table, has_ratios_of_rounds_that_pair_up) {
   const Table ratios{"Ratios", {{"", {Workload::a}, ratio_cell}}};
   const std::string text = table_text(ratios, {made(1, {2, 9, 4}, {1, 3, 4})});

@@ -34,7 +34,14 @@ std::string tail_of(const ContestFigures& figures, std::size_t i, Workload w, Op
   const Histogram& h = f->by_kind[static_cast<std::size_t>(kind)];
   if (h.total() == 0) return "";
   const auto at = [&](double share) { return short_number(microseconds(h.percentile(share))); };
-  return fmt::format("{} / {} / {}", at(.5), at(.99), at(.999));
+  return fmt::format("{} / {} / {} / {}", at(.5), at(.99), at(.999),
+                     short_number(microseconds(h.max())));
+}
+
+// Of one round; of a load as many as records.
+double operations(const ContestFigures& figures, std::size_t i, Workload w) {
+  const CaseFigures* f = figures.find(i, w);
+  return f == nullptr ? 1 : static_cast<double>(f->ops);
 }
 
 // Several figures in one cell; empty if one of them was not measured.
@@ -122,6 +129,9 @@ std::string ratio_cell(const ContestFigures& f, std::size_t i, Workload w) {
 std::string reads_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return tail_of(f, i, w, OpKind::read);
 }
+std::string inserts_cell(const ContestFigures& f, std::size_t i, Workload w) {
+  return tail_of(f, i, w, OpKind::insert);
+}
 std::string updates_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return tail_of(f, i, w, OpKind::update);
 }
@@ -147,10 +157,10 @@ std::string lost_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return range_of(f, i, w, &CaseFigures::lost_ms);
 }
 std::string memory_cell(const ContestFigures& f, std::size_t i, Workload w) {
-  return median_of(f, i, w, &CaseFigures::memory_bytes, 1e6);
+  return median_of(f, i, w, &CaseFigures::memory_bytes, operations(f, i, w));
 }
 std::string file_cell(const ContestFigures& f, std::size_t i, Workload w) {
-  return median_of(f, i, w, &CaseFigures::file_bytes, 1e6);
+  return median_of(f, i, w, &CaseFigures::file_bytes, operations(f, i, w));
 }
 std::string lines_cell(const ContestFigures& f, std::size_t i, Workload w) {
   return joined({median_of(f, i, w, &CaseFigures::lines_per_op),

@@ -15,7 +15,8 @@ using Cell = std::string (*)(const ContestFigures& figures, std::size_t contesta
 std::string speed_cell(const ContestFigures&, std::size_t, Workload);  // thousands a second
 // The first contestant's speed over this one's.
 std::string ratio_cell(const ContestFigures&, std::size_t, Workload);
-std::string reads_cell(const ContestFigures&, std::size_t, Workload);  // percentiles
+std::string reads_cell(const ContestFigures&, std::size_t, Workload);  // percentiles, and the most
+std::string inserts_cell(const ContestFigures&, std::size_t, Workload);
 std::string updates_cell(const ContestFigures&, std::size_t, Workload);
 std::string scans_cell(const ContestFigures&, std::size_t, Workload);
 std::string open_cell(const ContestFigures&, std::size_t, Workload);
@@ -24,9 +25,9 @@ std::string open_killed_cell(const ContestFigures&, std::size_t, Workload);
 std::string first_get_killed_cell(const ContestFigures&, std::size_t, Workload);
 std::string close_cell(const ContestFigures&, std::size_t, Workload);
 std::string lost_cell(const ContestFigures&, std::size_t, Workload);
-std::string memory_cell(const ContestFigures&, std::size_t, Workload);  // private memory, a record
-std::string file_cell(const ContestFigures&, std::size_t, Workload);
-std::string lines_cell(const ContestFigures&, std::size_t, Workload);  // lines / fences
+std::string memory_cell(const ContestFigures&, std::size_t, Workload);  // private bytes a record
+std::string file_cell(const ContestFigures&, std::size_t, Workload);    // bytes a record
+std::string lines_cell(const ContestFigures&, std::size_t, Workload);   // lines / fences
 std::string syncs_cell(const ContestFigures&, std::size_t, Workload);
 std::string journal_cell(const ContestFigures&, std::size_t, Workload);  // lines, payload, written
 

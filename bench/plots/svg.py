@@ -14,7 +14,7 @@ from collections import namedtuple
 Series = namedtuple("Series", "name colour values note dash", defaults=("", ""))
 
 WIDTH, LINES_HEIGHT = 440, 250
-LETTER = 6.6  # no letter of a name is wider on average, in the 12 units of the font
+LETTER = 7.2  # no letter of a name is wider on average, in the 12 units of the font ("e-warm")
 BAR, GAP, GROUP_GAP = 13, 2, 11
 
 

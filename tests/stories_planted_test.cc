@@ -35,6 +35,8 @@ constexpr Mistake kMistakes[] = {
     {"store_rescue_believes_the_count", "damage_test", "*right_count*"},
     {"store_compaction_reads_nothing", "damage_test", "*sorts_nowhere*"},
     {"store_lists_of_resting_threads_stay", "kv_held_test", "*threads_that_rest*"},
+    {"store_order_keeps_a_slot_used_again", "kv_iterator_test", "*slot_that_is_used_again*"},
+    {"store_walk_without_new_slots", "kv_iterator_test", "*come_after_a_walk*"},
     {"store_cursor_pins_once", "kv_held_test", "*slow_scan*"},
     {"store_rests_hold_all", "kv_held_test", "*slow_scan*:*iterators_and_views*"},
     {"store_rests_hold_nothing", "kv_held_test", "*iterators_and_views*"},

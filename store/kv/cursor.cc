@@ -139,27 +139,14 @@ bool Cursor::read(std::size_t i, bool for_value) {
   return false;
 }
 
-// Counts the entries below the key. False: damage. Prefetches the keys of three halvings at once.
+// Counts the entries below the key. False: damage.
 bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& count) {
-  std::size_t from = 0;
-  std::size_t to = entries_.size();
-  for (unsigned step = 0; from < to; ++step) {
-    const std::size_t mid = from + (to - from) / 2;
-    if (step % 3 == 0) {
-      for (std::size_t eighth = 1; eighth < 8; ++eighth) {
-        tree_->leaves().prefetch(entries_[from + (to - from) * eighth / 8].word);
-      }
-    }
-    if (!read(mid, false)) return false;
-    const std::string_view at_mid = entries_[mid].record.key;
-    if (inclusive ? at_mid <= key : at_mid < key) {
-      from = mid + 1;
-    } else {
-      to = mid;
-    }
-  }
-  count = from;
-  return true;
+  Status s = tree_->leaves().count_below(entries_, key, inclusive, count);
+  if (s == Status::ok) s = tree_->bad_pages();
+  if (s == Status::ok) return true;
+  leave();
+  status_ = s;
+  return false;
 }
 
 // Finds the entry with exactly this key, by its hash. place == entries_.size(): there is none.

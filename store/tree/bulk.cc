@@ -121,7 +121,6 @@ class Tree::Bulk {
     const std::span<const BulkRecord> records = records_of(i);
     const std::string_view before = i == 0 ? std::string_view() : sorted_[i * kFill - 1].key;
     NewEntry entries[kSlots];
-    std::uint8_t order[kSlots];
     ShadowLeaf& shadow = shadows_[i];
     leaf.records.reserve(records.size());
     std::string_view last = before;
@@ -137,7 +136,6 @@ class Tree::Bulk {
       const KeyHash hash = hash_key(r.key);
       entries[n] = {SlotWord::make(block->offset, hash.slot), hash.fingerprint};
       shadow.set_entry(static_cast<unsigned>(n), entries[n].word, hash.fingerprint);
-      order[n] = static_cast<std::uint8_t>(n);
     }
     leaf.low = shortest_separator(before, records.front().key);
     if (low_needs_block(leaf.low.size())) {
@@ -155,8 +153,7 @@ class Tree::Bulk {
     shadow.leaf = tree_.file_.at<Leaf>(leaf.at);
     fill_leaf(*shadow.leaf, leaf.at, tree_.id_, next, entries,
               static_cast<unsigned>(records.size()), leaf.low, leaf.low_block);
-    shadow.keep_order(shadow.version.load(std::memory_order_relaxed), order,
-                      static_cast<unsigned>(records.size()));
+    shadow.set_order_of_first(static_cast<unsigned>(records.size()));
     return Status::ok;
   }
 

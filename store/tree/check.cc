@@ -5,6 +5,8 @@
 #include "store/tree/check.h"
 
 #include <bit>
+#include <optional>
+#include <string_view>
 #include <unordered_map>
 
 #include "pm/plant.h"
@@ -78,7 +80,31 @@ class Tree::Check {
       const auto slot = static_cast<unsigned>(std::countr_zero(used));
       TENUTO_TRY(check_slot(shadow, slot, at, sep, end, keys));
     }
-    return Status::ok;
+    return check_order(shadow, at);
+  }
+
+  // REQUIRES: the slots were checked. A walk of another thread may store the order anew meanwhile.
+  Status check_order(const ShadowLeaf& shadow, PoolOffset at) {
+    for (;;) {
+      const std::uint64_t version = shadow.read_version();
+      const bool right = order_is_right(shadow);
+      if (!shadow.still(version)) continue;
+      return right ? Status::ok : damaged(at, "the order of a leaf's slots is wrong");
+    }
+  }
+  bool order_is_right(const ShadowLeaf& shadow) const {
+    std::uint64_t known = shadow.used_slots() & shadow.slots_in_order();
+    std::optional<std::string_view> last;
+    for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
+      const unsigned slot = shadow.ordered_slot(i);
+      if ((known >> slot & 1) == 0) continue;
+      known &= ~(1ull << slot);
+      Record record;
+      if (!read_record(tree_.file_, shadow.word(slot).record(), record)) return false;
+      if (last && record.key <= *last) return false;
+      last = record.key;
+    }
+    return known == 0;
   }
 
   Status check_slot(const ShadowLeaf& shadow, unsigned slot, PoolOffset at, const std::string& low,

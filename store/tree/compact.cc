@@ -69,6 +69,20 @@ void store_moved(ShadowLeaf& shadow, const MovedEntry* moved, unsigned count) {
   for (const MovedEntry* e = moved; e != moved + count; ++e) shadow.set_word(e->slot, e->word);
 }
 
+// The order of a leaf whose used slots, in turn, become the slots 0, 1, 2, ... of `fresh`.
+// REQUIRES: the leaf is locked.
+void copy_order(const ShadowLeaf& shadow, ShadowLeaf& fresh) {
+  const std::uint64_t used = shadow.used_slots();
+  std::uint8_t order[kSlots];
+  unsigned count = 0;
+  for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
+    const std::uint64_t slot = 1ull << shadow.ordered_slot(i);
+    if ((used & shadow.slots_in_order() & slot) == 0) continue;
+    order[count++] = static_cast<std::uint8_t>(std::popcount(used & (slot - 1)));
+  }
+  fresh.set_order(order, count);
+}
+
 }  // namespace
 
 class Tree::Compact {
@@ -344,6 +358,7 @@ void Tree::Compact::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLea
     fresh.set_entry(count, entries[count].word, entries[count].fingerprint);
     count += 1;
   }
+  copy_order(shadow, fresh);
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }

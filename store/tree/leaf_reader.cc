@@ -1,7 +1,7 @@
 // Searches, whole leaves, and walks in key order. A walk reads only the records that it hands out.
-// The order of the slots is in the shadow leaf (shadow_leaf.h), where the last walk that sorted
-// them left it. A record is read when the cursor comes to it. Before that its lines are prefetched,
-// as are the next leaf's.
+// The order of the slots is in the shadow leaf (shadow_leaf.h). A walk completes it: it sorts in
+// the few slots that were filled since, or sorts all. A record is read when the cursor comes to it.
+// Before that its lines are prefetched, as are the next leaf's.
 #include "store/tree/leaf_reader.h"
 
 #include <algorithm>
@@ -130,26 +130,91 @@ Status LeafReader::verify(const Record& record) const {
   return record_sound(file_, at, record) ? Status::ok : damaged(at, "record's checksum");
 }
 
+// --- walks ---------------------------------------------------------------------------------------
+
+namespace {
+constexpr unsigned kFew = 12;  // slots that are sorted in one by one
+}
+
 Status LeafReader::ordered(const Place& place, std::vector<Entry>& out) const {
-  ShadowLeaf& shadow = *place.leaf;
-  if ((place.version & ShadowLeaf::kOrdered) == 0) {
-    TENUTO_TRY(entries(place, out));
-    sort(out);
-    std::array<std::uint8_t, kSlots> slots;
-    for (std::size_t i = 0; i < out.size(); ++i) slots[i] = out[i].slot;
-    shadow.keep_order(place.version, slots.data(), static_cast<unsigned>(out.size()));
-    return Status::ok;
-  }
-  out.clear();
+  const ShadowLeaf& shadow = *place.leaf;
   const std::uint64_t used = shadow.used_slots();
+  const std::uint64_t known = used & shadow.slots_in_order();
+  out.clear();
   for (unsigned i = 0; i < kSlots; ++i) {
     const unsigned slot = shadow.ordered_slot(i);
     if (slot >= kSlots) break;
-    if ((used >> slot & 1) != 0) {
+    if ((known >> slot & 1) != 0) {
       out.push_back({{}, shadow.word(slot), static_cast<std::uint8_t>(slot)});
     }
   }
+  const std::uint64_t since = used & ~known;
+  if (since != 0 && (known == 0 || !TENUTO_PLANT("store_walk_without_new_slots"))) {
+    if (known == 0 || std::popcount(since) > static_cast<int>(kFew)) return sort_all(place, out);
+    return sort_in(place, since, out);
+  }
   return shadow.still(place.version) ? Status::ok : Status::conflict;
+}
+
+namespace {
+void keep_order(const Place& place, const std::vector<Entry>& sorted) {
+  std::array<std::uint8_t, kSlots> slots;
+  for (std::size_t i = 0; i < sorted.size(); ++i) slots[i] = sorted[i].slot;
+  place.leaf->keep_order(place.version, slots.data(), static_cast<unsigned>(sorted.size()));
+}
+}  // namespace
+
+Status LeafReader::sort_all(const Place& place, std::vector<Entry>& out) const {
+  TENUTO_TRY(entries(place, out));
+  sort(out);
+  keep_order(place, out);
+  return Status::ok;
+}
+
+// Sorts these slots in among the others. Their keys came since the whole leaf was sorted and
+// checked, from writes that had located this leaf. So their range is not checked again.
+Status LeafReader::sort_in(const Place& place, std::uint64_t slots,
+                           std::vector<Entry>& sorted) const {
+  std::array<Entry, kFew> added;
+  unsigned count = 0;
+  for (; slots != 0; slots &= slots - 1) {
+    const auto slot = static_cast<std::uint8_t>(std::countr_zero(slots));
+    added[count++] = {{}, place.leaf->word(slot), slot};
+  }
+  if (!place.leaf->still(place.version)) return Status::conflict;
+  for (unsigned i = 0; i < count; ++i) prefetch(added[i].word);
+  for (unsigned i = 0; i < count; ++i) {
+    TENUTO_TRY(read(added[i], false));
+    std::size_t rank = 0;
+    TENUTO_TRY(count_below(sorted, added[i].record.key, false, rank));
+    sorted.insert(sorted.begin() + static_cast<std::ptrdiff_t>(rank), added[i]);
+  }
+  keep_order(place, sorted);
+  return Status::ok;
+}
+
+// Prefetches the keys of three halvings at once.
+Status LeafReader::count_below(std::vector<Entry>& sorted, std::string_view key, bool inclusive,
+                               std::size_t& count) const {
+  std::size_t from = 0;
+  std::size_t to = sorted.size();
+  for (unsigned step = 0; from < to; ++step) {
+    const std::size_t mid = from + (to - from) / 2;
+    if (step % 3 == 0) {
+      for (std::size_t eighth = 1; eighth < 8; ++eighth) {
+        prefetch(sorted[from + (to - from) * eighth / 8].word);
+      }
+    }
+    TENUTO_TRY(read(sorted[mid], false));
+    const std::string_view at_mid = sorted[mid].record.key;
+    if (inclusive ? at_mid <= key : at_mid < key) {
+      from = mid + 1;
+    } else {
+      to = mid;
+    }
+  }
+  count = from;
+  return Status::ok;
 }
 
 void LeafReader::prefetch_shadow(const ShadowLeaf& shadow) {
@@ -160,7 +225,7 @@ void LeafReader::prefetch_shadow(const ShadowLeaf& shadow) {
 
 void LeafReader::prefetch_first_records(const ShadowLeaf& shadow) const {
   constexpr unsigned kFirst = 4;
-  if ((shadow.version.load(std::memory_order_relaxed) & ShadowLeaf::kOrdered) == 0) return;
+  if (shadow.slots_in_order() == 0) return;
   for (unsigned i = 0; i < kFirst; ++i) {
     const unsigned slot = shadow.ordered_slot(i);
     if (slot < kSlots) prefetch(shadow.word(slot));

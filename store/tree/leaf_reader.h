@@ -67,6 +67,9 @@ class LeafReader {
   // The leaf's entries in key order. It reads a record only if it must: see read(). It leaves the
   // order in the shadow leaf for the next call. conflict: as above.
   Status ordered(const Place& place, std::vector<Entry>& out) const;
+  // Counts the entries of ordered() that are below the key, or equal to it if inclusive.
+  Status count_below(std::vector<Entry>& sorted, std::string_view key, bool inclusive,
+                     std::size_t& count) const;
   // Reads the record of an entry of ordered(). for_value: also verifies it (set_verify).
   Status read(Entry& entry, bool for_value) const;
   // Reads it and compares its checksum, whatever set_verify() was given.
@@ -92,6 +95,8 @@ class LeafReader {
   Status damaged(PoolOffset at, const char* what) const;
 
  private:
+  Status sort_all(const Place& place, std::vector<Entry>& out) const;
+  Status sort_in(const Place& place, std::uint64_t slots, std::vector<Entry>& sorted) const;
   Status in_range(const Place& place, const std::vector<Entry>& found) const;
 
   pm::PoolFile& file_;

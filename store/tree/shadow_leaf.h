@@ -10,7 +10,7 @@
 //
 //   version     bit 0      locked
 //               bit 1      dead: unlinked, never changes again
-//               bit 2      ordered
+//               bit 2      gaps
 //               bits 3-26  number of the list of old versions; 0: none (versions.h)
 //               above      counts the changes
 //
@@ -19,9 +19,12 @@
 // could lose. A fingerprint is stored after its slot word. So any slot word that a reader finds
 // behind a matching fingerprint names a record that its epoch guard keeps.
 //
-// **ordered**: a walk has left the order of the slots by key in line 7. So the next walk need not
-// read and sort the keys. set_entry() clears the bit: inserts, puts of a batch, merges. Single
-// updates and erases keep it, because the order of the other keys is the same.
+// **The order.** Line 7 says which slots were sorted by key, and how: by the last walk, a split, a
+// bulk load. The next walk sorts in only the used slots that the order lacks (leaf_reader.cc).
+// Writers leave the line alone. An erased slot of the order is not in use, so walks pass over it.
+// An update keeps the key. An insert takes an empty slot, which the order lacks, unless that slot
+// was erased meanwhile. Bit 2, gaps, says that the order may have such slots; only then an insert
+// looks, and takes its slot out of the order. Who stores a new order changes the version.
 #pragma once
 
 #include <emmintrin.h>
@@ -96,7 +99,7 @@ inline std::uint64_t match_fingerprints(const FingerprintBytes& fingerprints,
 struct alignas(kLineBytes) ShadowLeaf {
   static constexpr std::uint64_t kLocked = 1;
   static constexpr std::uint64_t kDead = 2;
-  static constexpr std::uint64_t kOrdered = 4;
+  static constexpr std::uint64_t kGaps = 4;
   static constexpr unsigned kListShift = 3;
   static constexpr unsigned kListBits = 24;
   static constexpr std::uint64_t kListMask = ((1ull << kListBits) - 1) << kListShift;
@@ -106,8 +109,8 @@ struct alignas(kLineBytes) ShadowLeaf {
   Leaf* leaf = nullptr;                           // constant while the shadow is linked
   FingerprintBytes fingerprint{};                 // 0: the slot is empty
   std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
-  std::atomic<std::uint8_t> order[kSlots] =
-      {};  // while ordered: slots by key, empty ones among them
+  std::atomic<std::uint8_t> order[kSlots] = {};   // slots by key, then kSlots if there is room
+  std::atomic<std::uint64_t> in_order{0};         // bit i: the place of slot i in `order` is right
 
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
   static constexpr bool locked(std::uint64_t v) { return (v & kLocked) != 0; }
@@ -173,7 +176,9 @@ struct alignas(kLineBytes) ShadowLeaf {
   std::uint64_t empty_slots() const { return match_fingerprints(fingerprint, 0); }
   std::uint64_t used_slots() const { return ~empty_slots() & kBitmapMask; }
 
+  // REQUIRES: locked, or no other thread sees it yet.
   void set_fingerprint(unsigned i, std::uint8_t p) {
+    if (p == 0) set_bits(kGaps, kGaps);
     fingerprint[i].store(p, std::memory_order_release);
   }
   // Release: meets word(). What the word names is whole.
@@ -181,19 +186,48 @@ struct alignas(kLineBytes) ShadowLeaf {
   SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
   // The word first: see above. REQUIRES: locked, or no other thread sees it yet.
   void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
-    version.store(version.load(std::memory_order_relaxed) & ~kOrdered, std::memory_order_relaxed);
+    if ((version.load(std::memory_order_relaxed) & kGaps) != 0) leave_order(i);
     set_word(i, w);
     set_fingerprint(i, p);
   }
 
-  // Slot i of the order. It counts while the version, with kOrdered, is still the same.
-  unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_relaxed); }
+  // The slot at place i of the order; kSlots at its end. It counts if slots_in_order() has it, and
+  // the version is still the same after.
+  unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_acquire); }
+  std::uint64_t slots_in_order() const { return in_order.load(std::memory_order_acquire); }
+  // REQUIRES: locked, or no other thread sees it yet.
+  void set_order(const std::uint8_t* slots, unsigned count) {
+    std::uint64_t in = 0;
+    for (unsigned i = 0; i < count; ++i) {
+      order[i].store(slots[i], std::memory_order_release);
+      in |= 1ull << slots[i];
+    }
+    if (count < kSlots) order[count].store(kSlots, std::memory_order_release);
+    in_order.store(in, std::memory_order_release);
+    set_bits(kGaps, 0);
+  }
+  // The same for a leaf whose first slots were filled in key order.
+  void set_order_of_first(unsigned count) {
+    std::uint8_t slots[kSlots];
+    for (unsigned i = 0; i < count; ++i) slots[i] = static_cast<std::uint8_t>(i);
+    set_order(slots, count);
+  }
   // Stores the order, if nothing has changed since `seen`. Cost: a short lock.
   void keep_order(std::uint64_t seen, const std::uint8_t* slots, unsigned count) {
-    if ((seen & kOrdered) != 0 || !lock_if(seen)) return;
-    for (unsigned i = 0; i < count; ++i) order[i].store(slots[i], std::memory_order_relaxed);
-    for (unsigned i = count; i < kSlots; ++i) order[i].store(kSlots, std::memory_order_relaxed);
-    version.store(seen | kOrdered, std::memory_order_release);
+    if (!lock_if(seen)) return;
+    set_order(slots, count);
+    unlock();
+  }
+
+ private:
+  void set_bits(std::uint64_t mask, std::uint64_t bits) {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    version.store((v & ~mask) | bits, std::memory_order_relaxed);
+  }
+  void leave_order(unsigned i) {
+    if (TENUTO_PLANT("store_order_keeps_a_slot_used_again")) return;
+    const std::uint64_t in = in_order.load(std::memory_order_relaxed);
+    in_order.store(in & ~(1ull << i), std::memory_order_release);
   }
 };
 

@@ -48,8 +48,9 @@ ShadowLeaf* ShadowLeaves::take() {
     if (!idle_.empty()) {
       ShadowLeaf* shadow = idle_.back();
       idle_.pop_back();
-      shadow->version.store(0, std::memory_order_relaxed);
       for (unsigned i = 0; i < kSlots; ++i) shadow->set_fingerprint(i, 0);
+      shadow->set_order(nullptr, 0);
+      shadow->version.store(0, std::memory_order_relaxed);
       return shadow;
     }
   }

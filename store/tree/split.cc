@@ -63,6 +63,7 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>
     moved[count++] = {e.word, fingerprint};
     kept &= ~(1ull << e.slot);
   }
+  right->set_order_of_first(count);
   if (TENUTO_PLANT("store_split_links_first")) {
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
@@ -79,6 +80,9 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>
   link_split(shadow, block->offset, kept);
   versions_.divide(shadow, *right, low);
   for (std::size_t i = keep; i < sorted.size(); ++i) shadow.set_fingerprint(sorted[i].slot, 0);
+  std::uint8_t order[kSlots];
+  for (std::size_t i = 0; i < keep; ++i) order[i] = sorted[i].slot;
+  shadow.set_order(order, static_cast<unsigned>(keep));
   return right;
 }
 

@@ -248,6 +248,42 @@ TEST_F(DamageTest, a_key_that_changes_under_an_open_store_is_reported) {
   EXPECT_EQ(s.get(key_of(121), value), Status::ok);
 }
 
+// A whole record of another key, with a checksum for this place: an older state of the slot would
+// name it. And a record whose value has changed. The cursor is inside their leaf already.
+TEST_F(DamageTest, a_step_of_a_cursor_tells_what_is_not_the_record_of_its_slot) {
+  const Bytes sound = image();
+  constexpr int kHere = 120;
+  const std::size_t at = record_at(sound, kHere, new_value(kHere));
+  const std::size_t bytes =
+      sizeof(store::RecordHead) + key_of(kHere).size() + new_value(kHere).size();
+  for (const bool whole : {true, false}) {
+    std::string changed(sound.begin() + static_cast<std::ptrdiff_t>(at),
+                        sound.begin() + static_cast<std::ptrdiff_t>(at + bytes));
+    changed[bytes - 9] ^= 1;
+    if (whole) {
+      const std::string key = key_of(kHere).substr(1) + "x";
+      const store::RecordHead head = store::RecordHead::make(
+          key.size(), new_value(kHere).size(), store::record_check({at}, key, new_value(kHere)));
+      changed.assign(reinterpret_cast<const char*>(&head), sizeof head);
+      changed += key + new_value(kHere);
+    }
+    for (const int way : {1, -1}) {
+      write_image(path_.str(), sound);
+      Store s = opened();
+      EXPECT_EQ(walk(s.iterator()), std::size_t{kKeys});
+      Iterator it = s.iterator();
+      it.seek(key_of(kHere - way));
+      const int fd = ::open(path_.str().c_str(), O_RDWR | O_CLOEXEC);
+      ASSERT_EQ(::pwrite(fd, changed.data(), bytes, static_cast<off_t>(at)),
+                static_cast<ssize_t>(bytes));
+      ::close(fd);
+      way > 0 ? it.next() : it.prev();
+      EXPECT_FALSE(it.valid()) << "whole " << whole << ", way " << way;
+      EXPECT_EQ(it.status(), Status::corrupt) << "whole " << whole << ", way " << way;
+    }
+  }
+}
+
 // A later write to the leaf must not give the damage a sound checksum.
 TEST_F(DamageTest, a_fingerprint_that_changes_under_an_open_store_is_found_by_the_next_open) {
   const Bytes sound = image();

@@ -115,7 +115,7 @@ Status Catalog::list(std::vector<CatalogEntry>& out, Report* report) const {
     const Place place = tree_->index().locate(from, Aim::at, &upper);
     const bool gives_up = TENUTO_PLANT("store_catalog_list_gives_up");
     if (gives_up) ::usleep(1000);
-    const Status s = tree_->leaves().entries(place, found, true);
+    const Status s = tree_->leaves().entries(place, found, tree_->leaves().verifies());
     if (s == Status::conflict && !gives_up) {
       upper = {true, from, nullptr};
       continue;

@@ -18,7 +18,7 @@ Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
       write_set_(write_set) {
   if (slot_ == nullptr) status_ = Status::busy;
   if (state_ == nullptr) status_ = Status::closed;
-  entries_.reserve(kSlots);
+  leaf_.words.reserve(kSlots);
 }
 
 Cursor::~Cursor() {
@@ -49,7 +49,7 @@ Status Cursor::status() const {
 
 void Cursor::leave() {
   if (slot_ != nullptr && slot_->state.load(std::memory_order_relaxed) != 0) slot_->let_go();
-  entries_.clear();  // after let_go: until then other threads read the held places here
+  leaf_.clear();  // after let_go: until then other threads read the held places here
   at_ = 0;
   positioned_ = false;
   pinned_ = false;
@@ -60,9 +60,10 @@ void Cursor::ask_again() {
   if (status_ == Status::not_found && state_ != nullptr) status_ = Status::ok;
 }
 
-// Begins a new position. False: status_ says why not.
+// Begins a new position. False: status_ says why not, and the caller leaves. The last leaf stays
+// held until pin(), which costs one locked instruction less.
 bool Cursor::begin() {
-  leave();
+  positioned_ = false;
   refusal_ = Status::ok;
   ask_again();
   if (txn_ != nullptr && txn_->ended) status_ = Status::closed;
@@ -73,7 +74,7 @@ bool Cursor::begin() {
 bool Cursor::pin() {
   if (pinned_ && TENUTO_PLANT("store_cursor_pins_once")) return true;
   slot_->pin();
-  entries_.clear();
+  leaf_.clear();
   tree_ = nullptr;
   pinned_ = true;
   status_ = write_set_ == nullptr ? state_->alive() : write_set_->alive();
@@ -89,12 +90,22 @@ bool Cursor::pin() {
 void Cursor::rest() {
   if (!pinned_ || TENUTO_PLANT("store_cursor_pins_once")) return;
   pinned_ = false;
-  const void* const first = entries_.empty() ? nullptr : &entries_[0].word;
-  slot_->rest({first, static_cast<std::uint32_t>(entries_.size()), sizeof(Entry)});
+  const auto count = static_cast<std::uint32_t>(leaf_.size());
+  slot_->rest({leaf_.words.data(), count, sizeof(SlotWord)});
 }
 
-// Loads the leaf that `aim` finds. False: damage, a drop or a close ended the walk.
-bool Cursor::load(std::string_view key, Aim aim) {
+// False: damage, a drop or a close ended the walk.
+bool Cursor::good(Status s) {
+  if (s == Status::ok) s = tree_->bad_pages();
+  if (s == Status::ok) [[likely]]
+    return true;
+  leave();
+  status_ = s;
+  return false;
+}
+
+// Loads the leaf that `aim` finds. False: see good().
+bool Cursor::load(std::string_view key, Aim aim, bool backward) {
   if (state_->alive() == Status::forked) {
     fail(Status::forked);
     return false;
@@ -103,60 +114,49 @@ bool Cursor::load(std::string_view key, Aim aim) {
   for (;;) {
     const Place place = tree_->index().locate(key, aim, &right_);
     LeafReader::prefetch_shadow(*place.leaf);
-    const Status s = tree_->ordered(place, snapshot_.get(), entries_);
+    const Status s = tree_->ordered(place, snapshot_.get(), leaf_);
     if (s == Status::conflict) continue;
-    Result<std::string_view> low = tree_->leaves().low_of(*place.leaf);
-    if (s != Status::ok || !low) {
-      leave();
-      status_ = s != Status::ok ? s : low.error();
-      return false;
+    if (!good(s)) return false;
+    if (!backward && write_set_ == nullptr) {
+      left_known_ = TENUTO_PLANT("store_cursor_believes_an_old_bound");
+      return true;
     }
-    if (const Status bad = tree_->bad_pages(); bad != Status::ok) {
-      fail(bad);
-      return false;
-    }
+    const Result<std::string_view> low = tree_->leaves().low_of(*place.leaf);
+    if (!good(low ? Status::ok : low.error())) return false;
     left_ = *low;
-    if (write_set_ != nullptr && write_set_->writes_between(left_, right_)) {
-      for (std::size_t i = 0; i < entries_.size(); ++i) {
-        if (!read(i, false)) return false;
-      }
-      write_set_->overlay(left_, right_, entries_);
-      LeafReader::sort(entries_);
-    }
-    return true;
+    left_known_ = true;
+    return write_set_ == nullptr || lay_over();
   }
 }
 
-// False: damage, which ends the walk.
-bool Cursor::read(std::size_t i, bool for_value) {
-  Entry& e = entries_[i];
-  Status s =
-      for_value && verify_always_ ? tree_->leaves().verify(e) : tree_->leaves().read(e, for_value);
-  if (s == Status::ok) s = tree_->bad_pages();
-  if (s == Status::ok) return true;
-  leave();
-  status_ = s;
-  return false;
+// Lays the transaction's writes over the leaf.
+bool Cursor::lay_over() {
+  if (!write_set_->writes_between(left_, right_)) return true;
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < leaf_.size(); ++i) {
+    entries.push_back({{}, leaf_.words[i], 0});
+    if (!read(i, false, entries.back().record)) return false;
+  }
+  write_set_->overlay(left_, right_, entries);
+  LeafReader::sort(entries);
+  leaf_.take(entries);
+  return true;
 }
 
-// Counts the entries below the key. False: damage.
+bool Cursor::read(std::size_t i, bool verified, Record& out) {
+  return good(tree_->leaves().read(leaf_, i, verified, out));
+}
 bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& count) {
-  Status s = tree_->leaves().count_below(entries_, key, inclusive, count);
-  if (s == Status::ok) s = tree_->bad_pages();
-  if (s == Status::ok) return true;
-  leave();
-  status_ = s;
-  return false;
+  return good(tree_->leaves().count_below(leaf_, key, inclusive, count));
 }
 
-// Finds the entry with exactly this key, by its hash. place == entries_.size(): there is none.
-// False: damage.
+// Finds the entry with exactly this key, by its hash. place == leaf_.size(): there is none.
 bool Cursor::find_exact(std::string_view key, std::size_t& place) {
   const std::uint16_t hash = hash_key(key).slot;
-  for (place = 0; place < entries_.size(); ++place) {
-    if (entries_[place].word.hash() != hash) continue;
-    if (!read(place, false)) return false;
-    if (entries_[place].record.key == key) return true;
+  for (place = 0; place < leaf_.size(); ++place) {
+    if (leaf_.words[place].hash() != hash) continue;
+    if (!read(place, false, record_)) return false;
+    if (record_.key == key) return true;
   }
   return true;
 }
@@ -164,105 +164,124 @@ bool Cursor::find_exact(std::string_view key, std::size_t& place) {
 // Stops at entry i, or ends the walk if that is outside the span. Forwards only the upper bound is
 // checked: the walk began at the lower bound or behind it.
 void Cursor::stand_forward(std::size_t i) {
-  prefetch_behind(i);
-  if (!read(i, true)) return;
+  if (!read(i, verified(), record_)) return;
   at_ = i;
   positioned_ = !span_.upper || key() < *span_.upper;
   if (!positioned_) return leave();
 }
 void Cursor::stand_backward(std::size_t i) {
-  if (!read(i, true)) return;
+  if (!read(i, verified(), record_)) return;
   at_ = i;
   positioned_ = (!span_.upper || key() < *span_.upper) && key() >= span_.lower;
   if (!positioned_) return leave();
 }
-// Prefetches an entry some steps ahead; near the end of the leaf, the next leaf.
-void Cursor::prefetch_behind(std::size_t i) const {
-  if (i + kAhead < entries_.size()) {
-    tree_->leaves().prefetch(entries_[i + kAhead].word);
-  } else if (right_.next != nullptr && i + kAhead == entries_.size()) {
-    LeafReader::prefetch_shadow(*right_.next);
-  } else if (right_.next != nullptr && i + kAhead / 2 == entries_.size()) {
-    tree_->leaves().prefetch_first_records(*right_.next);
+
+// Near the end of the leaf: prefetches the next shadow leaf, and kAhead steps later its records.
+void Cursor::prefetch_beyond(std::size_t ahead) const {
+  if (ahead < leaf_.size()) {
+    tree_->leaves().prefetch(leaf_.words[ahead]);
+    if (ahead + kAhead == leaf_.size() && right_.next != nullptr)
+      LeafReader::prefetch_shadow(*right_.next);
+  } else if (right_.next != nullptr) {
+    tree_->leaves().prefetch_record_of(*right_.next, ahead - leaf_.size());
   }
 }
+// For an arrival at entry i of a leaf: all that prefetch_ahead() would have prefetched before.
 void Cursor::prefetch_from(std::size_t i) const {
-  for (std::size_t n = std::min(i + kAhead, entries_.size()); i < n; ++i) {
-    tree_->leaves().prefetch(entries_[i].word);
+  if (i + 2 * kAhead > leaf_.size() && right_.next != nullptr)
+    LeafReader::prefetch_shadow(*right_.next);
+  for (std::size_t n = std::min(i + kAhead, leaf_.size()); i < n; ++i) {
+    tree_->leaves().prefetch(leaf_.words[i]);
+  }
+}
+void Cursor::prefetch_up_to(std::size_t i) const {
+  for (std::size_t n = std::min(kAhead, i); n > 0; --n) {
+    tree_->leaves().prefetch(leaf_.words[i - n]);
   }
 }
 
-// Goes from the loaded leaf to the first key > from (inclusive: >= from).
-void Cursor::stop_forward(const std::string& from, bool inclusive) {
-  std::size_t i = entries_.size();
-  if (inclusive && !find_exact(from, i)) return;
-  if (i == entries_.size() && !count_below(from, !inclusive, i)) return;
-  go_forward(from, inclusive, i);
+// Goes from the loaded leaf to the first key > from_ (inclusive: >= from_).
+void Cursor::stop_forward(bool inclusive) {
+  std::size_t i = leaf_.size();
+  if (inclusive && !find_exact(from_, i)) return;
+  if (i == leaf_.size() && !count_below(from_, !inclusive, i)) return;
+  go_forward(inclusive, i);
 }
-// Goes to entry i. Without such an entry, to the first key > from (or >= from) in the next leaves.
-void Cursor::go_forward(const std::string& from, bool inclusive, std::size_t i) {
-  while (i == entries_.size()) {
+// Goes to entry i. Without such an entry, to the first key > from_ (or >= from_) in the next
+// leaves.
+void Cursor::go_forward(bool inclusive, std::size_t i) {
+  while (i == leaf_.size()) {
     if (!right_.bounded) return leave();
-    const std::string bound = right_.key;
-    if (!load(bound, Aim::at)) return;
+    bound_.swap(right_.key);  // load() sets right_
+    if (!load(bound_, Aim::at, false)) return;
     prefetch_from(0);
-    // All its keys are > from, unless the leaf was merged into its left neighbour meanwhile.
+    // All its keys are > from_, unless the leaf was merged into its left neighbour meanwhile.
     i = 0;
-    if (entries_.empty()) continue;
-    if (!read(0, false)) return;
-    const bool behind = from < entries_[0].record.key;
-    if (!behind && !count_below(from, !inclusive, i)) return;
+    if (leaf_.size() == 0) continue;
+    if (!read(0, false, record_)) return;
+    if (!(from_ < record_.key) && !count_below(from_, !inclusive, i)) return;
   }
   prefetch_from(i);
   stand_forward(i);
 }
 
-// Goes from the loaded leaf to the last key < from (inclusive: <= from; null: of all).
-void Cursor::stop_backward(const std::string* from, bool inclusive) {
-  for (;;) {
-    std::size_t n = entries_.size();
-    if (from != nullptr && !count_below(*from, inclusive, n)) return;
-    if (n > 0) return stand_backward(n - 1);
-    if (left_.empty()) return leave();
-    const std::string bound = left_;
-    if (!load(bound, Aim::before)) return;
+// Goes from the loaded leaf to the last key < from_ (inclusive: <= from_; not bounded: of all).
+void Cursor::stop_backward(bool bounded, bool inclusive) {
+  std::size_t count = leaf_.size();
+  if (bounded && !count_below(from_, inclusive, count)) return;
+  go_backward(bounded, inclusive, count);
+}
+// Goes to the last of the leaf's first `count` entries, or to the last key < from_ in the leaves
+// before. After a step forwards the leaf's lower bound is not known. Then it looks for the keys
+// below from_, which finds the bound, too.
+void Cursor::go_backward(bool bounded, bool inclusive, std::size_t count) {
+  while (count == 0) {
+    if (left_known_ && left_.empty()) return leave();
+    bound_ = left_known_ ? left_ : from_;
+    if (!load(bound_, Aim::before, true)) return;
+    count = leaf_.size();
+    prefetch_up_to(count);
+    if (bounded && !count_below(from_, inclusive, count)) return;
   }
+  stand_backward(count - 1);
 }
 
 void Cursor::seek(std::string_view key) {
-  const std::string from = std::max(std::string(key), span_.lower);
-  if (!begin()) return;
-  if (load(from, Aim::at)) stop_forward(from, true);
-  note(from, up_to_here());
+  from_.assign(key);  // first: the key may be the cursor's own
+  if (from_ < span_.lower) from_ = span_.lower;
+  if (!begin()) return leave();
+  if (load(from_, Aim::at, false)) stop_forward(true);
+  note(from_, up_to_here());
   rest();
 }
 void Cursor::seek_last() {
-  if (!begin()) return;
+  if (!begin()) return leave();
   if (span_.upper) {
     if (span_.upper->empty()) return leave();
-    const std::string from = *span_.upper;
-    if (load(from, Aim::before)) stop_backward(&from, false);
+    from_ = *span_.upper;
+    if (load(from_, Aim::before, true)) stop_backward(true, false);
   } else {
-    if (load({}, Aim::last)) stop_backward(nullptr, false);
+    if (load({}, Aim::last, true)) stop_backward(false, false);
   }
   note(down_to_here(), span_.upper);
   rest();
 }
 void Cursor::seek_for_prev(std::string_view key) {
   if (span_.upper && key >= *span_.upper) return seek_last();
-  const std::string from(key);
-  if (!begin()) return;
-  if (load(from, Aim::at)) stop_backward(&from, true);
-  note(down_to_here(), from);
+  from_.assign(key);
+  if (!begin()) return leave();
+  if (load(from_, Aim::at, true)) stop_backward(true, true);
+  note(down_to_here(), from_);
   rest();
 }
 void Cursor::next() {
   if (txn_ != nullptr && txn_->ended) return fail(Status::closed);
-  if (at_ + 1 < entries_.size()) {
+  if (at_ + 1 < leaf_.size()) {
+    prefetch_ahead(at_ + 1);
     stand_forward(at_ + 1);
   } else {
-    const std::string from(key());
-    go_forward(from, false, entries_.size());
+    from_.assign(key());
+    go_forward(false, leaf_.size());
   }
   if (txn_ != nullptr) txn_->reads.ranges[range_].widen_up(up_to_here());
   rest();
@@ -270,10 +289,11 @@ void Cursor::next() {
 void Cursor::prev() {
   if (txn_ != nullptr && txn_->ended) return fail(Status::closed);
   if (at_ > 0) {
+    prefetch_before(at_ - 1);
     stand_backward(at_ - 1);
   } else {
-    const std::string from(key());
-    stop_backward(&from, false);
+    from_.assign(key());
+    go_backward(true, false, 0);
   }
   if (txn_ != nullptr) txn_->reads.ranges[range_].widen_down(down_to_here());
   rest();

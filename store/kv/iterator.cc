@@ -62,9 +62,9 @@ struct Iterator::Impl {
   // forward: in the order of the tree.
   void step(bool forward) {
     if (forward) {
-      cursor.next();
+      if (!cursor.step()) cursor.next();
     } else {
-      cursor.prev();
+      if (!cursor.step_back()) cursor.prev();
     }
   }
   void move(bool forward) {
@@ -158,9 +158,11 @@ void Iterator::seek_for_prev(std::string_view key) {
   go([&](Impl& i) { i.plain ? i.cursor.seek_for_prev(key) : i.seek(key, false, true); });
 }
 void Iterator::next() {
+  if (impl_ != nullptr && impl_->plain && impl_->cursor.step()) return;
   go([](Impl& i) { i.plain ? i.cursor.next() : i.move(true); });
 }
 void Iterator::prev() {
+  if (impl_ != nullptr && impl_->plain && impl_->cursor.step_back()) return;
   go([](Impl& i) { i.plain ? i.cursor.prev() : i.move(false); });
 }
 void Iterator::seek_pair(std::string_view key, std::string_view value) {

@@ -117,7 +117,7 @@ void WriteSet::overlay(std::string_view low, const UpperBound& end,
     const Write& w = writes[at->second];
     if (w.value) {
       const SlotWord word = SlotWord::make({}, hash_key(w.key).slot);
-      entries.push_back({{w.key, *w.value}, word, 0, true, true});
+      entries.push_back({{w.key, *w.value}, word, 0});
     }
   }
 }

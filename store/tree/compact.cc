@@ -151,8 +151,7 @@ Status Tree::Compact::verify_leaf(const Place& place) const {
   if (work_.moves_max != 0 || TENUTO_PLANT("store_compaction_reads_nothing"))
     return Status::not_found;
   std::vector<Entry> found;
-  TENUTO_TRY(tree_.leaves_.entries(place, found));
-  for (Entry& e : found) TENUTO_TRY(tree_.leaves_.verify(e));
+  TENUTO_TRY(tree_.leaves_.entries(place, found, true));
   return Status::not_found;
 }
 

@@ -57,7 +57,7 @@ Status LeafReader::judge(const Found& found, bool for_value, Record& out) const 
 
 // --- entries -------------------------------------------------------------------------------------
 
-Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool for_values) const {
+Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool verified) const {
   out.clear();
   const ShadowLeaf& shadow = *place.leaf;
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
@@ -66,7 +66,7 @@ Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool for
   }
   if (!shadow.still(place.version)) return Status::conflict;
   for (const Entry& e : out) prefetch(e.word);
-  for (Entry& e : out) TENUTO_TRY(read(e, for_values));
+  for (Entry& e : out) TENUTO_TRY(read(e.word, verified, e.record));
   return in_range(place, out);
 }
 
@@ -99,30 +99,16 @@ void LeafReader::sort(std::vector<Entry>& entries) {
   for (std::size_t i = 0; i < order.size(); ++i) entries[i] = old[order[i].at];
 }
 
-Status LeafReader::read(Entry& e, bool for_value) const {
-  if (!e.read) {
-    if (!read_record(file_, e.word.record(), e.record)) {
-      return damaged(e.word.record(), "record");
-    }
-    // A key that the medium changed may sort anywhere. Also, a page written to the wrong place may
-    // put a whole record here.
-    const bool its_own = hash_key(e.record.key).slot == e.word.hash();
-    if (!its_own && !TENUTO_PLANT("store_key_not_compared_with_its_slot")) {
-      return damaged(e.word.record(), "record that is not its slot's");
-    }
-    e.read = true;
-  }
-  return for_value && verify_ ? verify(e) : Status::ok;
-}
-
-Status LeafReader::verify(Entry& e) const {
-  TENUTO_TRY(read(e, false));
-  if (e.verified) return Status::ok;
-  if (!record_sound(file_, e.word.record(), e.record)) {
-    return damaged(e.word.record(), "record's checksum");
-  }
-  e.verified = true;
-  return Status::ok;
+Status LeafReader::read(SlotWord word, bool verified, Record& out) const {
+  const PoolOffset at = word.record();
+  if (!read_record(file_, at, out)) [[unlikely]]
+    return damaged(at, "record");
+  // A key that the medium changed may sort anywhere. Also, an older state of the slot may name a
+  // whole record, of another key.
+  const bool its_own = hash_key(out.key).slot == word.hash();
+  if (!its_own && !TENUTO_PLANT("store_key_not_compared_with_its_slot")) [[unlikely]]
+    return damaged(at, "record that is not its slot's");
+  return verified ? verify(word, out) : Status::ok;
 }
 
 Status LeafReader::verify(const Record& record) const {
@@ -133,81 +119,113 @@ Status LeafReader::verify(const Record& record) const {
 // --- walks ---------------------------------------------------------------------------------------
 
 namespace {
+
 constexpr unsigned kFew = 12;  // slots that are sorted in one by one
+
+// Slots of a leaf, sorted by key.
+struct Slots {
+  std::array<std::uint8_t, kSlots> of;
+  unsigned count = 0;
+
+  void insert(std::size_t rank, std::uint8_t slot) {
+    std::copy_backward(&of[rank], of.data() + count, of.data() + count + 1);
+    of[rank] = slot;
+    count += 1;
+  }
+  void keep(const Place& place) const { place.leaf->keep_order(place.version, of.data(), count); }
+};
+
+}  // namespace
+
+void SortedLeaf::take(const std::vector<Entry>& sorted) {
+  clear();
+  bool all_in_pool = true;
+  for (const Entry& e : sorted) {
+    words.push_back(e.word);
+    all_in_pool = all_in_pool && e.word.record();
+  }
+  if (all_in_pool) return;
+  for (const Entry& e : sorted) own.push_back(e.record);
 }
 
-Status LeafReader::ordered(const Place& place, std::vector<Entry>& out) const {
+Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
   const ShadowLeaf& shadow = *place.leaf;
   const std::uint64_t used = shadow.used_slots();
   const std::uint64_t known = used & shadow.slots_in_order();
-  out.clear();
+  out.own.clear();
+  out.words.resize(kSlots);
+  SlotWord* const words = out.words.data();
+  std::size_t count = 0;
   for (unsigned i = 0; i < kSlots; ++i) {
     const unsigned slot = shadow.ordered_slot(i);
     if (slot >= kSlots) break;
-    if ((known >> slot & 1) != 0) {
-      out.push_back({{}, shadow.word(slot), static_cast<std::uint8_t>(slot)});
-    }
+    words[count] = shadow.word(slot);
+    count += known >> slot & 1;
   }
+  out.words.resize(count);
   const std::uint64_t since = used & ~known;
-  if (since != 0 && (known == 0 || !TENUTO_PLANT("store_walk_without_new_slots"))) {
+  if (since != 0 && (known == 0 || !TENUTO_PLANT("store_walk_without_new_slots"))) [[unlikely]] {
     if (known == 0 || std::popcount(since) > static_cast<int>(kFew)) return sort_all(place, out);
-    return sort_in(place, since, out);
+    return sort_in(place, known, since, out);
   }
   return shadow.still(place.version) ? Status::ok : Status::conflict;
 }
 
-namespace {
-void keep_order(const Place& place, const std::vector<Entry>& sorted) {
-  std::array<std::uint8_t, kSlots> slots;
-  for (std::size_t i = 0; i < sorted.size(); ++i) slots[i] = sorted[i].slot;
-  place.leaf->keep_order(place.version, slots.data(), static_cast<unsigned>(sorted.size()));
-}
-}  // namespace
-
-Status LeafReader::sort_all(const Place& place, std::vector<Entry>& out) const {
-  TENUTO_TRY(entries(place, out));
-  sort(out);
-  keep_order(place, out);
+Status LeafReader::sort_all(const Place& place, SortedLeaf& out) const {
+  std::vector<Entry> found;
+  TENUTO_TRY(entries(place, found));
+  sort(found);
+  out.take(found);
+  Slots slots;
+  for (const Entry& e : found) slots.of[slots.count++] = e.slot;
+  slots.keep(place);
   return Status::ok;
 }
 
-// Sorts these slots in among the others. Their keys came since the whole leaf was sorted and
-// checked, from writes that had located this leaf. So their range is not checked again.
-Status LeafReader::sort_in(const Place& place, std::uint64_t slots,
-                           std::vector<Entry>& sorted) const {
-  std::array<Entry, kFew> added;
-  unsigned count = 0;
-  for (; slots != 0; slots &= slots - 1) {
-    const auto slot = static_cast<std::uint8_t>(std::countr_zero(slots));
-    added[count++] = {{}, place.leaf->word(slot), slot};
+// Sorts the slots `since` in among those that are known. Their keys came since the whole leaf was
+// sorted and checked, from writes that had located this leaf. So their range is not checked again.
+Status LeafReader::sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
+                           SortedLeaf& sorted) const {
+  const ShadowLeaf& shadow = *place.leaf;
+  Slots slots;
+  for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
+    const unsigned slot = shadow.ordered_slot(i);
+    if ((known >> slot & 1) != 0) slots.of[slots.count++] = static_cast<std::uint8_t>(slot);
   }
-  if (!place.leaf->still(place.version)) return Status::conflict;
-  for (unsigned i = 0; i < count; ++i) prefetch(added[i].word);
-  for (unsigned i = 0; i < count; ++i) {
-    TENUTO_TRY(read(added[i], false));
+  std::array<SlotWord, kFew> added;
+  unsigned n = 0;
+  for (std::uint64_t rest = since; rest != 0; rest &= rest - 1) {
+    added[n++] = shadow.word(static_cast<unsigned>(std::countr_zero(rest)));
+  }
+  if (!shadow.still(place.version)) return Status::conflict;
+  for (unsigned i = 0; i < n; ++i) prefetch(added[i]);
+  for (unsigned i = 0; i < n; ++i, since &= since - 1) {
+    Record record;
+    TENUTO_TRY(read(added[i], false, record));
     std::size_t rank = 0;
-    TENUTO_TRY(count_below(sorted, added[i].record.key, false, rank));
-    sorted.insert(sorted.begin() + static_cast<std::ptrdiff_t>(rank), added[i]);
+    TENUTO_TRY(count_below(sorted, record.key, false, rank));
+    sorted.words.insert(sorted.words.begin() + static_cast<std::ptrdiff_t>(rank), added[i]);
+    slots.insert(rank, static_cast<std::uint8_t>(std::countr_zero(since)));
   }
-  keep_order(place, sorted);
+  slots.keep(place);
   return Status::ok;
 }
 
 // Prefetches the keys of three halvings at once.
-Status LeafReader::count_below(std::vector<Entry>& sorted, std::string_view key, bool inclusive,
+Status LeafReader::count_below(const SortedLeaf& leaf, std::string_view key, bool inclusive,
                                std::size_t& count) const {
   std::size_t from = 0;
-  std::size_t to = sorted.size();
+  std::size_t to = leaf.size();
   for (unsigned step = 0; from < to; ++step) {
     const std::size_t mid = from + (to - from) / 2;
     if (step % 3 == 0) {
       for (std::size_t eighth = 1; eighth < 8; ++eighth) {
-        prefetch(sorted[from + (to - from) * eighth / 8].word);
+        prefetch(leaf.words[from + (to - from) * eighth / 8]);
       }
     }
-    TENUTO_TRY(read(sorted[mid], false));
-    const std::string_view at_mid = sorted[mid].record.key;
-    if (inclusive ? at_mid <= key : at_mid < key) {
+    Record at_mid;
+    TENUTO_TRY(read(leaf, mid, false, at_mid));
+    if (inclusive ? at_mid.key <= key : at_mid.key < key) {
       from = mid + 1;
     } else {
       to = mid;
@@ -223,13 +241,10 @@ void LeafReader::prefetch_shadow(const ShadowLeaf& shadow) {
   }
 }
 
-void LeafReader::prefetch_first_records(const ShadowLeaf& shadow) const {
-  constexpr unsigned kFirst = 4;
-  if (shadow.slots_in_order() == 0) return;
-  for (unsigned i = 0; i < kFirst; ++i) {
-    const unsigned slot = shadow.ordered_slot(i);
-    if (slot < kSlots) prefetch(shadow.word(slot));
-  }
+void LeafReader::prefetch_record_of(const ShadowLeaf& shadow, std::size_t rank) const {
+  if (rank >= kSlots || shadow.slots_in_order() == 0) return;
+  const unsigned slot = shadow.ordered_slot(static_cast<unsigned>(rank));
+  if (slot < kSlots) prefetch(shadow.word(slot));
 }
 
 // --- separators and links ------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "file/pool_file.h"
+#include "pm/plant.h"
 #include "store/tree/hash.h"
 #include "store/tree/index.h"
 #include "store/tree/record.h"
@@ -24,8 +25,20 @@ struct Entry {
   Record record;
   SlotWord word;
   std::uint8_t slot;
-  bool read = false;      // the record's place and lengths are known
-  bool verified = false;  // and its checksum was compared
+};
+
+// What a cursor keeps of a leaf: slot words in key order, and no record.
+struct SortedLeaf {
+  std::vector<SlotWord> words;
+  // Empty; or the records of all words, if those without a place are the writes of a transaction.
+  std::vector<Record> own;
+
+  std::size_t size() const { return words.size(); }
+  void clear() {
+    words.clear();
+    own.clear();
+  }
+  void take(const std::vector<Entry>& sorted);
 };
 
 // What a search for a key has found in its leaf.
@@ -63,17 +76,36 @@ class LeafReader {
 
   // The leaf's entries at the place's version, unsorted. conflict: the leaf has changed, look
   // again.
-  Status entries(const Place& place, std::vector<Entry>& out, bool for_values = false) const;
-  // The leaf's entries in key order. It reads a record only if it must: see read(). It leaves the
-  // order in the shadow leaf for the next call. conflict: as above.
-  Status ordered(const Place& place, std::vector<Entry>& out) const;
-  // Counts the entries of ordered() that are below the key, or equal to it if inclusive.
-  Status count_below(std::vector<Entry>& sorted, std::string_view key, bool inclusive,
+  Status entries(const Place& place, std::vector<Entry>& out, bool verified = false) const;
+  // The leaf in key order. It reads a record only if it must. It leaves the order in the shadow
+  // leaf for the next call. conflict: as above.
+  Status ordered(const Place& place, SortedLeaf& out) const;
+  // Reads one of its records; verified: and compares it with its checksum.
+  Status read(const SortedLeaf& leaf, std::size_t i, bool verified, Record& out) const {
+    if (leaf.words[i].record()) [[likely]]
+      return read(leaf.words[i], verified, out);
+    out = leaf.own[i];
+    return Status::ok;
+  }
+  Status read(SlotWord word, bool verified, Record& out) const;
+  // The same for a step of a cursor. False: read() says why.
+  bool read_well(SlotWord word, bool verified, Record& out) const {
+    if (!read_record(file_, word.record(), out)) return false;
+    const bool its_own = hash_key(out.key).slot == word.hash();
+    if (!its_own && !TENUTO_PLANT("store_step_without_hash")) return false;
+    if (verified && !record_sound(file_, word.record(), out) &&
+        !TENUTO_PLANT("store_step_without_checksum"))
+      return false;
+    return file_.bad_pages() == Status::ok;
+  }
+  // Counts the entries that are below the key, or equal to it if inclusive.
+  Status count_below(const SortedLeaf& leaf, std::string_view key, bool inclusive,
                      std::size_t& count) const;
-  // Reads the record of an entry of ordered(). for_value: also verifies it (set_verify).
-  Status read(Entry& entry, bool for_value) const;
-  // Reads it and compares its checksum, whatever set_verify() was given.
-  Status verify(Entry& entry) const;
+  // Compares a record that was read before with its checksum, whatever set_verify() was given.
+  Status verify(SlotWord word, const Record& record) const {
+    return record_sound(file_, word.record(), record) ? Status::ok
+                                                      : damaged(word.record(), "record's checksum");
+  }
   // The same for a record that lookup, lookup_at or put_when has given.
   Status verify(const Record& record) const;
   // Sorts by key.
@@ -87,16 +119,17 @@ class LeafReader {
 
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
   // Prefetch a leaf that a walk may come to soon: its shadow leaf; later, when that is in the
-  // cache, its first records. What they see is a hint.
+  // cache, one of its first records. What they see is a hint.
   static void prefetch_shadow(const ShadowLeaf& shadow);
-  void prefetch_first_records(const ShadowLeaf& shadow) const;
+  void prefetch_record_of(const ShadowLeaf& shadow, std::size_t rank) const;
 
   // Notes the damage in the log and turns the pool read-only. corrupt | io.
   Status damaged(PoolOffset at, const char* what) const;
 
  private:
-  Status sort_all(const Place& place, std::vector<Entry>& out) const;
-  Status sort_in(const Place& place, std::uint64_t slots, std::vector<Entry>& sorted) const;
+  Status sort_all(const Place& place, SortedLeaf& out) const;
+  Status sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
+                 SortedLeaf& sorted) const;
   Status in_range(const Place& place, const std::vector<Entry>& found) const;
 
   pm::PoolFile& file_;

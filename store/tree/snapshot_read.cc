@@ -54,16 +54,17 @@ Status Tree::lookup_at(std::string_view key, const SnapshotCore& at, Record& out
 }
 
 // A leaf without a list is as it was.
-Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const {
+Status Tree::ordered_at(const Place& place, const SnapshotCore& at, SortedLeaf& out) const {
   if (ShadowLeaf::version_list(place.version) == 0) {
     TENUTO_TRY(leaves_.ordered(place, out));
     return still_active(at);
   }
-  TENUTO_TRY(leaves_.entries(place, out));
+  std::vector<Entry> found;
+  TENUTO_TRY(leaves_.entries(place, found));
   std::vector<const OldVersion*> past;
   versions_.collect(place.version, at.timestamp, past);
   if (!place.leaf->still(place.version)) return Status::conflict;
-  std::erase_if(out, [&](const Entry& e) {
+  std::erase_if(found, [&](const Entry& e) {
     const auto v = std::lower_bound(
         past.begin(), past.end(), e.record.key,
         [](const OldVersion* old, std::string_view key) { return old->key() < key; });
@@ -71,10 +72,11 @@ Status Tree::ordered_at(const Place& place, const SnapshotCore& at, std::vector<
   });
   for (const OldVersion* v : past) {
     if (!v->record) continue;
-    out.push_back({{}, SlotWord::make(v->record, hash_key(v->key()).slot), 0});
-    TENUTO_TRY(leaves_.read(out.back(), false));
+    found.push_back({{}, SlotWord::make(v->record, hash_key(v->key()).slot), 0});
+    TENUTO_TRY(leaves_.read(found.back().word, false, found.back().record));
   }
-  LeafReader::sort(out);
+  LeafReader::sort(found);
+  out.take(found);
   return still_active(at);
 }
 

@@ -153,8 +153,8 @@ class Tree {
 
   const LeafReader& leaves() const { return leaves_; }
   const Index& index() const { return index_; }
-  // The leaf's entries in key order, now or at a snapshot's timestamp (LeafReader::ordered).
-  Status ordered(const Place& place, const SnapshotCore* at, std::vector<Entry>& out) const {
+  // The leaf in key order, now or at a snapshot's timestamp (LeafReader::ordered).
+  Status ordered(const Place& place, const SnapshotCore* at, SortedLeaf& out) const {
     return at == nullptr ? leaves_.ordered(place, out) : ordered_at(place, *at, out);
   }
 
@@ -175,7 +175,7 @@ class Tree {
 
   Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order);
 
-  Status ordered_at(const Place& place, const SnapshotCore& at, std::vector<Entry>& out) const;
+  Status ordered_at(const Place& place, const SnapshotCore& at, SortedLeaf& out) const;
   void lookup_group(std::span<const std::string_view> keys, std::span<Looked> out) const;
   struct Missed;  // multi_get.cc
   void lookup_missed(const Missed& missed) const;

@@ -122,8 +122,8 @@ namespace {
 
 constexpr unsigned kFew = 12;  // slots that are sorted in one by one
 
-// Slots of a leaf, sorted by key.
-struct Slots {
+// The slots of a leaf, sorted by key.
+struct SlotOrder {
   std::array<std::uint8_t, kSlots> of;
   unsigned count = 0;
 
@@ -176,7 +176,7 @@ Status LeafReader::sort_all(const Place& place, SortedLeaf& out) const {
   TENUTO_TRY(entries(place, found));
   sort(found);
   out.take(found);
-  Slots slots;
+  SlotOrder slots;
   for (const Entry& e : found) slots.of[slots.count++] = e.slot;
   slots.keep(place);
   return Status::ok;
@@ -187,7 +187,7 @@ Status LeafReader::sort_all(const Place& place, SortedLeaf& out) const {
 Status LeafReader::sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
                            SortedLeaf& sorted) const {
   const ShadowLeaf& shadow = *place.leaf;
-  Slots slots;
+  SlotOrder slots;
   for (unsigned i = 0; i < kSlots && shadow.ordered_slot(i) < kSlots; ++i) {
     const unsigned slot = shadow.ordered_slot(i);
     if ((known >> slot & 1) != 0) slots.of[slots.count++] = static_cast<std::uint8_t>(slot);

@@ -224,7 +224,7 @@ class Tree {
   struct Conditional;  // conditional.cc
   void free(const Retired& item);
   // A key's record that no slot and no entry of the lookup cache names any more.
-  void retire_record(PoolOffset record, KeyHash hash, std::uint64_t bytes) {
+  void retire_record(PoolOffset record, [[maybe_unused]] KeyHash hash, std::uint64_t bytes) {
     TENUTO_DCHECK(!lookups_.names(hash, record));
     retire_block(record, bytes);
   }

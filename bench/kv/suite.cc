@@ -112,8 +112,8 @@ std::vector<Part> readme_parts() {
                    .workloads = kFewMixes,
                    .tables = {speeds(kFewMixes), ratios(kFewMixes), tails()},
                    .weight = 5,
-                   .records_max = 10'000,
-                   .ops = 4000,
+                   .records_max = 4000,
+                   .ops = 2000,
                    .rounds_max = 3,
                    .sync = true,
                    .on_disk = true});
@@ -127,7 +127,7 @@ std::vector<Part> readme_parts() {
                    {{"", {W::sync_insert}, journal_cell}}}},
        .weight = 4,
        .threads = {1, 2, 8, 32},
-       .ops = 3000,
+       .ops = 2000,
        .rounds_max = 3,
        .sync = true,
        .on_disk = true});

@@ -21,6 +21,7 @@ static void options_and_errors(const char* path) {
   tenuto_pool* pool = NULL;
   char* message = NULL;
   tenuto_pool_options_init(&options);
+  CHECK(options.large_pages == 1);
   CHECK(options.struct_bytes == sizeof options && options.stripes > 0 && options.size > 0);
 
   CHECK_IS(tenuto_pool_open(path, NULL, &pool, &message), TENUTO_NOT_FOUND);
@@ -202,6 +203,7 @@ static void state(tenuto_pool* pool, const char* path) {
   CHECK(strcmp(info.path, path) == 0 && strcmp(info.layout, "c_pool_test") == 0);
   CHECK(info.medium == TENUTO_MEDIUM_MODEL && !info.has_store);
   CHECK_IS(tenuto_pool_get_stats(pool, &stats), TENUTO_OK);
+  CHECK(stats.large_bytes <= stats.file_bytes);
   CHECK(stats.file_bytes >= 8u << 20 && stats.objects >= 4 && stats.fences > 0);
   CHECK_IS(tenuto_pool_sync(pool), TENUTO_OK);
   CHECK_IS(tenuto_pool_trim(pool), TENUTO_OK);

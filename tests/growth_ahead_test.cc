@@ -66,7 +66,7 @@ class GrowthAhead : public testing::Test {
   // The next growth is prepared.
   void prepare_all() {
     source_->large().start();
-    take_until_free(file().growth_bytes() / 2);
+    take_until_free(file().growth_bytes() / 4);
     EXPECT_TRUE(in_time([&] { return prepared() == file().growth_bytes(); }));
   }
 
@@ -85,14 +85,14 @@ TEST_F(GrowthAhead, a_growth_finds_its_space_reserved) {
   EXPECT_EQ(file().bytes(), kPoolBytes + step);
   EXPECT_EQ(file().bytes_on_disk(), disk);
   EXPECT_EQ(prepared(), 0u);
-  // The next one begins when half of it is left.
-  take_until_free(file().growth_bytes() / 2);
+  // The next one begins when about half of it is left.
+  take_until_free(file().growth_bytes() / 4);
   EXPECT_TRUE(in_time([&] { return prepared() == file().growth_bytes(); }));
   EXPECT_EQ(pool_.disagreement(), "");
 }
 
 TEST_F(GrowthAhead, a_pool_that_is_not_written_prepares_nothing) {
-  take_until_free(file().growth_bytes() / 2);
+  take_until_free(file().growth_bytes() / 4);
   source_.reset();
   open_source();
   source_->large().start();
@@ -111,7 +111,7 @@ TEST_F(GrowthAhead, trim_and_the_end_give_it_back) {
   take_until_free(kSlab);
   take();
   const std::uint64_t bytes = file().bytes();
-  take_until_free(file().growth_bytes() / 2);
+  take_until_free(file().growth_bytes() / 4);
   EXPECT_TRUE(in_time([&] { return prepared() > 0; }));
   source_->large().stop();
   EXPECT_EQ(prepared(), 0u);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "file/pool_file.h"
 #include "pm/os.h"

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <mutex>
 #include <shared_mutex>
 
 #include "file/pool_file.h"
@@ -65,6 +66,10 @@ class Holes {
     }
     return Status::ok;
   }
+  // Whether no frame of it is a hole, now.
+  bool may_join(std::uint64_t huge) const {
+    return count(huge * kHugeFrames, kHugeFrames) == 0 || TENUTO_PLANT("heap_holes_joined");
+  }
   // While the lock is owned nothing is punched. Not owned: pages are being given back now.
   [[nodiscard]] std::unique_lock<std::shared_mutex> try_to_stop_punches() {
     return std::unique_lock(pages_change_, std::try_to_lock);
@@ -76,8 +81,7 @@ class Holes {
   Status join(std::uint64_t huge, const F& join) {
     const auto lock = try_to_stop_punches();
     if (!lock.owns_lock()) return Status::busy;
-    const bool whole = count(huge * kHugeFrames, kHugeFrames) == 0;
-    if (!whole && !TENUTO_PLANT("heap_holes_joined")) return Status::not_found;
+    if (!may_join(huge)) return Status::not_found;
     if (join()) {
       large_[huge / 64].fetch_or(std::uint64_t{1} << (huge % 64), std::memory_order_relaxed);
     }

@@ -19,7 +19,11 @@ constexpr auto kLater = std::chrono::seconds(1);
 // An open pool that takes less has no need of space.
 constexpr std::int64_t kFramesBeforeLook = (1u << 20) / kFrameBytes;
 
+// A thread that waits for the end of a step gets its turn before the next one.
+constexpr auto kBetweenSteps = std::chrono::microseconds(200);
+
 std::unique_lock<std::mutex> no_fork() {
+  std::this_thread::sleep_for(kBetweenSteps);
   std::unique_lock lock(pm::process_locks.steps, std::defer_lock);
   if (!TENUTO_PLANT("heap_pages_joined_beside_fork")) lock.lock();
   return lock;
@@ -50,8 +54,8 @@ void LargePages::look() {
   wake_.notify_one();
 }
 
-void LargePages::grown() {
-  until_look_.store(0, std::memory_order_relaxed);
+void LargePages::look_for_space() {
+  due_.store(true, std::memory_order_relaxed);
   look();
 }
 
@@ -102,20 +106,24 @@ void LargePages::run() {
 
 // --- space ---------------------------------------------------------------------------------------
 
-// Each look sets when the next one is due. What could not be prepared is not tried before that.
+// Each look sets when the next one is due, and does so first: a growth meanwhile asks for another.
 void LargePages::prepare() {
-  if (until_look_.load(std::memory_order_relaxed) > 0) return;
+  if (!due_.exchange(false, std::memory_order_relaxed)) return;
   const std::uint64_t growth = file_.growth_bytes();
   const std::uint64_t least = growth / 2;
   const std::uint64_t free = frames_.stats().frames_free * kFrameBytes;
   const std::uint64_t spare = free > least ? free - least : 0;
-  if (spare == 0) {
-    Status s = Status::ok;
-    while (s == Status::ok && !stopping()) s = prepare_step();
-  }
-  // With all of it prepared, only a growth is a reason to look again: it calls grown().
-  const auto next = static_cast<std::int64_t>(std::max(spare, growth / 4) / kFrameBytes);
+  const auto next = static_cast<std::int64_t>((spare > 0 ? spare : growth / 4) / kFrameBytes);
   until_look_.store(std::max(next, kFramesBeforeLook), std::memory_order_relaxed);
+  if (spare > 0) return;
+  Status s = Status::ok;
+  while (s == Status::ok && !stopping()) {
+    s = Status::full;
+    static_cast<void>(pm::had_memory([&] { s = prepare_step(); }));
+  }
+  if (s != Status::busy) return;  // full: not tried again before the next look
+  due_.store(true, std::memory_order_relaxed);
+  later_ = true;
 }
 
 // The space may become a zone, and lose pages, before they are joined. So nothing is punched.
@@ -141,7 +149,7 @@ bool LargePages::join_all() {
 
 // False: there was nothing to do.
 bool LargePages::step(std::uint64_t huge) {
-  if (holes_.is_large(huge) || tries_[huge] == kTriesMax) return false;
+  if (holes_.is_large(huge) || tries_[huge] == kTriesMax || !holes_.may_join(huge)) return false;
   const auto lock = no_fork();
   int error = 0;
   const Status s = holes_.join(huge, [&] {

@@ -48,18 +48,19 @@ class LargePages {
   LargePages& operator=(const LargePages&) = delete;
 
   // Any thread. All throw nothing.
-  void start();  // the thread may run from now on
-  void look();   // holes were filled
-  void grown();  // the pool has a new zone
-  void stop();   // waits for the thread, and gives back what is prepared; final
+  void start();                       // the thread may run from now on
+  void look();                        // holes were filled
+  void grown() { look_for_space(); }  // the pool has a new zone
+  void stop();  // waits for the thread, and gives back what is prepared; final
   // Frames were taken. Cost: one atomic addition.
   void took(std::uint64_t frames) {
     const auto n = static_cast<std::int64_t>(frames);
     const std::int64_t had = until_look_.fetch_sub(n, std::memory_order_relaxed);
-    if (had > 0 && had <= n) look();
+    if (had > 0 && had <= n) look_for_space();
   }
 
  private:
+  void look_for_space();
   void start_thread();
   void run();
   bool stopping();
@@ -73,6 +74,7 @@ class LargePages {
   const frame::Frames& frames_;
   // When so many frames more are taken, it is time to look whether space is to be prepared.
   std::atomic<std::int64_t> until_look_;
+  std::atomic<bool> due_ = false;  // it is time
   // Only the thread uses these.
   const pm::ZeroPages tries_pages_;
   std::uint8_t* const tries_;  // refused joins of each huge frame

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <set>
@@ -138,7 +139,7 @@ TEST(EpochTest, an_iterator_does_not_take_the_lists_of_an_ended_thread) {
   }
 }
 
-// The bound for each thread: kBatchItems items, or kBatchBytes and its last item.
+// The bound for each thread: kBatchItems items or kBatchBytes, and a few items.
 TEST(EpochTest, what_a_thread_keeps_to_itself_is_bounded_in_items_and_bytes) {
   Freed f;
   for (std::uint64_t i = 1; i <= 1000; ++i) {
@@ -147,10 +148,59 @@ TEST(EpochTest, what_a_thread_keeps_to_itself_is_bounded_in_items_and_bytes) {
   }
   for (std::uint64_t i = 1001; i <= 100'000; ++i) {
     f.retire(i, 16);
-    EXPECT_LE(f.garbage.waiting().items, 2 * Garbage::kBatchItems);
+    EXPECT_LE(f.garbage.waiting().items, 2 * Garbage::kBatchItems + Garbage::kFreedTogether);
   }
   f.garbage.drain();
   EXPECT_EQ(f.words.size(), 100'000u);
+}
+
+// An update pays for about as much as it retires.
+TEST(EpochTest, no_retire_frees_more_than_a_few_items) {
+  for (const std::uint64_t bytes : {0u, 100u, 1100u, 5000u}) {
+    Freed f;
+    std::size_t most = 0;
+    for (std::uint64_t i = 1; i <= 1000; ++i) {
+      const std::size_t before = f.words.size();
+      f.retire(i, bytes);
+      most = std::max(most, f.words.size() - before);
+    }
+    EXPECT_LE(most, Garbage::kFreedTogether) << bytes;
+    EXPECT_GE(f.words.size(), 1000 - 2 * Garbage::kBatchItems) << bytes;
+    f.garbage.drain();
+  }
+}
+
+// What a reader held back is freed soon after it, beside what is retired then.
+TEST(EpochTest, a_backlog_is_freed_by_those_who_retire) {
+  Freed f;
+  EpochSlot& reader = *take_loose_slot();
+  reader.enter();
+  std::uint64_t next = 1;
+  for (; next <= 2000; ++next) f.retire(next, 16);
+  reader.leave();
+  put_loose_slot(reader);
+  for (; next <= 2400; ++next) f.retire(next, 16);
+  EXPECT_LE(f.garbage.waiting().items, 3 * Garbage::kBatchItems);
+  f.garbage.drain();
+}
+
+// What a thread is about to free bit by bit, others free when it is in no call.
+TEST(EpochTest, what_a_resting_thread_was_freeing_is_freed_by_others) {
+  Freed f;
+  std::atomic<int> step{0};
+  std::thread resting([&] {
+    for (std::uint64_t i = 1; i <= 150; ++i) f.retire(i, 16);
+    step = 1;
+    while (step.load() != 2) std::this_thread::yield();
+  });
+  while (step.load() != 1) std::this_thread::yield();
+  EXPECT_LT(f.words.size(), 64u);
+  f.garbage.collect_all();
+  EXPECT_EQ(f.words.size(), 150u);
+  EXPECT_EQ(f.garbage.waiting().items, 0u);
+  EXPECT_EQ(f.garbage.waiting().bytes, 0u);
+  step = 2;
+  resting.join();
 }
 
 TEST(EpochTest, a_rest_holds_its_places_and_nothing_else) {

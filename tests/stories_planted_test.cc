@@ -52,6 +52,8 @@ constexpr Mistake kMistakes[] = {
     {"store_thread_frees_unprepared", "no_memory_calls_test", "*.a_threads_first_call_is_the_end*"},
     {"store_reclaimer_throws", "reclaim_thread_test", "*there_is_no_thread"},
     {"store_own_pin_holds_all", "epoch_test", "*"},
+    {"store_garbage_freed_at_once", "epoch_test", "*more_than_a_few_items"},
+    {"store_going_items_stay", "epoch_test", "*was_freeing*"},
     {"store_validation_yields_for_long", "kv_transaction_test", "*gives_up_soon*"},
     {"store_reclaim_leaves_retired", "kv_held_test", "*by_reclaim*"},
     {"store_pool_validated_beside_reclaimer", "reclaim_thread_test", "*in_a_round*"},

@@ -125,15 +125,29 @@ void Garbage::take_fresh(ThreadGarbage& list, RetiredList& out) {
   list.fresh_bytes.store(0, std::memory_order_relaxed);
 }
 
-void Garbage::take_from_those_at_rest(RetiredList& out) {
+void Garbage::take_going(ThreadGarbage& list, RetiredList& out) {
+  if (list.going.empty() || TENUTO_PLANT("store_going_items_stay")) return;
+  out.append(std::move(list.going));
+  list.going_count.store(0, std::memory_order_relaxed);
+  list.going_bytes.store(0, std::memory_order_relaxed);
+}
+
+void Garbage::take_from_those_at_rest(RetiredList& fresh, RetiredList& going) {
   if (TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
   const pm::TraceUninterrupted alone;
   EpochRegistry& r = epoch_registry();
   const std::lock_guard lock(r.mu);
   r.threads.for_each([&](EpochSlot& slot) {
     ThreadGarbage* list = table_[&slot - epoch_slots_of_threads].load(std::memory_order_acquire);
-    if (list == nullptr || list->fresh_count.load(std::memory_order_relaxed) == 0) return;
-    look_at(slot, 0, [&] { take_fresh(*list, out); });
+    if (list == nullptr) return;
+    if (list->fresh_count.load(std::memory_order_relaxed) == 0 &&
+        list->going_count.load(std::memory_order_relaxed) == 0) {
+      return;
+    }
+    look_at(slot, 0, [&] {
+      take_fresh(*list, fresh);
+      take_going(*list, going);
+    });
   });
 }
 
@@ -148,10 +162,11 @@ void Garbage::hand_over(RetiredList&& items) {
   stamped_.append(std::move(items));
 }
 
-// Frees items whose epoch is over and that no rest holds.
-void Garbage::free_some(std::size_t items_max) {
-  if (!ready_()) return;
-  RetiredList going;
+// Takes items whose epoch is over and that no rest holds. They stay free: a rest begins with a pin,
+// and a later pin does not see them. The others of a chunk of which a rest holds some are freed
+// here.
+void Garbage::take_over(RetiredList& out, std::size_t items_max) {
+  RetiredList over;
   {
     const pm::TraceUninterrupted alone;
     const std::lock_guard lock(mu_);
@@ -160,65 +175,115 @@ void Garbage::free_some(std::size_t items_max) {
     std::size_t items = 0;
     for (const RetiredChunk* c = held_.first(); c != nullptr; c = c->next) items += c->count;
     if (items < items_max) {
-      going.append(std::move(held_));
+      over.append(std::move(held_));
     } else {
       items = 0;
     }
     while (!stamped_.empty() && stamped_.first()->epoch < oldest && items < items_max) {
       items += stamped_.first()->count;
-      going.push(stamped_.pop());
+      over.push(stamped_.pop());
     }
-    for (RetiredChunk* c = going.first(); c != nullptr; c = c->next) waiting_.subtract(*c);
+    for (RetiredChunk* c = over.first(); c != nullptr; c = c->next) waiting_.subtract(*c);
   }
-  if (going.empty()) return;
+  if (over.empty()) return;
   // After the pins were read: see epoch.h.
   HeldSet places;
   if (!TENUTO_PLANT("store_rests_hold_nothing")) places.read();
   RetiredList held;
-  while (RetiredChunk* chunk = going.pop()) {
+  while (RetiredChunk* chunk = over.pop()) {
     Retired* const end = std::partition(chunk->begin(), chunk->end(),
                                         [&](const Retired& item) { return places.holds(item); });
+    if (end == chunk->begin()) {
+      out.push(chunk);
+      continue;
+    }
     std::for_each(end, chunk->end(), [this](const Retired& item) { free_(item); });
     chunk->count = static_cast<std::size_t>(end - chunk->begin());
-    if (chunk->count != 0 && !held.take_items(*chunk)) {
-      held.push(chunk);
-    } else {
+    if (held.take_items(*chunk)) {
       put_chunk(chunk);
+    } else {
+      held.push(chunk);
     }
   }
+  if (held.empty()) return;
   const std::lock_guard lock(mu_);
   for (RetiredChunk* c = held.first(); c != nullptr; c = c->next) waiting_.add(*c);
   held_.append(std::move(held));
 }
 
+void Garbage::free_all(RetiredList& items) {
+  while (RetiredChunk* chunk = items.pop()) {
+    for (const Retired& item : *chunk) free_(item);
+    put_chunk(chunk);
+  }
+}
+
+// What is going goes as the fresh list fills: nothing of it is left when that is full.
+void Garbage::free_share(ThreadGarbage& list) {
+  constexpr std::uint64_t kItemShare = kBatchBytes / kBatchItems;
+  const std::uint64_t full = std::min(
+      kBatchBytes,
+      std::max(list.fresh->count * kItemShare, list.fresh_bytes.load(std::memory_order_relaxed)));
+  const std::uint64_t kept = TENUTO_PLANT("store_garbage_freed_at_once")
+                                 ? 0
+                                 : list.going_taken - list.going_taken * full / kBatchBytes;
+  std::uint64_t count = list.going_count.load(std::memory_order_relaxed);
+  std::uint64_t bytes = list.going_bytes.load(std::memory_order_relaxed);
+  if (count <= kept || !ready_()) return;
+  while (count > kept) {
+    RetiredChunk& chunk = *list.going.first();
+    const Retired item = chunk.item[--chunk.count];
+    if (chunk.count == 0) put_chunk(list.going.pop());
+    free_(item);
+    bytes -= item.bytes;
+    --count;
+  }
+  list.going_count.store(count, std::memory_order_relaxed);
+  list.going_bytes.store(bytes, std::memory_order_relaxed);
+}
+
+// The fresh list is full, or there is no memory for another chunk.
 void Garbage::collect(ThreadGarbage& list) {
   if (!list.fresh->full() && TENUTO_PLANT("store_lists_of_resting_threads_stay")) return;
+  free_share(list);
   RetiredList items;
   take_fresh(list, items);
   hand_over(std::move(items));
-  free_some(kFreeAtOnce);
+  if (!list.going.empty() || !ready_()) return;
+  take_over(list.going, kTakenAtOnce);
+  Waiting going;
+  for (const RetiredChunk* c = list.going.first(); c != nullptr; c = c->next) going.add(*c);
+  list.going_taken = going.items <= kFreedTogether ? 0 : going.items;
+  list.going_count.store(going.items, std::memory_order_relaxed);
+  list.going_bytes.store(going.bytes, std::memory_order_relaxed);
+  free_share(list);
 }
 
-void Garbage::collect_all() {
-  RetiredList items;
-  const EpochSlot& own = my_epoch_slot();
-  if (own.depth > 0) take_fresh(mine(), items);
-  take_from_those_at_rest(items);
-  hand_over(std::move(items));
-  free_some(~std::size_t{0});
+void Garbage::collect_with(ThreadGarbage* own) {
+  if (!ready_()) return;
+  RetiredList fresh;
+  RetiredList going;
+  if (own != nullptr) {
+    take_fresh(*own, fresh);
+    take_going(*own, going);
+  }
+  take_from_those_at_rest(fresh, going);
+  hand_over(std::move(fresh));
+  free_all(going);
+  take_over(going, ~std::size_t{0});
+  free_all(going);
 }
+
+void Garbage::collect_all() { collect_with(my_epoch_slot().depth > 0 ? &mine() : nullptr); }
 
 void Garbage::collect_all_at_rest() {
   EpochSlot& own = my_epoch_slot();
   if (own.depth != 1 || TENUTO_PLANT("store_own_pin_holds_all")) return collect_all();
-  RetiredList items;
-  take_fresh(mine(), items);
+  ThreadGarbage& list = mine();
   // The calling thread's pin holds its tree by the epoch, and no block.
   const std::uint64_t pinned = own.state.load(std::memory_order_relaxed);
   own.state.store(pinned | EpochSlot::kResting, std::memory_order_release);
-  take_from_those_at_rest(items);
-  hand_over(std::move(items));
-  free_some(~std::size_t{0});
+  collect_with(&list);
   own.state.exchange(pinned, std::memory_order_seq_cst);
 }
 
@@ -230,18 +295,16 @@ void Garbage::drain() {
     all.append(std::move(held_));
     waiting_ = {};
   }
-  while (RetiredChunk* chunk = all.pop()) {
-    for (const Retired& item : *chunk) free_(item);
-    put_chunk(chunk);
-  }
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
     if (list == nullptr) continue;
+    take_going(*list, all);
     for (const Retired& item : *list->fresh) free_(item);
     list->fresh->count = 0;
     list->fresh_count.store(0, std::memory_order_relaxed);
     list->fresh_bytes.store(0, std::memory_order_relaxed);
   }
+  free_all(all);
 }
 
 // --- what waits, and the counts ------------------------------------------------------------------
@@ -252,7 +315,9 @@ void Garbage::for_each(const std::function<void(const Retired&)>& f) const {
   };
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
-    if (list != nullptr) each(*list->fresh);
+    if (list == nullptr) continue;
+    each(*list->fresh);
+    for (const RetiredChunk* c = list->going.first(); c != nullptr; c = c->next) each(*c);
   }
   const std::lock_guard lock(mu_);
   for (const RetiredChunk* c = stamped_.first(); c != nullptr; c = c->next) each(*c);
@@ -268,8 +333,10 @@ Garbage::Waiting Garbage::waiting() const {
   for (std::size_t i = 0; i < kEpochSlots; ++i) {
     const ThreadGarbage* list = table_[i].load(std::memory_order_acquire);
     if (list == nullptr) continue;
-    w.items += list->fresh_count.load(std::memory_order_relaxed);
-    w.bytes += list->fresh_bytes.load(std::memory_order_relaxed);
+    w.items += list->fresh_count.load(std::memory_order_relaxed) +
+               list->going_count.load(std::memory_order_relaxed);
+    w.bytes += list->fresh_bytes.load(std::memory_order_relaxed) +
+               list->going_bytes.load(std::memory_order_relaxed);
   }
   return w;
 }

@@ -1,9 +1,17 @@
-// Garbage: unlinked memory that waits until no reader can look at it (epoch.h). It is first in a
-// list of the thread that retired it, then in a list of the tree. The counts of records are kept
-// beside the threads' lists.
+// Garbage: unlinked memory that waits until no reader can look at it (epoch.h). The counts of
+// records are kept beside the threads' lists. An item is in three lists, one after the other:
+//   fresh    of the thread that retired it. Full at kBatchItems items or kBatchBytes.
+//   stamped  of the tree, with its epoch
+//   going    of the thread that found its epoch over and no rest that holds it. Nobody can look at
+//            it any more, so it may be freed at any time.
+//
+// **No retire frees much.** A thread looks for what has become free when its fresh list is full.
+// It frees that bit by bit while its fresh list fills again: as a rule four items whenever it has
+// retired four. So the heap takes blocks at the pace at which it gives them, and no single update
+// pays for 64 others.
 //
 // **Any thread may free what any thread retired.** A thread retires only while it is pinned. While
-// it is pinned, its fresh items belong to it. While it is not, another thread may take them: it
+// it is pinned, its lists belong to it. While it is not, another thread may take their items: it
 // marks the slot (kLooked), takes the items and removes the mark. A thread that pins a marked slot
 // waits until the mark is gone. This check is free, because the exchange of the pin returns the
 // mark. So the lists of threads that rest, wait elsewhere or have ended are open to all. The places
@@ -11,7 +19,8 @@
 // meanwhile.
 //
 // The bound, as in store/README.md; epoch_test tests it. Retired and not yet freed is at most:
-//   for each thread and tree         kBatchItems items, or kBatchBytes and the last item
+//   for each thread and tree         kBatchItems items or kBatchBytes, because going shrinks as
+//                                    fresh grows; and kFreedTogether items
 //   while calls are under way        what was retired since the oldest of them began
 //   for iterators and views at rest  the records of a leaf each, or one record
 #pragma once
@@ -30,12 +39,16 @@ namespace TENUTO_NS::store {
 
 // What one tree keeps for the holder of one slot.
 struct ThreadGarbage {
-  // Used by the holder while it is pinned, else by the thread that has marked its slot. Full only
-  // while there is no memory for another chunk.
+  // The lists are used by the holder while it is pinned, else by the thread that has marked its
+  // slot. Fresh is full only while there is no memory for another chunk.
   std::unique_ptr<RetiredChunk> fresh = std::make_unique<RetiredChunk>();
+  RetiredList going;
+  std::uint64_t going_taken = 0;  // items that were in `going` when fresh was empty
   // The same as counts, which any thread may read at any time.
   std::atomic<std::uint64_t> fresh_count{0};
   std::atomic<std::uint64_t> fresh_bytes{0};
+  std::atomic<std::uint64_t> going_count{0};
+  std::atomic<std::uint64_t> going_bytes{0};
   // The store's counts are the sums of these over all lists. Written by the holder only.
   std::atomic<std::int64_t> records{0};
   std::atomic<std::int64_t> record_bytes{0};
@@ -68,7 +81,7 @@ class Garbage {
     return l != nullptr ? *l : make();
   }
 
-  // Now and then this frees what has become free. It may be called under locks and after the last
+  // Frees a few items that were retired before. It may be called under locks and after the last
   // fence: a failed allocation leaves work for a later call. REQUIRES: the item is unlinked, no new
   // reader can find it, the calling thread is pinned, and `list` is its own.
   void retire(ThreadGarbage& list, Retired item) {
@@ -82,6 +95,7 @@ class Garbage {
     const std::uint64_t bytes = list.fresh_bytes.load(std::memory_order_relaxed) + item.bytes;
     list.fresh_bytes.store(bytes, std::memory_order_relaxed);
     list.fresh_count.store(fresh.count, std::memory_order_relaxed);
+    if (fresh.count % kFreedTogether == 0 && !list.going.empty()) free_share(list);
     if (fresh.full() || bytes >= kBatchBytes) [[unlikely]]
       collect(list);
   }
@@ -125,9 +139,10 @@ class Garbage {
 
   static constexpr std::size_t kBatchItems = RetiredChunk::kItems;
   static constexpr std::uint64_t kBatchBytes = 64u << 10;
+  static constexpr std::size_t kFreedTogether = 4;
 
  private:
-  static constexpr std::size_t kFreeAtOnce = 1024;  // items, by a thread that retires
+  static constexpr std::size_t kTakenAtOnce = 1024;  // items, by a thread whose list is full
   // At most kSpare chunks are made ahead, kSpareAtOnce with each thread's list, for when there is
   // no memory for another. When these are full, too, an item is lost. Its block is freed by the
   // next recovery, to which the close leaves the pool.
@@ -142,9 +157,13 @@ class Garbage {
   RetiredChunk* new_chunk();
   void put_chunk(RetiredChunk* chunk);
   void take_fresh(ThreadGarbage& list, RetiredList& out);
-  void take_from_those_at_rest(RetiredList& out);
+  void take_going(ThreadGarbage& list, RetiredList& out);
+  void take_from_those_at_rest(RetiredList& fresh, RetiredList& going);
   void hand_over(RetiredList&& items);
-  void free_some(std::size_t items_max);
+  void take_over(RetiredList& out, std::size_t items_max);
+  void free_share(ThreadGarbage& list);
+  void free_all(RetiredList& items);
+  void collect_with(ThreadGarbage* own);
 
   const Free free_;
   const Ready ready_;

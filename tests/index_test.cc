@@ -121,6 +121,17 @@ TEST(IndexTest, node_search_agrees_with_upper_bound) {
   }
 }
 
+TEST(IndexTest, head_is_the_first_eight_bytes_as_a_number) {
+  const std::string bytes("\x01\xf2\x03\xf4\x05\xf6\x07\xf8\x09");
+  for (std::size_t n = 0; n <= bytes.size(); ++n) {
+    std::uint64_t head = 0;
+    for (std::size_t i = 0; i < 8; ++i) {
+      head = head << 8 | (i < n ? static_cast<std::uint8_t>(bytes[i]) : 0);
+    }
+    EXPECT_EQ(key_head(std::string_view(bytes).substr(0, n)), head) << n;
+  }
+}
+
 TEST(IndexTest, common_prefix_of_any_length) {
   for (std::size_t n = 0; n < 40; ++n) {
     const std::string same(n, 'x');

@@ -32,6 +32,27 @@ TEST_F(NoMemoryTest, puts_that_split_in_the_middle) {
   });
 }
 
+TEST_F(NoMemoryTest, a_usual_split_allocates_a_node_alone) {
+  for (int i = 0; i < 4000; i += 2) ASSERT_EQ(s_->put(key_of(i), "v"), Status::ok);
+  constexpr long kMany = 1000;
+  int splits = 0;
+  int usual = 0;  // the others fill a node, or a list of retired items
+  for (int i = 1; i < 4000; i += 2) {
+    const std::uint64_t leaves = s_->stats().leaves;
+    const std::string key = key_of(i);
+    test::fail_allocation(kMany);
+    const Status s = s_->put(key, "v");
+    const long allocated = kMany - test::allocations_left();
+    ASSERT_FALSE(test::failed_allocation());
+    ASSERT_EQ(s, Status::ok);
+    if (s_->stats().leaves == leaves) continue;
+    splits += 1;
+    usual += allocated == 1 ? 1 : 0;
+  }
+  EXPECT_GE(splits, 20);
+  EXPECT_GE(usual, splits * 3 / 4);
+}
+
 TEST_F(NoMemoryTest, erases_that_empty_leaves) {
   fill(4000);
   int at = 0;

@@ -24,6 +24,7 @@
 
 #include "pm/assert.h"
 #include "pm/plant.h"
+#include "store/tree/sorted_entries.h"
 #include "tx/txn.h"
 
 namespace TENUTO_NS::store {
@@ -220,10 +221,8 @@ Status Tree::Batch::make_room(LockedLeaf& l) {
   const auto used = static_cast<std::size_t>(std::popcount(l.shadow->used_slots()));
   if (used + inserts <= kSlots) return Status::ok;
 
-  std::vector<Entry> sorted;
-  TENUTO_TRY(l.tree->leaves_.entries({l.shadow, l.shadow->version.load(std::memory_order_relaxed)},
-                                     sorted));
-  LeafReader::sort(sorted);
+  SortedEntries sorted;
+  TENUTO_TRY(sorted.read(l.tree->leaves_, *l.shadow));
   // Merges old and new keys. The first kSplitFill of them stay.
   std::size_t old = 0;
   std::size_t at = l.first;

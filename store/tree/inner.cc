@@ -10,8 +10,17 @@
 namespace TENUTO_NS::store {
 
 std::uint64_t short_key_head(std::string_view rest) {
+  const std::size_t n = rest.size();
+  if (n >= 4) {  // the first four and the last four bytes, which may overlap
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+    std::memcpy(&first, rest.data(), sizeof first);
+    std::memcpy(&last, rest.data() + n - sizeof last, sizeof last);
+    return std::uint64_t{__builtin_bswap32(first)} << 32 | std::uint64_t{__builtin_bswap32(last)}
+                                                               << (64 - 8 * n);
+  }
   std::uint64_t word = 0;
-  for (std::size_t i = 0; i < rest.size(); ++i) {
+  for (std::size_t i = 0; i < n; ++i) {
     word |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(rest[i])) << (56 - 8 * i);
   }
   return word;

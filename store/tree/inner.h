@@ -34,7 +34,7 @@ struct NodeShape {
   std::vector<void*> children;
 };
 
-// The first eight bytes as a big-endian number; zeros after the end.
+// The first eight bytes as a big-endian number; zeros after the end. short: REQUIRES fewer.
 std::uint64_t short_key_head(std::string_view rest);
 inline std::uint64_t key_head(std::string_view rest) {
   std::uint64_t word = 0;

@@ -71,7 +71,7 @@ Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool ver
 }
 
 // A key in the wrong leaf would be skipped by a walk, and lost by a split.
-Status LeafReader::in_range(const Place& place, const std::vector<Entry>& found) const {
+Status LeafReader::in_range(const Place& place, std::span<const Entry> found) const {
   const Result<std::string_view> low = low_of(*place.leaf);
   if (!low) return low.error();
   const Result<std::optional<std::string_view>> end = end_of(*place.leaf);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -111,6 +112,8 @@ class LeafReader {
   // Sorts by key.
   static void sort(std::vector<Entry>& entries);
 
+  // Whether the keys belong into their leaf. conflict: as above.
+  Status in_range(const Place& place, std::span<const Entry> found) const;
   Result<std::string_view> low_of(const ShadowLeaf& shadow) const;
   Result<PoolOffset> next_of(const ShadowLeaf& shadow) const;
   // The low separator of the next leaf; none: there is no next leaf. It counts if the leaf's
@@ -130,7 +133,6 @@ class LeafReader {
   Status sort_all(const Place& place, SortedLeaf& out) const;
   Status sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
                  SortedLeaf& sorted) const;
-  Status in_range(const Place& place, const std::vector<Entry>& found) const;
 
   pm::PoolFile& file_;
   const TreeId id_;

@@ -7,20 +7,20 @@
 #include "pm/assert.h"
 #include "pm/no_memory.h"
 #include "pm/plant.h"
+#include "store/tree/sorted_entries.h"
 #include "store/tree/tree.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
 
 Status Tree::split_full(ShadowLeaf& shadow, std::string_view key) {
-  std::vector<Entry> sorted;
-  TENUTO_TRY(leaves_.entries({&shadow, shadow.version.load(std::memory_order_relaxed)}, sorted));
-  LeafReader::sort(sorted);
+  SortedEntries sorted;
+  TENUTO_TRY(sorted.read(leaves_, shadow));
   std::size_t keep = sorted.size() / 2;
   std::string_view right = sorted[keep].record.key;
   const Result<PoolOffset> behind = leaves_.next_of(shadow);
   if (!behind) return behind.error();
-  if (!*behind && sorted.back().record.key < key) {
+  if (!*behind && sorted[sorted.size() - 1].record.key < key) {
     // Ascending keys: leave this leaf full, and go on in an empty one.
     keep = sorted.size();
     right = key;
@@ -32,7 +32,7 @@ Status Tree::split_full(ShadowLeaf& shadow, std::string_view key) {
   return made ? Status::ok : made.error();
 }
 
-Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const std::vector<Entry>& sorted,
+Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sorted,
                                     std::size_t keep, std::string_view low) {
   // The link is copied and gets a new checksum, so check the old one.
   const Result<PoolOffset> next = leaves_.next_of(shadow);

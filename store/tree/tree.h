@@ -54,6 +54,7 @@ struct Looked {
   Record record;
 };
 
+class SortedEntries;
 class Tree;
 
 // A block that nothing durable names yet. The destructor gives it back unless linked() was called.
@@ -240,8 +241,8 @@ class Tree {
   // split.cc. Both REQUIRE: the leaf is locked, an epoch guard.
   Status split_full(ShadowLeaf& shadow, std::string_view key);
   // Moves sorted entries [keep, end) to a new right neighbour with this low separator.
-  Result<ShadowLeaf*> split_off(ShadowLeaf& shadow, const std::vector<Entry>& sorted,
-                                std::size_t keep, std::string_view low);
+  Result<ShadowLeaf*> split_off(ShadowLeaf& shadow, const SortedEntries& sorted, std::size_t keep,
+                                std::string_view low);
   // Unlinks the leaf of this key, if it is empty and not the first.
   void unlink_empty(std::string_view key);
   void try_unlink_empty(std::string_view key);

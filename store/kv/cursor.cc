@@ -18,7 +18,6 @@ Cursor::Cursor(std::shared_ptr<CollectionState> state, Span span,
       write_set_(write_set) {
   if (slot_ == nullptr) status_ = Status::busy;
   if (state_ == nullptr) status_ = Status::closed;
-  leaf_.words.reserve(kSlots);
 }
 
 Cursor::~Cursor() {
@@ -153,8 +152,10 @@ bool Cursor::count_below(std::string_view key, bool inclusive, std::size_t& coun
 // Finds the entry with exactly this key, by its hash. place == leaf_.size(): there is none.
 bool Cursor::find_exact(std::string_view key, std::size_t& place) {
   const std::uint16_t hash = hash_key(key).slot;
-  for (place = 0; place < leaf_.size(); ++place) {
-    if (leaf_.words[place].hash() != hash) continue;
+  const SlotWord* const words = leaf_.words.data();
+  const std::size_t count = leaf_.size();
+  for (place = 0; place < count; ++place) {
+    if (words[place].hash() != hash) continue;
     if (!read(place, false, record_)) return false;
     if (record_.key == key) return true;
   }

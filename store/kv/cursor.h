@@ -123,6 +123,7 @@ class Cursor {
 
   static constexpr std::size_t kAhead = 8;  // records
 
+  SortedLeaf leaf_;  // first: it needs memory, and nothing gives back slot_ when there is none
   // Constant.
   const std::shared_ptr<CollectionState> state_;
   EpochSlot* const slot_;  // null: busy
@@ -133,7 +134,6 @@ class Cursor {
   std::size_t range_ = 0;                         // index in the transaction's reads.ranges
   const Tree* tree_ = nullptr;                    // while positioned
   // The loaded leaf.
-  SortedLeaf leaf_;
   UpperBound right_;         // upper bound of its keys
   std::string left_;         // lower bound, inclusive
   bool left_known_ = false;  // known to walks backwards and in transactions

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 
 #include "pm/plant.h"
 #include "store/tree/key_sort.h"
@@ -58,6 +59,11 @@ Status LeafReader::judge(const Found& found, bool for_value, Record& out) const 
 // --- entries -------------------------------------------------------------------------------------
 
 Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool verified) const {
+  TENUTO_TRY(read_all(place, out, verified));
+  return in_range(place, out);
+}
+
+Status LeafReader::read_all(const Place& place, std::vector<Entry>& out, bool verified) const {
   out.clear();
   const ShadowLeaf& shadow = *place.leaf;
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
@@ -67,7 +73,7 @@ Status LeafReader::entries(const Place& place, std::vector<Entry>& out, bool ver
   if (!shadow.still(place.version)) return Status::conflict;
   for (const Entry& e : out) prefetch(e.word);
   for (Entry& e : out) TENUTO_TRY(read(e.word, verified, e.record));
-  return in_range(place, out);
+  return Status::ok;
 }
 
 // A key in the wrong leaf would be skipped by a walk, and lost by a split.
@@ -137,11 +143,18 @@ struct SlotOrder {
 
 }  // namespace
 
+void SortedLeaf::insert(std::size_t rank, SlotWord word) {
+  std::copy_backward(&words[rank], words.data() + count, words.data() + count + 1);
+  words[rank] = word;
+  count += 1;
+}
+
 void SortedLeaf::take(const std::vector<Entry>& sorted) {
   clear();
+  if (sorted.size() > words.size()) words.resize(sorted.size());
   bool all_in_pool = true;
   for (const Entry& e : sorted) {
-    words.push_back(e.word);
+    words[count++] = e.word;
     all_in_pool = all_in_pool && e.word.record();
   }
   if (all_in_pool) return;
@@ -153,7 +166,6 @@ Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
   const std::uint64_t used = shadow.used_slots();
   const std::uint64_t known = used & shadow.slots_in_order();
   out.own.clear();
-  out.words.resize(kSlots);
   SlotWord* const words = out.words.data();
   std::size_t count = 0;
   for (unsigned i = 0; i < kSlots; ++i) {
@@ -162,7 +174,7 @@ Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
     words[count] = shadow.word(slot);
     count += known >> slot & 1;
   }
-  out.words.resize(count);
+  out.count = count;
   const std::uint64_t since = used & ~known;
   if (since != 0 && (known == 0 || !TENUTO_PLANT("store_walk_without_new_slots"))) [[unlikely]] {
     if (known == 0 || std::popcount(since) > static_cast<int>(kFew)) return sort_all(place, out);
@@ -173,8 +185,12 @@ Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
 
 Status LeafReader::sort_all(const Place& place, SortedLeaf& out) const {
   std::vector<Entry> found;
-  TENUTO_TRY(entries(place, found));
+  TENUTO_TRY(read_all(place, found, false));
   sort(found);
+  if (!found.empty()) {
+    const Entry ends[] = {found.front(), found.back()};
+    TENUTO_TRY(in_range(place, ends));
+  }
   out.take(found);
   SlotOrder slots;
   for (const Entry& e : found) slots.of[slots.count++] = e.slot;
@@ -204,7 +220,7 @@ Status LeafReader::sort_in(const Place& place, std::uint64_t known, std::uint64_
     TENUTO_TRY(read(added[i], false, record));
     std::size_t rank = 0;
     TENUTO_TRY(count_below(sorted, record.key, false, rank));
-    sorted.words.insert(sorted.words.begin() + static_cast<std::ptrdiff_t>(rank), added[i]);
+    sorted.insert(rank, added[i]);
     slots.insert(rank, static_cast<std::uint8_t>(std::countr_zero(since)));
   }
   slots.keep(place);

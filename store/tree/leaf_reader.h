@@ -30,15 +30,17 @@ struct Entry {
 
 // What a cursor keeps of a leaf: slot words in key order, and no record.
 struct SortedLeaf {
-  std::vector<SlotWord> words;
+  std::vector<SlotWord> words = std::vector<SlotWord>(kSlots);  // the first `count` of them
+  std::size_t count = 0;
   // Empty; or the records of all words, if those without a place are the writes of a transaction.
   std::vector<Record> own;
 
-  std::size_t size() const { return words.size(); }
+  std::size_t size() const { return count; }
   void clear() {
-    words.clear();
+    count = 0;
     own.clear();
   }
+  void insert(std::size_t rank, SlotWord word);  // REQUIRES: fewer than kSlots
   void take(const std::vector<Entry>& sorted);
 };
 
@@ -133,6 +135,7 @@ class LeafReader {
   Status sort_all(const Place& place, SortedLeaf& out) const;
   Status sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
                  SortedLeaf& sorted) const;
+  Status read_all(const Place& place, std::vector<Entry>& out, bool verified) const;
 
   pm::PoolFile& file_;
   const TreeId id_;

@@ -12,7 +12,8 @@ Status SortedEntries::read(const LeafReader& leaves, ShadowLeaf& locked) {
     entry_[count_++] = {{}, locked.word(slot), slot};
   }
   for (std::size_t i = 0; i < count_; ++i) leaves.prefetch(entry_[i].word);
-  for (std::size_t i = 0; i < count_; ++i) TENUTO_TRY(leaves.read(entry_[i], false));
+  for (std::size_t i = 0; i < count_; ++i)
+    TENUTO_TRY(leaves.read(entry_[i].word, false, entry_[i].record));
   if (count_ == 0) return Status::ok;
   sort_by_key({order_.data(), count_}, [this](std::uint32_t i) { return entry_[i].record.key; });
   // The first and the last key tell of all.

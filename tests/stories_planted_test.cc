@@ -58,6 +58,7 @@ constexpr Mistake kMistakes[] = {
     {"store_reclaim_leaves_retired", "kv_held_test", "*by_reclaim*"},
     {"store_pool_validated_beside_reclaimer", "reclaim_thread_test", "*in_a_round*"},
     {"store_lookup_enters_unchecked", "lookup_cache_test", "*since_the_look*"},
+    {"store_lookup_enters_old_table", "lookup_cache_test", "*a_table_that_is_gone"},
     {"store_lookup_change_unseen", "lookup_cache_test", "*every_kind_of_change"},
     {"store_lookup_keeps_erased", "lookup_cache_test", "*every_kind_of_change"},
     {"store_lookup_keeps_moved", "lookup_cache_test", "*a_compaction_moves*"},

@@ -116,6 +116,7 @@ bool Cursor::load(std::string_view key, Aim aim, bool backward) {
     const Status s = tree_->ordered(place, snapshot_.get(), leaf_);
     if (s == Status::conflict) continue;
     if (!good(s)) return false;
+    if (verify_always_ && !verify_bounds(*place.leaf)) return false;
     if (!backward && write_set_ == nullptr) {
       left_known_ = TENUTO_PLANT("store_cursor_believes_an_old_bound");
       return true;
@@ -126,6 +127,14 @@ bool Cursor::load(std::string_view key, Aim aim, bool backward) {
     left_known_ = true;
     return write_set_ == nullptr || lay_over();
   }
+}
+
+// Separator and link of a leaf, which a walk does not need.
+bool Cursor::verify_bounds(const ShadowLeaf& leaf) {
+  const Result<std::string_view> low = tree_->leaves().low_of(leaf);
+  if (!good(low ? Status::ok : low.error())) return false;
+  const Result<std::optional<std::string_view>> end = tree_->leaves().end_of(leaf);
+  return good(end ? Status::ok : end.error());
 }
 
 // Lays the transaction's writes over the leaf.

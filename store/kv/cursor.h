@@ -88,6 +88,7 @@ class Cursor {
   bool pin();
   void rest();
   bool load(std::string_view key, Aim aim, bool backward);
+  bool verify_bounds(const ShadowLeaf& leaf);
   bool lay_over();
   bool good(Status s);
   bool read(std::size_t i, bool verified, Record& out);

@@ -15,9 +15,12 @@ namespace TENUTO_NS::store {
 // --- the budget ----------------------------------------------------------------------------------
 
 bool LookupBudget::take(std::uint64_t bytes) {
+  constexpr std::uint64_t kSmall = 64u << 10;
   std::uint64_t used = used_.load(std::memory_order_relaxed);
   do {
-    if (used + bytes > limit_.load(std::memory_order_relaxed)) return false;
+    const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
+    const std::uint64_t left = limit - std::min(limit, used);
+    if (bytes > (bytes <= kSmall ? left : left / 2)) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
   return true;
 }
@@ -31,7 +34,8 @@ namespace {
 std::uint64_t buckets_for(std::uint64_t records) {
   constexpr std::uint64_t kRecords = 4;
   constexpr std::uint64_t kLeast = 64;  // one page
-  return std::bit_ceil(std::max(records / kRecords, kLeast));
+  constexpr std::uint64_t kMost = 1ull << 40;
+  return std::bit_ceil(std::clamp(records / kRecords, kLeast, kMost));
 }
 
 }  // namespace
@@ -63,7 +67,7 @@ void LookupCache::grow(std::uint64_t records) const {
   const std::unique_lock lock(mu_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   Table* const old = table_.load(std::memory_order_relaxed);
-  const std::uint64_t least = old == nullptr ? 1 : 2 * old->count;
+  const std::uint64_t least = old == nullptr ? buckets_for(0) : 2 * old->count;
   std::uint64_t buckets = buckets_for(records);
   while (buckets >= least && !budget_.take(buckets * sizeof(Bucket))) buckets /= 2;
   Table* const made = buckets >= least ? make_table(buckets, old) : nullptr;
@@ -76,8 +80,9 @@ void LookupCache::grow(std::uint64_t records) const {
   if (made == nullptr) return;
   table_.exchange(made, std::memory_order_seq_cst);
   if (old == nullptr) return;
-  ::madvise(old->buckets, old->bytes(), MADV_DONTNEED);  // it reads as empty now
-  budget_.give(old->bytes());
+  // Small pages: a late reader that enters something brings one page back.
+  ::madvise(old->buckets, old->bytes(), MADV_NOHUGEPAGE);
+  if (::madvise(old->buckets, old->bytes(), MADV_DONTNEED) == 0) budget_.give(old->bytes());
 }
 
 std::uint64_t LookupCache::bytes() const {
@@ -89,24 +94,27 @@ std::uint64_t LookupCache::bytes() const {
 
 void LookupCache::enter(const Look& look, PoolOffset record) const {
   constexpr std::uint64_t kCounted = 16;  // one of so many is counted
-  if (look.bucket_ == nullptr) {
-    if (budget_.none()) return;
-    pressure_.store(pressure_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return;
-  }
+  const auto count = [this](std::uint64_t n) {
+    if (budget_.full()) return;
+    pressure_.store(pressure_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  };
+  const auto is_the_trees = [&] {
+    return table_.load(std::memory_order_seq_cst) == look.table_ ||
+           TENUTO_PLANT("store_lookup_enters_old_table");
+  };
+  if (!is_the_trees()) return;
+  if (look.bucket_ == nullptr) return count(1);
   Bucket& bucket = *look.bucket_;
   std::uint64_t seen = look.version_;
   if (TENUTO_PLANT("store_lookup_enters_unchecked")) seen = bucket.version.load();
   if ((seen & Bucket::kHeld) != 0 || !bucket.hold_if(seen)) return;
+  if (!is_the_trees()) return bucket.release();
   const std::uint64_t turn = seen / Bucket::kStep;
   unsigned at = 0;
   while (at < Bucket::kEntries && bucket.entry[at].load(std::memory_order_relaxed) != 0) ++at;
   if (at == Bucket::kEntries) {
     at = static_cast<unsigned>(turn % Bucket::kEntries);
-    if (turn % kCounted == 0) {
-      pressure_.store(pressure_.load(std::memory_order_relaxed) + kCounted,
-                      std::memory_order_relaxed);
-    }
+    if (turn % kCounted == 0) count(kCounted);
   }
   bucket.entry[at].store(entry_of(look.hash_, record), std::memory_order_release);
   bucket.release();

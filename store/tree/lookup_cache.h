@@ -28,13 +28,17 @@
 //     found. So whoever uses the new table finds the leaf locked, or the change.
 //   - Only readers that began before the exchange look into the old table. What they find there was
 //     the present record at the exchange or later, so at a moment of their call.
-// The old table's pages are given back at once. It reads as empty then. Its addresses stay until
-// the tree ends. So growth needs no epoch.
+// The old table's pages are given back at once: it reads as empty, and its versions as 0. So a late
+// reader may find the version that it remembers, although the key has changed since. Therefore
+// enter() asks, when it holds the bucket, whether the table is still the tree's: versions go back
+// only after the exchange. The addresses stay until the tree ends. So growth needs no epoch, and no
+// two tables have one address.
 //
 // **Memory.** All trees of a pool share one budget. Without memory or budget the table stays as it
 // is. A dropped tree gives its share back. Thread safety: all calls from any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -52,11 +56,21 @@ class LookupBudget {
  public:
   // Before the first get.
   void set_limit(std::uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+  // False: it would be more than half of what is left, except for a small table. So the table of
+  // one large tree leaves room for those of others.
   bool take(std::uint64_t bytes);
   void give(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-  bool none() const { return limit_.load(std::memory_order_relaxed) == 0; }
+  // Whether not even the smallest table would fit.
+  bool full() const { return left() < kTableLeast; }
 
  private:
+  static constexpr std::uint64_t kTableLeast = 4096;  // a page
+
+  std::uint64_t left() const {
+    const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
+    return limit - std::min(limit, used_.load(std::memory_order_relaxed));
+  }
+
   std::atomic<std::uint64_t> limit_{0};
   std::atomic<std::uint64_t> used_{0};
 };
@@ -132,8 +146,8 @@ class LookupCache {
 
   LookupBudget& budget_;
   mutable std::atomic<Table*> table_{nullptr};
-  // Hints.
-  mutable std::atomic<std::uint64_t> pressure_{0};
+  // Hints. Written now and then by readers, so on a line of their own.
+  alignas(kLineBytes) mutable std::atomic<std::uint64_t> pressure_{0};
   mutable std::atomic<std::uint64_t> patience_{1};
   mutable std::mutex mu_;  // held by the thread that grows; nobody waits for it
 };
@@ -156,6 +170,7 @@ class LookupCache::Look {
 
  private:
   friend LookupCache;
+  const Table* table_ = nullptr;
   Bucket* bucket_ = nullptr;  // null: there is no table
   std::uint64_t version_ = 0;
   KeyHash hash_{};
@@ -166,9 +181,9 @@ class LookupCache::Look {
 inline LookupCache::Look LookupCache::look(KeyHash hash) const {
   Look look;
   look.hash_ = hash;
-  const Table* const table = table_.load(std::memory_order_seq_cst);
-  if (table == nullptr) return look;
-  look.bucket_ = &table->of(hash);
+  look.table_ = table_.load(std::memory_order_seq_cst);
+  if (look.table_ == nullptr) return look;
+  look.bucket_ = &look.table_->of(hash);
   look.version_ = look.bucket_->version.load(std::memory_order_seq_cst);
   look.left_ = (look.version_ & Bucket::kHeld) != 0 ? 0 : Bucket::kEntries;
   return look;

@@ -203,13 +203,13 @@ Status Tree::replace_record(const Place& place, Pending& p, const Found& old) {
   if (TENUTO_PLANT("store_old_record_released_early")) heap_.release(old_record);
   swap_entry(shadow, old.slot, SlotWord::make(p.record, p.hash.slot));
   change.becomes(p.record);
+  change.end();
   p.record = {};
   bool kept = false;
   if (now.snapshots() != 0) [[unlikely]] {
     kept = versions_.keep({*this, shadow, p.key, p.hash, now.clock(), old_record,
                            static_cast<std::uint64_t>(old_bytes)});
   }
-  change.end();
   lock.unlock();
   garbage.count(0, p.bytes - old_bytes);
   if (!kept && !TENUTO_PLANT("store_old_record_released_early"))

@@ -8,6 +8,7 @@
 // Thread safety: from any thread, unless said otherwise.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -141,7 +142,9 @@ class Tree {
     std::uint64_t changes;
   };
   Count count() const {
-    return {static_cast<std::uint64_t>(records_at_open_ + garbage_.records()), garbage_.changes()};
+    // The sum over threads may be less than 0 for a moment.
+    const std::int64_t records = records_at_open_ + garbage_.records();
+    return {static_cast<std::uint64_t>(std::max<std::int64_t>(records, 0)), garbage_.changes()};
   }
   Status check_key(std::string_view key) const;
   // Unique in the pool. Batches lock leaves in the order of ids.

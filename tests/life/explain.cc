@@ -107,8 +107,8 @@ class Search {
       stack.pop_back();
       if (++nodes > kNodesMax || steps_ > kStepsMax) {
         ++*undecided;
-        found = base;
-        return accept_look(found);
+        found = state_shown(look_);  // there are too many orders to try
+        return {};
       }
       if (follow(std::move(node), stack)) {
         found = std::move(result_);
@@ -216,27 +216,6 @@ class Search {
     return seen_.insert(h).second;
   }
 
-  std::string accept_look(State& found) {
-    // There are too many orders to try: takes the state from the look.
-    found = State{};
-    found.time = look_.r[0];
-    std::size_t i = 3;
-    for (std::uint64_t c = 0; c < look_.r[1]; ++c) {
-      found.create(look_.r[i + 1], look_.r[i], Encoding::of(look_.r[i + 2]));
-      Records& records = found.change(look_.r[i + 1]);
-      const std::uint64_t n = look_.r[i + 3];
-      i += 4;
-      for (std::uint64_t k = 0; k < n; ++k, i += 3) {
-        const std::uint64_t ttl = look_.r[i + 2];
-        records.put(look_.r[i], look_.r[i + 1], ttl == 0 ? 0 : look_.r[0] + ttl);
-      }
-      // The look does not show expired records, which may still be there. Counts as a change.
-      if (records.encoding.expires) records.changes->push_back({});
-    }
-    found.change_objects() = objects_shown(look_, i);
-    return {};
-  }
-
   void complain(const Node& node, const std::string& why) {
     std::size_t depth = 0;
     for (const std::size_t at : node.at) depth += at;
@@ -287,6 +266,26 @@ bool buffered(const Op& op) {
     default:
       return false;
   }
+}
+
+State state_shown(const Op& look) {
+  State found;
+  found.time = look.r[0];
+  std::size_t i = 3;
+  for (std::uint64_t c = 0; c < look.r[1]; ++c) {
+    found.create(look.r[i + 1], look.r[i], Encoding::of(look.r[i + 2]));
+    Records& records = found.change(look.r[i + 1]);
+    const std::uint64_t n = look.r[i + 3];
+    i += 4;
+    for (std::uint64_t k = 0; k < n; ++k, i += 3) {
+      const std::uint64_t ttl = look.r[i + 2];
+      records.put(look.r[i], look.r[i + 1], ttl == 0 ? 0 : look.r[0] + ttl);
+    }
+    // The look does not show expired records, which may still be there. Counts as a change.
+    if (records.encoding.expires) records.changes->push_back({});
+  }
+  found.change_objects() = objects_shown(look, i);
+  return found;
 }
 
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,

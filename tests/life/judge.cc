@@ -185,7 +185,15 @@ std::string Judge::decide(unsigned s, const Op& look) {
     other.looks_due = true;
     if (explain_spell(other, look, found).empty()) why.clear();
   }
+  if (!why.empty() && spell.ghosts && look.r[0] < spell.base.time) {
+    found = state_shown(look);
+    ++undecided_;
+    why.clear();
+  }
   if (!why.empty()) return why;
+  const auto expires = [](const auto& c) { return c.second->encoding.expires; };
+  spell.ghosts = spell.ghosts || (std::ranges::any_of(spell.ops, uncertain) &&
+                                  std::ranges::any_of(found.collections, expires));
   if (cut) found.forget_handles();
   spell.looks_due = false;
   // An open with a journal elsewhere, or by a hard link, has not used the journal beside the pool,

@@ -41,6 +41,9 @@ class Judge {
     bool looks_due = false;
     bool closed = false;  // by a clean close
     bool faulted = false, no_memory = false;
+    // Records that had expired at the look may be there or not: a call that wrote some may have
+    // happened or not. They show when an open begins at an earlier time, after a crash.
+    bool ghosts = false;
     bool read_only = false, was_read_only = false;  // now; for `ops`
     unsigned path = 0;                              // of its last open
     std::set<std::uint64_t> ids;                    // ever given
@@ -83,6 +86,9 @@ enum class Of : std::uint8_t { same_life, next_life, rescue };
 std::string explain(const State& base, const std::vector<Op>& ops, const Op& look,
                     const Rules& rules, Durable durable, Of of, State& found,
                     std::uint64_t* undecided);
+
+// The state that a look shows. What had expired is not in it.
+State state_shown(const Op& look);
 
 // Whether the call asks for no durability: it may be lost until a later call makes it durable.
 bool buffered(const Op& op);

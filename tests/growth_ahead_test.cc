@@ -163,6 +163,49 @@ TEST_F(GrowthAhead, a_tail_that_hides_holes_is_found) {
   EXPECT_EQ(holes_beside_a_tail(pool_), 0u);
 }
 
+// A file of three zones, of which the damaged zone count names two. Returns whether its length is
+// the same after an open for writing that trims and ends.
+bool keeps_an_unknown_zone(FramePool& pool, bool clean) {
+  while (pool.file->zone_count() < 3) EXPECT_EQ(pool.grow(4 * kMiB), Status::ok);
+  const std::uint64_t length = length_of(pool.path);
+  if (clean) {
+    EXPECT_EQ(pool.close(), Status::ok);
+  } else {
+    pool.frames.reset();
+    pool.file.reset();
+  }
+  const int fd = ::open(pool.path.c_str(), O_RDWR);
+  const std::uint64_t two = 2;
+  const auto at = static_cast<off_t>(pm::kHeadPageOffset + offsetof(pm::HeadPage, zone_count));
+  EXPECT_EQ(::pwrite(fd, &two, sizeof two, at), 8);
+  ::close(fd);
+  EXPECT_EQ(pool.open(), Status::ok);
+  EXPECT_LT(pool.file->bytes(), length);
+  {
+    heap::FrameSource source(*pool.file, *pool.frames);
+    source.large().start();
+    static_cast<void>(pool.file->prepare());  // which would be dropped again
+    source.punch_free();
+  }
+  return length_of(pool.path) == length;
+}
+
+TEST_F(GrowthAhead, a_zone_that_is_not_counted_is_not_cut_off) {
+  source_.reset();
+  EXPECT_TRUE(keeps_an_unknown_zone(pool_, true));
+}
+
+TEST_F(GrowthAhead, after_a_kill_it_is_not_cut_off_either) {
+  source_.reset();
+  EXPECT_TRUE(keeps_an_unknown_zone(pool_, false));
+}
+
+TEST_F(GrowthAhead, a_zone_that_is_cut_off_is_found) {
+  source_.reset();
+  plant("pm_tail_that_may_be_a_zone_cut");
+  EXPECT_FALSE(keeps_an_unknown_zone(pool_, true));
+}
+
 // --- threads -------------------------------------------------------------------------------------
 
 // Whether space counts as prepared that was cut off while it was being prepared.

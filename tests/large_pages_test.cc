@@ -2,6 +2,7 @@
 // memory that was given back stays away. Where the kernel cannot do it the tests are skipped.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -22,6 +23,7 @@
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "support/kv_fixture.h"
+#include "tenuto/rescue.h"
 
 namespace tenuto::test {
 namespace {
@@ -167,6 +169,37 @@ TEST_F(LargePages, a_pool_is_closed_while_they_are_made) {
     std::this_thread::sleep_for(std::chrono::milliseconds(i));
     EXPECT_EQ(pool->close(), Status::ok);
   }
+}
+
+// A flipped bit of the zone count hides the last zone. Nothing is cut off, so a rescue still has
+// it.
+TEST_F(LargePages, a_zone_that_is_not_counted_is_left_for_a_rescue) {
+  std::uint64_t zones = 0;
+  const auto at = static_cast<off_t>(pm::kHeadPageOffset + offsetof(pm::HeadPage, zone_count));
+  int n = 0;
+  {
+    Store s = opened();
+    for (; s.pool().stats().file_bytes < kPoolBytes + 64 * kMiB; n += 1000) put(s, n, n + 1000);
+    put(s, n, n + 10'000);
+    n += 10'000;
+    EXPECT_EQ(s.close(), Status::ok);
+  }
+  const int fd = ::open(path_.str().c_str(), O_RDWR);
+  ASSERT_EQ(::pread(fd, &zones, sizeof zones, at), 8);
+  ASSERT_EQ(zones, 3u);
+  zones = 2;
+  ASSERT_EQ(::pwrite(fd, &zones, sizeof zones, at), 8);
+  ::close(fd);
+  {
+    Result<Store> s = open();  // whatever it finds
+    if (s) static_cast<void>(s->close());
+  }
+  const TempPath fresh("large-rescued");
+  RescueResult result;
+  ASSERT_EQ(rescue(path_.str(), fresh.str(), {}, result, &report_), Status::ok) << report_.text();
+  Result<Store> s = Store::open(fresh.str(), options_, &report_);
+  ASSERT_TRUE(s) << report_.text();
+  expect_records(*s, 0, n);
 }
 
 // --- holes ---------------------------------------------------------------------------------------

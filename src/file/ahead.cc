@@ -74,6 +74,7 @@ Status PoolFile::prepare() {
     const std::unique_lock lock(grow_mu_, std::try_to_lock);
     if (!lock.owns_lock()) return Status::busy;
     TENUTO_TRY(writable());
+    if (keeps_tail_) return Status::full;
     if (prepared_bytes() >= growth_bytes()) return Status::not_found;
     from = ready_.load(std::memory_order_relaxed);
     changes = changes_;
@@ -101,6 +102,7 @@ void PoolFile::drop_prepared() {
 void PoolFile::cut_to(std::uint64_t bytes) {
   changes_ += 1;
   ready_.store(bytes, std::memory_order_relaxed);
+  if (keeps_tail_) return;
   struct stat st {};
   if (::fstat(fd_, &st) == 0 && static_cast<std::uint64_t>(st.st_size) <= bytes) return;
   static_cast<void>(::ftruncate(fd_, static_cast<off_t>(bytes)));

@@ -176,7 +176,17 @@ Result<std::unique_ptr<PoolFile>> PoolFile::open(std::string_view path, const Po
   }
   TENUTO_TRY(f->map(options, pool_bytes, report));
   TENUTO_TRY(f->check_zones(pool_bytes, report));
+  f->keeps_tail_ = file_bytes > pool_bytes && f->tail_may_be_a_zone();
   return f;
+}
+
+// A killed process may leave space behind the last zone, which no zone entry names yet. A clean
+// close gives it back. So after one, or where there is an entry, the zone count may be damaged, and
+// a rescue can read what is behind it.
+bool PoolFile::tail_may_be_a_zone() const {
+  if (TENUTO_PLANT("pm_tail_that_may_be_a_zone_cut")) return false;
+  const std::size_t count = zone_count();
+  return was_clean_ || (count < kZonesMax && zone(count).bytes != 0);
 }
 
 Status PoolFile::read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,

@@ -91,10 +91,11 @@ class PoolFile final : public OfProcess {
   std::uint64_t prepared_bytes() const;
   // Prepares one huge frame more. not_found: growth_bytes() are prepared.
   // busy: another thread grows the pool. full: the file system has not several times as much left,
-  // so that only those take its last space who need it. REQUIRES: may_make_large.
+  // so that only those take its last space who need it; or the place behind the last zone is not
+  // free (keeps_tail_). REQUIRES: may_make_large.
   Status prepare();
-  // Gives back what is prepared, and what a killed process left behind the last zone. Does nothing
-  // unless may_make_large.
+  // Gives back what is prepared, and what a killed process left behind the last zone, unless that
+  // may be a zone (keeps_tail_). Does nothing unless may_make_large.
   void drop_prepared();
 
   // Copies words out of the pool as they are now. Where the mapping shows the file, it reads the
@@ -231,6 +232,7 @@ class PoolFile final : public OfProcess {
                  Report* report) const;
   Status read_superblock(std::uint64_t file_bytes, Report* report);
   Status check_zones(std::uint64_t pool_bytes, Report* report);
+  bool tail_may_be_a_zone() const;
 
   // Constant after open.
   std::string path_;
@@ -253,6 +255,7 @@ class PoolFile final : public OfProcess {
   bool shared_ = false;       // stores to the mapping can be read from the file
   bool large_pages_ = false;  // the option
   bool was_clean_ = true;
+  bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one
   bool old_journal_ = false;   // it was running with a journal of version 0.1
   unsigned mode_ = 0600;       // of the file, and of its journal

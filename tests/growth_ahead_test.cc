@@ -132,6 +132,46 @@ TEST_F(GrowthAhead, a_part_is_used_if_it_is_enough) {
   EXPECT_EQ(file().bytes_on_disk(), file().bytes());
 }
 
+// --- another program cuts the file short ---------------------------------------------------------
+
+// Grows into prepared space that is no longer there.
+Status grow_into_cut_space(FramePool& pool) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(pool.file->prepare(), Status::ok);
+  EXPECT_EQ(::truncate(pool.path.c_str(), static_cast<off_t>(kPoolBytes)), 0);
+  return pool.grow(4 * kMiB);
+}
+
+TEST_F(GrowthAhead, prepared_space_that_was_cut_off_is_reserved_again) {
+  EXPECT_EQ(grow_into_cut_space(pool_), Status::ok);
+  EXPECT_EQ(file().bytes(), kPoolBytes + 8 * kMiB);
+  EXPECT_EQ(file().bytes_on_disk(), file().bytes());
+  EXPECT_EQ(file().bad_pages(), Status::ok);
+}
+
+TEST_F(GrowthAhead, prepared_space_that_is_believed_to_be_there_is_found) {
+  plant("pm_prepared_space_believed");
+  EXPECT_EQ(grow_into_cut_space(pool_), Status::io);
+}
+
+// The file is cut short just before the new zone is written.
+std::size_t zones_after_a_cut_growth(FramePool& pool) {
+  const auto grown = pool.file->grow(4 * kMiB, [&](const pm::ZoneEntry& z, std::uint64_t head) {
+    EXPECT_EQ(::truncate(pool.path.c_str(), static_cast<off_t>(kPoolBytes)), 0);
+    frame::Frames::format_zone(*pool.file, z, head);
+  });
+  EXPECT_EQ(pool.file->bad_pages(), Status::io);
+  return pool.file->zone_count();
+}
+
+TEST_F(GrowthAhead, a_zone_that_could_not_be_written_does_not_count) {
+  EXPECT_EQ(zones_after_a_cut_growth(pool_), 1u);
+}
+
+TEST_F(GrowthAhead, a_zone_that_counts_although_it_could_not_be_written_is_found) {
+  plant("pm_zone_with_bad_pages_counted");
+  EXPECT_EQ(zones_after_a_cut_growth(pool_), 2u);
+}
+
 // --- what a kill leaves --------------------------------------------------------------------------
 
 // A file with a hole, and with blocks behind the last zone. Returns the frames without pages that

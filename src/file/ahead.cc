@@ -93,6 +93,11 @@ Status PoolFile::prepare() {
   return Status::ok;
 }
 
+bool PoolFile::file_reaches(std::uint64_t bytes) const {
+  struct stat st {};
+  return ::fstat(fd_, &st) == 0 && static_cast<std::uint64_t>(st.st_size) >= bytes;
+}
+
 void PoolFile::drop_prepared() {
   const std::lock_guard lock(grow_mu_);
   if (may_make_large()) cut_to(bytes());
@@ -103,8 +108,7 @@ void PoolFile::cut_to(std::uint64_t bytes) {
   changes_ += 1;
   ready_.store(bytes, std::memory_order_relaxed);
   if (keeps_tail_) return;
-  struct stat st {};
-  if (::fstat(fd_, &st) == 0 && static_cast<std::uint64_t>(st.st_size) <= bytes) return;
+  if (!file_reaches(bytes + 1)) return;
   static_cast<void>(::ftruncate(fd_, static_cast<off_t>(bytes)));
 }
 

@@ -156,8 +156,11 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   if (least > room) return Status::full;
   std::uint64_t want = std::max(growth_bytes(), least);
   const std::uint64_t prepared = prepared_bytes();
-  const bool there = prepared >= least && prepared >= want / kPartPrepared;
-  if (there) want = std::min(want, prepared);
+  const bool enough = prepared >= least && prepared >= want / kPartPrepared;
+  if (enough) want = std::min(want, prepared);
+  // Another program may have cut it off.
+  const bool there =
+      enough && (file_reaches(old_bytes + want) || TENUTO_PLANT("pm_prepared_space_believed"));
   changes_ += 1;
   Report why;
   // A reservation that fails for want of space keeps the blocks it found by then. No later call
@@ -188,6 +191,8 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
 
   const ZoneEntry zone{old_bytes, want};
   format(zone, 0);
+  // A page that could not be written is gone: the zone has no sound beginning.
+  if (!TENUTO_PLANT("pm_zone_with_bad_pages_counted")) TENUTO_TRY(bad_pages());
   auto& entry = at<ZoneEntry>({kZoneTableOffset})[count];
   if (TENUTO_PLANT("pm_zone_counted_before_its_entry")) publish(head().zone_count, count + 1);
   entry = zone;

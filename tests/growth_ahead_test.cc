@@ -256,7 +256,8 @@ bool counts_cut_space(pm::PoolFile& file) {
       static_cast<void>(file.prepare());
       done = true;
     });
-    while (!done) file.drop_prepared();
+    // With pauses: prepare does nothing if it finds the lock taken.
+    for (; !done; std::this_thread::sleep_for(20us)) file.drop_prepared();
     other.join();
     if (file.bytes_on_disk() < file.bytes() + file.prepared_bytes()) return true;
     file.drop_prepared();
@@ -313,6 +314,10 @@ class FullDisk : public testing::Test {
     PoolOptions o;
     o.size = kPoolBytes;
     o.size_max = 1u << 30;
+    o.log = [this](std::string_view line) {
+      if (line.find("cannot grow") == std::string_view::npos) return;
+      std::thread([&] { beside_the_log_ = file_->prepare(); }).join();
+    };
     auto made = pm::PoolFile::create(directory_ + "/pool", o, &report_);
     ASSERT_TRUE(made) << report_.text();
     file_ = std::move(*made);
@@ -358,6 +363,16 @@ TEST_F(FullDisk, nothing_is_prepared_unless_there_is_plenty) {
 TEST_F(FullDisk, who_needs_the_space_gets_what_is_prepared) {
   EXPECT_EQ(fill_on_a_full_disk(), Status::ok);
   EXPECT_EQ(file_->prepared_bytes(), 0u);
+}
+
+// So a fork from the log does not wait for itself.
+TEST_F(FullDisk, the_log_is_called_without_the_lock_of_growth) {
+  EXPECT_EQ(beside_the_log(), Status::full);
+}
+
+TEST_F(FullDisk, a_log_that_is_called_with_the_lock_is_found) {
+  plant("pm_growth_logged_under_its_lock");
+  EXPECT_EQ(beside_the_log(), Status::busy);
 }
 
 TEST_F(FullDisk, a_pool_that_is_full_beside_prepared_space_is_found) {

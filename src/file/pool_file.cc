@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "journal/capture.h"
 #include "journal/journal.h"
@@ -147,7 +149,19 @@ Status PoolFile::register_mapping(const PoolOptions& options, Report* report) {
 
 Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& format) {
   TENUTO_TRY(writable());
-  const std::lock_guard lock(grow_mu_);
+  Report why;
+  std::unique_lock lock(grow_mu_);
+  Result<ZoneEntry> zone = grow_locked(bytes_needed, format, why);
+  // Without the lock: the program's function may fork, and a fork waits for a thread that waits for
+  // the lock (prepare).
+  if (!TENUTO_PLANT("pm_growth_logged_under_its_lock")) lock.unlock();
+  if (!why.what.empty()) log("the pool cannot grow: " + why.what);
+  return zone;
+}
+
+// REQUIRES: grow_mu_. `told` gets what the log is to say.
+Result<ZoneEntry> PoolFile::grow_locked(std::uint64_t bytes_needed, const FormatZone& format,
+                                        Report& told) {
   const std::size_t count = zone_count();
   const std::uint64_t old_bytes = bytes();
   if (count == kZonesMax) return Status::full;
@@ -184,7 +198,7 @@ Result<ZoneEntry> PoolFile::grow(std::uint64_t bytes_needed, const FormatZone& f
   }
   if (s != Status::ok) {
     give_back();
-    log("the pool cannot grow: " + why.what);
+    told = std::move(why);
     return s;
   }
   trace_map(base_, old_bytes + want, fd_);

@@ -223,6 +223,7 @@ class PoolFile final : public OfProcess {
                        std::vector<Report>& losses, Report* report);
   Status apply_journal(JournalFile& journal, unsigned threads, std::vector<Report>& losses);
   Status map_file(std::uint64_t from, std::uint64_t to);
+  Result<ZoneEntry> grow_locked(std::uint64_t bytes_needed, const FormatZone& format, Report& told);
   bool file_reaches(std::uint64_t bytes) const;
   void cut_to(std::uint64_t bytes);
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);

@@ -10,15 +10,19 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "frame_pool.h"
 #include "heap/frame_source.h"
+#include "pm/os.h"
 #include "pm/plant.h"
 
 namespace {
@@ -298,6 +302,40 @@ TEST_F(GrowthAhead, threads_grow_and_trim_the_pool_while_it_is_prepared) {
   EXPECT_EQ(pool_.disagreement(), "");
 }
 
+// --- memory --------------------------------------------------------------------------------------
+
+// What pm::memory_left finds where the system's files have these texts. Empty: there is no file.
+std::uint64_t left_with(const std::string& meminfo, const std::string& groups,
+                        const std::string& most, const std::string& used) {
+  const std::string root = "/dev/shm/tenuto-system-" + std::to_string(::getpid());
+  const auto write = [&](const std::string& place, const std::string& text) {
+    const std::filesystem::path path = root + place;
+    std::filesystem::create_directories(path.parent_path());
+    if (!text.empty()) std::ofstream(path) << text;
+  };
+  write("/proc/meminfo", meminfo);
+  write("/proc/self/cgroup", groups);
+  write("/sys/fs/cgroup/a/b/memory.max", most);
+  write("/sys/fs/cgroup/a/b/memory.current", used);
+  const std::uint64_t left = pm::memory_left(root);
+  std::filesystem::remove_all(root);
+  return left;
+}
+
+TEST(MemoryLeft, is_what_the_system_and_the_control_group_leave) {
+  const std::string meminfo = "MemTotal: 9000 kB\nMemAvailable:    4096 kB\nBuffers: 1 kB\n";
+  const std::string groups = "3:cpu:/x\n0::/a/b\n";
+  EXPECT_EQ(left_with(meminfo, groups, "1000000\n", "400000\n"), 600'000u);
+  EXPECT_EQ(left_with(meminfo, groups, "1000\n", "4000\n"), 0u) << "the limit was lowered";
+  EXPECT_EQ(left_with(meminfo, groups, "900000000\n", "4000\n"), 4 * kMiB);
+  EXPECT_EQ(left_with(meminfo, groups, "max\n", "4000\n"), 4 * kMiB);
+  EXPECT_EQ(left_with(meminfo, groups, "", ""), 4 * kMiB);
+  EXPECT_EQ(left_with(meminfo, "3:cpu:/x\n", "1000\n", "0\n"), 4 * kMiB) << "version 1 only";
+  EXPECT_EQ(left_with("", groups, "1000\n", "0\n"), 1000u);
+  EXPECT_EQ(left_with("", "", "", ""), ~std::uint64_t{0}) << "nothing is known";
+  EXPECT_GT(pm::memory_left(), 0u);
+}
+
 // --- a full file system --------------------------------------------------------------------------
 
 // A pool on a small tmpfs of its own.
@@ -347,6 +385,14 @@ class FullDisk : public testing::Test {
     return file_->fill({32 * kMiB}, 64u << 10);
   }
 
+  // What another thread is told while a growth that failed is being logged.
+  Status beside_the_log() {
+    fill_disk();
+    EXPECT_EQ(file_->grow(kMiB, [](const pm::ZoneEntry&, std::uint64_t) {}).error(), Status::full);
+    return beside_the_log_;
+  }
+
+  Status beside_the_log_ = Status::ok;
   std::string directory_;
   Report report_;
   std::unique_ptr<pm::PoolFile> file_;

@@ -26,12 +26,14 @@ namespace {
 constexpr std::uint64_t kGrowBytesMin = 4u << 20;
 constexpr std::uint64_t kGrowBytesSmall = 32u << 20;
 constexpr std::uint64_t kGrowBytesMax = 4ull << 30;
-// Space is prepared only while the file system has so many times as much.
+// Space is prepared only while the file system, and the memory it is made of, have so many times as
+// much. Nobody else gets it back who has no memory.
 constexpr std::uint64_t kTimesLeft = 4;
 
 std::uint64_t bytes_left(int fd) {
   struct statvfs fs {};
-  return ::fstatvfs(fd, &fs) == 0 ? std::uint64_t{fs.f_bavail} * fs.f_frsize : 0;
+  if (::fstatvfs(fd, &fs) != 0) return 0;
+  return std::min(std::uint64_t{fs.f_bavail} * fs.f_frsize, memory_left());
 }
 }  // namespace
 

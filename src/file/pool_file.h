@@ -90,9 +90,9 @@ class PoolFile final : public OfProcess {
   // crash.
   std::uint64_t prepared_bytes() const;
   // Prepares one huge frame more. not_found: growth_bytes() are prepared.
-  // busy: another thread grows the pool. full: the file system has not several times as much left,
-  // so that only those take its last space who need it; or the place behind the last zone is not
-  // free (keeps_tail_). REQUIRES: may_make_large.
+  // busy: another thread grows the pool. full: the file system or the memory has not several times
+  // as much left, so that only those take the last space who need it; or the place behind the last
+  // zone is not free (keeps_tail_). REQUIRES: may_make_large.
   Status prepare();
   // Gives back what is prepared, and what a killed process left behind the last zone, unless that
   // may be a zone (keeps_tail_). Does nothing unless may_make_large.

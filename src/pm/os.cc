@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -186,9 +187,46 @@ std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes) {
   return kib * 1024;
 }
 
+namespace {
+
+// What follows `start` in the first line of the file that begins with it. Empty: there is none.
+std::string line_after(const std::string& path, std::string_view start) {
+  const std::unique_ptr<FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "re"),
+                                                           &std::fclose);
+  char line[4096];
+  while (file != nullptr && std::fgets(line, sizeof line, file.get()) != nullptr) {
+    const std::string_view text(line, std::strcspn(line, "\n"));
+    if (text.substr(0, start.size()) == start) return std::string(text.substr(start.size()));
+  }
+  return {};
+}
+
+// `other` if the text is no number: "max" is no limit.
+std::uint64_t number_or(std::uint64_t other, const std::string& text) {
+  std::uint64_t n = 0;
+  return std::sscanf(text.c_str(), "%" SCNu64, &n) == 1 ? n : other;
+}
+
+}  // namespace
+
+std::uint64_t memory_left(const std::string& root) {
+  constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  const std::uint64_t kib = number_or(kNone, line_after(root + "/proc/meminfo", "MemAvailable:"));
+  const std::uint64_t left = kib == kNone ? kNone : kib * 1024;
+  const std::string name = line_after(root + "/proc/self/cgroup", "0::");
+  if (name.empty()) return left;
+  const std::string group = root + "/sys/fs/cgroup" + name;
+  const std::uint64_t most = number_or(kNone, line_after(group + "/memory.max", ""));
+  if (most == kNone) return left;
+  const std::uint64_t used = number_or(0, line_after(group + "/memory.current", ""));
+  return std::min(left, most - std::min(most, used));
+}
+
 void lower_priority() {
   constexpr int kNice = 10;
   const auto me = static_cast<id_t>(::syscall(SYS_gettid));
+  // If it cannot be known (-1), it counts as the usual one.
+  if (::getpriority(PRIO_PROCESS, me) >= kNice) return;
   static_cast<void>(::setpriority(PRIO_PROCESS, me, kNice));
 }
 

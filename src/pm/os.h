@@ -64,7 +64,12 @@ int make_large(void* at, std::size_t bytes);
 // How much of [at, at + bytes) this process has mapped in large pages. 0 if that cannot be known.
 // Cost: the kernel looks at the page tables of the whole process (/proc/self/smaps).
 std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes);
-// The calling thread yields to others that want to run.
+// How much memory the system says can still be had: what is available, and what the limit of the
+// process's own control group (version 2) leaves. Limits of groups above it are not looked at. What
+// cannot be known is no limit. `root` is where /proc and /sys are, for tests.
+std::uint64_t memory_left(const std::string& root = "");
+// The calling thread yields to others that want to run. It never gets a higher priority than it
+// had.
 void lower_priority();
 
 std::string directory_of(std::string_view path);

@@ -9,6 +9,7 @@
 #include "pm/os.h"
 #include "pm/plant.h"
 #include "pm/process.h"
+#include "pm/thread.h"
 
 namespace TENUTO_NS::heap {
 
@@ -63,7 +64,7 @@ void LargePages::look_for_space() {
 void LargePages::start_thread() {
   if (!started_ || stopping_ || thread_.joinable()) return;
   if (!file_.may_make_large() || file_.bytes() < kPoolBytesLeast || tries_ == nullptr) return;
-  static_cast<void>(pm::had_thread([this] { thread_ = std::thread([this] { run(); }); }));
+  static_cast<void>(pm::had_thread([this] { thread_ = pm::new_thread([this] { run(); }); }));
 }
 
 void LargePages::stop() {

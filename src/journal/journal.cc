@@ -14,6 +14,7 @@
 #include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
+#include "pm/thread.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::pm {
@@ -159,7 +160,7 @@ Status Journal::start(const std::byte* base, const PoolHealth* health, OnFailure
                      file_->path(),
                      {},
                      {}};
-  const bool started = started_threads([this] { thread_ = std::thread([this] { run(); }); });
+  const bool started = started_threads([this] { thread_ = pm::new_thread([this] { run(); }); });
   return started ? Status::ok : fail(Status::io, report, kNoThread, file_->path());
 }
 

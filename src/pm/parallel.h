@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pm/no_memory.h"
+#include "pm/thread.h"
 #include "tenuto/abi.h"
 #include "tenuto/status.h"
 
@@ -65,6 +66,8 @@ void waiting_each(std::size_t n, unsigned threads, const F& f) {
   };
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < std::min<std::size_t>(n, threads); ++i) {
+    // In its place at once: a thread that runs cannot be given up when the vector has no memory.
+    const SignalsBlocked blocked;
     if (!had_thread([&] { others.emplace_back(take); })) break;
   }
   take();

@@ -6,6 +6,7 @@
 
 #include "pm/no_memory.h"
 #include "pm/plant.h"
+#include "pm/thread.h"
 #include "store/kv/cursor.h"
 
 namespace TENUTO_NS::store {
@@ -108,7 +109,7 @@ void Reclaimer::set_pace(std::uint64_t every_ms, std::uint64_t at_once) {
 void Reclaimer::start() {
   std::unique_lock lock(thread_mu_);
   if (every_ms_ == 0 || stopping_ || thread_.joinable()) return;
-  const auto begin = [this] { thread_ = std::thread([this] { reclaim_now_and_then(); }); };
+  const auto begin = [this] { thread_ = pm::new_thread([this] { reclaim_now_and_then(); }); };
   if (TENUTO_PLANT("store_reclaimer_throws")) return begin();
   if (pm::had_thread(begin)) return;
   lock.unlock();

@@ -1,0 +1,45 @@
+// Starts the threads of the library (those of oneTBB are its own). They block the signals of the
+// program: a program that blocks a signal, to wait for it or to read it from a descriptor, must not
+// find that a thread it does not know took it, and ended the process. Signals that an instruction
+// causes stay as they are: SIGBUS has a handler here (bus_error.h).
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <initializer_list>
+#include <thread>
+#include <utility>
+
+#include "pm/plant.h"
+#include "tenuto/abi.h"
+
+namespace TENUTO_NS::pm {
+
+// Of the calling thread, as long as this lives. A thread starts with the mask of the one that
+// starts it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t blocked;
+    ::sigfillset(&blocked);
+    for (const int s : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) ::sigdelset(&blocked, s);
+    if (TENUTO_PLANT("pm_threads_take_signals")) ::sigemptyset(&blocked);
+    ::pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Throws what std::thread throws (no_memory.h).
+template <class F>
+std::thread new_thread(F f) {
+  const SignalsBlocked blocked;
+  return std::thread(std::move(f));
+}
+
+}  // namespace TENUTO_NS::pm

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "heap/decay.h"
@@ -363,6 +365,30 @@ TEST(Holes, a_file_system_without_them_is_asked_once) {
   w.source->punch_free();
   EXPECT_EQ(w.told.size(), told + 1) << "told once";
   EXPECT_EQ(w.file->bytes_on_disk(), disk);
+  w.expect_sound();
+  w.give(wall);
+}
+
+// Decay puts off what it cannot do now. With decay_ms 0 there may be no later call.
+TEST(Holes, at_once_is_also_at_once_while_pages_are_joined) {
+  World w("holes4");
+  w.options.heap.decay_ms = 0;
+  w.create();
+  const PoolOffset wall = w.take(16 * kKiB);
+  const PoolOffset o = w.take(kMiB);
+  w.soil(o, kMiB);
+  const std::uint64_t disk = w.file->bytes_on_disk();
+  std::thread other;
+  EXPECT_EQ(w.source->holes().join(32 * kMiB / kHugeBytes - 1,
+                                   [&] {
+                                     other = std::thread([&] { w.give(o); });
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                     EXPECT_EQ(w.file->bytes_on_disk(), disk);
+                                     return false;
+                                   }),
+            Status::ok);
+  if (other.joinable()) other.join();
+  EXPECT_EQ(w.file->bytes_on_disk(), disk - kMiB);
   w.expect_sound();
   w.give(wall);
 }

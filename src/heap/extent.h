@@ -147,7 +147,8 @@ class Extents {
 
   // --- extent_decay.cc
   void decay();
-  // Patient: also while pages are being joined (Holes::punch). A call of a user is not.
+  // Patient: also while pages are being joined (Holes::punch). A call of a user is not, unless
+  // decay_ms is 0.
   enum class Patient : bool { no, yes };
   void purge(std::unique_lock<std::mutex>& lock, std::uint64_t want, Patient patient);
   bool purge_oldest(std::unique_lock<std::mutex>& lock, std::uint64_t& want, Patient patient);

@@ -42,7 +42,9 @@ void Extents::decay() {
   if (!file_.may_punch()) return;
   const std::int64_t now = now_ms();
   std::unique_lock lock(mu_);
-  purge(lock, decay_.excess(now, free_.frames_resident()), Patient::no);
+  // At once means at once: nothing may call again.
+  const Patient patient = decay_.at_once() ? Patient::yes : Patient::no;
+  purge(lock, decay_.excess(now, free_.frames_resident()), patient);
 }
 
 void Extents::purge(std::unique_lock<std::mutex>& lock, std::uint64_t want, Patient patient) {

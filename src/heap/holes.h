@@ -5,7 +5,7 @@
 // Also which huge frames are one large page (large_pages.h): one bit each. To join the pages of a
 // huge frame fills its holes. So it is done only where there are none, and while it is done nothing
 // is punched anywhere: `pages_change_` is held, exclusively for a join, shared for a punch. Both
-// hold it during a system call; the calls of users never wait for it (punch), only trim does.
+// hold it during a system call; only trim waits for it, and with decay_ms 0 each punch.
 #pragma once
 
 #include <algorithm>

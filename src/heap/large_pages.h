@@ -14,7 +14,8 @@
 //   - Accesses to the huge frame wait in the kernel while it is joined, about a millisecond.
 //   - fork. Each step holds process_locks.steps, so a fork waits for the step and no child is made
 //     in the middle of one.
-//   - close and trim wait for one step. No other call waits for a step.
+//   - close and trim wait for one step, and with decay_ms 0 calls that free extents. No other call
+//     waits for a step.
 //   - A full file system: a join needs no space there, and space is prepared only while there is
 //     plenty. Who needs it takes back what is prepared.
 //   - No memory, or memory in pieces: the kernel refuses a join, and is asked again later,

@@ -79,8 +79,9 @@ class TenutoEngine final : public Engine {
     return s == Status::ok || refuse(std::string("close: ") + tenuto::status_name(s));
   }
   EngineCounters counters() override {
-    const tenuto::PoolStats pool = store_->stats().pool;
+    // First: the statistics look at the pool, and a phase may have to begin cold.
     if (store_->pool().info().medium != Medium::model) return {};
+    const tenuto::PoolStats pool = store_->stats().pool;
     return {static_cast<double>(pool.lines_flushed), static_cast<double>(pool.fences),
             static_cast<double>(pool.reflushes)};
   }

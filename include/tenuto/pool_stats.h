@@ -17,8 +17,8 @@ struct PoolStats {
   std::uint64_t file_bytes = 0;  // size of the file
   // The same without its holes, and with what is reserved for the next growth.
   std::uint64_t disk_bytes = 0;
-  // Of file_bytes this process has mapped so much in pages of 2 MiB (PoolOptions::large_pages).
-  // Only pools in memory (tmpfs), not on medium journal; else 0.
+  // Of file_bytes this process has mapped so much in pages of 2 MiB (PoolOptions::large_pages) so
+  // far. Only pools in memory (tmpfs), not on medium journal; else 0.
   std::uint64_t large_bytes = 0;
   std::uint64_t used_bytes = 0;  // frames taken
   // What the application holds: all blocks that are allocated or reserved (also by an open

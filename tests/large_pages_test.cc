@@ -294,6 +294,34 @@ TEST_F(LargePages, a_huge_frame_that_lost_a_page_is_large_again_when_it_was_fill
   EXPECT_EQ(p.pool.file->large_bytes(), kPoolBytes);
 }
 
+// How often a huge frame is joined that loses a page and gets it back all the time.
+int joins_of_a_busy_frame(Parts& p) {
+  p.source.large().start();
+  EXPECT_TRUE(in_time([&] { return p.all_large(); }));
+  const Result<PoolOffset> o = p.source.get(frame::kOrderSlab, 0);
+  const std::uint64_t frame = frame_of_offset(*o).value;
+  int joins = 0;
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(p.source.holes().punch(frame, 16, true), Status::ok);
+    EXPECT_EQ(p.source.fill(frame, 16), Status::ok);
+    std::this_thread::sleep_for(10ms);
+    joins += p.large(frame / kHugeFrames) ? 1 : 0;
+  }
+  return joins;
+}
+
+TEST_F(LargePages, where_memory_comes_and_goes_it_is_not_joined_each_time) {
+  Parts p;
+  p.source.large().set_rest_ms(3'600'000);
+  EXPECT_EQ(joins_of_a_busy_frame(p), 0);
+}
+
+TEST_F(LargePages, joins_without_a_rest_are_found) {
+  plant("heap_joins_without_a_rest");
+  Parts p;
+  EXPECT_GT(joins_of_a_busy_frame(p), 0);
+}
+
 // While a huge frame is joined nothing is punched: a call of a user goes on, and trim waits.
 TEST_F(LargePages, nothing_is_punched_while_pages_are_joined) {
   Parts p;
@@ -324,6 +352,7 @@ TEST_F(LargePages, nothing_is_punched_while_pages_are_joined) {
 // the file has the pages that it should have.
 TEST_F(LargePages, joins_and_punches_in_many_threads_agree) {
   Parts p;
+  p.source.large().set_rest_ms(0);
   p.source.large().start();
   std::atomic<std::uint64_t> missing = 0;
   const auto work = [&](unsigned core) {
@@ -390,6 +419,8 @@ TEST_F(LargePages, a_full_file_system_holds_as_much_as_without_them) {
 
 // Whether a child finds a join under way, at any of many forks while the thread is busy.
 bool child_in_a_join(Parts& p) {
+  p.source.large().set_rest_ms(0);
+  p.source.large().start();
   heap::Holes& holes = p.source.holes();
   for (int i = 0; i < 200; ++i) {
     if (p.all_large()) {
@@ -411,14 +442,12 @@ bool child_in_a_join(Parts& p) {
 
 TEST_F(LargePages, no_child_is_forked_in_the_middle_of_a_join) {
   Parts p;
-  p.source.large().start();
   EXPECT_FALSE(child_in_a_join(p));
 }
 
 TEST_F(LargePages, a_thread_that_does_not_stop_for_fork_is_found) {
   plant("heap_pages_joined_beside_fork");
   Parts p;
-  p.source.large().start();
   EXPECT_TRUE(child_in_a_join(p));
 }
 

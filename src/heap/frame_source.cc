@@ -44,7 +44,7 @@ Status FrameSource::fill(std::uint64_t first, std::uint64_t frames) {
   if (holes_.count(first, frames) == 0) [[likely]]
     return Status::ok;
   TENUTO_TRY(holes_.fill(first, frames));
-  large_.look();
+  if (holes_.any_whole(first, frames)) large_.look();
   return Status::ok;
 }
 

@@ -2,10 +2,11 @@
 // frame may change its bit, also just before it gives the frame away. Neighbouring frames may have
 // other owners, so the words are atomic.
 //
-// Also which huge frames are one large page (large_pages.h): one bit each. To join the pages of a
-// huge frame fills its holes. So it is done only where there are none, and while it is done nothing
-// is punched anywhere: `pages_change_` is held, exclusively for a join, shared for a punch. Both
-// hold it during a system call; only trim waits for it, and with decay_ms 0 each punch.
+// Also which huge frames are one large page (large_pages.h), and which were punched: one bit each.
+// To join the pages of a huge frame fills its holes. So it is done only where there are none, and
+// while it is done nothing is punched anywhere: `pages_change_` is held, exclusively for a join,
+// shared for a punch. Both hold it during a system call; only trim waits for it, and with decay_ms
+// 0 each punch.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,9 @@ class Holes {
         pages_((file.bytes_max() / kFrameBytes / 64 + 1) * sizeof(std::uint64_t)),
         words_(pages_.as<std::atomic<std::uint64_t>>()),
         large_pages_((file.bytes_max() / kHugeBytes / 64 + 1) * sizeof(std::uint64_t)),
-        large_(large_pages_.as<std::atomic<std::uint64_t>>()) {
+        large_(large_pages_.as<std::atomic<std::uint64_t>>()),
+        punched_pages_((file.bytes_max() / kHugeBytes / 64 + 1) * sizeof(std::uint64_t)),
+        punched_(punched_pages_.as<std::atomic<std::uint64_t>>()) {
     if (file.read_only() || !there()) return;
     file.for_each_hole([this](PoolOffset o, std::uint64_t bytes) {
       const std::uint64_t first = o.value / kFrameBytes;
@@ -36,7 +39,10 @@ class Holes {
     });
   }
 
-  bool there() const { return static_cast<bool>(pages_) && static_cast<bool>(large_pages_); }
+  bool there() const {
+    return static_cast<bool>(pages_) && static_cast<bool>(large_pages_) &&
+           static_cast<bool>(punched_pages_);
+  }
   bool is_hole(std::uint64_t frame) const {
     return (word(frame).load(std::memory_order_relaxed) >> (frame % 64) & 1) != 0;
   }
@@ -62,7 +68,9 @@ class Holes {
     TENUTO_TRY(file_.punch(offset_of_frame({first}), frames * kFrameBytes));
     set(first, frames, true);
     for (std::uint64_t h = first / kHugeFrames; h <= (first + frames - 1) / kHugeFrames; ++h) {
-      large_[h / 64].fetch_and(~(std::uint64_t{1} << (h % 64)), std::memory_order_relaxed);
+      const std::uint64_t bit = std::uint64_t{1} << (h % 64);
+      large_[h / 64].fetch_and(~bit, std::memory_order_relaxed);
+      punched_[h / 64].fetch_or(bit, std::memory_order_relaxed);
     }
     return Status::ok;
   }
@@ -89,6 +97,21 @@ class Holes {
   }
   bool is_large(std::uint64_t huge) const {
     return (large_[huge / 64].load(std::memory_order_relaxed) >> (huge % 64) & 1) != 0;
+  }
+  // Whether anything of it was punched since the last call.
+  bool take_punched(std::uint64_t huge) {
+    const std::uint64_t bit = std::uint64_t{1} << (huge % 64);
+    auto& word = punched_[huge / 64];
+    return (word.load(std::memory_order_relaxed) & bit) != 0 &&
+           (word.fetch_and(~bit, std::memory_order_relaxed) & bit) != 0;
+  }
+  // Whether a huge frame of which these are a part has no holes now.
+  bool any_whole(std::uint64_t first, std::uint64_t frames) const {
+    const std::uint64_t last = (first + frames - 1) / kHugeFrames;
+    for (std::uint64_t h = first / kHugeFrames; h <= last; ++h) {
+      if (count(h * kHugeFrames, kHugeFrames) == 0) return true;
+    }
+    return false;
   }
   // Makes sure that all of them may be stored to. full when the file system has no room.
   Status fill(std::uint64_t first, std::uint64_t frames) {
@@ -127,6 +150,8 @@ class Holes {
   std::atomic<std::uint64_t>* const words_;
   const pm::ZeroPages large_pages_;
   std::atomic<std::uint64_t>* const large_;
+  const pm::ZeroPages punched_pages_;
+  std::atomic<std::uint64_t>* const punched_;
   std::shared_mutex pages_change_;
 };
 

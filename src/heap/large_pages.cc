@@ -37,7 +37,9 @@ LargePages::LargePages(pm::PoolFile& file, Holes& holes, const frame::Frames& fr
       frames_(frames),
       until_look_(kFramesBeforeLook),
       tries_pages_(file.bytes_max() / kHugeBytes + 1),
-      tries_(tries_pages_.as<std::uint8_t>()) {}
+      tries_(tries_pages_.as<std::uint8_t>()),
+      rests_pages_((file.bytes_max() / kHugeBytes + 1) * sizeof(std::int64_t)),
+      rests_(rests_pages_.as<std::int64_t>()) {}
 
 void LargePages::start() {
   file_.drop_prepared();
@@ -63,7 +65,8 @@ void LargePages::look_for_space() {
 // REQUIRES: mu_.
 void LargePages::start_thread() {
   if (!started_ || stopping_ || thread_.joinable()) return;
-  if (!file_.may_make_large() || file_.bytes() < kPoolBytesLeast || tries_ == nullptr) return;
+  if (!file_.may_make_large() || file_.bytes() < kPoolBytesLeast) return;
+  if (tries_ == nullptr || rests_ == nullptr) return;
   static_cast<void>(pm::had_thread([this] { thread_ = pm::new_thread([this] { run(); }); }));
 }
 
@@ -148,9 +151,22 @@ bool LargePages::join_all() {
   return false;
 }
 
+// Whether it has been whole for a while, as far as the thread knows.
+bool LargePages::rested(std::uint64_t huge) {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+                       std::chrono::steady_clock::now().time_since_epoch())
+                       .count();
+  if (holes_.take_punched(huge)) rests_[huge] = now + rest_ms_;
+  return now >= rests_[huge] || TENUTO_PLANT("heap_joins_without_a_rest");
+}
+
 // False: there was nothing to do.
 bool LargePages::step(std::uint64_t huge) {
   if (holes_.is_large(huge) || tries_[huge] == kTriesMax || !holes_.may_join(huge)) return false;
+  if (!rested(huge)) {
+    later_ = true;
+    return false;
+  }
   const auto lock = no_fork();
   int error = 0;
   const Status s = holes_.join(huge, [&] {

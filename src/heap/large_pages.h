@@ -11,6 +11,8 @@
 //   - Memory that was given back. A join would fill the holes, and the pool would grow again
 //   without
 //     need. So a huge frame with holes is left out (Holes::join), until they have been filled.
+//     Where memory comes and goes, each join would be split again. So a huge frame that was punched
+//     has a rest before it is joined.
 //   - Accesses to the huge frame wait in the kernel while it is joined, about a millisecond.
 //   - fork. Each step holds process_locks.steps, so a fork waits for the step and no child is made
 //     in the middle of one.
@@ -48,9 +50,11 @@ class LargePages {
   LargePages(const LargePages&) = delete;
   LargePages& operator=(const LargePages&) = delete;
 
+  // For tests, before start.
+  void set_rest_ms(std::int64_t ms) { rest_ms_ = ms; }
   // Any thread. All throw nothing.
   void start();                       // the thread may run from now on
-  void look();                        // holes were filled
+  void look();                        // a huge frame has no holes any more
   void grown() { look_for_space(); }  // the pool has a new zone
   void stop();  // waits for the thread, and gives back what is prepared; final
   // Frames were taken. Cost: one atomic addition.
@@ -68,6 +72,7 @@ class LargePages {
   void prepare();
   bool join_all();
   bool step(std::uint64_t huge);
+  bool rested(std::uint64_t huge);
   Status prepare_step();
 
   pm::PoolFile& file_;
@@ -79,8 +84,11 @@ class LargePages {
   // Only the thread uses these.
   const pm::ZeroPages tries_pages_;
   std::uint8_t* const tries_;  // refused joins of each huge frame
-  unsigned refusals_ = 0;      // that will not change, since the last join
-  bool later_ = false;         // something is left that may be possible later
+  const pm::ZeroPages rests_pages_;
+  std::int64_t* const rests_;  // of each huge frame, until then (milliseconds)
+  std::int64_t rest_ms_ = 1000;
+  unsigned refusals_ = 0;  // that will not change, since the last join
+  bool later_ = false;     // something is left that may be possible later
 
   std::mutex mu_;
   std::condition_variable wake_;

@@ -83,7 +83,7 @@ class LookupCache {
   LookupCache& operator=(const LookupCache&) = delete;
 
   void prefetch(KeyHash hash) const {
-    if (const Table* t = table_.load(std::memory_order_relaxed)) __builtin_prefetch(&t->of(hash));
+    if (const Table* t = table_.load(std::memory_order_acquire)) __builtin_prefetch(&t->of(hash));
   }
 
   class Look;

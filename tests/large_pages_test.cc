@@ -186,8 +186,8 @@ TEST_F(LargePages, a_zone_that_is_not_counted_is_left_for_a_rescue) {
   }
   const int fd = ::open(path_.str().c_str(), O_RDWR);
   ASSERT_EQ(::pread(fd, &zones, sizeof zones, at), 8);
-  ASSERT_EQ(zones, 3u);
-  zones = 2;
+  ASSERT_GE(zones, 3u);
+  zones -= 1;
   ASSERT_EQ(::pwrite(fd, &zones, sizeof zones, at), 8);
   ::close(fd);
   {

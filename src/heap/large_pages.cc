@@ -20,6 +20,9 @@ constexpr auto kLater = std::chrono::seconds(1);
 // An open pool that takes less has no need of space.
 constexpr std::int64_t kFramesBeforeLook = (1u << 20) / kFrameBytes;
 
+// Threads that touch a huge frame wait while it is joined. Joins take at most a tenth of the time.
+constexpr int kRestFactor = 9;
+
 // A thread that waits for the end of a step gets its turn before the next one.
 constexpr auto kBetweenSteps = std::chrono::microseconds(200);
 
@@ -143,8 +146,11 @@ Status LargePages::prepare_step() {
 bool LargePages::join_all() {
   for (std::uint64_t huge = file_.bytes() / kHugeBytes; huge > 0; --huge) {
     if (!file_.may_make_large() || refusals_ == kRefusalsMax) return false;
+    const auto begin = std::chrono::steady_clock::now();
     if (!step(huge - 1)) continue;
-    const std::lock_guard lock(mu_);
+    std::unique_lock lock(mu_);
+    const auto called = [this] { return stopping_ || due_.load(std::memory_order_relaxed); };
+    wake_.wait_for(lock, kRestFactor * (std::chrono::steady_clock::now() - begin), called);
     if (stopping_) return false;
     if (std::exchange(wanted_, false)) return true;
   }

@@ -9,11 +9,12 @@
 // Both are hints. The contents stay the same, nothing durable depends on them, and what the system
 // refuses stays as it is. What they meet:
 //   - Memory that was given back. A join would fill the holes, and the pool would grow again
-//   without
-//     need. So a huge frame with holes is left out (Holes::join), until they have been filled.
+//     without need. So a huge frame with holes is left out (Holes::join), until they have been
+//     filled.
 //     Where memory comes and goes, each join would be split again. So a huge frame that was punched
 //     has a rest before it is joined.
-//   - Accesses to the huge frame wait in the kernel while it is joined, about a millisecond.
+//   - Accesses to the huge frame wait in the kernel while it is joined, for milliseconds. So after
+//     each join the thread sleeps nine times as long as that took.
 //   - fork. Each step holds process_locks.steps, so a fork waits for the step and no child is made
 //     in the middle of one.
 //   - close and trim wait for one step, and with decay_ms 0 calls that free extents. No other call
@@ -21,8 +22,7 @@
 //   - A full file system: a join needs no space there, and space is prepared only while there is
 //     plenty. Who needs it takes back what is prepared.
 //   - No memory, or memory in pieces: the kernel refuses a join, and is asked again later,
-//   kTriesMax
-//     times. A kernel that cannot do it is asked kRefusalsMax times.
+//     kTriesMax times. A kernel that cannot do it is asked kRefusalsMax times.
 //   - A kill: the next open gives back what was prepared (start).
 //   - No thread to be had: nothing is prepared.
 #pragma once

@@ -70,14 +70,18 @@ TEST(KillStress, nothing_synced_is_lost_on_medium_journal) {
 // The words of findings about a history that no order explains.
 const std::string kHistory = "a get saw|an erase (found|missed)|nobody touched|no order";
 
+// Under ThreadSanitizer a get from an old copy is found after 27 kills in the mean, and one of ten
+// times not within 60.
+constexpr std::uint64_t kKillsMax = 400;
+
 // The loop must find a bug that the child's wrappers make, and the finding must name that bug.
 class KillBugs : public testing::Test {
  protected:
-  void expect_found(KillBug bug, std::uint32_t engines, std::uint64_t kills_max,
-                    const std::string& words, std::vector<tool::KillMix> mixes = {}) {
+  void expect_found(KillBug bug, std::uint32_t engines, const std::string& words,
+                    std::vector<tool::KillMix> mixes = {}) {
     KillOptions o = bounded();
     if (!mixes.empty()) o.mixes = mixes;
-    o.kills = kills_max;
+    o.kills = kKillsMax;
     o.engines = engines;
     o.threads = {2, 4};
     o.bug = bug;
@@ -92,32 +96,32 @@ class KillBugs : public testing::Test {
 };
 
 TEST_F(KillBugs, a_put_that_is_acknowledged_and_not_done) {
-  expect_found(KillBug::forget_put, tool::kEngineKv, 60, kHistory);
+  expect_found(KillBug::forget_put, tool::kEngineKv, kHistory);
 }
 TEST_F(KillBugs, a_put_that_is_acknowledged_before_it_is_done) {
-  expect_found(KillBug::early_ack, tool::kEngineKv, 120, kHistory);
+  expect_found(KillBug::early_ack, tool::kEngineKv, kHistory);
 }
 // As bench/main_job runs it.
 TEST_F(KillBugs, a_put_that_is_acknowledged_and_not_done_in_ycsb_a) {
-  expect_found(KillBug::forget_put, tool::kEngineKv, 60, kHistory, {tool::KillMix::ycsb_a});
+  expect_found(KillBug::forget_put, tool::kEngineKv, kHistory, {tool::KillMix::ycsb_a});
 }
 TEST_F(KillBugs, a_put_that_is_acknowledged_before_it_is_done_in_ycsb_a) {
-  expect_found(KillBug::early_ack, tool::kEngineKv, 120, kHistory, {tool::KillMix::ycsb_a});
+  expect_found(KillBug::early_ack, tool::kEngineKv, kHistory, {tool::KillMix::ycsb_a});
 }
 TEST_F(KillBugs, a_get_that_answers_from_an_old_copy) {
-  expect_found(KillBug::stale_read, tool::kEngineKv, 60, kHistory);
+  expect_found(KillBug::stale_read, tool::kEngineKv, kHistory);
 }
 TEST_F(KillBugs, a_batch_that_is_written_entry_by_entry) {
-  expect_found(KillBug::torn_batch, tool::kEngineBatch, 120, "a batch is half there|" + kHistory);
+  expect_found(KillBug::torn_batch, tool::kEngineBatch, "a batch is half there|" + kHistory);
 }
 TEST_F(KillBugs, a_batch_that_is_written_collection_by_collection) {
-  expect_found(KillBug::parted_batch, tool::kEngineBatch, 120, "a batch is half there|" + kHistory);
+  expect_found(KillBug::parted_batch, tool::kEngineBatch, "a batch is half there|" + kHistory);
 }
 TEST_F(KillBugs, a_block_that_is_detached_and_never_freed) {
-  expect_found(KillBug::lost_block, tool::kEngineHeap, 60, "objects allocated, .* reachable");
+  expect_found(KillBug::lost_block, tool::kEngineHeap, "objects allocated, .* reachable");
 }
 TEST_F(KillBugs, a_store_in_a_transaction_that_was_not_added) {
-  expect_found(KillBug::unlogged_store, tool::kEngineObjects, 60, "balance|half there|cell");
+  expect_found(KillBug::unlogged_store, tool::kEngineObjects, "balance|half there|cell");
 }
 
 }  // namespace

@@ -55,10 +55,11 @@ struct FramePool {
     file = std::move(*opened);
     return open_frames(file->was_clean());
   }
-  tenuto::Status grow(std::uint64_t bytes) {
+  tenuto::Status grow(std::uint64_t bytes,
+                      tenuto::frame::ZoneUse use = tenuto::frame::ZoneUse::any) {
     auto& f = *file;
     const auto zone = f.grow(bytes, [&](const tenuto::pm::ZoneEntry& z, std::uint64_t head) {
-      tenuto::frame::Frames::format_zone(f, z, head);
+      tenuto::frame::Frames::format_zone(f, z, head, use);
     });
     if (!zone) return zone.error();
     return frames->add_zone(*zone);

@@ -46,6 +46,35 @@ TEST(FramePoolFile, what_was_taken_is_taken_after_a_clean_close) {
   EXPECT_EQ(pool.disagreement(), "");
 }
 
+// Also those that are stolen from other cores, and those of a zone that was opened again.
+TEST(FramePoolFile, frames_come_from_zones_of_their_use_alone) {
+  FramePool pool(16 * kMiB);
+  EXPECT_FALSE(pool.frames->has(ZoneUse::records));
+  EXPECT_EQ(pool.frames->get(kOrderSlab, 0, ZoneUse::records).error(), Status::full);
+  ASSERT_EQ(pool.grow(16 * kMiB, ZoneUse::records), Status::ok);
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_TRUE(pool.frames->has(ZoneUse::records));
+    std::vector<std::pair<FrameId, ZoneUse>> held;
+    for (const ZoneUse use : {ZoneUse::records, ZoneUse::any}) {
+      for (unsigned core = 0; core < 2; ++core) {
+        while (const auto f = pool.frames->get(kOrderSlab, core, use)) held.emplace_back(*f, use);
+      }
+      EXPECT_GT(held.size(), 100u);
+    }
+    for (const auto& [f, use] : held) {
+      EXPECT_EQ(pool.frames->use_of(f), use);
+      const bool behind = f.value >= pool.file->zone(1).offset / kFrameBytes;
+      EXPECT_EQ(behind, use == ZoneUse::records);
+      EXPECT_EQ(pool.frames->put(f, kOrderSlab, 1), Status::ok);
+    }
+    EXPECT_TRUE(pool.frames->get_run(1, 0));
+    EXPECT_EQ(pool.frames->get_run(8, 0).error(), Status::full) << "huge frames of records";
+    EXPECT_EQ(pool.disagreement(), "");
+    ASSERT_EQ(pool.close(), Status::ok);
+    ASSERT_EQ(pool.open(), Status::ok) << pool.report.text();
+  }
+}
+
 TEST(FramePoolFile, frames_are_aligned_in_memory_and_behind_the_head) {
   FramePool pool(64 * kMiB);
   for (unsigned order = 0; order <= kOrderMax; ++order) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "pm/plant.h"
@@ -23,14 +24,19 @@ using test::IoRecord;
 using test::TempPath;
 using Model = std::map<std::string, std::string>;
 
-StoreOptions journalled(const std::string& journal) {
+// Records: in zones of their own, which are mapped shared, or in all zones.
+enum class Records { apart, anywhere };
+
+StoreOptions journalled(const std::string& journal, Records records) {
   StoreOptions o;
   o.pool = test::PoolParts::small_options();
+  if (records == Records::apart) o.pool.heap.record_zones_from = 0;
   o.pool.size = kPoolBytesMin;
   o.pool.size_max = 64u << 20;
   o.pool.medium = Medium::journal;
   o.pool.journal.path = journal;
-  o.pool.journal.bytes = 256u << 10;
+  // Records apart: epochs are long enough to use a block twice.
+  o.pool.journal.bytes = records == Records::apart ? 2u << 20 : 256u << 10;
   o.pool.journal.sync_every_ms = 0;
   return o;
 }
@@ -41,7 +47,7 @@ struct Op {
   bool sync = false;
 };
 
-std::vector<Op> make_ops(std::size_t n, std::mt19937_64& rng) {
+std::vector<Op> make_ops(std::size_t n, unsigned sync_one_in, std::mt19937_64& rng) {
   std::vector<Op> ops(n);
   for (std::size_t i = 0; i < n; ++i) {
     ops[i].key = "key" + std::to_string(rng() % 40);
@@ -50,7 +56,7 @@ std::vector<Op> make_ops(std::size_t n, std::mt19937_64& rng) {
       for (char& c : ops[i].value) c = static_cast<char>('a' + rng() % 26);
       ops[i].value += std::to_string(i);
     }
-    ops[i].sync = rng() % 4 == 0;
+    ops[i].sync = rng() % sync_one_in == 0;
   }
   return ops;
 }
@@ -76,13 +82,14 @@ std::optional<Model> read_all(const Store& s) {
 struct Story {
   Model before;
   std::vector<Op> ops;
+  Records records;
 };
 
 // Opens what a cut left. Returns what is wrong with it, or an empty string.
 std::string judge(const std::string& pool, const std::string& journal, const Story& story,
                   std::size_t acknowledged) {
   Report report;
-  auto s = Store::open(pool, journalled(journal), &report);
+  auto s = Store::open(pool, journalled(journal, story.records), &report);
   if (!s) return report.text();
   if (s->validate(&report) != Status::ok) return report.text();
   const std::optional<Model> there = read_all(*s);
@@ -140,19 +147,23 @@ std::string judge_cuts(const Disk& disk, const IoRecord& record, const Story& st
 
 // Cuts a life of a store. Then it recovers from one of these cuts, runs a second life, and cuts
 // that one too, recovery included. Returns what was wrong, or an empty string.
-std::string explore(std::uint64_t seed, std::size_t cuts) {
+std::string explore(std::uint64_t seed, std::size_t cuts, Records records = Records::anywhere) {
   std::mt19937_64 rng(seed);
   const Disk disk;
-  const auto open = [&] { return Store::open(disk.pool.str(), journalled(disk.journal.str())); };
+  const bool mapped = records == Records::apart;
+  const auto open = [&] {
+    return Store::open(disk.pool.str(), journalled(disk.journal.str(), records));
+  };
   if (auto s = open(); !s || s->close() != Status::ok) return "the store could not be made";
 
-  Story story{{}, make_ops(400, rng)};
+  Story story{{}, mapped ? make_ops(8000, 400, rng) : make_ops(400, 4, rng), records};
   std::vector<std::vector<char>> files;
   {
-    IoRecord record({disk.pool.str(), disk.journal.str()});
+    IoRecord record({disk.pool.str(), disk.journal.str()}, mapped);
     auto s = open();
     if (!s) return "the empty store does not open";
     std::string wrong = run(*s, story.ops, record);
+    if (!wrong.empty()) return wrong;
     if (s->stats().pool.journal_checkpoints == 0) return "the ring never filled";
     if (s->close() != Status::ok) wrong = "the store does not close";
     record.stop();
@@ -163,16 +174,17 @@ std::string explore(std::uint64_t seed, std::size_t cuts) {
   disk.lay_out(files);
   Story second;
   {
-    auto s = Store::open(disk.cut_pool.str(), journalled(disk.cut_journal.str()));
+    auto s = Store::open(disk.cut_pool.str(), journalled(disk.cut_journal.str(), records));
     if (!s) return "a cut store does not open";
     const std::optional<Model> there = read_all(*s);
     if (!there) return "a record cannot be read after a cut";
     second.before = *there;
   }
-  second.ops = make_ops(12, rng);
+  second.ops = make_ops(12, 4, rng);
+  second.records = records;
   test::write_whole(disk.pool.str(), files[0]);
   test::write_whole(disk.journal.str(), files[1]);
-  IoRecord record({disk.pool.str(), disk.journal.str()});
+  IoRecord record({disk.pool.str(), disk.journal.str()}, mapped);
   auto s = open();
   if (!s) return "a cut store does not open";
   std::string wrong = run(*s, second.ops, record);
@@ -182,16 +194,19 @@ std::string explore(std::uint64_t seed, std::size_t cuts) {
 }
 
 // Runs a chain of recoveries, each cut before it ends. Returns what was wrong, or an empty string.
-std::string explore_recoveries(std::uint64_t seed, int chain) {
+std::string explore_recoveries(std::uint64_t seed, int chain, Records records) {
   std::mt19937_64 rng(seed);
   const Disk disk;
-  const auto open = [&] { return Store::open(disk.pool.str(), journalled(disk.journal.str())); };
+  const bool mapped = records == Records::apart;
+  const auto open = [&] {
+    return Store::open(disk.pool.str(), journalled(disk.journal.str(), records));
+  };
   if (auto s = open(); !s || s->close() != Status::ok) return "the store could not be made";
-  const Story story{{}, make_ops(60, rng)};
+  const Story story{{}, make_ops(60, 4, rng), records};
   std::vector<std::vector<char>> files;
   std::size_t acknowledged = 0;
   {
-    IoRecord record({disk.pool.str(), disk.journal.str()});
+    IoRecord record({disk.pool.str(), disk.journal.str()}, mapped);
     auto s = open();
     if (!s) return "the empty store does not open";
     if (std::string wrong = run(*s, story.ops, record); !wrong.empty()) return wrong;
@@ -201,9 +216,9 @@ std::string explore_recoveries(std::uint64_t seed, int chain) {
   }
   for (int i = 0; i < chain; ++i) {
     disk.lay_out(files);
-    IoRecord record({disk.cut_pool.str(), disk.cut_journal.str()});
+    IoRecord record({disk.cut_pool.str(), disk.cut_journal.str()}, mapped);
     Report report;
-    auto s = Store::open(disk.cut_pool.str(), journalled(disk.cut_journal.str()), &report);
+    auto s = Store::open(disk.cut_pool.str(), journalled(disk.cut_journal.str(), records), &report);
     record.stop();
     if (!s) return "recovery " + std::to_string(i) + ": " + report.text();
     files = record.cut(rng() % record.events().size(), IoRecord::Loss::random, rng);
@@ -212,19 +227,25 @@ std::string explore_recoveries(std::uint64_t seed, int chain) {
   return judge(disk.cut_pool.str(), disk.cut_journal.str(), story, acknowledged);
 }
 
-class JournalDisk : public testing::TestWithParam<std::uint64_t> {};
+class JournalDisk : public testing::TestWithParam<std::tuple<std::uint64_t, Records>> {
+ protected:
+  const std::uint64_t seed_ = std::get<0>(GetParam());
+  const Records records_ = std::get<1>(GetParam());
+};
 
 TEST_P(JournalDisk, every_cut_leaves_what_was_synced_and_a_prefix) {
-  EXPECT_EQ(explore(GetParam(), 40), "");
+  EXPECT_EQ(explore(seed_, 40, records_), "");
 }
 
 TEST_P(JournalDisk, recoveries_that_are_cut_leave_a_pool_that_recovers) {
   for (std::uint64_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(explore_recoveries(GetParam() * 100 + i, 6), "") << i;
+    EXPECT_EQ(explore_recoveries(seed_ * 100 + i, 6, records_), "") << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, JournalDisk, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Seeds, JournalDisk,
+                         testing::Combine(testing::Values(1, 2, 3),
+                                          testing::Values(Records::anywhere, Records::apart)));
 
 #ifdef TENUTO_DEBUG_CHECKS
 
@@ -241,6 +262,27 @@ TEST_P(JournalPlanted, is_found) {
   EXPECT_NE(found, "") << GetParam();
   std::printf("%s: %s\n", GetParam(), found.c_str());
 }
+
+// Mistakes that only records in shared pages show.
+class RecordsPlanted : public testing::TestWithParam<const char*> {};
+
+TEST_P(RecordsPlanted, is_found) {
+  std::string found;
+  for (std::uint64_t seed = 1; seed <= 20 && found.empty(); ++seed) {
+    plant(GetParam());
+    found = explore(seed, 40, Records::apart);
+    unplant_all();
+  }
+  EXPECT_NE(found, "") << GetParam();
+  std::printf("%s: %s\n", GetParam(), found.c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(Plants, RecordsPlanted,
+                         testing::Values("heap_record_reused_before_it_is_durable",
+                                         "journal_checkpoint_writes_shared_pages",
+                                         "heap_leaves_in_zones_of_records",
+                                         "heap_closed_with_deferred_frees"),
+                         [](const auto& plant) { return std::string(plant.param); });
 
 INSTANTIATE_TEST_SUITE_P(
     Plants, JournalPlanted,

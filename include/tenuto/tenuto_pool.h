@@ -103,6 +103,7 @@ typedef struct tenuto_pool_options {
   void* log_context;
   unsigned mode; /* permissions of a new pool file; 0: only the owner */
   int large_pages;
+  uint64_t record_zones_from;
 } tenuto_pool_options;
 
 void tenuto_pool_options_init_sized(tenuto_pool_options* options, size_t struct_bytes);

@@ -44,7 +44,10 @@ PoolFile::~PoolFile() {
     forget_bus_errors(base_);
   }
   journal_.reset();
-  change([this] { shared_ = false; });  // nothing is mapped there any more
+  change([this] {  // nothing is mapped there any more
+    shared_ = false;
+    partly_shared_.store(false);
+  });
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   if (!unnamed_.empty()) remove_name(unnamed_, fd_);
   change([this] {
@@ -69,7 +72,9 @@ void PoolFile::let_go() {
   health_.bad_page.store(~std::uint64_t{0}, std::memory_order_relaxed);
   health_.poisoned.store(Status::forked, std::memory_order_relaxed);
   health_.read_only.store(true, std::memory_order_relaxed);
-  if (shared_ && base_ != nullptr) static_cast<void>(::mprotect(base_, bytes(), PROT_READ));
+  if ((shared_ || partly_shared_.load()) && base_ != nullptr) {
+    static_cast<void>(::mprotect(base_, bytes(), PROT_READ));
+  }
 }
 
 Status PoolFile::reserve_addresses(std::uint64_t size_max, Report* report) {
@@ -102,6 +107,27 @@ Status PoolFile::map_file(std::uint64_t from, std::uint64_t to) {
   ready_.store(std::max(to, ready_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
   bytes_.store(to, std::memory_order_release);
   return Status::ok;
+}
+
+Status PoolFile::share(PoolOffset o, std::uint64_t bytes, Report* report) {
+  if (journal_ == nullptr) return Status::ok;
+  // First, so that no checkpoint writes an older line image over a store.
+  TENUTO_TRY(journal_->leave_to_kernel(o.value / kLineBytes, bytes / kLineBytes));
+  partly_shared_.store(true);
+  void* p = ::mmap(base_ + o.value, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_,
+                   static_cast<off_t>(o.value));
+  if (p == MAP_FAILED) {
+    return fail_errno(errno, "cannot map the zone of records", where(o, "zone"), report);
+  }
+  // Records lie in no order that a reader follows.
+  ::madvise(p, bytes, MADV_RANDOM);
+  return Status::ok;
+}
+
+std::uint64_t PoolFile::epoch() const { return journal_ == nullptr ? 0 : journal_->epoch(); }
+
+std::uint64_t PoolFile::durable_epoch() const {
+  return journal_ == nullptr ? 0 : journal_->durable_epoch();
 }
 
 void PoolFile::choose_medium(const PoolOptions& options) {

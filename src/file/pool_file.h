@@ -103,6 +103,20 @@ class PoolFile final : public OfProcess {
   // o and bytes are multiples of 8, inside the pool.
   void copy_out(PoolOffset o, void* to, std::size_t bytes) const;
 
+  // --- shared pages on medium journal
+  // Maps [o, o + bytes) shared from now on; other media do already. The kernel may write its pages
+  // back at any moment, and drop them. So a crash may leave any later store there, whatever the
+  // journal has. REQUIRES: whole frames, to which nothing was stored since the pool is open; and
+  // from now on no store to a byte that a durable state of the pool names (frees_wait).
+  Status share(PoolOffset o, std::uint64_t bytes, Report* report);
+  // Whether memory in shared pages may be stored to again only when the epoch that unlinked it is
+  // durable: medium journal.
+  bool frees_wait() const { return journal_ != nullptr; }
+  // Everything flushed before the call is in this epoch or an earlier one.
+  std::uint64_t epoch() const;
+  // The last epoch that is durable.
+  std::uint64_t durable_epoch() const;
+
   // --- file/holes.cc: whole frames, behind the head
   // Whether free space may be given back to the file system now. This is the only place that
   // forbids it.
@@ -254,8 +268,9 @@ class PoolFile final : public OfProcess {
   bool map_sync_ = false;                   // the file system granted MAP_SYNC
   bool in_memory_ = false;                  // tmpfs: there is no device to write to
   bool wants_journal_ = false;
-  bool shared_ = false;       // stores to the mapping can be read from the file
-  bool large_pages_ = false;  // the option
+  bool shared_ = false;                      // stores to the mapping can be read from the file
+  std::atomic<bool> partly_shared_ = false;  // share was called
+  bool large_pages_ = false;                 // the option
   bool was_clean_ = true;
   bool keeps_tail_ = false;    // what is behind the last zone may be a zone: it is never cut off
   bool copy_damaged_ = false;  // of the superblock: super_ may be the older one

@@ -33,12 +33,21 @@ inline constexpr std::uint64_t kZoneMagic = 0x314e5a4f544e54;  // "TNTOZN1" in t
 // Frame numbers inside a zone are 32 bits wide.
 inline constexpr std::uint64_t kZoneFramesMax = (std::uint64_t{1} << 32) - 2 * kAlignFrames;
 
+// What a zone's frames are for.
+enum class ZoneUse : std::uint64_t {
+  any = 0,
+  // Slabs of the store's records, and nothing else. On medium journal these frames are mapped
+  // shared (PoolFile::share).
+  records = 1,
+};
+
 struct ZoneHeader {
   std::uint64_t magic;
   std::uint64_t first_frame;  // as a frame number of the pool
   std::uint64_t frames;
   std::uint64_t own_frames;  // head and lower state, at the zone's start
-  std::uint64_t reserved[3];
+  ZoneUse use;
+  std::uint64_t reserved[2];
   std::uint32_t index;  // in the pool file's zone table
   std::uint32_t crc;    // crc32c of the fields above
 };

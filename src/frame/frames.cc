@@ -1,5 +1,6 @@
 #include "frame/frames.h"
 
+#include <atomic>
 #include <bit>
 #include <mutex>
 #include <string>
@@ -24,7 +25,8 @@ struct Frames::State {
   pm::PoolFile& file;
   Upper upper;
   std::vector<OwnedFrames> owned;  // one a zone, while recovering
-  std::mutex grow_mu;              // zones are appended one at a time
+  std::atomic<bool> has_records{false};
+  std::mutex grow_mu;  // zones are appended one at a time
 };
 
 namespace {
@@ -43,11 +45,12 @@ Status name_file(Status s, const pm::PoolFile& file, Report* report) {
 
 // --- open and growth -----------------------------------------------------------------------------
 
-void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes) {
+void Frames::format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes,
+                         ZoneUse use) {
   const auto geometry = ZoneGeometry::of(zone, head_bytes);
   TENUTO_ASSERT(geometry);
   const std::size_t index = zone.offset == 0 ? 0 : file.zone_count();
-  Lower::format(file.base(), *geometry, static_cast<std::uint32_t>(index));
+  Lower::format(file.base(), *geometry, static_cast<std::uint32_t>(index), use);
 }
 
 std::uint64_t Frames::zone_bytes_for(std::uint64_t huge_frames) {
@@ -79,6 +82,12 @@ Status Frames::State::attach(std::size_t index, bool clean, Report* report) {
   auto zone = std::make_unique<Zone>(file.base(), *geometry, static_cast<std::uint32_t>(index));
   TENUTO_TRY(zone->lower.check(zone->index(), clean, report));
   if (!clean) zone->lower.recount();
+  if (zone->use() == ZoneUse::records) {
+    // Before a frame of it is handed out, or read.
+    const PoolOffset first = offset_of_frame(zone->id_of(geometry->usable_begin()));
+    TENUTO_TRY(file.share(first, entry.offset + entry.bytes - first.value, report));
+    has_records.store(true, std::memory_order_release);
+  }
   return upper.add_zone(std::move(zone), clean);
 }
 
@@ -112,10 +121,19 @@ Status Frames::add_zone(const pm::ZoneEntry& zone) {
 
 // --- use -----------------------------------------------------------------------------------------
 
-Result<FrameId> Frames::get(unsigned order, unsigned core) {
+Result<FrameId> Frames::get(unsigned order, unsigned core, ZoneUse use) {
   if (order > kOrderMax) return Status::invalid_argument;
   TENUTO_TRY(state_->file.writable());
-  return state_->upper.get(order, core);
+  return state_->upper.get(order, core, use);
+}
+
+ZoneUse Frames::use_of(FrameId frame) const {
+  const Zone* zone = state_->upper.find(frame, 1);
+  return zone == nullptr ? ZoneUse::any : zone->use();
+}
+
+bool Frames::has(ZoneUse use) const {
+  return use == ZoneUse::any || state_->has_records.load(std::memory_order_acquire);
 }
 
 Status Frames::put(FrameId frame, unsigned order, unsigned core) {

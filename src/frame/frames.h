@@ -39,7 +39,8 @@ class Frames {
   // zone 0, the first `head_bytes`. Flushes, does not fence: PoolFile::grow fences before it
   // publishes the zone's entry, and creation before it publishes the superblock. REQUIRES: `zone`
   // is the table's next one, of whole frames, with room for its own state.
-  static void format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes);
+  static void format_zone(pm::PoolFile& file, const pm::ZoneEntry& zone, std::uint64_t head_bytes,
+                          ZoneUse use = ZoneUse::any);
 
   // The size in bytes of a new zone with room for `huge_frames` huge frames beside its own state,
   // wherever it starts: in a row, or as order-10 frames of that many huge frames in all. For
@@ -54,20 +55,26 @@ class Frames {
   static Result<std::unique_ptr<Frames>> open(pm::PoolFile& file, bool clean, Report* report);
   ~Frames();
 
-  // Takes a naturally aligned frame of the order. `core` picks the reservation (any number; it is
-  // reduced modulo the number of hardware threads). Flushes one line. full when no zone has such a
-  // frame (the heap then grows the file and calls add_zone); read_only; invalid_argument for an
-  // order above kOrderMax. Lock-free, but before it returns full it gives threads that are moving a
-  // reservation some time to finish (moves.h).
-  Result<FrameId> get(unsigned order, unsigned core);
+  // Takes a naturally aligned frame of the order, from a zone of this use. `core` picks the
+  // reservation (any number; it is reduced modulo the number of hardware threads). Flushes one
+  // line. full when no zone has such a frame (the heap then grows the file and calls add_zone);
+  // read_only; invalid_argument for an order above kOrderMax. Lock-free, but before it returns full
+  // it gives threads that are moving a reservation some time to finish (moves.h).
+  Result<FrameId> get(unsigned order, unsigned core, ZoneUse use = ZoneUse::any);
   // Gives a frame back. Flushes one line. corrupt when it is not taken in this order (double free,
   // the pool's own frames), and then nothing changes; read_only; invalid_argument for an order
   // above kOrderMax.
   Status put(FrameId frame, unsigned order, unsigned core);
 
-  // Takes `count` huge frames in a row within one zone, for objects above 2 MiB. Lock-free; scans
-  // the children, highest run first. Flushes the children's lines. full when there is no such run;
-  // read_only; invalid_argument when count == 0. put_run returns corrupt when the run is not taken.
+  // The use of the zone that the frame is in. REQUIRES: the frame was handed out, or is kept.
+  ZoneUse use_of(FrameId frame) const;
+  // Whether there is a zone of this use.
+  bool has(ZoneUse use) const;
+
+  // Takes `count` huge frames in a row within one zone of ZoneUse::any, for objects above 2 MiB.
+  // Lock-free; scans the children, highest run first. Flushes the children's lines. full when there
+  // is no such run; read_only; invalid_argument when count == 0. put_run returns corrupt when the
+  // run is not taken.
   Result<FrameId> get_run(std::uint64_t count, unsigned core);
   Status put_run(FrameId frame, std::uint64_t count, unsigned core);
   // Takes this huge frame. full when it is not free; invalid_argument when there is no such huge

@@ -62,7 +62,7 @@ void Lower::flush_children(std::uint32_t first, std::uint32_t count) const {
   flush_bytes(&pairs_[first / 2], (last / 2 - first / 2 + 1) * sizeof(ChildPair));
 }
 
-void Lower::format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index) {
+void Lower::format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index, ZoneUse use) {
   Lower lower(pool, g);
   for (std::uint32_t c = 0; c < g.trees * kTreeChildren; ++c) {
     unsigned free = 0;
@@ -77,7 +77,7 @@ void Lower::format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index) 
     lower.set_child(c, Child::make(free));
   }
   auto& header = *reinterpret_cast<ZoneHeader*>(pool + g.state_offset);
-  header = {kZoneMagic, g.first_frame, g.frames, g.own, {}, index, 0};
+  header = {kZoneMagic, g.first_frame, g.frames, g.own, use, {}, index, 0};
   header.crc = header_crc(header);
   flush(header);
   lower.flush_all();
@@ -272,6 +272,10 @@ Status Lower::check_header(std::uint32_t index, Report* report) const {
   if (h.first_frame != g_.first_frame) return bad("first frame", g_.first_frame, h.first_frame);
   if (h.frames != g_.frames) return bad("frames", g_.frames, h.frames);
   if (h.own_frames != g_.own) return bad("own frames", g_.own, h.own_frames);
+  if (h.use != ZoneUse::any && h.use != ZoneUse::records) {
+    return bad("use", static_cast<std::uint64_t>(ZoneUse::records),
+               static_cast<std::uint64_t>(h.use));
+  }
   return Status::ok;
 }
 

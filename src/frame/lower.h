@@ -50,7 +50,8 @@ namespace TENUTO_NS::frame {
 class Lower {
  public:
   // Writes the state of an empty zone. Flushed, not fenced. REQUIRES: `g` is this zone's geometry.
-  static void format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index);
+  static void format(std::byte* pool, const ZoneGeometry& g, std::uint32_t index,
+                     ZoneUse use = ZoneUse::any);
 
   Lower(std::byte* pool, const ZoneGeometry& g);
 
@@ -100,6 +101,7 @@ class Lower {
   Child child(std::uint32_t c) const { return load(pairs_[c / 2]).get(c % 2); }
   unsigned zeros(std::uint32_t c) const;
   const ZoneGeometry& geometry() const { return g_; }
+  ZoneUse use() const { return header_->use; }  // constant after formatting
 
  private:
   Found get_base(std::uint32_t start, unsigned order);

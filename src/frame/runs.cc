@@ -60,6 +60,7 @@ void Upper::credit_run(const Zone& zone, std::uint32_t first, std::uint32_t coun
 }
 
 Taken Upper::get_run_in(Zone& zone, std::uint32_t count, unsigned& moves) {
+  if (zone.use() != ZoneUse::any) return {};
   std::uint32_t below = zone.geometry().children;
   while (const Found first = zone.lower.find_run(below, count)) {
     const Moves::Transit transit(moves_, moves);

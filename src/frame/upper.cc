@@ -18,7 +18,7 @@ constexpr std::uint32_t row_of(std::uint32_t frame) { return frame / 64 * 64; }
 
 }  // namespace
 
-Upper::Upper(unsigned cores) : slots_(std::size_t{2} * std::max(cores, 1u)) {}
+Upper::Upper(unsigned cores) : slots_(kSlotsOfCore * std::max(cores, 1u)) {}
 
 // --- zones ---------------------------------------------------------------------------------------
 
@@ -44,16 +44,17 @@ Zone* Upper::find(FrameId frame, std::uint64_t frames) const {
 
 // --- get -----------------------------------------------------------------------------------------
 
-Slot& Upper::slot_of(unsigned core, unsigned order) {
-  const auto cores = static_cast<unsigned>(slots_.size() / 2);
-  return slots_[2 * (core < cores ? core : core % cores) + (order >= kOrderHuge ? 1 : 0)];
+Slot& Upper::slot_of(unsigned core, unsigned order, ZoneUse use) {
+  const auto cores = static_cast<unsigned>(slots_.size() / kSlotsOfCore);
+  const unsigned which = use == ZoneUse::records ? 2 : order >= kOrderHuge ? 1 : 0;
+  return slots_[kSlotsOfCore * (core < cores ? core : core % cores) + which];
 }
 
-Result<FrameId> Upper::get(unsigned order, unsigned core) {
-  Request first{slot_of(core, order), order};
+Result<FrameId> Upper::get(unsigned order, unsigned core, ZoneUse use) {
+  Request first{slot_of(core, order, use), order, use};
   if (const Taken frame = get_reserved(first)) return frame.id;
   const Taken frame = moves_.until_quiet([&](unsigned& own) {
-    Request request{first.slot, order};
+    Request request{first.slot, order, use};
     Taken found = get_elsewhere(request);
     // A thread with the same core number may have reserved a tree meanwhile.
     if (!found) found = get_reserved(request);
@@ -109,6 +110,7 @@ Taken Upper::get_elsewhere(Request& request) {
   Taken frame;
   if (count == 0) return frame;
 
+  // The hint of a slot that has had no tree yet names zone 0, whatever its use.
   const std::uint32_t line = hint.tree().tree / kTreesPerLine * kTreesPerLine;
   for (const TreeClass which : preferred) {
     frame = get_in_class(request, *zones_[hint.zone()], line, line + kTreesPerLine, which);
@@ -135,6 +137,7 @@ Taken Upper::get_elsewhere(Request& request) {
 
 Taken Upper::get_in_class(Request& request, Zone& zone, std::uint32_t begin, std::uint32_t end,
                           TreeClass which) {
+  if (zone.use() != request.use) return {};
   end = std::min(end, zone.trees());
   for (std::uint32_t t = begin; t < end; ++t) {
     if (!load(zone.tree(t)).reservable(which)) continue;
@@ -151,6 +154,7 @@ Taken Upper::steal(Request& request, Slot& victim) {
   const Reservation seen = load(victim.reservation);
   if (!seen.present()) return {};
   const TreeId id = seen.tree();
+  if (zones_[id.zone]->use() != request.use) return {};
   if (seen.free() + load(tree(id)).free() < request.frames()) return {};
   const Moves::Transit transit(moves_, request.moves);
   const auto taken = update(victim.reservation, [=](Reservation r) { return r.drop(id); });
@@ -190,7 +194,7 @@ Status Upper::put(FrameId frame, unsigned order, unsigned core) {
   const std::uint32_t at = zone->relative(frame);
   if (!zone->lower.put(at, order)) return Status::corrupt;
 
-  Slot& slot = slot_of(core, order);
+  Slot& slot = slot_of(core, order, zone->use());
   const TreeId id{zone->index(), at / kTreeFrames};
   if (update(slot.reservation, [=](Reservation r) { return r.give(id, frames); })) {
     return Status::ok;

@@ -2,9 +2,10 @@
 // from the children of all zones at open and dropped at close. So nothing here is flushed.
 //
 // A core reserves one tree for base frames and one for huge frames, and its gets work in them
-// alone. The shared words (trees) change only when a reservation moves or another core frees into a
-// tree. When a reservation runs dry, it first takes what other cores freed into its tree. Then it
-// looks for another tree, in this order:
+// alone. A third one is in zones of ZoneUse::records; no other get looks into these zones. The
+// shared words (trees) change only when a reservation moves or another core frees into a tree. When
+// a reservation runs dry, it first takes what other cores freed into its tree. Then it looks for
+// another tree, in this order:
 //   1. partial, then free trees on the same line of tree words
 //   2. zone by zone, from the reservation's zone on: partial, then free trees
 //   3. trees with few free frames
@@ -44,7 +45,7 @@ struct Taken {
 
 class Upper {
  public:
-  // Makes `cores` reservations for base frames and as many for huge frames.
+  // Makes `cores` reservations for base frames, for huge frames, and for frames of records.
   explicit Upper(unsigned cores);
 
   // Appends a zone whose lower state has been checked. With `serve` its free frames can be taken at
@@ -54,7 +55,7 @@ class Upper {
   // quiescent.
   void rebuild();
 
-  Result<FrameId> get(unsigned order, unsigned core);
+  Result<FrameId> get(unsigned order, unsigned core, ZoneUse use = ZoneUse::any);
   Status put(FrameId frame, unsigned order, unsigned core);
   Result<FrameId> get_run(std::uint32_t count);
   Status put_run(FrameId frame, std::uint32_t count);
@@ -74,12 +75,13 @@ class Upper {
   struct Request {
     Slot& slot;
     unsigned order;
+    ZoneUse use;
     unsigned moves = 0;
 
     unsigned frames() const { return 1u << order; }
   };
 
-  Slot& slot_of(unsigned core, unsigned order);
+  Slot& slot_of(unsigned core, unsigned order, ZoneUse use);
   Taken get_reserved(Request& request);
   Taken get_elsewhere(Request& request);
   Taken get_in_class(Request& request, Zone& zone, std::uint32_t begin, std::uint32_t end,
@@ -99,7 +101,8 @@ class Upper {
 
   Tree& tree(TreeId id) const { return zones_[id.zone]->tree(id.tree); }
 
-  std::vector<Slot> slots_;  // base and huge of core 0, of core 1, ...
+  static constexpr std::size_t kSlotsOfCore = 3;  // base, huge, records
+  std::vector<Slot> slots_;                       // of core 0, of core 1, ...
   // Each is written once, before zone_count_ is raised.
   std::array<std::unique_ptr<Zone>, pm::kZonesMax> zones_;
   std::atomic<std::uint32_t> zone_count_ = 0;

@@ -15,9 +15,13 @@ class Zone {
  public:
   // The tree counters start at zero, so no frame is handed out before count_free.
   Zone(std::byte* pool, const ZoneGeometry& g, std::uint32_t index)
-      : lower(pool, g), index_(index), trees_(round_up(g.trees, kTreesPerLine) / kTreesPerLine) {}
+      : lower(pool, g),
+        use_(lower.use()),
+        index_(index),
+        trees_(round_up(g.trees, kTreesPerLine) / kTreesPerLine) {}
 
   std::uint32_t index() const { return index_; }
+  ZoneUse use() const { return use_; }
   const ZoneGeometry& geometry() const { return lower.geometry(); }
   std::uint32_t trees() const { return geometry().trees; }
   Tree& tree(std::uint32_t t) { return trees_[t / kTreesPerLine].trees[t % kTreesPerLine]; }
@@ -43,6 +47,7 @@ class Zone {
     Tree trees[kTreesPerLine] = {};
   };
 
+  ZoneUse use_;  // in DRAM, because the header may be damaged later
   std::uint32_t index_;
   std::vector<TreeLine> trees_;
 };

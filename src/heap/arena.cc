@@ -174,7 +174,8 @@ Slab& Arena::fresh_shadow() {
 Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   std::optional<ShadowToFill> shadow;  // before anything is written
   if (!TENUTO_PLANT("heap_slab_made_before_its_shadow")) shadow.emplace(*this);
-  const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_);
+  const auto use = kind == Kind::record ? frame::ZoneUse::records : frame::ZoneUse::any;
+  const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_, use);
   if (!frame) {
     *why = frame.error();
     return nullptr;
@@ -183,6 +184,7 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   if (!shadow) shadow.emplace(*this);
   Slab& slab = shadow->take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
+  slab.kind = kind;
   slab.fill_free_all();
   pages_.set(*frame, owner_of(slab), &slab);
   list(slab);
@@ -195,6 +197,9 @@ Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   Slab& slab = fresh_shadow();
   const SlabShape shape = header.shape.shape();
   attach_slab(slab, file_, offset, header, shape);
+  const bool with_records =
+      frames_.frames().use_of(frame_of_offset(offset)) == frame::ZoneUse::records;
+  if (with_records && slab.kind == Kind::derived) slab.kind = Kind::record;
   if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
     Slab& old = fresh_shadow();
     attach_slab(old, file_, offset, header, {shape.old, {}});

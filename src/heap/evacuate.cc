@@ -21,7 +21,7 @@ namespace TENUTO_NS::heap {
 
 bool Arena::leave(Slab& slab) {
   const std::lock_guard lock(mu);
-  if (slab.header == nullptr || slab.kind != Kind::derived || slab.empty()) return false;
+  if (slab.header == nullptr || is_logged(slab.kind) || slab.empty()) return false;
   if (slab.listed) unlist(slab);
   slab.leaving.store(true, std::memory_order_relaxed);
   return true;
@@ -104,11 +104,11 @@ Evacuation Heap::begin_evacuation(double occupancy, std::uint64_t blocks_max,
   std::vector<std::uint64_t> fixed_slabs;
   for (const PoolOffset o : fixed) fixed_slabs.push_back(round_down(o.value, kSlabBytes));
   std::sort(fixed_slabs.begin(), fixed_slabs.end());
-  std::array<ClassPlan, kClasses> plans;
+  std::array<ClassPlan, kKinds * kClasses> plans;  // by kind and class
   for (const auto& arena : s.arenas) {
     arena->for_each_slab([&](const Slab& slab) {
-      if (slab.kind != Kind::derived || slab.empty()) return;
-      ClassPlan& plan = plans[slab.class_id.value];
+      if (is_logged(slab.kind) || slab.empty()) return;
+      ClassPlan& plan = plans[static_cast<unsigned>(slab.kind) * kClasses + slab.class_id.value];
       plan.blocks = slab.blocks;
       plan.from = mine.arena;
       if (slab.arena == mine.arena) plan.room += slab.free_count;
@@ -154,6 +154,7 @@ std::uint64_t Heap::slabs_leaving() const {
 }
 
 std::uint64_t Heap::end_evacuation() {
+  state_->free_deferred(state_->mine());  // the last blocks of chosen slabs may be among them
   state_->abandon_evacuation();
   return state_->slabs_stayed.exchange(0, std::memory_order_relaxed);
 }
@@ -168,8 +169,10 @@ bool Heap::State::abandon_evacuation() {
 
 void Heap::State::empty_derived_caches(LaneHeap& h) {
   h.evacuations = evacuations.load(std::memory_order_acquire);
-  for (ClassCache& cache : h.caches[static_cast<unsigned>(Kind::derived)]) {
-    if (cache.count() != 0) spill(cache, true);
+  for (const Kind kind : {Kind::derived, Kind::record}) {
+    for (ClassCache& cache : h.caches[static_cast<unsigned>(kind)]) {
+      if (cache.count() != 0) spill(cache, true);
+    }
   }
 }
 

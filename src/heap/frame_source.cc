@@ -8,10 +8,12 @@ namespace TENUTO_NS::heap {
 // this one gets its part, so it grows again: each turn has served others, and the file's limit ends
 // the loop.
 template <class Get>
-Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t frames) {
+Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t frames,
+                                            frame::ZoneUse use) {
   const std::uint64_t huge_frames = (frames + frame::kHugeFrames - 1) / frame::kHugeFrames;
   Result<FrameId> got = get();
-  if (!got && got.error() == Status::full && reclaim_ && reclaim_()) got = get();
+  const bool reclaims = use == frame::ZoneUse::any && reclaim_ != nullptr;
+  if (!got && got.error() == Status::full && reclaims && reclaim_()) got = get();
   if (!got && got.error() == Status::full) {
     // One thread grows the file. The others find the new zone here, also when the thread that grew
     // it had no memory to take it into service.
@@ -19,7 +21,7 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t frames
     TENUTO_TRY(frames_.add_zone(file_.zone(file_.zone_count() - 1)));
     got = get();
     while (!got && got.error() == Status::full) {
-      TENUTO_TRY(grow(huge_frames));
+      TENUTO_TRY(grow(huge_frames, use));
       got = get();
     }
   }
@@ -28,11 +30,19 @@ Result<PoolOffset> FrameSource::get_or_grow(const Get& get, std::uint64_t frames
   return offset_of_frame(*got);
 }
 
-Status FrameSource::grow(std::uint64_t huge_frames) {
+bool FrameSource::make_record_zone() {
+  const std::lock_guard lock(grow_mu_);
+  if (frames_.has(frame::ZoneUse::records)) return true;
+  if (grow(1, frame::ZoneUse::records) == Status::ok) return true;
+  refused_at_.store(file_.bytes(), std::memory_order_relaxed);
+  return false;
+}
+
+Status FrameSource::grow(std::uint64_t huge_frames, frame::ZoneUse use) {
   const Result<pm::ZoneEntry> zone =
       file_.grow(frame::Frames::zone_bytes_for(huge_frames),
-                 [this](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
-                   frame::Frames::format_zone(file_, z, head_bytes);
+                 [&](const pm::ZoneEntry& z, std::uint64_t head_bytes) {
+                   frame::Frames::format_zone(file_, z, head_bytes, use);
                  });
   if (!zone) return zone.error();
   TENUTO_TRY(frames_.add_zone(*zone));
@@ -48,12 +58,12 @@ Status FrameSource::fill(std::uint64_t first, std::uint64_t frames) {
   return Status::ok;
 }
 
-Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core) {
-  return get_or_grow([&] { return frames_.get(order, core); }, std::uint64_t{1} << order);
+Result<PoolOffset> FrameSource::get_unfilled(unsigned order, unsigned core, frame::ZoneUse use) {
+  return get_or_grow([&] { return frames_.get(order, core, use); }, std::uint64_t{1} << order, use);
 }
 
-Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
-  Result<PoolOffset> got = get_unfilled(order, core);
+Result<PoolOffset> FrameSource::get(unsigned order, unsigned core, frame::ZoneUse use) {
+  Result<PoolOffset> got = get_unfilled(order, core, use);
   if (!got) return got;
   const Status s = fill(frame_of_offset(*got).value, std::uint64_t{1} << order);
   if (s == Status::ok) return got;
@@ -63,7 +73,7 @@ Result<PoolOffset> FrameSource::get(unsigned order, unsigned core) {
 
 Result<PoolOffset> FrameSource::get_run(std::uint64_t huge_frames, unsigned core) {
   Result<PoolOffset> got = get_or_grow([&] { return frames_.get_run(huge_frames, core); },
-                                       huge_frames * frame::kHugeFrames);
+                                       huge_frames * frame::kHugeFrames, frame::ZoneUse::any);
   if (!got) return got;
   const Status s = fill(frame_of_offset(*got).value, huge_frames * frame::kHugeFrames);
   if (s == Status::ok) return got;

@@ -3,6 +3,8 @@
 // file, except from get_unfilled.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 
@@ -16,15 +18,30 @@ namespace TENUTO_NS::heap {
 
 class FrameSource {
  public:
-  FrameSource(pm::PoolFile& file, frame::Frames& frames)
-      : file_(file), frames_(frames), holes_(file), large_(file, holes_, frames) {}
+  // record_zones_from: see HeapOptions.
+  FrameSource(pm::PoolFile& file, frame::Frames& frames, std::uint64_t record_zones_from)
+      : file_(file),
+        frames_(frames),
+        holes_(file),
+        large_(file, holes_, frames),
+        record_zones_from_(file.frees_wait() ? record_zones_from : ~std::uint64_t{0}) {}
 
   // As Frames::get and get_run. Grows the pool before it returns full. The frame bits are flushed,
   // not fenced.
-  Result<PoolOffset> get(unsigned order, unsigned core);
+  Result<PoolOffset> get(unsigned order, unsigned core, frame::ZoneUse use = frame::ZoneUse::any);
   Result<PoolOffset> get_run(std::uint64_t huge_frames, unsigned core);
   // The same for a caller that fills holes itself.
-  Result<PoolOffset> get_unfilled(unsigned order, unsigned core);
+  Result<PoolOffset> get_unfilled(unsigned order, unsigned core,
+                                  frame::ZoneUse use = frame::ZoneUse::any);
+  // Whether records have zones of their own. Makes the first one if it is time for that and there
+  // is room.
+  bool has_record_zones() {
+    if (frames_.has(frame::ZoneUse::records)) return true;
+    const std::uint64_t bytes = file_.bytes();
+    if (bytes < record_zones_from_ || bytes == refused_at_.load(std::memory_order_relaxed))
+      return false;
+    return make_record_zone();
+  }
   void put(PoolOffset o, unsigned order, unsigned core);
   void put_run(PoolOffset o, std::uint64_t huge_frames, unsigned core);
 
@@ -45,13 +62,17 @@ class FrameSource {
   void given_back(PoolOffset o, Status s);
   void punch_pieces(std::uint64_t frame, std::uint64_t end);
   template <class Get>
-  Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t frames);
-  Status grow(std::uint64_t huge_frames);
+  Result<PoolOffset> get_or_grow(const Get& get, std::uint64_t frames, frame::ZoneUse use);
+  Status grow(std::uint64_t huge_frames, frame::ZoneUse use);
+  bool make_record_zone();
 
   pm::PoolFile& file_;
   frame::Frames& frames_;
   Holes holes_;
   LargePages large_;
+  // More than any pool has if records need no zones of their own.
+  const std::uint64_t record_zones_from_;
+  std::atomic<std::uint64_t> refused_at_ = 0;  // the pool's bytes when it had no room for one
   std::function<bool()> reclaim_;
   std::mutex grow_mu_;
 };

@@ -13,6 +13,10 @@
 
 namespace TENUTO_NS::heap {
 
+namespace {
+constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
+}  // namespace
+
 Heap::Heap() = default;
 Heap::~Heap() = default;
 
@@ -21,7 +25,7 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       file(f),
       lanes(l),
       pages(f.bytes_max()),
-      frames(f, fr),
+      frames(f, fr, o.record_zones_from),
       extents(f, frames, options),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
@@ -37,6 +41,7 @@ LaneHeap& Heap::State::make_lane_heap(pm::Lane& lane) {
   fresh->core = lane.id.value % static_cast<unsigned>(arenas.size());
   fresh->arena = arenas[fresh->core].get();
   fresh->make_quarantine_room(2 * kQuarantineBatch);
+  if (file.frees_wait()) fresh->deferred = deferred.empty();
   // Start above every sequence that the lane's lines contain.
   for (std::size_t i = pm::kLaneRetiredLine; i < pm::kLaneUndoLine; ++i) {
     const pm::LogLine& line = lane.lines[i];
@@ -76,6 +81,17 @@ Result<std::uint64_t> block_bytes(std::uint64_t bytes, std::uint64_t align, bool
 
 Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
                                    bool near) {
+  if (kind != Kind::record) return reserve_in(h, bytes, kind, align, near);
+  const bool apart = frames.has_record_zones() && class_of(bytes, align) != kNoClass;
+  if (apart) {
+    Result<Block> block = reserve_in(h, bytes, kind, align, near);
+    if (block || block.error() != Status::full) return block;
+  }
+  return reserve_in(h, bytes, Kind::derived, align, near);
+}
+
+Result<Block> Heap::State::reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kind,
+                                      std::uint64_t align, bool near) {
   if (bytes > file.bytes_max()) return Status::too_large;
   if (!std::has_single_bit(align) || align > kHugeBytes) return Status::invalid_argument;
   const ClassId class_id = class_of(bytes, align);
@@ -109,6 +125,10 @@ Result<Block> Heap::State::reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, 
 Result<PoolOffset> Heap::State::refill(LaneHeap& h, ClassCache& cache, ClassId class_id,
                                        Kind kind) {
   extents.tick();
+  if (kind == Kind::record) {
+    free_durable(h, kBatchesBeforeGrowth);
+    if (cache.count() != 0) return cache.take();
+  }
   const SlabGeometry g = slab_geometry(kClassBytes[class_id.value], file.superblock().stripes);
   if (!cache.ready()) cache.init(class_id, g.stripes);
   std::array<PoolOffset, 64> blocks;
@@ -189,7 +209,9 @@ void Heap::State::scavenge(LaneHeap& h) {
     if (idle == nullptr) return;
     drain_limbo(*idle);
     empty_caches(*idle);
+    hand_over(*idle);
   });
+  free_deferred(h);
   empty_quarantine(h);  // again: some blocks may have waited for an idle lane
   empty_caches(h);
   for (const auto& arena : arenas) arena->trim();
@@ -208,8 +230,9 @@ void Heap::State::unclaim(PoolOffset block) {
 
 Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align) {
   TENUTO_TRY(state_->file.writable());
+  if (kind == Kind::derived && TENUTO_PLANT("heap_leaves_in_zones_of_records")) kind = Kind::record;
   Result<Block> block = state_->reserve(state_->mine(), bytes, kind, align);
-  if (!block || kind == Kind::derived) return block;
+  if (!block || is_derived(kind)) return block;
   if (const SlabBlock b = state_->slab_block(block->offset)) {
     const bool fresh = b.slab->set_reserved(b.index);
     TENUTO_ASSERT(fresh);
@@ -225,8 +248,9 @@ void Heap::release(PoolOffset block) {
   LaneHeap& h = state_->mine();
   bool derived = false;
   bool sound = false;
-  if (const SlabBlock b = state_->slab_block(block)) {
-    derived = b.slab->kind == Kind::derived;
+  const SlabBlock b = state_->slab_block(block);
+  if (b) {
+    derived = is_derived(b.slab->kind);
     sound = b.index != kNoBlock && (derived || !b.slab->live(b.index));
     if (sound && !derived) b.slab->clear_reserved(b.index);
   } else {
@@ -236,6 +260,8 @@ void Heap::release(PoolOffset block) {
   if (!sound) {
     state_->file.log(state_->file.where(block, "freed, but no block starts there"));
     state_->file.poison(Status::corrupt);
+  } else if (b && b.slab->kind == Kind::record) {
+    state_->defer(h, b, block);
   } else if (derived) {
     state_->give_back(h, block);
   } else {
@@ -381,7 +407,10 @@ HeapStats Heap::stats() const {
     });
   }
   // Other threads may have moved blocks since.
-  const std::uint64_t cached = std::min(derived, state_->cached_bytes(Kind::derived));
+  const std::uint64_t waiting = state_->cached_bytes(Kind::derived) +
+                                state_->cached_bytes(Kind::record) +
+                                state_->deferred_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t cached = std::min(derived, waiting);
   s.allocated_bytes += derived - cached;
   s.cached_bytes += cached;
   return s;

@@ -7,6 +7,9 @@
 //   derived   follows from a structure above: the store's leaves name all its records. Nothing is
 //             flushed for it. A clean close writes the bits; after a crash the owner calls mark().
 //   typed     a logged block with a type, a number by which it is found (typed.cc).
+//   record    a derived block to which nothing is stored while anything durable names it. On medium
+//             journal it is in shared pages, if the pool has zones for it (deferred.h). Elsewhere
+//             it is a derived block.
 //
 // Thread safety: any thread may call everything except open, recovery and close.
 #pragma once
@@ -27,10 +30,12 @@
 
 namespace TENUTO_NS::heap {
 
-enum class Kind : std::uint8_t { logged = 0, derived = 1, typed = 2 };
-inline constexpr std::size_t kKinds = 3;
-// Where a kind selects blocks, `logged` includes typed ones.
-inline constexpr bool is_logged(Kind k) { return k != Kind::derived; }
+enum class Kind : std::uint8_t { logged = 0, derived = 1, typed = 2, record = 3 };
+inline constexpr std::size_t kKinds = 4;
+inline constexpr std::size_t kKindsOnMedia = 3;  // records are derived there; their zone tells
+// Where a kind selects blocks, `logged` includes typed ones, and `derived` records.
+inline constexpr bool is_logged(Kind k) { return k == Kind::logged || k == Kind::typed; }
+inline constexpr bool is_derived(Kind k) { return !is_logged(k); }
 
 struct Block {
   PoolOffset offset;

@@ -30,6 +30,8 @@ struct Heap::State {
   FrameSource frames;
   Extents extents;
   std::vector<std::unique_ptr<Arena>> arenas;
+  DeferredFrees deferred;
+  std::atomic<std::uint64_t> deferred_bytes = 0;         // of blocks, also in lanes' batches
   std::unique_ptr<std::atomic<LaneHeap*>[]> lane_heaps;  // by lane id
   std::atomic<std::size_t> lane_heaps_end = 0;           // no id >= this has one
   std::mutex lane_heaps_mu;
@@ -52,6 +54,18 @@ struct Heap::State {
   Result<Block> reserve(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align = 16,
                         bool near = false);
   Result<PoolOffset> refill(LaneHeap& h, ClassCache& cache, ClassId class_id, Kind kind);
+  Result<Block> reserve_in(LaneHeap& h, std::uint64_t bytes, Kind kind, std::uint64_t align,
+                           bool near);
+  // --- deferred frees of records (deferred.h)
+  void defer(LaneHeap& h, const SlabBlock& b, PoolOffset block);
+  void hand_over(LaneHeap& h);
+  void give_deferred(DeferredBatch& batch, LaneHeap* to);
+  // Frees what is durable: up to `batches` to the lane's caches.
+  void free_durable(LaneHeap& h, unsigned batches);
+  // Syncs, and frees all but the batches of lanes that other threads use.
+  void free_deferred(LaneHeap& h);
+  // The same, and of all lanes. REQUIRES: quiescent.
+  Status free_all_deferred();
   // To the lane's cache, or to the slab when the cache is full. Extents become free extents.
   void give_back(LaneHeap& h, PoolOffset block);
   // The same for a logged block that was reserved and never published.

@@ -19,10 +19,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "file/lane.h"
 #include "heap/arena.h"
+#include "heap/deferred.h"
 #include "heap/intent_line.h"
 #include "heap/tcache.h"
 #include "pm/dirty_lines.h"
@@ -60,6 +62,8 @@ struct LaneHeap {
   std::array<std::array<ClassCache, kClasses>, kKinds> caches;  // by kind, class
   std::vector<PoolOffset> places;                               // scratch
   std::vector<IntentElement> batch;                             // scratch
+
+  std::unique_ptr<DeferredBatch> deferred;  // null: no memory, or not needed
 
   std::uint64_t evacuations = 0;  // how many this lane has seen
 

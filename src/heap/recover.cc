@@ -58,7 +58,7 @@ void Heap::State::find_slabs() {
     Slab& slab = arenas[n++ % arenas.size()]->adopt(o, *header);
     slab.sealed = lines.sealed(*header);
     // After a crash the bits of derived blocks mean nothing; marks replace them.
-    if (slab.kind == Kind::derived && !clean) continue;
+    if (is_derived(slab.kind) && !clean) continue;
     const auto take_bits = [&lines](Slab& part) {
       BlockBits used;
       lines.used(part, used);
@@ -106,7 +106,7 @@ Status Heap::mark(PoolOffset block, Report* report) {
   State& s = *state_;
   const auto [slab, i] = s.slab_block(block);
   if (slab == nullptr) return s.extents.mark(block, report);
-  if (i == kNoBlock || slab->kind != Kind::derived) {
+  if (i == kNoBlock || is_logged(slab->kind)) {
     return fail(Status::corrupt, report, "a reference leads to no block",
                 s.file.where(block, "reference"));
   }
@@ -125,7 +125,7 @@ void Heap::State::finish_part(Slab& slab) const {
     const std::uint64_t used = slab.live_bits[w].load(std::memory_order_relaxed);
     slab.free_bits[w] &= ~used;
     slab.free_count -= static_cast<std::uint32_t>(std::popcount(used));
-    if (slab.kind == Kind::derived) slab.live_bits[w].store(0, std::memory_order_relaxed);
+    if (is_derived(slab.kind)) slab.live_bits[w].store(0, std::memory_order_relaxed);
   }
 }
 
@@ -201,6 +201,7 @@ Status Heap::close() {
   State& s = *state_;
   TENUTO_TRY(s.file.writable());
   s.frames.large().stop();
+  if (!TENUTO_PLANT("heap_closed_with_deferred_frees")) TENUTO_TRY(s.free_all_deferred());
   s.extents.flush_log();  // for threads that still run and may never fence again
   const bool careless = TENUTO_PLANT("heap_close_forgets_living_threads");
   for (const auto& h : s.lane_heaps_owned) {
@@ -211,7 +212,7 @@ Status Heap::close() {
     s.empty_caches(*h);
   }
   s.for_each_slab([](Slab& slab) {
-    if (slab.kind == Kind::derived && !TENUTO_PLANT("heap_close_forgets_derived_bits")) {
+    if (is_derived(slab.kind) && !TENUTO_PLANT("heap_close_forgets_derived_bits")) {
       write_stripes(slab, slab.free_bits);
     }
     if (!slab.is_old()) seal_stripes(slab);
@@ -222,6 +223,7 @@ Status Heap::close() {
 
 void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {
   State& s = *state_;
+  static_cast<void>(s.free_all_deferred());  // if it fails, the pool turns read-only
   for (const auto& h : s.lane_heaps_owned) s.empty_caches(*h);
   s.for_each_slab([&](Slab& slab) {
     if (is_logged(slab.kind) != is_logged(kind)) return;
@@ -273,7 +275,7 @@ Status Heap::State::validate_slab(const Slab& slab, Report* report) {
   for (unsigned i = 0; i < slab.blocks; ++i) {
     const bool is_free = slab.is_free(i);
     free_blocks += is_free ? 1 : 0;
-    if (slab.kind == Kind::derived) continue;
+    if (is_derived(slab.kind)) continue;
     if (slab.persistent(i) != slab.live(i)) {
       return damaged(slab.block_offset(i), "block's bit and its use disagree");
     }

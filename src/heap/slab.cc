@@ -73,7 +73,7 @@ SlabHeader format_slab(pm::PoolFile& file, PoolOffset offset, ClassId class_id, 
   SlabHeader said{};
   said.self = offset.value;
   said.pool_id = file.superblock().pool_id;
-  said.kind = static_cast<std::uint8_t>(kind);
+  said.kind = static_cast<std::uint8_t>(kind == Kind::record ? Kind::derived : kind);
   said.stripes = static_cast<std::uint8_t>(pool_stripes);
   said.crc = slab_crc(said);
   const SlabCut cut{class_id.value, 1, static_cast<std::uint8_t>(1 + g.stripes)};
@@ -96,7 +96,7 @@ bool is_cut(const SlabCut& cut, unsigned stripes) {
 bool is_slab_of(const SlabHeader& h, PoolOffset offset, std::uint64_t pool_id, unsigned stripes) {
   if (h.magic != kSlabMagic || h.self != offset.value) return false;
   if (h.pool_id != pool_id || h.crc != slab_crc(h)) return false;
-  if (h.kind >= kKinds || h.stripes != stripes || !h.shape.sound(offset)) return false;
+  if (h.kind >= kKindsOnMedia || h.stripes != stripes || !h.shape.sound(offset)) return false;
   const auto [now, old] = h.shape.shape();
   if (!is_cut(now, stripes)) return false;
   const unsigned end_line = 1 + slab_geometry(kClassBytes[now.class_id], stripes).stripes;

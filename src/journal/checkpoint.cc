@@ -1,12 +1,14 @@
 // Checkpoints: the contents of the journal's durable blocks go into the pool file and are synced
 // there. Only then the journal's start moves (journal.h). Also the end of a life, which begins with
 // one.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
 
 #include "journal/journal.h"
 #include "journal/page.h"
+#include "pm/no_memory.h"
 #include "pm/os.h"
 #include "pm/plant.h"
 
@@ -34,6 +36,32 @@ bool Journal::stamp(std::uint64_t block, std::uint64_t end) {
   return true;
 }
 
+// Both are in ascending order.
+void Journal::note_for_checkpoint(std::span<const LineImage> images) {
+  if (TENUTO_PLANT("journal_checkpoint_writes_shared_pages")) {
+    return since_checkpoint_.put_all(images);
+  }
+  const auto before = [](const LineImage& i, std::uint64_t line) { return i.line < line; };
+  auto from = images.begin();
+  for (const Lines& shared : kernels_) {
+    const auto first = std::lower_bound(from, images.end(), shared.first, before);
+    const auto end = std::lower_bound(first, images.end(), shared.end, before);
+    since_checkpoint_.put_all({from, first});
+    kernels_since_checkpoint_ += static_cast<std::uint64_t>(end - first);
+    from = end;
+  }
+  since_checkpoint_.put_all({from, images.end()});
+}
+
+Status Journal::leave_to_kernel(std::uint64_t first_line, std::uint64_t lines) {
+  const std::lock_guard lock(state_mu_);
+  const bool there = had_memory([&] { kernels_.push_back({first_line, first_line + lines}); });
+  if (!there) return Status::full;
+  std::sort(kernels_.begin(), kernels_.end(),
+            [](const Lines& a, const Lines& b) { return a.first < b.first; });
+  return Status::ok;
+}
+
 Status Journal::checkpoint_now() {
   // The line images of a failed checkpoint are gone, so the start must not move.
   TENUTO_TRY(status());
@@ -43,7 +71,7 @@ Status Journal::checkpoint_now() {
     const std::lock_guard state(state_mu_);
     start = file_->end();
     std::swap(applied_, since_checkpoint_);
-    applying_lines_ = applied_.size();
+    applying_lines_ = applied_.size() + std::exchange(kernels_since_checkpoint_, 0);
   }
   const auto begin = std::chrono::steady_clock::now();
   std::uint64_t bytes = 0;

@@ -293,7 +293,7 @@ void Journal::note_appended(std::span<const LineImage> images) {
       if (!since_checkpoint_.has(p.line)) since_checkpoint_.put_all({&p, 1});
     }
   } else {
-    since_checkpoint_.put_all(images);
+    note_for_checkpoint(images);
   }
   const bool half_full = file_->used_bytes() > file_->ring_bytes() / kCheckpointShare;
   const bool half_long = options_.recovery_ms_max != 0 &&
@@ -306,7 +306,8 @@ void Journal::note_appended(std::span<const LineImage> images) {
 }
 
 double Journal::recovery_ms_locked() const {
-  const auto lines = static_cast<double>(since_checkpoint_.size() + applying_lines_);
+  const auto lines =
+      static_cast<double>(since_checkpoint_.size() + kernels_since_checkpoint_ + applying_lines_);
   const auto bytes = static_cast<double>(file_->used_bytes());
   return (lines * ns_per_line_ + bytes * ns_per_byte_) / 1e6;
 }

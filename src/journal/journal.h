@@ -44,6 +44,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "journal/capture.h"
 #include "journal/file.h"
@@ -119,6 +120,15 @@ class Journal final : public FlushSink {
   Status sync();
   // ok, or io: the journal has failed, and what was flushed since may be lost.
   Status status() const { return failed_.load(std::memory_order_acquire); }
+  // Everything flushed before the call is in this epoch or an earlier one. Any thread.
+  std::uint64_t epoch() const { return capture_->epoch(); }
+  // All epochs up to this one are durable. Any thread.
+  std::uint64_t durable_epoch() const { return durable_.load(std::memory_order_acquire); }
+  // From now on the pool file's own pages hold these lines (PoolFile::share). They still go to the
+  // ring, so that a sync makes them durable and a replay restores them. A checkpoint syncs their
+  // pages and writes nothing to them. full: no memory.
+  Status leave_to_kernel(std::uint64_t first_line, std::uint64_t lines);
+
   // fsync of the pool file, for other code. If it fails, the journal has failed: the next
   // checkpoint's sync would not report it again.
   Status sync_pool(Report* report);
@@ -145,7 +155,8 @@ class Journal final : public FlushSink {
   Status commit(std::uint64_t wanted);
   Status commit_now();
   Status append(std::span<const LineImage> images);
-  void note_appended(std::span<const LineImage> images);  // REQUIRES: state_mu_
+  void note_appended(std::span<const LineImage> images);        // REQUIRES: state_mu_
+  void note_for_checkpoint(std::span<const LineImage> images);  // REQUIRES: state_mu_
   Status checkpoint();
   Status checkpoint_now();  // REQUIRES: checkpoint_mu_
   template <class F>
@@ -182,7 +193,15 @@ class Journal final : public FlushSink {
   std::atomic<bool> begun_ = false;
   mutable std::mutex state_mu_;
   std::unique_ptr<JournalFile> file_;  // guarded by state_mu_
-  LineMap since_checkpoint_;          // guarded by state_mu_: line images of the blocks since start
+  LineMap since_checkpoint_;  // guarded by state_mu_: line images of the blocks since start
+  // Guarded by state_mu_: what the kernel writes back, ascending; and how many line images of it
+  // are in the blocks since the start.
+  struct Lines {
+    std::uint64_t first;
+    std::uint64_t end;
+  };
+  std::vector<Lines> kernels_;
+  std::uint64_t kernels_since_checkpoint_ = 0;
   std::uint64_t applying_lines_ = 0;  // guarded by state_mu_: of the checkpoint under way
   double ns_per_line_;                // guarded by state_mu_: to the pool file, as measured
   double ns_per_byte_;                // of the ring, to read and unpack; constant after open

@@ -44,6 +44,7 @@ Status take_pool_options(const tenuto_pool_options& from, PoolOptions& to, Repor
   to.journal.recovery_ms_max = o.journal_recovery_ms_max;
   to.journal.keep = o.journal_keep != 0;
   to.large_pages = o.large_pages != 0;
+  to.heap.record_zones_from = o.record_zones_from;
   if (o.log != nullptr) {
     to.log = [log = o.log, context = o.log_context](std::string_view text) {
       log(context, std::string(text).c_str());
@@ -115,6 +116,7 @@ void tenuto_pool_options_init_sized(tenuto_pool_options* to, size_t struct_bytes
   all.journal_recovery_ms_max = o.journal.recovery_ms_max;
   all.journal_keep = o.journal.keep;
   all.large_pages = o.large_pages;
+  all.record_zones_from = o.heap.record_zones_from;
   c::init_struct(to, struct_bytes, &all, sizeof all);
 }
 

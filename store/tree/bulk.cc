@@ -102,7 +102,7 @@ class Tree::Bulk {
   // Before any leaf is filled, because each leaf names the next.
   Status reserve_leaves(std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
-      const Result<heap::Block> block = tree_.reserve(sizeof(Leaf));
+      const Result<heap::Block> block = tree_.reserve(sizeof(Leaf), heap::Kind::derived);
       if (!block) return block.error();
       leaves_[i].at = block->offset;
     }
@@ -139,7 +139,7 @@ class Tree::Bulk {
     }
     leaf.low = shortest_separator(before, records.front().key);
     if (low_needs_block(leaf.low.size())) {
-      const Result<heap::Block> block = tree_.reserve(leaf.low.size());
+      const Result<heap::Block> block = tree_.reserve(leaf.low.size(), heap::Kind::derived);
       if (!block) return block.error();
       leaf.low_block = block->offset;
       char* const to = tree_.file_.at<char>(leaf.low_block);

@@ -245,9 +245,8 @@ Result<Tree::Compact::Copy> Tree::Compact::copy_record(PoolOffset old) {
   if (!read_record(tree_.file_, old, record)) return tree_.leaves_.damaged(old, "record");
   if (!record_sound(tree_.file_, old, record))
     return tree_.leaves_.damaged(old, "record's checksum");
-  const Result<heap::Block> block =
-      tree_.heap_.reserve(record_block_bytes(record_bytes(record.key.size(), record.value.size())),
-                          heap::Kind::derived);
+  const Result<heap::Block> block = tree_.heap_.reserve(
+      record_block_bytes(record_bytes(record.key.size(), record.value.size())), heap::Kind::record);
   if (!block) return block.error();
   if (TENUTO_PLANT("store_moved_record_unflushed")) {
     std::memcpy(tree_.file_.at<std::byte>(block->offset), tree_.file_.at<std::byte>(old),

@@ -96,16 +96,16 @@ Status Tree::check_key(std::string_view key) const {
 
 // If the heap is full, frees all that waits for readers and tries again. REQUIRES: the calling
 // thread is pinned at most to hold this tree.
-Result<heap::Block> Tree::reserve(std::uint64_t bytes) {
-  Result<heap::Block> block = heap_.reserve(bytes, heap::Kind::derived);
+Result<heap::Block> Tree::reserve(std::uint64_t bytes, heap::Kind kind) {
+  Result<heap::Block> block = heap_.reserve(bytes, kind);
   if (block || block.error() != Status::full) return block;
   garbage_.collect_all_at_rest();
-  return heap_.reserve(bytes, heap::Kind::derived);
+  return heap_.reserve(bytes, kind);
 }
 
 Result<heap::Block> Tree::reserve_record(std::string_view key, std::string_view value) {
   if (value.size() > kOffsetMask) return Status::too_large;
-  return reserve(record_block_bytes(record_bytes(key.size(), value.size())));
+  return reserve(record_block_bytes(record_bytes(key.size(), value.size())), heap::Kind::record);
 }
 
 Status Tree::put(std::string_view key, std::string_view value) {

@@ -202,7 +202,7 @@ class Tree {
   // Finds the places of at most kLocatedAtOnce keys, as locate_many(), and prefetches what a search
   // reads there. Waits for no leaf, so the calling thread may have locked some.
   void warm(std::span<const std::string_view> keys, const KeyHash* hashes, Place* places) const;
-  Result<heap::Block> reserve(std::uint64_t bytes);
+  Result<heap::Block> reserve(std::uint64_t bytes, heap::Kind kind);
   Result<heap::Block> reserve_record(std::string_view key, std::string_view value);
   // A record that is written and is to be linked into its leaf.
   struct Pending {

@@ -65,6 +65,7 @@ StoreOptions World::options_of(unsigned s, unsigned path) const {
   o.order = story.numbers ? KeyOrder::u64 : KeyOrder::bytes;
   o.snapshot_bytes_max = story.snapshot_bytes_max;
   o.lookup_cache_bytes = story.lookup_bytes;
+  o.pool.heap.record_zones_from = story.records_from;
   o.codecs = {masked_codec()};
   o.reclaim_every_ms = story.reclaim_ms;
   o.clock_ms = [&state = shared] { return state.clock_ms.load(); };

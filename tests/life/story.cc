@@ -47,6 +47,8 @@ constexpr Option kOptions[] = {
      [](Story& s, std::uint64_t n) { s.snapshot_bytes_max = n; }},
     {"lookup_bytes", [](const Story& s) { return s.lookup_bytes; },
      [](Story& s, std::uint64_t n) { s.lookup_bytes = n; }},
+    {"records_from", [](const Story& s) { return s.records_from; },
+     [](Story& s, std::uint64_t n) { s.records_from = n; }},
 };
 
 std::string set_option(const std::string& word, Story& story) {

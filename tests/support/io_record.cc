@@ -67,8 +67,10 @@ void write_whole(const std::string& path, const std::vector<char>& bytes) {
   if (!written) std::abort();
 }
 
-IoRecord::IoRecord(std::vector<std::string> paths) : paths_(std::move(paths)) {
+IoRecord::IoRecord(std::vector<std::string> paths, bool mapped)
+    : paths_(std::move(paths)), mapped_(mapped) {
   for (const std::string& p : paths_) initial_.push_back(read_whole(p));
+  if (mapped_) known_ = initial_[0];
   const std::lock_guard lock(record_mu);
   current = this;
 }
@@ -105,18 +107,45 @@ bool IoRecord::find(int fd, std::size_t* file) const {
   return false;
 }
 
+// Neighbouring sectors that changed are one event.
+void IoRecord::note_stores() {
+  if (!mapped_ || !recording_) return;
+  const std::vector<char> now = read_whole(paths_[0]);
+  known_.resize(now.size());
+  const auto differs = [&](std::size_t at) {
+    const std::size_t n = std::min(kSectorBytes, now.size() - at);
+    return std::memcmp(&now[at], &known_[at], n) != 0;
+  };
+  for (std::size_t page = 0; page < now.size(); page += kPageBytes) {
+    const std::size_t whole = std::min(kPageBytes, now.size() - page);
+    if (std::memcmp(&now[page], &known_[page], whole) == 0) continue;
+    for (std::size_t at = page; at < page + whole; at += kSectorBytes) {
+      if (!differs(at)) continue;
+      const std::size_t n = std::min(kSectorBytes, now.size() - at);
+      events_.push_back({Event::Kind::write, 0, at, {&now[at], &now[at] + n}, false, 0});
+    }
+  }
+  known_ = now;
+}
+
 void IoRecord::note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset) {
   std::size_t file = 0;
   if (!find(fd, &file)) return;
+  note_stores();
   const auto* p = static_cast<const char*>(from);
   const bool durable = (::fcntl(fd, F_GETFL) & O_DSYNC) != 0;
   events_.push_back({Event::Kind::write, file, offset, {p, p + bytes}, durable, 0});
+  if (mapped_ && file == 0) {
+    known_.resize(std::max<std::size_t>(known_.size(), offset + bytes));
+    std::copy_n(p, bytes, known_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
   if (on_event_) on_event_(events_.size() - 1);
 }
 
 void IoRecord::note_growth(int fd, std::uint64_t end) {
   std::size_t file = 0;
   if (!find(fd, &file)) return;
+  note_stores();
   events_.push_back({Event::Kind::grow, file, end, {}, false, 0});
   if (on_event_) on_event_(events_.size() - 1);
 }
@@ -186,12 +215,14 @@ int fallocate(int fd, int mode, off_t at, off_t bytes) {
 int fallocate64(int fd, int mode, off_t at, off_t bytes) { return fallocate(fd, mode, at, bytes); }
 int fdatasync(int fd) {
   const std::lock_guard lock(tenuto::test::record_mu);
+  if (tenuto::test::current != nullptr) tenuto::test::current->note_stores();
   const auto rc = static_cast<int>(::syscall(SYS_fdatasync, fd));
   if (tenuto::test::current != nullptr) tenuto::test::current->note_sync(fd);
   return rc;
 }
 int fsync(int fd) {
   const std::lock_guard lock(tenuto::test::record_mu);
+  if (tenuto::test::current != nullptr) tenuto::test::current->note_stores();
   const auto rc = static_cast<int>(::syscall(SYS_fsync, fd));
   if (tenuto::test::current != nullptr) tenuto::test::current->note_sync(fd);
   return rc;

@@ -3,7 +3,8 @@
 // Calls on other files work as usual.
 //
 // After a cut a file has every write that O_DSYNC or a later sync of the file made durable. Of all
-// other writes, also of one that runs, it has any 512-byte sectors.
+// other writes, also of one that runs, it has any 512-byte sectors. Stores through a shared mapping
+// are writes, too: at each call they are found by a comparison of the file with what was recorded.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,9 @@ class IoRecord {
     std::uint64_t mark = 0;  // the number that the workload passed
   };
 
-  // Starts with these files as they are. A process has one record at a time.
-  explicit IoRecord(std::vector<std::string> paths);
+  // Starts with these files as they are. A process has one record at a time. mapped: the first file
+  // is stored to through a mapping; then each call costs a comparison of it.
+  explicit IoRecord(std::vector<std::string> paths, bool mapped = false);
   ~IoRecord();
   IoRecord(const IoRecord&) = delete;
   IoRecord& operator=(const IoRecord&) = delete;
@@ -53,6 +55,7 @@ class IoRecord {
   void note_write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
   void note_growth(int fd, std::uint64_t end);
   void note_sync(int fd);
+  void note_stores();  // through the mapping, since the last event
 
  private:
   struct Seen;
@@ -61,6 +64,8 @@ class IoRecord {
   std::vector<std::string> paths_;
   std::vector<std::vector<char>> initial_;
   std::vector<Event> events_;
+  const bool mapped_;
+  std::vector<char> known_;  // mapped: the first file, with all events
   std::function<void(std::size_t)> on_event_;
   bool recording_ = true;
 };

@@ -79,6 +79,13 @@ const std::vector<Plant>& plants() {
        "a thread that ends leaves its open transaction to the next holder of its lane"},
       {"journal_no_memory_for_images", "",
        "rows of images cannot grow: what a failed allocation does"},
+      {"heap_record_reused_before_it_is_durable", "",
+       "a record's block is stored to again before its free is durable", Kind::any,
+       Medium::journal},
+      {"heap_leaves_in_zones_of_records", "", "leaves are in shared pages, and change there",
+       Kind::any, Medium::journal},
+      {"heap_closed_with_deferred_frees", "", "a close forgets the frees that wait", Kind::any,
+       Medium::journal},
   };
   return all;
 }

@@ -18,13 +18,16 @@ namespace TENUTO_NS::heap {
 
 class FrameSource {
  public:
+  static constexpr std::uint64_t kNoRecordZones = ~std::uint64_t{0};
+
   // record_zones_from: see HeapOptions.
-  FrameSource(pm::PoolFile& file, frame::Frames& frames, std::uint64_t record_zones_from)
+  FrameSource(pm::PoolFile& file, frame::Frames& frames,
+              std::uint64_t record_zones_from = kNoRecordZones)
       : file_(file),
         frames_(frames),
         holes_(file),
         large_(file, holes_, frames),
-        record_zones_from_(file.frees_wait() ? record_zones_from : ~std::uint64_t{0}) {}
+        record_zones_from_(file.frees_wait() ? record_zones_from : kNoRecordZones) {}
 
   // As Frames::get and get_run. Grows the pool before it returns full. The frame bits are flushed,
   // not fenced.

@@ -122,7 +122,7 @@ void IoRecord::note_stores() {
     for (std::size_t at = page; at < page + whole; at += kSectorBytes) {
       if (!differs(at)) continue;
       const std::size_t n = std::min(kSectorBytes, now.size() - at);
-      events_.push_back({Event::Kind::write, 0, at, {&now[at], &now[at] + n}, false, 0});
+      events_.push_back({Event::Kind::write, 0, at, {&now[at], &now[at] + n}, false, 0, true});
     }
   }
   known_ = now;

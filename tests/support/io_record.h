@@ -25,6 +25,7 @@ class IoRecord {
     std::vector<char> bytes;
     bool durable = false;    // a write through O_DSYNC
     std::uint64_t mark = 0;  // the number that the workload passed
+    bool stored = false;     // a write through the mapping, found at the next call
   };
 
   // Starts with these files as they are. A process has one record at a time. mapped: the first file

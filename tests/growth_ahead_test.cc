@@ -304,9 +304,14 @@ TEST_F(GrowthAhead, threads_grow_and_trim_the_pool_while_it_is_prepared) {
 
 // --- memory --------------------------------------------------------------------------------------
 
-// What pm::memory_left finds where the system's files have these texts. Empty: there is no file.
-std::uint64_t left_with(const std::string& meminfo, const std::string& groups,
-                        const std::string& most, const std::string& used) {
+// What pm::memory_left and memory_limit find where the system's files have these texts. Empty:
+// there is no file.
+struct Memory {
+  std::uint64_t left;
+  std::uint64_t limit;
+};
+Memory memory_with(const std::string& meminfo, const std::string& groups, const std::string& most,
+                   const std::string& used) {
   const std::string root = "/dev/shm/tenuto-system-" + std::to_string(::getpid());
   const auto write = [&](const std::string& place, const std::string& text) {
     const std::filesystem::path path = root + place;
@@ -317,23 +322,28 @@ std::uint64_t left_with(const std::string& meminfo, const std::string& groups,
   write("/proc/self/cgroup", groups);
   write("/sys/fs/cgroup/a/b/memory.max", most);
   write("/sys/fs/cgroup/a/b/memory.current", used);
-  const std::uint64_t left = pm::memory_left(root);
+  const Memory memory = {pm::memory_left(root), pm::memory_limit(root)};
   std::filesystem::remove_all(root);
-  return left;
+  return memory;
 }
 
-TEST(MemoryLeft, is_what_the_system_and_the_control_group_leave) {
-  const std::string meminfo = "MemTotal: 9000 kB\nMemAvailable:    4096 kB\nBuffers: 1 kB\n";
+TEST(Memory, is_what_the_system_and_the_control_group_give) {
+  const std::string meminfo = "MemTotal: 9216 kB\nMemAvailable:    4096 kB\nBuffers: 1 kB\n";
   const std::string groups = "3:cpu:/x\n0::/a/b\n";
-  EXPECT_EQ(left_with(meminfo, groups, "1000000\n", "400000\n"), 600'000u);
-  EXPECT_EQ(left_with(meminfo, groups, "1000\n", "4000\n"), 0u) << "the limit was lowered";
-  EXPECT_EQ(left_with(meminfo, groups, "900000000\n", "4000\n"), 4 * kMiB);
-  EXPECT_EQ(left_with(meminfo, groups, "max\n", "4000\n"), 4 * kMiB);
-  EXPECT_EQ(left_with(meminfo, groups, "", ""), 4 * kMiB);
-  EXPECT_EQ(left_with(meminfo, "3:cpu:/x\n", "1000\n", "0\n"), 4 * kMiB) << "version 1 only";
-  EXPECT_EQ(left_with("", groups, "1000\n", "0\n"), 1000u);
-  EXPECT_EQ(left_with("", "", "", ""), ~std::uint64_t{0}) << "nothing is known";
+  const auto expect = [](const Memory& found, std::uint64_t left, std::uint64_t limit) {
+    EXPECT_EQ(found.left, left);
+    EXPECT_EQ(found.limit, limit);
+  };
+  expect(memory_with(meminfo, groups, "1000000\n", "400000\n"), 600'000, 1'000'000);
+  expect(memory_with(meminfo, groups, "1000\n", "4000\n"), 0, 1000);  // the limit was lowered
+  expect(memory_with(meminfo, groups, "900000000\n", "4000\n"), 4 * kMiB, 9 * kMiB);
+  expect(memory_with(meminfo, groups, "max\n", "4000\n"), 4 * kMiB, 9 * kMiB);
+  expect(memory_with(meminfo, groups, "", ""), 4 * kMiB, 9 * kMiB);
+  expect(memory_with(meminfo, "3:cpu:/x\n", "1000\n", "0\n"), 4 * kMiB, 9 * kMiB);  // version 1
+  expect(memory_with("", groups, "1000\n", "0\n"), 1000, 1000);
+  expect(memory_with("", "", "", ""), ~std::uint64_t{0}, ~std::uint64_t{0});  // nothing is known
   EXPECT_GT(pm::memory_left(), 0u);
+  EXPECT_GE(pm::memory_limit(), pm::memory_left());
 }
 
 // --- a full file system --------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "heap/morph.h"
 #include "pm/assert.h"
 #include "pm/no_memory.h"
+#include "pm/os.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -15,6 +16,12 @@ namespace TENUTO_NS::heap {
 
 namespace {
 constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
+
+std::uint64_t record_zones_from(const HeapOptions& o) {
+  constexpr std::uint64_t kLeast = 64u << 20;
+  if (o.record_zones_from != 0) return o.record_zones_from;
+  return std::max(kLeast, pm::memory_limit() / 4);
+}
 }  // namespace
 
 Heap::Heap() = default;
@@ -25,7 +32,7 @@ Heap::State::State(pm::PoolFile& f, frame::Frames& fr, pm::Lanes& l, const HeapO
       file(f),
       lanes(l),
       pages(f.bytes_max()),
-      frames(f, fr, o.record_zones_from),
+      frames(f, fr, record_zones_from(o)),
       extents(f, frames, options),
       lane_heaps(std::make_unique<std::atomic<LaneHeap*>[]>(kLanesMax)) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());

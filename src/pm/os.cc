@@ -207,19 +207,33 @@ std::uint64_t number_or(std::uint64_t other, const std::string& text) {
   return std::sscanf(text.c_str(), "%" SCNu64, &n) == 1 ? n : other;
 }
 
+constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+// The folder of the process's control group; empty: none.
+std::string control_group(const std::string& root) {
+  const std::string name = line_after(root + "/proc/self/cgroup", "0::");
+  return name.empty() ? name : root + "/sys/fs/cgroup" + name;
+}
+
+std::uint64_t group_limit(const std::string& group) {
+  return group.empty() ? kNone : number_or(kNone, line_after(group + "/memory.max", ""));
+}
+
 }  // namespace
 
 std::uint64_t memory_left(const std::string& root) {
-  constexpr std::uint64_t kNone = ~std::uint64_t{0};
   const std::uint64_t kib = number_or(kNone, line_after(root + "/proc/meminfo", "MemAvailable:"));
   const std::uint64_t left = kib == kNone ? kNone : kib * 1024;
-  const std::string name = line_after(root + "/proc/self/cgroup", "0::");
-  if (name.empty()) return left;
-  const std::string group = root + "/sys/fs/cgroup" + name;
-  const std::uint64_t most = number_or(kNone, line_after(group + "/memory.max", ""));
+  const std::string group = control_group(root);
+  const std::uint64_t most = group_limit(group);
   if (most == kNone) return left;
   const std::uint64_t used = number_or(0, line_after(group + "/memory.current", ""));
   return std::min(left, most - std::min(most, used));
+}
+
+std::uint64_t memory_limit(const std::string& root) {
+  const std::uint64_t kib = number_or(kNone, line_after(root + "/proc/meminfo", "MemTotal:"));
+  return std::min(kib == kNone ? kNone : kib * 1024, group_limit(control_group(root)));
 }
 
 void lower_priority() {

@@ -41,7 +41,7 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   // Tables that grow, one page that displaces, none.
   static constexpr std::uint64_t kLookups[] = {256u << 20, 4096, 0};
   story_.lookup_bytes = kLookups[random_.below(3)];
-  story_.records_from = one_in(2) ? 0 : 64u << 20;
+  story_.records_from = one_in(2) ? 1 : 0;
   two_stores_ = one_in(6);
   hot_ = static_cast<std::uint64_t>(4 + below(60));
   near_ = static_cast<std::uint64_t>(below(kKeys / 2));

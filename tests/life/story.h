@@ -70,7 +70,7 @@ struct Story {
   std::uint64_t reclaim_ms = 0;  // StoreOptions::reclaim_every_ms
   std::uint64_t snapshot_bytes_max = 0;
   std::uint64_t lookup_bytes = 256u << 20;  // StoreOptions::lookup_cache_bytes
-  std::uint64_t records_from = 64u << 20;   // HeapOptions::record_zones_from
+  std::uint64_t records_from = 0;           // HeapOptions::record_zones_from
   std::vector<Step> steps;
 };
 

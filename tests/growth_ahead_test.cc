@@ -322,6 +322,10 @@ Memory memory_with(const std::string& meminfo, const std::string& groups, const 
   write("/proc/self/cgroup", groups);
   write("/sys/fs/cgroup/a/b/memory.max", most);
   write("/sys/fs/cgroup/a/b/memory.current", used);
+  write("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", most);
+  write("/sys/fs/cgroup/memory/c/memory.usage_in_bytes", used);
+  write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n");
+  write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "4000\n");
   const Memory memory = {pm::memory_left(root), pm::memory_limit(root)};
   std::filesystem::remove_all(root);
   return memory;
@@ -339,7 +343,10 @@ TEST(Memory, is_what_the_system_and_the_control_group_give) {
   expect(memory_with(meminfo, groups, "900000000\n", "4000\n"), 4 * kMiB, 9 * kMiB);
   expect(memory_with(meminfo, groups, "max\n", "4000\n"), 4 * kMiB, 9 * kMiB);
   expect(memory_with(meminfo, groups, "", ""), 4 * kMiB, 9 * kMiB);
-  expect(memory_with(meminfo, "3:cpu:/x\n", "1000\n", "0\n"), 4 * kMiB, 9 * kMiB);  // version 1
+  expect(memory_with(meminfo, "3:cpu:/a/b\n", "1000\n", "0\n"), 4 * kMiB, 9 * kMiB);
+  // Version 1; a group that is not mounted by its name.
+  expect(memory_with(meminfo, "4:memory:/c\n0::/\n", "1000\n", "400\n"), 600, 1000);
+  expect(memory_with(meminfo, "4:memory:/elsewhere\n", "1000\n", "400\n"), 1000, 5000);
   expect(memory_with("", groups, "1000\n", "0\n"), 1000, 1000);
   expect(memory_with("", "", "", ""), ~std::uint64_t{0}, ~std::uint64_t{0});  // nothing is known
   EXPECT_GT(pm::memory_left(), 0u);

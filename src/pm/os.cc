@@ -189,14 +189,15 @@ std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes) {
 
 namespace {
 
-// What follows `start` in the first line of the file that begins with it. Empty: there is none.
-std::string line_after(const std::string& path, std::string_view start) {
+// What follows `mark` in the first line of the file that has it. Empty: there is none.
+std::string line_after(const std::string& path, std::string_view mark) {
   const std::unique_ptr<FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "re"),
                                                            &std::fclose);
   char line[4096];
   while (file != nullptr && std::fgets(line, sizeof line, file.get()) != nullptr) {
     const std::string_view text(line, std::strcspn(line, "\n"));
-    if (text.substr(0, start.size()) == start) return std::string(text.substr(start.size()));
+    const std::size_t at = text.find(mark);
+    if (at != text.npos) return std::string(text.substr(at + mark.size()));
   }
   return {};
 }
@@ -209,31 +210,49 @@ std::uint64_t number_or(std::uint64_t other, const std::string& text) {
 
 constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
-// The folder of the process's control group; empty: none.
-std::string control_group(const std::string& root) {
-  const std::string name = line_after(root + "/proc/self/cgroup", "0::");
-  return name.empty() ? name : root + "/sys/fs/cgroup" + name;
+// The bytes on the line of /proc/meminfo that begins with `name`.
+std::uint64_t meminfo(const std::string& root, std::string_view name) {
+  const std::uint64_t kib = number_or(kNone, line_after(root + "/proc/meminfo", name));
+  return kib == kNone ? kNone : kib * 1024;
 }
 
-std::uint64_t group_limit(const std::string& group) {
-  return group.empty() ? kNone : number_or(kNone, line_after(group + "/memory.max", ""));
+// Of the process's own control group.
+struct GroupMemory {
+  std::uint64_t most = kNone;
+  std::uint64_t used = 0;
+};
+
+GroupMemory group_memory(const std::string& root) {
+  const std::string groups = root + "/proc/self/cgroup";
+  const auto memory_of = [](const std::string& group, const char* most, const char* used) {
+    return GroupMemory{number_or(kNone, line_after(group + most, "")),
+                       number_or(0, line_after(group + used, ""))};
+  };
+  const std::string mounted = root + "/sys/fs/cgroup";
+  GroupMemory found;
+  if (const std::string name = line_after(groups, "0::"); !name.empty()) {
+    found = memory_of(mounted + name, "/memory.max", "/memory.current");
+  }
+  if (found.most != kNone) return found;
+  const std::string name = line_after(groups, ":memory:");
+  if (name.empty()) return found;
+  // In a container of version 1 the name is the host's, and the group is what is mounted.
+  for (const std::string& group : {mounted + "/memory" + name, mounted + "/memory"}) {
+    found = memory_of(group, "/memory.limit_in_bytes", "/memory.usage_in_bytes");
+    if (found.most != kNone) return found;
+  }
+  return found;
 }
 
 }  // namespace
 
 std::uint64_t memory_left(const std::string& root) {
-  const std::uint64_t kib = number_or(kNone, line_after(root + "/proc/meminfo", "MemAvailable:"));
-  const std::uint64_t left = kib == kNone ? kNone : kib * 1024;
-  const std::string group = control_group(root);
-  const std::uint64_t most = group_limit(group);
-  if (most == kNone) return left;
-  const std::uint64_t used = number_or(0, line_after(group + "/memory.current", ""));
-  return std::min(left, most - std::min(most, used));
+  const GroupMemory group = group_memory(root);
+  return std::min(meminfo(root, "MemAvailable:"), group.most - std::min(group.most, group.used));
 }
 
 std::uint64_t memory_limit(const std::string& root) {
-  const std::uint64_t kib = number_or(kNone, line_after(root + "/proc/meminfo", "MemTotal:"));
-  return std::min(kib == kNone ? kNone : kib * 1024, group_limit(control_group(root)));
+  return std::min(meminfo(root, "MemTotal:"), group_memory(root).most);
 }
 
 void lower_priority() {

@@ -65,10 +65,10 @@ int make_large(void* at, std::size_t bytes);
 // Cost: the kernel looks at the page tables of the whole process (/proc/self/smaps).
 std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes);
 // How much memory the system says can still be had: what is available, and what the limit of the
-// process's own control group (version 2) leaves. Limits of groups above it are not looked at. What
-// cannot be known is no limit. `root` is where /proc and /sys are, for tests.
+// process's own control group (version 1 or 2) leaves. Limits of groups above it are not looked at.
+// What cannot be known is no limit. `root` is where /proc and /sys are, for tests.
 std::uint64_t memory_left(const std::string& root = "");
-// The bytes that the process may use at most: of the machine, or of its control group (version 2).
+// The bytes that the process may use at most: of the machine, or of its control group.
 std::uint64_t memory_limit(const std::string& root = "");
 // The calling thread yields to others that want to run. It never gets a higher priority than it
 // had.

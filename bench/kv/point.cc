@@ -172,6 +172,7 @@ Setting setting_of(const Point& p, const std::string& dir) {
   setting.engine.threads = p.threads;
   setting.engine.value_bytes = p.value_bytes;
   setting.engine.data_bytes = data_bytes(p);
+  setting.engine.memory_bytes = memory_limit_bytes();
   return setting;
 }
 

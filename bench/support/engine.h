@@ -6,6 +6,7 @@
 // threads and crashes are its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -27,6 +28,15 @@ struct EngineOptions {
   unsigned threads = 1;
   std::uint64_t value_bytes = 100;  // typical
   std::uint64_t data_bytes = 0;     // upper bound of keys and values, for sizing caches and maps
+  std::uint64_t memory_bytes = ~std::uint64_t{0};  // that the process may use
+
+  // What an engine with a cache of its own gets: room for all data, but a third of the memory.
+  std::uint64_t cache_bytes() const {
+    constexpr std::uint64_t kLeast = 256u << 20;
+    constexpr std::uint64_t kMost = 4ull << 30;
+    const std::uint64_t wanted = std::clamp(2 * data_bytes, kLeast, kMost);
+    return std::min(wanted, memory_bytes / 3);
+  }
 };
 
 // Receives the records of a scan in order.

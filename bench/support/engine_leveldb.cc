@@ -10,16 +10,8 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kCacheBytesMin = 256u << 20;
-constexpr std::size_t kCacheBytesMax = 4ull << 30;
-
 leveldb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
 std::string_view bytes_of(const leveldb::Slice& s) { return {s.data(), s.size()}; }
-
-std::size_t cache_bytes(const EngineOptions& options) {
-  return std::clamp(static_cast<std::size_t>(2 * options.data_bytes), kCacheBytesMin,
-                    kCacheBytesMax);
-}
 
 class LevelSession final : public Session {
  public:
@@ -56,7 +48,7 @@ class LevelEngine final : public Engine {
  public:
   bool open(const EngineOptions& options) override {
     sync_ = options.sync;
-    cache_.reset(leveldb::NewLRUCache(cache_bytes(options)));
+    cache_.reset(leveldb::NewLRUCache(options.cache_bytes()));
     filter_.reset(leveldb::NewBloomFilterPolicy(10));
     leveldb::Options o;
     o.create_if_missing = true;
@@ -94,7 +86,7 @@ std::string leveldb_settings(const EngineOptions& options) {
   return std::string("log on, ") +
          (options.sync ? "sync on" : "sync off (survives kill -9, not a power cut)") +
          ", no compression, bloom 10 bits, block cache " +
-         std::to_string(cache_bytes(options) >> 20) + " MiB, 64 MiB memtable, copying reads";
+         std::to_string(options.cache_bytes() >> 20) + " MiB, 64 MiB memtable, copying reads";
 }
 
 }  // namespace bench

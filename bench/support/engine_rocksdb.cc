@@ -13,17 +13,10 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kCacheBytesMin = 256u << 20;
-constexpr std::size_t kCacheBytesMax = 4ull << 30;
 constexpr std::size_t kMemtableBytes = 64u << 20;
 
 rocksdb::Slice slice(std::string_view s) { return {s.data(), s.size()}; }
 std::string_view bytes_of(const rocksdb::Slice& s) { return {s.data(), s.size()}; }
-
-std::size_t cache_bytes(const EngineOptions& options) {
-  return std::clamp(static_cast<std::size_t>(2 * options.data_bytes), kCacheBytesMin,
-                    kCacheBytesMax);
-}
 
 rocksdb::Options tuned(const EngineOptions& options) {
   rocksdb::Options o;
@@ -43,7 +36,7 @@ rocksdb::Options tuned(const EngineOptions& options) {
   o.keep_log_file_num = 1;
 
   rocksdb::BlockBasedTableOptions table;
-  table.block_cache = rocksdb::NewLRUCache(cache_bytes(options), 6);
+  table.block_cache = rocksdb::NewLRUCache(options.cache_bytes(), 6);
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
   table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
   table.checksum = rocksdb::kXXH3;  // Debian's build has no fast CRC32
@@ -120,7 +113,7 @@ std::string rocksdb_settings(const EngineOptions& options) {
   return std::string("WAL on, ") +
          (options.sync ? "sync on" : "sync off (survives kill -9, not a power cut)") +
          ", no compression, bloom 10 bits + memtable bloom, hash index in blocks, block cache " +
-         std::to_string(cache_bytes(options) >> 20) +
+         std::to_string(options.cache_bytes() >> 20) +
          " MiB, 4 x 64 MiB memtables, 2 background jobs, pinned (zero-copy) reads; the Debian "
          "package lacks fast CRC32 (tables use XXH3, the WAL cannot)";
 }

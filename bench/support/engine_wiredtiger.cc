@@ -18,8 +18,6 @@
 namespace bench {
 namespace {
 
-constexpr std::uint64_t kCacheBytesMin = 256u << 20;
-constexpr std::uint64_t kCacheBytesMax = 4ull << 30;
 constexpr const char* kTable = "table:kv";
 
 using OpenFunction = decltype(&::wiredtiger_open);
@@ -29,10 +27,6 @@ OpenFunction find_open(std::string& error) {
   void* f = library == nullptr ? nullptr : ::dlsym(library, "wiredtiger_open");
   if (f == nullptr) error = ::dlerror();
   return reinterpret_cast<OpenFunction>(f);
-}
-
-std::uint64_t cache_bytes(const EngineOptions& options) {
-  return std::clamp(2 * options.data_bytes, kCacheBytesMin, kCacheBytesMax);
 }
 
 WT_ITEM item_of(std::string_view s) {
@@ -123,7 +117,7 @@ class TigerSession final : public Session {
 
 std::string configuration(const EngineOptions& options) {
   return "create,session_max=200,eviction=(threads_min=1,threads_max=2),cache_size=" +
-         std::to_string(cache_bytes(options)) +
+         std::to_string(options.cache_bytes()) +
          ",log=(enabled=true,file_max=64MB),transaction_sync=(enabled=true,method=" +
          (options.sync ? "fsync" : "none") + ")";
 }
@@ -172,7 +166,7 @@ std::unique_ptr<Engine> make_wiredtiger() { return std::make_unique<TigerEngine>
 std::string wiredtiger_settings(const EngineOptions& options) {
   return std::string("log on, transaction_sync ") +
          (options.sync ? "fsync" : "none (survives kill -9, not a power cut)") +
-         ", B-tree, no compression, cache " + std::to_string(cache_bytes(options) >> 20) +
+         ", B-tree, no compression, cache " + std::to_string(options.cache_bytes() >> 20) +
          " MiB, one cursor a thread, autocommit, values read in place";
 }
 

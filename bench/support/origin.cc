@@ -35,7 +35,9 @@ std::string large_pages(const char* setting) {
 }  // namespace
 
 std::string origin_text() {
-  return processor_name() + ", " + kernel_name() + ", pages of " +
+  constexpr std::uint64_t kMib = 1u << 20;
+  return processor_name() + ", " + std::to_string(memory_limit_bytes() / kMib) +
+         " MiB of memory, " + kernel_name() + ", pages of " +
          std::to_string(::sysconf(_SC_PAGESIZE)) +
          " bytes, large pages: " + large_pages("enabled") +
          " (in tmpfs: " + large_pages("shmem_enabled") + "), version " + TENUTO_VERSION +
@@ -45,6 +47,7 @@ std::string origin_text() {
 void add_origin(JsonLine& line) {
   line.text("version", TENUTO_VERSION).text("commit", kCommit);
   line.text("processor", processor_name()).text("kernel", kernel_name());
+  line.integer("memory_bytes", memory_limit_bytes());
   line.integer("page_bytes", ::sysconf(_SC_PAGESIZE));
   line.text("large_pages", large_pages("enabled"));
   line.text("large_pages_shmem", large_pages("shmem_enabled"));

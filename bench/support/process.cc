@@ -14,6 +14,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "pm/os.h"
+
 namespace bench {
 namespace {
 
@@ -39,6 +41,7 @@ std::uint64_t proc_number(const char* file, std::string_view name) {
 
 std::uint64_t anonymous_bytes() { return proc_number("/proc/self/status", "RssAnon"); }
 std::uint64_t write_call_bytes() { return proc_number("/proc/self/io", "wchar"); }
+std::uint64_t memory_limit_bytes() { return tenuto::pm::memory_limit(); }
 std::uint64_t free_memory_bytes() { return proc_number("/proc/meminfo", "MemAvailable"); }
 
 // A mapping's line in smaps ends with its file's name; its properties follow, "Name: n kB" each.

@@ -20,7 +20,8 @@ DirectorySize directory_size(const std::string& dir);
 std::string file_system_name(const std::string& path);
 // The device below a directory: "vda, cache: write back, no FUA", or "no block device".
 std::string device_text(const std::string& path);
-std::uint64_t free_memory_bytes();  // MemAvailable
+std::uint64_t memory_limit_bytes();  // of the machine, or of the process's control group
+std::uint64_t free_memory_bytes();   // MemAvailable
 
 // The first mapping of a file in this process; all zero if there is none.
 struct MappedFile {

@@ -140,6 +140,16 @@ class PoolFile final : public OfProcess {
   // What this process has mapped in large pages. Cost: pm::bytes_mapped_large.
   std::uint64_t large_bytes() const;
 
+  // --- file/read_ahead.cc
+  // Asks the kernel to read the pages of these places, all at once, if the pool is on a disk and
+  // the calling thread has waited for a disk lately. A hint. Cost: a system call, and one for each
+  // place if it asks. Nothing for a pool in memory.
+  void read_ahead(const PoolOffset* places, std::size_t count) const {
+    if (on_disk()) ask_to_read(places, count);
+  }
+  // Whether a load from the pool may wait for a disk.
+  bool on_disk() const { return !in_memory_ && !map_sync_; }
+
   std::byte* base() const { return base_; }
   template <class T>
   T* at(PoolOffset o) const {
@@ -243,6 +253,7 @@ class PoolFile final : public OfProcess {
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   Status register_mapping(const PoolOptions& options, Report* report);
   Status bad_pages_found(Report* report) const;
+  void ask_to_read(const PoolOffset* places, std::size_t count) const;
   Status say_forked(Report* report) const;
   Status read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
                  Report* report) const;

@@ -255,6 +255,11 @@ std::uint64_t memory_limit(const std::string& root) {
   return std::min(meminfo(root, "MemTotal:"), group_memory(root).most);
 }
 
+std::uint64_t major_faults() {
+  struct rusage used {};
+  return ::getrusage(RUSAGE_THREAD, &used) == 0 ? static_cast<std::uint64_t>(used.ru_majflt) : 0;
+}
+
 void lower_priority() {
   constexpr int kNice = 10;
   const auto me = static_cast<id_t>(::syscall(SYS_gettid));

@@ -70,6 +70,8 @@ std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes);
 std::uint64_t memory_left(const std::string& root = "");
 // The bytes that the process may use at most: of the machine, or of its control group.
 std::uint64_t memory_limit(const std::string& root = "");
+// How often the calling thread has waited for a page from a disk.
+std::uint64_t major_faults();
 // The calling thread yields to others that want to run. It never gets a higher priority than it
 // had.
 void lower_priority();

@@ -200,11 +200,13 @@ void Cursor::prefetch_beyond(std::size_t ahead) const {
 void Cursor::prefetch_from(std::size_t i) const {
   if (i + 2 * kAhead > leaf_.size() && right_.next != nullptr)
     LeafReader::prefetch_shadow(*right_.next);
+  tree_->leaves().read_ahead(leaf_.words.data() + i, leaf_.size() - i);
   for (std::size_t n = std::min(i + kAhead, leaf_.size()); i < n; ++i) {
     tree_->leaves().prefetch(leaf_.words[i]);
   }
 }
 void Cursor::prefetch_up_to(std::size_t i) const {
+  tree_->leaves().read_ahead(leaf_.words.data(), i);
   for (std::size_t n = std::min(kAhead, i); n > 0; --n) {
     tree_->leaves().prefetch(leaf_.words[i - n]);
   }

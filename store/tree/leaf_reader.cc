@@ -71,9 +71,25 @@ Status LeafReader::read_all(const Place& place, std::vector<Entry>& out, bool ve
     out.push_back({{}, shadow.word(slot), slot});
   }
   if (!shadow.still(place.version)) return Status::conflict;
+  read_ahead(out);
   for (const Entry& e : out) prefetch(e.word);
   for (Entry& e : out) TENUTO_TRY(read(e.word, verified, e.record));
   return Status::ok;
+}
+
+void LeafReader::read_ahead(std::span<const Entry> entries) const {
+  if (!file_.on_disk()) return;
+  std::array<SlotWord, kSlots> words;
+  std::size_t count = 0;
+  for (const Entry& e : entries) words[count++] = e.word;
+  ask_to_read(words.data(), count);
+}
+
+void LeafReader::ask_to_read(const SlotWord* words, std::size_t count) const {
+  std::array<PoolOffset, kSlots> places;
+  count = std::min(count, places.size());
+  for (std::size_t i = 0; i < count; ++i) places[i] = words[i].record();
+  file_.read_ahead(places.data(), count);
 }
 
 // A key in the wrong leaf would be skipped by a walk, and lost by a split.
@@ -214,6 +230,7 @@ Status LeafReader::sort_in(const Place& place, std::uint64_t known, std::uint64_
     added[n++] = shadow.word(static_cast<unsigned>(std::countr_zero(rest)));
   }
   if (!shadow.still(place.version)) return Status::conflict;
+  read_ahead(added.data(), n);
   for (unsigned i = 0; i < n; ++i) prefetch(added[i]);
   for (unsigned i = 0; i < n; ++i, since &= since - 1) {
     Record record;

@@ -122,6 +122,11 @@ class LeafReader {
   // version is still the same after.
   Result<std::optional<std::string_view>> end_of(const ShadowLeaf& shadow) const;
 
+  // Asks for all of these records at once, if they may be on a disk (PoolFile::read_ahead).
+  void read_ahead(const SlotWord* words, std::size_t count) const {
+    if (file_.on_disk()) ask_to_read(words, count);
+  }
+  void read_ahead(std::span<const Entry> entries) const;
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
   // Prefetch a leaf that a walk may come to soon: its shadow leaf; later, when that is in the
   // cache, one of its first records. What they see is a hint.
@@ -132,6 +137,7 @@ class LeafReader {
   Status damaged(PoolOffset at, const char* what) const;
 
  private:
+  void ask_to_read(const SlotWord* words, std::size_t count) const;
   Status sort_all(const Place& place, SortedLeaf& out) const;
   Status sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
                  SortedLeaf& sorted) const;

@@ -11,6 +11,7 @@ Status SortedEntries::read(const LeafReader& leaves, ShadowLeaf& locked) {
     const auto slot = static_cast<std::uint8_t>(std::countr_zero(used));
     entry_[count_++] = {{}, locked.word(slot), slot};
   }
+  leaves.read_ahead({entry_.data(), count_});
   for (std::size_t i = 0; i < count_; ++i) leaves.prefetch(entry_[i].word);
   for (std::size_t i = 0; i < count_; ++i)
     TENUTO_TRY(leaves.read(entry_[i].word, false, entry_[i].record));

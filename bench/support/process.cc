@@ -7,14 +7,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
-
-#include "pm/os.h"
 
 namespace bench {
 namespace {
@@ -41,7 +40,28 @@ std::uint64_t proc_number(const char* file, std::string_view name) {
 
 std::uint64_t anonymous_bytes() { return proc_number("/proc/self/status", "RssAnon"); }
 std::uint64_t write_call_bytes() { return proc_number("/proc/self/io", "wchar"); }
-std::uint64_t memory_limit_bytes() { return tenuto::pm::memory_limit(); }
+
+std::uint64_t memory_limit_bytes() {
+  std::uint64_t limit = proc_number("/proc/meminfo", "MemTotal");
+  const auto lower_to = [&limit](const std::string& path) {
+    std::uint64_t n = 0;
+    if (std::ifstream(path) >> n) limit = std::min(limit, n);  // "max" is no number
+  };
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    constexpr std::string_view kVersion1 = ":memory:";
+    const std::string root = "/sys/fs/cgroup";
+    if (line.starts_with("0::")) lower_to(root + line.substr(3) + "/memory.max");
+    const std::size_t at = line.find(kVersion1);
+    if (at == line.npos) continue;
+    // In a container the name may be the host's, and the group is what is mounted.
+    for (const std::string& group : {line.substr(at + kVersion1.size()), std::string()}) {
+      lower_to(root + "/memory" + group + "/memory.limit_in_bytes");
+    }
+  }
+  return limit;
+}
+
 std::uint64_t free_memory_bytes() { return proc_number("/proc/meminfo", "MemAvailable"); }
 
 // A mapping's line in smaps ends with its file's name; its properties follow, "Name: n kB" each.

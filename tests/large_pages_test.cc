@@ -277,21 +277,21 @@ TEST_F(LargePages, a_huge_frame_that_lost_a_page_is_large_again_when_it_was_fill
   Parts p;
   p.source.large().start();
   ASSERT_TRUE(in_time([&] { return p.all_large(); }));
-  EXPECT_EQ(p.pool.file->large_bytes(), kPoolBytes);
+  EXPECT_EQ(p.pool.file->mapped().large, kPoolBytes);
   const Result<PoolOffset> o = p.source.get(frame::kOrderSlab, 0);
   ASSERT_TRUE(o);
   const std::uint64_t frame = frame_of_offset(*o).value;
   const std::uint64_t disk = p.pool.file->bytes_on_disk();
   ASSERT_EQ(p.source.holes().punch(frame, 16, true), Status::ok);
   EXPECT_FALSE(p.large(frame / kHugeFrames));
-  EXPECT_EQ(p.pool.file->large_bytes(), kPoolBytes - kHugeBytes);
+  EXPECT_EQ(p.pool.file->mapped().large, kPoolBytes - kHugeBytes);
   EXPECT_EQ(disk - p.pool.file->bytes_on_disk(), 64u << 10);
   p.source.large().look();  // in vain
   ASSERT_EQ(p.source.fill(frame, 8), Status::ok);
   EXPECT_FALSE(p.large(frame / kHugeFrames)) << "half is missing";
   ASSERT_EQ(p.source.fill(frame, 16), Status::ok);
   EXPECT_TRUE(in_time([&] { return p.all_large(); }));
-  EXPECT_EQ(p.pool.file->large_bytes(), kPoolBytes);
+  EXPECT_EQ(p.pool.file->mapped().large, kPoolBytes);
 }
 
 // How often a huge frame is joined that loses a page and gets it back all the time.

@@ -80,12 +80,21 @@ void add_store(Session& session, Facts& facts) {
   facts.count("records", "", stats.records);
   facts.text("", "store",
              fmt::format("{} records, keys are {}", format_count(stats.records), order));
+  facts.bytes("index_dram_bytes", "index in DRAM", stats.index_dram_bytes);
+}
+
+// What the tool's own process has of the pool.
+void add_memory(const PoolStats& s, Facts& facts) {
+  facts.bytes("resident_bytes", "in memory", s.resident_bytes);
+  facts.bytes("dirty_bytes", "  not in the file", s.dirty_bytes);
+  facts.bytes("private_bytes", "  staying there", s.private_bytes);
+  facts.bytes("large_bytes", "  in large pages", s.large_bytes);
 }
 
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {
   facts.bytes("file_bytes", "file size", s.file_bytes);
   facts.bytes("disk_bytes", "on disk", s.disk_bytes);
-  facts.bytes("large_bytes", "in large pages", s.large_bytes);
+  add_memory(s, facts);
   facts.bytes("used_bytes", "used frames", s.used_bytes);
   facts.bytes("allocated_bytes", "allocated", s.allocated_bytes);
   facts.bytes("cached_bytes", "in caches", s.cached_bytes);
@@ -140,7 +149,7 @@ Error run_info(const CommonArgs& args) {
   add_last_close(info, facts);
   facts.ms("open_ms", "opened in", session.open_ms());
   facts.bytes("file_bytes", "file size", stats.file_bytes);
-  facts.bytes("large_bytes", "in large pages", stats.large_bytes);
+  add_memory(stats, facts);
   facts.bytes("used_bytes", "used frames", stats.used_bytes);
   facts.bytes("allocated_bytes", "allocated", stats.allocated_bytes);
   add_store(session, facts);
@@ -163,7 +172,6 @@ Error run_stats(const CommonArgs& args) {
     facts.count("leaves", "leaves", s.leaves);
     facts.count("inner_nodes", "inner nodes", s.inner_nodes);
     facts.count("height", "height", s.height);
-    facts.bytes("index_dram_bytes", "index in DRAM", s.index_dram_bytes);
     facts.ms("rebuild_ms", "index rebuilt in", s.rebuild_ms);
   }
   TENUTO_TOOL_TRY(session.close());

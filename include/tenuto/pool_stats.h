@@ -11,16 +11,23 @@ namespace TENUTO_NS {
 
 // Sums over what other threads are changing are those of no single moment. They are exact while no
 // other thread is in a call. Cost of Pool::stats: a pass over the slabs (one for each 64 KiB of
-// small blocks), under their locks, and over the caches of all threads; for large_bytes, in a pool
-// in memory, the kernel passes over the page tables of the process. No fence.
+// small blocks), under their locks, and over the caches of all threads; and the kernel passes over
+// the page tables of the process. No fence.
 struct PoolStats {
   std::uint64_t file_bytes = 0;  // size of the file
   // The same without its holes, and with what is reserved for the next growth.
   std::uint64_t disk_bytes = 0;
   // Of file_bytes this process has mapped so much in pages of 2 MiB (PoolOptions::large_pages) so
-  // far. Only pools in memory (tmpfs), not on medium journal; else 0.
+  // far. Only pools in memory (tmpfs); else 0.
   std::uint64_t large_bytes = 0;
-  std::uint64_t used_bytes = 0;  // frames taken
+  // What this process has of the file in memory: pages that it has mapped. Of these, those that are
+  // not in the file yet, and those that stay in memory as long as the pool is open (medium journal,
+  // HeapOptions::record_zones_from). The kernel writes the other ones back, and drops them when
+  // memory is short.
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t dirty_bytes = 0;    // those that stay included
+  std::uint64_t private_bytes = 0;  // those that stay
+  std::uint64_t used_bytes = 0;     // frames taken
   // What the application holds: all blocks that are allocated or reserved (also by an open
   // transaction), and the records and leaves of a store, also those that are replaced and not free
   // yet (StoreStats::retired_bytes). Each with its whole block: a size class, or an extent of whole

@@ -144,6 +144,7 @@ typedef struct tenuto_pool_stats {
   double journal_replay_ms;
   uint64_t cached_bytes;
   uint64_t large_bytes;
+  uint64_t resident_bytes, dirty_bytes, private_bytes;
 } tenuto_pool_stats;
 
 /* Pointers in the pool, in the root object or in allocated blocks. Zero is null. Never copy them by

@@ -26,14 +26,14 @@ int PoolFile::make_large(PoolOffset o) const { return pm::make_large(base_ + o.v
 // process asks for them (make_large). A pool that is opened to read does not ask. So there one
 // frame of each huge frame is mapped now; not of holes, because that would fill them. In a pool
 // that is written a hole could come in between.
-std::uint64_t PoolFile::large_bytes() const {
-  if (!in_memory_ || !shared_) return 0;
-  for (std::uint64_t at = 0; opened_to_read_ && at < bytes(); at += kHugeBytes) {
+MappedBytes PoolFile::mapped() const {
+  const bool touches = opened_to_read_ && in_memory_ && shared_;
+  for (std::uint64_t at = 0; touches && at < bytes(); at += kHugeBytes) {
     const auto o = static_cast<off_t>(at);
     if (::lseek(fd_, o, SEEK_DATA) != o) continue;
     static_cast<void>(::madvise(base_ + at, kFrameBytes, MADV_POPULATE_READ));
   }
-  return bytes_mapped_large(base_, bytes_max_);  // the pool may grow meanwhile
+  return mapped_bytes(base_, bytes_max_);  // the pool may grow meanwhile
 }
 
 }  // namespace TENUTO_NS::pm

@@ -35,6 +35,7 @@ using FormatZone = std::function<void(const ZoneEntry&, std::uint64_t head_bytes
 class Journal;
 class JournalFile;
 struct JournalExpected;
+struct MappedBytes;
 
 class PoolFile final : public OfProcess {
  public:
@@ -128,6 +129,8 @@ class PoolFile final : public OfProcess {
   // Reserves space for stores to [o, o + bytes), which may have holes. full: there is none.
   Status fill(PoolOffset o, std::uint64_t bytes);
   std::uint64_t bytes_on_disk() const;
+  // What this process has of the pool in memory. Cost: pm::mapped_bytes.
+  MappedBytes mapped() const;
   void for_each_hole(const std::function<void(PoolOffset, std::uint64_t)>& f) const;
 
   // --- file/large.cc: pages of 2 MiB
@@ -137,12 +140,10 @@ class PoolFile final : public OfProcess {
   // Joins the pages of the huge frame at o. Returns 0 or errno (pm/os.h). REQUIRES: it has no
   // holes.
   int make_large(PoolOffset o) const;
-  // What this process has mapped in large pages. Cost: pm::bytes_mapped_large.
-  std::uint64_t large_bytes() const;
 
   // --- file/read_ahead.cc
   // Asks the kernel to read the pages of these places, all at once, if the pool is on a disk and
-  // the calling thread has waited for a disk lately. A hint. Cost: a system call, and one for each
+  // the calling thread has read from a disk lately. A hint. Cost: a system call, and one for each
   // place if it asks. Nothing for a pool in memory.
   void read_ahead(const PoolOffset* places, std::size_t count) const {
     if (on_disk()) ask_to_read(places, count);

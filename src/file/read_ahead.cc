@@ -1,10 +1,11 @@
 // Many pages of the pool, asked for at once. A load from a page that is not in memory waits for the
-// disk, and a thread that reads the records of a leaf would wait for each in turn. A disk reads many
-// pages in little more time than one.
+// disk, and a thread that reads the records of a leaf would wait for each in turn. A disk reads
+// many pages in little more time than one.
 //
-// Asking costs a system call a page, many times the price of a record that is in memory. So a thread
-// asks only while it waits: a major fault since its last call, or within the kCallsAfterWait calls
-// after one. (Pages that were asked for cause no major faults.)
+// Asking costs a system call a page, many times the price of a record that is in memory. So a
+// thread asks only while it reads from disks: in kCallsAfterRead calls after the kernel has counted
+// such a read for it. What it asks for is counted, too, if it was not in memory. So a thread that
+// asks goes on until the pages are there without being asked for.
 #include <fcntl.h>
 
 #include "file/pool_file.h"
@@ -14,28 +15,27 @@ namespace TENUTO_NS::pm {
 
 namespace {
 
-constexpr unsigned kCallsAfterWait = 8;
 constexpr std::uint64_t kPageBytes = 4096;
+constexpr unsigned kCallsAfterRead = 3;
 
-// What the calling thread has seen of disks, whatever the pool.
-struct Waits {
-  std::uint64_t faults = 0;
-  unsigned calls = 0;  // that still ask
+// Of the calling thread, whatever the disk.
+struct DiskReads {
+  std::uint64_t before = 0;  // at its last call
+  unsigned calls = 0;        // that still ask
 };
-thread_local Waits waits;
+thread_local DiskReads disk_reads_seen;
 
 }  // namespace
 
 void PoolFile::ask_to_read(const PoolOffset* places, std::size_t count) const {
-  if (const std::uint64_t faults = major_faults(); faults != waits.faults) {
-    waits = {faults, kCallsAfterWait};
-  }
-  if (waits.calls == 0) return;
-  waits.calls -= 1;
+  DiskReads& seen = disk_reads_seen;
+  const std::uint64_t reads = disk_reads();
+  if (reads != seen.before) seen = {reads, kCallsAfterRead};
+  if (seen.calls == 0) return;
+  seen.calls -= 1;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t page = places[i].value & ~(kPageBytes - 1);
-    static_cast<void>(
-        ::posix_fadvise(fd_, static_cast<off_t>(page), kPageBytes, POSIX_FADV_WILLNEED));
+    const auto page = static_cast<off_t>(round_down(places[i].value, kPageBytes));
+    static_cast<void>(::posix_fadvise(fd_, page, kPageBytes, POSIX_FADV_WILLNEED));
   }
 }
 

@@ -160,6 +160,8 @@ struct Heap::State {
 
   // --- recover.cc
   void find_slabs();
+  bool adopt_slab(PoolOffset o, Arena& arena) const;  // false: there is none
+  static void close_slab(Slab& slab);
   // For recovery, while no block is held yet: the block in the part whose block size is `bytes`,
   // and the block in each part.
   SlabBlock slab_block(PoolOffset o, std::uint64_t bytes) const;

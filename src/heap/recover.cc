@@ -43,8 +43,14 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
 // Every taken 64-KiB frame with a sound header is a slab, because a header is durably erased before
 // its frame is given back. Extents are skipped: they hold the users' bytes.
 void Heap::State::find_slabs() {
-  std::size_t n = 0;
-  SlabLines lines;
+  constexpr std::size_t kAtOnce = 64;  // whose headers a disk is asked for together
+  std::vector<PoolOffset> places;
+  std::size_t found = 0;
+  const auto adopt_all = [&] {
+    file.read_ahead(places.data(), places.size());
+    for (const PoolOffset o : places) found += adopt_slab(o, *arenas[found % arenas.size()]);
+    places.clear();
+  };
   const std::uint64_t end = file.bytes();
   for (PoolOffset o{round_up(pm::kHeadBytes, kSlabBytes)}; o.value + kSlabBytes <= end;
        o = o + kSlabBytes) {
@@ -53,22 +59,30 @@ void Heap::State::find_slabs() {
       continue;
     }
     if (!frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) continue;
-    const std::optional<SlabHeader> header = lines.read(file, o);
-    if (!header) continue;
-    Slab& slab = arenas[n++ % arenas.size()]->adopt(o, *header);
-    slab.sealed = lines.sealed(*header);
-    // After a crash the bits of derived blocks mean nothing; marks replace them.
-    if (is_derived(slab.kind) && !clean) continue;
-    const auto take_bits = [&lines](Slab& part) {
-      BlockBits used;
-      lines.used(part, used);
-      for (std::size_t w = 0; w < used.size(); ++w) {
-        part.live_bits[w].store(used[w], std::memory_order_relaxed);
-      }
-    };
-    take_bits(slab);
-    if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) take_bits(*old->slab);
+    places.push_back(o);
+    if (places.size() == kAtOnce) adopt_all();
   }
+  adopt_all();
+}
+
+bool Heap::State::adopt_slab(PoolOffset o, Arena& arena) const {
+  SlabLines lines;
+  const std::optional<SlabHeader> header = lines.read(file, o);
+  if (!header) return false;
+  Slab& slab = arena.adopt(o, *header);
+  slab.sealed = lines.sealed(*header);
+  // After a crash the bits of derived blocks mean nothing; marks replace them.
+  if (is_derived(slab.kind) && !clean) return true;
+  const auto take_bits = [&lines](Slab& part) {
+    BlockBits used;
+    lines.used(part, used);
+    for (std::size_t w = 0; w < used.size(); ++w) {
+      part.live_bits[w].store(used[w], std::memory_order_relaxed);
+    }
+  };
+  take_bits(slab);
+  if (const OldPart* old = slab.old.load(std::memory_order_relaxed)) take_bits(*old->slab);
+  return true;
 }
 
 std::array<SlabBlock, 2> Heap::State::parts_at(PoolOffset o) const {
@@ -125,8 +139,9 @@ void Heap::State::finish_part(Slab& slab) const {
     const std::uint64_t used = slab.live_bits[w].load(std::memory_order_relaxed);
     slab.free_bits[w] &= ~used;
     slab.free_count -= static_cast<std::uint32_t>(std::popcount(used));
-    if (is_derived(slab.kind)) slab.live_bits[w].store(0, std::memory_order_relaxed);
   }
+  slab.stripes_known =
+      is_derived(slab.kind) && (clean || TENUTO_PLANT("heap_close_believes_stripes_after_crash"));
 }
 
 Status Heap::State::finish_slab(Slab& slab, Report* report) const {
@@ -211,14 +226,21 @@ Status Heap::close() {
     if (!careless) s.drain_limbo(*h);  // blocks that waited for the other lanes
     s.empty_caches(*h);
   }
-  s.for_each_slab([](Slab& slab) {
-    if (is_derived(slab.kind) && !TENUTO_PLANT("heap_close_forgets_derived_bits")) {
-      write_stripes(slab, slab.free_bits);
-    }
-    if (!slab.is_old()) seal_stripes(slab);
-  });
+  s.for_each_slab([](Slab& slab) { State::close_slab(slab); });
   s.extents.close(0);
   return Status::ok;
+}
+
+// Derived blocks have no bits on media while the pool is open; the close writes them. It leaves a
+// slab alone whose blocks are those of the last close: its page need not be read or written. After
+// a crash the stripes are those of some close before, which say nothing.
+void Heap::State::close_slab(Slab& slab) {
+  if (slab.is_old()) return;
+  if (is_derived(slab.kind)) {
+    if (slab.stripes_known && slab.live_bits_are_used()) return;
+    if (!TENUTO_PLANT("heap_close_forgets_derived_bits")) write_stripes(slab, slab.free_bits);
+  }
+  seal_stripes(slab);
 }
 
 void Heap::for_each(Kind kind, const std::function<void(PoolOffset, std::uint64_t)>& f) {

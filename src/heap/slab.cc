@@ -56,7 +56,7 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
   slab.free_count = 0;
   slab.blocked = 0;
   slab.prev = slab.next = slab.sparse_prev = slab.sparse_next = nullptr;
-  slab.listed = slab.sparse = false;
+  slab.listed = slab.sparse = slab.stripes_known = false;
   slab.leaving.store(false, std::memory_order_relaxed);
   for (auto& word : slab.live_bits) word.store(0, std::memory_order_relaxed);
   for (auto& word : slab.reserved_bits) word.store(0, std::memory_order_relaxed);

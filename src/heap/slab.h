@@ -85,7 +85,10 @@ struct Slab : BlockGrid {
   bool listed = false;
   bool sealed = true;   // the stripes had the seal of the last clean close when open read them
   bool sparse = false;  // in the arena's list of slabs that may be morphed
-  // Atomic. Logged: allocated, and no thread is freeing it. Derived: recovery marked it.
+  // Derived: the stripes have live_bits, with the seal of a clean close (recover.cc).
+  bool stripes_known = false;
+  // Atomic. Logged: allocated, and no thread is freeing it. Derived: recovery marked it; then what
+  // the stripes have.
   AtomicBits live_bits{};
   // Atomic. Logged blocks that reserve() handed out, neither published nor released yet.
   AtomicBits reserved_bits{};
@@ -179,6 +182,15 @@ struct Slab : BlockGrid {
                                                reserved_bits[i].load(std::memory_order_relaxed)));
     }
     return n;
+  }
+
+  // Whether live_bits has exactly the blocks that are not free.
+  bool live_bits_are_used() const {
+    bool apart = true;
+    for (std::size_t i = 0; i < live_bits.size(); ++i) {
+      apart = apart && (live_bits[i].load(std::memory_order_relaxed) & free_bits[i]) == 0;
+    }
+    return apart && live_count() + free_count == blocks;
   }
 
   bool is_free(unsigned i) const { return (free_bits[i / 64] >> (i % 64) & 1) != 0; }

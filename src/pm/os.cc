@@ -165,26 +165,34 @@ int make_large(void* at, std::size_t bytes) {
   return ::madvise(at, bytes, MADV_COLLAPSE) == 0 ? 0 : errno;
 }
 
-std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes) {
+MappedBytes mapped_bytes(const void* at, std::size_t bytes) {
+  MappedBytes found;
   const std::unique_ptr<FILE, decltype(&std::fclose)> maps(std::fopen("/proc/self/smaps", "re"),
                                                            &std::fclose);
-  if (maps == nullptr) return 0;
+  if (maps == nullptr) return found;
+  const struct {
+    const char* name;
+    std::uint64_t* to;
+  } properties[] = {{"Rss:", &found.in_memory},       {"ShmemPmdMapped:", &found.large},
+                    {"FilePmdMapped:", &found.large}, {"Shared_Dirty:", &found.dirty},
+                    {"Private_Dirty:", &found.dirty}, {"Anonymous:", &found.own}};
   const auto begin = reinterpret_cast<std::uintptr_t>(at);
   char line[256];
   bool inside = false;
-  std::uint64_t kib = 0;
   while (std::fgets(line, sizeof line, maps.get()) != nullptr) {
     std::uintptr_t from = 0;
     std::uintptr_t to = 0;
-    std::uint64_t n = 0;
     if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
       inside = from >= begin && to <= begin + bytes;
-    } else if (inside && (std::sscanf(line, "ShmemPmdMapped: %" SCNu64, &n) == 1 ||
-                          std::sscanf(line, "FilePmdMapped: %" SCNu64, &n) == 1)) {
-      kib += n;
+      continue;
+    }
+    for (const auto& p : properties) {
+      const std::size_t name = std::strlen(p.name);
+      if (!inside || std::strncmp(line, p.name, name) != 0) continue;
+      *p.to += std::strtoull(line + name, nullptr, 10) * 1024;
     }
   }
-  return kib * 1024;
+  return found;
 }
 
 namespace {
@@ -255,9 +263,9 @@ std::uint64_t memory_limit(const std::string& root) {
   return std::min(meminfo(root, "MemTotal:"), group_memory(root).most);
 }
 
-std::uint64_t major_faults() {
+std::uint64_t disk_reads() {
   struct rusage used {};
-  return ::getrusage(RUSAGE_THREAD, &used) == 0 ? static_cast<std::uint64_t>(used.ru_majflt) : 0;
+  return ::getrusage(RUSAGE_THREAD, &used) == 0 ? static_cast<std::uint64_t>(used.ru_inblock) : 0;
 }
 
 void lower_priority() {

@@ -61,17 +61,23 @@ bool grants_map_sync(int fd);  // MAP_SYNC: a flushed line needs no sync of the 
 // (MADV_COLLAPSE). Pages that are missing between others come back. Returns 0 or errno; whatever it
 // is, the contents are the same. REQUIRES: a shared mapping; whole huge frames.
 int make_large(void* at, std::size_t bytes);
-// How much of [at, at + bytes) this process has mapped in large pages. 0 if that cannot be known.
+// What this process has of a range of a mapped file. All 0 if that cannot be known.
+struct MappedBytes {
+  std::uint64_t in_memory = 0;  // in its page tables
+  std::uint64_t large = 0;      // of these in large pages
+  std::uint64_t dirty = 0;      // of these not yet written to the file, private ones too
+  std::uint64_t own = 0;        // of these private copies, which never are
+};
 // Cost: the kernel looks at the page tables of the whole process (/proc/self/smaps).
-std::uint64_t bytes_mapped_large(const void* at, std::size_t bytes);
+MappedBytes mapped_bytes(const void* at, std::size_t bytes);
 // How much memory the system says can still be had: what is available, and what the limit of the
 // process's own control group (version 1 or 2) leaves. Limits of groups above it are not looked at.
 // What cannot be known is no limit. `root` is where /proc and /sys are, for tests.
 std::uint64_t memory_left(const std::string& root = "");
 // The bytes that the process may use at most: of the machine, or of its control group.
 std::uint64_t memory_limit(const std::string& root = "");
-// How often the calling thread has waited for a page from a disk.
-std::uint64_t major_faults();
+// What the calling thread has read from disks, in blocks. 0: the kernel does not count it.
+std::uint64_t disk_reads();
 // The calling thread yields to others that want to run. It never gets a higher priority than it
 // had.
 void lower_priority();

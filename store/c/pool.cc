@@ -238,6 +238,9 @@ tenuto_status tenuto_pool_get_stats_sized(const tenuto_pool* pool, tenuto_pool_s
   TENUTO_C_SAME(journal_replay_ms);
   TENUTO_C_SAME(cached_bytes);
   TENUTO_C_SAME(large_bytes);
+  TENUTO_C_SAME(resident_bytes);
+  TENUTO_C_SAME(dirty_bytes);
+  TENUTO_C_SAME(private_bytes);
 #undef TENUTO_C_SAME
   return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }

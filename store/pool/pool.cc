@@ -7,6 +7,7 @@
 #include "journal/journal.h"
 #include "pm/media.h"
 #include "pm/no_memory.h"
+#include "pm/os.h"
 #include "pm/plant.h"
 #include "store/pool/pool_impl.h"
 #include "tenuto/tx.h"
@@ -319,7 +320,11 @@ PoolStats Pool::stats() const {
   s.slabs_by_tenth = heap.slabs_by_tenth;
   s.extents = heap.extents;
   s.disk_bytes = impl_->file->bytes_on_disk();
-  s.large_bytes = impl_->file->large_bytes();
+  const pm::MappedBytes mapped = impl_->file->mapped();
+  s.large_bytes = mapped.large;
+  s.resident_bytes = mapped.in_memory;
+  s.dirty_bytes = mapped.dirty;
+  s.private_bytes = mapped.own;
   s.reclaimed_bytes = heap.reclaimed_bytes;
   s.retained_bytes = heap.retained_bytes;
   s.book_bytes = heap.book_bytes;

@@ -43,11 +43,14 @@ void Tree::lookup_group(std::span<const std::string_view> keys, std::span<Looked
     hashes[i] = hash_key(keys[i]);
     lookups_.prefetch(hashes[i]);
   }
+  std::array<PoolOffset, kLocatedAtOnce> places;
+  std::size_t known = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     looks[i] = lookups_.look(hashes[i]);
     LookupCache::Look ahead = looks[i];
-    if (const PoolOffset at = ahead.next()) prefetch_record(file_, at);
+    if (const PoolOffset at = ahead.next()) prefetch_record(file_, places[known++] = at);
   }
+  file_.read_ahead(places.data(), known);
   Missed missed;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (keys[i].size() > kKeyBytesMax) {
@@ -83,14 +86,19 @@ void Tree::warm(std::span<const std::string_view> keys, const KeyHash* hashes,
     const std::uint64_t hits = leaf->match(hashes[i].fingerprint);
     if (hits != 0) __builtin_prefetch(&leaf->words[std::countr_zero(hits)]);
   }
+  std::array<SlotWord, kLocatedAtOnce> words;
+  std::size_t found = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ShadowLeaf* const leaf = places[i].leaf;
     if (leaf == nullptr) continue;
     for (std::uint64_t hits = leaf->match(hashes[i].fingerprint); hits != 0; hits &= hits - 1) {
       const SlotWord word = leaf->word(static_cast<unsigned>(std::countr_zero(hits)));
-      if (word.hash() == hashes[i].slot) leaves_.prefetch(word);
+      if (word.hash() != hashes[i].slot) continue;
+      leaves_.prefetch(word);
+      if (found < words.size()) words[found++] = word;
     }
   }
+  leaves_.read_ahead(words.data(), found);
 }
 
 }  // namespace TENUTO_NS::store

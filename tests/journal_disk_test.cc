@@ -273,6 +273,60 @@ TEST_P(JournalPlanted, is_found) {
   std::printf("%s: %s\n", GetParam(), found.c_str());
 }
 
+// --- a ring that grows ---------------------------------------------------------------------------
+
+// Cuts a life in which the pool grows, and its ring with it. As explore().
+std::string explore_growth(std::uint64_t seed, std::size_t cuts) {
+  std::mt19937_64 rng(seed);
+  const Disk disk;
+  StoreOptions options = journalled(disk.journal.str(), Records::anywhere);
+  options.pool.journal.bytes = 0;
+  if (auto s = Store::open(disk.pool.str(), options); !s || s->close() != Status::ok)
+    return "the store could not be made";
+  Story story{{}, {}, Records::anywhere};
+  for (int i = 0; i < 9000; ++i) {
+    std::string value(4500, '\0');
+    for (char& c : value) c = static_cast<char>(rng());
+    story.ops.push_back({"key" + std::to_string(i), value, rng() % 300 == 0});
+  }
+  IoRecord record({disk.pool.str(), disk.journal.str()});
+  auto s = Store::open(disk.pool.str(), options);
+  if (!s) return "the empty store does not open";
+  const std::uint64_t ring = s->stats().pool.journal_bytes;
+  std::string wrong = run(*s, story.ops, record);
+  if (!wrong.empty()) return wrong;
+  if (s->stats().pool.journal_bytes == ring) return "the ring did not grow";
+  if (s->close() != Status::ok) wrong = "the store does not close";
+  record.stop();
+  return wrong.empty() ? judge_cuts(disk, record, story, cuts, rng) : wrong;
+}
+
+class JournalGrowth : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(JournalGrowth, of_the_ring_leaves_a_pool_that_recovers) {
+  EXPECT_EQ(explore_growth(GetParam(), 30), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, JournalGrowth, testing::Values(1, 2));
+
+class GrowthPlanted : public testing::TestWithParam<const char*> {};
+
+TEST_P(GrowthPlanted, is_found) {
+  std::string found;
+  for (std::uint64_t seed = 1; seed <= 20 && found.empty(); ++seed) {
+    plant(GetParam());
+    found = explore_growth(seed, 30);
+    unplant_all();
+  }
+  EXPECT_NE(found, "") << GetParam();
+  std::printf("%s: %s\n", GetParam(), found.c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(Plants, GrowthPlanted,
+                         testing::Values("journal_ring_doubled_in_any_lap",
+                                         "journal_doubled_ring_not_in_the_header"),
+                         [](const auto& plant) { return std::string(plant.param); });
+
 // Mistakes that only records in shared pages show.
 class RecordsPlanted : public testing::TestWithParam<const char*> {};
 

@@ -1,7 +1,8 @@
-// The size of a journal that nobody chose: small beside a small pool, and larger when an open finds
-// that the pool has grown.
+// The size of a journal that nobody chose: small beside a small pool, and larger when the pool has
+// grown.
 #include <gtest/gtest.h>
 
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,6 +154,75 @@ TEST_F(JournalSize, where_there_is_no_room_it_stays_small_and_says_so) {
   EXPECT_TRUE(failed_call_anywhere(&name));
   EXPECT_EQ(blocks_on_disk(paths_.journal.str()), bytes);
   EXPECT_NE(log_.find("journal stays small"), std::string::npos) << log_;
+}
+
+// --- while the pool is open ----------------------------------------------------------------------
+
+// Puts 40 MB of records, from `first` on.
+Status put_many(Store& s, int first = 0) {
+  for (int i = first; i < first + 10'000; ++i) {
+    TENUTO_TRY(s.put("key" + std::to_string(i), std::string(4000, static_cast<char>(i)),
+                     {Durability::buffered}));
+  }
+  return s.sync();
+}
+bool has_many(Store& s, int first = 0) {
+  std::string value;
+  for (int i = first; i < first + 10'000; ++i) {
+    if (s.get("key" + std::to_string(i), value) != Status::ok) return false;
+    if (value != std::string(4000, static_cast<char>(i))) return false;
+  }
+  return true;
+}
+
+TEST_F(JournalSize, a_ring_grows_with_its_pool) {
+  run_and_kill([&] {
+    Result<Store> s = open();
+    if (!s || ring(*s) != kSmall) return false;
+    for (int first = 0; ring(*s) < 4 * kSmall; first += 10'000) {
+      if (first == 100'000 || put_many(*s, first) != Status::ok) return false;
+    }
+    if (put_many(*s) != Status::ok) return false;
+    std::_Exit(0);
+  });
+  ASSERT_FALSE(HasFatalFailure());
+  Result<Store> s = open();
+  ASSERT_TRUE(s) << report_.text();
+  EXPECT_GE(ring(*s), 4 * kSmall);
+  EXPECT_TRUE(has_many(*s));
+  EXPECT_EQ(s->validate(&report_), Status::ok) << report_.text();
+  EXPECT_EQ(s->close(), Status::ok);
+}
+
+TEST_F(JournalSize, a_ring_of_a_given_size_does_not_grow) {
+  options_.pool.journal.bytes = kMiB;
+  Result<Store> s = open();
+  ASSERT_TRUE(s) << report_.text();
+  EXPECT_EQ(put_many(*s), Status::ok);
+  EXPECT_EQ(ring(*s), kMiB);
+  EXPECT_EQ(s->close(), Status::ok);
+}
+
+TEST_F(JournalSize, without_room_for_a_larger_ring_it_stays) {
+  const std::string small = "/dev/shm/tenuto-small-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(small.c_str(), 0755), 0);
+  if (::mount("tenuto", small.c_str(), "tmpfs", 0, "size=8m") != 0) {
+    ::rmdir(small.c_str());
+    GTEST_SKIP() << "may not mount";
+  }
+  options_.pool.journal.path = small + "/journal";
+  for (int life = 0; life < 2; ++life) {
+    Result<Store> s = open();
+    EXPECT_TRUE(s) << report_.text();
+    if (!s) break;
+    EXPECT_EQ(put_many(*s, life * 10'000), Status::ok);
+    EXPECT_EQ(ring(*s), kSmall);
+    EXPECT_TRUE(has_many(*s));
+    EXPECT_EQ(s->close(), Status::ok);
+    EXPECT_LE(std::filesystem::file_size(options_.pool.journal.path), kSmall + kMiB);
+  }
+  EXPECT_EQ(::umount2(small.c_str(), MNT_DETACH), 0);
+  ::rmdir(small.c_str());
 }
 
 // The plant: a header names space that is not there.

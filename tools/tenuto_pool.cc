@@ -86,9 +86,9 @@ void add_store(Session& session, Facts& facts) {
 // What the tool's own process has of the pool.
 void add_memory(const PoolStats& s, Facts& facts) {
   facts.bytes("resident_bytes", "in memory", s.resident_bytes);
-  facts.bytes("dirty_bytes", "  not in the file", s.dirty_bytes);
-  facts.bytes("private_bytes", "  staying there", s.private_bytes);
-  facts.bytes("large_bytes", "  in large pages", s.large_bytes);
+  facts.bytes("dirty_bytes", "  dirty", s.dirty_bytes);
+  facts.bytes("private_bytes", "  private", s.private_bytes);
+  facts.bytes("large_bytes", "  large pages", s.large_bytes);
 }
 
 void add_stats(const PoolStats& s, const CommonArgs& args, Facts& facts) {

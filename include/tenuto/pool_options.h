@@ -55,8 +55,8 @@ struct JournalOptions {
   // src/journal/README.md covers links, mounts and copies).
   std::string path = {};
   // The ring of a new journal, at least 256 KiB; recovery reads up to this much. 0: half of the
-  // pool's bytes, from 6 to 64 MiB; an open makes an existing journal larger when the pool has
-  // grown.
+  // pool's bytes, from 6 to 64 MiB, and at most 1/32 of memory. It grows with the pool, while that
+  // is open and when it is opened. What the ring holds is in memory, too.
   std::uint64_t bytes = 0;
   // Buffered writes are durable after at most this time. 0: only after a sync, or when the journal
   // is full.
@@ -103,7 +103,7 @@ struct HeapOptions {
   // Medium journal. When the pool has this many bytes, it gets zones for the store's records
   // (blocks of less than 16 KiB) alone. Their pages are the file's own: the kernel writes them back
   // and drops them when memory is short. Pages of other zones stay in memory once they are written;
-  // updates of these are about twice as fast. 0: a quarter of the memory that the process may use
+  // updates of these are about twice as fast. 0: an eighth of the memory that the process may use
   // (of the machine or of its control group), at least 64 MiB.
   std::uint64_t record_zones_from = 0;
   // Milliseconds of a clock that never goes back, for tests. Empty: the system's coarse clock.

@@ -20,7 +20,7 @@ constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
 std::uint64_t record_zones_from(const HeapOptions& o) {
   constexpr std::uint64_t kLeast = 64u << 20;
   if (o.record_zones_from != 0) return o.record_zones_from;
-  return std::max(kLeast, pm::memory_limit() / 4);
+  return std::max(kLeast, pm::memory_limit() / 8);
 }
 }  // namespace
 

@@ -70,6 +70,13 @@ class JournalFile final : public OfProcess {
   // Makes the ring at least this large, for the life that begin() starts. If it fails, with the
   // report, the ring stays as it is. REQUIRES: as begin().
   Status grow_ring(std::uint64_t bytes, Report* report);
+  // The same while blocks are appended, in two steps (make.cc). First the space behind the ring, to
+  // twice its size; this call may run beside all others but itself. If it fails, nothing changed.
+  Status prepare_double(Report* report);
+  // Then, as soon as it may, the ring. False: not now, or the header could not be written (io, with
+  // the report); after that nothing may be appended.
+  bool may_double() const;
+  Status double_ring(Report* report);
   // The first write of a life that the pool's superblock has announced. The journal is then empty,
   // and the header durable. REQUIRES: what replay found is durable in the pool.
   Status begin(const Expected& expected, std::uint64_t life, Report* report);

@@ -1,10 +1,19 @@
 // A journal file is made and unmade, and its ring made larger.
 //
-//   grow   zeros behind the ring, fsync | begin(): a header of the new life with the new length
+//   grow     zeros behind the ring, fsync | begin(): a header of the new life with the new length
+//   double   zeros behind the ring, fsync | both headers, with twice the length | the next block
 //
-// The header is authoritative: what is behind the ring that it names is nothing. The ring is empty
-// when it grows, because replay's lines are durable in the pool, so no block changes its place. A
-// kill before the header leaves a longer file, and the next open begins again.
+// The header is authoritative: what is behind the ring that it names is nothing. A kill before the
+// header leaves a longer file, and the next open begins again.
+//
+// An open grows the ring while it is empty: replay's lines are durable in the pool. A ring in use
+// is doubled when the blocks that count are all in one lap of it, and the lap's number is even.
+// Then each of them is at the same place in the larger ring, and none skips to the ring's end:
+//
+//   position mod 2 R == position mod R    where position / R is even
+//
+// Both headers say the new length before a block depends on it. So if one of them is damaged later,
+// the other leads to no block at the wrong place.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +31,8 @@ namespace {
 constexpr std::size_t kCopyBytes = 1u << 20;
 constexpr std::uint64_t kAutomaticBytesMin = 6u << 20;
 constexpr std::uint64_t kAutomaticBytesMax = 64u << 20;
+constexpr std::uint64_t kMemoryShare =
+    32;  // the ring's line images are in memory until a checkpoint
 }  // namespace
 
 std::uint64_t JournalFile::ring_bytes_for(const JournalOptions& options, int pool_fd) {
@@ -29,7 +40,8 @@ std::uint64_t JournalFile::ring_bytes_for(const JournalOptions& options, int poo
   struct stat st {};
   const bool known = ::fstat(pool_fd, &st) == 0;
   const std::uint64_t half = known ? static_cast<std::uint64_t>(st.st_size) / 2 : 0;
-  return std::clamp(half, kAutomaticBytesMin, kAutomaticBytesMax);
+  const std::uint64_t most = std::min(kAutomaticBytesMax, memory_limit() / kMemoryShare);
+  return std::clamp(half, kAutomaticBytesMin, std::max(kAutomaticBytesMin, most));
 }
 
 Status JournalFile::make(std::uint64_t bytes, const Expected& expected, Report* report) {
@@ -89,6 +101,29 @@ Status JournalFile::grow_ring(std::uint64_t bytes, Report* report) {
     }
   }
   ring_bytes_ = header_.ring_bytes = wanted;
+  return Status::ok;
+}
+
+Status JournalFile::prepare_double(Report* report) {
+  const std::uint64_t old_end = kJournalRingOffset + ring_bytes_;
+  const Status s = write_zeros(old_end, old_end + ring_bytes_, report);
+  if (s != Status::ok) static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_end)));
+  return s;
+}
+
+bool JournalFile::may_double() const {
+  const std::uint64_t lap = start_.at / ring_bytes_;
+  if (TENUTO_PLANT("journal_ring_doubled_in_any_lap")) return true;
+  return lap % 2 == 0 && end_.at <= (lap + 1) * ring_bytes_;
+}
+
+Status JournalFile::double_ring(Report* report) {
+  header_.ring_bytes = 2 * ring_bytes_;
+  if (!TENUTO_PLANT("journal_doubled_ring_not_in_the_header")) {
+    TENUTO_TRY(write_header(start_, report));
+    TENUTO_TRY(write_header(start_, report));
+  }
+  ring_bytes_ = header_.ring_bytes;
   return Status::ok;
 }
 

@@ -1,6 +1,6 @@
 // Checkpoints: the contents of the journal's durable blocks go into the pool file and are synced
-// there. Only then the journal's start moves (journal.h). Also the end of a life, which begins with
-// one.
+// there. Only then the journal's start moves (journal.h). Also what follows one: a larger ring, or
+// the end of a life.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -98,6 +98,30 @@ Status Journal::checkpoint_now() {
     }
   }
   return why.what.empty() ? Status::ok : fail_for_good(std::move(why));
+}
+
+// A pool that grew while it is open gets a larger ring, so that fewer checkpoints write its leaves
+// again and again. After a checkpoint few blocks count. Without space the ring stays as it is.
+// True: there is more to prepare.
+bool Journal::goes_on_doubling() {
+  if (options_.bytes != 0 || doubling_ == Doubling::refused) return false;
+  if (2 * file_->ring_bytes() > JournalFile::ring_bytes_for(options_, pool_fd_)) return false;
+  if (doubling_ == Doubling::prepares) {
+    Result<bool> whole = Status::full;
+    static_cast<void>(had_memory([&] { whole = file_->prepare_double(nullptr); }));
+    if (whole && !*whole) return true;
+    doubling_ = whole ? Doubling::prepared : Doubling::refused;
+    if (!whole) return false;
+  }
+  Report why;
+  {
+    const std::lock_guard lock(state_mu_);
+    if (!file_->may_double() || status() != Status::ok) return false;
+    doubling_ = Doubling::prepares;
+    if (file_->double_ring(&why) == Status::ok) return false;
+  }
+  static_cast<void>(fail_for_good(std::move(why)));
+  return false;
 }
 
 Report Journal::failure(const char* what) const {

@@ -71,10 +71,10 @@ class JournalFile final : public OfProcess {
   // report, the ring stays as it is. REQUIRES: as begin().
   Status grow_ring(std::uint64_t bytes, Report* report);
   // The same while blocks are appended, in two steps (make.cc). First the space behind the ring, to
-  // twice its size; this call may run beside all others but itself. If it fails, nothing changed.
-  Status prepare_double(Report* report);
-  // Then, as soon as it may, the ring. False: not now, or the header could not be written (io, with
-  // the report); after that nothing may be appended.
+  // twice its size, a piece a call: false until all of it is there. If a call fails, nothing
+  // changed. Thread safety: beside all calls of other threads, by one thread.
+  Result<bool> prepare_double(Report* report);
+  // Then the ring, when it may. io: nothing may be appended after that.
   bool may_double() const;
   Status double_ring(Report* report);
   // The first write of a life that the pool's superblock has announced. The journal is then empty,
@@ -130,6 +130,7 @@ class JournalFile final : public OfProcess {
   std::string hidden_;  // the hidden name of a file still being made, if it needs one
   JournalUse use_ = JournalUse::begin;
   std::uint64_t ring_bytes_ = 0;
+  std::uint64_t prepared_bytes_ = 0;  // behind the ring, for a larger one
   JournalHeader header_{};
   Position start_;
   Position end_;

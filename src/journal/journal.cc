@@ -339,10 +339,11 @@ Status Journal::checkpoint() {
 
 void Journal::run() {
   const auto every = std::chrono::milliseconds(options_.sync_every_ms);
+  bool doubles = false;  // the ring, piece by piece, with commits in between
   std::unique_lock lock(thread_mu_);
   while (!stopping_) {
-    const auto woken = [this] {
-      return stopping_ || wants_checkpoint_ || early_.load(std::memory_order_relaxed);
+    const auto woken = [&] {
+      return stopping_ || wants_checkpoint_ || doubles || early_.load(std::memory_order_relaxed);
     };
     if (options_.sync_every_ms == 0) {
       wake_.wait(lock, woken);
@@ -354,34 +355,11 @@ void Journal::run() {
     lock.unlock();
     early_.store(false, std::memory_order_relaxed);
     // The pool has been told of a failure. This thread has no caller to tell.
-    if (wants_checkpoint) {
-      static_cast<void>(checkpoint());
-      double_ring();
-    }
+    if (wants_checkpoint) static_cast<void>(checkpoint());
+    if (wants_checkpoint || doubles) doubles = goes_on_doubling();
     if (options_.sync_every_ms != 0 && capture_->pending_lines() != 0) static_cast<void>(sync());
     lock.lock();
   }
-}
-
-// A pool that grew while it is open gets a larger ring, so that fewer checkpoints write its leaves
-// again and again. After a checkpoint few blocks count. Without space the ring stays as it is.
-void Journal::double_ring() {
-  if (options_.bytes != 0 || doubling_ == Doubling::refused) return;
-  if (2 * file_->ring_bytes() > JournalFile::ring_bytes_for(options_, pool_fd_)) return;
-  if (doubling_ == Doubling::none) {
-    Status s = Status::ok;
-    const bool told = had_memory([&] { s = file_->prepare_double(nullptr); });
-    doubling_ = told && s == Status::ok ? Doubling::prepared : Doubling::refused;
-    if (doubling_ == Doubling::refused) return;
-  }
-  Report why;
-  {
-    const std::lock_guard lock(state_mu_);
-    if (!file_->may_double() || status() != Status::ok) return;
-    doubling_ = Doubling::none;
-    if (file_->double_ring(&why) == Status::ok) return;
-  }
-  static_cast<void>(fail_for_good(std::move(why)));
 }
 
 JournalStats Journal::stats() const {

@@ -166,7 +166,7 @@ class Journal final : public FlushSink {
   Status fail_for_good(Report why);
   Report failure(const char* what) const;  // of the call that set errno
   void run();
-  void double_ring();
+  bool goes_on_doubling();
   void stop();  // its thread
 
   const JournalOptions options_;
@@ -213,9 +213,9 @@ class Journal final : public FlushSink {
   bool stopping_ = false;          // guarded by thread_mu_
   bool wants_checkpoint_ = false;  // guarded by thread_mu_
   std::thread thread_;
-  // Of that thread: whether the space for twice the ring is there.
-  enum class Doubling : std::uint8_t { none, prepared, refused };
-  Doubling doubling_ = Doubling::none;
+  // Of that thread: how far it is with twice the ring.
+  enum class Doubling : std::uint8_t { prepares, prepared, refused };
+  Doubling doubling_ = Doubling::prepares;
 };
 
 }  // namespace TENUTO_NS::pm

@@ -29,6 +29,7 @@ namespace TENUTO_NS::pm {
 
 namespace {
 constexpr std::size_t kCopyBytes = 1u << 20;
+constexpr std::uint64_t kPreparedAtOnce = 4u << 20;  // between two commits
 constexpr std::uint64_t kAutomaticBytesMin = 6u << 20;
 constexpr std::uint64_t kAutomaticBytesMax = 64u << 20;
 constexpr std::uint64_t kMemoryShare =
@@ -104,11 +105,18 @@ Status JournalFile::grow_ring(std::uint64_t bytes, Report* report) {
   return Status::ok;
 }
 
-Status JournalFile::prepare_double(Report* report) {
-  const std::uint64_t old_end = kJournalRingOffset + ring_bytes_;
-  const Status s = write_zeros(old_end, old_end + ring_bytes_, report);
-  if (s != Status::ok) static_cast<void>(::ftruncate(fd_, static_cast<off_t>(old_end)));
-  return s;
+Result<bool> JournalFile::prepare_double(Report* report) {
+  const std::uint64_t ring_end = kJournalRingOffset + ring_bytes_;
+  const std::uint64_t n = std::min(kPreparedAtOnce, ring_bytes_ - prepared_bytes_);
+  const std::uint64_t from = ring_end + prepared_bytes_;
+  const Status s = write_zeros(from, from + n, report);
+  if (s != Status::ok) {
+    static_cast<void>(::ftruncate(fd_, static_cast<off_t>(ring_end)));
+    prepared_bytes_ = 0;
+    return s;
+  }
+  prepared_bytes_ += n;
+  return prepared_bytes_ == ring_bytes_;
 }
 
 bool JournalFile::may_double() const {
@@ -124,6 +132,7 @@ Status JournalFile::double_ring(Report* report) {
     TENUTO_TRY(write_header(start_, report));
   }
   ring_bytes_ = header_.ring_bytes;
+  prepared_bytes_ = 0;
   return Status::ok;
 }
 

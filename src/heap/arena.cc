@@ -98,13 +98,14 @@ unsigned Arena::take_old(ClassId class_id, PoolOffset* out, unsigned want) {
 // Needs no memory: fresh_shadow() reserves the room.
 void Arena::spare_shadow(Slab& slab) {
   slab.header = nullptr;
-  spare_shadows_.push_back(&slab);
+  spares_of(slab.words()).spare.push_back(&slab);
 }
 
 // A shadow that is being filled. Becomes spare again unless take() is called.
 class Arena::ShadowToFill {
  public:
-  explicit ShadowToFill(Arena& arena) : arena_(arena), slab_(&arena.fresh_shadow()) {}
+  ShadowToFill(Arena& arena, ClassId class_id)
+      : arena_(arena), slab_(&arena.fresh_shadow(class_id)) {}
   ~ShadowToFill() {
     if (slab_ != nullptr) arena_.spare_shadow(*slab_);
   }
@@ -134,7 +135,7 @@ Slab* Arena::morphed_slab(ClassId class_id) {
 
 Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   // Before anything is written: nothing below needs memory.
-  ShadowToFill shadow(*this);
+  ShadowToFill shadow(*this, {shape.now.class_id});
   if (shape.old) make_room_for_old(shadow.slab());
   unlist_sparse(slab);
   if (slab.empty()) list_of(slab).empty -= 1;
@@ -157,23 +158,26 @@ Slab& Arena::morph(Slab& slab, const SlabShape& shape) {
   return now;
 }
 
-Slab& Arena::fresh_shadow() {
-  if (!spare_shadows_.empty()) {
-    Slab& slab = *spare_shadows_.back();
-    spare_shadows_.pop_back();
+Slab& Arena::fresh_shadow(ClassId class_id) {
+  const unsigned words = bit_words(class_id);
+  Shadows& shadows = spares_of(words);
+  if (!shadows.spare.empty()) {
+    Slab& slab = *shadows.spare.back();
+    shadows.spare.pop_back();
     return slab;
   }
-  const std::size_t all = slabs_.size() + 1;
-  if (spare_shadows_.capacity() < all) spare_shadows_.reserve(2 * all);
-  slabs_.push_back(std::make_unique<Slab>());
+  const std::size_t all = shadows.made + 1;
+  if (shadows.spare.capacity() < all) shadows.spare.reserve(2 * all);
+  slabs_.push_back(std::make_unique<Slab>(words));
   slabs_.back()->arena = this;
+  shadows.made = all;
   return *slabs_.back();
 }
 
 // REQUIRES: mu is held. Two fences, once a slab.
 Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
   std::optional<ShadowToFill> shadow;  // before anything is written
-  if (!TENUTO_PLANT("heap_slab_made_before_its_shadow")) shadow.emplace(*this);
+  if (!TENUTO_PLANT("heap_slab_made_before_its_shadow")) shadow.emplace(*this, class_id);
   const auto use = kind == Kind::record ? frame::ZoneUse::records : frame::ZoneUse::any;
   const Result<PoolOffset> frame = frames_.get(frame::kOrderSlab, core_, use);
   if (!frame) {
@@ -181,7 +185,7 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
     return nullptr;
   }
   const SlabHeader header = format_slab(file_, *frame, class_id, kind);
-  if (!shadow) shadow.emplace(*this);
+  if (!shadow) shadow.emplace(*this, class_id);
   Slab& slab = shadow->take();
   attach_slab(slab, file_, *frame, header, header.shape.shape());
   slab.kind = kind;
@@ -194,14 +198,14 @@ Slab* Arena::new_slab(ClassId class_id, Kind kind, Status* why) {
 
 Slab& Arena::adopt(PoolOffset offset, const SlabHeader& header) {
   const std::lock_guard lock(mu);
-  Slab& slab = fresh_shadow();
   const SlabShape shape = header.shape.shape();
+  Slab& slab = fresh_shadow({shape.now.class_id});
   attach_slab(slab, file_, offset, header, shape);
   const bool with_records =
       frames_.frames().use_of(frame_of_offset(offset)) == frame::ZoneUse::records;
   if (with_records && slab.kind == Kind::derived) slab.kind = Kind::record;
   if (shape.old && !TENUTO_PLANT("heap_recovery_ignores_old_part")) {
-    Slab& old = fresh_shadow();
+    Slab& old = fresh_shadow({shape.old.class_id});
     attach_slab(old, file_, offset, header, {shape.old, {}});
     join_parts(slab, old);
   }

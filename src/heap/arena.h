@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -75,7 +76,7 @@ class Arena {
   Slab* new_slab(ClassId class_id, Kind kind, Status* why);
   Slab* morphed_slab(ClassId class_id);
   Slab& morph(Slab& slab, const SlabShape& shape);
-  Slab& fresh_shadow();
+  Slab& fresh_shadow(ClassId class_id);
   void spare_shadow(Slab& slab);
   class ShadowToFill;
   void list(Slab& slab);
@@ -104,7 +105,13 @@ class Arena {
   std::array<std::array<List, kClasses>, kKinds> lists_{};
   std::array<List, kClasses> old_parts_{};    // of morphed slabs, by the class of the old part
   std::vector<std::unique_ptr<Slab>> slabs_;  // shadows stay allocated while the pool is open
-  std::vector<Slab*> spare_shadows_;
+  // Shadows by the words of their bits: how many there are, and those without a slab.
+  struct Shadows {
+    std::size_t made = 0;
+    std::vector<Slab*> spare;
+  };
+  Shadows& spares_of(unsigned words) { return shadows_[std::bit_width(words) - 1]; }
+  std::array<Shadows, std::bit_width(kBlocksMax / 64)> shadows_;
   Slab* sparse_head_ = nullptr;  // the one that became sparse first, or was tried longest ago
   Slab* sparse_tail_ = nullptr;
   unsigned sparse_count_ = 0;

@@ -28,8 +28,8 @@ Range blocks_over(const BlockGrid& grid, const BlockGrid& other, unsigned i) {
   return blocks_over(grid, begin, begin + other.block_bytes);
 }
 
-std::uint64_t word_of(const BlockBits& bits, std::size_t w) { return bits[w]; }
-std::uint64_t word_of(const AtomicBits& bits, std::size_t w) {
+std::uint64_t word_of(std::span<const std::uint64_t> bits, std::size_t w) { return bits[w]; }
+std::uint64_t word_of(std::span<const std::atomic<std::uint64_t>> bits, std::size_t w) {
   return bits[w].load(std::memory_order_relaxed);
 }
 template <class Bits>

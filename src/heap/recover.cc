@@ -76,7 +76,7 @@ bool Heap::State::adopt_slab(PoolOffset o, Arena& arena) const {
   const auto take_bits = [&lines](Slab& part) {
     BlockBits used;
     lines.used(part, used);
-    for (std::size_t w = 0; w < used.size(); ++w) {
+    for (std::size_t w = 0; w < part.live_bits.size(); ++w) {
       part.live_bits[w].store(used[w], std::memory_order_relaxed);
     }
   };

@@ -10,11 +10,17 @@
 
 namespace TENUTO_NS::heap {
 
-Slab::Slab() = default;
+Slab::Slab(unsigned words)
+    : plain_(std::make_unique<std::uint64_t[]>(words)),
+      atomic_(std::make_unique<std::atomic<std::uint64_t>[]>(std::size_t{2} * words)) {
+  free_bits = {plain_.get(), words};
+  live_bits = {atomic_.get(), words};
+  reserved_bits = {atomic_.get() + words, words};
+}
 Slab::~Slab() = default;
 
 void Slab::fill_free_all() {
-  free_bits.fill(0);
+  std::fill(free_bits.begin(), free_bits.end(), 0);
   for (unsigned i = 0; i < blocks / 64; ++i) free_bits[i] = ~0ull;
   if (blocks % 64 != 0) free_bits[blocks / 64] = (1ull << blocks % 64) - 1;
   free_count = blocks;
@@ -52,7 +58,8 @@ void attach_slab(Slab& slab, pm::PoolFile& file, PoolOffset offset, const SlabHe
   slab.kind = kind;
   slab.old.store(nullptr, std::memory_order_relaxed);
   slab.successor.store(nullptr, std::memory_order_relaxed);
-  slab.free_bits.fill(0);
+  TENUTO_ASSERT(slab.blocks <= 64 * slab.words());
+  std::fill(slab.free_bits.begin(), slab.free_bits.end(), 0);
   slab.free_count = 0;
   slab.blocked = 0;
   slab.prev = slab.next = slab.sparse_prev = slab.sparse_next = nullptr;
@@ -135,7 +142,7 @@ std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOf
   return h;
 }
 
-void write_stripes(const Slab& slab, const BlockBits& free_bits) {
+void write_stripes(const Slab& slab, std::span<const std::uint64_t> free_bits) {
   auto* stripes = slab.header + slab.shape.now.first_line;
   std::array<std::uint64_t, std::size_t{kStripesMax} * 8> image{};
   for (unsigned i = 0; i < slab.blocks; ++i) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "file/pool_file.h"
 #include "heap/format.h"
@@ -30,8 +31,17 @@ class Arena;
 
 inline constexpr unsigned kNoBlock = ~0u;
 
-using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;  // one bit a block
+// One bit a block: of any slab, and in a shadow.
+using BlockBits = std::array<std::uint64_t, kBlocksMax / 64>;
 using AtomicBits = std::array<std::atomic<std::uint64_t>, kBlocksMax / 64>;
+using BitWords = std::span<std::uint64_t>;
+using AtomicWords = std::span<std::atomic<std::uint64_t>>;
+
+// The words that the bits of any slab of the class take, as a power of two.
+constexpr unsigned bit_words(ClassId class_id) {
+  const auto blocks = static_cast<unsigned>(kSlabBytes / kClassBytes[class_id.value]);
+  return std::bit_ceil((blocks + 63) / 64);
+}
 
 // Where the blocks of a slab, or of one part of it, are.
 struct BlockGrid {
@@ -60,6 +70,8 @@ struct BitPlace {
 };
 
 // The shadow of a slab, or of one part of a morphed slab. The page table points to the new part's.
+// A shadow that is reused serves slabs whose bits take as many words: they never move, because a
+// thread may look at the shadow of a slab that has just gone.
 struct Slab : BlockGrid {
   // Constant while the slab exists.
   SlabHeader* header = nullptr;
@@ -75,7 +87,7 @@ struct Slab : BlockGrid {
   std::atomic<Slab*> successor = nullptr;
   std::unique_ptr<OldPart> old_storage;  // allocated at first use, kept with the shadow
   // Guarded by arena->mu. free_bits: blocks of this slab that are not in use and in no cache.
-  BlockBits free_bits{};
+  BitWords free_bits;
   std::uint32_t free_count = 0;
   std::uint32_t blocked = 0;  // not free, because held blocks of the old part overlap them
   Slab* prev = nullptr;
@@ -89,15 +101,16 @@ struct Slab : BlockGrid {
   bool stripes_known = false;
   // Atomic. Logged: allocated, and no thread is freeing it. Derived: recovery marked it; then what
   // the stripes have.
-  AtomicBits live_bits{};
+  AtomicWords live_bits;
   // Atomic. Logged blocks that reserve() handed out, neither published nor released yet.
-  AtomicBits reserved_bits{};
+  AtomicWords reserved_bits;
   // Atomic; changed under arena->mu. The slab is being emptied (evacuate.cc): no list has it, and
   // no cache takes its blocks.
   std::atomic<bool> leaving = false;
 
-  Slab();
+  explicit Slab(unsigned words);  // of each of the bits above
   ~Slab();
+  unsigned words() const { return static_cast<unsigned>(free_bits.size()); }
   bool is_old() const { return successor.load(std::memory_order_acquire) != nullptr; }
   // Nothing in it is in use, in a cache or held by its old part.
   bool empty() const {
@@ -142,15 +155,15 @@ struct Slab : BlockGrid {
     return reinterpret_cast<std::uint64_t*>(header + shape.now.end_line)[before + row_of(i)];
   }
 
-  static bool is_set(const AtomicBits& bits, unsigned i) {
+  static bool is_set(std::span<const std::atomic<std::uint64_t>> bits, unsigned i) {
     return (bits[i / 64].load(std::memory_order_acquire) >> (i % 64) & 1) != 0;
   }
   // Both return whether this call changed the bit.
-  static bool set(AtomicBits& bits, unsigned i) {
+  static bool set(AtomicWords bits, unsigned i) {
     const std::uint64_t bit = 1ull << (i % 64);
     return (bits[i / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) == 0;
   }
-  static bool clear(AtomicBits& bits, unsigned i) {
+  static bool clear(AtomicWords bits, unsigned i) {
     const std::uint64_t bit = 1ull << (i % 64);
     return (bits[i / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0;
   }
@@ -205,6 +218,10 @@ struct Slab : BlockGrid {
   void fill_free_all();
   // Takes up to `want` free blocks, lowest first: neighbours are in different stripes.
   unsigned take(PoolOffset* out, unsigned want);
+
+ private:
+  std::unique_ptr<std::uint64_t[]> plain_;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> atomic_;
 };
 
 // A small block. index is kNoBlock when no block of the slab starts there. slab is null when no
@@ -239,7 +256,7 @@ struct SlabLines {
 // As find_slab, for a damaged superblock: the header is sound, and of this pool if its id is known.
 std::optional<SlabHeader> find_slab_of_any_pool(const pm::PoolFile& file, PoolOffset offset);
 // Writes the whole persistent bitmap: a bit is set unless its block is free. Flushed, not fenced.
-void write_stripes(const Slab& slab, const BlockBits& free_bits);
+void write_stripes(const Slab& slab, std::span<const std::uint64_t> free_bits);
 // For a clean close: stores the checksum of the stripes. Flushed, not fenced.
 void seal_stripes(const Slab& slab);
 // After a clean close: whether the stripes have that checksum.

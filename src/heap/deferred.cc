@@ -57,8 +57,7 @@ std::unique_ptr<DeferredBatch> DeferredFrees::take(std::uint64_t durable) {
   return batch;
 }
 
-// --- the heap's part
-// ------------------------------------------------------------------------------
+// --- the heap's part -----------------------------------------------------------------------------
 
 // Needs no memory: without a batch it waits for the device.
 void Heap::State::defer(LaneHeap& h, const SlabBlock& b, PoolOffset block) {

@@ -19,8 +19,9 @@ constexpr unsigned kBatchesBeforeGrowth = 8;  // of durable frees
 
 std::uint64_t record_zones_from(const HeapOptions& o) {
   constexpr std::uint64_t kLeast = 64u << 20;
+  constexpr std::uint64_t kMemoryShare = 8;
   if (o.record_zones_from != 0) return o.record_zones_from;
-  return std::max(kLeast, pm::memory_limit() / 8);
+  return std::max(kLeast, pm::memory_limit() / kMemoryShare);
 }
 }  // namespace
 

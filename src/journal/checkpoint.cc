@@ -104,7 +104,7 @@ Status Journal::checkpoint_now() {
 // again and again. After a checkpoint few blocks count. Without space the ring stays as it is.
 // True: there is more to prepare.
 bool Journal::goes_on_doubling() {
-  if (options_.bytes != 0 || doubling_ == Doubling::refused) return false;
+  if (options_.bytes != 0 || doubling_ == Doubling::refused || status() != Status::ok) return false;
   if (2 * file_->ring_bytes() > JournalFile::ring_bytes_for(options_, pool_fd_)) return false;
   if (doubling_ == Doubling::prepares) {
     Result<bool> whole = Status::full;

@@ -79,10 +79,10 @@ Status LeafReader::read_all(const Place& place, std::vector<Entry>& out, bool ve
 
 void LeafReader::read_ahead(std::span<const Entry> entries) const {
   if (!file_.on_disk()) return;
-  std::array<SlotWord, kSlots> words;
+  std::array<PoolOffset, kSlots> places;
   std::size_t count = 0;
-  for (const Entry& e : entries) words[count++] = e.word;
-  ask_to_read(words.data(), count);
+  for (const Entry& e : entries) places[count++] = e.word.record();
+  file_.read_ahead(places.data(), count);
 }
 
 void LeafReader::ask_to_read(const SlotWord* words, std::size_t count) const {

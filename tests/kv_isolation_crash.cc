@@ -38,5 +38,11 @@ TEST(kv_isolation_crash, interleaved_threads_leave_serialisable_histories) {
   EXPECT_GT(r.checks, 100u);
 }
 
+TEST(kv_isolation_crash, many_schedules_leave_serialisable_histories) {
+  const CrashResult r = explore_schedules(schedule_options());
+  expect_sound(r);
+  EXPECT_GT(r.checks, 100u);
+}
+
 }  // namespace
 }  // namespace tenuto::test

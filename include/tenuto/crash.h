@@ -99,7 +99,8 @@ struct CrashOptions {
   // For threads that hand over lines without a fence under such a contract.
   bool locked_instructions_fence = false;
   std::uint32_t switch_every = 0;  // events between switches of interleave(); 0: the seed chooses
-  // So many percent of the crash points are tried; the first two of each fence always.
+  // So many percent of the fences are crashed at; the first two of each name always, unless it is
+  // 0. Crashes at acknowledgements, at named crash points and at the end are tried in any case.
   std::uint32_t points_percent = 100;
   bool minimise = true;  // reduce each finding to the lines that matter
   // Report lines that the workload has stored to and not flushed when others may rely on them: at a

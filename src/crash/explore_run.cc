@@ -210,6 +210,7 @@ bool CrashExplorer::chosen(const char* first, const char* then) {
   if (replay_) return replay_->point == point_ && (replay_->run == 0 || replay_->run == run_);
   if (stopped_) return false;
   if (options_.points_percent >= 100 || first == nullptr) return true;
+  if (options_.points_percent == 0) return false;
   if (choice_rng_.below(100) < options_.points_percent) return true;
   for (const FenceStats& s : Recorder::instance().fences()) {
     if (std::strcmp(s.first, first) == 0 && std::strcmp(s.then, then) == 0) {

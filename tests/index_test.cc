@@ -175,12 +175,12 @@ class IndexedLeaves {
           garbage_.retire(garbage_.mine(),
                           {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
         }) {
-    std::vector<ShadowLeaf*> leaves;
+    std::vector<void*> leaves;
     std::vector<std::string> separators;
     const auto take = [&](const std::string& low) {
-      leaves.push_back(&shadows_.emplace_back());
+      map_[low] = &shadows_.emplace_back();
+      leaves.push_back(map_[low]);
       separators.push_back(low);
-      map_[low] = leaves.back();
     };
     take("");
     for (const std::string& low : lows) take(low);

@@ -44,6 +44,11 @@ TEST(kv_crash, an_empty_leaf_goes_without_a_trace) {
 TEST(kv_crash, a_batch_is_there_or_not) {
   expect_sound(kv_batches(), {{"new leaf", "chain link"}});
 }
+
+TEST(kv_crash, images_of_leaves_are_left_used_and_given_back) {
+  expect_sound(kv_images(), {{"image's name", "its block is given back"},
+                             {"store's counts", "the heap is closed"}});
+}
 TEST(kv_crash, a_bulk_load_is_there_or_not) {
   expect_sound(kv_bulk(), {{"bulk leaves", "bulk chain"}, {"bulk chain", "bulk load returns"}},
                kv_bulk_options());

@@ -196,7 +196,8 @@ TEST_F(StoreStatsTest, records_and_leaves_are_held_and_free_ones_are_not) {
   ASSERT_EQ(store->close(), Status::ok);
   store.emplace(opened());
   EXPECT_EQ(store->stats().pool.allocated_bytes, half);
-  EXPECT_EQ(store->stats().pool.cached_bytes, 0u);
+  // The open has given the image of the leaves back.
+  EXPECT_LT(store->stats().pool.cached_bytes, 64u * store->stats().leaves);
 }
 
 }  // namespace

@@ -170,6 +170,7 @@ Error run_stats(const CommonArgs& args) {
     const StoreStats s = session.store().stats();
     facts.bytes("record_bytes", "keys and values", s.record_bytes);
     facts.count("leaves", "leaves", s.leaves);
+    facts.count("shadow_leaves", "leaves in DRAM", s.shadow_leaves);
     facts.count("inner_nodes", "inner nodes", s.inner_nodes);
     facts.count("height", "height", s.height);
     facts.ms("rebuild_ms", "index rebuilt in", s.rebuild_ms);

@@ -87,6 +87,7 @@ typedef struct tenuto_store_stats {
   uint64_t snapshots, snapshot_oldest_age_ms, snapshot_versions, snapshot_bytes, snapshots_expired;
   uint64_t retired_items, retired_bytes;
   uint64_t lookup_cache_bytes;
+  uint64_t shadow_leaves;
 } tenuto_store_stats;
 
 tenuto_status tenuto_store_get_stats_sized(const tenuto_store* store, tenuto_store_stats* stats,
@@ -145,6 +146,7 @@ typedef struct tenuto_collection_stats {
   uint64_t records, record_bytes;
   uint64_t leaves, inner_nodes, height, index_dram_bytes;
   uint64_t lookup_cache_bytes;
+  uint64_t shadow_leaves;
 } tenuto_collection_stats;
 
 tenuto_status tenuto_collection_get_stats_sized(const tenuto_collection* collection,

@@ -39,6 +39,7 @@ bool FrameSource::make_record_zone() {
 }
 
 Status FrameSource::grow(std::uint64_t huge_frames, frame::ZoneUse use) {
+  if (!may_grow_.load(std::memory_order_relaxed)) return Status::full;
   const Result<pm::ZoneEntry> zone =
       file_.grow(frame::Frames::zone_bytes_for(huge_frames),
                  [&](const pm::ZoneEntry& z, std::uint64_t head_bytes) {

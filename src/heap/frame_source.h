@@ -52,6 +52,9 @@ class FrameSource {
   // without the locks of this class. Set once, before use.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
+  // From now on the file does not grow: full, where it would.
+  void end_growth() { may_grow_.store(false, std::memory_order_relaxed); }
+
   // Makes sure that the frames have space (Holes::fill). REQUIRES: they are the caller's.
   Status fill(std::uint64_t first, std::uint64_t frames);
   // Gives the pages of all free huge frames and of all free slab frames back to the file system.
@@ -76,6 +79,7 @@ class FrameSource {
   // More than any pool has if records need no zones of their own.
   const std::uint64_t record_zones_from_;
   std::atomic<std::uint64_t> refused_at_ = 0;  // the pool's bytes when it had no room for one
+  std::atomic<bool> may_grow_{true};
   std::function<bool()> reclaim_;
   std::mutex grow_mu_;
 };

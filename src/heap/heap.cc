@@ -248,6 +248,8 @@ Result<Block> Heap::reserve(std::uint64_t bytes, Kind kind, std::uint64_t align)
   return block;
 }
 
+void Heap::end_growth() { state_->frames.end_growth(); }
+
 void Heap::prepare_thread() { static_cast<void>(state_->mine()); }
 
 // If no block starts there, damaged media named it. The heap's own structures were checked when

@@ -57,7 +57,8 @@ void copy_tree_stats(tenuto_collection_stats& to, const Stats& from) {
         .inner_nodes = from.inner_nodes,
         .height = from.height,
         .index_dram_bytes = from.index_dram_bytes,
-        .lookup_cache_bytes = from.lookup_cache_bytes};
+        .lookup_cache_bytes = from.lookup_cache_bytes,
+        .shadow_leaves = from.shadow_leaves};
 }
 
 Status take_store_options(const tenuto_store_options& from, StoreOptions& to, Report& report) {
@@ -195,7 +196,8 @@ tenuto_status tenuto_store_get_stats_sized(const tenuto_store* store, tenuto_sto
                                   .snapshots_expired = s.snapshots_expired,
                                   .retired_items = s.retired_items,
                                   .retired_bytes = s.retired_bytes,
-                                  .lookup_cache_bytes = tree.lookup_cache_bytes};
+                                  .lookup_cache_bytes = tree.lookup_cache_bytes,
+                                  .shadow_leaves = tree.shadow_leaves};
   return c::give_figures(stats, struct_bytes, all) ? TENUTO_OK : TENUTO_INVALID_ARGUMENT;
 }
 

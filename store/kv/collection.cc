@@ -264,8 +264,8 @@ CollectionStats Collection::stats() const {
   const CollectionUse use(state_.get());
   if (use.status() != Status::ok) return {};
   const StoreStats s = store::stats_of(*use.tree());
-  return {s.records,          s.record_bytes,      s.leaves, s.inner_nodes, s.height,
-          s.index_dram_bytes, s.lookup_cache_bytes};
+  return {s.records,          s.record_bytes,       s.leaves,       s.inner_nodes, s.height,
+          s.index_dram_bytes, s.lookup_cache_bytes, s.shadow_leaves};
 }
 
 Status Collection::status() const { return CollectionUse(state_.get()).status(); }

@@ -150,6 +150,7 @@ Status Collections::close() {
   for (const State& state : unnamed_) state->ending().end_now();
   each_dropped([](CollectionState& state) { state.ending().end_now(); });
   free_dropped();
+  ground_.heap.end_growth();
   close_tree(*main_->tree);
   if (catalog_ != nullptr) close_tree(catalog_->tree());
   for (const auto& [name, state] : open_) close_tree(*state->tree);

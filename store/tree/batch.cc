@@ -184,9 +184,9 @@ Status Tree::Batch::lock_next(std::size_t& next) {
   ShadowLeaf* const shadow = place.leaf;
   locked_.push_back({&tree, shadow, next, next + 1, false});
   LockedLeaf& l = locked_.back();
-  // The range of a locked leaf does not change, so route() tells which changes belong to it.
+  // The range of a locked leaf does not change, so leads_to() tells which changes belong to it.
   while (l.end < changes_.size() && &changes_[l.end].tree() == &tree &&
-         tree.index_.route(changes_[l.end].op->key) == shadow) {
+         tree.index_.leads_to(changes_[l.end].op->key, shadow)) {
     ++l.end;
   }
   TENUTO_TRY(find_all(l));

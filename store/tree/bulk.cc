@@ -150,9 +150,10 @@ class Tree::Bulk {
       }
     }
     const PoolOffset next = i + 1 < leaves_.size() ? leaves_[i + 1].at : PoolOffset{};
-    shadow.leaf = tree_.file_.at<Leaf>(leaf.at);
-    fill_leaf(*shadow.leaf, leaf.at, tree_.id_, next, entries,
-              static_cast<unsigned>(records.size()), leaf.low, leaf.low_block);
+    Leaf& made = *tree_.file_.at<Leaf>(leaf.at);
+    fill_leaf(made, leaf.at, tree_.id_, next, entries, static_cast<unsigned>(records.size()),
+              leaf.low, leaf.low_block);
+    shadow.set_leaf(made);
     shadow.set_order_of_first(static_cast<unsigned>(records.size()));
     return Status::ok;
   }
@@ -210,7 +211,7 @@ class Tree::Bulk {
   }
 
   NodesAbove nodes_above(ShadowLeaf& first) {
-    std::vector<ShadowLeaf*> shadows{&first};
+    std::vector<void*> shadows{&first};
     std::vector<std::string> lows{std::string()};
     shadows.reserve(leaves_.size() + 1);
     lows.reserve(leaves_.size() + 1);

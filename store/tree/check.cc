@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "pm/plant.h"
+#include "store/tree/image.h"
 
 namespace TENUTO_NS::store {
 
@@ -33,6 +34,9 @@ class Tree::Check {
       expected = store::next_of(*shadow.leaf);
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
+    // An open to read leaves the image where it is.
+    if (const Result<PoolOffset> image = image_of(*tree_.file_.at<Leaf>(tree_.first_leaf_)); image)
+      TENUTO_TRY(reach(*image));
     // Blocks that wait for readers are in use and rightly unreachable.
     tree_.garbage_.for_each([this](const Retired& item) {
       if (item.what == Retired::What::block) reached_.emplace(item.word, false);
@@ -139,7 +143,7 @@ class Tree::Check {
     if (tree_.order_ == KeyOrder::u64 && record.key.size() != sizeof(U64Key)) {
       return damaged(where, "a key of a u64 store has not 8 bytes");
     }
-    if (tree_.index_.route(record.key) != &shadow) {
+    if (!tree_.index_.leads_to(record.key, &shadow)) {
       return damaged(where, "the index leads a key to another leaf");
     }
     return Status::ok;

@@ -314,6 +314,7 @@ Status Tree::Compact::move_records(const Place& place) {
 // leaf may stay. conflict: other threads are busy here.
 Status Tree::Compact::move_leaf(const Place& place) {
   ShadowLeaf& shadow = *place.leaf;
+  if (ShadowLeaf::damaged(place.version)) return Status::corrupt;
   if (!tree_.heap_.leaving(tree_.file_.offset_of(shadow.leaf))) return Status::not_found;
   const Result<std::string_view> low = tree_.leaves_.low_of(shadow);
   if (!low) return low.error();
@@ -347,7 +348,7 @@ Status Tree::Compact::move_leaf(const Place& place) {
 // REQUIRES: both locked.
 void Tree::Compact::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLeaf& fresh,
                                  const heap::Block& block, std::string_view low, PoolOffset next) {
-  fresh.leaf = tree_.file_.at<Leaf>(block.offset);
+  Leaf& copy = *tree_.file_.at<Leaf>(block.offset);
   std::array<NewEntry, kSlots> entries;
   unsigned count = 0;
   for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
@@ -360,8 +361,9 @@ void Tree::Compact::replace_leaf(ShadowLeaf& left, ShadowLeaf& shadow, ShadowLea
   if (TENUTO_PLANT("store_moved_leaf_linked_first")) {
     publish(left.leaf->head.next, header_word(left.leaf->head.next, block.offset.value));
   }
-  fill_leaf(*fresh.leaf, block.offset, tree_.id_, next, entries.data(), count, low,
+  fill_leaf(copy, block.offset, tree_.id_, next, entries.data(), count, low,
             low_block(*shadow.leaf));
+  fresh.set_leaf(copy);
   fence("new leaf", "chain link");
   unlink_next(*left.leaf, block.offset);
   tree_.versions_.join(fresh, shadow);

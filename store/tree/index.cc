@@ -22,7 +22,7 @@ std::size_t cut(std::size_t children, std::size_t added) {
 
 Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
   for (Backoff wait;; wait.pause()) {
-    const Node* n = root_.load(std::memory_order_acquire);
+    Node* n = root_.load(std::memory_order_acquire);
     const Node* bound_node = nullptr;
     unsigned bound = 0;
     for (;;) {
@@ -34,7 +34,9 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
         bound = i;
       }
       if (n->level() == 1) {
-        ShadowLeaf* leaf = n->leaf(i);
+        ShadowLeaf* const leaf = leaf_of(n, i);
+        if (leaf == nullptr) [[unlikely]]
+          break;
         leaf->prefetch_words();
         const std::uint64_t v = leaf->read_version();
         if (ShadowLeaf::dead(v) || n->obsolete()) break;
@@ -42,7 +44,8 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
           upper->bounded = bound_node != nullptr;
           upper->key.clear();
           if (bound_node != nullptr) bound_node->append_separator(bound, upper->key);
-          upper->next = bound_node == n ? n->leaf(bound + 1) : nullptr;
+          void* const next = bound_node == n ? n->child(bound + 1) : nullptr;
+          upper->next = UnmadeLeaf::is(next) ? nullptr : static_cast<ShadowLeaf*>(next);
         }
         return {leaf, v};
       }
@@ -64,12 +67,22 @@ void Index::locate_many(std::span<const std::string_view> keys, Place* out) cons
       __builtin_prefetch(reinterpret_cast<const char*>(at[i]) + kLineBytes);
     }
   }
+  std::array<PoolOffset, kLocatedAtOnce> unmade;
+  std::size_t unmades = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     child[i] = at[i]->find(keys[i]);
-    __builtin_prefetch(at[i]->leaf(child[i]));
+    const void* const leaf = at[i]->child(child[i]);
+    __builtin_prefetch(leaf);
+    if (UnmadeLeaf::is(leaf)) unmade[unmades++] = UnmadeLeaf::of(leaf).at();
   }
+  if (unmades != 0) maker_->read_ahead({unmade.data(), unmades});
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    ShadowLeaf* leaf = at[i]->leaf(child[i]);
+    void* const found = at[i]->child(child[i]);
+    if (UnmadeLeaf::is(found)) {
+      out[i] = {};
+      continue;
+    }
+    auto* const leaf = static_cast<ShadowLeaf*>(found);
     // As read_version(), without its wait.
     const std::uint64_t v = leaf->version.load(std::memory_order_seq_cst);
     const bool locked = ShadowLeaf::locked(v) && !TENUTO_PLANT("store_located_while_locked");
@@ -79,9 +92,37 @@ void Index::locate_many(std::span<const std::string_view> keys, Place* out) cons
 }
 
 ShadowLeaf* Index::route(std::string_view key) const {
+  for (Backoff wait;; wait.pause()) {
+    Node* n = root_.load(std::memory_order_acquire);
+    while (n->level() > 1) n = n->node(n->find(key));
+    if (ShadowLeaf* const leaf = leaf_of(n, n->find(key)); leaf != nullptr) return leaf;
+  }
+}
+
+bool Index::leads_to(std::string_view key, const ShadowLeaf* leaf) const {
   const Node* n = root_.load(std::memory_order_acquire);
   while (n->level() > 1) n = n->node(n->find(key));
-  return n->leaf(n->find(key));
+  return n->child(n->find(key)) == leaf;
+}
+
+ShadowLeaf* Index::make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const {
+  ShadowLeaf* const made = maker_->make(leaf);
+  if (TENUTO_PLANT("store_leaf_made_without_the_lock")) {
+    ::usleep(20);
+    n->set_child(i, made);
+    return made;
+  }
+  if (!n->lock()) {
+    maker_->put(made);
+    return nullptr;
+  }
+  void* const child = n->child(i);
+  const bool first = UnmadeLeaf::is(child);
+  if (first) n->set_child(i, made);
+  n->unlock();
+  if (first) return made;
+  maker_->put(made);
+  return static_cast<ShadowLeaf*>(child);
 }
 
 Index::Parent Index::lock_parent(const Node* node, std::string_view key) {
@@ -220,7 +261,7 @@ void Index::add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right)
     change.will_go(n);
     const unsigned i = n->find(separator);
     // `left` is locked, so it is still the leaf of these keys. n is live, so it leads to `left`.
-    TENUTO_ASSERT(n->leaf(i) == left);
+    TENUTO_ASSERT(n->child(i) == left);
     if (Node* with = change.made(n->with_child(i, separator, right)); with != nullptr) {
       change.show(separator, with);
       return;
@@ -246,7 +287,7 @@ void Index::exchange(ShadowLeaf* leaf, std::string_view key, ShadowLeaf* with) {
     while (n->level() > 1) n = n->node(n->find(key));
     if (n->lock()) {
       const unsigned i = n->find(key);
-      TENUTO_ASSERT(n->leaf(i) == leaf);
+      TENUTO_ASSERT(n->child(i) == leaf);
       n->set_child(i, with);
       n->unlock();
       return;
@@ -268,7 +309,7 @@ Status Index::remove(ShadowLeaf* leaf, std::string_view separator,
     Change change(*this);
     change.will_go(n);
     const unsigned i = n->find(separator);
-    TENUTO_ASSERT(n->leaf(i) == leaf);
+    TENUTO_ASSERT(n->child(i) == leaf);
     Node* with = nullptr;
     if (i == 0) {
       with = without_leftmost(change, n, separator);
@@ -327,22 +368,30 @@ Index::Shape Index::shape() const {
   return total;
 }
 
-void Index::for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const {
+void Index::walk(const std::function<void(Node*, unsigned, std::string_view)>& f) const {
   std::string low;
-  const std::function<void(const Node*)> walk = [&](const Node* n) {
+  const std::function<void(Node*)> below = [&](Node* n) {
     for (unsigned i = 0; i < n->count(); ++i) {
       if (i > 0) {
         low.clear();
         n->append_separator(i - 1, low);
       }
       if (n->level() > 1) {
-        walk(n->node(i));
+        below(n->node(i));
       } else {
-        f(n->leaf(i), low);
+        f(n, i, low);
       }
     }
   };
-  walk(root_.load(std::memory_order_acquire));
+  below(root_.load(std::memory_order_acquire));
+}
+
+void Index::for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const {
+  walk([&](Node* n, unsigned i, std::string_view low) { f(leaf_of(n, i), low); });
+}
+
+void Index::each_child(const std::function<void(void*, std::string_view)>& f) const {
+  walk([&](Node* n, unsigned i, std::string_view low) { f(n->child(i), low); });
 }
 
 }  // namespace TENUTO_NS::store

@@ -20,6 +20,10 @@
 //   range. That is how a transaction's cursor finds its own writes there (cursor.cc).
 // - A walk backwards locates the leaf before a key. The bound that it gets is at least that key.
 //
+// **Leaves without a shadow leaf** (unmade.h) are children, too. leaf_of() makes the shadow leaf
+// under the lock of the node. Whoever makes a new node of an old one has locked that one, so no
+// leaf gets two.
+//
 // Lock order: leaves (left to right), nodes (bottom up, one a level), the root. Every call REQUIRES
 // an epoch guard of the calling thread.
 #pragma once
@@ -35,6 +39,7 @@
 #include <vector>
 
 #include "store/tree/inner.h"
+#include "store/tree/unmade.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::store {
@@ -74,20 +79,25 @@ class Index {
   // Frees a node that was replaced, once no reader can see it.
   using RetireNode = std::function<void(Node*)>;
 
-  explicit Index(RetireNode retire) : retire_(std::move(retire)) {}
+  // `maker` makes shadow leaves; null: build() is given no unmade leaf.
+  explicit Index(RetireNode retire, const LeafMaker* maker = nullptr)
+      : retire_(std::move(retire)), maker_(maker) {}
   ~Index();
 
-  // Takes the leaves in order, with their separators (the first is not used). REQUIRES: empty
-  // index, at least one leaf. Not thread-safe.
-  void build(const std::vector<ShadowLeaf*>& leaves, std::vector<std::string> separators);
+  // Takes the leaves in order, shadow leaves or unmade ones, with their separators (the first is
+  // not used). REQUIRES: empty index, at least one leaf. Not thread-safe.
+  void build(const std::vector<void*>& leaves, std::vector<std::string> separators);
 
-  // Waits while the leaf is locked. Cost: about four lines a level.
+  // Waits while the leaf is locked. Makes its shadow leaf, if it has none: then it may wait for a
+  // disk, and throw bad_alloc. Cost: about four lines a level.
   Place locate(std::string_view key, Aim aim = Aim::at, UpperBound* upper = nullptr) const;
   // Up to kLocatedAtOnce keys, so that their cache misses overlap. Waits for no leaf: a place has
-  // no leaf if that was locked or gone, and locate() finds it.
+  // no leaf if that was locked, gone or unmade, and locate() finds it.
   void locate_many(std::span<const std::string_view> keys, Place* out) const;
   // The leaf to which the nodes lead. It may be locked, and its range may no longer hold the key.
   ShadowLeaf* route(std::string_view key) const;
+  // Whether the nodes lead to this leaf. Makes none.
+  bool leads_to(std::string_view key, const ShadowLeaf* leaf) const;
 
   // A leaf was split: `right` holds the keys from `separator` on. REQUIRES: left is locked.
   void add(ShadowLeaf* left, std::string_view separator, ShadowLeaf* right);
@@ -105,7 +115,7 @@ class Index {
   // them, given in order with their separators (the first is not used). It needs memory: call it
   // under no lock. adopt() puts the nodes in place and cannot fail. REQUIRES for adopt: the first
   // of the leaves is locked, and what `retire` needs is there.
-  static NodesAbove nodes_above(const std::vector<ShadowLeaf*>& leaves,
+  static NodesAbove nodes_above(const std::vector<void*>& leaves,
                                 std::vector<std::string> separators);
   void adopt(NodesAbove made);
 
@@ -117,12 +127,15 @@ class Index {
     std::uint64_t nodes = 0, levels = 0, bytes = 0;
   };
   Shape shape() const;
-  // Calls f(leaf, separator) in order. REQUIRES: no writer.
+  // Calls f(leaf, separator) in order. Makes shadow leaves, as locate(). REQUIRES: no writer.
   void for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const;
-  // Calls f(leaf) in order, and needs no memory. REQUIRES: as for_each.
+  // Calls f(child, separator) in order, for shadow leaves and unmade ones. REQUIRES: as for_each.
+  void each_child(const std::function<void(void*, std::string_view)>& f) const;
+  // Calls f(leaf) in order for those that are made, and needs no memory. REQUIRES: as for_each.
+  // Returns how many leaves there are.
   template <class F>
-  void each_leaf(const F& f) const {
-    each_below(root_.load(std::memory_order_acquire), f);
+  std::uint64_t each_made(const F& f) const {
+    return each_below(root_.load(std::memory_order_acquire), f);
   }
 
  private:
@@ -137,18 +150,33 @@ class Index {
   void split(Change& change, Node* old, std::string_view key, NodeShape s, std::size_t at);
   void set_root(Node* root);
   Node* without_leftmost(Change& change, Node* n, std::string_view key);
+  // The leaf under this node of level 1. Null: the node was replaced. REQUIRES: the caller has not
+  // locked the node.
+  ShadowLeaf* leaf_of(Node* n, unsigned i) const {
+    void* const child = n->child(i);
+    return UnmadeLeaf::is(child) ? make_leaf(n, i, UnmadeLeaf::of(child))
+                                 : static_cast<ShadowLeaf*>(child);
+  }
+  ShadowLeaf* make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const;
+  // Calls f(node, child, separator) for the children of all nodes of level 1.
+  void walk(const std::function<void(Node*, unsigned, std::string_view)>& f) const;
   template <class F>
-  static void each_below(const Node* n, const F& f) {
+  static std::uint64_t each_below(const Node* n, const F& f) {
+    std::uint64_t leaves = 0;
     for (unsigned i = 0; i < n->count(); ++i) {
       if (n->level() > 1) {
-        each_below(n->node(i), f);
-      } else {
-        f(n->leaf(i));
+        leaves += each_below(n->node(i), f);
+        continue;
       }
+      leaves += 1;
+      void* const child = n->child(i);
+      if (!UnmadeLeaf::is(child)) f(static_cast<ShadowLeaf*>(child));
     }
+    return leaves;
   }
 
   RetireNode retire_;
+  const LeafMaker* const maker_;
   std::atomic<Node*> root_{nullptr};
   std::mutex root_mu_;  // last in the lock order; guards stores to root_
 };

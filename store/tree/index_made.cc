@@ -42,7 +42,7 @@ class NodesMade {
 
 Index::~Index() { const NodesAbove all(root_.load(std::memory_order_acquire)); }
 
-void Index::build(const std::vector<ShadowLeaf*>& leaves, std::vector<std::string> separators) {
+void Index::build(const std::vector<void*>& leaves, std::vector<std::string> separators) {
   root_.store(nodes_above(leaves, std::move(separators)).release(), std::memory_order_release);
 }
 
@@ -62,11 +62,11 @@ void Index::adopt(NodesAbove made) {
   for (std::size_t i = 0; i < olds; ++i) retire_(old[i]);
 }
 
-NodesAbove Index::nodes_above(const std::vector<ShadowLeaf*>& leaves,
+NodesAbove Index::nodes_above(const std::vector<void*>& leaves,
                               std::vector<std::string> separators) {
   NodesMade made;
   NodeShape row;
-  row.children.assign(leaves.begin(), leaves.end());
+  row.children = leaves;
   row.seps = std::move(separators);
   row.seps.erase(row.seps.begin());
   // Not quite full, so that the first splits after an open do not cascade.

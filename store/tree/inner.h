@@ -67,9 +67,8 @@ class alignas(kLineBytes) Node {
   Node* node(unsigned i) const {
     return static_cast<Node*>(children()[i].load(std::memory_order_acquire));
   }
-  ShadowLeaf* leaf(unsigned i) const {
-    return static_cast<ShadowLeaf*>(children()[i].load(std::memory_order_acquire));
-  }
+  // A shadow leaf, or an UnmadeLeaf.
+  void* child(unsigned i) const { return children()[i].load(std::memory_order_acquire); }
   // REQUIRES: locked.
   void set_child(unsigned i, void* child) { children()[i].store(child, std::memory_order_release); }
   void append_separator(unsigned i, std::string& out) const;

@@ -26,6 +26,8 @@ Status LeafReader::damaged(PoolOffset at, const char* what) const {
 // hash bits agree, so one record is read as a rule.
 Status LeafReader::search(const Place& place, std::string_view key, KeyHash hash,
                           Found& out) const {
+  if (ShadowLeaf::damaged(place.version)) [[unlikely]]
+    return damaged(file_.offset_of(place.leaf->leaf), "leaf");
   for (std::uint64_t hits = place.leaf->match(hash.fingerprint); hits != 0; hits &= hits - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(hits));
     const SlotWord word = place.leaf->word(slot);

@@ -8,7 +8,8 @@
 //
 // A clean close writes the tree's counts to the first leaf (of the default collection: to the head
 // page), in bytes that hold nothing else. They are used only if the pool is marked as closed, so a
-// torn count is never used.
+// torn count is never used. It also leaves an image of the leaves (image.h). An open that finds one
+// walks no chain; a leaf is then judged when a thread first comes there (unmade.h).
 #include "store/tree/rebuild.h"
 
 #include <tbb/task_group.h>
@@ -19,8 +20,11 @@
 #include <deque>
 #include <iterator>
 
+#include "pm/no_memory.h"
 #include "pm/plant.h"
+#include "store/tree/image.h"
 #include "store/tree/statistics.h"
+#include "store/tree/unmade.h"
 #include "tenuto/persist.h"
 
 namespace TENUTO_NS::store {
@@ -35,6 +39,7 @@ class Tree::Rebuild {
   static void close(Tree& tree);
 
  private:
+  static void leave_image(Tree& tree, std::uint64_t leaves_now);
   Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
 
   Status run(bool parallel) {
@@ -51,7 +56,7 @@ class Tree::Rebuild {
       if (report_ != nullptr) *report_ = first_report_;
       return first_status_;
     }
-    std::vector<ShadowLeaf*> shadows;
+    std::vector<void*> shadows;
     std::vector<std::string> lows;
     shadows.reserve(leaves_);
     lows.reserve(leaves_);
@@ -63,6 +68,45 @@ class Tree::Rebuild {
     tree_.index_.build(shadows, std::move(lows));
     tree_.records_at_open_ = records_.load(std::memory_order_relaxed);
     return Status::ok;
+  }
+
+  // After a clean close: builds the index from the image. False: there is none.
+  bool take_image() {
+    if (!can_be_leaf(tree_.first_leaf_)) return false;
+    const Result<PoolOffset> at = image_of(leaf_at(tree_.first_leaf_));
+    if (!at) {
+      if (at.error() == Status::corrupt) lose_image("name of the image of leaves");
+      return false;
+    }
+    LeafList leaves;
+    const bool sound = read_image(tree_.file_, tree_.id_, *at, leaves) &&
+                       UnmadeLeaf::of(leaves.children.front()).at() == tree_.first_leaf_;
+    if (!sound) {
+      lose_image("image of leaves");
+      return false;
+    }
+    tree_.index_.build(leaves.children, std::move(leaves.lows));
+    image_ = *at;
+    return true;
+  }
+  // Its block, if it is one, waits for the next recovery.
+  void lose_image(const char* what) const {
+    if (tree_.file_.read_only()) return;
+    tree_.file_.log(tree_.file_.where(tree_.first_leaf_, what) +
+                    ": damaged; the leaves are read instead");
+    tree_.file_.leave_to_recovery();
+  }
+  // The image has been read, or counts no more.
+  void end_image() const {
+    Leaf& first = leaf_at(tree_.first_leaf_);
+    const Result<PoolOffset> named = image_of(first);
+    const bool none = !named && named.error() == Status::not_found;
+    if (none || tree_.file_.read_only()) return;
+    if (image_) tree_.heap_.prepare_thread();  // may throw; so nothing has changed yet
+    set_image(first, {});
+    flush(first.low);
+    fence("image's name", "its block is given back");
+    if (image_ && !TENUTO_PLANT("store_image_not_given_back")) tree_.heap_.release(image_);
   }
 
   static constexpr std::size_t kChunk = 128;
@@ -155,7 +199,7 @@ class Tree::Rebuild {
     if (!clean_)
       TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
     ShadowLeaf& shadow = c.shadows[i];
-    shadow.leaf = &leaf;
+    shadow.set_leaf(leaf);
     const std::uint64_t used = bitmap_of(leaf);
     const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), shadow);
     if (bad != kSlots) {
@@ -204,25 +248,6 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // Copies the slots into a shadow leaf that no other thread sees yet. Returns the first used slot
-  // that cannot be right; kSlots: there is none. Cost: a few instructions a slot, no branch.
-  static unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
-                             ShadowLeaf& shadow) {
-    std::uint64_t bad = 0;
-    for (unsigned i = 0; i < kSlots; ++i) {
-      const std::uint64_t in_use = used >> i & 1;
-      const SlotWord word = leaf.slot[i];
-      const auto fingerprint = static_cast<std::uint8_t>(leaf.head.fingerprint[i] & (0 - in_use));
-      const std::uint64_t at = word.record().value;
-      const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
-      const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
-      bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
-      shadow.words[i].store(word.raw, std::memory_order_relaxed);
-      shadow.fingerprint[i].store(fingerprint, std::memory_order_relaxed);
-    }
-    return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
-  }
-
   TreeCounts written_counts() const {
     if (tree_.id_ != kDefaultTree) return counts_of(*tree_.file_.at<Leaf>(tree_.first_leaf_));
     const std::uint64_t* head = tree_.file_.head().store;
@@ -235,6 +260,7 @@ class Tree::Rebuild {
   // Written by the walk. A chunk that is handed out belongs to its task.
   std::deque<Chunk> chunks_;
   std::size_t leaves_ = 0;
+  PoolOffset image_{};  // that the index was built from
   std::atomic<std::int64_t> records_{0};
   std::atomic<bool> failed_{false};
   std::mutex mu_;
@@ -251,8 +277,8 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::make(Ground& ground, TreeId id, Key
   fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
   std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, order));
   ShadowLeaf* shadow = tree->shadows_.take();
-  shadow->leaf = leaf;
-  tree->index_.build({shadow}, {std::string()});
+  shadow->set_leaf(*leaf);
+  tree->index_.build({static_cast<void*>(shadow)}, {std::string()});
   unlinked.linked();
   return tree;
 }
@@ -263,10 +289,13 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
   const auto begin = std::chrono::steady_clock::now();
   std::unique_ptr<Tree> tree(new Tree(ground, id, first_leaf, order));
   Rebuild rebuild(*tree, clean, report);
-  TENUTO_TRY(rebuild.run(parallel));
+  const bool from_image =
+      (clean || TENUTO_PLANT("store_image_after_a_crash")) && rebuild.take_image();
+  if (!from_image) TENUTO_TRY(rebuild.run(parallel));
   if (clean) {
     // The counts of the close must fit the pool, or the pool was not closed cleanly.
     const TreeCounts counts = rebuild.written_counts();
+    if (from_image) tree->records_at_open_ = static_cast<std::int64_t>(counts.records);
     if (!counts.sound(first_leaf) ||
         counts.records != static_cast<std::uint64_t>(tree->records_at_open_)) {
       return fail(Status::corrupt, report, "the number of records is not what it was at the close",
@@ -277,6 +306,7 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
   } else {
     tree->record_bytes_known_.store(false, std::memory_order_relaxed);
   }
+  rebuild.end_image();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   tree->rebuild_ms_ = took.count();
   return tree;
@@ -297,6 +327,33 @@ void Tree::Rebuild::close(Tree& tree) {
     set_counts(first, counts);
     flush(first.low);
   }
+  static_cast<void>(pm::had_memory([&] { leave_image(tree, stats.leaves); }));
+}
+
+// Without room there is none, and without memory (bad_alloc).
+void Tree::Rebuild::leave_image(Tree& tree, std::uint64_t leaves_now) {
+  if (tree.file_.left_to_recovery() || tree.file_.writable() != Status::ok) return;
+  Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);
+  // A close that failed half-way has left one, and the tree may have changed since.
+  if (const Result<PoolOffset> before = image_of(first); before) {
+    set_image(first, {});
+    flush(first.low);
+    tree.heap_.release(*before);
+  }
+  if (leaves_now < kImageLeavesMin) return;
+  LeafList leaves;
+  tree.index_.each_child([&](void* child, std::string_view low) {
+    if (!UnmadeLeaf::is(child)) {
+      const auto* const shadow = static_cast<const ShadowLeaf*>(child);
+      child = UnmadeLeaf::of(tree.file_.offset_of(shadow->leaf), shadow->low_check).child();
+    }
+    leaves.children.push_back(child);
+    leaves.lows.emplace_back(low);
+  });
+  const Result<PoolOffset> at = write_image(tree.file_, tree.heap_, tree.id_, leaves);
+  if (!at) return;
+  set_image(first, *at);
+  flush(first.low);
 }
 
 Result<std::unique_ptr<Tree>> make_tree(Ground& ground, TreeId id, KeyOrder order) {

@@ -2,7 +2,7 @@
 //
 //   line 0      version (with the lock), address of the leaf, 48 fingerprints
 //   lines 1-6   slot words
-//   line 7      order of the slots
+//   line 7      order of the slots, a part of the leaf's checksum (unmade.h)
 //
 // A lookup reads inner nodes, line 0, one line of slot words and the record. It reads nothing else
 // from the pool, whose pages are small and whose memory may be slow. Shadow leaves are in huge
@@ -11,7 +11,8 @@
 //   version     bit 0      locked
 //               bit 1      dead: unlinked, never changes again
 //               bit 2      gaps
-//               bits 3-26  number of the list of old versions; 0: none (versions.h)
+//               bit 3      damaged: full, and its slots lead nowhere (unmade.h)
+//               bits 4-27  number of the list of old versions; 0: none (versions.h)
 //               above      counts the changes
 //
 // A reader takes an unlocked version and looks. It uses what it saw only if the version is still
@@ -100,7 +101,8 @@ struct alignas(kLineBytes) ShadowLeaf {
   static constexpr std::uint64_t kLocked = 1;
   static constexpr std::uint64_t kDead = 2;
   static constexpr std::uint64_t kGaps = 4;
-  static constexpr unsigned kListShift = 3;
+  static constexpr std::uint64_t kDamaged = 8;
+  static constexpr unsigned kListShift = 4;
   static constexpr unsigned kListBits = 24;
   static constexpr std::uint64_t kListMask = ((1ull << kListBits) - 1) << kListShift;
   static constexpr std::uint64_t kStep = 1ull << (kListShift + kListBits);
@@ -111,7 +113,14 @@ struct alignas(kLineBytes) ShadowLeaf {
   std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
   std::atomic<std::uint8_t> order[kSlots] = {};   // slots by key, then kSlots if there is room
   std::atomic<std::uint64_t> in_order{0};         // bit i: the place of slot i in `order` is right
+  std::uint64_t low_check = 0;                    // LowSeparator::check; constant as `leaf` is
 
+  // REQUIRES: the leaf is whole; no other thread sees this shadow yet.
+  void set_leaf(Leaf& of) {
+    leaf = &of;
+    low_check = of.low.check;
+  }
+  static constexpr bool damaged(std::uint64_t v) { return (v & kDamaged) != 0; }
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
   static constexpr bool locked(std::uint64_t v) { return (v & kLocked) != 0; }
   static constexpr std::uint32_t version_list(std::uint64_t v) {

@@ -100,7 +100,7 @@ Status Tree::unchanged(const ReadRange& range, Timestamp since,
     const std::uint64_t version = shadow.version.load(std::memory_order_seq_cst);
     const bool own = std::binary_search(mine.begin(), mine.end(), &shadow);
     const bool others = ShadowLeaf::locked(version) && !TENUTO_PLANT("store_commit_ignores_locks");
-    if (!own && (others || ShadowLeaf::dead(version) || index_.route(at) != &shadow)) {
+    if (!own && (others || ShadowLeaf::dead(version) || !index_.leads_to(at, &shadow))) {
       wait.pause();
       ++tries;
       continue;
@@ -151,7 +151,7 @@ std::size_t Tree::sweep(std::span<OldVersion* const> going) {
     }
     LeafLock lock(*shadow);
     // The range of a locked leaf does not change.
-    while (end < going.size() && (end == i || index_.route(going[end]->key()) == shadow)) {
+    while (end < going.size() && (end == i || index_.leads_to(going[end]->key(), shadow))) {
       going[end++]->going = true;
     }
     versions_.unlink_going(*shadow);

@@ -68,6 +68,7 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sor
     publish(left.head.next, header_word(left.head.next, block->offset.value));
   }
   fill_leaf(*right->leaf, block->offset, id_, *next, moved, count, low, low_at);
+  right->set_leaf(*right->leaf);
   // All that needs memory comes before the link is durable. So the index leads to the new leaf
   // already. Both leaves are locked, so no thread reads them.
   const bool locked = right->lock();

@@ -93,7 +93,7 @@ void Tree::Statistics::count_record_bytes() const {
   const EpochGuard guard;
   std::int64_t bytes = 0;
   std::vector<Entry> found;
-  tree_.index_.each_leaf([&](ShadowLeaf* shadow) {
+  tree_.index_.for_each([&](ShadowLeaf* shadow, std::string_view) {
     for (;;) {
       const std::uint64_t version = shadow->read_version();
       const Status s = tree_.leaves_.entries({shadow, version}, found);
@@ -120,11 +120,10 @@ StoreStats Tree::Statistics::stats() const {
   out.records = static_cast<std::uint64_t>(tree_.records_at_open_ + tree_.garbage_.records());
   out.record_bytes =
       static_cast<std::uint64_t>(tree_.record_bytes_at_open_ + tree_.garbage_.record_bytes());
-  out.leaves = 0;
-  tree_.index_.each_leaf([&](ShadowLeaf*) { out.leaves += 1; });
+  out.leaves = tree_.index_.each_made([&](ShadowLeaf*) { out.shadow_leaves += 1; });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
-  out.index_dram_bytes = shape.bytes + out.leaves * sizeof(ShadowLeaf);
+  out.index_dram_bytes = shape.bytes + out.shadow_leaves * sizeof(ShadowLeaf);
   out.lookup_cache_bytes = tree_.lookups_.bytes();
   out.rebuild_ms = tree_.rebuild_ms_;
   return out;

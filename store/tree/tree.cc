@@ -26,16 +26,19 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order)
       order_(order),
       leaves_(ground.file, id),
       shadows_(ground.shadows),
+      maker_(ground.file, leaves_, ground.shadows, id),
       lookups_(ground.lookups),
       garbage_([this](const Retired& item) { free(item); },
                [this] {
                  const bool lost = TENUTO_PLANT("store_thread_frees_unprepared");
                  return lost || pm::had_memory([this] { heap_.prepare_thread(); });
                }),
-      index_([this](Node* node) {
-        garbage_.retire(garbage_.mine(),
-                        {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
-      }) {}
+      index_(
+          [this](Node* node) {
+            garbage_.retire(garbage_.mine(),
+                            {reinterpret_cast<std::uintptr_t>(node), Retired::What::node});
+          },
+          &maker_) {}
 
 // What still waits was not drained by a clean close. Its blocks are left to the next recovery. Its
 // nodes and versions are freed here.

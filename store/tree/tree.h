@@ -270,6 +270,7 @@ class Tree {
   mutable std::mutex count_mu_;
 
   ShadowLeaves& shadows_;
+  const LeafMaker maker_;
   LookupCache lookups_;
   mutable Garbage garbage_;
   Index index_;

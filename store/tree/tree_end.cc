@@ -42,14 +42,14 @@ bool Tree::End::try_end() {
     if (!epoch_is_over(epoch_)) return false;
     // give_all_back() must not stop half-way, so what it needs is made first. If it cannot be,
     // later.
-    if (!pm::had_memory([this] { tree_.heap_.prepare_thread(); })) return false;
+    if (!pm::had_memory([this] { prepare(); })) return false;
     give_all_back();
   }
   return true;
 }
 
 void Tree::End::end_now() {
-  tree_.heap_.prepare_thread();  // may throw; then nothing is done
+  prepare();  // may throw; then nothing is done
   if (step_ < Step::lookers) {
     const bool forgotten = forget_versions();
     TENUTO_ASSERT(forgotten);  // no sweep is under way
@@ -57,12 +57,19 @@ void Tree::End::end_now() {
   if (step_ != Step::over) give_all_back();
 }
 
+// The leaves that no thread has come to are read now, to give their records back.
+void Tree::End::prepare() {
+  tree_.heap_.prepare_thread();
+  const EpochGuard guard;
+  tree_.index_.for_each([](ShadowLeaf*, std::string_view) {});
+}
+
 // Pinned, because a sweep may still unlink leaves. These have no list, and no list is made any
 // more.
 bool Tree::End::forget_versions() {
   const EpochGuard guard;
   bool free = true;
-  tree_.index_.each_leaf([&](ShadowLeaf* shadow) {
+  tree_.index_.each_made([&](ShadowLeaf* shadow) {
     if (!free || ShadowLeaf::version_list(shadow->version.load(std::memory_order_acquire)) == 0)
       return;
     free = tree_.versions_.forget(tree_, *shadow);
@@ -78,7 +85,11 @@ void Tree::End::give_all_back() {
     if (v->record) tree_.heap_.release(v->record);
     OldVersion::destroy(v);
   }
-  tree_.index_.each_leaf([this](ShadowLeaf* shadow) {
+  tree_.index_.each_made([this](ShadowLeaf* shadow) {
+    if (ShadowLeaf::damaged(shadow->version.load(std::memory_order_relaxed))) {
+      tree_.file_.leave_to_recovery();  // which records it had is not known
+      return;
+    }
     const std::uint64_t all = shadow->used_slots();
     for (std::uint64_t used = all; used != 0; used &= used - 1) {
       tree_.leaves_.prefetch(shadow->word(static_cast<unsigned>(std::countr_zero(used))));

@@ -57,6 +57,8 @@ class Tree::End {
   void note(Reached& reached) const;
 
  private:
+  // What give_all_back() needs: leaves that are read, memory. Throws bad_alloc.
+  void prepare();
   bool forget_versions();
   void give_all_back();
 

@@ -116,6 +116,10 @@ void KvCrash::workload(CrashContext& c) {
       apply(model_, step);
       step_ = nullptr;
     });
+    if (!closes_) continue;
+    ASSERT_EQ(store->close(), Status::ok);
+    store = Store::open(c.path(), kv_world_options());
+    ASSERT_TRUE(store);
   }
   ASSERT_EQ(store->close(), Status::ok);
 }
@@ -260,6 +264,14 @@ KvCrash kv_batches() {
   KvStep third;
   for (int i = 0; i < 60; ++i) third.push_back({key(i, "many"), std::nullopt});
   return {before, {first, second, third}};
+}
+
+KvCrash kv_images() {
+  const int last = 5 * kLeafSlots - 1;
+  KvCrash c(filled(0, last + 1), {{{key(600), "updated"}, {key(last * 10), std::nullopt}},
+                                  {{key(1005), "split"}, {key(1015), "a leaf"}}});
+  c.close_after_each_step();
+  return c;
 }
 
 KvCrash kv_many_leaves() { return {filled(0, 2 * kLeafSlots + 1), {}}; }

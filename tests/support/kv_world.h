@@ -34,6 +34,9 @@ class KvCrash {
   // The first step has only puts. bulk_load loads it into the empty store.
   void begin_with_bulk_load() { bulk_ = true; }
 
+  // The store is closed and opened again after each step.
+  void close_after_each_step() { closes_ = true; }
+
   // These records were put and erased before the workload.
   void erase_in_setup(Records records) { erased_ = std::move(records); }
 
@@ -51,6 +54,7 @@ class KvCrash {
   Records erased_;
   bool create_ = false;
   bool bulk_ = false;
+  bool closes_ = false;
   Records model_;
   const KvStep* step_ = nullptr;
 };
@@ -78,6 +82,8 @@ KvCrash kv_long_separators();
 KvCrash kv_unlink();
 // Batches over several leaves, with splits, updates, erases and a leaf that they empty.
 KvCrash kv_batches();
+// An image of the leaves is left by closes and used by opens, with writes in between.
+KvCrash kv_images();
 // Three leaves, and no step.
 KvCrash kv_many_leaves();
 // Two leaves, with a separator in its own block, loaded at once. Then one step.

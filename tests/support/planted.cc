@@ -321,6 +321,7 @@ const std::vector<Scenario>& scenarios() {
         kv_scenario("kv_half_split", kv_half_split),
         kv_scenario("kv_long_separators", kv_long_separators),
         kv_scenario("kv_batches", kv_batches),
+        kv_scenario("kv_images", kv_images),
         {"kv_bulk", [](const CrashOptions& o) { return kv_bulk().run(o); }, kv_bulk_options()},
         {"kv_moved", [](const CrashOptions& o) { return kv_moved_records().run(o); },
          kv_moved_options()},

@@ -96,6 +96,8 @@ const std::vector<Planted>& planted_store_bugs() {
       {"store_snapshot_asks_versions_first",
        "a snapshot's read looks for an old version before it looks at the leaf", "kv_interleaved",
        "isolation: "},
+      {"store_image_after_a_crash", "an open after a crash believes the image of the leaves",
+       "kv_images", ""},
       {"store_merge_header_not_saved", "a merge of leaves does not log the header it changes",
        "kv_compaction", ""},
       {"store_merge_slot_unflushed", "a merge does not flush the slots it fills", "kv_compaction",

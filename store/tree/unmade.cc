@@ -1,0 +1,58 @@
+#include "store/tree/unmade.h"
+
+#include <bit>
+
+#include "pm/plant.h"
+#include "store/tree/leaf.h"
+#include "store/tree/leaf_reader.h"
+
+namespace TENUTO_NS::store {
+
+unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
+                    ShadowLeaf& shadow) {
+  std::uint64_t bad = 0;
+  for (unsigned i = 0; i < kSlots; ++i) {
+    const std::uint64_t in_use = used >> i & 1;
+    const SlotWord word = leaf.slot[i];
+    const auto fingerprint = static_cast<std::uint8_t>(leaf.head.fingerprint[i] & (0 - in_use));
+    const std::uint64_t at = word.record().value;
+    const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
+    const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
+    bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
+    shadow.words[i].store(word.raw, std::memory_order_relaxed);
+    shadow.fingerprint[i].store(fingerprint, std::memory_order_relaxed);
+  }
+  return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
+}
+
+// Null: it is sound. Else what is damaged.
+const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
+  Leaf& leaf = *shadow.leaf;
+  const Result<std::string_view> low = low_of(file_, leaf);
+  const bool sound = low && (low_sound(file_, leaf, id_, *low) ||
+                             TENUTO_PLANT("store_separator_checksum_not_compared"));
+  if (!sound) return "low separator";
+  if ((leaf.low.check & 0xffff) != unmade.check()) return "leaf that is not the one of the close";
+  if (!bitmap_sound(leaf)) return "leaf bitmap or fingerprints";
+  if (!is_sound(leaf.head.next)) return "link to the next leaf";
+  const unsigned bad =
+      copy_slots(leaf, bitmap_of(leaf), file_.bytes() - sizeof(RecordHead), shadow);
+  return bad == kSlots ? nullptr : "slot of a leaf";
+}
+
+ShadowLeaf* LeafMaker::make(UnmadeLeaf unmade) const {
+  UnlinkedShadow made(shadows_);
+  ShadowLeaf& shadow = *made.get();
+  shadow.set_leaf(*file_.at<Leaf>(unmade.at()));
+  if (const char* const what = fill(unmade, shadow); what != nullptr) {
+    static_cast<void>(leaves_.damaged(unmade.at(), what));
+    constexpr std::uint8_t kAny = 1;
+    for (unsigned i = 0; i < kSlots; ++i) {
+      shadow.set_entry(i, SlotWord{}, TENUTO_PLANT("store_damaged_leaf_looks_empty") ? 0 : kAny);
+    }
+    shadow.version.store(ShadowLeaf::kDamaged, std::memory_order_relaxed);
+  }
+  return made.linked();
+}
+
+}  // namespace TENUTO_NS::store

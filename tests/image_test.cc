@@ -84,25 +84,6 @@ TEST_F(ImageTest, leaves_that_nobody_came_to_go_through_many_closes) {
   expect_valid(s);
 }
 
-TEST_F(ImageTest, a_small_tree_and_one_that_was_emptied_have_none) {
-  {
-    Store s = opened();
-    fill(s);
-    ASSERT_EQ(s.close(), Status::ok);
-  }
-  EXPECT_TRUE(image_in(read_image(path_.str())));
-  {
-    Store s = opened();
-    for (int i = 0; i < kKeys; ++i) ASSERT_EQ(s.erase(key_of(i * 2)), Status::ok);
-    ASSERT_TRUE(s.compact());
-    ASSERT_EQ(s.close(), Status::ok);
-  }
-  EXPECT_FALSE(image_in(read_image(path_.str())));
-  Store s = opened();
-  EXPECT_EQ(s.stats().records, 0u);
-  expect_valid(s);
-}
-
 TEST_F(ImageTest, its_block_is_given_back) {
   closed_store();
   const std::uint64_t with = opened().stats().pool.allocated_bytes;

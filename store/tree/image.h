@@ -24,9 +24,6 @@
 
 namespace TENUTO_NS::store {
 
-// Fewer leaves are walked as fast as an image is read.
-inline constexpr std::size_t kImageLeavesMin = 4;
-
 // The children of the lowest nodes and their separators.
 struct LeafList {
   std::vector<void*> children;

@@ -39,7 +39,7 @@ class Tree::Rebuild {
   static void close(Tree& tree);
 
  private:
-  static void leave_image(Tree& tree, std::uint64_t leaves_now);
+  static void leave_image(Tree& tree);
   Rebuild(Tree& tree, bool clean, Report* report) : tree_(tree), clean_(clean), report_(report) {}
 
   Status run(bool parallel) {
@@ -327,11 +327,11 @@ void Tree::Rebuild::close(Tree& tree) {
     set_counts(first, counts);
     flush(first.low);
   }
-  static_cast<void>(pm::had_memory([&] { leave_image(tree, stats.leaves); }));
+  static_cast<void>(pm::had_memory([&] { leave_image(tree); }));
 }
 
 // Without room there is none, and without memory (bad_alloc).
-void Tree::Rebuild::leave_image(Tree& tree, std::uint64_t leaves_now) {
+void Tree::Rebuild::leave_image(Tree& tree) {
   if (tree.file_.left_to_recovery() || tree.file_.writable() != Status::ok) return;
   Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);
   // A close that failed half-way has left one, and the tree may have changed since.
@@ -340,7 +340,6 @@ void Tree::Rebuild::leave_image(Tree& tree, std::uint64_t leaves_now) {
     flush(first.low);
     tree.heap_.release(*before);
   }
-  if (leaves_now < kImageLeavesMin) return;
   LeafList leaves;
   tree.index_.each_child([&](void* child, std::string_view low) {
     if (!UnmadeLeaf::is(child)) {

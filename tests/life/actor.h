@@ -26,6 +26,7 @@ class Actor {
   // Looks at a store outside of steps, while no other thread is in a call (process_files.cc).
   // fresh: the store was opened just now.
   void look(unsigned s, std::size_t number, bool fresh);
+  void keep_all(unsigned s, Store& store);
   // The contents of a look: {time, collections, clock}; for each collection {name, id, encoding,
   // records}; for each record {key, value, remaining lifetime}; then the objects.
   std::vector<std::uint64_t> seen_in(unsigned s, Store& store, bool keep, bool fresh);
@@ -56,6 +57,7 @@ class Actor {
   // Gets the collection of a slot, for use with this store. Returns false if the slot is empty.
   bool collection_of(unsigned s, std::int64_t c, Collection& collection);
   bool collection_in(const TransactionSlot& x, std::int64_t c, Collection& collection);
+  Collection opened(Store& store, const std::string& name);
   void keep_collection(unsigned s, std::int64_t c, const Collection& collection);
   static Encoding encoding_of(const Collection& c);
   static bool numbers(const Collection& c) { return encoding_of(c).numbers(); }

@@ -42,6 +42,7 @@ void Maker::draw_life(std::uint64_t seed, const Wanted& wanted) {
   static constexpr std::uint64_t kLookups[] = {256u << 20, 4096, 0};
   story_.lookup_bytes = kLookups[random_.below(3)];
   story_.records_from = one_in(2) ? 1 : 0;
+  story_.unread = one_in(2) ? 1 : 0;
   two_stores_ = one_in(6);
   hot_ = static_cast<std::uint64_t>(4 + below(60));
   near_ = static_cast<std::uint64_t>(below(kKeys / 2));

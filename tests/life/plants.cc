@@ -54,6 +54,10 @@ const std::vector<Plant>& plants() {
       {"store_lock_kept_when_memory_ends", "B9", "std::bad_alloc leaves a leaf locked", Kind::few,
        Medium::automatic, ""},
 
+      {"store_leaf_made_without_the_lock", "",
+       "two threads that come to a leaf first make a shadow each", Kind::meetings},
+      {"store_image_not_given_back", "", "an open keeps the block of the image that it has read"},
+      {"store_image_after_a_crash", "", "an open after a crash believes the image of the leaves"},
       {"journal_begun_before_its_pool_names_it", "",
        "the header has a life that no superblock announced"},
       {"journal_place_overwritten", "", "what is no journal in a journal's place is removed"},

@@ -14,6 +14,7 @@ class Process {
  private:
   void main_step(const Step& step, std::size_t number);
   void open(const Step& step, std::size_t number);
+  void open_unread(unsigned s, const StoreOptions& options);
   bool close(unsigned s, std::size_t number);
   void drop_handles(unsigned s);
   void validate(unsigned s, std::size_t number);

@@ -83,6 +83,21 @@ void Process::open(const Step& step, std::size_t number) {
   world_.let_calls_be();
   world_.ask_for_time(s);
   actors_[0]->look(s, number, true);
+  if (world_.story.unread != 0 && !slot.read_only) open_unread(s, options);
+}
+
+// What the look has shown is there again, but no thread has come to its leaves.
+void Process::open_unread(unsigned s, const StoreOptions& options) {
+  StoreSlot& slot = world_.store[s];
+  static_cast<void>(slot.store->close());  // a full disk may refuse it: then it is as after a kill
+  slot.store.reset();
+  Report report;
+  auto again = Store::open(world_.path_of(s, slot.path), options, &report);
+  if (!again) world_.broken("a store that was shown does not open again: " + report.text());
+  slot.store = std::make_shared<Store>(std::move(*again));
+  world_.let_calls_be();
+  world_.ask_for_time(s);
+  actors_[0]->keep_all(s, *slot.store);
 }
 
 void Actor::look(unsigned s, std::size_t number, bool fresh) {
@@ -91,6 +106,25 @@ void Actor::look(unsigned s, std::size_t number, bool fresh) {
   store_ = s;
   begin({});
   end(0, seen_in(s, *world_.store[s].store, !world_.store[s].read_only, fresh));
+}
+
+Collection Actor::opened(Store& store, const std::string& name) {
+  Report report;
+  CollectionOptions options;
+  options.create_if_missing = false;
+  auto c = store.collection(name, options, &report);
+  if (!c) world_.broken(name + " cannot be opened: " + report.text());
+  return *c;
+}
+
+// The handles that a look has kept, of a store that was opened again.
+void Actor::keep_all(unsigned s, Store& store) {
+  const auto all = store.collections();
+  if (!all) world_.broken("a store that was shown has no list of collections");
+  for (const CollectionInfo& info : *all) {
+    keep_collection(s, 1 + static_cast<std::int64_t>(*name_of(info.name)) % 5,
+                    opened(store, info.name));
+  }
 }
 
 // All collections with all their records, as cursors show them. keep: steps get the handles.
@@ -127,13 +161,9 @@ Actor::Words Actor::seen_in(unsigned s, Store& store, bool keep, bool fresh) {
   for (const CollectionInfo& info : *all) {
     const auto name = name_of(info.name);
     if (!name) world_.broken("a collection that nobody made: " + info.name);
-    Report report;
-    CollectionOptions options;
-    options.create_if_missing = false;
-    auto c = store.collection(info.name, options, &report);
-    if (!c) world_.broken(info.name + " cannot be opened: " + report.text());
-    one(*name, *c);
-    if (keep) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, *c);
+    const Collection c = opened(store, info.name);
+    one(*name, c);
+    if (keep) keep_collection(s, 1 + static_cast<std::int64_t>(*name) % 5, c);
   }
   look_at_objects(store.pool(), fresh, words);
   words[0] = store.time_ms();

@@ -49,6 +49,8 @@ constexpr Option kOptions[] = {
      [](Story& s, std::uint64_t n) { s.lookup_bytes = n; }},
     {"records_from", [](const Story& s) { return s.records_from; },
      [](Story& s, std::uint64_t n) { s.records_from = n; }},
+    {"unread", [](const Story& s) { return s.unread; },
+     [](Story& s, std::uint64_t n) { s.unread = n; }},
 };
 
 std::string set_option(const std::string& word, Story& story) {

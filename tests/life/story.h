@@ -71,6 +71,9 @@ struct Story {
   std::uint64_t snapshot_bytes_max = 0;
   std::uint64_t lookup_bytes = 256u << 20;  // StoreOptions::lookup_cache_bytes
   std::uint64_t records_from = 0;           // HeapOptions::record_zones_from
+  // After each look the store is closed and opened again, so that the spell begins with leaves that
+  // no thread has come to.
+  std::uint64_t unread = 0;
   std::vector<Step> steps;
 };
 

@@ -100,6 +100,13 @@ std::uint64_t low_offset(const RawPool& pool) {
   return static_cast<std::uint64_t>(low - &pool.at<std::byte>(0));
 }
 
+// A leaf is judged when a walk comes there.
+Status walk(const Store& store) {
+  Iterator it = store.iterator();
+  for (it.seek_first(); it.valid(); it.next()) continue;
+  return it.status();
+}
+
 }  // namespace
 
 CrashResult explore_damaged_log(const CrashOptions& options) {
@@ -125,7 +132,10 @@ CrashResult explore_damaged_separator(const CrashOptions& options) {
                                     flip_bits(c, pool, low_offset(pool), 16);
                                   },
                                   [&](const CrashImage& image) -> std::string {
-                                    if (!Store::open(image.path(), kv_world_options())) return "";
+                                    {
+                                      auto store = Store::open(image.path(), kv_world_options());
+                                      if (!store || walk(*store) != Status::ok) return "";
+                                    }
                                     return kv.check(image);
                                   });
 }

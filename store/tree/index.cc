@@ -45,7 +45,9 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
           upper->key.clear();
           if (bound_node != nullptr) bound_node->append_separator(bound, upper->key);
           void* const next = bound_node == n ? n->child(bound + 1) : nullptr;
-          upper->next = UnmadeLeaf::is(next) ? nullptr : static_cast<ShadowLeaf*>(next);
+          const bool unmade = UnmadeLeaf::is(next);
+          if (unmade) maker_->prefetch(UnmadeLeaf::of(next));
+          upper->next = unmade ? nullptr : static_cast<ShadowLeaf*>(next);
         }
         return {leaf, v};
       }

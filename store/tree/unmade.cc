@@ -41,6 +41,7 @@ const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
 }
 
 ShadowLeaf* LeafMaker::make(UnmadeLeaf unmade) const {
+  prefetch(unmade);
   UnlinkedShadow made(shadows_);
   ShadowLeaf& shadow = *made.get();
   shadow.set_leaf(*file_.at<Leaf>(unmade.at()));

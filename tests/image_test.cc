@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "heap/format.h"
 #include "store/tree/format.h"
 #include "store/tree/shadow_leaf.h"
 #include "support/kv_fixture.h"
@@ -156,6 +157,28 @@ TEST_F(ImageTest, a_damaged_leaf_ends_walks_and_is_not_changed) {
   EXPECT_EQ(s.put("new", "value"), Status::corrupt);
   EXPECT_EQ(s.validate(&report_), Status::corrupt);
   EXPECT_EQ(s.close(), Status::corrupt);
+}
+
+// The open has read the image, and then finds that its slab is not one of such blocks. All records
+// are there, and nothing shows the damage any more.
+TEST_F(ImageTest, damage_that_no_longer_shows_is_reported) {
+  closed_store();
+  Bytes b = read_image(path_.str());
+  const std::uint64_t slab = round_down(image_in(b).value, heap::kSlabBytes);
+  ASSERT_GT(image_in(b).value % heap::kSlabBytes, 0u);
+  b[slab + 17] ^= 4;  // its class
+  write_image(path_.str(), b);
+  Store s = opened();
+  EXPECT_TRUE(is_whole(s));
+  EXPECT_EQ(s.validate(&report_), Status::corrupt);
+  EXPECT_NE(report_.where.find("freed where no block starts"), std::string::npos);
+  report_ = {};
+  EXPECT_EQ(s.compact({}, &report_).error(), Status::corrupt);
+  EXPECT_NE(report_.what, "");
+  report_ = {};
+  EXPECT_EQ(s.collection("new", {}, &report_).error(), Status::corrupt);
+  EXPECT_NE(report_.what, "");
+  EXPECT_EQ(s.put("new", "value"), Status::corrupt);
 }
 
 // Two threads come to the same leaf at once, and each writes to it.

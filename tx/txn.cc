@@ -60,7 +60,7 @@ Txn::Txn(Engine& engine, pm::PoolFile& file, heap::Heap& heap, const pm::Lane& l
                      line.frees_done.sound(salt_of(lane.id, WordPlace::frees_done));
   if (!sound) {
     broken_ = Status::corrupt;
-    file_.poison(Status::corrupt);
+    static_cast<void>(file_.damaged(file_.offset_of(&line), "line of a lane's transactions"));
   }
   committed_ = line.committed.number();
 }

@@ -261,6 +261,17 @@ void PoolFile::poison(Status why, const Report& report) {
       (report.what.empty() ? std::string(status_name(why)) : report.text()));
 }
 
+Status PoolFile::damaged(PoolOffset at, const char* what) {
+  {
+    const std::lock_guard lock(poison_mu_);
+    Status none = Status::ok;
+    health_.read_only.store(true, std::memory_order_relaxed);  // before texts, which need memory
+    if (health_.poisoned.compare_exchange_strong(none, Status::corrupt)) damage_ = {at, what};
+  }
+  log(where(at, what) + ": damaged; the pool is read-only now");
+  return Status::corrupt;
+}
+
 Status PoolFile::say_forked(Report* report) const {
   return fail(Status::forked, report,
               "the pool belongs to the process that this one was forked from: open it anew here "
@@ -281,6 +292,10 @@ Status PoolFile::health(Report* report) const {
   const Status s = poisoned();
   if (s == Status::ok) return s;
   const std::lock_guard lock(poison_mu_);
+  if (damage_.what != nullptr) {
+    return fail(s, report, "damage was found, so the pool is read-only",
+                where(damage_.at, damage_.what));
+  }
   if (!poison_.what.empty()) {
     if (report != nullptr) *report = poison_;
     return s;
@@ -318,6 +333,12 @@ Status PoolFile::writable() const {
   if (!read_only()) return Status::ok;
   const Status why = poisoned();
   return why == Status::ok ? Status::read_only : why;
+}
+
+Status PoolFile::say_read_only(Report* report) const {
+  const Status why = health(report);
+  return why != Status::ok ? why
+                           : fail(Status::read_only, report, "the pool is open read-only", path_);
 }
 
 void PoolFile::log(std::string_view text) const {

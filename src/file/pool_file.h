@@ -181,7 +181,9 @@ class PoolFile final : public OfProcess {
   bool was_clean() const { return was_clean_; }
   bool read_only() const { return health_.read_only.load(std::memory_order_relaxed); }
   // Damage was found or a write failed: nothing is written from now on. It cannot be undone.
-  void poison(Status why, const Report& report = {});
+  void poison(Status why, const Report& report);
+  // Damage on media: the log names it, and the pool turns read-only. Returns corrupt.
+  Status damaged(PoolOffset at, const char* what);
   // Not everything in use is known, so a close leaves the pool as a crash would.
   void leave_to_recovery() { left_to_recovery_.store(true, std::memory_order_relaxed); }
   bool left_to_recovery() const { return left_to_recovery_.load(std::memory_order_relaxed); }
@@ -199,8 +201,11 @@ class PoolFile final : public OfProcess {
   Status bad_pages(Report* report) const {
     return bad_pages() == Status::ok ? Status::ok : bad_pages_found(report);
   }
-  // ok, or why writes are refused: forked, read_only, or what poisoned it.
+  // ok, or why writes are refused: forked, read_only, or what poisoned it; and a report of it.
   Status writable() const;
+  Status writable(Report* report) const {
+    return writable() == Status::ok ? Status::ok : say_read_only(report);
+  }
   Medium medium() const { return medium_; }
   // The medium that an open for writing takes with these options.
   Medium medium_to_write() const { return medium_to_write_; }
@@ -256,6 +261,7 @@ class PoolFile final : public OfProcess {
   Status bad_pages_found(Report* report) const;
   void ask_to_read(const PoolOffset* places, std::size_t count) const;
   Status say_forked(Report* report) const;
+  Status say_read_only(Report* report) const;
   Status read_at(std::uint64_t offset, void* to, std::size_t bytes, std::string_view what,
                  Report* report) const;
   Status read_superblock(std::uint64_t file_bytes, Report* report);
@@ -305,6 +311,10 @@ class PoolFile final : public OfProcess {
   // Guarded by poison_mu_.
   mutable std::mutex poison_mu_;
   Report poison_;  // what turned it read-only
+  struct {
+    PoolOffset at;
+    const char* what = nullptr;
+  } damage_;  // or the damage that did
   // Written by create, open, begin_life and set_state, which are not concurrent.
   Superblock super_{};
 };

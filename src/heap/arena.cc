@@ -49,8 +49,7 @@ void Arena::give(Slab& slab, const unsigned* indexes, std::size_t count) {
   const bool was_empty = now.empty();
   for (std::size_t i = 0; i < count; ++i) {
     if (slab.is_free(indexes[i])) {  // freed twice: two references led to it
-      file_.log(file_.where(slab.block_offset(indexes[i]), "freed twice"));
-      file_.poison(Status::corrupt);
+      static_cast<void>(file_.damaged(slab.block_offset(indexes[i]), "block that is freed twice"));
       continue;
     }
     slab.set_free(indexes[i]);

@@ -128,8 +128,7 @@ void FrameSource::punch_pieces(std::uint64_t frame, std::uint64_t end) {
 // A pool that turned read-only meanwhile (damage, a bad page) keeps its frames until recovery.
 void FrameSource::given_back(PoolOffset o, Status s) {
   if (s == Status::ok || file_.read_only()) return;
-  file_.log(file_.where(o, "frame given back, but its bits say it is free"));
-  file_.poison(Status::corrupt);
+  static_cast<void>(file_.damaged(o, "frame that is given back, but its bits say it is free"));
 }
 
 }  // namespace TENUTO_NS::heap

@@ -268,8 +268,7 @@ void Heap::release(PoolOffset block) {
     sound = derived || state_->extents.cancel(block);
   }
   if (!sound) {
-    state_->file.log(state_->file.where(block, "freed, but no block starts there"));
-    state_->file.poison(Status::corrupt);
+    static_cast<void>(state_->file.damaged(block, "freed where no block starts"));
   } else if (b && b.slab->kind == Kind::record) {
     state_->defer(h, b, block);
   } else if (derived) {

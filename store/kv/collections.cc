@@ -236,7 +236,7 @@ Status Collections::check_new(const CollectionSpec& spec, const std::string& whe
     return fail(Status::invalid_argument, report, "there is no such order of keys", where);
   }
   TENUTO_TRY(encodings_.usable(spec, where, report));
-  return ground_.file.writable();
+  return ground_.file.writable(report);
 }
 
 Status Collections::need_catalog(const std::string& where, Report* report) {
@@ -259,7 +259,7 @@ Status Collections::list(std::vector<CatalogEntry>& out, Report* report) {
 Status Collections::drop(std::string_view name, Report* report) {
   TENUTO_TRY(check_name(name, report));
   const std::lock_guard lock(mu_);
-  TENUTO_TRY(ground_.file.writable());
+  TENUTO_TRY(ground_.file.writable(report));
   const Result<State> state = get_locked(name, report);
   if (!state) {
     return state.error() != Status::not_found
@@ -282,7 +282,7 @@ Status Collections::rename(std::string_view from, std::string_view to, const Ren
   TENUTO_TRY(check_name(from, report));
   TENUTO_TRY(check_name(to, report));
   const std::lock_guard lock(mu_);
-  TENUTO_TRY(ground_.file.writable());
+  TENUTO_TRY(ground_.file.writable(report));
   const std::string where = where_of(from);
   CatalogEntry entry;
   Status s = catalog_ == nullptr ? Status::not_found : catalog_->find(from, entry, report);

@@ -82,7 +82,7 @@ Status Collections::compact(const CompactOptions& options, CompactStats& out, Re
     return fail(Status::invalid_argument, report, "slabs cannot be that full", path,
                 "above 0, at most 1", std::to_string(options.occupancy));
   }
-  TENUTO_TRY(ground_.file.writable());
+  TENUTO_TRY(ground_.file.writable(report));
   if (ground_.engine.mine().active()) {
     return fail(Status::invalid_argument, report, "a transaction of this thread is open", path);
   }

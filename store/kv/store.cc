@@ -25,7 +25,7 @@ Status StoreImpl::attach(const StoreOptions& options, bool fresh, Report* report
     if (!fresh && !options.create_if_missing) {
       return fail(Status::not_found, report, "the pool holds no store", p.file->path());
     }
-    TENUTO_TRY(p.file->writable());
+    TENUTO_TRY(p.file->writable(report));
     TENUTO_TRY(StoreParts::create(p, options.order, report));
     TENUTO_TRY(p.acknowledge(p.durability));
   }

@@ -151,7 +151,9 @@ Status PoolImpl::close() {
 Status PoolImpl::validate(Report* report) {
   Status s = engine->validate(report);
   if (s == Status::ok) s = heap->validate(report);
-  return file->bad_pages() == Status::ok ? s : file->bad_pages(report);
+  if (file->bad_pages() != Status::ok) return file->bad_pages(report);
+  // Damage may have been met that no longer shows.
+  return s == Status::ok ? file->health(report) : s;
 }
 
 }  // namespace TENUTO_NS

@@ -17,9 +17,7 @@ namespace TENUTO_NS::store {
 
 Status LeafReader::damaged(PoolOffset at, const char* what) const {
   TENUTO_TRY(file_.bad_pages());  // zeros in place of a bad page are no damage on media
-  file_.poison(Status::corrupt);
-  file_.log(file_.where(at, what) + ": damaged; the pool turns read-only");
-  return Status::corrupt;
+  return file_.damaged(at, what);
 }
 
 // conflict: the leaf has changed meanwhile. A record is read only if the fingerprint and 16 more

@@ -17,6 +17,7 @@
 #include "pm/plant.h"
 #include "support/journal_parts.h"
 #include "support/pool_image.h"
+#include "support/seed.h"
 #include "tenuto/kv.h"
 #include "tenuto/pool.h"
 
@@ -25,11 +26,7 @@ namespace {
 
 using Paths = test::JournalPaths;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // sanitizers map more than any limit
-#else
-constexpr bool kSanitized = false;
-#endif
+using test::kSanitized;  // sanitizers map more than any limit
 
 // Runs body in a process that ends without a close.
 void in_a_life(const std::function<void()>& body) {

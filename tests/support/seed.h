@@ -13,6 +13,17 @@ inline std::uint64_t from_env(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// With a sanitizer each case takes several times as long, and the build without one has run many.
+constexpr std::uint64_t fewer_if_sanitized(std::uint64_t cases, std::uint64_t by) {
+  return kSanitized ? cases / by : cases;
+}
+
 // The seed of this run: from TENUTO_SEED, otherwise a new one. It is printed, so that a failure can
 // be repeated.
 inline std::uint64_t test_seed() {

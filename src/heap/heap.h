@@ -75,9 +75,9 @@ class Heap {
   // Attaches: reads the bookkeeping log, finds the slabs and builds their shadows. An empty heap is
   // all zeros in the head page. After a crash the caller calls replay_intents, then the recovery of
   // tx, then mark() for all derived blocks, then finish_recovery. After a clean close it calls only
-  // finish_recovery.
+  // finish_recovery. `threads` (0: one a core) read the headers of slabs, if these are many.
   static Result<std::unique_ptr<Heap>> open(pm::PoolFile& file, frame::Frames& frames,
-                                            pm::Lanes& lanes, bool clean,
+                                            pm::Lanes& lanes, bool clean, unsigned threads,
                                             const HeapOptions& options, Report* report);
   ~Heap();
 

@@ -159,7 +159,7 @@ struct Heap::State {
   Status replay_bits(const Replay& r, Report* report);
 
   // --- recover.cc
-  void find_slabs();
+  Status find_slabs(unsigned threads, Report* report);
   bool adopt_slab(PoolOffset o, Arena& arena) const;  // false: there is none
   static void close_slab(Slab& slab);
   // For recovery, while no block is held yet: the block in the part whose block size is `bytes`,

@@ -8,6 +8,7 @@
 #include "heap/heap_state.h"
 #include "heap/morph.h"
 #include "pm/assert.h"
+#include "pm/parallel.h"
 #include "pm/plant.h"
 #include "tenuto/persist.h"
 
@@ -20,8 +21,8 @@ constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
 }  // namespace
 
 Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
-                                         pm::Lanes& lanes, bool clean, const HeapOptions& options,
-                                         Report* report) {
+                                         pm::Lanes& lanes, bool clean, unsigned threads,
+                                         const HeapOptions& options, Report* report) {
   if (file.bytes_max() > kPoolBytesMax) {
     return fail(Status::invalid_argument, report, "the pool may grow larger than intents can name",
                 file.path(), std::to_string(kPoolBytesMax), std::to_string(file.bytes_max()));
@@ -35,22 +36,15 @@ Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& fram
   }
   s.clean = clean;
   TENUTO_TRY(s.extents.open(report));
-  s.find_slabs();
+  TENUTO_TRY(s.find_slabs(threads, report));
   lanes.set_take_segment([&s] { return s.frames.get(kLaneSegmentOrder, 0); });
   return heap;
 }
 
 // Every taken 64-KiB frame with a sound header is a slab, because a header is durably erased before
 // its frame is given back. Extents are skipped: they hold the users' bytes.
-void Heap::State::find_slabs() {
-  constexpr std::size_t kAtOnce = 64;  // whose headers a disk is asked for together
+Status Heap::State::find_slabs(unsigned threads, Report* report) {
   std::vector<PoolOffset> places;
-  std::size_t found = 0;
-  const auto adopt_all = [&] {
-    file.read_ahead(places.data(), places.size());
-    for (const PoolOffset o : places) found += adopt_slab(o, *arenas[found % arenas.size()]);
-    places.clear();
-  };
   const std::uint64_t end = file.bytes();
   for (PoolOffset o{round_up(pm::kHeadBytes, kSlabBytes)}; o.value + kSlabBytes <= end;
        o = o + kSlabBytes) {
@@ -58,11 +52,20 @@ void Heap::State::find_slabs() {
       o = {round_down(past - 1, kSlabBytes)};
       continue;
     }
-    if (!frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) continue;
-    places.push_back(o);
-    if (places.size() == kAtOnce) adopt_all();
+    if (frames.frames().taken(frame_of_offset(o), frame::kOrderSlab)) places.push_back(o);
   }
-  adopt_all();
+  constexpr std::size_t kAtOnce = 64;  // whose headers a disk is asked for together
+  constexpr std::size_t kParts = 8;    // fewer are not worth a thread
+  const std::size_t parts = (places.size() + kAtOnce - 1) / kAtOnce;
+  const auto adopt = [&](std::size_t part) {
+    const std::size_t from = part * kAtOnce;
+    const std::span<const PoolOffset> here(&places[from], std::min(kAtOnce, places.size() - from));
+    file.read_ahead(here.data(), here.size());
+    std::size_t arena = part;
+    for (const PoolOffset o : here) arena += adopt_slab(o, *arenas[arena % arenas.size()]);
+  };
+  const Status s = pm::parallel_each(parts, parts < kParts ? 1 : threads, adopt);
+  return s == Status::ok ? s : fail(s, report, pm::kNoThreadHere, file.path());
 }
 
 bool Heap::State::adopt_slab(PoolOffset o, Arena& arena) const {

@@ -104,7 +104,7 @@ Status PoolImpl::attach(bool clean, const PoolOptions& options, Report* report) 
   auto f = frame::Frames::open(*file, clean, report);
   if (!f) return f.error();
   frames = std::move(*f);
-  auto h = heap::Heap::open(*file, *frames, *lanes, clean, options.heap, report);
+  auto h = heap::Heap::open(*file, *frames, *lanes, clean, recovery_threads, options.heap, report);
   if (!h) return h.error();
   heap = std::move(*h);
   engine = std::make_unique<tx::Engine>(*file, *lanes, *heap);

@@ -103,7 +103,7 @@ struct PoolParts {
     auto f = frame::Frames::open(*file, clean, &report);
     if (!f) return f.error();
     frames = std::move(*f);
-    auto h = heap::Heap::open(*file, *frames, *lanes, clean, options.heap, &report);
+    auto h = heap::Heap::open(*file, *frames, *lanes, clean, 1, options.heap, &report);
     if (!h) return h.error();
     heap = std::move(*h);
     return Status::ok;

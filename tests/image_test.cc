@@ -210,6 +210,34 @@ TEST_F(ImageTest, threads_that_come_first_at_once_get_one_shadow_leaf) {
   }
 }
 
+// Slots are emptied and filled again, so bitmap and fingerprints of one moment do not fit those of
+// another. The thread that came second may have read some of both.
+TEST_F(ImageTest, a_leaf_is_judged_by_the_first) {
+  closed_store();
+  const Bytes closed = read_image(path_.str());
+  for (int round = 0; round < 40; ++round) {
+    write_image(path_.str(), closed);
+    Store s = opened();
+    std::atomic<int> ready{0};
+    const auto write = [&](int t) {
+      ready.fetch_add(1);
+      while (ready.load() < 2) continue;
+      for (int leaf = 0; leaf < 20; ++leaf) {
+        for (int i = 2 * t; i < 40; i += 4) {
+          const std::string key = key_of(leaf * 190 + 40 + i);
+          ASSERT_EQ(s.erase(key), Status::ok);
+          ASSERT_EQ(s.put(key + "again", "value"), Status::ok);
+        }
+      }
+    };
+    std::thread other(write, 1);
+    write(0);
+    other.join();
+    EXPECT_EQ(s.pool().health(), Status::ok);
+    expect_valid(s);
+  }
+}
+
 TEST_F(ImageTest, a_collection_that_nobody_opened_keeps_its_own) {
   {
     Store s = opened();

@@ -26,6 +26,7 @@ constexpr Mistake kMistakes[] = {
     {"store_validate_beside_drops", "tree_end_test", "*while_the_store_is_validated*"},
     {"store_node_obsolete_after_its_successor", "index_test", "*whose_successor_was_changed*"},
     {"store_leaf_made_without_the_lock", "image_test", "*one_shadow_leaf"},
+    {"store_leaf_judged_without_the_lock", "image_test", "*judged_by_the_first"},
     {"store_image_not_given_back", "image_test", "*given_back"},
     {"store_image_checksum_not_compared", "image_test", "*no_flipped_bit*"},
     {"store_damaged_leaf_looks_empty", "image_test", "*damaged_leaf*"},

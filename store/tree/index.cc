@@ -108,22 +108,23 @@ bool Index::leads_to(std::string_view key, const ShadowLeaf* leaf) const {
 }
 
 ShadowLeaf* Index::make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const {
-  ShadowLeaf* const made = maker_->make(leaf);
+  const LeafMaker::Made made = maker_->make(leaf);
   if (TENUTO_PLANT("store_leaf_made_without_the_lock")) {
     ::usleep(20);
-    n->set_child(i, made);
-    return made;
+    n->set_child(i, made.shadow);
+    return made.shadow;
   }
   if (!n->lock()) {
-    maker_->put(made);
+    maker_->put(made.shadow);
     return nullptr;
   }
   void* const child = n->child(i);
   const bool first = UnmadeLeaf::is(child);
-  if (first) n->set_child(i, made);
+  if (first) n->set_child(i, made.shadow);
   n->unlock();
-  if (first) return made;
-  maker_->put(made);
+  if (first || TENUTO_PLANT("store_leaf_judged_without_the_lock")) maker_->note(leaf, made.damage);
+  if (first) return made.shadow;
+  maker_->put(made.shadow);
   return static_cast<ShadowLeaf*>(child);
 }
 

@@ -1,5 +1,7 @@
 #include "store/tree/leaf.h"
 
+#include <unistd.h>
+
 #include <bit>
 #include <cstring>
 
@@ -56,13 +58,21 @@ void erase_entry(ShadowLeaf& shadow, unsigned slot) {
 
 UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used) {
   UsedFingerprints p;
+  using Word [[gnu::may_alias]] = std::uint64_t;
+  const auto* const words = reinterpret_cast<const Word*>(leaf.head.fingerprint);
+  for (unsigned i = 0; i < kSlots; i += sizeof(Word)) {
+    const Word w = __atomic_load_n(words + i / sizeof(Word), __ATOMIC_RELAXED);
+    std::memcpy(p.of + i, &w, sizeof w);
+  }
   for (unsigned i = 0; i < kSlots; ++i) {
-    p.of[i] = static_cast<std::uint8_t>(leaf.head.fingerprint[i] & (0 - (used >> i & 1)));
+    p.of[i] = static_cast<std::uint8_t>(p.of[i] & (0 - (used >> i & 1)));
   }
   return p;
 }
 
-bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap) {
+bool bitmap_sound(const Leaf& leaf) {
+  const HeaderWord bitmap = read_word(leaf.head.bitmap);
+  if (TENUTO_PLANT("store_leaf_judged_without_the_lock")) ::usleep(20);
   const std::uint64_t salt = salt_of(leaf.head.bitmap);
   if (bitmap.sound(salt)) return true;
   return bitmap.raw ==
@@ -164,9 +174,7 @@ void unlink_next(Leaf& left, PoolOffset next) {
 bool resolve_split(Leaf& left, const Leaf& right) {
   if (TENUTO_PLANT("store_recovery_keeps_moved_entries")) return false;
   const std::uint64_t in_left = bitmap_of(left);
-  // Another thread may read and change the neighbour.
-  const std::uint64_t in_right =
-      HeaderWord{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)}.value();
+  const std::uint64_t in_right = bitmap_of(right);  // another task may be changing it
   const auto slots_with = [&](SlotWord word) {
     std::uint64_t found = 0;
     for (std::uint64_t rest = in_left; rest != 0; rest &= rest - 1) {

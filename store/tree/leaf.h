@@ -46,8 +46,15 @@ inline std::uint64_t salt_of(const HeaderWord& at) {
 inline HeaderWord header_word(const HeaderWord& at, std::uint64_t value) {
   return HeaderWord::make(value, salt_of(at));
 }
-inline bool is_sound(const HeaderWord& at) { return at.sound(salt_of(at)); }
-inline std::uint64_t bitmap_of(const Leaf& leaf) { return leaf.head.bitmap.value(); }
+
+// These read a word of a leaf once, and may be called while another thread changes the leaf.
+template <class Word>
+Word read_word(const Word& at) {
+  return {__atomic_load_n(&at.raw, __ATOMIC_ACQUIRE)};
+}
+inline bool is_sound(const HeaderWord& at) { return read_word(at).sound(salt_of(at)); }
+inline std::uint64_t bitmap_of(const Leaf& leaf) { return read_word(leaf.head.bitmap).value(); }
+inline PoolOffset next_of(const Leaf& leaf) { return {read_word(leaf.head.next).value()}; }
 
 // The bitmap's word. Its checksum covers the fingerprints of used slots. A writer takes them from
 // the shadow leaf, not from the leaf: a fingerprint that the medium changed must not get a sound
@@ -63,12 +70,11 @@ inline UsedFingerprints fingerprints_of(const ShadowLeaf& shadow) {
   std::memcpy(p.of, static_cast<const void*>(&shadow.fingerprint), sizeof p.of);
   return p;
 }
+// Of the slots in `used`. Another thread may change the leaf meanwhile.
 UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used);
 // Whether bitmap and fingerprints are as they were stored. A word of 0.1.0 covers no fingerprints,
-// and is accepted, too. `bitmap`: the leaf's, for a caller that must read it only once.
-bool bitmap_sound(const Leaf& leaf, HeaderWord bitmap);
-inline bool bitmap_sound(const Leaf& leaf) { return bitmap_sound(leaf, leaf.head.bitmap); }
-inline PoolOffset next_of(const Leaf& leaf) { return {leaf.head.next.value()}; }
+// and is accepted, too. REQUIRES for a right answer: no other thread changes the leaf.
+bool bitmap_sound(const Leaf& leaf);
 
 // The slot for the next insert: one line further than the last, so that successive inserts do not
 // flush the same slot line again. REQUIRES: the leaf is not full.

@@ -292,7 +292,7 @@ Result<std::string_view> LeafReader::low_of(const ShadowLeaf& shadow) const {
 
 Result<PoolOffset> LeafReader::next_of(const ShadowLeaf& shadow) const {
   const HeaderWord& at = shadow.leaf->head.next;
-  const HeaderWord next{__atomic_load_n(&at.raw, __ATOMIC_ACQUIRE)};
+  const HeaderWord next = read_word(at);
   if (!next.sound(salt_of(at)) ||
       (next.value() != 0 && !file_.in_range({next.value()}, sizeof(Leaf)))) {
     return damaged(file_.offset_of(shadow.leaf), "link to the next leaf");

@@ -236,8 +236,7 @@ class Tree::Rebuild {
     if (next) {
       const Leaf& right = leaf_at(next);
       // Another task may be changing it. What is used of it must be sound.
-      const HeaderWord bitmap{__atomic_load_n(&right.head.bitmap.raw, __ATOMIC_RELAXED)};
-      if (!bitmap_sound(right, bitmap)) return damaged(report, next, "leaf bitmap or fingerprints");
+      if (!bitmap_sound(right)) return damaged(report, next, "leaf bitmap or fingerprints");
       if (resolve_split(leaf, right)) fence("split finished", "store is used");
     }
     TENUTO_TRY(tree_.heap_.mark(at, report));

@@ -10,11 +10,12 @@ namespace TENUTO_NS::store {
 
 unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_max,
                     ShadowLeaf& shadow) {
+  const UsedFingerprints fingerprints = fingerprints_of(leaf, used);
   std::uint64_t bad = 0;
   for (unsigned i = 0; i < kSlots; ++i) {
     const std::uint64_t in_use = used >> i & 1;
-    const SlotWord word = leaf.slot[i];
-    const auto fingerprint = static_cast<std::uint8_t>(leaf.head.fingerprint[i] & (0 - in_use));
+    const SlotWord word = read_word(leaf.slot[i]);
+    const std::uint8_t fingerprint = fingerprints.of[i];
     const std::uint64_t at = word.record().value;
     const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
     const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
@@ -40,20 +41,24 @@ const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
   return bad == kSlots ? nullptr : "slot of a leaf";
 }
 
-ShadowLeaf* LeafMaker::make(UnmadeLeaf unmade) const {
+LeafMaker::Made LeafMaker::make(UnmadeLeaf unmade) const {
   prefetch(unmade);
   UnlinkedShadow made(shadows_);
   ShadowLeaf& shadow = *made.get();
   shadow.set_leaf(*file_.at<Leaf>(unmade.at()));
-  if (const char* const what = fill(unmade, shadow); what != nullptr) {
-    static_cast<void>(leaves_.damaged(unmade.at(), what));
+  const char* const damage = fill(unmade, shadow);
+  if (damage != nullptr) {
     constexpr std::uint8_t kAny = 1;
     for (unsigned i = 0; i < kSlots; ++i) {
       shadow.set_entry(i, SlotWord{}, TENUTO_PLANT("store_damaged_leaf_looks_empty") ? 0 : kAny);
     }
     shadow.version.store(ShadowLeaf::kDamaged, std::memory_order_relaxed);
   }
-  return made.linked();
+  return {made.linked(), damage};
+}
+
+void LeafMaker::note(UnmadeLeaf unmade, const char* damage) const {
+  if (damage != nullptr) static_cast<void>(leaves_.damaged(unmade.at(), damage));
 }
 
 }  // namespace TENUTO_NS::store

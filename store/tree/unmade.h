@@ -9,9 +9,11 @@
 //   bits 48-63   the lower half of LowSeparator::check
 //
 // **Nobody changes an unmade leaf.** Whoever changes a leaf, or the link of its left neighbour, has
-// locked its shadow leaf. So a leaf is read and judged under no lock. Then the node is locked, and
-// the child is looked at again: the first thread's shadow leaf counts. A node that is replaced is
-// locked, too, so no unmade child is copied while it is made.
+// locked its shadow leaf. So a leaf is read under no lock. Then the node is locked, and the child
+// is looked at again. If it is unmade still, what was read of the leaf is true, and so is its
+// judgement. Else another thread was first: its shadow leaf counts, and it may have changed the
+// leaf meanwhile. A node that is replaced is locked, too, so no unmade child is copied while it is
+// made.
 //
 // **A damaged leaf** gets a shadow leaf that is full, and whose slots lead nowhere: it cannot be
 // taken for an empty one, merged or filled. Searches and moves look at ShadowLeaf::kDamaged.
@@ -58,9 +60,16 @@ class LeafMaker {
   LeafMaker(const pm::PoolFile& file, const LeafReader& leaves, ShadowLeaves& shadows, TreeId id)
       : file_(file), leaves_(leaves), shadows_(shadows), id_(id) {}
 
-  // Reads the leaf, perhaps from a disk. A damaged leaf is noted, and the pool turns read-only.
-  // Throws bad_alloc. Thread-safe.
-  ShadowLeaf* make(UnmadeLeaf leaf) const;
+  struct Made {
+    ShadowLeaf* shadow;
+    const char* damage;  // null: the leaf is sound
+  };
+  // Reads the leaf, perhaps from a disk. What comes out counts only if the child is unmade still
+  // when its node is locked: else another thread may have changed the leaf meanwhile. Throws
+  // bad_alloc. Thread-safe.
+  Made make(UnmadeLeaf leaf) const;
+  // Says what make() found, if that is damage. The pool is read-only from then on.
+  void note(UnmadeLeaf leaf, const char* damage) const;
   // The lines that make() will read.
   void prefetch(UnmadeLeaf leaf) const {
     for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {

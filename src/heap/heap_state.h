@@ -1,5 +1,5 @@
 // The state of a Heap, shared by the files that implement it: heap.cc (blocks), malloc.cc
-// (malloc_to, free_from) on intent.cc, replay.cc, recover.cc (opening, closing, validation).
+// and one.cc (malloc_to, free_from) on intent.cc, replay.cc, recover.cc (opening, closing, validation).
 #pragma once
 
 #include <array>

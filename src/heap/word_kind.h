@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "heap/format.h"
+#include "heap/heap_state.h"
 #include "tenuto/words.h"
 
 namespace TENUTO_NS::heap {
@@ -30,5 +30,11 @@ struct Versioned {
 };
 template <class Word>
 using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versioned>;
+
+template <class Word>
+bool Heap::State::is_word(const Word& dest) const {
+  if (std::is_same_v<Word, VPtrWord> && file.bytes_max() > VPtrWord::kPoolBytesMax) return false;
+  return file.contains(&dest) && reinterpret_cast<std::uintptr_t>(&dest) % alignof(Word) == 0;
+}
 
 }  // namespace TENUTO_NS::heap

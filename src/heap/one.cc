@@ -1,0 +1,146 @@
+// malloc_to, free_from and publish of one block, and swap. The protocols are those of malloc.cc.
+#include "heap/heap_state.h"
+#include "heap/word_kind.h"
+#include "pm/assert.h"
+#include "pm/plant.h"
+#include "tenuto/persist.h"
+
+namespace TENUTO_NS::heap {
+
+template <class Word>
+Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
+  TENUTO_TRY(file.writable());
+  if (!is_word(dest)) return Status::invalid_argument;
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
+  if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
+  LaneHeap& h = mine();
+  const Result<Block> block = reserve(h, bytes, Kind::logged);
+  if (!block) return block.error();
+  const IntentElement e = element(&dest, *block, KindOf<Word>::next(raw));
+  attach<Word>(h, &e, 1);
+  return Status::ok;
+}
+
+IntentElement Heap::State::element(const void* dest, const Block& block,
+                                   std::uint32_t version) const {
+  const SlabBlock b = slab_block(block.offset);
+  return {file.offset_of(dest), block.offset, block.bytes, version, b.index, b.slab};
+}
+
+// The element of a free of the block that `dest` points to.
+template <class Word>
+Status Heap::State::find_from(const Word& dest, IntentElement& e) const {
+  if (!is_word(dest)) return Status::invalid_argument;
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_ACQUIRE);
+  const void* target = Word::decode(&dest, raw);
+  if (target == nullptr || !file.contains(target)) return Status::invalid_argument;
+  const PoolOffset block = file.offset_of(target);
+  const SlabBlock b = slab_block(block);
+  const Result<Block> found = find_allocated(block, b);
+  if (!found) return Status::invalid_argument;
+  const bool same = TENUTO_PLANT("heap_version_not_raised");
+  const std::uint32_t version =
+      same && std::is_same_v<Word, VPtrWord> ? VPtrWord::version(raw) : KindOf<Word>::next(raw);
+  e = {file.offset_of(&dest), block, found->bytes, version, b.index, b.slab};
+  return Status::ok;
+}
+
+Result<Block> Heap::State::find_allocated(PoolOffset block, const SlabBlock& b) const {
+  if (!b) return extents.find(block, Kind::logged, Wanted::allocated);
+  const bool found = is_logged(b.slab->kind) && b.index != kNoBlock && b.slab->live(b.index);
+  if (!found) return Status::not_found;
+  return Block{block, b.slab->block_bytes};
+}
+
+template <class Word>
+Status Heap::State::free_one(Word& dest) {
+  TENUTO_TRY(file.writable());
+  IntentElement e;
+  TENUTO_TRY(find_from(dest, e));
+  return detach<Word>(mine(), &e, 1, false);
+}
+
+template <class Word, bool kUnfilled>
+Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest) {
+  TENUTO_TRY(file.writable());
+  if (!is_word(dest)) return Status::invalid_argument;
+  const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
+  if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
+  const Result<Block> taken = heap.find_taken(block.offset, Kind::logged);
+  if (!taken || heap.find_allocated(block.offset)) return Status::invalid_argument;
+  LaneHeap& h = mine();
+  if (pages.find(block.offset).owner != PageOwner::slab) [[unlikely]]
+    flush_type(block.offset);
+  const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
+  if (std::is_same_v<Word, VPtrWord> && !kUnfilled && !early) {
+    fence_lane(h, "contents of a block", "versioned malloc intent");
+  }
+  const IntentElement e = element(&dest, *taken, KindOf<Word>::next(raw));
+  attach<Word, kUnfilled>(h, &e, 1);
+  return Status::ok;
+}
+
+template <PointerWord W>
+Status Heap::malloc_to(std::uint64_t bytes, W& dest) {
+  return state_->malloc_one(bytes, dest);
+}
+template <PointerWord W>
+Status Heap::free_from(W& dest) {
+  return state_->free_one(dest);
+}
+template <PointerWord W>
+Status Heap::publish(const Block& block, W& dest) {
+  return state_->publish_one(*this, block, dest);
+}
+Status Heap::publish_typed(const Block& b, VPtrWord& d) {
+  return state_->publish_one<VPtrWord, true>(*this, b, d);
+}
+
+Status Heap::swap(VPtrWord& a, VPtrWord& b) {
+  State& s = *state_;
+  TENUTO_TRY(s.file.writable());
+  VPtrWord* const word[2] = {&a, &b};
+  std::uint32_t next[2];
+  IntentElement held[2];  // each word, and the block that it holds now
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (&a == &b || !s.is_word(*word[i])) return Status::invalid_argument;
+    const std::uint64_t raw = __atomic_load_n(&word[i]->raw, __ATOMIC_ACQUIRE);
+    next[i] = Versioned::next(raw);
+    held[i].dest = s.file.offset_of(word[i]);
+    const void* target = VPtrWord::decode(word[i], raw);
+    if (target == nullptr) continue;
+    if (!s.file.contains(target)) return Status::invalid_argument;
+    const Result<Block> found = find_allocated(s.file.offset_of(target));
+    if (!found) return Status::invalid_argument;
+    held[i] = s.element(word[i], *found, 0);
+  }
+  const IntentElement e[2] = {
+      {held[0].dest, held[1].block, held[1].bytes, next[0], held[1].index, held[1].slab},
+      {held[1].dest, held[0].block, held[0].bytes, next[1], held[0].index, held[0].slab},
+  };
+  LaneHeap& h = s.mine();
+  s.guard_versions<VPtrWord>(h, e, 2);
+  const std::size_t done = s.write_intents(h, IntentOp::swap, e, 2);
+  TENUTO_ASSERT(done == 2);
+  s.fence_lane(h, "swap intent", "versioned words");
+  s.store_words<VPtrWord>(h, e, 2, true);
+  for (const IntentElement& x : e) {
+    // The thread that attached it may not have fenced the bit, and its intent no longer counts.
+    if (x.slab != nullptr && !TENUTO_PLANT("heap_swap_leaves_bits")) {
+      h.dirty.add(x.slab->place(x.index).word);
+    }
+  }
+  h.cleared.store(h.sequence, std::memory_order_release);
+  return Status::ok;
+}
+
+template Status Heap::State::find_from(const PtrWord&, IntentElement&) const;
+template Status Heap::State::find_from(const VPtrWord&, IntentElement&) const;
+template Status Heap::malloc_to(std::uint64_t, PtrWord&);
+template Status Heap::malloc_to(std::uint64_t, VPtrWord&);
+template Status Heap::free_from(PtrWord&);
+template Status Heap::free_from(VPtrWord&);
+template Status Heap::publish(const Block&, PtrWord&);
+template Status Heap::publish(const Block&, VPtrWord&);
+
+}  // namespace TENUTO_NS::heap

@@ -329,8 +329,7 @@ void PoolFile::copy_out(PoolOffset o, void* to, std::size_t bytes) const {
     words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
-Status PoolFile::writable() const {
-  if (!read_only()) return Status::ok;
+Status PoolFile::why_read_only() const {
   const Status why = poisoned();
   return why == Status::ok ? Status::read_only : why;
 }

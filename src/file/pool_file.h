@@ -202,7 +202,7 @@ class PoolFile final : public OfProcess {
     return bad_pages() == Status::ok ? Status::ok : bad_pages_found(report);
   }
   // ok, or why writes are refused: forked, read_only, or what poisoned it; and a report of it.
-  Status writable() const;
+  Status writable() const { return read_only() ? why_read_only() : Status::ok; }
   Status writable(Report* report) const {
     return writable() == Status::ok ? Status::ok : say_read_only(report);
   }
@@ -259,6 +259,7 @@ class PoolFile final : public OfProcess {
   Status map(const PoolOptions& options, std::uint64_t bytes, Report* report);
   Status register_mapping(const PoolOptions& options, Report* report);
   Status bad_pages_found(Report* report) const;
+  Status why_read_only() const;
   void ask_to_read(const PoolOffset* places, std::size_t count) const;
   Status say_forked(Report* report) const;
   Status say_read_only(Report* report) const;

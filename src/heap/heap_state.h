@@ -1,5 +1,6 @@
 // The state of a Heap, shared by the files that implement it: heap.cc (blocks), malloc.cc
-// and one.cc (malloc_to, free_from) on intent.cc, replay.cc, recover.cc (opening, closing, validation).
+// and one.cc (malloc_to, free_from) on intent.cc, replay.cc, recover.cc (opening, closing,
+// validation).
 #pragma once
 
 #include <array>
@@ -102,6 +103,11 @@ struct Heap::State {
   void fence_lane(LaneHeap& h, const char* first, const char* then);
   // Writes intents for as many elements as fit in a group of lines, at least one. Returns how many.
   std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
+  // Writes the intent of one element. `type`: of a typed block.
+  void write_intent(LaneHeap& h, IntentOp op, const IntentElement& e, std::uint64_t type = 0);
+  void begin_intents(LaneHeap& h);
+  static void write_line(LaneHeap& h, IntentOp op, const std::uint64_t (&words)[7],
+                         const IntentElement* e, std::size_t count);
   void publish_retired(LaneHeap& h, std::uint64_t sequence);
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);
@@ -113,18 +119,25 @@ struct Heap::State {
   void empty_quarantine(LaneHeap& h);
   std::uint64_t block_bytes(PoolOffset block) const;
 
-  // --- malloc.cc; Word is PtrWord or VPtrWord
+  // --- malloc.cc, one.cc, word_kind.h; Word is PtrWord or VPtrWord
   template <class Word>
   bool is_word(const Word& dest) const;
   template <class Word>
+  const std::uint64_t& store_word(const IntentElement& e, bool attach) const;
+  template <class Word>
   void store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach);
+  void store_bit(LaneHeap& h, const IntentElement& e, bool on);
   void store_bits(LaneHeap& h, const IntentElement* e, std::size_t n, bool on);
   template <class Word>
   void guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n);
-  template <class Word, bool kWithType = false>
+  template <class Word>
+  void attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t type = 0);
+  template <class Word>
   void attach(LaneHeap& h, const IntentElement* e, std::size_t n);
   template <class Word>
-  Status detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed);
+  Status detach_one(LaneHeap& h, const IntentElement& e);
+  template <class Word>
+  void detach(LaneHeap& h, const IntentElement* e, std::size_t n);
   Status forget_intent(LaneHeap& h);
   template <class Word>
   Status malloc_one(std::uint64_t bytes, Word& dest);
@@ -132,8 +145,9 @@ struct Heap::State {
   Status find_from(const Word& dest, IntentElement& e) const;
   template <class Word>
   Status free_one(Word& dest);
-  template <class Word, bool kUnfilled = false>
-  Status publish_one(const Heap& heap, const Block& block, Word& dest);
+  // `unfilled`: a typed block whose contents are undefined still.
+  template <class Word>
+  Status publish_one(const Heap& heap, const Block& block, Word& dest, bool unfilled);
   template <class Word>
   Status malloc_many(const Sizes& bytes, const Words<Word>& dests, const AllocOptions& wanted);
   template <class Word>
@@ -145,8 +159,6 @@ struct Heap::State {
   // --- typed.cc
   std::uint64_t* type_word(PoolOffset block) const;
   void flush_type(PoolOffset block) const;
-  std::size_t write_typed_intent(LaneHeap& h, const IntentElement& e);
-  void store_word(LaneHeap& h, const IntentElement& e) const;
   void prepare_batch(LaneHeap& h, const Sizes& bytes, const AllocOptions& wanted, bool versioned);
   const std::uint64_t& mark_typed(PoolOffset block);
   PoolOffset find_in_slab(PoolOffset from, std::uint64_t type) const;

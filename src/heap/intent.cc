@@ -23,57 +23,76 @@ void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
   const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
   h.durable = h.cleared.load(std::memory_order_relaxed);
   h.retired = early ? h.durable : h.retiring;
-  while (h.in_limbo() && h.limbo_at(h.lines_retired).sequence <= h.retired) {
-    const std::size_t slot = h.lines_retired % kIntentLines;
+  while (h.live != 0 && h.limbo[h.oldest].sequence <= h.retired) {
+    const LimboLine& l = h.limbo[h.oldest];
+    const std::uint32_t bit = 1u << h.oldest;
     const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed);
-    if ((mask >> slot & 1) != 0) {
-      h.pending_mask.store(mask & ~(1u << slot), std::memory_order_release);
-    }
-    h.lines_retired += 1;
-    const LimboLine& l = h.limbo[slot];
+    if ((mask & bit) != 0) h.pending_mask.store(mask & ~bit, std::memory_order_release);
+    h.oldest = LaneHeap::after(h.oldest);
+    h.live -= 1;
     for (std::size_t i = 0; i < l.count; ++i) retire(h, l.block[i]);
   }
 }
 
 namespace {
 // Publishes the destinations that a replay of the intent would write.
-void set_pending(LaneHeap& h, std::size_t slot, const IntentElement* e, std::size_t n) {
+void set_pending(LaneHeap& h, unsigned line, const IntentElement* e, std::size_t n) {
   const bool neighbours = e[n - 1].dest.value == e[0].dest.value + 8 * (n - 1);
   const PendingDests first = PendingDests::make(e[0].dest, neighbours ? n : 1);
-  h.pending[slot][0].store(first.raw, std::memory_order_relaxed);
+  h.pending[line][0].store(first.raw, std::memory_order_relaxed);
   const std::uint64_t second = neighbours ? 0 : PendingDests::make(e[1].dest, 1).raw;
-  h.pending[slot][1].store(second, std::memory_order_relaxed);
-  const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed) | 1u << slot;
+  h.pending[line][1].store(second, std::memory_order_relaxed);
+  const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed) | 1u << line;
   h.pending_mask.store(mask, std::memory_order_release);
 }
 }  // namespace
 
-std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentElement* e,
-                                       std::size_t n) {
-  if (h.lines - h.lines_retired + kGroupLines > kIntentLines) drain_limbo(h);
+// Makes room for a group of lines. Their heads say what is retired.
+void Heap::State::begin_intents(LaneHeap& h) {
+  if (h.live + kGroupLines > kIntentLines) drain_limbo(h);
   const bool early = TENUTO_PLANT("heap_free_retired_before_durable");
   h.retiring = std::max(h.retiring, early ? h.cleared.load() : h.durable);
+}
+
+// Writes the next line, which has the elements e[0 .. count).
+inline void Heap::State::write_line(LaneHeap& h, IntentOp op, const std::uint64_t (&words)[7],
+                                    const IntentElement* e, std::size_t count) {
   const bool frees = op == IntentOp::free_from || op == IntentOp::versioned_free;
   bool pending = op != IntentOp::malloc_to;
   if (op == IntentOp::versioned_malloc && TENUTO_PLANT("heap_versioned_malloc_not_pending")) {
     pending = false;
   }
+  const unsigned line = h.next;
+  LimboLine& l = h.limbo[line];
+  l.sequence = ++h.sequence;
+  l.count = frees ? count : 0;
+  for (std::size_t k = 0; k < l.count; ++k) l.block[k] = e[k].block;
+  if (pending) set_pending(h, line, e, count);
+  pm::write_log_line(h.line_at(line), words, h.sequence);
+  h.next = LaneHeap::after(line);
+  h.live += 1;
+}
+
+std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentElement* e,
+                                       std::size_t n) {
+  begin_intents(h);
   std::size_t done = 0;
   for (std::size_t i = 0; i < kGroupLines && done < n; ++i) {
     std::uint64_t words[7];
     const std::size_t count = pack_intent(words, op, h.retiring, e + done, n - done);
-    const std::size_t slot = h.lines % kIntentLines;
-    LimboLine& l = h.limbo[slot];
-    l.sequence = ++h.sequence;
-    l.count = frees ? count : 0;
-    for (std::size_t k = 0; k < l.count; ++k) l.block[k] = e[done + k].block;
-    if (pending) set_pending(h, slot, e + done, count);
-    pm::write_log_line(h.line_at(h.lines), words, h.sequence);
-    h.lines += 1;
+    write_line(h, op, words, e + done, count);
     done += count;
     if (TENUTO_PLANT("heap_batch_fits_one_line")) return n;
   }
   return done;
+}
+
+void Heap::State::write_intent(LaneHeap& h, IntentOp op, const IntentElement& e,
+                               std::uint64_t type) {
+  begin_intents(h);
+  std::uint64_t words[7];
+  pack_one(words, op, h.retiring, e, type);
+  write_line(h, op, words, &e, 1);
 }
 
 void Heap::State::publish_retired(LaneHeap& h, std::uint64_t sequence) {
@@ -82,7 +101,7 @@ void Heap::State::publish_retired(LaneHeap& h, std::uint64_t sequence) {
 }
 
 void Heap::State::drain_limbo(LaneHeap& h) {
-  if (h.in_limbo()) {
+  if (h.live != 0) {
     fence_lane(h, "cleared destinations and bits", "their intents are retired");
     publish_retired(h, h.durable);
     fence_lane(h, "retired intents", "their blocks are reused");

@@ -90,6 +90,17 @@ inline std::size_t pack_intent(std::uint64_t (&words)[7], IntentOp op, std::uint
   return count;
 }
 
+// The same for one element. A typed block's type stands where a pair has its second size.
+inline void pack_one(std::uint64_t (&words)[7], IntentOp op, std::uint64_t retired,
+                     const IntentElement& e, std::uint64_t type) {
+  words[0] = IntentHead::make(op, IntentForm::pairs, type != 0 ? 2 : 1, retired).raw;
+  words[1] = e.bytes;
+  words[2] = e.dest.value;
+  words[3] = IntentTarget::make(e.block, e.version).raw;
+  words[4] = words[5] = 0;
+  words[6] = type;
+}
+
 // Nothing when the words are no valid intent.
 inline std::optional<IntentView> unpack_intent(const std::uint64_t (&words)[7]) {
   const IntentHead head{words[0]};

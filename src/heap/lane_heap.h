@@ -67,21 +67,23 @@ struct LaneHeap {
 
   std::uint64_t evacuations = 0;  // how many this lane has seen
 
-  // Sequences are never used twice in a lane. `lines` counts the intents; it indexes the ring of
-  // lines.
+  // Sequences are never used twice in a lane.
   std::uint64_t sequence = 0;
   std::uint64_t durable = 0;
   std::uint64_t retiring = 0;
   std::uint64_t retired = 0;
-  std::uint64_t lines = 0;          // written so far
-  std::uint64_t lines_retired = 0;  // of these
-  unsigned retired_turn = 0;        // the retired line to write next
-  pm::DirtyLines dirty;             // of operations that are not durable yet
+  // The lines are a ring: `live` of them, from `oldest` on, have intents that are not retired.
+  unsigned oldest = 0;
+  unsigned live = 0;
+  unsigned next = 0;          // behind these
+  unsigned retired_turn = 0;  // the retired line to write next
+  pm::DirtyLines dirty;       // of operations that are not durable yet
   std::array<LimboLine, kIntentLines> limbo;
   // Freed blocks whose intents are retired. They wait until no other lane has a pending destination
   // inside them.
   std::vector<PoolOffset> quarantine;
   std::vector<PoolOffset> quarantine_kept;  // scratch
+  std::size_t quarantine_room = 0;          // of both
 
   // Destinations that the replay of a live intent could write, by line. A slot whose bit in the
   // mask is clear has none. Other threads check them before they reuse memory.
@@ -89,19 +91,15 @@ struct LaneHeap {
   std::atomic<std::uint64_t> cleared = 0;
   std::array<std::array<std::atomic<std::uint64_t>, kIntentPairs>, kIntentLines> pending{};
 
+  // One pass over the quarantine may have to keep all of it.
   void make_quarantine_room(std::size_t blocks) {
     quarantine_kept.reserve(blocks);
     quarantine.reserve(blocks);
+    quarantine_room = blocks;
   }
-  // One pass over the quarantine may have to keep all of it.
-  bool quarantine_full() const {
-    return quarantine.size() >= std::min(quarantine.capacity(), quarantine_kept.capacity());
-  }
-  bool in_limbo() const { return lines != lines_retired; }
-  LimboLine& limbo_at(std::uint64_t line) { return limbo[line % kIntentLines]; }
-  pm::LogLine& line_at(std::uint64_t line) const {
-    return lane->lines[pm::kLaneIntentLine + line % kIntentLines];
-  }
+  bool quarantine_full() const { return quarantine.size() == quarantine_room; }
+  static unsigned after(unsigned line) { return line + 1 == kIntentLines ? 0 : line + 1; }
+  pm::LogLine& line_at(std::size_t line) const { return lane->lines[pm::kLaneIntentLine + line]; }
   std::uint64_t& retired_word(std::size_t i) const {
     return lane->lines[pm::kLaneRetiredLine + i].word[0];
   }

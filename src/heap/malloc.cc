@@ -37,10 +37,6 @@ namespace TENUTO_NS::heap {
 
 namespace {
 
-// After so many versions of a word, the intents of other lanes that name it are retired. So two
-// versions that are compared are never half of the range apart.
-constexpr std::uint32_t kGuardEvery = VPtrWord::kVersions / 4;
-
 bool has_extents(const IntentElement* e, std::size_t n) {
   return std::any_of(e, e + n, [](const IntentElement& x) { return x.slab == nullptr; });
 }
@@ -51,10 +47,7 @@ bool has_extents(const IntentElement* e, std::size_t n) {
 template <class Word>
 void Heap::State::store_words(LaneHeap& h, const IntentElement* e, std::size_t n, bool attach) {
   for (std::size_t i = 0; i < n; ++i) {
-    auto& word = *file.at<std::uint64_t>(e[i].dest);
-    const void* target = attach && e[i].block ? file.at<void>(e[i].block) : nullptr;
-    const std::uint64_t raw = KindOf<Word>::encode(&word, target, e[i].version);
-    store_published(word, raw);
+    const std::uint64_t& word = store_word<Word>(e[i], attach);
     if (i + 1 < n && TENUTO_PLANT("heap_batch_flushes_its_last_line")) continue;
     h.dirty.add(word);
   }
@@ -98,17 +91,8 @@ void Heap::State::store_bits(LaneHeap& h, const IntentElement* e, std::size_t n,
   store();
 }
 
-template <class Word>
-void Heap::State::guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n) {
-  if (std::is_same_v<Word, PtrWord>) return;
-  for (std::size_t i = 0; i < n; ++i) {
-    if (e[i].version % kGuardEvery == 0) [[unlikely]]
-      retire_intents_naming(h, e[i].dest);
-  }
-}
-
 // REQUIRES: the words are null, the blocks reserved.
-template <class Word, bool kWithType>
+template <class Word>
 void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   using K = KindOf<Word>;
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
@@ -116,12 +100,11 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   while (n > 0) {
     if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
       store_words<Word>(h, e, n, true);
-    const std::size_t done =
-        kWithType ? write_typed_intent(h, *e) : write_intents(h, K::kMalloc, e, n);
+    const std::size_t done = write_intents(h, K::kMalloc, e, n);
     const std::uint64_t sequence = h.sequence;
     fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
     store_bits(h, e, done, true);
-    kWithType ? store_word(h, *e) : store_words<Word>(h, e, done, true);
+    store_words<Word>(h, e, done, true);
     h.cleared.store(sequence, std::memory_order_release);
     if (!kVersioned) {
       fence_lane(h, "destination and bit", "malloc_to returns");
@@ -134,24 +117,19 @@ void Heap::State::attach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   if (!kVersioned) publish_retired(h, h.sequence);
 }
 
-// REQUIRES: the words point to the blocks. `claimed`: the blocks are claimed. Else n == 1, and the
-// block is claimed here, after the fence, to wait less. If that fails, another thread won the race.
+// REQUIRES: the words point to the blocks, which are claimed.
 template <class Word>
-Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, bool claimed) {
+void Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n) {
   using K = KindOf<Word>;
   constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
   guard_versions<Word>(h, e, n);
   while (n > 0) {
     const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
-    if (TENUTO_PLANT("heap_hole_before_free_is_durable") && e->slab == nullptr)
-      static_cast<void>(file.punch(e->block, kFrameBytes));
-    if (early && !claimed) claimed = claim(e->block, {e->slab, e->index});
     if (early) store_bits(h, e, n, false);
     const std::size_t done = write_intents(h, K::kFree, e, n);
     const std::uint64_t sequence = h.sequence;
     fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
                "destination and bit cleared");
-    if (!claimed && !claim(e->block, {e->slab, e->index})) return forget_intent(h);
     if (!early) store_bits(h, e, done, false);
     store_words<Word>(h, e, done, false);
     h.cleared.store(sequence, std::memory_order_release);
@@ -161,18 +139,6 @@ Status Heap::State::detach(LaneHeap& h, const IntentElement* e, std::size_t n, b
     e += done;
     n -= done;
   }
-  return Status::ok;
-}
-
-// The last intent is fenced, but its operation does not follow. Retires it before another thread
-// can get the block.
-Status Heap::State::forget_intent(LaneHeap& h) {
-  h.limbo_at(h.lines - 1).count = 0;
-  h.cleared.store(h.sequence, std::memory_order_release);
-  if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;
-  publish_retired(h, h.sequence);
-  fence_lane(h, "intent of a lost race retired", "free_from returns");
-  return Status::invalid_argument;
 }
 
 // --- many blocks ---------------------------------------------------------------------------------
@@ -234,7 +200,8 @@ Status Heap::State::free_many(const Words<Word>& dests) {
     for (std::size_t k = 0; k < i; ++k) unclaim(all[k].block);
     return s;
   }
-  return detach<Word>(h, all.data(), all.size(), true);
+  detach<Word>(h, all.data(), all.size());
+  return Status::ok;
 }
 
 template <PointerWord W>
@@ -246,14 +213,6 @@ Status Heap::free_many(const Words<W>& dests) {
   return state_->free_many(dests);
 }
 
-template void Heap::State::guard_versions<VPtrWord>(LaneHeap&, const IntentElement*, std::size_t);
-template void Heap::State::store_words<VPtrWord>(LaneHeap&, const IntentElement*, std::size_t,
-                                                 bool);
-template void Heap::State::attach<PtrWord>(LaneHeap&, const IntentElement*, std::size_t);
-template void Heap::State::attach<VPtrWord>(LaneHeap&, const IntentElement*, std::size_t);
-template void Heap::State::attach<VPtrWord, true>(LaneHeap&, const IntentElement*, std::size_t);
-template Status Heap::State::detach<PtrWord>(LaneHeap&, const IntentElement*, std::size_t, bool);
-template Status Heap::State::detach<VPtrWord>(LaneHeap&, const IntentElement*, std::size_t, bool);
 template Status Heap::malloc_many(const Sizes&, const Words<PtrWord>&, const AllocOptions&);
 template Status Heap::malloc_many(const Sizes&, const Words<VPtrWord>&, const AllocOptions&);
 template Status Heap::free_many(const Words<PtrWord>&);

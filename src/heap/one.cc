@@ -1,4 +1,6 @@
 // malloc_to, free_from and publish of one block, and swap. The protocols are those of malloc.cc.
+// One block takes one line of intents, one bit and one word: nothing here goes round, and block,
+// slab and class are looked up once.
 #include "heap/heap_state.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
@@ -7,6 +9,79 @@
 
 namespace TENUTO_NS::heap {
 
+// Stores the bit of one block, or its entry in the bookkeeping log.
+void Heap::State::store_bit(LaneHeap& h, const IntentElement& e, bool on) {
+  SlabBlock b{e.slab, e.index};
+  if (!b) {
+    h.dirty.add(on ? extents.mark_allocated(e.block) : extents.mark_free(e.block));
+    return;
+  }
+  if (TENUTO_PLANT("heap_old_block_clears_new_bit") && !on) {
+    const SlabBlock now = parts_at(e.block)[0];
+    if (now.index != kNoBlock) b = now;
+  }
+  if (on) {
+    b.slab->set_live(b.index);
+    if (b.slab->reserved(b.index)) b.slab->clear_reserved(b.index);
+  }
+  h.dirty.add(b.slab->store_persistent(b.index, on));
+}
+
+// REQUIRES: the word is null, the block reserved. `type`: of a typed block, otherwise 0.
+template <class Word>
+void Heap::State::attach_one(LaneHeap& h, const IntentElement& e, std::uint64_t type) {
+  constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
+  guard_versions<Word>(h, &e, 1);
+  if (!kVersioned && TENUTO_PLANT("heap_destination_before_intent"))
+    h.dirty.add(store_word<Word>(e, true));
+  write_intent(h, type != 0 ? IntentOp::typed_malloc : KindOf<Word>::kMalloc, e, type);
+  fence_lane(h, kVersioned ? "versioned malloc intent" : "malloc intent", "destination and bit");
+  store_bit(h, e, true);
+  h.dirty.add(store_word<Word>(e, true));
+  h.cleared.store(h.sequence, std::memory_order_release);
+  if (!kVersioned) {
+    fence_lane(h, "destination and bit", "malloc_to returns");
+    publish_retired(h, h.sequence);
+  } else if (e.slab == nullptr) {
+    fence_lane(h, "entry of a versioned extent", "malloc_to returns");
+  }
+}
+
+// REQUIRES: the word points to the block. The block is claimed after the fence, to wait less. If
+// that fails, another thread has won the race.
+template <class Word>
+Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
+  constexpr bool kVersioned = std::is_same_v<Word, VPtrWord>;
+  const SlabBlock b{e.slab, e.index};
+  guard_versions<Word>(h, &e, 1);
+  if (TENUTO_PLANT("heap_hole_before_free_is_durable") && !b)
+    static_cast<void>(file.punch(e.block, kFrameBytes));
+  const bool early = TENUTO_PLANT("heap_bit_cleared_before_intent");
+  const bool claimed = early && claim(e.block, b);
+  if (early) store_bit(h, e, false);
+  write_intent(h, KindOf<Word>::kFree, e);
+  fence_lane(h, kVersioned ? "versioned free intent" : "free intent",
+             "destination and bit cleared");
+  if (!claimed && !claim(e.block, b)) return forget_intent(h);
+  if (!early) store_bit(h, e, false);
+  h.dirty.add(store_word<Word>(e, false));
+  h.cleared.store(h.sequence, std::memory_order_release);
+  if (TENUTO_PLANT("heap_free_without_limbo")) give_back(h, e.block);
+  return Status::ok;
+}
+
+// The last intent is fenced, but its operation does not follow. Retires it before another thread
+// can get the block.
+Status Heap::State::forget_intent(LaneHeap& h) {
+  const unsigned last = (h.oldest + h.live - 1) % kIntentLines;
+  h.limbo[last].count = 0;
+  h.cleared.store(h.sequence, std::memory_order_release);
+  if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;
+  publish_retired(h, h.sequence);
+  fence_lane(h, "intent of a lost race retired", "free_from returns");
+  return Status::invalid_argument;
+}
+
 template <class Word>
 Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
   TENUTO_TRY(file.writable());
@@ -14,10 +89,17 @@ Status Heap::State::malloc_one(std::uint64_t bytes, Word& dest) {
   const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
   if (Word::decode(&dest, raw) != nullptr) return Status::invalid_argument;
   LaneHeap& h = mine();
-  const Result<Block> block = reserve(h, bytes, Kind::logged);
-  if (!block) return block.error();
-  const IntentElement e = element(&dest, *block, KindOf<Word>::next(raw));
-  attach<Word>(h, &e, 1);
+  Block block;
+  if (bytes <= kSmallBytesMax) [[likely]] {
+    const ClassId c = class_of(bytes);
+    block = {h.caches[static_cast<unsigned>(Kind::logged)][c.value].take(), kClassBytes[c.value]};
+  }
+  if (!block.offset) [[unlikely]] {
+    const Result<Block> got = reserve(h, bytes, Kind::logged);
+    if (!got) return got.error();
+    block = *got;
+  }
+  attach_one<Word>(h, element(&dest, block, KindOf<Word>::next(raw)));
   return Status::ok;
 }
 
@@ -57,11 +139,11 @@ Status Heap::State::free_one(Word& dest) {
   TENUTO_TRY(file.writable());
   IntentElement e;
   TENUTO_TRY(find_from(dest, e));
-  return detach<Word>(mine(), &e, 1, false);
+  return detach_one<Word>(mine(), e);
 }
 
-template <class Word, bool kUnfilled>
-Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest) {
+template <class Word>
+Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest, bool unfilled) {
   TENUTO_TRY(file.writable());
   if (!is_word(dest)) return Status::invalid_argument;
   const std::uint64_t raw = __atomic_load_n(&dest.raw, __ATOMIC_RELAXED);
@@ -72,11 +154,11 @@ Status Heap::State::publish_one(const Heap& heap, const Block& block, Word& dest
   if (pages.find(block.offset).owner != PageOwner::slab) [[unlikely]]
     flush_type(block.offset);
   const bool early = TENUTO_PLANT("heap_versioned_contents_unfenced");
-  if (std::is_same_v<Word, VPtrWord> && !kUnfilled && !early) {
+  if (std::is_same_v<Word, VPtrWord> && !unfilled && !early) {
     fence_lane(h, "contents of a block", "versioned malloc intent");
   }
-  const IntentElement e = element(&dest, *taken, KindOf<Word>::next(raw));
-  attach<Word, kUnfilled>(h, &e, 1);
+  const std::uint64_t type = unfilled ? *type_word(block.offset) : 0;
+  attach_one<Word>(h, element(&dest, *taken, KindOf<Word>::next(raw)), type);
   return Status::ok;
 }
 
@@ -90,10 +172,10 @@ Status Heap::free_from(W& dest) {
 }
 template <PointerWord W>
 Status Heap::publish(const Block& block, W& dest) {
-  return state_->publish_one(*this, block, dest);
+  return state_->publish_one(*this, block, dest, false);
 }
 Status Heap::publish_typed(const Block& b, VPtrWord& d) {
-  return state_->publish_one<VPtrWord, true>(*this, b, d);
+  return state_->publish_one(*this, b, d, true);
 }
 
 Status Heap::swap(VPtrWord& a, VPtrWord& b) {
@@ -123,7 +205,7 @@ Status Heap::swap(VPtrWord& a, VPtrWord& b) {
   const std::size_t done = s.write_intents(h, IntentOp::swap, e, 2);
   TENUTO_ASSERT(done == 2);
   s.fence_lane(h, "swap intent", "versioned words");
-  s.store_words<VPtrWord>(h, e, 2, true);
+  for (const IntentElement& x : e) h.dirty.add(s.store_word<VPtrWord>(x, true));
   for (const IntentElement& x : e) {
     // The thread that attached it may not have fenced the bit, and its intent no longer counts.
     if (x.slab != nullptr && !TENUTO_PLANT("heap_swap_leaves_bits")) {

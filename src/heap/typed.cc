@@ -47,23 +47,6 @@ void Heap::State::flush_type(PoolOffset block) const {
   if (word != nullptr && !TENUTO_PLANT("heap_type_not_flushed")) flush(*word);
 }
 
-// Writes the intent of one typed block as a pair; its second element carries only the type.
-std::size_t Heap::State::write_typed_intent(LaneHeap& h, const IntentElement& e) {
-  IntentElement pair[2] = {e, {}};
-  pair[1].bytes = *type_word(e.block);
-  const std::size_t done = write_intents(h, IntentOp::typed_malloc, pair, 2);
-  TENUTO_ASSERT(done == 2);
-  return 1;
-}
-
-// Makes a versioned word point to its block. Separate from store_words, so that the paths without
-// types stay in one piece.
-void Heap::State::store_word(LaneHeap& h, const IntentElement& e) const {
-  auto& word = *file.at<std::uint64_t>(e.dest);
-  store_published(word, VPtrWord::encode(&word, file.at<void>(e.block), e.version));
-  h.dirty.add(word);
-}
-
 namespace {
 std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 }  // namespace

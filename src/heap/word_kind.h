@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "heap/heap_state.h"
+#include "tenuto/persist.h"
 #include "tenuto/words.h"
 
 namespace TENUTO_NS::heap {
@@ -31,10 +32,32 @@ struct Versioned {
 template <class Word>
 using KindOf = std::conditional_t<std::is_same_v<Word, PtrWord>, Plain, Versioned>;
 
+// After so many versions of a word, the intents of other lanes that name it are retired. So two
+// versions that are compared are never half of the range apart.
+inline constexpr std::uint32_t kGuardEvery = VPtrWord::kVersions / 4;
+
 template <class Word>
 bool Heap::State::is_word(const Word& dest) const {
   if (std::is_same_v<Word, VPtrWord> && file.bytes_max() > VPtrWord::kPoolBytesMax) return false;
   return file.contains(&dest) && reinterpret_cast<std::uintptr_t>(&dest) % alignof(Word) == 0;
+}
+
+template <class Word>
+void Heap::State::guard_versions(LaneHeap& h, const IntentElement* e, std::size_t n) {
+  if (std::is_same_v<Word, PtrWord>) return;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (e[i].version % kGuardEvery == 0) [[unlikely]]
+      retire_intents_naming(h, e[i].dest);
+  }
+}
+
+// Makes the word point to its block, or to nothing. The caller flushes it.
+template <class Word>
+const std::uint64_t& Heap::State::store_word(const IntentElement& e, bool attach) const {
+  auto& word = *file.at<std::uint64_t>(e.dest);
+  const void* target = attach && e.block ? file.at<void>(e.block) : nullptr;
+  store_published(word, KindOf<Word>::encode(&word, target, e.version));
+  return word;
 }
 
 }  // namespace TENUTO_NS::heap

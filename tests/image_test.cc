@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "heap/format.h"
@@ -235,6 +236,39 @@ TEST_F(ImageTest, a_leaf_is_judged_by_the_first) {
     other.join();
     EXPECT_EQ(s.pool().health(), Status::ok);
     expect_valid(s);
+  }
+}
+
+// Neither recovery nor a close reads the records for their sizes. The first stats() does.
+TEST_F(ImageTest, bytes_of_records_are_counted_when_asked) {
+  for (const bool asked_before_the_close : {false, true}) {
+    std::uint64_t bytes = 0;
+    Bytes killed;
+    {
+      Store s = opened();
+      fill(s);
+      bytes = s.stats().record_bytes;
+      killed = read_image(path_.str());
+    }
+    write_image(path_.str(), killed);
+    {
+      Store s = opened();
+      const std::uint64_t counted = asked_before_the_close ? s.stats().record_bytes : bytes;
+      EXPECT_EQ(counted, bytes);
+      ASSERT_EQ(s.put("one more", "value"), Status::ok);
+      ASSERT_EQ(s.close(), Status::ok);
+    }
+    bytes += std::string_view("one morevalue").size();
+    for (int round = 0; round < 2; ++round) {
+      Store s = opened();
+      const StoreStats stats = s.stats();
+      EXPECT_EQ(stats.record_bytes, bytes);
+      EXPECT_EQ(stats.records, kKeys + 1u);
+      const bool counts_now = round == 0 && !asked_before_the_close;
+      EXPECT_EQ(stats.shadow_leaves, counts_now ? stats.leaves : 0);
+      ASSERT_EQ(s.close(), Status::ok);
+    }
+    std::filesystem::remove(path_.str());
   }
 }
 

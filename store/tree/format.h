@@ -160,8 +160,11 @@ static_assert(offsetof(Leaf, slot) == kLineBytes && offsetof(Leaf, low) == 7 * k
 // the first leaf's separator, which is empty. Those of the default collection are in the head page.
 struct TreeCounts {
   std::uint64_t records;
-  std::uint64_t record_bytes;
+  std::uint64_t record_bytes;  // or kNotCounted
   std::uint64_t check;
+
+  // Recovery does not read the records, and a close does not read them for their sizes.
+  static constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
 
   static TreeCounts make(PoolOffset first_leaf, std::uint64_t records, std::uint64_t bytes) {
     std::uint32_t crc = pm::crc32c_u64(~0u, first_leaf.value);

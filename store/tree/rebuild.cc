@@ -302,8 +302,9 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
                   std::to_string(tree->records_at_open_));
     }
     tree->record_bytes_at_open_ = static_cast<std::int64_t>(counts.record_bytes);
+    tree->record_bytes_known_ = counts.record_bytes != TreeCounts::kNotCounted;
   } else {
-    tree->record_bytes_known_.store(false, std::memory_order_relaxed);
+    tree->record_bytes_known_ = false;
   }
   rebuild.end_image();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
@@ -312,10 +313,13 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
 }
 
 void Tree::Rebuild::close(Tree& tree) {
-  const StoreStats stats = stats_of(tree);
+  const auto records = static_cast<std::uint64_t>(tree.records_at_open_ + tree.garbage_.records());
+  const auto bytes =
+      static_cast<std::uint64_t>(tree.record_bytes_at_open_ + tree.garbage_.record_bytes());
   tree.garbage_.drain();
   if (tree.garbage_.lost()) tree.file_.leave_to_recovery();
-  const TreeCounts counts = TreeCounts::make(tree.first_leaf_, stats.records, stats.record_bytes);
+  const TreeCounts counts = TreeCounts::make(
+      tree.first_leaf_, records, tree.record_bytes_known_ ? bytes : TreeCounts::kNotCounted);
   if (tree.id_ == kDefaultTree) {
     std::uint64_t* head = tree.file_.head().store;
     head[kHeadRecords] = counts.records;

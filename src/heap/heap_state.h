@@ -103,11 +103,9 @@ struct Heap::State {
   void fence_lane(LaneHeap& h, const char* first, const char* then);
   // Writes intents for as many elements as fit in a group of lines, at least one. Returns how many.
   std::size_t write_intents(LaneHeap& h, IntentOp op, const IntentElement* e, std::size_t n);
-  // Writes the intent of one element. `type`: of a typed block.
+  // Writes the intent of one element. `type`: of a typed block, otherwise 0.
   void write_intent(LaneHeap& h, IntentOp op, const IntentElement& e, std::uint64_t type = 0);
   void begin_intents(LaneHeap& h);
-  static void write_line(LaneHeap& h, IntentOp op, const std::uint64_t (&words)[7],
-                         const IntentElement* e, std::size_t count);
   void publish_retired(LaneHeap& h, std::uint64_t sequence);
   void drain_limbo(LaneHeap& h);
   void flush_effects(const LaneHeap& h, std::uint64_t upto);

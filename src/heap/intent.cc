@@ -23,13 +23,13 @@ void Heap::State::fence_lane(LaneHeap& h, const char* first, const char* then) {
   const bool early = TENUTO_PLANT("heap_block_reused_before_retirement");
   h.durable = h.cleared.load(std::memory_order_relaxed);
   h.retired = early ? h.durable : h.retiring;
-  while (h.live != 0 && h.limbo[h.oldest].sequence <= h.retired) {
-    const LimboLine& l = h.limbo[h.oldest];
-    const std::uint32_t bit = 1u << h.oldest;
+  while (h.live_lines != 0 && h.limbo[h.oldest_line].sequence <= h.retired) {
+    const LimboLine& l = h.limbo[h.oldest_line];
+    const std::uint32_t bit = 1u << h.oldest_line;
     const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed);
     if ((mask & bit) != 0) h.pending_mask.store(mask & ~bit, std::memory_order_release);
-    h.oldest = LaneHeap::after(h.oldest);
-    h.live -= 1;
+    h.oldest_line = LaneHeap::after(h.oldest_line);
+    h.live_lines -= 1;
     for (std::size_t i = 0; i < l.count; ++i) retire(h, l.block[i]);
   }
 }
@@ -45,32 +45,32 @@ void set_pending(LaneHeap& h, unsigned line, const IntentElement* e, std::size_t
   const std::uint32_t mask = h.pending_mask.load(std::memory_order_relaxed) | 1u << line;
   h.pending_mask.store(mask, std::memory_order_release);
 }
-}  // namespace
 
-// Makes room for a group of lines. Their heads say what is retired.
-void Heap::State::begin_intents(LaneHeap& h) {
-  if (h.live + kGroupLines > kIntentLines) drain_limbo(h);
-  const bool early = TENUTO_PLANT("heap_free_retired_before_durable");
-  h.retiring = std::max(h.retiring, early ? h.cleared.load() : h.durable);
-}
-
-// Writes the next line, which has the elements e[0 .. count).
-inline void Heap::State::write_line(LaneHeap& h, IntentOp op, const std::uint64_t (&words)[7],
-                                    const IntentElement* e, std::size_t count) {
+// Writes the next line, which has the elements e[0 .. count). REQUIRES: begin_intents was called.
+void write_line(LaneHeap& h, IntentOp op, const std::uint64_t (&words)[7], const IntentElement* e,
+                std::size_t count) {
   const bool frees = op == IntentOp::free_from || op == IntentOp::versioned_free;
   bool pending = op != IntentOp::malloc_to;
   if (op == IntentOp::versioned_malloc && TENUTO_PLANT("heap_versioned_malloc_not_pending")) {
     pending = false;
   }
-  const unsigned line = h.next;
+  const unsigned line = h.next_line;
   LimboLine& l = h.limbo[line];
   l.sequence = ++h.sequence;
   l.count = frees ? count : 0;
   for (std::size_t k = 0; k < l.count; ++k) l.block[k] = e[k].block;
   if (pending) set_pending(h, line, e, count);
   pm::write_log_line(h.line_at(line), words, h.sequence);
-  h.next = LaneHeap::after(line);
-  h.live += 1;
+  h.next_line = LaneHeap::after(line);
+  h.live_lines += 1;
+}
+}  // namespace
+
+// Makes room for a group of lines. Their heads say what is retired.
+void Heap::State::begin_intents(LaneHeap& h) {
+  if (h.live_lines + kGroupLines > kIntentLines) drain_limbo(h);
+  const bool early = TENUTO_PLANT("heap_free_retired_before_durable");
+  h.retiring = std::max(h.retiring, early ? h.cleared.load() : h.durable);
 }
 
 std::size_t Heap::State::write_intents(LaneHeap& h, IntentOp op, const IntentElement* e,
@@ -101,7 +101,7 @@ void Heap::State::publish_retired(LaneHeap& h, std::uint64_t sequence) {
 }
 
 void Heap::State::drain_limbo(LaneHeap& h) {
-  if (h.live != 0) {
+  if (h.live_lines != 0) {
     fence_lane(h, "cleared destinations and bits", "their intents are retired");
     publish_retired(h, h.durable);
     fence_lane(h, "retired intents", "their blocks are reused");

@@ -72,10 +72,11 @@ struct LaneHeap {
   std::uint64_t durable = 0;
   std::uint64_t retiring = 0;
   std::uint64_t retired = 0;
-  // The lines are a ring: `live` of them, from `oldest` on, have intents that are not retired.
-  unsigned oldest = 0;
-  unsigned live = 0;
-  unsigned next = 0;          // behind these
+  // The lines are a ring. `live_lines` of them, from the oldest on, have intents that are not
+  // retired.
+  unsigned oldest_line = 0;
+  unsigned live_lines = 0;
+  unsigned next_line = 0;     // behind these
   unsigned retired_turn = 0;  // the retired line to write next
   pm::DirtyLines dirty;       // of operations that are not durable yet
   std::array<LimboLine, kIntentLines> limbo;
@@ -85,7 +86,7 @@ struct LaneHeap {
   std::vector<PoolOffset> quarantine_kept;  // scratch
   std::size_t quarantine_room = 0;          // of both
 
-  // Destinations that the replay of a live intent could write, by line. A slot whose bit in the
+  // Destinations that the replay of a live intent could write, by line. A line whose bit in the
   // mask is clear has none. Other threads check them before they reuse memory.
   alignas(kLineBytes) std::atomic<std::uint32_t> pending_mask = 0;
   std::atomic<std::uint64_t> cleared = 0;

@@ -1,6 +1,5 @@
 // malloc_to, free_from and publish of one block, and swap. The protocols are those of malloc.cc.
-// One block takes one line of intents, one bit and one word: nothing here goes round, and block,
-// slab and class are looked up once.
+// One block takes one line of intents, one bit and one word: nothing here goes round.
 #include "heap/heap_state.h"
 #include "heap/word_kind.h"
 #include "pm/assert.h"
@@ -73,7 +72,7 @@ Status Heap::State::detach_one(LaneHeap& h, const IntentElement& e) {
 // The last intent is fenced, but its operation does not follow. Retires it before another thread
 // can get the block.
 Status Heap::State::forget_intent(LaneHeap& h) {
-  const unsigned last = (h.oldest + h.live - 1) % kIntentLines;
+  const std::size_t last = (h.next_line + kIntentLines - 1) % kIntentLines;
   h.limbo[last].count = 0;
   h.cleared.store(h.sequence, std::memory_order_release);
   if (TENUTO_PLANT("heap_lost_claim_not_retired")) return Status::invalid_argument;

@@ -1,4 +1,4 @@
-// Plain and versioned words: what malloc.cc does differently for each.
+// Plain and versioned words: what differs in malloc.cc and one.cc, and what both do with a word.
 #pragma once
 
 #include <cstdint>

@@ -272,6 +272,43 @@ TEST_F(ImageTest, bytes_of_records_are_counted_when_asked) {
   }
 }
 
+// A writer splits leaves, some of which have no shadow leaf, while another thread counts.
+TEST_F(ImageTest, bytes_are_counted_beside_a_writer) {
+  {
+    Store s = opened();
+    fill(s);
+    const Bytes killed = read_image(path_.str());
+    ASSERT_EQ(s.close(), Status::ok);
+    write_image(path_.str(), killed);
+  }
+  ASSERT_EQ(opened().close(), Status::ok);  // with an image, not counted
+  const Bytes closed = read_image(path_.str());
+  for (int round = 0; round < 30; ++round) {
+    write_image(path_.str(), closed);
+    {
+      Store s = opened();
+      std::atomic<int> written{0};
+      std::thread counter([&] {
+        while (written.load() < kKeys / 4) std::this_thread::yield();
+        static_cast<void>(s.stats());
+      });
+      for (int i = 0; i < kKeys; ++i) {
+        const int at = i * 7 % kKeys;  // each of them once, as 7 does not divide kKeys
+        ASSERT_EQ(s.put(key_of(at * 2 + 1), value_of(at)), Status::ok);
+        written.store(i);
+      }
+      counter.join();
+      ASSERT_EQ(s.close(), Status::ok);
+    }
+    Store s = opened();
+    std::uint64_t bytes = 0;
+    for (int i = 0; i < kKeys; ++i)
+      bytes += 2 * value_of(i).size() + key_of(2 * i).size() + key_of(2 * i + 1).size();
+    EXPECT_EQ(s.stats().record_bytes, bytes);
+    expect_valid(s);
+  }
+}
+
 TEST_F(ImageTest, a_collection_that_nobody_opened_keeps_its_own) {
   {
     Store s = opened();

@@ -38,8 +38,8 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   TENUTO_TOOL_TRY(parse_range(args, session.order(), options));
   const bool whole = !args.prefix && !args.from && !args.to;
   // Escapes make the output somewhat larger than the records, so the bar's end is an estimate.
-  Progress progress(is_terminal(STDERR_FILENO) && args.file != "-" && !args.quiet && !args.json,
-                    whole ? session.records().stats().record_bytes : 0);
+  const bool bar = is_terminal(STDERR_FILENO) && args.file != "-" && !args.quiet && !args.json;
+  Progress progress(bar, bar && whole ? session.records().stats().record_bytes : 0);
   Iterator it = session.records().iterator(options);
   std::string line;
   const bool fields = has_key_field(format);
@@ -69,10 +69,11 @@ Error write_records(const DumpArgs& args, RecordFormat format, Session& session,
   line.clear();
   if (fields) writer.end(line);
   out.write(line);
-  // No other thread writes meanwhile. Expired records are counted but not dumped.
-  const std::uint64_t counted = session.records().stats().records;
+  // Expired records are counted but not dumped.
+  if (!whole || !out.ok() || session.records().expires()) return no_error();
+  const std::uint64_t counted = session.records().stats().records;  // no other thread writes
   const std::uint64_t dumped = records - before;
-  if (!whole || !out.ok() || session.records().expires() || dumped == counted) return no_error();
+  if (dumped == counted) return no_error();
   return failed(Status::corrupt,
                 fmt::format("the dump has {} records, and the pool counts {}", dumped, counted),
                 args.path, "see what check says of the pool");

@@ -53,8 +53,10 @@ struct CollectionOptions {
 };
 
 struct CollectionStats {
-  std::uint64_t records = 0;       // also expired ones that are not reclaimed yet
-  std::uint64_t record_bytes = 0;  // keys and values
+  std::uint64_t records = 0;  // also expired ones that are not reclaimed yet
+  // Keys and values. After a crash the first call of stats() reads all records for it: then it may
+  // throw bad_alloc and find damage, and what other threads write meanwhile may be missing.
+  std::uint64_t record_bytes = 0;
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;         // DRAM
   std::uint64_t height = 0;              // inner levels

@@ -125,7 +125,7 @@ struct StoreOptions {
 // The fields up to rebuild_ms are of the default collection.
 struct StoreStats {
   std::uint64_t records = 0;
-  std::uint64_t record_bytes = 0;  // keys and values
+  std::uint64_t record_bytes = 0;  // keys and values (CollectionStats::record_bytes)
   std::uint64_t leaves = 0;
   std::uint64_t shadow_leaves = 0;       // leaves with a copy in DRAM: read since the open
   std::uint64_t inner_nodes = 0;         // DRAM

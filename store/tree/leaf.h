@@ -73,7 +73,8 @@ inline UsedFingerprints fingerprints_of(const ShadowLeaf& shadow) {
 // Of the slots in `used`. Another thread may change the leaf meanwhile.
 UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used);
 // Whether bitmap and fingerprints are as they were stored. A word of 0.1.0 covers no fingerprints,
-// and is accepted, too. REQUIRES for a right answer: no other thread changes the leaf.
+// and is accepted, too. REQUIRES for a right answer: no other thread changes the fingerprints
+// of used slots.
 bool bitmap_sound(const Leaf& leaf);
 
 // The slot for the next insert: one line further than the last, so that successive inserts do not

@@ -301,10 +301,13 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::open(Ground& ground, TreeId id, Poo
                   ground.file.where(first_leaf, "first leaf"), std::to_string(counts.records),
                   std::to_string(tree->records_at_open_));
     }
-    tree->record_bytes_at_open_ = static_cast<std::int64_t>(counts.record_bytes);
-    tree->record_bytes_known_ = counts.record_bytes != TreeCounts::kNotCounted;
+    if (counts.record_bytes == TreeCounts::kNotCounted) {
+      tree->bytes_counted_ = Counted::no;
+    } else {
+      tree->record_bytes_at_open_ = static_cast<std::int64_t>(counts.record_bytes);
+    }
   } else {
-    tree->record_bytes_known_ = false;
+    tree->bytes_counted_ = Counted::no;
   }
   rebuild.end_image();
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
@@ -318,8 +321,9 @@ void Tree::Rebuild::close(Tree& tree) {
       static_cast<std::uint64_t>(tree.record_bytes_at_open_ + tree.garbage_.record_bytes());
   tree.garbage_.drain();
   if (tree.garbage_.lost()) tree.file_.leave_to_recovery();
-  const TreeCounts counts = TreeCounts::make(
-      tree.first_leaf_, records, tree.record_bytes_known_ ? bytes : TreeCounts::kNotCounted);
+  const bool counted = tree.bytes_counted_ == Counted::exactly;
+  const TreeCounts counts =
+      TreeCounts::make(tree.first_leaf_, records, counted ? bytes : TreeCounts::kNotCounted);
   if (tree.id_ == kDefaultTree) {
     std::uint64_t* head = tree.file_.head().store;
     head[kHeadRecords] = counts.records;

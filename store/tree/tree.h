@@ -93,6 +93,9 @@ struct Decision {
 // meanwhile. No lock is held, but it must not write to the store.
 using Decide = std::function<Decision(const Record* old)>;
 
+// Whether the bytes of the records are known: `about`, if writes came while they were added up.
+enum class Counted : std::uint8_t { no, about, exactly };
+
 class Tree {
  public:
   ~Tree();
@@ -264,9 +267,9 @@ class Tree {
   const CollectionLife* life_ = &kStays;
   double rebuild_ms_ = 0;
   std::int64_t records_at_open_ = 0;
-  // Written once, under count_mu_, before record_bytes_known_ says so.
+  // Written by the open, or under count_mu_ before bytes_counted_ says so.
   mutable std::int64_t record_bytes_at_open_ = 0;
-  mutable std::atomic<bool> record_bytes_known_{true};
+  mutable std::atomic<Counted> bytes_counted_{Counted::exactly};
   mutable std::mutex count_mu_;
 
   ShadowLeaves& shadows_;

@@ -58,6 +58,8 @@ const std::vector<Plant>& plants() {
        "two threads that come to a leaf first make a shadow each", Kind::meetings},
       {"store_leaf_judged_without_the_lock", "",
        "a thread judges a leaf that another thread has made and changed", Kind::meetings},
+      {"store_bytes_counted_beside_writes_are_exact", "",
+       "a close keeps a sum of bytes that missed writes", Kind::meetings},
       {"store_image_not_given_back", "", "an open keeps the block of the image that it has read"},
       {"store_image_after_a_crash", "", "an open after a crash believes the image of the leaves"},
       {"journal_begun_before_its_pool_names_it", "",

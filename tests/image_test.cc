@@ -42,6 +42,19 @@ class ImageTest : public KvFixture {
     }
     return it.status() == Status::ok && n == kKeys;
   }
+  // Calls f(0) and f(1) in two threads, at the same time.
+  template <class F>
+  static void at_once(const F& f) {
+    std::atomic<int> ready{0};
+    const auto run = [&](int t) {
+      ready.fetch_add(1);
+      while (ready.load() < 2) continue;
+      f(t);
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+  }
   // Where the image of the default collection is.
   static PoolOffset image_in(const Bytes& b) {
     return {store::HeaderWord{word_at(b, name_in(b))}.value()};
@@ -189,18 +202,12 @@ TEST_F(ImageTest, threads_that_come_first_at_once_get_one_shadow_leaf) {
   for (int round = 0; round < 60; ++round) {
     write_image(path_.str(), closed);
     Store s = opened();
-    std::atomic<int> ready{0};
-    const auto write = [&](int t) {
-      ready.fetch_add(1);
-      while (ready.load() < 2) continue;
+    at_once([&](int t) {
       for (int leaf = 0; leaf < 20; ++leaf) {
         const std::string key = key_of(leaf * 190 + 40) + std::to_string(t);
         ASSERT_EQ(s.put(key, "value"), Status::ok);
       }
-    };
-    std::thread other(write, 1);
-    write(0);
-    other.join();
+    });
     for (int leaf = 0; leaf < 20; ++leaf) {
       for (int t = 0; t < 2; ++t) {
         std::string value;
@@ -219,10 +226,7 @@ TEST_F(ImageTest, a_leaf_is_judged_by_the_first) {
   for (int round = 0; round < 40; ++round) {
     write_image(path_.str(), closed);
     Store s = opened();
-    std::atomic<int> ready{0};
-    const auto write = [&](int t) {
-      ready.fetch_add(1);
-      while (ready.load() < 2) continue;
+    at_once([&](int t) {
       for (int leaf = 0; leaf < 20; ++leaf) {
         for (int i = 2 * t; i < 40; i += 4) {
           const std::string key = key_of(leaf * 190 + 40 + i);
@@ -230,10 +234,7 @@ TEST_F(ImageTest, a_leaf_is_judged_by_the_first) {
           ASSERT_EQ(s.put(key + "again", "value"), Status::ok);
         }
       }
-    };
-    std::thread other(write, 1);
-    write(0);
-    other.join();
+    });
     EXPECT_EQ(s.pool().health(), Status::ok);
     expect_valid(s);
   }

@@ -54,8 +54,9 @@ struct CollectionOptions {
 
 struct CollectionStats {
   std::uint64_t records = 0;  // also expired ones that are not reclaimed yet
-  // Keys and values. After a crash the first call of stats() reads all records for it: then it may
-  // throw bad_alloc and find damage, and what other threads write meanwhile may be missing.
+  // Keys and values. The first call of stats() after a crash, also if the pool was closed since,
+  // reads all records for it. Then it may throw bad_alloc, it may find damage (Pool::health), and
+  // what other threads write meanwhile may be missing.
   std::uint64_t record_bytes = 0;
   std::uint64_t leaves = 0;
   std::uint64_t inner_nodes = 0;         // DRAM

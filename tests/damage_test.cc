@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 
 #include "pm/plant.h"
@@ -199,6 +200,46 @@ TEST_F(DamageTest, no_bit_of_a_slots_word_hides_its_key_or_shows_an_older_record
       EXPECT_EQ(s->validate(&report_), Status::corrupt);
     }
   }
+}
+
+// In memory the shadow leaf has no copy of the slot words. So each reader judges the word it reads.
+TEST_F(DamageTest, no_bit_of_a_slots_word_that_flips_in_an_open_store_hides_its_key) {
+  const Bytes sound = image();
+  const int i = 77;
+  const Slot slot = slot_of(sound, record_at(sound, i, new_value(i)));
+  options_.lookup_cache_bytes = 0;
+  unsigned found = 0;
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    write_image(path_.str(), sound);
+    Result<Store> s = open();
+    ASSERT_TRUE(s);
+    std::string value;
+    ASSERT_EQ(s->get(key_of(i), value), Status::ok);  // from here on the leaf has a shadow leaf
+    const std::size_t at = slot.at() + bit / 8;
+    const auto flipped = static_cast<char>(sound[at] ^ 1u << bit % 8);
+    std::fstream(path_.str(), std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(at))
+        .put(flipped);
+    const Status status = s->get(key_of(i), value);
+    if (status == Status::ok) {
+      EXPECT_LT(bit, store::SlotWord::kCheckBits);
+      EXPECT_EQ(value, new_value(i));
+      continue;
+    }
+    found += 1;
+    EXPECT_EQ(status, Status::corrupt) << bit;
+    const std::string key = key_of(i);
+    const std::string_view keys[] = {key};
+    EXPECT_EQ(s->multi_get(keys)[0].error(), Status::corrupt) << bit;
+    Iterator it = s->iterator();
+    for (it.seek_first(); it.valid(); it.next()) continue;
+    EXPECT_EQ(it.status(), Status::corrupt) << bit;
+    EXPECT_EQ(s->put(key_of(i), "value"), Status::corrupt) << bit;
+    EXPECT_EQ(s->erase(key_of(i)), Status::corrupt) << bit;
+    EXPECT_EQ(s->compact().error(), Status::corrupt) << bit;
+    EXPECT_EQ(s->validate(&report_), Status::corrupt) << bit;
+  }
+  EXPECT_GT(found, 64 - store::SlotWord::kCheckBits - 1);
 }
 
 // A page may have been written to the wrong place.

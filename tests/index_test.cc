@@ -33,7 +33,8 @@ std::string tricky_key(Rng& rng, const std::string& prefix, std::size_t bytes_ma
   return s;
 }
 
-NodeShape shape_of(const std::set<std::string>& separators, std::vector<ShadowLeaf>& leaves) {
+NodeShape shape_of(const std::set<std::string>& separators,
+                   std::vector<ShadowLeafWithWords>& leaves) {
   NodeShape s;
   s.seps.assign(separators.begin(), separators.end());
   for (std::size_t i = 0; i <= separators.size(); ++i) s.children.push_back(&leaves[i]);
@@ -42,7 +43,7 @@ NodeShape shape_of(const std::set<std::string>& separators, std::vector<ShadowLe
 
 TEST(IndexTest, copy_with_one_more_child_is_the_node_made_from_its_shape) {
   Rng rng(6);
-  std::vector<ShadowLeaf> leaves(kFanout + 1);
+  std::vector<ShadowLeafWithWords> leaves(kFanout + 1);
   int copied = 0;
   for (int round = 0; round < 3000; ++round) {
     const std::string prefix(rng() % 4 == 0 ? rng() % 60 : rng() % 10,
@@ -87,7 +88,7 @@ TEST(IndexTest, copy_with_one_more_child_is_the_node_made_from_its_shape) {
 
 TEST(IndexTest, node_search_agrees_with_upper_bound) {
   Rng rng(20261121);
-  std::vector<ShadowLeaf> leaves(kFanout);
+  std::vector<ShadowLeafWithWords> leaves(kFanout);
   for (int round = 0; round < 3000; ++round) {
     std::string prefix;
     for (std::size_t n = rng() % 4 == 0 ? rng() % 100 : rng() % 12; n > 0; --n) {
@@ -244,7 +245,7 @@ class IndexedLeaves {
   }
 
  private:
-  std::deque<ShadowLeaf> shadows_;
+  std::deque<ShadowLeafWithWords> shadows_;
   Garbage garbage_;
   Index index_;
   std::map<std::string, ShadowLeaf*> map_;
@@ -395,7 +396,7 @@ TEST(IndexTest, readers_are_led_to_leaves_that_hold_their_keys) {
 TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_already) {
   constexpr std::uint64_t kSpan = 1000;
   const auto low_of = [](std::uint64_t n) { return std::to_string(100'000 + n); };
-  std::deque<ShadowLeaf> first(2);
+  std::deque<ShadowLeafWithWords> first(2);
   Garbage garbage([](const Retired& item) { Node::destroy(reinterpret_cast<Node*>(item.word)); });
   Index index([&](Node* n) {
     garbage.retire(garbage.mine(), {reinterpret_cast<std::uintptr_t>(n), Retired::What::node});
@@ -417,7 +418,7 @@ TEST(IndexTest, readers_do_not_believe_a_node_whose_successor_was_changed_alread
       }
     });
   }
-  std::deque<ShadowLeaf> made[2];
+  std::deque<ShadowLeafWithWords> made[2];
   const auto split_and_unlink = [&](unsigned w) {
     ShadowLeaf& left = first[w];
     for (int i = 0; i < 20'000; ++i) {

@@ -35,6 +35,7 @@ constexpr Mistake kMistakes[] = {
     {"store_batch_believes_its_hint", "kv_test", "*splits_the_leaf_of*"},
     {"store_fingerprints_not_covered", "damage_test", "*damaged_fingerprint*"},
     {"store_slot_word_not_checked", "damage_test", "*no_bit_of_a_slots_word*"},
+    {"store_word_of_the_leaf_not_checked", "damage_test", "*flips_in_an_open_store*"},
     {"store_key_not_compared_with_its_slot", "damage_test", "*split_refuses*"},
     {"store_step_without_hash", "damage_test", "*step_of_a_cursor*"},
     {"store_step_without_checksum", "damage_test", "*step_of_a_cursor*"},

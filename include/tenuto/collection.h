@@ -63,7 +63,7 @@ struct CollectionStats {
   std::uint64_t height = 0;              // inner levels
   std::uint64_t index_dram_bytes = 0;    // without the lookup cache
   std::uint64_t lookup_cache_bytes = 0;  // DRAM: StoreOptions::lookup_cache_bytes
-  std::uint64_t shadow_leaves = 0;       // leaves with a copy in DRAM: read since the open
+  std::uint64_t shadow_leaves = 0;       // leaves with a part in DRAM: read since the open
 };
 
 // Returns the new value for an old one. Old none: there is no record. New none: erases the key.

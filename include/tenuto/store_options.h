@@ -127,7 +127,7 @@ struct StoreStats {
   std::uint64_t records = 0;
   std::uint64_t record_bytes = 0;  // keys and values (CollectionStats::record_bytes)
   std::uint64_t leaves = 0;
-  std::uint64_t shadow_leaves = 0;       // leaves with a copy in DRAM: read since the open
+  std::uint64_t shadow_leaves = 0;       // leaves with a part in DRAM: read since the open
   std::uint64_t inner_nodes = 0;         // DRAM
   std::uint64_t height = 0;              // inner levels
   std::uint64_t index_dram_bytes = 0;    // without the lookup cache

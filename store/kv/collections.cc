@@ -47,7 +47,14 @@ Collections::~Collections() {
 
 // --- making and opening the store ----------------------------------------------------------------
 
+Status Collections::tables_there(Report* report) const {
+  if (ground_.shadows.there()) return Status::ok;
+  return fail(Status::full, report, "the system refuses memory for the tables of the store",
+              ground_.file.path());
+}
+
 Status Collections::create(KeyOrder order, Report* report) {
+  TENUTO_TRY(tables_there(report));
   Result<std::unique_ptr<Tree>> tree = make_tree(ground_, kDefaultTree, order);
   if (!tree) {
     return fail(tree.error(), report, "no room in the pool for a store", ground_.file.path());
@@ -68,6 +75,7 @@ Status Collections::run(const std::function<Status(bool)>& work, Report* report)
 }
 
 Status Collections::open(bool clean, Report* report) {
+  TENUTO_TRY(tables_there(report));
   HeadNames names;
   TENUTO_TRY(read_head(ground_.file, clean, names, report));
   return run(

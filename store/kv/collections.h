@@ -114,7 +114,7 @@ class Collections {
 
   Collections(pm::PoolFile& file, heap::Heap& heap, tx::Engine& engine, VersionStore& versions,
               unsigned threads)
-      : ground_{file, heap, engine, versions, {}, {}}, threads_(threads) {}
+      : ground_{file, heap, engine, versions, ShadowLeaves(file), {}}, threads_(threads) {}
   ~Collections();  // closes the handles that are left
 
   // Makes the default collection. REQUIRES: the pool has no store.
@@ -230,6 +230,8 @@ class Collections {
   Status compact_each(const std::vector<State>& states, CompactStep step, CompactWork& work);
   std::vector<PoolOffset> first_leaves(const std::vector<State>& states);
   void wait_for_readers();
+
+  Status tables_there(Report* report) const;
 
   Ground ground_;
   const unsigned threads_;

@@ -112,7 +112,7 @@ bool Cursor::load(std::string_view key, Aim aim, bool backward) {
   if (!pin()) return false;
   for (;;) {
     const Place place = tree_->index().locate(key, aim, &right_);
-    LeafReader::prefetch_shadow(*place.leaf);
+    tree_->leaves().prefetch_leaf(*place.leaf);
     const Status s = tree_->ordered(place, snapshot_.get(), leaf_);
     if (s == Status::conflict) continue;
     if (!good(s)) return false;
@@ -186,12 +186,12 @@ void Cursor::stand_backward(std::size_t i) {
   if (!positioned_) return leave();
 }
 
-// Near the end of the leaf: prefetches the next shadow leaf, and kAhead steps later its records.
+// Near the end of the leaf: prefetches the next leaf, and kAhead steps later its records.
 void Cursor::prefetch_beyond(std::size_t ahead) const {
   if (ahead < leaf_.size()) {
     tree_->leaves().prefetch(leaf_.words[ahead]);
     if (ahead + kAhead == leaf_.size() && right_.next != nullptr)
-      LeafReader::prefetch_shadow(*right_.next);
+      tree_->leaves().prefetch_leaf(*right_.next);
   } else if (right_.next != nullptr) {
     tree_->leaves().prefetch_record_of(*right_.next, ahead - leaf_.size());
   }
@@ -199,7 +199,7 @@ void Cursor::prefetch_beyond(std::size_t ahead) const {
 // For an arrival at entry i of a leaf: all that prefetch_ahead() would have prefetched before.
 void Cursor::prefetch_from(std::size_t i) const {
   if (i + 2 * kAhead > leaf_.size() && right_.next != nullptr)
-    LeafReader::prefetch_shadow(*right_.next);
+    tree_->leaves().prefetch_leaf(*right_.next);
   tree_->leaves().read_ahead(leaf_.words.data() + i, leaf_.size() - i);
   for (std::size_t n = std::min(i + kAhead, leaf_.size()); i < n; ++i) {
     tree_->leaves().prefetch(leaf_.words[i]);

@@ -49,7 +49,6 @@ class Tree::Bulk {
 
   Status run() {
     if (!tree_is_empty()) return Status::exists;
-    shadows_ = tree_.shadows_.take_row(leaves_.size());
     const auto reserve = [this](std::size_t from, std::size_t to) {
       return reserve_leaves(from, to);
     };
@@ -121,7 +120,7 @@ class Tree::Bulk {
     const std::span<const BulkRecord> records = records_of(i);
     const std::string_view before = i == 0 ? std::string_view() : sorted_[i * kFill - 1].key;
     NewEntry entries[kSlots];
-    ShadowLeaf& shadow = shadows_[i];
+    ShadowLeaf& shadow = tree_.shadows_.fresh(leaf.at);
     leaf.records.reserve(records.size());
     std::string_view last = before;
     for (std::size_t n = 0; n < records.size(); ++n) {
@@ -216,7 +215,7 @@ class Tree::Bulk {
     shadows.reserve(leaves_.size() + 1);
     lows.reserve(leaves_.size() + 1);
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      shadows.push_back(&shadows_[i]);
+      shadows.push_back(&tree_.shadows_.of(leaves_[i].at));
       lows.push_back(std::move(leaves_[i].low));
     }
     return Index::nodes_above(shadows, std::move(lows));
@@ -228,7 +227,6 @@ class Tree::Bulk {
       for (const PoolOffset record : leaves_[i].records) tree_.heap_.release(record);
       if (leaves_[i].low_block) tree_.heap_.release(leaves_[i].low_block);
       if (leaves_[i].at) tree_.heap_.release(leaves_[i].at);
-      if (shadows_ != nullptr) tree_.shadows_.put(&shadows_[i]);
     }
   }
 
@@ -236,7 +234,6 @@ class Tree::Bulk {
   const std::span<const BulkRecord> sorted_;
   const unsigned threads_;
   std::vector<Built> leaves_;
-  ShadowLeaf* shadows_ = nullptr;
   bool shown_ = false;
 };
 

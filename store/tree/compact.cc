@@ -175,8 +175,6 @@ Status Tree::Compact::merge_pair(const Place& at_left, const Place& at_right) {
   left_lock.unlock();
   tree_.retire_block(low_block(*right.leaf), right.leaf->low.bytes());
   tree_.retire_block(tree_.file_.offset_of(right.leaf), sizeof(Leaf));
-  tree_.garbage_.retire(tree_.garbage_.mine(),
-                        {reinterpret_cast<std::uintptr_t>(&right), Retired::What::shadow});
   return Status::ok;
 }
 
@@ -324,7 +322,6 @@ Status Tree::Compact::move_leaf(const Place& place) {
   const Result<heap::Block> block = tree_.heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   UnlinkedBlock unlinked(tree_.heap_, block->offset);
-  UnlinkedShadow fresh(tree_.shadows_);  // before the locks: from there on nothing needs memory
   const Place at_left = tree_.index_.locate(*low, Aim::before);
   ShadowLeaf& left = *at_left.leaf;
   const bool left_locked = &left != &shadow && left.lock_if(at_left.version);
@@ -334,13 +331,17 @@ Status Tree::Compact::move_leaf(const Place& place) {
     if (left_locked) left.unlock_unchanged();
     return Status::conflict;
   }
+  // The copy gets sound words and a sound checksum, whatever the leaf has.
+  if (const Status s = tree_.leaves_.words_sound(shadow); s != Status::ok) {
+    shadow.unlock_unchanged();
+    left.unlock_unchanged();
+    return s;
+  }
   unlinked.linked();
-  replace_leaf(left, shadow, *fresh.linked(), *block, *low, *next);
+  replace_leaf(left, shadow, tree_.shadows_.fresh(block->offset), *block, *low, *next);
   shadow.unlock_dead();
   left.unlock();
   tree_.retire_block(tree_.file_.offset_of(shadow.leaf), sizeof(Leaf));
-  tree_.garbage_.retire(tree_.garbage_.mine(),
-                        {reinterpret_cast<std::uintptr_t>(&shadow), Retired::What::shadow});
   work_.done.leaves_moved += 1;
   return Status::ok;
 }

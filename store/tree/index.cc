@@ -37,7 +37,7 @@ Place Index::locate(std::string_view key, Aim aim, UpperBound* upper) const {
         ShadowLeaf* const leaf = leaf_of(n, i);
         if (leaf == nullptr) [[unlikely]]
           break;
-        leaf->prefetch_words();
+        if (maker_ != nullptr) maker_->shadows().prefetch_words(*leaf);
         const std::uint64_t v = leaf->read_version();
         if (ShadowLeaf::dead(v) || n->obsolete()) break;
         if (upper != nullptr) {
@@ -108,23 +108,20 @@ bool Index::leads_to(std::string_view key, const ShadowLeaf* leaf) const {
 }
 
 ShadowLeaf* Index::make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const {
-  const LeafMaker::Made made = maker_->make(leaf);
+  ShadowLeafWithWords filled;
+  const char* const damage = maker_->fill(leaf, filled);
   if (TENUTO_PLANT("store_leaf_made_without_the_lock")) {
     ::usleep(20);
-    n->set_child(i, made.shadow);
-    return made.shadow;
+    ShadowLeaf& made = maker_->shadows().put(filled);
+    n->set_child(i, &made);
+    return &made;
   }
-  if (!n->lock()) {
-    maker_->put(made.shadow);
-    return nullptr;
-  }
-  void* const child = n->child(i);
+  if (!n->lock()) return nullptr;
+  void* child = n->child(i);
   const bool first = UnmadeLeaf::is(child);
-  if (first) n->set_child(i, made.shadow);
+  if (first) n->set_child(i, child = &maker_->shadows().put(filled));
   n->unlock();
-  if (first || TENUTO_PLANT("store_leaf_judged_without_the_lock")) maker_->note(leaf, made.damage);
-  if (first) return made.shadow;
-  maker_->put(made.shadow);
+  if (first || TENUTO_PLANT("store_leaf_judged_without_the_lock")) maker_->note(leaf, damage);
   return static_cast<ShadowLeaf*>(child);
 }
 

@@ -29,7 +29,12 @@ Status LeafReader::search(const Place& place, std::string_view key, KeyHash hash
   for (std::uint64_t hits = place.leaf->match(hash.fingerprint); hits != 0; hits &= hits - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(hits));
     const SlotWord word = place.leaf->word(slot);
-    if (word.hash() != hash.slot) continue;
+    if (word.hash() != hash.slot) {
+      if (word.raw != 0) [[likely]]
+        continue;
+      if (!place.leaf->still(place.version)) return Status::conflict;
+      return damaged_word(*place.leaf, slot);
+    }
     prefetch_record(file_, word.record());
     if (!place.leaf->still(place.version)) return Status::conflict;
     Record record;
@@ -188,7 +193,12 @@ Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
     const unsigned slot = shadow.ordered_slot(i);
     if (slot >= kSlots) break;
     words[count] = shadow.word(slot);
-    count += known >> slot & 1;
+    const std::uint64_t counts = known >> slot & 1;
+    if (counts != 0 && words[count].raw == 0) [[unlikely]] {
+      if (!shadow.still(place.version)) return Status::conflict;
+      return damaged_word(shadow, slot);
+    }
+    count += counts;
   }
   out.count = count;
   const std::uint64_t since = used & ~known;
@@ -268,16 +278,23 @@ Status LeafReader::count_below(const SortedLeaf& leaf, std::string_view key, boo
   return Status::ok;
 }
 
-void LeafReader::prefetch_shadow(const ShadowLeaf& shadow) {
-  for (std::size_t line = 0; line < sizeof shadow; line += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const char*>(&shadow) + line);
+// The slot of the leaf itself, where word() has found damage, or of a leaf that is damaged whole.
+Status LeafReader::damaged_word(const ShadowLeaf& shadow, unsigned slot) const {
+  return damaged(file_.offset_of(&shadow.leaf->slot[slot]), "slot of a leaf");
+}
+
+Status LeafReader::words_sound(const ShadowLeaf& shadow) const {
+  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(used));
+    if (shadow.word(slot).raw == 0) return damaged_word(shadow, slot);
   }
+  return Status::ok;
 }
 
 void LeafReader::prefetch_record_of(const ShadowLeaf& shadow, std::size_t rank) const {
   if (rank >= kSlots || shadow.slots_in_order() == 0) return;
   const unsigned slot = shadow.ordered_slot(static_cast<unsigned>(rank));
-  if (slot < kSlots) prefetch(shadow.word(slot));
+  if (slot < kSlots) prefetch(shadows_.word_hint(shadow, slot));
 }
 
 // --- separators and links ------------------------------------------------------------------------

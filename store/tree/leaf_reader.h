@@ -17,6 +17,7 @@
 #include "store/tree/hash.h"
 #include "store/tree/index.h"
 #include "store/tree/record.h"
+#include "store/tree/shadow_leaves.h"
 #include "tenuto/status.h"
 
 namespace TENUTO_NS::store {
@@ -54,7 +55,8 @@ struct Found {
 
 class LeafReader {
  public:
-  LeafReader(pm::PoolFile& file, TreeId id) : file_(file), id_(id) {}
+  LeafReader(pm::PoolFile& file, const ShadowLeaves& shadows, TreeId id)
+      : file_(file), shadows_(shadows), id_(id) {}
 
   // Whether a record that is read for its value is compared with its checksum. Call it before any
   // other thread knows the tree.
@@ -128,9 +130,11 @@ class LeafReader {
   }
   void read_ahead(std::span<const Entry> entries) const;
   void prefetch(SlotWord word) const { prefetch_record(file_, word.record()); }
-  // Prefetch a leaf that a walk may come to soon: its shadow leaf; later, when that is in the
-  // cache, one of its first records. What they see is a hint.
-  static void prefetch_shadow(const ShadowLeaf& shadow);
+  // Whether all slot words in use are sound. REQUIRES: the leaf is locked.
+  Status words_sound(const ShadowLeaf& shadow) const;
+  // Prefetch a leaf that a walk may come to soon; later, when that is in the cache, one of its
+  // first records. What they see is a hint: the leaf may have ended.
+  void prefetch_leaf(const ShadowLeaf& shadow) const { shadows_.prefetch(shadow); }
   void prefetch_record_of(const ShadowLeaf& shadow, std::size_t rank) const;
 
   // Notes the damage in the log and turns the pool read-only. corrupt | io.
@@ -138,12 +142,14 @@ class LeafReader {
 
  private:
   void ask_to_read(const SlotWord* words, std::size_t count) const;
+  Status damaged_word(const ShadowLeaf& shadow, unsigned slot) const;
   Status sort_all(const Place& place, SortedLeaf& out) const;
   Status sort_in(const Place& place, std::uint64_t known, std::uint64_t since,
                  SortedLeaf& sorted) const;
   Status read_all(const Place& place, std::vector<Entry>& out, bool verified) const;
 
   pm::PoolFile& file_;
+  const ShadowLeaves& shadows_;
   const TreeId id_;
   bool verify_ = true;
 };

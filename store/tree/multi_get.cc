@@ -84,7 +84,7 @@ void Tree::warm(std::span<const std::string_view> keys, const KeyHash* hashes,
     const ShadowLeaf* const leaf = places[i].leaf;
     if (leaf == nullptr) continue;
     const std::uint64_t hits = leaf->match(hashes[i].fingerprint);
-    if (hits != 0) __builtin_prefetch(&leaf->words[std::countr_zero(hits)]);
+    if (hits != 0) shadows_.prefetch_word(*leaf, static_cast<unsigned>(std::countr_zero(hits)));
   }
   std::array<SlotWord, kLocatedAtOnce> words;
   std::size_t found = 0;

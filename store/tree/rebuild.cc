@@ -62,7 +62,7 @@ class Tree::Rebuild {
     lows.reserve(leaves_);
     for (Chunk& c : chunks_) {
       TENUTO_ASSERT(c.turn.load(std::memory_order_acquire) == Chunk::Turn::done);
-      for (std::size_t i = 0; i < c.count; ++i) shadows.push_back(&c.shadows[i]);
+      for (std::size_t i = 0; i < c.count; ++i) shadows.push_back(&tree_.shadows_.of(c.at[i]));
       std::move(c.lows.begin(), c.lows.end(), std::back_inserter(lows));
     }
     tree_.index_.build(shadows, std::move(lows));
@@ -111,13 +111,12 @@ class Tree::Rebuild {
 
   static constexpr std::size_t kChunk = 128;
 
-  // Leaves in a row, their shadow leaves, and their neighbours.
+  // Leaves in a row, and their neighbours.
   struct Chunk {
     PoolOffset before;  // 0: it begins with the first leaf
     PoolOffset at[kChunk];
     PoolOffset behind;  // 0: it ends with the last one
     std::size_t count = 0;
-    ShadowLeaf* shadows = nullptr;
     std::vector<std::string> lows;
     // A chunk is handed to a task and back. Atomic for the thread sanitizer: it does not see TBB's
     // own order, because its build does not instrument that library.
@@ -143,7 +142,6 @@ class Tree::Rebuild {
     while (at) {
       Chunk& c = chunks_.emplace_back();
       c.before = before;
-      c.shadows = tree_.shadows_.take_row(kChunk);
       for (; at && c.count < kChunk; ++c.count) {
         if (!can_be_leaf(at) || leaves_ == leaves_max)
           return damaged(report_, at, "chain of leaves");
@@ -155,7 +153,6 @@ class Tree::Rebuild {
       }
       c.behind = at;
       if (at && !can_be_leaf(at)) continue;  // the next round reports it
-      for (std::size_t i = c.count; i < kChunk; ++i) tree_.shadows_.put(&c.shadows[i]);
       c.turn.store(Chunk::Turn::task, std::memory_order_release);
       take(c);
       if (failed_.load(std::memory_order_relaxed)) break;
@@ -198,7 +195,7 @@ class Tree::Rebuild {
     if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
     if (!clean_)
       TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
-    ShadowLeaf& shadow = c.shadows[i];
+    ShadowLeaf& shadow = tree_.shadows_.fresh(at);
     shadow.set_leaf(leaf);
     const std::uint64_t used = bitmap_of(leaf);
     const unsigned bad = copy_slots(leaf, used, tree_.file_.bytes() - sizeof(RecordHead), shadow);
@@ -275,9 +272,9 @@ Result<std::unique_ptr<Tree>> Tree::Rebuild::make(Ground& ground, TreeId id, Key
   Leaf* leaf = ground.file.at<Leaf>(block->offset);
   fill_leaf(*leaf, block->offset, id, {}, nullptr, 0, {}, {});
   std::unique_ptr<Tree> tree(new Tree(ground, id, block->offset, order));
-  ShadowLeaf* shadow = tree->shadows_.take();
-  shadow->set_leaf(*leaf);
-  tree->index_.build({static_cast<void*>(shadow)}, {std::string()});
+  ShadowLeaf& shadow = tree->shadows_.fresh(block->offset);
+  shadow.set_leaf(*leaf);
+  tree->index_.build({static_cast<void*>(&shadow)}, {std::string()});
   unlinked.linked();
   return tree;
 }

@@ -94,7 +94,9 @@ inline void prefetch_record(const pm::PoolFile& file, PoolOffset at) {
 // The record at an offset that was read from media. False: there cannot be one, and the caller
 // reports damage. Does not verify the checksum.
 inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {
-  if (!file.in_range(at, sizeof(RecordHead)) || at.value % alignof(RecordHead) != 0) return false;
+  if (at.value < pm::kHeadBytes || !file.in_range(at, sizeof(RecordHead)) ||
+      at.value % alignof(RecordHead) != 0)
+    return false;
   const char* p = file.at<const char>(at);
   RecordHead head;
   std::memcpy(&head, p, sizeof head);

@@ -14,8 +14,8 @@
 namespace TENUTO_NS::store {
 
 struct Retired {
-  enum class What : std::uint8_t { block, node, shadow, old_version };
-  std::uint64_t word = 0;  // PoolOffset, Node*, ShadowLeaf*, OldVersion*
+  enum class What : std::uint8_t { block, node, old_version };
+  std::uint64_t word = 0;  // PoolOffset, Node*, OldVersion*
   What what = What::block;
   std::uint64_t bytes = 0;  // of a block: the bytes written to it
 };

@@ -1,26 +1,31 @@
-// The shadow leaf: a leaf's copy in DRAM.
+// The shadow leaf: a leaf's copy in DRAM. Where it is: shadow_leaves.h.
 //
 //   line 0      version (with the lock), address of the leaf, 48 fingerprints
-//   lines 1-6   slot words
-//   line 7      order of the slots, a part of the leaf's checksum (unmade.h)
+//   line 1      order of the slots, a part of the leaf's checksum (unmade.h)
+//   lines 2-7   only in a pool on a disk: slot words
 //
-// A lookup reads inner nodes, line 0, one line of slot words and the record. It reads nothing else
-// from the pool, whose pages are small and whose memory may be slow. Shadow leaves are in huge
+// A lookup reads inner nodes, line 0, one line of slot words and the record. In a pool that is in
+// memory the slot words are those of the leaf itself, so a shadow leaf takes two lines. On a disk
+// the leaf's page may not be in memory, so the shadow leaf keeps a copy. Shadow leaves are in huge
 // pages.
 //
 //   version     bit 0      locked
 //               bit 1      dead: unlinked, never changes again
 //               bit 2      gaps
 //               bit 3      damaged: full, and its slots lead nowhere (unmade.h)
-//               bits 4-27  number of the list of old versions; 0: none (versions.h)
+//               bit 4      has slot words; constant
+//               bits 5-28  number of the list of old versions; 0: none (versions.h)
 //               above      counts the changes
 //
 // A reader takes an unlocked version and looks. It uses what it saw only if the version is still
 // the same. A writer holds the lock through its last fence, so readers see nothing that a crash
 // could lose. A fingerprint is stored after its slot word. So any slot word that a reader finds
-// behind a matching fingerprint names a record that its epoch guard keeps.
+// behind a matching fingerprint names a record that its epoch guard keeps. That holds for the words
+// of the leaf itself, too: a writer changes them under the lock, and whoever had taken the version
+// before finds it changed. A word that the medium has changed since the leaf was checked is not
+// handed out (word()).
 //
-// **The order.** Line 7 says which slots were sorted by key, and how: by the last walk, a split, a
+// **The order.** Line 1 says which slots were sorted by key, and how: by the last walk, a split, a
 // bulk load. The next walk sorts in only the used slots that the order lacks (leaf_reader.cc).
 // Writers leave the line alone. An erased slot of the order is not in use, so walks pass over it.
 // An update keeps the key. An insert takes an empty slot, which the order lacks, unless that slot
@@ -102,18 +107,18 @@ struct alignas(kLineBytes) ShadowLeaf {
   static constexpr std::uint64_t kDead = 2;
   static constexpr std::uint64_t kGaps = 4;
   static constexpr std::uint64_t kDamaged = 8;
-  static constexpr unsigned kListShift = 4;
+  static constexpr std::uint64_t kHasWords = 16;
+  static constexpr unsigned kListShift = 5;
   static constexpr unsigned kListBits = 24;
   static constexpr std::uint64_t kListMask = ((1ull << kListBits) - 1) << kListShift;
   static constexpr std::uint64_t kStep = 1ull << (kListShift + kListBits);
 
   std::atomic<std::uint64_t> version{0};
-  Leaf* leaf = nullptr;                           // constant while the shadow is linked
-  FingerprintBytes fingerprint{};                 // 0: the slot is empty
-  std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
-  std::atomic<std::uint8_t> order[kSlots] = {};   // slots by key, then kSlots if there is room
-  std::atomic<std::uint64_t> in_order{0};         // bit i: the place of slot i in `order` is right
-  std::uint64_t low_check = 0;                    // LowSeparator::check; constant as `leaf` is
+  Leaf* leaf = nullptr;                          // constant while the shadow is linked
+  FingerprintBytes fingerprint{};                // 0: the slot is empty
+  std::atomic<std::uint8_t> order[kSlots] = {};  // slots by key, then kSlots if there is room
+  std::atomic<std::uint64_t> in_order{0};        // bit i: the place of slot i in `order` is right
+  std::uint64_t low_check = 0;                   // LowSeparator::check; constant as `leaf` is
 
   // REQUIRES: the leaf is whole; no other thread sees this shadow yet.
   void set_leaf(Leaf& of) {
@@ -121,6 +126,7 @@ struct alignas(kLineBytes) ShadowLeaf {
     low_check = of.low.check;
   }
   static constexpr bool damaged(std::uint64_t v) { return (v & kDamaged) != 0; }
+  static constexpr bool has_words(std::uint64_t v) { return (v & kHasWords) != 0; }
   static constexpr bool dead(std::uint64_t v) { return (v & kDead) != 0; }
   static constexpr bool locked(std::uint64_t v) { return (v & kLocked) != 0; }
   static constexpr std::uint32_t version_list(std::uint64_t v) {
@@ -173,13 +179,6 @@ struct alignas(kLineBytes) ShadowLeaf {
     version.store(((v & ~kLocked) + kStep) | kDead, std::memory_order_release);
   }
 
-  // The slot words, one of which a search will read.
-  void prefetch_words() const {
-    for (unsigned i = 0; i < kSlots; i += kLineBytes / sizeof(SlotWord)) {
-      __builtin_prefetch(&words[i]);
-    }
-  }
-
   // Bit i: slot i may hold a key with this fingerprint.
   std::uint64_t match(std::uint8_t wanted) const { return match_fingerprints(fingerprint, wanted); }
   std::uint64_t empty_slots() const { return match_fingerprints(fingerprint, 0); }
@@ -190,9 +189,21 @@ struct alignas(kLineBytes) ShadowLeaf {
     if (p == 0) set_bits(kGaps, kGaps);
     fingerprint[i].store(p, std::memory_order_release);
   }
-  // Release: meets word(). What the word names is whole.
-  void set_word(unsigned i, SlotWord w) { words[i].store(w.raw, std::memory_order_release); }
-  SlotWord word(unsigned i) const { return {words[i].load(std::memory_order_acquire)}; }
+  // Of the copy, if there is one. Release: meets word(). What the word names is whole.
+  void set_word(unsigned i, SlotWord w) {
+    if (has_words(version.load(std::memory_order_relaxed))) {
+      own_words()[i].store(w.raw, std::memory_order_release);
+    }
+  }
+  // The word of a slot in use, if the version is still the same after. 0: it is damaged.
+  SlotWord word(unsigned i) const {
+    const std::uint64_t v = version.load(std::memory_order_relaxed);
+    if (has_words(v)) return {own_words()[i].load(std::memory_order_acquire)};
+    if (damaged(v)) [[unlikely]]
+      return {};
+    const SlotWord w{__atomic_load_n(&leaf->slot[i].raw, __ATOMIC_ACQUIRE)};
+    return w.sound() || TENUTO_PLANT("store_word_of_the_leaf_not_checked") ? w : SlotWord{};
+  }
   // The word first: see above. REQUIRES: locked, or no other thread sees it yet.
   void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
     if ((version.load(std::memory_order_relaxed) & kGaps) != 0) leave_order(i);
@@ -204,6 +215,9 @@ struct alignas(kLineBytes) ShadowLeaf {
   // the version is still the same after.
   unsigned ordered_slot(unsigned i) const { return order[i].load(std::memory_order_acquire); }
   std::uint64_t slots_in_order() const { return in_order.load(std::memory_order_acquire); }
+  // REQUIRES: no other thread sees it yet.
+  void set_damaged() { set_bits(kDamaged, kDamaged); }
+
   // REQUIRES: locked, or no other thread sees it yet.
   void set_order(const std::uint8_t* slots, unsigned count) {
     std::uint64_t in = 0;
@@ -229,6 +243,9 @@ struct alignas(kLineBytes) ShadowLeaf {
   }
 
  private:
+  using Word = std::atomic<std::uint64_t>;
+  Word* own_words() { return reinterpret_cast<Word*>(this + 1); }
+  const Word* own_words() const { return reinterpret_cast<const Word*>(this + 1); }
   void set_bits(std::uint64_t mask, std::uint64_t bits) {
     const std::uint64_t v = version.load(std::memory_order_relaxed);
     version.store((v & ~mask) | bits, std::memory_order_relaxed);
@@ -258,7 +275,14 @@ class LeafLock {
  private:
   ShadowLeaf* shadow_;
 };
-static_assert(sizeof(ShadowLeaf) == 8 * kLineBytes && offsetof(ShadowLeaf, words) == kLineBytes);
-static_assert(offsetof(ShadowLeaf, order) == 7 * kLineBytes);
+static_assert(sizeof(ShadowLeaf) == 2 * kLineBytes && offsetof(ShadowLeaf, order) == kLineBytes);
+
+// One with slot words of its own.
+struct ShadowLeafWithWords : ShadowLeaf {
+  ShadowLeafWithWords() { version.store(kHasWords, std::memory_order_relaxed); }
+
+  std::atomic<std::uint64_t> words[kSlots] = {};  // copies of the leaf's slot words
+};
+static_assert(sizeof(ShadowLeafWithWords) == 8 * kLineBytes);
 
 }  // namespace TENUTO_NS::store

@@ -2,64 +2,48 @@
 
 #include <sys/mman.h>
 
-#include "pm/assert.h"
-#include "pm/no_memory.h"
-#include "tenuto/units.h"
+#include <bit>
+#include <cstring>
 
 namespace TENUTO_NS::store {
 
-ShadowLeaves::~ShadowLeaves() {
-  for (const Row& row : rows_) ::munmap(row.memory, row.bytes);
+namespace {
+std::size_t bytes_of_table(const pm::PoolFile& file, std::size_t bytes_each) {
+  return (file.bytes_max() / sizeof(Leaf) + 1) * bytes_each;
+}
+}  // namespace
+
+// Leaves are some hundredth of a pool, so large pages of the table would be nearly empty.
+ShadowLeaves::ShadowLeaves(const pm::PoolFile& file)
+    : file_(file),
+      with_words_(file.on_disk()),
+      shift_(static_cast<unsigned>(
+          std::countr_zero(with_words_ ? sizeof(ShadowLeafWithWords) : sizeof(ShadowLeaf)))),
+      pages_(bytes_of_table(file, bytes_each())),
+      first_(pages_.as<char>()) {
+  if (there()) ::madvise(first_, bytes_of_table(file, bytes_each()), MADV_NOHUGEPAGE);
 }
 
-// Fresh memory is zero: an unlocked shadow leaf without entries.
-ShadowLeaf* ShadowLeaves::make_row(std::size_t count) {
-  const std::size_t bytes = round_up(count * sizeof(ShadowLeaf), kHugeBytes) + kHugeBytes;
-  rows_.reserve(rows_.size() + 1);
-  idle_.reserve(shadows_ + count);  // put() is called under locks and may need no memory
-  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) pm::throw_bad_alloc();
-  TENUTO_ASSERT(p != MAP_FAILED);
-  shadows_ += count;
-  ::madvise(p, bytes, MADV_HUGEPAGE);  // a refusal only costs speed
-  rows_.push_back({p, bytes});
-  const auto at = round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes);
-  return reinterpret_cast<ShadowLeaf*>(at);
+void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {
+  for (unsigned i = 0; i < kSlots; ++i) shadow.set_fingerprint(i, 0);
+  shadow.set_order(nullptr, 0);
+  shadow.version.store(with_words_ ? ShadowLeaf::kHasWords : 0, std::memory_order_relaxed);
 }
 
-ShadowLeaf* ShadowLeaves::take_row(std::size_t count) {
-  constexpr std::size_t kRow = kHugeBytes / sizeof(ShadowLeaf);
-  const std::lock_guard lock(mu_);
-  if (count > kRow / 4) return make_row(count);
-  if (fresh_count_ < count) {
-    for (; fresh_count_ > 0; --fresh_count_) idle_.push_back(fresh_++);
-    fresh_ = make_row(kRow);
-    fresh_count_ = kRow;
-  }
-  ShadowLeaf* row = fresh_;
-  fresh_ += count;
-  fresh_count_ -= count;
-  return row;
+ShadowLeaf& ShadowLeaves::fresh(PoolOffset leaf) {
+  skew_.store(static_cast<std::uint32_t>(leaf.value % sizeof(Leaf)), std::memory_order_relaxed);
+  ShadowLeaf& shadow = of(leaf);
+  set_empty(shadow);
+  shadow.leaf = file_.at<Leaf>(leaf);
+  return shadow;
 }
 
-ShadowLeaf* ShadowLeaves::take() {
-  {
-    const std::lock_guard lock(mu_);
-    if (!idle_.empty()) {
-      ShadowLeaf* shadow = idle_.back();
-      idle_.pop_back();
-      for (unsigned i = 0; i < kSlots; ++i) shadow->set_fingerprint(i, 0);
-      shadow->set_order(nullptr, 0);
-      shadow->version.store(0, std::memory_order_relaxed);
-      return shadow;
-    }
-  }
-  return take_row(1);
-}
+void ShadowLeaves::clear(ShadowLeafWithWords& shadow) const { set_empty(shadow); }
 
-void ShadowLeaves::put(ShadowLeaf* shadow) {
-  const std::lock_guard lock(mu_);
-  idle_.push_back(shadow);
+ShadowLeaf& ShadowLeaves::put(const ShadowLeafWithWords& filled) {
+  ShadowLeaf& shadow = fresh(file_.offset_of(filled.leaf));
+  std::memcpy(static_cast<void*>(&shadow), static_cast<const void*>(&filled), bytes_each());
+  return shadow;
 }
 
 }  // namespace TENUTO_NS::store

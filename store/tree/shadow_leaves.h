@@ -1,60 +1,83 @@
-// Where the shadow leaves of a pool come from.
+// Where the shadow leaves of a pool are: one table over the pool's whole address space, in which a
+// shadow leaf's place follows from its leaf's.
+//
+//   pool      | .. | leaf o        | leaf o + 512  | ..      blocks of 512 bytes, side by side in
+//   slabs table     | .. | shadow of o   | its neighbour | ..      shadow i  <->  bytes 512 i ..
+//   512 i + 511
+//
+// Two leaves never begin in the same 512 bytes, so each has a place of its own. Only touched pages
+// of the table exist. A thread that knows a shadow leaf can ask for lines of the leaf before it has
+// read anything of either. And a shadow leaf needs no memory of its own: it lives exactly as long
+// as the block of its leaf. A block is handed out again only when no thread can see the old leaf
+// any more (epoch.h), and that holds for its shadow leaf, too.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
-#include <mutex>
-#include <utility>
-#include <vector>
 
+#include "file/pool_file.h"
+#include "pm/zero_pages.h"
 #include "store/tree/shadow_leaf.h"
 
 namespace TENUTO_NS::store {
 
-// The shadow leaves of a pool. They come in rows, so that neighbours are next to each other, in
-// huge pages if the system has them. Rows are freed with the pool. Small trees share a row.
 class ShadowLeaves {
  public:
-  ShadowLeaves() = default;
-  ~ShadowLeaves();
-  ShadowLeaves(const ShadowLeaves&) = delete;
-  ShadowLeaves& operator=(const ShadowLeaves&) = delete;
+  // In a pool on a disk each has slot words of its own (shadow_leaf.h).
+  explicit ShadowLeaves(const pm::PoolFile& file);
 
-  // `count` of them side by side, for rebuild.
-  ShadowLeaf* take_row(std::size_t count);
-  ShadowLeaf* take();
-  void put(ShadowLeaf* shadow);
+  // False: the system refused the address space, and nothing else may be called.
+  bool there() const { return static_cast<bool>(pages_); }
+  bool with_words() const { return with_words_; }
+  std::size_t bytes_each() const { return std::size_t{1} << shift_; }
 
- private:
-  struct Row {
-    void* memory;
-    std::size_t bytes;
-  };
-  ShadowLeaf* make_row(std::size_t count);
-
-  mutable std::mutex mu_;
-  // Guarded by mu_.
-  std::vector<Row> rows_;
-  std::vector<ShadowLeaf*> idle_;
-  std::size_t shadows_ = 0;      // in all rows: idle_ has room for them
-  ShadowLeaf* fresh_ = nullptr;  // of the last row, never handed out
-  std::size_t fresh_count_ = 0;
-};
-
-// A shadow leaf that no index shows yet. The destructor gives it back unless linked() was called.
-class UnlinkedShadow {
- public:
-  explicit UnlinkedShadow(ShadowLeaves& shadows) : shadows_(shadows), shadow_(shadows.take()) {}
-  ~UnlinkedShadow() {
-    if (shadow_ != nullptr) shadows_.put(shadow_);
+  ShadowLeaf& of(PoolOffset leaf) const {
+    return *reinterpret_cast<ShadowLeaf*>(first_ + (leaf.value / sizeof(Leaf) << shift_));
   }
-  UnlinkedShadow(const UnlinkedShadow&) = delete;
-  UnlinkedShadow& operator=(const UnlinkedShadow&) = delete;
-  ShadowLeaf* get() const { return shadow_; }
-  ShadowLeaf* linked() { return std::exchange(shadow_, nullptr); }
+  // The same, without entries, unlocked. REQUIRES: no other thread sees the leaf yet, or still.
+  ShadowLeaf& fresh(PoolOffset leaf);
+  // An empty one that is no leaf's yet, to be filled and then shown by put().
+  void clear(ShadowLeafWithWords& shadow) const;
+  // Puts one that was filled elsewhere into its place. REQUIRES: as fresh().
+  ShadowLeaf& put(const ShadowLeafWithWords& filled);
+
+  // These read no line of the shadow leaf, so they do not wait for one. Its slot words: those that
+  // a search or a walk will read. Its lines: all of them.
+  void prefetch_words(const ShadowLeaf& shadow) const {
+    const SlotWord* const words = words_hint(shadow);
+    for (unsigned i = 0; i < kSlots; i += kSlotsPerLine) __builtin_prefetch(words + i);
+  }
+  void prefetch_word(const ShadowLeaf& shadow, unsigned slot) const {
+    __builtin_prefetch(words_hint(shadow) + slot);
+  }
+  void prefetch(const ShadowLeaf& shadow) const {
+    __builtin_prefetch(&shadow);
+    __builtin_prefetch(shadow.order);
+    prefetch_words(shadow);
+  }
+  // A slot word for a prefetch of its record. The leaf may have ended, and the word be none.
+  SlotWord word_hint(const ShadowLeaf& shadow, unsigned slot) const {
+    return {__atomic_load_n(&words_hint(shadow)[slot].raw, __ATOMIC_RELAXED)};
+  }
 
  private:
-  ShadowLeaves& shadows_;
-  ShadowLeaf* shadow_;
+  // In the pool's address space, or behind the shadow leaf, whatever that is now.
+  const SlotWord* words_hint(const ShadowLeaf& shadow) const {
+    if (with_words_) return reinterpret_cast<const SlotWord*>(&shadow + 1);
+    const auto bytes = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&shadow) - first_);
+    return file_
+        .at<Leaf>({(bytes >> shift_) * sizeof(Leaf) + skew_.load(std::memory_order_relaxed)})
+        ->slot;
+  }
+  void set_empty(ShadowLeaf& shadow) const;
+
+  const pm::PoolFile& file_;
+  const bool with_words_;
+  const unsigned shift_;  // log2 of bytes_each()
+  const pm::ZeroPages pages_;
+  char* const first_;
+  // Where a leaf begins in its 512 bytes. All leaves of a pool are alike: it depends on the slabs.
+  std::atomic<std::uint32_t> skew_{0};
 };
 
 }  // namespace TENUTO_NS::store

@@ -50,9 +50,7 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sor
   }
   UnlinkedBlock low_block(heap_, low_at);
   Leaf& left = *shadow.leaf;
-  UnlinkedShadow right_shadow(shadows_);
-  ShadowLeaf* const right = right_shadow.get();
-  right->leaf = file_.at<Leaf>(block->offset);
+  ShadowLeaf* const right = &shadows_.fresh(block->offset);
   NewEntry moved[kSlots];
   unsigned count = 0;
   std::uint64_t kept = bitmap_of(left);
@@ -74,7 +72,7 @@ Result<ShadowLeaf*> Tree::split_off(ShadowLeaf& shadow, const SortedEntries& sor
   const bool locked = right->lock();
   TENUTO_ASSERT(locked);
   index_.add(&shadow, low, right);
-  LeafLock right_lock(*right_shadow.linked());
+  LeafLock right_lock(*right);
   leaf_block.linked();
   low_block.linked();
   fence("new leaf", "chain link");
@@ -117,8 +115,6 @@ void Tree::try_unlink_empty(std::string_view key) {
     left_lock.unlock();
     retire_block(low_block(*shadow.leaf), shadow.leaf->low.bytes());
     retire_block(file_.offset_of(shadow.leaf), sizeof(Leaf));
-    garbage_.retire(garbage_.mine(),
-                    {reinterpret_cast<std::uintptr_t>(&shadow), Retired::What::shadow});
     return;
   }
 }

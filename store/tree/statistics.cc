@@ -137,7 +137,7 @@ StoreStats Tree::Statistics::stats() const {
   out.leaves = tree_.index_.each_made([&](ShadowLeaf*) { out.shadow_leaves += 1; });
   out.inner_nodes = shape.nodes;
   out.height = shape.levels;
-  out.index_dram_bytes = shape.bytes + out.shadow_leaves * sizeof(ShadowLeaf);
+  out.index_dram_bytes = shape.bytes + out.shadow_leaves * tree_.shadows_.bytes_each();
   out.lookup_cache_bytes = tree_.lookups_.bytes();
   out.rebuild_ms = tree_.rebuild_ms_;
   return out;

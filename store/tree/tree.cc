@@ -24,8 +24,8 @@ Tree::Tree(Ground& ground, TreeId id, PoolOffset first_leaf, KeyOrder order)
       id_(id),
       first_leaf_(first_leaf),
       order_(order),
-      leaves_(ground.file, id),
       shadows_(ground.shadows),
+      leaves_(ground.file, ground.shadows, id),
       maker_(ground.file, leaves_, ground.shadows, id),
       lookups_(ground.lookups),
       garbage_([this](const Retired& item) { free(item); },
@@ -271,9 +271,6 @@ void Tree::free(const Retired& item) {
       break;
     case Retired::What::node:
       Node::destroy(reinterpret_cast<Node*>(item.word));
-      break;
-    case Retired::What::shadow:
-      shadows_.put(reinterpret_cast<ShadowLeaf*>(item.word));
       break;
     case Retired::What::old_version:
       OldVersion::destroy(reinterpret_cast<OldVersion*>(item.word));

@@ -160,6 +160,7 @@ class Tree {
 
   const LeafReader& leaves() const { return leaves_; }
   const Index& index() const { return index_; }
+  const ShadowLeaves& shadows() const { return shadows_; }
   // The leaf in key order, now or at a snapshot's timestamp (LeafReader::ordered).
   Status ordered(const Place& place, const SnapshotCore* at, SortedLeaf& out) const {
     return at == nullptr ? leaves_.ordered(place, out) : ordered_at(place, *at, out);
@@ -262,6 +263,7 @@ class Tree {
   const TreeId id_;
   const PoolOffset first_leaf_;
   const KeyOrder order_;
+  ShadowLeaves& shadows_;
   LeafReader leaves_;
   static const CollectionLife kStays;
   const CollectionLife* life_ = &kStays;
@@ -272,7 +274,6 @@ class Tree {
   mutable std::atomic<Counted> bytes_counted_{Counted::exactly};
   mutable std::mutex count_mu_;
 
-  ShadowLeaves& shadows_;
   const LeafMaker maker_;
   LookupCache lookups_;
   mutable Garbage garbage_;

@@ -109,7 +109,6 @@ void Tree::End::give_all_back() {
     }
     if (const PoolOffset block = low_block(*shadow->leaf)) tree_.heap_.release(block);
     tree_.heap_.release(tree_.file_.offset_of(shadow->leaf));
-    tree_.shadows_.put(shadow);
   });
   step_ = Step::over;
 }

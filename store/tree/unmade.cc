@@ -12,6 +12,7 @@ unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_m
                     ShadowLeaf& shadow) {
   const UsedFingerprints fingerprints = fingerprints_of(leaf, used);
   std::uint64_t bad = 0;
+  const bool own = ShadowLeaf::has_words(shadow.version.load(std::memory_order_relaxed));
   for (unsigned i = 0; i < kSlots; ++i) {
     const std::uint64_t in_use = used >> i & 1;
     const SlotWord word = read_word(leaf.slot[i]);
@@ -20,14 +21,14 @@ unsigned copy_slots(const Leaf& leaf, std::uint64_t used, std::uint64_t record_m
     const bool sound = word.sound() || TENUTO_PLANT("store_slot_word_not_checked");
     const bool wrong = !sound || at < pm::kHeadBytes || at > record_max || fingerprint == 0;
     bad |= (in_use & static_cast<std::uint64_t>(wrong)) << i;
-    shadow.words[i].store(word.raw, std::memory_order_relaxed);
+    if (own) shadow.set_word(i, word);
     shadow.fingerprint[i].store(fingerprint, std::memory_order_relaxed);
   }
   return bad == 0 ? kSlots : static_cast<unsigned>(std::countr_zero(bad));
 }
 
 // Null: it is sound. Else what is damaged.
-const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
+const char* LeafMaker::read(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
   Leaf& leaf = *shadow.leaf;
   const Result<std::string_view> low = low_of(file_, leaf);
   const bool sound = low && (low_sound(file_, leaf, id_, *low) ||
@@ -41,20 +42,19 @@ const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
   return bad == kSlots ? nullptr : "slot of a leaf";
 }
 
-LeafMaker::Made LeafMaker::make(UnmadeLeaf unmade) const {
+const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) const {
   prefetch(unmade);
-  UnlinkedShadow made(shadows_);
-  ShadowLeaf& shadow = *made.get();
+  shadows_.clear(shadow);
   shadow.set_leaf(*file_.at<Leaf>(unmade.at()));
-  const char* const damage = fill(unmade, shadow);
+  const char* const damage = read(unmade, shadow);
   if (damage != nullptr) {
     constexpr std::uint8_t kAny = 1;
     for (unsigned i = 0; i < kSlots; ++i) {
       shadow.set_entry(i, SlotWord{}, TENUTO_PLANT("store_damaged_leaf_looks_empty") ? 0 : kAny);
     }
-    shadow.version.store(ShadowLeaf::kDamaged, std::memory_order_relaxed);
+    shadow.set_damaged();
   }
-  return {made.linked(), damage};
+  return damage;
 }
 
 void LeafMaker::note(UnmadeLeaf unmade, const char* damage) const {

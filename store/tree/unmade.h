@@ -60,31 +60,26 @@ class LeafMaker {
   LeafMaker(const pm::PoolFile& file, const LeafReader& leaves, ShadowLeaves& shadows, TreeId id)
       : file_(file), leaves_(leaves), shadows_(shadows), id_(id) {}
 
-  struct Made {
-    ShadowLeaf* shadow;
-    const char* damage;  // null: the leaf is sound
-  };
-  // Reads the leaf, perhaps from a disk. What comes out counts only if the child is unmade still
-  // when its node is locked: else another thread may have changed the leaf meanwhile. Throws
-  // bad_alloc. Thread-safe.
-  Made make(UnmadeLeaf leaf) const;
-  // Says what make() found, if that is damage. The pool is read-only from then on.
+  // Reads the leaf, perhaps from a disk. Null: it is sound. Else what is damaged. What comes out
+  // counts only if the child is unmade still when its node is locked: then put() shows it. Else
+  // another thread may have changed the leaf meanwhile. Thread-safe.
+  const char* fill(UnmadeLeaf leaf, ShadowLeafWithWords& out) const;
+  ShadowLeaves& shadows() const { return shadows_; }
+  // Says what fill() found, if that is damage. The pool is read-only from then on.
   void note(UnmadeLeaf leaf, const char* damage) const;
-  // The lines that make() will read.
+  // The lines that fill() will read.
   void prefetch(UnmadeLeaf leaf) const {
     for (std::size_t line = 0; line < sizeof(Leaf); line += kLineBytes) {
       __builtin_prefetch(file_.at<char>(leaf.at() + line));
     }
   }
-  // Gives one back that no other thread has seen.
-  void put(ShadowLeaf* shadow) const { shadows_.put(shadow); }
   // Asks for all of these leaves at once, if they may be on a disk.
   void read_ahead(std::span<const PoolOffset> leaves) const {
     if (file_.on_disk()) file_.read_ahead(leaves.data(), leaves.size());
   }
 
  private:
-  const char* fill(UnmadeLeaf leaf, ShadowLeaf& shadow) const;
+  const char* read(UnmadeLeaf leaf, ShadowLeaf& shadow) const;
 
   const pm::PoolFile& file_;
   const LeafReader& leaves_;

@@ -322,6 +322,7 @@ Status Tree::Compact::move_leaf(const Place& place) {
   const Result<heap::Block> block = tree_.heap_.reserve(sizeof(Leaf), heap::Kind::derived);
   if (!block) return block.error();
   UnlinkedBlock unlinked(tree_.heap_, block->offset);
+  tree_.shadows_.cover(block->offset);  // before the locks: from there on nothing needs memory
   const Place at_left = tree_.index_.locate(*low, Aim::before);
   ShadowLeaf& left = *at_left.leaf;
   const bool left_locked = &left != &shadow && left.lock_if(at_left.version);

@@ -16,6 +16,29 @@ struct KeyRank {
   std::uint32_t at;  // which of the things
 };
 
+// Sorts by the heads alone. A thing's place is the number of those with a lower head, which needs
+// no branch. False: nothing is done, because there are many or two heads are equal. Cost: count^2
+// compares, for the things of a leaf a third of the time of std::sort.
+inline bool sort_few_by_head(std::span<KeyRank> order) {
+  constexpr std::size_t kFew = 64;
+  const std::size_t count = order.size();
+  if (count > kFew) return false;
+  std::uint64_t head[kFew];
+  for (std::size_t i = 0; i < count; ++i) head[i] = order[i].head;
+  KeyRank sorted[kFew];
+  std::uint64_t taken = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t place = 0;
+    for (std::size_t j = 0; j < count; ++j) place += head[j] < head[i] ? 1 : 0;
+    sorted[place] = order[i];
+    taken |= 1ull << place;
+  }
+  const std::uint64_t all = count == kFew ? ~0ull : (1ull << count) - 1;
+  if (taken != all) return false;
+  std::copy(sorted, sorted + count, order.begin());
+  return true;
+}
+
 // Ranks as many things as there is room for in `order`. key_of(i) is the key of thing i. Things
 // with equal keys keep their order.
 template <class KeyOf>
@@ -33,9 +56,8 @@ void sort_by_key(std::span<KeyRank> order, const KeyOf& key_of) {
     const int by_key = std::string_view(key_of(a.at)).compare(key_of(b.at));
     return by_key != 0 ? by_key < 0 : a.at < b.at;
   };
-  if (!std::is_sorted(order.begin(), order.end(), before)) {
-    std::sort(order.begin(), order.end(), before);
-  }
+  if (std::is_sorted(order.begin(), order.end(), before)) return;
+  if (!sort_few_by_head(order)) std::sort(order.begin(), order.end(), before);
 }
 
 }  // namespace TENUTO_NS::store

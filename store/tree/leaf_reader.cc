@@ -188,11 +188,12 @@ Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
   const std::uint64_t known = used & shadow.slots_in_order();
   out.own.clear();
   SlotWord* const words = out.words.data();
+  const ShadowLeaf::Words word = shadow.words();
   std::size_t count = 0;
   for (unsigned i = 0; i < kSlots; ++i) {
     const unsigned slot = shadow.ordered_slot(i);
     if (slot >= kSlots) break;
-    words[count] = shadow.word(slot);
+    words[count] = word[slot];
     const std::uint64_t counts = known >> slot & 1;
     if (counts != 0 && words[count].raw == 0) [[unlikely]] {
       if (!shadow.still(place.version)) return Status::conflict;
@@ -210,16 +211,36 @@ Status LeafReader::ordered(const Place& place, SortedLeaf& out) const {
 }
 
 Status LeafReader::sort_all(const Place& place, SortedLeaf& out) const {
-  std::vector<Entry> found;
-  TENUTO_TRY(read_all(place, found, false));
-  sort(found);
-  if (!found.empty()) {
-    const Entry ends[] = {found.front(), found.back()};
+  const ShadowLeaf& shadow = *place.leaf;
+  std::array<SlotWord, kSlots> words;
+  std::array<std::uint8_t, kSlots> slot;
+  const ShadowLeaf::Words word = shadow.words();
+  std::size_t count = 0;
+  for (std::uint64_t used = shadow.used_slots(); used != 0; used &= used - 1) {
+    slot[count] = static_cast<std::uint8_t>(std::countr_zero(used));
+    words[count] = word[slot[count]];
+    count += 1;
+  }
+  if (!shadow.still(place.version)) return Status::conflict;
+  read_ahead(words.data(), count);
+  for (std::size_t i = 0; i < count; ++i) prefetch_key(file_, words[i].record());
+  std::array<Record, kSlots> records;
+  for (std::size_t i = 0; i < count; ++i) TENUTO_TRY(read(words[i], false, records[i]));
+  std::array<KeyRank, kSlots> order;
+  sort_by_key({order.data(), count}, [&](std::uint32_t i) { return records[i].key; });
+  if (count != 0) {
+    const std::uint32_t first = order[0].at;
+    const std::uint32_t last = order[count - 1].at;
+    const Entry ends[] = {{records[first], words[first], slot[first]},
+                          {records[last], words[last], slot[last]}};
     TENUTO_TRY(in_range(place, ends));
   }
-  out.take(found);
   SlotOrder slots;
-  for (const Entry& e : found) slots.of[slots.count++] = e.slot;
+  out.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    out.words[out.count++] = words[order[i].at];
+    slots.of[slots.count++] = slot[order[i].at];
+  }
   slots.keep(place);
   return Status::ok;
 }

@@ -91,6 +91,13 @@ inline void prefetch_record(const pm::PoolFile& file, PoolOffset at) {
   __builtin_prefetch(file.at<char>(at + kLineBytes));
 }
 
+// The same for its key, which is in the first line as a rule.
+inline void prefetch_key(const pm::PoolFile& file, PoolOffset at) {
+  constexpr std::uint64_t kHeadAndKey = 32;
+  __builtin_prefetch(file.at<char>(at));
+  __builtin_prefetch(file.at<char>(at + kHeadAndKey));
+}
+
 // The record at an offset that was read from media. False: there cannot be one, and the caller
 // reports damage. Does not verify the checksum.
 inline bool read_record(const pm::PoolFile& file, PoolOffset at, Record& out) {

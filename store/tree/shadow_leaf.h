@@ -196,14 +196,27 @@ struct alignas(kLineBytes) ShadowLeaf {
     }
   }
   // The word of a slot in use, if the version is still the same after. 0: it is damaged.
-  SlotWord word(unsigned i) const {
-    const std::uint64_t v = version.load(std::memory_order_relaxed);
-    if (has_words(v)) return {own_words()[i].load(std::memory_order_acquire)};
-    if (damaged(v)) [[unlikely]]
-      return {};
-    const SlotWord w{__atomic_load_n(&leaf->slot[i].raw, __ATOMIC_ACQUIRE)};
-    return w.sound() || TENUTO_PLANT("store_word_of_the_leaf_not_checked") ? w : SlotWord{};
-  }
+  SlotWord word(unsigned i) const { return words()[i]; }
+  // The same for several slots.
+  class Words {
+   public:
+    explicit Words(const ShadowLeaf& of) {
+      const std::uint64_t v = of.version.load(std::memory_order_relaxed);
+      own_ = has_words(v);
+      at_ = own_ ? reinterpret_cast<const SlotWord*>(&of + 1) : damaged(v) ? kNone : of.leaf->slot;
+    }
+    SlotWord operator[](unsigned i) const {
+      const SlotWord w{__atomic_load_n(&at_[i].raw, __ATOMIC_ACQUIRE)};
+      const bool good = own_ || w.sound() || TENUTO_PLANT("store_word_of_the_leaf_not_checked");
+      return good ? w : SlotWord{};
+    }
+
+   private:
+    static constexpr SlotWord kNone[kSlots] = {};  // of a damaged leaf
+    const SlotWord* at_;
+    bool own_;
+  };
+  Words words() const { return Words(*this); }
   // The word first: see above. REQUIRES: locked, or no other thread sees it yet.
   void set_entry(unsigned i, SlotWord w, std::uint8_t p) {
     if ((version.load(std::memory_order_relaxed) & kGaps) != 0) leave_order(i);
@@ -243,9 +256,9 @@ struct alignas(kLineBytes) ShadowLeaf {
   }
 
  private:
-  using Word = std::atomic<std::uint64_t>;
-  Word* own_words() { return reinterpret_cast<Word*>(this + 1); }
-  const Word* own_words() const { return reinterpret_cast<const Word*>(this + 1); }
+  std::atomic<std::uint64_t>* own_words() {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(this + 1);
+  }
   void set_bits(std::uint64_t mask, std::uint64_t bits) {
     const std::uint64_t v = version.load(std::memory_order_relaxed);
     version.store((v & ~mask) | bits, std::memory_order_relaxed);

@@ -2,14 +2,25 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
+
+#include "pm/no_memory.h"
 
 namespace TENUTO_NS::store {
 
 namespace {
-std::size_t bytes_of_table(const pm::PoolFile& file, std::size_t bytes_each) {
-  return (file.bytes_max() / sizeof(Leaf) + 1) * bytes_each;
+
+constexpr std::uint64_t kCoverBytes = 16u << 20;  // of the pool, at a time
+
+// null: zeros. Atomic, because threads look at a leaf that has ended for prefetches (word_hint).
+void copy_words(void* to, const void* from, std::size_t bytes) {
+  using Word [[gnu::may_alias]] = std::uint64_t;
+  auto* const out = static_cast<Word*>(to);
+  const auto* const in = static_cast<const Word*>(from);
+  for (std::size_t i = 0; i < bytes / sizeof(Word); ++i) {
+    __atomic_store_n(&out[i], in == nullptr ? 0 : in[i], __ATOMIC_RELAXED);
+  }
 }
 }  // namespace
 
@@ -18,20 +29,42 @@ ShadowLeaves::ShadowLeaves(const pm::PoolFile& file)
     : file_(file),
       with_words_(file.on_disk()),
       shift_(static_cast<unsigned>(
-          std::countr_zero(with_words_ ? sizeof(ShadowLeafWithWords) : sizeof(ShadowLeaf)))),
-      pages_(bytes_of_table(file, bytes_each())),
-      first_(pages_.as<char>()) {
-  if (there()) ::madvise(first_, bytes_of_table(file, bytes_each()), MADV_NOHUGEPAGE);
+          std::countr_zero(with_words_ ? sizeof(ShadowLeafWithWords) : sizeof(ShadowLeaf)))) {
+  void* const p =
+      ::mmap(nullptr, table_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return;
+  first_ = static_cast<char*>(p);
+  ::madvise(p, table_bytes(), MADV_NOHUGEPAGE);
+}
+
+ShadowLeaves::~ShadowLeaves() {
+  if (there()) ::munmap(first_, table_bytes());
+}
+
+std::size_t ShadowLeaves::table_bytes() const {
+  return round_up(file_.bytes_max(), kCoverBytes) / sizeof(Leaf) * bytes_each();
+}
+
+void ShadowLeaves::cover_more(PoolOffset leaf) {
+  const std::lock_guard lock(mu_);
+  const std::uint64_t from = covered_.load(std::memory_order_relaxed);
+  const std::uint64_t to = round_up(std::max(leaf.value + 1, file_.bytes()), kCoverBytes);
+  if (leaf.value < from) return;
+  const auto place = [this](std::uint64_t o) { return first_ + (o / sizeof(Leaf) << shift_); };
+  const auto bytes = static_cast<std::size_t>(place(to) - place(from));
+  if (::mprotect(place(from), bytes, PROT_READ | PROT_WRITE) != 0) pm::throw_bad_alloc();
+  covered_.store(to, std::memory_order_release);
 }
 
 void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {
-  for (unsigned i = 0; i < kSlots; ++i) shadow.set_fingerprint(i, 0);
+  copy_words(&shadow, nullptr, sizeof(ShadowLeaf));
   shadow.set_order(nullptr, 0);
   shadow.version.store(with_words_ ? ShadowLeaf::kHasWords : 0, std::memory_order_relaxed);
 }
 
 ShadowLeaf& ShadowLeaves::fresh(PoolOffset leaf) {
   skew_.store(static_cast<std::uint32_t>(leaf.value % sizeof(Leaf)), std::memory_order_relaxed);
+  cover(leaf);
   ShadowLeaf& shadow = of(leaf);
   set_empty(shadow);
   shadow.leaf = file_.at<Leaf>(leaf);
@@ -42,7 +75,7 @@ void ShadowLeaves::clear(ShadowLeafWithWords& shadow) const { set_empty(shadow);
 
 ShadowLeaf& ShadowLeaves::put(const ShadowLeafWithWords& filled) {
   ShadowLeaf& shadow = fresh(file_.offset_of(filled.leaf));
-  std::memcpy(static_cast<void*>(&shadow), static_cast<const void*>(&filled), bytes_each());
+  copy_words(&shadow, &filled, bytes_each());
   return shadow;
 }
 

@@ -6,17 +6,19 @@
 //   512 i + 511
 //
 // Two leaves never begin in the same 512 bytes, so each has a place of its own. Only touched pages
-// of the table exist. A thread that knows a shadow leaf can ask for lines of the leaf before it has
-// read anything of either. And a shadow leaf needs no memory of its own: it lives exactly as long
-// as the block of its leaf. A block is handed out again only when no thread can see the old leaf
-// any more (epoch.h), and that holds for its shadow leaf, too.
+// of the table exist, and only the part for the pool's present size may be touched: a system that
+// counts writable memory (vm.overcommit_memory 2) counts no more. A thread that knows a shadow leaf
+// can ask for lines of the leaf before it has read anything of either. And a shadow leaf needs no
+// memory of its own: it lives exactly as long as the block of its leaf. A block is handed out again
+// only when no thread can see the old leaf any more (epoch.h), and that holds for its shadow leaf,
+// too.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 
 #include "file/pool_file.h"
-#include "pm/zero_pages.h"
 #include "store/tree/shadow_leaf.h"
 
 namespace TENUTO_NS::store {
@@ -25,20 +27,29 @@ class ShadowLeaves {
  public:
   // In a pool on a disk each has slot words of its own (shadow_leaf.h).
   explicit ShadowLeaves(const pm::PoolFile& file);
+  ~ShadowLeaves();
+  ShadowLeaves(const ShadowLeaves&) = delete;
+  ShadowLeaves& operator=(const ShadowLeaves&) = delete;
 
   // False: the system refused the address space, and nothing else may be called.
-  bool there() const { return static_cast<bool>(pages_); }
+  bool there() const { return first_ != nullptr; }
   bool with_words() const { return with_words_; }
   std::size_t bytes_each() const { return std::size_t{1} << shift_; }
 
   ShadowLeaf& of(PoolOffset leaf) const {
     return *reinterpret_cast<ShadowLeaf*>(first_ + (leaf.value / sizeof(Leaf) << shift_));
   }
-  // The same, without entries, unlocked. REQUIRES: no other thread sees the leaf yet, or still.
+  // Makes its place usable. Throws bad_alloc.
+  void cover(PoolOffset leaf) {
+    if (leaf.value >= covered_.load(std::memory_order_acquire)) [[unlikely]]
+      cover_more(leaf);
+  }
+  // cover() and of(), and the shadow leaf is unlocked and has no entries. REQUIRES: no other thread
+  // sees the leaf yet, or still.
   ShadowLeaf& fresh(PoolOffset leaf);
   // An empty one that is no leaf's yet, to be filled and then shown by put().
   void clear(ShadowLeafWithWords& shadow) const;
-  // Puts one that was filled elsewhere into its place. REQUIRES: as fresh().
+  // Puts one that was filled elsewhere into its place. REQUIRES: as fresh(), and cover().
   ShadowLeaf& put(const ShadowLeafWithWords& filled);
 
   // These read no line of the shadow leaf, so they do not wait for one. Its slot words: those that
@@ -69,13 +80,16 @@ class ShadowLeaves {
         .at<Leaf>({(bytes >> shift_) * sizeof(Leaf) + skew_.load(std::memory_order_relaxed)})
         ->slot;
   }
+  std::size_t table_bytes() const;
+  void cover_more(PoolOffset leaf);
   void set_empty(ShadowLeaf& shadow) const;
 
   const pm::PoolFile& file_;
   const bool with_words_;
   const unsigned shift_;  // log2 of bytes_each()
-  const pm::ZeroPages pages_;
-  char* const first_;
+  char* first_ = nullptr;
+  std::mutex mu_;                          // held while covered_ grows
+  std::atomic<std::uint64_t> covered_{0};  // leaves below this offset have usable places
   // Where a leaf begins in its 512 bytes. All leaves of a pool are alike: it depends on the slabs.
   std::atomic<std::uint32_t> skew_{0};
 };

@@ -44,6 +44,7 @@ const char* LeafMaker::read(UnmadeLeaf unmade, ShadowLeaf& shadow) const {
 
 const char* LeafMaker::fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) const {
   prefetch(unmade);
+  shadows_.cover(unmade.at());
   shadows_.clear(shadow);
   shadow.set_leaf(*file_.at<Leaf>(unmade.at()));
   const char* const damage = read(unmade, shadow);

@@ -62,8 +62,8 @@ class LeafMaker {
 
   // Reads the leaf, perhaps from a disk. Null: it is sound. Else what is damaged. What comes out
   // counts only if the child is unmade still when its node is locked: then put() shows it. Else
-  // another thread may have changed the leaf meanwhile. Thread-safe.
-  const char* fill(UnmadeLeaf leaf, ShadowLeafWithWords& out) const;
+  // another thread may have changed the leaf meanwhile. Throws bad_alloc. Thread-safe.
+  const char* fill(UnmadeLeaf unmade, ShadowLeafWithWords& shadow) const;
   ShadowLeaves& shadows() const { return shadows_; }
   // Says what fill() found, if that is damage. The pool is read-only from then on.
   void note(UnmadeLeaf leaf, const char* damage) const;
@@ -79,7 +79,7 @@ class LeafMaker {
   }
 
  private:
-  const char* read(UnmadeLeaf leaf, ShadowLeaf& shadow) const;
+  const char* read(UnmadeLeaf unmade, ShadowLeaf& shadow) const;
 
   const pm::PoolFile& file_;
   const LeafReader& leaves_;

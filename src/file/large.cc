@@ -22,6 +22,15 @@ bool PoolFile::may_make_large() const {
 
 int PoolFile::make_large(PoolOffset o) const { return pm::make_large(base_ + o.value, kHugeBytes); }
 
+bool PoolFile::maps_both(PoolOffset one, PoolOffset other) const {
+  if (!in_memory_ || !shared_) return false;
+  std::uint64_t word = 0;
+  copy_mapped(one, &word, sizeof word);
+  const std::uint64_t before = page_faults();
+  copy_mapped(other, &word, sizeof word);
+  return page_faults() == before;
+}
+
 // Large pages that another process made are not mapped here before the first access, or before this
 // process asks for them (make_large). A pool that is opened to read does not ask. So there one
 // frame of each huge frame is mapped now; not of holes, because that would fill them. In a pool

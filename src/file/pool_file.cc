@@ -322,6 +322,10 @@ void PoolFile::copy_out(PoolOffset o, void* to, std::size_t bytes) const {
       ::pread(fd_, to, bytes, static_cast<off_t>(o.value)) == static_cast<ssize_t>(bytes)) {
     return;
   }
+  copy_mapped(o, to, bytes);
+}
+
+void PoolFile::copy_mapped(PoolOffset o, void* to, std::size_t bytes) const {
   // Each word is read once: the file may be cut short between a check and a use.
   const auto* from = at<std::uint64_t>(o);
   auto* words = static_cast<std::uint64_t*>(to);

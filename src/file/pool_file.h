@@ -103,6 +103,12 @@ class PoolFile final : public OfProcess {
   // file, so that the pages are not mapped: recovery looks at a few lines here and there. REQUIRES:
   // o and bytes are multiples of 8, inside the pool.
   void copy_out(PoolOffset o, void* to, std::size_t bytes) const;
+  // The same by loads, which map the pages.
+  void copy_mapped(PoolOffset o, void* to, std::size_t bytes) const;
+  // Whether that is the cheaper way for places like these two: the file is in memory, and the first
+  // one's page maps the other one, too (large.cc). REQUIRES: both are in one huge frame and are no
+  // holes, which a load would fill.
+  bool maps_both(PoolOffset one, PoolOffset other) const;
 
   // --- shared pages on medium journal
   // Maps [o, o + bytes) shared from now on; other media do already. The kernel may write its pages

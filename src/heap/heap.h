@@ -175,9 +175,11 @@ class Heap {
   Status replay_intents(Report* report);
   // Frees the logged block that a log names. Idempotent. corrupt when no block can start there.
   Status recover_free(PoolOffset block, Report* report);
-  // The derived block that starts there is reachable. Thread-safe. corrupt when no derived block
-  // starts there, or when it was marked before (reachable twice).
-  Status mark(PoolOffset block, Report* report);
+  // The derived blocks that start there are reachable. Thread-safe, and cheap for many blocks at a
+  // time. corrupt when no derived block starts there, or when it was marked before (reachable
+  // twice); then some of the others may be unmarked. Throws bad_alloc.
+  Status mark(std::span<const PoolOffset> blocks, Report* report);
+  Status mark(PoolOffset block, Report* report) { return mark({&block, 1}, report); }
   // Frees what has no owner, gives frames back and fills the free lists. *leaked_frames: the number
   // of frames given back. After a crash, all that recovery wrote is durable on return.
   Status finish_recovery(std::uint64_t* leaked_frames, Report* report);

@@ -42,6 +42,9 @@ struct Heap::State {
   std::vector<PoolOffset> log_frames;           // from own_log_frame
   std::atomic<std::uint64_t> evacuations = 0;   // begun; a lane that saw fewer empties its caches
   std::atomic<std::uint64_t> slabs_stayed = 0;  // in the present evacuation
+  // Of the slabs in turn: whose marks one thread stores at a time (Heap::mark).
+  static constexpr std::size_t kMarkParts = 64;
+  std::array<std::mutex, kMarkParts> mark_mu;
 
   // --- heap.cc
   LaneHeap& mine() { return lane_heap(lanes.mine()); }
@@ -170,7 +173,9 @@ struct Heap::State {
 
   // --- recover.cc
   Status find_slabs(unsigned threads, Report* report);
-  bool adopt_slab(PoolOffset o, Arena& arena) const;  // false: there is none
+  Status mark(PoolOffset block, Report* report);
+  bool in_large_pages(std::span<const PoolOffset> slabs);
+  bool adopt_slab(PoolOffset o, bool mapped, Arena& arena);  // false: there is none
   static void close_slab(Slab& slab);
   // For recovery, while no block is held yet: the block in the part whose block size is `bytes`,
   // and the block in each part.

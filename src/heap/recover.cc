@@ -18,6 +18,12 @@ namespace {
 constexpr unsigned kLaneSegmentOrder = 7;
 static_assert(pm::kLaneSegmentBytes == kFrameBytes << kLaneSegmentOrder);
 constexpr unsigned kSlabFrames = kSlabBytes / kFrameBytes;
+
+// The header and the stripes of most slabs. A line whose page is not mapped yet is left out.
+void prefetch_slab(const pm::PoolFile& file, PoolOffset o) {
+  constexpr std::size_t kLines = 8;
+  for (std::size_t i = 0; i < kLines; ++i) __builtin_prefetch(file.at<char>(o + i * kLineBytes));
+}
 }  // namespace
 
 Result<std::unique_ptr<Heap>> Heap::open(pm::PoolFile& file, frame::Frames& frames,
@@ -61,16 +67,36 @@ Status Heap::State::find_slabs(unsigned threads, Report* report) {
     const std::size_t from = part * kAtOnce;
     const std::span<const PoolOffset> here(&places[from], std::min(kAtOnce, places.size() - from));
     file.read_ahead(here.data(), here.size());
+    const bool mapped = in_large_pages(here);
     std::size_t arena = part;
-    for (const PoolOffset o : here) arena += adopt_slab(o, *arenas[arena % arenas.size()]);
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      if (mapped && i + 1 < here.size()) prefetch_slab(file, here[i + 1]);
+      arena += adopt_slab(here[i], mapped, *arenas[arena % arenas.size()]);
+    }
   };
   const Status s = pm::parallel_each(parts, parts < kParts ? 1 : threads, adopt);
   return s == Status::ok ? s : fail(s, report, pm::kNoThreadHere, file.path());
 }
 
-bool Heap::State::adopt_slab(PoolOffset o, Arena& arena) const {
+// Judges by two slabs of one huge frame. A pool that is open to read does not know its holes.
+bool Heap::State::in_large_pages(std::span<const PoolOffset> slabs) {
+  const auto hole = [this](PoolOffset o) {
+    return frames.holes().is_hole(frame_of_offset(o).value);
+  };
+  if (file.read_only()) return false;
+  for (std::size_t i = 1; i < slabs.size(); ++i) {
+    const PoolOffset one = slabs[i - 1];
+    const PoolOffset other = slabs[i];
+    if (one.value / kHugeBytes != other.value / kHugeBytes || hole(one) || hole(other)) continue;
+    return file.maps_both(one, other);
+  }
+  return false;
+}
+
+bool Heap::State::adopt_slab(PoolOffset o, bool mapped, Arena& arena) {
   SlabLines lines;
-  const std::optional<SlabHeader> header = lines.read(file, o);
+  const bool hole = frames.holes().is_hole(frame_of_offset(o).value);
+  const std::optional<SlabHeader> header = lines.read(file, o, mapped && !hole);
   if (!header) return false;
   Slab& slab = arena.adopt(o, *header);
   slab.sealed = lines.sealed(*header);
@@ -119,17 +145,42 @@ Status Heap::recover_free(PoolOffset block, Report* report) {
               s.file.where(block, "block"));
 }
 
-Status Heap::mark(PoolOffset block, Report* report) {
-  State& s = *state_;
-  const auto [slab, i] = s.slab_block(block);
-  if (slab == nullptr) return s.extents.mark(block, report);
+// Blocks of neighbouring leaves are in slabs all over the pool. A locked instruction for each would
+// wait for a line of another thread every time. So the slabs are divided into parts, the blocks are
+// sorted by part, and a part's lock is taken once for all of them.
+Status Heap::mark(std::span<const PoolOffset> blocks, Report* report) {
+  constexpr std::size_t kParts = State::kMarkParts;
+  const auto part_of = [](PoolOffset o) { return o.value / kSlabBytes % kParts; };
+  std::array<std::uint32_t, kParts + 1> begin{};
+  for (const PoolOffset o : blocks) begin[part_of(o) + 1] += 1;
+  for (std::size_t p = 0; p < kParts; ++p) begin[p + 1] += begin[p];
+  std::vector<PoolOffset> sorted(blocks.size());
+  std::array<std::uint32_t, kParts + 1> at = begin;
+  for (const PoolOffset o : blocks) sorted[at[part_of(o)]++] = o;
+  // Threads begin at different parts.
+  const std::size_t first = blocks.empty() ? 0 : part_of(blocks[0]);
+  for (std::size_t n = 0; n < kParts; ++n) {
+    const std::size_t p = (first + n) % kParts;
+    if (begin[p] == begin[p + 1]) continue;
+    const std::lock_guard lock(state_->mark_mu[p]);
+    for (std::uint32_t i = begin[p]; i < begin[p + 1]; ++i) {
+      TENUTO_TRY(state_->mark(sorted[i], report));
+    }
+  }
+  return Status::ok;
+}
+
+// REQUIRES: the lock of the slab's part.
+Status Heap::State::mark(PoolOffset block, Report* report) {
+  const auto [slab, i] = slab_block(block);
+  if (slab == nullptr) return extents.mark(block, report);
   if (i == kNoBlock || is_logged(slab->kind)) {
     return fail(Status::corrupt, report, "a reference leads to no block",
-                s.file.where(block, "reference"));
+                file.where(block, "reference"));
   }
-  if (!slab->set_live(i)) {
+  if (!slab->set_live_alone(i)) {
     return fail(Status::corrupt, report, "a block is referred to twice",
-                s.file.where(block, "reference"));
+                file.where(block, "reference"));
   }
   return Status::ok;
 }

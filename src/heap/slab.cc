@@ -209,17 +209,21 @@ void gather(const Slab& slab, const Word& word, BlockBits& used) {
 }
 }  // namespace
 
-std::optional<SlabHeader> SlabLines::read(const pm::PoolFile& file, PoolOffset offset) {
-  constexpr unsigned kUsually = 16;
+std::optional<SlabHeader> SlabLines::read(const pm::PoolFile& file, PoolOffset offset,
+                                          bool mapped) {
+  const unsigned kUsually = mapped ? 1 : 16;
   const pm::Superblock& s = file.superblock();
-  file.copy_out(offset, word.data(), kUsually * kLineBytes);
+  const auto copy = [&](PoolOffset o, void* to, std::size_t bytes) {
+    mapped ? file.copy_mapped(o, to, bytes) : file.copy_out(o, to, bytes);
+  };
+  copy(offset, word.data(), kUsually * kLineBytes);
   SlabHeader h;
   std::memcpy(static_cast<void*>(&h), word.data(), sizeof h);
   if (!is_slab_of(h, offset, s.pool_id, s.stripes)) return std::nullopt;
   const unsigned end = h.shape.shape().now.end_line;
   if (end > kUsually) {
     const std::size_t from = std::size_t{kUsually} * kLineBytes;
-    file.copy_out(offset + from, &word[from / 8], (end - kUsually) * kLineBytes);
+    copy(offset + from, &word[from / 8], (end - kUsually) * kLineBytes);
   }
   return h;
 }

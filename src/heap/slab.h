@@ -169,6 +169,14 @@ struct Slab : BlockGrid {
   }
   bool live(unsigned i) const { return is_set(live_bits, i); }
   bool set_live(unsigned i) { return set(live_bits, i); }
+  // The same without a locked instruction. REQUIRES: no other thread changes live_bits.
+  bool set_live_alone(unsigned i) {
+    std::atomic<std::uint64_t>& word = live_bits[i / 64];
+    const std::uint64_t before = word.load(std::memory_order_relaxed);
+    const std::uint64_t bit = 1ull << i % 64;
+    word.store(before | bit, std::memory_order_relaxed);
+    return (before & bit) == 0;
+  }
   // For recovery, when live_bits equals the stripes: changes the bit in both.
   void recover(unsigned i, bool allocated) {
     if (live(i) == allocated) return;
@@ -247,7 +255,7 @@ struct SlabLines {
   alignas(kLineBytes) std::array<std::uint64_t, (kHeaderLinesMax + 1) * kLineBytes / 8> word;
 
   // Reads the lines. Returns a copy of the header, if the one at `offset` is sound.
-  std::optional<SlabHeader> read(const pm::PoolFile& file, PoolOffset offset);
+  std::optional<SlabHeader> read(const pm::PoolFile& file, PoolOffset offset, bool mapped);
   // Whether the stripes have the seal of the last clean close.
   bool sealed(const SlabHeader& header) const;
   // The persistent bits of one part of the slab, in block order.

@@ -268,6 +268,11 @@ std::uint64_t disk_reads() {
   return ::getrusage(RUSAGE_THREAD, &used) == 0 ? static_cast<std::uint64_t>(used.ru_inblock) : 0;
 }
 
+std::uint64_t page_faults() {
+  struct rusage used {};
+  return ::getrusage(RUSAGE_THREAD, &used) == 0 ? static_cast<std::uint64_t>(used.ru_minflt) : 0;
+}
+
 void lower_priority() {
   constexpr int kNice = 10;
   const auto me = static_cast<id_t>(::syscall(SYS_gettid));

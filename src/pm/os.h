@@ -78,6 +78,8 @@ std::uint64_t memory_left(const std::string& root = "");
 std::uint64_t memory_limit(const std::string& root = "");
 // What the calling thread has read from disks, in blocks. 0: the kernel does not count it.
 std::uint64_t disk_reads();
+// How often the calling thread has met a page that its process had not mapped.
+std::uint64_t page_faults();
 // The calling thread yields to others that want to run. It never gets a higher priority than it
 // had.
 void lower_priority();

@@ -56,16 +56,24 @@ void erase_entry(ShadowLeaf& shadow, unsigned slot) {
   shadow.set_fingerprint(slot, 0);
 }
 
+namespace {
+// Byte i is 0xff if bit i is set, else 0.
+std::uint64_t whole_bytes(std::uint8_t bits) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  const std::uint64_t own = bits * kOnes & 0x8040201008040201;  // byte i has bit i alone
+  const std::uint64_t high = (own + 0x7f * kOnes) & 0x80 * kOnes;
+  return (high >> 7) * 0xff;
+}
+}  // namespace
+
 UsedFingerprints fingerprints_of(const Leaf& leaf, std::uint64_t used) {
   UsedFingerprints p;
   using Word [[gnu::may_alias]] = std::uint64_t;
   const auto* const words = reinterpret_cast<const Word*>(leaf.head.fingerprint);
   for (unsigned i = 0; i < kSlots; i += sizeof(Word)) {
     const Word w = __atomic_load_n(words + i / sizeof(Word), __ATOMIC_RELAXED);
-    std::memcpy(p.of + i, &w, sizeof w);
-  }
-  for (unsigned i = 0; i < kSlots; ++i) {
-    p.of[i] = static_cast<std::uint8_t>(p.of[i] & (0 - (used >> i & 1)));
+    const Word kept = w & whole_bytes(static_cast<std::uint8_t>(used >> i));
+    std::memcpy(p.of + i, &kept, sizeof kept);
   }
   return p;
 }

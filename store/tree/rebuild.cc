@@ -12,6 +12,7 @@
 // walks no chain; a leaf is then judged when a thread first comes there (unmade.h).
 #include "store/tree/rebuild.h"
 
+#include <tbb/enumerable_thread_specific.h>
 #include <tbb/task_group.h>
 
 #include <atomic>
@@ -52,6 +53,7 @@ class Tree::Rebuild {
     } else {
       TENUTO_TRY(walk_chain([this](Chunk& c) { rebuild_chunk(c); }));
     }
+    for (std::vector<PoolOffset>& reached : reached_) mark(reached);
     if (failed_.load(std::memory_order_acquire)) {
       if (report_ != nullptr) *report_ = first_report_;
       return first_status_;
@@ -110,6 +112,7 @@ class Tree::Rebuild {
   }
 
   static constexpr std::size_t kChunk = 128;
+  static constexpr std::size_t kMarksAtOnce = 1 << 16;  // so that a slab gets several at a time
 
   // Leaves in a row, and their neighbours.
   struct Chunk {
@@ -168,18 +171,31 @@ class Tree::Rebuild {
 
   void rebuild_leaves(Chunk& c) {
     c.lows.reserve(c.count);
+    std::vector<PoolOffset>& reached = reached_.local();
+    if (!clean_) reached.reserve(kMarksAtOnce + c.count * (kSlots + 2));
     for (std::size_t i = 0; i < c.count; ++i) {
       if (failed_.load(std::memory_order_relaxed)) return;
       if (i + 1 < c.count) prefetch(c.at[i + 1]);
       Report report;
-      const Status s = rebuild_leaf(c, i, &report);
-      if (s == Status::ok) continue;
-      const std::lock_guard lock(mu_);
-      if (failed_.load(std::memory_order_relaxed)) return;
-      first_status_ = s;
-      first_report_ = std::move(report);
-      failed_.store(true, std::memory_order_release);
+      const Status s = rebuild_leaf(c, i, reached, &report);
+      if (s != Status::ok) return note_failure(s, std::move(report));
     }
+    if (reached.size() >= kMarksAtOnce) mark(reached);
+  }
+
+  void mark(std::vector<PoolOffset>& reached) {
+    Report report;
+    const Status s = tree_.heap_.mark(reached, &report);
+    reached.clear();
+    if (s != Status::ok) note_failure(s, std::move(report));
+  }
+
+  void note_failure(Status s, Report&& report) {
+    const std::lock_guard lock(mu_);
+    if (failed_.load(std::memory_order_relaxed)) return;
+    first_status_ = s;
+    first_report_ = std::move(report);
+    failed_.store(true, std::memory_order_release);
   }
 
   void prefetch(PoolOffset at) const {
@@ -188,13 +204,14 @@ class Tree::Rebuild {
     }
   }
 
-  Status rebuild_leaf(Chunk& c, std::size_t i, Report* report) {
+  // `reached` gets the blocks to be marked.
+  Status rebuild_leaf(Chunk& c, std::size_t i, std::vector<PoolOffset>& reached, Report* report) {
     const PoolOffset at = c.at[i];
     Leaf& leaf = leaf_at(at);
     TENUTO_TRY(take_low(c, i, leaf, report));
     if (!bitmap_sound(leaf)) return damaged(report, at, "leaf bitmap or fingerprints");
     if (!clean_)
-      TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, report));
+      TENUTO_TRY(recover_leaf(leaf, at, i + 1 < c.count ? c.at[i + 1] : c.behind, reached, report));
     ShadowLeaf& shadow = tree_.shadows_.fresh(at);
     shadow.set_leaf(leaf);
     const std::uint64_t used = bitmap_of(leaf);
@@ -203,7 +220,7 @@ class Tree::Rebuild {
       return damaged(report, at + kLineBytes + bad * sizeof(SlotWord), "slot of a leaf");
     }
     for (std::uint64_t rest = clean_ ? 0 : used; rest != 0; rest &= rest - 1) {
-      TENUTO_TRY(tree_.heap_.mark(leaf.slot[std::countr_zero(rest)].record(), report));
+      reached.push_back(leaf.slot[std::countr_zero(rest)].record());
     }
     records_.fetch_add(std::popcount(used), std::memory_order_relaxed);
     return Status::ok;
@@ -228,19 +245,18 @@ class Tree::Rebuild {
     return Status::ok;
   }
 
-  // Finishes a split that got no further than `next`, and marks the leaf's own blocks in the heap.
-  Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, Report* report) const {
+  // Finishes a split that got no further than `next`. `reached` gets the leaf's own blocks.
+  Status recover_leaf(Leaf& leaf, PoolOffset at, PoolOffset next, std::vector<PoolOffset>& reached,
+                      Report* report) const {
     if (next) {
       const Leaf& right = leaf_at(next);
       // Another task may be changing it. What is used of it must be sound.
       if (!bitmap_sound(right)) return damaged(report, next, "leaf bitmap or fingerprints");
       if (resolve_split(leaf, right)) fence("split finished", "store is used");
     }
-    TENUTO_TRY(tree_.heap_.mark(at, report));
+    reached.push_back(at);
     const PoolOffset block = low_block(leaf);
-    if (block && !TENUTO_PLANT("store_separator_block_not_marked")) {
-      TENUTO_TRY(tree_.heap_.mark(block, report));
-    }
+    if (block && !TENUTO_PLANT("store_separator_block_not_marked")) reached.push_back(block);
     return Status::ok;
   }
 
@@ -257,6 +273,8 @@ class Tree::Rebuild {
   std::deque<Chunk> chunks_;
   std::size_t leaves_ = 0;
   PoolOffset image_{};  // that the index was built from
+  // Blocks to be marked, of each thread.
+  tbb::enumerable_thread_specific<std::vector<PoolOffset>> reached_;
   std::atomic<std::int64_t> records_{0};
   std::atomic<bool> failed_{false};
   std::mutex mu_;

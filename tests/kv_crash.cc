@@ -46,7 +46,7 @@ TEST(kv_crash, a_batch_is_there_or_not) {
 }
 
 TEST(kv_crash, images_of_leaves_are_left_used_and_given_back) {
-  expect_sound(kv_images(), {{"image's name", "its block is given back"},
+  expect_sound(kv_images(), {{"image's name", "its blocks are given back"},
                              {"store's counts", "the heap is closed"}});
 }
 TEST(kv_crash, a_bulk_load_is_there_or_not) {

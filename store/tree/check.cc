@@ -35,8 +35,12 @@ class Tree::Check {
     }
     if (expected) return damaged(expected, "the chain of leaves is longer than the index");
     // An open to read leaves the image where it is.
-    if (const Result<PoolOffset> image = image_of(*tree_.file_.at<Leaf>(tree_.first_leaf_)); image)
-      TENUTO_TRY(reach(*image));
+    if (const Result<PoolOffset> image = image_of(*tree_.file_.at<Leaf>(tree_.first_leaf_));
+        image) {
+      const std::vector<PoolOffset> parts = blocks_of_image(tree_.file_, tree_.id_, *image);
+      for (const PoolOffset part : parts) TENUTO_TRY(reach(part));
+      if (parts.empty()) TENUTO_TRY(reach(*image));  // damaged
+    }
     // Blocks that wait for readers are in use and rightly unreachable.
     tree_.garbage_.for_each([this](const Retired& item) {
       if (item.what == Retired::What::block) reached_.emplace(item.word, false);

@@ -1,7 +1,9 @@
 #include "store/tree/image.h"
 
-#include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "pm/crc32c.h"
 #include "pm/plant.h"
@@ -13,96 +15,185 @@ namespace TENUTO_NS::store {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x454741494d495454;  // "TTIMAGE", reversed
+constexpr std::uint64_t kMagic = 0x32454d4954495454;  // "TTITIME2"
 constexpr std::size_t kNameAt = sizeof(TreeCounts);
 
-struct ImageHead {
+constexpr std::size_t kPartBytes = 512u << 10;  // one node more at most, and its separator
+constexpr std::size_t kBodyAt = kLineBytes;     // so that nodes begin at lines
+
+struct PartHead {
   std::uint64_t magic;
-  std::uint64_t leaves;
-  std::uint64_t text_bytes;  // of all separators
-  std::uint64_t check;       // crc32c of the tree, the offset, the fields above, and what follows
+  std::uint64_t next;   // offset of the next part; 0: the last
+  std::uint64_t after;  // how many parts follow
+  std::uint64_t nodes;
+  std::uint64_t bytes;  // of all that follows
+  std::uint64_t check;  // crc32c of the tree, the offset, the fields above, and what follows
 };
-static_assert(pm::OnMedia<ImageHead>);
+static_assert(pm::OnMedia<PartHead> && sizeof(PartHead) <= kBodyAt);
 
-std::uint64_t check_of(const ImageHead& head, TreeId tree, PoolOffset at, const void* words,
-                       const void* text) {
+std::uint64_t check_of(const PartHead& head, TreeId tree, PoolOffset at, const void* body) {
   std::uint32_t crc = pm::crc32c_u64(pm::crc32c_u64(~0u, tree.value), at.value);
-  crc = pm::crc32c(&head, offsetof(ImageHead, check), crc);
-  crc = pm::crc32c(words, head.leaves * sizeof(UnmadeLeaf), crc);
-  return pm::crc32c(text, head.text_bytes, crc);
+  crc = pm::crc32c(&head, offsetof(PartHead, check), crc);
+  return pm::crc32c(body, head.bytes, crc);
 }
 
-// Lengths, seven bits a byte, the lowest first.
-void put_length(std::string& out, std::size_t n) {
-  for (; n > 0x7f; n >>= 7) out.push_back(static_cast<char>(n | 0x80));
-  out.push_back(static_cast<char>(n));
-}
-bool take_length(std::string_view& in, std::size_t& n) {
-  n = 0;
-  for (unsigned shift = 0; shift <= 14 && !in.empty(); shift += 7) {
-    const auto byte = static_cast<std::uint8_t>(in.front());
-    in.remove_prefix(1);
-    n |= std::size_t{byte & 0x7fu} << shift;
-    if (byte <= 0x7f) return true;
+// Nodes begin at lines, so that their words are aligned.
+std::size_t room_of(const Node& n) { return round_up(n.bytes(), kLineBytes); }
+
+// The nodes read so far. The destructor frees them unless the index has them.
+struct NodesRead {
+  std::vector<Node*> nodes;
+  ~NodesRead() {
+    for (Node* n : nodes) {
+      if (n != nullptr) Node::destroy(n);
+    }
   }
-  return false;
+};
+
+// Whether all children are words that can name leaves.
+bool leads_to_leaves(const pm::PoolFile& file, const Node& n) {
+  for (unsigned i = 0; i < n.count(); ++i) {
+    const UnmadeLeaf leaf = UnmadeLeaf::of(n.child(i));
+    if (!leaf.can_be() || !file.in_range(leaf.at(), sizeof(Leaf))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+namespace {
+
+// A part that is being made.
+struct Part {
+  std::uint64_t nodes = 0;
+  std::vector<std::byte> body;
+  std::string lows;
+
+  bool full() const { return body.size() + lows.size() >= kPartBytes; }
+  void add(const pm::PoolFile& file, const Node& n, std::string_view low) {
+    const std::size_t from = body.size();
+    body.resize(from + room_of(n));
+    n.write(&body[from], [&](void* child) {
+      if (UnmadeLeaf::is(child)) return child;
+      const auto* const shadow = static_cast<const ShadowLeaf*>(child);
+      return UnmadeLeaf::of(file.offset_of(shadow->leaf), shadow->low_check).child();
+    });
+    const auto bytes = static_cast<std::uint32_t>(low.size());
+    lows.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+    lows.append(low);
+    nodes += 1;
+  }
+  void end() {
+    const auto* const text = reinterpret_cast<const std::byte*>(lows.data());
+    body.insert(body.end(), text, text + lows.size());
+  }
+};
+
+// The head of a part; null: there is no sound one.
+const PartHead* part_at(const pm::PoolFile& file, TreeId tree, PoolOffset at) {
+  if (at.value % kLineBytes != 0 || !file.in_range(at, kBodyAt)) return nullptr;
+  const PartHead& head = *file.at<PartHead>(at);
+  const std::size_t room = file.bytes() - at.value - kBodyAt;
+  if (head.magic != kMagic || head.bytes > room || head.nodes > head.bytes) return nullptr;
+  const bool sound = head.check == check_of(head, tree, at, file.at<std::byte>(at + kBodyAt));
+  return sound || TENUTO_PLANT("store_image_checksum_not_compared") ? &head : nullptr;
+}
+
+// What a part holds goes behind what the parts before it held.
+bool read_part(const pm::PoolFile& file, const PartHead& head, PoolOffset at, NodesRead& read,
+               std::vector<std::string>& lows) {
+  const std::byte* from = file.at<std::byte>(at + kBodyAt);
+  std::size_t left = head.bytes;
+  const auto take = [&](std::size_t bytes) {
+    from += bytes;
+    left -= bytes;
+  };
+  for (std::uint64_t i = 0; i < head.nodes; ++i) {
+    read.nodes.push_back(nullptr);
+    Node* const n = read.nodes.back() = Node::read(from, left);
+    if (n == nullptr || room_of(*n) > left || !leads_to_leaves(file, *n)) return false;
+    take(room_of(*n));
+  }
+  for (std::uint64_t i = 0; i < head.nodes; ++i) {
+    std::uint32_t bytes = 0;
+    if (left < sizeof bytes) return false;
+    std::memcpy(&bytes, from, sizeof bytes);
+    take(sizeof bytes);
+    if (bytes > left) return false;
+    lows.emplace_back(reinterpret_cast<const char*>(from), bytes);
+    take(bytes);
+  }
+  return left == 0;
+}
+
+// Calls f(head, at) for each part. False: one is not sound, or f said so.
+template <class F>
+bool each_part(const pm::PoolFile& file, TreeId tree, PoolOffset at, const F& f) {
+  for (const PartHead* before = nullptr;;) {
+    const PartHead* const head = part_at(file, tree, at);
+    if (head == nullptr || (before != nullptr && head->after + 1 != before->after)) return false;
+    if (!f(*head, at)) return false;
+    if (head->next == 0) return head->after == 0;
+    if (head->after == 0) return false;
+    before = head;
+    at = {head->next};
+  }
 }
 
 }  // namespace
 
 Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeId tree,
-                               const LeafList& leaves) {
-  std::string text;
-  std::string_view before;
-  for (const std::string& low : leaves.lows) {
-    const std::size_t shared = common_prefix(before, low);
-    put_length(text, shared);
-    put_length(text, low.size() - shared);
-    text.append(low, shared);
-    before = low;
+                               const Index& index) {
+  std::vector<Part> parts(1);
+  index.each_low_node([&](const Node& n, std::string_view low) {
+    if (parts.back().full()) parts.emplace_back();
+    parts.back().add(file, n, low);
+  });
+  for (Part& p : parts) p.end();
+  std::vector<PoolOffset> at;
+  at.reserve(parts.size());
+  for (const Part& p : parts) {
+    const Result<heap::Block> block =
+        heap.reserve(kBodyAt + p.body.size(), heap::Kind::derived, kLineBytes);
+    if (!block) {
+      for (const PoolOffset o : at) heap.release(o);
+      return block.error();
+    }
+    at.push_back(block->offset);
   }
-  ImageHead head{kMagic, leaves.children.size(), text.size(), 0};
-  const std::size_t words_bytes = head.leaves * sizeof(UnmadeLeaf);
-  const Result<heap::Block> block =
-      heap.reserve(sizeof head + words_bytes + text.size(), heap::Kind::derived);
-  if (!block) return block.error();
-  const PoolOffset at = block->offset;
-  head.check = check_of(head, tree, at, leaves.children.data(), text.data());
-  copy_flush(file.at<char>(at), &head, sizeof head);
-  copy_flush(file.at<char>(at + sizeof head), leaves.children.data(), words_bytes);
-  copy_flush(file.at<char>(at + sizeof head + words_bytes), text.data(), text.size());
-  return at;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Part& p = parts[i];
+    PartHead head{kMagic, 0, parts.size() - 1 - i, p.nodes, p.body.size(), 0};
+    if (head.after != 0) head.next = at[i + 1].value;
+    head.check = check_of(head, tree, at[i], p.body.data());
+    copy_flush(file.at<char>(at[i]), &head, sizeof head);
+    copy_flush(file.at<char>(at[i] + kBodyAt), p.body.data(), p.body.size());
+  }
+  return at[0];
 }
 
-bool read_image(const pm::PoolFile& file, TreeId tree, PoolOffset at, LeafList& out) {
-  if (at.value % alignof(ImageHead) != 0 || !file.in_range(at, sizeof(ImageHead))) return false;
-  const ImageHead& head = *file.at<ImageHead>(at);
-  const std::size_t room = file.bytes() - at.value - sizeof head;
-  if (head.magic != kMagic || head.leaves == 0 || head.leaves > room / sizeof(UnmadeLeaf))
-    return false;
-  const std::size_t words_bytes = head.leaves * sizeof(UnmadeLeaf);
-  if (head.text_bytes > room - words_bytes) return false;
-  const auto* const words = file.at<UnmadeLeaf>(at + sizeof head);
-  const char* const text = file.at<char>(at + sizeof head + words_bytes);
-  const bool sound = head.check == check_of(head, tree, at, words, text);
-  if (!sound && !TENUTO_PLANT("store_image_checksum_not_compared")) return false;
-  std::string_view rest(text, head.text_bytes);
-  out.children.reserve(head.leaves);
-  out.lows.reserve(head.leaves);
-  for (std::size_t i = 0; i < head.leaves; ++i) {
-    std::size_t shared = 0;
-    std::size_t own = 0;
-    if (!take_length(rest, shared) || !take_length(rest, own) || own > rest.size()) return false;
-    if (shared > (i == 0 ? 0 : out.lows.back().size())) return false;
-    if (!words[i].can_be() || !file.in_range(words[i].at(), sizeof(Leaf))) return false;
-    std::string& low = out.lows.emplace_back();
-    low.reserve(shared + own);
-    if (i > 0) low.assign(out.lows[i - 1], 0, shared);
-    low.append(rest.substr(0, own));
-    rest.remove_prefix(own);
-    out.children.push_back(words[i].child());
-  }
-  return out.lows.front().empty();
+bool read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
+                Index& index, std::vector<PoolOffset>& blocks) {
+  NodesRead read;
+  std::vector<std::string> lows;
+  const bool whole = each_part(file, tree, at, [&](const PartHead& head, PoolOffset part) {
+    blocks.push_back(part);
+    return read_part(file, head, part, read, lows);
+  });
+  if (!whole || lows.empty() || !lows[0].empty()) return false;
+  if (UnmadeLeaf::of(read.nodes[0]->child(0)).at() != first_leaf) return false;
+  index.build_above(std::exchange(read.nodes, {}), std::move(lows));
+  return true;
+}
+
+std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at) {
+  std::vector<PoolOffset> blocks;
+  const bool whole = each_part(file, tree, at, [&](const PartHead&, PoolOffset part) {
+    blocks.push_back(part);
+    return true;
+  });
+  if (!whole) blocks.clear();
+  return blocks;
 }
 
 // The name's own place is its salt, as for the words of a leaf's header.

@@ -1,41 +1,40 @@
-// The image of a tree's leaves that a clean close leaves for the next open: the leaf's place and
-// low separator for each, in the order of keys. With it an open reads no leaf.
+// The image of a tree's index that a clean close leaves for the next open: the lowest inner nodes
+// as they were in DRAM, with the leaves' places instead of addresses. With it an open reads no
+// leaf, and looks at no separator of a leaf.
 //
 //   first leaf's separator line   [counts 24][name 8: sealed offset of the image; 0: none]
-//   image                         head, a word for each leaf (UnmadeLeaf), separators
-//   separator                     bytes shared with the one before, bytes that follow, these
+//   image                         parts of half a MiB, each names the next
+//   part                          head, nodes in key order (Node::write), separators
+//   separator                     of each node's first leaf: bytes [4], these
 //
 // **Authoritative are the leaves.** The image counts only after a clean close, with a sound name,
-// and if its own checksum is right. The close writes and flushes image and name before its fence
-// "store's counts", which comes before the pool is marked as closed. No thread changes a tree that
-// is not open. So while a name stands after a clean close, its image is right. The open takes the
-// name away ("image's name"), and only then gives the block back, because the block may be used
-// again at once. After a crash no image is read: recovery takes the names away, and frees the
+// and if the checksums of its parts are right. The close writes and flushes image and name before
+// its fence "store's counts", which comes before the pool is marked as closed. No thread changes a
+// tree that is not open. So while a name stands after a clean close, its image is right. The open
+// takes the name away ("image's name"), and only then gives the blocks back, because they may be
+// used again at once. After a crash no image is read: recovery takes the names away, and frees the
 // blocks, which nothing marks.
 //
 // An image is a convenience: without memory or free space in the pool (a close does not grow it)
 // there is none, and the next open walks the chain. So does an open after a crash.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "store/tree/tree.h"
 
 namespace TENUTO_NS::store {
 
-// The children of the lowest nodes and their separators.
-struct LeafList {
-  std::vector<void*> children;
-  std::vector<std::string> lows;
-};
-
-// Makes the image of these leaves. The block is flushed, not fenced. none: there is no room.
-// Throws bad_alloc.
+// Makes the image of this index, and returns the place of its first part. It is flushed, not
+// fenced. An error: there is no room, and nothing is left behind. Throws bad_alloc.
 Result<PoolOffset> write_image(const pm::PoolFile& file, heap::Heap& heap, TreeId tree,
-                               const LeafList& leaves);
-// False: the block is no sound image of this tree.
-bool read_image(const pm::PoolFile& file, TreeId tree, PoolOffset at, LeafList& out);
+                               const Index& index);
+// Builds the index, which is empty, from it. `blocks` gets the places of all parts. False: that is
+// no sound image of the tree with this first leaf, and the index is still empty. Throws bad_alloc.
+bool read_image(const pm::PoolFile& file, TreeId tree, PoolOffset first_leaf, PoolOffset at,
+                Index& index, std::vector<PoolOffset>& blocks);
+// The places of all parts, if the image is sound; else none. Throws bad_alloc.
+std::vector<PoolOffset> blocks_of_image(const pm::PoolFile& file, TreeId tree, PoolOffset at);
 
 // The name in a tree's first leaf. The caller flushes the line.
 void set_image(Leaf& first, PoolOffset image);

@@ -368,30 +368,36 @@ Index::Shape Index::shape() const {
   return total;
 }
 
-void Index::walk(const std::function<void(Node*, unsigned, std::string_view)>& f) const {
+void Index::each_low_node(const std::function<void(const Node&, std::string_view)>& f) const {
+  walk([&](Node* n, std::string_view low) { f(*n, low); });
+}
+
+void Index::walk(const std::function<void(Node*, std::string_view)>& f) const {
   std::string low;
   const std::function<void(Node*)> below = [&](Node* n) {
+    if (n->level() == 1) return f(n, low);
     for (unsigned i = 0; i < n->count(); ++i) {
       if (i > 0) {
         low.clear();
         n->append_separator(i - 1, low);
       }
-      if (n->level() > 1) {
-        below(n->node(i));
-      } else {
-        f(n, i, low);
-      }
+      below(n->node(i));
     }
   };
   below(root_.load(std::memory_order_acquire));
 }
 
 void Index::for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const {
-  walk([&](Node* n, unsigned i, std::string_view low) { f(leaf_of(n, i), low); });
-}
-
-void Index::each_child(const std::function<void(void*, std::string_view)>& f) const {
-  walk([&](Node* n, unsigned i, std::string_view low) { f(n->child(i), low); });
+  walk([&](Node* n, std::string_view first) {
+    std::string low(first);
+    for (unsigned i = 0; i < n->count(); ++i) {
+      if (i > 0) {
+        low.clear();
+        n->append_separator(i - 1, low);
+      }
+      f(leaf_of(n, i), low);
+    }
+  });
 }
 
 }  // namespace TENUTO_NS::store

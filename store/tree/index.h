@@ -87,6 +87,9 @@ class Index {
   // Takes the leaves in order, shadow leaves or unmade ones, with their separators (the first is
   // not used). REQUIRES: empty index, at least one leaf. Not thread-safe.
   void build(const std::vector<void*>& leaves, std::vector<std::string> separators);
+  // The same with the nodes of level 1, which it owns then, whatever happens. The separators are
+  // those of their first leaves.
+  void build_above(std::vector<Node*> nodes, std::vector<std::string> separators);
 
   // Waits while the leaf is locked. Makes its shadow leaf, if it has none: then it may wait for a
   // disk, and throw bad_alloc. Cost: about four lines a level.
@@ -129,8 +132,9 @@ class Index {
   Shape shape() const;
   // Calls f(leaf, separator) in order. Makes shadow leaves, as locate(). REQUIRES: no writer.
   void for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const;
-  // Calls f(child, separator) in order, for shadow leaves and unmade ones. REQUIRES: as for_each.
-  void each_child(const std::function<void(void*, std::string_view)>& f) const;
+  // Calls f(node, separator of its first leaf) in order, for the nodes of level 1. REQUIRES: as
+  // for_each.
+  void each_low_node(const std::function<void(const Node&, std::string_view)>& f) const;
   // Calls f(leaf) in order for those that are made, and needs no memory. REQUIRES: as for_each.
   // Returns how many leaves there are.
   template <class F>
@@ -158,8 +162,7 @@ class Index {
                                  : static_cast<ShadowLeaf*>(child);
   }
   ShadowLeaf* make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const;
-  // Calls f(node, child, separator) for the children of all nodes of level 1.
-  void walk(const std::function<void(Node*, unsigned, std::string_view)>& f) const;
+  void walk(const std::function<void(Node*, std::string_view)>& f) const;
   template <class F>
   static std::uint64_t each_below(const Node* n, const F& f) {
     std::uint64_t leaves = 0;

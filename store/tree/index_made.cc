@@ -21,7 +21,7 @@ namespace {
 // allocation.
 class NodesMade {
  public:
-  NodesMade() = default;
+  explicit NodesMade(std::vector<Node*> nodes = {}) : made_(std::move(nodes)) {}
   ~NodesMade() {
     for (Node* node : made_) Node::destroy(node);
   }
@@ -33,6 +33,7 @@ class NodesMade {
     return made_.back() = Node::make(level, row, from, to);
   }
   void keep() { made_.clear(); }
+  const std::vector<Node*>& nodes() const { return made_; }
 
  private:
   std::vector<Node*> made_;
@@ -62,16 +63,13 @@ void Index::adopt(NodesAbove made) {
   for (std::size_t i = 0; i < olds; ++i) retire_(old[i]);
 }
 
-NodesAbove Index::nodes_above(const std::vector<void*>& leaves,
-                              std::vector<std::string> separators) {
-  NodesMade made;
-  NodeShape row;
-  row.children = leaves;
-  row.seps = std::move(separators);
+namespace {
+// Makes nodes above the row, from this level on. The row's first separator is not used.
+NodesAbove made_above(NodesMade& made, NodeShape row, unsigned first_level) {
   row.seps.erase(row.seps.begin());
   // Not quite full, so that the first splits after an open do not cascade.
   constexpr std::size_t kFill = kFanout * 7 / 8;
-  for (unsigned level = 1;; ++level) {
+  for (unsigned level = first_level;; ++level) {
     TENUTO_ASSERT(level < kLevelsMax);
     NodeShape above;
     const std::size_t n = row.children.size();
@@ -88,6 +86,24 @@ NodesAbove Index::nodes_above(const std::vector<void*>& leaves,
     }
     row = std::move(above);
   }
+}
+}  // namespace
+
+NodesAbove Index::nodes_above(const std::vector<void*>& leaves,
+                              std::vector<std::string> separators) {
+  NodesMade made;
+  return made_above(made, {std::move(separators), leaves}, 1);
+}
+
+void Index::build_above(std::vector<Node*> nodes, std::vector<std::string> separators) {
+  NodesMade made(std::move(nodes));
+  NodeShape row{std::move(separators), {made.nodes().begin(), made.nodes().end()}};
+  if (row.children.size() == 1) {
+    root_.store(made.nodes()[0], std::memory_order_release);
+    made.keep();
+    return;
+  }
+  root_.store(made_above(made, std::move(row), 2).release(), std::memory_order_release);
 }
 
 }  // namespace TENUTO_NS::store

@@ -80,11 +80,14 @@ NodeShape Node::shape() const {
   return s;
 }
 
-Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_bytes) {
+std::size_t Node::bytes_of(std::size_t children, std::size_t text_bytes) {
   const std::size_t seps = children - 1;
   const std::size_t groups = (seps + kGroup - 1) / kGroup;
-  const std::size_t bytes =
-      sizeof(Node) + groups * kGroup * 8 + children * 8 + seps * 4 + text_bytes;
+  return sizeof(Node) + groups * kGroup * 8 + children * 8 + seps * 4 + text_bytes;
+}
+
+Node* Node::allocate(unsigned level, std::size_t children, std::size_t text_bytes) {
+  const std::size_t bytes = bytes_of(children, text_bytes);
   void* memory = ::operator new (bytes, std::align_val_t{alignof(Node)});
   Node* n = new (memory) Node;
   n->bytes_ = static_cast<std::uint32_t>(bytes);
@@ -140,6 +143,25 @@ Node* Node::make(unsigned level, const NodeShape& shape, std::size_t from, std::
     new (&n->children()[i]) std::atomic<void*>(shape.children[from + i]);
   }
   return n;
+}
+
+Node* Node::read(const std::byte* from, std::size_t room) {
+  if (room < sizeof(Node)) return nullptr;
+  const auto& n = *reinterpret_cast<const Node*>(from);
+  if (n.level_ != 1 || n.count_ == 0 || n.count_ > kFanout || n.bytes_ > room) return nullptr;
+  const std::size_t text_at = bytes_of(n.count_, 0);
+  if (n.bytes_ < text_at) return nullptr;
+  const bool outside = n.prefix_bytes_ > kPrefixInline;
+  std::uint32_t end = n.suffix_start_;
+  if (end != (outside ? n.prefix_bytes_ : 0)) return nullptr;
+  for (unsigned i = 0; i < n.separators(); ++i) {
+    if (n.ends()[i] < end) return nullptr;
+    end = n.ends()[i];
+  }
+  if (text_at + end != n.bytes_) return nullptr;
+  void* const memory = ::operator new (n.bytes_, std::align_val_t{alignof(Node)});
+  std::memcpy(memory, from, n.bytes_);
+  return static_cast<Node*>(memory);
 }
 
 Node* Node::with_child(unsigned i, std::string_view separator, void* right) const {

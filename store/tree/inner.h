@@ -50,6 +50,21 @@ class alignas(kLineBytes) Node {
   // <= kFanout; separators ascend and are one fewer than children.
   static Node* make(unsigned level, const NodeShape& shape, std::size_t from, std::size_t to);
   static void destroy(Node* node);
+  // A node of level 1 as bytes, for the image of a clean close (image.h). It has no addresses in it
+  // but its children, in whose place leave() gives words that mean the same in every process.
+  // Writes bytes() bytes, and no others.
+  template <class Leave>
+  void write(std::byte* to, const Leave& leave) const {
+    std::memcpy(to, static_cast<const void*>(this), bytes_);
+    auto& copy = *reinterpret_cast<Node*>(to);
+    copy.state_.store(kLive, std::memory_order_relaxed);
+    for (unsigned i = 0; i < count_; ++i) {
+      copy.children()[i].store(leave(child(i)), std::memory_order_relaxed);
+    }
+  }
+  // The node that was written there; null: these bytes are no such node. Checks what a search
+  // relies on to stay inside the node, not the separators.
+  static Node* read(const std::byte* from, std::size_t room);
   // A copy with one more child after child i. Null: the node is full, or the common prefix gets
   // shorter, and the copy has to be made from the shape.
   Node* with_child(unsigned i, std::string_view separator, void* right) const;
@@ -91,6 +106,7 @@ class alignas(kLineBytes) Node {
   static constexpr std::size_t kPrefixWord = 8;
 
   Node() = default;
+  static std::size_t bytes_of(std::size_t children, std::size_t text_bytes);
   static Node* allocate(unsigned level, std::size_t children, std::size_t text_bytes);
   unsigned rank(std::string_view key, bool inclusive) const;
   unsigned rank_of_head(std::string_view rest, bool inclusive) const;

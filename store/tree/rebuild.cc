@@ -80,18 +80,14 @@ class Tree::Rebuild {
       if (at.error() == Status::corrupt) lose_image("name of the image of leaves");
       return false;
     }
-    LeafList leaves;
-    const bool sound = read_image(tree_.file_, tree_.id_, *at, leaves) &&
-                       UnmadeLeaf::of(leaves.children.front()).at() == tree_.first_leaf_;
-    if (!sound) {
+    if (!read_image(tree_.file_, tree_.id_, tree_.first_leaf_, *at, tree_.index_, image_)) {
+      image_.clear();
       lose_image("image of leaves");
       return false;
     }
-    tree_.index_.build(leaves.children, std::move(leaves.lows));
-    image_ = *at;
     return true;
   }
-  // Its block, if it is one, waits for the next recovery.
+  // Its blocks, if they are some, wait for the next recovery.
   void lose_image(const char* what) const {
     if (tree_.file_.read_only()) return;
     tree_.file_.log(tree_.file_.where(tree_.first_leaf_, what) +
@@ -104,11 +100,12 @@ class Tree::Rebuild {
     const Result<PoolOffset> named = image_of(first);
     const bool none = !named && named.error() == Status::not_found;
     if (none || tree_.file_.read_only()) return;
-    if (image_) tree_.heap_.prepare_thread();  // may throw; so nothing has changed yet
+    if (!image_.empty()) tree_.heap_.prepare_thread();  // may throw; so nothing has changed yet
     set_image(first, {});
     flush(first.low);
-    fence("image's name", "its block is given back");
-    if (image_ && !TENUTO_PLANT("store_image_not_given_back")) tree_.heap_.release(image_);
+    fence("image's name", "its blocks are given back");
+    if (TENUTO_PLANT("store_image_not_given_back")) return;
+    for (const PoolOffset part : image_) tree_.heap_.release(part);
   }
 
   static constexpr std::size_t kChunk = 128;
@@ -272,7 +269,7 @@ class Tree::Rebuild {
   // Written by the walk. A chunk that is handed out belongs to its task.
   std::deque<Chunk> chunks_;
   std::size_t leaves_ = 0;
-  PoolOffset image_{};  // that the index was built from
+  std::vector<PoolOffset> image_;  // the parts that the index was built from
   // Blocks to be marked, of each thread.
   tbb::enumerable_thread_specific<std::vector<PoolOffset>> reached_;
   std::atomic<std::int64_t> records_{0};
@@ -358,20 +355,12 @@ void Tree::Rebuild::leave_image(Tree& tree) {
   Leaf& first = *tree.file_.at<Leaf>(tree.first_leaf_);
   // A close that failed half-way has left one, and the tree may have changed since.
   if (const Result<PoolOffset> before = image_of(first); before) {
+    const std::vector<PoolOffset> parts = blocks_of_image(tree.file_, tree.id_, *before);
     set_image(first, {});
     flush(first.low);
-    tree.heap_.release(*before);
+    for (const PoolOffset part : parts) tree.heap_.release(part);
   }
-  LeafList leaves;
-  tree.index_.each_child([&](void* child, std::string_view low) {
-    if (!UnmadeLeaf::is(child)) {
-      const auto* const shadow = static_cast<const ShadowLeaf*>(child);
-      child = UnmadeLeaf::of(tree.file_.offset_of(shadow->leaf), shadow->low_check).child();
-    }
-    leaves.children.push_back(child);
-    leaves.lows.emplace_back(low);
-  });
-  const Result<PoolOffset> at = write_image(tree.file_, tree.heap_, tree.id_, leaves);
+  const Result<PoolOffset> at = write_image(tree.file_, tree.heap_, tree.id_, tree.index_);
   if (!at) return;
   set_image(first, *at);
   flush(first.low);

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <bit>
 
 #include "pm/no_memory.h"
@@ -10,8 +9,6 @@
 namespace TENUTO_NS::store {
 
 namespace {
-
-constexpr std::uint64_t kCoverBytes = 16u << 20;  // of the pool, at a time
 
 // null: zeros. Atomic, because threads look at a leaf that has ended for prefetches (word_hint).
 void copy_words(void* to, const void* from, std::size_t bytes) {
@@ -24,36 +21,50 @@ void copy_words(void* to, const void* from, std::size_t bytes) {
 }
 }  // namespace
 
-// Leaves are some hundredth of a pool, so large pages of the table would be nearly empty.
+// A small store should not pay for a large page.
 ShadowLeaves::ShadowLeaves(const pm::PoolFile& file)
     : file_(file),
       with_words_(file.on_disk()),
       shift_(static_cast<unsigned>(
-          std::countr_zero(with_words_ ? sizeof(ShadowLeafWithWords) : sizeof(ShadowLeaf)))) {
+          std::countr_zero(with_words_ ? sizeof(ShadowLeafWithWords) : sizeof(ShadowLeaf)))),
+      group_pages_((file.bytes_max() / kUnitBytes + 1) * sizeof(std::uint32_t)),
+      unit_pages_((file.bytes_max() / kUnitBytes + 2) * sizeof(std::uint32_t)),
+      groups_(group_pages_.as<std::atomic<std::uint32_t>>()),
+      units_(unit_pages_.as<std::atomic<std::uint32_t>>()) {
   void* const p =
       ::mmap(nullptr, table_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return;
-  first_ = static_cast<char*>(p);
-  ::madvise(p, table_bytes(), MADV_NOHUGEPAGE);
+  mapped_ = p;
+  first_ = reinterpret_cast<char*>(round_up(reinterpret_cast<std::uintptr_t>(p), kHugeBytes));
+  ::madvise(first_, kHugeBytes, MADV_NOHUGEPAGE);
+  ::madvise(first_ + kHugeBytes, table_bytes() - 2 * kHugeBytes, MADV_HUGEPAGE);
 }
 
 ShadowLeaves::~ShadowLeaves() {
-  if (there()) ::munmap(first_, table_bytes());
+  if (mapped_ != nullptr) ::munmap(mapped_, table_bytes());
 }
 
+// With room to begin at a huge page.
 std::size_t ShadowLeaves::table_bytes() const {
-  return round_up(file_.bytes_max(), kCoverBytes) / sizeof(Leaf) * bytes_each();
+  const std::uint64_t groups = file_.bytes_max() / kUnitBytes + 2;
+  return round_up((groups * kGroupLeaves) << shift_, kHugeBytes) + 2 * kHugeBytes;
 }
 
-void ShadowLeaves::cover_more(PoolOffset leaf) {
+void ShadowLeaves::make_group(PoolOffset leaf) {
   const std::lock_guard lock(mu_);
-  const std::uint64_t from = covered_.load(std::memory_order_relaxed);
-  const std::uint64_t to = round_up(std::max(leaf.value + 1, file_.bytes()), kCoverBytes);
-  if (leaf.value < from) return;
-  const auto place = [this](std::uint64_t o) { return first_ + (o / sizeof(Leaf) << shift_); };
-  const auto bytes = static_cast<std::size_t>(place(to) - place(from));
-  if (::mprotect(place(from), bytes, PROT_READ | PROT_WRITE) != 0) pm::throw_bad_alloc();
-  covered_.store(to, std::memory_order_release);
+  std::atomic<std::uint32_t>& group = groups_[leaf.value / kUnitBytes];
+  if (group.load(std::memory_order_relaxed) != 0) return;
+  const std::uint32_t made = groups_made_ + 1;
+  const std::size_t end = ((made + 1) * kGroupLeaves) << shift_;
+  if (end > writable_) {
+    const std::size_t more = round_up(end, kHugeBytes) - writable_;
+    if (::mprotect(first_ + writable_, more, PROT_READ | PROT_WRITE) != 0) pm::throw_bad_alloc();
+    writable_ += more;
+  }
+  groups_made_ = made;
+  units_[made].store(static_cast<std::uint32_t>(leaf.value / kUnitBytes),
+                     std::memory_order_relaxed);
+  group.store(made, std::memory_order_release);
 }
 
 void ShadowLeaves::set_empty(ShadowLeaf& shadow) const {

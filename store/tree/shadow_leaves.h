@@ -1,17 +1,19 @@
-// Where the shadow leaves of a pool are: one table over the pool's whole address space, in which a
-// shadow leaf's place follows from its leaf's.
+// Where the shadow leaves of a pool are: in a table in which a shadow leaf's place follows from its
+// leaf's, and the other way round.
 //
-//   pool      | .. | leaf o        | leaf o + 512  | ..      blocks of 512 bytes, side by side in
-//   slabs table     | .. | shadow of o   | its neighbour | ..      shadow i  <->  bytes 512 i ..
-//   512 i + 511
+//   pool     | slab: leaf, leaf, ... | records | slab: leaf, leaf, ... |        leaves of 512 bytes
+//   table    | group 1: 128 shadows  | group 2: 128 shadows  |                  side by side
 //
-// Two leaves never begin in the same 512 bytes, so each has a place of its own. Only touched pages
-// of the table exist, and only the part for the pool's present size may be touched: a system that
-// counts writable memory (vm.overcommit_memory 2) counts no more. A thread that knows a shadow leaf
-// can ask for lines of the leaf before it has read anything of either. And a shadow leaf needs no
-// memory of its own: it lives exactly as long as the block of its leaf. A block is handed out again
-// only when no thread can see the old leaf any more (epoch.h), and that holds for its shadow leaf,
-// too.
+// Each 64 KiB of the pool in which there is a leaf has a group; two short lists lead from one to
+// the other. Two leaves never begin in the same 512 bytes, so each has a shadow leaf of its own in
+// its group. A thread that knows a shadow leaf can ask for lines of the leaf before it has read
+// anything of either. And a shadow leaf needs no memory of its own: it lives exactly as long as the
+// block of its leaf. A block is handed out again only when no thread can see the old leaf any more
+// (epoch.h), and that holds for its shadow leaf, too.
+//
+// Groups are made one behind the other, so the table is dense: it is in large pages, but for its
+// first 2 MiB. The table is writable as far as there are groups: a system that counts writable
+// memory (vm.overcommit_memory 2) counts no more.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include <mutex>
 
 #include "file/pool_file.h"
+#include "pm/zero_pages.h"
 #include "store/tree/shadow_leaf.h"
 
 namespace TENUTO_NS::store {
@@ -32,17 +35,20 @@ class ShadowLeaves {
   ShadowLeaves& operator=(const ShadowLeaves&) = delete;
 
   // False: the system refused the address space, and nothing else may be called.
-  bool there() const { return first_ != nullptr; }
+  bool there() const { return first_ != nullptr && group_pages_ && unit_pages_; }
   bool with_words() const { return with_words_; }
   std::size_t bytes_each() const { return std::size_t{1} << shift_; }
 
+  // REQUIRES: cover() was called for it.
   ShadowLeaf& of(PoolOffset leaf) const {
-    return *reinterpret_cast<ShadowLeaf*>(first_ + (leaf.value / sizeof(Leaf) << shift_));
+    const std::uint64_t group = groups_[leaf.value / kUnitBytes].load(std::memory_order_acquire);
+    return *reinterpret_cast<ShadowLeaf*>(
+        first_ + ((group * kGroupLeaves + leaf.value % kUnitBytes / sizeof(Leaf)) << shift_));
   }
   // Makes its place usable. Throws bad_alloc.
   void cover(PoolOffset leaf) {
-    if (leaf.value >= covered_.load(std::memory_order_acquire)) [[unlikely]]
-      cover_more(leaf);
+    if (groups_[leaf.value / kUnitBytes].load(std::memory_order_acquire) == 0) [[unlikely]]
+      make_group(leaf);
   }
   // cover() and of(), and the shadow leaf is unlocked and has no entries. REQUIRES: no other thread
   // sees the leaf yet, or still.
@@ -78,24 +84,37 @@ class ShadowLeaves {
   }
 
  private:
+  static constexpr std::uint64_t kUnitBytes = 64u << 10;
+  static constexpr std::uint64_t kGroupLeaves = kUnitBytes / sizeof(Leaf);
+
   // In the pool's address space, or behind the shadow leaf, whatever that is now.
   const SlotWord* words_hint(const ShadowLeaf& shadow) const {
     if (with_words_) return reinterpret_cast<const SlotWord*>(&shadow + 1);
     const auto bytes = static_cast<std::uint64_t>(reinterpret_cast<const char*>(&shadow) - first_);
+    const std::uint64_t i = bytes >> shift_;
+    const std::uint64_t unit = units_[i / kGroupLeaves].load(std::memory_order_relaxed);
     return file_
-        .at<Leaf>({(bytes >> shift_) * sizeof(Leaf) + skew_.load(std::memory_order_relaxed)})
+        .at<Leaf>({unit * kUnitBytes + i % kGroupLeaves * sizeof(Leaf) +
+                   skew_.load(std::memory_order_relaxed)})
         ->slot;
   }
   std::size_t table_bytes() const;
-  void cover_more(PoolOffset leaf);
+  void make_group(PoolOffset leaf);
   void set_empty(ShadowLeaf& shadow) const;
 
   const pm::PoolFile& file_;
   const bool with_words_;
   const unsigned shift_;  // log2 of bytes_each()
-  char* first_ = nullptr;
-  std::mutex mu_;                          // held while covered_ grows
-  std::atomic<std::uint64_t> covered_{0};  // leaves below this offset have usable places
+  void* mapped_ = nullptr;
+  char* first_ = nullptr;  // group 0, which is nobody's
+  const pm::ZeroPages group_pages_;
+  const pm::ZeroPages unit_pages_;
+  std::atomic<std::uint32_t>* const groups_;  // of each 64 KiB; 0: none
+  std::atomic<std::uint32_t>* const units_;   // the other way round
+  std::mutex mu_;
+  // Guarded by mu_.
+  std::uint32_t groups_made_ = 0;
+  std::size_t writable_ = 0;  // bytes of the table
   // Where a leaf begins in its 512 bytes. All leaves of a pool are alike: it depends on the slabs.
   std::atomic<std::uint32_t> skew_{0};
 };

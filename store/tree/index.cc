@@ -368,14 +368,10 @@ Index::Shape Index::shape() const {
   return total;
 }
 
-void Index::each_low_node(const std::function<void(const Node&, std::string_view)>& f) const {
-  walk([&](Node* n, std::string_view low) { f(*n, low); });
-}
-
-void Index::walk(const std::function<void(Node*, std::string_view)>& f) const {
+void Index::each_low_node(const std::function<void(Node&, std::string_view)>& f) const {
   std::string low;
   const std::function<void(Node*)> below = [&](Node* n) {
-    if (n->level() == 1) return f(n, low);
+    if (n->level() == 1) return f(*n, low);
     for (unsigned i = 0; i < n->count(); ++i) {
       if (i > 0) {
         low.clear();
@@ -388,14 +384,14 @@ void Index::walk(const std::function<void(Node*, std::string_view)>& f) const {
 }
 
 void Index::for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const {
-  walk([&](Node* n, std::string_view first) {
+  each_low_node([&](Node& n, std::string_view first) {
     std::string low(first);
-    for (unsigned i = 0; i < n->count(); ++i) {
+    for (unsigned i = 0; i < n.count(); ++i) {
       if (i > 0) {
         low.clear();
-        n->append_separator(i - 1, low);
+        n.append_separator(i - 1, low);
       }
-      f(leaf_of(n, i), low);
+      f(leaf_of(&n, i), low);
     }
   });
 }

@@ -134,7 +134,7 @@ class Index {
   void for_each(const std::function<void(ShadowLeaf*, std::string_view)>& f) const;
   // Calls f(node, separator of its first leaf) in order, for the nodes of level 1. REQUIRES: as
   // for_each.
-  void each_low_node(const std::function<void(const Node&, std::string_view)>& f) const;
+  void each_low_node(const std::function<void(Node&, std::string_view)>& f) const;
   // Calls f(leaf) in order for those that are made, and needs no memory. REQUIRES: as for_each.
   // Returns how many leaves there are.
   template <class F>
@@ -162,7 +162,6 @@ class Index {
                                  : static_cast<ShadowLeaf*>(child);
   }
   ShadowLeaf* make_leaf(Node* n, unsigned i, UnmadeLeaf leaf) const;
-  void walk(const std::function<void(Node*, std::string_view)>& f) const;
   template <class F>
   static std::uint64_t each_below(const Node* n, const F& f) {
     std::uint64_t leaves = 0;

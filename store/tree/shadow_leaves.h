@@ -72,15 +72,12 @@ class ShadowLeaves {
     __builtin_prefetch(shadow.order);
     prefetch_words(shadow);
   }
-  // A slot word for a prefetch of its record. The leaf may have ended, and the word be none.
+  // A slot word for a prefetch of its record, from a thread that is not pinned: the leaf may have
+  // ended. Only words of the shadow leaf's own; else 0. A load from the leaf would fill its page,
+  // if that was given back meanwhile (src/heap/holes.h).
   SlotWord word_hint(const ShadowLeaf& shadow, unsigned slot) const {
-#ifdef TENUTO_STORE_BYTEWISE
-    // The thread sanitizer does not know that a word of a leaf that is being written is harmless.
-    static_cast<void>(shadow), static_cast<void>(slot);
-    return {};
-#else
+    if (!with_words_) return {};
     return {__atomic_load_n(&words_hint(shadow)[slot].raw, __ATOMIC_RELAXED)};
-#endif
   }
 
  private:

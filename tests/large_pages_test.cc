@@ -423,11 +423,11 @@ TEST_F(LargePages, a_full_file_system_holds_as_much_as_without_them) {
 // --- fork ----------------------------------------------------------------------------------------
 
 // Whether a child finds a join under way, at any of many forks while the thread is busy.
-bool child_in_a_join(Parts& p) {
+bool child_in_a_join(Parts& p, int forks) {
   p.source.large().set_rest_ms(0);
   p.source.large().start();
   heap::Holes& holes = p.source.holes();
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < forks; ++i) {
     if (p.all_large()) {
       for (std::uint64_t h = 1; h < p.huge_frames; ++h) {
         EXPECT_EQ(holes.punch(h * kHugeFrames + 16, 1, true), Status::ok);
@@ -447,13 +447,13 @@ bool child_in_a_join(Parts& p) {
 
 TEST_F(LargePages, no_child_is_forked_in_the_middle_of_a_join) {
   Parts p;
-  EXPECT_FALSE(child_in_a_join(p));
+  EXPECT_FALSE(child_in_a_join(p, 200));
 }
 
 TEST_F(LargePages, a_thread_that_does_not_stop_for_fork_is_found) {
   plant("heap_pages_joined_beside_fork");
   Parts p;
-  EXPECT_TRUE(child_in_a_join(p));
+  EXPECT_TRUE(child_in_a_join(p, 20000)) << "looked for until it is found";
 }
 
 // A child leaves its parent's pool alone and has a pool of its own, with large pages. With TSan a
